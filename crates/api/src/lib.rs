@@ -1,1 +1,30 @@
-//! To be written.
+//! The contract of the HTTP API: what goes over the wire under `/v1`, and nothing else.
+//!
+//! Every SDK is written against these types and `openapi.json` is made from them. There are no rules here:
+//! the server translates between these documents and the engine. Times are RFC 3339 in UTC, durations in
+//! fields ending in `_ms` are milliseconds, payloads are JSON objects passed on as they came.
+
+mod alarm;
+mod event;
+mod flow;
+mod list;
+mod problem;
+mod queue;
+mod span;
+mod task;
+mod why;
+mod worker;
+
+pub use alarm::*;
+pub use event::*;
+pub use flow::*;
+pub use list::*;
+pub use problem::*;
+pub use queue::*;
+pub use span::*;
+pub use task::*;
+pub use why::*;
+pub use worker::*;
+
+/// A JSON object kept as the text it came in, so that the keys keep their order and the numbers their digits.
+pub type Payload = Box<serde_json::value::RawValue>;

@@ -1,2 +1,5 @@
-//! To be written.
-fn main() {}
+//! The program `windlass`.
+
+fn main() -> std::process::ExitCode {
+    windlass::run()
+}

@@ -1,0 +1,42 @@
+//! Alarms: what a person must see.
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+/// Something a person must see.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+pub struct Alarm {
+    /// Its id.
+    pub id: String,
+    /// `rollback_failed`, `poisoned`, `held`, `engine_fault`.
+    pub kind: String,
+    /// The task it is about.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub task: Option<String>,
+    /// The step it is about.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub step: Option<String>,
+    /// What happened and what to do.
+    pub message: String,
+    /// When it was raised last.
+    #[schema(value_type = String, format = DateTime)]
+    pub raised_at: Timestamp,
+    /// How far people are with it.
+    pub state: AlarmState,
+    /// Who acknowledged or resolved it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by: Option<String>,
+}
+
+/// How far people are with an alarm.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum AlarmState {
+    /// Nobody has seen it.
+    Raised,
+    /// Somebody has.
+    Acknowledged,
+    /// It is over.
+    Resolved,
+}

@@ -1,0 +1,55 @@
+//! What happened to a task, and what its attempts wrote.
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use crate::Direction;
+
+/// One thing that happened to a task.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+pub struct Event {
+    /// Its number in the task, from 1. Missing on live notices that are not part of the history
+    /// (`step.started` and `step.progress` while the attempt runs).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub n: Option<u64>,
+    /// Id of the task.
+    pub task: String,
+    /// When it happened.
+    #[schema(value_type = String, format = DateTime)]
+    pub at: Timestamp,
+    /// `task.accepted`, `step.failed`, …
+    pub kind: String,
+    /// The step.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub step: Option<String>,
+    /// Number of the attempt.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub attempt: Option<u32>,
+    /// Do or undo.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub direction: Option<Direction>,
+    /// Who did it, where a person did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub actor: Option<String>,
+    /// More about it, by kind.
+    #[serde(default)]
+    #[schema(value_type = Object)]
+    pub data: serde_json::Value,
+}
+
+/// A line an attempt wrote.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+pub struct LogLine {
+    /// When the server got it.
+    #[schema(value_type = String, format = DateTime)]
+    pub at: Timestamp,
+    /// The step.
+    pub step: String,
+    /// Do or undo.
+    pub direction: Direction,
+    /// Number of the attempt.
+    pub attempt: u32,
+    /// The line.
+    pub line: String,
+}

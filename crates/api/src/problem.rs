@@ -1,0 +1,48 @@
+//! Refusals, as `application/problem+json` (RFC 9457).
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+/// What went wrong, where, and what to do.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Problem {
+    /// Stable name of the kind of problem, as an address.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// The kind in words.
+    pub title: String,
+    /// The HTTP status.
+    pub status: u16,
+    /// What is wrong here and what to do about it.
+    pub detail: String,
+    /// Line of the document, from 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub line: Option<u64>,
+    /// Column of the line, from 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub column: Option<u64>,
+}
+
+impl Problem {
+    /// What every `type` begins with.
+    pub const TYPE_PREFIX: &'static str = "https://windlass.invalid/problems/";
+
+    /// A problem of the kind `name`.
+    #[must_use]
+    pub fn new(status: u16, name: &str, title: &str, detail: impl Into<String>) -> Self {
+        Self {
+            kind: format!("{}{name}", Self::TYPE_PREFIX),
+            title: title.to_owned(),
+            status,
+            detail: detail.into(),
+            line: None,
+            column: None,
+        }
+    }
+
+    /// The kind's short name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        self.kind.strip_prefix(Self::TYPE_PREFIX).unwrap_or(&self.kind)
+    }
+}

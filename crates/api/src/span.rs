@@ -1,0 +1,119 @@
+//! A duration as people write it: `5m`, `1h 30m`, `250ms`, or a number of seconds.
+
+use std::{fmt, str::FromStr};
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+use utoipa::{PartialSchema, ToSchema, openapi::schema};
+
+/// A duration of whole milliseconds, never negative.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Span {
+    /// Milliseconds.
+    pub ms: u64,
+}
+
+impl Span {
+    /// A span of that many milliseconds.
+    #[must_use]
+    pub const fn from_ms(ms: u64) -> Self {
+        Self { ms }
+    }
+}
+
+impl fmt::Display for Span {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ms = i64::try_from(self.ms).unwrap_or(i64::MAX);
+        write!(f, "{:#}", jiff::SignedDuration::from_millis(ms))
+    }
+}
+
+impl FromStr for Span {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let duration: jiff::SignedDuration = text
+            .trim()
+            .parse()
+            .map_err(|_| format!("\"{text}\" is no duration: write for example 250ms, 30s, 5m or 1h30m"))?;
+        u64::try_from(duration.as_millis())
+            .map(Self::from_ms)
+            .map_err(|_| format!("\"{text}\" is negative: a duration is 0 or more"))
+    }
+}
+
+impl Serialize for Span {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Span {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Visitor;
+
+        impl de::Visitor<'_> for Visitor {
+            type Value = Span;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a duration such as 5m, or a number of seconds")
+            }
+
+            fn visit_u64<E: de::Error>(self, seconds: u64) -> Result<Span, E> {
+                seconds.checked_mul(1000).map(Span::from_ms).ok_or_else(|| E::custom("the duration is too long"))
+            }
+
+            fn visit_i64<E: de::Error>(self, seconds: i64) -> Result<Span, E> {
+                let seconds = u64::try_from(seconds)
+                    .map_err(|_| E::custom(format!("{seconds} is negative: a duration is 0 or more")))?;
+                self.visit_u64(seconds)
+            }
+
+            fn visit_f64<E: de::Error>(self, seconds: f64) -> Result<Span, E> {
+                if !(0.0..=1e12).contains(&seconds) {
+                    return Err(E::custom(format!("{seconds} is no duration: it must be 0 or more seconds")));
+                }
+                #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "checked above")]
+                Ok(Span::from_ms((seconds * 1000.0) as u64))
+            }
+
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<Span, E> {
+                text.parse().map_err(E::custom)
+            }
+        }
+
+        deserializer.deserialize_any(Visitor)
+    }
+}
+
+impl PartialSchema for Span {
+    fn schema() -> utoipa::openapi::RefOr<schema::Schema> {
+        schema::ObjectBuilder::new()
+            .schema_type(schema::Type::String)
+            .description(Some("A duration such as 250ms, 30s, 5m or 1h30m; a number means seconds."))
+            .examples([serde_json::json!("5m")])
+            .into()
+    }
+}
+
+impl ToSchema for Span {}
+
+#[cfg(test)]
+mod tests {
+    use super::Span;
+
+    #[test]
+    fn durations_are_read_and_written_as_people_do() {
+        for (text, ms, back) in
+            [("5m", 300_000, "5m"), ("1h30m", 5_400_000, "1h 30m"), ("250ms", 250, "250ms"), ("0s", 0, "0s")]
+        {
+            let span: Span = text.parse().unwrap();
+            assert_eq!(span.ms, ms);
+            assert_eq!(span.to_string(), back);
+            assert_eq!(span.to_string().parse::<Span>().unwrap(), span);
+        }
+        assert_eq!(serde_json::from_str::<Span>("1800").unwrap().ms, 1_800_000);
+        assert!("-5m".parse::<Span>().unwrap_err().contains("negative"));
+        assert!(serde_json::from_str::<Span>("-1").unwrap_err().to_string().contains("negative"));
+        assert!("soon".parse::<Span>().unwrap_err().contains("250ms"));
+    }
+}

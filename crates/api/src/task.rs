@@ -1,0 +1,311 @@
+//! Tasks: what is submitted, what is shown, what a person may do to one.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use crate::{Payload, Problem};
+
+/// A task to start: the body of `POST /v1/tasks`.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SubmitTask {
+    /// Name of the flow to run, `NAME` or `NAME@VERSION`; without a version the newest.
+    pub flow: String,
+    /// Parameters shared by all steps: a JSON object of at most 1 MiB.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Object>)]
+    pub params: Option<Payload>,
+    /// Idempotency key, the same thing as the header `Idempotency-Key`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
+    /// Not before this time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>, format = DateTime)]
+    pub at: Option<Timestamp>,
+    /// From -10 to 10; a step of one priority more goes before others that were ready up to 60 s earlier.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub priority: Option<i8>,
+    /// Free words to find the task by: at most 16, names and values of at most 128 bytes.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub labels: BTreeMap<String, String>,
+}
+
+/// What a task is doing, as its users see it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum TaskStatus {
+    /// Waits for its start time.
+    Scheduled,
+    /// Accepted; no step of it was handed out yet.
+    Pending,
+    /// Steps run.
+    Running,
+    /// Nothing new starts; what is in flight may end.
+    Pausing,
+    /// Held by a person.
+    Paused,
+    /// Touched steps are undone in reverse order.
+    RollingBack,
+    /// All steps done.
+    Succeeded,
+    /// A step failed for good and what was touched is undone.
+    RolledBack,
+    /// A step failed for good and there was nothing to undo.
+    Failed,
+    /// Cancelled by a person; what was touched is undone.
+    Cancelled,
+    /// Waits for a person: see the alarms.
+    Stuck,
+}
+
+impl TaskStatus {
+    /// Whether nothing will happen to the task any more.
+    #[must_use]
+    pub fn is_ended(self) -> bool {
+        matches!(self, Self::Succeeded | Self::RolledBack | Self::Failed | Self::Cancelled)
+    }
+
+    /// The word used on the wire.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Scheduled => "scheduled",
+            Self::Pending => "pending",
+            Self::Running => "running",
+            Self::Pausing => "pausing",
+            Self::Paused => "paused",
+            Self::RollingBack => "rolling_back",
+            Self::Succeeded => "succeeded",
+            Self::RolledBack => "rolled_back",
+            Self::Failed => "failed",
+            Self::Cancelled => "cancelled",
+            Self::Stuck => "stuck",
+        }
+    }
+}
+
+/// What a step is doing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum StepStatus {
+    /// Its predecessors are not done.
+    Pending,
+    /// Waits for a worker, or for a retry's time.
+    Ready,
+    /// A worker has it.
+    Running,
+    /// Done.
+    Succeeded,
+    /// Failed for good.
+    Failed,
+    /// Passed over.
+    Skipped,
+    /// Its undo waits or runs.
+    RollingBack,
+    /// Undone.
+    RolledBack,
+    /// Its undo failed for good; a person is needed.
+    RollbackFailed,
+}
+
+impl StepStatus {
+    /// The word used on the wire.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Pending => "pending",
+            Self::Ready => "ready",
+            Self::Running => "running",
+            Self::Succeeded => "succeeded",
+            Self::Failed => "failed",
+            Self::Skipped => "skipped",
+            Self::RollingBack => "rolling_back",
+            Self::RolledBack => "rolled_back",
+            Self::RollbackFailed => "rollback_failed",
+        }
+    }
+}
+
+/// One run of a flow.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+pub struct Task {
+    /// UUID; ids made later sort after earlier ones.
+    pub id: String,
+    /// Name of its flow.
+    pub flow: String,
+    /// Version of its flow; it keeps this one.
+    pub version: u32,
+    /// What it is doing.
+    pub status: TaskStatus,
+    /// Why it failed, is held or was cancelled.
+    pub message: Option<String>,
+    /// Index of the furthest touched step in definition order; 0 before any is touched.
+    pub cursor: usize,
+    /// The parameters as submitted.
+    #[schema(value_type = Object)]
+    pub params: Payload,
+    /// Parameters and results merged in definition order; present once the task has ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Object>)]
+    pub result: Option<Payload>,
+    /// As submitted.
+    pub labels: BTreeMap<String, String>,
+    /// As submitted.
+    pub priority: i8,
+    /// The time before which it does not start.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>, format = DateTime)]
+    pub at: Option<Timestamp>,
+    /// When it was accepted.
+    #[schema(value_type = String, format = DateTime)]
+    pub created_at: Timestamp,
+    /// When its first step was handed out.
+    #[schema(value_type = Option<String>, format = DateTime)]
+    pub started_at: Option<Timestamp>,
+    /// When it ended.
+    #[schema(value_type = Option<String>, format = DateTime)]
+    pub ended_at: Option<Timestamp>,
+    /// Its steps in definition order. Left out of lists.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub steps: Vec<Step>,
+}
+
+/// One position in a task.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+pub struct Step {
+    /// As in the flow.
+    pub name: String,
+    /// What it is doing.
+    pub status: StepStatus,
+    /// `MODULE.COMMAND` of the forward action.
+    pub run: String,
+    /// Why it failed last.
+    pub message: Option<String>,
+    /// Exit code of the last failure, where there was one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub code: Option<i32>,
+    /// Attempts made so far, the current one included.
+    pub attempts: u32,
+    /// What it returned.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Object>)]
+    pub result: Option<Payload>,
+    /// When its first attempt was handed out.
+    #[schema(value_type = Option<String>, format = DateTime)]
+    pub started_at: Option<Timestamp>,
+    /// When it was settled.
+    #[schema(value_type = Option<String>, format = DateTime)]
+    pub ended_at: Option<Timestamp>,
+    /// When the next attempt is due, while it waits for one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>, format = DateTime)]
+    pub due_at: Option<Timestamp>,
+    /// The worker that has it now.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub worker: Option<String>,
+    /// Progress of the running attempt.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub progress: Option<Progress>,
+    /// Its undo, where the flow has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rollback: Option<StepRollback>,
+}
+
+/// The undo of a step.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+pub struct StepRollback {
+    /// `pending`, `ready`, `running`, `succeeded`, `failed` or `skipped`.
+    pub status: StepStatus,
+    /// `MODULE.COMMAND` of the undo.
+    pub run: String,
+    /// Why it failed last.
+    pub message: Option<String>,
+    /// Attempts made so far, the current one included.
+    pub attempts: u32,
+    /// What it returned.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Object>)]
+    pub result: Option<Payload>,
+    /// When its first attempt was handed out.
+    #[schema(value_type = Option<String>, format = DateTime)]
+    pub started_at: Option<Timestamp>,
+    /// When it was settled.
+    #[schema(value_type = Option<String>, format = DateTime)]
+    pub ended_at: Option<Timestamp>,
+    /// When the next attempt is due, while it waits for one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>, format = DateTime)]
+    pub due_at: Option<Timestamp>,
+    /// The worker that has it now.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub worker: Option<String>,
+}
+
+/// How far a running attempt says it is.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Progress {
+    /// From 0 to 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub value: Option<f64>,
+    /// A line for people.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
+}
+
+/// Many tasks at once: the body of `POST /v1/tasks/batch`, at most 8 MiB and 10,000 tasks.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SubmitBatch {
+    /// Each is accepted or refused for itself.
+    #[schema(value_type = Vec<SubmitTask>)]
+    pub tasks: Vec<Payload>,
+}
+
+/// What became of each task of a batch, in its order.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+pub struct SubmitBatchAnswer {
+    /// One per task of the batch.
+    pub results: Vec<BatchResult>,
+}
+
+/// What became of one task of a batch.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+pub struct BatchResult {
+    /// The HTTP status the task would have got by itself.
+    pub status: u16,
+    /// Its id, when it was accepted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub id: Option<String>,
+    /// Why it was refused.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub problem: Option<Problem>,
+}
+
+/// How a person settles a stuck or held step: the body of `POST /v1/tasks/{id}/steps/{step}/resolve`.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ResolveStep {
+    /// What to do with it.
+    pub action: ResolveAction,
+    /// With `done`: what the step would have returned.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Object>)]
+    pub params: Option<Payload>,
+}
+
+/// What to do with a stuck or held step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ResolveAction {
+    /// Try it again, with all its retries.
+    Retry,
+    /// Go on without it.
+    Skip,
+    /// It was done by hand.
+    Done,
+    /// Give up and roll the task back.
+    Rollback,
+}

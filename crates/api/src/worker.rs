@@ -1,0 +1,251 @@
+//! The exchange: the one call by which a worker takes attempts, reports them and keeps its session.
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use crate::{Payload, Progress};
+
+/// The exchange protocol spoken here.
+pub const PROTOCOL: u32 = 1;
+
+/// What a worker says: the body of `POST /v1/worker/exchange`, at most 8 MiB.
+///
+/// A call with reports answers as soon as they are on disk and takes nothing. A call without reports is the
+/// poll: it takes attempts, waits for them up to `wait_ms`, and is the only one that hears of cancels.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ExchangeRequest {
+    /// Always 1.
+    pub protocol: u32,
+    /// A UUID the worker made when it started.
+    pub session: String,
+    /// Counts the calls of the session up from 1.
+    pub seq: u64,
+    /// The worker keeps a poll open at all times: none open for 1 s means that it is gone.
+    #[serde(default)]
+    pub attached: bool,
+    /// For how long the session may be silent, 1 s to 1 h; 10 s attached and 30 s else when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lease_ms: Option<u64>,
+    /// Who the worker is, for people. Needed in the first call of a session.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub worker: Option<WorkerInfo>,
+    /// Tokens of all attempts the worker has; an attempt stays listed until its report was answered.
+    /// Left out = nothing said. An attempt given to the session and absent here is given again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub holding: Option<Vec<String>>,
+    /// What it serves and how many more attempts it can take now. Left out = as said before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub modules: Option<Vec<ModuleOffer>>,
+    /// How long a poll may wait for work, at most 30,000.
+    #[serde(default)]
+    pub wait_ms: u64,
+    /// What became of attempts.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schema(value_type = Vec<Report>)]
+    pub reports: Vec<Payload>,
+}
+
+/// Who a worker is, for people.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct WorkerInfo {
+    /// A name of its own.
+    pub name: String,
+    /// The machine it runs on.
+    #[serde(default)]
+    pub host: String,
+    /// The version of its program or library.
+    #[serde(default)]
+    pub version: String,
+}
+
+/// What a worker can take of one module.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ModuleOffer {
+    /// The module.
+    pub name: String,
+    /// The commands it has; left out = all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub commands: Option<Vec<String>>,
+    /// How many more attempts it can take now; an absolute number that replaces the one said before.
+    pub free: u32,
+}
+
+/// What became of one attempt.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Report {
+    /// The attempt's token.
+    pub token: String,
+    /// How it went.
+    pub outcome: ReportOutcome,
+    /// With `succeeded`: a JSON object of at most 256 KiB.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Object>)]
+    pub result: Option<Payload>,
+    /// With `failed` and `retry_later`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<ReportError>,
+    /// With `retry_later`: how long to wait; 10 s when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub delay_ms: Option<u64>,
+    /// With `running`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub progress: Option<Progress>,
+    /// Lines to keep with the attempt, with any outcome.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub logs: Vec<String>,
+}
+
+/// How an attempt went.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ReportOutcome {
+    /// Done.
+    Succeeded,
+    /// Failed; tried again while retries are left and the error may be retried.
+    Failed,
+    /// Not now: tried again after a delay, without spending a retry.
+    RetryLater,
+    /// Still at it: progress and log lines only.
+    Running,
+    /// Not taken after all; given to another worker, not counted.
+    Declined,
+}
+
+/// Why an attempt failed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ReportError {
+    /// A line for people; cut at 4 KiB.
+    pub message: String,
+    /// Exit code; 1 when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub code: Option<i32>,
+    /// Whether another attempt can help.
+    #[serde(default = "yes")]
+    pub retryable: bool,
+}
+
+fn yes() -> bool {
+    true
+}
+
+/// The answer of an exchange.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, ToSchema)]
+pub struct ExchangeAnswer {
+    /// What the worker is to do now.
+    #[serde(default)]
+    pub attempts: Vec<Attempt>,
+    /// One per report, in their order.
+    #[serde(default)]
+    pub reports: Vec<ReportAnswer>,
+    /// Attempts to stop; report them `failed` once they have ended.
+    #[serde(default)]
+    pub cancels: Vec<String>,
+    /// For how long the session may be silent.
+    pub lease_ms: u64,
+}
+
+/// One try of one action, handed out.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+pub struct Attempt {
+    /// Fence and authorisation of this attempt: every report carries it.
+    pub token: String,
+    /// Id of the task.
+    pub task: String,
+    /// Name of its flow.
+    pub flow: String,
+    /// Name of the step.
+    pub step: String,
+    /// Index of the step.
+    pub cursor: usize,
+    /// Do it or undo it.
+    pub direction: Direction,
+    /// Number of the attempt, from 1.
+    pub attempt: u32,
+    /// Whose work it is.
+    pub module: String,
+    /// What to do.
+    pub command: String,
+    /// The parameters, with the results of the steps before.
+    #[schema(value_type = Object)]
+    pub params: Payload,
+    /// How long the attempt may take.
+    pub timeout_ms: u64,
+    /// The same for all attempts of this action: hand it to what has effects.
+    pub idempotency_key: String,
+    /// With `rollback`: why the task is rolled back.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+    /// With `rollback`: what the step returned.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Object>)]
+    pub result: Option<Payload>,
+    /// W3C trace context of the submit, where it had one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub traceparent: Option<String>,
+}
+
+/// Do it or undo it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Direction {
+    /// Do it.
+    Forward,
+    /// Undo it.
+    Rollback,
+}
+
+/// What became of one report.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ReportAnswer {
+    /// The token reported.
+    pub token: String,
+    /// What became of it.
+    pub status: ReportStatus,
+    /// With `invalid`: what is wrong with it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub detail: Option<String>,
+}
+
+/// What became of a report.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ReportStatus {
+    /// It is on disk.
+    Accepted,
+    /// It was accepted before.
+    Duplicate,
+    /// Another attempt has taken over: drop it.
+    Stale,
+    /// No such attempt: drop it.
+    Unknown,
+    /// Malformed; the attempt goes on: report it as failed.
+    Invalid,
+}
+
+/// A connected worker.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+pub struct Worker {
+    /// Its session.
+    pub session: String,
+    /// Its name.
+    pub name: String,
+    /// Its machine.
+    pub host: String,
+    /// Version of its program or library.
+    pub version: String,
+    /// Whether it keeps a poll open.
+    pub attached: bool,
+    /// The modules it serves.
+    pub modules: Vec<String>,
+    /// How many attempts it has.
+    pub running: u32,
+    /// When it was last heard of.
+    #[schema(value_type = String, format = DateTime)]
+    pub last_seen_at: Timestamp,
+}
