@@ -1,1 +1,51 @@
-//! To be written.
+//! The rulebook: what a task, an alarm or a lock does next.
+//!
+//! Everything here is a pure function of its arguments: no clock, no randomness, no I/O, no `async`. Time and
+//! what only the engine can know (who holds an attempt) come in through [`Context`]; what is to be done comes
+//! out as data. The life of a task is
+//!
+//! ```text
+//! Command ──apply──▶ rules/<one file per rule> ──events──▶ evolve ──▶ the next Task
+//!                                                   └────────────────▶ effects, derived from both states
+//! ```
+//!
+//! Rules only append events; [`evolve`] alone changes state, so replaying all events of a task gives the task.
+//! The core cannot fail, it can only reject ([`Rejection`]).
+
+mod alarm;
+mod apply;
+mod backoff;
+mod command;
+mod effect;
+mod event;
+mod evolve;
+mod flow;
+mod id;
+mod invariants;
+mod json;
+mod lock;
+mod rejection;
+mod rules;
+mod status;
+mod task;
+mod time;
+mod trigger;
+
+pub use alarm::*;
+pub use apply::*;
+pub use backoff::*;
+pub use command::*;
+pub use effect::*;
+pub use event::*;
+pub use evolve::*;
+pub use flow::*;
+pub use id::*;
+pub use invariants::*;
+pub use json::*;
+pub use lock::*;
+pub use rejection::*;
+pub use rules::{DEADLINE_CODE, TIMEOUT_CODE};
+pub use status::*;
+pub use task::*;
+pub use time::*;
+pub use trigger::*;

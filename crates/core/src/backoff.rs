@@ -1,0 +1,58 @@
+//! How long to wait before the next attempt.
+
+use crate::{ActKey, Backoff, Direction, Millis, Retry, TaskId};
+
+/// The delay after failure number `failures` (from 1) of an act: `base × 2^(failures-1)` up to `cap`, of which
+/// a hash of the task, act and failure picks between a half and all. The same input gives the same delay.
+#[must_use]
+pub fn retry_delay(retry: &Retry, task: TaskId, key: ActKey, failures: u32) -> Millis {
+    let full = match retry.backoff {
+        Backoff::None => return Millis(0),
+        Backoff::Fixed => retry.base.0,
+        Backoff::Exponential => {
+            let factor = 1_u64.checked_shl(failures.saturating_sub(1)).unwrap_or(u64::MAX);
+            retry.base.0.saturating_mul(factor)
+        }
+    };
+    let full = full.min(retry.cap.0.max(retry.base.0));
+    let half = full / 2;
+    Millis(half + jitter(task, key, failures) % (full - half + 1))
+}
+
+/// A hash (SplitMix64's finaliser) that spreads the retries of tasks that failed together.
+fn jitter(task: TaskId, key: ActKey, failures: u32) -> u64 {
+    #[expect(clippy::cast_possible_truncation, reason = "both halves are mixed in")]
+    let folded = (task.0 >> 64) as u64 ^ task.0 as u64;
+    let direction = u64::from(key.direction == Direction::Rollback);
+    let act = ((key.step as u64) << 40) ^ (u64::from(key.member) << 8) ^ direction;
+    let mut hash = folded ^ act.rotate_left(17) ^ (u64::from(failures) << 1);
+    hash = hash.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    hash = (hash ^ (hash >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    hash = (hash ^ (hash >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    hash ^ (hash >> 31)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn delays_double_up_to_the_cap_and_keep_at_least_half() {
+        let retry = Retry { max: 9, ..Retry::default() };
+        for failures in 1..=80 {
+            let full = 1000_u64.saturating_mul(1 << (failures - 1).min(20)).min(60_000);
+            for task in 0..50 {
+                let delay = retry_delay(&retry, TaskId(task << 70 | task), ActKey::forward(0), failures).0;
+                assert!((full / 2..=full).contains(&delay), "failure {failures}: {delay} of {full}");
+            }
+        }
+    }
+
+    #[test]
+    fn tasks_that_failed_together_do_not_come_back_together() {
+        let retry = Retry::default();
+        let delays: std::collections::BTreeSet<u64> =
+            (0..100).map(|task| retry_delay(&retry, TaskId(task), ActKey::forward(0), 1).0).collect();
+        assert!(delays.len() > 50, "{delays:?}");
+    }
+}

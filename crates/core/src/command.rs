@@ -1,0 +1,118 @@
+//! What can be asked of a task.
+
+use crate::{ActKey, Actor, Failure, Json, Millis, Timestamp};
+
+/// Something asked of a task.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Command {
+    /// Take the task in; the first command of every task.
+    Accept,
+    /// A worker says how an attempt went.
+    Report(Report),
+    /// The worker that had an attempt is gone.
+    Lose(Attempt),
+    /// An attempt ran longer than its timeout, and its worker did not end it.
+    TimeOut(Attempt),
+    /// A time the task waited for has come.
+    Wake(Wakeup),
+    /// A person ends it; what was touched is undone.
+    Cancel {
+        /// Who.
+        by: Option<Actor>,
+    },
+    /// A person holds it between attempts.
+    Pause {
+        /// Who.
+        by: Option<Actor>,
+    },
+    /// A person lets it go on.
+    Resume {
+        /// Who.
+        by: Option<Actor>,
+    },
+    /// A person settles a stuck or held step.
+    Resolve {
+        /// Index of the step.
+        step: usize,
+        /// How.
+        resolution: Resolution,
+        /// Who.
+        by: Option<Actor>,
+    },
+    /// The engine found that a transition would break an invariant: hold the task.
+    Hold {
+        /// Which invariant.
+        message: Box<str>,
+    },
+}
+
+/// One try of an act.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Attempt {
+    /// The act.
+    pub key: ActKey,
+    /// Number of the attempt.
+    pub number: u32,
+    /// When it was handed out, where that is known.
+    pub started_at: Option<Timestamp>,
+}
+
+/// How an attempt went.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Report {
+    /// The attempt.
+    pub attempt: Attempt,
+    /// How it went.
+    pub outcome: Outcome,
+}
+
+/// How an attempt went.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Outcome {
+    /// Done, with what it returned.
+    Succeeded(Option<Json>),
+    /// Failed.
+    Failed(Failure),
+    /// Not now.
+    RetryLater {
+        /// How long to wait; [`crate::POSTPONE_DEFAULT`] when left out.
+        delay: Option<Millis>,
+        /// Why.
+        message: Box<str>,
+    },
+}
+
+/// What a task waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
+pub enum Wakeup {
+    /// The start of a scheduled task.
+    Start,
+    /// The retry or the deadline of an act.
+    Act(ActKey),
+}
+
+/// How a person settles a step.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Resolution {
+    /// Try it again, with all its retries.
+    Retry,
+    /// Go on without it.
+    Skip,
+    /// It was done by hand, and this is what it would have returned.
+    Done(Option<Json>),
+    /// Give up: roll the task back.
+    Rollback,
+}
+
+impl Resolution {
+    /// The word for it.
+    #[must_use]
+    pub fn as_str(&self) -> &'static str {
+        match self {
+            Self::Retry => "retry",
+            Self::Skip => "skip",
+            Self::Done(_) => "done",
+            Self::Rollback => "rollback",
+        }
+    }
+}

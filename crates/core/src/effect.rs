@@ -1,0 +1,138 @@
+//! What is to be done about a transition once it is on disk.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    ActState, AlarmCommand, AlarmId, Event, EventKind, Millis, Name, Phase, Task, Timestamp, Wakeup,
+};
+
+/// Something to be done.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Effect {
+    /// This is what the act waits for now; it replaces what was there.
+    Wait(Waiting),
+    /// The act waits for nothing any more.
+    Forget(Wakeup),
+    /// A message to another aggregate.
+    Send(Message),
+}
+
+/// What an act waits for: a worker, a time, or both. Derived from the task alone.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Waiting {
+    /// Which act, or the start.
+    pub key: Wakeup,
+    /// Number of the attempt that is ready, or of the last one.
+    pub attempt: u32,
+    /// An attempt is ready to be handed out.
+    pub ready: Option<Ready>,
+    /// When the task must be woken: its start, a retry, or a deadline.
+    pub due_at: Option<Timestamp>,
+}
+
+/// An attempt that may be handed out.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ready {
+    /// Its queue.
+    pub module: Name,
+    /// What is to be done.
+    pub command: Name,
+    /// Its place in the queue: smaller goes first.
+    pub rank: i64,
+    /// Since when it waits.
+    pub ready_at: Timestamp,
+    /// How long the attempt may take.
+    pub timeout: Millis,
+}
+
+/// A message from one aggregate to another: written in the sender's commit, consumed in the receiver's.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Message {
+    /// To an alarm.
+    Alarm {
+        /// Which.
+        id: AlarmId,
+        /// What it is told.
+        command: AlarmCommand,
+    },
+}
+
+/// What the act or the start waits for in this state of the task, if for anything.
+#[must_use]
+pub fn waiting(task: &Task, key: Wakeup) -> Option<Waiting> {
+    let act_key = match key {
+        Wakeup::Start => {
+            let at = task.input.at.filter(|_| task.state.phase == Phase::Scheduled)?;
+            return Some(Waiting { key, attempt: 0, ready: None, due_at: Some(at) });
+        }
+        Wakeup::Act(act_key) => act_key,
+    };
+    let (act, action) = (task.act(act_key)?, task.action(act_key)?);
+    let deadline_at = act.deadline_at.filter(|_| !act.overdue);
+    match act.state {
+        ActState::Ready => {
+            let ready_at = act.ready_at.unwrap_or_default();
+            let ready = Ready {
+                module: action.module.clone(),
+                command: action.command.clone(),
+                rank: task.rank(ready_at),
+                ready_at,
+                timeout: action.timeout,
+            };
+            Some(Waiting { key, attempt: act.attempt, ready: Some(ready), due_at: deadline_at })
+        }
+        ActState::Delayed { until } => {
+            let due_at = deadline_at.map_or(until, |deadline_at| deadline_at.min(until));
+            Some(Waiting { key, attempt: act.attempt, ready: None, due_at: Some(due_at) })
+        }
+        _ => None,
+    }
+}
+
+/// Everything a task waits for.
+#[must_use]
+pub fn waits(task: &Task) -> Vec<Waiting> {
+    let acts = task.acts().filter(|(_, act)| act.is_open()).map(|(key, _)| Wakeup::Act(key));
+    [Wakeup::Start].into_iter().chain(acts).filter_map(|key| waiting(task, key)).collect()
+}
+
+/// What is to be done about the step from `before` to `after` by `events`.
+pub(crate) fn effects(before: &Task, after: &Task, events: &[Event]) -> Vec<Effect> {
+    let mut keys: Vec<Wakeup> = events.iter().filter_map(|event| event.kind.act()).map(Wakeup::Act).collect();
+    if before.state.phase != after.state.phase
+        || events.iter().any(|event| event.kind == EventKind::TaskAccepted)
+    {
+        keys.push(Wakeup::Start);
+    }
+    keys.sort_unstable();
+    keys.dedup();
+    let waits = keys.into_iter().filter_map(|key| match waiting(after, key) {
+        Some(waiting) => Some(Effect::Wait(waiting)),
+        None => waiting(before, key).map(|_| Effect::Forget(key)),
+    });
+    let messages = events.iter().filter_map(|event| message(after, event)).map(Effect::Send);
+    waits.chain(messages).collect()
+}
+
+fn message(task: &Task, event: &Event) -> Option<Message> {
+    let name = |step: Option<usize>| step.map(|step| task.flow.steps[step].name.clone());
+    match &event.kind {
+        EventKind::AlarmRaised { stuck } => {
+            let step = name(stuck.step);
+            Some(Message::Alarm {
+                id: AlarmId::new(stuck.kind, task.id, step.as_ref()),
+                command: AlarmCommand::Raise {
+                    kind: stuck.kind,
+                    task: task.id,
+                    step,
+                    message: stuck.message.clone(),
+                },
+            })
+        }
+        EventKind::AlarmCleared { kind, step, by } => Some(Message::Alarm {
+            id: AlarmId::new(*kind, task.id, name(*step).as_ref()),
+            command: AlarmCommand::Resolve { by: by.clone() },
+        }),
+        _ => None,
+    }
+}

@@ -1,0 +1,93 @@
+//! What must hold after every transition, in release builds as well. A broken one is a defect of the rules.
+
+use crate::{ActState, Direction, Ending, Event, EventKind, Pause, Phase, Task};
+
+/// Checks the step from `before` to `after` by `events`.
+///
+/// # Errors
+/// The first invariant that is broken, in words.
+pub fn check(before: &Task, after: &Task, events: &[Event]) -> Result<(), String> {
+    let broken = |what: &str| Err(what.to_owned());
+    if after.state.events != before.state.events + events.len() as u64 {
+        return broken("every event is counted once");
+    }
+    if events.is_empty() {
+        return Ok(());
+    }
+    if before.is_ended() {
+        return broken("an ended task does not change");
+    }
+    for ((key, was), (_, is)) in before.acts().zip(after.acts()) {
+        if is.attempt < was.attempt {
+            return broken("attempt numbers only grow");
+        }
+        if was.is_satisfied() && is != was {
+            return broken("what is done or passed over stays so");
+        }
+        let successes = events.iter().filter(|event| match &event.kind {
+            EventKind::ActSucceeded { key: done, .. } => *done == key,
+            _ => false,
+        });
+        if successes.count() > 1 {
+            return broken("an act has at most one accepted result");
+        }
+        if is.state == ActState::Parked && after.state.pause == Pause::None {
+            return broken("only a paused task parks attempts");
+        }
+    }
+    check_order(after).or_else(|what| broken(what))?;
+    check_phase(after).or_else(|what| broken(what))
+}
+
+/// Steps begin when their predecessors are done, and are undone when their successors are.
+fn check_order(task: &Task) -> Result<(), &'static str> {
+    let steps = &task.state.steps;
+    let forward_open = steps.iter().any(|step| step.forward.is_open());
+    for (index, step) in steps.iter().enumerate() {
+        let begun = step.forward.state != ActState::Idle;
+        if begun && !task.flow.steps[index].after.iter().all(|after| steps[*after].forward.is_satisfied()) {
+            return Err("a step begins after its predecessors are done");
+        }
+        if step.undo.state == ActState::Idle {
+            continue;
+        }
+        if forward_open {
+            return Err("undoing begins after everything in flight has ended");
+        }
+        if !step.touched {
+            return Err("only touched steps are undone");
+        }
+        if !task.flow.successors(index).all(|next| !steps[next].touched || steps[next].undo.is_satisfied()) {
+            return Err("a step is undone after its touched successors");
+        }
+    }
+    Ok(())
+}
+
+/// The phase agrees with the steps, and everything that is not over has something that will wake it.
+fn check_phase(task: &Task) -> Result<(), &'static str> {
+    let steps = &task.state.steps;
+    let undone = || steps.iter().all(|step| !step.touched || step.undo.is_satisfied());
+    let open = task.acts().any(|(_, act)| act.is_open());
+    match task.state.phase {
+        Phase::Ended(_) if open => Err("an ended task has nothing in flight"),
+        Phase::Ended(Ending::Succeeded) if !steps.iter().all(|step| step.forward.is_satisfied()) => {
+            Err("a task succeeds when all its steps are done")
+        }
+        Phase::Ended(Ending::RolledBack | Ending::Failed | Ending::Cancelled) if !undone() => {
+            Err("a task that failed ends when every touched step is undone or passed over")
+        }
+        Phase::Ended(_) => Ok(()),
+        Phase::Scheduled if open => Err("nothing of a scheduled task has begun"),
+        Phase::Scheduled => Ok(()),
+        Phase::Forward
+            if task.acts().any(|(key, act)| key.direction == Direction::Rollback && act.is_open()) =>
+        {
+            Err("nothing is undone on the way forward")
+        }
+        Phase::Forward | Phase::Backward if !open && task.state.stuck.is_none() => {
+            Err("every unfinished task has something that will wake it")
+        }
+        Phase::Forward | Phase::Backward => Ok(()),
+    }
+}

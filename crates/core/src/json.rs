@@ -1,0 +1,204 @@
+//! JSON objects that are passed on as they came.
+
+use std::{collections::HashMap, fmt, sync::Arc};
+
+use serde::de::{Deserializer as _, MapAccess, Visitor};
+use serde_json::value::RawValue;
+use thiserror::Error;
+
+/// How deep a payload may nest.
+pub const JSON_DEPTH_MAX: usize = 64;
+
+/// A JSON object kept as text: keys keep their order, numbers their digits. Cheap to clone.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct Json(Arc<str>);
+
+/// Why a text is no payload.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum JsonError {
+    /// It is JSON, but no object.
+    #[error("it is {0}, and must be a JSON object such as {{\"size\": 3}}")]
+    NotAnObject(&'static str),
+    /// It nests too deep.
+    #[error("it nests deeper than {JSON_DEPTH_MAX} levels")]
+    TooDeep,
+    /// It is no JSON at all.
+    #[error("it is no JSON: {0}")]
+    Malformed(String),
+}
+
+impl Json {
+    /// The object without members.
+    #[must_use]
+    pub fn empty() -> Self {
+        Self("{}".into())
+    }
+
+    /// Takes a syntactically valid value, if it is an object that is not too deep.
+    ///
+    /// # Errors
+    /// When it is no object or nests too deep.
+    pub fn from_raw(raw: &RawValue) -> Result<Self, JsonError> {
+        let text = raw.get();
+        match text.bytes().next() {
+            Some(b'{') => {}
+            Some(b'[') => return Err(JsonError::NotAnObject("an array")),
+            Some(b'"') => return Err(JsonError::NotAnObject("a string")),
+            Some(b't' | b'f') => return Err(JsonError::NotAnObject("a boolean")),
+            Some(b'n') => return Err(JsonError::NotAnObject("null")),
+            _ => return Err(JsonError::NotAnObject("a number")),
+        }
+        if depth(text) > JSON_DEPTH_MAX {
+            return Err(JsonError::TooDeep);
+        }
+        Ok(Self(text.into()))
+    }
+
+    /// Parses `text`.
+    ///
+    /// # Errors
+    /// When it is no JSON, no object, or nests too deep.
+    pub fn parse(text: &str) -> Result<Self, JsonError> {
+        let raw: &RawValue =
+            serde_json::from_str(text.trim()).map_err(|error| JsonError::Malformed(error.to_string()))?;
+        Self::from_raw(raw)
+    }
+
+    /// Takes a text that was a payload before, read back from where it was kept.
+    #[must_use]
+    pub fn from_stored(text: &str) -> Self {
+        Self(text.into())
+    }
+
+    /// The text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// Whether it surely has no members.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.bytes().filter(|byte| !byte.is_ascii_whitespace()).count() == 2
+    }
+
+    /// Merges objects: a later one's members replace those of an earlier one of the same name, which keep
+    /// their place.
+    #[must_use]
+    pub fn merge<'a>(objects: impl IntoIterator<Item = &'a Self>) -> Self {
+        let mut full: Vec<&Self> = objects.into_iter().filter(|object| !object.is_empty()).collect();
+        match full.len() {
+            0 => return Self::empty(),
+            1 => return full.remove(0).clone(),
+            _ => {}
+        }
+        let mut merged = Members::default();
+        for object in &full {
+            let mut reader = serde_json::Deserializer::from_str(object.as_str());
+            // A `Json` was checked when it was made, so this cannot fail; were it to, the rest is passed over.
+            let _ = reader.deserialize_map(Collect(&mut merged));
+        }
+        let mut text = String::with_capacity(full.iter().map(|object| object.as_str().len()).sum());
+        for (name, value) in &merged.list {
+            text.push(if text.is_empty() { '{' } else { ',' });
+            text.push_str(&serde_json::to_string(name).unwrap_or_default());
+            text.push(':');
+            text.push_str(value);
+        }
+        text.push('}');
+        Self(text.into())
+    }
+}
+
+impl fmt::Debug for Json {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl fmt::Display for Json {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+#[derive(Default)]
+struct Members<'a> {
+    list: Vec<(String, &'a str)>,
+    places: HashMap<String, usize>,
+}
+
+struct Collect<'a, 'm>(&'m mut Members<'a>);
+
+impl<'de: 'a, 'a> Visitor<'de> for Collect<'a, '_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+        while let Some((name, value)) = map.next_entry::<String, &'de RawValue>()? {
+            let members = &mut *self.0;
+            if let Some(place) = members.places.get(&name) {
+                members.list[*place].1 = value.get();
+            } else {
+                members.places.insert(name.clone(), members.list.len());
+                members.list.push((name, value.get()));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// How deep valid JSON nests.
+fn depth(text: &str) -> usize {
+    let (mut depth, mut deepest, mut in_string, mut escaped) = (0_usize, 0, false, false);
+    for byte in text.bytes() {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' if in_string => escaped = true,
+            b'"' => in_string = !in_string,
+            _ if in_string => {}
+            b'{' | b'[' => {
+                depth += 1;
+                deepest = deepest.max(depth);
+            }
+            b'}' | b']' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+    }
+    deepest
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn json(text: &str) -> Json {
+        Json::parse(text).unwrap()
+    }
+
+    #[test]
+    fn merging_keeps_the_order_of_keys_and_the_text_of_values() {
+        let merged = Json::merge([
+            &json(r#"{"z":1.0,"a":{"b":[1,  2]}}"#),
+            &json("{ }"),
+            &json(r#"{"a":null,"new \"one\"":1e400}"#),
+        ]);
+        assert_eq!(merged.as_str(), r#"{"z":1.0,"a":null,"new \"one\"":1e400}"#);
+        assert_eq!(Json::merge([]).as_str(), "{}");
+    }
+
+    #[test]
+    fn only_objects_of_modest_depth_are_payloads() {
+        assert_eq!(Json::parse("[1]"), Err(JsonError::NotAnObject("an array")));
+        assert_eq!(Json::parse("7"), Err(JsonError::NotAnObject("a number")));
+        assert!(matches!(Json::parse("{"), Err(JsonError::Malformed(_))));
+        let nested =
+            |levels: usize| format!("{}{{}}{}", "{\"a\":".repeat(levels - 1), "}".repeat(levels - 1));
+        assert!(Json::parse(&nested(JSON_DEPTH_MAX)).is_ok());
+        assert_eq!(Json::parse(&nested(JSON_DEPTH_MAX + 1)), Err(JsonError::TooDeep));
+        assert!(Json::parse(r#"{"text":"[[[[{{{{\"]]"}"#).is_ok());
+    }
+}

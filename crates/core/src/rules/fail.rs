@@ -1,0 +1,120 @@
+//! An attempt failed: another one is made, or the act has failed for good.
+
+use super::{report, turn_back};
+use crate::{
+    ActKey, ActState, Attempt, Cause, Direction, EventKind, Failure, Millis, OnFailure, Phase, Rejection,
+    RetryBy, Stuck, StuckKind, apply::Draft, retry_delay, step_name,
+};
+
+/// The code of an attempt that ran longer than its timeout, as of the program `timeout`.
+pub const TIMEOUT_CODE: i32 = 124;
+
+/// The code of a step whose deadline passed.
+pub const DEADLINE_CODE: i32 = 125;
+
+/// The worker did not end the attempt within its timeout.
+pub(super) fn time_out(draft: &mut Draft<'_>, attempt: &Attempt) -> Result<(), Rejection> {
+    report::check_current(draft, attempt)?;
+    report::start(draft, attempt);
+    let timeout = draft.task.action(attempt.key).map_or(Millis(0), |action| action.timeout);
+    let message = format!("timed out after {} ms", timeout.0);
+    fail(draft, attempt.key, Failure::new(&message, TIMEOUT_CODE, true));
+    Ok(())
+}
+
+/// The current attempt failed.
+pub(super) fn fail(draft: &mut Draft<'_>, key: ActKey, failure: Failure) {
+    let (Some(act), Some(action)) = (draft.task.act(key), draft.task.action(key)) else { return };
+    let now = draft.context.now;
+    let retries_left = draft.task.flow.retry_by == RetryBy::Engine && act.failures < action.retry.max;
+    let until = now + retry_delay(&action.retry, draft.task.id, key, act.failures + 1);
+    let in_time = act.deadline_at.is_none_or(|deadline_at| until < deadline_at);
+    if failure.retryable && retries_left && in_time && !is_last_chance(draft, key) {
+        let attempt = act.attempt;
+        draft.emit(EventKind::ActRetrying { key, attempt, until, failure });
+        if until <= now {
+            ready(draft, key);
+        }
+    } else {
+        fail_for_good(draft, key, failure);
+    }
+}
+
+/// The act failed and is not tried again.
+pub(super) fn fail_for_good(draft: &mut Draft<'_>, key: ActKey, failure: Failure) {
+    let Some(act) = draft.task.act(key) else { return };
+    // When the deadline passed first, that is what failed the step.
+    let failure = if act.overdue { act.failure.clone().unwrap_or(failure) } else { failure };
+    let attempt = act.attempt;
+    let message = failure.message.clone();
+    draft.emit(EventKind::ActFailed { key, attempt, failure });
+    match (key.direction, draft.task.state.phase, draft.task.flow.on_failure) {
+        (Direction::Rollback, ..) => raise(draft, StuckKind::RollbackFailed, key.step, &message),
+        (Direction::Forward, Phase::Forward, OnFailure::Hold) => {
+            raise(draft, StuckKind::Held, key.step, &message)
+        }
+        (Direction::Forward, Phase::Forward, OnFailure::Rollback) => {
+            turn_back::turn_back(draft, Cause::Failure { step: key.step });
+        }
+        // The task turned around before: this was waited for, and is undone with the rest.
+        (Direction::Forward, ..) => {}
+    }
+}
+
+/// The act's workers died too often: a person must look before it kills another one.
+pub(super) fn poison(draft: &mut Draft<'_>, key: ActKey, failure: Failure) {
+    let attempt = draft.task.act(key).map_or(0, |act| act.attempt);
+    let message = failure.message.clone();
+    draft.emit(EventKind::ActFailed { key, attempt, failure });
+    raise(draft, StuckKind::Poisoned, key.step, &message);
+}
+
+/// The next attempt of an act is ready, or parked while the task is paused.
+pub(super) fn ready(draft: &mut Draft<'_>, key: ActKey) {
+    let attempt = draft.task.act(key).map_or(0, |act| act.attempt) + 1;
+    let event = if draft.task.state.pause == crate::Pause::Held {
+        EventKind::ActParked { key, attempt }
+    } else {
+        EventKind::ActReady { key, attempt }
+    };
+    draft.emit(event);
+}
+
+/// Whether the current attempt is the last one whatever comes of it: its task has turned around, or its
+/// deadline has passed.
+pub(super) fn is_last_chance(draft: &Draft<'_>, key: ActKey) -> bool {
+    let turned = key.direction == Direction::Forward && draft.task.state.phase == Phase::Backward;
+    turned || draft.task.act(key).is_some_and(|act| act.overdue)
+}
+
+/// What a failed act of an unfinished task waits for a person for.
+pub(super) fn trouble(draft: &Draft<'_>, key: ActKey) -> Option<Stuck> {
+    let act = draft.task.act(key).filter(|act| act.state == ActState::Failed)?;
+    let kind = match (key.direction, draft.task.state.phase) {
+        _ if act.deaths >= crate::DEATHS_MAX => StuckKind::Poisoned,
+        (Direction::Rollback, _) => StuckKind::RollbackFailed,
+        (Direction::Forward, Phase::Forward) => StuckKind::Held,
+        (Direction::Forward, _) => return None,
+    };
+    // On the way back a poisoned step is undone like any other.
+    if key.direction == Direction::Forward && draft.task.state.phase != Phase::Forward {
+        return None;
+    }
+    let message = act.failure.as_ref().map_or_else(|| "failed".into(), |failure| failure.message.clone());
+    Some(describe(draft, kind, key.step, &message))
+}
+
+fn raise(draft: &mut Draft<'_>, kind: StuckKind, step: usize, message: &str) {
+    let stuck = describe(draft, kind, step, message);
+    draft.emit(EventKind::AlarmRaised { stuck });
+}
+
+fn describe(draft: &Draft<'_>, kind: StuckKind, step: usize, message: &str) -> Stuck {
+    let name = step_name(&draft.task, step);
+    let message = match kind {
+        StuckKind::RollbackFailed => format!("the rollback of step {name} failed: {message}"),
+        StuckKind::Poisoned => format!("step {name} is poisoned: {message}"),
+        StuckKind::Held | StuckKind::EngineFault => format!("step {name} failed and is held: {message}"),
+    };
+    Stuck { kind, step: Some(step), message: message.into() }
+}

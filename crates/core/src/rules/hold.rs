@@ -1,0 +1,26 @@
+//! The engine found a fault in itself: the task is held as it is, and a person must look.
+
+use super::pause;
+use crate::{EventKind, Pause, Rejection, Stuck, StuckKind, apply::Draft};
+
+/// Holds the task without judging its state; `resume` lets it go on.
+pub(super) fn hold(draft: &mut Draft<'_>, message: &str) -> Result<(), Rejection> {
+    if draft.task.is_ended() {
+        return Err(Rejection::Ended);
+    }
+    if draft.task.state.stuck.as_ref().is_some_and(|stuck| stuck.kind == StuckKind::EngineFault) {
+        return Ok(());
+    }
+    let stuck = Stuck {
+        kind: StuckKind::EngineFault,
+        step: None,
+        message: format!("held because of a fault of the engine: {message}").into(),
+    };
+    if draft.task.state.pause == Pause::None {
+        draft.emit(EventKind::TaskPaused { by: None });
+        pause::park(draft);
+    }
+    draft.emit(EventKind::TaskStuck(stuck.clone()));
+    draft.emit(EventKind::AlarmRaised { stuck });
+    Ok(())
+}

@@ -1,0 +1,22 @@
+//! The worker that had an attempt is gone.
+
+use super::{fail, report};
+use crate::{Attempt, DEATHS_MAX, EventKind, Failure, Rejection, apply::Draft};
+
+/// The attempt is made again, without spending a retry, unless the step has taken too many workers with it.
+pub(super) fn lose(draft: &mut Draft<'_>, attempt: &Attempt) -> Result<(), Rejection> {
+    report::check_current(draft, attempt)?;
+    report::start(draft, attempt);
+    let key = attempt.key;
+    draft.emit(EventKind::ActLost { key, attempt: attempt.number });
+    let deaths = draft.task.act(key).map_or(0, |act| act.deaths);
+    if fail::is_last_chance(draft, key) {
+        fail::fail_for_good(draft, key, Failure::new("its worker was lost", 1, false));
+    } else if deaths >= DEATHS_MAX {
+        let message = format!("its worker died or went silent {deaths} times while it had this step");
+        fail::poison(draft, key, Failure::new(&message, 1, false));
+    } else {
+        fail::ready(draft, key);
+    }
+    Ok(())
+}

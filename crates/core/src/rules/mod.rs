@@ -1,0 +1,39 @@
+//! One file per rule: what each command does. Rules append events to the draft and read what came of them.
+
+mod accept;
+mod cancel;
+mod fail;
+mod hold;
+mod lose;
+mod pause;
+mod proceed;
+mod report;
+mod resolve;
+mod resume;
+mod turn_back;
+mod wake;
+
+use crate::{Command, Rejection, apply::Draft};
+
+pub use fail::{DEADLINE_CODE, TIMEOUT_CODE};
+
+/// Runs the rule of `command`, then lets the task proceed as far as it can.
+pub(crate) fn run(draft: &mut Draft<'_>, command: &Command) -> Result<(), Rejection> {
+    match command {
+        Command::Accept => accept::accept(draft)?,
+        Command::Report(report) => report::report(draft, report)?,
+        Command::Lose(attempt) => lose::lose(draft, attempt)?,
+        Command::TimeOut(attempt) => fail::time_out(draft, attempt)?,
+        Command::Wake(wakeup) => wake::wake(draft, *wakeup)?,
+        Command::Cancel { by } => cancel::cancel(draft, by.as_ref())?,
+        Command::Pause { by } => pause::pause(draft, by.as_ref())?,
+        Command::Resume { by } => resume::resume(draft, by.as_ref())?,
+        Command::Resolve { step, resolution, by } => resolve::resolve(draft, *step, resolution, by.as_ref())?,
+        Command::Hold { message } => hold::hold(draft, message)?,
+    }
+    // A command that found nothing to do leaves everything as it was.
+    if !draft.events.is_empty() {
+        proceed::proceed(draft);
+    }
+    Ok(())
+}

@@ -1,0 +1,49 @@
+//! A time the task waited for has come: its start, a retry, or a deadline.
+
+use super::{fail, turn_back};
+use crate::{
+    ActKey, ActState, Cause, DEADLINE_CODE, Direction, EventKind, Failure, OnFailure, Phase, Rejection,
+    Wakeup, apply::Draft,
+};
+
+/// Does what is due; a wake-up that comes early or late finds nothing due.
+pub(super) fn wake(draft: &mut Draft<'_>, wakeup: Wakeup) -> Result<(), Rejection> {
+    match wakeup {
+        Wakeup::Start => start(draft),
+        Wakeup::Act(key) => act(draft, key),
+    }
+}
+
+fn start(draft: &mut Draft<'_>) -> Result<(), Rejection> {
+    let due = draft.task.input.at.is_some_and(|at| at <= draft.context.now);
+    if draft.task.state.phase != Phase::Scheduled || !due {
+        return Err(Rejection::NothingDue);
+    }
+    draft.emit(EventKind::TaskStarted);
+    Ok(())
+}
+
+fn act(draft: &mut Draft<'_>, key: ActKey) -> Result<(), Rejection> {
+    let now = draft.context.now;
+    let act = draft.task.act(key).ok_or(Rejection::UnknownAct)?;
+    let (state, attempt) = (act.state, act.attempt);
+    let deadline_passed = !act.overdue && act.deadline_at.is_some_and(|deadline_at| deadline_at <= now);
+    match state {
+        ActState::Ready if deadline_passed && draft.is_held(key) => {
+            draft.emit(EventKind::ActOverdue { key, attempt });
+            let forward = key.direction == Direction::Forward && draft.task.state.phase == Phase::Forward;
+            if forward && draft.task.flow.on_failure == OnFailure::Rollback {
+                turn_back::turn_back(draft, Cause::Failure { step: key.step });
+            }
+        }
+        ActState::Ready | ActState::Delayed { .. } if deadline_passed => {
+            let last =
+                act.failure.as_ref().map(|failure| format!("; the last attempt failed: {}", failure.message));
+            let message = format!("the step's deadline passed{}", last.unwrap_or_default());
+            fail::fail_for_good(draft, key, Failure::new(&message, DEADLINE_CODE, false));
+        }
+        ActState::Delayed { until } if until <= now => fail::ready(draft, key),
+        _ => return Err(Rejection::NothingDue),
+    }
+    Ok(())
+}
