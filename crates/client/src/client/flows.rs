@@ -1,0 +1,47 @@
+//! The catalogue of flows.
+
+use reqwest::Method;
+use windlass_api::{Flow, FlowApplied, FlowDocument, List};
+
+use super::{
+    Client,
+    request::{Details, encode},
+};
+use crate::Error;
+
+impl Client {
+    /// Stores a flow under that name. A changed flow becomes a new version; running tasks keep theirs.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] if the definition is not valid; the problem says where.
+    pub async fn apply_flow(&self, name: &str, flow: &FlowDocument) -> Result<FlowApplied, Error> {
+        let details = Details { body: Some(encode(flow)?), ..Details::default() };
+        self.call(Method::PUT, &["v1", "flows", name], details).await
+    }
+
+    /// What applying the flow would do, without doing it.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] if the definition is not valid; the problem says where.
+    pub async fn check_flow(&self, flow: &FlowDocument) -> Result<FlowApplied, Error> {
+        self.post(&["v1", "flows", "check"], flow).await
+    }
+
+    /// The newest version of each flow.
+    ///
+    /// # Errors
+    /// As every call: see [`Error`].
+    pub async fn flows(&self) -> Result<List<Flow>, Error> {
+        self.get(&["v1", "flows"]).await
+    }
+
+    /// One flow in that version, or the newest.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] with status 404 if there is no such flow or version.
+    pub async fn flow(&self, name: &str, version: Option<u32>) -> Result<Flow, Error> {
+        let query: Vec<_> =
+            version.map(|version| ("version", version.to_string().into())).into_iter().collect();
+        self.get_with(&["v1", "flows", name], &query).await
+    }
+}

@@ -1,0 +1,48 @@
+//! Queues and the workers that serve them.
+
+use windlass_api::{List, Queue, Worker};
+
+use super::Client;
+use crate::Error;
+
+impl Client {
+    /// The queues: one per module that a flow names or a worker serves.
+    ///
+    /// # Errors
+    /// As every call: see [`Error`].
+    pub async fn queues(&self) -> Result<List<Queue>, Error> {
+        self.get(&["v1", "queues"]).await
+    }
+
+    /// One queue.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] with status 404 if there is none of this name.
+    pub async fn queue(&self, name: &str) -> Result<Queue, Error> {
+        self.get(&["v1", "queues", name]).await
+    }
+
+    /// Hands out nothing more of the queue; what runs may end.
+    ///
+    /// # Errors
+    /// As every call: see [`Error`].
+    pub async fn pause_queue(&self, name: &str) -> Result<Queue, Error> {
+        self.verb(&["v1", "queues", name, "pause"]).await
+    }
+
+    /// Hands out the queue's work again.
+    ///
+    /// # Errors
+    /// As every call: see [`Error`].
+    pub async fn resume_queue(&self, name: &str) -> Result<Queue, Error> {
+        self.verb(&["v1", "queues", name, "resume"]).await
+    }
+
+    /// The connected workers.
+    ///
+    /// # Errors
+    /// As every call: see [`Error`].
+    pub async fn workers(&self) -> Result<List<Worker>, Error> {
+        self.get(&["v1", "workers"]).await
+    }
+}

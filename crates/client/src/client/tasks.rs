@@ -1,0 +1,136 @@
+//! Looking at tasks and steering them.
+
+use std::borrow::Cow;
+
+use windlass_api::{List, LogLine, ResolveStep, Task, TaskStatus, Why};
+
+use super::Client;
+use crate::Error;
+
+/// Which tasks to list; the default is all of them, newest first.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct TaskFilter {
+    /// Only those in this status.
+    pub status: Option<TaskStatus>,
+    /// Only those of this flow.
+    pub flow: Option<String>,
+    /// Only those with all these labels.
+    pub labels: Vec<(String, String)>,
+    /// Only those accepted at or after this time: RFC 3339, or how long ago (`15m`).
+    pub since: Option<String>,
+    /// Only those accepted before this time: RFC 3339, or how long ago (`15m`).
+    pub until: Option<String>,
+    /// Where the page before ended: its `next`.
+    pub cursor: Option<String>,
+    /// At most this many, up to 1,000; 100 when left out.
+    pub limit: Option<u32>,
+}
+
+impl TaskFilter {
+    fn query(&self) -> Vec<(&'static str, Cow<'_, str>)> {
+        let mut query = Vec::new();
+        let mut put = |name, value: Option<Cow<'_, str>>| {
+            if let Some(value) = value {
+                query.push((name, Cow::Owned(value.into_owned())));
+            }
+        };
+        put("status", self.status.map(|status| status.as_str().into()));
+        put("flow", self.flow.as_deref().map(Cow::Borrowed));
+        for (name, value) in &self.labels {
+            put("label", Some(format!("{name}:{value}").into()));
+        }
+        put("since", self.since.as_deref().map(Cow::Borrowed));
+        put("until", self.until.as_deref().map(Cow::Borrowed));
+        put("cursor", self.cursor.as_deref().map(Cow::Borrowed));
+        put("limit", self.limit.map(|limit| limit.to_string().into()));
+        query
+    }
+}
+
+impl Client {
+    /// One task with its steps.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] with status 404 if there is none of this id.
+    pub async fn task(&self, id: &str) -> Result<Task, Error> {
+        self.get(&["v1", "tasks", id]).await
+    }
+
+    /// A page of tasks, without their steps.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] if the filter is malformed.
+    pub async fn tasks(&self, filter: &TaskFilter) -> Result<List<Task>, Error> {
+        self.get_with(&["v1", "tasks"], &filter.query()).await
+    }
+
+    /// What the task's attempts wrote, oldest first.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] with status 404 if there is none of this id.
+    pub async fn task_logs(&self, id: &str) -> Result<List<LogLine>, Error> {
+        self.get(&["v1", "tasks", id, "logs"]).await
+    }
+
+    /// Why the task is where it is.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] with status 404 if there is none of this id.
+    pub async fn why(&self, id: &str) -> Result<Why, Error> {
+        self.get(&["v1", "tasks", id, "why"]).await
+    }
+
+    /// Stops the task and undoes what was touched.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] if there is none of this id (404), or it has ended (409).
+    pub async fn cancel(&self, id: &str) -> Result<Task, Error> {
+        self.verb(&["v1", "tasks", id, "cancel"]).await
+    }
+
+    /// Starts nothing new of the task; what runs may end.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] if there is none of this id (404), or it has ended (409).
+    pub async fn pause(&self, id: &str) -> Result<Task, Error> {
+        self.verb(&["v1", "tasks", id, "pause"]).await
+    }
+
+    /// Lets a paused task go on.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] if there is none of this id (404), or it is not paused (409).
+    pub async fn resume(&self, id: &str) -> Result<Task, Error> {
+        self.verb(&["v1", "tasks", id, "resume"]).await
+    }
+
+    /// Settles a stuck or held step.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] if there is no such task or step (404), or the step waits for nobody (409).
+    pub async fn resolve(&self, id: &str, step: &str, resolve: &ResolveStep) -> Result<Task, Error> {
+        self.post(&["v1", "tasks", id, "steps", step, "resolve"], resolve).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_filter_asks_for_what_it_names_and_nothing_else() {
+        assert!(TaskFilter::default().query().is_empty());
+        let filter = TaskFilter {
+            status: Some(TaskStatus::RollingBack),
+            labels: vec![("team".to_owned(), "a".to_owned()), ("zone".to_owned(), "b:c".to_owned())],
+            limit: Some(5),
+            ..TaskFilter::default()
+        };
+        let query = filter.query();
+        let pairs: Vec<_> = query.iter().map(|(name, value)| (*name, value.as_ref())).collect();
+        assert_eq!(
+            pairs,
+            [("status", "rolling_back"), ("label", "team:a"), ("label", "zone:b:c"), ("limit", "5")]
+        );
+    }
+}

@@ -1,0 +1,60 @@
+//! What can go wrong between a program and its server.
+
+use windlass_api::Problem;
+
+/// Why a call did not do what it was asked for.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// No answer came: the server is not there, or it went away while it was answering. What was asked for may
+    /// have been done all the same; calls that carry an idempotency key or a token may be made again.
+    #[error(
+        "no Windlass server answers at {server}: {source}; start one with `windlass server`, \
+         or name another with --server or WINDLASS_SERVER"
+    )]
+    Unreachable {
+        /// The address that was tried.
+        server: String,
+        /// What the network said.
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+    /// The server answered that it will not do it, and what to do instead.
+    #[error("{}", .0.detail)]
+    Refused(Problem),
+    /// The server answered something that is not in the contract: it is of another version, or no Windlass server.
+    #[error(
+        "{server} answered {call} with something else than expected: {detail}; check that it is a Windlass server of this version"
+    )]
+    Malformed {
+        /// The address that answered.
+        server: String,
+        /// The method and the path.
+        call: String,
+        /// What is wrong with the answer.
+        detail: String,
+    },
+    /// What this program was given cannot be used; nothing was sent.
+    #[error("{0}")]
+    Invalid(String),
+}
+
+impl Error {
+    /// The HTTP status of a refusal.
+    #[must_use]
+    pub fn status(&self) -> Option<u16> {
+        match self {
+            Self::Refused(problem) => Some(problem.status),
+            _ => None,
+        }
+    }
+
+    /// Whether the same call may go well later without anybody changing it: the server is away, or asks for time.
+    #[must_use]
+    pub fn is_temporary(&self) -> bool {
+        match self {
+            Self::Unreachable { .. } => true,
+            Self::Refused(problem) => problem.status >= 500 || matches!(problem.status, 408 | 425 | 429),
+            Self::Malformed { .. } | Self::Invalid(_) => false,
+        }
+    }
+}
