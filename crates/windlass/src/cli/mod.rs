@@ -1,4 +1,250 @@
-//! To be written.
+//! The command line: one file per family of commands.
+//!
+//! Commands that speak to a server go through `windlass-client` and nothing else, so they can do no more than any
+//! other program could. What they print goes through [`output`], their errors become exit codes in [`exit`].
 
-/// Runs the program.
-pub fn run() -> std::process::ExitCode { std::process::ExitCode::SUCCESS }
+mod alarm;
+mod completions;
+mod connection;
+mod exit;
+mod flow;
+mod openapi;
+mod output;
+mod params;
+mod queue;
+mod table;
+mod task;
+mod time;
+mod worker_list;
+
+use std::process::ExitCode;
+
+use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
+use windlass_client::Error as ClientError;
+
+use connection::ConnectionArgs;
+use exit::{Exit, is_broken_pipe};
+
+/// The program.
+#[derive(Debug, Parser)]
+#[command(
+    name = "windlass",
+    version,
+    about = "A durable engine for multi-step asynchronous tasks",
+    after_help = "Exit codes: 0 done, 1 failed, 2 usage, 3 not found, 4 conflict, 5 server unreachable; \
+                  having waited for a task: 0 succeeded, 10 rolled back, failed or cancelled, 11 stuck.",
+    arg_required_else_help = true,
+    disable_help_subcommand = true,
+    infer_subcommands = false
+)]
+struct Cli {
+    #[command(flatten)]
+    connection: ConnectionArgs,
+
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Flows: check, apply and show definitions
+    #[command(subcommand)]
+    Flow(flow::FlowCommand),
+    /// Tasks: start, watch and steer them
+    #[command(subcommand)]
+    Task(task::TaskCommand),
+    /// Queues: the work of each module
+    #[command(subcommand)]
+    Queue(queue::QueueCommand),
+    /// List the connected workers
+    WorkerList,
+    /// Alarms: what a person must see
+    #[command(subcommand)]
+    Alarm(alarm::AlarmCommand),
+    /// Print the server's OpenAPI document
+    Openapi,
+    /// Print a completion script for a shell
+    Completions(completions::CompletionsArgs),
+}
+
+/// The commands that need no server: their help does not tell how to reach one.
+const WITHOUT_SERVER: &[&str] = &["completions"];
+
+/// Runs the program with the arguments of the process.
+#[must_use]
+pub fn run() -> ExitCode {
+    // clap prints usage errors itself and ends the process with 2.
+    let cli = match Cli::from_arg_matches(&command().get_matches()) {
+        Ok(cli) => cli,
+        Err(error) => error.exit(),
+    };
+    match execute(cli) {
+        Ok(exit) => exit.into(),
+        Err(error) => {
+            report(&error);
+            Exit::of_error(&error).into()
+        }
+    }
+}
+
+/// The whole command line as clap knows it.
+fn command() -> clap::Command {
+    let mut command = Cli::command();
+    command.build();
+    for name in WITHOUT_SERVER {
+        command = command.mut_subcommand(name, |command| {
+            command.mut_args(|arg| if arg.is_global_set() { arg.hide(true) } else { arg })
+        });
+    }
+    command
+}
+
+fn execute(cli: Cli) -> anyhow::Result<Exit> {
+    let connection = &cli.connection;
+    match cli.command {
+        Command::Flow(command) => block_on(command.run(connection)),
+        Command::Task(command) => block_on(command.run(&connection.open()?)),
+        Command::Queue(command) => block_on(command.run(&connection.open()?)),
+        Command::WorkerList => block_on(worker_list::run(&connection.open()?)),
+        Command::Alarm(command) => block_on(command.run(&connection.open()?)),
+        Command::Openapi => block_on(openapi::run(&connection.open()?)),
+        Command::Completions(args) => args.run(),
+    }
+}
+
+/// Runs a command of a client to its end: one thread is plenty.
+fn block_on<T>(future: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
+    tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(future)
+}
+
+/// Says on the standard error what went wrong and what to do.
+fn report(error: &anyhow::Error) {
+    if is_broken_pipe(error) {
+        return;
+    }
+    eprintln!("windlass: {}", describe(error));
+    if let Some(hint) = hint(error) {
+        eprintln!("hint: {hint}");
+    }
+}
+
+/// An error on one line: what was being done, and why it did not work.
+fn describe(error: &anyhow::Error) -> String {
+    match error.downcast_ref::<ClientError>() {
+        // The library's text has advice for programs in it; people get theirs as a hint.
+        Some(ClientError::Unreachable { server, source }) => {
+            format!("no server answers at {server}: {source}")
+        }
+        _ => format!("{error:#}"),
+    }
+}
+
+/// What the program knows and the server's answer does not say.
+fn hint(error: &anyhow::Error) -> Option<&'static str> {
+    match error.downcast_ref::<ClientError>()? {
+        ClientError::Unreachable { .. } => {
+            Some("start a server with `windlass dev`, or name another with --server or WINDLASS_SERVER")
+        }
+        ClientError::Refused(problem) if problem.status == 401 => {
+            Some("give a token with WINDLASS_TOKEN or --token")
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::error::ErrorKind;
+    use insta::assert_snapshot;
+
+    use super::*;
+
+    fn parse(line: &str) -> Result<Cli, clap::Error> {
+        let matches = command().try_get_matches_from(line.split_whitespace())?;
+        Cli::from_arg_matches(&matches)
+    }
+
+    #[test]
+    fn the_command_line_is_sound() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn help_lists_the_commands() {
+        let help = parse("windlass --help").unwrap_err().to_string();
+        let commands = help.split("\n\n").find(|part| part.starts_with("Commands:")).unwrap();
+        assert_snapshot!(commands, @"
+        Commands:
+          flow         Flows: check, apply and show definitions
+          task         Tasks: start, watch and steer them
+          queue        Queues: the work of each module
+          worker-list  List the connected workers
+          alarm        Alarms: what a person must see
+          openapi      Print the server's OpenAPI document
+          completions  Print a completion script for a shell
+        ");
+    }
+
+    #[test]
+    fn help_of_a_local_command_names_no_server() {
+        assert!(!parse("windlass completions --help").unwrap_err().to_string().contains("--server"));
+        assert!(parse("windlass task list --help").unwrap_err().to_string().contains("--server"));
+    }
+
+    #[test]
+    fn a_token_in_the_environment_is_never_printed() {
+        let help = command().find_subcommand_mut("queue").unwrap().render_long_help().to_string();
+        assert!(help.contains("[env: WINDLASS_TOKEN]"), "{help}");
+    }
+
+    #[test]
+    fn options_of_the_server_go_anywhere() {
+        for line in [
+            "windlass --server http://10.0.0.1:80 -o json task show 1",
+            "windlass task --server http://10.0.0.1:80 -o json show 1",
+            "windlass task show 1 --server http://10.0.0.1:80 -o json",
+        ] {
+            let cli = parse(line).unwrap();
+            assert_eq!(cli.connection.server, "http://10.0.0.1:80");
+            assert_eq!(cli.connection.format, output::Format::Json);
+        }
+    }
+
+    #[test]
+    fn command_lines_that_are_understood() {
+        for line in [
+            "windlass task start create -p a=1 -p b=x --params - --key k --at +15m --priority -3 --label a=b --wait",
+            "windlass task list --status rolled_back --flow f --label a=b --since 15m --until 1m --limit 5 --cursor c",
+            "windlass task resolve ID step done --params {\"a\":1}",
+            "windlass task cancel a b c",
+            "windlass task events ID -f",
+            "windlass flow show create@3",
+            "windlass flow apply a.yaml b.toml",
+            "windlass alarm list --all",
+            "windlass worker-list",
+            "windlass completions bash",
+        ] {
+            parse(line).unwrap_or_else(|error| panic!("{line}: {error}"));
+        }
+    }
+
+    #[test]
+    fn command_lines_that_are_refused() {
+        for (line, kind) in [
+            ("windlass task start", ErrorKind::MissingRequiredArgument),
+            ("windlass task start f -p novalue", ErrorKind::ValueValidation),
+            ("windlass task start f --at 15m", ErrorKind::ValueValidation),
+            ("windlass task start f --priority 11", ErrorKind::ValueValidation),
+            ("windlass task list --status done", ErrorKind::InvalidValue),
+            ("windlass task resolve id step undo", ErrorKind::InvalidValue),
+            ("windlass task resolve id step done --params [1]", ErrorKind::ValueValidation),
+            ("windlass task cancel", ErrorKind::MissingRequiredArgument),
+            ("windlass flow show f@x", ErrorKind::ValueValidation),
+            ("windlass lock list", ErrorKind::InvalidSubcommand),
+        ] {
+            let error = parse(line).expect_err(line);
+            assert_eq!(error.kind(), kind, "{line}: {error}");
+            assert_eq!(error.exit_code(), 2);
+        }
+    }
+}

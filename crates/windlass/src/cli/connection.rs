@@ -1,0 +1,62 @@
+//! How to reach the server, and what to print its answers as.
+
+use clap::Args;
+use windlass_client::Client;
+
+use super::output::{Format, Output};
+
+/// Options of every command that speaks to a server.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Server and output")]
+pub(crate) struct ConnectionArgs {
+    /// The server to speak to
+    #[arg(
+        long,
+        global = true,
+        value_name = "URL",
+        env = "WINDLASS_SERVER",
+        default_value = "http://127.0.0.1:7700"
+    )]
+    pub(crate) server: String,
+
+    /// The token to show it
+    #[arg(long, global = true, value_name = "TOKEN", env = "WINDLASS_TOKEN", hide_env_values = true)]
+    pub(crate) token: Option<String>,
+
+    /// Tables for people, or one JSON document for programs
+    #[arg(short = 'o', long = "output", global = true, value_name = "FORMAT", default_value = "table")]
+    pub(crate) format: Format,
+}
+
+/// What a client command works with.
+pub(crate) struct Context {
+    /// The way to the server.
+    pub(crate) client: Client,
+    /// The way to the user.
+    pub(crate) output: Output,
+}
+
+impl ConnectionArgs {
+    /// Makes ready to speak to the server; nothing is sent yet.
+    pub(crate) fn open(&self) -> anyhow::Result<Context> {
+        let mut client = Client::new(&self.server)?;
+        if let Some(token) = &self.token {
+            client = client.with_token(token);
+        }
+        if let Some(user) = system_user() {
+            client = client.with_actor(user);
+        }
+        Ok(Context { client, output: self.output() })
+    }
+
+    /// The way to the user, where no server is needed.
+    #[must_use]
+    pub(crate) fn output(&self) -> Output {
+        Output::new(self.format)
+    }
+}
+
+/// The name under which the user is logged in: the server notes it as who did something.
+fn system_user() -> Option<String> {
+    ["USER", "LOGNAME"].into_iter().filter_map(|name| std::env::var(name).ok()).find(|user| !user.is_empty())
+}

@@ -1,0 +1,31 @@
+//! `windlass dev`: server and worker in one process, for development.
+
+use std::{net::SocketAddr, path::PathBuf};
+
+use clap::Args;
+
+/// Settings of the development server.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct DevArgs {
+    /// Folder of flow files: applied at the start, and again when one changes
+    #[arg(long, value_name = "DIR")]
+    pub(crate) flows: Option<PathBuf>,
+
+    /// Folder of modules to serve
+    #[arg(long, value_name = "DIR")]
+    pub(crate) modules: Option<PathBuf>,
+
+    /// Address to listen on
+    #[arg(long, value_name = "ADDRESS", env = "WINDLASS_SERVER_LISTEN", default_value = "127.0.0.1:7700")]
+    pub(crate) listen: SocketAddr,
+
+    /// Where tasks are kept: sqlite:PATH or memory:
+    #[arg(
+        long,
+        value_name = "URL",
+        env = "WINDLASS_SERVER_STORE",
+        hide_env_values = true,
+        default_value = "sqlite:windlass.db"
+    )]
+    pub(crate) store: String,
+}

@@ -1,0 +1,135 @@
+//! Exit codes: the one place where an error becomes a number.
+
+use std::{io, process::ExitCode};
+
+use windlass_api::{Task, TaskStatus};
+use windlass_client::Error as ClientError;
+
+/// How a command ended. The numbers are part of the program's contract.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Exit {
+    /// Done.
+    Done = 0,
+    /// It failed, and none of the other words fits.
+    Failed = 1,
+    /// The command line or a file named on it makes no sense.
+    Usage = 2,
+    /// There is no such task, flow, step, queue or alarm.
+    NotFound = 3,
+    /// It does not go with the present state, or with what an idempotency key stands for.
+    Conflict = 4,
+    /// No server answered.
+    Unreachable = 5,
+    /// The task that was waited for was rolled back, failed or was cancelled.
+    NotSucceeded = 10,
+    /// The task that was waited for is stuck: a person must decide.
+    Held = 11,
+}
+
+impl Exit {
+    /// The exit code of an error.
+    #[must_use]
+    pub(crate) fn of_error(error: &anyhow::Error) -> Self {
+        if error.is::<UsageError>() {
+            return Self::Usage;
+        }
+        if is_broken_pipe(error) {
+            return Self::Done;
+        }
+        match error.downcast_ref::<ClientError>() {
+            Some(ClientError::Unreachable { .. }) => Self::Unreachable,
+            Some(ClientError::Refused(problem)) => match problem.status {
+                404 => Self::NotFound,
+                409 | 422 => Self::Conflict,
+                _ => Self::Failed,
+            },
+            Some(ClientError::Invalid(_)) => Self::Usage,
+            Some(_) | None => Self::Failed,
+        }
+    }
+
+    /// The exit code of having waited for a task.
+    #[must_use]
+    pub(crate) fn of_task(task: &Task) -> Self {
+        match task.status {
+            TaskStatus::RolledBack | TaskStatus::Failed | TaskStatus::Cancelled => Self::NotSucceeded,
+            TaskStatus::Stuck => Self::Held,
+            _ => Self::Done,
+        }
+    }
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> Self {
+        Self::from(exit as u8)
+    }
+}
+
+/// Something the user gave makes no sense, found after the command line itself was read.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub(crate) struct UsageError(pub String);
+
+/// Whether the reader of our output went away, as `head` does: no error of ours.
+#[must_use]
+pub(crate) fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
+}
+
+#[cfg(test)]
+mod tests {
+    use windlass_api::Problem;
+
+    use super::*;
+    use crate::cli::task::fixture;
+
+    #[test]
+    fn refusals_become_exit_codes() {
+        for (status, exit) in [
+            (400, Exit::Failed),
+            (401, Exit::Failed),
+            (404, Exit::NotFound),
+            (409, Exit::Conflict),
+            (422, Exit::Conflict),
+            (429, Exit::Failed),
+            (500, Exit::Failed),
+        ] {
+            let refused = ClientError::Refused(Problem::new(status, "name", "title", "detail"));
+            // What was being done is added on the way up and must not hide the cause.
+            let error = anyhow::Error::from(refused).context("while something was done");
+            assert_eq!(Exit::of_error(&error), exit, "{status}");
+        }
+    }
+
+    #[test]
+    fn errors_of_our_own_become_exit_codes() {
+        assert_eq!(Exit::of_error(&UsageError("no".to_owned()).into()), Exit::Usage);
+        assert_eq!(Exit::of_error(&ClientError::Invalid("no".to_owned()).into()), Exit::Usage);
+        let unreachable =
+            ClientError::Unreachable { server: "http://x".to_owned(), source: "refused".into() };
+        assert_eq!(Exit::of_error(&unreachable.into()), Exit::Unreachable);
+        assert_eq!(Exit::of_error(&anyhow::anyhow!("anything else")), Exit::Failed);
+        assert_eq!(Exit::of_error(&io::Error::from(io::ErrorKind::BrokenPipe).into()), Exit::Done);
+        assert_eq!(Exit::of_error(&io::Error::from(io::ErrorKind::NotFound).into()), Exit::Failed);
+    }
+
+    #[test]
+    fn the_end_of_a_task_becomes_an_exit_code() {
+        for (status, exit) in [
+            (TaskStatus::Succeeded, Exit::Done),
+            (TaskStatus::RolledBack, Exit::NotSucceeded),
+            (TaskStatus::Failed, Exit::NotSucceeded),
+            (TaskStatus::Cancelled, Exit::NotSucceeded),
+            (TaskStatus::Stuck, Exit::Held),
+        ] {
+            assert_eq!(Exit::of_task(&Task { status, ..fixture::running() }), exit, "{status:?}");
+        }
+    }
+
+    #[test]
+    fn the_numbers_are_a_contract() {
+        let all = [Exit::Done, Exit::Failed, Exit::Usage, Exit::NotFound, Exit::Conflict, Exit::Unreachable];
+        assert_eq!(all.map(|exit| exit as u8), [0, 1, 2, 3, 4, 5]);
+        assert_eq!([Exit::NotSucceeded, Exit::Held].map(|exit| exit as u8), [10, 11]);
+    }
+}

@@ -1,0 +1,216 @@
+//! Parameters and labels from the command line.
+
+use std::{fmt, io::Read as _, path::PathBuf};
+
+use anyhow::Context as _;
+use clap::Args;
+use serde::{
+    Deserialize, Deserializer, Serialize, Serializer,
+    de::{MapAccess, Visitor},
+};
+use serde_json::value::RawValue;
+use windlass_api::Payload;
+
+use super::exit::UsageError;
+
+/// The parameters of a task.
+#[derive(Debug, Args)]
+pub(crate) struct ParamArgs {
+    /// A parameter; VALUE is JSON where it can be read as such, else a string
+    #[arg(short = 'p', long = "param", value_name = "KEY=VALUE", value_parser = parse_param)]
+    assignments: Vec<Assignment>,
+
+    /// A file with a JSON object of parameters, - for the standard input; -p goes over it
+    #[arg(long = "params", value_name = "FILE")]
+    file: Option<PathBuf>,
+}
+
+impl ParamArgs {
+    /// The object they make; none when none were given.
+    pub(crate) fn object(&self) -> anyhow::Result<Option<Payload>> {
+        let mut object = match &self.file {
+            Some(path) => {
+                let name = if path.as_os_str() == "-" {
+                    "the standard input".into()
+                } else {
+                    path.display().to_string()
+                };
+                parse_object(&read(path)?, &name)?
+            }
+            None if self.assignments.is_empty() => return Ok(None),
+            None => Object::default(),
+        };
+        for Assignment(key, value) in &self.assignments {
+            object.set(key, value.clone());
+        }
+        Ok(Some(serde_json::value::to_raw_value(&object)?))
+    }
+}
+
+/// Reads a JSON object given on the command line as it is.
+pub(crate) fn parse_payload(text: &str) -> Result<Payload, String> {
+    let object: Object = serde_json::from_str(text).map_err(|error| object_error(&error))?;
+    serde_json::value::to_raw_value(&object).map_err(|error| error.to_string())
+}
+
+/// Reads `K=V`.
+pub(crate) fn parse_label(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.to_owned())),
+        _ => Err("write a label as K=V, for example team=storage".to_owned()),
+    }
+}
+
+/// One `-p KEY=VALUE`.
+#[derive(Debug, Clone)]
+struct Assignment(String, Box<RawValue>);
+
+fn parse_param(text: &str) -> Result<Assignment, String> {
+    let (key, value) = text
+        .split_once('=')
+        .filter(|(key, _)| !key.is_empty())
+        .ok_or_else(|| "write a parameter as KEY=VALUE, for example size=3 or name=db1".to_owned())?;
+    let value = match serde_json::from_str::<Box<RawValue>>(value) {
+        Ok(json) => json,
+        Err(_) => serde_json::value::to_raw_value(value).map_err(|error| error.to_string())?,
+    };
+    Ok(Assignment(key.to_owned(), value))
+}
+
+fn read(path: &PathBuf) -> anyhow::Result<String> {
+    if path.as_os_str() == "-" {
+        let mut text = String::new();
+        std::io::stdin()
+            .read_to_string(&mut text)
+            .context("cannot read the parameters from the standard input")?;
+        return Ok(text);
+    }
+    std::fs::read_to_string(path).map_err(|error| {
+        UsageError(format!("cannot read the parameters from {}: {error}", path.display())).into()
+    })
+}
+
+fn parse_object(text: &str, name: &str) -> Result<Object, UsageError> {
+    serde_json::from_str(text).map_err(|error| UsageError(format!("{name}: {}", object_error(&error))))
+}
+
+fn object_error(error: &serde_json::Error) -> String {
+    match error.classify() {
+        serde_json::error::Category::Data => {
+            "the parameters must be a JSON object, like {\"size\": 3}".to_owned()
+        }
+        _ => format!("this is no JSON object like {{\"size\": 3}}: {error}"),
+    }
+}
+
+/// A JSON object that keeps the order of its keys and the digits of its numbers.
+#[derive(Debug, Default)]
+struct Object(Vec<(String, Box<RawValue>)>);
+
+impl Object {
+    fn set(&mut self, key: &str, value: Box<RawValue>) {
+        match self.0.iter_mut().find(|(name, _)| name == key) {
+            Some((_, old)) => *old = value,
+            None => self.0.push((key.to_owned(), value)),
+        }
+    }
+}
+
+impl Serialize for Object {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.0.iter().map(|(key, value)| (key, value)))
+    }
+}
+
+impl<'de> Deserialize<'de> for Object {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct ObjectVisitor;
+
+        impl<'de> Visitor<'de> for ObjectVisitor {
+            type Value = Object;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a JSON object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Object, A::Error> {
+                let mut object = Object::default();
+                while let Some((key, value)) = map.next_entry::<String, Box<RawValue>>()? {
+                    object.set(&key, value);
+                }
+                Ok(object)
+            }
+        }
+
+        deserializer.deserialize_map(ObjectVisitor)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{io::Write as _, path::PathBuf};
+
+    use super::{ParamArgs, parse_label, parse_param, parse_payload};
+
+    fn object(file: Option<PathBuf>, params: &[&str]) -> anyhow::Result<Option<String>> {
+        let assignments = params.iter().map(|text| parse_param(text).unwrap()).collect();
+        Ok(ParamArgs { assignments, file }.object()?.map(|payload| payload.get().to_owned()))
+    }
+
+    fn file(text: &str) -> tempfile::NamedTempFile {
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        file.write_all(text.as_bytes()).unwrap();
+        file
+    }
+
+    #[test]
+    fn values_are_json_where_they_can() {
+        let params =
+            ["n=3", "name=db 1", "on=true", "none=null", "list=[1, 2]", "empty=", "url=a=b", "s=\"3\""];
+        assert_eq!(
+            object(None, &params).unwrap().unwrap(),
+            r#"{"n":3,"name":"db 1","on":true,"none":null,"list":[1, 2],"empty":"","url":"a=b","s":"3"}"#
+        );
+        assert_eq!(object(None, &[]).unwrap(), None);
+    }
+
+    #[test]
+    fn numbers_keep_their_digits_and_keys_their_order() {
+        let params = ["z=12345678901234567890123", "a=1.10"];
+        assert_eq!(object(None, &params).unwrap().unwrap(), r#"{"z":12345678901234567890123,"a":1.10}"#);
+    }
+
+    #[test]
+    fn single_parameters_go_over_the_file() {
+        let file = file(r#"{"size": 1, "name": "a"}"#);
+        assert_eq!(
+            object(Some(file.path().into()), &["size=2", "new=x"]).unwrap().unwrap(),
+            r#"{"size":2,"name":"a","new":"x"}"#
+        );
+        assert_eq!(object(None, &["size=1", "size=2"]).unwrap().unwrap(), r#"{"size":2}"#);
+    }
+
+    #[test]
+    fn what_is_no_object_is_refused_clearly() {
+        for (text, part) in
+            [("[1]", "must be a JSON object"), ("{\"a\": ", "no JSON object"), ("", "no JSON object")]
+        {
+            let error = object(Some(file(text).path().into()), &[]).unwrap_err();
+            assert!(error.to_string().contains(part), "{text}: {error}");
+            assert_eq!(super::super::exit::Exit::of_error(&error), super::super::exit::Exit::Usage);
+        }
+        let error = object(Some("no/such/file.json".into()), &[]).unwrap_err();
+        assert!(error.to_string().contains("no/such/file.json"), "{error}");
+        assert!(parse_payload("3").unwrap_err().contains("must be a JSON object"));
+        assert_eq!(parse_payload("{\"a\": 1}").unwrap().get(), "{\"a\":1}");
+    }
+
+    #[test]
+    fn keys_are_needed() {
+        assert!(parse_param("size").unwrap_err().contains("KEY=VALUE"));
+        assert!(parse_param("=3").unwrap_err().contains("KEY=VALUE"));
+        assert!(parse_label("team").is_err());
+        assert!(parse_label("=x").is_err());
+        assert_eq!(parse_label("team=a=b").unwrap(), ("team".to_owned(), "a=b".to_owned()));
+    }
+}

@@ -1,0 +1,110 @@
+//! `windlass queue`: the work of each module.
+
+use clap::Subcommand;
+use jiff::Timestamp;
+use windlass_api::Queue;
+
+use super::{
+    connection::Context,
+    exit::Exit,
+    output::Style,
+    table::{Cell, Color, Table},
+    time::age,
+};
+
+/// What to do with queues.
+#[derive(Debug, Subcommand)]
+pub(crate) enum QueueCommand {
+    /// List the queues: ready, running, workers
+    List,
+    /// Show one queue
+    Show {
+        /// Name of the module
+        name: String,
+    },
+    /// Hand out nothing more of a queue; what runs goes on
+    Pause {
+        /// Name of the module
+        name: String,
+    },
+    /// Hand out the work of a queue again
+    Resume {
+        /// Name of the module
+        name: String,
+    },
+}
+
+impl QueueCommand {
+    /// Runs the command.
+    pub(crate) async fn run(self, context: &Context) -> anyhow::Result<Exit> {
+        let client = &context.client;
+        let show = |queue: &Queue| {
+            context
+                .output
+                .show(queue, |queue, style| render(std::slice::from_ref(queue), Timestamp::now(), style))
+        };
+        match self {
+            Self::List => {
+                let queues = client.queues().await?;
+                context
+                    .output
+                    .show(&queues, |queues, style| render(&queues.items, Timestamp::now(), style))?;
+            }
+            Self::Show { name } => show(&client.queue(&name).await?)?,
+            Self::Pause { name } => show(&client.pause_queue(&name).await?)?,
+            Self::Resume { name } => show(&client.resume_queue(&name).await?)?,
+        }
+        Ok(Exit::Done)
+    }
+}
+
+fn render(queues: &[Queue], now: Timestamp, style: Style) -> String {
+    let mut table = Table::new(["QUEUE", "READY", "RUNNING", "WORKERS", "OLDEST", "STATE"]);
+    for queue in queues {
+        let state = if queue.paused {
+            Cell::colored("paused", Some(Color::Warning))
+        } else if queue.workers == 0 && queue.ready > 0 {
+            Cell::colored("no worker", Some(Color::Bad))
+        } else {
+            "open".into()
+        };
+        table.row([
+            (&queue.name).into(),
+            queue.ready.to_string().into(),
+            queue.running.to_string().into(),
+            queue.workers.to_string().into(),
+            queue.oldest_ready_at.map(|at| age(at, now)).unwrap_or_default().into(),
+            state,
+        ]);
+    }
+    table.text(style)
+}
+
+#[cfg(test)]
+mod tests {
+    use insta::assert_snapshot;
+    use jiff::SignedDuration;
+
+    use super::*;
+
+    #[test]
+    fn a_queue_says_what_is_wrong_with_it() {
+        let now = Timestamp::constant(1_900_000_000, 0);
+        let queue = |name: &str, ready, workers, paused| Queue {
+            name: name.to_owned(),
+            ready,
+            running: 2,
+            oldest_ready_at: (ready > 0).then(|| now - SignedDuration::from_secs(200)),
+            paused,
+            workers,
+        };
+        let queues =
+            [queue("resource", 0, 1, false), queue("mysql", 12, 0, false), queue("monitor", 3, 2, true)];
+        assert_snapshot!(render(&queues, now, Style::PLAIN), @"
+        QUEUE     READY  RUNNING  WORKERS  OLDEST  STATE
+        resource  0      2        1                open
+        mysql     12     2        0        3m ago  no worker
+        monitor   3      2        2        3m ago  paused
+        ");
+    }
+}

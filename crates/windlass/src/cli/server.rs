@@ -1,0 +1,29 @@
+//! `windlass server`: decides and stores.
+
+use std::{net::SocketAddr, path::PathBuf};
+
+use clap::Args;
+
+/// Settings of the server. What is left out comes from the configuration file, then from the defaults.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct ServerArgs {
+    /// Address to listen on [default: 127.0.0.1:7700]
+    #[arg(long, value_name = "ADDRESS", env = "WINDLASS_SERVER_LISTEN")]
+    pub(crate) listen: Option<SocketAddr>,
+
+    /// Where tasks are kept: sqlite:PATH or memory: [default: sqlite:windlass.db]
+    #[arg(long, value_name = "URL", env = "WINDLASS_SERVER_STORE", hide_env_values = true)]
+    pub(crate) store: Option<String>,
+
+    /// Configuration file (TOML)
+    #[arg(long, value_name = "FILE", env = "WINDLASS_CONFIG")]
+    pub(crate) config: Option<PathBuf>,
+
+    /// Listen on an address that other machines can reach, without tokens or TLS
+    #[arg(long)]
+    pub(crate) insecure: bool,
+
+    /// Print the settings as they come out, secrets hidden, and end
+    #[arg(long)]
+    pub(crate) print_config: bool,
+}

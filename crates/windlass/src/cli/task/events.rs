@@ -1,0 +1,158 @@
+//! `windlass task events`: what happened to a task.
+
+use clap::Args;
+use futures_util::StreamExt as _;
+use serde_json::Value;
+use windlass_api::{Direction, Event, List};
+
+use super::watch;
+use crate::cli::{
+    connection::Context,
+    exit::Exit,
+    output::{Style, one_line},
+    table::Color,
+};
+
+/// Which events.
+#[derive(Debug, Args)]
+pub(crate) struct EventsArgs {
+    /// Id of the task
+    #[arg(value_name = "ID")]
+    id: String,
+
+    /// Go on with new events until the task has ended
+    #[arg(short = 'f', long)]
+    follow: bool,
+
+    /// Only those after this number
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    after: u64,
+}
+
+impl EventsArgs {
+    /// Runs the command.
+    pub(crate) async fn run(self, context: &Context) -> anyhow::Result<Exit> {
+        if self.follow {
+            return self.follow(context).await;
+        }
+        let events = self.all(context).await?;
+        context.output.show(&events, |events, style| {
+            events.items.iter().map(|event| line(event, style) + "\n").collect()
+        })?;
+        Ok(Exit::Done)
+    }
+
+    /// The events of all pages.
+    async fn all(&self, context: &Context) -> anyhow::Result<List<Event>> {
+        let mut events = context.client.task_events(&self.id, self.after).await?;
+        while let (Some(_), Some(last)) = (&events.next, events.items.iter().rev().find_map(|event| event.n))
+        {
+            let page = context.client.task_events(&self.id, last).await?;
+            events.next = page.next.filter(|_| !page.items.is_empty());
+            events.items.extend(page.items);
+        }
+        Ok(events)
+    }
+
+    async fn follow(self, context: &Context) -> anyhow::Result<Exit> {
+        let mut events = context.client.follow_events(&self.id, self.after).await?;
+        while let Some(event) = events.next().await {
+            let event = event?;
+            context.output.show_line(&event, line)?;
+            if watch::is_end(&event) {
+                break;
+            }
+        }
+        Ok(Exit::Done)
+    }
+}
+
+/// An event on one line.
+pub(crate) fn line(event: &Event, style: Style) -> String {
+    let color = match event.kind.rsplit('.').next().unwrap_or_default() {
+        "succeeded" => Some(Color::Good),
+        "failed" | "stuck" | "lost" | "raised" => Some(Color::Bad),
+        "retrying" | "rolling_back" => Some(Color::Warning),
+        "progress" => Some(Color::Faint),
+        _ => None,
+    };
+    let kind = format!("{:<20}", one_line(&event.kind));
+    let mut line = format!(
+        "{}  {}",
+        event.at.strftime("%Y-%m-%dT%H:%M:%S%.3fZ"),
+        color.map_or(kind.clone(), |color| color.paint(&kind, style))
+    );
+    let mut add = |text: &str| {
+        line.push(' ');
+        line.push(' ');
+        line.push_str(&one_line(text));
+    };
+    if let Some(step) = &event.step {
+        add(step);
+    }
+    if let Some(attempt) = event.attempt {
+        let undo = if event.direction == Some(Direction::Rollback) { "undo " } else { "" };
+        add(&format!("{undo}attempt {attempt}"));
+    }
+    if let Some(actor) = &event.actor {
+        add(&format!("by {actor}"));
+    }
+    let details = details(&event.data);
+    if !details.is_empty() {
+        add(&details);
+    }
+    line.truncate(line.trim_end().len());
+    line
+}
+
+/// What an event carries, its message first.
+fn details(data: &Value) -> String {
+    let Value::Object(fields) = data else {
+        return if data.is_null() { String::new() } else { data.to_string() };
+    };
+    let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    let message = fields.get("message").filter(|message| !message.is_null()).map(text);
+    let others = fields
+        .iter()
+        .filter(|(name, value)| *name != "message" && !value.is_null())
+        .map(|(name, value)| format!("{name}={}", text(value)));
+    message.into_iter().chain(others).collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use insta::assert_snapshot;
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn an_event_is_a_line() {
+        let event = |kind: &str, more: Value| -> Event {
+            let mut event = json!({
+                "n": 3, "task": "01990a6e-0000-7000-8000-000000000001", "at": "2030-03-17T17:46:40.25Z",
+                "kind": kind, "data": null,
+            });
+            event.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+            serde_json::from_value(event).unwrap()
+        };
+        let events = [
+            event("task.accepted", json!({"actor": "operator"})),
+            event("step.ready", json!({"step": "init", "attempt": 1, "direction": "forward"})),
+            event(
+                "step.failed",
+                json!({"step": "init", "attempt": 2, "data": {"code": 3, "message": "no\nspace"}}),
+            ),
+            event("rollback.succeeded", json!({"step": "init", "attempt": 1, "direction": "rollback"})),
+            event("task.ended", json!({"data": {"status": "rolled_back"}})),
+        ];
+        let lines: Vec<String> = events.iter().map(|event| line(event, Style::PLAIN)).collect();
+        assert_snapshot!(lines.join("\n"), @"
+        2030-03-17T17:46:40.250Z  task.accepted         by operator
+        2030-03-17T17:46:40.250Z  step.ready            init  attempt 1
+        2030-03-17T17:46:40.250Z  step.failed           init  attempt 2  no space code=3
+        2030-03-17T17:46:40.250Z  rollback.succeeded    init  undo attempt 1
+        2030-03-17T17:46:40.250Z  task.ended            status=rolled_back
+        ");
+    }
+}

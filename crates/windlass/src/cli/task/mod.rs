@@ -1,0 +1,82 @@
+//! `windlass task`: one file per bigger verb.
+
+mod change;
+mod events;
+#[cfg(test)]
+pub(crate) mod fixture;
+mod list;
+mod live;
+mod logs;
+mod resolve;
+mod show;
+mod start;
+mod steps;
+mod watch;
+mod why;
+
+use clap::{Args, Subcommand};
+
+use super::{connection::Context, exit::Exit};
+use change::Change;
+
+/// What to do with tasks.
+#[derive(Debug, Subcommand)]
+pub(crate) enum TaskCommand {
+    /// Start a task; prints its id
+    Start(start::StartArgs),
+    /// List tasks, newest first
+    List(list::ListArgs),
+    /// Show a task and its steps
+    Show(IdArg),
+    /// Watch the steps of a task until it ends or is stuck
+    Watch(IdArg),
+    /// Print what happened to a task
+    Events(events::EventsArgs),
+    /// Print what the attempts of a task wrote
+    Logs(logs::LogsArgs),
+    /// Tell why a task is where it is
+    Why(IdArg),
+    /// Cancel tasks: what was touched is undone
+    Cancel(IdArgs),
+    /// Start nothing new of tasks; what runs may end
+    Pause(IdArgs),
+    /// Go on with paused tasks
+    Resume(IdArgs),
+    /// Settle a stuck or held step
+    Resolve(resolve::ResolveArgs),
+}
+
+/// One task.
+#[derive(Debug, Args)]
+pub(crate) struct IdArg {
+    /// Id of the task
+    #[arg(value_name = "ID")]
+    id: String,
+}
+
+/// One or more tasks.
+#[derive(Debug, Args)]
+pub(crate) struct IdArgs {
+    /// Ids of the tasks
+    #[arg(required = true, value_name = "ID")]
+    ids: Vec<String>,
+}
+
+impl TaskCommand {
+    /// Runs the command.
+    pub(crate) async fn run(self, context: &Context) -> anyhow::Result<Exit> {
+        match self {
+            Self::Start(args) => args.run(context).await,
+            Self::List(args) => args.run(context).await,
+            Self::Show(IdArg { id }) => show::run(&id, context).await,
+            Self::Watch(IdArg { id }) => watch::run(&id, context).await,
+            Self::Events(args) => args.run(context).await,
+            Self::Logs(args) => args.run(context).await,
+            Self::Why(IdArg { id }) => why::run(&id, context).await,
+            Self::Cancel(IdArgs { ids }) => change::run(Change::Cancel, &ids, context).await,
+            Self::Pause(IdArgs { ids }) => change::run(Change::Pause, &ids, context).await,
+            Self::Resume(IdArgs { ids }) => change::run(Change::Resume, &ids, context).await,
+            Self::Resolve(args) => args.run(context).await,
+        }
+    }
+}

@@ -1,0 +1,182 @@
+//! `windlass task show`: one task on one page.
+
+use jiff::Timestamp;
+use windlass_api::{Payload, StepStatus, Task, TaskStatus};
+
+use super::steps;
+use crate::cli::{
+    connection::Context,
+    exit::Exit,
+    output::{Style, one_line},
+    table::{Cell, Color, Table},
+    time::{age, elapsed},
+};
+
+/// Shows a task and its steps.
+pub(crate) async fn run(id: &str, context: &Context) -> anyhow::Result<Exit> {
+    let task = context.client.task(id).await?;
+    context.output.show(&task, |task, style| page(task, Timestamp::now(), style))?;
+    Ok(Exit::Done)
+}
+
+/// The whole page.
+pub(crate) fn page(task: &Task, now: Timestamp, style: Style) -> String {
+    let mut head = Table::headless();
+    let mut add = |name: &str, value: Cell| head.row([Cell::colored(name, Some(Color::Faint)), value]);
+    add("task", (&task.id).into());
+    add("flow", format!("{}@{}", task.flow, task.version).into());
+    add("status", steps::task_status(task.status));
+    if let Some(message) = &task.message {
+        add("message", message.into());
+    }
+    add("accepted", format!("{} ({})", age(task.created_at, now), whole_seconds(task.created_at)).into());
+    if let Some(at) = task.at.filter(|_| task.started_at.is_none()) {
+        add("starts", format!("{} ({})", age(at, now), whole_seconds(at)).into());
+    }
+    if let Some(started) = task.started_at {
+        add("took", elapsed(started, task.ended_at.unwrap_or(now)).into());
+    }
+    if task.priority != 0 {
+        add("priority", task.priority.to_string().into());
+    }
+    if !task.labels.is_empty() {
+        let labels: Vec<String> = task.labels.iter().map(|(key, value)| format!("{key}={value}")).collect();
+        add("labels", labels.join(" ").into());
+    }
+    add("params", compact(&task.params).into());
+    if let Some(result) = &task.result {
+        add("result", compact(result).into());
+    }
+    let mut page = format!("{}\n{}", head.text(style), steps::table(task, now).text(style));
+    if task.status == TaskStatus::Stuck {
+        page.push('\n');
+        page.push_str(&advice(task));
+    }
+    page
+}
+
+/// The end of having waited for a task: its steps where it did not go well, and what became of it.
+pub(crate) fn outcome(task: &Task, now: Timestamp, style: Style) -> String {
+    let verdict = verdict(task, style);
+    if task.status == TaskStatus::Succeeded {
+        return verdict;
+    }
+    format!("{}\n{verdict}", steps::table(task, now).text(style))
+}
+
+/// What became of a task.
+pub(crate) fn verdict(task: &Task, style: Style) -> String {
+    let status = task.status.as_str();
+    let status = steps::task_color(task.status).map_or(status.to_owned(), |color| color.paint(status, style));
+    let took = match (task.started_at, task.ended_at) {
+        (Some(started), Some(ended)) => format!(" in {}", elapsed(started, ended)),
+        _ => String::new(),
+    };
+    let message =
+        task.message.as_deref().map(|message| format!(": {}", one_line(message))).unwrap_or_default();
+    format!("{status}{took}{message}\n{}", advice(task))
+}
+
+/// What a person is to do next, where one is needed.
+fn advice(task: &Task) -> String {
+    if task.status != TaskStatus::Stuck {
+        return String::new();
+    }
+    let waiting =
+        task.steps.iter().find(|step| matches!(step.status, StepStatus::RollbackFailed | StepStatus::Failed));
+    let step = waiting.map_or("STEP", |step| step.name.as_str());
+    format!("It waits for a person: windlass task resolve {} {step} retry|skip|done|rollback\n", task.id)
+}
+
+/// A payload on one line, as short as it goes without changing a digit.
+fn compact(payload: &Payload) -> String {
+    let text = payload.get();
+    let mut short = String::with_capacity(text.len());
+    let (mut in_string, mut escaped) = (false, false);
+    for c in text.chars() {
+        if !in_string && c.is_ascii_whitespace() {
+            continue;
+        }
+        short.push(c);
+        match c {
+            _ if escaped => escaped = false,
+            '\\' if in_string => escaped = true,
+            '"' => in_string = !in_string,
+            _ => {}
+        }
+    }
+    short
+}
+
+fn whole_seconds(at: Timestamp) -> String {
+    at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use insta::assert_snapshot;
+
+    use super::{super::fixture, *};
+
+    #[test]
+    fn a_running_task() {
+        assert_snapshot!(page(&fixture::running(), fixture::now(), Style::PLAIN), @r#"
+        task      01990a6e-0000-7000-8000-000000000001
+        flow      create_instance@2
+        status    running
+        accepted  3m ago (2030-03-17T17:43:20Z)
+        took      3m 19s
+        labels    team=storage
+        params    {"name":"db1","size":3}
+
+        STEP    STATUS     TRIES  TIME   MESSAGE
+        check   succeeded  1      12s
+        init    running    2      3m 7s  disk busy; 40% copying; on worker-1
+        deduct  pending
+        "#);
+    }
+
+    #[test]
+    fn a_stuck_task_on_a_narrow_terminal() {
+        let style = Style { color: false, width: Some(80) };
+        assert_snapshot!(page(&fixture::stuck(), fixture::now(), style), @r#"
+        task      01990a6e-0000-7000-8000-000000000002
+        flow      create_instance@2
+        status    stuck
+        message   the undo of step init failed: directory not empty
+        accepted  2h ago (2030-03-17T15:45:00Z)
+        took      2h 1m
+        priority  3
+        params    {"name":"db2"}
+
+        STEP    STATUS           TRIES  TIME    UNDO              MESSAGE
+        check   succeeded        1      1.0s
+        init    rollback_failed  1      1m 39s  failed (4 tries)  directory not empty
+        deduct  rolled_back      1      1m 40s  succeeded         no quota left
+
+        It waits for a person: windlass task resolve 01990a6e-0000-7000-8000-000000000002 init retry|skip|done|rollback
+        "#);
+    }
+
+    #[test]
+    fn outcomes() {
+        let now = fixture::now();
+        let succeeded = Task { status: TaskStatus::Succeeded, ended_at: Some(now), ..fixture::running() };
+        assert_eq!(outcome(&succeeded, now, Style::PLAIN), "succeeded in 3m 19s\n");
+        assert_snapshot!(outcome(&fixture::stuck(), now, Style::PLAIN), @"
+        STEP    STATUS           TRIES  TIME    UNDO              MESSAGE
+        check   succeeded        1      1.0s
+        init    rollback_failed  1      1m 39s  failed (4 tries)  directory not empty
+        deduct  rolled_back      1      1m 40s  succeeded         no quota left
+
+        stuck: the undo of step init failed: directory not empty
+        It waits for a person: windlass task resolve 01990a6e-0000-7000-8000-000000000002 init retry|skip|done|rollback
+        ");
+    }
+
+    #[test]
+    fn payloads_lose_only_white_space() {
+        let payload: Payload = serde_json::from_str("{\"a b\" : [1.10,\n 2],\t\"q\\\"  \": null}").unwrap();
+        assert_eq!(compact(&payload), r#"{"a b":[1.10,2],"q\"  ":null}"#);
+    }
+}

@@ -1,0 +1,71 @@
+//! `windlass task start`.
+
+use clap::Args;
+use jiff::Timestamp;
+use windlass_api::SubmitTask;
+
+use super::show;
+use crate::cli::{
+    connection::Context,
+    exit::Exit,
+    output::{self, Format},
+    params::{ParamArgs, parse_label},
+    time::parse_start,
+};
+
+/// The task to start.
+#[derive(Debug, Args)]
+pub(crate) struct StartArgs {
+    /// The flow to run: NAME for its newest version, or NAME@VERSION
+    #[arg(value_name = "FLOW")]
+    flow: String,
+
+    #[command(flatten)]
+    params: ParamArgs,
+
+    /// Idempotency key: the same key with the same task starts it only once
+    #[arg(long, value_name = "KEY")]
+    key: Option<String>,
+
+    /// Start not before: RFC 3339, or +15m from now
+    #[arg(long, value_name = "TIME", value_parser = parse_start, allow_hyphen_values = true)]
+    at: Option<Timestamp>,
+
+    /// From -10 to 10: higher goes first
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(i8).range(-10..=10))]
+    priority: Option<i8>,
+
+    /// A label to find the task by
+    #[arg(long = "label", value_name = "K=V", value_parser = parse_label)]
+    labels: Vec<(String, String)>,
+
+    /// Wait until the task has ended or is stuck, and tell by the exit code
+    #[arg(long)]
+    wait: bool,
+}
+
+impl StartArgs {
+    /// Runs the command.
+    pub(crate) async fn run(self, context: &Context) -> anyhow::Result<Exit> {
+        let submit = SubmitTask {
+            flow: self.flow,
+            params: self.params.object()?,
+            key: self.key,
+            at: self.at,
+            priority: self.priority,
+            labels: self.labels.into_iter().collect(),
+        };
+        let task = context.client.submit(&submit).await?;
+        if !self.wait {
+            // The id alone, so that `id=$(windlass task start …)` works.
+            context.output.show(&task, |task, _| format!("{}\n", task.id))?;
+            return Ok(Exit::Done);
+        }
+        if context.output.format == Format::Table {
+            output::write(&format!("{}\n", task.id))?;
+        }
+        let task = context.client.wait(&task.id).await?;
+        context.output.show(&task, |task, style| show::outcome(task, Timestamp::now(), style))?;
+        Ok(Exit::of_task(&task))
+    }
+}

@@ -1,0 +1,92 @@
+//! The steps of a task as a table, and the colours of statuses: shared by `show`, `watch` and the live view.
+
+use jiff::Timestamp;
+use windlass_api::{Step, StepRollback, StepStatus, Task, TaskStatus};
+
+use crate::cli::{
+    table::{Cell, Color, Table},
+    time::{age, elapsed},
+};
+
+/// The steps of `task`.
+pub(crate) fn table(task: &Task, now: Timestamp) -> Table {
+    let mut table = Table::new(["STEP", "STATUS", "TRIES", "TIME", "UNDO", "MESSAGE"]);
+    for step in &task.steps {
+        table.row([
+            (&step.name).into(),
+            step_status(step.status),
+            count(step.attempts).into(),
+            taken(step, now).into(),
+            step.rollback.as_ref().map(undo).unwrap_or_default().into(),
+            message(step, now).into(),
+        ]);
+    }
+    table
+}
+
+/// The status of a task in its colour.
+pub(crate) fn task_status(status: TaskStatus) -> Cell {
+    Cell::colored(status.as_str(), task_color(status))
+}
+
+/// The colour of a task's status.
+pub(crate) fn task_color(status: TaskStatus) -> Option<Color> {
+    match status {
+        TaskStatus::Succeeded => Some(Color::Good),
+        TaskStatus::Running => Some(Color::Active),
+        TaskStatus::RollingBack | TaskStatus::RolledBack | TaskStatus::Cancelled => Some(Color::Warning),
+        TaskStatus::Failed | TaskStatus::Stuck => Some(Color::Bad),
+        TaskStatus::Scheduled | TaskStatus::Pending | TaskStatus::Pausing | TaskStatus::Paused => None,
+    }
+}
+
+fn step_status(status: StepStatus) -> Cell {
+    let color = match status {
+        StepStatus::Succeeded => Some(Color::Good),
+        StepStatus::Running => Some(Color::Active),
+        StepStatus::RollingBack | StepStatus::RolledBack => Some(Color::Warning),
+        StepStatus::Failed | StepStatus::RollbackFailed => Some(Color::Bad),
+        StepStatus::Pending | StepStatus::Skipped => Some(Color::Faint),
+        StepStatus::Ready => None,
+    };
+    Cell::colored(status.as_str(), color)
+}
+
+fn count(attempts: u32) -> String {
+    if attempts == 0 { String::new() } else { attempts.to_string() }
+}
+
+/// How long the step took or has taken so far, its undo aside.
+fn taken(step: &Step, now: Timestamp) -> String {
+    step.started_at.map(|started| elapsed(started, step.ended_at.unwrap_or(now))).unwrap_or_default()
+}
+
+/// How far the undo is; nothing before it began.
+fn undo(rollback: &StepRollback) -> String {
+    match rollback.attempts {
+        0 => String::new(),
+        1 => rollback.status.as_str().to_owned(),
+        attempts => format!("{} ({attempts} tries)", rollback.status.as_str()),
+    }
+}
+
+/// What there is to say: the undo's trouble before the step's own, then what happens next.
+fn message(step: &Step, now: Timestamp) -> String {
+    let rollback = step.rollback.as_ref();
+    let mut parts = Vec::new();
+    if let Some(trouble) = rollback.and_then(|rollback| rollback.message.as_ref()).or(step.message.as_ref()) {
+        parts.push(trouble.clone());
+    }
+    if let Some(progress) = &step.progress {
+        let value = progress.value.map(|value| format!("{:.0}%", value * 100.0));
+        parts.push(value.into_iter().chain(progress.message.clone()).collect::<Vec<_>>().join(" "));
+    }
+    if let Some(due) = rollback.and_then(|rollback| rollback.due_at).or(step.due_at).filter(|due| *due > now)
+    {
+        parts.push(format!("next try {}", age(due, now)));
+    }
+    if let Some(worker) = rollback.and_then(|rollback| rollback.worker.as_ref()).or(step.worker.as_ref()) {
+        parts.push(format!("on {worker}"));
+    }
+    parts.join("; ")
+}
