@@ -1,1 +1,40 @@
-//! To be written.
+//! Reading flow files: from the text a person wrote to the [`Flow`](windlass_core::Flow) the engine runs.
+//!
+//! ```text
+//!            yaml.rs ─┐
+//! text ───▶  toml.rs ─┼─▶ tree ──▶ document.rs ─┬─▶ Source ──▶ compile.rs ──▶ Flow
+//!            json.rs ─┘       └──▶ classic.rs ──┘   (document + places)       │
+//!                                                      document ◀── write.rs ─┘
+//! ```
+//!
+//! The three formats are read into one tree whose every node knows its place in the text, so that each message
+//! can say line and column, whatever the format and however late the mistake is found: a step that is `after`
+//! an unknown one is valid YAML and a valid document, and still has a line.
+//!
+//! Nothing here panics, whatever the text: it may come from a stranger, by HTTP.
+
+mod classic;
+mod compile;
+mod document;
+mod error;
+mod fields;
+mod format;
+mod json;
+mod place;
+#[cfg(test)]
+mod properties;
+#[cfg(test)]
+mod refusals;
+mod source;
+#[cfg(test)]
+mod tests;
+mod toml;
+mod tree;
+mod write;
+mod yaml;
+
+pub use compile::{compile, compile_document};
+pub use error::FlowError;
+pub use format::Format;
+pub use source::{FILE_BYTES_MAX, Source, read};
+pub use write::document;

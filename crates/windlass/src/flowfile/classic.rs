@@ -1,0 +1,138 @@
+//! The classic catalogue: one JSON map of all flows, with the timeout around all attempts of a step.
+//!
+//! ```json
+//! { "create_instance": [
+//!     { "normal":   {"module": "mysql", "command": "init_instance", "timeout": 1800, "retry": 3},
+//!       "rollback": {"module": "mysql", "command": "clean_instance", "timeout": 900, "retry": 3} } ] }
+//! ```
+
+use std::collections::HashSet;
+
+use windlass_api::{
+    BackoffKind, FlowDocument, RetryDocument, RetrySettings, RollbackDocument, RollbackSettings, StepDocument,
+};
+
+use super::{
+    error::{Fault, quote},
+    fields::Fields,
+    place::Places,
+    tree::{Entry, Node, Value},
+};
+
+/// Whether this is a catalogue and no single flow: nothing is called `flow` or `steps`, and every value is a list
+/// (or a map among lists, which is a mistake in a catalogue and not in a flow).
+pub(super) fn is_catalogue(root: &Node) -> bool {
+    let Value::Map(entries) = &root.value else {
+        return false;
+    };
+    entries.iter().any(|entry| matches!(entry.value.value, Value::List(_)))
+        && entries.iter().all(|entry| {
+            matches!(entry.value.value, Value::List(_) | Value::Map(_))
+                && !matches!(entry.key.as_str(), "flow" | "steps")
+        })
+}
+
+/// All its flows, and where in the text their parts are.
+pub(super) fn flows(root: Node) -> Result<Vec<(FlowDocument, Places)>, Fault> {
+    match root.value {
+        Value::Map(entries) => entries.into_iter().map(flow).collect(),
+        _ => Ok(Vec::new()),
+    }
+}
+
+fn flow(entry: Entry) -> Result<(FlowDocument, Places), Fault> {
+    let mut places = Places::default();
+    places.note(String::new(), entry.key_at);
+    let Value::List(nodes) = entry.value.value else {
+        return Err(entry.value.unexpected(&entry.key, "a list of steps"));
+    };
+    let mut names = HashSet::new();
+    let mut steps = Vec::with_capacity(nodes.len());
+    for (index, node) in nodes.into_iter().enumerate() {
+        let path = format!("steps[{index}]");
+        places.note(path.clone(), node.at);
+        let mut fields = Fields::of(node, "a classic step", &["normal", "rollback"])?;
+        let normal = fields.need("normal", "what the step does: module, command, timeout, retry")?;
+        let normal = action(normal, &path, &mut places)?;
+        let rollback = match fields.take("rollback") {
+            Some(node) => Some(action(node, &format!("{path}.rollback"), &mut places)?),
+            None => None,
+        };
+        steps.push(StepDocument {
+            name: unlike(&normal.command, &mut names),
+            run: normal.settings.run,
+            timeout: normal.settings.timeout,
+            deadline: normal.settings.deadline,
+            retry: normal.settings.retry,
+            rollback: rollback.map(|action| RollbackDocument::Full(action.settings)),
+            after: None,
+        });
+    }
+    let document =
+        FlowDocument { flow: Some(entry.key), params: None, retry_by: None, on_failure: None, steps };
+    Ok((document, places))
+}
+
+struct Action {
+    command: String,
+    settings: RollbackSettings,
+}
+
+fn action(node: Node, path: &str, places: &mut Places) -> Result<Action, Fault> {
+    note(&node, path, places);
+    let mut fields = Fields::of(node, "a classic action", &["module", "command", "timeout", "retry"])?;
+    let module_node = fields.need("module", "the queue it goes to")?;
+    let module_at = module_node.at;
+    let module = super::fields::text(module_node, "module")?;
+    if module.contains('.') {
+        return Err(Fault::new(
+            module_at,
+            format!("the module {} has a dot, which no module may", quote(&module)),
+        ));
+    }
+    let command = fields.need_text("command", "what the module is asked to do")?;
+    // The classic timeout wraps all attempts of the step together; one attempt may use all of it.
+    let timeout = fields.span("timeout")?;
+    Ok(Action {
+        settings: RollbackSettings {
+            run: format!("{module}.{command}"),
+            timeout,
+            deadline: timeout,
+            retry: Some(RetryDocument::Full(RetrySettings {
+                max: fields.count("retry")?.unwrap_or(0),
+                backoff: Some(BackoffKind::None),
+                base: None,
+                cap: None,
+            })),
+        },
+        command,
+    })
+}
+
+/// Notes where the parts of an action are, under the names they get in the document.
+fn note(node: &Node, path: &str, places: &mut Places) {
+    places.note(path.to_owned(), node.at);
+    let Value::Map(entries) = &node.value else {
+        return;
+    };
+    for entry in entries {
+        let names: &[&str] = match entry.key.as_str() {
+            "command" => &["run", "name"],
+            "timeout" => &["timeout", "deadline"],
+            "retry" => &["retry"],
+            _ => &[],
+        };
+        for name in names {
+            places.note(format!("{path}.{name}"), entry.value.at);
+        }
+    }
+}
+
+/// A name for the step: its command, with a number from 2 on where that is taken.
+fn unlike(command: &str, names: &mut HashSet<String>) -> String {
+    let numbered = (2_u32..).map(|number| format!("{command}-{number}"));
+    let name = std::iter::once(command.to_owned()).chain(numbered).find(|name| !names.contains(name));
+    let name = name.unwrap_or_else(|| command.to_owned());
+    names.insert(name.clone());
+    name
+}

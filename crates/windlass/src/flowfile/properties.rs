@@ -1,0 +1,201 @@
+//! What holds for every text and every flow.
+
+use proptest::{collection::vec, option, prelude::*, sample::select};
+use windlass_core::{
+    Action, Backoff, Flow, Millis, Name, OnFailure, Retry, RetryBy, StepDefinition, TIMEOUT_DEFAULT,
+};
+
+use super::{Format, compile, compile_document, document, read};
+
+const FILES: [(Format, &str); 5] = [
+    (Format::Yaml, include_str!("../../tests/flowfiles/create_instance.yaml")),
+    (Format::Yaml, include_str!("../../tests/flowfiles/everything.yaml")),
+    (Format::Toml, include_str!("../../tests/flowfiles/create_instance.toml")),
+    (Format::Json, include_str!("../../tests/flowfiles/create_instance.json")),
+    (Format::Json, include_str!("../../tests/flowfiles/classic.json")),
+];
+
+/// Pieces that mean something in one format or another.
+const PIECES: [&str; 32] = [
+    "{", "}", "[", "]", ":", ",", "\"", "'", "#", "/", "//", "/*", "*/", "\\", "\\u", "&a", "*a", "<<: ",
+    "!!int ", "---\n", "- ", "\n", "\t", "\u{feff}", "é", "\0", "|", ">", "-1", "1e999", "null", "=",
+];
+
+#[derive(Debug, Clone)]
+enum Edit {
+    Insert(usize, String),
+    Remove(usize, usize),
+    Repeat(usize, usize),
+}
+
+fn edit() -> impl Strategy<Value = Edit> {
+    let place = || 0_usize..2_000;
+    let piece = prop_oneof![3 => select(&PIECES[..]).prop_map(str::to_owned), 1 => any::<char>().prop_map(String::from)];
+    prop_oneof![
+        (place(), piece).prop_map(|(at, piece)| Edit::Insert(at, piece)),
+        (place(), 1_usize..20).prop_map(|(at, length)| Edit::Remove(at, length)),
+        (place(), 1_usize..200).prop_map(|(at, length)| Edit::Repeat(at, length)),
+    ]
+}
+
+fn edited(text: &str, edits: &[Edit]) -> String {
+    let mut characters: Vec<char> = text.chars().collect();
+    for edit in edits {
+        match edit {
+            Edit::Insert(at, piece) => {
+                let at = at % (characters.len() + 1);
+                characters.splice(at..at, piece.chars());
+            }
+            Edit::Remove(at, length) => {
+                let at = at % (characters.len() + 1);
+                characters.drain(at..(at + length).min(characters.len()));
+            }
+            Edit::Repeat(at, length) => {
+                let at = at % (characters.len() + 1);
+                let part = characters[at..(at + length).min(characters.len())].to_vec();
+                characters.splice(at..at, part);
+            }
+        }
+    }
+    characters.into_iter().collect()
+}
+
+/// Reads and compiles; what is refused is refused with a reason and a place inside the text.
+fn read_whole(text: &str, format: Format) -> Result<(), TestCaseError> {
+    let refused = match read(text, format) {
+        Ok(sources) => sources.iter().map(compile).find_map(Result::err),
+        Err(error) => Some(error),
+    };
+    if let Some(error) = refused {
+        prop_assert!(!error.message.is_empty() && error.message.len() < 1_000, "{}", error.message);
+        let (line, column) = (error.line.unwrap_or(0), error.column.unwrap_or(0));
+        prop_assert!(line >= 1 && line <= text.split('\n').count() as u64, "line {line}: {error}");
+        let length = text.split('\n').nth(usize::try_from(line).unwrap() - 1).unwrap().chars().count() as u64;
+        prop_assert!(column >= 1 && column <= length + 1, "column {column} of {length}: {error}");
+    }
+    Ok(())
+}
+
+fn name() -> impl Strategy<Value = Name> {
+    "[A-Za-z0-9][A-Za-z0-9_.-]{0,12}".prop_map(|text| Name::new(&text).unwrap())
+}
+
+/// A module has no dot, since the first one ends it.
+fn module() -> impl Strategy<Value = Name> {
+    "[A-Za-z0-9][A-Za-z0-9_-]{0,12}"
+        .prop_filter("reserved", |text| text != "flow")
+        .prop_map(|text| Name::new(&text).unwrap())
+}
+
+fn length() -> impl Strategy<Value = Millis> {
+    prop_oneof![
+        Just(TIMEOUT_DEFAULT),
+        (1..=windlass_core::SPAN_MAX.0).prop_map(Millis),
+        (1_u64..5_000).prop_map(Millis)
+    ]
+}
+
+fn retry() -> impl Strategy<Value = Retry> {
+    let backoff = select(vec![Backoff::Exponential, Backoff::Fixed, Backoff::None]);
+    prop_oneof![
+        Just(Retry::default()),
+        (0_u32..100).prop_map(|max| Retry { max, ..Retry::default() }),
+        (0_u32..=windlass_core::RETRIES_MAX, backoff, length(), length()).prop_map(
+            |(max, backoff, one, other)| {
+                Retry { max, backoff, base: one.min(other), cap: one.max(other) }
+            }
+        ),
+    ]
+}
+
+fn action() -> impl Strategy<Value = Action> {
+    (module(), name(), length(), option::of(length()), retry()).prop_map(
+        |(module, command, timeout, deadline, retry)| Action { module, command, timeout, deadline, retry },
+    )
+}
+
+fn json_value() -> impl Strategy<Value = serde_json::Value> {
+    let leaf = prop_oneof![
+        Just(serde_json::Value::Null),
+        any::<bool>().prop_map(Into::into),
+        any::<i64>().prop_map(Into::into),
+        any::<u64>().prop_map(Into::into),
+        prop::num::f64::NORMAL.prop_map(Into::into),
+        any::<String>().prop_map(Into::into),
+    ];
+    leaf.prop_recursive(3, 12, 4, |inner| {
+        prop_oneof![
+            vec(inner.clone(), 0..4).prop_map(Into::into),
+            vec((any::<String>(), inner), 0..4)
+                .prop_map(|members| serde_json::Value::Object(members.into_iter().collect())),
+        ]
+    })
+}
+
+fn params() -> impl Strategy<Value = Option<Box<str>>> {
+    option::of(vec((any::<String>(), json_value()), 1..4).prop_map(|members| {
+        let members: serde_json::Map<String, serde_json::Value> = members.into_iter().collect();
+        serde_json::to_string(&members).unwrap().into()
+    }))
+}
+
+fn flow() -> impl Strategy<Value = Flow> {
+    let step = (name(), action(), option::of(action()), option::of(vec(any::<prop::sample::Index>(), 0..4)));
+    (name(), params(), any::<bool>(), any::<bool>(), vec(step, 1..12)).prop_map(
+        |(name, params, own, hold, steps)| {
+            let steps = steps.into_iter().enumerate().map(|(index, (name, run, rollback, after))| {
+                let mut after = match after {
+                    None => index.checked_sub(1).into_iter().collect(),
+                    Some(_) if index == 0 => Vec::new(),
+                    Some(before) => before.iter().map(|before| before.index(index)).collect::<Vec<_>>(),
+                };
+                after.sort_unstable();
+                after.dedup();
+                let name = Name::new(&format!("{index}-{name}")).unwrap();
+                StepDefinition { name, run, rollback, after, locks: Vec::new() }
+            });
+            Flow {
+                name,
+                version: 0,
+                params,
+                retry_by: if own { RetryBy::Module } else { RetryBy::Engine },
+                on_failure: if hold { OnFailure::Hold } else { OnFailure::Rollback },
+                steps: steps.collect(),
+            }
+        },
+    )
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 10_000, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn edited_files_never_panic(file in select(&FILES[..]), edits in vec(edit(), 1..6)) {
+        read_whole(&edited(file.1, &edits), file.0)?;
+    }
+
+    #[test]
+    fn arbitrary_texts_never_panic(pieces in vec(prop_oneof![
+        2 => select(&PIECES[..]).prop_map(str::to_owned),
+        1 => any::<String>(),
+        1 => select(vec!["flow", "steps", "name", "run", "retry", "normal", "f", "m.c"]).prop_map(str::to_owned),
+    ], 0..12)) {
+        let text = pieces.concat();
+        for format in [Format::Yaml, Format::Json, Format::Toml] {
+            read_whole(&text, format)?;
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 1_000, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_flow_and_its_document_are_the_same(flow in flow()) {
+        let document = document(&flow);
+        prop_assert_eq!(&compile_document(&document).unwrap(), &flow);
+        // The same by way of a file.
+        let text = serde_json::to_string(&document).unwrap();
+        prop_assert_eq!(&compile(&read(&text, Format::Json).unwrap()[0]).unwrap(), &flow);
+    }
+}

@@ -1,0 +1,170 @@
+//! Whole files, and what they mean.
+
+use windlass_core::{Backoff, Flow, Millis};
+
+use super::{Format, compile, compile_document, document, read};
+
+const YAML: &str = include_str!("../../tests/flowfiles/create_instance.yaml");
+const TOML: &str = include_str!("../../tests/flowfiles/create_instance.toml");
+const JSON: &str = include_str!("../../tests/flowfiles/create_instance.json");
+const CLASSIC: &str = include_str!("../../tests/flowfiles/classic.json");
+const EVERYTHING: &str = include_str!("../../tests/flowfiles/everything.yaml");
+
+fn flows(text: &str, format: Format) -> Vec<Flow> {
+    read(text, format).unwrap().iter().map(|source| compile(source).unwrap()).collect()
+}
+
+#[test]
+fn the_same_flow_in_yaml_toml_and_json() {
+    let yaml = flows(YAML, Format::Yaml);
+    assert_eq!(yaml, flows(TOML, Format::Toml));
+    assert_eq!(yaml, flows(JSON, Format::Json));
+    let [flow] = yaml.as_slice() else { panic!("one flow") };
+    assert_eq!((flow.name.as_str(), flow.version, flow.steps.len()), ("create_instance", 0, 3));
+    insta::assert_debug_snapshot!(flow.steps[1], @r#"
+    StepDefinition {
+        name: Name(
+            "init",
+        ),
+        run: Action {
+            module: Name(
+                "mysql",
+            ),
+            command: Name(
+                "init_instance",
+            ),
+            timeout: Millis(
+                1800000,
+            ),
+            deadline: None,
+            retry: Retry {
+                max: 3,
+                backoff: Exponential,
+                base: Millis(
+                    1000,
+                ),
+                cap: Millis(
+                    60000,
+                ),
+            },
+        },
+        rollback: Some(
+            Action {
+                module: Name(
+                    "mysql",
+                ),
+                command: Name(
+                    "clean_instance",
+                ),
+                timeout: Millis(
+                    900000,
+                ),
+                deadline: None,
+                retry: Retry {
+                    max: 3,
+                    backoff: Exponential,
+                    base: Millis(
+                        1000,
+                    ),
+                    cap: Millis(
+                        60000,
+                    ),
+                },
+            },
+        ),
+        after: [
+            0,
+        ],
+        locks: [],
+    }
+    "#);
+}
+
+#[test]
+fn a_classic_catalogue_loads_as_it_stands() {
+    let flows = flows(CLASSIC, Format::Json);
+    assert_eq!(
+        flows.iter().map(|flow| flow.name.as_str()).collect::<Vec<_>>(),
+        ["modify_ntp", "restart_twice"]
+    );
+    let names = |flow: &Flow| flow.steps.iter().map(|step| step.name.to_string()).collect::<Vec<_>>();
+    assert_eq!(names(&flows[0]), ["check_resource", "init_instance", "deduct_resource"]);
+    assert_eq!(names(&flows[1]), ["restart", "restart-2"]);
+
+    let init = &flows[0].steps[1];
+    assert_eq!((init.run.module.as_str(), init.run.command.as_str()), ("mysql", "init_instance"));
+    assert_eq!(init.run.timeout, Millis::from_secs(1800));
+    assert_eq!(init.run.deadline, Some(Millis::from_secs(1800)), "the timeout wraps all attempts together");
+    assert_eq!((init.run.retry.max, init.run.retry.backoff), (3, Backoff::None));
+    let undo = init.rollback.as_ref().unwrap();
+    assert_eq!((undo.command.as_str(), undo.deadline), ("clean_instance", Some(Millis::from_secs(900))));
+    assert_eq!(init.after, [0]);
+    assert!(flows[1].steps.iter().all(|step| step.rollback.is_none()));
+}
+
+#[test]
+fn every_key_is_understood() {
+    let flows = flows(EVERYTHING, Format::Yaml);
+    assert_eq!(
+        flows[0].params.as_deref(),
+        Some(concat!(
+            r#"{"bucket":"backups","levels":[1,2.5,true,null],"#,
+            r#""nested":{"zone":"no","when":"2026-01-31"}}"#
+        ))
+    );
+    assert_eq!(flows[0].retry_by, windlass_core::RetryBy::Module);
+    assert_eq!(flows[0].on_failure, windlass_core::OnFailure::Hold);
+    let lock = &flows[0].steps[0];
+    assert_eq!((lock.run.timeout, lock.run.deadline), (Millis(250), Some(Millis::from_secs(90))));
+    assert_eq!(lock.rollback.as_ref().unwrap().timeout, Millis::from_secs(5400));
+    assert_eq!(flows[0].steps[1].run.command.as_str(), "dump.full", "split at the first dot");
+    assert_eq!(
+        flows[0].steps.iter().map(|step| step.after.clone()).collect::<Vec<_>>(),
+        [vec![], vec![], vec![0, 1]]
+    );
+    assert_eq!(flows[1].steps[1].run.retry.max, 3, "merged from the step before");
+}
+
+/// The keys are named twice: by the types of the API and by the reader. This keeps them the same.
+#[test]
+fn a_document_the_api_writes_is_read_back_as_it_was() {
+    for source in read(EVERYTHING, Format::Yaml).unwrap() {
+        let text = serde_json::to_string_pretty(&source.document).unwrap();
+        let again = read(&text, Format::Json).unwrap();
+        assert_eq!(serde_json::to_string_pretty(&again[0].document).unwrap(), text);
+        let parsed: windlass_api::FlowDocument = serde_json::from_str(&text).unwrap();
+        assert_eq!(compile_document(&parsed).unwrap(), compile(&source).unwrap());
+    }
+}
+
+#[test]
+fn defaults_are_left_out_on_the_way_back() {
+    let written = document(&flows(YAML, Format::Yaml)[0]);
+    insta::assert_snapshot!(serde_saphyr::to_string(&written).unwrap(), @"
+    flow: create_instance
+    steps:
+    - name: check
+      run: resource.check_resource
+      rollback:
+        run: monitor.report_event
+        retry: 3
+    - name: init
+      run: mysql.init_instance
+      timeout: 30m
+      retry: 3
+      rollback:
+        run: mysql.clean_instance
+        timeout: 15m
+        retry: 3
+    - name: deduct
+      run: resource.deduct_resource
+      rollback: resource.restore_resource
+    ");
+}
+
+#[test]
+fn a_byte_order_mark_is_no_character() {
+    assert_eq!(flows(&format!("\u{feff}{JSON}"), Format::Json), flows(JSON, Format::Json));
+    let error = read("\u{feff}flw: f\n", Format::Yaml).unwrap_err();
+    assert_eq!((error.line, error.column), (Some(1), Some(1)));
+}

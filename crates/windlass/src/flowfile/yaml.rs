@@ -1,0 +1,141 @@
+//! YAML into trees, one for each document of the text.
+
+use std::fmt;
+
+use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde_saphyr::{Error, Location, MessageFormatter as _, Options, Spanned, UserMessageFormatter};
+
+use super::{
+    FILE_BYTES_MAX,
+    error::{Fault, twice},
+    tree::{DEPTH_MAX, Entry, Node, Value, float},
+};
+
+/// How many values one text may have once its aliases are followed: far more than 256 steps need, far fewer than
+/// an alias bomb makes.
+const NODES_MAX: usize = 100_000;
+
+/// How many bytes of text these values may have together.
+const TEXT_BYTES_MAX: usize = 4 * FILE_BYTES_MAX;
+
+/// Reads every document; empty ones are passed over.
+pub(super) fn trees(text: &str) -> Result<Vec<Node>, Fault> {
+    serde_saphyr::from_multiple_with_options::<Spanned<Value>>(text, options())
+        .map(|documents| documents.into_iter().map(Node::from).collect())
+        .map_err(|error| fault(&error, text))
+}
+
+/// Only `true` and `false` are booleans, so that `name: on` and `zone: no` stay what they say.
+fn options() -> Options {
+    serde_saphyr::options! {
+        strict_booleans: true,
+        reject_unsupported_tags: true,
+        with_snippet: false,
+        budget: serde_saphyr::budget! {
+            max_depth: DEPTH_MAX,
+            max_nodes: NODES_MAX,
+            max_total_scalar_bytes: TEXT_BYTES_MAX,
+        },
+    }
+}
+
+fn fault(error: &Error, text: &str) -> Fault {
+    // What is wrong inside an alias is shown where the alias is used; the message is that of the inner error.
+    let mut inner = error.without_snippet();
+    while let Error::AliasError { error, .. } = inner {
+        inner = error;
+    }
+    let message = match inner {
+        Error::DuplicateMappingKey { key: Some(key), .. } => twice(key),
+        Error::UnknownAnchor { .. } => "this alias names an anchor that is not there".to_owned(),
+        Error::Budget { .. } | Error::AliasReplayLimitExceeded { .. } => format!(
+            "the YAML is too large once its aliases are followed: the most is {NODES_MAX} values, \
+             {TEXT_BYTES_MAX} bytes of text and {DEPTH_MAX} levels"
+        ),
+        error => format!("cannot read this YAML: {}", UserMessageFormatter.format_message(error)),
+    };
+    Fault::new(error.location().map_or(text.len(), |location| byte_in(text, location)), message)
+}
+
+/// The byte of a node; the parser notes it for each one of a text that is in memory.
+fn byte(location: Location) -> usize {
+    location.span().byte_offset().and_then(|byte| usize::try_from(byte).ok()).unwrap_or(0)
+}
+
+/// The byte of an error: mistakes of syntax know only their line and column.
+fn byte_in(text: &str, location: Location) -> usize {
+    if location.span().byte_offset().is_some() {
+        return byte(location);
+    }
+    let before = |number: u64| usize::try_from(number.saturating_sub(1)).unwrap_or(usize::MAX);
+    let line_start: usize = text.split_inclusive('\n').take(before(location.line())).map(str::len).sum();
+    let line = text.get(line_start..).and_then(|rest| rest.lines().next()).unwrap_or_default();
+    line_start + line.char_indices().nth(before(location.column())).map_or(line.len(), |(byte, _)| byte)
+}
+
+impl From<Spanned<Value>> for Node {
+    fn from(spanned: Spanned<Value>) -> Self {
+        Self { at: byte(spanned.referenced), value: spanned.value }
+    }
+}
+
+impl<'de> Deserialize<'de> for Value {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct ValueVisitor;
+
+        impl<'de> Visitor<'de> for ValueVisitor {
+            type Value = Value;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a value")
+            }
+
+            fn visit_unit<E>(self) -> Result<Value, E> {
+                Ok(Value::Null)
+            }
+
+            fn visit_bool<E>(self, value: bool) -> Result<Value, E> {
+                Ok(Value::Bool(value))
+            }
+
+            fn visit_i64<E>(self, value: i64) -> Result<Value, E> {
+                Ok(Value::Number(value.into()))
+            }
+
+            fn visit_u64<E>(self, value: u64) -> Result<Value, E> {
+                Ok(Value::Number(value.into()))
+            }
+
+            fn visit_f64<E: serde::de::Error>(self, value: f64) -> Result<Value, E> {
+                float(value).map_err(E::custom)
+            }
+
+            fn visit_str<E>(self, value: &str) -> Result<Value, E> {
+                Ok(Value::Text(value.to_owned()))
+            }
+
+            fn visit_string<E>(self, value: String) -> Result<Value, E> {
+                Ok(Value::Text(value))
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Value, A::Error> {
+                let mut nodes = Vec::new();
+                while let Some(node) = list.next_element::<Spanned<Value>>()? {
+                    nodes.push(node.into());
+                }
+                Ok(Value::List(nodes))
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Value, A::Error> {
+                let mut entries = Vec::new();
+                while let Some(key) = map.next_key::<Spanned<String>>()? {
+                    let value = map.next_value::<Spanned<Value>>()?.into();
+                    entries.push(Entry { key_at: byte(key.referenced), key: key.value, value });
+                }
+                Ok(Value::Map(entries))
+            }
+        }
+
+        deserializer.deserialize_any(ValueVisitor)
+    }
+}
