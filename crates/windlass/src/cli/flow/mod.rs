@@ -1,24 +1,21 @@
 //! `windlass flow`: definitions.
 
-use std::{
-    fmt,
-    path::{Path, PathBuf},
-    str::FromStr,
-};
+mod check;
+
+use std::{path::PathBuf, str::FromStr};
 
 use clap::{Args, Subcommand};
 use jiff::Timestamp;
-use serde::Serialize;
 use windlass_api::{Flow, FlowApplied, FlowChange, FlowDocument, List};
 
 use super::{
     connection::{ConnectionArgs, Context},
     exit::Exit,
-    output::{Output, Style},
+    output::Style,
     table::{Cell, Color, Table},
     time::age,
 };
-use crate::flowfile::{self, FlowError, Format};
+use check::read_flows;
 
 /// What to do with flows.
 #[derive(Debug, Subcommand)]
@@ -70,7 +67,7 @@ impl FlowCommand {
     /// Runs the command.
     pub(crate) async fn run(self, connection: &ConnectionArgs) -> anyhow::Result<Exit> {
         match self {
-            Self::Check(FilesArg { files }) => check(&files, &connection.output()),
+            Self::Check(FilesArg { files }) => check::run(&files, &connection.output()),
             Self::Apply(FilesArg { files }) => apply(&files, &connection.open()?).await,
             Self::List => list(&connection.open()?).await,
             Self::Show { flow } => show(&flow, &connection.open()?).await,
@@ -78,29 +75,15 @@ impl FlowCommand {
     }
 }
 
-fn check(files: &[PathBuf], output: &Output) -> anyhow::Result<Exit> {
-    let findings: Vec<Finding> = files
-        .iter()
-        .flat_map(read_flows)
-        .map(|flow| flow.map_or_else(|finding| finding, |flow| flow.finding()))
-        .collect();
-    let exit = if findings.iter().all(|finding| finding.ok) { Exit::Done } else { Exit::Failed };
-    output.show(&List { items: findings, next: None }, |list, style| {
-        list.items.iter().map(|finding| finding.line(style) + "\n").collect()
-    })?;
-    Ok(exit)
-}
-
 /// Applies the flows of all files. All are checked before the first is applied: a typing error in the last file
 /// must not leave half of them applied.
 async fn apply(files: &[PathBuf], context: &Context) -> anyhow::Result<Exit> {
-    let mut flows = Vec::new();
-    let mut refused = false;
-    for flow in files.iter().flat_map(read_flows) {
+    let (mut flows, mut refused) = (Vec::new(), false);
+    for flow in files.iter().flat_map(|file| read_flows(file)) {
         match flow {
             Ok(flow) => flows.push(flow),
-            Err(finding) => {
-                eprintln!("{finding}");
+            Err(error) => {
+                eprintln!("{error}");
                 refused = true;
             }
         }
@@ -132,106 +115,6 @@ async fn show(flow: &FlowName, context: &Context) -> anyhow::Result<Exit> {
     let file = flow_file(&flow)?;
     context.output.show(&flow, |_, _| file)?;
     Ok(Exit::Done)
-}
-
-/// One flow of a file, found good.
-struct CheckedFlow {
-    file: PathBuf,
-    name: String,
-    steps: usize,
-    document: FlowDocument,
-}
-
-impl CheckedFlow {
-    fn finding(self) -> Finding {
-        Finding {
-            file: self.file.display().to_string(),
-            ok: true,
-            flow: Some(self.name),
-            steps: Some(self.steps),
-            line: None,
-            column: None,
-            error: None,
-        }
-    }
-}
-
-/// What the check found about one flow of a file, or about the file as a whole.
-#[derive(Debug, Default, Serialize)]
-struct Finding {
-    file: String,
-    ok: bool,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    flow: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    steps: Option<usize>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    line: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    column: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    error: Option<String>,
-}
-
-impl fmt::Display for Finding {
-    /// In the form that editors know how to jump to.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.file)?;
-        if let Some(line) = self.line {
-            write!(f, ":{line}")?;
-            if let Some(column) = self.column {
-                write!(f, ":{column}")?;
-            }
-        }
-        if let Some(error) = &self.error {
-            return write!(f, ": error: {error}");
-        }
-        let (flow, steps) = (self.flow.as_deref().unwrap_or_default(), self.steps.unwrap_or_default());
-        write!(f, ": ok: flow {flow}, {steps} step{}", if steps == 1 { "" } else { "s" })
-    }
-}
-
-impl Finding {
-    fn of_error(file: &Path, error: &FlowError) -> Self {
-        Self {
-            file: file.display().to_string(),
-            line: error.line,
-            column: error.column,
-            error: Some(error.message.clone()),
-            ..Self::default()
-        }
-    }
-
-    fn unreadable(file: &Path, error: &std::io::Error) -> Self {
-        Self {
-            file: file.display().to_string(),
-            error: Some(format!("cannot read it: {error}")),
-            ..Self::default()
-        }
-    }
-
-    fn line(&self, style: Style) -> String {
-        let (word, color) = if self.ok { (": ok: ", Color::Good) } else { (": error: ", Color::Bad) };
-        self.to_string().replacen(word, &format!(": {} ", color.paint(word[2..].trim_end(), style)), 1)
-    }
-}
-
-/// Reads and checks the flows of a file.
-fn read_flows(file: &PathBuf) -> Vec<Result<CheckedFlow, Finding>> {
-    let sources = Format::of_path(file).map_err(|error| Finding::of_error(file, &error)).and_then(|format| {
-        let text = std::fs::read_to_string(file).map_err(|error| Finding::unreadable(file, &error))?;
-        flowfile::read(&text, format).map_err(|error| Finding::of_error(file, &error))
-    });
-    let sources = match sources {
-        Ok(sources) => sources,
-        Err(finding) => return vec![Err(finding)],
-    };
-    let check = |source: flowfile::Source| {
-        let flow = flowfile::compile(&source).map_err(|error| Finding::of_error(file, &error))?;
-        let name = flow.name.as_str().to_owned();
-        Ok(CheckedFlow { file: file.clone(), name, steps: flow.steps.len(), document: source.document })
-    };
-    sources.into_iter().map(check).collect()
 }
 
 /// The flow as a file that `flow apply` takes.
@@ -285,6 +168,7 @@ mod tests {
     use jiff::SignedDuration;
 
     use super::*;
+    use crate::flowfile::{self, Format};
 
     const GOOD: &str = "
 flow: create_instance
@@ -300,45 +184,6 @@ steps:
 flow: drop_instance
 steps: [{name: drop, run: mysql.drop_instance}]
 ";
-
-    fn findings(files: &[(&str, &str)]) -> String {
-        let folder = tempfile::tempdir().unwrap();
-        let mut lines = Vec::new();
-        for (name, text) in files {
-            let path = folder.path().join(name);
-            std::fs::write(&path, text).unwrap();
-            let findings =
-                read_flows(&path).into_iter().map(|flow| flow.map_or_else(|f| f, CheckedFlow::finding));
-            lines.extend(findings.map(|finding| finding.to_string()));
-        }
-        lines.join("\n").replace(&folder.path().display().to_string(), "DIR")
-    }
-
-    #[test]
-    fn every_flow_of_a_file_is_checked() {
-        assert_snapshot!(findings(&[("good.yaml", GOOD)]), @"
-        DIR/good.yaml: ok: flow create_instance, 2 steps
-        DIR/good.yaml: ok: flow drop_instance, 1 step
-        ");
-    }
-
-    #[test]
-    fn errors_say_where() {
-        let unknown_key = GOOD.replace("timeout:", "timeuot:");
-        let negative = GOOD.replace("30m", "-30m");
-        let files =
-            [("unknown.yaml", unknown_key.as_str()), ("negative.yaml", &negative), ("flow.txt", GOOD)];
-        assert_snapshot!(findings(&files), @r#"
-        DIR/unknown.yaml:8:5: error: unknown key "timeuot" in a step: did you mean `timeout`? Known are `name`, `run`, `timeout`, `deadline`, `retry`, `rollback` and `after`
-        DIR/negative.yaml:8:14: error: `timeout`: "-30m" is negative: a duration is 0 or more
-        DIR/flow.txt: error: cannot tell the format of DIR/flow.txt: name it .yaml, .json or .toml
-        "#);
-        let missing = read_flows(&"no/such.yaml".into()).pop().unwrap().err().unwrap();
-        assert!(
-            !missing.ok && missing.to_string().starts_with("no/such.yaml: error: cannot read it"),
-            "{missing}"
-        );
-    }
 
     #[test]
     fn a_flow_is_shown_as_a_file_that_can_be_applied() {

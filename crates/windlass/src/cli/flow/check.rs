@@ -1,0 +1,210 @@
+//! `windlass flow check`: what `apply` would refuse, without a server.
+
+use std::{
+    fmt,
+    path::{Path, PathBuf},
+};
+
+use serde::Serialize;
+use windlass_api::{FlowDocument, List};
+
+use crate::{
+    cli::{
+        exit::Exit,
+        output::{Output, Style},
+        table::Color,
+    },
+    flowfile::{self, FlowError, Format},
+};
+
+/// Checks the flows of all files.
+pub(super) fn run(files: &[PathBuf], output: &Output) -> anyhow::Result<Exit> {
+    let flows: Vec<_> = files.iter().flat_map(|file| read_flows(file)).collect();
+    let exit = if flows.iter().all(Result::is_ok) { Exit::Done } else { Exit::Failed };
+    let findings = List { items: flows.iter().map(Finding::new).collect(), next: None };
+    output.show(&findings, |_, style| flows.iter().map(|flow| line(flow, style)).collect())?;
+    Ok(exit)
+}
+
+/// One flow of a file, found good.
+pub(super) struct CheckedFlow {
+    /// The file it is from.
+    pub(super) file: PathBuf,
+    /// Its name.
+    pub(super) name: String,
+    /// How many steps it has.
+    steps: usize,
+    /// What to apply.
+    pub(super) document: FlowDocument,
+}
+
+/// What is wrong with a file, or with one flow of it.
+#[derive(Debug)]
+pub(super) struct FileError {
+    file: PathBuf,
+    error: FlowError,
+}
+
+/// Reads and checks the flows of a file.
+pub(super) fn read_flows(file: &Path) -> Vec<Result<CheckedFlow, FileError>> {
+    let of_file = |error| FileError { file: file.to_owned(), error };
+    match read(file) {
+        Ok(sources) => sources.into_iter().map(|source| check(file, source).map_err(of_file)).collect(),
+        Err(error) => vec![Err(of_file(error))],
+    }
+}
+
+fn read(file: &Path) -> Result<Vec<flowfile::Source>, FlowError> {
+    let format = Format::of_path(file)?;
+    let text = std::fs::read_to_string(file).map_err(|error| FlowError {
+        message: format!("cannot read it: {error}"),
+        line: None,
+        column: None,
+    })?;
+    flowfile::read(&text, format)
+}
+
+fn check(file: &Path, source: flowfile::Source) -> Result<CheckedFlow, FlowError> {
+    let flow = flowfile::compile(&source)?;
+    Ok(CheckedFlow {
+        file: file.to_owned(),
+        name: flow.name.as_str().to_owned(),
+        steps: flow.steps.len(),
+        document: source.document,
+    })
+}
+
+impl fmt::Display for FileError {
+    /// In the form that editors know how to jump to.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: error: {}", self.place(), self.error.message)
+    }
+}
+
+impl FileError {
+    fn place(&self) -> String {
+        let mut place = self.file.display().to_string();
+        for number in [self.error.line, self.error.column].into_iter().map_while(|number| number) {
+            place.push_str(&format!(":{number}"));
+        }
+        place
+    }
+}
+
+/// What was found, on a line for people.
+fn line(flow: &Result<CheckedFlow, FileError>, style: Style) -> String {
+    match flow {
+        Ok(CheckedFlow { file, name, steps, .. }) => {
+            let plural = if *steps == 1 { "" } else { "s" };
+            let ok = Color::Good.paint("ok", style);
+            format!("{}: {ok}: flow {name}, {steps} step{plural}\n", file.display())
+        }
+        Err(error) => {
+            format!("{}: {}: {}\n", error.place(), Color::Bad.paint("error", style), error.error.message)
+        }
+    }
+}
+
+/// What was found, for programs.
+#[derive(Debug, Default, Serialize)]
+struct Finding<'a> {
+    file: String,
+    ok: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    flow: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    steps: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    line: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    column: Option<u64>,
+}
+
+impl<'a> Finding<'a> {
+    fn new(flow: &'a Result<CheckedFlow, FileError>) -> Self {
+        match flow {
+            Ok(flow) => Self {
+                file: flow.file.display().to_string(),
+                ok: true,
+                flow: Some(&flow.name),
+                steps: Some(flow.steps),
+                ..Self::default()
+            },
+            Err(FileError { file, error }) => Self {
+                file: file.display().to_string(),
+                error: Some(&error.message),
+                line: error.line,
+                column: error.column,
+                ..Self::default()
+            },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use insta::assert_snapshot;
+
+    use super::*;
+
+    const GOOD: &str = "
+flow: create_instance
+steps:
+  - name: check
+    run: resource.check_resource
+  - name: init
+    run: mysql.init_instance
+    timeout: 30m
+    retry: 3
+    rollback: mysql.clean_instance
+---
+flow: drop_instance
+steps: [{name: drop, run: mysql.drop_instance}]
+";
+
+    fn findings(files: &[(&str, &str)]) -> String {
+        let folder = tempfile::tempdir().unwrap();
+        let mut lines = Vec::new();
+        for (name, text) in files {
+            let path = folder.path().join(name);
+            std::fs::write(&path, text).unwrap();
+            lines.extend(read_flows(&path).iter().map(|flow| line(flow, Style::PLAIN)));
+        }
+        lines.concat().replace(&folder.path().display().to_string(), "DIR")
+    }
+
+    #[test]
+    fn every_flow_of_a_file_is_checked() {
+        assert_snapshot!(findings(&[("good.yaml", GOOD)]), @"
+        DIR/good.yaml: ok: flow create_instance, 2 steps
+        DIR/good.yaml: ok: flow drop_instance, 1 step
+        ");
+    }
+
+    #[test]
+    fn programs_get_line_and_column() {
+        let error = FlowError { message: "no".to_owned(), line: Some(3), column: Some(7) };
+        let flow = Err(FileError { file: "a.yaml".into(), error });
+        assert_eq!(
+            serde_json::to_value(Finding::new(&flow)).unwrap(),
+            serde_json::json!({"file": "a.yaml", "ok": false, "error": "no", "line": 3, "column": 7})
+        );
+    }
+
+    #[test]
+    fn errors_say_where() {
+        let unknown_key = GOOD.replace("timeout:", "timeuot:");
+        let negative = GOOD.replace("30m", "-30m");
+        let files =
+            [("unknown.yaml", unknown_key.as_str()), ("negative.yaml", &negative), ("flow.txt", GOOD)];
+        assert_snapshot!(findings(&files), @r#"
+        DIR/unknown.yaml:8:5: error: unknown key "timeuot" in a step: did you mean `timeout`? Known are `name`, `run`, `timeout`, `deadline`, `retry`, `rollback` and `after`
+        DIR/negative.yaml:8:14: error: `timeout`: "-30m" is negative: a duration is 0 or more
+        DIR/flow.txt: error: cannot tell the format of DIR/flow.txt: name it .yaml, .json or .toml
+        "#);
+        let missing = read_flows(Path::new("no/such.yaml"));
+        assert!(line(&missing[0], Style::PLAIN).starts_with("no/such.yaml: error: cannot read it: "));
+    }
+}
