@@ -168,3 +168,30 @@ fn a_byte_order_mark_is_no_character() {
     let error = read("\u{feff}flw: f\n", Format::Yaml).unwrap_err();
     assert_eq!((error.line, error.column), (Some(1), Some(1)));
 }
+
+/// The examples of the reference are read as they stand; one with a text block right behind it is refused so.
+#[test]
+fn the_reference_says_what_is_so() {
+    let reference = include_str!("../../../../docs/reference/flow-file.md");
+    let blocks: Vec<(&str, &str)> =
+        reference.split("```").skip(1).step_by(2).filter_map(|block| block.split_once('\n')).collect();
+    let mut read_blocks = 0;
+    for (index, (language, text)) in blocks.iter().enumerate() {
+        let format = match *language {
+            "yaml" => Format::Yaml,
+            "toml" => Format::Toml,
+            "json" => Format::Json,
+            _ => continue,
+        };
+        read_blocks += 1;
+        let compiled =
+            read(text, format).and_then(|sources| sources.iter().map(compile).collect::<Result<Vec<_>, _>>());
+        let said =
+            compiled.map_err(|error| format!("{}:{}: {error}\n", error.line.unwrap(), error.column.unwrap()));
+        match blocks.get(index + 1) {
+            Some(("text", expected)) => assert_eq!(said.unwrap_err(), *expected),
+            _ => assert!(!said.unwrap().is_empty()),
+        }
+    }
+    assert_eq!(read_blocks, 11);
+}
