@@ -9,8 +9,7 @@ pub enum Error {
     /// No answer came: the server is not there, or it went away while it was answering. What was asked for may
     /// have been done all the same; calls that carry an idempotency key or a token may be made again.
     #[error(
-        "no Windlass server answers at {server}: {source}; start one with `windlass server`, \
-         or name another with --server or WINDLASS_SERVER"
+        "no Windlass server answers at {server} (start one with `windlass dev`, or give another address)"
     )]
     Unreachable {
         /// The address that was tried.

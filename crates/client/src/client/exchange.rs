@@ -7,7 +7,7 @@ use windlass_api::{ExchangeAnswer, ExchangeRequest};
 
 use super::{
     Client,
-    request::{Details, encode},
+    request::{ANSWER_TIMEOUT, Details, encode},
 };
 use crate::Error;
 
@@ -17,11 +17,16 @@ impl Client {
     /// # Errors
     /// [`Error::Refused`] if the request as a whole is malformed; single reports are answered one by one.
     pub async fn exchange(&self, request: &ExchangeRequest) -> Result<ExchangeAnswer, Error> {
-        let details = Details {
-            body: Some(encode(request)?),
-            wait: Duration::from_millis(request.wait_ms),
-            ..Details::default()
-        };
+        self.exchange_within(request, Duration::from_millis(request.wait_ms) + ANSWER_TIMEOUT).await
+    }
+
+    /// The same; an answer that takes longer counts as lost.
+    pub(crate) async fn exchange_within(
+        &self,
+        request: &ExchangeRequest,
+        timeout: Duration,
+    ) -> Result<ExchangeAnswer, Error> {
+        let details = Details { body: Some(encode(request)?), timeout: Some(timeout), ..Details::default() };
         self.call(Method::POST, &["v1", "worker", "exchange"], details).await
     }
 }

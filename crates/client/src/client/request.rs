@@ -13,9 +13,9 @@ use windlass_api::Problem;
 use super::Client;
 use crate::Error;
 
-/// How long an answer may take, beside the time it was asked to wait: long enough for a slow disk, short enough
+/// How long an answer may take, beside the time it was asked to wait for: long enough for a slow disk, short enough
 /// that nobody sits before a dead server for ever.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
+pub(crate) const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// How much of an answer that is no problem document is shown.
 const EXCERPT_CHARS: usize = 200;
@@ -26,8 +26,8 @@ pub(crate) struct Details<'a> {
     pub(crate) query: &'a [(&'a str, Cow<'a, str>)],
     pub(crate) headers: HeaderMap,
     pub(crate) body: Option<Vec<u8>>,
-    /// How long the server was asked to wait with its answer.
-    pub(crate) wait: Duration,
+    /// How long the answer may take; [`ANSWER_TIMEOUT`] when left out.
+    pub(crate) timeout: Option<Duration>,
 }
 
 impl Client {
@@ -65,14 +65,14 @@ impl Client {
         details: Details<'_>,
     ) -> Result<T, Error> {
         let call = format!("{method} /{}", path.join("/"));
-        let limit = details.wait + ANSWER_TIMEOUT;
+        let timeout = details.timeout.unwrap_or(ANSWER_TIMEOUT);
         let exchange = async {
             let response = self.send(method, path, details).await?;
             response.bytes().await.map_err(|error| self.unreachable(error))
         };
-        let bytes = match tokio::time::timeout(limit, exchange).await {
+        let bytes = match tokio::time::timeout(timeout, exchange).await {
             Ok(bytes) => bytes?,
-            Err(_) => return Err(self.unreachable(format!("no answer in {} s", limit.as_secs()))),
+            Err(_) => return Err(self.unreachable(format!("no answer in {timeout:?}"))),
         };
         serde_json::from_slice(&bytes).map_err(|error| Error::Malformed {
             server: self.server().to_owned(),

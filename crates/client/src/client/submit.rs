@@ -10,7 +10,7 @@ use windlass_api::{SubmitBatch, SubmitBatchAnswer, SubmitTask, Task};
 
 use super::{
     Client,
-    request::{Details, encode},
+    request::{ANSWER_TIMEOUT, Details, encode},
 };
 use crate::Error;
 
@@ -40,7 +40,7 @@ impl Client {
         let details = Details {
             headers: HeaderMap::from_iter([(PREFER, value)]),
             body: Some(encode(task)?),
-            wait: Duration::from_secs(seconds),
+            timeout: Some(Duration::from_secs(seconds) + ANSWER_TIMEOUT),
             ..Details::default()
         };
         self.call(Method::POST, &["v1", "tasks"], details).await

@@ -1,0 +1,161 @@
+//! The calls of one session: their numbers, what each carries, and how long each may take.
+
+use std::time::{Duration, Instant};
+
+use futures_util::future::BoxFuture;
+use uuid::Uuid;
+use windlass_api::{ExchangeAnswer, ExchangeRequest, PROTOCOL, Payload};
+
+use super::{
+    Settings, Token,
+    ledger::Ledger,
+    outbox::{Item, Kind},
+    registry::Registry,
+};
+use crate::{Client, Error};
+
+/// How long the answer to reports may take before they are sent again: longer than any disk that works.
+const REPORT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// How often the polls say what the worker holds. After a call that was lost they say it at once; beside that the
+/// list only guards against a server that was replaced between two calls, and under load it would cost more than
+/// the work itself.
+const HOLDING_INTERVAL: Duration = Duration::from_millis(50);
+
+/// A call that came back.
+pub(super) struct Returned {
+    pub(super) sent_at: Instant,
+    pub(super) answer: Result<ExchangeAnswer, Error>,
+    pub(super) call: Call,
+}
+
+/// What a call was made for.
+pub(super) enum Call {
+    /// To take attempts and hear of cancels.
+    Poll,
+    /// To say that nothing more is taken.
+    Farewell,
+    /// To report.
+    Reports(Vec<Item>),
+}
+
+/// The session as the server sees it.
+pub(super) struct Session {
+    client: Client,
+    id: String,
+    seq: u64,
+    holding_said_at: Option<Instant>,
+}
+
+impl Session {
+    pub(super) fn new(client: Client) -> Self {
+        Self { client, id: Uuid::new_v4().to_string(), seq: 0, holding_said_at: None }
+    }
+
+    pub(super) fn id(&self) -> &str {
+        &self.id
+    }
+
+    pub(super) fn server(&self) -> &str {
+        self.client.server()
+    }
+
+    /// A call was lost: who knows what the server heard and what it knows.
+    pub(super) fn doubt(&mut self) {
+        self.holding_said_at = None;
+    }
+
+    /// Asks for attempts; `wait` is for the server, `timeout` for us.
+    pub(super) fn poll(
+        &mut self,
+        state: &State<'_>,
+        wait: Duration,
+        timeout: Duration,
+        call: Call,
+    ) -> BoxFuture<'static, Returned> {
+        let mut request = self.request(state);
+        request.wait_ms = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
+        if self.holding_said_at.is_none_or(|said_at| state.now - said_at >= HOLDING_INTERVAL) {
+            self.holding_said_at = Some(state.now);
+            request.holding = Some(state.ledger.holding());
+            request.worker = Some(state.settings.info.clone());
+        }
+        let client = self.client.clone();
+        let sent_at = state.now;
+        Box::pin(async move {
+            let answer = client.exchange_within(&request, timeout).await;
+            Returned { sent_at, answer, call }
+        })
+    }
+
+    /// Reports; says as well how many slots are free now, so that the open poll can be given more.
+    pub(super) fn report(&mut self, state: &State<'_>, batch: Vec<Item>) -> BoxFuture<'static, Returned> {
+        let mut request = self.request(state);
+        let mut tokens: Vec<(Token, Kind)> = Vec::with_capacity(batch.len());
+        request.reports = Vec::with_capacity(batch.len());
+        for item in batch {
+            tokens.push((item.token, item.kind));
+            request.reports.push(item.report);
+        }
+        // A server that was started anew may hear this call before the poll.
+        if self.holding_said_at.is_none() {
+            request.worker = Some(state.settings.info.clone());
+        }
+        let client = self.client.clone();
+        let sent_at = state.now;
+        Box::pin(async move {
+            let answer = client.exchange_within(&request, REPORT_TIMEOUT).await;
+            let batch = rejoin(tokens, request.reports);
+            Returned {
+                sent_at,
+                answer: answer.and_then(|answer| check(&client, &batch, answer)),
+                call: Call::Reports(batch),
+            }
+        })
+    }
+
+    fn request(&mut self, state: &State<'_>) -> ExchangeRequest {
+        self.seq += 1;
+        ExchangeRequest {
+            protocol: PROTOCOL,
+            session: self.id.clone(),
+            seq: self.seq,
+            attached: true,
+            lease_ms: state.settings.lease.map(|lease| u64::try_from(lease.as_millis()).unwrap_or(u64::MAX)),
+            worker: None,
+            holding: None,
+            modules: Some(state.registry.offers(state.free)),
+            free: Some(state.free),
+            wait_ms: 0,
+            reports: Vec::new(),
+        }
+    }
+}
+
+/// What the calls say about the worker.
+pub(super) struct State<'a> {
+    pub(super) now: Instant,
+    pub(super) settings: &'a Settings,
+    pub(super) registry: &'a Registry,
+    pub(super) ledger: &'a Ledger,
+    /// How many more attempts are wanted: none in a drain.
+    pub(super) free: u32,
+}
+
+fn rejoin(tokens: Vec<(Token, Kind)>, reports: Vec<Payload>) -> Vec<Item> {
+    tokens.into_iter().zip(reports).map(|((token, kind), report)| Item { token, kind, report }).collect()
+}
+
+/// Answers belong to reports by their place; an answer that does not fit is no answer.
+fn check(client: &Client, batch: &[Item], answer: ExchangeAnswer) -> Result<ExchangeAnswer, Error> {
+    let fits = answer.reports.len() == batch.len()
+        && answer.reports.iter().zip(batch).all(|(answer, item)| answer.token == *item.token);
+    if fits {
+        return Ok(answer);
+    }
+    Err(Error::Malformed {
+        server: client.server().to_owned(),
+        call: "POST /v1/worker/exchange".to_owned(),
+        detail: format!("{} reports were answered with {} others", batch.len(), answer.reports.len()),
+    })
+}

@@ -1,0 +1,53 @@
+//! One attempt as its handler sees it.
+
+use std::sync::Arc;
+
+use serde::de::DeserializeOwned;
+use windlass_api::{Attempt, Progress};
+
+use super::control::JobControl;
+
+/// One attempt: what to do, and the way to say how it goes.
+#[derive(Debug)]
+pub struct Job {
+    /// What to do.
+    pub attempt: Attempt,
+    control: Arc<JobControl>,
+}
+
+impl Job {
+    pub(super) fn new(attempt: Attempt, control: Arc<JobControl>) -> Self {
+        Self { attempt, control }
+    }
+
+    /// The parameters, with the results of the steps before.
+    ///
+    /// # Errors
+    /// If they do not fit.
+    pub fn params<T: DeserializeOwned>(&self) -> Result<T, serde_json::Error> {
+        serde_json::from_str(self.attempt.params.get())
+    }
+
+    /// Waits until the attempt is to stop: it was cancelled, its time or its lease is over, or the worker shuts
+    /// down and has waited long enough.
+    pub async fn cancelled(&self) {
+        self.control.cancelled().await;
+    }
+
+    /// Whether the attempt is to stop.
+    #[must_use]
+    pub fn is_cancelled(&self) -> bool {
+        self.control.is_cancelled()
+    }
+
+    /// Says how far the attempt is: from 0 to 1, and a line for people. Never waits; what is said in quick
+    /// succession is sent together, and only the last of it.
+    pub fn progress(&self, value: Option<f64>, message: Option<String>) {
+        self.control.progress(Progress { value, message });
+    }
+
+    /// Writes a line to the attempt's log. Never waits; after 64 KiB one line says that the rest was cut.
+    pub fn log(&self, line: impl Into<String>) {
+        self.control.log(line.into());
+    }
+}

@@ -1,0 +1,198 @@
+//! What the worker has: which attempts it holds, which of them run, and how many more it can take.
+
+use std::collections::{HashMap, VecDeque};
+
+use windlass_api::Attempt;
+
+use super::Token;
+
+/// The attempts of one session, from when they come until their report was answered.
+///
+/// ```text
+/// receive ──▶ waiting ──start_next──▶ running ──finish──▶ finished ──settle──▶ (gone)
+///                └──────withdraw─────────────────────────────▲
+/// ```
+#[derive(Debug)]
+pub(super) struct Ledger {
+    slots: usize,
+    held: HashMap<Token, Stage>,
+    /// Attempts that came when no slot was free.
+    waiting: VecDeque<(Token, Attempt)>,
+    running: usize,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    Waiting,
+    Running,
+    /// Its report was not answered yet: still held, but its slot is free.
+    Finished,
+}
+
+impl Ledger {
+    pub(super) fn new(slots: usize) -> Self {
+        Self { slots, held: HashMap::new(), waiting: VecDeque::new(), running: 0 }
+    }
+
+    /// Takes note of an attempt that came. One that is held already came again because the server did not know
+    /// that it had arrived: nothing happens.
+    pub(super) fn receive(&mut self, attempt: Attempt) {
+        let token: Token = attempt.token.as_str().into();
+        if !self.held.contains_key(&token) {
+            self.held.insert(token.clone(), Stage::Waiting);
+            self.waiting.push_back((token, attempt));
+        }
+    }
+
+    /// The next attempt to run, if one waits and a slot is free; it has the slot now.
+    pub(super) fn start_next(&mut self) -> Option<(Token, Attempt)> {
+        if self.running >= self.slots {
+            return None;
+        }
+        let (token, attempt) = self.waiting.pop_front()?;
+        self.running += 1;
+        self.held.insert(token.clone(), Stage::Running);
+        Some((token, attempt))
+    }
+
+    /// A running attempt has ended: its slot is free.
+    pub(super) fn finish(&mut self, token: &Token) {
+        if let Some(stage @ Stage::Running) = self.held.get_mut(token) {
+            *stage = Stage::Finished;
+            self.running -= 1;
+        }
+    }
+
+    /// Takes an attempt that was not started yet out of the queue, to be reported. False if it is none.
+    pub(super) fn withdraw(&mut self, token: &Token) -> bool {
+        let Some(stage @ Stage::Waiting) = self.held.get_mut(token) else { return false };
+        *stage = Stage::Finished;
+        self.waiting.retain(|(waiting, _)| waiting != token);
+        true
+    }
+
+    /// Takes all attempts that were not started yet out of the queue, to be reported.
+    pub(super) fn withdraw_all(&mut self) -> Vec<Token> {
+        let tokens: Vec<Token> = self.waiting.drain(..).map(|(token, _)| token).collect();
+        for token in &tokens {
+            self.held.insert(token.clone(), Stage::Finished);
+        }
+        tokens
+    }
+
+    /// The report of an attempt was answered: it is held no more.
+    pub(super) fn settle(&mut self, token: &Token) {
+        if self.held.get(token) == Some(&Stage::Finished) {
+            self.held.remove(token);
+        }
+    }
+
+    /// How many more attempts the worker can take now.
+    pub(super) fn free(&self) -> u32 {
+        let taken = self.running + self.waiting.len();
+        u32::try_from(self.slots.saturating_sub(taken)).unwrap_or(u32::MAX)
+    }
+
+    /// The tokens of all that is held.
+    pub(super) fn holding(&self) -> Vec<String> {
+        self.held.keys().map(|token| token.to_string()).collect()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.held.is_empty()
+    }
+
+    /// How many attempts are held.
+    pub(super) fn len(&self) -> usize {
+        self.held.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn attempt(token: &str) -> Attempt {
+        serde_json::from_value(serde_json::json!({
+            "token": token, "task": "t", "flow": "f", "step": "s", "cursor": 0, "direction": "forward",
+            "attempt": 1, "module": "m", "command": "c", "params": {}, "timeout_ms": 1000, "idempotency_key": "k",
+        }))
+        .unwrap()
+    }
+
+    fn holding(ledger: &Ledger) -> Vec<String> {
+        let mut tokens = ledger.holding();
+        tokens.sort();
+        tokens
+    }
+
+    #[test]
+    fn a_finished_attempt_frees_its_slot_and_is_held_until_its_report_is_answered() {
+        let mut ledger = Ledger::new(2);
+        ledger.receive(attempt("a"));
+        assert_eq!(ledger.free(), 1);
+        let (token, _) = ledger.start_next().unwrap();
+        assert_eq!((ledger.free(), holding(&ledger)), (1, vec!["a".to_owned()]));
+        ledger.finish(&token);
+        assert_eq!((ledger.free(), holding(&ledger)), (2, vec!["a".to_owned()]));
+        ledger.settle(&token);
+        assert!(ledger.is_empty());
+    }
+
+    #[test]
+    fn what_comes_over_the_slots_waits_in_order() {
+        let mut ledger = Ledger::new(1);
+        for token in ["a", "b", "c"] {
+            ledger.receive(attempt(token));
+        }
+        assert_eq!(ledger.free(), 0);
+        let (first, _) = ledger.start_next().unwrap();
+        assert!(ledger.start_next().is_none());
+        ledger.finish(&first);
+        assert_eq!(ledger.free(), 0);
+        assert_eq!(&*ledger.start_next().unwrap().0, "b");
+    }
+
+    #[test]
+    fn an_attempt_that_comes_again_is_not_run_again() {
+        let mut ledger = Ledger::new(4);
+        ledger.receive(attempt("a"));
+        let (token, _) = ledger.start_next().unwrap();
+        ledger.receive(attempt("a"));
+        assert!(ledger.start_next().is_none());
+        ledger.finish(&token);
+        ledger.receive(attempt("a"));
+        assert!(ledger.start_next().is_none());
+        assert_eq!(ledger.free(), 4);
+    }
+
+    #[test]
+    fn only_what_was_not_started_can_be_withdrawn() {
+        let mut ledger = Ledger::new(1);
+        for token in ["a", "b", "c", "d"] {
+            ledger.receive(attempt(token));
+        }
+        let (running, _) = ledger.start_next().unwrap();
+        assert!(!ledger.withdraw(&running));
+        assert!(ledger.withdraw(&"c".into()));
+        assert!(!ledger.withdraw(&"c".into()));
+        assert!(!ledger.withdraw(&"x".into()));
+        let rest: Vec<String> = ledger.withdraw_all().iter().map(|token| token.to_string()).collect();
+        assert_eq!(rest, ["b", "d"]);
+        assert_eq!(ledger.len(), 4);
+        ledger.finish(&running);
+        assert!(ledger.start_next().is_none());
+    }
+
+    #[test]
+    fn a_running_attempt_is_not_settled_by_an_answer() {
+        let mut ledger = Ledger::new(1);
+        ledger.receive(attempt("a"));
+        let (token, _) = ledger.start_next().unwrap();
+        ledger.settle(&token);
+        assert_eq!(ledger.len(), 1);
+        ledger.finish(&token);
+        ledger.finish(&token);
+        assert_eq!(ledger.free(), 1);
+    }
+}
