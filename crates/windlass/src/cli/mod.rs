@@ -8,13 +8,18 @@ mod completions;
 mod connection;
 mod exit;
 mod flow;
+mod logging;
 mod openapi;
 mod output;
 mod params;
 mod queue;
+#[cfg(test)]
+mod reference;
+mod signals;
 mod table;
 mod task;
 mod time;
+mod worker;
 mod worker_list;
 
 use std::process::ExitCode;
@@ -56,6 +61,8 @@ enum Command {
     /// Queues: the work of each module
     #[command(subcommand)]
     Queue(queue::QueueCommand),
+    /// Run the commands of module folders
+    Worker(worker::WorkerArgs),
     /// List the connected workers
     WorkerList,
     /// Alarms: what a person must see
@@ -67,8 +74,9 @@ enum Command {
     Completions(completions::CompletionsArgs),
 }
 
-/// The commands that need no server: their help does not tell how to reach one.
-const WITHOUT_SERVER: &[&str] = &["completions"];
+/// Global options that mean nothing to a command: its help does not name them.
+const NOT_FOR: &[(&str, &[&str])] =
+    &[("worker", &["format"]), ("completions", &["server", "token", "format"])];
 
 /// Runs the program with the arguments of the process.
 #[must_use]
@@ -91,9 +99,10 @@ pub fn run() -> ExitCode {
 fn command() -> clap::Command {
     let mut command = Cli::command();
     command.build();
-    for name in WITHOUT_SERVER {
+    for (name, options) in NOT_FOR {
         command = command.mut_subcommand(name, |command| {
-            command.mut_args(|arg| if arg.is_global_set() { arg.hide(true) } else { arg })
+            command
+                .mut_args(|arg| if options.contains(&arg.get_id().as_str()) { arg.hide(true) } else { arg })
         });
     }
     command
@@ -105,6 +114,7 @@ fn execute(cli: Cli) -> anyhow::Result<Exit> {
         Command::Flow(command) => block_on(command.run(connection)),
         Command::Task(command) => block_on(command.run(&connection.open()?)),
         Command::Queue(command) => block_on(command.run(&connection.open()?)),
+        Command::Worker(args) => block_on(args.run(connection)),
         Command::WorkerList => block_on(worker_list::run(&connection.open()?)),
         Command::Alarm(command) => block_on(command.run(&connection.open()?)),
         Command::Openapi => block_on(openapi::run(&connection.open()?)),
@@ -170,23 +180,43 @@ mod tests {
     }
 
     #[test]
+    fn every_command_says_what_it_does() {
+        fn check(command: &clap::Command) {
+            assert!(command.get_about().is_some(), "{} has no text", command.get_name());
+            command.get_subcommands().for_each(check);
+            for arg in command.get_arguments() {
+                assert!(arg.get_help().is_some(), "{} of {} has no text", arg.get_id(), command.get_name());
+            }
+        }
+        check(&command());
+    }
+
+    #[test]
     fn help_lists_the_commands() {
-        let help = parse("windlass --help").unwrap_err().to_string();
+        let help = parse("windlass task --help").unwrap_err().to_string();
         let commands = help.split("\n\n").find(|part| part.starts_with("Commands:")).unwrap();
         assert_snapshot!(commands, @"
         Commands:
-          flow         Flows: check, apply and show definitions
-          task         Tasks: start, watch and steer them
-          queue        Queues: the work of each module
-          worker-list  List the connected workers
-          alarm        Alarms: what a person must see
-          openapi      Print the server's OpenAPI document
-          completions  Print a completion script for a shell
+          start    Start a task; prints its id
+          list     List tasks, newest first
+          show     Show a task and its steps
+          watch    Watch the steps of a task until it ends or is stuck
+          events   Print what happened to a task
+          logs     Print what the attempts of a task wrote
+          why      Tell why a task is where it is
+          cancel   Cancel tasks: what was touched is undone
+          pause    Start nothing new of tasks; what runs may end
+          resume   Go on with paused tasks
+          resolve  Settle a stuck or held step
         ");
     }
 
     #[test]
     fn help_of_a_local_command_names_no_server() {
+        for (name, _) in NOT_FOR {
+            let help = parse(&format!("windlass {name} --help")).unwrap_err().to_string();
+            assert!(!help.contains("--output"), "{help}");
+        }
         assert!(!parse("windlass completions --help").unwrap_err().to_string().contains("--server"));
         assert!(parse("windlass task list --help").unwrap_err().to_string().contains("--server"));
     }
@@ -221,6 +251,7 @@ mod tests {
             "windlass flow show create@3",
             "windlass flow apply a.yaml b.toml",
             "windlass alarm list --all",
+            "windlass worker --modules DIR --module a --module b --concurrency 4 --name w --server http://h",
             "windlass worker-list",
             "windlass completions bash",
         ] {
@@ -240,6 +271,8 @@ mod tests {
             ("windlass task resolve id step done --params [1]", ErrorKind::ValueValidation),
             ("windlass task cancel", ErrorKind::MissingRequiredArgument),
             ("windlass flow show f@x", ErrorKind::ValueValidation),
+            ("windlass worker", ErrorKind::MissingRequiredArgument),
+            ("windlass worker --modules d --concurrency 0", ErrorKind::ValueValidation),
             ("windlass lock list", ErrorKind::InvalidSubcommand),
         ] {
             let error = parse(line).expect_err(line);

@@ -1,16 +1,16 @@
 //! `windlass worker`: runs the commands of module folders.
 
-use std::path::PathBuf;
+use std::{num::NonZeroUsize, path::PathBuf};
 
 use clap::Args;
 
-use super::connection::ConnectionArgs;
-use crate::modules::WorkerOptions;
+use super::{connection::ConnectionArgs, exit::Exit, logging, signals};
+use crate::modules::{self, WorkerOptions};
 
 /// What to serve.
 #[derive(Debug, Args)]
 pub(crate) struct WorkerArgs {
-    /// The folder of modules: DIR/MODULE/COMMAND are executable files
+    /// The folder of modules: every executable DIR/MODULE/COMMAND is served
     #[arg(long, value_name = "DIR")]
     modules: PathBuf,
 
@@ -18,11 +18,28 @@ pub(crate) struct WorkerArgs {
     #[arg(long = "module", value_name = "NAME")]
     only_modules: Vec<String>,
 
-    /// How many attempts to run at the same time [default: one per core]
+    /// How many commands to run at the same time [default: one per core]
     #[arg(long, value_name = "N")]
-    concurrency: Option<std::num::NonZeroU32>,
+    concurrency: Option<NonZeroUsize>,
 
-    /// Its name, for people [default: the name of the machine and the process]
+    /// Its name, for people [default: the machine's name and the process id]
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
+}
+
+impl WorkerArgs {
+    /// Runs the worker until it is told to stop.
+    pub(crate) async fn run(self, connection: &ConnectionArgs) -> anyhow::Result<Exit> {
+        logging::start();
+        let options = WorkerOptions {
+            server: connection.server.clone(),
+            token: connection.token.clone(),
+            modules_dir: self.modules,
+            only_modules: self.only_modules,
+            concurrency: self.concurrency.map(NonZeroUsize::get),
+            name: self.name,
+        };
+        modules::serve(options, signals::shutdown()?).await?;
+        Ok(Exit::Done)
+    }
 }

@@ -1,6 +1,7 @@
 //! `windlass flow check`: what `apply` would refuse, without a server.
 
 use std::{
+    collections::{HashMap, hash_map::Entry},
     fmt,
     path::{Path, PathBuf},
 };
@@ -19,7 +20,7 @@ use crate::{
 
 /// Checks the flows of all files.
 pub(super) fn run(files: &[PathBuf], output: &Output) -> anyhow::Result<Exit> {
-    let flows: Vec<_> = files.iter().flat_map(|file| read_flows(file)).collect();
+    let flows = read_files(files);
     let exit = if flows.iter().all(Result::is_ok) { Exit::Done } else { Exit::Failed };
     let findings = List { items: flows.iter().map(Finding::new).collect(), next: None };
     output.show(&findings, |_, style| flows.iter().map(|flow| line(flow, style)).collect())?;
@@ -45,8 +46,26 @@ pub(super) struct FileError {
     error: FlowError,
 }
 
+/// Reads and checks the flows of all files.
+pub(super) fn read_files(files: &[PathBuf]) -> Vec<Result<CheckedFlow, FileError>> {
+    let mut names: HashMap<String, PathBuf> = HashMap::new();
+    let mut unlike_others = |flow: CheckedFlow| match names.entry(flow.name.clone()) {
+        Entry::Vacant(entry) => {
+            entry.insert(flow.file.clone());
+            Ok(flow)
+        }
+        // One of them would win, and which one is hard to see.
+        Entry::Occupied(other) => {
+            let message = format!("flow {} is in {} as well", flow.name, other.get().display());
+            Err(FileError { file: flow.file, error: FlowError { message, line: None, column: None } })
+        }
+    };
+    let flows: Vec<_> = files.iter().flat_map(|file| read_flows(file)).collect();
+    flows.into_iter().map(|flow| flow.and_then(&mut unlike_others)).collect()
+}
+
 /// Reads and checks the flows of a file.
-pub(super) fn read_flows(file: &Path) -> Vec<Result<CheckedFlow, FileError>> {
+fn read_flows(file: &Path) -> Vec<Result<CheckedFlow, FileError>> {
     let of_file = |error| FileError { file: file.to_owned(), error };
     match read(file) {
         Ok(sources) => sources.into_iter().map(|source| check(file, source).map_err(of_file)).collect(),
@@ -166,13 +185,14 @@ steps: [{name: drop, run: mysql.drop_instance}]
 
     fn findings(files: &[(&str, &str)]) -> String {
         let folder = tempfile::tempdir().unwrap();
-        let mut lines = Vec::new();
+        let mut paths = Vec::new();
         for (name, text) in files {
             let path = folder.path().join(name);
             std::fs::write(&path, text).unwrap();
-            lines.extend(read_flows(&path).iter().map(|flow| line(flow, Style::PLAIN)));
+            paths.push(path);
         }
-        lines.concat().replace(&folder.path().display().to_string(), "DIR")
+        let lines: String = read_files(&paths).iter().map(|flow| line(flow, Style::PLAIN)).collect();
+        lines.replace(&folder.path().display().to_string(), "DIR")
     }
 
     #[test]
@@ -180,6 +200,16 @@ steps: [{name: drop, run: mysql.drop_instance}]
         assert_snapshot!(findings(&[("good.yaml", GOOD)]), @"
         DIR/good.yaml: ok: flow create_instance, 2 steps
         DIR/good.yaml: ok: flow drop_instance, 1 step
+        ");
+    }
+
+    #[test]
+    fn a_flow_in_two_files_is_refused() {
+        let drop = "flow: drop_instance\nsteps: [{name: drop, run: mysql.drop_now}]\n";
+        assert_snapshot!(findings(&[("good.yaml", GOOD), ("other.yaml", drop)]), @"
+        DIR/good.yaml: ok: flow create_instance, 2 steps
+        DIR/good.yaml: ok: flow drop_instance, 1 step
+        DIR/other.yaml: error: flow drop_instance is in DIR/good.yaml as well
         ");
     }
 

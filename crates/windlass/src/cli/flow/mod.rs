@@ -15,7 +15,7 @@ use super::{
     table::{Cell, Color, Table},
     time::age,
 };
-use check::read_flows;
+use check::read_files;
 
 /// What to do with flows.
 #[derive(Debug, Subcommand)]
@@ -79,7 +79,7 @@ impl FlowCommand {
 /// must not leave half of them applied.
 async fn apply(files: &[PathBuf], context: &Context) -> anyhow::Result<Exit> {
     let (mut flows, mut refused) = (Vec::new(), false);
-    for flow in files.iter().flat_map(|file| read_flows(file)) {
+    for flow in read_files(files) {
         match flow {
             Ok(flow) => flows.push(flow),
             Err(error) => {
