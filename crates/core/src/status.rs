@@ -76,9 +76,17 @@ pub fn task_status(task: &Task, held: &BTreeSet<ActKey>) -> TaskStatus {
     match state.phase {
         Phase::Scheduled => TaskStatus::Scheduled,
         Phase::Backward => TaskStatus::RollingBack,
-        _ if state.started_at.is_none() && held.is_empty() => TaskStatus::Pending,
+        _ if held.is_empty() && !has_begun(task) => TaskStatus::Pending,
         _ => TaskStatus::Running,
     }
+}
+
+/// Whether an attempt was handed out before, also where nobody could say when.
+fn has_begun(task: &Task) -> bool {
+    let ran = |act: &Act| {
+        act.attempt > 1 || !matches!(act.state, ActState::Idle | ActState::Ready | ActState::Parked)
+    };
+    task.state.started_at.is_some() || task.acts().any(|(_, act)| ran(act))
 }
 
 /// The status of a step; `held` are the acts workers have.

@@ -1,7 +1,7 @@
 //! A person ends a task.
 
-use super::turn_back;
-use crate::{Actor, Cause, EventKind, Pause, Phase, Rejection, apply::Draft};
+use super::{resume, turn_back};
+use crate::{Actor, Cause, Pause, Phase, Rejection, apply::Draft};
 
 /// Turns the task around, also out of a pause. On the way back there is nothing to cancel.
 pub(super) fn cancel(draft: &mut Draft<'_>, by: Option<&Actor>) -> Result<(), Rejection> {
@@ -10,7 +10,7 @@ pub(super) fn cancel(draft: &mut Draft<'_>, by: Option<&Actor>) -> Result<(), Re
         Phase::Backward => Ok(()),
         Phase::Scheduled | Phase::Forward => {
             if draft.task.state.pause == Pause::Held {
-                draft.emit(EventKind::TaskResumed { by: by.cloned() });
+                resume::let_go(draft, by);
             }
             turn_back::turn_back(draft, Cause::Cancel { by: by.cloned() });
             Ok(())

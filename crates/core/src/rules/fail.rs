@@ -2,8 +2,8 @@
 
 use super::{report, turn_back};
 use crate::{
-    ActKey, ActState, Attempt, Cause, Direction, EventKind, Failure, Millis, OnFailure, Phase, Rejection,
-    RetryBy, Stuck, StuckKind, apply::Draft, retry_delay, step_name,
+    ActKey, ActState, Attempt, Cause, DEATHS_MAX, Direction, EventKind, Failure, Millis, OnFailure, Phase,
+    Rejection, RetryBy, Stuck, StuckKind, apply::Draft, retry_delay, step_name,
 };
 
 /// The code of an attempt that ran longer than its timeout, as of the program `timeout`.
@@ -46,27 +46,13 @@ pub(super) fn fail_for_good(draft: &mut Draft<'_>, key: ActKey, failure: Failure
     // When the deadline passed first, that is what failed the step.
     let failure = if act.overdue { act.failure.clone().unwrap_or(failure) } else { failure };
     let attempt = act.attempt;
-    let message = failure.message.clone();
     draft.emit(EventKind::ActFailed { key, attempt, failure });
-    match (key.direction, draft.task.state.phase, draft.task.flow.on_failure) {
-        (Direction::Rollback, ..) => raise(draft, StuckKind::RollbackFailed, key.step, &message),
-        (Direction::Forward, Phase::Forward, OnFailure::Hold) => {
-            raise(draft, StuckKind::Held, key.step, &message)
-        }
-        (Direction::Forward, Phase::Forward, OnFailure::Rollback) => {
-            turn_back::turn_back(draft, Cause::Failure { step: key.step });
-        }
-        // The task turned around before: this was waited for, and is undone with the rest.
-        (Direction::Forward, ..) => {}
+    if let Some(stuck) = trouble(draft, key) {
+        draft.emit(EventKind::AlarmRaised { stuck });
+    } else if key.direction == Direction::Forward && draft.task.state.phase == Phase::Forward {
+        turn_back::turn_back(draft, Cause::Failure { step: key.step });
     }
-}
-
-/// The act's workers died too often: a person must look before it kills another one.
-pub(super) fn poison(draft: &mut Draft<'_>, key: ActKey, failure: Failure) {
-    let attempt = draft.task.act(key).map_or(0, |act| act.attempt);
-    let message = failure.message.clone();
-    draft.emit(EventKind::ActFailed { key, attempt, failure });
-    raise(draft, StuckKind::Poisoned, key.step, &message);
+    // Else the task turned around before: this was waited for, and is undone with the rest.
 }
 
 /// The next attempt of an act is ready, or parked while the task is paused.
@@ -90,23 +76,18 @@ pub(super) fn is_last_chance(draft: &Draft<'_>, key: ActKey) -> bool {
 /// What a failed act of an unfinished task waits for a person for.
 pub(super) fn trouble(draft: &Draft<'_>, key: ActKey) -> Option<Stuck> {
     let act = draft.task.act(key).filter(|act| act.state == ActState::Failed)?;
-    let kind = match (key.direction, draft.task.state.phase) {
-        _ if act.deaths >= crate::DEATHS_MAX => StuckKind::Poisoned,
-        (Direction::Rollback, _) => StuckKind::RollbackFailed,
-        (Direction::Forward, Phase::Forward) => StuckKind::Held,
-        (Direction::Forward, _) => return None,
+    let forward = key.direction == Direction::Forward;
+    let kind = match draft.task.flow.on_failure {
+        // On the way back a step that failed is undone like any other.
+        _ if forward && draft.task.state.phase != Phase::Forward => return None,
+        // Trying it again, forward or back, may kill another worker: a person must look first.
+        _ if act.deaths >= DEATHS_MAX => StuckKind::Poisoned,
+        _ if !forward => StuckKind::RollbackFailed,
+        OnFailure::Hold => StuckKind::Held,
+        OnFailure::Rollback => return None,
     };
-    // On the way back a poisoned step is undone like any other.
-    if key.direction == Direction::Forward && draft.task.state.phase != Phase::Forward {
-        return None;
-    }
     let message = act.failure.as_ref().map_or_else(|| "failed".into(), |failure| failure.message.clone());
     Some(describe(draft, kind, key.step, &message))
-}
-
-fn raise(draft: &mut Draft<'_>, kind: StuckKind, step: usize, message: &str) {
-    let stuck = describe(draft, kind, step, message);
-    draft.emit(EventKind::AlarmRaised { stuck });
 }
 
 fn describe(draft: &Draft<'_>, kind: StuckKind, step: usize, message: &str) -> Stuck {

@@ -14,7 +14,7 @@ pub(super) fn lose(draft: &mut Draft<'_>, attempt: &Attempt) -> Result<(), Rejec
         fail::fail_for_good(draft, key, Failure::new("its worker was lost", 1, false));
     } else if deaths >= DEATHS_MAX {
         let message = format!("its worker died or went silent {deaths} times while it had this step");
-        fail::poison(draft, key, Failure::new(&message, 1, false));
+        fail::fail_for_good(draft, key, Failure::new(&message, 1, false));
     } else {
         fail::ready(draft, key);
     }

@@ -24,7 +24,7 @@ fn forward(draft: &mut Draft<'_>) {
         }
     }
     if draft.task.state.steps.iter().all(|step| step.forward.is_satisfied()) {
-        draft.emit(EventKind::TaskEnded(Ending::Succeeded));
+        end(draft, Ending::Succeeded);
     }
 }
 
@@ -49,7 +49,7 @@ fn backward(draft: &mut Draft<'_>) {
             _ if undid => Ending::RolledBack,
             _ => Ending::Failed,
         };
-        draft.emit(EventKind::TaskEnded(ending));
+        end(draft, ending);
     }
 }
 
@@ -65,22 +65,27 @@ fn next_undo(draft: &Draft<'_>) -> Option<ActKey> {
         .map(ActKey::rollback)
 }
 
+/// The end is the last event of a task.
+fn end(draft: &mut Draft<'_>, ending: Ending) {
+    if draft.task.state.stuck.is_some() {
+        draft.emit(EventKind::TaskUnstuck);
+    }
+    draft.emit(EventKind::TaskEnded(ending));
+}
+
 /// A task is stuck when something waits for a person and nothing else can run.
 fn settle_stuck(draft: &mut Draft<'_>) {
-    let stuck = &draft.task.state.stuck;
-    if stuck.as_ref().is_some_and(|stuck| stuck.kind == StuckKind::EngineFault) {
+    let stuck = draft.task.state.stuck.as_ref();
+    if draft.task.is_ended() || stuck.is_some_and(|stuck| stuck.kind == StuckKind::EngineFault) {
         return;
     }
-    let is_stuck = stuck.is_some();
     let open = draft.task.acts().any(|(_, act)| act.is_open());
-    let trouble: Option<Stuck> = if open || draft.task.is_ended() {
-        None
-    } else {
-        draft.task.acts().find_map(|(key, _)| fail::trouble(draft, key))
-    };
+    let trouble: Option<Stuck> =
+        if open { None } else { draft.task.acts().find_map(|(key, _)| fail::trouble(draft, key)) };
     match trouble {
-        Some(stuck) if !is_stuck => draft.emit(EventKind::TaskStuck(stuck)),
-        None if is_stuck => draft.emit(EventKind::TaskUnstuck),
+        // Also when one of several troubles was settled: the task then says what it still waits for.
+        Some(trouble) if stuck != Some(&trouble) => draft.emit(EventKind::TaskStuck(trouble)),
+        None if stuck.is_some() => draft.emit(EventKind::TaskUnstuck),
         _ => {}
     }
 }

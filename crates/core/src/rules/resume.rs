@@ -11,12 +11,7 @@ pub(super) fn resume(draft: &mut Draft<'_>, by: Option<&Actor>) -> Result<(), Re
     if draft.task.state.pause == Pause::None {
         return Ok(());
     }
-    draft.emit(EventKind::TaskResumed { by: by.cloned() });
-    if draft.task.state.stuck.as_ref().is_some_and(|stuck| stuck.kind == StuckKind::EngineFault) {
-        draft.emit(EventKind::TaskUnstuck);
-        let kind = StuckKind::EngineFault;
-        draft.emit(EventKind::AlarmCleared { kind, step: None, by: by.cloned() });
-    }
+    let_go(draft, by);
     let parked: Vec<(ActKey, u32)> = draft
         .task
         .acts()
@@ -27,4 +22,14 @@ pub(super) fn resume(draft: &mut Draft<'_>, by: Option<&Actor>) -> Result<(), Re
         draft.emit(EventKind::ActReady { key, attempt });
     }
     Ok(())
+}
+
+/// Ends a pause, and a hold because of a fault of the engine.
+pub(super) fn let_go(draft: &mut Draft<'_>, by: Option<&Actor>) {
+    draft.emit(EventKind::TaskResumed { by: by.cloned() });
+    if draft.task.state.stuck.as_ref().is_some_and(|stuck| stuck.kind == StuckKind::EngineFault) {
+        draft.emit(EventKind::TaskUnstuck);
+        let kind = StuckKind::EngineFault;
+        draft.emit(EventKind::AlarmCleared { kind, step: None, by: by.cloned() });
+    }
 }

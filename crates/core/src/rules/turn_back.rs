@@ -1,6 +1,6 @@
 //! The task turns around: nothing forward starts any more.
 
-use crate::{ActKey, Actor, Cause, Direction, EventKind, apply::Draft};
+use crate::{ActState, Actor, Cause, Direction, EventKind, apply::Draft};
 
 use super::fail;
 
@@ -13,19 +13,20 @@ pub(super) fn turn_back(draft: &mut Draft<'_>, cause: Cause) {
     };
     clear_alarms(draft, by.as_ref());
     draft.emit(EventKind::TaskRollingBack { cause });
-    let open: Vec<ActKey> = draft
+    let withdrawn: Vec<EventKind> = draft
         .task
         .acts()
-        .filter(|(key, act)| key.direction == Direction::Forward && act.is_open())
-        .map(|(key, _)| key)
-        .filter(|key| !draft.is_held(*key))
+        .filter(|(key, act)| key.direction == Direction::Forward && act.is_open() && !draft.is_held(*key))
+        .map(|(key, act)| {
+            // A delayed act has an attempt behind it, and so has any but the first.
+            let ran_before = act.attempt > 1 || matches!(act.state, ActState::Delayed { .. });
+            let may_have_run = ran_before || draft.context.handed_out.contains(&key);
+            let touched = draft.task.state.steps[key.step].touched && may_have_run;
+            EventKind::ActWithdrawn { key, attempt: act.attempt, touched }
+        })
         .collect();
-    for key in open {
-        let attempt = draft.task.act(key).map_or(0, |act| act.attempt);
-        let was_touched = draft.task.state.steps[key.step].touched;
-        let may_have_run = attempt > 1 || draft.context.handed_out.contains(&key);
-        let touched = was_touched && may_have_run;
-        draft.emit(EventKind::ActWithdrawn { key, attempt, touched });
+    for event in withdrawn {
+        draft.emit(event);
     }
 }
 

@@ -1,0 +1,4 @@
+//! One file of stories per rule.
+
+mod forward;
+mod retry;

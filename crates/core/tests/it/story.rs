@@ -1,0 +1,423 @@
+//! Stories: a flow and what happens to a task of it, written as text; what came of it, as text.
+//!
+//! The first lines say what the flow is; the first line that is no setting begins the story.
+//!
+//! ```text
+//! flow a > b c > d          steps; those of one group run in parallel, each after all of the group before
+//! b: retry 2, no rollback   how a step is done: retry N, backoff fixed|none, base T, cap T, timeout T, deadline T
+//! ~b: retry 1               how it is undone
+//! on_failure hold · retry_by module · params {…} · input {…} · priority N · at T
+//!
+//! accept · cancel · pause · resume · hold WHY · resolve STEP retry|skip|done [JSON]|rollback
+//! take b · decline b · lose b · timeout b · wake b
+//! ok b [JSON] · fail b WHY · final b WHY · later b [T]
+//! + T        the clock goes on by T                 wake     wakes everything that is due
+//! again      the last command once more             run      every worker succeeds until nothing more is ready
+//! show b     the parameters that b is given         next     the clock goes on to what is due next, and it is woken
+//! ```
+//!
+//! `~b` is the undo of `b`; `b#1` names an attempt other than the current one. A worker that reports has taken.
+
+use std::fmt::Write as _;
+
+use windlass_core::{
+    ActKey, ActState, Action, AlarmCommand, Backoff, Cause, Command, Direction, Effect, Event, EventKind,
+    Failure, Flow, Json, Message, Millis, Name, OnFailure, Outcome, Rejection, Report, Resolution, Retry,
+    RetryBy, StepDefinition, TIMEOUT_DEFAULT, Timestamp, Transition, Wakeup, act_status, task_status,
+};
+
+use crate::world::{START, World, anna, input};
+
+/// Plays a story and tells what came of it.
+pub(crate) fn tell(story: &str) -> String {
+    let (world, lines) = begin(story);
+    let mut teller = Teller { world, last: None, told: String::new() };
+    for line in lines {
+        writeln!(teller.told, "{line}").unwrap();
+        teller.play(&line);
+    }
+    teller.told
+}
+
+/// Plays a story that has no surprises and gives what stands at its end.
+pub(crate) fn play(story: &str) -> World {
+    let (world, lines) = begin(story);
+    let mut teller = Teller { world, last: None, told: String::new() };
+    for line in lines {
+        teller.play(&line);
+    }
+    teller.world
+}
+
+/// An action with its defaults.
+pub(crate) fn action(module: &str, command: &str) -> Action {
+    Action {
+        module: name(module),
+        command: name(command),
+        timeout: TIMEOUT_DEFAULT,
+        deadline: None,
+        retry: Retry::default(),
+    }
+}
+
+/// A flow of `groups`: the steps of one run in parallel, each after all of the group before.
+pub(crate) fn flow(groups: &str) -> Flow {
+    let mut steps: Vec<StepDefinition> = Vec::new();
+    let mut before: Vec<usize> = Vec::new();
+    for group in groups.split('>') {
+        let first = steps.len();
+        for step in group.split_whitespace() {
+            steps.push(StepDefinition {
+                name: name(step),
+                run: action("m", step),
+                rollback: Some(action("m", &format!("un{step}"))),
+                after: before.clone(),
+                locks: Vec::new(),
+            });
+        }
+        before = (first..steps.len()).collect();
+    }
+    Flow {
+        name: name("story"),
+        version: 1,
+        params: None,
+        retry_by: RetryBy::Engine,
+        on_failure: OnFailure::Rollback,
+        steps,
+    }
+}
+
+fn begin(story: &str) -> (World, Vec<String>) {
+    let mut lines = story.lines().map(str::trim).filter(|line| !line.is_empty()).peekable();
+    let groups =
+        lines.next().and_then(|line| line.strip_prefix("flow ")).expect("a story begins with a flow");
+    let (mut flow, mut input) = (flow(groups), input(None));
+    while let Some(line) = lines.peek() {
+        let (word, rest) = line.split_once(' ').unwrap_or((line, ""));
+        match word {
+            "on_failure" => flow.on_failure = OnFailure::Hold,
+            "retry_by" => flow.retry_by = RetryBy::Module,
+            "params" => flow.params = Some(rest.into()),
+            "input" => input.params = Json::parse(rest).unwrap(),
+            "priority" => input.priority = rest.parse().unwrap(),
+            "at" => input.at = Some(START + span(rest)),
+            _ => match word.strip_suffix(':') {
+                Some(act) => rest.split(',').for_each(|setting| set(&mut flow, act, setting.trim())),
+                None => break,
+            },
+        }
+        lines.next();
+    }
+    (World::new(flow, input), lines.map(str::to_owned).collect())
+}
+
+fn set(flow: &mut Flow, act: &str, setting: &str) {
+    let (undo, step) = (act.starts_with('~'), act.trim_start_matches('~'));
+    let index = flow.step_index(step).expect("the step is there");
+    let step = &mut flow.steps[index];
+    if setting == "no rollback" {
+        step.rollback = None;
+        return;
+    }
+    let action = if undo { step.rollback.as_mut().unwrap() } else { &mut step.run };
+    let (word, value) = setting.split_once(' ').expect("a setting has a value");
+    match word {
+        "retry" => action.retry.max = value.parse().unwrap(),
+        "backoff" if value == "fixed" => action.retry.backoff = Backoff::Fixed,
+        "backoff" if value == "none" => action.retry.backoff = Backoff::None,
+        "base" => action.retry.base = span(value),
+        "cap" => action.retry.cap = span(value),
+        "timeout" => action.timeout = span(value),
+        "deadline" => action.deadline = Some(span(value)),
+        _ => panic!("no such setting: {setting}"),
+    }
+}
+
+fn name(text: &str) -> Name {
+    Name::new(text).unwrap()
+}
+
+fn span(text: &str) -> Millis {
+    match text.strip_suffix("ms") {
+        Some(ms) => Millis(ms.parse().unwrap()),
+        None => Millis::from_secs(text.trim_end_matches('s').parse().unwrap()),
+    }
+}
+
+struct Teller {
+    world: World,
+    last: Option<Command>,
+    told: String,
+}
+
+impl Teller {
+    fn play(&mut self, line: &str) {
+        let (word, rest) = line.split_once(' ').unwrap_or((line, ""));
+        match word {
+            "+" => self.world.now = self.world.now + span(rest),
+            "take" => self.world.take(self.key(rest).0),
+            "decline" => drop(self.world.held.remove(&self.key(rest).0)),
+            "show" => {
+                let params = self.world.task.params_for(self.key(rest).0);
+                writeln!(self.told, "    {params}").unwrap();
+            }
+            "again" => self.apply(self.last.clone().expect("there was a command")),
+            "run" => self.run(),
+            "next" => self.next(),
+            "wake" if rest.is_empty() => self.wake_due(),
+            _ => {
+                let command = self.command(word, rest);
+                self.apply(command);
+            }
+        }
+    }
+
+    fn command(&mut self, word: &str, rest: &str) -> Command {
+        match word {
+            "accept" => return Command::Accept,
+            "cancel" => return Command::Cancel { by: anna() },
+            "pause" => return Command::Pause { by: anna() },
+            "resume" => return Command::Resume { by: anna() },
+            "hold" => return Command::Hold { message: rest.into() },
+            _ => {}
+        }
+        let (act, rest) = rest.split_once(' ').unwrap_or((rest, ""));
+        let (key, number) = self.key(act);
+        if word == "wake" {
+            return Command::Wake(if act == "start" { Wakeup::Start } else { Wakeup::Act(key) });
+        }
+        if word == "resolve" {
+            let (word, rest) = rest.split_once(' ').unwrap_or((rest, ""));
+            let resolution = match word {
+                "retry" => Resolution::Retry,
+                "skip" => Resolution::Skip,
+                "done" => Resolution::Done(Some(rest).filter(|rest| !rest.is_empty()).map(json)),
+                "rollback" => Resolution::Rollback,
+                _ => panic!("no such resolution: {word}"),
+            };
+            return Command::Resolve { step: key.step, resolution, by: anna() };
+        }
+        let free = self
+            .world
+            .task
+            .act(key)
+            .filter(|act| act.state == ActState::Ready && !self.world.handed_out.contains_key(&key));
+        if free.is_some_and(|act| number.is_none_or(|number| number == act.attempt)) {
+            self.world.take(key);
+        }
+        let attempt = self.world.attempt(key, number);
+        let outcome = match word {
+            "lose" => return Command::Lose(attempt),
+            "timeout" => return Command::TimeOut(attempt),
+            "ok" => Outcome::Succeeded(Some(rest).filter(|rest| !rest.is_empty()).map(json)),
+            "fail" => Outcome::Failed(Failure::new(rest, 1, true)),
+            "final" => Outcome::Failed(Failure::new(rest, 65, false)),
+            "later" => {
+                let delay = Some(rest).filter(|rest| !rest.is_empty()).map(span);
+                Outcome::RetryLater { delay, message: "busy".into() }
+            }
+            _ => panic!("no such command: {word}"),
+        };
+        Command::Report(Report { attempt, outcome })
+    }
+
+    /// The act that a word such as `a`, `~a` or `a#2` names, and the attempt.
+    fn key(&self, word: &str) -> (ActKey, Option<u32>) {
+        let (act, number) = match word.split_once('#') {
+            Some((act, number)) => (act, Some(number.parse().unwrap())),
+            None => (word, None),
+        };
+        // A step that is not there gets an index that is not there.
+        let step = |name: &str| self.world.task.flow.step_index(name).unwrap_or(99);
+        match act.strip_prefix('~') {
+            Some(name) => (ActKey::rollback(step(name)), number),
+            None => (ActKey::forward(step(act)), number),
+        }
+    }
+
+    fn run(&mut self) {
+        for _ in 0..100 {
+            let ready = self.world.task.acts().find(|(_, act)| act.state == ActState::Ready);
+            let Some(key) = ready.map(|(key, _)| key) else { return };
+            if !self.world.handed_out.contains_key(&key) {
+                self.world.take(key);
+            }
+            let command = self.world.report(key, Outcome::Succeeded(None));
+            self.apply(command);
+        }
+    }
+
+    fn next(&mut self) {
+        let due = self.world.waits.values().filter_map(|waiting| waiting.due_at).min();
+        self.world.now = self.world.now.max(due.expect("something is due"));
+        writeln!(self.told, "    at {}", time(self.world.now)).unwrap();
+        self.wake_due();
+    }
+
+    fn wake_due(&mut self) {
+        let now = self.world.now;
+        let is_due = |due_at: Option<Timestamp>| due_at.is_some_and(|due_at| due_at <= now);
+        let due: Vec<Wakeup> =
+            self.world.waits.values().filter(|waiting| is_due(waiting.due_at)).map(|w| w.key).collect();
+        for key in due {
+            self.apply(Command::Wake(key));
+        }
+    }
+
+    fn apply(&mut self, command: Command) {
+        let outcome = self.world.apply(&command);
+        self.last = Some(command);
+        self.trace(outcome);
+    }
+
+    fn trace(&mut self, outcome: Result<Transition, Rejection>) {
+        let transition = match outcome {
+            Err(rejection) => return writeln!(self.told, "    rejected: {rejection}").unwrap(),
+            Ok(transition) if transition.events.is_empty() => {
+                assert_eq!(transition.effects, [], "without events there is nothing to do");
+                return writeln!(self.told, "    nothing changes").unwrap();
+            }
+            Ok(transition) => transition,
+        };
+        for event in &transition.events {
+            let at =
+                if event.at == self.world.now { String::new() } else { format!(" (at {})", time(event.at)) };
+            let text = self.event(event);
+            writeln!(self.told, "    {text}{at}").unwrap();
+        }
+        for effect in &transition.effects {
+            let text = self.effect(effect);
+            writeln!(self.told, "  -> {text}").unwrap();
+        }
+        let status = self.status();
+        writeln!(self.told, "  == {status}").unwrap();
+    }
+
+    fn event(&self, event: &Event) -> String {
+        let act = |key: ActKey, attempt: u32| format!("{}#{attempt}", self.act_name(key));
+        let name = |step: usize| self.world.task.flow.steps[step].name.clone();
+        match &event.kind {
+            EventKind::TaskAccepted => "accepted".to_owned(),
+            EventKind::TaskStarted => "started".to_owned(),
+            EventKind::TaskPaused { by } => format!("paused{}", actor(by.as_ref())),
+            EventKind::TaskResumed { by } => format!("resumed{}", actor(by.as_ref())),
+            EventKind::TaskRollingBack { cause } => match cause {
+                Cause::Failure { step } => format!("rolling back: {} failed", name(*step)),
+                Cause::GivenUp { step, by } => {
+                    format!("rolling back: {} given up{}", name(*step), actor(by.as_ref()))
+                }
+                Cause::Cancel { by } => format!("rolling back: cancelled{}", actor(by.as_ref())),
+            },
+            EventKind::TaskStuck(stuck) => format!("stuck ({}): {}", stuck.kind.as_str(), stuck.message),
+            EventKind::TaskUnstuck => "stuck no more".to_owned(),
+            EventKind::TaskEnded(ending) => format!("ended: {ending:?}"),
+            EventKind::ActReady { key, attempt } => format!("{} ready", act(*key, *attempt)),
+            EventKind::ActParked { key, attempt } => format!("{} parked", act(*key, *attempt)),
+            EventKind::ActStarted { key, attempt } => format!("{} was handed out", act(*key, *attempt)),
+            EventKind::ActRetrying { key, attempt, until, failure } => {
+                format!("{} failed: {}; again at {}", act(*key, *attempt), failure.message, time(*until))
+            }
+            EventKind::ActPostponed { key, attempt, until, message } => {
+                format!("{} asked for later: {message}; again at {}", act(*key, *attempt), time(*until))
+            }
+            EventKind::ActLost { key, attempt } => format!("{} lost", act(*key, *attempt)),
+            EventKind::ActWithdrawn { key, attempt, touched } => {
+                let touched = if *touched { "touched" } else { "untouched" };
+                format!("{} withdrawn, {touched}", act(*key, *attempt))
+            }
+            EventKind::ActSucceeded { key, attempt, result } => {
+                let result = result.as_ref().map(|result| format!(" {result}")).unwrap_or_default();
+                format!("{} succeeded{result}", act(*key, *attempt))
+            }
+            EventKind::ActFailed { key, attempt, failure } => {
+                format!(
+                    "{} failed for good: {} (code {})",
+                    act(*key, *attempt),
+                    failure.message,
+                    failure.code
+                )
+            }
+            EventKind::ActOverdue { key, attempt } => format!("{} overdue", act(*key, *attempt)),
+            EventKind::ActSkipped { key } => format!("{} passed over", self.act_name(*key)),
+            EventKind::ActResolved { key, resolution, result, by } => {
+                let result = result.as_ref().map(|result| format!(" {result}")).unwrap_or_default();
+                format!("{} resolved: {resolution:?}{result}{}", self.act_name(*key), actor(by.as_ref()))
+            }
+            EventKind::AlarmRaised { stuck } => format!("alarm: {}", stuck.message),
+            EventKind::AlarmCleared { kind, step, by } => {
+                let step = step.map(|step| format!(" {}", name(step))).unwrap_or_default();
+                format!("alarm over: {}{step}{}", kind.as_str(), actor(by.as_ref()))
+            }
+        }
+    }
+
+    fn effect(&self, effect: &Effect) -> String {
+        match effect {
+            Effect::Wait(waiting) => {
+                let due = waiting.due_at.map(|due_at| format!(" until {}", time(due_at))).unwrap_or_default();
+                match &waiting.ready {
+                    Some(ready) => format!(
+                        "queue {}: {}#{} {} at {}{due}",
+                        ready.module,
+                        self.wakeup(waiting.key),
+                        waiting.attempt,
+                        ready.command,
+                        time(Timestamp(ready.rank)),
+                    ),
+                    None => format!("wait {}{due}", self.wakeup(waiting.key)),
+                }
+            }
+            Effect::Forget(key) => format!("forget {}", self.wakeup(*key)),
+            Effect::Send(Message::Alarm { id, command }) => {
+                let id = id.to_string().replace(&self.world.task.id.to_string(), "TASK");
+                let verb = match command {
+                    AlarmCommand::Raise { .. } => "raise",
+                    AlarmCommand::Acknowledge { .. } => "acknowledge",
+                    AlarmCommand::Resolve { .. } => "resolve",
+                };
+                format!("{verb} {id}")
+            }
+        }
+    }
+
+    fn wakeup(&self, key: Wakeup) -> String {
+        match key {
+            Wakeup::Start => "start".to_owned(),
+            Wakeup::Act(key) => self.act_name(key),
+        }
+    }
+
+    fn act_name(&self, key: ActKey) -> String {
+        let undo = if key.direction == Direction::Rollback { "~" } else { "" };
+        format!("{undo}{}", self.world.task.flow.steps[key.step].name)
+    }
+
+    /// The task's status, and that of every act that has begun.
+    fn status(&self) -> String {
+        let held = self.world.context().held;
+        let task = &self.world.task;
+        let mut text = format!("{:?}:", task_status(task, &held));
+        for (key, act) in task.acts().filter(|(_, act)| act.state != ActState::Idle) {
+            let word = match act.state {
+                ActState::Parked => "parked".to_owned(),
+                ActState::Delayed { .. } => "delayed".to_owned(),
+                _ => format!("{:?}", act_status(act, held.contains(&key))).to_lowercase(),
+            };
+            write!(text, " {}={word}", self.act_name(key)).unwrap();
+        }
+        text
+    }
+}
+
+fn json(text: &str) -> Json {
+    Json::parse(text).unwrap()
+}
+
+fn actor(by: Option<&windlass_core::Actor>) -> String {
+    by.map(|by| format!(" by {by}")).unwrap_or_default()
+}
+
+fn time(at: Timestamp) -> String {
+    let ms = at.0 - START.0;
+    if ms % 1000 == 0 { format!("{}s", ms / 1000) } else { format!("{ms}ms") }
+}

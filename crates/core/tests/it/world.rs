@@ -1,0 +1,292 @@
+//! A task with what surrounds it: a clock, the workers that hold attempts, what waits in the store, the alarms.
+//!
+//! Stories, laws and the exploration all play on it, so whatever is checked here is checked by all of them.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use windlass_core::{
+    Act, ActKey, ActState, Actor, Alarm, AlarmId, AlarmState, Attempt, Command, Context, Direction, Effect,
+    Failure, Flow, Input, Json, Message, Millis, Outcome, Pause, Phase, Rejection, Report, Resolution,
+    StuckKind, Task, TaskId, Timestamp, Transition, Waiting, Wakeup, apply, waits,
+};
+
+/// When every story begins.
+pub(crate) const START: Timestamp = Timestamp(1_000_000_000);
+
+/// A task and what surrounds it.
+#[derive(Clone)]
+pub(crate) struct World {
+    pub(crate) task: Task,
+    pub(crate) now: Timestamp,
+    /// Which attempt of an act a worker has, and since when.
+    pub(crate) held: BTreeMap<ActKey, (u32, Timestamp)>,
+    /// Which attempt of an act a worker may have had.
+    pub(crate) handed_out: BTreeMap<ActKey, u32>,
+    /// What the store would wait for after the effects so far.
+    pub(crate) waits: BTreeMap<Wakeup, Waiting>,
+    pub(crate) alarms: BTreeMap<AlarmId, Alarm>,
+}
+
+/// One thing that can happen next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Move {
+    Take(ActKey),
+    /// The worker gave the attempt back unrun.
+    Decline(ActKey),
+    Succeed(ActKey),
+    Fail(ActKey),
+    FailForGood(ActKey),
+    Later(ActKey),
+    Lose(ActKey),
+    TimeOut(ActKey),
+    /// The clock goes on to when this is due, if it is not there yet, and it is woken.
+    Wake(Wakeup),
+    Cancel,
+    Pause,
+    Resume,
+    Retry(usize),
+    Skip(usize),
+    Done(usize),
+    GiveUp(usize),
+    Hold,
+}
+
+pub(crate) fn input(at: Option<Timestamp>) -> Input {
+    Input {
+        params: Json::empty(),
+        labels: BTreeMap::new(),
+        priority: 0,
+        at,
+        by: None,
+        traceparent: None,
+        created_at: START,
+    }
+}
+
+pub(crate) fn anna() -> Option<Actor> {
+    Some(Actor { name: "anna".into(), claimed: false })
+}
+
+impl World {
+    pub(crate) fn new(flow: Flow, input: Input) -> Self {
+        flow.check().expect("the flow of a test is sound");
+        let task = Task::new(TaskId(7), flow.into(), input.into());
+        Self {
+            task,
+            now: START,
+            held: BTreeMap::new(),
+            handed_out: BTreeMap::new(),
+            waits: BTreeMap::new(),
+            alarms: BTreeMap::new(),
+        }
+    }
+
+    pub(crate) fn context(&self) -> Context {
+        Context {
+            now: self.now,
+            held: self.held.keys().copied().collect(),
+            handed_out: self.handed_out.keys().copied().collect(),
+        }
+    }
+
+    pub(crate) fn act(&self, key: ActKey) -> &Act {
+        self.task.act(key).expect("the step is there")
+    }
+
+    /// Applies a command and carries its effects out.
+    pub(crate) fn apply(&mut self, command: &Command) -> Result<Transition, Rejection> {
+        let transition = apply(&self.task, command, &self.context())?;
+        self.task = transition.task.clone();
+        for effect in &transition.effects {
+            self.carry_out(effect);
+        }
+        let task = &self.task;
+        let is_current = |key: &ActKey, number: u32| {
+            task.act(*key).is_some_and(|act| {
+                act.attempt == number && matches!(act.state, ActState::Ready | ActState::Parked)
+            })
+        };
+        self.held.retain(|key, (number, _)| is_current(key, *number));
+        self.handed_out.retain(|key, number| is_current(key, *number));
+        self.check();
+        Ok(transition)
+    }
+
+    fn carry_out(&mut self, effect: &Effect) {
+        match effect {
+            Effect::Wait(waiting) => {
+                self.waits.insert(waiting.key, waiting.clone());
+            }
+            Effect::Forget(key) => {
+                assert!(self.waits.remove(key).is_some(), "{key:?} is forgotten, and nothing waited for it");
+            }
+            Effect::Send(Message::Alarm { id, command }) => {
+                let alarm = Alarm::apply(self.alarms.get(id), id, command, self.now)
+                    .unwrap_or_else(|rejection| panic!("alarm {id} refuses {command:?}: {rejection}"))
+                    .unwrap_or_else(|| panic!("alarm {id}: {command:?} changes nothing"));
+                self.alarms.insert(id.clone(), alarm);
+            }
+        }
+    }
+
+    /// What must hold between the task and its surroundings.
+    fn check(&self) {
+        let waiting: BTreeMap<Wakeup, Waiting> =
+            waits(&self.task).into_iter().map(|waiting| (waiting.key, waiting)).collect();
+        assert_eq!(self.waits, waiting, "the effects so far give what the task waits for");
+        if self.task.is_ended() {
+            assert_eq!(self.waits, BTreeMap::new(), "an ended task waits for nothing");
+            assert_eq!(self.task.state.stuck, None, "an ended task is not stuck");
+        }
+        let raised: BTreeSet<(StuckKind, Option<String>)> = self
+            .alarms
+            .values()
+            .filter(|alarm| alarm.state != AlarmState::Resolved)
+            .map(|alarm| (alarm.kind, alarm.step.as_ref().map(ToString::to_string)))
+            // A fault of the engine stays for a person to see, also when the task ends by itself.
+            .filter(|(kind, _)| !(*kind == StuckKind::EngineFault && self.task.is_ended()))
+            .collect();
+        assert_eq!(raised, self.troubles(), "alarms are there for what waits for a person: {:#?}", self.task);
+    }
+
+    /// What waits for a person, seen from outside.
+    fn troubles(&self) -> BTreeSet<(StuckKind, Option<String>)> {
+        let mut troubles = BTreeSet::new();
+        if self.task.is_ended() {
+            return troubles;
+        }
+        if self.task.state.stuck.as_ref().is_some_and(|stuck| stuck.kind == StuckKind::EngineFault) {
+            troubles.insert((StuckKind::EngineFault, None));
+        }
+        for (key, act) in self.task.acts().filter(|(_, act)| act.state == ActState::Failed) {
+            let kind = match (key.direction, self.task.state.phase) {
+                (Direction::Forward, Phase::Backward) => continue,
+                _ if act.deaths >= windlass_core::DEATHS_MAX => StuckKind::Poisoned,
+                (Direction::Forward, _) => StuckKind::Held,
+                (Direction::Rollback, _) => StuckKind::RollbackFailed,
+            };
+            troubles.insert((kind, Some(self.task.flow.steps[key.step].name.to_string())));
+        }
+        troubles
+    }
+
+    /// A worker takes the act's attempt.
+    pub(crate) fn take(&mut self, key: ActKey) {
+        let (act, now) = (self.act(key), self.now);
+        assert_eq!(act.state, ActState::Ready, "only a ready attempt is handed out");
+        let number = act.attempt;
+        self.held.insert(key, (number, now));
+        self.handed_out.insert(key, number);
+    }
+
+    /// The attempt `number` of an act, or its current one, as a worker names it.
+    pub(crate) fn attempt(&self, key: ActKey, number: Option<u32>) -> Attempt {
+        let number = number.unwrap_or_else(|| self.task.act(key).map_or(1, |act| act.attempt));
+        let started_at = self.held.get(&key).filter(|(held, _)| *held == number).map(|(_, since)| *since);
+        Attempt { key, number, started_at }
+    }
+
+    pub(crate) fn report(&self, key: ActKey, outcome: Outcome) -> Command {
+        Command::Report(Report { attempt: self.attempt(key, None), outcome })
+    }
+
+    /// Makes a move; those that are no commands give no transition.
+    pub(crate) fn play(&mut self, next: Move) -> Option<Result<Transition, Rejection>> {
+        match next {
+            Move::Take(key) => {
+                self.take(key);
+                return None;
+            }
+            Move::Decline(key) => {
+                self.held.remove(&key);
+                return None;
+            }
+            Move::Wake(key) => {
+                self.now = self.now.max(self.waits[&key].due_at.unwrap_or(self.now));
+            }
+            _ => {}
+        }
+        let command = self.command(next)?;
+        Some(self.apply(&command))
+    }
+
+    /// The command of a move, where it is one.
+    pub(crate) fn command(&self, next: Move) -> Option<Command> {
+        let failure = |retryable| Outcome::Failed(Failure::new("boom", 2, retryable));
+        let resolve = |step, resolution| Command::Resolve { step, resolution, by: anna() };
+        Some(match next {
+            Move::Take(_) | Move::Decline(_) => return None,
+            Move::Succeed(key) => self.report(key, Outcome::Succeeded(None)),
+            Move::Fail(key) => self.report(key, failure(true)),
+            Move::FailForGood(key) => self.report(key, failure(false)),
+            Move::Later(key) => {
+                let delay = Some(Millis::from_secs(5));
+                self.report(key, Outcome::RetryLater { delay, message: "busy".into() })
+            }
+            Move::Lose(key) => Command::Lose(self.attempt(key, None)),
+            Move::TimeOut(key) => Command::TimeOut(self.attempt(key, None)),
+            Move::Wake(key) => Command::Wake(key),
+            Move::Cancel => Command::Cancel { by: anna() },
+            Move::Pause => Command::Pause { by: anna() },
+            Move::Resume => Command::Resume { by: anna() },
+            Move::Retry(step) => resolve(step, Resolution::Retry),
+            Move::Skip(step) => resolve(step, Resolution::Skip),
+            Move::Done(step) => resolve(step, Resolution::Done(None)),
+            Move::GiveUp(step) => resolve(step, Resolution::Rollback),
+            Move::Hold => Command::Hold { message: "a count is off".into() },
+        })
+    }
+
+    /// Everything that can happen now: workers, clock and people in any order.
+    pub(crate) fn moves(&self) -> Vec<Move> {
+        let mut moves = Vec::new();
+        for (key, act) in self.task.acts() {
+            let held = self.held.contains_key(&key);
+            if act.state == ActState::Ready && !held {
+                moves.push(Move::Take(key));
+            }
+            if held {
+                moves.extend([Move::Decline(key), Move::Lose(key), Move::TimeOut(key)]);
+            }
+            // Also a worker that was thought to be gone may still report.
+            if self.handed_out.contains_key(&key) {
+                moves.extend([Move::Succeed(key), Move::Fail(key), Move::FailForGood(key), Move::Later(key)]);
+            }
+            if act.state == ActState::Failed {
+                let step = key.step;
+                moves.extend([Move::Retry(step), Move::Skip(step), Move::Done(step), Move::GiveUp(step)]);
+            }
+        }
+        moves.extend(
+            self.waits.values().filter(|waiting| waiting.due_at.is_some()).map(|w| Move::Wake(w.key)),
+        );
+        if !self.task.is_ended() {
+            moves.push(Move::Cancel);
+            let paused = self.task.state.pause == Pause::Held;
+            moves.push(if paused { Move::Resume } else { Move::Pause });
+        }
+        moves
+    }
+
+    /// What leads on when every worker succeeds and a person settles whatever waits for one.
+    pub(crate) fn best_move(&self) -> Option<Move> {
+        if self.task.is_ended() {
+            return None;
+        }
+        if let Some(key) = self.handed_out.keys().next() {
+            return Some(Move::Succeed(*key));
+        }
+        let stuck = self.task.state.stuck.as_ref();
+        if let Some(step) = stuck.and_then(|stuck| stuck.step) {
+            return Some(Move::Skip(step));
+        }
+        if self.task.state.pause == Pause::Held {
+            return Some(Move::Resume);
+        }
+        if let Some((key, _)) = self.task.acts().find(|(_, act)| act.state == ActState::Ready) {
+            return Some(Move::Take(key));
+        }
+        let first = self.waits.values().filter(|waiting| waiting.due_at.is_some()).min_by_key(|w| w.due_at);
+        first.map(|waiting| Move::Wake(waiting.key))
+    }
+}
