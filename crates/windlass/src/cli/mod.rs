@@ -145,7 +145,16 @@ fn describe(error: &anyhow::Error) -> String {
         Some(ClientError::Unreachable { server, source }) => {
             format!("no server answers at {server}: {source}")
         }
-        _ => format!("{error:#}"),
+        _ => {
+            let mut text = String::new();
+            for cause in error.chain().map(ToString::to_string) {
+                // Some errors have their cause in their own text already.
+                if !text.ends_with(&cause) {
+                    text = if text.is_empty() { cause } else { format!("{text}: {cause}") };
+                }
+            }
+            text
+        }
     }
 }
 
@@ -209,6 +218,18 @@ mod tests {
           resume   Go on with paused tasks
           resolve  Settle a stuck or held step
         ");
+    }
+
+    #[test]
+    fn errors_say_each_thing_once() {
+        let cause = std::io::Error::other("no such folder");
+        let error = anyhow::Error::from(cause).context("cannot read it: no such folder").context("worker");
+        assert_eq!(describe(&error), "worker: cannot read it: no such folder");
+        let unreachable =
+            ClientError::Unreachable { server: "http://h".to_owned(), source: "refused".into() };
+        let error = anyhow::Error::from(unreachable);
+        assert_eq!(describe(&error), "no server answers at http://h: refused");
+        assert!(hint(&error).unwrap().contains("windlass dev"));
     }
 
     #[test]
