@@ -1,0 +1,264 @@
+//! What a module folder holds: every executable `DIR/<module>/<command>` is a command.
+//!
+//! The folder is read once, when the worker starts. After that a command is found only by looking its name up
+//! in what was read, never by joining a name that came over the wire to a path, so no name can walk out of the
+//! folder.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::Access;
+
+/// The longest name of a module or a command.
+const NAME_LENGTH_MAX: usize = 128;
+
+/// The module name that the engine keeps to itself.
+const RESERVED_MODULE: &str = "flow";
+
+/// The modules and commands of one folder.
+#[derive(Debug)]
+pub struct Catalogue {
+    modules: BTreeMap<String, BTreeMap<String, PathBuf>>,
+    passed_over: Vec<PassedOver>,
+}
+
+/// An entry of the folder that is no command, and why.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PassedOver {
+    /// Where it is.
+    pub path: PathBuf,
+    /// Why it is not served.
+    pub reason: &'static str,
+}
+
+/// Why a folder cannot be served.
+#[derive(Debug, thiserror::Error)]
+pub enum CatalogueError {
+    /// It is not there, is not a folder, or may not be read.
+    #[error("cannot read the module folder {}: {source}", path.display())]
+    Unreadable {
+        /// The folder.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// It holds nothing that could be run.
+    #[error(
+        "the module folder {} has no commands: put an executable file at {}/<module>/<command>{}",
+        path.display(), path.display(), list(passed_over)
+    )]
+    Empty {
+        /// The folder.
+        path: PathBuf,
+        /// What is there, and why it does not count.
+        passed_over: Vec<PassedOver>,
+    },
+    /// A module asked for by name is not there.
+    #[error("the module folder has no module `{name}`; it has {}", known.join(", "))]
+    NoSuchModule {
+        /// The name asked for.
+        name: String,
+        /// The modules that are there.
+        known: Vec<String>,
+    },
+}
+
+impl Catalogue {
+    /// Reads a folder. What is no command is passed over; see [`Catalogue::passed_over`].
+    ///
+    /// # Errors
+    /// When the folder cannot be read, or holds no command at all.
+    pub fn read(folder: &Path) -> Result<Self, CatalogueError> {
+        let unreadable = |source| CatalogueError::Unreadable { path: folder.to_owned(), source };
+        // Commands run in their own folder, so their paths must not depend on ours.
+        let root = fs::canonicalize(folder).map_err(unreadable)?;
+        let mut catalogue = Self { modules: BTreeMap::new(), passed_over: Vec::new() };
+        for entry in fs::read_dir(&root).map_err(unreadable)? {
+            let path = entry.map_err(unreadable)?.path();
+            match module_name(&path) {
+                Ok(name) => catalogue.read_module(name, &path).map_err(unreadable)?,
+                Err(reason) => catalogue.passed_over.push(PassedOver { path, reason }),
+            }
+        }
+        catalogue.passed_over.sort_by(|a, b| a.path.cmp(&b.path));
+        if catalogue.modules.is_empty() {
+            return Err(CatalogueError::Empty { path: root, passed_over: catalogue.passed_over });
+        }
+        Ok(catalogue)
+    }
+
+    /// Keeps only the modules named; an empty list keeps all.
+    ///
+    /// # Errors
+    /// When one of them is not there.
+    pub fn only(mut self, names: &[String]) -> Result<Self, CatalogueError> {
+        if let Some(name) = names.iter().find(|name| !self.modules.contains_key(*name)) {
+            let known = self.modules.into_keys().collect();
+            return Err(CatalogueError::NoSuchModule { name: name.clone(), known });
+        }
+        if !names.is_empty() {
+            self.modules.retain(|module, _| names.contains(module));
+        }
+        Ok(self)
+    }
+
+    /// The modules, each with the names of its commands, in order.
+    pub fn modules(&self) -> impl Iterator<Item = (&str, Vec<String>)> {
+        self.modules.iter().map(|(name, commands)| (name.as_str(), commands.keys().cloned().collect()))
+    }
+
+    /// The executable of a command, if there is such a command.
+    #[must_use]
+    pub fn find(&self, module: &str, command: &str) -> Option<&Path> {
+        self.modules.get(module)?.get(command).map(PathBuf::as_path)
+    }
+
+    /// What lies in the folder and is not served, for a warning.
+    #[must_use]
+    pub fn passed_over(&self) -> &[PassedOver] {
+        &self.passed_over
+    }
+
+    fn read_module(&mut self, name: String, folder: &Path) -> std::io::Result<()> {
+        let mut commands = BTreeMap::new();
+        for entry in fs::read_dir(folder)? {
+            let path = entry?.path();
+            match command_name(&path) {
+                Ok(command) => drop(commands.insert(command, path)),
+                Err(reason) => self.passed_over.push(PassedOver { path, reason }),
+            }
+        }
+        if commands.is_empty() {
+            self.passed_over.push(PassedOver { path: folder.to_owned(), reason: "a folder without commands" });
+        } else {
+            self.modules.insert(name, commands);
+        }
+        Ok(())
+    }
+}
+
+fn module_name(path: &Path) -> Result<String, &'static str> {
+    let name = valid_name(path)?;
+    if name == RESERVED_MODULE {
+        return Err("the module name `flow` is reserved: rename the folder");
+    }
+    if path.is_dir() { Ok(name) } else { Err("not a folder: commands go into the folder of their module") }
+}
+
+fn command_name(path: &Path) -> Result<String, &'static str> {
+    let name = valid_name(path)?;
+    if !path.is_file() {
+        return Err("not a file");
+    }
+    match rustix::fs::access(path, Access::EXEC_OK) {
+        Ok(()) => Ok(name),
+        Err(_) => Err("not executable: run `chmod +x` on it if it is a command"),
+    }
+}
+
+/// The last part of the path if it is a name that flows can use: `[A-Za-z0-9][A-Za-z0-9_.-]{0,127}`.
+fn valid_name(path: &Path) -> Result<String, &'static str> {
+    let name = path.file_name().and_then(|name| name.to_str()).ok_or("its name is not UTF-8")?;
+    if name.starts_with('.') {
+        return Err("hidden");
+    }
+    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.' | b'-');
+    let starts_well = name.as_bytes().first().is_some_and(u8::is_ascii_alphanumeric);
+    if !starts_well || name.len() > NAME_LENGTH_MAX || !name.bytes().all(allowed) {
+        return Err("its name is not of the form [A-Za-z0-9][A-Za-z0-9_.-]{0,127}");
+    }
+    Ok(name.to_owned())
+}
+
+fn list(passed_over: &[PassedOver]) -> String {
+    // A few are enough to see what is wrong with all.
+    let mut text = String::new();
+    for entry in passed_over.iter().take(5) {
+        text.push_str(&format!("\n  passed over: {} ({})", entry.path.display(), entry.reason));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    fn put(root: &Path, path: &str, mode: u32) {
+        let path = root.join(path);
+        fs::create_dir_all(path.parent().expect("has a parent")).expect("create folder");
+        fs::write(&path, "#!/bin/sh\n").expect("write file");
+        fs::set_permissions(&path, fs::Permissions::from_mode(mode)).expect("set mode");
+    }
+
+    fn reason<'a>(catalogue: &'a Catalogue, end: &str) -> &'a str {
+        let entry = catalogue.passed_over().iter().find(|entry| entry.path.ends_with(end));
+        entry.unwrap_or_else(|| panic!("{end} was not passed over")).reason
+    }
+
+    #[test]
+    fn every_executable_is_a_command_and_the_rest_is_passed_over() {
+        let folder = tempfile::tempdir().expect("temporary folder");
+        put(folder.path(), "mysql/init_instance", 0o755);
+        put(folder.path(), "mysql/backup.v2", 0o755);
+        put(folder.path(), "mysql/README.md", 0o644);
+        put(folder.path(), "mysql/.hidden", 0o755);
+        put(folder.path(), "mysql/with space", 0o755);
+        put(folder.path(), "mysql/lib/helper", 0o755);
+        put(folder.path(), "empty/notes", 0o644);
+        put(folder.path(), "flow/sleep", 0o755);
+        put(folder.path(), "stray", 0o755);
+        let catalogue = Catalogue::read(folder.path()).expect("readable");
+        let modules: Vec<_> = catalogue.modules().collect();
+        assert_eq!(modules, [("mysql", vec!["backup.v2".to_owned(), "init_instance".to_owned()])]);
+        assert!(reason(&catalogue, "mysql/README.md").starts_with("not executable"));
+        assert_eq!(reason(&catalogue, "mysql/.hidden"), "hidden");
+        assert!(reason(&catalogue, "mysql/with space").contains("form"));
+        assert_eq!(reason(&catalogue, "mysql/lib"), "not a file");
+        assert_eq!(reason(&catalogue, "empty"), "a folder without commands");
+        assert!(reason(&catalogue, "flow").contains("reserved"));
+        assert!(reason(&catalogue, "stray").starts_with("not a folder"));
+    }
+
+    #[test]
+    fn a_name_never_leads_out_of_the_folder() {
+        let outer = tempfile::tempdir().expect("temporary folder");
+        put(outer.path(), "outside", 0o755);
+        put(outer.path(), "dir/a/inside", 0o755);
+        put(outer.path(), "dir/b/other", 0o755);
+        let catalogue = Catalogue::read(&outer.path().join("dir")).expect("readable");
+        assert!(catalogue.find("a", "inside").is_some());
+        for name in ["../outside", "../../outside", "../b/other", "./inside", "/bin/sh", "", ".", ".."] {
+            assert_eq!(catalogue.find("a", name), None, "{name}");
+        }
+        for module in ["..", ".", "", "../dir/a", "a/"] {
+            assert_eq!(catalogue.find(module, "inside"), None, "{module}");
+        }
+    }
+
+    #[test]
+    fn a_missing_or_empty_folder_is_a_clear_error() {
+        let folder = tempfile::tempdir().expect("temporary folder");
+        let missing = Catalogue::read(&folder.path().join("nothing")).expect_err("is missing");
+        assert!(missing.to_string().contains("nothing: No such file"), "{missing}");
+        put(folder.path(), "mysql/notes", 0o644);
+        let empty = Catalogue::read(folder.path()).expect_err("is empty").to_string();
+        assert!(empty.contains("/<module>/<command>"), "{empty}");
+        assert!(empty.contains("mysql/notes (not executable"), "{empty}");
+    }
+
+    #[test]
+    fn only_the_modules_asked_for() {
+        let folder = tempfile::tempdir().expect("temporary folder");
+        put(folder.path(), "a/run", 0o755);
+        put(folder.path(), "b/run", 0o755);
+        let read = || Catalogue::read(folder.path()).expect("readable");
+        let only = read().only(&["b".to_owned()]).expect("b is there");
+        assert_eq!(only.modules().map(|(name, _)| name).collect::<Vec<_>>(), ["b"]);
+        assert_eq!(read().only(&[]).expect("all").modules().count(), 2);
+        let error = read().only(&["c".to_owned()]).expect_err("c is not there").to_string();
+        assert!(error.contains("no module `c`; it has a, b"), "{error}");
+    }
+}

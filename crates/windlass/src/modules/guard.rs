@@ -1,0 +1,95 @@
+//! The guard: one small process beside each worker that ends what the worker leaves behind when it dies.
+//!
+//! The parent-death signal (see the stub) reaches a command, but not what the command has started. So
+//! the worker tells its guard every process group that it starts and every one that has ended, as lines `+PGID`
+//! and `-PGID` on the guard's stdin. However the worker ends, the kernel closes that pipe; the guard then sends
+//! SIGKILL to every group still listed and ends itself. It is in a process group of its own and takes no notice
+//! of SIGTERM, SIGINT and SIGHUP, so that a Ctrl-C or a closing terminal cannot end it before the worker.
+//!
+//! If the guard dies, the worker starts another one and tells it all groups.
+
+use std::collections::BTreeSet;
+use std::io::BufRead;
+use std::process::ExitCode;
+
+use rustix::process::{Pid, RawPid, Signal};
+use tokio::signal::unix::{SignalKind, signal};
+
+/// The hidden subcommand that runs the guard.
+pub const GUARD_COMMAND: &str = "module-guard";
+
+/// Runs the guard: reads stdin to its end, then ends every process group that is still listed.
+#[must_use]
+pub fn guard_main() -> ExitCode {
+    let runtime = match tokio::runtime::Builder::new_current_thread().enable_io().build() {
+        Ok(runtime) => runtime,
+        Err(error) => return refuse(&error),
+    };
+    let context = runtime.enter();
+    // A handler stays for as long as the process; what it is told is never looked at.
+    for kind in [SignalKind::terminate(), SignalKind::interrupt(), SignalKind::hangup()] {
+        if let Err(error) = signal(kind) {
+            return refuse(&error);
+        }
+    }
+    let left_behind = read_groups(std::io::stdin().lock());
+    for group in left_behind.into_iter().filter_map(Pid::from_raw) {
+        // A group that has ended meanwhile is what we want, so the answer does not matter.
+        let _ = rustix::process::kill_process_group(group, Signal::KILL);
+    }
+    drop(context);
+    ExitCode::SUCCESS
+}
+
+fn refuse(error: &std::io::Error) -> ExitCode {
+    eprintln!("the guard of the modules cannot start: {error}");
+    ExitCode::FAILURE
+}
+
+/// The groups that were added and not removed when the input ends.
+fn read_groups(mut input: impl BufRead) -> BTreeSet<RawPid> {
+    let mut groups = BTreeSet::new();
+    let mut line = Vec::new();
+    // A line without its end was cut short by the worker's death: its number is the start of another one.
+    while input.read_until(b'\n', &mut line).is_ok() && line.pop() == Some(b'\n') {
+        match parse(&line) {
+            Some((b'+', group)) => drop(groups.insert(group)),
+            Some((_, group)) => drop(groups.remove(&group)),
+            None => {}
+        }
+        line.clear();
+    }
+    groups
+}
+
+fn parse(line: &[u8]) -> Option<(u8, RawPid)> {
+    let (sign, digits) = line.split_first()?;
+    let group: RawPid = std::str::from_utf8(digits).ok()?.parse().ok()?;
+    // Group 1 is the system's first process or a container's own: never ours.
+    (matches!(sign, b'+' | b'-') && group > 1).then_some((*sign, group))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn groups(input: &str) -> Vec<RawPid> {
+        read_groups(input.as_bytes()).into_iter().collect()
+    }
+
+    #[test]
+    fn what_was_added_and_not_removed_is_left() {
+        assert_eq!(groups("+10\n+20\n-10\n+30\n"), [20, 30]);
+        assert_eq!(groups(""), Vec::<i32>::new());
+    }
+
+    #[test]
+    fn lines_that_make_no_sense_are_passed_over() {
+        assert_eq!(groups("+0\n+1\n+-5\n10\n*7\n\n+\n+x\n+44\n"), [44]);
+    }
+
+    #[test]
+    fn a_line_cut_short_names_no_group() {
+        assert_eq!(groups("+44\n+123"), [44]);
+    }
+}

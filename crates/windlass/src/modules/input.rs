@@ -1,0 +1,70 @@
+//! What a command is told: the document on its stdin and the variables in its environment.
+
+use std::ffi::OsString;
+
+use serde::Serialize;
+use windlass_api::{Attempt, Direction, Payload};
+
+/// The one variable of ours that a command inherits: where the server is, for commands that call it.
+const INHERITED: &str = "WINDLASS_SERVER";
+
+/// The document on stdin.
+#[derive(Serialize)]
+struct Document<'a> {
+    params: &'a Payload,
+    task: &'a str,
+    step: &'a str,
+    attempt: u32,
+    direction: Direction,
+    idempotency_key: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    result: Option<&'a Payload>,
+}
+
+/// The document on stdin, as one line: a command without a JSON parser can still read it by lines.
+pub fn document(attempt: &Attempt) -> serde_json::Result<Vec<u8>> {
+    let document = Document {
+        params: &attempt.params,
+        task: &attempt.task,
+        step: &attempt.step,
+        attempt: attempt.attempt,
+        direction: attempt.direction,
+        idempotency_key: &attempt.idempotency_key,
+        error: attempt.error.as_deref(),
+        result: attempt.result.as_ref(),
+    };
+    let mut bytes = serde_json::to_vec(&document)?;
+    bytes.push(b'\n');
+    Ok(bytes)
+}
+
+/// The variables that say which attempt this is.
+pub fn variables(attempt: &Attempt) -> Vec<(&'static str, String)> {
+    vec![
+        ("WINDLASS_TASK", attempt.task.clone()),
+        ("WINDLASS_STEP", attempt.step.clone()),
+        ("WINDLASS_ATTEMPT", attempt.attempt.to_string()),
+        ("WINDLASS_ATTEMPT_TOKEN", attempt.token.clone()),
+        ("WINDLASS_IDEMPOTENCY_KEY", attempt.idempotency_key.clone()),
+    ]
+}
+
+/// The worker's own variables that a command does not inherit: all of ours but the server's address. Tokens and
+/// the passwords in store and broker addresses stay with the worker, those of settings yet to come as well.
+pub fn withheld(names: impl Iterator<Item = OsString>) -> Vec<OsString> {
+    names.filter(|name| name.as_encoded_bytes().starts_with(b"WINDLASS_") && name != INHERITED).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_secret_of_ours_is_inherited() {
+        let names = ["PATH", "WINDLASS_TOKEN", "WINDLASS_SERVER_STORE", "WINDLASS_SERVER", "MY_WINDLASS_TOKEN"];
+        let withheld = withheld(names.into_iter().map(OsString::from));
+        assert_eq!(withheld, ["WINDLASS_TOKEN", "WINDLASS_SERVER_STORE"]);
+    }
+}

@@ -1,0 +1,81 @@
+//! The runner: takes an attempt from the worker library and runs the command it names.
+
+use std::future::Future;
+use std::io;
+use std::path::PathBuf;
+
+use async_trait::async_trait;
+use windlass_api::Attempt;
+use windlass_client::{Failure, Handler, Job, Outcome};
+
+use super::catalogue::Catalogue;
+use super::spawner::{CommandLine, Spawner};
+use super::{input, process, verdict};
+
+/// What a shell ends with when there is no such command.
+const EXIT_NOT_FOUND: i32 = 127;
+
+/// Runs the commands of one module folder. Dropping it kills all that still runs.
+#[derive(Debug)]
+pub struct Runner {
+    catalogue: Catalogue,
+    spawner: Spawner,
+}
+
+impl Runner {
+    /// A runner of the commands in `catalogue`; `program` is this program, which starts them through itself.
+    ///
+    /// # Errors
+    /// When the guard of the commands cannot be started.
+    pub fn new(catalogue: Catalogue, program: PathBuf) -> io::Result<Self> {
+        Ok(Self { catalogue, spawner: Spawner::start(program)? })
+    }
+
+    /// Runs one attempt to its end. `stop` ends it early; each line on its stderr goes to `log`.
+    pub async fn run_attempt(
+        &self,
+        attempt: &Attempt,
+        stop: impl Future<Output = ()>,
+        log: &mut (dyn FnMut(String) + Send),
+    ) -> Outcome {
+        let Some(path) = self.catalogue.find(&attempt.module, &attempt.command) else {
+            return Outcome::Failed(Failure {
+                message: format!("the module folder has no command `{}.{}`", attempt.module, attempt.command),
+                code: EXIT_NOT_FOUND,
+                retryable: false,
+            });
+        };
+        let command = CommandLine {
+            path: path.to_owned(),
+            unset: input::withheld(std::env::vars_os().map(|(name, _)| name)),
+            set: input::variables(attempt),
+        };
+        match self.run_command(command, attempt, stop, log).await {
+            Ok(ended) => verdict::judge(&ended),
+            // The machine is at its limits, which is neither the command's fault nor final.
+            Err(error) => {
+                let message = format!("cannot start `{}.{}`: {error}", attempt.module, attempt.command);
+                Outcome::RetryLater { delay: None, message: Some(message) }
+            }
+        }
+    }
+
+    async fn run_command(
+        &self,
+        command: CommandLine,
+        attempt: &Attempt,
+        stop: impl Future<Output = ()>,
+        log: &mut (dyn FnMut(String) + Send),
+    ) -> io::Result<process::Ended> {
+        let document = input::document(attempt)?;
+        let (child, group) = self.spawner.spawn(command).await?;
+        process::see_through(child, group, &document, stop, log).await
+    }
+}
+
+#[async_trait]
+impl Handler for Runner {
+    async fn run(&self, job: Job) -> Outcome {
+        self.run_attempt(&job.attempt, job.cancelled(), &mut |line| job.log(line)).await
+    }
+}
