@@ -1,0 +1,468 @@
+//! A step's deadline covers all its attempts together.
+
+use insta::assert_snapshot;
+
+use crate::story::tell;
+
+#[test]
+fn a_deadline_passes_in_the_queue() {
+    assert_snapshot!(tell("
+        flow a
+        a: deadline 10s
+        accept
+        + 9s
+        wake a
+        next
+        again
+    "), @r"
+    accept
+        accepted
+        a#1 ready
+      -> queue m: a#1 a at 0s until 10s
+      == Pending: a=ready
+    + 9s
+    wake a
+        rejected: nothing is due
+    next
+        at 10s
+        a#1 failed for good: the step's deadline passed (code 125)
+        rolling back: a failed
+        ~a#1 ready
+      -> forget a
+      -> queue m: ~a#1 una at 10s
+      == RollingBack: a=failed ~a=ready
+    again
+        rejected: nothing is due
+    ");
+}
+
+#[test]
+fn a_deadline_passes_before_the_next_attempt() {
+    assert_snapshot!(tell("
+        flow a
+        a: deadline 10s
+        accept
+        later a 60s
+        next
+    "), @r"
+    accept
+        accepted
+        a#1 ready
+      -> queue m: a#1 a at 0s until 10s
+      == Pending: a=ready
+    later a 60s
+        a#1 was handed out
+        a#1 asked for later: busy; again at 60s
+      -> wait a until 10s
+      == Running: a=delayed
+    next
+        at 10s
+        a#1 failed for good: the step's deadline passed (code 125)
+        rolling back: a failed
+        ~a#1 ready
+      -> forget a
+      -> queue m: ~a#1 una at 10s
+      == RollingBack: a=failed ~a=ready
+    ");
+}
+
+#[test]
+fn a_retry_that_would_come_too_late_is_not_waited_for() {
+    assert_snapshot!(tell("
+        flow a
+        a: deadline 10s, retry 5, base 30s
+        accept
+        fail a boom
+    "), @r"
+    accept
+        accepted
+        a#1 ready
+      -> queue m: a#1 a at 0s until 10s
+      == Pending: a=ready
+    fail a boom
+        a#1 was handed out
+        a#1 failed for good: boom (code 1)
+        rolling back: a failed
+        ~a#1 ready
+      -> forget a
+      -> queue m: ~a#1 una at 0s
+      == RollingBack: a=failed ~a=ready
+    ");
+}
+
+#[test]
+fn a_deadline_passes_while_a_worker_has_the_attempt_and_its_end_is_waited_for() {
+    assert_snapshot!(tell("
+        flow a
+        a: deadline 10s, retry 5
+        accept
+        take a
+        next
+        again
+        fail a killed
+        run
+    "), @r"
+    accept
+        accepted
+        a#1 ready
+      -> queue m: a#1 a at 0s until 10s
+      == Pending: a=ready
+    take a
+    next
+        at 10s
+        a#1 overdue
+        rolling back: a failed
+      -> queue m: a#1 a at 0s
+      == RollingBack: a=running
+    again
+        rejected: nothing is due
+    fail a killed
+        a#1 was handed out (at 0s)
+        a#1 failed for good: the step's deadline passed (code 125)
+        ~a#1 ready
+      -> forget a
+      -> queue m: ~a#1 una at 10s
+      == RollingBack: a=failed ~a=ready
+    run
+        ~a#1 was handed out
+        ~a#1 succeeded
+        ended: RolledBack
+      -> forget ~a
+      == RolledBack: a=failed ~a=succeeded
+    ");
+}
+
+#[test]
+fn a_success_after_the_deadline_is_recorded_and_undone() {
+    assert_snapshot!(tell("
+        flow a > b
+        a: deadline 10s
+        accept
+        take a
+        next
+        ok a
+        run
+    "), @r"
+    accept
+        accepted
+        a#1 ready
+      -> queue m: a#1 a at 0s until 10s
+      == Pending: a=ready
+    take a
+    next
+        at 10s
+        a#1 overdue
+        rolling back: a failed
+      -> queue m: a#1 a at 0s
+      == RollingBack: a=running
+    ok a
+        a#1 was handed out (at 0s)
+        a#1 succeeded
+        ~a#1 ready
+      -> forget a
+      -> queue m: ~a#1 una at 10s
+      == RollingBack: a=succeeded ~a=ready
+    run
+        ~a#1 was handed out
+        ~a#1 succeeded
+        ended: RolledBack
+      -> forget ~a
+      == RolledBack: a=succeeded ~a=succeeded
+    ");
+}
+
+#[test]
+fn a_worker_lost_after_the_deadline_ends_the_step() {
+    assert_snapshot!(tell("
+        flow a
+        a: deadline 10s, no rollback
+        accept
+        take a
+        next
+        lose a
+    "), @r"
+    accept
+        accepted
+        a#1 ready
+      -> queue m: a#1 a at 0s until 10s
+      == Pending: a=ready
+    take a
+    next
+        at 10s
+        a#1 overdue
+        rolling back: a failed
+      -> queue m: a#1 a at 0s
+      == RollingBack: a=running
+    lose a
+        a#1 was handed out (at 0s)
+        a#1 lost
+        a#1 failed for good: the step's deadline passed (code 125)
+        ~a passed over
+        ended: Failed
+      -> forget a
+      == Failed: a=failed ~a=skipped
+    ");
+}
+
+#[test]
+fn a_deadline_in_a_flow_that_holds_waits_for_the_worker_and_then_for_a_person() {
+    assert_snapshot!(tell("
+        flow a > b
+        on_failure hold
+        a: deadline 10s
+        accept
+        take a
+        next
+        later a
+        resolve a retry
+        + 9s
+        ok a
+    "), @r"
+    accept
+        accepted
+        a#1 ready
+      -> queue m: a#1 a at 0s until 10s
+      == Pending: a=ready
+    take a
+    next
+        at 10s
+        a#1 overdue
+      -> queue m: a#1 a at 0s
+      == Running: a=running
+    later a
+        a#1 was handed out (at 0s)
+        a#1 failed for good: the step's deadline passed (code 125)
+        alarm: step a failed and is held: the step's deadline passed
+        stuck (held): step a failed and is held: the step's deadline passed
+      -> forget a
+      -> raise held.TASK.a
+      == Stuck: a=failed
+    resolve a retry
+        a resolved: Retry by anna
+        alarm over: held a by anna
+        a#2 ready
+        stuck no more
+      -> queue m: a#2 a at 10s until 20s
+      -> resolve held.TASK.a
+      == Running: a=ready
+    + 9s
+    ok a
+        a#2 was handed out
+        a#2 succeeded
+        b#1 ready
+      -> forget a
+      -> queue m: b#1 b at 19s
+      == Running: a=succeeded b=ready
+    ");
+}
+
+#[test]
+fn a_success_after_the_deadline_counts_in_a_flow_that_holds() {
+    assert_snapshot!(tell("
+        flow a > b
+        on_failure hold
+        a: deadline 10s
+        accept
+        take a
+        next
+        ok a
+    "), @r"
+    accept
+        accepted
+        a#1 ready
+      -> queue m: a#1 a at 0s until 10s
+      == Pending: a=ready
+    take a
+    next
+        at 10s
+        a#1 overdue
+      -> queue m: a#1 a at 0s
+      == Running: a=running
+    ok a
+        a#1 was handed out (at 0s)
+        a#1 succeeded
+        b#1 ready
+      -> forget a
+      -> queue m: b#1 b at 10s
+      == Running: a=succeeded b=ready
+    ");
+}
+
+#[test]
+fn a_deadline_passes_on_the_way_back() {
+    assert_snapshot!(tell("
+        flow a b
+        ~a: deadline 10s
+        ~b: deadline 10s
+        accept
+        take a
+        final b boom
+        ok a
+        take ~a
+        next
+        fail ~a late
+        resolve a skip
+        resolve b skip
+    "), @r"
+    accept
+        accepted
+        a#1 ready
+        b#1 ready
+      -> queue m: a#1 a at 0s
+      -> queue m: b#1 b at 0s
+      == Pending: a=ready b=ready
+    take a
+    final b boom
+        b#1 was handed out
+        b#1 failed for good: boom (code 65)
+        rolling back: b failed
+      -> forget b
+      == RollingBack: a=running b=failed
+    ok a
+        a#1 was handed out
+        a#1 succeeded
+        ~b#1 ready
+        ~a#1 ready
+      -> forget a
+      -> queue m: ~a#1 una at 0s until 10s
+      -> queue m: ~b#1 unb at 0s until 10s
+      == RollingBack: a=succeeded ~a=ready b=failed ~b=ready
+    take ~a
+    next
+        at 10s
+        ~a#1 overdue
+      -> queue m: ~a#1 una at 0s
+      == RollingBack: a=succeeded ~a=running b=failed ~b=ready
+        ~b#1 failed for good: the step's deadline passed (code 125)
+        alarm: the rollback of step b failed: the step's deadline passed
+      -> forget ~b
+      -> raise rollback_failed.TASK.b
+      == RollingBack: a=succeeded ~a=running b=failed ~b=failed
+    fail ~a late
+        ~a#1 was handed out (at 0s)
+        ~a#1 failed for good: the step's deadline passed (code 125)
+        alarm: the rollback of step a failed: the step's deadline passed
+        stuck (rollback_failed): the rollback of step a failed: the step's deadline passed
+      -> forget ~a
+      -> raise rollback_failed.TASK.a
+      == Stuck: a=succeeded ~a=failed b=failed ~b=failed
+    resolve a skip
+        ~a resolved: Skip by anna
+        alarm over: rollback_failed a by anna
+        stuck (rollback_failed): the rollback of step b failed: the step's deadline passed
+      -> resolve rollback_failed.TASK.a
+      == Stuck: a=succeeded ~a=skipped b=failed ~b=failed
+    resolve b skip
+        ~b resolved: Skip by anna
+        alarm over: rollback_failed b by anna
+        stuck no more
+        ended: RolledBack
+      -> resolve rollback_failed.TASK.b
+      == RolledBack: a=succeeded ~a=skipped b=failed ~b=skipped
+    ");
+}
+
+#[test]
+fn an_overdue_undo_that_kills_its_third_worker_raises_the_alarm_that_is_cleared_later() {
+    assert_snapshot!(tell("
+        flow a
+        ~a: deadline 10s
+        accept
+        final a boom
+        lose ~a
+        lose ~a
+        take ~a
+        next
+        lose ~a
+        resolve a skip
+    "), @r"
+    accept
+        accepted
+        a#1 ready
+      -> queue m: a#1 a at 0s
+      == Pending: a=ready
+    final a boom
+        a#1 was handed out
+        a#1 failed for good: boom (code 65)
+        rolling back: a failed
+        ~a#1 ready
+      -> forget a
+      -> queue m: ~a#1 una at 0s until 10s
+      == RollingBack: a=failed ~a=ready
+    lose ~a
+        ~a#1 was handed out
+        ~a#1 lost
+        ~a#2 ready
+      -> queue m: ~a#2 una at 0s until 10s
+      == RollingBack: a=failed ~a=ready
+    lose ~a
+        ~a#2 was handed out
+        ~a#2 lost
+        ~a#3 ready
+      -> queue m: ~a#3 una at 0s until 10s
+      == RollingBack: a=failed ~a=ready
+    take ~a
+    next
+        at 10s
+        ~a#3 overdue
+      -> queue m: ~a#3 una at 0s
+      == RollingBack: a=failed ~a=running
+    lose ~a
+        ~a#3 was handed out (at 0s)
+        ~a#3 lost
+        ~a#3 failed for good: the step's deadline passed (code 125)
+        alarm: step a is poisoned: the step's deadline passed
+        stuck (poisoned): step a is poisoned: the step's deadline passed
+      -> forget ~a
+      -> raise poisoned.TASK.a
+      == Stuck: a=failed ~a=failed
+    resolve a skip
+        ~a resolved: Skip by anna
+        alarm over: poisoned a by anna
+        stuck no more
+        ended: RolledBack
+      -> resolve poisoned.TASK.a
+      == RolledBack: a=failed ~a=skipped
+    ");
+}
+
+#[test]
+fn a_deadline_that_passes_in_a_pause_counts_on_resume() {
+    assert_snapshot!(tell("
+        flow a
+        a: deadline 10s, no rollback
+        accept
+        pause
+        + 20s
+        wake a
+        resume
+        next
+    "), @r"
+    accept
+        accepted
+        a#1 ready
+      -> queue m: a#1 a at 0s until 10s
+      == Pending: a=ready
+    pause
+        paused by anna
+        a#1 parked
+      -> forget a
+      == Paused: a=parked
+    + 20s
+    wake a
+        rejected: nothing is due
+    resume
+        resumed by anna
+        a#1 ready
+      -> queue m: a#1 a at 0s until 10s
+      == Pending: a=ready
+    next
+        at 20s
+        a#1 failed for good: the step's deadline passed (code 125)
+        rolling back: a failed
+        ~a passed over
+        ended: Failed
+      -> forget a
+      == Failed: a=failed ~a=skipped
+    ");
+}
