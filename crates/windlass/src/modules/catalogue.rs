@@ -130,7 +130,8 @@ impl Catalogue {
             }
         }
         if commands.is_empty() {
-            self.passed_over.push(PassedOver { path: folder.to_owned(), reason: "a folder without commands" });
+            self.passed_over
+                .push(PassedOver { path: folder.to_owned(), reason: "a folder without commands" });
         } else {
             self.modules.insert(name, commands);
         }

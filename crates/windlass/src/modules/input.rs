@@ -63,7 +63,8 @@ mod tests {
 
     #[test]
     fn no_secret_of_ours_is_inherited() {
-        let names = ["PATH", "WINDLASS_TOKEN", "WINDLASS_SERVER_STORE", "WINDLASS_SERVER", "MY_WINDLASS_TOKEN"];
+        let names =
+            ["PATH", "WINDLASS_TOKEN", "WINDLASS_SERVER_STORE", "WINDLASS_SERVER", "MY_WINDLASS_TOKEN"];
         let withheld = withheld(names.into_iter().map(OsString::from));
         assert_eq!(withheld, ["WINDLASS_TOKEN", "WINDLASS_SERVER_STORE"]);
     }

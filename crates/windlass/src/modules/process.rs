@@ -90,7 +90,11 @@ pub async fn see_through(
 }
 
 /// Waits for the command's own end, and brings it about when told to stop.
-async fn wait(child: &mut Child, group: &Group, stop: impl Future<Output = ()>) -> io::Result<(ExitStatus, bool)> {
+async fn wait(
+    child: &mut Child,
+    group: &Group,
+    stop: impl Future<Output = ()>,
+) -> io::Result<(ExitStatus, bool)> {
     tokio::select! {
         status = child.wait() => return Ok((status?, false)),
         () = stop => group.signal(Signal::TERM),

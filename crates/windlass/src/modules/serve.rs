@@ -38,7 +38,8 @@ pub async fn serve(options: WorkerOptions, shutdown: impl Future<Output = ()>) -
     }
     let modules: Vec<(String, Vec<String>)> =
         catalogue.modules().map(|(name, commands)| (name.to_owned(), commands)).collect();
-    let runner = Arc::new(Runner::new(catalogue, this_program()?).context("cannot start the guard of the modules")?);
+    let runner =
+        Arc::new(Runner::new(catalogue, this_program()?).context("cannot start the guard of the modules")?);
     let mut client = Client::new(&options.server)?;
     if let Some(token) = options.token {
         client = client.with_token(token);
@@ -59,7 +60,11 @@ pub async fn serve(options: WorkerOptions, shutdown: impl Future<Output = ()>) -
 /// stub and the guard must be of the worker's own version.
 fn this_program() -> anyhow::Result<PathBuf> {
     let running = PathBuf::from("/proc/self/exe");
-    if running.exists() { Ok(running) } else { std::env::current_exe().context("cannot find this program's file") }
+    if running.exists() {
+        Ok(running)
+    } else {
+        std::env::current_exe().context("cannot find this program's file")
+    }
 }
 
 fn default_name() -> String {

@@ -33,11 +33,11 @@ pub fn exec_stub(args: &[OsString]) -> anyhow::Error {
         Ok(mut command) => {
             let error = command.exec();
             let path = command.get_program().display();
-            // ENOEXEC is what a script without its first line gives.
-            match error.raw_os_error() {
-                Some(8) => anyhow!("cannot start {path}: {error}: does its first line name an interpreter (#!/bin/sh)?"),
-                _ => anyhow!("cannot start {path}: {error}"),
-            }
+            let hint = match error.kind() {
+                std::io::ErrorKind::NotFound => " (is the interpreter that its first line names installed?)",
+                _ => "",
+            };
+            anyhow!("cannot start {path}: {error}{hint}")
         }
         Err(error) => error,
     }
@@ -45,7 +45,9 @@ pub fn exec_stub(args: &[OsString]) -> anyhow::Error {
 
 fn prepare(args: &[OsString]) -> anyhow::Result<Command> {
     let [worker, command] = args else {
-        bail!("`windlass {EXEC_COMMAND}` is run by `windlass worker` only: it needs a process id and a command");
+        bail!(
+            "`windlass {EXEC_COMMAND}` is run by `windlass worker` only: it needs a process id and a command"
+        );
     };
     let worker: i32 = worker
         .to_str()

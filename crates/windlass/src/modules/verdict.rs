@@ -30,7 +30,8 @@ pub fn judge(ended: &Ended) -> Outcome {
             Outcome::RetryLater { delay: None, message: ended.last_line.clone() }
         }
         (Some(code), _) => {
-            let message = last_line.map_or_else(|| format!("the command exited with code {code}"), str::to_owned);
+            let message =
+                last_line.map_or_else(|| format!("the command exited with code {code}"), str::to_owned);
             Outcome::Failed(Failure { message, code, retryable: code != EXIT_DATA_ERROR })
         }
         (None, signal) => {
