@@ -38,6 +38,10 @@ pub struct ExchangeRequest {
     /// What it serves and how many more attempts it can take now. Left out = as said before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub modules: Option<Vec<ModuleOffer>>,
+    /// How many more attempts it can take over all modules together, where they share slots. Left out = what
+    /// the modules allow.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub free: Option<u32>,
     /// How long a poll may wait for work, at most 30,000.
     #[serde(default)]
     pub wait_ms: u64,

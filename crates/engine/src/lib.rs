@@ -1,1 +1,35 @@
-//! To be written.
+//! The engine: takes tasks in, lets the core decide, has the store remember, hands out and hears reports.
+//!
+//! It needs no runtime and spawns nothing. Its work is done by services, each a struct with `run_once`; the
+//! program owns the loops, threads and timers around them, and so does the simulator. Time comes in as an
+//! argument. The engine holds no task state: that is the store's ([`ports::Store`]).
+//!
+//! The way of a task through these files:
+//!
+//! ```text
+//! Engine::submit ─▶ Inbox ─▶ Committer ─▶ core::apply ─▶ Store::commit ─▶ Dispatcher ─▶ a waiting poll
+//! Engine::exchange (reports) ─▶ Inbox ─▶ Committer ─▶ …
+//! Timekeeper, LeaseKeeper, Messenger ─▶ Inbox ─▶ Committer ─▶ …
+//! ```
+
+mod engine;
+mod exchange;
+mod feed;
+mod ids;
+mod inbox;
+pub mod ports;
+pub mod resident;
+pub mod services;
+mod sessions;
+mod signal;
+pub mod stored;
+mod token;
+mod why;
+
+pub use engine::*;
+pub use exchange::*;
+pub use feed::*;
+pub use inbox::*;
+pub use signal::Signal;
+pub use token::Tokens;
+pub use why::*;

@@ -1,0 +1,126 @@
+//! What waits to be decided and committed.
+
+use std::{
+    collections::VecDeque,
+    sync::{Mutex, PoisonError},
+};
+
+use futures_channel::oneshot;
+use windlass_core::{Alarm, AlarmCommand, AlarmId, AlarmRejection, Command, Rejection, Task, TaskId};
+
+use crate::{
+    Signal,
+    ports::{Change, Envelope, Loaded, LogLine, StoreError, SubmitKey},
+};
+
+/// One thing to decide and commit.
+#[derive(Debug)]
+pub(crate) enum Item {
+    /// A new task, to which nothing has happened yet.
+    Submit { task: Box<Task>, key: Option<SubmitKey> },
+    /// Something asked of a task. `claim` is that of the token by which a worker reports.
+    Task { id: TaskId, command: Command, claim: Option<u64>, logs: Vec<LogLine> },
+    /// A message between aggregates.
+    Message(Envelope),
+    /// Something told to an alarm by a person.
+    Alarm { id: AlarmId, command: AlarmCommand },
+    /// A change that needs no decision.
+    Change(Change),
+}
+
+/// What became of an item.
+#[derive(Debug, Clone)]
+pub(crate) enum Reply {
+    /// The task as it is on disk now.
+    Task(Loaded),
+    /// The alarm as it is on disk now.
+    Alarm(Alarm),
+    /// It is on disk.
+    Done,
+    /// The rules refuse it.
+    Rejected(Rejection),
+    /// The alarm's rules refuse it.
+    AlarmRejected(AlarmRejection),
+    /// Submitted before under the same key.
+    KeyTaken { task: TaskId, fingerprint: [u8; 32] },
+    /// There is no such task.
+    Missing,
+    /// Others changed it each time it was tried.
+    Conflict,
+}
+
+/// What became of the items of an operation, in their order.
+pub(crate) type Replies = Result<Vec<Reply>, StoreError>;
+
+/// Items that are answered together.
+#[derive(Debug)]
+pub(crate) struct Operation {
+    pub(crate) items: Vec<Item>,
+    pub(crate) reply: oneshot::Sender<Replies>,
+}
+
+/// Operations that wait, oldest first.
+#[derive(Debug, Default)]
+pub struct Inbox {
+    waiting: Mutex<Waiting>,
+    news: Signal,
+}
+
+#[derive(Debug, Default)]
+struct Waiting {
+    operations: VecDeque<Operation>,
+    items: usize,
+}
+
+/// Items that may wait before submits are refused. Reports are never refused.
+pub(crate) const INBOX_ITEMS_MAX: usize = 50_000;
+
+impl Inbox {
+    /// Waits for something to decide.
+    pub async fn wait(&self) {
+        self.news.wait().await;
+    }
+
+    pub(crate) fn is_full(&self) -> bool {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner).items >= INBOX_ITEMS_MAX
+    }
+
+    /// Puts items in and waits until they are decided and on disk.
+    pub(crate) async fn decide(&self, items: Vec<Item>) -> Replies {
+        let (reply, answer) = oneshot::channel();
+        self.put(Operation { items, reply });
+        answer
+            .await
+            .unwrap_or_else(|_| Err(StoreError::Unavailable("the server is shutting down".to_owned())))
+    }
+
+    /// Puts items in; what comes of them is not waited for.
+    pub(crate) fn post(&self, items: Vec<Item>) {
+        let (reply, _) = oneshot::channel();
+        self.put(Operation { items, reply });
+    }
+
+    fn put(&self, operation: Operation) {
+        {
+            let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+            waiting.items += operation.items.len();
+            waiting.operations.push_back(operation);
+        }
+        self.news.set();
+    }
+
+    /// Takes operations of at most `items_max` items together, and one at least.
+    pub(crate) fn take(&self, items_max: usize) -> Vec<Operation> {
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let (mut taken, mut items) = (Vec::new(), 0);
+        while let Some(operation) = waiting.operations.front() {
+            items += operation.items.len();
+            if items > items_max && !taken.is_empty() {
+                break;
+            }
+            taken.extend(waiting.operations.pop_front());
+        }
+        waiting.items -= taken.iter().map(|operation| operation.items.len()).sum::<usize>();
+        taken
+    }
+}

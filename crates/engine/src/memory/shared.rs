@@ -1,0 +1,208 @@
+//! A store without a memory of its own, in memory: the model of every store in SQL.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use async_trait::async_trait;
+use windlass_core::{ActKey, Alarm, AlarmId, Event, Millis, TaskId};
+
+use super::{sessions::Sessions, sink::without_results, tables::Tables, waits::Waits};
+use crate::ports::{
+    Adoption, AttemptId, Change, Claimed, Due, Envelope, Loaded, LogLine, Now, Outcome, Page, QueueState,
+    Retention, SessionId, SessionRenewal, SessionState, Store, StoreError, StoredAlarm, StoredFlow,
+    TIMEOUT_GRACE, TaskQuery, Wish,
+};
+
+/// Keeps rows as long as a handle of it lives; a clone is a handle of the same rows, as a server's connection
+/// to a database is. Claims and leases are rows too, so they survive the servers that made them.
+#[derive(Debug, Clone)]
+pub struct SharedStore {
+    token_key: [u8; 32],
+    rows: Arc<Mutex<Rows>>,
+}
+
+#[derive(Debug, Default)]
+struct Rows {
+    tables: Tables,
+    waits: Waits,
+    sessions: Sessions,
+}
+
+impl SharedStore {
+    /// No rows yet. `token_key` is what tokens are signed with.
+    #[must_use]
+    pub fn new(token_key: [u8; 32]) -> Self {
+        Self { token_key, rows: Arc::default() }
+    }
+
+    fn rows(&self) -> MutexGuard<'_, Rows> {
+        self.rows.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Rows {
+    fn commit(&mut self, change: &Change) -> Outcome {
+        let outcome = self.tables.check(change);
+        if outcome != Outcome::Committed {
+            return outcome;
+        }
+        if let Change::Task(change) = change {
+            if self.waits.overlooked_by(change) {
+                return Outcome::Conflict;
+            }
+            self.waits.apply(change);
+        }
+        self.tables.write(change);
+        outcome
+    }
+
+    fn grace(&self, session: SessionId) -> Millis {
+        if self.sessions.is_attached(session) { TIMEOUT_GRACE } else { Millis(0) }
+    }
+}
+
+#[async_trait]
+impl Store for SharedStore {
+    fn token_key(&self) -> [u8; 32] {
+        self.token_key
+    }
+
+    fn next_wake(&self, _now: Now) -> Option<Millis> {
+        None
+    }
+
+    async fn load(&self, ids: &[TaskId]) -> Result<Vec<Option<Loaded>>, StoreError> {
+        let rows = self.rows();
+        let load = |id: &TaskId| rows.tables.task(*id).map(|task| rows.waits.loaded(task.clone()));
+        Ok(ids.iter().map(load).collect())
+    }
+
+    async fn commit(&self, changes: Vec<Change>) -> Result<Vec<Outcome>, StoreError> {
+        let mut rows = self.rows();
+        Ok(changes.iter().map(|change| rows.commit(change)).collect())
+    }
+
+    async fn claim(&self, session: SessionId, wishes: &[Wish], now: Now) -> Result<Vec<Claimed>, StoreError> {
+        let mut rows = self.rows();
+        let mut claimed = Vec::new();
+        if !rows.sessions.knows(session) {
+            return Ok(claimed);
+        }
+        let grace = rows.grace(session);
+        for wish in wishes {
+            if rows.tables.paused().contains_key(&wish.module) {
+                continue;
+            }
+            for _ in 0..wish.free {
+                let Some(next) = rows.waits.claim(session, wish, grace, now) else { break };
+                claimed.push(next);
+            }
+        }
+        Ok(claimed)
+    }
+
+    async fn adopt(
+        &self,
+        session: SessionId,
+        attempts: &[AttemptId],
+        now: Now,
+    ) -> Result<Vec<Adoption>, StoreError> {
+        let mut rows = self.rows();
+        let grace = rows.grace(session);
+        let adopt = |id: &AttemptId| match rows.waits.adopt(session, *id, grace, now) {
+            true => Adoption::Held,
+            false => Adoption::Gone,
+        };
+        Ok(attempts.iter().map(adopt).collect())
+    }
+
+    async fn release(&self, session: SessionId, attempt: AttemptId, _now: Now) -> Result<(), StoreError> {
+        self.rows().waits.release(session, attempt);
+        Ok(())
+    }
+
+    async fn renew(&self, session: SessionRenewal, now: Now) -> Result<(), StoreError> {
+        self.rows().sessions.renew(session, now);
+        Ok(())
+    }
+
+    async fn forgive(&self, now: Now) -> Result<(), StoreError> {
+        self.rows().sessions.forgive(now);
+        Ok(())
+    }
+
+    async fn lost(&self, now: Now, limit: usize) -> Result<Vec<Claimed>, StoreError> {
+        let mut rows = self.rows();
+        let Rows { waits, sessions, .. } = &mut *rows;
+        sessions.forget(now, |session| waits.all_claimed().any(|(claimed, _)| claimed.session == session));
+        let lost = waits.all_claimed().map(|(claimed, _)| claimed);
+        Ok(lost.filter(|claimed| sessions.is_over(claimed.session, now)).take(limit).collect())
+    }
+
+    async fn due(&self, now: Now, limit: usize) -> Result<Vec<Due>, StoreError> {
+        Ok(self.rows().waits.due(now, limit))
+    }
+
+    async fn messages(&self, limit: usize) -> Result<Vec<Envelope>, StoreError> {
+        Ok(self.rows().tables.messages().take(limit).cloned().collect())
+    }
+
+    async fn flow(&self, name: &str, version: Option<u32>) -> Result<Option<StoredFlow>, StoreError> {
+        Ok(self.rows().tables.flow(name, version).cloned())
+    }
+
+    async fn flows(&self) -> Result<Vec<StoredFlow>, StoreError> {
+        Ok(self.rows().tables.flows().filter_map(|versions| versions.last()).cloned().collect())
+    }
+
+    async fn tasks(&self, query: &TaskQuery) -> Result<Page<Loaded, TaskId>, StoreError> {
+        let rows = self.rows();
+        Ok(rows.tables.page(query, |task| {
+            let loaded = rows.waits.loaded(task.clone());
+            let wanted = query.matches(task, &loaded.held());
+            wanted.then(|| Loaded { task: Arc::new(without_results(task)), ..loaded })
+        }))
+    }
+
+    async fn events(&self, task: TaskId, after: u64, limit: usize) -> Result<Vec<(u64, Event)>, StoreError> {
+        Ok(self.rows().tables.events(task, after, limit))
+    }
+
+    async fn logs(&self, task: TaskId, skip: u64, limit: usize) -> Result<Vec<LogLine>, StoreError> {
+        Ok(self.rows().tables.logs(task, skip, limit))
+    }
+
+    async fn alarm(&self, id: &AlarmId) -> Result<Option<StoredAlarm>, StoreError> {
+        Ok(self.rows().tables.alarm(id).cloned())
+    }
+
+    async fn alarms(&self, all: bool, limit: usize) -> Result<Vec<Alarm>, StoreError> {
+        Ok(self.rows().tables.alarms(all, limit))
+    }
+
+    async fn queues(&self) -> Result<Vec<QueueState>, StoreError> {
+        let rows = self.rows();
+        Ok(rows.waits.queues(rows.tables.paused()))
+    }
+
+    async fn sessions(&self, now: Now) -> Result<Vec<SessionState>, StoreError> {
+        let rows = self.rows();
+        let running = |session: SessionId| {
+            let theirs = rows.waits.all_claimed().filter(|(claimed, _)| claimed.session == session);
+            u32::try_from(theirs.count()).unwrap_or(u32::MAX)
+        };
+        Ok(rows.sessions.states(now, running))
+    }
+
+    async fn place(&self, task: TaskId, key: ActKey) -> Result<Option<u64>, StoreError> {
+        Ok(self.rows().waits.place(task, key))
+    }
+
+    async fn sweep(&self, retention: &Retention, now: Now, limit: usize) -> Result<u64, StoreError> {
+        let mut rows = self.rows();
+        let (swept, tasks) = rows.tables.sweep(retention, now.wall, limit);
+        for task in tasks {
+            rows.waits.delete(task);
+        }
+        Ok(swept as u64)
+    }
+}

@@ -1,0 +1,134 @@
+//! Rows in memory for a resident store.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use async_trait::async_trait;
+use windlass_core::{ActKey, Alarm, AlarmId, Event, Task, TaskId};
+
+use super::tables::Tables;
+use crate::{
+    ports::{
+        Change, LogLine, Now, Outcome, Page, QueueChange, Retention, StoreError, StoredAlarm, SubmitKey, TaskQuery,
+    },
+    resident::{Recovered, RowSink, TaskRow, Written},
+};
+
+/// Keeps the rows of a resident store as long as a handle of it lives. A clone is a handle of the same rows:
+/// a resident store opened on one finds what another has written, as after a restart.
+#[derive(Debug, Clone)]
+pub struct MemorySink {
+    token_key: [u8; 32],
+    inner: Arc<Mutex<Inner>>,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    tables: Tables,
+    /// How often the rows were opened.
+    epoch: u32,
+}
+
+impl MemorySink {
+    /// No rows yet. `token_key` is what tokens are signed with.
+    #[must_use]
+    pub fn new(token_key: [u8; 32]) -> Self {
+        Self { token_key, inner: Arc::default() }
+    }
+
+    fn inner(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[async_trait]
+impl RowSink for MemorySink {
+    async fn recover(&self) -> Result<Recovered, StoreError> {
+        let mut inner = self.inner();
+        inner.epoch += 1;
+        let tables = &inner.tables;
+        let paused = |(name, pause): (&_, &_)| QueueChange { name: Clone::clone(name), paused: Some(Clone::clone(pause)) };
+        Ok(Recovered {
+            epoch: inner.epoch,
+            token_key: self.token_key,
+            flows: tables.flows().flatten().cloned().collect(),
+            tasks: tables.active().map(|task| row(task)).collect(),
+            queues: tables.paused().iter().map(paused).collect(),
+            messages: tables.messages().cloned().collect(),
+            latest_at: tables.latest_at(),
+        })
+    }
+
+    fn write(&self, batch: Arc<Vec<Change>>, written: Written) {
+        let refused = {
+            let mut inner = self.inner();
+            batch.iter().map(|change| inner.tables.apply(change)).find(|outcome| *outcome != Outcome::Committed)
+        };
+        written(match refused {
+            None => Ok(()),
+            // Changes come checked, so this is a defect of the resident store.
+            Some(outcome) => Err(StoreError::Damaged(format!("a change does not fit the rows: {outcome:?}"))),
+        });
+    }
+
+    async fn ended(&self, ids: &[TaskId]) -> Result<Vec<Option<TaskRow>>, StoreError> {
+        let inner = self.inner();
+        let ended = |id: &TaskId| inner.tables.task(*id).filter(|task| task.is_ended()).map(|task| row(task));
+        Ok(ids.iter().map(ended).collect())
+    }
+
+    async fn ended_page(&self, query: &TaskQuery) -> Result<Page<TaskRow, TaskId>, StoreError> {
+        let inner = self.inner();
+        let nothing_held = std::collections::BTreeSet::<ActKey>::new();
+        Ok(inner.tables.page(query, |task| {
+            let wanted = task.is_ended() && query.matches(task, &nothing_held);
+            wanted.then(|| row(&without_results(task)))
+        }))
+    }
+
+    async fn submit_keys(&self, scopes: &[[u8; 32]]) -> Result<Vec<Option<(TaskId, SubmitKey)>>, StoreError> {
+        let inner = self.inner();
+        Ok(scopes.iter().map(|scope| inner.tables.submit_key(scope)).collect())
+    }
+
+    async fn events(&self, task: TaskId, after: u64, limit: usize) -> Result<Vec<(u64, Event)>, StoreError> {
+        Ok(self.inner().tables.events(task, after, limit))
+    }
+
+    async fn logs(&self, task: TaskId, skip: u64, limit: usize) -> Result<Vec<LogLine>, StoreError> {
+        Ok(self.inner().tables.logs(task, skip, limit))
+    }
+
+    async fn alarm(&self, id: &AlarmId) -> Result<Option<StoredAlarm>, StoreError> {
+        Ok(self.inner().tables.alarm(id).cloned())
+    }
+
+    async fn alarms(&self, all: bool, limit: usize) -> Result<Vec<Alarm>, StoreError> {
+        Ok(self.inner().tables.alarms(all, limit))
+    }
+
+    async fn sweep(&self, retention: &Retention, now: Now, limit: usize) -> Result<u64, StoreError> {
+        let (rows, _) = self.inner().tables.sweep(retention, now.wall, limit);
+        Ok(rows as u64)
+    }
+}
+
+/// A task as rows keep it.
+fn row(task: &Task) -> TaskRow {
+    TaskRow {
+        id: task.id,
+        flow: task.flow.name.clone(),
+        version: task.flow.version,
+        input: Clone::clone(&task.input),
+        state: task.state.clone(),
+    }
+}
+
+/// The task as lists show it.
+pub(super) fn without_results(task: &Task) -> Task {
+    let mut task = task.clone();
+    for step in &mut task.state.steps {
+        step.forward.result = None;
+        step.undo.result = None;
+    }
+    task
+}

@@ -1,0 +1,244 @@
+//! The rows a database would have: everything that outlives a server.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use windlass_core::{AlarmId, Alarm, AlarmState, Event, Millis, Name, Task, TaskId, Timestamp};
+
+use crate::ports::{
+    AlarmChange, Change, Envelope, LogLine, MessageId, Outcome, Page, QueueChange, QueuePause, Retention,
+    SCAN_MAX, StoredAlarm, StoredFlow, SubmitKey, TaskChange, TaskQuery,
+};
+
+/// Submit keys are kept as long as their task, and at least this long.
+const SUBMIT_KEYS_KEPT_MIN: Millis = Millis::from_secs(24 * 3600);
+
+/// Everything that outlives a server.
+#[derive(Debug, Default)]
+pub(super) struct Tables {
+    /// Every task with its results.
+    tasks: BTreeMap<TaskId, Arc<Task>>,
+    events: BTreeMap<TaskId, Vec<Event>>,
+    submit_keys: BTreeMap<[u8; 32], SubmitKeyRow>,
+    messages: BTreeMap<MessageId, Envelope>,
+    alarms: BTreeMap<AlarmId, StoredAlarm>,
+    /// All versions of each flow, oldest first.
+    flows: BTreeMap<Name, Vec<StoredFlow>>,
+    paused: BTreeMap<Name, QueuePause>,
+    logs: BTreeMap<TaskId, Vec<LogLine>>,
+    latest_at: Timestamp,
+}
+
+#[derive(Debug)]
+struct SubmitKeyRow {
+    task: TaskId,
+    key: SubmitKey,
+    accepted_at: Timestamp,
+}
+
+impl Tables {
+    /// Writes `change` if it fits what is there.
+    pub(super) fn apply(&mut self, change: &Change) -> Outcome {
+        let outcome = self.check(change);
+        if outcome == Outcome::Committed {
+            self.write(change);
+        }
+        outcome
+    }
+
+    /// What would become of `change`.
+    pub(super) fn check(&self, change: &Change) -> Outcome {
+        let fits = match change {
+            Change::Task(change) => {
+                if let Some(row) = change.submit_key.as_ref().and_then(|key| self.submit_keys.get(&key.scope)) {
+                    return Outcome::KeyTaken { task: row.task, fingerprint: row.key.fingerprint };
+                }
+                self.tasks.get(&change.task.id).map_or(0, |task| task.state.events) == change.before
+            }
+            Change::Alarm(change) => {
+                let version = |alarm: &Alarm| self.alarms.get(&alarm.id).map_or(0, |stored| stored.version);
+                change.consumes.is_none_or(|message| self.messages.contains_key(&message))
+                    && change.alarm.as_ref().is_none_or(|alarm| version(alarm) == change.before)
+            }
+            Change::Flow(stored) => {
+                let versions = self.flows.get(&stored.flow.name).map_or(0, Vec::len);
+                stored.flow.version as usize == versions + 1
+            }
+            Change::Queue(_) | Change::Logs(_) => true,
+        };
+        if fits { Outcome::Committed } else { Outcome::Conflict }
+    }
+
+    /// Writes a change that fits.
+    pub(super) fn write(&mut self, change: &Change) {
+        match change {
+            Change::Task(change) => self.write_task(change),
+            Change::Alarm(change) => self.write_alarm(change),
+            Change::Flow(stored) => {
+                self.saw(stored.created_at);
+                self.flows.entry(stored.flow.name.clone()).or_default().push(stored.clone());
+            }
+            Change::Queue(QueueChange { name, paused: Some(pause) }) => {
+                self.saw(pause.at);
+                self.paused.insert(name.clone(), pause.clone());
+            }
+            Change::Queue(QueueChange { name, paused: None }) => {
+                self.paused.remove(name);
+            }
+            Change::Logs(lines) => {
+                for line in lines {
+                    self.saw(line.at);
+                    self.logs.entry(line.task).or_default().push(line.clone());
+                }
+            }
+        }
+    }
+
+    fn write_task(&mut self, change: &TaskChange) {
+        let id = change.task.id;
+        self.saw(change.task.input.created_at);
+        for event in &change.events {
+            self.saw(event.at);
+        }
+        self.tasks.insert(id, change.task.clone());
+        self.events.entry(id).or_default().extend(change.events.iter().cloned());
+        for envelope in &change.messages {
+            self.messages.insert(envelope.id, envelope.clone());
+        }
+        if let Some(key) = &change.submit_key {
+            let row =
+                SubmitKeyRow { task: id, key: key.clone(), accepted_at: change.task.input.created_at };
+            self.submit_keys.insert(key.scope, row);
+        }
+    }
+
+    fn write_alarm(&mut self, change: &AlarmChange) {
+        if let Some(message) = &change.consumes {
+            self.messages.remove(message);
+        }
+        if let Some(alarm) = &change.alarm {
+            self.saw(alarm.raised_at);
+            let stored = StoredAlarm { alarm: alarm.clone(), version: change.before + 1 };
+            self.alarms.insert(alarm.id.clone(), stored);
+        }
+    }
+
+    fn saw(&mut self, at: Timestamp) {
+        self.latest_at = self.latest_at.max(at);
+    }
+
+    /// The latest time written.
+    pub(super) fn latest_at(&self) -> Timestamp {
+        self.latest_at
+    }
+
+    pub(super) fn task(&self, id: TaskId) -> Option<&Arc<Task>> {
+        self.tasks.get(&id)
+    }
+
+    /// Tasks that have not ended, oldest first.
+    pub(super) fn active(&self) -> impl Iterator<Item = &Arc<Task>> {
+        self.tasks.values().filter(|task| !task.is_ended())
+    }
+
+    /// Looks through tasks, newest first, for a page of those that `pick` takes.
+    pub(super) fn page<T>(
+        &self,
+        query: &TaskQuery,
+        pick: impl Fn(&Arc<Task>) -> Option<T>,
+    ) -> Page<T, TaskId> {
+        let newest = query.before.unwrap_or(TaskId(u128::MAX));
+        let mut items = Vec::new();
+        let mut last = None;
+        for (looked_at, (id, task)) in self.tasks.range(..newest).rev().enumerate() {
+            if items.len() >= query.limit || looked_at == SCAN_MAX {
+                return Page { items, next: last };
+            }
+            items.extend(pick(task));
+            last = Some(*id);
+        }
+        Page { items, next: None }
+    }
+
+    /// The task submitted under a key.
+    pub(super) fn submit_key(&self, scope: &[u8; 32]) -> Option<(TaskId, SubmitKey)> {
+        self.submit_keys.get(scope).map(|row| (row.task, row.key.clone()))
+    }
+
+    pub(super) fn events(&self, task: TaskId, after: u64, limit: usize) -> Vec<(u64, Event)> {
+        let events = self.events.get(&task).into_iter().flatten();
+        let skip = usize::try_from(after).unwrap_or(usize::MAX);
+        (1..).zip(events.cloned()).skip(skip).take(limit).collect()
+    }
+
+    pub(super) fn logs(&self, task: TaskId, skip: u64, limit: usize) -> Vec<LogLine> {
+        let skip = usize::try_from(skip).unwrap_or(usize::MAX);
+        self.logs.get(&task).into_iter().flatten().skip(skip).take(limit).cloned().collect()
+    }
+
+    pub(super) fn messages(&self) -> impl Iterator<Item = &Envelope> {
+        self.messages.values()
+    }
+
+    pub(super) fn alarm(&self, id: &AlarmId) -> Option<&StoredAlarm> {
+        self.alarms.get(id)
+    }
+
+    /// Alarms, those raised last first.
+    pub(super) fn alarms(&self, all: bool, limit: usize) -> Vec<Alarm> {
+        let wanted = |alarm: &&Alarm| all || alarm.state != AlarmState::Resolved;
+        let mut alarms: Vec<&Alarm> = self.alarms.values().map(|stored| &stored.alarm).filter(wanted).collect();
+        alarms.sort_by_key(|alarm| std::cmp::Reverse(alarm.raised_at));
+        alarms.into_iter().take(limit).cloned().collect()
+    }
+
+    pub(super) fn flow(&self, name: &str, version: Option<u32>) -> Option<&StoredFlow> {
+        let versions = self.flows.get(name)?;
+        match version {
+            None => versions.last(),
+            Some(version) => versions.get(usize::try_from(version).ok()?.checked_sub(1)?),
+        }
+    }
+
+    /// All versions of each flow, oldest first, by name.
+    pub(super) fn flows(&self) -> impl Iterator<Item = &Vec<StoredFlow>> {
+        self.flows.values()
+    }
+
+    /// The queues that are paused.
+    pub(super) fn paused(&self) -> &BTreeMap<Name, QueuePause> {
+        &self.paused
+    }
+
+    /// Deletes at most `limit` log lines, tasks and submit keys that are kept too long. Tells how many, and
+    /// which tasks went.
+    pub(super) fn sweep(&mut self, retention: &Retention, now: Timestamp, limit: usize) -> (usize, Vec<TaskId>) {
+        let is_old = |at: Timestamp, kept: Millis| at + kept <= now;
+        let mut room = limit;
+        for lines in self.logs.values_mut() {
+            lines.retain(|line| {
+                let goes = room > 0 && is_old(line.at, retention.logs);
+                room -= usize::from(goes);
+                !goes
+            });
+        }
+        self.logs.retain(|_, lines| !lines.is_empty());
+        let ended = |task: &Task| task.is_ended().then_some(task.state.ended_at).flatten();
+        let old = self.tasks.values().filter(|task| ended(task).is_some_and(|at| is_old(at, retention.tasks)));
+        let old: Vec<TaskId> = old.map(|task| task.id).take(room).collect();
+        room -= old.len();
+        for id in &old {
+            self.tasks.remove(id);
+            self.events.remove(id);
+            self.logs.remove(id);
+        }
+        let tasks = &self.tasks;
+        self.submit_keys.retain(|_, row| {
+            let goes = room > 0
+                && !tasks.contains_key(&row.task)
+                && is_old(row.accepted_at, SUBMIT_KEYS_KEPT_MIN);
+            room -= usize::from(goes);
+            !goes
+        });
+        (limit - room, old)
+    }
+}

@@ -1,0 +1,223 @@
+//! The rows of what tasks wait for. A claim is some columns of such a row, so it goes with the row.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use windlass_core::{
+    ActKey, ActState, Effect, Millis, Name, Ready, Task, TaskId, Timestamp, Waiting, Wakeup,
+};
+
+use crate::ports::{
+    AttemptId, Claim, Claimed, Due, Loaded, Now, QueuePause, QueueState, SessionId, TaskChange, Wish,
+};
+
+/// One row per (task, wake-up).
+#[derive(Debug, Default)]
+pub(super) struct Waits {
+    rows: BTreeMap<TaskId, BTreeMap<Wakeup, WaitRow>>,
+    /// The last attempt of each act that a session got.
+    handed_out: BTreeMap<TaskId, BTreeMap<ActKey, u32>>,
+    /// Queues that hold or held something.
+    modules: BTreeSet<Name>,
+    /// Claims so far.
+    claims: u64,
+}
+
+#[derive(Debug)]
+struct WaitRow {
+    waiting: Waiting,
+    claim: Option<ClaimColumns>,
+}
+
+#[derive(Debug)]
+struct ClaimColumns {
+    number: u64,
+    session: SessionId,
+    at: Timestamp,
+    timeout_at: Millis,
+}
+
+/// A ready row in the order of its queue: rank, then age, then order of definition.
+type Place = (i64, TaskId, ActKey);
+
+impl Waits {
+    /// Whether the change would take an attempt away from a session that its author did not know to have it.
+    pub(super) fn overlooked_by(&self, change: &TaskChange) -> bool {
+        let rows = self.rows.get(&change.task.id).into_iter().flatten();
+        rows.filter(|(_, row)| row.claim.is_some())
+            .any(|(wakeup, row)| matches!(wakeup, Wakeup::Act(key) if change.overlooks(*key, row.waiting.attempt)))
+    }
+
+    /// Replaces the rows that the change names. A claim stays with its attempt.
+    pub(super) fn apply(&mut self, change: &TaskChange) {
+        let rows = self.rows.entry(change.task.id).or_default();
+        for effect in &change.waits {
+            match effect {
+                Effect::Wait(waiting) => {
+                    let before = rows.remove(&waiting.key);
+                    let same = |row: &WaitRow| row.waiting.attempt == waiting.attempt && waiting.ready.is_some();
+                    let claim = before.filter(same).and_then(|row| row.claim);
+                    self.modules.extend(waiting.ready.iter().map(|ready| ready.module.clone()));
+                    rows.insert(waiting.key, WaitRow { waiting: waiting.clone(), claim });
+                }
+                Effect::Forget(wakeup) => {
+                    rows.remove(wakeup);
+                }
+                Effect::Send(_) => {}
+            }
+        }
+        if rows.is_empty() {
+            self.rows.remove(&change.task.id);
+        }
+    }
+
+    pub(super) fn delete(&mut self, task: TaskId) {
+        self.rows.remove(&task);
+        self.handed_out.remove(&task);
+    }
+
+    /// The task with what is known of its attempts.
+    pub(super) fn loaded(&self, task: std::sync::Arc<Task>) -> Loaded {
+        let claims = self.claimed_of(task.id).map(|(claimed, _)| Claim {
+            key: claimed.id.key,
+            attempt: claimed.id.attempt,
+            number: claimed.id.claim,
+            session: claimed.session,
+            at: claimed.at,
+        });
+        let claims = claims.collect();
+        let current = |(key, attempt): (&ActKey, &u32)| {
+            let act = task.act(*key)?;
+            let is_current = matches!(act.state, ActState::Ready | ActState::Parked) && act.attempt == *attempt;
+            is_current.then_some(*key)
+        };
+        let handed_out = self.handed_out.get(&task.id).into_iter().flatten().filter_map(current).collect();
+        Loaded { task, claims, handed_out }
+    }
+
+    /// Gives the first in line for `wish` to a session.
+    pub(super) fn claim(&mut self, session: SessionId, wish: &Wish, grace: Millis, now: Now) -> Option<Claimed> {
+        let wanted = |ready: &Ready| {
+            ready.module == wish.module
+                && wish.commands.as_ref().is_none_or(|commands| commands.contains(&ready.command))
+        };
+        let (_, task, key) = self.line(wanted).into_iter().next()?;
+        self.claims += 1;
+        let number = self.claims;
+        self.hold(session, task, key, number, grace, now)
+    }
+
+    /// Gives an attempt to the session that says it has it, unless it is over or another one has it.
+    pub(super) fn adopt(&mut self, session: SessionId, id: AttemptId, grace: Millis, now: Now) -> bool {
+        let AttemptId { task, key, attempt, claim } = id;
+        let Some(row) = self.row(task, key) else { return false };
+        if row.waiting.ready.is_none() || row.waiting.attempt != attempt {
+            return false;
+        }
+        match &row.claim {
+            Some(held) => held.session == session && held.number == claim,
+            None => self.hold(session, task, key, claim, grace, now).is_some(),
+        }
+    }
+
+    /// Takes an attempt back from the session that has it under this claim.
+    pub(super) fn release(&mut self, session: SessionId, id: AttemptId) {
+        let row = self.rows.get_mut(&id.task).and_then(|rows| rows.get_mut(&Wakeup::Act(id.key)));
+        if let Some(row) = row {
+            let theirs = |claim: &mut ClaimColumns| claim.session == session && claim.number == id.claim;
+            row.claim.take_if(theirs);
+        }
+    }
+
+    fn hold(
+        &mut self,
+        session: SessionId,
+        task: TaskId,
+        key: ActKey,
+        number: u64,
+        grace: Millis,
+        now: Now,
+    ) -> Option<Claimed> {
+        let row = self.rows.get_mut(&task)?.get_mut(&Wakeup::Act(key))?;
+        let timeout = row.waiting.ready.as_ref()?.timeout;
+        let timeout_at = Millis(now.mono.0.saturating_add(timeout.0).saturating_add(grace.0));
+        row.claim = Some(ClaimColumns { number, session, at: now.wall, timeout_at });
+        let attempt = row.waiting.attempt;
+        self.handed_out.entry(task).or_default().insert(key, attempt);
+        claimed(task, row).map(|(claimed, _)| claimed)
+    }
+
+    /// Every claimed attempt with the time its timeout is over.
+    pub(super) fn all_claimed(&self) -> impl Iterator<Item = (Claimed, Millis)> + '_ {
+        self.rows.keys().flat_map(|task| self.claimed_of(*task))
+    }
+
+    fn claimed_of(&self, task: TaskId) -> impl Iterator<Item = (Claimed, Millis)> + '_ {
+        let rows = self.rows.get(&task).into_iter().flat_map(BTreeMap::values);
+        rows.filter_map(move |row| claimed(task, row))
+    }
+
+    /// What is due: wake-ups by their time, then attempts that ran too long.
+    pub(super) fn due(&self, now: Now, limit: usize) -> Vec<Due> {
+        let rows = self.rows.iter().flat_map(|(task, rows)| rows.values().map(|row| (*task, &row.waiting)));
+        let mut wakes: Vec<_> = rows
+            .filter_map(|(task, waiting)| Some((waiting.due_at.filter(|at| *at <= now.wall)?, task, waiting.key)))
+            .collect();
+        wakes.sort_unstable();
+        let mut timed_out: Vec<_> = self.all_claimed().filter(|(_, timeout_at)| *timeout_at <= now.mono).collect();
+        timed_out.sort_by_key(|(claimed, timeout_at)| (*timeout_at, claimed.id));
+        let wakes = wakes.into_iter().map(|(_, task, wakeup)| Due::Wake { task, wakeup });
+        wakes.chain(timed_out.into_iter().map(|(claimed, _)| Due::TimeOut(claimed))).take(limit).collect()
+    }
+
+    /// How many attempts of its queue stand before this one.
+    pub(super) fn place(&self, task: TaskId, key: ActKey) -> Option<u64> {
+        let ready = self.row(task, key)?.waiting.ready.as_ref()?;
+        let line = self.line(|other| other.module == ready.module);
+        line.iter().position(|place| *place == (ready.rank, task, key)).map(|before| before as u64)
+    }
+
+    /// The queues with their counts.
+    pub(super) fn queues(&self, paused: &BTreeMap<Name, QueuePause>) -> Vec<QueueState> {
+        let names: BTreeSet<&Name> = self.modules.iter().chain(paused.keys()).collect();
+        let state = |name: &Name| {
+            let line = self.line(|ready| ready.module == *name);
+            let first = line.first().and_then(|(_, task, key)| self.row(*task, *key)?.waiting.ready.as_ref());
+            QueueState {
+                name: name.clone(),
+                ready: line.len() as u64,
+                running: self.all_claimed().filter(|(claimed, _)| claimed.module == *name).count() as u64,
+                oldest_ready_at: first.map(|ready| ready.ready_at),
+                paused: paused.get(name).cloned(),
+            }
+        };
+        names.into_iter().map(state).collect()
+    }
+
+    /// The ready attempts that nobody has and that `wanted` takes, smallest rank first.
+    fn line(&self, wanted: impl Fn(&Ready) -> bool) -> Vec<Place> {
+        let mut line = Vec::new();
+        for (task, rows) in &self.rows {
+            for row in rows.values().filter(|row| row.claim.is_none()) {
+                if let (Wakeup::Act(key), Some(ready)) = (row.waiting.key, &row.waiting.ready)
+                    && wanted(ready)
+                {
+                    line.push((ready.rank, *task, key));
+                }
+            }
+        }
+        line.sort_unstable();
+        line
+    }
+
+    fn row(&self, task: TaskId, key: ActKey) -> Option<&WaitRow> {
+        self.rows.get(&task)?.get(&Wakeup::Act(key))
+    }
+}
+
+fn claimed(task: TaskId, row: &WaitRow) -> Option<(Claimed, Millis)> {
+    let Wakeup::Act(key) = row.waiting.key else { return None };
+    let (claim, ready) = (row.claim.as_ref()?, row.waiting.ready.as_ref()?);
+    let id = AttemptId { task, key, attempt: row.waiting.attempt, claim: claim.number };
+    let claimed = Claimed { id, session: claim.session, at: claim.at, module: ready.module.clone() };
+    Some((claimed, claim.timeout_at))
+}

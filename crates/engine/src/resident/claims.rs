@@ -1,0 +1,96 @@
+//! Which attempts sessions have.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use windlass_core::{ActKey, Millis, Name, Task, TaskId, Timestamp};
+
+use crate::ports::{AttemptId, Claim, Claimed, Now, SessionId};
+
+/// All attempts that sessions have.
+#[derive(Debug, Default)]
+pub(super) struct Claims {
+    claims: BTreeMap<(TaskId, ActKey), Held>,
+    /// By when each is over its timeout, in order.
+    timeouts: BTreeSet<(Millis, TaskId, ActKey)>,
+}
+
+/// An attempt that a session has.
+#[derive(Debug, Clone)]
+pub(super) struct Held {
+    pub(super) key: ActKey,
+    pub(super) attempt: u32,
+    pub(super) number: u64,
+    pub(super) session: SessionId,
+    pub(super) at: Timestamp,
+    pub(super) timeout_at: Millis,
+    pub(super) module: Name,
+}
+
+impl Claims {
+    pub(super) fn get(&self, task: TaskId, key: ActKey) -> Option<&Held> {
+        self.claims.get(&(task, key))
+    }
+
+    pub(super) fn insert(&mut self, task: TaskId, held: Held) {
+        self.remove(task, held.key);
+        self.timeouts.insert((held.timeout_at, task, held.key));
+        self.claims.insert((task, held.key), held);
+    }
+
+    pub(super) fn remove(&mut self, task: TaskId, key: ActKey) -> Option<Held> {
+        let held = self.claims.remove(&(task, key))?;
+        self.timeouts.remove(&(held.timeout_at, task, key));
+        Some(held)
+    }
+
+    /// Removes the claims of a task that `over` is true for.
+    pub(super) fn drop_where(&mut self, task: TaskId, over: impl Fn(&ActKey, u32) -> bool) -> Vec<Held> {
+        let keys: Vec<ActKey> =
+            self.range(task).filter(|held| over(&held.key, held.attempt)).map(|held| held.key).collect();
+        keys.into_iter().filter_map(|key| self.remove(task, key)).collect()
+    }
+
+    /// The claims of a task that are of its current attempts.
+    pub(super) fn of_task(&self, id: TaskId, task: &Task) -> Vec<Claim> {
+        self.range(id)
+            .filter(|held| task.act(held.key).is_some_and(|act| act.attempt == held.attempt))
+            .map(|held| Claim {
+                key: held.key,
+                attempt: held.attempt,
+                number: held.number,
+                session: held.session,
+                at: held.at,
+            })
+            .collect()
+    }
+
+    pub(super) fn timed_out(&self, now: Now) -> impl Iterator<Item = Claimed> + '_ {
+        self.timeouts
+            .iter()
+            .take_while(move |(at, ..)| *at <= now.mono)
+            .filter_map(|(_, task, key)| self.claimed(*task, *key))
+    }
+
+    pub(super) fn claimed(&self, task: TaskId, key: ActKey) -> Option<Claimed> {
+        self.get(task, key).map(|held| Claimed {
+            id: AttemptId { task, key, attempt: held.attempt, claim: held.number },
+            session: held.session,
+            at: held.at,
+            module: held.module.clone(),
+        })
+    }
+
+    pub(super) fn next_timeout(&self) -> Option<Millis> {
+        self.timeouts.first().map(|(at, ..)| *at)
+    }
+
+    /// All claims with their tasks, for a scheduler that is built anew.
+    pub(super) fn into_all(self) -> impl Iterator<Item = (TaskId, Held)> {
+        self.claims.into_iter().map(|((task, _), held)| (task, held))
+    }
+
+    fn range(&self, task: TaskId) -> impl Iterator<Item = &Held> {
+        let from = (task, ActKey::forward(0));
+        self.claims.range(from..).take_while(move |((of, _), _)| *of == task).map(|(_, held)| held)
+    }
+}

@@ -1,0 +1,26 @@
+//! The memory scheduler: a store with a single owner, whose hot path only writes.
+//!
+//! Active tasks, ready queues, due times, claims and sessions live in memory ([`Scheduler`]); a [`RowSink`]
+//! gets every change in order and is read only for what has ended. A commit is three steps:
+//!
+//! ```text
+//! commit ─▶ Scheduler::stage     versions checked, state replaced, old queue rows taken away   (memory)
+//!        ─▶ RowSink::write       one transaction, shared with whatever else waits             (disk)
+//!        ─▶ Scheduler::publish   new queue rows, due times and messages become visible        (memory)
+//! ```
+//!
+//! So later commits build on staged state while it is on its way to the disk, and nothing is handed out before
+//! it is there. When a write fails, everything staged and not published is void: the scheduler is built again
+//! from the sink, keeping what workers hold.
+
+mod claims;
+mod queue;
+mod recover;
+mod scheduler;
+mod sessions;
+mod sink;
+mod store;
+mod submit_keys;
+
+pub use sink::*;
+pub use store::Resident;

@@ -1,0 +1,102 @@
+//! Building the state in memory from what the sink has: at a start, and after a failed write.
+
+use std::sync::Arc;
+
+use windlass_core::{Task, TaskId, Timestamp, Wakeup, waits};
+
+use super::{
+    Recovered,
+    claims::Claims,
+    scheduler::{Entry, Scheduler, may_have_been_handed_out},
+    sessions::Sessions,
+};
+use crate::ports::StoreError;
+
+impl Scheduler {
+    /// The state in memory for what was recovered. Ready attempts wait in `recovered` for the adoption grace.
+    pub(super) fn recover(recovered: Recovered) -> Result<Self, StoreError> {
+        let mut scheduler = Self::default();
+        let mut flows = recovered.flows;
+        flows.sort_by(|one, other| {
+            (&one.flow.name, one.flow.version).cmp(&(&other.flow.name, other.flow.version))
+        });
+        for stored in flows {
+            scheduler.flows.entry(stored.flow.name.clone()).or_default().push(stored);
+        }
+        for queue in recovered.queues {
+            scheduler.queues.set_paused(&queue.name, queue.paused);
+        }
+        scheduler.messages = recovered.messages.into_iter().map(|envelope| (envelope.id, envelope)).collect();
+        for row in recovered.tasks {
+            let flow = |name: &str, version: u32| scheduler.flow(name, Some(version));
+            let task = row.into_task(|name, version| flow(name, version).map(|stored| stored.flow))?;
+            scheduler.recover_task(task);
+        }
+        Ok(scheduler)
+    }
+
+    fn recover_task(&mut self, task: Task) {
+        let id = task.id;
+        for wait in waits(&task) {
+            match wait.key {
+                Wakeup::Act(key) if wait.ready.is_some() => self.recovered.push((id, key)),
+                _ => {}
+            }
+        }
+        let handed_out = may_have_been_handed_out(&task);
+        let timers: Vec<_> = waits(&task).into_iter().filter(|wait| wait.ready.is_none()).collect();
+        self.active.insert(id, Entry::new(Arc::new(task), handed_out));
+        for wait in timers {
+            self.publish_wait(id, &wait);
+        }
+    }
+
+    /// The adoption grace is over: what nobody named is handed out.
+    pub(super) fn end_grace(&mut self) {
+        for (id, key) in std::mem::take(&mut self.recovered) {
+            self.publish_ready(id, key);
+        }
+    }
+
+    /// Puts the ready attempt of an act into its queue.
+    pub(super) fn publish_ready(&mut self, id: TaskId, key: windlass_core::ActKey) {
+        let wait =
+            self.active.get(&id).and_then(|entry| windlass_core::waiting(&entry.task, Wakeup::Act(key)));
+        if let Some(wait) = wait {
+            self.publish_wait(id, &wait);
+        }
+    }
+
+    /// Takes over what workers had before a failed write, as far as it is still current.
+    pub(super) fn take_over(&mut self, claims: Claims, sessions: Sessions) {
+        self.sessions = sessions;
+        for (task, held) in claims.into_all() {
+            let current = self
+                .active
+                .get(&task)
+                .and_then(|entry| entry.task.act(held.key))
+                .is_some_and(|act| act.is_open() && act.attempt == held.attempt);
+            if current {
+                self.queues.count_running(&held.module, 1);
+                self.claims.insert(task, held);
+            } else {
+                self.sessions.drop_hold(held.session, task, held.key);
+            }
+        }
+        self.end_grace();
+    }
+
+    /// The flow with this name: that version, or the newest.
+    pub(super) fn flow(&self, name: &str, version: Option<u32>) -> Option<crate::ports::StoredFlow> {
+        let versions = self.flows.get(name)?;
+        match version {
+            None => versions.last().cloned(),
+            Some(version) => versions.get(usize::try_from(version).ok()?.checked_sub(1)?).cloned(),
+        }
+    }
+
+    /// The latest time anything active has seen.
+    pub(super) fn latest_at(&self) -> Timestamp {
+        self.active.values().map(|entry| entry.task.input.created_at).max().unwrap_or_default()
+    }
+}

@@ -1,0 +1,238 @@
+//! The state in memory: active tasks and everything that is derived from them.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use windlass_core::{
+    ActKey, ActState, Direction, Effect, Name, Task, TaskId, Timestamp, Waiting, Wakeup, waiting,
+};
+
+use super::{claims::Claims, queue::Queues, sessions::Sessions, submit_keys::SubmitKeys};
+use crate::ports::{
+    AlarmChange, Change, Due, Envelope, Loaded, MessageId, Now, Outcome, StoredAlarm, StoredFlow, TaskChange,
+};
+
+/// The state in memory.
+#[derive(Debug, Default)]
+pub(super) struct Scheduler {
+    pub(super) active: BTreeMap<TaskId, Entry>,
+    pub(super) queues: Queues,
+    pub(super) due: BTreeSet<(Timestamp, TaskId, Wakeup)>,
+    pub(super) claims: Claims,
+    pub(super) sessions: Sessions,
+    pub(super) submit_keys: SubmitKeys,
+    /// All versions of each flow, oldest first.
+    pub(super) flows: BTreeMap<Name, Vec<StoredFlow>>,
+    /// Alarms changed by commits on their way to the disk.
+    pub(super) alarms: BTreeMap<Arc<str>, StoredAlarm>,
+    pub(super) messages: BTreeMap<MessageId, Envelope>,
+    /// Ready attempts that wait for the adoption grace.
+    pub(super) recovered: Vec<(TaskId, ActKey)>,
+}
+
+/// An active task.
+#[derive(Debug)]
+pub(super) struct Entry {
+    pub(super) task: Arc<Task>,
+    /// What of it stands in queues and among due times.
+    published: Vec<Waiting>,
+    /// Acts whose current attempt a worker may have had, now or before.
+    pub(super) handed_out: BTreeSet<ActKey>,
+}
+
+impl Entry {
+    pub(super) fn new(task: Arc<Task>, handed_out: BTreeSet<ActKey>) -> Self {
+        Self { task, published: Vec::new(), handed_out }
+    }
+}
+
+impl Scheduler {
+    /// The task as it is by now, if it is active.
+    pub(super) fn loaded(&self, id: TaskId) -> Option<Loaded> {
+        let entry = self.active.get(&id)?;
+        Some(Loaded {
+            task: entry.task.clone(),
+            claims: self.claims.of_task(id, &entry.task),
+            handed_out: entry.handed_out.clone(),
+        })
+    }
+
+    /// Checks a change and makes it what later commits build on.
+    pub(super) fn stage(&mut self, change: &Change) -> Outcome {
+        match change {
+            Change::Task(change) => self.stage_task(change),
+            Change::Alarm(change) => self.stage_alarm(change),
+            Change::Flow(stored) => {
+                let versions = self.flows.entry(stored.flow.name.clone()).or_default();
+                if stored.flow.version as usize != versions.len() + 1 {
+                    return Outcome::Conflict;
+                }
+                versions.push(stored.clone());
+                Outcome::Committed
+            }
+            Change::Queue(change) => {
+                self.queues.set_paused(&change.name, change.paused.clone());
+                Outcome::Committed
+            }
+            Change::Logs(_) => Outcome::Committed,
+        }
+    }
+
+    fn stage_task(&mut self, change: &TaskChange) -> Outcome {
+        let id = change.task.id;
+        if let Some(key) = &change.submit_key
+            && let Some((task, key)) = self.submit_keys.get(&key.scope)
+        {
+            return Outcome::KeyTaken { task: *task, fingerprint: key.fingerprint };
+        }
+        match self.active.get_mut(&id) {
+            Some(entry) if entry.task.state.events != change.before => return Outcome::Conflict,
+            Some(entry) => entry.task = change.task.clone(),
+            None if change.before != 0 => return Outcome::Conflict,
+            None => {
+                let task = change.task.clone();
+                self.active.insert(id, Entry::new(task, BTreeSet::new()));
+            }
+        }
+        if let Some(key) = &change.submit_key {
+            self.submit_keys.stage(id, key);
+        }
+        for effect in &change.waits {
+            let key = match effect {
+                Effect::Wait(waiting) => waiting.key,
+                Effect::Forget(key) => *key,
+                Effect::Send(_) => continue,
+            };
+            self.withdraw(id, key);
+        }
+        self.drop_stale_claims(id);
+        Outcome::Committed
+    }
+
+    fn stage_alarm(&mut self, change: &AlarmChange) -> Outcome {
+        if let Some(consumed) = change.consumes
+            && self.messages.remove(&consumed).is_none()
+        {
+            return Outcome::Conflict;
+        }
+        if let Some(alarm) = &change.alarm {
+            let staged = StoredAlarm { alarm: alarm.clone(), version: change.before + 1 };
+            self.alarms.insert(alarm.id.0.clone(), staged);
+        }
+        Outcome::Committed
+    }
+
+    /// Takes what an act waits for out of queues and due times.
+    fn withdraw(&mut self, id: TaskId, key: Wakeup) {
+        let Some(entry) = self.active.get_mut(&id) else { return };
+        let Some(index) = entry.published.iter().position(|waiting| waiting.key == key) else { return };
+        let waiting = entry.published.swap_remove(index);
+        if let Some(due_at) = waiting.due_at {
+            self.due.remove(&(due_at, id, key));
+        }
+        if let (Some(ready), Wakeup::Act(act_key)) = (&waiting.ready, key) {
+            self.queues.remove(id, act_key, ready);
+        }
+    }
+
+    /// Forgets claims of attempts that are over, and that they were handed out.
+    fn drop_stale_claims(&mut self, id: TaskId) {
+        let Some(entry) = self.active.get_mut(&id) else { return };
+        let task = &entry.task;
+        let open = |key: &ActKey, attempt: u32| {
+            task.act(*key).is_some_and(|act| act.state == ActState::Ready && act.attempt == attempt)
+        };
+        for claim in self.claims.drop_where(id, |key, attempt| !open(key, attempt)) {
+            self.sessions.drop_hold(claim.session, id, claim.key);
+            self.queues.count_running(&claim.module, -1);
+            entry.handed_out.remove(&claim.key);
+        }
+        entry.handed_out.retain(|key| task.act(*key).is_some_and(|act| act.is_open()));
+    }
+
+    /// A staged change is on disk: what it made ready, due or sent becomes visible, unless a later change has
+    /// replaced it.
+    pub(super) fn publish(&mut self, change: &Change) {
+        match change {
+            Change::Task(change) => self.publish_task(change),
+            Change::Alarm(change) => {
+                let Some(alarm) = &change.alarm else { return };
+                let latest =
+                    self.alarms.get(&alarm.id.0).is_some_and(|staged| staged.version == change.before + 1);
+                if latest {
+                    self.alarms.remove(&alarm.id.0);
+                }
+            }
+            Change::Flow(_) | Change::Queue(_) | Change::Logs(_) => {}
+        }
+    }
+
+    fn publish_task(&mut self, change: &TaskChange) {
+        let id = change.task.id;
+        if let Some(key) = &change.submit_key {
+            self.submit_keys.settle(key);
+        }
+        for envelope in &change.messages {
+            self.messages.insert(envelope.id, envelope.clone());
+        }
+        let Some(entry) = self.active.get(&id) else { return };
+        if entry.task.is_ended() {
+            if change.task.is_ended() {
+                self.active.remove(&id);
+            }
+            return;
+        }
+        for effect in &change.waits {
+            if let Effect::Wait(waiting) = effect {
+                self.publish_wait(id, waiting);
+            }
+        }
+    }
+
+    /// Puts what an act waits for into queues and due times, if the task still waits for it.
+    pub(super) fn publish_wait(&mut self, id: TaskId, published: &Waiting) {
+        let Some(entry) = self.active.get_mut(&id) else { return };
+        if waiting(&entry.task, published.key).as_ref() != Some(published)
+            || entry.published.iter().any(|waiting| waiting.key == published.key)
+        {
+            return;
+        }
+        entry.published.push(published.clone());
+        if let Some(due_at) = published.due_at {
+            self.due.insert((due_at, id, published.key));
+        }
+        if let (Some(ready), Wakeup::Act(key)) = (&published.ready, published.key)
+            && self.claims.get(id, key).is_none()
+        {
+            self.queues.insert(id, key, ready);
+        }
+    }
+
+    /// What is ready of an act, as it stands in its queue or with a worker.
+    pub(super) fn published_ready(&self, id: TaskId, key: ActKey) -> Option<&windlass_core::Ready> {
+        let entry = self.active.get(&id)?;
+        entry.published.iter().find(|waiting| waiting.key == Wakeup::Act(key))?.ready.as_ref()
+    }
+
+    /// What is due, earliest first.
+    pub(super) fn due(&self, now: Now, limit: usize) -> Vec<Due> {
+        let wakes = self
+            .due
+            .iter()
+            .take_while(|(at, ..)| *at <= now.wall)
+            .map(|(_, task, wakeup)| Due::Wake { task: *task, wakeup: *wakeup });
+        wakes.chain(self.claims.timed_out(now).map(Due::TimeOut)).take(limit).collect()
+    }
+}
+
+/// Whether a step was touched in its forward direction; what is recovered may have been with a worker.
+pub(super) fn may_have_been_handed_out(task: &Task) -> BTreeSet<ActKey> {
+    task.acts()
+        .filter(|(key, act)| {
+            act.is_open() && (key.direction == Direction::Rollback || task.state.steps[key.step].touched)
+        })
+        .map(|(key, _)| key)
+        .collect()
+}

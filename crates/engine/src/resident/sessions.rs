@@ -1,0 +1,112 @@
+//! Workers' sessions: what each has, and by when it must be heard of again.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use windlass_core::{ActKey, Millis, TaskId, Timestamp};
+
+use crate::ports::{Now, SessionId, SessionRenewal, SessionState, WorkerState};
+
+/// All sessions.
+#[derive(Debug, Default)]
+pub(super) struct Sessions {
+    sessions: BTreeMap<SessionId, Session>,
+    /// By when each must be heard of, in order.
+    ends: BTreeSet<(Millis, SessionId)>,
+}
+
+#[derive(Debug)]
+struct Session {
+    lease_until: Millis,
+    lease_full: Millis,
+    last_seen_at: Timestamp,
+    worker: WorkerState,
+    holds: BTreeSet<(TaskId, ActKey)>,
+}
+
+impl Sessions {
+    pub(super) fn renew(&mut self, renewal: SessionRenewal, now: Now) {
+        let lease_until = Millis(now.mono.0 + renewal.lease.0);
+        let session = self.sessions.entry(renewal.session).or_insert_with(|| Session {
+            lease_until,
+            lease_full: renewal.lease_full,
+            last_seen_at: now.wall,
+            worker: WorkerState::default(),
+            holds: BTreeSet::new(),
+        });
+        self.ends.remove(&(session.lease_until, renewal.session));
+        session.lease_until = lease_until;
+        session.lease_full = renewal.lease_full;
+        session.last_seen_at = now.wall;
+        if let Some(worker) = renewal.worker {
+            session.worker = worker;
+        }
+        self.ends.insert((lease_until, renewal.session));
+    }
+
+    pub(super) fn forgive(&mut self, now: Now) {
+        self.ends.clear();
+        for (id, session) in &mut self.sessions {
+            session.lease_until = session.lease_until.max(Millis(now.mono.0 + session.lease_full.0));
+            self.ends.insert((session.lease_until, *id));
+        }
+    }
+
+    pub(super) fn is_attached(&self, session: SessionId) -> bool {
+        self.sessions.get(&session).is_some_and(|session| session.worker.attached)
+    }
+
+    pub(super) fn hold(&mut self, session: SessionId, task: TaskId, key: ActKey) {
+        if let Some(session) = self.sessions.get_mut(&session) {
+            session.holds.insert((task, key));
+        }
+    }
+
+    pub(super) fn drop_hold(&mut self, session: SessionId, task: TaskId, key: ActKey) {
+        if let Some(session) = self.sessions.get_mut(&session) {
+            session.holds.remove(&(task, key));
+        }
+    }
+
+    pub(super) fn knows(&self, session: SessionId) -> bool {
+        self.sessions.contains_key(&session)
+    }
+
+    /// When the next lease ends.
+    pub(super) fn next_end(&self) -> Option<Millis> {
+        self.ends.first().map(|(end, _)| *end)
+    }
+
+    /// What sessions hold whose lease has ended; those that hold nothing are forgotten.
+    pub(super) fn ended(&mut self, now: Now, limit: usize) -> Vec<(SessionId, TaskId, ActKey)> {
+        let over: Vec<(Millis, SessionId)> =
+            self.ends.iter().take_while(|(end, _)| *end <= now.mono).copied().collect();
+        let mut lost = Vec::new();
+        for (end, id) in over {
+            let holds = self.sessions.get(&id).map(|session| &session.holds);
+            match holds {
+                Some(holds) if !holds.is_empty() => {
+                    let room = limit.saturating_sub(lost.len());
+                    lost.extend(holds.iter().take(room).map(|(task, key)| (id, *task, *key)));
+                }
+                _ => {
+                    self.sessions.remove(&id);
+                    self.ends.remove(&(end, id));
+                }
+            }
+        }
+        lost
+    }
+
+    pub(super) fn states(&self, now: Now) -> Vec<SessionState> {
+        self.sessions
+            .iter()
+            .filter(|(_, session)| session.lease_until > now.mono)
+            .map(|(id, session)| SessionState {
+                session: *id,
+                worker: session.worker.clone(),
+                running: u32::try_from(session.holds.len()).unwrap_or(u32::MAX),
+                last_seen_at: session.last_seen_at,
+            })
+            .collect()
+    }
+}

@@ -1,0 +1,114 @@
+//! Where a resident store writes its rows, and reads back what it does not keep in memory.
+
+use async_trait::async_trait;
+use windlass_core::{Alarm, AlarmId, Event, Flow, Input, Json, Name, State, TaskId, Timestamp};
+
+use crate::ports::{
+    Change, Envelope, LogLine, Now, Page, QueueChange, Retention, StoreError, StoredAlarm, StoredFlow,
+    SubmitKey, TaskQuery,
+};
+
+/// Told once about a written batch, from any thread.
+pub type Written = Box<dyn FnOnce(Result<(), StoreError>) + Send>;
+
+/// Where a resident store keeps its rows. Changes come checked: versions agree and keys are free.
+#[async_trait]
+pub trait RowSink: Send + Sync + 'static {
+    /// Reads what is active, in a new boot epoch. Called once before anything is written, and again after a
+    /// failed write: everything that was written and not confirmed is then either there whole or not at all.
+    async fn recover(&self) -> Result<Recovered, StoreError>;
+
+    /// Writes a batch after those before it, all of it or nothing, and tells `written` once it is on disk.
+    /// After a failure every batch fails until [`RowSink::recover`] is called.
+    fn write(&self, batch: std::sync::Arc<Vec<Change>>, written: Written);
+
+    /// Tasks that have ended, with their results; in the order of `ids`.
+    async fn ended(&self, ids: &[TaskId]) -> Result<Vec<Option<TaskRow>>, StoreError>;
+
+    /// Tasks that have ended, newest first, without their results. Looks at no more than
+    /// [`crate::ports::SCAN_MAX`] of them.
+    async fn ended_page(&self, query: &TaskQuery) -> Result<Page<TaskRow, TaskId>, StoreError>;
+
+    /// The tasks that were submitted under these keys, in their order.
+    async fn submit_keys(&self, scopes: &[[u8; 32]]) -> Result<Vec<Option<(TaskId, SubmitKey)>>, StoreError>;
+
+    /// Events of a task with numbers above `after`, in order.
+    async fn events(&self, task: TaskId, after: u64, limit: usize) -> Result<Vec<(u64, Event)>, StoreError>;
+
+    /// Log lines of a task, in the order they came, after the first `skip`.
+    async fn logs(&self, task: TaskId, skip: u64, limit: usize) -> Result<Vec<LogLine>, StoreError>;
+
+    /// The alarm with this id.
+    async fn alarm(&self, id: &AlarmId) -> Result<Option<StoredAlarm>, StoreError>;
+
+    /// At most `limit` alarms, those raised last first; resolved ones only with `all`.
+    async fn alarms(&self, all: bool, limit: usize) -> Result<Vec<Alarm>, StoreError>;
+
+    /// Deletes at most `limit` of what is kept too long. Tells how many rows went.
+    async fn sweep(&self, retention: &Retention, now: Now, limit: usize) -> Result<u64, StoreError>;
+}
+
+/// What a resident store begins with.
+#[derive(Debug)]
+pub struct Recovered {
+    /// How often the data was opened, this time included. Claim numbers begin with it.
+    pub epoch: u32,
+    /// What tokens are signed with.
+    pub token_key: [u8; 32],
+    /// All flows in all versions.
+    pub flows: Vec<StoredFlow>,
+    /// Tasks that have not ended, with their results.
+    pub tasks: Vec<TaskRow>,
+    /// Queues that are paused.
+    pub queues: Vec<QueueChange>,
+    /// Messages that were not consumed.
+    pub messages: Vec<Envelope>,
+    /// The latest time known to be written: the clock must not be behind it.
+    pub latest_at: Timestamp,
+}
+
+/// A task as rows keep it: the flow by name and version.
+#[derive(Debug, Clone)]
+pub struct TaskRow {
+    /// Its id.
+    pub id: TaskId,
+    /// Name of its flow.
+    pub flow: Name,
+    /// Version of its flow.
+    pub version: u32,
+    /// What was submitted.
+    pub input: Input,
+    /// What changes. Results are in it where they were read.
+    pub state: State,
+}
+
+impl TaskRow {
+    /// Puts a result where it belongs; one for a step the task does not have is passed over.
+    pub fn set_result(&mut self, key: windlass_core::ActKey, result: Json) {
+        let Some(step) = self.state.steps.get_mut(key.step) else { return };
+        match key.direction {
+            windlass_core::Direction::Forward => step.forward.result = Some(result),
+            windlass_core::Direction::Rollback => step.undo.result = Some(result),
+        }
+    }
+
+    /// The task, with its flow found by `flow`.
+    ///
+    /// # Errors
+    /// When its flow is not there.
+    pub fn into_task(
+        self,
+        flow: impl FnOnce(&str, u32) -> Option<std::sync::Arc<Flow>>,
+    ) -> Result<windlass_core::Task, StoreError> {
+        let Some(flow) = flow(&self.flow, self.version) else {
+            return Err(StoreError::Damaged(format!(
+                "task {} is of flow {} version {}, which is not there",
+                self.id, self.flow, self.version
+            )));
+        };
+        if flow.steps.len() != self.state.steps.len() {
+            return Err(StoreError::Damaged(format!("task {} has not the steps of its flow", self.id)));
+        }
+        Ok(windlass_core::Task { id: self.id, flow, input: self.input.into(), state: self.state })
+    }
+}

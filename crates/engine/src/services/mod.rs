@@ -1,0 +1,13 @@
+//! The services that make the engine move. Each has `run_once`; the program loops over them.
+
+mod committer;
+mod janitor;
+mod lease_keeper;
+mod messenger;
+mod timekeeper;
+
+pub use committer::Committer;
+pub use janitor::Janitor;
+pub use lease_keeper::LeaseKeeper;
+pub use messenger::Messenger;
+pub use timekeeper::Timekeeper;

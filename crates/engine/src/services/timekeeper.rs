@@ -1,0 +1,54 @@
+//! Does what is due: starts, retries, deadlines, timeouts.
+
+use std::sync::Arc;
+
+use windlass_core::{Attempt, Command};
+
+use crate::{
+    Engine, EngineError,
+    inbox::Item,
+    ports::{Due, Now},
+};
+
+/// Things done in one round.
+const ROUND_MAX: usize = 1000;
+
+/// Wakes tasks whose time has come.
+pub struct Timekeeper {
+    engine: Arc<Engine>,
+}
+
+impl Timekeeper {
+    /// A timekeeper of `engine`.
+    #[must_use]
+    pub fn new(engine: Arc<Engine>) -> Self {
+        Self { engine }
+    }
+
+    /// Does at most a bounded number of things that are due. Tells how many.
+    ///
+    /// # Errors
+    /// When the store fails; what is due stays due.
+    pub async fn run_once(&self, now: Now) -> Result<usize, EngineError> {
+        let due = self.engine.store.due(now, ROUND_MAX).await?;
+        if due.is_empty() {
+            return Ok(0);
+        }
+        let items: Vec<Item> = due.into_iter().map(item).collect();
+        let count = items.len();
+        self.engine.inbox.decide(items).await?;
+        Ok(count)
+    }
+}
+
+fn item(due: Due) -> Item {
+    let (id, command) = match due {
+        Due::Wake { task, wakeup } => (task, Command::Wake(wakeup)),
+        Due::TimeOut(claimed) => {
+            let attempt =
+                Attempt { key: claimed.id.key, number: claimed.id.attempt, started_at: Some(claimed.at) };
+            (claimed.id.task, Command::TimeOut(attempt))
+        }
+    };
+    Item::Task { id, command, claim: None, logs: Vec::new() }
+}

@@ -1,0 +1,95 @@
+//! How state is written down: a compact encoding with a version in front, payloads beside it as they came.
+//!
+//! Format 1 is postcard of the core's types. A fixture of every format ever written is kept in
+//! `tests/it/fixtures` and read by a test, so a change of these types that would make old data unreadable is
+//! seen at once: such a change needs a format 2 and a reader of format 1.
+
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use windlass_core::{Actor, Event, Flow, Input, Json, Message, State, Timestamp};
+
+use crate::ports::StoreError;
+
+/// The format written today.
+pub const FORMAT: u8 = 1;
+
+/// What was submitted with a task, but for its parameters.
+#[derive(Serialize, Deserialize)]
+struct InputHead {
+    labels: Vec<(String, String)>,
+    priority: i8,
+    at: Option<Timestamp>,
+    by: Option<Actor>,
+    traceparent: Option<Box<str>>,
+    created_at: Timestamp,
+}
+
+/// Writes `value` behind the format's number.
+fn write<T: Serialize>(value: &T) -> Vec<u8> {
+    // Writing plain data to memory cannot fail.
+    postcard::to_extend(value, vec![FORMAT]).unwrap_or_default()
+}
+
+fn read<T: DeserializeOwned>(bytes: &[u8], what: &str) -> Result<T, StoreError> {
+    match bytes.split_first() {
+        Some((&FORMAT, body)) => postcard::from_bytes(body)
+            .map_err(|error| StoreError::Damaged(format!("{what} cannot be read: {error}"))),
+        Some((format, _)) => Err(StoreError::Damaged(format!(
+            "{what} is of format {format}, and this version reads format {FORMAT}: use the version that wrote it or a newer one"
+        ))),
+        None => Err(StoreError::Damaged(format!("{what} is empty"))),
+    }
+}
+
+macro_rules! stored {
+    ($write:ident, $read:ident, $type:ty, $what:literal) => {
+        #[doc = concat!("Writes ", $what, ".")]
+        #[must_use]
+        pub fn $write(value: &$type) -> Vec<u8> {
+            write(value)
+        }
+
+        #[doc = concat!("Reads ", $what, ".")]
+        ///
+        /// # Errors
+        /// When it is damaged or of a format not known here.
+        pub fn $read(bytes: &[u8]) -> Result<$type, StoreError> {
+            read(bytes, $what)
+        }
+    };
+}
+
+stored!(write_state, read_state, State, "the state of a task");
+stored!(write_flow, read_flow, Flow, "a flow");
+stored!(write_events, read_events, Vec<Event>, "events of a task");
+stored!(write_message, read_message, Message, "a message");
+stored!(write_alarm, read_alarm, windlass_core::Alarm, "an alarm");
+
+/// Writes what was submitted with a task, but for its parameters.
+#[must_use]
+pub fn write_input(input: &Input) -> Vec<u8> {
+    write(&InputHead {
+        labels: input.labels.clone().into_iter().collect(),
+        priority: input.priority,
+        at: input.at,
+        by: input.by.clone(),
+        traceparent: input.traceparent.clone(),
+        created_at: input.created_at,
+    })
+}
+
+/// Reads what was submitted with a task.
+///
+/// # Errors
+/// When it is damaged or of a format not known here.
+pub fn read_input(head: &[u8], params: &str) -> Result<Input, StoreError> {
+    let head: InputHead = read(head, "the input of a task")?;
+    Ok(Input {
+        params: Json::from_stored(params),
+        labels: head.labels.into_iter().collect(),
+        priority: head.priority,
+        at: head.at,
+        by: head.by,
+        traceparent: head.traceparent,
+        created_at: head.created_at,
+    })
+}
