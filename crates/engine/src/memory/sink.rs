@@ -8,7 +8,8 @@ use windlass_core::{ActKey, Alarm, AlarmId, Event, Task, TaskId};
 use super::tables::Tables;
 use crate::{
     ports::{
-        Change, LogLine, Now, Outcome, Page, QueueChange, Retention, StoreError, StoredAlarm, SubmitKey, TaskQuery,
+        Change, LogLine, Now, Outcome, Page, QueueChange, Retention, StoreError, StoredAlarm, SubmitKey,
+        TaskQuery,
     },
     resident::{Recovered, RowSink, TaskRow, Written},
 };
@@ -46,7 +47,10 @@ impl RowSink for MemorySink {
         let mut inner = self.inner();
         inner.epoch += 1;
         let tables = &inner.tables;
-        let paused = |(name, pause): (&_, &_)| QueueChange { name: Clone::clone(name), paused: Some(Clone::clone(pause)) };
+        let paused = |(name, pause): (&_, &_)| QueueChange {
+            name: Clone::clone(name),
+            paused: Some(Clone::clone(pause)),
+        };
         Ok(Recovered {
             epoch: inner.epoch,
             token_key: self.token_key,
@@ -61,7 +65,10 @@ impl RowSink for MemorySink {
     fn write(&self, batch: Arc<Vec<Change>>, written: Written) {
         let refused = {
             let mut inner = self.inner();
-            batch.iter().map(|change| inner.tables.apply(change)).find(|outcome| *outcome != Outcome::Committed)
+            batch
+                .iter()
+                .map(|change| inner.tables.apply(change))
+                .find(|outcome| *outcome != Outcome::Committed)
         };
         written(match refused {
             None => Ok(()),

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use windlass_core::{AlarmId, Alarm, AlarmState, Event, Millis, Name, Task, TaskId, Timestamp};
+use windlass_core::{Alarm, AlarmId, AlarmState, Event, Millis, Name, Task, TaskId, Timestamp};
 
 use crate::ports::{
     AlarmChange, Change, Envelope, LogLine, MessageId, Outcome, Page, QueueChange, QueuePause, Retention,
@@ -49,7 +49,8 @@ impl Tables {
     pub(super) fn check(&self, change: &Change) -> Outcome {
         let fits = match change {
             Change::Task(change) => {
-                if let Some(row) = change.submit_key.as_ref().and_then(|key| self.submit_keys.get(&key.scope)) {
+                if let Some(row) = change.submit_key.as_ref().and_then(|key| self.submit_keys.get(&key.scope))
+                {
                     return Outcome::KeyTaken { task: row.task, fingerprint: row.key.fingerprint };
                 }
                 self.tasks.get(&change.task.id).map_or(0, |task| task.state.events) == change.before
@@ -105,8 +106,7 @@ impl Tables {
             self.messages.insert(envelope.id, envelope.clone());
         }
         if let Some(key) = &change.submit_key {
-            let row =
-                SubmitKeyRow { task: id, key: key.clone(), accepted_at: change.task.input.created_at };
+            let row = SubmitKeyRow { task: id, key: key.clone(), accepted_at: change.task.input.created_at };
             self.submit_keys.insert(key.scope, row);
         }
     }
@@ -186,7 +186,8 @@ impl Tables {
     /// Alarms, those raised last first.
     pub(super) fn alarms(&self, all: bool, limit: usize) -> Vec<Alarm> {
         let wanted = |alarm: &&Alarm| all || alarm.state != AlarmState::Resolved;
-        let mut alarms: Vec<&Alarm> = self.alarms.values().map(|stored| &stored.alarm).filter(wanted).collect();
+        let mut alarms: Vec<&Alarm> =
+            self.alarms.values().map(|stored| &stored.alarm).filter(wanted).collect();
         alarms.sort_by_key(|alarm| std::cmp::Reverse(alarm.raised_at));
         alarms.into_iter().take(limit).cloned().collect()
     }
@@ -211,7 +212,12 @@ impl Tables {
 
     /// Deletes at most `limit` log lines, tasks and submit keys that are kept too long. Tells how many, and
     /// which tasks went.
-    pub(super) fn sweep(&mut self, retention: &Retention, now: Timestamp, limit: usize) -> (usize, Vec<TaskId>) {
+    pub(super) fn sweep(
+        &mut self,
+        retention: &Retention,
+        now: Timestamp,
+        limit: usize,
+    ) -> (usize, Vec<TaskId>) {
         let is_old = |at: Timestamp, kept: Millis| at + kept <= now;
         let mut room = limit;
         for lines in self.logs.values_mut() {
@@ -223,7 +229,8 @@ impl Tables {
         }
         self.logs.retain(|_, lines| !lines.is_empty());
         let ended = |task: &Task| task.is_ended().then_some(task.state.ended_at).flatten();
-        let old = self.tasks.values().filter(|task| ended(task).is_some_and(|at| is_old(at, retention.tasks)));
+        let old =
+            self.tasks.values().filter(|task| ended(task).is_some_and(|at| is_old(at, retention.tasks)));
         let old: Vec<TaskId> = old.map(|task| task.id).take(room).collect();
         room -= old.len();
         for id in &old {
@@ -233,9 +240,8 @@ impl Tables {
         }
         let tasks = &self.tasks;
         self.submit_keys.retain(|_, row| {
-            let goes = room > 0
-                && !tasks.contains_key(&row.task)
-                && is_old(row.accepted_at, SUBMIT_KEYS_KEPT_MIN);
+            let goes =
+                room > 0 && !tasks.contains_key(&row.task) && is_old(row.accepted_at, SUBMIT_KEYS_KEPT_MIN);
             room -= usize::from(goes);
             !goes
         });

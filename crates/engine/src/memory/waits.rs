@@ -43,30 +43,41 @@ impl Waits {
     /// Whether the change would take an attempt away from a session that its author did not know to have it.
     pub(super) fn overlooked_by(&self, change: &TaskChange) -> bool {
         let rows = self.rows.get(&change.task.id).into_iter().flatten();
-        rows.filter(|(_, row)| row.claim.is_some())
-            .any(|(wakeup, row)| matches!(wakeup, Wakeup::Act(key) if change.overlooks(*key, row.waiting.attempt)))
+        rows.filter(|(_, row)| row.claim.is_some()).any(
+            |(wakeup, row)| matches!(wakeup, Wakeup::Act(key) if change.overlooks(*key, row.waiting.attempt)),
+        )
     }
 
-    /// Replaces the rows that the change names. A claim stays with its attempt.
+    /// Replaces the rows that the change names. A claim stays with its attempt as long as that is ready.
     pub(super) fn apply(&mut self, change: &TaskChange) {
-        let rows = self.rows.entry(change.task.id).or_default();
+        let id = change.task.id;
+        let rows = self.rows.entry(id).or_default();
+        let mut before = BTreeMap::new();
         for effect in &change.waits {
-            match effect {
+            let replaced = match effect {
                 Effect::Wait(waiting) => {
-                    let before = rows.remove(&waiting.key);
-                    let same = |row: &WaitRow| row.waiting.attempt == waiting.attempt && waiting.ready.is_some();
-                    let claim = before.filter(same).and_then(|row| row.claim);
                     self.modules.extend(waiting.ready.iter().map(|ready| ready.module.clone()));
-                    rows.insert(waiting.key, WaitRow { waiting: waiting.clone(), claim });
+                    rows.insert(waiting.key, WaitRow { waiting: waiting.clone(), claim: None })
                 }
-                Effect::Forget(wakeup) => {
-                    rows.remove(wakeup);
-                }
-                Effect::Send(_) => {}
+                Effect::Forget(wakeup) => rows.remove(wakeup),
+                Effect::Send(_) => None,
+            };
+            if let Some(WaitRow { waiting, claim: Some(claim) }) = replaced {
+                before.insert(waiting.key, (waiting.attempt, claim));
+            }
+        }
+        for (wakeup, (attempt, claim)) in before {
+            let row = rows.get_mut(&wakeup);
+            if let Some(row) = row.filter(|row| row.waiting.ready.is_some() && row.waiting.attempt == attempt)
+            {
+                row.claim = Some(claim);
             }
         }
         if rows.is_empty() {
-            self.rows.remove(&change.task.id);
+            self.rows.remove(&id);
+        }
+        if change.task.is_ended() {
+            self.handed_out.remove(&id);
         }
     }
 
@@ -87,7 +98,8 @@ impl Waits {
         let claims = claims.collect();
         let current = |(key, attempt): (&ActKey, &u32)| {
             let act = task.act(*key)?;
-            let is_current = matches!(act.state, ActState::Ready | ActState::Parked) && act.attempt == *attempt;
+            let is_current =
+                matches!(act.state, ActState::Ready | ActState::Parked) && act.attempt == *attempt;
             is_current.then_some(*key)
         };
         let handed_out = self.handed_out.get(&task.id).into_iter().flatten().filter_map(current).collect();
@@ -95,7 +107,13 @@ impl Waits {
     }
 
     /// Gives the first in line for `wish` to a session.
-    pub(super) fn claim(&mut self, session: SessionId, wish: &Wish, grace: Millis, now: Now) -> Option<Claimed> {
+    pub(super) fn claim(
+        &mut self,
+        session: SessionId,
+        wish: &Wish,
+        grace: Millis,
+        now: Now,
+    ) -> Option<Claimed> {
         let wanted = |ready: &Ready| {
             ready.module == wish.module
                 && wish.commands.as_ref().is_none_or(|commands| commands.contains(&ready.command))
@@ -160,10 +178,13 @@ impl Waits {
     pub(super) fn due(&self, now: Now, limit: usize) -> Vec<Due> {
         let rows = self.rows.iter().flat_map(|(task, rows)| rows.values().map(|row| (*task, &row.waiting)));
         let mut wakes: Vec<_> = rows
-            .filter_map(|(task, waiting)| Some((waiting.due_at.filter(|at| *at <= now.wall)?, task, waiting.key)))
+            .filter_map(|(task, waiting)| {
+                Some((waiting.due_at.filter(|at| *at <= now.wall)?, task, waiting.key))
+            })
             .collect();
         wakes.sort_unstable();
-        let mut timed_out: Vec<_> = self.all_claimed().filter(|(_, timeout_at)| *timeout_at <= now.mono).collect();
+        let mut timed_out: Vec<_> =
+            self.all_claimed().filter(|(_, timeout_at)| *timeout_at <= now.mono).collect();
         timed_out.sort_by_key(|(claimed, timeout_at)| (*timeout_at, claimed.id));
         let wakes = wakes.into_iter().map(|(_, task, wakeup)| Due::Wake { task, wakeup });
         wakes.chain(timed_out.into_iter().map(|(claimed, _)| Due::TimeOut(claimed))).take(limit).collect()
