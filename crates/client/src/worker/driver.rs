@@ -55,7 +55,7 @@ const LAST_REPORTS_TIMEOUT: Duration = Duration::from_secs(2);
 const OLD_POLL_TIMEOUT: Duration = Duration::from_millis(250);
 
 /// Longer than any attempt.
-const FAR: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
+const FAR: Duration = Duration::from_secs(365 * 24 * 3600);
 
 /// One session of a worker, from its first call to the end of its drain.
 pub(super) struct Driver {
@@ -338,12 +338,12 @@ impl Driver {
     /// When something is to be done that nobody will wake the loop for.
     fn next_due(&self) -> Option<Instant> {
         let lease = if self.ledger.is_empty() { None } else { self.lease.stop_at() };
-        let poll = if self.polls_open == 0 { self.polls.not_before } else { None };
+        let poll = if self.wants_poll() { self.polls.not_before } else { None };
         let report = if self.outbox.wants_call() { self.reports.not_before } else { None };
         let job = self.dues.first().map(|(due, _)| *due);
         let drain = self.drain.as_ref().map(|drain| {
-            let old_poll =
-                drain.heard_at.filter(|_| self.ledger.is_empty()).map(|heard_at| heard_at + OLD_POLL_TIMEOUT);
+            let quiet = self.ledger.is_empty() && self.outbox.is_done();
+            let old_poll = drain.heard_at.filter(|_| quiet).map(|heard_at| heard_at + OLD_POLL_TIMEOUT);
             drain.stop_at.into_iter().chain(old_poll).fold(drain.leave_at, Instant::min)
         });
         [lease, poll, report, job, drain, self.news_due].into_iter().flatten().min()
@@ -386,8 +386,8 @@ impl Driver {
     // ---- calls ----------------------------------------------------------------------------------------------
 
     fn make_calls(&mut self, now: Instant) {
-        let draining = self.drain.is_some();
-        let free = if draining { 0 } else { self.ledger.free() };
+        let free = if self.drain.is_some() { 0 } else { self.ledger.free() };
+        let wants_poll = self.wants_poll();
         let Self { settings, registry, ledger, session, outbox, calls, .. } = self;
         let state = State { now, settings, registry, ledger, free };
         if self.reports.may_call(now) {
@@ -402,11 +402,16 @@ impl Driver {
             drain.asked = true;
             calls.push(session.poll(&state, Duration::ZERO, LAST_REPORTS_TIMEOUT, Call::Farewell));
         }
-        if self.polls_open == 0 && self.polls.may_call(now) && !(draining && ledger.is_empty()) {
+        if wants_poll && self.polls.may_call(now) {
             self.polls_open += 1;
             let wait = self.lease.poll_wait();
             calls.push(session.poll(&state, wait, self.lease.poll_timeout(wait), Call::Poll));
         }
+    }
+
+    /// A poll is open at all times, for the lease; a drained worker needs none.
+    fn wants_poll(&self) -> bool {
+        self.polls_open == 0 && !(self.drain.is_some() && self.ledger.is_empty())
     }
 
     /// # Errors

@@ -1,0 +1,10 @@
+//! The client and the worker library against a small server on loopback that speaks the exchange protocol.
+
+#![forbid(unsafe_code)]
+
+mod client;
+mod exchange_server;
+mod support;
+mod worker_drain;
+mod worker_loss;
+mod worker_runs;

@@ -1,0 +1,151 @@
+//! Answers that are lost, servers that are killed, leases that lapse.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use tokio::sync::Semaphore;
+use windlass_client::{Failure, Handler, Job, Outcome, api::ReportOutcome};
+
+use crate::{
+    exchange_server::ExchangeServer,
+    support::{RunningWorker, attempt, handler, message},
+};
+
+/// A handler that waits until the test lets it end, and how often it was begun.
+fn gated() -> (Arc<dyn Handler>, Arc<Semaphore>, Arc<AtomicUsize>) {
+    let gate = Arc::new(Semaphore::new(0));
+    let begun = Arc::new(AtomicUsize::new(0));
+    let (wait, count) = (gate.clone(), begun.clone());
+    let handler = handler(move |_job| {
+        let wait = wait.clone();
+        count.fetch_add(1, Ordering::SeqCst);
+        async move {
+            wait.acquire().await.unwrap().forget();
+            Outcome::Succeeded(None)
+        }
+    });
+    (handler, gate, begun)
+}
+
+#[tokio::test]
+async fn a_report_whose_answer_was_lost_is_sent_again() {
+    let server = ExchangeServer::start();
+    server.desk.change(|book| book.lose_report_answers = 3);
+    server.desk.offer([attempt("a")]);
+    let (handler, gate, begun) = gated();
+    gate.add_permits(1);
+    let worker = RunningWorker::start(&server, handler);
+    server.desk.until("three duplicates", |book| book.duplicates == 3).await;
+    worker.drained().await.unwrap();
+    assert_eq!(begun.load(Ordering::SeqCst), 1);
+    let book = server.desk.book();
+    let reports: Vec<_> = book.report_calls().map(|call| call.reports[0].get()).collect();
+    assert_eq!(reports.len(), 4);
+    assert!(reports.iter().all(|report| *report == reports[0]));
+}
+
+#[tokio::test]
+async fn attempts_whose_answer_was_lost_are_missed_in_holding_and_come_again() {
+    let server = ExchangeServer::start();
+    server.desk.change(|book| book.lose_attempts = 2);
+    server.desk.offer([attempt("a")]);
+    let (handler, gate, begun) = gated();
+    gate.add_permits(1);
+    let worker = RunningWorker::start(&server, handler);
+    server.desk.until("the report", |book| book.done.contains_key("a")).await;
+    worker.drained().await.unwrap();
+    assert_eq!(begun.load(Ordering::SeqCst), 1);
+}
+
+#[tokio::test]
+async fn a_server_that_was_killed_and_started_again_hears_at_once_what_the_worker_holds() {
+    let mut server = ExchangeServer::start();
+    server.desk.offer([attempt("long"), attempt("short")]);
+    let (handler, gate, begun) = gated();
+    let worker = RunningWorker::start(&server, handler);
+    server
+        .desk
+        .until("a poll that holds both", |book| {
+            book.polls().any(|poll| poll.holding.as_ref().is_some_and(|holding| holding.len() == 2))
+        })
+        .await;
+    let before = server.desk.book().calls.len();
+
+    server.kill();
+    // One ends while there is nobody to report it to.
+    gate.add_permits(1);
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    let started_again = Instant::now();
+    server.start_again();
+    server.desk.until("a poll", |book| book.calls[before..].iter().any(|call| call.reports.is_empty())).await;
+    assert!(started_again.elapsed() < Duration::from_millis(900), "{:?}", started_again.elapsed());
+    server.desk.until("the report", |book| book.done.len() == 1).await;
+    gate.add_permits(1);
+    server.desk.until("both reports", |book| book.done.len() == 2).await;
+    worker.drained().await.unwrap();
+
+    assert_eq!(begun.load(Ordering::SeqCst), 2, "nothing was run twice");
+    let book = server.desk.book();
+    let poll = book.calls[before..].iter().find(|call| call.reports.is_empty()).unwrap();
+    let mut holding = poll.holding.clone().unwrap();
+    holding.sort();
+    assert!(holding == ["long", "short"] || holding.len() == 1, "{holding:?}");
+    assert_eq!(poll.worker.as_ref().unwrap().name, "test");
+}
+
+#[tokio::test]
+async fn a_worker_may_be_there_before_its_server() {
+    let mut server = ExchangeServer::start();
+    server.kill();
+    server.desk.offer([attempt("a")]);
+    let worker = RunningWorker::start(&server, handler(|_job| async { Outcome::Succeeded(None) }));
+    tokio::time::sleep(Duration::from_millis(150)).await;
+    server.start_again();
+    server.desk.until("the report", |book| book.done.contains_key("a")).await;
+    worker.drained().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_worker_that_cannot_renew_its_lease_stops_its_attempts_and_spends_no_retry() {
+    let mut server = ExchangeServer::start();
+    server.desk.change(|book| book.lease_ms = Some(1000));
+    server.desk.offer([attempt("told"), attempt("deaf")]);
+    let stopped_after = Arc::new(AtomicUsize::new(0));
+    let note = stopped_after.clone();
+    let until_told = handler(move |job: Job| {
+        let note = note.clone();
+        async move {
+            if job.attempt.token == "deaf" {
+                std::future::pending::<()>().await;
+            }
+            job.cancelled().await;
+            note.fetch_add(1, Ordering::SeqCst);
+            Outcome::Failed(Failure::new("killed").with_code(143))
+        }
+    });
+    let worker = RunningWorker::start(&server, until_told);
+    server.desk.until("some polls", |book| book.polls().count() > 4).await;
+    assert_eq!(stopped_after.load(Ordering::SeqCst), 0, "polls keep the lease");
+    server.kill();
+    let killed = Instant::now();
+    while stopped_after.load(Ordering::SeqCst) == 0 {
+        assert!(killed.elapsed() < Duration::from_secs(2));
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    assert!(killed.elapsed() < Duration::from_millis(800), "stopped after {:?}", killed.elapsed());
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    server.start_again();
+    server.desk.until("both reports", |book| book.done.len() == 2).await;
+    worker.drained().await.unwrap();
+    let book = server.desk.book();
+    for report in book.done.values() {
+        assert_eq!(report.outcome, ReportOutcome::RetryLater);
+        assert!(message(report).contains("lost its server"), "{report:?}");
+    }
+    assert!(message(&book.done["told"]).ends_with("killed"));
+}
