@@ -66,7 +66,6 @@ pub struct Worker {
 
 impl Worker {
     /// A worker that will take its work from that server.
-    #[must_use]
     pub fn builder(client: Client) -> WorkerBuilder {
         WorkerBuilder::new(client)
     }
