@@ -1,2 +1,63 @@
-//! To be written.
-fn main() {}
+//! The chores of the project, as `cargo xtask CHORE`: one file per chore.
+//!
+//! `ci` is all of them in a row, and what `.ci/run` starts on a fresh machine. A chore that finds something prints
+//! every finding, where it is and what to do, and ends with 1.
+
+mod ci;
+mod dependencies;
+mod edges;
+mod findings;
+mod licence;
+mod metadata;
+mod shellcheck;
+mod style;
+mod workspace;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use workspace::Workspace;
+
+/// Chores of the Windlass project.
+#[derive(Debug, Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask")]
+struct Cli {
+    #[command(subcommand)]
+    chore: Chore,
+}
+
+#[derive(Debug, Clone, Copy, Subcommand)]
+enum Chore {
+    /// Everything that must pass before a change lands
+    Ci,
+    /// Check which crate uses which
+    Edges,
+    /// Check sizes of files, links, the code map, lints and words
+    Style,
+    /// Check licences, bans and sources of the dependencies against deny.toml
+    Dependencies,
+    /// Check the shell scripts
+    Shellcheck,
+}
+
+fn main() -> ExitCode {
+    match run(Cli::parse().chore) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("xtask: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(chore: Chore) -> anyhow::Result<()> {
+    let workspace = Workspace::of_this_crate();
+    match chore {
+        Chore::Ci => ci::run(&workspace),
+        Chore::Edges => edges::check(&workspace)?.into_result(),
+        Chore::Style => style::check(&workspace)?.into_result(),
+        Chore::Dependencies => dependencies::check(&workspace)?.into_result(),
+        Chore::Shellcheck => shellcheck::check(&workspace)?.into_result(),
+    }
+}

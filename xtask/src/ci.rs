@@ -1,0 +1,60 @@
+//! Everything that must pass before a change lands, cheap things first. A part that fails does not stop the
+//! others, so that one run shows all there is; the last lines say which failed.
+
+use std::time::Instant;
+
+use crate::{
+    dependencies, edges, shellcheck, style,
+    workspace::{Workspace, run_to_success},
+};
+
+/// A part: its name, and what it does.
+type Part = (&'static str, fn(&Workspace) -> anyhow::Result<()>);
+
+const PARTS: &[Part] = &[
+    ("format", |workspace| workspace.run("cargo", &["fmt", "--all", "--check"])),
+    ("edges", |workspace| edges::check(workspace)?.into_result()),
+    ("style", |workspace| style::check(workspace)?.into_result()),
+    ("dependencies", |workspace| dependencies::check(workspace)?.into_result()),
+    ("shell scripts", |workspace| shellcheck::check(workspace)?.into_result()),
+    ("clippy", |workspace| {
+        let arguments = "clippy --locked --workspace --all-targets --all-features -- -D warnings";
+        cargo(workspace, arguments)
+    }),
+    ("without default features", |workspace| {
+        cargo(workspace, "check --locked -p windlass-stores --no-default-features")?;
+        cargo(workspace, "check --locked -p windlass --no-default-features")
+    }),
+    ("documentation", |workspace| {
+        let mut command = workspace.command("cargo", &["doc", "--locked", "--workspace", "--no-deps"]);
+        command.env("RUSTDOCFLAGS", "-D warnings");
+        run_to_success(command)
+    }),
+    ("tests", |workspace| cargo(workspace, "test --locked --workspace")),
+];
+
+fn cargo(workspace: &Workspace, arguments: &str) -> anyhow::Result<()> {
+    workspace.run("cargo", &arguments.split_whitespace().collect::<Vec<_>>())
+}
+
+/// Runs all parts.
+pub(crate) fn run(workspace: &Workspace) -> anyhow::Result<()> {
+    let mut lines = Vec::new();
+    let mut failed = Vec::new();
+    for (name, part) in PARTS {
+        println!("\n=== {name}");
+        let begun = Instant::now();
+        let result = part(workspace);
+        let seconds = begun.elapsed().as_secs_f64();
+        if let Err(error) = &result {
+            println!("{error:#}");
+            failed.push(*name);
+        }
+        let word = if result.is_ok() { "passed" } else { "FAILED" };
+        println!("=== {name}: {word} in {seconds:.1} s");
+        lines.push(format!("{word}  {seconds:>7.1} s  {name}"));
+    }
+    println!("\n{}", lines.join("\n"));
+    anyhow::ensure!(failed.is_empty(), "failed: {}", failed.join(", "));
+    Ok(())
+}

@@ -1,0 +1,82 @@
+//! The files of the project.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use anyhow::{Context as _, bail};
+
+/// The folder that all chores are about.
+#[derive(Debug)]
+pub(crate) struct Workspace {
+    root: PathBuf,
+}
+
+impl Workspace {
+    /// The workspace that this program was built in.
+    pub(crate) fn of_this_crate() -> Self {
+        let crate_dir = Path::new(env!("CARGO_MANIFEST_DIR"));
+        Self { root: crate_dir.parent().unwrap_or(crate_dir).to_owned() }
+    }
+
+    /// Where a file of the project is.
+    pub(crate) fn path(&self, relative: &str) -> PathBuf {
+        self.root.join(relative)
+    }
+
+    /// The text of a file of the project.
+    pub(crate) fn read(&self, relative: &str) -> anyhow::Result<String> {
+        fs::read_to_string(self.path(relative)).with_context(|| format!("cannot read {relative}"))
+    }
+
+    /// The paths of all files that are tracked or would be, relative to the root, sorted.
+    pub(crate) fn files(&self) -> anyhow::Result<Vec<String>> {
+        let listed = self.output("git", &["ls-files", "-z", "--cached", "--others", "--exclude-standard"])?;
+        let mut files: Vec<String> = listed
+            .split('\0')
+            .filter(|path| !path.is_empty() && self.path(path).is_file())
+            .map(str::to_owned)
+            .collect();
+        files.sort();
+        files.dedup();
+        Ok(files)
+    }
+
+    /// A command that runs in the root. Cargo is the one that runs this program.
+    pub(crate) fn command(&self, program: &str, arguments: &[&str]) -> Command {
+        let cargo = std::env::var_os("CARGO").filter(|_| program == "cargo");
+        let mut command = Command::new(cargo.unwrap_or_else(|| program.into()));
+        command.args(arguments).current_dir(&self.root);
+        command
+    }
+
+    /// Runs a command to its end; its output goes where this program's goes.
+    pub(crate) fn run(&self, program: &str, arguments: &[&str]) -> anyhow::Result<()> {
+        run_to_success(self.command(program, arguments))
+    }
+
+    /// What a command prints on its standard output.
+    pub(crate) fn output(&self, program: &str, arguments: &[&str]) -> anyhow::Result<String> {
+        let output = self
+            .command(program, arguments)
+            .output()
+            .with_context(|| format!("cannot start `{program}`: is it installed?"))?;
+        if !output.status.success() {
+            let said = String::from_utf8_lossy(&output.stderr);
+            bail!("`{program} {}` failed: {}", arguments.join(" "), said.trim());
+        }
+        String::from_utf8(output.stdout).with_context(|| format!("`{program}` did not print UTF-8"))
+    }
+}
+
+/// Runs a command and makes an error of any end but success.
+pub(crate) fn run_to_success(mut command: Command) -> anyhow::Result<()> {
+    let program = command.get_program().to_string_lossy().into_owned();
+    let status = command.status().with_context(|| format!("cannot start `{program}`: is it installed?"))?;
+    if !status.success() {
+        bail!("{status}");
+    }
+    Ok(())
+}
