@@ -35,8 +35,8 @@ pub fn check(before: &Task, after: &Task, events: &[Event]) -> Result<(), String
             return broken("only a paused task parks attempts");
         }
     }
-    check_order(after).or_else(|what| broken(what))?;
-    check_phase(after).or_else(|what| broken(what))
+    check_order(after).map_err(str::to_owned)?;
+    check_phase(after).map_err(str::to_owned)
 }
 
 /// Steps begin when their predecessors are done, and are undone when their successors are.

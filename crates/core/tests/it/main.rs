@@ -1,5 +1,11 @@
 //! The rulebook's tests: stories, laws, every command in every kind of state, and an exhaustive exploration.
 
+mod alarm;
+mod explore;
+mod flow;
+mod invariants;
+mod laws;
+mod pairs;
 mod stories;
 mod story;
 mod world;

@@ -261,7 +261,7 @@ impl World {
             self.waits.values().filter(|waiting| waiting.due_at.is_some()).map(|w| Move::Wake(w.key)),
         );
         if !self.task.is_ended() {
-            moves.push(Move::Cancel);
+            moves.extend([Move::Cancel, Move::Hold]);
             let paused = self.task.state.pause == Pause::Held;
             moves.push(if paused { Move::Resume } else { Move::Pause });
         }

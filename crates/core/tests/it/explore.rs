@@ -1,0 +1,158 @@
+//! Every way that small tasks can go, to a depth: all orders of what workers, clock and people do.
+//!
+//! States that differ only in what no rule looks at (absolute times, counts of events, texts) are taken as one.
+//! [`World::apply`] checks after every transition what surrounds the task, the rules check their invariants,
+//! and from every state reached the task must come to an end once workers succeed and a person helps.
+
+use std::{
+    collections::{HashSet, VecDeque},
+    time::Instant,
+};
+
+use windlass_core::{Act, ActState, Cause, DEATHS_MAX, Ending, Pause, Phase, Timestamp};
+
+use crate::{story::play, world::World};
+
+/// Deeper than any exploration here goes: all states there are.
+const ALL: usize = usize::MAX;
+
+/// More moves than any task here needs to its end when everything succeeds from some state on.
+const MOVES_TO_THE_END: usize = 60;
+
+#[test]
+fn a_line() {
+    let settings = "a: retry 1\n~b: retry 1, backoff none\nb: deadline 5s\nc: no rollback";
+    explore("a line", &format!("flow a > b > c\n{settings}\naccept"), ALL);
+}
+
+#[test]
+fn a_line_that_holds() {
+    let settings = "on_failure hold\nat 5s\nb: retry 1, deadline 5s\n~a: deadline 5s";
+    explore("a line that holds", &format!("flow a > b\n{settings}\naccept"), ALL);
+}
+
+/// All of it is 360,899 states and takes two minutes; the last half is explored for itself below.
+#[test]
+fn a_diamond() {
+    explore("a diamond", "flow a > b c > d\naccept", 13);
+}
+
+#[test]
+fn a_diamond_on_its_way_back() {
+    explore("a diamond, back", "flow a > b c > d\naccept\nok a\nok b\nok c\nfail d boom", ALL);
+}
+
+/// What the rules can see of a world.
+type Canonical = Vec<u8>;
+
+/// Explores everything that can happen in up to `depth` moves after `story`.
+fn explore(name: &str, story: &str, depth: usize) {
+    let begun = Instant::now();
+    let start = play(story);
+    let mut seen: HashSet<Canonical> = HashSet::from([canonical(&start)]);
+    let mut live: HashSet<Canonical> = HashSet::new();
+    let mut open = VecDeque::from([(start, 0)]);
+    let (mut transitions, mut deepest) = (0_usize, 0_usize);
+    while let Some((world, moves)) = open.pop_front() {
+        must_end(&world, &mut live);
+        deepest = moves;
+        if moves == depth {
+            continue;
+        }
+        for next in world.moves() {
+            let mut after = world.clone();
+            after.play(next);
+            transitions += 1;
+            if seen.insert(canonical(&after)) {
+                open.push_back((after, moves + 1));
+            }
+        }
+    }
+    println!(
+        "{name}: {} states, {transitions} transitions to depth {deepest} in {:.1?}",
+        seen.len(),
+        begun.elapsed()
+    );
+}
+
+/// Lets everything succeed from here on: the task must end, or come to a state from which it was seen to end.
+fn must_end(world: &World, live: &mut HashSet<Canonical>) {
+    let mut world = world.clone();
+    let mut passed = Vec::new();
+    for _ in 0..MOVES_TO_THE_END {
+        let state = canonical(&world);
+        if world.task.is_ended() || live.contains(&state) {
+            live.extend(passed);
+            return;
+        }
+        passed.push(state);
+        let next = world.best_move().unwrap_or_else(|| panic!("nothing leads on from {:#?}", world.task));
+        if let Some(outcome) = world.play(next) {
+            let transition = outcome.unwrap_or_else(|rejection| panic!("{next:?} is refused: {rejection}"));
+            assert!(!transition.events.is_empty(), "{next:?} leads nowhere from {:#?}", world.task);
+        }
+    }
+    panic!("no end in sight of {:#?}", world.task);
+}
+
+fn canonical(world: &World) -> Canonical {
+    let state = &world.task.state;
+    let mut bytes = vec![
+        match state.phase {
+            Phase::Scheduled => 0,
+            Phase::Forward => 1,
+            Phase::Backward => 2,
+            Phase::Ended(Ending::Succeeded) => 3,
+            Phase::Ended(Ending::RolledBack) => 4,
+            Phase::Ended(Ending::Failed) => 5,
+            Phase::Ended(Ending::Cancelled) => 6,
+        },
+        u8::from(state.pause == Pause::Held),
+        state.stuck.as_ref().map_or(0, |stuck| 1 + stuck.kind as u8),
+        state.stuck.as_ref().and_then(|stuck| stuck.step).map_or(0, |step| 1 + small(step)),
+        u8::from(matches!(state.cause, Some(Cause::Cancel { .. }))),
+        u8::from(state.started_at.is_some()),
+    ];
+    for step in &state.steps {
+        bytes.push(u8::from(step.touched));
+    }
+    for (key, act) in world.task.acts() {
+        // What is settled is never looked at again, but for why it failed.
+        if act.is_satisfied() {
+            bytes.extend([1, u8::from(act.attempt > 0)]);
+            continue;
+        }
+        act_bytes(&mut bytes, act, world.now);
+        bytes.push(
+            u8::from(world.held.contains_key(&key)) + 2 * u8::from(world.handed_out.contains_key(&key)),
+        );
+    }
+    bytes
+}
+
+fn act_bytes(bytes: &mut Vec<u8>, act: &Act, now: Timestamp) {
+    bytes.push(match act.state {
+        ActState::Succeeded | ActState::Skipped => 1,
+        ActState::Idle => 2,
+        ActState::Ready => 3,
+        ActState::Parked => 4,
+        ActState::Delayed { .. } => 5,
+        ActState::Failed => 6,
+    });
+    // Rules tell the first attempt from later ones, and count failures up to the retries and deaths to the most.
+    bytes.extend([act.attempt.min(2) as u8, act.failures.min(3) as u8, act.deaths.min(DEATHS_MAX) as u8]);
+    bytes.push(u8::from(act.overdue));
+    let until = match act.state {
+        ActState::Delayed { until } => Some(until),
+        _ => None,
+    };
+    // A time that has come is the same however long ago it came.
+    for time in [until, act.deadline_at] {
+        let ahead = time.map_or(u64::MAX, |time| (time - now).0);
+        bytes.extend(ahead.to_le_bytes());
+    }
+}
+
+fn small(number: usize) -> u8 {
+    u8::try_from(number).expect("the flows here are small")
+}

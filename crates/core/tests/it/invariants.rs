@@ -1,0 +1,120 @@
+//! The invariants see what they are there for: each case is a state that no rule makes, broken by hand.
+
+use windlass_core::{ActKey, ActState, Ending, Event, EventKind, Pause, Phase, Task, check};
+
+use crate::story::play;
+
+/// What the invariants say of the step from the end of `story` to what `breaking` makes of it.
+fn broken(story: &str, breaking: impl Fn(&mut Task)) -> String {
+    let world = play(story);
+    let mut after = world.task.clone();
+    after.state.events += 1;
+    let events = [Event { at: world.now, kind: EventKind::TaskAccepted }];
+    assert_eq!(check(&world.task, &after, &events), Ok(()), "it is sound before it is broken");
+    breaking(&mut after);
+    check(&world.task, &after, &events).expect_err("an invariant is broken")
+}
+
+#[test]
+fn steps_keep_their_order() {
+    assert_eq!(
+        broken("flow a > b\naccept", |task| task.state.steps[1].forward.state = ActState::Ready),
+        "a step begins after its predecessors are done"
+    );
+    assert_eq!(
+        broken("flow a > b\naccept\nok a\nfail b x", |task| task.state.steps[0].undo.state = ActState::Ready),
+        "a step is undone after its touched successors"
+    );
+    assert_eq!(
+        broken("flow a > b\naccept\nok a\ncancel", |task| task.state.steps[1].undo.state = ActState::Ready),
+        "only touched steps are undone"
+    );
+    assert_eq!(
+        broken("flow a b\naccept\ntake a\nfail b x", |task| task.state.steps[1].undo.state = ActState::Ready),
+        "undoing begins after everything in flight has ended"
+    );
+}
+
+#[test]
+fn what_is_done_stays_done() {
+    assert_eq!(
+        broken("flow a > b\naccept\nok a", |task| task.state.steps[0].forward.failures = 1),
+        "what is done or passed over stays so"
+    );
+    assert_eq!(
+        broken("flow a\naccept\nlose a", |task| task.state.steps[0].forward.attempt = 1),
+        "attempt numbers only grow"
+    );
+    assert_eq!(
+        broken("flow a\naccept", |task| task.state.steps[0].forward.state = ActState::Parked),
+        "only a paused task parks attempts"
+    );
+    assert_eq!(broken("flow a\naccept", |task| task.state.events += 1), "every event is counted once");
+}
+
+#[test]
+fn the_phase_agrees_with_the_steps() {
+    let end = |task: &mut Task, ending| task.state.phase = Phase::Ended(ending);
+    let settle = |task: &mut Task| task.state.steps[0].forward.state = ActState::Failed;
+    assert_eq!(
+        broken("flow a\naccept", |task| end(task, Ending::Succeeded)),
+        "an ended task has nothing in flight"
+    );
+    assert_eq!(
+        broken("flow a\naccept", |task| {
+            settle(task);
+            end(task, Ending::Succeeded);
+        }),
+        "a task succeeds when all its steps are done"
+    );
+    assert_eq!(
+        broken("flow a\naccept", |task| {
+            settle(task);
+            end(task, Ending::Failed);
+        }),
+        "a task that failed ends when every touched step is undone or passed over"
+    );
+    assert_eq!(
+        broken("flow a\naccept", |task| task.state.phase = Phase::Scheduled),
+        "nothing of a scheduled task has begun"
+    );
+    assert_eq!(
+        broken("flow a\naccept\nfail a x", |task| task.state.phase = Phase::Forward),
+        "nothing is undone on the way forward"
+    );
+}
+
+#[test]
+fn every_unfinished_task_has_something_that_will_wake_it() {
+    assert_eq!(
+        broken("flow a\naccept", |task| task.state.steps[0].forward.state = ActState::Failed),
+        "every unfinished task has something that will wake it"
+    );
+    assert_eq!(
+        broken("flow a\non_failure hold\naccept\nfail a x", |task| task.state.stuck = None),
+        "every unfinished task has something that will wake it"
+    );
+}
+
+#[test]
+fn an_ended_task_does_not_change() {
+    let world = play("flow a\naccept\nok a");
+    let mut after = world.task.clone();
+    after.state.events += 1;
+    after.state.pause = Pause::Held;
+    let events = [Event { at: world.now, kind: EventKind::TaskPaused { by: None } }];
+    assert_eq!(check(&world.task, &after, &events), Err("an ended task does not change".to_owned()));
+}
+
+#[test]
+fn an_act_has_one_accepted_result() {
+    let world = play("flow a > b\naccept");
+    let mut after = world.task.clone();
+    after.state.events += 2;
+    let kind = EventKind::ActSucceeded { key: ActKey::forward(0), attempt: 1, result: None };
+    let event = Event { at: world.now, kind };
+    assert_eq!(
+        check(&world.task, &after, &[event.clone(), event]),
+        Err("an act has at most one accepted result".to_owned())
+    );
+}
