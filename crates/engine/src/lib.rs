@@ -17,6 +17,7 @@ mod exchange;
 mod feed;
 mod ids;
 mod inbox;
+pub mod memory;
 pub mod ports;
 pub mod resident;
 pub mod services;

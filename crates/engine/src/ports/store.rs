@@ -13,8 +13,8 @@ use std::{
 use async_trait::async_trait;
 use thiserror::Error;
 use windlass_core::{
-    ActKey, Actor, Alarm, AlarmId, Context, Effect, Event, Flow, Json, Message, Millis, Name, Task, TaskId,
-    TaskStatus, Timestamp, Wakeup,
+    ActKey, ActState, Actor, Alarm, AlarmId, Context, Effect, Event, EventKind, Flow, Json, Message, Millis, Name,
+    Task, TaskId, TaskStatus, Timestamp, Wakeup, task_status,
 };
 
 use crate::ports::Now;
@@ -273,6 +273,12 @@ pub enum Change {
     Logs(Vec<LogLine>),
 }
 
+impl From<TaskChange> for Change {
+    fn from(change: TaskChange) -> Self {
+        Self::Task(Box::new(change))
+    }
+}
+
 /// A task is new or has gone on.
 #[derive(Debug, Clone)]
 pub struct TaskChange {
@@ -290,6 +296,18 @@ pub struct TaskChange {
     pub messages: Vec<Envelope>,
     /// For a new task: the key under which it was submitted.
     pub submit_key: Option<SubmitKey>,
+}
+
+impl TaskChange {
+    /// Whether this attempt ends by the change without having been handed out, as far as its author knew. When
+    /// a session has got it meanwhile, the change is a conflict: the rules must know what workers have.
+    #[must_use]
+    pub fn overlooks(&self, key: ActKey, attempt: u32) -> bool {
+        let act = self.task.act(key);
+        let goes_on = act.is_some_and(|act| act.state == ActState::Ready && act.attempt == attempt);
+        let started = EventKind::ActStarted { key, attempt };
+        !goes_on && self.events.iter().all(|event| event.kind != started)
+    }
 }
 
 /// An idempotency key of a submit.
@@ -399,6 +417,19 @@ pub struct TaskQuery {
     pub before: Option<TaskId>,
     /// At most this many.
     pub limit: usize,
+}
+
+impl TaskQuery {
+    /// Whether a task meets the filters; `held` are the acts workers have.
+    #[must_use]
+    pub fn matches(&self, task: &Task, held: &BTreeSet<ActKey>) -> bool {
+        let created_at = task.input.created_at;
+        (self.statuses.is_empty() || self.statuses.contains(&task_status(task, held)))
+            && self.flow.as_ref().is_none_or(|flow| *flow == task.flow.name)
+            && self.labels.iter().all(|(name, value)| task.input.labels.get(name) == Some(value))
+            && self.since.is_none_or(|since| created_at >= since)
+            && self.until.is_none_or(|until| created_at < until)
+    }
 }
 
 /// Most tasks looked at for one page: a filter that few tasks meet gives short pages with a cursor rather than

@@ -1,0 +1,19 @@
+//! What a store's tests bring along.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+
+use crate::ports::{Now, Store};
+
+/// Data of a store, empty at first, that can be opened and opened again.
+#[async_trait]
+pub trait Bench: Send {
+    /// Opens the data. Handles given before are dropped by then. Where several servers may work on the same
+    /// data it gives a handle for each, and the suite uses them in turns.
+    async fn open(&mut self, now: Now) -> Vec<Arc<dyn Store>>;
+
+    /// Whether the store still knows after a reopening who has which attempt. A resident store does not: it
+    /// waits for workers to come back.
+    fn keeps_claims(&self) -> bool;
+}

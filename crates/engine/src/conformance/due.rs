@@ -1,0 +1,199 @@
+//! What is due: starts, retries, deadlines, and attempts that run too long.
+
+use windlass_core::{Backoff, Command, Millis, Retry, Wakeup};
+
+use super::{
+    World, cases,
+    history::line,
+    world::{FIRST, LEASE, attempt, failed, tasks_of},
+};
+use crate::ports::{Due, TIMEOUT_GRACE, WorkerState};
+
+cases![
+    a_start_is_due_at_its_time_and_until_it_is_settled,
+    what_is_due_comes_in_the_order_of_time,
+    no_more_is_told_due_than_asked_for,
+    a_retry_is_due_at_its_time,
+    what_is_replaced_leaves_no_timer,
+    a_deadline_is_due_while_the_attempt_waits_and_while_it_runs,
+    an_attempt_times_out_when_it_runs_too_long,
+    a_worker_that_keeps_a_poll_open_is_given_time_to_end_it,
+    what_has_ended_does_not_time_out,
+    the_store_knows_when_to_be_asked_again,
+];
+
+fn start(task: windlass_core::TaskId) -> Due {
+    Due::Wake { task, wakeup: Wakeup::Start }
+}
+
+fn act(task: windlass_core::TaskId) -> Due {
+    Due::Wake { task, wakeup: Wakeup::Act(FIRST) }
+}
+
+async fn a_start_is_due_at_its_time_and_until_it_is_settled(mut world: World) {
+    let flow = world.add_flow(line("flow", 1)).await;
+    let at = world.now.wall + Millis(1_000);
+    let id = world.submit_with(&flow, |input| input.at = Some(at)).await;
+    let session = world.session(1).await;
+    world.pass(Millis(999));
+    assert_eq!(world.due().await, []);
+    assert!(world.claim(session, 9).await.is_empty());
+    world.pass(Millis(1));
+    assert_eq!(world.due().await, [start(id)]);
+    world.pass(Millis(500));
+    assert_eq!(world.due().await, [start(id)]);
+    world.apply(id, Command::Wake(Wakeup::Start)).await;
+    assert_eq!(world.due().await, []);
+    assert_eq!(tasks_of(&world.claim(session, 9).await), [id]);
+}
+
+async fn what_is_due_comes_in_the_order_of_time(mut world: World) {
+    let flow = world.add_flow(line("flow", 1)).await;
+    let mut tasks = Vec::new();
+    for delay in [30, 10, 20, 40] {
+        let at = world.now.wall + Millis(delay);
+        tasks.push(world.submit_with(&flow, |input| input.at = Some(at)).await);
+    }
+    world.pass(Millis(35));
+    assert_eq!(world.due().await, [start(tasks[1]), start(tasks[2]), start(tasks[0])]);
+}
+
+async fn no_more_is_told_due_than_asked_for(mut world: World) {
+    let flow = world.add_flow(line("flow", 1)).await;
+    let mut tasks = Vec::new();
+    for delay in 1..=5 {
+        let at = world.now.wall + Millis(delay);
+        tasks.push(world.submit_with(&flow, |input| input.at = Some(at)).await);
+    }
+    world.pass(Millis(100));
+    let now = world.now;
+    let due = world.store().due(now, 2).await.expect("asking what is due succeeds");
+    assert_eq!(due, [start(tasks[0]), start(tasks[1])]);
+    assert_eq!(world.store().due(now, 0).await.expect("asking what is due succeeds"), []);
+}
+
+async fn a_retry_is_due_at_its_time(mut world: World) {
+    let mut flow = line("flow", 1);
+    flow.steps[0].run.retry =
+        Retry { max: 2, backoff: Backoff::Fixed, base: Millis(4_000), cap: Millis(4_000) };
+    let flow = world.add_flow(flow).await;
+    let id = world.submit(&flow).await;
+    let session = world.session(1).await;
+    let claimed = world.claim_one(session).await;
+    world.fail(&claimed).await;
+    // The delay is between a half and all of its length.
+    world.pass(Millis(1_999));
+    assert_eq!(world.due().await, []);
+    assert!(world.claim(session, 9).await.is_empty());
+    world.pass(Millis(2_001));
+    assert_eq!(world.due().await, [act(id)]);
+    world.apply(id, Command::Wake(Wakeup::Act(FIRST))).await;
+    assert_eq!(world.due().await, []);
+    assert_eq!(world.claim_one(session).await.id.attempt, 2);
+}
+
+async fn what_is_replaced_leaves_no_timer(mut world: World) {
+    let mut flow = line("flow", 1);
+    flow.steps[0].run.retry = Retry { max: 2, ..Retry::default() };
+    flow.steps[0].run.deadline = Some(Millis::from_secs(20));
+    let flow = world.add_flow(flow).await;
+    let at = world.now.wall + Millis(1_000);
+    let scheduled = world.submit_with(&flow, |input| input.at = Some(at)).await;
+    let delayed = world.submit(&flow).await;
+    let waiting = world.submit(&flow).await;
+    let done = world.submit(&flow).await;
+    let session = world.session(1).await;
+    let claimed = world.claim(session, 9).await;
+    assert_eq!(tasks_of(&claimed), [delayed, waiting, done]);
+    world.fail(&claimed[0]).await;
+    world.release(session, claimed[1].id).await;
+    world.succeed(&claimed[2], None).await;
+    for id in [scheduled, delayed, waiting] {
+        world.apply(id, Command::Cancel { by: None }).await;
+    }
+    world.pass(Millis::from_secs(3600));
+    assert_eq!(world.due().await, []);
+}
+
+async fn a_deadline_is_due_while_the_attempt_waits_and_while_it_runs(mut world: World) {
+    let mut flow = line("flow", 1);
+    flow.steps[0].run.deadline = Some(Millis::from_secs(5));
+    let flow = world.add_flow(flow).await;
+    let (running, waiting) = (world.submit(&flow).await, world.submit(&flow).await);
+    let session = world.session(1).await;
+    assert_eq!(world.claim_one(session).await.id.task, running);
+    world.pass(Millis(4_999));
+    assert_eq!(world.due().await, []);
+    world.pass(Millis(1));
+    assert_eq!(world.due().await, [act(running), act(waiting)]);
+    for id in [running, waiting] {
+        world.apply(id, Command::Wake(Wakeup::Act(FIRST))).await;
+    }
+    assert_eq!(world.due().await, []);
+    assert!(world.claim(session, 9).await.is_empty());
+}
+
+async fn an_attempt_times_out_when_it_runs_too_long(mut world: World) {
+    let flow = world.add_flow(line("flow", 1)).await;
+    let id = world.submit(&flow).await;
+    // It waits longer than it may run.
+    world.pass(Millis::from_secs(600));
+    let session = world.session(1).await;
+    let claimed = world.claim_one(session).await;
+    world.pass(Millis(59_999));
+    assert_eq!(world.due().await, []);
+    world.pass(Millis(1));
+    assert_eq!(world.due().await, [Due::TimeOut(claimed.clone())]);
+    assert_eq!(world.due().await, [Due::TimeOut(claimed.clone())], "it is told until it is settled");
+    world.apply(id, Command::TimeOut(attempt(&claimed))).await;
+    assert_eq!(world.due().await, []);
+    assert_eq!(world.load(id).await.claims, []);
+}
+
+async fn a_worker_that_keeps_a_poll_open_is_given_time_to_end_it(mut world: World) {
+    let flow = world.add_flow(line("flow", 1)).await;
+    world.submit(&flow).await;
+    let session = crate::ports::SessionId(1);
+    let worker = WorkerState { attached: true, ..WorkerState::default() };
+    world.renew_with(session, LEASE, Some(worker)).await;
+    let claimed = world.claim_one(session).await;
+    world.pass(Millis(60_000 + TIMEOUT_GRACE.0 - 1));
+    assert_eq!(world.due().await, []);
+    world.pass(Millis(1));
+    assert_eq!(world.due().await, [Due::TimeOut(claimed)]);
+}
+
+async fn what_has_ended_does_not_time_out(mut world: World) {
+    let flow = world.add_flow(line("flow", 1)).await;
+    for _ in 0..3 {
+        world.submit(&flow).await;
+    }
+    let session = world.session(1).await;
+    let claimed = world.claim(session, 9).await;
+    world.succeed(&claimed[0], None).await;
+    world.report(&claimed[1], failed()).await;
+    world.release(session, claimed[2].id).await;
+    world.pass(Millis::from_secs(3600));
+    assert_eq!(world.due().await, []);
+}
+
+async fn the_store_knows_when_to_be_asked_again(mut world: World) {
+    let flow = world.add_flow(line("flow", 1)).await;
+    let at = world.now.wall + Millis(7_000);
+    world.submit_with(&flow, |input| input.at = Some(at)).await;
+    let now = world.now;
+    // A store that cannot know says so; one that says a time must not say a later one.
+    let Some(first) = world.store().next_wake(now) else { return };
+    assert!(first <= Millis(7_000), "{first:?}");
+    world.submit(&flow).await;
+    let session = world.session(1).await;
+    world.renew_with(session, Millis(3_000), None).await;
+    world.claim_one(session).await;
+    let lease = world.store().next_wake(now).expect("it said a time before");
+    assert!(lease <= Millis(3_000), "{lease:?}");
+    world.renew_with(session, Millis::from_secs(3600), None).await;
+    world.pass(Millis(7_000));
+    let now = world.now;
+    let due = world.store().next_wake(now).expect("it said a time before");
+    assert_eq!(due, Millis(0), "a start is due");
+}

@@ -1,0 +1,114 @@
+//! Changes made by the real rules, as the engine makes them.
+
+use std::sync::Arc;
+
+use windlass_core::{
+    Action, Command, Context, Effect, EventKind, Flow, Input, Json, Millis, Name, OnFailure, Rejection, Retry,
+    RetryBy, StepDefinition, Task, TaskId, Timestamp, Transition, apply,
+};
+
+use crate::ports::{Envelope, Loaded, MessageId, TaskChange};
+
+/// A name that is known to be one.
+///
+/// # Panics
+/// When it is none.
+pub(super) fn name(text: &str) -> Name {
+    Name::new(text).expect("names in the suite are names")
+}
+
+/// A payload that is known to be one.
+///
+/// # Panics
+/// When it is none.
+pub(super) fn json(text: &str) -> Json {
+    Json::parse(text).expect("payloads in the suite are payloads")
+}
+
+/// A flow of `steps` steps, one after the other, each done by `work.do` and undone by `work.undo` within a
+/// minute and without retries.
+pub(super) fn line(flow: &str, steps: usize) -> Flow {
+    let action = |command: &str| Action {
+        module: name("work"),
+        command: name(command),
+        timeout: Millis::from_secs(60),
+        deadline: None,
+        retry: Retry::default(),
+    };
+    let step = |index: usize| StepDefinition {
+        name: name(&format!("step{index}")),
+        run: action("do"),
+        rollback: Some(action("undo")),
+        after: index.checked_sub(1).into_iter().collect(),
+        locks: Vec::new(),
+    };
+    Flow {
+        name: name(flow),
+        version: 1,
+        params: None,
+        retry_by: RetryBy::Engine,
+        on_failure: OnFailure::Rollback,
+        steps: (0..steps).map(step).collect(),
+    }
+}
+
+/// What is submitted when nothing is said.
+pub(super) fn input(now: Timestamp) -> Input {
+    Input {
+        params: Json::empty(),
+        labels: std::collections::BTreeMap::new(),
+        priority: 0,
+        at: None,
+        by: None,
+        traceparent: None,
+        created_at: now,
+    }
+}
+
+/// The change that takes a new task in.
+///
+/// # Panics
+/// When the rules refuse it.
+pub(super) fn accept(id: TaskId, flow: Arc<Flow>, input: Input) -> TaskChange {
+    let at = Context::at(input.created_at);
+    let before = Task::new(id, flow, Arc::new(input));
+    let transition = apply(&before, &Command::Accept, &at).expect("a new task is accepted");
+    change(&before, transition)
+}
+
+/// The change that `command` makes of what was loaded, or why it makes none.
+pub(super) fn decide(loaded: &Loaded, command: &Command, now: Timestamp) -> Result<TaskChange, Rejection> {
+    let transition = apply(&loaded.task, command, &loaded.context(now))?;
+    Ok(change(&loaded.task, transition))
+}
+
+fn change(before: &Task, transition: Transition) -> TaskChange {
+    let Transition { task, events, effects } = transition;
+    let before = before.state.events;
+    let mut change = TaskChange {
+        before,
+        task: Arc::new(task),
+        waits: Vec::new(),
+        results: Vec::new(),
+        messages: Vec::new(),
+        submit_key: None,
+        events,
+    };
+    for event in &change.events {
+        if let EventKind::ActSucceeded { key, result: Some(result), .. }
+        | EventKind::ActResolved { key, result: Some(result), .. } = &event.kind
+        {
+            change.results.push((*key, result.clone()));
+        }
+    }
+    for effect in effects {
+        match effect {
+            Effect::Send(message) => {
+                let n = before + 1 + change.messages.len() as u64;
+                change.messages.push(Envelope { id: MessageId { task: change.task.id, n }, message });
+            }
+            wait => change.waits.push(wait),
+        }
+    }
+    change
+}

@@ -1,0 +1,171 @@
+//! Sessions: heard of, silent, forgiven; what they had is lost when their lease ends.
+
+use windlass_core::{Command, Millis};
+
+use super::{
+    World, cases,
+    history::line,
+    world::{LEASE, attempt, work},
+};
+use crate::ports::{Claimed, SessionId, WorkerState};
+
+cases![
+    what_a_silent_session_has_is_lost_once_its_lease_ends,
+    what_is_lost_is_told_until_it_is_settled,
+    a_session_that_is_heard_of_keeps_what_it_has,
+    a_session_may_say_goodbye_early,
+    everybody_is_forgiven,
+    no_more_is_told_lost_than_asked_for,
+    sessions_are_listed_with_what_they_say_and_have,
+    what_was_given_back_is_not_lost,
+];
+
+async fn what_a_silent_session_has_is_lost_once_its_lease_ends(mut world: World) {
+    let flow = world.add_flow(line("flow", 1)).await;
+    for _ in 0..3 {
+        world.submit(&flow).await;
+    }
+    let silent = world.session(1).await;
+    let mut claimed = world.claim(silent, 2).await;
+    world.pass(Millis(LEASE.0 - 1));
+    let alive = world.session(2).await;
+    world.claim_one(alive).await;
+    assert!(world.lost().await.is_empty());
+    world.pass(Millis(1));
+    let mut lost = world.lost().await;
+    lost.sort_by_key(|claimed| claimed.id);
+    claimed.sort_by_key(|claimed| claimed.id);
+    assert_eq!(lost, claimed);
+}
+
+async fn what_is_lost_is_told_until_it_is_settled(mut world: World) {
+    let flow = world.add_flow(line("flow", 1)).await;
+    let id = world.submit(&flow).await;
+    let silent = world.session(1).await;
+    let claimed = world.claim_one(silent).await;
+    world.pass(LEASE);
+    let other = world.session(2).await;
+    assert_eq!(world.lost().await, [claimed.clone()]);
+    assert!(world.claim(other, 9).await.is_empty(), "only the rules make it ready again");
+    assert_eq!(world.lost().await, [claimed.clone()]);
+    world.apply(id, Command::Lose(attempt(&claimed))).await;
+    assert!(world.lost().await.is_empty());
+    let again = world.claim_one(other).await;
+    assert_eq!(again.id.attempt, 2);
+    assert_eq!(world.load(id).await.task.state.steps[0].forward.deaths, 1);
+}
+
+async fn a_session_that_is_heard_of_keeps_what_it_has(mut world: World) {
+    let flow = world.add_flow(line("flow", 1)).await;
+    world.submit(&flow).await;
+    let session = world.session(1).await;
+    world.claim_one(session).await;
+    for _ in 0..4 {
+        world.pass(Millis(LEASE.0 - 1));
+        assert!(world.lost().await.is_empty());
+        world.renew(session).await;
+    }
+    // Also when it is heard of late, but before the loss was settled.
+    world.pass(Millis(LEASE.0 + 1));
+    assert_eq!(world.lost().await.len(), 1);
+    world.renew(session).await;
+    assert!(world.lost().await.is_empty());
+}
+
+async fn a_session_may_say_goodbye_early(mut world: World) {
+    let flow = world.add_flow(line("flow", 1)).await;
+    world.submit(&flow).await;
+    let session = world.session(1).await;
+    world.claim_one(session).await;
+    // A worker that keeps a poll open is given a second once it is closed.
+    world.renew_with(session, Millis(1_000), None).await;
+    world.pass(Millis(999));
+    assert!(world.lost().await.is_empty());
+    world.pass(Millis(1));
+    assert_eq!(world.lost().await.len(), 1);
+}
+
+async fn everybody_is_forgiven(mut world: World) {
+    let flow = world.add_flow(line("flow", 1)).await;
+    for _ in 0..2 {
+        world.submit(&flow).await;
+    }
+    let (one, other) = (world.session(1).await, world.session(2).await);
+    world.claim_one(one).await;
+    world.claim_one(other).await;
+    world.renew_with(other, Millis(2 * LEASE.0), None).await;
+    world.pass(Millis(LEASE.0 + 5_000));
+    let now = world.now;
+    world.store().forgive(now).await.expect("forgiving succeeds");
+    assert!(world.lost().await.is_empty());
+    world.pass(Millis(LEASE.0 - 1));
+    assert!(world.lost().await.is_empty(), "a full new lease, and never a shorter one than before");
+    world.pass(Millis(1));
+    assert_eq!(world.lost().await.len(), 2);
+}
+
+async fn no_more_is_told_lost_than_asked_for(mut world: World) {
+    let flow = world.add_flow(line("flow", 1)).await;
+    for _ in 0..6 {
+        world.submit(&flow).await;
+    }
+    for number in 1..=3 {
+        let session = world.session(number).await;
+        world.claim(session, 2).await;
+    }
+    world.pass(LEASE);
+    let now = world.now;
+    let lost = world.store().lost(now, 4).await.expect("asking what is lost succeeds");
+    assert_eq!(lost.len(), 4);
+    assert_eq!(world.lost().await.len(), 6);
+}
+
+async fn sessions_are_listed_with_what_they_say_and_have(mut world: World) {
+    let flow = world.add_flow(line("flow", 1)).await;
+    for _ in 0..3 {
+        world.submit(&flow).await;
+    }
+    let worker = WorkerState {
+        name: "north".into(),
+        host: "host-1".into(),
+        version: "1.2".into(),
+        attached: true,
+        modules: vec![work()],
+    };
+    let session = SessionId(5);
+    world.renew_with(session, LEASE, Some(worker.clone())).await;
+    let claimed: Vec<Claimed> = world.claim(session, 2).await;
+    world.pass(Millis(1_000));
+    // It says nothing new of itself.
+    world.renew_with(session, LEASE, None).await;
+    let quiet = world.session(4).await;
+    let mut states = sessions(&mut world).await;
+    states.sort_by_key(|state| state.session);
+    assert_eq!(states.iter().map(|state| state.session).collect::<Vec<_>>(), [quiet, session]);
+    assert_eq!((states[0].running, states[1].running), (0, 2));
+    assert_eq!(states[1].worker, worker);
+    assert_eq!(states[1].last_seen_at, world.now.wall);
+    world.succeed(&claimed[0], None).await;
+    let running: u32 = sessions(&mut world).await.iter().map(|state| state.running).sum();
+    assert_eq!(running, 1);
+    world.pass(Millis(10));
+    world.renew(quiet).await;
+    world.pass(Millis(LEASE.0 - 10));
+    let states = sessions(&mut world).await;
+    assert_eq!(states.iter().map(|state| state.session).collect::<Vec<_>>(), [quiet]);
+}
+
+async fn sessions(world: &mut World) -> Vec<crate::ports::SessionState> {
+    let now = world.now;
+    world.store().sessions(now).await.expect("listing sessions succeeds")
+}
+
+async fn what_was_given_back_is_not_lost(mut world: World) {
+    let flow = world.add_flow(line("flow", 1)).await;
+    world.submit(&flow).await;
+    let session = world.session(1).await;
+    let claimed = world.claim_one(session).await;
+    world.release(session, claimed.id).await;
+    world.pass(LEASE);
+    assert!(world.lost().await.is_empty());
+}

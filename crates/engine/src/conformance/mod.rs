@@ -1,0 +1,119 @@
+//! What every store must do, as cases that each store's tests run: one suite, so that stores never drift apart.
+//!
+//! A store's tests make a [`Bench`] and hand it to [`run`]. A case gets a fresh bench, opens it and talks to
+//! the port alone; tasks change by the real rules, so every change is one that the engine could commit. The
+//! files are named for what they are about.
+//!
+//! [`differential`] is the other half: the same random operations on two stores must give the same answers.
+//!
+//! Everything here fails by panicking, as tests do.
+
+mod adoption;
+mod alarms;
+mod bench;
+mod block_on;
+mod claims;
+mod differential;
+mod due;
+mod events;
+mod flows;
+mod history;
+mod leases;
+mod listing;
+mod logs;
+mod messages;
+mod outcomes;
+mod overlooked;
+mod queues;
+mod reopening;
+mod submit_keys;
+mod sweeping;
+mod tasks;
+mod threads;
+mod world;
+
+pub use bench::Bench;
+pub use block_on::block_on;
+pub use differential::{Counts, differ};
+use world::World;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use futures_util::future::LocalBoxFuture;
+
+/// One thing that every store must do.
+pub struct Case {
+    /// What, as `topic::what_it_does`.
+    pub name: String,
+    run: fn(World) -> LocalBoxFuture<'static, ()>,
+}
+
+impl Case {
+    /// Runs the case on a fresh bench.
+    ///
+    /// # Panics
+    /// When the store does otherwise.
+    pub fn run(&self, bench: Box<dyn Bench>) {
+        block_on(async {
+            let world = World::open(bench).await;
+            (self.run)(world).await;
+        });
+    }
+}
+
+/// The cases of a topic, named like the functions they are.
+macro_rules! cases {
+    ($($case:ident),+ $(,)?) => {
+        pub(super) fn cases() -> Vec<super::Case> {
+            let topic = module_path!().rsplit("::").next().unwrap_or_default();
+            vec![$(super::Case {
+                name: format!("{topic}::{}", stringify!($case)),
+                run: |world| Box::pin($case(world)),
+            }),+]
+        }
+    };
+}
+use cases;
+
+/// Every case.
+#[must_use]
+pub fn cases() -> Vec<Case> {
+    [
+        adoption::cases(),
+        alarms::cases(),
+        claims::cases(),
+        due::cases(),
+        events::cases(),
+        flows::cases(),
+        leases::cases(),
+        listing::cases(),
+        logs::cases(),
+        messages::cases(),
+        outcomes::cases(),
+        overlooked::cases(),
+        queues::cases(),
+        reopening::cases(),
+        submit_keys::cases(),
+        sweeping::cases(),
+        tasks::cases(),
+        threads::cases(),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
+}
+
+/// Runs every case, each on a bench of its own.
+///
+/// # Panics
+/// With the names of the cases that failed, after all have run.
+pub fn run(mut make: impl FnMut() -> Box<dyn Bench>) {
+    let mut failed = Vec::new();
+    for case in cases() {
+        let bench = make();
+        if catch_unwind(AssertUnwindSafe(|| case.run(bench))).is_err() {
+            failed.push(case.name);
+        }
+    }
+    assert!(failed.is_empty(), "the store does not pass {}", failed.join(", "));
+}

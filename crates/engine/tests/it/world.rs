@@ -1,0 +1,249 @@
+//! An engine over a store in memory, with its services driven by hand and a clock that only tests move.
+
+use std::{
+    collections::BTreeMap,
+    future::Future,
+    pin::pin,
+    sync::{
+        Arc,
+        atomic::{AtomicI64, Ordering},
+    },
+    task::{Context, Poll, Waker},
+};
+
+use windlass_core::{
+    Action, Backoff, Flow, Input, Json, Millis, Name, OnFailure, Retry, RetryBy, StepDefinition, TIMEOUT_DEFAULT,
+    Task, TaskId, Timestamp,
+};
+use windlass_engine::{
+    Accepted, Engine, EngineError, Exchange, ExchangeAnswer, HandedOut, ReportStatus, Said, Submission, WorkerReport,
+    memory::MemorySink,
+    ports::{Now, SessionId, Store, SubmitKey, Wish, WorkerState},
+    resident::Resident,
+    services::{Committer, LeaseKeeper, Messenger, Timekeeper},
+};
+
+/// Where the clock of a world begins.
+const BEGIN_MS: i64 = 1_700_000_000_000;
+
+/// More turns than any test needs: a future that is not ready by then never will be.
+const TURNS_MAX: usize = 1000;
+
+pub(crate) struct World {
+    pub(crate) engine: Arc<Engine>,
+    committer: Committer,
+    timekeeper: Timekeeper,
+    lease_keeper: LeaseKeeper,
+    messenger: Messenger,
+    elapsed_ms: Arc<AtomicI64>,
+}
+
+impl World {
+    /// A world of its own.
+    pub(crate) fn new() -> Self {
+        Self::open(&MemorySink::new([7; 32]))
+    }
+
+    /// A server started on what `sink` holds.
+    pub(crate) fn open(sink: &MemorySink) -> Self {
+        let now = Now { wall: Timestamp(BEGIN_MS), mono: Millis(0) };
+        let store = futures_executor::block_on(Resident::open(Arc::new(sink.clone()), now)).unwrap();
+        Self::over(Arc::new(store), 1)
+    }
+
+    pub(crate) fn over(store: Arc<dyn Store>, random: u64) -> Self {
+        let engine = Arc::new(Engine::new(store, random));
+        Self {
+            committer: Committer::new(engine.clone()),
+            timekeeper: Timekeeper::new(engine.clone()),
+            lease_keeper: LeaseKeeper::new(engine.clone()),
+            messenger: Messenger::new(engine.clone()),
+            engine,
+            elapsed_ms: Arc::default(),
+        }
+    }
+
+    pub(crate) fn now(&self) -> Now {
+        let elapsed = self.elapsed_ms.load(Ordering::Relaxed);
+        Now { wall: Timestamp(BEGIN_MS + elapsed), mono: Millis(u64::try_from(elapsed).unwrap()) }
+    }
+
+    /// Lets time pass in small steps, with the services at work.
+    pub(crate) fn pass(&self, ms: i64) {
+        const STEP_MS: i64 = 50;
+        let mut left = ms;
+        while left > 0 {
+            self.elapsed_ms.fetch_add(left.min(STEP_MS), Ordering::Relaxed);
+            left -= STEP_MS;
+            self.serve();
+        }
+    }
+
+    /// Lets time pass at once: this server was away.
+    pub(crate) fn be_away(&self, ms: i64) {
+        self.elapsed_ms.fetch_add(ms, Ordering::Relaxed);
+        self.serve();
+    }
+
+    /// Runs the services until nothing more is to be done.
+    pub(crate) fn serve(&self) {
+        self.drive(async {
+            let now = self.now();
+            self.lease_keeper.run_once(now).await.unwrap();
+            while self.timekeeper.run_once(now).await.unwrap() + self.messenger.run_once(now).await.unwrap() > 0 {}
+        });
+    }
+
+    /// Polls `future` to its end, committing whatever it waits for.
+    pub(crate) fn drive<T>(&self, future: impl Future<Output = T>) -> T {
+        let mut future = pin!(future);
+        for _ in 0..TURNS_MAX {
+            if let Poll::Ready(output) = self.turn(future.as_mut()) {
+                return output;
+            }
+        }
+        panic!("nothing moves");
+    }
+
+    /// Polls `future` once, and commits what waits.
+    pub(crate) fn turn<T>(&self, mut future: std::pin::Pin<&mut impl Future<Output = T>>) -> Poll<T> {
+        let mut context = Context::from_waker(Waker::noop());
+        let polled = future.as_mut().poll(&mut context);
+        futures_executor::block_on(async { while self.committer.run_once(self.now()).await > 0 {} });
+        polled
+    }
+
+    pub(crate) fn apply(&self, flow: Flow) {
+        self.drive(self.engine.apply_flow(flow, self.now())).unwrap();
+    }
+
+    pub(crate) fn submit(&self, flow: &str) -> TaskId {
+        self.try_submit(flow, "{}", None).unwrap().loaded.task.id
+    }
+
+    pub(crate) fn try_submit(&self, flow: &str, params: &str, key: Option<SubmitKey>) -> Result<Accepted, EngineError> {
+        let input = Input {
+            params: Json::parse(params).unwrap(),
+            labels: BTreeMap::new(),
+            priority: 0,
+            at: None,
+            by: None,
+            traceparent: None,
+            created_at: self.now().wall,
+        };
+        let submission = Submission { flow: Name::new(flow).unwrap(), version: None, input, key };
+        self.drive(self.engine.submit(submission, self.now()))
+    }
+
+    pub(crate) fn task(&self, id: TaskId) -> Arc<Task> {
+        self.drive(self.engine.task(id)).unwrap().task
+    }
+
+    /// The task's status and its steps' statuses, as users see them.
+    pub(crate) fn status(&self, id: TaskId) -> String {
+        let loaded = self.drive(self.engine.task(id)).unwrap();
+        let held = loaded.held();
+        let steps: Vec<String> = (0..loaded.task.state.steps.len())
+            .map(|step| format!("{:?}", windlass_core::step_status(&loaded.task, step, &held)))
+            .collect();
+        format!("{:?}: {}", windlass_core::task_status(&loaded.task, &held), steps.join(" "))
+    }
+
+    pub(crate) fn worker(&self, session: u128) -> WorkerInWorld<'_> {
+        WorkerInWorld { world: self, session: SessionId(session), seq: 0, attached: true, holding: Vec::new() }
+    }
+}
+
+/// A worker that calls when a test says so. It serves the module `m` with 10 slots.
+pub(crate) struct WorkerInWorld<'a> {
+    world: &'a World,
+    pub(crate) session: SessionId,
+    pub(crate) seq: u64,
+    pub(crate) attached: bool,
+    pub(crate) holding: Vec<String>,
+}
+
+impl<'a> WorkerInWorld<'a> {
+    /// The same worker, talking to another server.
+    pub(crate) fn at<'b>(&self, world: &'b World) -> WorkerInWorld<'b> {
+        WorkerInWorld {
+            world,
+            session: self.session,
+            seq: self.seq,
+            attached: self.attached,
+            holding: self.holding.clone(),
+        }
+    }
+
+    pub(crate) fn call(&mut self, wait: u64) -> Exchange {
+        self.seq += 1;
+        Exchange {
+            session: self.session,
+            seq: self.seq,
+            attached: self.attached,
+            lease: None,
+            worker: Some(WorkerState { name: "w".into(), ..WorkerState::default() }),
+            holding: Some(self.holding.clone()),
+            wishes: Some(vec![Wish { module: Name::new("m").unwrap(), commands: None, free: 10 }]),
+            free: None,
+            wait: Millis(wait),
+            reports: Vec::new(),
+        }
+    }
+
+    /// A poll that waits.
+    pub(crate) fn open_poll(&mut self, wait: u64) -> impl Future<Output = Result<ExchangeAnswer, EngineError>> + 'a {
+        let (call, world) = (self.call(wait), self.world);
+        async move { world.engine.exchange(call, world.now()).await }
+    }
+
+    /// A poll that takes what is there.
+    pub(crate) fn poll(&mut self) -> ExchangeAnswer {
+        let call = self.call(0);
+        let answer = self.world.drive(self.world.engine.exchange(call, self.world.now())).unwrap();
+        self.holding.extend(answer.attempts.iter().map(|attempt| attempt.token.clone()));
+        answer
+    }
+
+    /// The one attempt that a poll brings.
+    pub(crate) fn take(&mut self) -> HandedOut {
+        let mut attempts = self.poll().attempts;
+        assert_eq!(attempts.len(), 1, "one attempt is ready");
+        attempts.remove(0)
+    }
+
+    pub(crate) fn report(&mut self, token: &str, said: Said) -> ReportStatus {
+        self.seq += 1;
+        let report = WorkerReport { token: token.to_owned(), said: Ok(said), logs: Vec::new() };
+        let call = Exchange { seq: self.seq, holding: None, wishes: None, reports: vec![report], ..self.call(0) };
+        let mut answer = self.world.drive(self.world.engine.exchange(call, self.world.now())).unwrap();
+        self.holding.retain(|held| held != token);
+        answer.reports.remove(0).status
+    }
+}
+
+/// A flow of steps `m.NAME` with rollbacks `m.undo-NAME`, each with this many retries after 1 s.
+pub(crate) fn flow(name: &str, steps: &[&str], retries: u32) -> Flow {
+    let action = |command: String| Action {
+        module: Name::new("m").unwrap(),
+        command: Name::new(&command).unwrap(),
+        timeout: TIMEOUT_DEFAULT,
+        deadline: None,
+        retry: Retry { max: retries, backoff: Backoff::Fixed, ..Retry::default() },
+    };
+    let steps = steps.iter().enumerate().map(|(index, name)| StepDefinition {
+        name: Name::new(name).unwrap(),
+        run: action((*name).to_owned()),
+        rollback: Some(action(format!("undo-{name}"))),
+        after: index.checked_sub(1).into_iter().collect(),
+        locks: Vec::new(),
+    });
+    Flow {
+        name: Name::new(name).unwrap(),
+        version: 0,
+        params: None,
+        retry_by: RetryBy::Engine,
+        on_failure: OnFailure::Rollback,
+        steps: steps.collect(),
+    }
+}
