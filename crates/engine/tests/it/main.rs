@@ -1,4 +1,5 @@
 //! Tests of the engine through its public interface.
 
 mod engine;
+mod stored;
 mod world;

@@ -1,0 +1,140 @@
+//! Stored formats: what was ever written can be read.
+//!
+//! `fixtures/` holds one file per kind and format, written once and kept for ever. When a change of the core's
+//! types makes a test here fail, data in users' files would become unreadable: give the change a new format and
+//! a reader for the old one. `WINDLASS_WRITE_FIXTURES=1` writes files that are missing, never one that is there.
+
+use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
+
+use windlass_core::{
+    ActKey, Actor, Alarm, AlarmCommand, AlarmId, AlarmState, Cause, Command, Context, Event, Failure, Flow, Input, Json,
+    Message, Name, Outcome, Report, State, StuckKind, Task, TaskId, Timestamp, apply,
+};
+use windlass_engine::stored;
+
+use crate::world::flow;
+
+fn fixture(name: &str, written: &[u8]) -> Vec<u8> {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/it/fixtures").join(name);
+    if std::env::var_os("WINDLASS_WRITE_FIXTURES").is_some() && !path.exists() {
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(&path, written).unwrap();
+    }
+    std::fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// A task that has seen a retry, a pause, a failure for good and a rollback, with all its events.
+fn history() -> (Task, Vec<Event>) {
+    let flow = Flow { version: 3, ..flow("create", &["check", "init"], 1) };
+    let mut task = Task::new(TaskId(0x0190_0000_0000_7000_8000_0000_0000_0001), Arc::new(flow), Arc::new(input()));
+    let mut events = Vec::new();
+    let ada = Some(Actor { name: "ada".into(), claimed: true });
+    let report = |key, number, outcome| {
+        let attempt = windlass_core::Attempt { key, number, started_at: Some(Timestamp(1_700_000_000_500)) };
+        Command::Report(Report { attempt, outcome })
+    };
+    let boom = || Outcome::Failed(Failure::new("boom", 7, true));
+    let done = || Outcome::Succeeded(Some(Json::parse(r#"{"port":5432}"#).unwrap()));
+    let wake = |step| Command::Wake(windlass_core::Wakeup::Act(ActKey::forward(step)));
+    let commands = [
+        (0, Command::Accept),
+        (1, report(ActKey::forward(0), 1, boom())),
+        (2000, wake(0)),
+        (2001, report(ActKey::forward(0), 2, done())),
+        (2002, Command::Pause { by: ada.clone() }),
+        (2003, Command::Resume { by: ada }),
+        (2004, report(ActKey::forward(1), 1, boom())),
+        (4000, wake(1)),
+        (4001, report(ActKey::forward(1), 2, boom())),
+        (4002, report(ActKey::rollback(1), 1, Outcome::Succeeded(None))),
+    ];
+    for (ms, command) in commands {
+        let transition = apply(&task, &command, &Context::at(Timestamp(1_700_000_001_000 + ms))).unwrap();
+        events.extend(transition.events);
+        task = transition.task;
+    }
+    assert!(matches!(task.state.cause, Some(Cause::Failure { step: 1 })));
+    (task, events)
+}
+
+fn input() -> Input {
+    Input {
+        params: Json::parse(r#"{"Cpu":4}"#).unwrap(),
+        labels: BTreeMap::from([("team".to_owned(), "data".to_owned())]),
+        priority: -3,
+        at: None,
+        by: Some(Actor { name: "ci".into(), claimed: false }),
+        traceparent: Some("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01".into()),
+        created_at: Timestamp(1_700_000_000_000),
+    }
+}
+
+/// Results are stored apart, so what is read back lacks them.
+fn without_results(mut state: State) -> State {
+    for step in &mut state.steps {
+        step.forward.result = None;
+        step.undo.result = None;
+    }
+    state
+}
+
+#[test]
+fn format_1_of_states_events_flows_and_inputs_is_read() {
+    let (task, events) = history();
+    let state = fixture("state-1.bin", &stored::write_state(&task.state));
+    assert_eq!(stored::read_state(&state).unwrap(), without_results(task.state));
+    let flow = fixture("flow-1.bin", &stored::write_flow(&task.flow));
+    assert_eq!(stored::read_flow(&flow).unwrap(), *task.flow);
+    let head = fixture("input-1.bin", &stored::write_input(&task.input));
+    assert_eq!(stored::read_input(&head, task.input.params.as_str()).unwrap(), *task.input);
+    let bytes = fixture("events-1.bin", &stored::write_events(&events));
+    let read = stored::read_events(&bytes).unwrap();
+    assert_eq!(read.len(), events.len());
+    // Replaying what is stored gives the state as it is stored.
+    let mut replayed = Task::new(task.id, task.flow.clone(), task.input.clone());
+    for event in &read {
+        windlass_core::evolve(&mut replayed, event);
+    }
+    assert_eq!(replayed.state, stored::read_state(&state).unwrap());
+}
+
+#[test]
+fn format_1_of_messages_and_alarms_is_read() {
+    let step = Name::new("init").unwrap();
+    let task = TaskId(0x0190_0000_0000_7000_8000_0000_0000_0001);
+    let id = AlarmId::new(StuckKind::RollbackFailed, task, Some(&step));
+    let command = AlarmCommand::Raise {
+        kind: StuckKind::RollbackFailed,
+        task,
+        step: Some(step.clone()),
+        message: "cannot undo".into(),
+    };
+    let message = Message::Alarm { id: id.clone(), command };
+    let bytes = fixture("message-1.bin", &stored::write_message(&message));
+    assert_eq!(stored::read_message(&bytes).unwrap(), message);
+    let alarm = Alarm {
+        id,
+        kind: StuckKind::RollbackFailed,
+        task,
+        step: Some(step),
+        message: "cannot undo".into(),
+        raised_at: Timestamp(1_700_000_000_000),
+        raised: 2,
+        state: AlarmState::Acknowledged,
+        by: Some(Actor { name: "ada".into(), claimed: true }),
+    };
+    let bytes = fixture("alarm-1.bin", &stored::write_alarm(&alarm));
+    assert_eq!(stored::read_alarm(&bytes).unwrap(), alarm);
+}
+
+#[test]
+fn another_format_and_damage_are_told_apart() {
+    let (task, _) = history();
+    let mut bytes = stored::write_state(&task.state);
+    bytes[0] = 2;
+    assert!(stored::read_state(&bytes).unwrap_err().to_string().contains("format 2"));
+    bytes[0] = 1;
+    let half = &bytes[..bytes.len() / 2];
+    assert!(stored::read_state(half).unwrap_err().to_string().contains("cannot be read"));
+    assert!(stored::read_state(&[]).unwrap_err().to_string().contains("empty"));
+}
