@@ -1,27 +1,25 @@
 //! The worker's loop: the only part of it that does input and output.
 
 use std::{
-    collections::{BTreeSet, HashMap},
     future::Future,
-    panic::AssertUnwindSafe,
     pin::{Pin, pin},
-    sync::Arc,
     time::{Duration, Instant},
 };
 
-use futures_util::{FutureExt, StreamExt, future::BoxFuture, stream::FuturesUnordered};
+use futures_util::{StreamExt, future::BoxFuture, stream::FuturesUnordered};
 use tokio::{
-    sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel},
-    task::AbortHandle,
+    sync::mpsc::{UnboundedReceiver, unbounded_channel},
     time::{Sleep, sleep_until},
 };
 use tracing::{debug, error, info, warn};
-use windlass_api::{Attempt, ExchangeAnswer, ReportAnswer, ReportStatus};
+use windlass_api::{ExchangeAnswer, Report, ReportAnswer, ReportStatus};
 
 use super::{
-    Failure, Job, Outcome, Settings, Token,
+    Failure, Outcome, Settings, Token,
     calls::{Call, Returned, Session, State},
-    control::{JobControl, Word},
+    control::Word,
+    drain::{Drain, LAST_CALLS_TIMEOUT},
+    jobs::{Jobs, STOP_GRACE},
     lease::Lease,
     ledger::Ledger,
     outbox::{Item, Kind, Outbox},
@@ -29,14 +27,6 @@ use super::{
     report::{self, Stop},
 };
 use crate::{Client, Error, pacing::Pacing};
-
-/// How long a handler may take to end after it was told to: a module's process gets 5 s between SIGTERM and
-/// SIGKILL.
-const STOP_GRACE: Duration = Duration::from_secs(6);
-
-/// How long log lines and progress may wait for more of them. A job shorter than this sends its log with its
-/// report, at no cost.
-const NEWS_INTERVAL: Duration = Duration::from_millis(200);
 
 /// How many words of jobs are heard in one turn.
 const WORDS_MAX: usize = 1024;
@@ -48,14 +38,8 @@ const EMPTY_POLL_MIN: Duration = Duration::from_millis(20);
 /// does not wait is not flooded.
 const EMPTY_POLLS_MAX: u32 = 8;
 
-/// How long the last reports may take after everything has ended.
-const LAST_REPORTS_TIMEOUT: Duration = Duration::from_secs(2);
-
-/// How long a drained worker waits for a poll that was open when the drain began.
-const OLD_POLL_TIMEOUT: Duration = Duration::from_millis(250);
-
-/// Longer than any attempt.
-const FAR: Duration = Duration::from_secs(365 * 24 * 3600);
+/// The alarm's time when nothing is due.
+const FAR: Duration = Duration::from_secs(24 * 3600);
 
 /// One session of a worker, from its first call to the end of its drain.
 pub(super) struct Driver {
@@ -65,15 +49,8 @@ pub(super) struct Driver {
     lease: Lease,
     ledger: Ledger,
     outbox: Outbox,
-    jobs: HashMap<Token, RunningJob>,
-    /// When to do something about a job: stop it, or drop it if it was stopped. One entry per job.
-    dues: BTreeSet<(Instant, Token)>,
-    /// The jobs that have something to say.
-    news: Vec<Token>,
-    /// When it is collected.
-    news_due: Option<Instant>,
+    jobs: Jobs,
     inbox: UnboundedReceiver<Word>,
-    words: UnboundedSender<Word>,
     calls: FuturesUnordered<BoxFuture<'static, Returned>>,
     polls: Line,
     reports: Line,
@@ -101,42 +78,6 @@ impl Line {
     }
 }
 
-/// A drain that has begun.
-#[derive(Debug)]
-struct Drain {
-    /// When what still runs is stopped; none once that is done.
-    stop_at: Option<Instant>,
-    /// When the worker leaves, whatever is not done.
-    leave_at: Instant,
-    /// Whether the server was asked to give nothing more.
-    asked: bool,
-    /// When the server answered that, or could not be reached.
-    heard_at: Option<Instant>,
-}
-
-/// A handler at work.
-struct RunningJob {
-    control: Arc<JobControl>,
-    task: AbortHandle,
-    due: Instant,
-    timeout: Duration,
-    stop: Option<Stop>,
-}
-
-impl Drop for RunningJob {
-    /// Nothing runs on that nobody waits for. After the handler has ended this does nothing.
-    fn drop(&mut self) {
-        self.task.abort();
-    }
-}
-
-/// Whether the loop goes on.
-#[derive(Debug, PartialEq, Eq)]
-enum Turn {
-    Again,
-    Done,
-}
-
 impl Driver {
     pub(super) fn new(client: Client, settings: Settings, registry: Registry) -> Self {
         let (words, inbox) = unbounded_channel();
@@ -145,12 +86,8 @@ impl Driver {
             lease: Lease::default(),
             ledger: Ledger::new(settings.concurrency),
             outbox: Outbox::default(),
-            jobs: HashMap::new(),
-            dues: BTreeSet::new(),
-            news: Vec::new(),
-            news_due: None,
+            jobs: Jobs::new(words),
             inbox,
-            words,
             calls: FuturesUnordered::new(),
             polls: Line::default(),
             reports: Line::default(),
@@ -176,7 +113,8 @@ impl Driver {
             self.do_what_is_due(now);
             self.start_jobs(now);
             self.make_calls(now);
-            if self.is_drained(now) == Turn::Done {
+            if self.is_drained(now) {
+                info!("worker stopped");
                 return Ok(());
             }
             arm(alarm.as_mut(), now, self.next_due());
@@ -193,82 +131,33 @@ impl Driver {
         }
     }
 
-    // ---- attempts -------------------------------------------------------------------------------------------
-
     fn start_jobs(&mut self, now: Instant) {
         while let Some((token, attempt)) = self.ledger.start_next() {
-            self.start_job(token, attempt, now);
+            if let Some(handler) = self.registry.find(&attempt.module, &attempt.command) {
+                self.jobs.start(token, attempt, handler.clone(), now);
+            } else {
+                let message = format!("this worker has no command {}.{}", attempt.module, attempt.command);
+                self.finish(&token, Outcome::Failed(Failure::new(message)), vec![]);
+            }
         }
-    }
-
-    fn start_job(&mut self, token: Token, attempt: Attempt, now: Instant) {
-        let Some(handler) = self.registry.find(&attempt.module, &attempt.command).cloned() else {
-            let message = format!("this worker has no command {}.{}", attempt.module, attempt.command);
-            self.ledger.finish(&token);
-            self.push_report(&token, Outcome::Failed(Failure::new(message)), vec![]);
-            return;
-        };
-        let timeout = Duration::from_millis(attempt.timeout_ms);
-        let due = now + timeout.min(FAR);
-        let control = Arc::new(JobControl::new(token.clone(), self.words.clone()));
-        let job = Job::new(attempt, control.clone());
-        let words = self.words.clone();
-        let name = token.clone();
-        let work = async move {
-            // What a handler leaves behind when it panics is dropped with it: nobody looks at it afterwards.
-            let ended = AssertUnwindSafe(async move { handler.run(job).await }).catch_unwind().await;
-            let outcome = ended.unwrap_or_else(|panic| Outcome::Failed(Failure::of_panic(&*panic)));
-            // Without a driver there is nobody to report to.
-            let _ = words.send(Word::Ended(name, outcome));
-        };
-        let task = tokio::spawn(work).abort_handle();
-        self.dues.insert((due, token.clone()));
-        self.jobs.insert(token, RunningJob { control, task, due, timeout, stop: None });
     }
 
     fn hear(&mut self, words: &mut Vec<Word>) {
         for word in words.drain(..) {
             match word {
-                Word::Ended(token, outcome) => self.job_ended(&token, outcome),
-                Word::News(token) => {
-                    self.news.push(token);
-                    self.news_due.get_or_insert_with(|| Instant::now() + NEWS_INTERVAL);
+                Word::Ended(token, outcome) => {
+                    if let Some(ended) = self.jobs.ended(token, outcome) {
+                        self.finish(&ended.token, ended.outcome, ended.logs);
+                    }
                 }
+                Word::News(token) => self.jobs.has_news(token, Instant::now()),
             }
         }
     }
 
-    fn job_ended(&mut self, token: &Token, outcome: Outcome) {
-        if let Some(job) = self.jobs.remove(token) {
-            self.finish_job(token, &job, report::settle(job.stop, outcome));
-        }
-    }
-
-    fn finish_job(&mut self, token: &Token, job: &RunningJob, outcome: Outcome) {
-        self.dues.remove(&(job.due, token.clone()));
+    fn finish(&mut self, token: &Token, outcome: Outcome, logs: Vec<String>) {
         self.ledger.finish(token);
-        let (logs, _) = job.control.collect();
         self.push_report(token, outcome, logs);
-    }
-
-    /// Tells a job to end, and notes when it is dropped if it does not.
-    fn stop_job(&mut self, token: &Token, stop: Stop, drop_at: Instant) {
-        let Some(job) = self.jobs.get_mut(token) else { return };
-        // A job that was told already keeps its reason and its time.
-        if job.stop.is_none() {
-            job.stop = Some(stop);
-            job.control.cancel();
-            self.dues.remove(&(job.due, token.clone()));
-            job.due = drop_at;
-            self.dues.insert((drop_at, token.clone()));
-        }
-    }
-
-    fn stop_all(&mut self, stop: Stop, drop_at: Instant) {
-        let tokens: Vec<Token> = self.jobs.keys().cloned().collect();
-        for token in &tokens {
-            self.stop_job(token, stop, drop_at);
-        }
     }
 
     /// Gives back what was not started.
@@ -278,39 +167,20 @@ impl Driver {
         }
     }
 
-    // ---- time -----------------------------------------------------------------------------------------------
-
     fn do_what_is_due(&mut self, now: Instant) {
-        while self.dues.first().is_some_and(|(due, _)| *due <= now) {
-            if let Some((_, token)) = self.dues.pop_first() {
-                self.job_is_due(&token, now);
-            }
+        for ended in self.jobs.do_what_is_due(now) {
+            self.finish(&ended.token, ended.outcome, ended.logs);
         }
-        if self.news_due.is_some_and(|due| due <= now) {
-            self.collect_news();
+        for news in self.jobs.collect_news(now) {
+            let report = report::of_news(&news.token, news.progress, news.logs);
+            self.push(&news.token, Kind::Running, &report);
         }
         if self.lease.stop_at().is_some_and(|stop_at| stop_at <= now) && !self.ledger.is_empty() {
             self.lease_lapsed(now);
         }
-        if let Some(drain) = &mut self.drain
-            && drain.stop_at.is_some_and(|stop_at| stop_at <= now)
-        {
-            drain.stop_at = None;
+        if self.drain.as_mut().is_some_and(|drain| drain.stops(now)) {
             warn!(attempts = self.jobs.len(), "the drain takes too long: stopping what runs");
-            self.stop_all(Stop::Drained, now + STOP_GRACE);
-        }
-    }
-
-    /// A job's time is over, or it was told to end and did not.
-    fn job_is_due(&mut self, token: &Token, now: Instant) {
-        let Some(job) = self.jobs.get(token) else { return };
-        let Some(stop) = job.stop else {
-            let stop = Stop::TimedOut(job.timeout);
-            return self.stop_job(token, stop, now + STOP_GRACE);
-        };
-        warn!(token = &**token, ?stop, "the handler did not end after it was told to: dropping it");
-        if let Some(job) = self.jobs.remove(token) {
-            self.finish_job(token, &job, report::abandon(stop));
+            self.jobs.stop_all(Stop::Drained, now + STOP_GRACE);
         }
     }
 
@@ -322,17 +192,7 @@ impl Driver {
         );
         self.decline_waiting();
         let drop_at = self.lease.ends_at().map_or(now, |ends_at| ends_at.min(now + STOP_GRACE));
-        self.stop_all(Stop::LeaseLapsed, drop_at);
-    }
-
-    fn collect_news(&mut self) {
-        self.news_due = None;
-        for token in std::mem::take(&mut self.news) {
-            // A job that has ended meanwhile sent its lines with its report.
-            let Some(job) = self.jobs.get(&token) else { continue };
-            let (logs, progress) = job.control.collect();
-            self.push(&token, Kind::Running, &report::of_news(&token, progress, logs));
-        }
+        self.jobs.stop_all(Stop::LeaseLapsed, drop_at);
     }
 
     /// When something is to be done that nobody will wake the loop for.
@@ -340,50 +200,34 @@ impl Driver {
         let lease = if self.ledger.is_empty() { None } else { self.lease.stop_at() };
         let poll = if self.wants_poll() { self.polls.not_before } else { None };
         let report = if self.outbox.wants_call() { self.reports.not_before } else { None };
-        let job = self.dues.first().map(|(due, _)| *due);
-        let drain = self.drain.as_ref().map(|drain| {
-            let quiet = self.ledger.is_empty() && self.outbox.is_done();
-            let old_poll = drain.heard_at.filter(|_| quiet).map(|heard_at| heard_at + OLD_POLL_TIMEOUT);
-            drain.stop_at.into_iter().chain(old_poll).fold(drain.leave_at, Instant::min)
-        });
-        [lease, poll, report, job, drain, self.news_due].into_iter().flatten().min()
+        let drain = self.drain.as_ref().map(Drain::next_due);
+        let quiet = self.drain.as_ref().filter(|_| self.is_settled()).and_then(Drain::quiet_at);
+        [self.jobs.next_due(), lease, poll, report, drain, quiet].into_iter().flatten().min()
     }
 
-    // ---- drain ----------------------------------------------------------------------------------------------
-
     fn begin_drain(&mut self) {
-        let stop_at = Instant::now() + self.settings.drain_timeout.min(FAR);
-        self.drain = Some(Drain {
-            stop_at: Some(stop_at),
-            leave_at: stop_at + STOP_GRACE + LAST_REPORTS_TIMEOUT,
-            asked: false,
-            heard_at: None,
-        });
         info!(running = self.jobs.len(), "draining: nothing more is taken");
+        self.drain = Some(Drain::begin(Instant::now(), self.settings.drain_timeout));
         self.decline_waiting();
     }
 
-    fn is_drained(&self, now: Instant) -> Turn {
-        let Some(drain) = &self.drain else { return Turn::Again };
-        if drain.leave_at <= now {
+    fn is_drained(&self, now: Instant) -> bool {
+        let Some(drain) = &self.drain else { return false };
+        if drain.is_over(now) {
             warn!(
                 attempts = self.ledger.len(),
                 reports = self.outbox.len(),
                 "leaving with reports that no server took: the attempts are left to other workers"
             );
-            return Turn::Done;
+            return true;
         }
-        // A poll that was open before may still bring attempts that the server gave before it heard of the drain.
-        let heard =
-            drain.heard_at.is_some_and(|heard_at| self.polls_open == 0 || heard_at + OLD_POLL_TIMEOUT <= now);
-        if heard && self.ledger.is_empty() && self.outbox.is_done() {
-            info!("drained");
-            return Turn::Done;
-        }
-        Turn::Again
+        drain.is_quiet(self.polls_open, now) && self.is_settled()
     }
 
-    // ---- calls ----------------------------------------------------------------------------------------------
+    /// Whether nothing is held and nothing is left to say.
+    fn is_settled(&self) -> bool {
+        self.ledger.is_empty() && self.outbox.is_done()
+    }
 
     fn make_calls(&mut self, now: Instant) {
         let free = if self.drain.is_some() { 0 } else { self.ledger.free() };
@@ -395,12 +239,8 @@ impl Driver {
                 calls.push(session.report(&state, batch));
             }
         }
-        if let Some(drain) = &mut self.drain
-            && !drain.asked
-        {
-            // The poll that is open stays: cutting it off could lose attempts on their way. This one does not wait.
-            drain.asked = true;
-            calls.push(session.poll(&state, Duration::ZERO, LAST_REPORTS_TIMEOUT, Call::Farewell));
+        if self.drain.as_mut().is_some_and(Drain::asks) {
+            calls.push(session.poll(&state, Duration::ZERO, LAST_CALLS_TIMEOUT, Call::Farewell));
         }
         if wants_poll && self.polls.may_call(now) {
             self.polls_open += 1;
@@ -436,7 +276,7 @@ impl Driver {
             }
             (Call::Farewell, answer) => {
                 if let Some(drain) = &mut self.drain {
-                    drain.heard_at = Some(Instant::now());
+                    drain.heard(Instant::now());
                 }
                 if let Ok(answer) = answer {
                     self.take_work(answer);
@@ -493,7 +333,7 @@ impl Driver {
                     vec![],
                 );
             } else {
-                self.stop_job(&token, Stop::Cancelled, Instant::now() + STOP_GRACE);
+                self.jobs.stop(&token, Stop::Cancelled, Instant::now() + STOP_GRACE);
             }
         }
     }
@@ -510,13 +350,11 @@ impl Driver {
         }
     }
 
-    // ---- reports --------------------------------------------------------------------------------------------
-
     fn push_report(&mut self, token: &Token, outcome: Outcome, logs: Vec<String>) {
         self.push(token, Kind::Final, &report::of_outcome(token, outcome, logs));
     }
 
-    fn push(&mut self, token: &Token, kind: Kind, report: &windlass_api::Report) {
+    fn push(&mut self, token: &Token, kind: Kind, report: &Report) {
         match serde_json::value::to_raw_value(report) {
             Ok(report) => self.outbox.push(Item { token: token.clone(), kind, report }),
             // Strings, numbers and JSON always have a form as JSON: there is no way here.
@@ -530,7 +368,7 @@ impl Driver {
             (Kind::Running, Accepted | Duplicate) => {}
             (Kind::Running, Stale | Unknown) => {
                 // Another has the attempt by now, or nobody wants it any more.
-                self.stop_job(&item.token, Stop::Cancelled, Instant::now() + STOP_GRACE);
+                self.jobs.stop(&item.token, Stop::Cancelled, Instant::now() + STOP_GRACE);
             }
             (Kind::Running, Invalid) => debug!(detail = answer.detail, "the server does not take a notice"),
             (Kind::Final, Invalid) => {

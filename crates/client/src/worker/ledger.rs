@@ -1,6 +1,6 @@
 //! What the worker has: which attempts it holds, which of them run, and how many more it can take.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, VecDeque, hash_map::Entry};
 
 use windlass_api::Attempt;
 
@@ -38,8 +38,8 @@ impl Ledger {
     /// that it had arrived: nothing happens.
     pub(super) fn receive(&mut self, attempt: Attempt) {
         let token: Token = attempt.token.as_str().into();
-        if !self.held.contains_key(&token) {
-            self.held.insert(token.clone(), Stage::Waiting);
+        if let Entry::Vacant(vacant) = self.held.entry(token.clone()) {
+            vacant.insert(Stage::Waiting);
             self.waiting.push_back((token, attempt));
         }
     }
@@ -51,7 +51,9 @@ impl Ledger {
         }
         let (token, attempt) = self.waiting.pop_front()?;
         self.running += 1;
-        self.held.insert(token.clone(), Stage::Running);
+        if let Some(stage) = self.held.get_mut(&token) {
+            *stage = Stage::Running;
+        }
         Some((token, attempt))
     }
 

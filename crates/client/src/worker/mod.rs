@@ -19,10 +19,12 @@
 mod builder;
 mod calls;
 mod control;
+mod drain;
 mod driver;
 mod failure;
 mod handler;
 mod job;
+mod jobs;
 mod lease;
 mod ledger;
 mod outbox;

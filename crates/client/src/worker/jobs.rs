@@ -1,0 +1,195 @@
+//! The handlers at work: each runs in a task of its own and is told when its time is over.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    panic::AssertUnwindSafe,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use futures_util::FutureExt;
+use tokio::{sync::mpsc::UnboundedSender, task::AbortHandle};
+use tracing::warn;
+use windlass_api::{Attempt, Progress};
+
+use super::{
+    Failure, Handler, Job, Outcome, Token,
+    control::{JobControl, Word},
+    report::{self, Stop},
+};
+
+/// How long a handler may take to end after it was told to: a module's process gets 5 s between SIGTERM and
+/// SIGKILL.
+pub(super) const STOP_GRACE: Duration = Duration::from_secs(6);
+
+/// How long log lines and progress may wait for more of them. A job shorter than this sends its log with its
+/// report, at no cost.
+const NEWS_INTERVAL: Duration = Duration::from_millis(200);
+
+/// Longer than any attempt may take.
+const TIMEOUT_MAX: Duration = Duration::from_secs(365 * 24 * 3600);
+
+/// The handlers at work.
+pub(super) struct Jobs {
+    running: HashMap<Token, RunningJob>,
+    /// When to do something about a job: stop it, or drop it if it was stopped. One entry per job; the number
+    /// tells apart what is due at the same time.
+    dues: BTreeMap<(Instant, u64), Token>,
+    /// How many were started.
+    started: u64,
+    /// Those that have something to say.
+    news: Vec<Token>,
+    /// When it is collected.
+    news_due: Option<Instant>,
+    words: UnboundedSender<Word>,
+}
+
+/// A handler at work.
+struct RunningJob {
+    control: Arc<JobControl>,
+    task: AbortHandle,
+    number: u64,
+    due: Instant,
+    timeout: Duration,
+    stop: Option<Stop>,
+}
+
+impl Drop for RunningJob {
+    /// Nothing runs on that nobody waits for. After the handler has ended this does nothing.
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// A job that is over: what to report of it.
+pub(super) struct Ended {
+    pub(super) token: Token,
+    pub(super) outcome: Outcome,
+    pub(super) logs: Vec<String>,
+}
+
+/// What a running job had to say.
+pub(super) struct News {
+    pub(super) token: Token,
+    pub(super) logs: Vec<String>,
+    pub(super) progress: Option<Progress>,
+}
+
+impl Jobs {
+    /// Jobs whose ends and news are told to `words`.
+    pub(super) fn new(words: UnboundedSender<Word>) -> Self {
+        Self {
+            running: HashMap::new(),
+            dues: BTreeMap::new(),
+            started: 0,
+            news: Vec::new(),
+            news_due: None,
+            words,
+        }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.running.len()
+    }
+
+    pub(super) fn start(&mut self, token: Token, attempt: Attempt, handler: Arc<dyn Handler>, now: Instant) {
+        let timeout = Duration::from_millis(attempt.timeout_ms);
+        let due = now + timeout.min(TIMEOUT_MAX);
+        let control = Arc::new(JobControl::new(token.clone(), self.words.clone()));
+        // In a box, because futures are moved several times until they run, and an attempt is not small.
+        let job = Box::new(Job::new(attempt, control.clone()));
+        let words = self.words.clone();
+        let name = token.clone();
+        let work = async move {
+            // What a handler leaves behind when it panics is dropped with it: nobody looks at it afterwards.
+            let ended = AssertUnwindSafe(async move { handler.run(*job).await }).catch_unwind().await;
+            let outcome = ended.unwrap_or_else(|panic| Outcome::Failed(Failure::of_panic(&*panic)));
+            // Without a driver there is nobody to report to.
+            let _ = words.send(Word::Ended(name, outcome));
+        };
+        let task = tokio::spawn(work).abort_handle();
+        let number = self.started;
+        self.started += 1;
+        self.dues.insert((due, number), token.clone());
+        self.running.insert(token, RunningJob { control, task, number, due, timeout, stop: None });
+    }
+
+    /// A handler has ended. None if it was dropped before.
+    pub(super) fn ended(&mut self, token: Token, said: Outcome) -> Option<Ended> {
+        let job = self.running.remove(&token)?;
+        self.dues.remove(&(job.due, job.number));
+        let outcome = report::settle(job.stop, said);
+        Some(Ended { token, outcome, logs: job.control.collect().0 })
+    }
+
+    /// Tells a job to end, and notes when it is dropped if it does not. A job that was told before keeps its reason
+    /// and its time.
+    pub(super) fn stop(&mut self, token: &Token, stop: Stop, drop_at: Instant) {
+        let Some(job) = self.running.get_mut(token) else { return };
+        if job.stop.is_none() {
+            job.stop = Some(stop);
+            job.control.cancel();
+            self.dues.remove(&(job.due, job.number));
+            job.due = drop_at;
+            self.dues.insert((drop_at, job.number), token.clone());
+        }
+    }
+
+    pub(super) fn stop_all(&mut self, stop: Stop, drop_at: Instant) {
+        let tokens: Vec<Token> = self.running.keys().cloned().collect();
+        for token in &tokens {
+            self.stop(token, stop, drop_at);
+        }
+    }
+
+    /// Stops what takes too long, and drops what was stopped and did not end: these are over.
+    pub(super) fn do_what_is_due(&mut self, now: Instant) -> Vec<Ended> {
+        let mut over = Vec::new();
+        while let Some(entry) = self.dues.first_entry().filter(|entry| entry.key().0 <= now) {
+            let token = entry.get().clone();
+            let Some(job) = self.running.get(&token) else {
+                entry.remove();
+                continue;
+            };
+            let Some(stop) = job.stop else {
+                let stop = Stop::TimedOut(job.timeout);
+                self.stop(&token, stop, now + STOP_GRACE);
+                continue;
+            };
+            entry.remove();
+            warn!(?stop, "a handler did not end after it was told to: dropping it");
+            let logs = job.control.collect().0;
+            self.running.remove(&token);
+            over.push(Ended { token, outcome: report::abandon(stop), logs });
+        }
+        over
+    }
+
+    /// A job has something to say.
+    pub(super) fn has_news(&mut self, token: Token, now: Instant) {
+        self.news.push(token);
+        self.news_due.get_or_insert(now + NEWS_INTERVAL);
+    }
+
+    /// What running jobs had to say, when it is time. A job that has ended sent its lines with its report.
+    pub(super) fn collect_news(&mut self, now: Instant) -> Vec<News> {
+        if self.news_due.is_none_or(|due| due > now) {
+            return Vec::new();
+        }
+        self.news_due = None;
+        let mut collected = Vec::new();
+        for token in std::mem::take(&mut self.news) {
+            if let Some(job) = self.running.get(&token) {
+                let (logs, progress) = job.control.collect();
+                collected.push(News { token, logs, progress });
+            }
+        }
+        collected
+    }
+
+    /// When [`Self::do_what_is_due`] or [`Self::collect_news`] has something to do.
+    pub(super) fn next_due(&self) -> Option<Instant> {
+        let job = self.dues.first_key_value().map(|((due, _), _)| *due);
+        job.into_iter().chain(self.news_due).min()
+    }
+}
