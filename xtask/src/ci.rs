@@ -4,7 +4,7 @@
 use std::time::Instant;
 
 use crate::{
-    dependencies, edges, shellcheck, style,
+    dependencies, drill, edges, shellcheck, style,
     workspace::{Workspace, run_to_success},
 };
 
@@ -31,6 +31,9 @@ const PARTS: &[Part] = &[
         run_to_success(command)
     }),
     ("tests", |workspace| cargo(workspace, "test --locked --workspace")),
+    ("drills", |workspace| {
+        drill::names().into_iter().try_for_each(|name| drill::run(workspace, name, drill::Length::Short))
+    }),
 ];
 
 fn cargo(workspace: &Workspace, arguments: &str) -> anyhow::Result<()> {

@@ -5,6 +5,7 @@
 
 mod ci;
 mod dependencies;
+mod drill;
 mod edges;
 mod findings;
 mod licence;
@@ -27,7 +28,7 @@ struct Cli {
     chore: Chore,
 }
 
-#[derive(Debug, Clone, Copy, Subcommand)]
+#[derive(Debug, Clone, Subcommand)]
 enum Chore {
     /// Everything that must pass before a change lands
     Ci,
@@ -39,6 +40,15 @@ enum Chore {
     Dependencies,
     /// Check the shell scripts
     Shellcheck,
+    /// Do something bad to real processes and count what came of it
+    Drill {
+        /// Which drill
+        #[arg(value_parser = clap::builder::PossibleValuesParser::new(drill::names()))]
+        name: String,
+        /// The long form, some minutes, with an optimised build
+        #[arg(long)]
+        long: bool,
+    },
 }
 
 fn main() -> ExitCode {
@@ -59,5 +69,8 @@ fn run(chore: Chore) -> anyhow::Result<()> {
         Chore::Style => style::check(&workspace)?.into_result(),
         Chore::Dependencies => dependencies::check(&workspace)?.into_result(),
         Chore::Shellcheck => shellcheck::check(&workspace)?.into_result(),
+        Chore::Drill { name, long } => {
+            drill::run(&workspace, &name, if long { drill::Length::Long } else { drill::Length::Short })
+        }
     }
 }

@@ -4,32 +4,35 @@ use std::{
     collections::BTreeMap,
     net::TcpListener,
     path::{Path, PathBuf},
-    process::{Command, Stdio},
+    process::Stdio,
     time::{Duration, Instant},
 };
 
 use anyhow::{Context as _, Result, ensure};
 use tokio::{
     io::{AsyncBufReadExt as _, BufReader},
-    process::{Child, Command as AsyncCommand},
+    process::{Child, Command},
     time,
 };
 use windlass_client::{Client, TaskFilter, api::SubmitTask};
+
+use super::Length;
+use crate::workspace::Workspace;
 
 /// How long a process may take to be ready.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The flow of the drills: one step, `drill.work`.
-pub const FLOW: &str = "drill";
+pub(super) const FLOW: &str = "drill";
 
 /// Builds the program and tells where it is.
-pub fn build() -> Result<PathBuf> {
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let output = Command::new(cargo)
-        .args(["build", "--release", "--package", "windlass", "--message-format", "json-render-diagnostics"])
-        .stderr(Stdio::inherit())
-        .output()
-        .context("cannot run cargo")?;
+pub(super) fn build(workspace: &Workspace, length: Length) -> Result<PathBuf> {
+    let mut command = workspace.command("cargo", &["build", "--package", "windlass"]);
+    command.args(["--message-format", "json-render-diagnostics"]);
+    if length == Length::Long {
+        command.arg("--release");
+    }
+    let output = command.stderr(Stdio::inherit()).output().context("cannot run cargo")?;
     ensure!(output.status.success(), "the program does not build");
     let artifacts = String::from_utf8(output.stdout)?;
     let path = artifacts
@@ -41,7 +44,7 @@ pub fn build() -> Result<PathBuf> {
 }
 
 /// A folder with a store, a module and a ledger, and the processes on it. All of it goes when this is dropped.
-pub struct Fleet {
+pub(super) struct Fleet {
     program: PathBuf,
     dir: tempfile::TempDir,
     port: u16,
@@ -51,7 +54,7 @@ pub struct Fleet {
 
 impl Fleet {
     /// A folder and a free port; nothing runs yet.
-    pub fn new(program: &Path, work_ms: u64) -> Result<Self> {
+    pub(super) fn new(program: &Path, work_ms: u64) -> Result<Self> {
         let dir = tempfile::tempdir().context("cannot make a folder for the drill")?;
         let module = dir.path().join("modules/drill");
         std::fs::create_dir_all(&module)?;
@@ -68,14 +71,14 @@ impl Fleet {
         Ok(Self { program: program.to_owned(), dir, port: free_port()?, server: None, workers: Vec::new() })
     }
 
-    pub fn client(&self) -> Result<Client> {
+    pub(super) fn client(&self) -> Result<Client> {
         Ok(Client::new(&format!("http://127.0.0.1:{}", self.port))?)
     }
 
     /// Starts the server and waits until it listens. Tells how long the first answer took.
-    pub async fn start_server(&mut self) -> Result<Duration> {
+    pub(super) async fn start_server(&mut self) -> Result<Duration> {
         let started = Instant::now();
-        let mut server = AsyncCommand::new(&self.program)
+        let mut server = Command::new(&self.program)
             .args(["server", "--listen", &format!("127.0.0.1:{}", self.port)])
             .args(["--store", &format!("sqlite:{}", self.dir.path().join("drill.db").display())])
             .env("WINDLASS_LOG", "warn")
@@ -92,13 +95,13 @@ impl Fleet {
     }
 
     /// Kills the server with SIGKILL.
-    pub async fn kill_server(&mut self) -> Result<()> {
+    pub(super) async fn kill_server(&mut self) -> Result<()> {
         let mut server = self.server.take().context("no server runs")?;
         server.kill().await.context("cannot kill the server")
     }
 
-    pub async fn start_worker(&mut self, name: &str, concurrency: usize) -> Result<()> {
-        let worker = AsyncCommand::new(&self.program)
+    pub(super) async fn start_worker(&mut self, name: &str, concurrency: usize) -> Result<()> {
+        let worker = Command::new(&self.program)
             .args(["worker", "--server", &format!("http://127.0.0.1:{}", self.port)])
             .args(["--modules", &self.dir.path().join("modules").display().to_string()])
             .args(["--name", name, "--concurrency", &concurrency.to_string()])
@@ -118,12 +121,12 @@ impl Fleet {
     }
 
     /// Kills the worker that was started first with SIGKILL.
-    pub async fn kill_worker(&mut self) -> Result<()> {
+    pub(super) async fn kill_worker(&mut self) -> Result<()> {
         let mut worker = self.workers.remove(0);
         worker.kill().await.context("cannot kill a worker")
     }
 
-    pub async fn apply_flow(&self) -> Result<()> {
+    pub(super) async fn apply_flow(&self) -> Result<()> {
         let flow = serde_json::from_value(serde_json::json!({
             "flow": FLOW, "steps": [{"name": "work", "run": "drill.work", "timeout": "1m"}],
         }))?;
@@ -132,7 +135,7 @@ impl Fleet {
     }
 
     /// How often each step ran to its end, by its idempotency key.
-    pub fn runs(&self) -> Result<BTreeMap<String, u32>> {
+    pub(super) fn runs(&self) -> Result<BTreeMap<String, u32>> {
         let mut runs = BTreeMap::new();
         let path = self.dir.path().join("ledger");
         if !path.exists() {
@@ -146,7 +149,7 @@ impl Fleet {
     }
 
     /// Ends the workers and the server by SIGTERM and waits for them.
-    pub async fn stop(mut self) -> Result<()> {
+    pub(super) async fn stop(mut self) -> Result<()> {
         let server = self.server.take();
         for mut child in self.workers.drain(..).chain(server) {
             if let Some(pid) = child.id().and_then(|pid| rustix::process::Pid::from_raw(i32::try_from(pid).ok()?)) {
@@ -160,7 +163,7 @@ impl Fleet {
 }
 
 /// A task of the drill's flow, to be submitted under `key`.
-pub fn task(key: String) -> SubmitTask {
+pub(super) fn task(key: String) -> SubmitTask {
     SubmitTask {
         flow: FLOW.to_owned(),
         params: None,
@@ -172,7 +175,7 @@ pub fn task(key: String) -> SubmitTask {
 }
 
 /// Counts tasks by status.
-pub async fn count_tasks(client: &Client) -> Result<BTreeMap<&'static str, usize>> {
+pub(super) async fn count_tasks(client: &Client) -> Result<BTreeMap<&'static str, usize>> {
     let mut counts = BTreeMap::new();
     let mut filter = TaskFilter { limit: Some(1000), ..TaskFilter::default() };
     loop {
@@ -188,7 +191,7 @@ pub async fn count_tasks(client: &Client) -> Result<BTreeMap<&'static str, usize
 }
 
 /// Waits until `n` tasks have succeeded.
-pub async fn wait_until_succeeded(client: &Client, n: usize, patience: Duration) -> Result<()> {
+pub(super) async fn wait_until_succeeded(client: &Client, n: usize, patience: Duration) -> Result<()> {
     let started = Instant::now();
     loop {
         let counts = count_tasks(client).await?;

@@ -10,36 +10,31 @@ mod worker_kill;
 
 use anyhow::{Result, bail};
 
+use crate::workspace::Workspace;
+
 /// How thorough a drill is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Length {
+pub(crate) enum Length {
     /// For CI.
     Short,
-    /// For people, some minutes.
+    /// For people, some minutes, with an optimised build.
     Long,
 }
 
-/// The drills and what they do.
-pub const DRILLS: &[(&str, &str)] = &[
-    ("worker-kill", "a worker with half of 400 tasks is killed; another one is there"),
-    ("server-kill", "the server is killed and started again three times under load"),
-];
+/// The names of all drills.
+pub(crate) fn names() -> [&'static str; 2] {
+    ["worker-kill", "server-kill"]
+}
 
-/// Runs the drill `name` with the program `windlass`.
-///
-/// # Errors
-/// When something was lost, ran twice, or could not be measured.
-pub fn run(name: &str, length: Length) -> Result<()> {
-    let program = fleet::build()?;
+/// Runs the drill `name`. Fails when something was lost, ran twice, or could not be measured.
+pub(crate) fn run(workspace: &Workspace, name: &str, length: Length) -> Result<()> {
+    let program = fleet::build(workspace, length)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         match name {
             "worker-kill" => worker_kill::run(&program, length).await,
             "server-kill" => server_kill::run(&program, length).await,
-            _ => {
-                let names: Vec<&str> = DRILLS.iter().map(|(name, _)| *name).collect();
-                bail!("there is no drill {name:?}: there are {}", names.join(", "))
-            }
+            _ => bail!("there is no drill {name:?}: there are {}", names().join(", ")),
         }
     })
 }

@@ -22,7 +22,7 @@ const SUBMITTERS: usize = 8;
 /// Load between two kills.
 const BETWEEN: Duration = Duration::from_secs(2);
 
-pub async fn run(program: &Path, length: Length) -> Result<()> {
+pub(super) async fn run(program: &Path, length: Length) -> Result<()> {
     let kills = if length == Length::Long { 60 } else { 3 };
     let mut fleet = Fleet::new(program, WORK_MS)?;
     fleet.start_server().await?;

@@ -18,7 +18,7 @@ const TASKS: usize = 400;
 const WORK_MS: u64 = 100;
 const SLOTS: usize = 10;
 
-pub async fn run(program: &Path, length: Length) -> Result<()> {
+pub(super) async fn run(program: &Path, length: Length) -> Result<()> {
     let rounds = if length == Length::Long { 10 } else { 1 };
     for round in 1..=rounds {
         kill_one(program, round).await?;
