@@ -1,1 +1,10 @@
-//! To be written.
+//! Stores of Windlass: one folder per product, each behind a feature of its own.
+//!
+//! - [`sqlite`] (feature `sqlite`, default): the row sink under `windlass_engine::resident::Resident`. One file,
+//!   nothing to install, one server.
+//!
+//! Products never use one another. What a store promises is in `windlass_engine::ports`, and is shown by the
+//! conformance suite there.
+
+#[cfg(feature = "sqlite")]
+pub mod sqlite;

@@ -1,0 +1,90 @@
+//! The checkpoint thread: copies the write-ahead log into the file, off the writer's way.
+
+use std::{
+    path::PathBuf,
+    sync::Arc,
+    thread::{self, JoinHandle},
+    time::Duration,
+};
+
+use rusqlite::{Connection, DEFAULT_NAME, ErrorCode, wal::CheckpointMode};
+
+use super::{
+    error::describe,
+    gate::Gate,
+    open::{Role, connect},
+};
+
+/// Size of a page and its header in the log.
+const FRAME_BYTES: u64 = 4096 + 24;
+
+/// How long a checkpoint that has the writer wait will wait for readers. Ours are done in milliseconds; a shell
+/// that keeps a read transaction open must not stop the server.
+const READERS_TIMEOUT: Duration = Duration::from_millis(100);
+
+/// How long to wait after a checkpoint that failed, or that a reader kept from its end.
+const RETRY_AFTER: Duration = Duration::from_secs(1);
+
+/// When the log is copied, in frames.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Limits {
+    /// From here on beside the writer. Late enough that a page that is written often is copied once.
+    pub(super) start: u32,
+    /// From here on the writer waits, so that the log does not outgrow its pre-filled size.
+    hold: u32,
+    /// When so little is left, the writer may as well wait for it.
+    rest: u32,
+}
+
+impl Limits {
+    /// The limits for a log of this many bytes.
+    pub(super) fn new(wal_bytes: u64) -> Self {
+        let frames = u32::try_from(wal_bytes / FRAME_BYTES).unwrap_or(u32::MAX).max(16);
+        Self { start: frames / 2, hold: frames / 8 * 7, rest: frames / 32 }
+    }
+}
+
+/// Starts the thread. It ends when the gate is closed.
+pub(super) fn start(path: PathBuf, gate: Arc<Gate>, limits: Limits) -> std::io::Result<JoinHandle<()>> {
+    thread::Builder::new().name("sqlite-checkpoint".to_owned()).spawn(move || {
+        let mut connection = None;
+        while gate.wait_for_frames(limits.start) {
+            let result = match connection.take() {
+                Some(connection) => Ok(connection),
+                None => connect(&path, Role::Checkpointer),
+            }
+            .and_then(|opened| {
+                checkpoint(&opened, &gate, limits)?;
+                connection = Some(opened);
+                Ok(())
+            });
+            // The copy begins anew next time, from the first frame that was not synced, on a new connection.
+            if let Err(error) = result {
+                if error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy) {
+                    tracing::debug!("a reader keeps the write-ahead log from being started over");
+                } else {
+                    tracing::warn!(error = describe(&error), "the write-ahead log was not copied; trying again");
+                }
+                gate.wait(RETRY_AFTER);
+            }
+        }
+    })
+}
+
+/// Copies the whole log, in passes beside the writer until little is left, and that while it waits.
+fn checkpoint(connection: &Connection, gate: &Gate, limits: Limits) -> rusqlite::Result<()> {
+    connection.busy_timeout(READERS_TIMEOUT)?;
+    loop {
+        connection.wal_checkpoint_v2(DEFAULT_NAME, CheckpointMode::PASSIVE)?;
+        let (log, copied) = connection.wal_checkpoint_v2(DEFAULT_NAME, CheckpointMode::NOOP)?;
+        let frames = |count: i32| u32::try_from(count).unwrap_or(0);
+        if frames(log - copied) <= limits.rest || frames(log) >= limits.hold {
+            break;
+        }
+    }
+    gate.hold(|| {
+        connection.wal_checkpoint_v2(DEFAULT_NAME, CheckpointMode::RESTART)?;
+        gate.start_over();
+        Ok(())
+    })
+}

@@ -1,0 +1,89 @@
+//! What SQLite's errors mean here.
+
+use rusqlite::{Error, ErrorCode};
+use windlass_core::TaskId;
+use windlass_engine::ports::StoreError;
+
+/// Why the file does not take writes any more. The same answer goes to every batch until it is read anew.
+#[derive(Debug, Clone)]
+pub(super) struct Fault {
+    kind: FaultKind,
+    message: String,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum FaultKind {
+    Full,
+    Unavailable,
+    Damaged,
+}
+
+impl Fault {
+    /// A fault that has nothing to do with what the file holds.
+    pub(super) fn unavailable(message: impl Into<String>) -> Self {
+        Self { kind: FaultKind::Unavailable, message: message.into() }
+    }
+
+    /// What the file holds cannot be right.
+    pub(super) fn damaged(message: impl Into<String>) -> Self {
+        Self { kind: FaultKind::Damaged, message: message.into() }
+    }
+
+    /// Whether what was synced before may have to be synced again: after anything but a full disk.
+    pub(super) fn distrusts_disk(&self) -> bool {
+        self.kind != FaultKind::Full
+    }
+}
+
+impl From<Error> for Fault {
+    fn from(error: Error) -> Self {
+        let kind = match error.sqlite_error_code() {
+            Some(ErrorCode::DiskFull) => FaultKind::Full,
+            Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => FaultKind::Damaged,
+            // A column of another type than the one that was written.
+            None if matches!(
+                error,
+                Error::InvalidColumnType(..) | Error::FromSqlConversionFailure(..) | Error::QueryReturnedNoRows
+            ) =>
+            {
+                FaultKind::Damaged
+            }
+            _ => FaultKind::Unavailable,
+        };
+        Self { kind, message: describe(&error) }
+    }
+}
+
+impl From<Fault> for StoreError {
+    fn from(fault: Fault) -> Self {
+        match fault.kind {
+            FaultKind::Full => Self::Full(fault.message),
+            FaultKind::Unavailable => Self::Unavailable(fault.message),
+            FaultKind::Damaged => Self::Damaged(fault.message),
+        }
+    }
+}
+
+impl From<StoreError> for Fault {
+    fn from(error: StoreError) -> Self {
+        match error {
+            StoreError::Full(message) => Self { kind: FaultKind::Full, message },
+            StoreError::Unavailable(message) => Self { kind: FaultKind::Unavailable, message },
+            StoreError::Damaged(message) => Self { kind: FaultKind::Damaged, message },
+        }
+    }
+}
+
+/// SQLite's message with its extended code, which names the system call that failed.
+pub(super) fn describe(error: &Error) -> String {
+    match error.sqlite_error() {
+        Some(code) => format!("SQLite: {error} (code {})", code.extended_code),
+        None => format!("SQLite: {error}"),
+    }
+}
+
+/// Names the task that something of the store's format was read for.
+pub(super) fn of_task(task: TaskId, error: impl Into<Fault>) -> Fault {
+    let fault = error.into();
+    Fault { message: format!("task {task}: {}", fault.message), ..fault }
+}

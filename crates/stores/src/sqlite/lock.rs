@@ -1,0 +1,81 @@
+//! The lock file that keeps a second server away.
+//!
+//! SQLite's own locks let any number of processes write in turn; active tasks live in one server's memory, so
+//! there may be only one. The lock is the system's (`flock`): it ends with the process however that dies, so a
+//! file that is left behind locks nothing. What is written in it only tells people who has it.
+
+use std::{
+    fs::{File, OpenOptions},
+    io::{self, Read, Write},
+    path::{Path, PathBuf},
+};
+
+use rustix::fs::{FlockOperation, flock};
+
+/// A lock that is held.
+#[derive(Debug)]
+pub(super) struct LockFile {
+    _file: File,
+}
+
+/// Why the lock was not taken.
+#[derive(Debug)]
+pub(super) enum LockError {
+    /// Another process has it; this is what it wrote about itself.
+    Held(String),
+    /// The file cannot be made or opened.
+    Io(io::Error),
+}
+
+impl LockFile {
+    /// Takes the lock of the store at `path`, and writes who has it.
+    pub(super) fn take(path: &Path, hint: &str) -> Result<Self, LockError> {
+        let open = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(lock_path(path));
+        let mut file = open.map_err(LockError::Io)?;
+        if !try_lock(&file).map_err(LockError::Io)? {
+            return Err(LockError::Held(read_holder(&mut file)));
+        }
+        let hint = if hint.is_empty() { String::new() } else { format!(" ({hint})") };
+        let text = format!("process {}{hint}\n", std::process::id());
+        file.set_len(0).and_then(|()| file.write_all(text.as_bytes())).map_err(LockError::Io)?;
+        Ok(Self { _file: file })
+    }
+}
+
+/// Who has the store at `path` open, if anyone. Takes nothing.
+pub(super) fn holder(path: &Path) -> io::Result<Option<String>> {
+    let mut file = match File::open(lock_path(path)) {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    // A shared lock is enough to learn that nobody has the exclusive one, and ends with this file handle.
+    match flock(&file, FlockOperation::NonBlockingLockShared) {
+        Ok(()) => Ok(None),
+        Err(rustix::io::Errno::WOULDBLOCK) => Ok(Some(read_holder(&mut file))),
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn lock_path(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".lock");
+    name.into()
+}
+
+fn try_lock(file: &File) -> io::Result<bool> {
+    match flock(file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(true),
+        Err(rustix::io::Errno::WOULDBLOCK) => Ok(false),
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn read_holder(file: &mut File) -> String {
+    let mut text = String::new();
+    // The holder may be about to write; then there is nothing to tell but that it is there.
+    match file.take(200).read_to_string(&mut text) {
+        Ok(_) if !text.trim().is_empty() => text.trim().to_owned(),
+        _ => "a process that did not say which".to_owned(),
+    }
+}

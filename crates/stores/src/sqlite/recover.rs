@@ -1,0 +1,100 @@
+//! Reading what is active: at a start, and after a failed write.
+//!
+//! What is read is the table `active` with the `task` rows and results of what is in it, the catalogue, paused
+//! queues and messages under way. What has ended is not touched, so a start costs what is active, however long
+//! the history has grown; a test looks at the query plans.
+
+use rusqlite::Connection;
+use windlass_core::{Actor, Timestamp};
+use windlass_engine::{
+    ports::{Envelope, MessageId, QueueChange, QueuePause, StoredFlow},
+    resident::{Recovered, TaskRow},
+    stored,
+};
+
+use super::{
+    directory::{Directory, Place},
+    encoding::{from_integer, task_id},
+    error::{Fault, of_task},
+    read::{TASK_COLUMNS, from_sql, name, read_results, stored_flow, task_row},
+};
+
+/// What recovery reads, for the test of query plans as well.
+pub(super) const SELECT_META: &str = "SELECT epoch, latest_at, token_key FROM meta";
+pub(super) const SELECT_FLOWS: &str = "SELECT name, version, created_at, data FROM flow";
+pub(super) const SELECT_QUEUES: &str = "SELECT name, paused_at, by_name, by_claimed FROM queue";
+pub(super) const SELECT_MESSAGES: &str = "SELECT task, n, data FROM message";
+
+/// Active tasks, oldest first.
+pub(super) fn select_active() -> String {
+    format!(
+        "SELECT {TASK_COLUMNS}, active.state, active.task, active.last
+         FROM active CROSS JOIN task ON task.n = active.task ORDER BY active.task"
+    )
+}
+
+/// Begins a new epoch and reads what is active; `directory` is filled with it. Both in the transaction that is
+/// open.
+pub(super) fn recover(connection: &Connection, directory: &Directory) -> Result<Recovered, Fault> {
+    connection.execute("UPDATE meta SET epoch = epoch + 1", [])?;
+    let (epoch, latest_at, token_key) = connection
+        .query_row(SELECT_META, [], |row| Ok((row.get(0)?, Timestamp(row.get(1)?), row.get(2)?)))?;
+    let flows = read_flows(connection)?;
+    let (tasks, places) = read_tasks(connection)?;
+    let queues = read_queues(connection)?;
+    let messages = read_messages(connection)?;
+    let mut active = directory.lock();
+    active.clear();
+    active.extend(tasks.iter().map(|task| task.id).zip(places));
+    Ok(Recovered { epoch, token_key, flows, tasks, queues, messages, latest_at })
+}
+
+fn read_tasks(connection: &Connection) -> Result<(Vec<TaskRow>, Vec<Place>), Fault> {
+    let missing: i64 = connection.query_row(
+        "SELECT count(*) FROM active WHERE NOT EXISTS (SELECT 1 FROM task WHERE n = active.task)",
+        [],
+        |row| row.get(0),
+    )?;
+    if missing > 0 {
+        return Err(Fault::damaged(format!("{missing} active tasks have lost what was submitted")));
+    }
+    let (mut tasks, mut places) = (Vec::new(), Vec::new());
+    let mut statement = connection.prepare(&select_active())?;
+    let mut rows = statement.query([])?;
+    while let Some(row) = rows.next()? {
+        let mut task = task_row(row)?;
+        let place = Place { task: row.get(6)?, last: row.get(7)? };
+        read_results(connection, &mut task, place.task, place.last)?;
+        tasks.push(task);
+        places.push(place);
+    }
+    Ok((tasks, places))
+}
+
+fn read_flows(connection: &Connection) -> Result<Vec<StoredFlow>, Fault> {
+    let mut statement = connection.prepare(SELECT_FLOWS)?;
+    statement.query_and_then([], stored_flow)?.collect()
+}
+
+fn read_queues(connection: &Connection) -> Result<Vec<QueueChange>, Fault> {
+    let mut statement = connection.prepare(SELECT_QUEUES)?;
+    let queues = statement.query_and_then([], |row| {
+        let by: Option<String> = row.get(2)?;
+        let claimed: Option<bool> = row.get(3)?;
+        let by = by.map(|name| Actor { name: name.into(), claimed: claimed.unwrap_or(true) });
+        let paused = Some(QueuePause { at: Timestamp(row.get(1)?), by });
+        Ok(QueueChange { name: name(row, 0)?, paused })
+    })?;
+    queues.collect()
+}
+
+fn read_messages(connection: &Connection) -> Result<Vec<Envelope>, Fault> {
+    let mut statement = connection.prepare(SELECT_MESSAGES)?;
+    let messages = statement.query_and_then([], |row| {
+        let task = task_id(row, 0)?;
+        let data = row.get_ref(2)?.as_blob().map_err(from_sql)?;
+        let message = stored::read_message(data).map_err(|error| of_task(task, error))?;
+        Ok(Envelope { id: MessageId { task, n: from_integer(row.get(1)?) }, message })
+    })?;
+    messages.collect()
+}

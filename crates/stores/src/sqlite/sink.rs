@@ -1,0 +1,166 @@
+//! The row sink: its threads, and the port over them.
+
+use std::{
+    fmt,
+    path::Path,
+    sync::{Arc, mpsc},
+    thread::JoinHandle,
+};
+
+use async_trait::async_trait;
+use futures_channel::oneshot;
+use windlass_core::{Alarm, AlarmId, Event, TaskId};
+use windlass_engine::{
+    ports::{Change, LogLine, Now, Page, Retention, StoreError, StoredAlarm, SubmitKey, TaskQuery},
+    resident::{Recovered, RowSink, TaskRow, Written},
+};
+
+use super::{
+    checkpoint::{self, Limits},
+    directory::Directory,
+    gate::Gate,
+    list,
+    lock::LockFile,
+    open::{OpenError, SqliteOptions, prepare},
+    query,
+    readers::Readers,
+    writer::{Command, Writer},
+};
+
+/// Rows in a SQLite file.
+///
+/// It works with threads of its own and needs no runtime. Dropping it waits for what was given to it, and
+/// leaves a file that needs no recovery.
+pub struct SqliteSink {
+    writer: mpsc::Sender<Command>,
+    /// `None` once the store closes.
+    readers: Option<Readers>,
+    directory: Arc<Directory>,
+    gate: Arc<Gate>,
+    /// The writer's, then the readers', then that of the checkpoints.
+    threads: Vec<JoinHandle<()>>,
+    /// Given back last.
+    _lock: LockFile,
+}
+
+impl SqliteSink {
+    /// Opens the store at `path`, or makes a new one.
+    ///
+    /// # Errors
+    /// When it is open already, is something else, is of a newer format, or the system refuses.
+    pub fn open(path: &Path, options: SqliteOptions) -> Result<Self, OpenError> {
+        let (lock, connection) = prepare(path, &options)?;
+        let (sender, inbox) = mpsc::channel();
+        let gate = Arc::new(Gate::default());
+        let limits = Limits::new(options.wal_bytes);
+        let directory = Arc::new(Directory::default());
+        let writer = Writer {
+            path: path.to_owned(),
+            wal_bytes: options.wal_bytes,
+            limits,
+            directory: directory.clone(),
+            gate: gate.clone(),
+            inbox,
+            next: None,
+        };
+        let io = |error| OpenError::io("start the threads for", path, error);
+        let mut threads = vec![writer.start(connection).map_err(io)?];
+        let (readers, reader_threads) = Readers::start(path).map_err(io)?;
+        threads.extend(reader_threads);
+        threads.push(checkpoint::start(path.to_owned(), gate.clone(), limits).map_err(io)?);
+        Ok(Self { writer: sender, readers: Some(readers), directory, gate, threads, _lock: lock })
+    }
+
+    /// Finishes what was given to it, ends its threads and copies the log into the file.
+    pub fn close(self) {}
+
+    fn readers(&self) -> Result<&Readers, StoreError> {
+        self.readers.as_ref().ok_or_else(closed)
+    }
+
+    /// Has the writer do something and waits for its answer.
+    async fn tell<T>(
+        &self,
+        command: impl FnOnce(oneshot::Sender<Result<T, StoreError>>) -> Command,
+    ) -> Result<T, StoreError> {
+        let (sender, receiver) = oneshot::channel();
+        self.writer.send(command(sender)).map_err(|_| closed())?;
+        receiver.await.unwrap_or_else(|oneshot::Canceled| Err(closed()))
+    }
+}
+
+fn closed() -> StoreError {
+    StoreError::Unavailable("the store's threads have ended".to_owned())
+}
+
+impl Drop for SqliteSink {
+    fn drop(&mut self) {
+        // The writer ends last: it is the one that can leave the file whole, and only without others beside it.
+        self.gate.close();
+        self.readers = None;
+        while let Some(thread) = self.threads.pop() {
+            if self.threads.is_empty() {
+                let _ = self.writer.send(Command::Close);
+            }
+            // A thread that panicked has said so; the file is as its last commit left it.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl fmt::Debug for SqliteSink {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SqliteSink").finish_non_exhaustive()
+    }
+}
+
+#[async_trait]
+impl RowSink for SqliteSink {
+    async fn recover(&self) -> Result<Recovered, StoreError> {
+        self.tell(Command::Recover).await
+    }
+
+    fn write(&self, batch: Arc<Vec<Change>>, written: Written) {
+        if let Err(mpsc::SendError(Command::Write(_, written))) = self.writer.send(Command::Write(batch, written)) {
+            written(Err(closed()));
+        }
+    }
+
+    async fn ended(&self, ids: &[TaskId]) -> Result<Vec<Option<TaskRow>>, StoreError> {
+        let ids = ids.to_vec();
+        self.readers()?.ask(move |connection| query::ended(connection, &ids)).await
+    }
+
+    async fn ended_page(&self, query: &TaskQuery) -> Result<Page<TaskRow, TaskId>, StoreError> {
+        let query = query.clone();
+        self.readers()?.ask(move |connection| list::ended_page(connection, &query)).await
+    }
+
+    async fn submit_keys(&self, scopes: &[[u8; 32]]) -> Result<Vec<Option<(TaskId, SubmitKey)>>, StoreError> {
+        let scopes = scopes.to_vec();
+        self.readers()?.ask(move |connection| query::submit_keys(connection, &scopes)).await
+    }
+
+    async fn events(&self, task: TaskId, after: u64, limit: usize) -> Result<Vec<(u64, Event)>, StoreError> {
+        let directory = self.directory.clone();
+        self.readers()?.ask(move |connection| query::events(connection, &directory, task, after, limit)).await
+    }
+
+    async fn logs(&self, task: TaskId, skip: u64, limit: usize) -> Result<Vec<LogLine>, StoreError> {
+        self.readers()?.ask(move |connection| query::logs(connection, task, skip, limit)).await
+    }
+
+    async fn alarm(&self, id: &AlarmId) -> Result<Option<StoredAlarm>, StoreError> {
+        let id = id.clone();
+        self.readers()?.ask(move |connection| query::alarm(connection, &id)).await
+    }
+
+    async fn alarms(&self, all: bool, limit: usize) -> Result<Vec<Alarm>, StoreError> {
+        self.readers()?.ask(move |connection| query::alarms(connection, all, limit)).await
+    }
+
+    async fn sweep(&self, retention: &Retention, now: Now, limit: usize) -> Result<u64, StoreError> {
+        let retention = *retention;
+        self.tell(|reply| Command::Sweep(retention, now, limit, reply)).await
+    }
+}

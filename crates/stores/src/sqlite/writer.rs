@@ -1,0 +1,242 @@
+//! The writer thread: the only one that changes the file.
+//!
+//! Batches come through a channel. The writer takes all that wait into one transaction, commits, and only then
+//! tells each of them, in order. While it commits, the next ones gather: this is the group commit, and it needs
+//! no timer. The channel has no limit of its own; the engine admits no more work than it has room for.
+//!
+//! **When a transaction fails**, its batches fail, and so does everything after them until the state is read
+//! anew ([`Command::Recover`]): nothing may be built on a hole. A failed sync is never tried again, because the
+//! system may have dropped what it could not write. The connection is closed instead, and the next one first
+//! has the log copied whole into the file, which writes and syncs every page of it afresh.
+
+use std::{
+    path::PathBuf,
+    sync::{Arc, mpsc},
+    thread::{self, JoinHandle},
+};
+
+use futures_channel::oneshot;
+use rusqlite::{Connection, DEFAULT_NAME, wal::CheckpointMode};
+use windlass_engine::{
+    ports::{Change, Now, Retention, StoreError},
+    resident::{Recovered, Written},
+};
+
+use super::{
+    checkpoint::Limits,
+    directory::Directory,
+    error::Fault,
+    gate::Gate,
+    open::{Role, connect},
+    prefill::prefill_wal,
+    recover::recover,
+    rows::{Rows, Touched},
+    sweep::Sweeper,
+};
+
+/// Most changes in one transaction, but for a single batch that has more. It bounds how long the first of them
+/// waits for the last.
+const CHANGES_MAX: usize = 2_000;
+
+/// What the writer is asked to do.
+pub(super) enum Command {
+    /// Write a batch.
+    Write(Arc<Vec<Change>>, Written),
+    /// Read what is active, in a new epoch.
+    Recover(oneshot::Sender<Result<Recovered, StoreError>>),
+    /// Delete what is kept too long.
+    Sweep(Retention, Now, usize, oneshot::Sender<Result<u64, StoreError>>),
+    /// End the thread.
+    Close,
+}
+
+/// What the writer thread works with.
+pub(super) struct Writer {
+    pub(super) path: PathBuf,
+    pub(super) wal_bytes: u64,
+    pub(super) limits: Limits,
+    pub(super) directory: Arc<Directory>,
+    pub(super) gate: Arc<Gate>,
+    pub(super) inbox: mpsc::Receiver<Command>,
+    /// A command that was taken from the inbox and is not done yet.
+    pub(super) next: Option<Command>,
+}
+
+impl Writer {
+    /// Starts the thread on a connection that was just opened.
+    pub(super) fn start(self, connection: Connection) -> std::io::Result<JoinHandle<()>> {
+        thread::Builder::new().name("sqlite-writer".to_owned()).spawn(move || self.run(connection))
+    }
+
+    fn run(mut self, connection: Connection) {
+        let mut connection = Some(connection);
+        let mut fault = Fault::unavailable("the store was not read yet");
+        while let Some(reply) = self.wait_for_recover(&fault) {
+            let opened = match connection.take() {
+                Some(connection) => Ok(connection),
+                None => self.reopen(&fault),
+            };
+            match opened {
+                Ok(opened) => match self.serve(&opened, reply) {
+                    Some(failed) => fault = failed,
+                    None => return,
+                },
+                Err(error) => drop(reply.send(Err(error.into()))),
+            }
+        }
+    }
+
+    /// The next command. `None`: the store closes.
+    fn receive(&mut self) -> Option<Command> {
+        self.next.take().or_else(|| self.inbox.recv().ok())
+    }
+
+    /// Refuses everything until the state is to be read. `None`: the store closes.
+    fn wait_for_recover(&mut self, fault: &Fault) -> Option<oneshot::Sender<Result<Recovered, StoreError>>> {
+        loop {
+            match self.receive() {
+                Some(Command::Write(_, written)) => written(Err(fault.clone().into())),
+                Some(Command::Sweep(.., reply)) => drop(reply.send(Err(fault.clone().into()))),
+                Some(Command::Recover(reply)) => return Some(reply),
+                Some(Command::Close) | None => return None,
+            }
+        }
+    }
+
+    /// A new connection after a failure.
+    fn reopen(&self, fault: &Fault) -> Result<Connection, Fault> {
+        let connection = connect(&self.path, Role::Writer)?;
+        if fault.distrusts_disk() {
+            self.gate.hold(|| connection.wal_checkpoint_v2(DEFAULT_NAME, CheckpointMode::TRUNCATE))?;
+            self.gate.start_over();
+            prefill_wal(&self.path, self.wal_bytes)
+                .map_err(|error| Fault::unavailable(format!("cannot fill the write-ahead log: {error}")))?;
+        }
+        Ok(connection)
+    }
+
+    /// Reads the state, then writes until a transaction fails, which is what it returns. `None`: the store
+    /// closes.
+    fn serve(
+        &mut self,
+        connection: &Connection,
+        reply: oneshot::Sender<Result<Recovered, StoreError>>,
+    ) -> Option<Fault> {
+        let mut rows = match self.recover(connection) {
+            Ok((recovered, rows)) => {
+                // Whoever asked may have gone; the state is read all the same.
+                let _ = reply.send(Ok(recovered));
+                rows
+            }
+            Err(fault) => {
+                let _ = reply.send(Err(fault.clone().into()));
+                return Some(fault);
+            }
+        };
+        let mut sweeper = Sweeper::default();
+        loop {
+            match self.receive() {
+                Some(Command::Write(batch, written)) => {
+                    let batches = self.gather(batch, written);
+                    let changes = batches.iter().flat_map(|(batch, _)| batch.iter());
+                    let result = self.commit(connection, &mut rows, changes);
+                    for (_, written) in batches {
+                        written(result.clone().map_err(StoreError::from));
+                    }
+                    if let Err(fault) = result {
+                        return Some(fault);
+                    }
+                }
+                Some(Command::Sweep(retention, now, limit, reply)) => {
+                    let result = self.transaction(connection, || sweeper.sweep(connection, &retention, now, limit));
+                    let failed = result.as_ref().err().cloned();
+                    let _ = reply.send(result.map_err(StoreError::from));
+                    if failed.is_some() {
+                        return failed;
+                    }
+                }
+                Some(Command::Recover(reply)) => match self.recover(connection) {
+                    Ok((recovered, fresh)) => {
+                        rows = fresh;
+                        let _ = reply.send(Ok(recovered));
+                    }
+                    Err(fault) => {
+                        let _ = reply.send(Err(fault.clone().into()));
+                        return Some(fault);
+                    }
+                },
+                Some(Command::Close) | None => return None,
+            }
+        }
+    }
+
+    fn recover<'c>(&self, connection: &'c Connection) -> Result<(Recovered, Rows<'c>), Fault> {
+        let recovered = self.transaction(connection, || recover(connection, &self.directory))?;
+        Ok((recovered, Rows::new(connection)?))
+    }
+
+    /// Takes the batches that wait, up to [`CHANGES_MAX`].
+    fn gather(&mut self, batch: Arc<Vec<Change>>, written: Written) -> Vec<(Arc<Vec<Change>>, Written)> {
+        let mut count = batch.len();
+        let mut batches = vec![(batch, written)];
+        while count < CHANGES_MAX {
+            match self.inbox.try_recv() {
+                Ok(Command::Write(batch, written)) => {
+                    count += batch.len();
+                    batches.push((batch, written));
+                }
+                Ok(other) => {
+                    self.next = Some(other);
+                    break;
+                }
+                Err(_) => break,
+            }
+        }
+        batches
+    }
+
+    fn commit<'b>(
+        &self,
+        connection: &Connection,
+        rows: &mut Rows<'_>,
+        changes: impl Iterator<Item = &'b Change>,
+    ) -> Result<(), Fault> {
+        let touched = self.transaction(connection, || {
+            let mut touched = Touched::default();
+            for change in changes {
+                rows.write(&mut touched, &self.directory, change)?;
+            }
+            rows.finish(&touched)?;
+            Ok(touched)
+        })?;
+        touched.publish(&self.directory);
+        Ok(())
+    }
+
+    /// Runs `work` in a transaction, which is on disk when this returns without a fault.
+    fn transaction<T>(
+        &self,
+        connection: &Connection,
+        work: impl FnOnce() -> Result<T, Fault>,
+    ) -> Result<T, Fault> {
+        self.gate.enter();
+        let result = in_transaction(connection, work);
+        // Where the length of the log cannot be told, it counts as short: a checkpoint comes later then.
+        let frames = connection.wal_checkpoint_v2(DEFAULT_NAME, CheckpointMode::NOOP).map_or(0, |(log, _)| log);
+        self.gate.leave(u32::try_from(frames).unwrap_or(0), self.limits.start);
+        result
+    }
+}
+
+fn in_transaction<T>(connection: &Connection, work: impl FnOnce() -> Result<T, Fault>) -> Result<T, Fault> {
+    connection.prepare_cached("BEGIN IMMEDIATE")?.execute([])?;
+    let result = work().and_then(|value| {
+        connection.prepare_cached("COMMIT")?.execute([])?;
+        Ok(value)
+    });
+    if result.is_err() && !connection.is_autocommit() {
+        // SQLite rolled some failures back by itself. Whatever is left of it goes with the connection.
+        let _ = connection.execute_batch("ROLLBACK");
+    }
+    result
+}
