@@ -38,6 +38,10 @@ const EMPTY_POLL_MIN: Duration = Duration::from_millis(20);
 /// does not wait is not flooded.
 const EMPTY_POLLS_MAX: u32 = 8;
 
+/// The longest pause between two polls that find no server. A server that starts waits 300 ms for the workers to
+/// say what they hold before it gives away what may be running: a worker must be back by then.
+const RECONNECT_MAX: Duration = Duration::from_millis(250);
+
 /// The alarm's time when nothing is due.
 const FAR: Duration = Duration::from_secs(24 * 3600);
 
@@ -65,9 +69,15 @@ struct Line {
     pacing: Pacing,
     /// No call before this.
     not_before: Option<Instant>,
+    /// The last call found no server.
+    unreachable: bool,
 }
 
 impl Line {
+    fn paced(pacing: Pacing) -> Self {
+        Self { pacing, ..Self::default() }
+    }
+
     fn may_call(&self, now: Instant) -> bool {
         self.not_before.is_none_or(|not_before| not_before <= now)
     }
@@ -75,6 +85,19 @@ impl Line {
     fn succeeded(&mut self) {
         self.pacing.succeeded();
         self.not_before = None;
+        self.unreachable = false;
+    }
+
+    fn failed(&mut self, error: &Error) {
+        self.not_before = Some(Instant::now() + self.pacing.failed());
+        self.unreachable = matches!(error, Error::Unreachable { .. });
+    }
+
+    /// A call of the other kind found the server.
+    fn server_is_there(&mut self) {
+        if self.unreachable {
+            self.not_before = None;
+        }
     }
 }
 
@@ -89,7 +112,7 @@ impl Driver {
             jobs: Jobs::new(words),
             inbox,
             calls: FuturesUnordered::new(),
-            polls: Line::default(),
+            polls: Line::paced(Pacing::up_to(RECONNECT_MAX)),
             reports: Line::default(),
             polls_open: 0,
             empty_polls: 0,
@@ -265,14 +288,15 @@ impl Driver {
         match (call, answer) {
             (Call::Reports(batch), Ok(answer)) => {
                 self.reports.succeeded();
+                self.polls.server_is_there();
                 self.outbox.answered();
                 for (item, answer) in batch.iter().zip(answer.reports) {
                     self.report_answered(item, answer);
                 }
             }
-            (Call::Reports(batch), Err(_)) => {
+            (Call::Reports(batch), Err(error)) => {
                 self.outbox.put_back(batch);
-                self.reports.not_before = Some(Instant::now() + self.reports.pacing.failed());
+                self.reports.failed(&error);
             }
             (Call::Farewell, answer) => {
                 if let Some(drain) = &mut self.drain {
@@ -285,8 +309,7 @@ impl Driver {
             (Call::Poll, Ok(answer)) => {
                 self.polls_open -= 1;
                 self.polls.succeeded();
-                // The server is there: reports that were held back may go.
-                self.reports.succeeded();
+                self.reports.server_is_there();
                 self.hold_back_empty_polls(sent_at, &answer);
                 self.take_work(answer);
             }
@@ -295,7 +318,7 @@ impl Driver {
                 if !self.lease.is_known() && !error.is_temporary() {
                     return Err(error);
                 }
-                self.polls.not_before = Some(Instant::now() + self.polls.pacing.failed());
+                self.polls.failed(&error);
             }
         }
         Ok(())

@@ -1,12 +1,16 @@
 //! The end of a worker.
 
 use std::{
-    sync::Arc,
+    process::Command,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     time::{Duration, Instant},
 };
 
 use tokio::sync::Semaphore;
-use windlass_client::{Failure, Job, Outcome, api::ReportOutcome};
+use windlass_client::{Client, Failure, Job, Outcome, Worker, api::ReportOutcome};
 
 use crate::{
     exchange_server::ExchangeServer,
@@ -90,4 +94,52 @@ async fn a_worker_whose_server_is_gone_still_leaves() {
     server.desk.until("its poll", |book| book.polls().count() == 1).await;
     server.kill();
     worker.drained().await.unwrap();
+}
+
+fn send_terminate() {
+    let pid = std::process::id().to_string();
+    assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
+}
+
+/// Notes that a handler's future was dropped.
+struct DropNote(Arc<AtomicBool>);
+
+impl Drop for DropNote {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+}
+
+/// One test, because signals reach the whole process.
+#[tokio::test]
+async fn a_signal_drains_and_a_second_one_stops_at_once() {
+    let server = ExchangeServer::start();
+    server.desk.offer([attempt("a")]);
+    let dropped = Arc::new(AtomicBool::new(false));
+    let note = dropped.clone();
+    let endless = handler(move |_job| {
+        let note = DropNote(note.clone());
+        async move {
+            std::future::pending::<()>().await;
+            drop(note);
+            Outcome::Succeeded(None)
+        }
+    });
+    let client = Client::new(&server.address.to_string()).unwrap();
+    let worker = Worker::builder(client).module("m", None, endless).build().unwrap();
+    let end = tokio::spawn(worker.run_until_signal());
+    server.desk.until("a poll while it runs", |book| book.polls().count() == 2).await;
+    send_terminate();
+    server
+        .desk
+        .until("a poll that wants nothing", |book| book.polls().any(|poll| poll.free == Some(0)))
+        .await;
+    assert!(!end.is_finished() && !dropped.load(Ordering::SeqCst), "the first signal waits for what runs");
+    send_terminate();
+    let ended =
+        tokio::time::timeout(Duration::from_secs(5), end).await.expect("the second signal waits for nothing");
+    ended.unwrap().unwrap();
+    while !dropped.load(Ordering::SeqCst) {
+        tokio::task::yield_now().await;
+    }
 }
