@@ -30,11 +30,20 @@ const PARTS: &[Part] = &[
         command.env("RUSTDOCFLAGS", "-D warnings");
         run_to_success(command)
     }),
+    ("examples", |workspace| {
+        let files = workspace.files()?;
+        files.iter().filter(|path| is_test_of_example(path)).try_for_each(|test| workspace.run("sh", &[test]))
+    }),
     ("tests", |workspace| cargo(workspace, "test --locked --workspace")),
     ("drills", |workspace| {
         drill::names().into_iter().try_for_each(|name| drill::run(workspace, name, drill::Length::Short))
     }),
 ];
+
+/// An example may have a test of its own commands, which needs no server: `examples/NAME/test.sh`.
+fn is_test_of_example(path: &str) -> bool {
+    path.starts_with("examples/") && path.ends_with("/test.sh")
+}
 
 fn cargo(workspace: &Workspace, arguments: &str) -> anyhow::Result<()> {
     workspace.run("cargo", &arguments.split_whitespace().collect::<Vec<_>>())

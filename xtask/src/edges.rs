@@ -22,7 +22,8 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("windlass-stores", &["windlass-engine", "windlass-core"]),
     ("windlass-client", &["windlass-api"]),
     ("windlass", &["windlass-core", "windlass-engine", "windlass-stores", "windlass-api", "windlass-client"]),
-    ("xtask", &[]),
+    // Its drills talk to servers as any other client.
+    ("xtask", &["windlass-client"]),
 ];
 
 /// A crate, packages it may never use outside its tests, and why.
@@ -71,7 +72,8 @@ fn check_allowed<'a>(name: &str, uses: impl Iterator<Item = &'a str>, findings: 
         findings.add(name, "is not in the table of crates: say in xtask/src/edges.rs what it may use");
         return;
     };
-    for used in uses.filter(|used| !allowed.contains(used)) {
+    // A crate may name itself: its tests switch a feature of it on that way.
+    for used in uses.filter(|used| *used != name && !allowed.contains(used)) {
         findings.add(name, format_args!("may not use {used}: see the edges in ARCHITECTURE.md"));
     }
 }

@@ -1,4 +1,4 @@
-//! `shellcheck` over every shell script, by its first line: also those without `.sh`, such as module commands.
+//! `shellcheck` over every shell script, by its first lines: also those without `.sh`, such as module commands.
 
 use std::fs;
 
@@ -13,11 +13,12 @@ pub(crate) fn check(workspace: &Workspace) -> anyhow::Result<Findings> {
         if is_script {
             scripts.push(path);
         } else if path.ends_with(".sh") {
-            findings.add(path, "is called .sh and does not begin with `#!/bin/sh` or `#!/usr/bin/env bash`");
+            findings.add(path, "is called .sh and does not begin with `#!/bin/sh`, or say `# shellcheck shell=sh` where it is sourced");
         }
     }
     if !scripts.is_empty() {
-        let mut arguments = vec!["--severity=style"];
+        // What a script sources is read as well, from where the script is.
+        let mut arguments = vec!["--external-sources", "--source-path=SCRIPTDIR"];
         arguments.extend(scripts.iter().map(String::as_str));
         workspace.run("shellcheck", &arguments)?;
     }
@@ -25,10 +26,12 @@ pub(crate) fn check(workspace: &Workspace) -> anyhow::Result<Findings> {
     Ok(findings)
 }
 
+/// Whether a file is run by a shell, or says in the comment it begins with that shells source it.
 fn is_shell(bytes: &[u8]) -> bool {
-    let line = bytes.split(|byte| *byte == b'\n').next().unwrap_or_default();
-    let Some(interpreter) = std::str::from_utf8(line).ok().and_then(|line| line.strip_prefix("#!")) else {
-        return false;
+    let Ok(text) = std::str::from_utf8(bytes) else { return false };
+    let Some(interpreter) = text.lines().next().and_then(|line| line.strip_prefix("#!")) else {
+        let mut comment = text.lines().take_while(|line| line.starts_with('#'));
+        return comment.any(|line| line.starts_with("# shellcheck shell="));
     };
     let mut words = interpreter.split_whitespace();
     let program = match words.next() {
@@ -44,10 +47,13 @@ mod tests {
 
     #[test]
     fn scripts_are_told_by_their_first_line() {
-        for script in ["#!/bin/sh\n", "#!/usr/bin/env bash\n", "#! /bin/sh -eu\nls\n"] {
+        let sourced = "# Shared.\n# shellcheck shell=sh\nset -e\n";
+        for script in [sourced, "#!/bin/sh\n", "#!/usr/bin/env bash\n", "#! /bin/sh -eu\nls\n"] {
             assert!(is_shell(script.as_bytes()), "{script}");
         }
-        for other in ["#!/usr/bin/env python3\n", "#![forbid(unsafe_code)]\n", "sh\n", ""] {
+        for other in
+            ["#!/usr/bin/env python3\n", "#![forbid(unsafe_code)]\n", "sh\n", "", "\n# shellcheck shell=sh"]
+        {
             assert!(!is_shell(other.as_bytes()), "{other}");
         }
     }

@@ -87,7 +87,8 @@ impl Fleet {
             .spawn()
             .context("cannot start the server")?;
         let mut lines = BufReader::new(server.stdout.take().context("the server has no output")?).lines();
-        let line = time::timeout(PATIENCE, lines.next_line()).await.context("the server does not start")??;
+        let line =
+            time::timeout(PATIENCE, lines.next_line()).await.context("the server does not start")??;
         ensure!(line.is_some_and(|line| line.starts_with("listening on")), "the server ended at once");
         self.server = Some(server);
         self.client()?.queues().await?;
@@ -152,7 +153,9 @@ impl Fleet {
     pub(super) async fn stop(mut self) -> Result<()> {
         let server = self.server.take();
         for mut child in self.workers.drain(..).chain(server) {
-            if let Some(pid) = child.id().and_then(|pid| rustix::process::Pid::from_raw(i32::try_from(pid).ok()?)) {
+            if let Some(pid) =
+                child.id().and_then(|pid| rustix::process::Pid::from_raw(i32::try_from(pid).ok()?))
+            {
                 rustix::process::kill_process(pid, rustix::process::Signal::TERM)?;
             }
             let status = time::timeout(PATIENCE, child.wait()).await.context("a process does not end")??;
@@ -198,7 +201,10 @@ pub(super) async fn wait_until_succeeded(client: &Client, n: usize, patience: Du
         if counts.get("succeeded") == Some(&n) {
             return Ok(());
         }
-        ensure!(started.elapsed() < patience, "{n} tasks were accepted, and after {patience:?} there are {counts:?}");
+        ensure!(
+            started.elapsed() < patience,
+            "{n} tasks were accepted, and after {patience:?} there are {counts:?}"
+        );
         time::sleep(Duration::from_millis(100)).await;
     }
 }

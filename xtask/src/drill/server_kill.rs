@@ -76,8 +76,12 @@ async fn submit(client: &Client, submitter: usize, stop: &AtomicBool, accepted: 
         // The server may die before or after it wrote the task: the key makes the second try safe.
         while let Err(error) = client.submit(&task).await {
             match error {
-                Error::Unreachable { .. } | Error::Malformed { .. } => time::sleep(Duration::from_millis(20)).await,
-                Error::Refused(problem) if problem.status == 503 => time::sleep(Duration::from_millis(20)).await,
+                Error::Unreachable { .. } | Error::Malformed { .. } => {
+                    time::sleep(Duration::from_millis(20)).await
+                }
+                Error::Refused(problem) if problem.status == 503 => {
+                    time::sleep(Duration::from_millis(20)).await
+                }
                 refused => return Err(refused.into()),
             }
         }
