@@ -1,7 +1,8 @@
+#!/bin/sh
 # What the commands of this example share. A command runs in its own folder and begins with
 #     . ../../lib/common.sh
 # after which the document on its stdin is read, and $dir, $task, $step and $key are set.
-# shellcheck shell=sh disable=SC2034 # what is set here is used there
+# shellcheck disable=SC2034 # what is set here is used there
 
 set -eu
 

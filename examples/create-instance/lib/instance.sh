@@ -1,5 +1,6 @@
+#!/bin/sh
 # Which instance a task is about: sourced after common.sh.
-# shellcheck shell=sh disable=SC2034,SC2154 # what is set here is used there, and the other way round
+# shellcheck disable=SC2034,SC2154 # what is set here is used there, and the other way round
 
 # The instance is called as the parameter "name" says, or after its task.
 name=$(field params.name)

@@ -24,7 +24,7 @@ struct Document<'a> {
 }
 
 /// The document on stdin, as one line: a command without a JSON parser can still read it by lines.
-pub fn document(attempt: &Attempt) -> serde_json::Result<Vec<u8>> {
+pub(super) fn document(attempt: &Attempt) -> serde_json::Result<Vec<u8>> {
     let document = Document {
         params: &attempt.params,
         task: &attempt.task,
@@ -41,7 +41,7 @@ pub fn document(attempt: &Attempt) -> serde_json::Result<Vec<u8>> {
 }
 
 /// The variables that say which attempt this is.
-pub fn variables(attempt: &Attempt) -> Vec<(&'static str, String)> {
+pub(super) fn variables(attempt: &Attempt) -> Vec<(&'static str, String)> {
     vec![
         ("WINDLASS_TASK", attempt.task.clone()),
         ("WINDLASS_STEP", attempt.step.clone()),
@@ -53,7 +53,7 @@ pub fn variables(attempt: &Attempt) -> Vec<(&'static str, String)> {
 
 /// The worker's own variables that a command does not inherit: all of ours but the server's address. Tokens and
 /// the passwords in store and broker addresses stay with the worker, those of settings yet to come as well.
-pub fn withheld(names: impl Iterator<Item = OsString>) -> Vec<OsString> {
+pub(super) fn withheld(names: impl Iterator<Item = OsString>) -> Vec<OsString> {
     names.filter(|name| name.as_encoded_bytes().starts_with(b"WINDLASS_") && name != INHERITED).collect()
 }
 

@@ -7,27 +7,27 @@
 use tokio::io::{AsyncRead, AsyncReadExt};
 
 /// The largest result, in bytes: the limit of the engine.
-pub const RESULT_BYTES_MAX: usize = 256 * 1024;
+pub(super) const RESULT_BYTES_MAX: usize = 256 * 1024;
 
 /// A command that has printed this much on stdout is not going to end well: it is stopped.
-pub const STDOUT_BYTES_MAX: u64 = 8 * 1024 * 1024;
+pub(super) const STDOUT_BYTES_MAX: u64 = 8 * 1024 * 1024;
 
 /// A log line is cut after this many bytes.
-pub const LINE_BYTES_MAX: usize = 4 * 1024;
+pub(super) const LINE_BYTES_MAX: usize = 4 * 1024;
 
 /// Read at once: the size of a pipe.
 const CHUNK_BYTES: usize = 64 * 1024;
 
 /// The stdout of a command.
 #[derive(Debug, Default)]
-pub struct ResultBuffer {
+pub(super) struct ResultBuffer {
     kept: Vec<u8>,
     printed: u64,
 }
 
 impl ResultBuffer {
     /// Reads to the end of the pipe, or until the command has printed more than [`STDOUT_BYTES_MAX`].
-    pub async fn read(&mut self, mut pipe: impl AsyncRead + Unpin) {
+    pub(super) async fn read(&mut self, mut pipe: impl AsyncRead + Unpin) {
         let mut chunk = vec![0; CHUNK_BYTES];
         while !self.is_flooded() {
             match pipe.read(&mut chunk).await {
@@ -45,26 +45,26 @@ impl ResultBuffer {
 
     /// The command printed more than anyone will read.
     #[must_use]
-    pub fn is_flooded(&self) -> bool {
+    pub(super) fn is_flooded(&self) -> bool {
         self.printed > STDOUT_BYTES_MAX
     }
 
     /// How many bytes the command printed, kept or not.
     #[must_use]
-    pub fn printed(&self) -> u64 {
+    pub(super) fn printed(&self) -> u64 {
         self.printed
     }
 
     /// All that was printed, if that is not more than a result may have.
     #[must_use]
-    pub fn complete(&self) -> Option<&[u8]> {
+    pub(super) fn complete(&self) -> Option<&[u8]> {
         (self.printed <= RESULT_BYTES_MAX as u64).then_some(&self.kept)
     }
 }
 
 /// The stderr of a command, line by line.
 #[derive(Debug, Default)]
-pub struct LogLines {
+pub(super) struct LogLines {
     line: Vec<u8>,
     cut: bool,
     last: Option<String>,
@@ -72,7 +72,11 @@ pub struct LogLines {
 
 impl LogLines {
     /// Reads to the end of the pipe and gives each line to `log`; empty lines are dropped.
-    pub async fn read(&mut self, mut pipe: impl AsyncRead + Unpin, log: &mut (dyn FnMut(String) + Send)) {
+    pub(super) async fn read(
+        &mut self,
+        mut pipe: impl AsyncRead + Unpin,
+        log: &mut (dyn FnMut(String) + Send),
+    ) {
         let mut chunk = vec![0; CHUNK_BYTES];
         loop {
             match pipe.read(&mut chunk).await {
@@ -84,7 +88,7 @@ impl LogLines {
 
     /// The last line that was not empty. What came after the last line end counts as well.
     #[must_use]
-    pub fn into_last(mut self, log: &mut (dyn FnMut(String) + Send)) -> Option<String> {
+    pub(super) fn into_last(mut self, log: &mut (dyn FnMut(String) + Send)) -> Option<String> {
         self.end_line(log);
         self.last
     }

@@ -28,22 +28,22 @@ const PIPE_GRACE: Duration = Duration::from_millis(500);
 
 /// How a command ended.
 #[derive(Debug)]
-pub struct Ended {
+pub(super) struct Ended {
     /// Its exit code or the signal that ended it.
-    pub status: ExitStatus,
+    pub(super) status: ExitStatus,
     /// What it printed on stdout.
-    pub output: ResultBuffer,
+    pub(super) output: ResultBuffer,
     /// The last line that it printed on stderr.
-    pub last_line: Option<String>,
+    pub(super) last_line: Option<String>,
     /// It was told to stop before it ended.
-    pub stopped: bool,
+    pub(super) stopped: bool,
 }
 
 /// Sees a command through to its end. If this is dropped, the group is killed at once.
 ///
 /// # Errors
 /// When the system cannot say how the command ended.
-pub async fn see_through(
+pub(super) async fn see_through(
     mut child: Child,
     group: Group,
     document: &[u8],

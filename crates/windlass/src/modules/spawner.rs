@@ -35,24 +35,24 @@ const GUARD_PAUSE: Duration = Duration::from_millis(50);
 
 /// Starts commands. When it is dropped, everything that it has started and that still runs is killed.
 #[derive(Debug)]
-pub struct Spawner {
+pub(super) struct Spawner {
     requests: mpsc::Sender<Request>,
 }
 
 /// What to start: the file and what is special about its environment.
 #[derive(Debug)]
-pub struct CommandLine {
+pub(super) struct CommandLine {
     /// The executable; it runs in the folder it lies in.
-    pub path: PathBuf,
+    pub(super) path: PathBuf,
     /// Variables that it does not inherit from the worker.
-    pub unset: Vec<std::ffi::OsString>,
+    pub(super) unset: Vec<std::ffi::OsString>,
     /// Variables that it gets.
-    pub set: Vec<(&'static str, String)>,
+    pub(super) set: Vec<(&'static str, String)>,
 }
 
 /// The processes of one attempt. When it is dropped they are all killed.
 #[derive(Debug)]
-pub struct Group {
+pub(super) struct Group {
     id: Pid,
     spawner: mpsc::Sender<Request>,
 }
@@ -62,7 +62,7 @@ impl Spawner {
     ///
     /// # Errors
     /// When the thread or the guard cannot be started.
-    pub fn start(program: PathBuf) -> io::Result<Self> {
+    pub(super) fn start(program: PathBuf) -> io::Result<Self> {
         let (requests, inbox) = mpsc::channel();
         let groups = BTreeSet::new();
         let mut thread = Thread { program, requests: requests.clone(), groups, guard: None, guards: 0 };
@@ -76,7 +76,7 @@ impl Spawner {
     ///
     /// # Errors
     /// What the system says when it cannot start a process.
-    pub async fn spawn(&self, command: CommandLine) -> io::Result<(Child, Group)> {
+    pub(super) async fn spawn(&self, command: CommandLine) -> io::Result<(Child, Group)> {
         let (reply, answer) = oneshot::channel();
         let runtime = tokio::runtime::Handle::current();
         let gone = || io::Error::other("the thread that starts commands has ended");
@@ -94,7 +94,7 @@ impl Drop for Spawner {
 
 impl Group {
     /// Sends a signal to every process of the group. A group that has ended already is fine.
-    pub fn signal(&self, signal: Signal) {
+    pub(super) fn signal(&self, signal: Signal) {
         let _ = rustix::process::kill_process_group(self.id, signal);
     }
 }

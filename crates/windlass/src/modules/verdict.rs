@@ -18,7 +18,7 @@ const EXIT_TEMPORARY_FAILURE: i32 = 75;
 const EXCERPT_CHARS: usize = 120;
 
 /// Judges how a command ended.
-pub fn judge(ended: &Ended) -> Outcome {
+pub(super) fn judge(ended: &Ended) -> Outcome {
     if ended.output.is_flooded() {
         let limit = STDOUT_BYTES_MAX / (1024 * 1024);
         return too_long(format!("the command printed more than {limit} MiB on stdout and was stopped"));
