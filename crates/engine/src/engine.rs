@@ -366,6 +366,15 @@ impl Engine {
         Ok(self.store.alarms(all, limit).await?)
     }
 
+    /// Whether the store writes.
+    ///
+    /// # Errors
+    /// When it does not.
+    pub async fn check(&self) -> Result<(), EngineError> {
+        self.store.commit(Vec::new()).await?;
+        Ok(())
+    }
+
     /// How far the running attempt of an act says it is.
     pub fn progress(&self, task: TaskId, key: ActKey, attempt: u32) -> Option<Progress> {
         let progress = self.progress.lock().unwrap_or_else(PoisonError::into_inner);

@@ -12,6 +12,8 @@
 //! Timekeeper, LeaseKeeper, Messenger ─▶ Inbox ─▶ Committer ─▶ …
 //! ```
 
+#[cfg(feature = "conformance")]
+pub mod conformance;
 mod engine;
 mod exchange;
 mod feed;

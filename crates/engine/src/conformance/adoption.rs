@@ -3,8 +3,9 @@
 use windlass_core::{ActKey, Backoff, Command, Retry, TaskId};
 
 use super::{
-    World, cases,
+    World,
     history::line,
+    topic,
     world::{LEASE, tasks_of},
 };
 use crate::ports::{
@@ -12,7 +13,7 @@ use crate::ports::{
     AttemptId, SessionId,
 };
 
-cases![
+topic![
     what_a_session_has_stays_its_own,
     what_another_session_has_is_gone,
     what_nobody_has_is_adopted,
@@ -48,7 +49,10 @@ async fn what_another_session_has_is_gone(mut world: World) {
     assert_eq!(adopt(&mut world, one, &[early.id]).await, [Gone], "it was handed out anew");
     assert_eq!(adopt(&mut world, one, &[late.id]).await, [Gone]);
     let claims = world.load(id).await.claims;
-    assert_eq!(claims.iter().map(|claim| (claim.session, claim.number)).collect::<Vec<_>>(), [(other, late.id.claim)]);
+    assert_eq!(
+        claims.iter().map(|claim| (claim.session, claim.number)).collect::<Vec<_>>(),
+        [(other, late.id.claim)]
+    );
 }
 
 async fn what_nobody_has_is_adopted(mut world: World) {
@@ -60,7 +64,10 @@ async fn what_nobody_has_is_adopted(mut world: World) {
     world.release(one, claimed.id).await;
     assert_eq!(adopt(&mut world, one, &[claimed.id]).await, [Held]);
     let claims = world.load(id).await.claims;
-    assert_eq!(claims.iter().map(|claim| (claim.session, claim.number)).collect::<Vec<_>>(), [(one, claimed.id.claim)]);
+    assert_eq!(
+        claims.iter().map(|claim| (claim.session, claim.number)).collect::<Vec<_>>(),
+        [(one, claimed.id.claim)]
+    );
     assert_eq!(tasks_of(&world.claim(other, 9).await), [next]);
     assert!(world.succeed(&claimed, None).await.is_ended());
 }

@@ -5,13 +5,14 @@ use std::collections::BTreeSet;
 use windlass_core::{ActState, Backoff, Command, Flow, Millis, Retry};
 
 use super::{
-    World, cases,
+    World,
     history::{line, name},
+    topic,
     world::{FIRST, tasks_of, wish, work},
 };
 use crate::ports::{AttemptId, Change, Claim, QueueChange, QueuePause, Wish};
 
-cases![
+topic![
     the_longest_waiting_goes_first,
     priority_counts_as_waiting_time,
     no_more_than_free_are_handed_out,

@@ -3,13 +3,14 @@
 use windlass_core::{Backoff, Command, Millis, Retry, Wakeup};
 
 use super::{
-    World, cases,
+    World,
     history::line,
+    topic,
     world::{FIRST, LEASE, attempt, failed, tasks_of},
 };
 use crate::ports::{Due, TIMEOUT_GRACE, WorkerState};
 
-cases![
+topic![
     a_start_is_due_at_its_time_and_until_it_is_settled,
     what_is_due_comes_in_the_order_of_time,
     no_more_is_told_due_than_asked_for,

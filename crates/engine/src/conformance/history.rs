@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use windlass_core::{
-    Action, Command, Context, Effect, EventKind, Flow, Input, Json, Millis, Name, OnFailure, Rejection, Retry,
-    RetryBy, StepDefinition, Task, TaskId, Timestamp, Transition, apply,
+    Action, Command, Context, Effect, EventKind, Flow, Input, Json, Millis, Name, OnFailure, Rejection,
+    Retry, RetryBy, StepDefinition, Task, TaskId, Timestamp, Transition, apply,
 };
 
 use crate::ports::{Envelope, Loaded, MessageId, TaskChange};

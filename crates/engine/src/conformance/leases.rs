@@ -3,13 +3,14 @@
 use windlass_core::{Command, Millis};
 
 use super::{
-    World, cases,
+    World,
     history::line,
+    topic,
     world::{LEASE, attempt, work},
 };
 use crate::ports::{Claimed, SessionId, WorkerState};
 
-cases![
+topic![
     what_a_silent_session_has_is_lost_once_its_lease_ends,
     what_is_lost_is_told_until_it_is_settled,
     a_session_that_is_heard_of_keeps_what_it_has,

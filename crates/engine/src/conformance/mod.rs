@@ -62,7 +62,7 @@ impl Case {
 }
 
 /// The cases of a topic, named like the functions they are.
-macro_rules! cases {
+macro_rules! topic {
     ($($case:ident),+ $(,)?) => {
         pub(super) fn cases() -> Vec<super::Case> {
             let topic = module_path!().rsplit("::").next().unwrap_or_default();
@@ -73,7 +73,7 @@ macro_rules! cases {
         }
     };
 }
-use cases;
+use topic;
 
 /// Every case.
 #[must_use]

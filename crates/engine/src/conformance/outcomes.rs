@@ -2,10 +2,10 @@
 
 use windlass_core::Command;
 
-use super::{World, cases, history::line, world::work};
+use super::{World, history::line, topic, world::work};
 use crate::ports::{Change, LogLine, Outcome, QueueChange, QueuePause, StoredFlow, SubmitKey};
 
-cases![a_bad_change_does_not_fail_its_neighbours, nothing_to_commit_is_nothing_done];
+topic![a_bad_change_does_not_fail_its_neighbours, nothing_to_commit_is_nothing_done];
 
 async fn a_bad_change_does_not_fail_its_neighbours(mut world: World) {
     let flow = world.add_flow(line("flow", 2)).await;
@@ -19,10 +19,19 @@ async fn a_bad_change_does_not_fail_its_neighbours(mut world: World) {
     repeated.submit_key = Some(key);
     let last = world.new_task(&flow, |_| {});
     let ids = [first.task.id, repeated.task.id, last.task.id];
-    let log = LogLine { task: ids[0], key: super::world::FIRST, attempt: 1, at: world.now.wall, line: "line".into() };
+    let log = LogLine {
+        task: ids[0],
+        key: super::world::FIRST,
+        attempt: 1,
+        at: world.now.wall,
+        line: "line".into(),
+    };
     let pause = QueuePause { at: world.now.wall, by: None };
     let skipping = StoredFlow { flow: std::sync::Arc::new(line("other", 1)), created_at: world.now.wall };
-    let skipping = StoredFlow { flow: std::sync::Arc::new(windlass_core::Flow { version: 3, ..line("other", 1) }), ..skipping };
+    let skipping = StoredFlow {
+        flow: std::sync::Arc::new(windlass_core::Flow { version: 3, ..line("other", 1) }),
+        ..skipping
+    };
     let outcomes = world
         .commit(vec![
             first.into(),
@@ -36,7 +45,10 @@ async fn a_bad_change_does_not_fail_its_neighbours(mut world: World) {
         .await;
     let taken = Outcome::KeyTaken { task: ids[0], fingerprint: [2; 32] };
     let ok = Outcome::Committed;
-    assert_eq!(outcomes, [ok.clone(), Outcome::Conflict, ok.clone(), taken, Outcome::Conflict, ok.clone(), ok]);
+    assert_eq!(
+        outcomes,
+        [ok.clone(), Outcome::Conflict, ok.clone(), taken, Outcome::Conflict, ok.clone(), ok]
+    );
     let there: Vec<bool> =
         world.store().load(&ids).await.expect("loading succeeds").iter().map(Option::is_some).collect();
     assert_eq!(there, [true, false, true]);

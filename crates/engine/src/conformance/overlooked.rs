@@ -3,10 +3,10 @@
 
 use windlass_core::{ActKey, ActState, Backoff, Command, DEADLINE_CODE, Millis, Pause, Retry, Wakeup};
 
-use super::{World, cases, history::line, world::FIRST};
+use super::{World, history::line, topic, world::FIRST};
 use crate::ports::{Change, Outcome};
 
-cases![
+topic![
     a_pause_does_not_park_what_was_taken_meanwhile,
     a_cancel_does_not_withdraw_what_was_taken_meanwhile,
     a_deadline_does_not_fail_what_was_taken_meanwhile,

@@ -2,10 +2,10 @@
 
 use windlass_core::{Command, TaskId};
 
-use super::{World, cases, history::line};
+use super::{World, history::line, topic};
 use crate::ports::{Outcome, SubmitKey, TaskChange};
 
-cases![
+topic![
     a_key_is_taken_within_its_batch,
     a_key_is_taken_in_later_batches,
     a_key_is_taken_after_its_task_has_ended,

@@ -5,13 +5,14 @@ use std::sync::Arc;
 use windlass_core::{Command, Ending, Json, Phase, TaskId};
 
 use super::{
-    World, cases,
+    World,
     history::{decide, json, line},
+    topic,
     world::{FIRST, report},
 };
 use crate::ports::{Loaded, Outcome};
 
-cases![
+topic![
     a_committed_task_is_there,
     loading_keeps_the_order_and_leaves_out_nothing,
     a_task_goes_on_to_its_end,
@@ -41,7 +42,8 @@ async fn a_committed_task_is_there(mut world: World) {
 
 async fn loading_keeps_the_order_and_leaves_out_nothing(mut world: World) {
     let flow = world.add_flow(line("flow", 1)).await;
-    let (first, second, ended) = (world.submit(&flow).await, world.submit(&flow).await, world.submit(&flow).await);
+    let (first, second, ended) =
+        (world.submit(&flow).await, world.submit(&flow).await, world.submit(&flow).await);
     world.apply(ended, Command::Cancel { by: None }).await;
     let ids = [second, TaskId(7), ended, first, ended, second];
     let loaded = world.store().load(&ids).await.expect("loading succeeds");

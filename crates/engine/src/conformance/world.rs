@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use windlass_core::{
-    ActKey, Attempt, Command, Failure, Flow, Input, Json, Millis, Name, Outcome as Ended, Report, Task, TaskId,
-    Timestamp,
+    ActKey, Attempt, Command, Failure, Flow, Input, Json, Millis, Name, Outcome as Ended, Report, Task,
+    TaskId, Timestamp,
 };
 
 use super::{
@@ -12,8 +12,8 @@ use super::{
     history::{accept, decide, input, name},
 };
 use crate::ports::{
-    AttemptId, Change, Claimed, Due, Envelope, Loaded, Now, Outcome, SessionId, SessionRenewal, Store, StoredFlow,
-    TaskChange, Wish, WorkerState,
+    AttemptId, Change, Claimed, Due, Envelope, Loaded, Now, Outcome, SessionId, SessionRenewal, Store,
+    StoredFlow, TaskChange, Wish, WorkerState,
 };
 
 /// How long sessions of the suite may be silent.
@@ -124,10 +124,20 @@ impl World {
 
     /// A session is heard of that keeps no poll open.
     pub(super) async fn renew(&mut self, session: SessionId) {
-        self.renew_with(session, LEASE, Some(WorkerState { name: "worker".into(), ..WorkerState::default() })).await;
+        self.renew_with(
+            session,
+            LEASE,
+            Some(WorkerState { name: "worker".into(), ..WorkerState::default() }),
+        )
+        .await;
     }
 
-    pub(super) async fn renew_with(&mut self, session: SessionId, lease: Millis, worker: Option<WorkerState>) {
+    pub(super) async fn renew_with(
+        &mut self,
+        session: SessionId,
+        lease: Millis,
+        worker: Option<WorkerState>,
+    ) {
         let renewal = SessionRenewal { session, lease, lease_full: LEASE, worker };
         let now = self.now;
         self.store().renew(renewal, now).await.expect("a renewal succeeds");

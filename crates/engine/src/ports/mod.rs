@@ -1,7 +1,13 @@
 //! What the engine needs from outside, as small object-safe traits.
 
+mod change;
+mod claim;
 mod clock;
+mod query;
 mod store;
 
+pub use change::*;
+pub use claim::*;
 pub use clock::*;
+pub use query::*;
 pub use store::*;

@@ -19,8 +19,9 @@ mod recover;
 mod scheduler;
 mod sessions;
 mod sink;
+mod state;
 mod store;
 mod submit_keys;
 
 pub use sink::*;
-pub use store::Resident;
+pub use state::Resident;

@@ -1,5 +1,6 @@
 //! The services that make the engine move. Each has `run_once`; the program loops over them.
 
+mod batch;
 mod committer;
 mod janitor;
 mod lease_keeper;

@@ -23,10 +23,15 @@ struct InputHead {
     created_at: Timestamp,
 }
 
+/// Room for the state of a task of a few steps, so that most of what is written is not moved as it grows.
+const CAPACITY: usize = 256;
+
 /// Writes `value` behind the format's number.
 fn write<T: Serialize>(value: &T) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(CAPACITY);
+    bytes.push(FORMAT);
     // Writing plain data to memory cannot fail.
-    postcard::to_extend(value, vec![FORMAT]).unwrap_or_default()
+    postcard::to_extend(value, bytes).unwrap_or_default()
 }
 
 fn read<T: DeserializeOwned>(bytes: &[u8], what: &str) -> Result<T, StoreError> {

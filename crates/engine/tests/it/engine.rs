@@ -4,7 +4,7 @@ use std::{pin::pin, task::Poll};
 
 use windlass_core::{AlarmCommand, AlarmState, Command, Failure, Json, Outcome, Rejection};
 use windlass_engine::{
-    EngineError, Exchange, Notice, ReportStatus, Said, WorkerReport, Why,
+    EngineError, Exchange, Notice, ReportStatus, Said, Why, WorkerReport,
     memory::{MemorySink, SharedStore},
     ports::SubmitKey,
 };
@@ -58,7 +58,9 @@ fn a_failure_is_rolled_back_in_reverse_and_a_failed_undo_raises_an_alarm() {
     let alarms = world.drive(world.engine.alarms(false, 10)).unwrap();
     assert_eq!((alarms.len(), alarms[0].state), (1, AlarmState::Raised));
     assert!(matches!(world.drive(world.engine.why(id, world.now())).unwrap().1, Why::Stuck { .. }));
-    world.drive(world.engine.tell_alarm(alarms[0].id.clone(), AlarmCommand::Acknowledge { by: None })).unwrap();
+    world
+        .drive(world.engine.tell_alarm(alarms[0].id.clone(), AlarmCommand::Acknowledge { by: None }))
+        .unwrap();
 
     let resolve = Command::Resolve { step: 1, resolution: windlass_core::Resolution::Done(None), by: None };
     world.drive(world.engine.tell(id, resolve)).unwrap();
@@ -79,7 +81,10 @@ fn a_retry_waits_for_its_time() {
     let first = worker.take();
     worker.report(&first.token, failed("try again"));
     assert!(worker.poll().attempts.is_empty());
-    assert!(matches!(world.drive(world.engine.why(id, world.now())).unwrap().1, Why::Retry { attempt: 1, .. }));
+    assert!(matches!(
+        world.drive(world.engine.why(id, world.now())).unwrap().1,
+        Why::Retry { attempt: 1, .. }
+    ));
     world.pass(1100);
     let second = worker.take();
     assert_eq!(second.id.attempt, 2);
@@ -308,8 +313,10 @@ fn one_malformed_report_does_not_fail_its_neighbours() {
     let mut worker = world.worker(1);
     let attempts = worker.poll().attempts;
     let report = |said, token: &str| WorkerReport { token: token.to_owned(), said, logs: Vec::new() };
-    let reports =
-        vec![report(Err("no outcome".to_owned()), &attempts[0].token), report(Ok(ok("{}")), &attempts[1].token)];
+    let reports = vec![
+        report(Err("no outcome".to_owned()), &attempts[0].token),
+        report(Ok(ok("{}")), &attempts[1].token),
+    ];
     let call = Exchange { reports, ..worker.call(0) };
     let answer = world.drive(world.engine.exchange(call, world.now())).unwrap();
     assert_eq!(answer.reports[0].status, ReportStatus::Invalid("no outcome".to_owned()));

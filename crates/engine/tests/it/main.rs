@@ -2,4 +2,5 @@
 
 mod engine;
 mod stored;
+mod stores;
 mod world;

@@ -7,8 +7,8 @@
 use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
 
 use windlass_core::{
-    ActKey, Actor, Alarm, AlarmCommand, AlarmId, AlarmState, Cause, Command, Context, Event, Failure, Flow, Input, Json,
-    Message, Name, Outcome, Report, State, StuckKind, Task, TaskId, Timestamp, apply,
+    ActKey, Actor, Alarm, AlarmCommand, AlarmId, AlarmState, Cause, Command, Context, Event, Failure, Flow,
+    Input, Json, Message, Name, Outcome, Report, State, StuckKind, Task, TaskId, Timestamp, apply,
 };
 use windlass_engine::stored;
 
@@ -26,7 +26,8 @@ fn fixture(name: &str, written: &[u8]) -> Vec<u8> {
 /// A task that has seen a retry, a pause, a failure for good and a rollback, with all its events.
 fn history() -> (Task, Vec<Event>) {
     let flow = Flow { version: 3, ..flow("create", &["check", "init"], 1) };
-    let mut task = Task::new(TaskId(0x0190_0000_0000_7000_8000_0000_0000_0001), Arc::new(flow), Arc::new(input()));
+    let mut task =
+        Task::new(TaskId(0x0190_0000_0000_7000_8000_0000_0000_0001), Arc::new(flow), Arc::new(input()));
     let mut events = Vec::new();
     let ada = Some(Actor { name: "ada".into(), claimed: true });
     let report = |key, number, outcome| {

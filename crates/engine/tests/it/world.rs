@@ -12,11 +12,12 @@ use std::{
 };
 
 use windlass_core::{
-    Action, Backoff, Flow, Input, Json, Millis, Name, OnFailure, Retry, RetryBy, StepDefinition, TIMEOUT_DEFAULT,
-    Task, TaskId, Timestamp,
+    Action, Backoff, Flow, Input, Json, Millis, Name, OnFailure, Retry, RetryBy, StepDefinition,
+    TIMEOUT_DEFAULT, Task, TaskId, Timestamp,
 };
 use windlass_engine::{
-    Accepted, Engine, EngineError, Exchange, ExchangeAnswer, HandedOut, ReportStatus, Said, Submission, WorkerReport,
+    Accepted, Engine, EngineError, Exchange, ExchangeAnswer, HandedOut, ReportStatus, Said, Submission,
+    WorkerReport,
     memory::MemorySink,
     ports::{Now, SessionId, Store, SubmitKey, Wish, WorkerState},
     resident::Resident,
@@ -90,7 +91,9 @@ impl World {
         self.drive(async {
             let now = self.now();
             self.lease_keeper.run_once(now).await.unwrap();
-            while self.timekeeper.run_once(now).await.unwrap() + self.messenger.run_once(now).await.unwrap() > 0 {}
+            while self.timekeeper.run_once(now).await.unwrap() + self.messenger.run_once(now).await.unwrap()
+                > 0
+            {}
         });
     }
 
@@ -121,7 +124,12 @@ impl World {
         self.try_submit(flow, "{}", None).unwrap().loaded.task.id
     }
 
-    pub(crate) fn try_submit(&self, flow: &str, params: &str, key: Option<SubmitKey>) -> Result<Accepted, EngineError> {
+    pub(crate) fn try_submit(
+        &self,
+        flow: &str,
+        params: &str,
+        key: Option<SubmitKey>,
+    ) -> Result<Accepted, EngineError> {
         let input = Input {
             params: Json::parse(params).unwrap(),
             labels: BTreeMap::new(),
@@ -150,7 +158,13 @@ impl World {
     }
 
     pub(crate) fn worker(&self, session: u128) -> WorkerInWorld<'_> {
-        WorkerInWorld { world: self, session: SessionId(session), seq: 0, attached: true, holding: Vec::new() }
+        WorkerInWorld {
+            world: self,
+            session: SessionId(session),
+            seq: 0,
+            attached: true,
+            holding: Vec::new(),
+        }
     }
 }
 
@@ -192,7 +206,10 @@ impl<'a> WorkerInWorld<'a> {
     }
 
     /// A poll that waits.
-    pub(crate) fn open_poll(&mut self, wait: u64) -> impl Future<Output = Result<ExchangeAnswer, EngineError>> + 'a {
+    pub(crate) fn open_poll(
+        &mut self,
+        wait: u64,
+    ) -> impl Future<Output = Result<ExchangeAnswer, EngineError>> + 'a {
         let (call, world) = (self.call(wait), self.world);
         async move { world.engine.exchange(call, world.now()).await }
     }
@@ -215,7 +232,8 @@ impl<'a> WorkerInWorld<'a> {
     pub(crate) fn report(&mut self, token: &str, said: Said) -> ReportStatus {
         self.seq += 1;
         let report = WorkerReport { token: token.to_owned(), said: Ok(said), logs: Vec::new() };
-        let call = Exchange { seq: self.seq, holding: None, wishes: None, reports: vec![report], ..self.call(0) };
+        let call =
+            Exchange { seq: self.seq, holding: None, wishes: None, reports: vec![report], ..self.call(0) };
         let mut answer = self.world.drive(self.world.engine.exchange(call, self.world.now())).unwrap();
         self.holding.retain(|held| held != token);
         answer.reports.remove(0).status

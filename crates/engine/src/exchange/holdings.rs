@@ -1,0 +1,105 @@
+//! What a worker says it holds, against what it was given: after a restart of the server, and after an answer
+//! that did not arrive.
+
+use std::collections::{BTreeMap, HashSet};
+
+use windlass_core::is_to_stop;
+
+use super::{HandedOut, Seq};
+use crate::{
+    Engine, EngineError,
+    ports::{Adoption, AttemptId, Now, SessionId},
+    sessions::{Given, LocalSession},
+};
+
+impl Engine {
+    /// A session holds attempts that this server did not give it: after a restart, or by another server.
+    pub(super) async fn adopt(
+        &self,
+        session: SessionId,
+        seq: Seq,
+        tokens: Vec<String>,
+        now: Now,
+    ) -> Result<(), EngineError> {
+        let read = |token: String| self.tokens.read(&token).map(|id| (token, id));
+        let named: Vec<(String, AttemptId)> = tokens.into_iter().filter_map(read).collect();
+        if named.is_empty() {
+            return Ok(());
+        }
+        let ids: Vec<AttemptId> = named.iter().map(|(_, id)| *id).collect();
+        let adoptions = self.store.adopt(session, &ids, now).await?;
+        let tasks = self.store.load(&ids.iter().map(|id| id.task).collect::<Vec<_>>()).await?;
+        let mut sessions = self.sessions.lock();
+        let session = sessions.get(session);
+        for (((token, id), adoption), loaded) in named.into_iter().zip(adoptions).zip(tasks) {
+            let stop = loaded.is_none_or(|loaded| is_to_stop(&loaded.task, id.key));
+            if adoption == Adoption::Gone || stop {
+                session.cancels.entry(token.clone()).or_default();
+            }
+            if adoption == Adoption::Held {
+                session.given.insert(token, Given { id, seq, log_bytes: 0 });
+            }
+        }
+        Ok(())
+    }
+
+    /// Attempts that were given to a session and did not reach it are given again, under the same token.
+    pub(super) async fn hand_again(
+        &self,
+        session: SessionId,
+        seq: Seq,
+        missing: Vec<(String, AttemptId)>,
+    ) -> Result<Vec<HandedOut>, EngineError> {
+        if missing.is_empty() {
+            return Ok(Vec::new());
+        }
+        let tasks = self.store.load(&missing.iter().map(|(_, id)| id.task).collect::<Vec<_>>()).await?;
+        let mut again = Vec::new();
+        let mut sessions = self.sessions.lock();
+        let local = sessions.get(session);
+        for ((token, id), loaded) in missing.into_iter().zip(tasks) {
+            let theirs = loaded.filter(|loaded| {
+                loaded.claims.iter().any(|claim| {
+                    claim.key == id.key
+                        && claim.attempt == id.attempt
+                        && claim.number == id.claim
+                        && claim.session == session
+                }) && !is_to_stop(&loaded.task, id.key)
+            });
+            match theirs {
+                Some(loaded) => {
+                    if let Some(given) = local.given.get_mut(&token) {
+                        given.seq = seq;
+                    }
+                    let params = loaded.task.params_for(id.key);
+                    again.push(HandedOut { token, id, task: loaded.task, params });
+                }
+                None => {
+                    local.given.remove(&token);
+                }
+            }
+        }
+        Ok(again)
+    }
+}
+
+/// What a session says it holds, against what it was given.
+pub(super) struct Compared {
+    /// Not given by this server.
+    pub(super) unknown: Vec<String>,
+    /// Given in an earlier poll and not held.
+    pub(super) missing: Vec<(String, AttemptId)>,
+}
+
+impl LocalSession {
+    /// Compares what the session holds with what it was given here. Cancels of what it holds no more are done.
+    pub(super) fn compare(&mut self, holding: &[String]) -> Compared {
+        let held: HashSet<&str> = holding.iter().map(String::as_str).collect();
+        let unknown = holding.iter().filter(|token| !self.given.contains_key(*token)).cloned().collect();
+        let absent = self.given.iter().filter(|(token, _)| !held.contains(token.as_str()));
+        let missing: BTreeMap<String, AttemptId> =
+            absent.map(|(token, given)| (token.clone(), given.id)).collect();
+        self.cancels.retain(|token, _| held.contains(token.as_str()));
+        Compared { unknown, missing: missing.into_iter().collect() }
+    }
+}

@@ -1,0 +1,133 @@
+//! Changes: what is committed.
+
+use std::sync::Arc;
+
+use windlass_core::{
+    ActKey, ActState, Actor, Alarm, Effect, Event, EventKind, Json, Message, Name, Task, TaskId, Timestamp,
+};
+
+use super::{LogLine, StoredFlow};
+
+/// One unit of change: all of it is on disk, or none.
+#[derive(Debug, Clone)]
+pub enum Change {
+    /// A task is new or has gone on.
+    Task(Box<TaskChange>),
+    /// An alarm was raised, acknowledged or resolved.
+    Alarm(AlarmChange),
+    /// A flow has a new version.
+    Flow(StoredFlow),
+    /// A queue is paused or not.
+    Queue(QueueChange),
+    /// Log lines of attempts.
+    Logs(Vec<LogLine>),
+}
+
+impl From<TaskChange> for Change {
+    fn from(change: TaskChange) -> Self {
+        Self::Task(Box::new(change))
+    }
+}
+
+/// A task is new or has gone on.
+#[derive(Debug, Clone)]
+pub struct TaskChange {
+    /// The number of events the task must have now; 0 for a new one.
+    pub before: u64,
+    /// The task afterwards.
+    pub task: Arc<Task>,
+    /// What happened; the first has the number `before + 1`.
+    pub events: Vec<Event>,
+    /// What it waits for now: only [`Effect::Wait`] and [`Effect::Forget`], applied in order.
+    pub waits: Vec<Effect>,
+    /// Acts that were settled with a result in this change.
+    pub results: Vec<(ActKey, Json)>,
+    /// Messages it sends.
+    pub messages: Vec<Envelope>,
+    /// For a new task: the key under which it was submitted.
+    pub submit_key: Option<SubmitKey>,
+}
+
+impl TaskChange {
+    /// Whether this attempt ends by the change without having been handed out, as far as its author knew. When
+    /// a session has got it meanwhile, the change is a conflict: the rules must know what workers have.
+    #[must_use]
+    pub fn overlooks(&self, key: ActKey, attempt: u32) -> bool {
+        let act = self.task.act(key);
+        let goes_on = act.is_some_and(|act| act.state == ActState::Ready && act.attempt == attempt);
+        let started = EventKind::ActStarted { key, attempt };
+        !goes_on && self.events.iter().all(|event| event.kind != started)
+    }
+}
+
+/// An idempotency key of a submit.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SubmitKey {
+    /// Who, which flow and which key: a hash of them.
+    pub scope: [u8; 32],
+    /// A hash of what was submitted.
+    pub fingerprint: [u8; 32],
+}
+
+/// An alarm was raised, acknowledged or resolved.
+#[derive(Debug, Clone)]
+pub struct AlarmChange {
+    /// The version it must have now; 0 for a new one.
+    pub before: u64,
+    /// The alarm afterwards; `None` = as it was (the message found nothing to do).
+    pub alarm: Option<Alarm>,
+    /// The message that is consumed by this.
+    pub consumes: Option<MessageId>,
+}
+
+/// A queue is paused or not.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct QueueChange {
+    /// Which.
+    pub name: Name,
+    /// Since when and by whom it is paused; nothing = it is not.
+    pub paused: Option<QueuePause>,
+}
+
+/// Since when and by whom a queue is paused.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct QueuePause {
+    /// Since when.
+    pub at: Timestamp,
+    /// By whom.
+    pub by: Option<Actor>,
+}
+
+/// Identifies a message: its sender and the number of the event that sent it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct MessageId {
+    /// The sender.
+    pub task: TaskId,
+    /// Its number among the sender's messages.
+    pub n: u64,
+}
+
+/// A message on its way.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Envelope {
+    /// Which.
+    pub id: MessageId,
+    /// What it says.
+    pub message: Message,
+}
+
+/// What became of a change.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Outcome {
+    /// It is on disk.
+    Committed,
+    /// The aggregate has another version, or the message was consumed: load and try again.
+    Conflict,
+    /// A task was submitted under this key before.
+    KeyTaken {
+        /// That task.
+        task: TaskId,
+        /// What was submitted then.
+        fingerprint: [u8; 32],
+    },
+}

@@ -1,0 +1,138 @@
+//! Claims and sessions: which worker has which attempt, and for how long.
+
+use std::fmt;
+
+use windlass_core::{ActKey, Millis, Name, TaskId, Timestamp, Wakeup};
+
+/// An attempt that a session has.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Claim {
+    /// The act.
+    pub key: ActKey,
+    /// Number of the attempt.
+    pub attempt: u32,
+    /// Grows each time an attempt is handed out.
+    pub number: u64,
+    /// Who has it.
+    pub session: SessionId,
+    /// Since when.
+    pub at: Timestamp,
+}
+
+/// A worker's session: the UUID it made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SessionId(pub u128);
+
+impl fmt::Display for SessionId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        uuid::Uuid::from_u128(self.0).hyphenated().fmt(f)
+    }
+}
+
+/// One attempt, as a token names it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct AttemptId {
+    /// The task.
+    pub task: TaskId,
+    /// The act.
+    pub key: ActKey,
+    /// Number of the attempt.
+    pub attempt: u32,
+    /// Number of the claim.
+    pub claim: u64,
+}
+
+/// What a session can take.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Wish {
+    /// The module.
+    pub module: Name,
+    /// Only these commands; nothing = all.
+    pub commands: Option<Vec<Name>>,
+    /// How many at most.
+    pub free: u32,
+}
+
+/// An attempt handed out, or lost.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Claimed {
+    /// Which.
+    pub id: AttemptId,
+    /// Who has it.
+    pub session: SessionId,
+    /// Since when.
+    pub at: Timestamp,
+    /// Its module.
+    pub module: Name,
+}
+
+/// Whose an attempt is that a session says it has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Adoption {
+    /// The session's.
+    Held,
+    /// It is not current any more, or another session has it.
+    Gone,
+}
+
+/// A session was heard of.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SessionRenewal {
+    /// Which.
+    pub session: SessionId,
+    /// How long it may be silent from now.
+    pub lease: Millis,
+    /// Full length of its lease, given anew by [`Store::forgive`].
+    pub lease_full: Millis,
+    /// What it said of itself, where it said something new.
+    pub worker: Option<WorkerState>,
+}
+
+/// What a worker says of itself.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct WorkerState {
+    /// Its name.
+    pub name: Box<str>,
+    /// Its machine.
+    pub host: Box<str>,
+    /// Version of its program or library.
+    pub version: Box<str>,
+    /// Whether it keeps a poll open.
+    pub attached: bool,
+    /// The modules it serves.
+    pub modules: Vec<Name>,
+}
+
+/// A session as the store knows it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SessionState {
+    /// Which.
+    pub session: SessionId,
+    /// What it says of itself.
+    pub worker: WorkerState,
+    /// How many attempts it has.
+    pub running: u32,
+    /// When it was last heard of.
+    pub last_seen_at: Timestamp,
+}
+
+/// Something that is due.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Due {
+    /// A start, retry or deadline of a task.
+    Wake {
+        /// The task.
+        task: TaskId,
+        /// What for.
+        wakeup: Wakeup,
+    },
+    /// An attempt has run longer than its timeout, and its worker was given time to end it.
+    TimeOut(Claimed),
+}
+
+/// How much longer than its timeout an attempt of an attached worker may run before the engine gives it up:
+/// the worker ends it by itself (SIGTERM, 5 s, SIGKILL), and two attempts of a step should not overlap.
+pub const TIMEOUT_GRACE: Millis = Millis::from_secs(10);
+
+/// How long attempts that were ready before a start wait for workers to come back and name what they hold.
+pub const ADOPTION_GRACE: Millis = Millis(300);

@@ -1,0 +1,67 @@
+//! The conformance suite on the stores that need nothing else.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use windlass_core::{Millis, Timestamp};
+use windlass_engine::{
+    conformance::{Bench, block_on, differ, run},
+    memory::{MemorySink, SharedStore},
+    ports::{Now, Store},
+    resident::Resident,
+};
+
+/// Rows in memory that several handles share.
+struct Shared {
+    store: SharedStore,
+    handles: usize,
+}
+
+#[async_trait]
+impl Bench for Shared {
+    async fn open(&mut self, _now: Now) -> Vec<Arc<dyn Store>> {
+        (0..self.handles).map(|_| Arc::new(self.store.clone()) as Arc<dyn Store>).collect()
+    }
+
+    fn keeps_claims(&self) -> bool {
+        true
+    }
+}
+
+/// A resident store over rows in memory.
+struct InMemory(MemorySink);
+
+#[async_trait]
+impl Bench for InMemory {
+    async fn open(&mut self, now: Now) -> Vec<Arc<dyn Store>> {
+        vec![Arc::new(Resident::open(Arc::new(self.0.clone()), now).await.unwrap())]
+    }
+
+    fn keeps_claims(&self) -> bool {
+        false
+    }
+}
+
+#[test]
+fn a_shared_store_passes() {
+    run(|| Box::new(Shared { store: SharedStore::new([1; 32]), handles: 1 }));
+}
+
+#[test]
+fn a_shared_store_passes_with_two_handles() {
+    run(|| Box::new(Shared { store: SharedStore::new([1; 32]), handles: 2 }));
+}
+
+#[test]
+fn a_resident_store_over_memory_passes() {
+    run(|| Box::new(InMemory(MemorySink::new([1; 32]))));
+}
+
+#[test]
+fn resident_and_shared_stores_do_the_same() {
+    for seed in 1..=20 {
+        let now = Now { wall: Timestamp(0), mono: Millis(0) };
+        let resident = block_on(Resident::open(Arc::new(MemorySink::new([1; 32])), now)).unwrap();
+        differ(seed, 3_000, Arc::new(SharedStore::new([1; 32])), Arc::new(resident));
+    }
+}
