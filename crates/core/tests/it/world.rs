@@ -6,8 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use windlass_core::{
     Act, ActKey, ActState, Actor, Alarm, AlarmId, AlarmState, Attempt, Command, Context, Direction, Effect,
-    Failure, Flow, Input, Json, Message, Millis, Outcome, Pause, Phase, Rejection, Report, Resolution,
-    StuckKind, Task, TaskId, Timestamp, Transition, Waiting, Wakeup, apply, waits,
+    Event, EventKind, Failure, Flow, Input, Json, Message, Millis, Outcome, Pause, Phase, Rejection, Report,
+    Resolution, StuckKind, Task, TaskId, Timestamp, Transition, Waiting, Wakeup, apply, waits,
 };
 
 /// When every story begins.
@@ -22,6 +22,8 @@ pub(crate) struct World {
     pub(crate) held: BTreeMap<ActKey, (u32, Timestamp)>,
     /// Which attempt of an act a worker may have had.
     pub(crate) handed_out: BTreeMap<ActKey, u32>,
+    /// Steps that a worker had, so that they may have had effects.
+    pub(crate) ran: BTreeSet<usize>,
     /// What the store would wait for after the effects so far.
     pub(crate) waits: BTreeMap<Wakeup, Waiting>,
     pub(crate) alarms: BTreeMap<AlarmId, Alarm>,
@@ -76,6 +78,7 @@ impl World {
             now: START,
             held: BTreeMap::new(),
             handed_out: BTreeMap::new(),
+            ran: BTreeSet::new(),
             waits: BTreeMap::new(),
             alarms: BTreeMap::new(),
         }
@@ -97,6 +100,7 @@ impl World {
     pub(crate) fn apply(&mut self, command: &Command) -> Result<Transition, Rejection> {
         let transition = apply(&self.task, command, &self.context())?;
         self.task = transition.task.clone();
+        self.check_running(command, &transition);
         for effect in &transition.effects {
             self.carry_out(effect);
         }
@@ -129,6 +133,25 @@ impl World {
         }
     }
 
+    /// What a worker has stays its own until it is reported, lost or timed out, whatever else happens to the
+    /// task; and nothing new begins while a person holds the task.
+    fn check_running(&self, command: &Command, transition: &Transition) {
+        let settled = match command {
+            Command::Report(report) => Some(report.attempt.key),
+            Command::Lose(attempt) | Command::TimeOut(attempt) => Some(attempt.key),
+            _ => None,
+        };
+        for (key, (number, _)) in self.held.iter().filter(|(key, _)| Some(**key) != settled) {
+            let act = self.act(*key);
+            let current = act.attempt == *number && act.state == ActState::Ready;
+            assert!(current, "{command:?} took {key:?} from its worker");
+        }
+        if self.task.state.pause == Pause::Held {
+            let began = |event: &&Event| matches!(event.kind, EventKind::ActReady { .. });
+            assert_eq!(transition.events.iter().find(began), None, "nothing new begins in a pause");
+        }
+    }
+
     /// What must hold between the task and its surroundings.
     fn check(&self) {
         let waiting: BTreeMap<Wakeup, Waiting> =
@@ -137,6 +160,9 @@ impl World {
         if self.task.is_ended() {
             assert_eq!(self.waits, BTreeMap::new(), "an ended task waits for nothing");
             assert_eq!(self.task.state.stuck, None, "an ended task is not stuck");
+        }
+        for step in &self.ran {
+            assert!(self.task.state.steps[*step].touched, "step {step} ran, and would not be undone");
         }
         let raised: BTreeSet<(StuckKind, Option<String>)> = self
             .alarms
@@ -177,6 +203,9 @@ impl World {
         let number = act.attempt;
         self.held.insert(key, (number, now));
         self.handed_out.insert(key, number);
+        if key.direction == Direction::Forward {
+            self.ran.insert(key.step);
+        }
     }
 
     /// The attempt `number` of an act, or its current one, as a worker names it.
