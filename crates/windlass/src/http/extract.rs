@@ -1,0 +1,288 @@
+//! Reading requests: bodies within their limits, JSON with the place of every mistake, names, times and cursors.
+
+use std::time::Duration;
+
+use axum::{
+    body::{Body, Bytes},
+    extract::{FromRequestParts, Query},
+    http::{HeaderMap, StatusCode, header, request::Parts},
+};
+use http_body_util::{BodyExt as _, LengthLimitError, Limited};
+use serde::{Deserialize, de::DeserializeOwned};
+use windlass_api::Span;
+use windlass_core::{Actor, Name, TaskId, Timestamp};
+
+use super::problem::Refused;
+
+/// The largest body of a submit.
+pub(crate) const SUBMIT_BYTES_MAX: usize = 2 << 20;
+
+/// The largest parameters of a submit.
+pub(crate) const PARAMS_BYTES_MAX: usize = 1 << 20;
+
+/// The largest body of a batch or of an exchange.
+pub(crate) const BATCH_BYTES_MAX: usize = 8 << 20;
+
+/// The largest body of what a person decides: what a step done by hand would have returned is the large part.
+pub(crate) const RESOLVE_BYTES_MAX: usize = 1 << 20;
+
+/// The largest result of an attempt.
+pub(crate) const RESULT_BYTES_MAX: usize = 256 << 10;
+
+/// How long a body may take. The largest has 8 MiB, so this is enough for a line of 1 Mbit/s.
+const BODY_TIMEOUT: Duration = Duration::from_secs(75);
+
+/// The longest name a client may give itself in `Windlass-Actor`, in bytes.
+const ACTOR_BYTES_MAX: usize = 128;
+
+/// The most items of a page.
+const PAGE_ITEMS_MAX: usize = 1000;
+
+/// Reads a body of at most `limit` bytes.
+pub(crate) async fn read_body(headers: &HeaderMap, body: Body, limit: usize) -> Result<Bytes, Refused> {
+    let too_large = || {
+        Refused::too_large(format!(
+            "the body is larger than {}, which is the most here: send less at once",
+            bytes_in_words(limit)
+        ))
+    };
+    let length =
+        headers.get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse::<usize>().ok());
+    if length.is_some_and(|length| length > limit) {
+        return Err(too_large());
+    }
+    let read = tokio::time::timeout(BODY_TIMEOUT, Limited::new(body, limit).collect()).await;
+    match read {
+        Err(_) => {
+            Err(Refused::too_slow(format!("the body was not there after {} s", BODY_TIMEOUT.as_secs())))
+        }
+        Ok(Err(error)) if error.is::<LengthLimitError>() => Err(too_large()),
+        Ok(Err(error)) => Err(Refused::malformed(format!("the body broke off: {error}"))),
+        Ok(Ok(body)) => Ok(body.to_bytes()),
+    }
+}
+
+/// Reads a body that is to be JSON, as text.
+pub(crate) async fn read_json(headers: &HeaderMap, body: Body, limit: usize) -> Result<JsonText, Refused> {
+    check_json(headers)?;
+    let bytes = read_body(headers, body, limit).await?;
+    if bytes.is_empty() {
+        return Err(Refused::malformed("the body is empty: send a JSON object"));
+    }
+    if let Err(error) = std::str::from_utf8(&bytes) {
+        return Err(Refused::malformed(format!(
+            "the body is not UTF-8 from byte {} on",
+            error.valid_up_to()
+        )));
+    }
+    Ok(JsonText(bytes))
+}
+
+/// Refuses what says of itself that it is no JSON. A browser cannot send JSON to another site unasked, so this
+/// also keeps pages of other sites out.
+fn check_json(headers: &HeaderMap) -> Result<(), Refused> {
+    let Some(content_type) = headers.get(header::CONTENT_TYPE) else { return Ok(()) };
+    let text = content_type.to_str().unwrap_or_default();
+    let essence = text.split(';').next().unwrap_or_default().trim();
+    if essence.eq_ignore_ascii_case("application/json") {
+        return Ok(());
+    }
+    Err(Refused::unsupported_media_type(format!(
+        "the body is said to be {text:?}: send JSON, with the header `Content-Type: application/json`"
+    )))
+}
+
+/// A body that is UTF-8.
+pub(crate) struct JsonText(Bytes);
+
+impl JsonText {
+    /// The text.
+    pub(crate) fn as_str(&self) -> &str {
+        // Checked when it was read; checking again is cheaper than a copy.
+        std::str::from_utf8(&self.0).unwrap_or_default()
+    }
+
+    /// Parses it.
+    pub(crate) fn parse<'a, T: Deserialize<'a>>(&'a self) -> Result<T, Refused> {
+        parse(self.as_str())
+    }
+}
+
+/// Parses a document.
+pub(crate) fn parse<'a, T: Deserialize<'a>>(text: &'a str) -> Result<T, Refused> {
+    serde_json::from_str(text).map_err(|error| {
+        let place = |n: usize| u64::try_from(n).ok().filter(|n| *n > 0);
+        let (line, column) = (place(error.line()), place(error.column()));
+        Refused::malformed(describe(&error)).at(line, column)
+    })
+}
+
+/// What serde says of a document, with its place at the end in our words.
+pub(crate) fn describe(error: &serde_json::Error) -> String {
+    let text = error.to_string();
+    let place = format!(" at line {} column {}", error.line(), error.column());
+    let what = text.strip_suffix(&place).unwrap_or(&text);
+    let kind = match error.classify() {
+        serde_json::error::Category::Data => "the body is not as it should be",
+        _ => "the body is no JSON",
+    };
+    format!("{kind}: {what} (line {}, column {})", error.line(), error.column())
+}
+
+/// The parts of a query. Names that the route does not know are refused.
+pub(crate) struct Pairs(Vec<(String, String)>);
+
+impl Pairs {
+    pub(crate) fn of(parts: &Parts, known: &[&str]) -> Result<Self, Refused> {
+        if parts.uri.query().is_none_or(str::is_empty) {
+            return Ok(Self(Vec::new()));
+        }
+        let Query(pairs) = Query::<Vec<(String, String)>>::try_from_uri(&parts.uri)
+            .map_err(|error| Refused::malformed(format!("the query cannot be read: {error}")))?;
+        if let Some((unknown, _)) = pairs.iter().find(|(name, _)| !known.contains(&name.as_str())) {
+            let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
+            return Err(Refused::malformed(format!(
+                "the query has {unknown:?}, and what is known here is {known}"
+            )));
+        }
+        Ok(Self(pairs))
+    }
+
+    /// All values of a name.
+    pub(crate) fn all<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
+        self.0.iter().filter(move |(found, _)| found == name).map(|(_, value)| value.as_str())
+    }
+
+    /// The only value of a name.
+    pub(crate) fn one(&self, name: &str) -> Result<Option<&str>, Refused> {
+        let mut values = self.0.iter().filter(|(found, _)| found == name);
+        match (values.next(), values.next()) {
+            (_, Some(_)) => Err(Refused::malformed(format!("the query has {name:?} twice: take one away"))),
+            (first, None) => Ok(first.map(|(_, value)| value.as_str())),
+        }
+    }
+
+    /// A number.
+    pub(crate) fn number<T: std::str::FromStr>(&self, name: &str) -> Result<Option<T>, Refused> {
+        let Some(text) = self.one(name)? else { return Ok(None) };
+        text.parse()
+            .map(Some)
+            .map_err(|_| Refused::malformed(format!("{name:?} is {text:?}, and must be a whole number")))
+    }
+
+    /// How many items a page has: 1 to 1,000.
+    pub(crate) fn limit(&self, default: usize) -> Result<usize, Refused> {
+        let limit = self.number("limit")?.unwrap_or(default);
+        if (1..=PAGE_ITEMS_MAX).contains(&limit) {
+            return Ok(limit);
+        }
+        Err(Refused::malformed(format!("\"limit\" is {limit}, and must be from 1 to {PAGE_ITEMS_MAX}")))
+    }
+
+    /// A point in time: RFC 3339, or how long ago.
+    pub(crate) fn time(&self, name: &str, now: Timestamp) -> Result<Option<Timestamp>, Refused> {
+        let Some(text) = self.one(name)? else { return Ok(None) };
+        if let Ok(at) = text.parse::<jiff::Timestamp>() {
+            return Ok(Some(Timestamp(at.as_millisecond())));
+        }
+        let Ok(ago) = text.parse::<Span>() else {
+            return Err(Refused::malformed(format!(
+                "{name:?} is {text:?}, and must be a time such as 2030-03-17T17:46:40Z, or how long ago, such as 15m"
+            )));
+        };
+        Ok(Some(Timestamp(now.0.saturating_sub_unsigned(ago.ms))))
+    }
+}
+
+/// The parameters in a path, decoded.
+pub(crate) async fn path<T: DeserializeOwned + Send>(parts: &mut Parts) -> Result<T, Refused> {
+    let extracted = axum::extract::Path::<T>::from_request_parts(parts, &()).await;
+    extracted.map(|axum::extract::Path(value)| value).map_err(|rejection| {
+        if rejection.status() == StatusCode::BAD_REQUEST {
+            Refused::malformed(format!("the path cannot be read: {}", rejection.body_text()))
+        } else {
+            Refused::fault(rejection.body_text())
+        }
+    })
+}
+
+/// The id of a task in a path. What is no id names no task.
+pub(crate) fn task_id(text: &str) -> Result<TaskId, Refused> {
+    text.parse().map_err(|_| {
+        let text: String = text.chars().take(64).collect();
+        Refused::unknown_task(format!(
+            "there is no task {text:?}: an id is a UUID, as POST /v1/tasks answers it"
+        ))
+    })
+}
+
+/// The id of the only task in a path.
+pub(crate) async fn task_in_path(parts: &mut Parts) -> Result<TaskId, Refused> {
+    task_id(&path::<String>(parts).await?)
+}
+
+/// A name in a document; `what` says whose.
+pub(crate) fn name(what: &str, text: &str) -> Result<Name, Refused> {
+    Name::new(text).map_err(|error| Refused::malformed(format!("{what}: {error}")))
+}
+
+/// Who says to act.
+pub(crate) fn actor(headers: &HeaderMap) -> Result<Option<Actor>, Refused> {
+    let Some(value) = headers.get("windlass-actor") else { return Ok(None) };
+    let name = std::str::from_utf8(value.as_bytes()).unwrap_or_default().trim();
+    if name.is_empty() || name.len() > ACTOR_BYTES_MAX || name.chars().any(char::is_control) {
+        return Err(Refused::malformed(format!(
+            "the header `Windlass-Actor` must be 1 to {ACTOR_BYTES_MAX} bytes of printable UTF-8"
+        )));
+    }
+    Ok(Some(Actor { name: name.into(), claimed: true }))
+}
+
+/// A number of bytes as people write it.
+pub(crate) fn bytes_in_words(bytes: usize) -> String {
+    if bytes >= 1 << 20 { format!("{} MiB", bytes >> 20) } else { format!("{} KiB", bytes >> 10) }
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::http::Request;
+
+    use super::*;
+
+    fn pairs(query: &str) -> Result<Pairs, Refused> {
+        let (parts, ()) = Request::get(format!("/v1/tasks?{query}")).body(()).unwrap().into_parts();
+        Pairs::of(&parts, &["since", "limit", "label"])
+    }
+
+    #[test]
+    fn times_are_points_or_how_long_ago() {
+        let now = Timestamp(1_900_000_000_000);
+        let time = |text: &str| pairs(&format!("since={text}")).unwrap().time("since", now);
+        assert_eq!(time("15m").unwrap(), Some(Timestamp(now.0 - 900_000)));
+        assert_eq!(time("2030-03-17T17:46:40Z").unwrap(), Some(now));
+        assert_eq!(time("2030-03-17T18:46:40%2B01:00").unwrap(), Some(now));
+        assert!(time("yesterday").unwrap_err().problem().detail.contains("15m"));
+    }
+
+    #[test]
+    fn a_query_has_only_what_is_known_and_that_once() {
+        assert!(pairs("status=x").is_err_and(|refused| refused.problem().detail.contains("limit")));
+        assert!(pairs("since=1m&since=2m").unwrap().one("since").is_err());
+        assert_eq!(pairs("label=a:b&label=c%3Ad").unwrap().all("label").collect::<Vec<_>>(), ["a:b", "c:d"]);
+        for bad in ["0", "1001", "-1", "x", ""] {
+            assert!(pairs(&format!("limit={bad}")).unwrap().limit(100).is_err(), "{bad}");
+        }
+        assert_eq!(pairs("limit=7").unwrap().limit(100).unwrap(), 7);
+        assert_eq!(pairs("").unwrap().limit(100).unwrap(), 100);
+    }
+
+    #[test]
+    fn actors_are_short_and_printable() {
+        let actor = |value: &[u8]| {
+            let value = axum::http::HeaderValue::from_bytes(value).unwrap();
+            actor(&HeaderMap::from_iter([("windlass-actor".parse().unwrap(), value)]))
+        };
+        assert_eq!(&*actor("Zoë".as_bytes()).unwrap().unwrap().name, "Zoë");
+        assert!(actor(b"").is_err() && actor(b"\xff").is_err() && actor(&[b'a'; 129]).is_err());
+    }
+}

@@ -1,0 +1,185 @@
+//! `/v1/flows`: the catalogue.
+
+use std::sync::Arc;
+
+use axum::{
+    extract::{Request, State},
+    http::{HeaderMap, StatusCode, header},
+    response::Response,
+};
+use serde_json::value::RawValue;
+use windlass_api as api;
+use windlass_core::Flow;
+use windlass_engine::{EngineError, ports::StoredFlow};
+
+use super::{
+    App,
+    extract::{self, Pairs},
+    json_response, ok,
+    problem::Refused,
+    view,
+};
+use crate::flowfile::{self, FILE_BYTES_MAX, Format, Source};
+
+/// The newest version of every flow, by name.
+#[utoipa::path(get, path = "/v1/flows", tag = "flows", responses((status = 200, body = api::List<api::Flow>)))]
+pub(crate) async fn list(State(app): State<Arc<App>>, request: Request) -> Result<Response, Refused> {
+    let (parts, _) = request.into_parts();
+    Pairs::of(&parts, &[])?;
+    let items = app.engine.flows().await?.iter().map(document).collect();
+    Ok(ok(&api::List { items, next: None }))
+}
+
+/// One flow in one version.
+#[utoipa::path(
+    get,
+    path = "/v1/flows/{name}",
+    tag = "flows",
+    params(
+        ("name" = String, Path, description = "Name of the flow"),
+        ("version" = Option<u32>, Query, description = "The newest when left out"),
+    ),
+    responses(
+        (status = 200, body = api::Flow),
+        (status = 404, description = "Unknown flow or version", body = api::Problem, content_type = "application/problem+json"),
+    )
+)]
+pub(crate) async fn show(State(app): State<Arc<App>>, request: Request) -> Result<Response, Refused> {
+    let (mut parts, _) = request.into_parts();
+    let name: String = extract::path(&mut parts).await?;
+    let version = Pairs::of(&parts, &["version"])?.number("version")?;
+    Ok(ok(&document(&app.engine.flow(&name, version).await?)))
+}
+
+fn document(stored: &StoredFlow) -> api::Flow {
+    let definition = flowfile::document(&stored.flow);
+    api::Flow {
+        name: stored.flow.name.to_string(),
+        version: stored.flow.version,
+        created_at: view::time(stored.created_at),
+        // A document has only string keys, so it can always be written.
+        definition: serde_json::value::to_raw_value(&definition)
+            .unwrap_or_else(|_| RawValue::NULL.to_owned()),
+    }
+}
+
+/// Stores a flow. One that has changed gets the next version; running tasks keep theirs.
+#[utoipa::path(
+    put,
+    path = "/v1/flows/{name}",
+    tag = "flows",
+    params(("name" = String, Path, description = "Name of the flow; in the document it may be left out")),
+    request_body(content(
+        (api::FlowDocument = "application/json"),
+        (api::FlowDocument = "application/yaml"),
+        (api::FlowDocument = "application/toml"),
+    )),
+    responses(
+        (status = 201, description = "The first version", body = api::FlowApplied),
+        (status = 200, description = "A new version, or nothing changed", body = api::FlowApplied),
+        (status = 400, description = "Not valid; `line` and `column` say where", body = api::Problem, content_type = "application/problem+json"),
+        (status = 413, description = "Too large", body = api::Problem, content_type = "application/problem+json"),
+        (status = 415, description = "Neither JSON nor YAML nor TOML", body = api::Problem, content_type = "application/problem+json"),
+    )
+)]
+pub(crate) async fn apply(State(app): State<Arc<App>>, request: Request) -> Result<Response, Refused> {
+    let (mut parts, body) = request.into_parts();
+    let name: String = extract::path(&mut parts).await?;
+    extract::name("the flow in the path", &name)?;
+    let body = extract::read_body(&parts.headers, body, FILE_BYTES_MAX).await?;
+    let flow = read(&parts.headers, &body, Some(name))?;
+    let application = app.engine.apply_flow(flow, app.now()).await?;
+    app.metrics.command("apply_flow");
+    let applied =
+        applied(&application.stored.flow, change(application.changed, application.stored.flow.version));
+    let status =
+        if applied.change == api::FlowChange::Created { StatusCode::CREATED } else { StatusCode::OK };
+    Ok(json_response(status, &applied))
+}
+
+/// Checks a flow and says what applying it would do; nothing is stored.
+#[utoipa::path(
+    post,
+    path = "/v1/flows/check",
+    tag = "flows",
+    request_body(content(
+        (api::FlowDocument = "application/json"),
+        (api::FlowDocument = "application/yaml"),
+        (api::FlowDocument = "application/toml"),
+    )),
+    responses(
+        (status = 200, description = "It is valid; `version` is the one it would have", body = api::FlowApplied),
+        (status = 400, description = "Not valid; `line` and `column` say where", body = api::Problem, content_type = "application/problem+json"),
+    )
+)]
+pub(crate) async fn check(State(app): State<Arc<App>>, request: Request) -> Result<Response, Refused> {
+    let (parts, body) = request.into_parts();
+    let body = extract::read_body(&parts.headers, body, FILE_BYTES_MAX).await?;
+    let flow = read(&parts.headers, &body, None)?;
+    let newest = match app.engine.flow(&flow.name, None).await {
+        Ok(stored) => Some(stored.flow),
+        Err(EngineError::UnknownFlow(_)) => None,
+        Err(error) => return Err(error.into()),
+    };
+    let version = newest.as_ref().map_or(0, |newest| newest.version);
+    let changed = newest.is_none_or(|newest| *newest != (Flow { version, ..flow.clone() }));
+    let flow = Flow { version: version + u32::from(changed), ..flow };
+    let change = change(changed, flow.version);
+    Ok(ok(&applied(&flow, change)))
+}
+
+fn change(changed: bool, version: u32) -> api::FlowChange {
+    match (changed, version) {
+        (false, _) => api::FlowChange::Unchanged,
+        (true, 1) => api::FlowChange::Created,
+        (true, _) => api::FlowChange::Updated,
+    }
+}
+
+fn applied(flow: &Flow, change: api::FlowChange) -> api::FlowApplied {
+    api::FlowApplied { name: flow.name.to_string(), version: flow.version, change }
+}
+
+/// Reads the one flow of a body. With `name`, it has or gets that name.
+fn read(headers: &HeaderMap, body: &[u8], name: Option<String>) -> Result<Flow, Refused> {
+    let format = format(headers)?;
+    let text = std::str::from_utf8(body).map_err(|error| {
+        Refused::malformed(format!("the body is not UTF-8 from byte {} on", error.valid_up_to()))
+    })?;
+    let mut sources = flowfile::read(text, format)?;
+    if sources.len() > 1 {
+        return Err(Refused::malformed(format!(
+            "the body holds {} flows: send them one by one, or use `windlass flow apply`",
+            sources.len()
+        )));
+    }
+    let Some(mut source) = sources.pop() else { return Err(Refused::malformed("the body holds no flow")) };
+    if let Some(name) = name {
+        give_name(&mut source, name)?;
+    }
+    Ok(flowfile::compile(&source)?)
+}
+
+fn give_name(source: &mut Source, name: String) -> Result<(), Refused> {
+    match &source.document.flow {
+        Some(found) if *found != name => Err(Refused::malformed(format!(
+            "the path says that the flow is {name}, and the document says that it is {found:?}: make them agree"
+        ))),
+        _ => {
+            source.document.flow = Some(name);
+            Ok(())
+        }
+    }
+}
+
+/// The format of a body; JSON where nothing is said.
+fn format(headers: &HeaderMap) -> Result<Format, Refused> {
+    let Some(content_type) = headers.get(header::CONTENT_TYPE) else { return Ok(Format::Json) };
+    let text = content_type.to_str().unwrap_or_default();
+    Format::of_content_type(text).ok_or_else(|| {
+        Refused::unsupported_media_type(format!(
+            "the body is said to be {text:?}: send a flow as application/yaml, application/json or application/toml, \
+             with the header `Content-Type`"
+        ))
+    })
+}

@@ -1,0 +1,51 @@
+//! `GET /healthz` and `GET /readyz`: for whoever restarts servers and sends requests to them.
+
+use std::{sync::Arc, time::Duration};
+
+use axum::{extract::State, response::Response};
+use serde::Serialize;
+use utoipa::ToSchema;
+use windlass_engine::ports::StoreError;
+
+use super::{App, ok, problem::Refused};
+
+/// How long the store may take to write nothing before the server counts as not ready.
+const STORE_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// The server's state.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct Health {
+    /// `ok`.
+    status: &'static str,
+    /// Version of the server.
+    version: &'static str,
+}
+
+const HEALTHY: Health = Health { status: "ok", version: env!("CARGO_PKG_VERSION") };
+
+/// The process lives.
+#[utoipa::path(get, path = "/healthz", tag = "server", responses((status = 200, body = Health)))]
+pub(crate) async fn alive() -> Response {
+    ok(&HEALTHY)
+}
+
+/// The server can take tasks in: its store writes.
+#[utoipa::path(
+    get,
+    path = "/readyz",
+    tag = "server",
+    responses(
+        (status = 200, body = Health),
+        (status = 503, description = "The store does not write", body = windlass_api::Problem, content_type = "application/problem+json"),
+    )
+)]
+pub(crate) async fn ready(State(app): State<Arc<App>>) -> Result<Response, Refused> {
+    match tokio::time::timeout(STORE_TIMEOUT, app.engine.check()).await {
+        Ok(checked) => checked?,
+        Err(_) => {
+            let why = format!("it did not answer within {} s", STORE_TIMEOUT.as_secs());
+            return Err(StoreError::Unavailable(why).into());
+        }
+    }
+    Ok(ok(&HEALTHY))
+}

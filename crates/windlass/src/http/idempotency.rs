@@ -1,0 +1,137 @@
+//! Idempotency keys: what makes a repeated submit the same submit.
+
+use axum::http::HeaderMap;
+use sha2::{Digest as _, Sha256};
+use windlass_core::{Input, Name};
+use windlass_engine::ports::SubmitKey;
+
+use super::problem::Refused;
+
+/// The longest key, in bytes.
+const KEY_BYTES_MAX: usize = 255;
+
+/// The name of the header.
+const HEADER: &str = "idempotency-key";
+
+/// Who submits: callers have no names until there are tokens, and share their keys.
+const CALLER: &str = "";
+
+/// The key of a submit. The header and the field `key` of the body are the same thing.
+pub(crate) fn key<'a>(headers: &'a HeaderMap, field: Option<&'a str>) -> Result<Option<&'a str>, Refused> {
+    let mut values = headers.get_all(HEADER).iter();
+    let header = match (values.next(), values.next()) {
+        (Some(_), Some(_)) => return Err(Refused::malformed("the header `Idempotency-Key` is there twice")),
+        (Some(value), None) => Some(std::str::from_utf8(value.as_bytes()).map_err(|_| {
+            Refused::malformed("the header `Idempotency-Key` is no UTF-8: use letters and digits")
+        })?),
+        (None, _) => None,
+    };
+    let key = match (header, field) {
+        (Some(header), Some(field)) if header != field => {
+            return Err(Refused::malformed(format!(
+                "the header `Idempotency-Key` is {header:?} and the field `key` is {field:?}: they are the same \
+                 thing, so give one of them"
+            )));
+        }
+        (header, field) => header.or(field),
+    };
+    match key {
+        Some("") => Err(Refused::malformed("the idempotency key is empty: leave it out, or give it a value")),
+        Some(key) if key.len() > KEY_BYTES_MAX => Err(Refused::malformed(format!(
+            "the idempotency key has {} bytes, and may have {KEY_BYTES_MAX}",
+            key.len()
+        ))),
+        key => Ok(key),
+    }
+}
+
+/// What the store keeps of a key: hashes of where it counts and of what was submitted.
+pub(crate) fn submit_key(key: &str, flow: &Name, version: Option<u32>, input: &Input) -> SubmitKey {
+    let mut scope = Hash::default();
+    scope.text(CALLER).text(flow).text(key);
+    let mut fingerprint = Hash::default();
+    fingerprint.text(flow).number(version.map(i64::from)).text(input.params.as_str());
+    fingerprint.number(input.at.map(|at| at.0)).number(Some(input.priority.into()));
+    for (name, value) in &input.labels {
+        fingerprint.text(name).text(value);
+    }
+    SubmitKey { scope: scope.0.finalize().into(), fingerprint: fingerprint.0.finalize().into() }
+}
+
+/// A hash of parts that cannot run into one another.
+#[derive(Default)]
+struct Hash(Sha256);
+
+impl Hash {
+    fn text(&mut self, text: &str) -> &mut Self {
+        self.0.update((text.len() as u64).to_be_bytes());
+        self.0.update(text);
+        self
+    }
+
+    fn number(&mut self, number: Option<i64>) -> &mut Self {
+        self.0.update([u8::from(number.is_some())]);
+        self.0.update(number.unwrap_or_default().to_be_bytes());
+        self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use windlass_core::{Json, Timestamp};
+
+    use super::*;
+
+    fn input() -> Input {
+        Input {
+            params: Json::parse(r#"{"a":1}"#).unwrap(),
+            labels: BTreeMap::from([("a".to_owned(), "bc".to_owned())]),
+            priority: 0,
+            at: None,
+            by: None,
+            traceparent: None,
+            created_at: Timestamp(7),
+        }
+    }
+
+    #[test]
+    fn only_what_was_submitted_makes_the_fingerprint() {
+        let flow = Name::new("f").unwrap();
+        let of = |input: &Input| submit_key("k", &flow, None, input);
+        let before = of(&input());
+        let later = Input { created_at: Timestamp(8), traceparent: Some("x".into()), ..input() };
+        assert_eq!(of(&later), before);
+        let changed = [
+            Input { params: Json::parse(r#"{"a":2}"#).unwrap(), ..input() },
+            Input { labels: BTreeMap::from([("ab".to_owned(), "c".to_owned())]), ..input() },
+            Input { priority: 1, ..input() },
+            Input { at: Some(Timestamp(0)), ..input() },
+        ];
+        for input in changed {
+            let key = of(&input);
+            assert_eq!(key.scope, before.scope);
+            assert_ne!(key.fingerprint, before.fingerprint, "{input:?}");
+        }
+        let version = submit_key("k", &flow, Some(1), &input());
+        assert_eq!(version.scope, before.scope);
+        assert_ne!(version.fingerprint, before.fingerprint);
+        let other_flow = submit_key("k", &Name::new("g").unwrap(), None, &input());
+        assert_ne!(
+            other_flow.scope, before.scope,
+            "keys of different flows have nothing to do with one another"
+        );
+    }
+
+    #[test]
+    fn header_and_field_are_the_same_thing() {
+        let with = |header: &str| HeaderMap::from_iter([(HEADER.parse().unwrap(), header.parse().unwrap())]);
+        assert_eq!(key(&with("a"), None).unwrap(), Some("a"));
+        assert_eq!(key(&with("a"), Some("a")).unwrap(), Some("a"));
+        assert_eq!(key(&HeaderMap::new(), Some("a")).unwrap(), Some("a"));
+        assert_eq!(key(&HeaderMap::new(), None).unwrap(), None);
+        assert!(key(&with("a"), Some("b")).unwrap_err().problem().detail.contains("same thing"));
+        assert!(key(&with(""), None).is_err() && key(&with(&"x".repeat(256)), None).is_err());
+    }
+}

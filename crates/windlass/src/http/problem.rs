@@ -1,0 +1,259 @@
+//! Refusals: from whatever went wrong to one `application/problem+json` answer.
+
+use std::fmt;
+
+use axum::{
+    http::{HeaderValue, StatusCode, header},
+    response::{IntoResponse, Response},
+};
+use windlass_api::Problem;
+use windlass_core::{AlarmRejection, Rejection};
+use windlass_engine::{EngineError, ports::StoreError};
+
+use super::json_response;
+use crate::flowfile::FlowError;
+
+/// How long a client should wait before it tries again what the server could not do just now.
+const RETRY_AFTER_SECONDS: u16 = 1;
+
+/// A request that was refused; nothing was changed by it.
+pub(crate) struct Refused(Box<Inner>);
+
+struct Inner {
+    problem: Problem,
+    /// Whether the same request can succeed a little later.
+    is_temporary: bool,
+}
+
+impl Refused {
+    fn new(status: StatusCode, name: &str, title: &str, detail: impl Into<String>) -> Self {
+        let problem = Problem::new(status.as_u16(), name, title, detail);
+        Self(Box::new(Inner { problem, is_temporary: false }))
+    }
+
+    fn temporary(mut self) -> Self {
+        self.0.is_temporary = true;
+        self
+    }
+
+    /// The same, with the place in the document it is about.
+    pub(crate) fn at(mut self, line: Option<u64>, column: Option<u64>) -> Self {
+        self.0.problem.line = line;
+        self.0.problem.column = column;
+        self
+    }
+
+    /// What is wrong, without the rest.
+    pub(crate) fn problem(self) -> Problem {
+        self.0.problem
+    }
+
+    /// The request cannot be understood.
+    pub(crate) fn malformed(detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, "malformed", "The request cannot be understood", detail)
+    }
+
+    /// The document or a part of it is larger than it may be.
+    pub(crate) fn too_large(detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::PAYLOAD_TOO_LARGE, "too-large", "The request is too large", detail)
+    }
+
+    /// The body did not come in time.
+    pub(crate) fn too_slow(detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::REQUEST_TIMEOUT, "too-slow", "The request did not come in time", detail)
+    }
+
+    /// The body is in a format that is not read here.
+    pub(crate) fn unsupported_media_type(detail: impl Into<String>) -> Self {
+        let status = StatusCode::UNSUPPORTED_MEDIA_TYPE;
+        Self::new(status, "unsupported-media-type", "The format of the body is not read here", detail)
+    }
+
+    /// There is nothing at this address.
+    pub(crate) fn not_found(path: &str) -> Self {
+        let detail = format!("there is nothing at {path}; GET /openapi.json tells what there is");
+        Self::new(StatusCode::NOT_FOUND, "not-found", "There is nothing at this address", detail)
+    }
+
+    /// The address does not know the method. The header `Allow` is added by the router.
+    pub(crate) fn method_not_allowed(method: &str, path: &str) -> Self {
+        let detail = format!("{path} does not know {method}; the header `Allow` tells what it knows");
+        Self::new(StatusCode::METHOD_NOT_ALLOWED, "method-not-allowed", "The method is not allowed", detail)
+    }
+
+    /// The request names a host that this server is not.
+    pub(crate) fn misdirected(detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::MISDIRECTED_REQUEST, "misdirected", "The request is for another host", detail)
+    }
+
+    /// A page of another site asks for a change.
+    pub(crate) fn foreign_origin(detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::FORBIDDEN, "foreign-origin", "The request comes from another site", detail)
+    }
+
+    /// There is no task of this id.
+    pub(crate) fn unknown_task(detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::NOT_FOUND, "unknown-task", "There is no such task", detail)
+    }
+
+    /// The task has no step of this name.
+    pub(crate) fn unknown_step(detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::NOT_FOUND, "unknown-step", "The task has no such step", detail)
+    }
+
+    /// There is no flow of this name and version.
+    pub(crate) fn unknown_flow(detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::NOT_FOUND, "unknown-flow", "There is no such flow", detail)
+    }
+
+    /// There is no queue of this name.
+    pub(crate) fn unknown_queue(name: &str) -> Self {
+        let detail = format!(
+            "there is no queue {name:?}: there is one per module that a flow names or a worker serves; \
+             GET /v1/queues lists them"
+        );
+        Self::new(StatusCode::NOT_FOUND, "unknown-queue", "There is no such queue", detail)
+    }
+
+    /// It cannot be done as things are now.
+    pub(crate) fn conflict(detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::CONFLICT, "conflict", "This cannot be done now", detail)
+    }
+
+    /// The server is on its way down.
+    pub(crate) fn shutting_down() -> Self {
+        let detail = "the server is shutting down: try again, here or with another server of the same store";
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, "shutting-down", "The server is shutting down", detail)
+            .temporary()
+    }
+
+    /// The server did something it must not do.
+    pub(crate) fn fault(detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::INTERNAL_SERVER_ERROR, "engine-fault", "The server is at fault", detail)
+    }
+}
+
+impl From<EngineError> for Refused {
+    fn from(error: EngineError) -> Self {
+        match error {
+            EngineError::UnknownFlow(name) => Self::unknown_flow(format!(
+                "there is no flow {name}: apply it with `windlass flow apply FILE`, or PUT /v1/flows/NAME"
+            )),
+            EngineError::UnknownTask(id) => Self::unknown_task(format!(
+                "there is no task {id}: ended tasks are deleted after 30 days; GET /v1/tasks lists those there are"
+            )),
+            EngineError::UnknownAlarm(id) => Self::new(
+                StatusCode::NOT_FOUND,
+                "unknown-alarm",
+                "There is no such alarm",
+                format!("there is no alarm {id}; GET /v1/alarms?all=true lists those there are"),
+            ),
+            EngineError::KeyReused { task } => Self::new(
+                StatusCode::UNPROCESSABLE_ENTITY,
+                "idempotency-key-reused",
+                "The idempotency key was used for something else",
+                format!(
+                    "this idempotency key was used for task {task} with another body: use a new key for each task, \
+                     and the same body when you repeat a request"
+                ),
+            ),
+            EngineError::Rejected(rejection) => rejection.into(),
+            EngineError::AlarmRejected(AlarmRejection::Unknown) => {
+                Self::fault("an alarm was told something early")
+            }
+            EngineError::AlarmRejected(AlarmRejection::Resolved) => {
+                Self::conflict("the alarm is resolved already")
+            }
+            EngineError::Overloaded => Self::new(
+                StatusCode::TOO_MANY_REQUESTS,
+                "overloaded",
+                "Too much is waiting",
+                "too many requests wait to be written: try again after the seconds in `Retry-After`",
+            )
+            .temporary(),
+            EngineError::Conflict => {
+                Self::conflict("others changed it at the same time: look at it again, and try again")
+                    .temporary()
+            }
+            EngineError::Store(error) => error.into(),
+        }
+    }
+}
+
+impl From<Rejection> for Refused {
+    fn from(rejection: Rejection) -> Self {
+        match rejection {
+            Rejection::UnknownAct => Self::unknown_step("the task has no such step"),
+            Rejection::Ended => {
+                Self::conflict("the task has ended: nothing can be changed about it any more")
+            }
+            Rejection::NothingToResolve(step) => Self::conflict(format!(
+                "step {step} does not wait for a decision: only stuck and held steps can be resolved; \
+                 GET /v1/tasks/ID/why tells what the task waits for"
+            )),
+            rejection @ (Rejection::AlreadyRollingBack(_)
+            | Rejection::Duplicate
+            | Rejection::Stale
+            | Rejection::NothingDue) => Self::conflict(rejection.to_string()),
+            Rejection::Fault(fault) => {
+                Self::fault(format!("the engine refused to break an invariant: {fault}"))
+            }
+        }
+    }
+}
+
+impl From<StoreError> for Refused {
+    fn from(error: StoreError) -> Self {
+        match error {
+            StoreError::Full(why) => Self::new(
+                StatusCode::INSUFFICIENT_STORAGE,
+                "store-full",
+                "The store is full",
+                format!("the store is full ({why}): nothing was changed; make room on its disk"),
+            ),
+            StoreError::Unavailable(why) => Self::new(
+                StatusCode::SERVICE_UNAVAILABLE,
+                "store-unavailable",
+                "The store is not available",
+                format!("the store is not available ({why}): nothing is known to be changed; try again"),
+            )
+            .temporary(),
+            StoreError::Damaged(why) => Self::new(
+                StatusCode::INTERNAL_SERVER_ERROR,
+                "store-damaged",
+                "The store is damaged",
+                format!("the store holds what cannot be understood ({why}): see the server's log"),
+            ),
+        }
+    }
+}
+
+impl From<FlowError> for Refused {
+    fn from(error: FlowError) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, "invalid-flow", "The flow is not valid", error.message)
+            .at(error.line, error.column)
+    }
+}
+
+impl IntoResponse for Refused {
+    fn into_response(self) -> Response {
+        let Inner { problem, is_temporary } = *self.0;
+        let status = StatusCode::from_u16(problem.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        if status.is_server_error() {
+            tracing::warn!(status = problem.status, kind = problem.name(), detail = %problem.detail, "a request failed");
+        }
+        let mut response = json_response(status, &problem);
+        let headers = response.headers_mut();
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+        if is_temporary {
+            headers.insert(header::RETRY_AFTER, RETRY_AFTER_SECONDS.into());
+        }
+        response
+    }
+}
+
+impl fmt::Debug for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.problem.fmt(f)
+    }
+}

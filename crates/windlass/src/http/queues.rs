@@ -1,0 +1,132 @@
+//! `/v1/queues`: the work of each module.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use axum::{
+    extract::{Request, State},
+    response::Response,
+};
+use windlass_api as api;
+use windlass_core::Name;
+use windlass_engine::ports::QueueState;
+
+use super::{
+    App,
+    extract::{self, Pairs},
+    ok,
+    problem::Refused,
+    view,
+};
+
+/// All queues, by name: one per module that a flow names or a worker serves.
+#[utoipa::path(get, path = "/v1/queues", tag = "queues", responses((status = 200, body = api::List<api::Queue>)))]
+pub(crate) async fn list(State(app): State<Arc<App>>, request: Request) -> Result<Response, Refused> {
+    let (parts, _) = request.into_parts();
+    Pairs::of(&parts, &[])?;
+    let items = queues(&app).await?.into_values().collect();
+    Ok(ok(&api::List { items, next: None }))
+}
+
+/// One queue.
+#[utoipa::path(
+    get,
+    path = "/v1/queues/{name}",
+    tag = "queues",
+    params(("name" = String, Path, description = "The module")),
+    responses(
+        (status = 200, body = api::Queue),
+        (status = 404, description = "Unknown queue", body = api::Problem, content_type = "application/problem+json"),
+    )
+)]
+pub(crate) async fn show(State(app): State<Arc<App>>, request: Request) -> Result<Response, Refused> {
+    let (mut parts, _) = request.into_parts();
+    let name: String = extract::path(&mut parts).await?;
+    Ok(ok(&queue(&app, &name).await?))
+}
+
+/// Hands out nothing more of a queue; what runs may end.
+#[utoipa::path(
+    post,
+    path = "/v1/queues/{name}/pause",
+    tag = "queues",
+    params(("name" = String, Path, description = "The module")),
+    responses(
+        (status = 200, body = api::Queue),
+        (status = 404, description = "Unknown queue", body = api::Problem, content_type = "application/problem+json"),
+    )
+)]
+pub(crate) async fn pause(State(app): State<Arc<App>>, request: Request) -> Result<Response, Refused> {
+    set_paused(&app, request, true).await
+}
+
+/// Hands out the work of a queue again.
+#[utoipa::path(
+    post,
+    path = "/v1/queues/{name}/resume",
+    tag = "queues",
+    params(("name" = String, Path, description = "The module")),
+    responses(
+        (status = 200, body = api::Queue),
+        (status = 404, description = "Unknown queue", body = api::Problem, content_type = "application/problem+json"),
+    )
+)]
+pub(crate) async fn resume(State(app): State<Arc<App>>, request: Request) -> Result<Response, Refused> {
+    set_paused(&app, request, false).await
+}
+
+async fn set_paused(app: &App, request: Request, paused: bool) -> Result<Response, Refused> {
+    let (mut parts, _) = request.into_parts();
+    let name: String = extract::path(&mut parts).await?;
+    let by = extract::actor(&parts.headers)?;
+    let before = queue(app, &name).await?;
+    if before.paused != paused {
+        let name = extract::name("the queue", &name)?;
+        app.engine.set_queue_paused(name, paused, by, app.now()).await?;
+    }
+    app.metrics.command(if paused { "pause_queue" } else { "resume_queue" });
+    Ok(ok(&queue(app, &name).await?))
+}
+
+async fn queue(app: &App, name: &str) -> Result<api::Queue, Refused> {
+    queues(app).await?.remove(name).ok_or_else(|| Refused::unknown_queue(name))
+}
+
+/// Every queue: those the store knows, those that flows name, those that workers serve.
+async fn queues(app: &App) -> Result<BTreeMap<Name, api::Queue>, Refused> {
+    let mut queues = BTreeMap::new();
+    for state in app.engine.queues().await? {
+        queues.insert(state.name.clone(), document(&state));
+    }
+    let quiet = |name: &Name| {
+        document(&QueueState {
+            name: name.clone(),
+            ready: 0,
+            running: 0,
+            oldest_ready_at: None,
+            paused: None,
+        })
+    };
+    for stored in app.engine.flows().await? {
+        let actions = stored.flow.steps.iter().flat_map(|step| [Some(&step.run), step.rollback.as_ref()]);
+        for action in actions.flatten() {
+            queues.entry(action.module.clone()).or_insert_with(|| quiet(&action.module));
+        }
+    }
+    for worker in app.engine.workers(app.now()).await? {
+        for module in &worker.worker.modules {
+            queues.entry(module.clone()).or_insert_with(|| quiet(module)).workers += 1;
+        }
+    }
+    Ok(queues)
+}
+
+fn document(state: &QueueState) -> api::Queue {
+    api::Queue {
+        name: state.name.to_string(),
+        ready: state.ready,
+        running: state.running,
+        oldest_ready_at: state.oldest_ready_at.map(view::time),
+        paused: state.paused.is_some(),
+        workers: 0,
+    }
+}

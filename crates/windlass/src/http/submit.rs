@@ -1,0 +1,271 @@
+//! `POST /v1/tasks`: takes a task in.
+
+use std::{borrow::Cow, collections::BTreeMap, sync::Arc};
+
+use axum::{
+    extract::{Request, State},
+    http::{HeaderMap, HeaderValue, StatusCode, header},
+    response::Response,
+};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use windlass_api as api;
+use windlass_core::{Actor, Input, Json, JsonError, Name, PRIORITY_MAX, Timestamp};
+use windlass_engine::{Submission, ports::Loaded};
+
+use super::{
+    App, extract,
+    extract::{PARAMS_BYTES_MAX, SUBMIT_BYTES_MAX, bytes_in_words},
+    idempotency, json_response,
+    problem::Refused,
+    view::{self, Overlay},
+    wait,
+};
+
+/// Labels a task may have.
+const LABELS_MAX: usize = 16;
+
+/// The longest name or value of a label, in bytes.
+const LABEL_BYTES_MAX: usize = 128;
+
+/// [`api::SubmitTask`] as it lies in the body: the hot path copies nothing that it does not keep.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct SubmitBody<'a> {
+    #[serde(borrow)]
+    flow: Cow<'a, str>,
+    #[serde(borrow, default)]
+    params: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    key: Option<Cow<'a, str>>,
+    #[serde(default)]
+    at: Option<jiff::Timestamp>,
+    #[serde(default)]
+    priority: Option<i64>,
+    #[serde(default)]
+    labels: BTreeMap<String, String>,
+}
+
+/// What the headers say about the tasks of a request.
+pub(crate) struct Caller {
+    by: Option<Actor>,
+    traceparent: Option<Box<str>>,
+    now: Timestamp,
+}
+
+impl Caller {
+    pub(crate) fn of(headers: &HeaderMap, now: Timestamp) -> Result<Self, Refused> {
+        let traceparent = headers.get("traceparent").and_then(|value| value.to_str().ok());
+        Ok(Self {
+            by: extract::actor(headers)?,
+            // A malformed one is dropped and the request goes on, as the W3C asks.
+            traceparent: traceparent.filter(|text| is_traceparent(text)).map(Into::into),
+            now,
+        })
+    }
+}
+
+/// Accepts a task: when this is answered it is on disk.
+///
+/// With `Prefer: wait=n` the answer waits up to n seconds (60 at most) for the task's end. A request repeated under
+/// the same idempotency key is answered with the task of the first one.
+#[utoipa::path(
+    post,
+    path = "/v1/tasks",
+    tag = "tasks",
+    request_body = api::SubmitTask,
+    params(
+        ("Idempotency-Key" = Option<String>, Header, description = "The same thing as `key` in the body; at most 255 bytes"),
+        ("Prefer" = Option<String>, Header, description = "`wait=n`: wait up to n seconds for the end"),
+        ("Windlass-Actor" = Option<String>, Header, description = "Who submits, for the history"),
+        ("traceparent" = Option<String>, Header, description = "W3C trace context, handed on to workers"),
+    ),
+    responses(
+        (status = 202, description = "Accepted, or accepted before under this key", body = api::Task,
+            headers(("Location" = String), ("Retry-After" = u32))),
+        (status = 200, description = "It has ended within the time it was waited for", body = api::Task,
+            headers(("Preference-Applied" = String))),
+        (status = 400, description = "Malformed", body = api::Problem, content_type = "application/problem+json"),
+        (status = 404, description = "Unknown flow", body = api::Problem, content_type = "application/problem+json"),
+        (status = 413, description = "Too large", body = api::Problem, content_type = "application/problem+json"),
+        (status = 415, description = "Not JSON", body = api::Problem, content_type = "application/problem+json"),
+        (status = 422, description = "The key was used with another body", body = api::Problem, content_type = "application/problem+json"),
+        (status = 429, description = "Too much is waiting", body = api::Problem, content_type = "application/problem+json"),
+        (status = 503, description = "The store is not available", body = api::Problem, content_type = "application/problem+json"),
+        (status = 507, description = "The store is full", body = api::Problem, content_type = "application/problem+json"),
+    )
+)]
+pub(crate) async fn submit(State(app): State<Arc<App>>, request: Request) -> Result<Response, Refused> {
+    let (parts, body) = request.into_parts();
+    let headers = &parts.headers;
+    let text = extract::read_json(headers, body, SUBMIT_BYTES_MAX).await?;
+    let now = app.now();
+    let caller = Caller::of(headers, now.wall)?;
+    let submission = text.parse::<SubmitBody<'_>>()?.into_submission(headers, &caller)?;
+    let accepted = app.engine.submit(submission, now).await?;
+    app.metrics.submitted(accepted.repeated);
+    let waited = wait::preferred_wait(headers).filter(|seconds| *seconds > 0);
+    match waited {
+        None => answer(&app, &accepted.loaded, None).await,
+        Some(seconds) => {
+            let loaded = wait::wait_for_end(&app, accepted.loaded.task.id, seconds).await?;
+            answer(&app, &loaded, Some(seconds)).await
+        }
+    }
+}
+
+async fn answer(app: &App, loaded: &Loaded, waited: Option<u64>) -> Result<Response, Refused> {
+    let ended = waited.is_some() && loaded.task.is_ended();
+    let status = if ended { StatusCode::OK } else { StatusCode::ACCEPTED };
+    let document = view::task(loaded, &Overlay::of(app, loaded).await?);
+    let mut response = json_response(status, &document);
+    let headers = response.headers_mut();
+    let location = format!("/v1/tasks/{}", document.id);
+    headers.extend(HeaderValue::try_from(location).map(|location| (header::LOCATION, location)));
+    if !ended {
+        headers.insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+    }
+    if let Some(seconds) = waited {
+        let applied = HeaderValue::try_from(format!("wait={seconds}"));
+        headers
+            .extend(applied.map(|applied| (header::HeaderName::from_static("preference-applied"), applied)));
+    }
+    Ok(response)
+}
+
+impl SubmitBody<'_> {
+    /// Checks what the types do not say. `headers` are those that speak of this task alone.
+    pub(crate) fn into_submission(self, headers: &HeaderMap, caller: &Caller) -> Result<Submission, Refused> {
+        let (flow, version) = flow_name(&self.flow)?;
+        let params = params(self.params)?;
+        check_labels(&self.labels)?;
+        let priority = priority(self.priority)?;
+        let key = idempotency::key(headers, self.key.as_deref())?;
+        let input = Input {
+            params,
+            labels: self.labels,
+            priority,
+            at: self.at.map(|at| Timestamp(at.as_millisecond())),
+            by: caller.by.clone(),
+            traceparent: caller.traceparent.clone(),
+            created_at: caller.now,
+        };
+        let key = key.map(|key| idempotency::submit_key(key, &flow, version, &input));
+        Ok(Submission { flow, version, input, key })
+    }
+}
+
+/// `NAME` or `NAME@VERSION`.
+fn flow_name(text: &str) -> Result<(Name, Option<u32>), Refused> {
+    let (name, version) = match text.split_once('@') {
+        None => (text, None),
+        Some((name, version)) => {
+            let number = version.parse().map_err(|_| {
+                Refused::malformed(format!("`flow`: {version:?} is no version: write for example {name}@3"))
+            })?;
+            (name, Some(number))
+        }
+    };
+    Ok((extract::name("`flow`", name)?, version))
+}
+
+fn params(raw: Option<&RawValue>) -> Result<Json, Refused> {
+    let Some(raw) = raw else { return Ok(Json::empty()) };
+    if raw.get().len() > PARAMS_BYTES_MAX {
+        return Err(Refused::too_large(format!(
+            "`params` has {} bytes, and may have {}: keep large data elsewhere and send where it is",
+            raw.get().len(),
+            bytes_in_words(PARAMS_BYTES_MAX)
+        )));
+    }
+    Json::from_raw(raw).map_err(|error: JsonError| Refused::malformed(format!("`params`: {error}")))
+}
+
+fn priority(priority: Option<i64>) -> Result<i8, Refused> {
+    let priority = priority.unwrap_or(0);
+    i8::try_from(priority)
+        .ok()
+        .filter(|priority| (-PRIORITY_MAX..=PRIORITY_MAX).contains(priority))
+        .ok_or_else(|| {
+            Refused::malformed(format!(
+                "`priority` is {priority}, and must be from -{PRIORITY_MAX} to {PRIORITY_MAX}"
+            ))
+        })
+}
+
+fn check_labels(labels: &BTreeMap<String, String>) -> Result<(), Refused> {
+    if labels.len() > LABELS_MAX {
+        return Err(Refused::malformed(format!(
+            "there are {} labels, and may be {LABELS_MAX}",
+            labels.len()
+        )));
+    }
+    for (name, value) in labels {
+        if name.is_empty() || name.contains(':') {
+            return Err(Refused::malformed(format!(
+                "{name:?} is no name of a label: it needs a character, and no colon"
+            )));
+        }
+        if name.len() > LABEL_BYTES_MAX || value.len() > LABEL_BYTES_MAX {
+            let short: String = name.chars().take(32).collect();
+            return Err(Refused::malformed(format!(
+                "the label {short:?} is too long: its name and its value may have {LABEL_BYTES_MAX} bytes each"
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// Whether a text has the form of a W3C `traceparent`: version, trace id, parent id and flags in hexadecimal.
+fn is_traceparent(text: &str) -> bool {
+    let hex = |text: &str| text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
+    let parts: Vec<&str> = text.splitn(5, '-').collect();
+    match parts[..] {
+        [version, trace, parent, flags] => {
+            [(version, 2), (trace, 32), (parent, 16), (flags, 2)]
+                .iter()
+                .all(|(part, len)| part.len() == *len && hex(part))
+                && version != "ff"
+                && trace.bytes().any(|byte| byte != b'0')
+                && parent.bytes().any(|byte| byte != b'0')
+        }
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn trace_contexts() {
+        assert!(is_traceparent("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"));
+        for bad in [
+            "",
+            "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331",
+            "00-0AF7651916CD43DD8448EB211C80319C-b7ad6b7169203331-01",
+            "00-00000000000000000000000000000000-b7ad6b7169203331-01",
+            "ff-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
+            "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01-more",
+        ] {
+            assert!(!is_traceparent(bad), "{bad}");
+        }
+    }
+
+    #[test]
+    fn the_body_in_place_is_the_document_of_the_contract() {
+        let all = r#"{"flow":"f@2","params":{"a":1},"key":"k","at":"2030-03-17T17:46:40Z","priority":-3,"labels":{"l":"v"}}"#;
+        let document: api::SubmitTask = serde_json::from_str(all).unwrap();
+        assert_eq!(serde_json::to_string(&document).unwrap(), all, "the text has every field");
+        let body: SubmitBody<'_> = serde_json::from_str(all).unwrap();
+        let caller = Caller { by: None, traceparent: None, now: Timestamp(1) };
+        let submission = body.into_submission(&HeaderMap::new(), &caller).unwrap();
+        assert_eq!((submission.flow.as_str(), submission.version), ("f", Some(2)));
+        assert_eq!(submission.input.params.as_str(), r#"{"a":1}"#);
+        assert_eq!(submission.input.at, Some(Timestamp(1_900_000_000_000)));
+        assert_eq!(submission.input.priority, -3);
+        assert_eq!(submission.input.labels["l"], "v");
+        assert!(submission.key.is_some());
+        assert!(serde_json::from_str::<SubmitBody<'_>>(r#"{"flow":"f","parms":{}}"#).is_err());
+    }
+}

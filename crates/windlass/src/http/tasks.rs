@@ -1,0 +1,336 @@
+//! `/v1/tasks`: looking at tasks and steering them. Submits are in `submit.rs`.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use axum::{
+    extract::{Request, State},
+    http::{HeaderMap, HeaderValue, StatusCode, header, request::Parts},
+    response::{IntoResponse as _, Response},
+};
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use sha2::{Digest as _, Sha256};
+use windlass_api as api;
+use windlass_core::{Actor, Command, Json, Resolution, TaskId, TaskStatus};
+use windlass_engine::ports::{Loaded, TaskQuery};
+
+use super::{
+    App, bytes_response,
+    classic::ClassicTask,
+    extract::{self, Pairs, RESOLVE_BYTES_MAX, RESULT_BYTES_MAX, bytes_in_words},
+    ok,
+    problem::Refused,
+    view::{self, Overlay},
+};
+
+/// Tasks of a page where the request does not say.
+const PAGE_ITEMS: usize = 100;
+
+/// What the cursor of a list begins with, so that it is not taken for anything else.
+const CURSOR_PREFIX: &str = "t";
+
+/// Every status with its word.
+const STATUSES: [TaskStatus; 11] = [
+    TaskStatus::Scheduled,
+    TaskStatus::Pending,
+    TaskStatus::Running,
+    TaskStatus::Pausing,
+    TaskStatus::Paused,
+    TaskStatus::RollingBack,
+    TaskStatus::Succeeded,
+    TaskStatus::RolledBack,
+    TaskStatus::Failed,
+    TaskStatus::Cancelled,
+    TaskStatus::Stuck,
+];
+
+/// Tasks, newest first, without steps and results.
+#[utoipa::path(
+    get,
+    path = "/v1/tasks",
+    tag = "tasks",
+    params(
+        ("status" = Option<String>, Query, description = "Only with one of these statuses: comma-separated, or given several times"),
+        ("flow" = Option<String>, Query, description = "Only of this flow"),
+        ("label" = Option<String>, Query, description = "Only with this label, as `name:value`; may be given several times"),
+        ("since" = Option<String>, Query, description = "Only accepted at or after this time: RFC 3339, or how long ago (`15m`)"),
+        ("until" = Option<String>, Query, description = "Only accepted before this time"),
+        ("cursor" = Option<String>, Query, description = "`next` of the page before"),
+        ("limit" = Option<u32>, Query, description = "1 to 1000; 100 when left out"),
+    ),
+    responses(
+        (status = 200, body = api::List<api::Task>),
+        (status = 400, description = "Malformed", body = api::Problem, content_type = "application/problem+json"),
+    )
+)]
+pub(crate) async fn list(State(app): State<Arc<App>>, request: Request) -> Result<Response, Refused> {
+    let (parts, _) = request.into_parts();
+    let query = query(&app, &parts)?;
+    let page = app.engine.tasks(&query).await?;
+    let items = page.items.iter().map(view::summary).collect();
+    Ok(ok(&api::List { items, next: page.next.map(cursor) }))
+}
+
+fn query(app: &App, parts: &Parts) -> Result<TaskQuery, Refused> {
+    let known = ["status", "flow", "label", "since", "until", "cursor", "limit"];
+    let pairs = Pairs::of(parts, &known)?;
+    let now = app.now().wall;
+    Ok(TaskQuery {
+        statuses: pairs
+            .all("status")
+            .flat_map(|list| list.split(','))
+            .map(status)
+            .collect::<Result<_, _>>()?,
+        flow: pairs.one("flow")?.map(|flow| extract::name("\"flow\"", flow)).transpose()?,
+        labels: pairs.all("label").map(label).collect::<Result<BTreeMap<_, _>, _>>()?,
+        since: pairs.time("since", now)?,
+        until: pairs.time("until", now)?,
+        before: pairs.one("cursor")?.map(read_cursor).transpose()?,
+        limit: pairs.limit(PAGE_ITEMS)?,
+    })
+}
+
+fn status(text: &str) -> Result<TaskStatus, Refused> {
+    let found = STATUSES.into_iter().find(|status| view::status(*status).as_str() == text);
+    found.ok_or_else(|| {
+        let known: Vec<&str> = STATUSES.iter().map(|status| view::status(*status).as_str()).collect();
+        Refused::malformed(format!("{text:?} is no status of a task: they are {}", known.join(", ")))
+    })
+}
+
+fn label(text: &str) -> Result<(String, String), Refused> {
+    let label = text.split_once(':').filter(|(name, _)| !name.is_empty());
+    label
+        .map(|(name, value)| (name.to_owned(), value.to_owned()))
+        .ok_or_else(|| Refused::malformed(format!("\"label\" is {text:?}, and must be name:value")))
+}
+
+fn cursor(before: TaskId) -> String {
+    format!("{CURSOR_PREFIX}{:032x}", before.0)
+}
+
+fn read_cursor(text: &str) -> Result<TaskId, Refused> {
+    let hex = text.strip_prefix(CURSOR_PREFIX).filter(|hex| hex.len() == 32);
+    let id = hex.and_then(|hex| u128::from_str_radix(hex, 16).ok());
+    id.map(TaskId).ok_or_else(|| {
+        Refused::malformed(
+            "\"cursor\" is none that this server gave: send `next` of the page before as it came",
+        )
+    })
+}
+
+/// One task with its steps.
+#[utoipa::path(
+    get,
+    path = "/v1/tasks/{id}",
+    tag = "tasks",
+    params(
+        ("id" = String, Path, description = "Id of the task"),
+        ("view" = Option<String>, Query, description = "`classic`: the document of the classic system"),
+        ("If-None-Match" = Option<String>, Header, description = "`ETag` of the document that is known"),
+    ),
+    responses(
+        (status = 200, body = api::Task, headers(("ETag" = String))),
+        (status = 304, description = "It is as it was"),
+        (status = 404, description = "Unknown task", body = api::Problem, content_type = "application/problem+json"),
+    )
+)]
+pub(crate) async fn show(State(app): State<Arc<App>>, request: Request) -> Result<Response, Refused> {
+    let (mut parts, _) = request.into_parts();
+    let id = extract::task_in_path(&mut parts).await?;
+    let pairs = Pairs::of(&parts, &["view"])?;
+    let classic = match pairs.one("view")? {
+        None => false,
+        Some("classic") => true,
+        Some(other) => return Err(Refused::malformed(format!("\"view\" is {other:?}, and can be classic"))),
+    };
+    let loaded = app.engine.task(id).await?;
+    if classic {
+        return Ok(tagged(&parts.headers, &loaded, &ClassicTask::new(&loaded)));
+    }
+    let document = view::task(&loaded, &Overlay::of(&app, &loaded).await?);
+    Ok(tagged(&parts.headers, &loaded, &document))
+}
+
+/// The document with its `ETag`, or 304 when the client has it. The tag begins with the task's version; what is
+/// laid over the stored task (who has it, how far it is) changes without one, so the tag has a hash of all.
+fn tagged(headers: &HeaderMap, loaded: &Loaded, document: &impl Serialize) -> Response {
+    let bytes = serde_json::to_vec(document).unwrap_or_default();
+    let hash = Sha256::digest(&bytes);
+    let short: String = hash[..8].iter().map(|byte| format!("{byte:02x}")).collect();
+    let tag = format!("\"{}-{short}\"", loaded.task.state.events);
+    let known = headers.get_all(header::IF_NONE_MATCH).iter().filter_map(|value| value.to_str().ok());
+    let is_known = known
+        .flat_map(|value| value.split(','))
+        .map(str::trim)
+        .any(|known| known == "*" || known.strip_prefix("W/").unwrap_or(known) == tag);
+    let mut response = match is_known {
+        true => StatusCode::NOT_MODIFIED.into_response(),
+        false => bytes_response(StatusCode::OK, bytes.into()),
+    };
+    response.headers_mut().extend(HeaderValue::try_from(tag).map(|tag| (header::ETAG, tag)));
+    response
+}
+
+/// Ends a task: nothing new starts, what runs is told to stop, and what was touched is undone.
+#[utoipa::path(
+    post,
+    path = "/v1/tasks/{id}/cancel",
+    tag = "tasks",
+    params(("id" = String, Path, description = "Id of the task")),
+    responses(
+        (status = 200, body = api::Task),
+        (status = 404, description = "Unknown task", body = api::Problem, content_type = "application/problem+json"),
+        (status = 409, description = "It has ended", body = api::Problem, content_type = "application/problem+json"),
+    )
+)]
+pub(crate) async fn cancel(State(app): State<Arc<App>>, request: Request) -> Result<Response, Refused> {
+    tell(&app, request, "cancel", |by| Command::Cancel { by }).await
+}
+
+/// Holds a task: what runs may end, nothing new starts.
+#[utoipa::path(
+    post,
+    path = "/v1/tasks/{id}/pause",
+    tag = "tasks",
+    params(("id" = String, Path, description = "Id of the task")),
+    responses(
+        (status = 200, body = api::Task),
+        (status = 404, description = "Unknown task", body = api::Problem, content_type = "application/problem+json"),
+        (status = 409, description = "It has ended", body = api::Problem, content_type = "application/problem+json"),
+    )
+)]
+pub(crate) async fn pause(State(app): State<Arc<App>>, request: Request) -> Result<Response, Refused> {
+    tell(&app, request, "pause", |by| Command::Pause { by }).await
+}
+
+/// Lets a paused task go on.
+#[utoipa::path(
+    post,
+    path = "/v1/tasks/{id}/resume",
+    tag = "tasks",
+    params(("id" = String, Path, description = "Id of the task")),
+    responses(
+        (status = 200, body = api::Task),
+        (status = 404, description = "Unknown task", body = api::Problem, content_type = "application/problem+json"),
+        (status = 409, description = "It has ended", body = api::Problem, content_type = "application/problem+json"),
+    )
+)]
+pub(crate) async fn resume(State(app): State<Arc<App>>, request: Request) -> Result<Response, Refused> {
+    tell(&app, request, "resume", |by| Command::Resume { by }).await
+}
+
+async fn tell(
+    app: &App,
+    request: Request,
+    kind: &'static str,
+    command: impl FnOnce(Option<Actor>) -> Command,
+) -> Result<Response, Refused> {
+    let (mut parts, _) = request.into_parts();
+    let id = extract::task_in_path(&mut parts).await?;
+    let command = command(extract::actor(&parts.headers)?);
+    told(app, id, kind, command).await
+}
+
+async fn told(app: &App, id: TaskId, kind: &'static str, command: Command) -> Result<Response, Refused> {
+    let loaded = app.engine.tell(id, command).await?;
+    app.metrics.command(kind);
+    Ok(ok(&view::task(&loaded, &Overlay::of(app, &loaded).await?)))
+}
+
+/// [`api::ResolveStep`] as it lies in the body.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ResolveBody<'a> {
+    action: api::ResolveAction,
+    #[serde(borrow, default)]
+    params: Option<&'a RawValue>,
+}
+
+/// Settles a stuck or held step: tries it again, passes over it, takes it as done by hand, or gives up.
+#[utoipa::path(
+    post,
+    path = "/v1/tasks/{id}/steps/{step}/resolve",
+    tag = "tasks",
+    params(
+        ("id" = String, Path, description = "Id of the task"),
+        ("step" = String, Path, description = "Name of the step"),
+    ),
+    request_body = api::ResolveStep,
+    responses(
+        (status = 200, body = api::Task),
+        (status = 400, description = "Malformed", body = api::Problem, content_type = "application/problem+json"),
+        (status = 404, description = "Unknown task or step", body = api::Problem, content_type = "application/problem+json"),
+        (status = 409, description = "The step does not wait for a decision", body = api::Problem, content_type = "application/problem+json"),
+    )
+)]
+pub(crate) async fn resolve(State(app): State<Arc<App>>, request: Request) -> Result<Response, Refused> {
+    let (mut parts, body) = request.into_parts();
+    let (id, step) = extract::path::<(String, String)>(&mut parts).await?;
+    let id = extract::task_id(&id)?;
+    let by = extract::actor(&parts.headers)?;
+    let text = extract::read_json(&parts.headers, body, RESOLVE_BYTES_MAX).await?;
+    let resolution = resolution(text.parse()?)?;
+    let loaded = app.engine.task(id).await?;
+    let Some(step) = loaded.task.flow.step_index(&step) else {
+        let names: Vec<&str> = loaded.task.flow.steps.iter().map(|step| step.name.as_str()).collect();
+        return Err(Refused::unknown_step(format!(
+            "the task has no step {step:?}: it has {}",
+            names.join(", ")
+        )));
+    };
+    told(&app, id, "resolve", Command::Resolve { step, resolution, by }).await
+}
+
+fn resolution(body: ResolveBody<'_>) -> Result<Resolution, Refused> {
+    if body.params.is_some() && body.action != api::ResolveAction::Done {
+        return Err(Refused::malformed(
+            "`params` goes with the action `done` only: it is what the step returns",
+        ));
+    }
+    Ok(match body.action {
+        api::ResolveAction::Retry => Resolution::Retry,
+        api::ResolveAction::Skip => Resolution::Skip,
+        api::ResolveAction::Rollback => Resolution::Rollback,
+        api::ResolveAction::Done => Resolution::Done(body.params.map(done_params).transpose()?),
+    })
+}
+
+fn done_params(raw: &RawValue) -> Result<Json, Refused> {
+    if raw.get().len() > RESULT_BYTES_MAX {
+        let most = bytes_in_words(RESULT_BYTES_MAX);
+        return Err(Refused::too_large(format!(
+            "`params` has {} bytes, and may have {most}",
+            raw.get().len()
+        )));
+    }
+    Json::from_raw(raw).map_err(|error| Refused::malformed(format!("`params`: {error}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cursors_are_ours() {
+        let id = TaskId(0x0190_0000_0000_7000_8000_0000_0000_0001);
+        assert_eq!(read_cursor(&cursor(id)).unwrap(), id);
+        for bad in [
+            "",
+            "t",
+            "01900000000070008000000000000001",
+            "t+190000000007000800000000000000g",
+            &format!("{}0", cursor(id)),
+        ] {
+            assert!(read_cursor(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn every_status_has_its_word() {
+        for known in STATUSES {
+            assert_eq!(status(view::status(known).as_str()).unwrap(), known);
+        }
+        assert!(status("done").unwrap_err().problem().detail.contains("rolled_back"));
+    }
+}

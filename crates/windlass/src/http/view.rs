@@ -1,0 +1,188 @@
+//! From the engine's tasks to the documents users see.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::value::RawValue;
+use windlass_api as api;
+use windlass_core::{
+    Act, ActKey, ActState, Action, Json, StepStatus, Task, TaskStatus, Timestamp, act_status, step_status,
+    task_status,
+};
+use windlass_engine::{
+    Engine,
+    ports::{Claim, Loaded, SessionId},
+};
+
+use super::{App, problem::Refused};
+
+/// What the store does not know of a task: who has its attempts, and how far these say they are.
+pub(crate) struct Overlay<'a> {
+    engine: &'a Engine,
+    workers: BTreeMap<SessionId, String>,
+}
+
+impl<'a> Overlay<'a> {
+    /// What is known of the workers that have attempts of `task`.
+    pub(crate) async fn of(app: &'a App, task: &Loaded) -> Result<Self, Refused> {
+        let mut workers = BTreeMap::new();
+        if !task.claims.is_empty() {
+            for state in app.engine.workers(app.now()).await? {
+                workers.insert(state.session, worker_name(&state.worker.name, state.session));
+            }
+        }
+        Ok(Self { engine: &app.engine, workers })
+    }
+
+    fn worker(&self, claim: &Claim) -> String {
+        self.workers.get(&claim.session).cloned().unwrap_or_else(|| claim.session.to_string())
+    }
+}
+
+/// What a worker is called: a script may not say, and has its session then.
+pub(crate) fn worker_name(name: &str, session: SessionId) -> String {
+    if name.is_empty() { session.to_string() } else { name.to_owned() }
+}
+
+/// A task with its steps.
+pub(crate) fn task(loaded: &Loaded, overlay: &Overlay<'_>) -> api::Task {
+    let task = &loaded.task;
+    let held = loaded.held();
+    let steps = (0..task.state.steps.len()).map(|index| step(loaded, &held, overlay, index)).collect();
+    let result = task.is_ended().then(|| payload(&task.outcome()));
+    api::Task { steps, result, ..summary(loaded) }
+}
+
+/// A task as lists have it: without steps and results.
+pub(crate) fn summary(loaded: &Loaded) -> api::Task {
+    let Task { id, flow, input, state } = &*loaded.task;
+    let handed_out_at = loaded.claims.iter().map(|claim| claim.at).min();
+    api::Task {
+        id: id.to_string(),
+        flow: flow.name.to_string(),
+        version: flow.version,
+        status: status(task_status(&loaded.task, &loaded.held())),
+        message: loaded.task.message(),
+        cursor: loaded.task.cursor(),
+        params: payload(&input.params),
+        result: None,
+        labels: input.labels.clone(),
+        priority: input.priority,
+        at: input.at.map(time),
+        created_at: time(input.created_at),
+        started_at: state.started_at.or(handed_out_at).map(time),
+        ended_at: state.ended_at.map(time),
+        steps: Vec::new(),
+    }
+}
+
+fn step(loaded: &Loaded, held: &BTreeSet<ActKey>, overlay: &Overlay<'_>, index: usize) -> api::Step {
+    let task = &loaded.task;
+    let definition = &task.flow.steps[index];
+    let key = ActKey::forward(index);
+    let act = &task.state.steps[index].forward;
+    let claim = claim_of(loaded, key);
+    let progress = claim.and_then(|claim| overlay.engine.progress(task.id, key, claim.attempt));
+    api::Step {
+        name: definition.name.to_string(),
+        status: act_word(step_status(task, index, held)),
+        run: run(&definition.run),
+        message: act.failure.as_ref().map(|failure| failure.message.to_string()),
+        code: act.failure.as_ref().map(|failure| failure.code),
+        attempts: act.attempt,
+        result: act.result.as_ref().map(payload),
+        started_at: act.started_at.or(claim.map(|claim| claim.at)).map(time),
+        ended_at: act.ended_at.map(time),
+        due_at: due_at(act).map(time),
+        worker: claim.map(|claim| overlay.worker(claim)),
+        progress: progress.map(|progress| self::progress(&progress)),
+        rollback: definition.rollback.as_ref().map(|action| rollback(loaded, overlay, index, action)),
+    }
+}
+
+fn rollback(loaded: &Loaded, overlay: &Overlay<'_>, index: usize, action: &Action) -> api::StepRollback {
+    let act = &loaded.task.state.steps[index].undo;
+    let claim = claim_of(loaded, ActKey::rollback(index));
+    api::StepRollback {
+        status: act_word(act_status(act, claim.is_some())),
+        run: run(action),
+        message: act.failure.as_ref().map(|failure| failure.message.to_string()),
+        attempts: act.attempt,
+        result: act.result.as_ref().map(payload),
+        started_at: act.started_at.or(claim.map(|claim| claim.at)).map(time),
+        ended_at: act.ended_at.map(time),
+        due_at: due_at(act).map(time),
+        worker: claim.map(|claim| overlay.worker(claim)),
+    }
+}
+
+fn claim_of(loaded: &Loaded, key: ActKey) -> Option<&Claim> {
+    loaded.claims.iter().find(|claim| claim.key == key)
+}
+
+fn due_at(act: &Act) -> Option<Timestamp> {
+    match act.state {
+        ActState::Delayed { until } => Some(until),
+        _ => None,
+    }
+}
+
+/// `MODULE.COMMAND` of an action.
+pub(crate) fn run(action: &Action) -> String {
+    format!("{}.{}", action.module, action.command)
+}
+
+/// A payload as it came.
+pub(crate) fn payload(json: &Json) -> api::Payload {
+    // A `Json` was checked when it was made, so there is always a value to be found in it.
+    RawValue::from_string(json.as_str().to_owned()).unwrap_or_else(|_| RawValue::NULL.to_owned())
+}
+
+/// A point in time.
+pub(crate) fn time(at: Timestamp) -> jiff::Timestamp {
+    let limit = if at.0 < 0 { jiff::Timestamp::MIN } else { jiff::Timestamp::MAX };
+    jiff::Timestamp::from_millisecond(at.0).unwrap_or(limit)
+}
+
+/// How far an attempt says it is.
+pub(crate) fn progress(progress: &windlass_engine::Progress) -> api::Progress {
+    api::Progress { value: progress.value, message: progress.message.as_deref().map(str::to_owned) }
+}
+
+/// Do it or undo it.
+pub(crate) fn direction(direction: windlass_core::Direction) -> api::Direction {
+    match direction {
+        windlass_core::Direction::Forward => api::Direction::Forward,
+        windlass_core::Direction::Rollback => api::Direction::Rollback,
+    }
+}
+
+/// The status of a task.
+pub(crate) fn status(status: TaskStatus) -> api::TaskStatus {
+    match status {
+        TaskStatus::Scheduled => api::TaskStatus::Scheduled,
+        TaskStatus::Pending => api::TaskStatus::Pending,
+        TaskStatus::Running => api::TaskStatus::Running,
+        TaskStatus::Pausing => api::TaskStatus::Pausing,
+        TaskStatus::Paused => api::TaskStatus::Paused,
+        TaskStatus::RollingBack => api::TaskStatus::RollingBack,
+        TaskStatus::Succeeded => api::TaskStatus::Succeeded,
+        TaskStatus::RolledBack => api::TaskStatus::RolledBack,
+        TaskStatus::Failed => api::TaskStatus::Failed,
+        TaskStatus::Cancelled => api::TaskStatus::Cancelled,
+        TaskStatus::Stuck => api::TaskStatus::Stuck,
+    }
+}
+
+fn act_word(status: StepStatus) -> api::StepStatus {
+    match status {
+        StepStatus::Pending => api::StepStatus::Pending,
+        StepStatus::Ready => api::StepStatus::Ready,
+        StepStatus::Running => api::StepStatus::Running,
+        StepStatus::Succeeded => api::StepStatus::Succeeded,
+        StepStatus::Failed => api::StepStatus::Failed,
+        StepStatus::Skipped => api::StepStatus::Skipped,
+        StepStatus::RollingBack => api::StepStatus::RollingBack,
+        StepStatus::RolledBack => api::StepStatus::RolledBack,
+        StepStatus::RollbackFailed => api::StepStatus::RollbackFailed,
+    }
+}
