@@ -1,8 +1,16 @@
 //! The program: its commands, its HTTP server, its worker for module folders.
 
+mod bench;
 pub mod cli;
+mod clock;
+mod config;
+pub mod demo;
+mod dev;
 pub mod flowfile;
+pub mod http;
 pub mod modules;
+mod server;
+mod wire;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -15,6 +23,7 @@ pub fn run() -> ExitCode {
     match arguments.next() {
         Some(first) if first == modules::EXEC_COMMAND => modules::exec_main(&arguments.collect::<Vec<OsString>>()),
         Some(first) if first == modules::GUARD_COMMAND => modules::guard_main(),
+        Some(first) if first == bench::WORKER_COMMAND => bench::run_worker(&arguments.collect::<Vec<OsString>>()),
         _ => cli::run(),
     }
 }

@@ -1,6 +1,9 @@
 //! `windlass bench`: how fast it is on this machine.
 
-use clap::{Args, ValueEnum};
+use clap::{Args, ValueEnum, builder::PossibleValue};
+
+use super::exit::Exit;
+use crate::bench::{self, Workload};
 
 /// What to measure.
 #[derive(Debug, Clone, Args)]
@@ -14,19 +17,29 @@ pub(crate) struct BenchArgs {
     pub(crate) n: u64,
 }
 
-/// The kinds of tasks that are measured.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Workload {
-    /// One step that does nothing
-    Noop,
-    /// The same, submitted in batches of 1,000
-    Bulk,
-    /// Three steps
-    Chain3,
-    /// Three steps of which the last fails: the others are rolled back
-    Saga3,
-    /// One task at a time: how long until its step is picked up
-    Latency,
-    /// One task of three steps at a time
-    Chain3Latency,
+impl ValueEnum for Workload {
+    fn value_variants<'a>() -> &'a [Self] {
+        &[Self::Noop, Self::Bulk, Self::Chain3, Self::Saga3, Self::Latency, Self::Chain3Latency]
+    }
+
+    fn to_possible_value(&self) -> Option<PossibleValue> {
+        let help = match self {
+            Self::Noop => "One step that does nothing",
+            Self::Bulk => "The same, submitted in batches of 1,000",
+            Self::Chain3 => "Three steps",
+            Self::Saga3 => "Three steps of which the last fails; all are rolled back",
+            Self::Latency => "One task at a time: how long until its step is picked up",
+            Self::Chain3Latency => "One task of three steps at a time",
+        };
+        Some(PossibleValue::new(self.as_str()).help(help))
+    }
+}
+
+impl BenchArgs {
+    /// Measures, and prints one line of JSON.
+    pub(crate) async fn run(self) -> anyhow::Result<Exit> {
+        let measured = bench::run(self.workload, self.n).await?;
+        println!("{}", serde_json::to_string(&measured)?);
+        Ok(Exit::Done)
+    }
 }

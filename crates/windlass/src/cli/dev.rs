@@ -4,6 +4,9 @@ use std::{net::SocketAddr, path::PathBuf};
 
 use clap::Args;
 
+use super::{exit::Exit, logging, signals};
+use crate::{config::ServerConfig, dev};
+
 /// Settings of the development server.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct DevArgs {
@@ -28,4 +31,15 @@ pub(crate) struct DevArgs {
         default_value = "sqlite:windlass.db"
     )]
     pub(crate) store: String,
+}
+
+impl DevArgs {
+    /// Runs server and worker until told to stop.
+    pub(crate) async fn run(self) -> anyhow::Result<Exit> {
+        let config = ServerConfig::load(Some(self.listen), Some(&self.store), None)?;
+        config.check_address(false)?;
+        logging::start();
+        dev::run(&config, self.flows, self.modules, signals::shutdown()?).await?;
+        Ok(Exit::Done)
+    }
 }

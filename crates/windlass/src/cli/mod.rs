@@ -4,8 +4,10 @@
 //! other program could. What they print goes through [`output`], their errors become exit codes in [`exit`].
 
 mod alarm;
+mod bench;
 mod completions;
 mod connection;
+mod dev;
 mod exit;
 mod flow;
 mod logging;
@@ -15,6 +17,7 @@ mod params;
 mod queue;
 #[cfg(test)]
 mod reference;
+mod server;
 mod signals;
 mod table;
 mod task;
@@ -61,6 +64,10 @@ enum Command {
     /// Queues: the work of each module
     #[command(subcommand)]
     Queue(queue::QueueCommand),
+    /// Run a server and a worker in one process, for development
+    Dev(dev::DevArgs),
+    /// Run a server
+    Server(server::ServerArgs),
     /// Run the commands of module folders
     Worker(worker::WorkerArgs),
     /// List the connected workers
@@ -68,6 +75,8 @@ enum Command {
     /// Alarms: what a person must see
     #[command(subcommand)]
     Alarm(alarm::AlarmCommand),
+    /// Measure how fast it is on this machine
+    Bench(bench::BenchArgs),
     /// Print the server's OpenAPI document
     Openapi,
     /// Print a completion script for a shell
@@ -75,8 +84,13 @@ enum Command {
 }
 
 /// Global options that mean nothing to a command: its help does not name them.
-const NOT_FOR: &[(&str, &[&str])] =
-    &[("worker", &["format"]), ("completions", &["server", "token", "format"])];
+const NOT_FOR: &[(&str, &[&str])] = &[
+    ("bench", &["server", "token"]),
+    ("completions", &["server", "token", "format"]),
+    ("dev", &["server", "token", "format"]),
+    ("server", &["server", "token", "format"]),
+    ("worker", &["format"]),
+];
 
 /// Runs the program with the arguments of the process.
 #[must_use]
@@ -114,9 +128,12 @@ fn execute(cli: Cli) -> anyhow::Result<Exit> {
         Command::Flow(command) => block_on(command.run(connection)),
         Command::Task(command) => block_on(command.run(&connection.open()?)),
         Command::Queue(command) => block_on(command.run(&connection.open()?)),
+        Command::Dev(args) => block_on(args.run()),
+        Command::Server(args) => block_on(args.run()),
         Command::Worker(args) => block_on(args.run(connection)),
         Command::WorkerList => block_on(worker_list::run(&connection.open()?)),
         Command::Alarm(command) => block_on(command.run(&connection.open()?)),
+        Command::Bench(args) => block_on(args.run()),
         Command::Openapi => block_on(openapi::run(&connection.open()?)),
         Command::Completions(args) => args.run(),
     }

@@ -4,6 +4,9 @@ use std::{net::SocketAddr, path::PathBuf};
 
 use clap::Args;
 
+use super::{exit::Exit, logging, signals};
+use crate::{config::ServerConfig, server::Server};
+
 /// Settings of the server. What is left out comes from the configuration file, then from the defaults.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct ServerArgs {
@@ -26,4 +29,23 @@ pub(crate) struct ServerArgs {
     /// Print the settings as they come out, secrets hidden, and end
     #[arg(long)]
     pub(crate) print_config: bool,
+}
+
+impl ServerArgs {
+    /// Runs the server until it is told to stop.
+    pub(crate) async fn run(self) -> anyhow::Result<Exit> {
+        let config = ServerConfig::load(self.listen, self.store.as_deref(), self.config.as_deref())?;
+        if self.print_config {
+            print!("{}", config.to_toml()?);
+            return Ok(Exit::Done);
+        }
+        config.check_address(self.insecure)?;
+        logging::start();
+        let shutdown = signals::shutdown()?;
+        let server = Server::open(&config).await?;
+        println!("listening on http://{}", server.address()?);
+        tracing::info!(store = %config.store, "serving");
+        server.run(shutdown).await?;
+        Ok(Exit::Done)
+    }
 }

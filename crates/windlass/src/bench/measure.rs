@@ -1,0 +1,56 @@
+//! Measuring: latencies, and what processes used.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use anyhow::Context as _;
+
+/// Latencies in milliseconds.
+#[derive(Debug, Default)]
+pub(super) struct Latencies {
+    ms: Vec<f64>,
+}
+
+impl Latencies {
+    pub(super) fn add(&mut self, latency: Duration) {
+        self.ms.push(latency.as_secs_f64() * 1000.0);
+    }
+
+    /// The latency that this part of all stays within.
+    pub(super) fn percentile(&self, part: f64) -> f64 {
+        let mut sorted = self.ms.clone();
+        sorted.sort_by(f64::total_cmp);
+        #[expect(
+            clippy::cast_precision_loss,
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "the index of a percentile"
+        )]
+        let index = (sorted.len() as f64 * part) as usize;
+        sorted.get(index.min(sorted.len().saturating_sub(1))).copied().unwrap_or(0.0)
+    }
+}
+
+/// Wall time in microseconds, the same for all processes of this machine.
+pub(super) fn wall_us() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_micros()).unwrap_or(u64::MAX)
+}
+
+/// CPU time a process has used, in milliseconds.
+pub(super) fn cpu_ms(pid: u32) -> anyhow::Result<f64> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).context("cannot read a process's CPU time")?;
+    // The name in parentheses may hold anything; user and system time are fields 14 and 15.
+    let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
+    let ticks = |index: usize| fields.get(index).and_then(|field| field.parse::<f64>().ok()).unwrap_or(0.0);
+    #[expect(clippy::cast_precision_loss, reason = "a hundred or so")]
+    let ticks_per_s = rustix::param::clock_ticks_per_second() as f64;
+    Ok((ticks(11) + ticks(12)) * 1000.0 / ticks_per_s)
+}
+
+/// Resident memory of a process, in MiB.
+pub(super) fn rss_mb(pid: u32) -> anyhow::Result<f64> {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).context("cannot read a process's memory")?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).context("the process has ended")?;
+    let kib: f64 = line.trim().trim_end_matches(" kB").parse()?;
+    Ok(kib / 1024.0)
+}

@@ -1,0 +1,286 @@
+//! `windlass bench`: how fast the program is on this machine, as processes over HTTP with every step on disk.
+//!
+//! A server on a fresh SQLite file and a worker whose commands do nothing run as processes of their own; this
+//! process is the client. The run ends when every task is finished and counted.
+
+mod measure;
+mod processes;
+mod worker;
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, ensure};
+use futures_util::{StreamExt as _, stream};
+use serde::Serialize;
+use windlass_api::{FlowDocument, SubmitBatch, SubmitTask, Task, TaskStatus};
+use windlass_client::{Client, TaskFilter};
+
+use measure::{Latencies, cpu_ms};
+use processes::Processes;
+
+pub(crate) use worker::{WORKER_COMMAND, run_worker};
+
+/// Submits in flight at once.
+const IN_FLIGHT: usize = 64;
+
+/// Tasks in one batch of the bulk workload.
+const BATCH: u64 = 1000;
+
+/// How often the client asks whether all is done.
+const ASK_EVERY: Duration = Duration::from_millis(5);
+
+/// Nothing finished for so long: the run has failed.
+const STALLED_AFTER: Duration = Duration::from_secs(60);
+
+/// What is measured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Workload {
+    /// One step that does nothing.
+    Noop,
+    /// The same, submitted in batches.
+    Bulk,
+    /// Three steps.
+    Chain3,
+    /// Three steps of which the last fails, and all three are rolled back.
+    Saga3,
+    /// One task at a time: how long until its step is picked up.
+    Latency,
+    /// One task of three steps at a time.
+    Chain3Latency,
+}
+
+/// What came out.
+#[derive(Debug, Serialize)]
+pub(crate) struct Measured {
+    workload: &'static str,
+    n: u64,
+    seconds: f64,
+    per_s: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    finished_per_s: Option<f64>,
+    p50_ms: f64,
+    p99_ms: f64,
+    cpu_ms_per_task: f64,
+    cpu_ms_server: f64,
+    cpu_ms_worker: f64,
+    cpu_ms_client: f64,
+    server_rss_mb: f64,
+    server_rss_idle_mb: f64,
+}
+
+impl Workload {
+    /// Its name on the command line and in the output.
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Noop => "noop",
+            Self::Bulk => "bulk",
+            Self::Chain3 => "chain3",
+            Self::Saga3 => "saga3",
+            Self::Latency => "latency",
+            Self::Chain3Latency => "chain3-latency",
+        }
+    }
+
+    fn steps(self) -> usize {
+        match self {
+            Self::Noop | Self::Bulk | Self::Latency => 1,
+            Self::Chain3 | Self::Saga3 | Self::Chain3Latency => 3,
+        }
+    }
+
+    /// How its tasks end.
+    fn ending(self) -> TaskStatus {
+        if self == Self::Saga3 { TaskStatus::RolledBack } else { TaskStatus::Succeeded }
+    }
+
+    fn flow(self) -> anyhow::Result<FlowDocument> {
+        let last = self.steps() - 1;
+        let steps: Vec<serde_json::Value> = (0..self.steps())
+            .map(|index| {
+                let fails = self == Self::Saga3 && index == last;
+                let mut step = serde_json::json!({
+                    "name": format!("step{}", index + 1),
+                    "run": if fails { "bench.fail" } else { "bench.noop" },
+                });
+                if self == Self::Saga3 {
+                    step["rollback"] = "bench.noop".into();
+                }
+                step
+            })
+            .collect();
+        Ok(serde_json::from_value(serde_json::json!({"flow": self.as_str(), "steps": steps}))?)
+    }
+}
+
+/// Measures `workload` with `n` tasks.
+pub(crate) async fn run(workload: Workload, n: u64) -> anyhow::Result<Measured> {
+    let processes = Processes::start().await?;
+    let client = Client::new(processes.url())?;
+    client.apply_flow(workload.as_str(), &workload.flow()?).await?;
+    let server_rss_idle_mb = processes.server_rss_mb()?;
+    let cpu_before = (cpu_ms(processes.server())?, cpu_ms(processes.worker())?, cpu_ms(std::process::id())?);
+    let started = Instant::now();
+    let (latencies, accepted) = match workload {
+        Workload::Noop | Workload::Chain3 | Workload::Saga3 => (submit_all(&client, workload, n).await?, None),
+        Workload::Bulk => {
+            let latencies = submit_batches(&client, workload, n).await?;
+            (latencies, Some(started.elapsed()))
+        }
+        Workload::Latency | Workload::Chain3Latency => (one_by_one(&client, workload, n).await?, None),
+    };
+    wait_until_idle(&client).await?;
+    let finished = started.elapsed();
+    let server_rss_mb = processes.server_rss_mb()?;
+    let cpu_after = (cpu_ms(processes.server())?, cpu_ms(processes.worker())?, cpu_ms(std::process::id())?);
+    wait_until_counted(&client, workload, n).await?;
+    processes.stop().await?;
+
+    let per_task = |before: f64, after: f64| (after - before) / count(n);
+    let (cpu_ms_server, cpu_ms_worker, cpu_ms_client) = (
+        per_task(cpu_before.0, cpu_after.0),
+        per_task(cpu_before.1, cpu_after.1),
+        per_task(cpu_before.2, cpu_after.2),
+    );
+    let seconds = accepted.unwrap_or(finished).as_secs_f64();
+    Ok(Measured {
+        workload: workload.as_str(),
+        n,
+        seconds,
+        per_s: count(n) / seconds,
+        finished_per_s: accepted.map(|_| count(n) / finished.as_secs_f64()),
+        p50_ms: latencies.percentile(0.50),
+        p99_ms: latencies.percentile(0.99),
+        cpu_ms_per_task: cpu_ms_server + cpu_ms_worker + cpu_ms_client,
+        cpu_ms_server,
+        cpu_ms_worker,
+        cpu_ms_client,
+        server_rss_mb,
+        server_rss_idle_mb,
+    })
+}
+
+/// A count as a number to divide with.
+#[expect(clippy::cast_precision_loss, reason = "counts of a benchmark are far below 2^52")]
+fn count(n: u64) -> f64 {
+    n as f64
+}
+
+fn task(workload: Workload) -> anyhow::Result<SubmitTask> {
+    // When it was sent: the worker says how long the way to it took.
+    let params = serde_json::value::to_raw_value(&serde_json::json!({"sent_us": measure::wall_us()}))?;
+    Ok(SubmitTask {
+        flow: workload.as_str().to_owned(),
+        params: Some(params),
+        key: None,
+        at: None,
+        priority: None,
+        labels: std::collections::BTreeMap::new(),
+    })
+}
+
+/// Submits one by one, many in flight. The latencies are those of the submits.
+async fn submit_all(client: &Client, workload: Workload, n: u64) -> anyhow::Result<Latencies> {
+    let mut latencies = Latencies::default();
+    let mut submits = stream::iter(0..n)
+        .map(|_| async {
+            let started = Instant::now();
+            client.submit(&task(workload)?).await?;
+            anyhow::Ok(started.elapsed())
+        })
+        .buffer_unordered(IN_FLIGHT);
+    while let Some(latency) = submits.next().await {
+        latencies.add(latency?);
+    }
+    Ok(latencies)
+}
+
+/// Submits in batches. The latencies are those of the batches.
+async fn submit_batches(client: &Client, workload: Workload, n: u64) -> anyhow::Result<Latencies> {
+    let mut latencies = Latencies::default();
+    let mut left = n;
+    while left > 0 {
+        let size = left.min(BATCH);
+        left -= size;
+        let tasks = (0..size)
+            .map(|_| Ok(serde_json::value::to_raw_value(&task(workload)?)?))
+            .collect::<anyhow::Result<Vec<_>>>()?;
+        let started = Instant::now();
+        let answer = client.submit_batch(&SubmitBatch { tasks }).await?;
+        latencies.add(started.elapsed());
+        let refused = answer.results.iter().find(|result| result.id.is_none());
+        ensure!(refused.is_none(), "a task of a batch was refused: {refused:?}");
+    }
+    Ok(latencies)
+}
+
+/// One task at a time, each waited for. The latencies are those of the way to the worker for one step, and of
+/// the whole task for three.
+async fn one_by_one(client: &Client, workload: Workload, n: u64) -> anyhow::Result<Latencies> {
+    let mut latencies = Latencies::default();
+    for _ in 0..n {
+        let started = Instant::now();
+        let task = client.submit_and_wait(&task(workload)?, STALLED_AFTER).await?;
+        ensure!(task.status == workload.ending(), "task {} is {}", task.id, task.status.as_str());
+        latencies.add(match workload {
+            Workload::Latency => picked_up_after(&task)?,
+            _ => started.elapsed(),
+        });
+    }
+    Ok(latencies)
+}
+
+/// How long after it was sent the worker had the task's step, as the worker said.
+fn picked_up_after(task: &Task) -> anyhow::Result<Duration> {
+    #[derive(serde::Deserialize)]
+    struct PickedUp {
+        picked_up_us: u64,
+    }
+    let result = task.result.as_ref().context("the task has no result")?;
+    let picked_up: PickedUp = serde_json::from_str(result.get())?;
+    Ok(Duration::from_micros(picked_up.picked_up_us))
+}
+
+/// Waits until nothing is ready or running.
+async fn wait_until_idle(client: &Client) -> anyhow::Result<()> {
+    let (mut last, mut moved) = (0, Instant::now());
+    loop {
+        let open: u64 = client.queues().await?.items.iter().map(|queue| queue.ready + queue.running).sum();
+        if open == 0 {
+            return Ok(());
+        }
+        if open != last {
+            (last, moved) = (open, Instant::now());
+        }
+        ensure!(moved.elapsed() < STALLED_AFTER, "{open} attempts are open and nothing moves");
+        tokio::time::sleep(ASK_EVERY).await;
+    }
+}
+
+/// Counts the tasks that ended as they should. Between two steps a task is in no queue for a moment, so a count
+/// that is short is taken again.
+async fn wait_until_counted(client: &Client, workload: Workload, n: u64) -> anyhow::Result<()> {
+    const TRIES_MAX: usize = 100;
+    let mut ended = 0;
+    for _ in 0..TRIES_MAX {
+        ended = count_ended(client, workload).await?;
+        if ended == n {
+            return Ok(());
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    anyhow::bail!("{n} tasks were accepted and {ended} ended as they should")
+}
+
+async fn count_ended(client: &Client, workload: Workload) -> anyhow::Result<u64> {
+    let mut filter =
+        TaskFilter { status: Some(workload.ending()), limit: Some(1000), ..TaskFilter::default() };
+    let mut ended = 0;
+    loop {
+        let page = client.tasks(&filter).await?;
+        ended += page.items.len() as u64;
+        match page.next {
+            Some(next) => filter.cursor = Some(next),
+            None => return Ok(ended),
+        }
+    }
+}

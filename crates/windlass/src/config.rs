@@ -1,0 +1,122 @@
+//! Settings of the server: flags over variables over a file over defaults.
+
+use std::{
+    net::{Ipv4Addr, SocketAddr},
+    path::Path,
+};
+
+use anyhow::Context as _;
+use serde::{Deserialize, Serialize};
+
+use crate::wire::StoreUrl;
+
+/// The address where none is named.
+pub const LISTEN_DEFAULT: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 7700);
+
+/// The store where none is named.
+pub const STORE_DEFAULT: &str = "sqlite:windlass.db";
+
+/// The configuration file.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ConfigFile {
+    /// `[server]`
+    #[serde(default)]
+    pub server: ServerSection,
+}
+
+/// The section `[server]`.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ServerSection {
+    /// Address to listen on.
+    pub listen: Option<SocketAddr>,
+    /// Where tasks are kept.
+    pub store: Option<String>,
+}
+
+/// What the server runs with.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ServerConfig {
+    /// Address to listen on.
+    pub listen: SocketAddr,
+    /// Where tasks are kept.
+    pub store: StoreUrl,
+}
+
+impl ServerConfig {
+    /// Puts the settings together. `listen` and `store` are those of flags and variables.
+    ///
+    /// # Errors
+    /// When the file cannot be read or a setting makes no sense.
+    pub fn load(listen: Option<SocketAddr>, store: Option<&str>, file: Option<&Path>) -> anyhow::Result<Self> {
+        let file = match file {
+            Some(path) => {
+                let text = std::fs::read_to_string(path)
+                    .with_context(|| format!("cannot read the configuration file {}", path.display()))?;
+                toml::from_str(&text).with_context(|| format!("in the configuration file {}", path.display()))?
+            }
+            None => ConfigFile::default(),
+        };
+        let store = store.or(file.server.store.as_deref()).unwrap_or(STORE_DEFAULT);
+        Ok(Self { listen: listen.or(file.server.listen).unwrap_or(LISTEN_DEFAULT), store: store.parse()? })
+    }
+
+    /// Refuses an address that other machines can reach, unless told that this is meant.
+    ///
+    /// # Errors
+    /// When it is such an address and `insecure` is not set.
+    pub fn check_address(&self, insecure: bool) -> anyhow::Result<()> {
+        if self.listen.ip().is_loopback() || insecure {
+            return Ok(());
+        }
+        anyhow::bail!(
+            "{} can be reached by other machines, and this version has neither tokens nor TLS: listen on 127.0.0.1, \
+             or give --insecure when the network keeps strangers out",
+            self.listen
+        )
+    }
+
+    /// The settings as a configuration file.
+    ///
+    /// # Errors
+    /// Never in practice.
+    pub fn to_toml(&self) -> anyhow::Result<String> {
+        let server = ServerSection { listen: Some(self.listen), store: Some(self.store.to_string()) };
+        Ok(toml::to_string(&ConfigFile { server })?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn flags_win_over_the_file_and_the_file_over_defaults() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("windlass.toml");
+        std::fs::write(&path, "[server]\nlisten = \"127.0.0.1:7800\"\nstore = \"memory:\"\n").unwrap();
+        let config = ServerConfig::load(None, Some("sqlite:x.db"), Some(&path)).unwrap();
+        assert_eq!(config.to_toml().unwrap(), "[server]\nlisten = \"127.0.0.1:7800\"\nstore = \"sqlite:x.db\"\n");
+        let config = ServerConfig::load(None, None, None).unwrap();
+        assert_eq!((config.listen, config.store.to_string()), (LISTEN_DEFAULT, STORE_DEFAULT.to_owned()));
+    }
+
+    #[test]
+    fn an_unknown_setting_is_named_with_its_line() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("windlass.toml");
+        std::fs::write(&path, "[server]\nlisten_on = \"127.0.0.1:7800\"\n").unwrap();
+        let error = format!("{:#}", ServerConfig::load(None, None, Some(&path)).unwrap_err());
+        assert!(error.contains("line 2") && error.contains("listen_on"), "{error}");
+    }
+
+    #[test]
+    fn an_address_that_others_can_reach_must_be_meant() {
+        let mut config = ServerConfig::load(None, None, None).unwrap();
+        assert!(config.check_address(false).is_ok());
+        config.listen = "0.0.0.0:7700".parse().unwrap();
+        assert!(config.check_address(false).unwrap_err().to_string().contains("--insecure"));
+        assert!(config.check_address(true).is_ok());
+    }
+}

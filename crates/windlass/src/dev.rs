@@ -1,0 +1,121 @@
+//! `windlass dev`: server and worker in one process, and flow files that are applied as they change.
+
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
+
+use anyhow::Context as _;
+use tokio::sync::watch;
+use windlass_engine::{Engine, ports::Clock as _};
+
+use crate::{
+    clock::SystemClock,
+    config::ServerConfig,
+    flowfile::{self, Format},
+    modules::{self, WorkerOptions},
+    server::Server,
+};
+
+/// How often the folder of flows is looked at.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// Runs server and worker until `shutdown`.
+pub(crate) async fn run(
+    config: &ServerConfig,
+    flows: Option<PathBuf>,
+    modules_dir: Option<PathBuf>,
+    shutdown: impl Future<Output = ()> + Send + 'static,
+) -> anyhow::Result<()> {
+    let server = Server::open(config).await?;
+    let url = format!("http://{}", server.address()?);
+    println!("listening on {url}");
+    let (stop, stopped) = watch::channel(false);
+    tokio::spawn(async move {
+        shutdown.await;
+        // Everybody may have ended by itself.
+        let _ = stop.send(true);
+    });
+    let engine = server.engine();
+    let server = tokio::spawn(server.run(wait(stopped.clone())));
+    if let Some(dir) = flows {
+        let mut watcher = FlowWatcher::new(dir, engine);
+        watcher.look().await.context("the flows cannot be applied")?;
+        tokio::spawn(watcher.run());
+    }
+    if let Some(modules_dir) = modules_dir {
+        let options = WorkerOptions {
+            server: url,
+            token: None,
+            modules_dir,
+            only_modules: Vec::new(),
+            concurrency: None,
+            name: Some("dev".to_owned()),
+        };
+        modules::serve(options, wait(stopped)).await?;
+    }
+    server.await?
+}
+
+async fn wait(mut stopped: watch::Receiver<bool>) {
+    // The sender lives until it has sent.
+    let _ = stopped.wait_for(|stopped| *stopped).await;
+}
+
+/// Applies the flow files of a folder, and again those that change.
+struct FlowWatcher {
+    dir: PathBuf,
+    engine: Arc<Engine>,
+    clock: SystemClock,
+    seen: BTreeMap<PathBuf, SystemTime>,
+}
+
+impl FlowWatcher {
+    fn new(dir: PathBuf, engine: Arc<Engine>) -> Self {
+        Self { dir, engine, clock: SystemClock::new(windlass_core::Timestamp(0)), seen: BTreeMap::new() }
+    }
+
+    async fn run(mut self) {
+        loop {
+            tokio::time::sleep(LOOK_EVERY).await;
+            if let Err(error) = self.look().await {
+                tracing::error!("{error:#}");
+            }
+        }
+    }
+
+    /// Applies what has changed since the last look.
+    async fn look(&mut self) -> anyhow::Result<()> {
+        let entries = std::fs::read_dir(&self.dir)
+            .with_context(|| format!("cannot read the folder of flows {}", self.dir.display()))?;
+        for entry in entries {
+            let path = entry?.path();
+            if !path.is_file() || Format::of_path(&path).is_err() {
+                continue;
+            }
+            let modified = path.metadata()?.modified()?;
+            if self.seen.insert(path.clone(), modified) != Some(modified) {
+                self.apply(&path).await?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn apply(&self, path: &Path) -> anyhow::Result<()> {
+        let text = std::fs::read_to_string(path)?;
+        let place = |error: flowfile::FlowError| match (error.line, error.column) {
+            (Some(line), Some(column)) => anyhow::anyhow!("{}:{line}:{column}: {error}", path.display()),
+            _ => anyhow::anyhow!("{}: {error}", path.display()),
+        };
+        for source in flowfile::read(&text, Format::of_path(path)?).map_err(place)? {
+            let flow = flowfile::compile(&source).map_err(place)?;
+            let applied = self.engine.apply_flow(flow, self.clock.now()).await?;
+            if applied.changed {
+                println!("applied flow {} version {}", applied.stored.flow.name, applied.stored.flow.version);
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,94 @@
+//! The only file that names concrete stores: from a store's URL to an open store.
+
+use std::{fmt, path::PathBuf, str::FromStr, sync::Arc};
+
+use anyhow::Context as _;
+use windlass_engine::{
+    memory::MemorySink,
+    ports::Clock as _,
+    resident::{Resident, RowSink},
+};
+
+use crate::clock::SystemClock;
+
+/// Where tasks are kept.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum StoreUrl {
+    /// A SQLite file.
+    Sqlite(PathBuf),
+    /// Nowhere but in memory: gone with the process.
+    Memory,
+}
+
+impl FromStr for StoreUrl {
+    type Err = anyhow::Error;
+
+    fn from_str(text: &str) -> anyhow::Result<Self> {
+        match text.split_once(':') {
+            Some(("sqlite", path)) if !path.is_empty() => Ok(Self::Sqlite(path.into())),
+            Some(("memory", "")) => Ok(Self::Memory),
+            Some(("postgres" | "postgresql" | "mysql", _)) => {
+                anyhow::bail!("this version has no store for {}: use sqlite:PATH", hide_secrets(text))
+            }
+            _ => anyhow::bail!("{:?} is no store: write sqlite:PATH or memory:", hide_secrets(text)),
+        }
+    }
+}
+
+impl fmt::Display for StoreUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Sqlite(path) => write!(f, "sqlite:{}", path.display()),
+            Self::Memory => f.write_str("memory:"),
+        }
+    }
+}
+
+/// A URL without the password in it.
+fn hide_secrets(url: &str) -> String {
+    match (url.find("://"), url.rfind('@')) {
+        (Some(scheme), Some(host)) if scheme < host => format!("{}://…@{}", &url[..scheme], &url[host + 1..]),
+        _ => url.to_owned(),
+    }
+}
+
+/// Opens the store; `clock` is not behind what it holds afterwards.
+pub(crate) async fn open(url: &StoreUrl, clock: &SystemClock) -> anyhow::Result<Arc<Resident>> {
+    let sink: Arc<dyn RowSink> = match url {
+        StoreUrl::Memory => Arc::new(MemorySink::new(token_key()?)),
+        #[cfg(feature = "sqlite")]
+        StoreUrl::Sqlite(path) => {
+            let options = windlass_stores::sqlite::SqliteOptions::default();
+            let sink = windlass_stores::sqlite::SqliteSink::open(path, options);
+            Arc::new(sink.with_context(|| format!("cannot open the store {url}"))?)
+        }
+        #[cfg(not(feature = "sqlite"))]
+        StoreUrl::Sqlite(_) => anyhow::bail!("this build has no SQLite store"),
+    };
+    let store = Resident::open(sink, clock.now()).await.with_context(|| format!("cannot read the store {url}"))?;
+    clock.not_before(store.latest_at());
+    Ok(Arc::new(store))
+}
+
+/// A new key to sign tokens with.
+fn token_key() -> anyhow::Result<[u8; 32]> {
+    let mut key = [0; 32];
+    getrandom::fill(&mut key).context("the system gives no random bytes")?;
+    Ok(key)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn store_urls() {
+        assert_eq!("sqlite:a/b.db".parse::<StoreUrl>().unwrap(), StoreUrl::Sqlite("a/b.db".into()));
+        assert_eq!("memory:".parse::<StoreUrl>().unwrap().to_string(), "memory:");
+        for bad in ["", "sqlite:", "memory", "redis://h", "a.db"] {
+            assert!(bad.parse::<StoreUrl>().unwrap_err().to_string().contains("sqlite:PATH"), "{bad}");
+        }
+        let error = "postgres://me:secret@host/db".parse::<StoreUrl>().unwrap_err().to_string();
+        assert!(!error.contains("secret") && error.contains("host/db"), "{error}");
+    }
+}
