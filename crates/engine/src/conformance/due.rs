@@ -1,6 +1,6 @@
 //! What is due: starts, retries, deadlines, and attempts that run too long.
 
-use windlass_core::{Backoff, Command, Millis, Retry, Wakeup};
+use windlass_core::{ActKey, Backoff, Command, Millis, Retry, Wakeup};
 
 use super::{
     World,
@@ -26,6 +26,8 @@ topic![
 fn start(task: windlass_core::TaskId) -> Due {
     Due::Wake { task, wakeup: Wakeup::Start }
 }
+
+const UNDO: ActKey = ActKey::rollback(0);
 
 fn act(task: windlass_core::TaskId) -> Due {
     Due::Wake { task, wakeup: Wakeup::Act(FIRST) }
@@ -131,7 +133,9 @@ async fn a_deadline_is_due_while_the_attempt_waits_and_while_it_runs(mut world: 
         world.apply(id, Command::Wake(Wakeup::Act(FIRST))).await;
     }
     assert_eq!(world.due().await, []);
-    assert!(world.claim(session, 9).await.is_empty());
+    // The one that runs is waited for, the other one is undone.
+    let undo = world.claim(session, 9).await;
+    assert_eq!(undo.iter().map(|undo| (undo.id.task, undo.id.key)).collect::<Vec<_>>(), [(waiting, UNDO)]);
 }
 
 async fn an_attempt_times_out_when_it_runs_too_long(mut world: World) {

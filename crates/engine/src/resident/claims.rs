@@ -50,6 +50,11 @@ impl Claims {
         keys.into_iter().filter_map(|key| self.remove(task, key)).collect()
     }
 
+    /// Whether `test` is true for a claim of a task.
+    pub(super) fn any(&self, task: TaskId, test: impl Fn(ActKey, u32) -> bool) -> bool {
+        self.range(task).any(|held| test(held.key, held.attempt))
+    }
+
     /// The claims of a task that are of its current attempts.
     pub(super) fn of_task(&self, id: TaskId, task: &Task) -> Vec<Claim> {
         self.range(id)

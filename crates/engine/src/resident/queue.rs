@@ -20,6 +20,8 @@ struct Queue {
     ready: u64,
     running: u64,
     paused: Option<QueuePause>,
+    /// Something waited here at some time.
+    used: bool,
 }
 
 /// A place in a line: rank, then age, then order of definition.
@@ -55,6 +57,7 @@ impl Queues {
         if line.insert(place) {
             queue.ready += 1;
         }
+        queue.used = true;
     }
 
     pub(super) fn remove(&mut self, task: TaskId, key: ActKey, ready: &Ready) {
@@ -112,6 +115,7 @@ impl Queues {
     pub(super) fn states(&self) -> Vec<QueueState> {
         self.modules
             .iter()
+            .filter(|(_, queue)| queue.used || queue.running > 0 || queue.paused.is_some())
             .map(|(name, queue)| QueueState {
                 name: name.clone(),
                 ready: queue.ready,

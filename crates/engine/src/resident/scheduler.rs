@@ -6,13 +6,16 @@ use std::{
 };
 
 use windlass_core::{
-    ActKey, ActState, Direction, Effect, Name, Task, TaskId, Timestamp, Waiting, Wakeup, waiting,
+    Act, ActKey, ActState, AlarmId, Direction, Effect, Name, Task, TaskId, Timestamp, Waiting, Wakeup, waiting,
 };
 
 use super::{claims::Claims, queue::Queues, sessions::Sessions, submit_keys::SubmitKeys};
 use crate::ports::{
     AlarmChange, Change, Due, Envelope, Loaded, MessageId, Now, Outcome, StoredAlarm, StoredFlow, TaskChange,
 };
+
+/// The versions of alarms, as far as there are any.
+pub(super) type AlarmVersions = BTreeMap<AlarmId, u64>;
 
 /// The state in memory.
 #[derive(Debug, Default)]
@@ -46,6 +49,15 @@ impl Entry {
     pub(super) fn new(task: Arc<Task>, handed_out: BTreeSet<ActKey>) -> Self {
         Self { task, published: Vec::new(), handed_out }
     }
+
+    /// The task goes on. That an attempt was handed out is forgotten with the attempt.
+    fn become_task(&mut self, next: &Arc<Task>) {
+        let before = std::mem::replace(&mut self.task, next.clone());
+        self.handed_out.retain(|key| match (before.act(*key), next.act(*key)) {
+            (Some(before), Some(act)) => before.attempt == act.attempt && is_current(act),
+            _ => false,
+        });
+    }
 }
 
 impl Scheduler {
@@ -59,11 +71,11 @@ impl Scheduler {
         })
     }
 
-    /// Checks a change and makes it what later commits build on.
-    pub(super) fn stage(&mut self, change: &Change) -> Outcome {
+    /// Checks a change and makes it what later commits build on. `versions` are those of alarms on disk.
+    pub(super) fn stage(&mut self, change: &Change, versions: &AlarmVersions) -> Outcome {
         match change {
             Change::Task(change) => self.stage_task(change),
-            Change::Alarm(change) => self.stage_alarm(change),
+            Change::Alarm(change) => self.stage_alarm(change, versions),
             Change::Flow(stored) => {
                 let versions = self.flows.entry(stored.flow.name.clone()).or_default();
                 if stored.flow.version as usize != versions.len() + 1 {
@@ -87,9 +99,12 @@ impl Scheduler {
         {
             return Outcome::KeyTaken { task: *task, fingerprint: key.fingerprint };
         }
+        if self.claims.any(id, |key, attempt| change.overlooks(key, attempt)) {
+            return Outcome::Conflict;
+        }
         match self.active.get_mut(&id) {
             Some(entry) if entry.task.state.events != change.before => return Outcome::Conflict,
-            Some(entry) => entry.task = change.task.clone(),
+            Some(entry) => entry.become_task(&change.task),
             None if change.before != 0 => return Outcome::Conflict,
             None => {
                 let task = change.task.clone();
@@ -111,7 +126,14 @@ impl Scheduler {
         Outcome::Committed
     }
 
-    fn stage_alarm(&mut self, change: &AlarmChange) -> Outcome {
+    fn stage_alarm(&mut self, change: &AlarmChange, versions: &AlarmVersions) -> Outcome {
+        if let Some(alarm) = &change.alarm {
+            let staged = self.alarms.get(&alarm.id.0).map(|staged| staged.version);
+            let version = staged.or_else(|| versions.get(&alarm.id).copied()).unwrap_or(0);
+            if version != change.before {
+                return Outcome::Conflict;
+            }
+        }
         if let Some(consumed) = change.consumes
             && self.messages.remove(&consumed).is_none()
         {
@@ -137,7 +159,7 @@ impl Scheduler {
         }
     }
 
-    /// Forgets claims of attempts that are over, and that they were handed out.
+    /// Forgets claims of attempts that are over.
     fn drop_stale_claims(&mut self, id: TaskId) {
         let Some(entry) = self.active.get_mut(&id) else { return };
         let task = &entry.task;
@@ -147,9 +169,7 @@ impl Scheduler {
         for claim in self.claims.drop_where(id, |key, attempt| !open(key, attempt)) {
             self.sessions.drop_hold(claim.session, id, claim.key);
             self.queues.count_running(&claim.module, -1);
-            entry.handed_out.remove(&claim.key);
         }
-        entry.handed_out.retain(|key| task.act(*key).is_some_and(|act| act.is_open()));
     }
 
     /// A staged change is on disk: what it made ready, due or sent becomes visible, unless a later change has
@@ -227,12 +247,17 @@ impl Scheduler {
     }
 }
 
-/// Whether a step was touched in its forward direction; what is recovered may have been with a worker.
+/// Acts whose current attempt may have been with a worker before this server was started.
 pub(super) fn may_have_been_handed_out(task: &Task) -> BTreeSet<ActKey> {
     task.acts()
         .filter(|(key, act)| {
-            act.is_open() && (key.direction == Direction::Rollback || task.state.steps[key.step].touched)
+            is_current(act) && (key.direction == Direction::Rollback || task.state.steps[key.step].touched)
         })
         .map(|(key, _)| key)
         .collect()
+}
+
+/// Whether the act has an attempt that is not settled.
+fn is_current(act: &Act) -> bool {
+    matches!(act.state, ActState::Ready | ActState::Parked)
 }

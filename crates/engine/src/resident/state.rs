@@ -11,9 +11,13 @@ use std::{
 use futures_channel::oneshot;
 use windlass_core::{Millis, Task, TaskId, Timestamp};
 
-use super::{RowSink, TaskRow, claims::Held, scheduler::Scheduler};
+use super::{
+    RowSink, TaskRow,
+    claims::Held,
+    scheduler::{AlarmVersions, Scheduler},
+};
 use crate::ports::{
-    ADOPTION_GRACE, AttemptId, Change, Claimed, Now, Outcome, SessionId, StoreError, SubmitKey, TIMEOUT_GRACE,
+    ADOPTION_GRACE, AlarmChange, AttemptId, Change, Claimed, Now, Outcome, SessionId, StoreError, SubmitKey, TIMEOUT_GRACE,
 };
 
 /// A store with a single owner: what is active lives in memory, a sink writes it down.
@@ -24,6 +28,8 @@ pub struct Resident {
     inner: Mutex<Inner>,
     /// Only one commit at a time builds the scheduler anew.
     rebuilding: futures_util::lock::Mutex<()>,
+    /// Only one commit at a time reads versions of alarms and stages what is based on them.
+    pub(super) changing_alarms: futures_util::lock::Mutex<()>,
 }
 
 pub(super) struct Inner {
@@ -64,8 +70,14 @@ impl Resident {
         let latest_at = latest_at.max(scheduler.latest_at());
         let grace_until = (!scheduler.recovered.is_empty()).then_some(Millis(now.mono.0 + ADOPTION_GRACE.0));
         let inner = Inner { scheduler, under_way: VecDeque::new(), void: false, grace_until, next_claim };
-        let rebuilding = futures_util::lock::Mutex::new(());
-        Ok(Self { sink, token_key, latest_at, inner: Mutex::new(inner), rebuilding })
+        Ok(Self {
+            sink,
+            token_key,
+            latest_at,
+            inner: Mutex::new(inner),
+            rebuilding: futures_util::lock::Mutex::new(()),
+            changing_alarms: futures_util::lock::Mutex::new(()),
+        })
     }
 
     /// The latest time known to be written: the clock must not be behind it.
@@ -118,11 +130,28 @@ impl Resident {
         Ok(self.sink.submit_keys(&scopes).await?.into_iter().flatten().collect())
     }
 
+    /// The versions of the alarms that `changes` change. Nobody else may stage such a change until these are.
+    pub(super) async fn alarm_versions(&self, changes: &[Change]) -> Result<AlarmVersions, StoreError> {
+        let mut versions = AlarmVersions::new();
+        for change in changes {
+            if let Change::Alarm(AlarmChange { alarm: Some(alarm), .. }) = change {
+                let staged = self.inner().scheduler.alarms.get(&alarm.id.0).map(|staged| staged.version);
+                let version = match staged {
+                    Some(version) => Some(version),
+                    None => self.sink.alarm(&alarm.id).await?.map(|stored| stored.version),
+                };
+                versions.extend(version.map(|version| (alarm.id.clone(), version)));
+            }
+        }
+        Ok(versions)
+    }
+
     /// Stages `changes` and gives those that may be written to the sink.
     pub(super) fn stage(
         &self,
         changes: Vec<Change>,
         taken: &[(TaskId, SubmitKey)],
+        versions: &AlarmVersions,
     ) -> (Vec<Outcome>, Option<Ticket>) {
         let mut inner = self.inner();
         if inner.void {
@@ -131,7 +160,7 @@ impl Resident {
         let mut outcomes = Vec::with_capacity(changes.len());
         let mut batch = Vec::with_capacity(changes.len());
         for change in changes {
-            let outcome = on_disk(&change, taken).unwrap_or_else(|| inner.scheduler.stage(&change));
+            let outcome = on_disk(&change, taken).unwrap_or_else(|| inner.scheduler.stage(&change, versions));
             if outcome == Outcome::Committed {
                 batch.push(change);
             }

@@ -56,9 +56,13 @@ impl Store for Resident {
         let keyed = changes
             .iter()
             .any(|change| matches!(change, Change::Task(change) if change.submit_key.is_some()));
+        let alarms = changes.iter().any(|change| matches!(change, Change::Alarm(_)));
+        let only = if alarms { Some(self.changing_alarms.lock().await) } else { None };
+        let versions = self.alarm_versions(&changes).await?;
         let lookup = keyed.then(|| self.inner().scheduler.submit_keys.begin_lookup());
         let taken = self.taken_keys(&changes).await;
-        let staged = taken.map(|taken| self.stage(changes, &taken));
+        let staged = taken.map(|taken| self.stage(changes, &taken, &versions));
+        drop(only);
         if let Some(lookup) = lookup {
             self.inner().scheduler.submit_keys.end_lookup(lookup);
         }
