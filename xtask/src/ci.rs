@@ -25,9 +25,11 @@ const PARTS: &[Part] = &[
         cargo(workspace, "check --locked -p windlass-stores --no-default-features")?;
         cargo(workspace, "check --locked -p windlass --no-default-features")
     }),
+    // With private items: the pages are for those who work on it, and modules link to their parts.
     ("documentation", |workspace| {
-        let mut command = workspace.command("cargo", &["doc", "--locked", "--workspace", "--no-deps"]);
-        command.env("RUSTDOCFLAGS", "-D warnings");
+        let mut command = workspace
+            .command("cargo", &["doc", "--locked", "--workspace", "--no-deps", "--document-private-items"]);
+        command.env("RUSTDOCFLAGS", "-D warnings -A rustdoc::private-intra-doc-links");
         run_to_success(command)
     }),
     ("examples", |workspace| {
