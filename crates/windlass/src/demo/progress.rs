@@ -1,9 +1,13 @@
 //! What happens to a task, as lines for people: each thing once, in the order in which it happened.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use jiff::Timestamp;
 use windlass_api::{Step, StepStatus, Task};
+
+/// A step is said to run when it has run for so long already: the end of a shorter one says enough.
+const NOTABLE: Duration = Duration::from_millis(500);
 
 /// Remembers what was said already.
 #[derive(Debug, Default)]
@@ -42,7 +46,9 @@ impl Progress {
 
 fn moments(step: &Step, now: Timestamp) -> Vec<(Timestamp, Moment, String)> {
     let mut moments = Vec::new();
-    if let (StepStatus::Running, Some(worker)) = (step.status, &step.worker) {
+    if let (StepStatus::Running, Some(worker)) = (step.status, &step.worker)
+        && step.started_at.is_some_and(|started| now.duration_since(started).unsigned_abs() >= NOTABLE)
+    {
         let text = format!("{} runs on {worker}, attempt {}", step.run, step.attempts);
         moments.push((now, Moment::Running(step.attempts), text));
     }

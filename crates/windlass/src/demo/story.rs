@@ -38,8 +38,8 @@ pub(super) async fn tell(processes: &mut Processes) -> anyhow::Result<()> {
     say(&format!("Started a server at {server}"))?;
     let pid = processes.start_worker("worker-1", &server)?;
     say(&format!("Started worker-1, process {pid}, for the commands in modules/"))?;
-    let applied = processes.run(&["flow", "apply", "flow.yaml", "--server", &server]).await?;
-    say(&format!("Applied flow.yaml: {applied}\n"))?;
+    processes.run(&["flow", "apply", "flow.yaml", "--server", &server]).await?;
+    say("Ran `windlass flow apply flow.yaml`\n")?;
 
     let mut story = Story { client: Client::new(&server)?, processes, instances, server };
     let succeeded = story.one_succeeds().await?;
@@ -135,6 +135,10 @@ impl Story<'_> {
         let params = serde_json::json!({
             "dir": self.processes.folder(), "name": name, "Cpu": 4, "Memory": 8, "Storage": storage, "slow": slow,
         });
+        let slowly = if slow > 0 { format!(" -p slow={slow}") } else { String::new() };
+        say(&format!(
+            "  $ windlass task start {FLOW} -p dir=… -p name={name} -p Cpu=4 -p Memory=8 -p Storage={storage}{slowly}"
+        ))?;
         let submit = SubmitTask {
             flow: FLOW.to_owned(),
             params: Some(serde_json::value::to_raw_value(&params)?),

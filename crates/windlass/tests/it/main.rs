@@ -1,4 +1,5 @@
 //! The program as its users meet it.
 
+mod demo;
 mod docs;
 mod modules;
