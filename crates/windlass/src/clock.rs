@@ -10,7 +10,7 @@ use windlass_engine::ports::{Clock, Now};
 
 /// The machine's clocks; its wall time never runs backwards, also over restarts.
 #[derive(Debug)]
-pub struct SystemClock {
+pub(crate) struct SystemClock {
     started: Instant,
     /// The latest wall time told, or known to be written before this start.
     latest: AtomicI64,
@@ -18,13 +18,12 @@ pub struct SystemClock {
 
 impl SystemClock {
     /// A clock that is not behind `floor`.
-    #[must_use]
-    pub fn new(floor: Timestamp) -> Self {
+    pub(crate) fn new(floor: Timestamp) -> Self {
         Self { started: Instant::now(), latest: AtomicI64::new(floor.0) }
     }
 
     /// Tells the clock of a time that was written before.
-    pub fn not_before(&self, floor: Timestamp) {
+    pub(crate) fn not_before(&self, floor: Timestamp) {
         self.latest.fetch_max(floor.0, Ordering::Relaxed);
     }
 }

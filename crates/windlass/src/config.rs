@@ -11,37 +11,38 @@ use serde::{Deserialize, Serialize};
 use crate::wire::StoreUrl;
 
 /// The address where none is named.
-pub const LISTEN_DEFAULT: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 7700);
+pub(crate) const LISTEN_DEFAULT: SocketAddr =
+    SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 7700);
 
 /// The store where none is named.
-pub const STORE_DEFAULT: &str = "sqlite:windlass.db";
+pub(crate) const STORE_DEFAULT: &str = "sqlite:windlass.db";
 
 /// The configuration file.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct ConfigFile {
+pub(crate) struct ConfigFile {
     /// `[server]`
     #[serde(default)]
-    pub server: ServerSection,
+    pub(crate) server: ServerSection,
 }
 
 /// The section `[server]`.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct ServerSection {
+pub(crate) struct ServerSection {
     /// Address to listen on.
-    pub listen: Option<SocketAddr>,
+    pub(crate) listen: Option<SocketAddr>,
     /// Where tasks are kept.
-    pub store: Option<String>,
+    pub(crate) store: Option<String>,
 }
 
 /// What the server runs with.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ServerConfig {
+pub(crate) struct ServerConfig {
     /// Address to listen on.
-    pub listen: SocketAddr,
+    pub(crate) listen: SocketAddr,
     /// Where tasks are kept.
-    pub store: StoreUrl,
+    pub(crate) store: StoreUrl,
 }
 
 impl ServerConfig {
@@ -49,12 +50,17 @@ impl ServerConfig {
     ///
     /// # Errors
     /// When the file cannot be read or a setting makes no sense.
-    pub fn load(listen: Option<SocketAddr>, store: Option<&str>, file: Option<&Path>) -> anyhow::Result<Self> {
+    pub(crate) fn load(
+        listen: Option<SocketAddr>,
+        store: Option<&str>,
+        file: Option<&Path>,
+    ) -> anyhow::Result<Self> {
         let file = match file {
             Some(path) => {
                 let text = std::fs::read_to_string(path)
                     .with_context(|| format!("cannot read the configuration file {}", path.display()))?;
-                toml::from_str(&text).with_context(|| format!("in the configuration file {}", path.display()))?
+                toml::from_str(&text)
+                    .with_context(|| format!("in the configuration file {}", path.display()))?
             }
             None => ConfigFile::default(),
         };
@@ -66,7 +72,7 @@ impl ServerConfig {
     ///
     /// # Errors
     /// When it is such an address and `insecure` is not set.
-    pub fn check_address(&self, insecure: bool) -> anyhow::Result<()> {
+    pub(crate) fn check_address(&self, insecure: bool) -> anyhow::Result<()> {
         if self.listen.ip().is_loopback() || insecure {
             return Ok(());
         }
@@ -81,7 +87,7 @@ impl ServerConfig {
     ///
     /// # Errors
     /// Never in practice.
-    pub fn to_toml(&self) -> anyhow::Result<String> {
+    pub(crate) fn to_toml(&self) -> anyhow::Result<String> {
         let server = ServerSection { listen: Some(self.listen), store: Some(self.store.to_string()) };
         Ok(toml::to_string(&ConfigFile { server })?)
     }
@@ -97,7 +103,10 @@ mod tests {
         let path = dir.path().join("windlass.toml");
         std::fs::write(&path, "[server]\nlisten = \"127.0.0.1:7800\"\nstore = \"memory:\"\n").unwrap();
         let config = ServerConfig::load(None, Some("sqlite:x.db"), Some(&path)).unwrap();
-        assert_eq!(config.to_toml().unwrap(), "[server]\nlisten = \"127.0.0.1:7800\"\nstore = \"sqlite:x.db\"\n");
+        assert_eq!(
+            config.to_toml().unwrap(),
+            "[server]\nlisten = \"127.0.0.1:7800\"\nstore = \"sqlite:x.db\"\n"
+        );
         let config = ServerConfig::load(None, None, None).unwrap();
         assert_eq!((config.listen, config.store.to_string()), (LISTEN_DEFAULT, STORE_DEFAULT.to_owned()));
     }

@@ -27,36 +27,36 @@ pub(crate) async fn run(
     config: &ServerConfig,
     flows: Option<PathBuf>,
     modules_dir: Option<PathBuf>,
-    shutdown: impl Future<Output = ()> + Send + 'static,
+    shutdown: impl Future<Output = ()>,
 ) -> anyhow::Result<()> {
     let server = Server::open(config).await?;
     let url = format!("http://{}", server.address()?);
     println!("listening on {url}");
     let (stop, stopped) = watch::channel(false);
-    tokio::spawn(async move {
-        shutdown.await;
-        // Everybody may have ended by itself.
-        let _ = stop.send(true);
-    });
     let engine = server.engine();
-    let server = tokio::spawn(server.run(wait(stopped.clone())));
+    let serving = tokio::spawn(server.run(wait(stopped)));
     if let Some(dir) = flows {
         let mut watcher = FlowWatcher::new(dir, engine);
         watcher.look().await.context("the flows cannot be applied")?;
         tokio::spawn(watcher.run());
     }
-    if let Some(modules_dir) = modules_dir {
-        let options = WorkerOptions {
-            server: url,
-            token: None,
-            modules_dir,
-            only_modules: Vec::new(),
-            concurrency: None,
-            name: Some("dev".to_owned()),
-        };
-        modules::serve(options, wait(stopped)).await?;
+    match modules_dir {
+        Some(modules_dir) => {
+            let options = WorkerOptions {
+                server: url,
+                token: None,
+                modules_dir,
+                only_modules: Vec::new(),
+                concurrency: None,
+                name: Some("dev".to_owned()),
+            };
+            modules::serve(options, shutdown).await?;
+        }
+        None => shutdown.await,
     }
-    server.await?
+    // The server goes last: the worker reports what it brought to an end. It may have ended by itself.
+    let _ = stop.send(true);
+    serving.await?
 }
 
 async fn wait(mut stopped: watch::Receiver<bool>) {

@@ -21,9 +21,13 @@ pub fn run() -> ExitCode {
     // The two that a worker starts the program for come first: one of them runs before every command.
     let mut arguments = std::env::args_os().skip(1);
     match arguments.next() {
-        Some(first) if first == modules::EXEC_COMMAND => modules::exec_main(&arguments.collect::<Vec<OsString>>()),
+        Some(first) if first == modules::EXEC_COMMAND => {
+            modules::exec_main(&arguments.collect::<Vec<OsString>>())
+        }
         Some(first) if first == modules::GUARD_COMMAND => modules::guard_main(),
-        Some(first) if first == bench::WORKER_COMMAND => bench::run_worker(&arguments.collect::<Vec<OsString>>()),
+        Some(first) if first == bench::WORKER_COMMAND => {
+            bench::run_worker(&arguments.collect::<Vec<OsString>>())
+        }
         _ => cli::run(),
     }
 }

@@ -13,7 +13,7 @@ use crate::clock::SystemClock;
 
 /// Where tasks are kept.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum StoreUrl {
+pub(crate) enum StoreUrl {
     /// A SQLite file.
     Sqlite(PathBuf),
     /// Nowhere but in memory: gone with the process.
@@ -65,7 +65,8 @@ pub(crate) async fn open(url: &StoreUrl, clock: &SystemClock) -> anyhow::Result<
         #[cfg(not(feature = "sqlite"))]
         StoreUrl::Sqlite(_) => anyhow::bail!("this build has no SQLite store"),
     };
-    let store = Resident::open(sink, clock.now()).await.with_context(|| format!("cannot read the store {url}"))?;
+    let store =
+        Resident::open(sink, clock.now()).await.with_context(|| format!("cannot read the store {url}"))?;
     clock.not_before(store.latest_at());
     Ok(Arc::new(store))
 }

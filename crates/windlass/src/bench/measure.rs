@@ -38,7 +38,8 @@ pub(super) fn wall_us() -> u64 {
 
 /// CPU time a process has used, in milliseconds.
 pub(super) fn cpu_ms(pid: u32) -> anyhow::Result<f64> {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).context("cannot read a process's CPU time")?;
+    let stat =
+        std::fs::read_to_string(format!("/proc/{pid}/stat")).context("cannot read a process's CPU time")?;
     // The name in parentheses may hold anything; user and system time are fields 14 and 15.
     let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
     let ticks = |index: usize| fields.get(index).and_then(|field| field.parse::<f64>().ok()).unwrap_or(0.0);
@@ -49,8 +50,10 @@ pub(super) fn cpu_ms(pid: u32) -> anyhow::Result<f64> {
 
 /// Resident memory of a process, in MiB.
 pub(super) fn rss_mb(pid: u32) -> anyhow::Result<f64> {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).context("cannot read a process's memory")?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).context("the process has ended")?;
+    let status =
+        std::fs::read_to_string(format!("/proc/{pid}/status")).context("cannot read a process's memory")?;
+    let line =
+        status.lines().find_map(|line| line.strip_prefix("VmRSS:")).context("the process has ended")?;
     let kib: f64 = line.trim().trim_end_matches(" kB").parse()?;
     Ok(kib / 1024.0)
 }

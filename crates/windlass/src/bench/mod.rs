@@ -121,7 +121,9 @@ pub(crate) async fn run(workload: Workload, n: u64) -> anyhow::Result<Measured> 
     let cpu_before = (cpu_ms(processes.server())?, cpu_ms(processes.worker())?, cpu_ms(std::process::id())?);
     let started = Instant::now();
     let (latencies, accepted) = match workload {
-        Workload::Noop | Workload::Chain3 | Workload::Saga3 => (submit_all(&client, workload, n).await?, None),
+        Workload::Noop | Workload::Chain3 | Workload::Saga3 => {
+            (submit_all(&client, workload, n).await?, None)
+        }
         Workload::Bulk => {
             let latencies = submit_batches(&client, workload, n).await?;
             (latencies, Some(started.elapsed()))

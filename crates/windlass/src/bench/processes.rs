@@ -39,7 +39,8 @@ impl Processes {
             .context("cannot start the server")?;
         let stdout = server.stdout.take().context("the server has no output")?;
         let mut lines = BufReader::new(stdout).lines();
-        let line = time::timeout(PATIENCE, lines.next_line()).await.context("the server does not start")??;
+        let line =
+            time::timeout(PATIENCE, lines.next_line()).await.context("the server does not start")??;
         let line = line.context("the server ended at once")?;
         let url = line.strip_prefix("listening on ").context("the server says something else")?.to_owned();
         let worker = Command::new(&program)

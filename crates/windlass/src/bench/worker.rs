@@ -54,8 +54,11 @@ pub(crate) fn run_worker(arguments: &[OsString]) -> ExitCode {
 fn serve(arguments: &[OsString]) -> anyhow::Result<()> {
     let [server] = arguments else { anyhow::bail!("usage: {WORKER_COMMAND} SERVER") };
     let client = Client::new(&server.to_string_lossy())?;
-    let worker =
-        Worker::builder(client).name("bench").concurrency(SLOTS).module("bench", None, Arc::new(Bench)).build()?;
+    let worker = Worker::builder(client)
+        .name("bench")
+        .concurrency(SLOTS)
+        .module("bench", None, Arc::new(Bench))
+        .build()?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     Ok(runtime.block_on(worker.run_until_signal())?)
 }

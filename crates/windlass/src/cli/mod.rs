@@ -55,6 +55,8 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// See it work: real steps, one task that succeeds, one that is undone, one that loses its worker
+    Demo,
     /// Flows: check, apply and show definitions
     #[command(subcommand)]
     Flow(flow::FlowCommand),
@@ -87,6 +89,7 @@ enum Command {
 const NOT_FOR: &[(&str, &[&str])] = &[
     ("bench", &["server", "token"]),
     ("completions", &["server", "token", "format"]),
+    ("demo", &["server", "token", "format"]),
     ("dev", &["server", "token", "format"]),
     ("server", &["server", "token", "format"]),
     ("worker", &["format"]),
@@ -125,6 +128,7 @@ fn command() -> clap::Command {
 fn execute(cli: Cli) -> anyhow::Result<Exit> {
     let connection = &cli.connection;
     match cli.command {
+        Command::Demo => block_on(async { crate::demo::run().await.map(|()| Exit::Done) }),
         Command::Flow(command) => block_on(command.run(connection)),
         Command::Task(command) => block_on(command.run(&connection.open()?)),
         Command::Queue(command) => block_on(command.run(&connection.open()?)),
