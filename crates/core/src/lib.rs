@@ -9,7 +9,7 @@
 //!                                                   └────────────────▶ effects, derived from both states
 //! ```
 //!
-//! Rules only append events; [`evolve`] alone changes state, so replaying all events of a task gives the task.
+//! Rules only append events; [`evolve()`] alone changes state, so replaying all events of a task gives the task.
 //! The core cannot fail, it can only reject ([`Rejection`]).
 
 mod alarm;

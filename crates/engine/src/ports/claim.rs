@@ -82,7 +82,7 @@ pub struct SessionRenewal {
     pub session: SessionId,
     /// How long it may be silent from now.
     pub lease: Millis,
-    /// Full length of its lease, given anew by [`Store::forgive`].
+    /// Full length of its lease, given anew by [`Store::forgive`](crate::ports::Store::forgive).
     pub lease_full: Millis,
     /// What it said of itself, where it said something new.
     pub worker: Option<WorkerState>,

@@ -1,6 +1,6 @@
 //! The memory scheduler: a store with a single owner, whose hot path only writes.
 //!
-//! Active tasks, ready queues, due times, claims and sessions live in memory ([`Scheduler`]); a [`RowSink`]
+//! Active tasks, ready queues, due times, claims and sessions live in memory ([`Scheduler`](scheduler::Scheduler)); a [`RowSink`]
 //! gets every change in order and is read only for what has ended. A commit is three steps:
 //!
 //! ```text
