@@ -4,7 +4,9 @@
 use std::time::Instant;
 
 use crate::{
-    dependencies, drill, edges, shellcheck, style,
+    dependencies, drill, edges,
+    metadata::Metadata,
+    shellcheck, style,
     workspace::{Workspace, run_to_success},
 };
 
@@ -17,13 +19,15 @@ const PARTS: &[Part] = &[
     ("style", |workspace| style::check(workspace)?.into_result()),
     ("dependencies", |workspace| dependencies::check(workspace)?.into_result()),
     ("shell scripts", |workspace| shellcheck::check(workspace)?.into_result()),
-    ("clippy", |workspace| {
-        let arguments = "clippy --locked --workspace --all-targets --all-features -- -D warnings";
-        cargo(workspace, arguments)
+    ("clippy", |workspace| clippy(workspace, &["--workspace", "--all-targets", "--all-features"])),
+    // The whole workspace switches on what any of its crates needs; this finds what one of them forgot to ask for.
+    ("each crate by itself", |workspace| {
+        let metadata = Metadata::load(workspace)?;
+        metadata.members().try_for_each(|package| clippy(workspace, &["--package", &package.name]))
     }),
     ("without default features", |workspace| {
-        cargo(workspace, "check --locked -p windlass-stores --no-default-features")?;
-        cargo(workspace, "check --locked -p windlass --no-default-features")
+        clippy(workspace, &["--package", "windlass-stores", "--no-default-features"])?;
+        clippy(workspace, &["--package", "windlass", "--no-default-features"])
     }),
     // With private items: the pages are for those who work on it, and modules link to their parts.
     ("documentation", |workspace| {
@@ -36,7 +40,7 @@ const PARTS: &[Part] = &[
         let files = workspace.files()?;
         files.iter().filter(|path| is_test_of_example(path)).try_for_each(|test| workspace.run("sh", &[test]))
     }),
-    ("tests", |workspace| cargo(workspace, "test --locked --workspace")),
+    ("tests", |workspace| workspace.run("cargo", &["test", "--locked", "--workspace", "--no-fail-fast"])),
     ("drills", |workspace| {
         drill::names().into_iter().try_for_each(|name| drill::run(workspace, name, drill::Length::Short))
     }),
@@ -47,8 +51,8 @@ fn is_test_of_example(path: &str) -> bool {
     path.starts_with("examples/") && path.ends_with("/test.sh")
 }
 
-fn cargo(workspace: &Workspace, arguments: &str) -> anyhow::Result<()> {
-    workspace.run("cargo", &arguments.split_whitespace().collect::<Vec<_>>())
+fn clippy(workspace: &Workspace, what: &[&str]) -> anyhow::Result<()> {
+    workspace.run("cargo", &[&["clippy", "--locked"], what, &["--", "-D", "warnings"]].concat())
 }
 
 /// Runs all parts.
