@@ -4,7 +4,8 @@
 //! the port alone; tasks change by the real rules, so every change is one that the engine could commit. The
 //! files are named for what they are about.
 //!
-//! [`differential`] is the other half: the same random operations on two stores must give the same answers.
+//! [`run_staging`] is for the sinks of resident stores: what is on its way to the disk, and writes that fail.
+//! [`differ`] is the other half: the same random operations on two stores must give the same answers.
 //!
 //! Everything here fails by panicking, as tests do.
 
@@ -17,6 +18,7 @@ mod differential;
 mod due;
 mod events;
 mod flows;
+mod gate;
 mod history;
 mod leases;
 mod listing;
@@ -26,6 +28,7 @@ mod outcomes;
 mod overlooked;
 mod queues;
 mod reopening;
+mod staging;
 mod submit_keys;
 mod sweeping;
 mod tasks;
@@ -35,6 +38,7 @@ mod world;
 pub use bench::Bench;
 pub use block_on::block_on;
 pub use differential::{Counts, differ};
+pub use staging::run_staging;
 use world::World;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -175,7 +175,7 @@ impl Walk {
             }
             let mut change = accept(TaskId(self.ids), flow, input);
             if self.random.once_in(3) {
-                let scope = u8::try_from(self.random.below(40)).unwrap_or(0);
+                let scope = u8::try_from(self.random.below(12)).unwrap_or(0);
                 let fingerprint = u8::try_from(self.random.below(2)).unwrap_or(0);
                 change.submit_key = Some(SubmitKey { scope: [scope; 32], fingerprint: [fingerprint; 32] });
             }
@@ -266,6 +266,10 @@ impl Walk {
             Some(Due::Wake { task, wakeup }) => self.do_task("wake", task, Command::Wake(wakeup)).await,
             Some(Due::TimeOut(claimed)) => {
                 self.do_task("time out", claimed.id.task, Command::TimeOut(attempt(&claimed))).await;
+            }
+            Some(Due::GiveUp { task, key, attempt }) => {
+                let attempt = Attempt { key, number: attempt, started_at: None };
+                self.do_task("give up", task, Command::Lose(attempt)).await;
             }
             None => {}
         }

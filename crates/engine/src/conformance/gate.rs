@@ -1,0 +1,123 @@
+//! A sink whose writes wait or fail when a case says so.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use async_trait::async_trait;
+use windlass_core::{Alarm, AlarmId, Event, TaskId};
+
+use crate::{
+    ports::{Change, LogLine, Now, Page, Retention, StoreError, StoredAlarm, SubmitKey, TaskQuery},
+    resident::{Recovered, RowSink, TaskRow, Written},
+};
+
+/// Stands between a resident store and its sink.
+pub(super) struct Gate {
+    sink: Arc<dyn RowSink>,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    is_closed: bool,
+    has_failed: bool,
+    waiting: Vec<(Arc<Vec<Change>>, Written)>,
+}
+
+impl Gate {
+    pub(super) fn new(sink: Arc<dyn RowSink>) -> Self {
+        Self { sink, state: Mutex::default() }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Lets writes wait from now on.
+    pub(super) fn close(&self) {
+        self.state().is_closed = true;
+    }
+
+    /// Lets everything through that waits, and what comes after it.
+    pub(super) fn open(&self) {
+        let waiting = {
+            let mut state = self.state();
+            state.is_closed = false;
+            std::mem::take(&mut state.waiting)
+        };
+        for (batch, written) in waiting {
+            self.sink.write(batch, written);
+        }
+    }
+
+    /// Fails everything that waits, and what comes until the rows are read again.
+    pub(super) fn fail(&self) {
+        let waiting = {
+            let mut state = self.state();
+            (state.is_closed, state.has_failed) = (false, true);
+            std::mem::take(&mut state.waiting)
+        };
+        for (_, written) in waiting {
+            written(Err(broken()));
+        }
+    }
+}
+
+fn broken() -> StoreError {
+    StoreError::Unavailable("the case lets this write fail".to_owned())
+}
+
+#[async_trait]
+impl RowSink for Gate {
+    async fn recover(&self) -> Result<Recovered, StoreError> {
+        self.state().has_failed = false;
+        self.sink.recover().await
+    }
+
+    fn write(&self, batch: Arc<Vec<Change>>, written: Written) {
+        {
+            let mut state = self.state();
+            if state.is_closed {
+                state.waiting.push((batch, written));
+                return;
+            }
+            if !state.has_failed {
+                drop(state);
+                self.sink.write(batch, written);
+                return;
+            }
+        }
+        written(Err(broken()));
+    }
+
+    async fn ended(&self, ids: &[TaskId]) -> Result<Vec<Option<TaskRow>>, StoreError> {
+        self.sink.ended(ids).await
+    }
+
+    async fn ended_page(&self, query: &TaskQuery) -> Result<Page<TaskRow, TaskId>, StoreError> {
+        self.sink.ended_page(query).await
+    }
+
+    async fn submit_keys(&self, scopes: &[[u8; 32]]) -> Result<Vec<Option<(TaskId, SubmitKey)>>, StoreError> {
+        self.sink.submit_keys(scopes).await
+    }
+
+    async fn events(&self, task: TaskId, after: u64, limit: usize) -> Result<Vec<(u64, Event)>, StoreError> {
+        self.sink.events(task, after, limit).await
+    }
+
+    async fn logs(&self, task: TaskId, skip: u64, limit: usize) -> Result<Vec<LogLine>, StoreError> {
+        self.sink.logs(task, skip, limit).await
+    }
+
+    async fn alarm(&self, id: &AlarmId) -> Result<Option<StoredAlarm>, StoreError> {
+        self.sink.alarm(id).await
+    }
+
+    async fn alarms(&self, all: bool, limit: usize) -> Result<Vec<Alarm>, StoreError> {
+        self.sink.alarms(all, limit).await
+    }
+
+    async fn sweep(&self, retention: &Retention, now: Now, limit: usize) -> Result<u64, StoreError> {
+        self.sink.sweep(retention, now, limit).await
+    }
+}

@@ -1,0 +1,208 @@
+//! What a resident store does between a change and the disk: nothing is handed out that is not written, later
+//! changes build on earlier ones that are still on their way, and when a write fails all of them are void.
+
+use std::{
+    future::Future,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Waker},
+};
+
+use async_trait::async_trait;
+use futures_util::future::LocalBoxFuture;
+use windlass_core::{ActState, Command, Flow, Millis, Pause};
+
+use super::{Bench, World, block_on, gate::Gate, history::line, messages::held, world::tasks_of};
+use crate::{
+    ports::{Change, Now, Outcome, QueueChange, QueuePause, Store, StoreError, StoredFlow, SubmitKey},
+    resident::{Resident, RowSink},
+};
+
+struct Gated(Arc<Gate>);
+
+#[async_trait]
+impl Bench for Gated {
+    async fn open(&mut self, now: Now) -> Vec<Arc<dyn Store>> {
+        vec![Arc::new(Resident::open(self.0.clone(), now).await.expect("the rows can be read"))]
+    }
+
+    fn keeps_claims(&self) -> bool {
+        false
+    }
+}
+
+/// A case with the gate that it opens and closes.
+type GatedCase = fn(World, Arc<Gate>) -> LocalBoxFuture<'static, ()>;
+
+/// Runs the cases about what is on its way to `make`'s sink, each on a sink of its own.
+///
+/// # Panics
+/// When a resident store over the sink does otherwise.
+pub fn run_staging(mut make: impl FnMut() -> Arc<dyn RowSink>) {
+    let cases: [GatedCase; 7] = [
+        |world, gate| Box::pin(nothing_is_handed_out_before_it_is_written(world, gate)),
+        |world, gate| Box::pin(later_changes_build_on_what_is_on_its_way(world, gate)),
+        |world, gate| Box::pin(a_failed_write_changes_nothing(world, gate)),
+        |world, gate| Box::pin(what_workers_have_outlives_a_failed_write(world, gate)),
+        |world, gate| Box::pin(the_key_of_a_failed_submit_is_free(world, gate)),
+        |world, gate| Box::pin(the_catalogue_forgets_what_was_not_written(world, gate)),
+        |world, gate| Box::pin(a_message_is_sent_and_consumed_when_it_is_written(world, gate)),
+    ];
+    for case in cases {
+        let gate = Arc::new(Gate::new(make()));
+        block_on(async { case(World::open(Box::new(Gated(gate.clone()))).await, gate).await });
+    }
+}
+
+/// A commit that is on its way.
+type Committing = Pin<Box<dyn Future<Output = Result<Vec<Outcome>, StoreError>>>>;
+
+/// Begins a commit, which then waits at the gate.
+fn begin(world: &mut World, changes: Vec<Change>) -> Committing {
+    let store = world.store();
+    let mut committing: Committing = Box::pin(async move { store.commit(changes).await });
+    let polled = committing.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+    assert!(polled.is_pending(), "the gate is closed");
+    committing
+}
+
+async fn nothing_is_handed_out_before_it_is_written(mut world: World, gate: Arc<Gate>) {
+    let flow = world.add_flow(line("flow", 2)).await;
+    let session = world.session(1).await;
+    let first = world.submit(&flow).await;
+    let claimed = world.claim_one(session).await;
+    gate.close();
+    let new = world.new_task(&flow, |_| {});
+    let scheduled = world.new_task(&flow, |input| input.at = Some(input.created_at));
+    let (id, scheduled_id) = (new.task.id, scheduled.task.id);
+    let submitting = begin(&mut world, vec![new.into(), scheduled.into()]);
+    let report = super::world::report(&claimed, windlass_core::Outcome::Succeeded(None));
+    let reported = world.decide(first, &report).await;
+    let reporting = begin(&mut world, vec![reported.into()]);
+    assert!(world.claim(session, 9).await.is_empty());
+    assert_eq!(world.due().await, []);
+    assert_eq!(world.store().events(id, 0, 9).await.expect("reading events succeeds"), []);
+    gate.open();
+    assert_eq!(submitting.await.expect("it is written"), vec![Outcome::Committed; 2]);
+    assert_eq!(reporting.await.expect("it is written"), [Outcome::Committed]);
+    assert_eq!(tasks_of(&world.claim(session, 9).await), [first, id]);
+    assert_eq!(world.due().await.len(), 1);
+    world.apply(scheduled_id, Command::Wake(windlass_core::Wakeup::Start)).await;
+    assert_eq!(tasks_of(&world.claim(session, 9).await), [scheduled_id]);
+}
+
+async fn later_changes_build_on_what_is_on_its_way(mut world: World, gate: Arc<Gate>) {
+    let flow = world.add_flow(line("flow", 2)).await;
+    gate.close();
+    let new = world.new_task(&flow, |_| {});
+    let id = new.task.id;
+    let submitting = begin(&mut world, vec![new.into()]);
+    let pause = world.decide(id, &Command::Pause { by: None }).await;
+    let pausing = begin(&mut world, vec![pause.clone().into()]);
+    assert_eq!(world.load(id).await.task, pause.task);
+    // A conflict with what is on its way is told once that is written: before, it may still be void.
+    let late = begin(&mut world, vec![pause.into()]);
+    gate.open();
+    assert_eq!(submitting.await.expect("it is written"), [Outcome::Committed]);
+    assert_eq!(pausing.await.expect("it is written"), [Outcome::Committed]);
+    assert_eq!(late.await.expect("it is written"), [Outcome::Conflict]);
+    assert_eq!(world.load(id).await.task.state.pause, Pause::Held);
+    let session = world.session(1).await;
+    assert!(world.claim(session, 9).await.is_empty());
+    world.apply(id, Command::Resume { by: None }).await;
+    assert_eq!(world.claim(session, 9).await.len(), 1);
+}
+
+async fn a_failed_write_changes_nothing(mut world: World, gate: Arc<Gate>) {
+    let flow = world.add_flow(line("flow", 2)).await;
+    let (paused, cancelled) = (world.submit(&flow).await, world.submit(&flow).await);
+    let before = [world.load(paused).await.task, world.load(cancelled).await.task];
+    gate.close();
+    let pause = world.decide(paused, &Command::Pause { by: None }).await;
+    let pausing = begin(&mut world, vec![pause.into()]);
+    let resume = world.decide(paused, &Command::Resume { by: None }).await;
+    let cancel = world.decide(cancelled, &Command::Cancel { by: None }).await;
+    let both = begin(&mut world, vec![resume.into(), cancel.into()]);
+    let new = world.new_task(&flow, |_| {});
+    let new_id = new.task.id;
+    let submitting = begin(&mut world, vec![new.into()]);
+    gate.fail();
+    for committing in [pausing, both, submitting] {
+        assert!(committing.await.is_err());
+    }
+    assert_eq!([world.load(paused).await.task, world.load(cancelled).await.task], before);
+    assert!(world.find(new_id).await.is_none());
+    let session = world.session(1).await;
+    let claimed = world.claim(session, 9).await;
+    assert_eq!(tasks_of(&claimed), [paused, cancelled]);
+    world.succeed(&claimed[0], None).await;
+    assert_eq!(world.load(paused).await.task.state.steps[1].forward.state, ActState::Ready);
+}
+
+async fn what_workers_have_outlives_a_failed_write(mut world: World, gate: Arc<Gate>) {
+    let flow = world.add_flow(line("flow", 1)).await;
+    let id = world.submit(&flow).await;
+    let session = world.session(1).await;
+    let claimed = world.claim_one(session).await;
+    let claims = world.load(id).await.claims;
+    gate.close();
+    let new = world.new_task(&flow, |_| {});
+    let submitting = begin(&mut world, vec![new.into()]);
+    gate.fail();
+    assert!(submitting.await.is_err());
+    assert_eq!(world.load(id).await.claims, claims);
+    assert!(world.claim(session, 9).await.is_empty());
+    world.pass(Millis(super::world::LEASE.0));
+    assert_eq!(world.lost().await, [claimed.clone()]);
+    world.renew(session).await;
+    assert!(world.succeed(&claimed, None).await.is_ended());
+}
+
+async fn the_key_of_a_failed_submit_is_free(mut world: World, gate: Arc<Gate>) {
+    let flow = world.add_flow(line("flow", 1)).await;
+    let mut keyed = || {
+        let key = SubmitKey { scope: [1; 32], fingerprint: [1; 32] };
+        crate::ports::TaskChange { submit_key: Some(key), ..world.new_task(&flow, |_| {}) }
+    };
+    let (first, second) = (keyed(), keyed());
+    let id = second.task.id;
+    gate.close();
+    let submitting = begin(&mut world, vec![first.into()]);
+    gate.fail();
+    assert!(submitting.await.is_err());
+    world.load_nothing().await;
+    assert_eq!(world.commit_one(second.clone()).await, Outcome::Committed);
+    let taken = Outcome::KeyTaken { task: id, fingerprint: [1; 32] };
+    assert_eq!(world.commit_one(second).await, taken);
+}
+
+async fn the_catalogue_forgets_what_was_not_written(mut world: World, gate: Arc<Gate>) {
+    world.add_flow(line("flow", 1)).await;
+    gate.close();
+    let created_at = world.now.wall;
+    let second = StoredFlow { flow: Arc::new(Flow { version: 2, ..line("flow", 2) }), created_at };
+    let pause =
+        QueueChange { name: super::world::work(), paused: Some(QueuePause { at: created_at, by: None }) };
+    let committing = begin(&mut world, vec![Change::Flow(second.clone()), Change::Queue(pause)]);
+    gate.fail();
+    assert!(committing.await.is_err());
+    world.load_nothing().await;
+    let newest = world.store().flow("flow", None).await.expect("reading flows succeeds");
+    assert_eq!(newest.map(|stored| stored.flow.version), Some(1));
+    assert!(world.store().queues().await.expect("reading queues succeeds").is_empty());
+    assert_eq!(world.commit_one(Change::Flow(second)).await, Outcome::Committed);
+}
+
+async fn a_message_is_sent_and_consumed_when_it_is_written(mut world: World, gate: Arc<Gate>) {
+    held(&mut world).await;
+    let envelope = world.messages().await.remove(0);
+    let raise = super::messages::delivery(&mut world, &envelope).await;
+    gate.close();
+    let raising = begin(&mut world, vec![Change::Alarm(raise.clone())]);
+    gate.fail();
+    assert!(raising.await.is_err());
+    world.load_nothing().await;
+    assert_eq!(world.messages().await, [envelope]);
+    assert_eq!(world.commit_one(Change::Alarm(raise)).await, Outcome::Committed);
+    assert_eq!(world.messages().await, []);
+}
