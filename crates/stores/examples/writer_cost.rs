@@ -16,11 +16,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-use windlass_core::{
-    Action, Attempt, Command, Context, Event, Flow, Input, Json, Millis, Name, OnFailure, Outcome, Report, Retry,
-    RetryBy, StepDefinition, Task, TaskId, Timestamp, apply,
-};
 use windlass_core::{ActKey, EventKind, Rejection};
+use windlass_core::{
+    Action, Attempt, Command, Context, Event, Flow, Input, Json, Millis, Name, OnFailure, Outcome, Report,
+    Retry, RetryBy, StepDefinition, Task, TaskId, Timestamp, apply,
+};
 use windlass_engine::{
     ports::{Change, StoredFlow, TaskChange},
     resident::RowSink,

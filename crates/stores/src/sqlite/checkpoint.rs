@@ -63,7 +63,10 @@ pub(super) fn start(path: PathBuf, gate: Arc<Gate>, limits: Limits) -> std::io::
                 if error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy) {
                     tracing::debug!("a reader keeps the write-ahead log from being started over");
                 } else {
-                    tracing::warn!(error = describe(&error), "the write-ahead log was not copied; trying again");
+                    tracing::warn!(
+                        error = describe(&error),
+                        "the write-ahead log was not copied; trying again"
+                    );
                 }
                 gate.wait(RETRY_AFTER);
             }

@@ -42,7 +42,9 @@ pub(super) fn act_key(code: i64) -> ActKey {
 pub(super) fn task_id(row: &Row<'_>, column: usize) -> rusqlite::Result<TaskId> {
     match row.get_ref(column)?.as_blob().ok().and_then(|bytes| bytes.try_into().ok()) {
         Some(bytes) => Ok(TaskId::from_bytes(bytes)),
-        None => Err(rusqlite::Error::InvalidColumnType(column, "a task id of 16 bytes".to_owned(), Type::Blob)),
+        None => {
+            Err(rusqlite::Error::InvalidColumnType(column, "a task id of 16 bytes".to_owned(), Type::Blob))
+        }
     }
 }
 

@@ -43,7 +43,9 @@ impl From<Error> for Fault {
             // A column of another type than the one that was written.
             None if matches!(
                 error,
-                Error::InvalidColumnType(..) | Error::FromSqlConversionFailure(..) | Error::QueryReturnedNoRows
+                Error::InvalidColumnType(..)
+                    | Error::FromSqlConversionFailure(..)
+                    | Error::QueryReturnedNoRows
             ) =>
             {
                 FaultKind::Damaged

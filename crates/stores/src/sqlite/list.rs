@@ -72,9 +72,9 @@ pub(super) fn ended_page(connection: &Connection, query: &TaskQuery) -> Result<P
 /// The ids that may meet the query: from, inclusive, and to, exclusive.
 fn id_range(query: &TaskQuery) -> (TaskId, TaskId) {
     let at = |time: Timestamp| TaskId(u128::try_from(time.0).unwrap_or(0).min((1 << 48) - 1) << 80);
-    let from = query.since.map_or(TaskId(0), |since| {
-        at(Timestamp(since.0.saturating_sub_unsigned(ID_TIME_TOLERANCE.0)))
-    });
+    let from = query
+        .since
+        .map_or(TaskId(0), |since| at(Timestamp(since.0.saturating_sub_unsigned(ID_TIME_TOLERANCE.0))));
     let until = query.until.map_or(TaskId(u128::MAX), |until| at(until + ID_TIME_TOLERANCE));
     (from, query.before.map_or(until, |before| before.min(until)))
 }

@@ -8,9 +8,15 @@ use std::{
     fs::{File, OpenOptions},
     io::{self, Read, Write},
     path::{Path, PathBuf},
+    thread,
+    time::Duration,
 };
 
 use rustix::fs::{FlockOperation, flock};
+
+/// How often the lock is tried before it counts as held: whoever only looks ([`holder`]) has it for a moment.
+const ATTEMPTS: u32 = 3;
+const ATTEMPT_EVERY: Duration = Duration::from_millis(10);
 
 /// A lock that is held.
 #[derive(Debug)]
@@ -30,10 +36,17 @@ pub(super) enum LockError {
 impl LockFile {
     /// Takes the lock of the store at `path`, and writes who has it.
     pub(super) fn take(path: &Path, hint: &str) -> Result<Self, LockError> {
-        let open = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(lock_path(path));
+        let open =
+            OpenOptions::new().read(true).write(true).create(true).truncate(false).open(lock_path(path));
         let mut file = open.map_err(LockError::Io)?;
-        if !try_lock(&file).map_err(LockError::Io)? {
-            return Err(LockError::Held(read_holder(&mut file)));
+        for attempt in 1.. {
+            if try_lock(&file).map_err(LockError::Io)? {
+                break;
+            }
+            if attempt == ATTEMPTS {
+                return Err(LockError::Held(read_holder(&mut file)));
+            }
+            thread::sleep(ATTEMPT_EVERY);
         }
         let hint = if hint.is_empty() { String::new() } else { format!(" ({hint})") };
         let text = format!("process {}{hint}\n", std::process::id());
@@ -42,7 +55,7 @@ impl LockFile {
     }
 }
 
-/// Who has the store at `path` open, if anyone. Takes nothing.
+/// Who has the store at `path` open, if anyone.
 pub(super) fn holder(path: &Path) -> io::Result<Option<String>> {
     let mut file = match File::open(lock_path(path)) {
         Ok(file) => file,

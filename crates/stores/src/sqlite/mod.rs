@@ -1,9 +1,58 @@
 //! Rows in one SQLite file, written by one server.
 //!
-//! To be completed.
+//! Active tasks live in the server's memory (`windlass_engine::resident`); this is where they are written down,
+//! and where what has ended is kept. The writer thread is the limit of the whole system, so everything here is
+//! arranged for it: it only inserts at the ends of tables and updates few small rows.
+//!
+//! ```text
+//!            write(batch)                  ended, events, logs, …
+//!                 │                                │
+//!            ┌────▼────┐  commit   ┌─────┐    ┌────▼────┐
+//!            │ writer  ├──────────▶│ log ├───▶│ readers │
+//!            └────┬────┘           └──┬──┘    └────▲────┘
+//!            gate ┆              ┌────▼───────┐    │
+//!                 └┄┄┄┄┄┄┄┄┄┄┄┄┄┄┤ checkpoint ├─▶ file
+//!                                └────────────┘
+//! ```
+//!
+//! | file | holds |
+//! |---|---|
+//! | `open.rs`, `lock.rs`, `migrate.rs`, `prefill.rs` | opening: checks, the lock file, settings, the format, the log's size |
+//! | `sink.rs` | the port over the threads |
+//! | `writer.rs`, `rows.rs`, `directory.rs` | the writer thread, what a transaction writes, where rows are |
+//! | `gate.rs`, `checkpoint.rs` | copying the log into the file without the writer waiting |
+//! | `recover.rs`, `read.rs` | reading what is active, at a start and after a failed write |
+//! | `readers.rs`, `query.rs`, `list.rs` | queries for what has ended |
+//! | `sweep.rs`, `doctor.rs` | deleting what is old; looking for what is wrong |
+//!
+//! # The tables
+//!
+//! A task has a number (`task.n`) beside its UUID, in the order of arrival. Tables that are keyed by a growing
+//! number are appended to, which touches a page or two per commit however many tasks are in it, and integers
+//! compare faster than 16 bytes. From id to number leads the directory (`directory.rs`) for what is active, and the
+//! key of `final` for what has ended, so there is no index on ids to keep.
+//!
+//! - `task`: what was submitted. Written once.
+//! - `active`: the state of what has not ended. Written once per commit that changes it, deleted at the end. It
+//!   is all that a start reads, with the `task` rows that belong to it.
+//! - `history`: events, and the results that came with them. Written once; each row leads to the one before it
+//!   of the same task, so a task's history is found from its newest row without an index, and rows of one
+//!   commit lie side by side. Reading a history from its beginning walks all of it.
+//! - `final`: the state of what has ended, with the key (status, id): it finds a task by id with one look per
+//!   status, and lists each status newest first. A separate index on the status would be one more row to write.
+//!
+//! # When something fails
+//!
+//! | what | then |
+//! |---|---|
+//! | the process dies | what was told as written is in the log; SQLite drops a transaction that is not whole |
+//! | the disk is full, a write or a sync fails | see `writer.rs`: everything fails until the state is read anew |
+//! | a row cannot be read | recovery names the task and gives up; [`doctor`] lists all such rows |
+//! | a second server | is refused by the lock file, with the number of the process that has it |
 
 mod checkpoint;
 mod directory;
+mod doctor;
 mod encoding;
 mod error;
 mod gate;
@@ -11,6 +60,8 @@ mod list;
 mod lock;
 mod migrate;
 mod open;
+#[cfg(test)]
+mod plans;
 mod prefill;
 mod query;
 mod read;
@@ -21,5 +72,6 @@ mod sink;
 mod sweep;
 mod writer;
 
+pub use doctor::{Report, doctor};
 pub use open::{OpenError, SqliteOptions};
 pub use sink::SqliteSink;

@@ -11,6 +11,7 @@ use rusqlite::{Connection, DEFAULT_NAME, ErrorCode, FileControl, OpenFlags};
 use thiserror::Error;
 
 use super::{
+    encoding::to_integer,
     error::describe,
     lock::{LockError, LockFile},
     migrate::{self, Format, VERSION},
@@ -25,11 +26,14 @@ pub struct SqliteOptions {
     /// Size of the write-ahead log in bytes. It takes that much disk from the start, and a checkpoint must end
     /// before it is used up, or the writer waits.
     pub wal_bytes: u64,
+    /// The file may not grow beyond this, rounded up to 4 MiB; nothing = as the disk allows. What does not fit is
+    /// refused as on a full disk.
+    pub file_bytes_max: Option<u64>,
 }
 
 impl Default for SqliteOptions {
     fn default() -> Self {
-        Self { lock_hint: String::new(), wal_bytes: 64 << 20 }
+        Self { lock_hint: String::new(), wal_bytes: 64 << 20, file_bytes_max: None }
     }
 }
 
@@ -37,7 +41,9 @@ impl Default for SqliteOptions {
 #[derive(Debug, Error)]
 pub enum OpenError {
     /// Another server has it.
-    #[error("{path} is open in {holder}: a store has one server; stop that one, or give this one a file of its own")]
+    #[error(
+        "{path} is open in {holder}: a store has one server; stop that one, or give this one a file of its own"
+    )]
     Locked {
         /// The file.
         path: PathBuf,
@@ -65,7 +71,9 @@ pub enum OpenError {
         found: String,
     },
     /// A newer program wrote it.
-    #[error("{path} has format {found}, and this version of windlass knows formats up to {known}: use the version that wrote it, or a newer one")]
+    #[error(
+        "{path} has format {found}, and this version of windlass knows formats up to {known}: use the version that wrote it, or a newer one"
+    )]
     Newer {
         /// The file.
         path: PathBuf,
@@ -134,6 +142,7 @@ pub(super) fn prepare(path: &Path, options: &SqliteOptions) -> Result<(LockFile,
     getrandom::fill(&mut token_key)
         .map_err(|error| OpenError::io("get random bytes for", path, io::Error::other(error)))?;
     migrate::migrate(&mut connection, from, &token_key).map_err(sqlite)?;
+    limit_size(&connection, options.file_bytes_max).map_err(sqlite)?;
     prefill_wal(path, options.wal_bytes)
         .map_err(|error| OpenError::io("fill the write-ahead log of", path, error))?;
     sync_directory(path).map_err(|error| OpenError::io("sync the directory of", path, error))?;
@@ -164,11 +173,13 @@ fn directory(path: &Path) -> &Path {
 const SQLITE_HEADER: &[u8; 16] = b"SQLite format 3\0";
 
 /// Looks at the file before SQLite does: SQLite takes a file that is shorter than a page for a new database.
+/// Also whether the system lets us read and write it. The lock must be held: closing a file ends all locks that
+/// this process has on it, and so those of SQLite.
 fn check_header(path: &Path) -> Result<(), OpenError> {
     let mut file = match File::options().read(true).write(true).open(path) {
         Ok(file) => file,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-        Err(error) => return Err(OpenError::io("read and write", path, error)),
+        Err(error) => return Err(OpenError::io("open", path, error)),
     };
     let mut header = Vec::new();
     let read = Read::by_ref(&mut file).take(SQLITE_HEADER.len() as u64).read_to_end(&mut header);
@@ -197,7 +208,7 @@ pub(super) enum Role {
 
 /// How much of the file a connection keeps in memory, in KiB. The writer touches the ends of its tables and
 /// the active rows over and over; with 256 MiB it spent 12 % of its time on giving memory back.
-const CACHE_KIB: i64 = 16 * 1024;
+const CACHE_KIB: i64 = 4 * 1024;
 
 /// How much a reader keeps in memory, in KiB. A page of a list touches little, and the system caches the file.
 const READER_CACHE_KIB: i64 = 2 * 1024;
@@ -244,6 +255,17 @@ pub(super) fn connect(path: &Path, role: Role) -> rusqlite::Result<Connection> {
     Ok(connection)
 }
 
+/// Keeps the file from growing beyond `bytes`.
+pub(super) fn limit_size(connection: &Connection, bytes: Option<u64>) -> rusqlite::Result<()> {
+    let Some(bytes) = bytes else { return Ok(()) };
+    let page: i64 = connection.pragma_query_value(None, "page_size", |row| row.get(0))?;
+    // The file grows in whole pieces, and SQLite raises the limit to what the file has.
+    let growth = u64::from(GROWTH_BYTES.unsigned_abs());
+    let pages = to_integer(bytes.div_ceil(growth).saturating_mul(growth)) / page;
+    // SQLite answers with the limit it took: never less than what the file has already.
+    connection.pragma_update_and_check(None, "max_page_count", pages, |_| Ok(()))
+}
+
 /// Has the file use a write-ahead log: a commit is one append to it, and readers and the writer never wait for
 /// one another. It is a property of the file and stays.
 fn use_wal(connection: &Connection) -> rusqlite::Result<()> {
@@ -253,7 +275,8 @@ fn use_wal(connection: &Connection) -> rusqlite::Result<()> {
             return Ok(());
         }
         // A file system without shared memory, such as some network mounts.
-        let message = format!("the file cannot have a write-ahead log (it stays in mode {mode}); use a local disk");
+        let message =
+            format!("the file cannot have a write-ahead log (it stays in mode {mode}); use a local disk");
         Err(rusqlite::Error::ToSqlConversionFailure(message.into()))
     })
 }

@@ -120,15 +120,16 @@ pub(super) fn logs(
     limit: usize,
 ) -> Result<Vec<LogLine>, Fault> {
     let mut statement = connection.prepare_cached(SELECT_LOGS)?;
-    let lines = statement.query_map(params![task.to_bytes(), to_integer(limit as u64), to_integer(skip)], |row| {
-        Ok(LogLine {
-            task,
-            key: act_key(row.get(0)?),
-            attempt: row.get(1)?,
-            at: Timestamp(row.get(2)?),
-            line: row.get_ref(3)?.as_str()?.into(),
-        })
-    })?;
+    let lines =
+        statement.query_map(params![task.to_bytes(), to_integer(limit as u64), to_integer(skip)], |row| {
+            Ok(LogLine {
+                task,
+                key: act_key(row.get(0)?),
+                attempt: row.get(1)?,
+                at: Timestamp(row.get(2)?),
+                line: row.get_ref(3)?.as_str()?.into(),
+            })
+        })?;
     Ok(lines.collect::<Result<_, _>>()?)
 }
 

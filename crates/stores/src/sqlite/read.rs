@@ -78,14 +78,23 @@ pub(super) fn link(connection: &Connection, task: i64, seq: i64) -> Result<Link,
         .optional()?;
     match found {
         // Rows lead back only, so a walk ends whatever is written there.
-        Some((link, owner)) if owner == task && link.previous.is_none_or(|previous| previous < seq) => Ok(link),
-        Some(_) => Err(Fault::damaged(format!("row {seq} of the history is not of the task that leads to it"))),
+        Some((link, owner)) if owner == task && link.previous.is_none_or(|previous| previous < seq) => {
+            Ok(link)
+        }
+        Some(_) => {
+            Err(Fault::damaged(format!("row {seq} of the history is not of the task that leads to it")))
+        }
         None => Err(Fault::damaged(format!("row {seq} of the history is missing"))),
     }
 }
 
 /// Puts the results into `row`, whose newest row of history is `last`.
-pub(super) fn read_results(connection: &Connection, row: &mut TaskRow, task: i64, last: i64) -> Result<(), Fault> {
+pub(super) fn read_results(
+    connection: &Connection,
+    row: &mut TaskRow,
+    task: i64,
+    last: i64,
+) -> Result<(), Fault> {
     // An act that did not succeed has no result, whatever it had before a person had it tried again.
     let mut open: Vec<ActKey> = Vec::new();
     for (index, step) in row.state.steps.iter().enumerate() {

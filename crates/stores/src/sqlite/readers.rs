@@ -5,7 +5,7 @@
 //! over.
 
 use std::{
-    path::PathBuf,
+    path::Path,
     sync::{Arc, Mutex, PoisonError, mpsc},
     thread::{self, JoinHandle},
 };
@@ -35,7 +35,7 @@ pub(super) struct Readers {
 
 impl Readers {
     /// Starts the threads. They end when the `Readers` are dropped.
-    pub(super) fn start(path: &std::path::Path) -> std::io::Result<(Self, Vec<JoinHandle<()>>)> {
+    pub(super) fn start(path: &Path) -> std::io::Result<(Self, Vec<JoinHandle<()>>)> {
         let (sender, receiver) = mpsc::sync_channel(WAITING_MAX);
         let receiver = Arc::new(Mutex::new(receiver));
         let threads = (0..READERS).map(|number| {
@@ -73,7 +73,7 @@ impl Readers {
     }
 }
 
-fn serve(path: &PathBuf, inbox: &Mutex<mpsc::Receiver<Job>>) {
+fn serve(path: &Path, inbox: &Mutex<mpsc::Receiver<Job>>) {
     let mut connection = None;
     loop {
         // The lock is held while waiting: one reader waits at the channel, the other for its turn.

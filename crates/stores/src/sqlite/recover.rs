@@ -19,11 +19,14 @@ use super::{
     read::{TASK_COLUMNS, from_sql, name, read_results, stored_flow, task_row},
 };
 
-/// What recovery reads, for the test of query plans as well.
+// What recovery reads. A test looks at their plans.
 pub(super) const SELECT_META: &str = "SELECT epoch, latest_at, token_key FROM meta";
 pub(super) const SELECT_FLOWS: &str = "SELECT name, version, created_at, data FROM flow";
 pub(super) const SELECT_QUEUES: &str = "SELECT name, paused_at, by_name, by_claimed FROM queue";
 pub(super) const SELECT_MESSAGES: &str = "SELECT task, n, data FROM message";
+
+pub(super) const COUNT_LOST: &str =
+    "SELECT count(*) FROM active WHERE NOT EXISTS (SELECT 1 FROM task WHERE n = active.task)";
 
 /// Active tasks, oldest first.
 pub(super) fn select_active() -> String {
@@ -50,13 +53,9 @@ pub(super) fn recover(connection: &Connection, directory: &Directory) -> Result<
 }
 
 fn read_tasks(connection: &Connection) -> Result<(Vec<TaskRow>, Vec<Place>), Fault> {
-    let missing: i64 = connection.query_row(
-        "SELECT count(*) FROM active WHERE NOT EXISTS (SELECT 1 FROM task WHERE n = active.task)",
-        [],
-        |row| row.get(0),
-    )?;
-    if missing > 0 {
-        return Err(Fault::damaged(format!("{missing} active tasks have lost what was submitted")));
+    let lost: i64 = connection.query_row(COUNT_LOST, [], |row| row.get(0))?;
+    if lost > 0 {
+        return Err(Fault::damaged(format!("{lost} active tasks have lost what was submitted")));
     }
     let (mut tasks, mut places) = (Vec::new(), Vec::new());
     let mut statement = connection.prepare(&select_active())?;

@@ -56,7 +56,7 @@ impl SqliteSink {
         let directory = Arc::new(Directory::default());
         let writer = Writer {
             path: path.to_owned(),
-            wal_bytes: options.wal_bytes,
+            options,
             limits,
             directory: directory.clone(),
             gate: gate.clone(),
@@ -121,7 +121,9 @@ impl RowSink for SqliteSink {
     }
 
     fn write(&self, batch: Arc<Vec<Change>>, written: Written) {
-        if let Err(mpsc::SendError(Command::Write(_, written))) = self.writer.send(Command::Write(batch, written)) {
+        if let Err(mpsc::SendError(Command::Write(_, written))) =
+            self.writer.send(Command::Write(batch, written))
+        {
             written(Err(closed()));
         }
     }

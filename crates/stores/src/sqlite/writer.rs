@@ -25,9 +25,9 @@ use windlass_engine::{
 use super::{
     checkpoint::Limits,
     directory::Directory,
-    error::Fault,
+    error::{Fault, describe},
     gate::Gate,
-    open::{Role, connect},
+    open::{Role, SqliteOptions, connect, limit_size},
     prefill::prefill_wal,
     recover::recover,
     rows::{Rows, Touched},
@@ -53,7 +53,7 @@ pub(super) enum Command {
 /// What the writer thread works with.
 pub(super) struct Writer {
     pub(super) path: PathBuf,
-    pub(super) wal_bytes: u64,
+    pub(super) options: SqliteOptions,
     pub(super) limits: Limits,
     pub(super) directory: Arc<Directory>,
     pub(super) gate: Arc<Gate>,
@@ -106,10 +106,11 @@ impl Writer {
     /// A new connection after a failure.
     fn reopen(&self, fault: &Fault) -> Result<Connection, Fault> {
         let connection = connect(&self.path, Role::Writer)?;
+        limit_size(&connection, self.options.file_bytes_max)?;
         if fault.distrusts_disk() {
             self.gate.hold(|| connection.wal_checkpoint_v2(DEFAULT_NAME, CheckpointMode::TRUNCATE))?;
             self.gate.start_over();
-            prefill_wal(&self.path, self.wal_bytes)
+            prefill_wal(&self.path, self.options.wal_bytes)
                 .map_err(|error| Fault::unavailable(format!("cannot fill the write-ahead log: {error}")))?;
         }
         Ok(connection)
@@ -148,7 +149,8 @@ impl Writer {
                     }
                 }
                 Some(Command::Sweep(retention, now, limit, reply)) => {
-                    let result = self.transaction(connection, || sweeper.sweep(connection, &retention, now, limit));
+                    let result =
+                        self.transaction(connection, || sweeper.sweep(connection, &retention, now, limit));
                     let failed = result.as_ref().err().cloned();
                     let _ = reply.send(result.map_err(StoreError::from));
                     if failed.is_some() {
@@ -165,7 +167,10 @@ impl Writer {
                         return Some(fault);
                     }
                 },
-                Some(Command::Close) | None => return None,
+                Some(Command::Close) | None => {
+                    leave_whole(connection);
+                    return None;
+                }
             }
         }
     }
@@ -222,9 +227,24 @@ impl Writer {
         self.gate.enter();
         let result = in_transaction(connection, work);
         // Where the length of the log cannot be told, it counts as short: a checkpoint comes later then.
-        let frames = connection.wal_checkpoint_v2(DEFAULT_NAME, CheckpointMode::NOOP).map_or(0, |(log, _)| log);
+        let frames =
+            connection.wal_checkpoint_v2(DEFAULT_NAME, CheckpointMode::NOOP).map_or(0, |(log, _)| log);
         self.gate.leave(u32::try_from(frames).unwrap_or(0), self.limits.start);
         result
+    }
+}
+
+/// Copies the log into the file and starts it over, so that the next start has next to nothing to read. What
+/// fails here is made up for by that start.
+fn leave_whole(connection: &Connection) {
+    let copied = connection.wal_checkpoint_v2(DEFAULT_NAME, CheckpointMode::RESTART);
+    // The log starts over with the first transaction after a checkpoint, whatever that writes.
+    let started_over = copied.and_then(|_| connection.execute("UPDATE meta SET latest_at = latest_at", []));
+    if let Err(error) = started_over {
+        tracing::debug!(
+            error = describe(&error),
+            "the write-ahead log was left to be read at the next start"
+        );
     }
 }
 

@@ -1,0 +1,238 @@
+//! Looking at a store without opening it for work: what is in it, and what is wrong with it.
+
+use std::{
+    collections::BTreeMap,
+    fs, io,
+    path::{Path, PathBuf},
+};
+
+use rusqlite::{Connection, Row};
+use windlass_core::{State, TaskStatus, Timestamp};
+use windlass_engine::{ports::StoreError, stored};
+
+use super::{
+    encoding::{ENDED, from_integer, task_id},
+    error::describe,
+    lock,
+    migrate::{self, Format, VERSION},
+    open::{OpenError, Role, connect},
+    prefill::wal_path,
+};
+
+/// At most this many problems are listed.
+const PROBLEMS_MAX: usize = 100;
+
+/// What the doctor found in a store.
+#[derive(Debug, Clone)]
+pub struct Report {
+    /// The file.
+    pub path: PathBuf,
+    /// Its size in bytes.
+    pub file_bytes: u64,
+    /// Size of the write-ahead log in bytes; most of it is filled ahead and empty.
+    pub wal_bytes: u64,
+    /// Version of its format.
+    pub format: i32,
+    /// The newest format this program knows.
+    pub format_known: i32,
+    /// Who has it open: what that server wrote about itself.
+    pub opened_by: Option<String>,
+    /// When it was made.
+    pub created_at: Timestamp,
+    /// How often it was opened.
+    pub epoch: u32,
+    /// How many tasks have not ended.
+    pub active: u64,
+    /// How many tasks have ended in each way.
+    pub ended: BTreeMap<TaskStatus, u64>,
+    /// How many flows there are, in how many versions together.
+    pub flows: (u64, u64),
+    /// How many alarms are open.
+    pub open_alarms: u64,
+    /// How many messages between aggregates are under way.
+    pub messages: u64,
+    /// How many log lines are kept.
+    pub log_lines: u64,
+    /// What is wrong, at most a hundred things. Empty: all that was read is sound.
+    pub problems: Vec<String>,
+}
+
+/// Reads the store at `path` whole, without changing it, also while a server has it open.
+///
+/// # Errors
+/// When it is not there, is something else, is of a newer format, or cannot be read.
+pub fn doctor(path: &Path) -> Result<Report, OpenError> {
+    let file_bytes = fs::metadata(path).map_err(|error| OpenError::io("read", path, error))?.len();
+    let wal_bytes = match fs::metadata(wal_path(path)) {
+        Ok(metadata) => metadata.len(),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => 0,
+        Err(error) => return Err(OpenError::io("read the write-ahead log of", path, error)),
+    };
+    let opened_by =
+        lock::holder(path).map_err(|error| OpenError::io("read the lock file of", path, error))?;
+    let sqlite = |error| OpenError::sqlite(path, &error);
+    let mut connection = connect(path, Role::Reader).map_err(sqlite)?;
+    let format = match migrate::format(&connection).map_err(sqlite)? {
+        Format::Windlass(found) if found == VERSION => found,
+        Format::Windlass(found) if found > VERSION => {
+            return Err(OpenError::Newer { path: path.into(), found, known: VERSION });
+        }
+        Format::Windlass(found) => {
+            let message = format!("it has the older format {found}: start a server on it once");
+            return Err(OpenError::Sqlite { path: path.into(), message });
+        }
+        Format::Empty | Format::Foreign => {
+            let found = "an empty file, or one of another program".to_owned();
+            return Err(OpenError::Foreign { path: path.into(), found });
+        }
+    };
+    // All of it from one state of the file, though a server may go on writing.
+    let snapshot = connection.transaction().map_err(sqlite)?;
+    let count = |sql: &str| snapshot.query_row(sql, [], |row| row.get(0).map(from_integer)).map_err(sqlite);
+    let mut ended = BTreeMap::new();
+    for (status, code) in ENDED {
+        ended.insert(status, count(&format!("SELECT count(*) FROM final WHERE status = {code}"))?);
+    }
+    let (created_at, epoch) = snapshot
+        .query_row("SELECT created_at, epoch FROM meta", [], |row| Ok((Timestamp(row.get(0)?), row.get(1)?)))
+        .map_err(sqlite)?;
+    Ok(Report {
+        path: path.into(),
+        file_bytes,
+        wal_bytes,
+        format,
+        format_known: VERSION,
+        opened_by,
+        created_at,
+        epoch,
+        active: count("SELECT count(*) FROM active")?,
+        ended,
+        flows: (count("SELECT count(DISTINCT name) FROM flow")?, count("SELECT count(*) FROM flow")?),
+        open_alarms: count("SELECT count(*) FROM alarm WHERE resolved = 0")?,
+        messages: count("SELECT count(*) FROM message")?,
+        log_lines: count("SELECT count(*) FROM log")?,
+        problems: problems(&snapshot),
+    })
+}
+
+/// What is wrong, the file itself first, then rows that nothing leads to, then rows that cannot be read.
+fn problems(connection: &Connection) -> Vec<String> {
+    let mut problems = Vec::new();
+    let mut note = |result: rusqlite::Result<Vec<String>>| {
+        let found = result.unwrap_or_else(|error| vec![describe(&error)]);
+        problems.extend(found.into_iter().take(PROBLEMS_MAX - problems.len().min(PROBLEMS_MAX)));
+    };
+    note(integrity(connection));
+    for (what, sql) in BROKEN_LINKS {
+        note(broken_links(connection, what, sql));
+    }
+    for (what, sql, check) in DECODED {
+        note(undecodable(connection, what, sql, *check));
+    }
+    problems
+}
+
+fn integrity(connection: &Connection) -> rusqlite::Result<Vec<String>> {
+    let mut statement = connection.prepare("PRAGMA integrity_check(100)")?;
+    let lines: Vec<String> = statement.query_map([], |row| row.get(0))?.collect::<Result<_, _>>()?;
+    Ok(lines.into_iter().filter(|line| line != "ok").collect())
+}
+
+/// Rows that lead to others which are not there: what it is, and a query that counts them.
+const BROKEN_LINKS: &[(&str, &str)] = &[
+    (
+        "active tasks without what was submitted",
+        "SELECT count(*) FROM active WHERE NOT EXISTS (SELECT 1 FROM task WHERE n = active.task)",
+    ),
+    (
+        "ended tasks without what was submitted",
+        "SELECT count(*) FROM final WHERE NOT EXISTS (SELECT 1 FROM task WHERE n = final.task)",
+    ),
+    (
+        "active tasks without history",
+        "SELECT count(*) FROM active
+         WHERE NOT EXISTS (SELECT 1 FROM history WHERE seq = active.last AND task = active.task)",
+    ),
+    (
+        "rows of history that follow a missing one",
+        "SELECT count(*) FROM history AS later WHERE previous IS NOT NULL
+         AND NOT EXISTS (SELECT 1 FROM history WHERE seq = later.previous AND task = later.task)",
+    ),
+    (
+        "tasks of a flow that is not in the catalogue",
+        "SELECT count(*) FROM task
+         WHERE NOT EXISTS (SELECT 1 FROM flow WHERE name = task.flow AND version = task.version)",
+    ),
+];
+
+fn broken_links(connection: &Connection, what: &str, sql: &str) -> rusqlite::Result<Vec<String>> {
+    let count: i64 = connection.query_row(sql, [], |row| row.get(0))?;
+    Ok(if count > 0 { vec![format!("{count} {what}")] } else { Vec::new() })
+}
+
+/// Reads the last column of a row as what was written there.
+type Check = fn(&Row<'_>) -> rusqlite::Result<Result<(), StoreError>>;
+
+/// What is encoded, where: a query for its name (or a task's id) and its data, and how it is read.
+const DECODED: &[(&str, &str, Check)] =
+    &[
+        ("state of active task", "SELECT id, state FROM active JOIN task ON n = task", |row| {
+            Ok(stored::read_state(row.get_ref(1)?.as_blob()?).map(drop::<State>))
+        }),
+        ("state of ended task", "SELECT id, state FROM final", |row| {
+            Ok(stored::read_state(row.get_ref(1)?.as_blob()?).map(drop))
+        }),
+        ("input of task", "SELECT id, head FROM task", |row| {
+            Ok(stored::read_input(row.get_ref(1)?.as_blob()?, "{}").map(drop))
+        }),
+        ("events in row", "SELECT seq, events FROM history WHERE events IS NOT NULL", |row| {
+            Ok(stored::read_events(row.get_ref(1)?.as_blob()?).map(drop))
+        }),
+        ("flow", "SELECT name, data FROM flow", |row| {
+            Ok(stored::read_flow(row.get_ref(1)?.as_blob()?).map(drop))
+        }),
+        ("alarm", "SELECT id, data FROM alarm", |row| {
+            Ok(stored::read_alarm(row.get_ref(1)?.as_blob()?).map(drop))
+        }),
+        ("message of task", "SELECT task, data FROM message", |row| {
+            Ok(stored::read_message(row.get_ref(1)?.as_blob()?).map(drop))
+        }),
+    ];
+
+fn undecodable(
+    connection: &Connection,
+    what: &str,
+    sql: &str,
+    check: Check,
+) -> rusqlite::Result<Vec<String>> {
+    let mut statement = connection.prepare(sql)?;
+    let mut rows = statement.query([])?;
+    let mut found = Vec::new();
+    while let Some(row) = rows.next()? {
+        let reason = match check(row) {
+            Ok(Ok(())) => continue,
+            Ok(Err(error)) => error.to_string(),
+            Err(error) => describe(&error),
+        };
+        found.push(format!("{what} {}: {reason}", name_of(row)));
+        if found.len() >= PROBLEMS_MAX {
+            break;
+        }
+    }
+    Ok(found)
+}
+
+/// The first column of a row, for people: a task's id, a number or a text.
+fn name_of(row: &Row<'_>) -> String {
+    if let Ok(id) = task_id(row, 0) {
+        return id.to_string();
+    }
+    match row.get_ref(0) {
+        Ok(value) => match (value.as_str(), value.as_i64()) {
+            (Ok(text), _) => text.to_owned(),
+            (_, Ok(number)) => number.to_string(),
+            _ => "(unnamed)".to_owned(),
+        },
+        Err(_) => "(unnamed)".to_owned(),
+    }
+}

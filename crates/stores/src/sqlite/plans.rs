@@ -1,0 +1,68 @@
+//! How SQLite goes about our queries: each must find its rows by a key.
+
+use rusqlite::Connection;
+
+use super::{list, migrate, query, recover};
+
+fn database() -> Connection {
+    let mut connection = Connection::open_in_memory().unwrap();
+    migrate::migrate(&mut connection, 0, &[0; 32]).unwrap();
+    connection
+}
+
+fn plan(connection: &Connection, sql: &str) -> Vec<String> {
+    let mut statement = connection.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
+    let count = statement.parameter_count();
+    let parameters = rusqlite::params_from_iter(std::iter::repeat_n(rusqlite::types::Null, count));
+    let lines = statement.query_map(parameters, |row| row.get(3)).unwrap();
+    lines.collect::<Result<_, _>>().unwrap()
+}
+
+/// Asserts that the plan of `sql` scans no table but `scanned`, and sorts nothing.
+fn check(sql: &str, scanned: &[&str]) {
+    for line in plan(&database(), sql) {
+        assert!(!line.contains("TEMP B-TREE"), "sorts: {line}\n{sql}");
+        let Some(scan) = line.strip_prefix("SCAN ") else { continue };
+        let table = scan.split(' ').next().unwrap();
+        assert!(scanned.contains(&table), "reads all of {table}: {line}\n{sql}");
+    }
+}
+
+#[test]
+fn recovery_reads_what_is_active_and_no_history() {
+    check(&recover::select_active(), &["active"]);
+    check(recover::COUNT_LOST, &["active"]);
+    for (sql, table) in [
+        (recover::SELECT_META, "meta"),
+        (recover::SELECT_FLOWS, "flow"),
+        (recover::SELECT_QUEUES, "queue"),
+        (recover::SELECT_MESSAGES, "message"),
+    ] {
+        check(sql, &[table]);
+    }
+    check("SELECT previous, first, act, task FROM history WHERE seq = ?1", &[]);
+}
+
+#[test]
+fn queries_find_their_rows_by_keys() {
+    for sql in [
+        &query::select_ended(),
+        query::SELECT_FINAL_PLACE,
+        query::SELECT_SUBMIT_KEY,
+        query::SELECT_LOGS,
+        query::SELECT_ALARM,
+        &list::select_task(),
+    ] {
+        check(sql, &[]);
+    }
+    // A walk along an index that ends at the limit.
+    check(query::SELECT_ALARMS, &["alarm"]);
+    check(query::SELECT_OPEN_ALARMS, &["alarm"]);
+}
+
+#[test]
+fn lists_are_merged_from_keys_in_order_without_sorting() {
+    for statuses in [&[1][..], &[2, 4], &[1, 2, 3, 4]] {
+        check(&list::select_page(statuses), &[]);
+    }
+}

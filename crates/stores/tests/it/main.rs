@@ -1,0 +1,12 @@
+//! The SQLite row sink on real files.
+
+#![cfg(feature = "sqlite")]
+
+mod crash;
+mod doctor;
+mod failure;
+mod listing;
+mod opening;
+mod round_trip;
+mod story;
+mod sweep;

@@ -1,0 +1,109 @@
+//! What is no store, or cannot be one, is refused with a reason and left as it is.
+
+use std::{fs, path::Path};
+
+use rusqlite::Connection;
+use windlass_stores::sqlite::{OpenError, SqliteSink};
+
+use crate::story::{Place, options};
+
+fn refusal(path: &Path) -> OpenError {
+    SqliteSink::open(path, options()).unwrap_err()
+}
+
+#[test]
+fn a_second_server_is_refused_and_told_who_has_the_file() {
+    let place = Place::new();
+    let mut first = options();
+    first.lock_hint = "listens on 127.0.0.1:7700".to_owned();
+    let sink = SqliteSink::open(&place.path(), first).unwrap();
+    let error = refusal(&place.path());
+    assert!(matches!(error, OpenError::Locked { .. }), "{error}");
+    let text = error.to_string();
+    assert!(text.contains(&format!("process {}", std::process::id())), "{text}");
+    assert!(text.contains("127.0.0.1:7700"), "{text}");
+    sink.close();
+    // The lock went with the store, though its file is still there.
+    SqliteSink::open(&place.path(), options()).unwrap();
+}
+
+#[test]
+fn a_file_that_is_something_else_is_left_as_it_is() {
+    let place = Place::new();
+    for garbage in [&b"flow: create_instance\n"[..], &[0xff; 100_000], b"SQLite format 2"] {
+        fs::write(place.path(), garbage).unwrap();
+        let error = refusal(&place.path());
+        assert!(matches!(error, OpenError::Foreign { .. }), "{error}");
+        assert_eq!(fs::read(place.path()).unwrap(), garbage);
+    }
+    // A header that is right with nothing behind it that is.
+    let mut broken = b"SQLite format 3\0".to_vec();
+    broken.extend([0xee; 8_000]);
+    fs::write(place.path(), &broken).unwrap();
+    let error = refusal(&place.path());
+    assert!(matches!(error, OpenError::Foreign { .. }), "{error}");
+    assert_eq!(fs::read(place.path()).unwrap(), broken);
+}
+
+#[test]
+fn a_database_of_another_program_is_left_as_it_is() {
+    let place = Place::new();
+    let other = Connection::open(place.path()).unwrap();
+    other.execute_batch("CREATE TABLE notes (text TEXT); INSERT INTO notes VALUES ('mine')").unwrap();
+    let error = refusal(&place.path());
+    assert!(matches!(error, OpenError::Foreign { .. }), "{error}");
+    let mode: String = other.query_row("PRAGMA journal_mode", [], |row| row.get(0)).unwrap();
+    assert_eq!(mode, "delete");
+    let text: String = other.query_row("SELECT text FROM notes", [], |row| row.get(0)).unwrap();
+    assert_eq!(text, "mine");
+}
+
+#[test]
+fn a_newer_format_is_refused_with_both_versions() {
+    let place = Place::new();
+    place.open().0.close();
+    let connection = Connection::open(place.path()).unwrap();
+    connection.pragma_update(None, "user_version", 99).unwrap();
+    drop(connection);
+    let error = refusal(&place.path());
+    assert!(matches!(error, OpenError::Newer { found: 99, .. }), "{error}");
+    assert!(error.to_string().contains("newer"), "{error}");
+}
+
+#[test]
+fn a_path_that_cannot_hold_a_file_is_refused() {
+    let place = Place::new();
+    let directory = place.directory.path();
+    let error = refusal(directory);
+    assert!(matches!(error, OpenError::NotAFile { .. }), "{error}");
+    let error = refusal(&directory.join("missing").join("windlass.db"));
+    assert!(matches!(error, OpenError::NoDirectory { .. }), "{error}");
+    // A path below a file, which even the superuser cannot make.
+    fs::write(directory.join("file"), "").unwrap();
+    let error = refusal(&directory.join("file").join("windlass.db"));
+    assert!(matches!(error, OpenError::NoDirectory { .. }), "{error}");
+    // A lock file that cannot be opened for writing.
+    fs::create_dir(directory.join("windlass.db.lock")).unwrap();
+    let error = refusal(&place.path());
+    assert!(matches!(error, OpenError::Io { .. }), "{error}");
+    assert!(!place.path().exists());
+}
+
+#[test]
+fn the_log_has_its_size_from_the_start_and_keeps_it() {
+    let place = Place::new();
+    let wal = place.directory.path().join("windlass.db-wal");
+    let (sink, _) = place.open();
+    let size = || fs::metadata(&wal).unwrap().len();
+    assert_eq!(size(), options().wal_bytes);
+    sink.close();
+    assert_eq!(size(), options().wal_bytes);
+    // Somebody looked at it with a shell, which removes the log.
+    let shell = Connection::open(place.path()).unwrap();
+    shell.query_row("SELECT count(*) FROM task", [], |row| row.get::<_, i64>(0)).unwrap();
+    drop(shell);
+    assert!(!wal.exists());
+    let (_sink, recovered) = place.open();
+    assert_eq!(size(), options().wal_bytes);
+    assert_eq!(recovered.epoch, 2);
+}

@@ -1,0 +1,154 @@
+//! What is kept too long goes, all of it, a little at a time.
+
+use rusqlite::Connection;
+use windlass_core::{ActKey, Alarm, AlarmCommand, Millis, OnFailure};
+use windlass_engine::{
+    ports::{AlarmChange, Change, LogLine, Retention, SubmitKey, TaskChange},
+    resident::RowSink,
+};
+
+use crate::story::{Place, Story, at, flow, flow_change, id, now, wait, write};
+
+const HOUR: i64 = 3_600_000;
+const DAY: i64 = 24 * HOUR;
+
+fn log(task: windlass_core::TaskId, ms: i64) -> Change {
+    let line = |n: i64| LogLine {
+        task,
+        key: ActKey::forward(0),
+        attempt: 1,
+        at: at(ms),
+        line: n.to_string().into(),
+    };
+    Change::Logs((0..10).map(line).collect())
+}
+
+fn counts(place: &Place) -> Vec<(&'static str, i64)> {
+    let connection = Connection::open(place.path()).unwrap();
+    let count = |table| connection.query_row(&format!("SELECT count(*) FROM {table}"), [], |row| row.get(0));
+    ["task", "final", "history", "submit_key", "alarm", "log", "active"]
+        .into_iter()
+        .map(|table| (table, count(table).unwrap()))
+        .collect()
+}
+
+#[test]
+fn ended_tasks_go_with_all_their_rows_and_nothing_else_does() {
+    let place = Place::new();
+    let (sink, _) = place.open();
+    let flow = flow("line", 3, OnFailure::Hold);
+    write(&sink, vec![flow_change(&flow)]);
+
+    // Ended long ago, with a key, an alarm that is over, and log lines.
+    let mut old = Story::new(&flow, id(0, 1), 0, &[]);
+    let mut changes = old.run(0);
+    if let Change::Task(change) = &mut changes[0] {
+        change.submit_key = Some(SubmitKey { scope: [1; 32], fingerprint: [2; 32] });
+    }
+    let alarm = windlass_core::AlarmId("held".into());
+    let raise = AlarmCommand::Raise {
+        kind: windlass_core::StuckKind::Held,
+        task: old.task.id,
+        step: None,
+        message: "look".into(),
+    };
+    let raised = Alarm::apply(None, &alarm, &raise, at(0)).unwrap().unwrap();
+    let over = Alarm::apply(Some(&raised), &alarm, &AlarmCommand::Resolve { by: None }, at(0)).unwrap();
+    changes.push(Change::Alarm(AlarmChange { before: 0, alarm: over, consumes: None }));
+    changes.push(log(old.task.id, 2 * DAY));
+    write(&sink, changes);
+    // Began long ago and ended just now; and still active.
+    let mut slow = Story::new(&flow, id(1, 2), 1, &[]);
+    write(&sink, vec![slow.accept(1)]);
+    let mut active = Story::new(&flow, id(2, 3), 2, &[]);
+    write(&sink, vec![active.accept(2)]);
+    while !slow.task.is_ended() {
+        write(&sink, vec![slow.succeed(9 * DAY, None)]);
+    }
+    write(&sink, vec![log(slow.task.id, 9 * DAY)]);
+
+    let retention =
+        Retention { tasks: Millis::from_secs(24 * 3600), logs: Millis::from_secs(30 * 24 * 3600) };
+    assert_eq!(wait(sink.sweep(&retention, now(DAY / 2), 1000)).unwrap(), 0);
+    // In steps of at most three rows, however many belong to one task.
+    let mut gone = 0;
+    for _ in 0..40 {
+        let some = wait(sink.sweep(&retention, now(10 * DAY - HOUR), 3)).unwrap();
+        assert!(some <= 3 + 4, "{some} rows at once");
+        gone += some;
+        if some == 0 {
+            break;
+        }
+    }
+    // 1 task + 1 final + 4 of history + 1 key + 1 alarm + 10 log lines.
+    assert_eq!(gone, 18);
+    assert_eq!(
+        counts(&place),
+        [
+            ("task", 2),
+            ("final", 1),
+            ("history", 5),
+            ("submit_key", 0),
+            ("alarm", 0),
+            ("log", 10),
+            ("active", 1)
+        ]
+    );
+    assert!(wait(sink.ended(&[old.task.id])).unwrap()[0].is_none());
+    assert!(wait(sink.ended(&[slow.task.id])).unwrap()[0].is_some());
+    assert_eq!(wait(sink.events(active.task.id, 0, 10)).unwrap(), active.stored_events());
+}
+
+#[test]
+fn a_key_is_kept_a_day_though_its_task_might_go_sooner() {
+    let place = Place::new();
+    let (sink, _) = place.open();
+    let flow = flow("line", 1, OnFailure::Hold);
+    write(&sink, vec![flow_change(&flow)]);
+    for (n, key) in [(1, None), (2, Some(SubmitKey { scope: [1; 32], fingerprint: [2; 32] }))] {
+        let mut story = Story::new(&flow, id(0, n), 0, &[]);
+        let Change::Task(change) = story.accept(0) else { unreachable!() };
+        write(&sink, vec![Change::Task(Box::new(TaskChange { submit_key: key, ..*change }))]);
+        write(&sink, vec![story.succeed(0, None)]);
+    }
+    let retention = Retention { tasks: Millis::from_secs(60), logs: Millis::from_secs(60) };
+    let sweep = |ms| wait(sink.sweep(&retention, now(ms), 100)).unwrap();
+    assert!(sweep(HOUR) > 0);
+    assert_eq!(sweep(DAY - 1), 0);
+    assert!(wait(sink.submit_keys(&[[1; 32]])).unwrap()[0].is_some());
+    assert!(sweep(DAY + 1) > 0);
+    assert!(wait(sink.submit_keys(&[[1; 32]])).unwrap()[0].is_none());
+    assert!(counts(&place).iter().all(|(_, count)| *count == 0));
+}
+
+#[test]
+fn log_lines_have_a_retention_of_their_own() {
+    let place = Place::new();
+    let (sink, _) = place.open();
+    write(&sink, vec![log(id(1, 1), 0), log(id(1, 1), DAY), log(id(2, 2), 2 * DAY)]);
+    let retention = Retention { tasks: Millis::from_secs(3600), logs: Millis::from_secs(24 * 3600) };
+    assert_eq!(wait(sink.sweep(&retention, now(2 * DAY + HOUR), 15)).unwrap(), 15);
+    assert_eq!(wait(sink.sweep(&retention, now(2 * DAY + HOUR), 15)).unwrap(), 5);
+    assert_eq!(wait(sink.sweep(&retention, now(2 * DAY + HOUR), 15)).unwrap(), 0);
+    assert_eq!(wait(sink.logs(id(2, 2), 0, 100)).unwrap().len(), 10);
+}
+
+#[test]
+fn tasks_of_one_status_do_not_hide_behind_one_that_stays() {
+    let place = Place::new();
+    let (sink, _) = place.open();
+    let flow = flow("line", 1, OnFailure::Hold);
+    write(&sink, vec![flow_change(&flow)]);
+    // More than are looked at in one go, all old but not over, then one that is.
+    let mut stories: Vec<_> = (0..1_500).map(|n| Story::new(&flow, id(n, 1), n, &[])).collect();
+    write(&sink, stories.iter_mut().map(|story| story.accept(0)).collect());
+    let late: Vec<_> = stories.iter_mut().map(|story| story.succeed(5 * DAY, None)).collect();
+    let mut over = Story::new(&flow, id(2_000, 1), 2_000, &[]);
+    write(&sink, over.run(2_000));
+    write(&sink, late);
+    let retention = Retention { tasks: Millis::from_secs(24 * 3600), logs: Millis::from_secs(24 * 3600) };
+    let gone: u64 = (0..3).map(|_| wait(sink.sweep(&retention, now(3 * DAY), 100)).unwrap()).sum();
+    assert!(gone > 0);
+    assert!(wait(sink.ended(&[over.task.id])).unwrap()[0].is_none());
+    assert_eq!(counts(&place)[1], ("final", 1_500));
+}
