@@ -34,7 +34,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut arguments = std::env::args().skip(1);
     let tasks: usize = arguments.next().map_or(Ok(50_000), |text| text.parse())?;
     let per_batch: usize = arguments.next().map_or(Ok(100), |text| text.parse())?;
-    let parent: PathBuf = arguments.next().map_or_else(|| std::env::current_dir(), |text| Ok(text.into()))?;
+    let parent: PathBuf = arguments.next().map_or_else(std::env::current_dir, |text| Ok(text.into()))?;
     let directory = tempfile::tempdir_in(parent)?;
 
     let flow = Arc::new(flow()?);

@@ -165,7 +165,7 @@ fn messages_stay_until_they_are_consumed_by_an_alarm() {
     sink.close();
 
     let (sink, recovered) = place.open();
-    assert_eq!(recovered.messages, [envelope.clone()]);
+    assert_eq!(recovered.messages, std::slice::from_ref(&envelope));
     let Message::Alarm { id: alarm_id, command } = envelope.message;
     let raised = Alarm::apply(None, &alarm_id, &command, at(3)).unwrap();
     write(
