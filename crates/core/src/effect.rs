@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    ActState, AlarmCommand, AlarmId, Event, EventKind, Millis, Name, Phase, Task, Timestamp, Wakeup,
+    ActState, AlarmCommand, AlarmId, Event, EventKind, Millis, Name, Phase, Task, Timestamp, Wakeup, is_to_stop,
 };
 
 /// Something to be done.
@@ -43,6 +43,9 @@ pub struct Ready {
     pub ready_at: Timestamp,
     /// How long the attempt may take.
     pub timeout: Millis,
+    /// It is to stop, so it is not handed out any more: the worker that has it is waited for. When none has it
+    /// (it may have been lost in a restart), it is given up.
+    pub to_stop: bool,
 }
 
 /// A message from one aggregate to another: written in the sender's commit, consumed in the receiver's.
@@ -78,6 +81,7 @@ pub fn waiting(task: &Task, key: Wakeup) -> Option<Waiting> {
                 rank: task.rank(ready_at),
                 ready_at,
                 timeout: action.timeout,
+                to_stop: is_to_stop(task, act_key),
             };
             Some(Waiting { key, attempt: act.attempt, ready: Some(ready), due_at: deadline_at })
         }
@@ -102,7 +106,9 @@ pub(crate) fn effects(before: &Task, after: &Task, events: &[Event]) -> Vec<Effe
     if before.state.phase != after.state.phase
         || events.iter().any(|event| event.kind == EventKind::TaskAccepted)
     {
+        // A task that turned around waits for other things: what is in flight is to stop.
         keys.push(Wakeup::Start);
+        keys.extend(after.acts().filter(|(_, act)| act.is_open()).map(|(key, _)| Wakeup::Act(key)));
     }
     keys.sort_unstable();
     keys.dedup();

@@ -30,8 +30,8 @@ pub fn evolve(task: &mut Task, event: &Event) {
                 task.state.steps[key.step].touched = true;
             }
             let act = act_mut(task, *key);
-            // An attempt that was parked keeps the place it had in the queue.
-            if act.state != ActState::Parked || act.attempt != *attempt {
+            // An attempt that was parked, or that follows a lost one, keeps the place it had in the queue.
+            if !matches!(act.state, ActState::Parked | ActState::Ready) {
                 act.ready_at = Some(at);
             }
             act.deadline_at = act.deadline_at.or(deadline.map(|deadline| at + deadline));
@@ -40,7 +40,7 @@ pub fn evolve(task: &mut Task, event: &Event) {
         }
         EventKind::ActParked { key, attempt } => {
             let act = act_mut(task, *key);
-            if act.attempt != *attempt {
+            if act.state != ActState::Ready {
                 act.ready_at = Some(at);
             }
             act.attempt = *attempt;

@@ -97,6 +97,14 @@ impl Inner {
         self.sessions.get_mut(&id)
     }
 
+    /// Whether a session is known to serve a module without this command.
+    pub(crate) fn lacks(&self, id: SessionId, module: &str, command: &str) -> bool {
+        let offers = self.sessions.get(&id).map(|session| &session.offers);
+        let wish = offers.and_then(|offers| offers.wishes.iter().find(|wish| &*wish.module == module));
+        let commands = wish.and_then(|wish| wish.commands.as_ref());
+        commands.is_some_and(|commands| !commands.iter().any(|name| &**name == command))
+    }
+
     /// Lets a poll wait.
     pub(crate) fn wait(&mut self, id: SessionId, poll: Poll) {
         self.waiting.push_back((id, poll.seq));

@@ -7,7 +7,7 @@ use windlass_core::{
 
 use crate::{
     Engine, EngineError,
-    ports::{Claim, Loaded, Now, QueuePause},
+    ports::{Claim, Loaded, Now, QueuePause, SessionState},
 };
 
 /// Why a task is where it is.
@@ -83,7 +83,7 @@ pub enum Why {
         key: ActKey,
         /// How many attempts stand before it.
         before: u64,
-        /// How many workers serve its module.
+        /// How many workers serve its command.
         workers: usize,
     },
     /// The server has just started; workers may come back and name what they hold.
@@ -150,7 +150,15 @@ impl Engine {
             return Ok(Why::QueuePaused { key, pause });
         }
         let all = self.workers(now).await?;
-        let workers = all.iter().filter(|worker| worker.worker.modules.contains(&action.module)).count();
+        // Of workers that talk to other servers only the modules are known.
+        let workers = {
+            let local = self.sessions.lock();
+            let serves = |worker: &&SessionState| {
+                worker.worker.modules.contains(&action.module)
+                    && !local.lacks(worker.session, &action.module, &action.command)
+            };
+            all.iter().filter(serves).count()
+        };
         if workers == 0 {
             return Ok(Why::NoWorker { key, others: all.len() });
         }

@@ -356,6 +356,9 @@ impl Teller {
             Effect::Wait(waiting) => {
                 let due = waiting.due_at.map(|due_at| format!(" until {}", time(due_at))).unwrap_or_default();
                 match &waiting.ready {
+                    Some(ready) if ready.to_stop => {
+                        format!("stop {}#{}{due}", self.wakeup(waiting.key), waiting.attempt)
+                    }
                     Some(ready) => format!(
                         "queue {}: {}#{} {} at {}{due}",
                         ready.module,

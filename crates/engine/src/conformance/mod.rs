@@ -29,6 +29,7 @@ mod overlooked;
 mod queues;
 mod reopening;
 mod staging;
+mod stopping;
 mod submit_keys;
 mod sweeping;
 mod tasks;
@@ -97,6 +98,7 @@ pub fn cases() -> Vec<Case> {
         overlooked::cases(),
         queues::cases(),
         reopening::cases(),
+        stopping::cases(),
         submit_keys::cases(),
         sweeping::cases(),
         tasks::cases(),

@@ -116,7 +116,7 @@ async fn a_claim_stays_with_its_attempt_when_the_wait_is_replaced(mut world: Wor
     let flow = world.add_flow(flow).await;
     let id = world.submit(&flow).await;
     let session = world.session(1).await;
-    let claimed = world.claim_one(session).await;
+    world.claim_one(session).await;
     world.pass(Millis::from_secs(6));
     assert_eq!(world.due().await.len(), 1);
     world.apply(id, Command::Wake(Wakeup::Act(FIRST))).await;
@@ -125,6 +125,4 @@ async fn a_claim_stays_with_its_attempt_when_the_wait_is_replaced(mut world: Wor
     assert!(world.claim(session, 9).await.is_empty(), "the session has it");
     let queues = world.store().queues().await.expect("reading queues succeeds");
     assert_eq!((queues[0].ready, queues[0].running), (0, 1));
-    world.release(session, claimed.id).await;
-    assert_eq!(world.claim_one(session).await.id.attempt, 1);
 }

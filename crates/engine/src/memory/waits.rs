@@ -187,7 +187,19 @@ impl Waits {
             self.all_claimed().filter(|(_, timeout_at)| *timeout_at <= now.mono).collect();
         timed_out.sort_by_key(|(claimed, timeout_at)| (*timeout_at, claimed.id));
         let wakes = wakes.into_iter().map(|(_, task, wakeup)| Due::Wake { task, wakeup });
-        wakes.chain(timed_out.into_iter().map(|(claimed, _)| Due::TimeOut(claimed))).take(limit).collect()
+        let timed_out = timed_out.into_iter().map(|(claimed, _)| Due::TimeOut(claimed));
+        wakes.chain(timed_out).chain(self.abandoned()).take(limit).collect()
+    }
+
+    /// Attempts that are to stop and that nobody has.
+    fn abandoned(&self) -> impl Iterator<Item = Due> + '_ {
+        self.rows.iter().flat_map(|(task, rows)| {
+            rows.values().filter(|row| row.claim.is_none()).filter_map(|row| {
+                let Wakeup::Act(key) = row.waiting.key else { return None };
+                let to_stop = row.waiting.ready.as_ref().is_some_and(|ready| ready.to_stop);
+                to_stop.then_some(Due::GiveUp { task: *task, key, attempt: row.waiting.attempt })
+            })
+        })
     }
 
     /// How many attempts of its queue stand before this one.
@@ -220,6 +232,7 @@ impl Waits {
         for (task, rows) in &self.rows {
             for row in rows.values().filter(|row| row.claim.is_none()) {
                 if let (Wakeup::Act(key), Some(ready)) = (row.waiting.key, &row.waiting.ready)
+                    && !ready.to_stop
                     && wanted(ready)
                 {
                     line.push((ready.rank, *task, key));

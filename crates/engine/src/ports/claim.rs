@@ -128,6 +128,15 @@ pub enum Due {
     },
     /// An attempt has run longer than its timeout, and its worker was given time to end it.
     TimeOut(Claimed),
+    /// An attempt is to stop and no session has it, so nobody would ever report its end.
+    GiveUp {
+        /// The task.
+        task: TaskId,
+        /// The act.
+        key: ActKey,
+        /// Number of the attempt.
+        attempt: u32,
+    },
 }
 
 /// How much longer than its timeout an attempt of an attached worker may run before the engine gives it up:

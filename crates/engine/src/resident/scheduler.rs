@@ -6,7 +6,8 @@ use std::{
 };
 
 use windlass_core::{
-    Act, ActKey, ActState, AlarmId, Direction, Effect, Name, Task, TaskId, Timestamp, Waiting, Wakeup, waiting,
+    Act, ActKey, ActState, AlarmId, Direction, Effect, Name, Ready, Task, TaskId, Timestamp, Waiting, Wakeup,
+    waiting,
 };
 
 use super::{claims::Claims, queue::Queues, sessions::Sessions, submit_keys::SubmitKeys};
@@ -31,6 +32,8 @@ pub(super) struct Scheduler {
     /// Alarms changed by commits on their way to the disk.
     pub(super) alarms: BTreeMap<Arc<str>, StoredAlarm>,
     pub(super) messages: BTreeMap<MessageId, Envelope>,
+    /// Attempts that are to stop and that no session has.
+    pub(super) abandoned: BTreeSet<(TaskId, ActKey)>,
     /// Ready attempts that wait for the adoption grace.
     pub(super) recovered: Vec<(TaskId, ActKey)>,
 }
@@ -155,7 +158,25 @@ impl Scheduler {
             self.due.remove(&(due_at, id, key));
         }
         if let (Some(ready), Wakeup::Act(act_key)) = (&waiting.ready, key) {
-            self.queues.remove(id, act_key, ready);
+            self.leave_line(id, act_key, ready);
+        }
+    }
+
+    /// An attempt that no session has waits in its queue, or to be given up where it is to stop.
+    pub(super) fn stand_in_line(&mut self, id: TaskId, key: ActKey, ready: &Ready) {
+        if ready.to_stop {
+            self.abandoned.insert((id, key));
+        } else {
+            self.queues.insert(id, key, ready);
+        }
+    }
+
+    /// An attempt waits no more: it is over, or a session has it.
+    pub(super) fn leave_line(&mut self, id: TaskId, key: ActKey, ready: &Ready) {
+        if ready.to_stop {
+            self.abandoned.remove(&(id, key));
+        } else {
+            self.queues.remove(id, key, ready);
         }
     }
 
@@ -226,12 +247,12 @@ impl Scheduler {
         if let (Some(ready), Wakeup::Act(key)) = (&published.ready, published.key)
             && self.claims.get(id, key).is_none()
         {
-            self.queues.insert(id, key, ready);
+            self.stand_in_line(id, key, ready);
         }
     }
 
     /// What is ready of an act, as it stands in its queue or with a worker.
-    pub(super) fn published_ready(&self, id: TaskId, key: ActKey) -> Option<&windlass_core::Ready> {
+    pub(super) fn published_ready(&self, id: TaskId, key: ActKey) -> Option<&Ready> {
         let entry = self.active.get(&id)?;
         entry.published.iter().find(|waiting| waiting.key == Wakeup::Act(key))?.ready.as_ref()
     }
@@ -243,7 +264,11 @@ impl Scheduler {
             .iter()
             .take_while(|(at, ..)| *at <= now.wall)
             .map(|(_, task, wakeup)| Due::Wake { task: *task, wakeup: *wakeup });
-        wakes.chain(self.claims.timed_out(now).map(Due::TimeOut)).take(limit).collect()
+        let abandoned = self.abandoned.iter().filter_map(|(task, key)| {
+            let attempt = self.active.get(task)?.task.act(*key)?.attempt;
+            Some(Due::GiveUp { task: *task, key: *key, attempt })
+        });
+        wakes.chain(self.claims.timed_out(now).map(Due::TimeOut)).chain(abandoned).take(limit).collect()
     }
 }
 

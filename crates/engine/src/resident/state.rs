@@ -17,7 +17,8 @@ use super::{
     scheduler::{AlarmVersions, Scheduler},
 };
 use crate::ports::{
-    ADOPTION_GRACE, AlarmChange, AttemptId, Change, Claimed, Now, Outcome, SessionId, StoreError, SubmitKey, TIMEOUT_GRACE,
+    ADOPTION_GRACE, AlarmChange, AttemptId, Change, Claimed, Now, Outcome, SessionId, StoreError, SubmitKey,
+    TIMEOUT_GRACE,
 };
 
 /// A store with a single owner: what is active lives in memory, a sink writes it down.

@@ -22,6 +22,7 @@ impl Store for Resident {
         let inner = self.inner();
         let scheduler = &inner.scheduler;
         let due = scheduler.due.first().map(|(at, ..)| *at - now.wall);
+        let due = if scheduler.abandoned.is_empty() { due } else { Some(Millis(0)) };
         let mono = [scheduler.claims.next_timeout(), scheduler.sessions.next_end(), inner.grace_until];
         let mono = mono.into_iter().flatten().map(|at| Millis(at.0.saturating_sub(now.mono.0)));
         mono.chain(due).min()
@@ -114,7 +115,7 @@ impl Store for Resident {
                 None => {
                     inner.scheduler.publish_ready(id.task, id.key);
                     if let Some(ready) = inner.scheduler.published_ready(id.task, id.key).cloned() {
-                        inner.scheduler.queues.remove(id.task, id.key, &ready);
+                        inner.scheduler.leave_line(id.task, id.key, &ready);
                     }
                     if inner.hold(session, *id, now).is_some() { Adoption::Held } else { Adoption::Gone }
                 }
@@ -135,7 +136,7 @@ impl Store for Resident {
             scheduler.sessions.drop_hold(session, attempt.task, attempt.key);
             scheduler.queues.count_running(&held.module, -1);
             if let Some(ready) = scheduler.published_ready(attempt.task, attempt.key).cloned() {
-                scheduler.queues.insert(attempt.task, attempt.key, &ready);
+                scheduler.stand_in_line(attempt.task, attempt.key, &ready);
             }
         }
         Ok(())
@@ -191,7 +192,9 @@ impl Store for Resident {
                 if items.len() == query.limit || page.next.is_some_and(|next| *id < next) {
                     break;
                 }
-                items.extend(inner.scheduler.loaded(*id).filter(|loaded| query.matches(&loaded.task, &loaded.held())));
+                items.extend(
+                    inner.scheduler.loaded(*id).filter(|loaded| query.matches(&loaded.task, &loaded.held())),
+                );
             }
         }
         let more_active = items.len() == query.limit;

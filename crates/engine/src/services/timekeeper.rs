@@ -49,6 +49,9 @@ fn item(due: Due) -> Item {
                 Attempt { key: claimed.id.key, number: claimed.id.attempt, started_at: Some(claimed.at) };
             (claimed.id.task, Command::TimeOut(attempt))
         }
+        Due::GiveUp { task, key, attempt } => {
+            (task, Command::Lose(Attempt { key, number: attempt, started_at: None }))
+        }
     };
     Item::Task { id, command, claim: None, logs: Vec::new() }
 }

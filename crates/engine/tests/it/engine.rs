@@ -410,3 +410,48 @@ fn two_engines_share_a_store_without_state_of_their_own() {
     assert_eq!(worker.report(&b.token, ok("{}")), ReportStatus::Accepted);
     assert_eq!(two.status(id), "Succeeded: Succeeded Succeeded");
 }
+
+#[test]
+fn a_task_that_turned_around_hands_nothing_forward_out_again_after_a_restart() {
+    let sink = MemorySink::new([7; 32]);
+    let world = World::open(&sink);
+    world.apply(flow("f", &["a", "b"], 0));
+    let id = world.submit("f");
+    world.worker(1).take();
+    world.drive(world.engine.tell(id, Command::Cancel { by: None })).unwrap();
+    assert_eq!(world.status(id), "RollingBack: Running Pending");
+
+    let world = World::open(&sink);
+    world.pass(400);
+    let undo = world.worker(2).take();
+    assert_eq!(undo.id.key, windlass_core::ActKey::rollback(0), "nobody has the step any more: it is undone");
+}
+
+#[test]
+fn a_declined_attempt_of_a_task_that_turned_around_is_not_handed_out_again() {
+    let world = World::new();
+    world.apply(flow("f", &["a", "b"], 0));
+    let id = world.submit("f");
+    let mut worker = world.worker(1);
+    let a = worker.take();
+    world.drive(world.engine.tell(id, Command::Cancel { by: None })).unwrap();
+    worker.report(&a.token, Said::Declined);
+    world.serve();
+    let undo = world.worker(2).take();
+    assert_eq!(undo.id.key, windlass_core::ActKey::rollback(0));
+}
+
+#[test]
+fn an_attempt_that_follows_a_lost_one_goes_before_what_came_later() {
+    let world = World::new();
+    world.apply(flow("f", &["a"], 0));
+    let first = world.submit("f");
+    let mut worker = world.worker(1);
+    worker.attached = false;
+    worker.take();
+    world.pass(10);
+    world.submit("f");
+    world.pass(31_000);
+    let again = world.worker(2).poll().attempts;
+    assert_eq!((again[0].id.task, again[0].id.attempt), (first, 2));
+}

@@ -64,7 +64,7 @@ fn what_runs_is_waited_for_and_a_success_that_arrives_is_recorded() {
         ok ~b
         cancel
         ok ~a
-    "), @r"
+    "), @"
     accept
         accepted
         a#1 ready
@@ -80,6 +80,7 @@ fn what_runs_is_waited_for_and_a_success_that_arrives_is_recorded() {
     take b
     cancel
         rolling back: cancelled by anna
+      -> stop b#1
       == RollingBack: a=succeeded b=running
     again
         nothing changes
@@ -118,7 +119,7 @@ fn what_runs_is_waited_for_and_a_failure_changes_nothing() {
         cancel
         fail a killed
         run
-    "), @r"
+    "), @"
     accept
         accepted
         a#1 ready
@@ -127,6 +128,7 @@ fn what_runs_is_waited_for_and_a_failure_changes_nothing() {
     take a
     cancel
         rolling back: cancelled by anna
+      -> stop a#1
       == RollingBack: a=running
     fail a killed
         a#1 was handed out
@@ -364,7 +366,7 @@ fn a_cancelled_task_whose_undo_fails_is_stuck() {
         fail ~a locked
         cancel
         resolve a skip
-    "), @r"
+    "), @"
     accept
         accepted
         a#1 ready
@@ -373,6 +375,7 @@ fn a_cancelled_task_whose_undo_fails_is_stuck() {
     take a
     cancel
         rolling back: cancelled by anna
+      -> stop a#1
       == RollingBack: a=running
     ok a
         a#1 was handed out

@@ -101,7 +101,7 @@ fn a_deadline_passes_while_a_worker_has_the_attempt_and_its_end_is_waited_for() 
         again
         fail a killed
         run
-    "), @r"
+    "), @"
     accept
         accepted
         a#1 ready
@@ -112,7 +112,7 @@ fn a_deadline_passes_while_a_worker_has_the_attempt_and_its_end_is_waited_for() 
         at 10s
         a#1 overdue
         rolling back: a failed
-      -> queue m: a#1 a at 0s
+      -> stop a#1
       == RollingBack: a=running
     again
         rejected: nothing is due
@@ -142,7 +142,7 @@ fn a_success_after_the_deadline_is_recorded_and_undone() {
         next
         ok a
         run
-    "), @r"
+    "), @"
     accept
         accepted
         a#1 ready
@@ -153,7 +153,7 @@ fn a_success_after_the_deadline_is_recorded_and_undone() {
         at 10s
         a#1 overdue
         rolling back: a failed
-      -> queue m: a#1 a at 0s
+      -> stop a#1
       == RollingBack: a=running
     ok a
         a#1 was handed out (at 0s)
@@ -180,7 +180,7 @@ fn a_worker_lost_after_the_deadline_ends_the_step() {
         take a
         next
         lose a
-    "), @r"
+    "), @"
     accept
         accepted
         a#1 ready
@@ -191,7 +191,7 @@ fn a_worker_lost_after_the_deadline_ends_the_step() {
         at 10s
         a#1 overdue
         rolling back: a failed
-      -> queue m: a#1 a at 0s
+      -> stop a#1
       == RollingBack: a=running
     lose a
         a#1 was handed out (at 0s)
@@ -217,7 +217,7 @@ fn a_deadline_in_a_flow_that_holds_waits_for_the_worker_and_then_for_a_person() 
         resolve a retry
         + 9s
         ok a
-    "), @r"
+    "), @"
     accept
         accepted
         a#1 ready
@@ -227,7 +227,7 @@ fn a_deadline_in_a_flow_that_holds_waits_for_the_worker_and_then_for_a_person() 
     next
         at 10s
         a#1 overdue
-      -> queue m: a#1 a at 0s
+      -> stop a#1
       == Running: a=running
     later a
         a#1 was handed out (at 0s)
@@ -266,7 +266,7 @@ fn a_success_after_the_deadline_counts_in_a_flow_that_holds() {
         take a
         next
         ok a
-    "), @r"
+    "), @"
     accept
         accepted
         a#1 ready
@@ -276,7 +276,7 @@ fn a_success_after_the_deadline_counts_in_a_flow_that_holds() {
     next
         at 10s
         a#1 overdue
-      -> queue m: a#1 a at 0s
+      -> stop a#1
       == Running: a=running
     ok a
         a#1 was handed out (at 0s)
@@ -303,7 +303,7 @@ fn a_deadline_passes_on_the_way_back() {
         fail ~a late
         resolve a skip
         resolve b skip
-    "), @r"
+    "), @"
     accept
         accepted
         a#1 ready
@@ -316,6 +316,7 @@ fn a_deadline_passes_on_the_way_back() {
         b#1 was handed out
         b#1 failed for good: boom (code 65)
         rolling back: b failed
+      -> stop a#1
       -> forget b
       == RollingBack: a=running b=failed
     ok a
@@ -331,7 +332,7 @@ fn a_deadline_passes_on_the_way_back() {
     next
         at 10s
         ~a#1 overdue
-      -> queue m: ~a#1 una at 0s
+      -> stop ~a#1
       == RollingBack: a=succeeded ~a=running b=failed ~b=ready
         ~b#1 failed for good: the step's deadline passed (code 125)
         alarm: the rollback of step b failed: the step's deadline passed
@@ -375,7 +376,7 @@ fn an_overdue_undo_that_kills_its_third_worker_raises_the_alarm_that_is_cleared_
         next
         lose ~a
         resolve a skip
-    "), @r"
+    "), @"
     accept
         accepted
         a#1 ready
@@ -405,7 +406,7 @@ fn an_overdue_undo_that_kills_its_third_worker_raises_the_alarm_that_is_cleared_
     next
         at 10s
         ~a#3 overdue
-      -> queue m: ~a#3 una at 0s
+      -> stop ~a#3
       == RollingBack: a=failed ~a=running
     lose ~a
         ~a#3 was handed out (at 0s)

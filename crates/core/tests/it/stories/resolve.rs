@@ -200,7 +200,7 @@ fn giving_up_a_branch_waits_for_the_other() {
         resolve a rollback
         ok b
         run
-    "), @r"
+    "), @"
     accept
         accepted
         a#1 ready
@@ -220,6 +220,7 @@ fn giving_up_a_branch_waits_for_the_other() {
         a resolved: Rollback by anna
         alarm over: held a by anna
         rolling back: a given up by anna
+      -> stop b#1
       -> resolve held.TASK.a
       == RollingBack: a=failed b=running
     ok b
@@ -363,7 +364,7 @@ fn a_task_stuck_on_two_steps_says_which_one_is_left() {
         fail ~b no b
         resolve a skip
         resolve b skip
-    "), @r"
+    "), @"
     accept
         accepted
         a#1 ready
@@ -376,6 +377,7 @@ fn a_task_stuck_on_two_steps_says_which_one_is_left() {
         b#1 was handed out
         b#1 failed for good: boom (code 1)
         rolling back: b failed
+      -> stop a#1
       -> forget b
       == RollingBack: a=running b=failed
     ok a

@@ -211,7 +211,7 @@ fn what_runs_beside_a_failure_is_waited_for_and_its_success_recorded() {
         fail c boom
         ok b
         run
-    "), @r"
+    "), @"
     accept
         accepted
         a#1 ready
@@ -235,6 +235,7 @@ fn what_runs_beside_a_failure_is_waited_for_and_its_success_recorded() {
         c#1 failed for good: boom (code 1)
         rolling back: c failed
         d#1 withdrawn, untouched
+      -> stop b#1
       -> forget c
       -> forget d
       == RollingBack: a=succeeded b=running c=failed
@@ -281,7 +282,7 @@ fn what_runs_beside_a_failure_is_not_tried_again() {
         fail a stopped
         later b
         lose c
-    "), @r"
+    "), @"
     accept
         accepted
         a#1 ready
@@ -301,6 +302,9 @@ fn what_runs_beside_a_failure_is_not_tried_again() {
         d#1 was handed out
         d#1 failed for good: boom (code 65)
         rolling back: d failed
+      -> stop a#1
+      -> stop b#1
+      -> stop c#1
       -> forget d
       == RollingBack: a=running b=running c=running d=failed
     fail a stopped

@@ -5,9 +5,12 @@
 //! and after each must answer the same, but for the numbers of claims, which are a store's own. A seed gives
 //! the same walk again; it stands in the message of every difference.
 
+mod others;
 mod pair;
 mod random;
+mod tasks;
 mod walk;
+mod workers;
 
 use std::{collections::BTreeMap, sync::Arc};
 

@@ -1,0 +1,115 @@
+//! What workers do: they are heard of, take attempts, name what they have and give some back.
+
+use windlass_core::{Millis, is_to_stop};
+
+use super::walk::Walk;
+use crate::{
+    conformance::history::name,
+    ports::{Adoption, AttemptId, Loaded, SessionId, SessionRenewal, Wish, WorkerState},
+};
+
+impl Walk {
+    pub(super) async fn claim(&mut self) {
+        let session = self.any_session();
+        let modules = ["work", "other"];
+        let wishes: Vec<Wish> = modules
+            .iter()
+            .filter(|_| !self.random.once_in(3))
+            .map(|module| Wish { module: name(module), commands: None, free: 0 })
+            .collect();
+        let mut filled = Vec::new();
+        for mut wish in wishes {
+            wish.free = u32::try_from(self.random.below(4)).unwrap_or(0);
+            if self.random.once_in(4) {
+                wish.commands = Some(vec![name(if self.random.once_in(2) { "do" } else { "undo" })]);
+            }
+            filled.push(wish);
+        }
+        let claimed = self.pair.claim(session, &filled, self.now).await;
+        for claimed in claimed {
+            self.count("claim");
+            self.handed_out.push(claimed);
+        }
+    }
+
+    pub(super) async fn adopt(&mut self) {
+        let session = self.any_session();
+        let mut attempts: Vec<AttemptId> = Vec::new();
+        for _ in 0..=self.random.below(3) {
+            let Some(claimed) = self.any_attempt() else { return };
+            let session_fits = claimed.session == session || self.random.once_in(3);
+            let attempt = if self.random.once_in(8) { claimed.id.attempt + 1 } else { claimed.id.attempt };
+            if session_fits
+                && attempts.iter().all(|id| (id.task, id.key) != (claimed.id.task, claimed.id.key))
+            {
+                attempts.push(AttemptId { attempt, ..claimed.id });
+            }
+        }
+        self.renew(session).await;
+        let adoptions = self.pair.adopt(session, &attempts, self.now).await;
+        for _ in adoptions.iter().filter(|adoption| **adoption == Adoption::Held) {
+            self.count("adopt");
+        }
+    }
+
+    /// A session gives something back that it has, or had.
+    pub(super) async fn release(&mut self) {
+        let Some(claimed) = self.any_attempt() else { return };
+        let (mut session, mut id) = (claimed.session, claimed.id);
+        if let Some((holder, held)) = self.any_held().await {
+            (session, id) = (holder, held);
+        }
+        if self.random.once_in(6) {
+            session = self.any_session();
+        }
+        let held = |loaded: &Option<Loaded>| {
+            loaded.as_ref().is_some_and(|loaded| loaded.claims.iter().any(|claim| claim.number == id.claim))
+        };
+        let was_held = held(&self.pair.load(&[id.task]).await[0]);
+        self.pair.release(session, id, self.now).await;
+        if was_held && !held(&self.pair.load(&[id.task]).await[0]) {
+            self.count("release");
+        }
+    }
+
+    /// Something that a session has; rather what is to stop, so that it is given up now and then.
+    async fn any_held(&mut self) -> Option<(SessionId, AttemptId)> {
+        let (mut held, mut to_stop) = (Vec::new(), Vec::new());
+        for loaded in self.pair.load(&self.active).await.into_iter().flatten() {
+            for claim in &loaded.claims {
+                let list = if is_to_stop(&loaded.task, claim.key) { &mut to_stop } else { &mut held };
+                let id = AttemptId {
+                    task: loaded.task.id,
+                    key: claim.key,
+                    attempt: claim.attempt,
+                    claim: claim.number,
+                };
+                list.push((claim.session, id));
+            }
+        }
+        self.random.pick(if to_stop.is_empty() { &held } else { &to_stop }).copied()
+    }
+
+    pub(super) async fn hear_of(&mut self) {
+        if self.random.once_in(12) {
+            self.pair.forgive(self.now).await;
+            self.count("forgive");
+        } else {
+            let session = self.any_session();
+            self.renew(session).await;
+        }
+    }
+
+    pub(super) async fn renew(&mut self, session: SessionId) {
+        let worker = self.random.once_in(3).then(|| WorkerState {
+            name: format!("worker {session}").into(),
+            attached: self.random.once_in(2),
+            modules: vec![name("work")],
+            ..WorkerState::default()
+        });
+        let lease = Millis(1_000 + self.random.below(20_000));
+        let renewal = SessionRenewal { session, lease, lease_full: Millis(20_000), worker };
+        self.pair.renew(renewal, self.now).await;
+        self.count("renew");
+    }
+}
