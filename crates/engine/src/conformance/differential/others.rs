@@ -2,9 +2,7 @@
 
 use std::sync::Arc;
 
-use windlass_core::{
-    Alarm, AlarmCommand, Backoff, Flow, Message, Millis, OnFailure, Retry, TaskId,
-};
+use windlass_core::{Alarm, AlarmCommand, Backoff, Flow, Message, Millis, OnFailure, Retry, TaskId};
 
 use super::walk::Walk;
 use crate::{

@@ -1,8 +1,6 @@
 //! What servers do with tasks: new ones, and all that happens to those that are there.
 
-use windlass_core::{
-    Attempt, Command, Failure, Millis, Outcome as Ended, Report, Resolution, TaskId,
-};
+use windlass_core::{Attempt, Command, Failure, Millis, Outcome as Ended, Report, Resolution, TaskId};
 
 use super::walk::Walk;
 use crate::{

@@ -175,4 +175,3 @@ impl Walk {
         self.random.pick(&self.handed_out[recent..]).cloned()
     }
 }
-
