@@ -23,10 +23,10 @@ const ALARMS_MAX: usize = 1000;
 /// The alarms that are not resolved, or with `all` the last 1000; those raised last first.
 #[utoipa::path(
     get,
-    path = "/v1/alarms",
+    path = "/v1/alarms", operation_id = "list_alarms",
     tag = "alarms",
     params(("all" = Option<bool>, Query, description = "Resolved ones as well")),
-    responses((status = 200, body = api::List<api::Alarm>))
+    responses((status = 200, description = "The page", body = api::List<api::Alarm>))
 )]
 pub(crate) async fn list(State(app): State<Arc<App>>, request: Request) -> Result<Response, Refused> {
     let (parts, _) = request.into_parts();
@@ -45,11 +45,11 @@ pub(crate) async fn list(State(app): State<Arc<App>>, request: Request) -> Resul
 /// Says that somebody has seen an alarm.
 #[utoipa::path(
     post,
-    path = "/v1/alarms/{id}/acknowledge",
+    path = "/v1/alarms/{id}/acknowledge", operation_id = "acknowledge_alarm",
     tag = "alarms",
     params(("id" = String, Path, description = "Id of the alarm")),
     responses(
-        (status = 200, body = api::Alarm),
+        (status = 200, description = "The alarm", body = api::Alarm),
         (status = 404, description = "Unknown alarm", body = api::Problem, content_type = "application/problem+json"),
         (status = 409, description = "It is resolved", body = api::Problem, content_type = "application/problem+json"),
     )
@@ -61,11 +61,11 @@ pub(crate) async fn acknowledge(State(app): State<Arc<App>>, request: Request) -
 /// Says that an alarm is over.
 #[utoipa::path(
     post,
-    path = "/v1/alarms/{id}/resolve",
+    path = "/v1/alarms/{id}/resolve", operation_id = "resolve_alarm",
     tag = "alarms",
     params(("id" = String, Path, description = "Id of the alarm")),
     responses(
-        (status = 200, body = api::Alarm),
+        (status = 200, description = "The alarm", body = api::Alarm),
         (status = 404, description = "Unknown alarm", body = api::Problem, content_type = "application/problem+json"),
     )
 )]

@@ -34,7 +34,7 @@ struct BatchBody<'a> {
 /// Accepts many tasks, each for itself: one that is refused does not stop the others.
 #[utoipa::path(
     post,
-    path = "/v1/tasks/batch",
+    path = "/v1/tasks/batch", operation_id = "submit_batch",
     tag = "tasks",
     request_body = api::SubmitBatch,
     responses(

@@ -11,7 +11,7 @@ use axum::{
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use windlass_api as api;
-use windlass_core::{Cause, FLOW_MODULE, Failure, Json, Millis, Name, Outcome, SPAN_MAX, Task};
+use windlass_core::{FLOW_MODULE, Failure, Json, Millis, Name, Outcome, SPAN_MAX};
 use windlass_engine::{
     Exchange, ExchangeAnswer, HandedOut, LEASE_RANGE, Progress, ReportAnswer, ReportStatus, Said, WAIT_MAX,
     WorkerReport, effect_key,
@@ -105,11 +105,11 @@ struct TokenOnly {
 /// `wait_ms` for something to do.
 #[utoipa::path(
     post,
-    path = "/v1/worker/exchange",
+    path = "/v1/worker/exchange", operation_id = "exchange",
     tag = "workers",
     request_body = api::ExchangeRequest,
     responses(
-        (status = 200, body = api::ExchangeAnswer),
+        (status = 200, description = "What to do, and what became of the reports", body = api::ExchangeAnswer),
         (status = 400, description = "Malformed as a whole", body = api::Problem, content_type = "application/problem+json"),
         (status = 413, description = "Too large", body = api::Problem, content_type = "application/problem+json"),
         (status = 503, description = "The store is not available, or the server is shutting down: keep what is held and call again", body = api::Problem, content_type = "application/problem+json"),
@@ -387,21 +387,10 @@ impl<'a> AttemptBody<'a> {
             params: raw(params)?,
             timeout_ms: action.timeout.0,
             idempotency_key: effect_key(task, id.key),
-            error: undone.and_then(|_| rollback_reason(task)),
+            error: undone.and_then(|_| task.message()),
             result: undone.and_then(|step| step.forward.result.as_ref()).map(raw).transpose()?,
             traceparent: task.input.traceparent.as_deref(),
         })
-    }
-}
-
-/// Why the task is rolled back.
-fn rollback_reason(task: &Task) -> Option<String> {
-    match task.state.cause.as_ref()? {
-        Cause::Failure { step } | Cause::GivenUp { step, .. } => {
-            let failure = task.state.steps.get(*step)?.forward.failure.as_ref()?;
-            Some(format!("step {} failed: {}", task.flow.steps.get(*step)?.name, failure.message))
-        }
-        Cause::Cancel { .. } => task.message(),
     }
 }
 

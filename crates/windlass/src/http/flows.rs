@@ -22,7 +22,7 @@ use super::{
 use crate::flowfile::{self, FILE_BYTES_MAX, Format, Source};
 
 /// The newest version of every flow, by name.
-#[utoipa::path(get, path = "/v1/flows", tag = "flows", responses((status = 200, body = api::List<api::Flow>)))]
+#[utoipa::path(get, path = "/v1/flows", operation_id = "list_flows", tag = "flows", responses((status = 200, description = "The page", body = api::List<api::Flow>)))]
 pub(crate) async fn list(State(app): State<Arc<App>>, request: Request) -> Result<Response, Refused> {
     let (parts, _) = request.into_parts();
     Pairs::of(&parts, &[])?;
@@ -33,14 +33,14 @@ pub(crate) async fn list(State(app): State<Arc<App>>, request: Request) -> Resul
 /// One flow in one version.
 #[utoipa::path(
     get,
-    path = "/v1/flows/{name}",
+    path = "/v1/flows/{name}", operation_id = "get_flow",
     tag = "flows",
     params(
         ("name" = String, Path, description = "Name of the flow"),
         ("version" = Option<u32>, Query, description = "The newest when left out"),
     ),
     responses(
-        (status = 200, body = api::Flow),
+        (status = 200, description = "The flow", body = api::Flow),
         (status = 404, description = "Unknown flow or version", body = api::Problem, content_type = "application/problem+json"),
     )
 )]
@@ -66,7 +66,7 @@ fn document(stored: &StoredFlow) -> api::Flow {
 /// Stores a flow. One that has changed gets the next version; running tasks keep theirs.
 #[utoipa::path(
     put,
-    path = "/v1/flows/{name}",
+    path = "/v1/flows/{name}", operation_id = "apply_flow",
     tag = "flows",
     params(("name" = String, Path, description = "Name of the flow; in the document it may be left out")),
     request_body(content(
@@ -100,7 +100,7 @@ pub(crate) async fn apply(State(app): State<Arc<App>>, request: Request) -> Resu
 /// Checks a flow and says what applying it would do; nothing is stored.
 #[utoipa::path(
     post,
-    path = "/v1/flows/check",
+    path = "/v1/flows/check", operation_id = "check_flow",
     tag = "flows",
     request_body(content(
         (api::FlowDocument = "application/json"),

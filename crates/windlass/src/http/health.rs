@@ -24,7 +24,7 @@ pub(crate) struct Health {
 const HEALTHY: Health = Health { status: "ok", version: env!("CARGO_PKG_VERSION") };
 
 /// The process lives.
-#[utoipa::path(get, path = "/healthz", tag = "server", responses((status = 200, body = Health)))]
+#[utoipa::path(get, path = "/healthz", operation_id = "get_health", tag = "server", responses((status = 200, description = "It is well", body = Health)))]
 pub(crate) async fn alive() -> Response {
     ok(&HEALTHY)
 }
@@ -32,10 +32,10 @@ pub(crate) async fn alive() -> Response {
 /// The server can take tasks in: its store writes.
 #[utoipa::path(
     get,
-    path = "/readyz",
+    path = "/readyz", operation_id = "get_readiness",
     tag = "server",
     responses(
-        (status = 200, body = Health),
+        (status = 200, description = "It is well", body = Health),
         (status = 503, description = "The store does not write", body = windlass_api::Problem, content_type = "application/problem+json"),
     )
 )]

@@ -24,7 +24,7 @@ const PAGE_LINES: usize = 1000;
 /// The lines that the attempts of a task wrote, in the order they came.
 #[utoipa::path(
     get,
-    path = "/v1/tasks/{id}/logs",
+    path = "/v1/tasks/{id}/logs", operation_id = "list_logs",
     tag = "tasks",
     params(
         ("id" = String, Path, description = "Id of the task"),
@@ -32,7 +32,7 @@ const PAGE_LINES: usize = 1000;
         ("limit" = Option<u32>, Query, description = "1 to 1000; 1000 when left out"),
     ),
     responses(
-        (status = 200, body = api::List<api::LogLine>),
+        (status = 200, description = "The page", body = api::List<api::LogLine>),
         (status = 404, description = "Unknown task", body = api::Problem, content_type = "application/problem+json"),
     )
 )]

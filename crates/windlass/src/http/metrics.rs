@@ -120,7 +120,7 @@ impl Metrics {
 /// Counters since the start, and how things are now.
 #[utoipa::path(
     get,
-    path = "/metrics",
+    path = "/metrics", operation_id = "get_metrics",
     tag = "server",
     responses((status = 200, description = "In the OpenMetrics text format", content_type = "application/openmetrics-text", body = String))
 )]

@@ -54,6 +54,8 @@ pub use metrics::Metrics;
 pub use openapi::document;
 pub use serve::serve;
 pub use shutdown::Shutdown;
+#[cfg(feature = "sqlite")]
+pub(crate) use view::status;
 
 use guard::Hosts;
 use problem::Refused;

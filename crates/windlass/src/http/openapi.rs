@@ -71,7 +71,7 @@ pub fn document() -> String {
 /// This document.
 #[utoipa::path(
     get,
-    path = "/openapi.json",
+    path = "/openapi.json", operation_id = "get_openapi",
     tag = "server",
     responses((status = 200, description = "OpenAPI 3.1", content_type = "application/json"))
 )]

@@ -16,6 +16,9 @@ use crate::flowfile::FlowError;
 /// How long a client should wait before it tries again what the server could not do just now.
 const RETRY_AFTER_SECONDS: u16 = 1;
 
+/// Name of the problem of a server that is on its way down.
+const SHUTTING_DOWN: &str = "shutting-down";
+
 /// A request that was refused; nothing was changed by it.
 pub(crate) struct Refused(Box<Inner>);
 
@@ -123,7 +126,7 @@ impl Refused {
     /// The server is on its way down.
     pub(crate) fn shutting_down() -> Self {
         let detail = "the server is shutting down: try again, here or with another server of the same store";
-        Self::new(StatusCode::SERVICE_UNAVAILABLE, "shutting-down", "The server is shutting down", detail)
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, SHUTTING_DOWN, "The server is shutting down", detail)
             .temporary()
     }
 
@@ -239,7 +242,8 @@ impl IntoResponse for Refused {
     fn into_response(self) -> Response {
         let Inner { problem, is_temporary } = *self.0;
         let status = StatusCode::from_u16(problem.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-        if status.is_server_error() {
+        // A refusal is the client's to handle; only what is wrong with the server itself is said here.
+        if status.is_server_error() && problem.name() != SHUTTING_DOWN {
             tracing::warn!(status = problem.status, kind = problem.name(), detail = %problem.detail, "a request failed");
         }
         let mut response = json_response(status, &problem);

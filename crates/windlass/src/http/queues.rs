@@ -19,7 +19,7 @@ use super::{
 };
 
 /// All queues, by name: one per module that a flow names or a worker serves.
-#[utoipa::path(get, path = "/v1/queues", tag = "queues", responses((status = 200, body = api::List<api::Queue>)))]
+#[utoipa::path(get, path = "/v1/queues", operation_id = "list_queues", tag = "queues", responses((status = 200, description = "The page", body = api::List<api::Queue>)))]
 pub(crate) async fn list(State(app): State<Arc<App>>, request: Request) -> Result<Response, Refused> {
     let (parts, _) = request.into_parts();
     Pairs::of(&parts, &[])?;
@@ -30,11 +30,11 @@ pub(crate) async fn list(State(app): State<Arc<App>>, request: Request) -> Resul
 /// One queue.
 #[utoipa::path(
     get,
-    path = "/v1/queues/{name}",
+    path = "/v1/queues/{name}", operation_id = "get_queue",
     tag = "queues",
     params(("name" = String, Path, description = "The module")),
     responses(
-        (status = 200, body = api::Queue),
+        (status = 200, description = "The queue", body = api::Queue),
         (status = 404, description = "Unknown queue", body = api::Problem, content_type = "application/problem+json"),
     )
 )]
@@ -47,11 +47,11 @@ pub(crate) async fn show(State(app): State<Arc<App>>, request: Request) -> Resul
 /// Hands out nothing more of a queue; what runs may end.
 #[utoipa::path(
     post,
-    path = "/v1/queues/{name}/pause",
+    path = "/v1/queues/{name}/pause", operation_id = "pause_queue",
     tag = "queues",
     params(("name" = String, Path, description = "The module")),
     responses(
-        (status = 200, body = api::Queue),
+        (status = 200, description = "The queue", body = api::Queue),
         (status = 404, description = "Unknown queue", body = api::Problem, content_type = "application/problem+json"),
     )
 )]
@@ -62,11 +62,11 @@ pub(crate) async fn pause(State(app): State<Arc<App>>, request: Request) -> Resu
 /// Hands out the work of a queue again.
 #[utoipa::path(
     post,
-    path = "/v1/queues/{name}/resume",
+    path = "/v1/queues/{name}/resume", operation_id = "resume_queue",
     tag = "queues",
     params(("name" = String, Path, description = "The module")),
     responses(
-        (status = 200, body = api::Queue),
+        (status = 200, description = "The queue", body = api::Queue),
         (status = 404, description = "Unknown queue", body = api::Problem, content_type = "application/problem+json"),
     )
 )]

@@ -71,7 +71,7 @@ impl Caller {
 /// the same idempotency key is answered with the task of the first one.
 #[utoipa::path(
     post,
-    path = "/v1/tasks",
+    path = "/v1/tasks", operation_id = "submit_task",
     tag = "tasks",
     request_body = api::SubmitTask,
     params(

@@ -47,7 +47,7 @@ const STATUSES: [TaskStatus; 11] = [
 /// Tasks, newest first, without steps and results.
 #[utoipa::path(
     get,
-    path = "/v1/tasks",
+    path = "/v1/tasks", operation_id = "list_tasks",
     tag = "tasks",
     params(
         ("status" = Option<String>, Query, description = "Only with one of these statuses: comma-separated, or given several times"),
@@ -59,7 +59,7 @@ const STATUSES: [TaskStatus; 11] = [
         ("limit" = Option<u32>, Query, description = "1 to 1000; 100 when left out"),
     ),
     responses(
-        (status = 200, body = api::List<api::Task>),
+        (status = 200, description = "The page", body = api::List<api::Task>),
         (status = 400, description = "Malformed", body = api::Problem, content_type = "application/problem+json"),
     )
 )]
@@ -122,7 +122,7 @@ fn read_cursor(text: &str) -> Result<TaskId, Refused> {
 /// One task with its steps.
 #[utoipa::path(
     get,
-    path = "/v1/tasks/{id}",
+    path = "/v1/tasks/{id}", operation_id = "get_task",
     tag = "tasks",
     params(
         ("id" = String, Path, description = "Id of the task"),
@@ -130,7 +130,7 @@ fn read_cursor(text: &str) -> Result<TaskId, Refused> {
         ("If-None-Match" = Option<String>, Header, description = "`ETag` of the document that is known"),
     ),
     responses(
-        (status = 200, body = api::Task, headers(("ETag" = String))),
+        (status = 200, description = "The task; with `view=classic` a ClassicTask", body = api::Task, headers(("ETag" = String))),
         (status = 304, description = "It is as it was"),
         (status = 404, description = "Unknown task", body = api::Problem, content_type = "application/problem+json"),
     )
@@ -175,11 +175,11 @@ fn tagged(headers: &HeaderMap, loaded: &Loaded, document: &impl Serialize) -> Re
 /// Ends a task: nothing new starts, what runs is told to stop, and what was touched is undone.
 #[utoipa::path(
     post,
-    path = "/v1/tasks/{id}/cancel",
+    path = "/v1/tasks/{id}/cancel", operation_id = "cancel_task",
     tag = "tasks",
     params(("id" = String, Path, description = "Id of the task")),
     responses(
-        (status = 200, body = api::Task),
+        (status = 200, description = "The task", body = api::Task),
         (status = 404, description = "Unknown task", body = api::Problem, content_type = "application/problem+json"),
         (status = 409, description = "It has ended", body = api::Problem, content_type = "application/problem+json"),
     )
@@ -191,11 +191,11 @@ pub(crate) async fn cancel(State(app): State<Arc<App>>, request: Request) -> Res
 /// Holds a task: what runs may end, nothing new starts.
 #[utoipa::path(
     post,
-    path = "/v1/tasks/{id}/pause",
+    path = "/v1/tasks/{id}/pause", operation_id = "pause_task",
     tag = "tasks",
     params(("id" = String, Path, description = "Id of the task")),
     responses(
-        (status = 200, body = api::Task),
+        (status = 200, description = "The task", body = api::Task),
         (status = 404, description = "Unknown task", body = api::Problem, content_type = "application/problem+json"),
         (status = 409, description = "It has ended", body = api::Problem, content_type = "application/problem+json"),
     )
@@ -207,11 +207,11 @@ pub(crate) async fn pause(State(app): State<Arc<App>>, request: Request) -> Resu
 /// Lets a paused task go on.
 #[utoipa::path(
     post,
-    path = "/v1/tasks/{id}/resume",
+    path = "/v1/tasks/{id}/resume", operation_id = "resume_task",
     tag = "tasks",
     params(("id" = String, Path, description = "Id of the task")),
     responses(
-        (status = 200, body = api::Task),
+        (status = 200, description = "The task", body = api::Task),
         (status = 404, description = "Unknown task", body = api::Problem, content_type = "application/problem+json"),
         (status = 409, description = "It has ended", body = api::Problem, content_type = "application/problem+json"),
     )
@@ -250,7 +250,7 @@ struct ResolveBody<'a> {
 /// Settles a stuck or held step: tries it again, passes over it, takes it as done by hand, or gives up.
 #[utoipa::path(
     post,
-    path = "/v1/tasks/{id}/steps/{step}/resolve",
+    path = "/v1/tasks/{id}/steps/{step}/resolve", operation_id = "resolve_step",
     tag = "tasks",
     params(
         ("id" = String, Path, description = "Id of the task"),
@@ -258,7 +258,7 @@ struct ResolveBody<'a> {
     ),
     request_body = api::ResolveStep,
     responses(
-        (status = 200, body = api::Task),
+        (status = 200, description = "The task", body = api::Task),
         (status = 400, description = "Malformed", body = api::Problem, content_type = "application/problem+json"),
         (status = 404, description = "Unknown task or step", body = api::Problem, content_type = "application/problem+json"),
         (status = 409, description = "The step does not wait for a decision", body = api::Problem, content_type = "application/problem+json"),

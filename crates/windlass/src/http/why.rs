@@ -22,11 +22,11 @@ use super::{
 /// Why a task is where it is.
 #[utoipa::path(
     get,
-    path = "/v1/tasks/{id}/why",
+    path = "/v1/tasks/{id}/why", operation_id = "explain_task",
     tag = "tasks",
     params(("id" = String, Path, description = "Id of the task")),
     responses(
-        (status = 200, body = api::Why),
+        (status = 200, description = "The reason", body = api::Why),
         (status = 404, description = "Unknown task", body = api::Problem, content_type = "application/problem+json"),
     )
 )]
@@ -94,7 +94,7 @@ pub(crate) fn explain(task: &Task, why: &Why, now: Timestamp) -> api::Why {
             "grace",
             Some(*key),
             format!("{} is ready and is about to be handed out.", capital(&what(task, *key))),
-            Value::Null,
+            json!({}),
         ),
     };
     let step = key.and_then(|key| step_name(task, key.step));
@@ -120,14 +120,14 @@ fn ended(task: &Task, status: TaskStatus) -> Explained {
 
 fn stuck(task: &Task, kind: StuckKind, step: Option<usize>, message: &str) -> api::Why {
     let name = step.and_then(|step| step_name(task, step));
-    let choice = match &name {
-        Some(name) => {
-            format!(": `windlass task resolve {} {name} retry|skip|done|rollback` settles it", task.id)
-        }
+    // A task that goes backward already cannot be told to.
+    let choices = if task.state.cause.is_some() { "retry|skip|done" } else { "retry|skip|done|rollback" };
+    let settle = match &name {
+        Some(name) => format!("; settle it with `windlass task resolve {} {name} {choices}`", task.id),
         None => String::new(),
     };
     api::Why {
-        sentence: format!("The task waits for a person{choice}: {}.", message.trim_end_matches('.')),
+        sentence: format!("The task waits for a person, because {}{settle}.", message.trim_end_matches('.')),
         reason: "stuck".to_owned(),
         step: name,
         data: json!({ "kind": kind.as_str(), "message": message }),
@@ -166,16 +166,16 @@ fn retry(
 }
 
 fn no_worker(task: &Task, key: ActKey, others: usize) -> Explained {
-    let others_said = match others {
-        0 => "no worker is connected at all".to_owned(),
-        1 => "the one worker that is connected serves others".to_owned(),
-        n => format!("the {n} workers that are connected serve others"),
+    let connected = match others {
+        0 => "no worker is connected".to_owned(),
+        1 => "the one connected worker does not".to_owned(),
+        n => format!("none of the {n} connected workers does"),
     };
     let run = task.action(key).map(view::run).unwrap_or_default();
     (
         "no_worker",
         Some(key),
-        format!("{} waits for a worker that serves {run}: {others_said}.", capital(&what(task, key))),
+        format!("{} waits for a worker that serves {run}: {connected}.", capital(&what(task, key))),
         json!({ "module": module(task, key), "run": run, "other_workers": others }),
     )
 }

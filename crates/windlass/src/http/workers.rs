@@ -12,7 +12,7 @@ use windlass_engine::ports::SessionState;
 use super::{App, extract::Pairs, ok, problem::Refused, view};
 
 /// The connected workers.
-#[utoipa::path(get, path = "/v1/workers", tag = "workers", responses((status = 200, body = api::List<api::Worker>)))]
+#[utoipa::path(get, path = "/v1/workers", operation_id = "list_workers", tag = "workers", responses((status = 200, description = "The page", body = api::List<api::Worker>)))]
 pub(crate) async fn list(State(app): State<Arc<App>>, request: Request) -> Result<Response, Refused> {
     let (parts, _) = request.into_parts();
     Pairs::of(&parts, &[])?;

@@ -63,7 +63,7 @@ impl Said {
             EventKind::TaskStarted => Self::task("started"),
             EventKind::TaskPaused { by } => Self::task("paused").by(by.as_ref()),
             EventKind::TaskResumed { by } => Self::task("resumed").by(by.as_ref()),
-            EventKind::TaskRollingBack { cause } => Self::rolling_back(task, cause),
+            EventKind::TaskRollingBack { cause } => Self::rolling_back(cause),
             EventKind::TaskStuck(stuck) => {
                 let data = json!({ "reason": stuck.kind.as_str(), "message": stuck.message });
                 Self { step: stuck.step, ..Self::task("stuck").with(data) }
@@ -105,7 +105,7 @@ impl Said {
     }
 
     fn new(kind: String) -> Self {
-        Self { kind, step: None, attempt: None, direction: None, actor: None, data: Value::Null }
+        Self { kind, step: None, attempt: None, direction: None, actor: None, data: json!({}) }
     }
 
     fn task(verb: &str) -> Self {
@@ -125,14 +125,10 @@ impl Said {
         }
     }
 
-    fn rolling_back(task: &Task, cause: &Cause) -> Self {
+    fn rolling_back(cause: &Cause) -> Self {
         let said = Self::task("rolling_back");
         match cause {
-            Cause::Failure { step } => {
-                let failure = task.state.steps.get(*step).and_then(|step| step.forward.failure.as_ref());
-                let message = failure.map(|failure| &failure.message);
-                Self { step: Some(*step), ..said.with(json!({ "cause": "failure", "message": message })) }
-            }
+            Cause::Failure { step } => Self { step: Some(*step), ..said.with(json!({ "cause": "failure" })) },
             Cause::GivenUp { step, by } => {
                 Self { step: Some(*step), ..said.with(json!({ "cause": "given_up" })).by(by.as_ref()) }
             }

@@ -38,7 +38,7 @@ const HEARTBEAT: Duration = Duration::from_secs(15);
 /// yet (`step.started` and `step.progress` of a running attempt) have no `id`.
 #[utoipa::path(
     get,
-    path = "/v1/tasks/{id}/events",
+    path = "/v1/tasks/{id}/events", operation_id = "list_events",
     tag = "tasks",
     params(
         ("id" = String, Path, description = "Id of the task"),
@@ -48,7 +48,7 @@ const HEARTBEAT: Duration = Duration::from_secs(15);
         ("Last-Event-ID" = Option<u64>, Header, description = "As `after`, for streams"),
     ),
     responses(
-        (status = 200, content(
+        (status = 200, description = "A page, or the stream", content(
             (api::List<api::Event> = "application/json"),
             (String = "text/event-stream"),
         )),

@@ -1,0 +1,173 @@
+//! Real connections: that they are served, limited, and that their end is seen.
+
+use std::time::Duration;
+
+use serde_json::json;
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::{TcpListener, TcpStream},
+    sync::oneshot,
+    task::JoinHandle,
+    time::{Instant, timeout},
+};
+use windlass::http::serve;
+
+use super::server::{PATIENCE, Server};
+
+struct Listening {
+    server: Server,
+    port: u16,
+    stop: oneshot::Sender<()>,
+    served: JoinHandle<std::io::Result<()>>,
+}
+
+async fn listen() -> Listening {
+    let server = Server::start().await;
+    server.apply("f", "steps: [{ name: only, run: m.c }]").await;
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let (stop, stopped) = oneshot::channel();
+    let served = tokio::spawn(serve(listener, server.app.clone(), async {
+        let _ = stopped.await;
+    }));
+    Listening { server, port, stop, served }
+}
+
+impl Listening {
+    async fn connect(&self) -> TcpStream {
+        TcpStream::connect(("127.0.0.1", self.port)).await.unwrap()
+    }
+
+    /// Sends bytes and reads until the server closes the connection.
+    async fn talk(&self, request: &[u8]) -> String {
+        let mut stream = self.connect().await;
+        // The server may close while this is still being sent.
+        let _ = stream.write_all(request).await;
+        let mut answer = Vec::new();
+        let _ = timeout(PATIENCE, stream.read_to_end(&mut answer)).await.expect("an end");
+        String::from_utf8_lossy(&answer).into_owned()
+    }
+}
+
+fn poll(seq: u32, attached: bool) -> Vec<u8> {
+    let body = json!({
+        "protocol": 1, "session": "00000000-0000-4000-8000-000000000001", "seq": seq, "attached": attached,
+        "modules": [{ "name": "m", "free": 1 }], "holding": [], "wait_ms": 30_000,
+    })
+    .to_string();
+    format!(
+        "POST /v1/worker/exchange HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
+        body.len()
+    )
+    .into_bytes()
+}
+
+/// Reads one answer that has a body.
+async fn read_answer(stream: &mut TcpStream) -> String {
+    let mut answer = String::new();
+    let mut piece = [0; 4096];
+    loop {
+        let n = timeout(PATIENCE, stream.read(&mut piece)).await.expect("an answer").unwrap();
+        assert!(n > 0, "the connection was closed after {answer:?}");
+        answer.push_str(std::str::from_utf8(&piece[..n]).unwrap());
+        if let Some((head, body)) = answer.split_once("\r\n\r\n") {
+            let length = head.lines().find_map(|line| {
+                line.to_ascii_lowercase().strip_prefix("content-length: ").map(str::to_owned)
+            });
+            if body.len() >= length.unwrap().parse::<usize>().unwrap() {
+                return answer;
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_connection_takes_one_request_after_the_other() {
+    let listening = listen().await;
+    let mut stream = listening.connect().await;
+    for _ in 0..3 {
+        stream.write_all(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n").await.unwrap();
+        assert!(read_answer(&mut stream).await.starts_with("HTTP/1.1 200 OK"));
+    }
+    stream.write_all(b"GET /readyz HTTP/1.1\r\nHost: localhost\r\n\r\n").await.unwrap();
+    assert!(read_answer(&mut stream).await.contains(r#""status":"ok""#));
+}
+
+#[tokio::test]
+async fn what_is_no_request_is_refused() {
+    let listening = listen().await;
+    assert!(listening.talk(b"hello\r\n\r\n").await.starts_with("HTTP/1.1 400"));
+    let large = format!("GET / HTTP/1.1\r\nHost: localhost\r\nX: {}\r\n\r\n", "x".repeat(70_000));
+    assert!(listening.talk(large.as_bytes()).await.starts_with("HTTP/1.1 431"));
+    let many = format!("GET / HTTP/1.1\r\nHost: localhost\r\n{}\r\n", "X: y\r\n".repeat(200));
+    assert!(listening.talk(many.as_bytes()).await.starts_with("HTTP/1.1 431"));
+    let foreign =
+        listening.talk(b"GET /v1/tasks HTTP/1.1\r\nHost: evil.example\r\nConnection: close\r\n\r\n").await;
+    assert!(foreign.starts_with("HTTP/1.1 421") && foreign.contains("misdirected"), "{foreign}");
+    let large = b"POST /v1/tasks HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: 99999999\r\n\r\n{";
+    assert!(
+        listening.talk(large).await.starts_with("HTTP/1.1 413"),
+        "a body that is too large is not waited for"
+    );
+}
+
+#[tokio::test]
+async fn a_worker_whose_connection_closed_is_gone_after_a_second() {
+    let listening = listen().await;
+    let server = &listening.server;
+    let mut stream = listening.connect().await;
+    stream.write_all(&poll(1, true)).await.unwrap();
+    until(async || server.get("/v1/workers").await.json()["items"].as_array().unwrap().len() == 1).await;
+    drop(stream);
+    // The clock stands still: only the end of the connection can shorten the lease.
+    until(async || {
+        server.pass(100).await;
+        server.get("/v1/workers").await.json()["items"].as_array().unwrap().is_empty()
+    })
+    .await;
+    let passed = server.get("/v1/tasks?since=9s").await;
+    assert_eq!(passed.status.as_u16(), 200);
+}
+
+#[tokio::test]
+async fn a_poll_is_answered_as_soon_as_there_is_work() {
+    let listening = listen().await;
+    let mut stream = listening.connect().await;
+    stream.write_all(&poll(1, true)).await.unwrap();
+    let server = &listening.server;
+    until(async || server.get("/v1/workers").await.json()["items"].as_array().unwrap().len() == 1).await;
+    let id = server.submit("f", json!({})).await;
+    let answer = read_answer(&mut stream).await;
+    assert!(answer.starts_with("HTTP/1.1 200") && answer.contains(&id), "{answer}");
+}
+
+#[tokio::test]
+async fn the_end_of_the_server_ends_polls_and_idle_connections() {
+    let listening = listen().await;
+    let mut idle = listening.connect().await;
+    idle.write_all(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n").await.unwrap();
+    read_answer(&mut idle).await;
+    let mut polling = listening.connect().await;
+    polling.write_all(&poll(1, true)).await.unwrap();
+    let server = &listening.server;
+    until(async || server.get("/v1/workers").await.json()["items"].as_array().unwrap().len() == 1).await;
+
+    let began = Instant::now();
+    listening.stop.send(()).unwrap();
+    let mut answer = String::new();
+    timeout(PATIENCE, polling.read_to_string(&mut answer)).await.unwrap().unwrap();
+    assert!(answer.starts_with("HTTP/1.1 503") && answer.contains("shutting-down"), "{answer}");
+    assert_eq!(timeout(PATIENCE, idle.read(&mut [0; 16])).await.unwrap().unwrap(), 0);
+    timeout(PATIENCE, listening.served).await.unwrap().unwrap().unwrap();
+    assert!(began.elapsed() < Duration::from_secs(5), "nothing was waited for in vain");
+    assert!(TcpStream::connect(("127.0.0.1", listening.port)).await.is_err());
+}
+
+/// Waits until something is so.
+async fn until(mut is_so: impl AsyncFnMut() -> bool) {
+    let began = Instant::now();
+    while !is_so().await {
+        assert!(began.elapsed() < PATIENCE, "it never came");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}

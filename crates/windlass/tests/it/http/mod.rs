@@ -1,0 +1,12 @@
+//! The HTTP interface: a real engine over the memory store behind the real router, and real connections where
+//! those matter. Time is a clock that tests turn, so documents are the same in every run.
+
+mod connections;
+mod documents;
+mod events;
+mod exchange;
+mod openapi;
+mod refusals;
+mod server;
+mod submit;
+mod why;

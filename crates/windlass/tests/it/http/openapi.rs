@@ -1,0 +1,37 @@
+//! The contract is the one that was agreed on.
+
+use std::{fs, path::Path};
+
+use super::server::Server;
+
+#[tokio::test]
+async fn the_contract_is_the_one_in_the_reference() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/openapi.json");
+    let kept = fs::read_to_string(path).unwrap_or_default();
+    let made = windlass::http::document();
+    let difference = kept.lines().zip(made.lines()).enumerate().find(|(_, (kept, made))| kept != made);
+    assert!(
+        kept == made,
+        "docs/reference/openapi.json is not what the code says, first at {difference:?}: look at the difference, \
+         and write it anew with `windlass openapi > docs/reference/openapi.json`"
+    );
+    let server = Server::start().await;
+    assert_eq!(server.get("/openapi.json").await.text, made);
+}
+
+#[test]
+fn every_operation_says_what_it_does() {
+    let document: serde_json::Value = serde_json::from_str(&windlass::http::document()).unwrap();
+    let mut ids = std::collections::BTreeSet::new();
+    for (path, operations) in document["paths"].as_object().unwrap() {
+        for (method, operation) in operations.as_object().unwrap() {
+            assert!(operation["summary"].is_string(), "{method} {path}");
+            for (status, response) in operation["responses"].as_object().unwrap() {
+                assert!(response["description"].is_string(), "{method} {path} {status}: OpenAPI 3.1 asks for it");
+            }
+            let id = operation["operationId"].as_str().unwrap();
+            assert!(ids.insert(id.to_owned()), "{id} is there twice: SDKs name functions after it");
+        }
+    }
+    assert!(ids.len() >= 28);
+}
