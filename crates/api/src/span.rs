@@ -59,7 +59,10 @@ impl<'de> Deserialize<'de> for Span {
             }
 
             fn visit_u64<E: de::Error>(self, seconds: u64) -> Result<Span, E> {
-                seconds.checked_mul(1000).map(Span::from_ms).ok_or_else(|| E::custom("the duration is too long"))
+                seconds
+                    .checked_mul(1000)
+                    .map(Span::from_ms)
+                    .ok_or_else(|| E::custom("the duration is too long"))
             }
 
             fn visit_i64<E: de::Error>(self, seconds: i64) -> Result<Span, E> {
