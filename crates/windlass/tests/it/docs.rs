@@ -33,7 +33,8 @@ fn two_minutes_of_the_readme() {
 
 /// Runs the blocks of a page.
 fn run(page: &str) {
-    let text = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(page)).expect(page);
+    let text =
+        fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(page)).expect(page);
     let blocks = blocks(&text);
     assert!(!blocks.is_empty(), "{page} has no commands");
     let mut shell = Shell::start();
@@ -65,7 +66,8 @@ impl Block {
     /// The arguments of the server that this block starts, if it starts one.
     fn server(&self) -> Option<Vec<&str>> {
         let words: Vec<&str> = self.script.split_whitespace().collect();
-        let starts = matches!(words[..], ["windlass", "server" | "dev", ..]) && self.script.lines().count() == 1;
+        let starts =
+            matches!(words[..], ["windlass", "server" | "dev", ..]) && self.script.lines().count() == 1;
         starts.then(|| words[1..].to_vec())
     }
 }
@@ -123,10 +125,12 @@ impl Shell {
     fn start() -> Self {
         let folder = tempfile::tempdir().expect("temporary folder");
         // Nobody else takes the port in the moment between here and the server's start, as good as surely.
-        let address = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a port");
+        let address =
+            TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a port");
         let programs = PathBuf::from(PROGRAM).parent().expect("a folder").to_owned();
         let inherited = std::env::var_os("PATH").unwrap_or_default();
-        let path = std::env::join_paths([programs].into_iter().chain(std::env::split_paths(&inherited))).expect("a path");
+        let path = std::env::join_paths([programs].into_iter().chain(std::env::split_paths(&inherited)))
+            .expect("a path");
         let mut child = Command::new("sh")
             .arg("-eu")
             .current_dir(folder.path())
@@ -197,7 +201,9 @@ impl Shell {
     /// Whether the server is ready, with flows where it is to apply some.
     fn is_usable(&self, with_flows: bool) -> bool {
         let ready = get(self.address, "/readyz").is_some_and(|answer| answer.starts_with("HTTP/1.1 200"));
-        ready && (!with_flows || get(self.address, "/v1/flows").is_some_and(|answer| answer.contains("\"version\"")))
+        ready
+            && (!with_flows
+                || get(self.address, "/v1/flows").is_some_and(|answer| answer.contains("\"version\"")))
     }
 }
 
