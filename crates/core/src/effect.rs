@@ -3,7 +3,8 @@
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    ActState, AlarmCommand, AlarmId, Event, EventKind, Millis, Name, Phase, Task, Timestamp, Wakeup, is_to_stop,
+    ActState, AlarmCommand, AlarmId, Event, EventKind, Millis, Name, Phase, Task, Timestamp, Wakeup,
+    is_to_stop,
 };
 
 /// Something to be done.

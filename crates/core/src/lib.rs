@@ -12,6 +12,7 @@
 //! Rules only append events; [`evolve()`] alone changes state, so replaying all events of a task gives the task.
 //! The core cannot fail, it can only reject ([`Rejection`]).
 
+mod act;
 mod alarm;
 mod apply;
 mod backoff;
@@ -31,6 +32,7 @@ mod task;
 mod time;
 mod trigger;
 
+pub use act::*;
 pub use alarm::*;
 pub use apply::*;
 pub use backoff::*;
