@@ -103,7 +103,7 @@ async fn what_was_adopted_is_lost_with_its_session(mut world: World) {
     assert_eq!(adopt(&mut world, one, &[claimed.id]).await, [Held]);
     world.pass(LEASE);
     let lost = world.lost().await;
-    assert_eq!(lost, [claimed.clone()]);
+    assert_eq!(lost, std::slice::from_ref(&claimed));
     world.apply(id, Command::Lose(super::world::attempt(&lost[0]))).await;
     world.renew(other).await;
     assert_eq!(world.claim_one(other).await.id.attempt, 2);

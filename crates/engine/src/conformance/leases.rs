@@ -46,9 +46,9 @@ async fn what_is_lost_is_told_until_it_is_settled(mut world: World) {
     let claimed = world.claim_one(silent).await;
     world.pass(LEASE);
     let other = world.session(2).await;
-    assert_eq!(world.lost().await, [claimed.clone()]);
+    assert_eq!(world.lost().await, std::slice::from_ref(&claimed));
     assert!(world.claim(other, 9).await.is_empty(), "only the rules make it ready again");
-    assert_eq!(world.lost().await, [claimed.clone()]);
+    assert_eq!(world.lost().await, std::slice::from_ref(&claimed));
     world.apply(id, Command::Lose(attempt(&claimed))).await;
     assert!(world.lost().await.is_empty());
     let again = world.claim_one(other).await;

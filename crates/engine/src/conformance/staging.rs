@@ -153,7 +153,7 @@ async fn what_workers_have_outlives_a_failed_write(mut world: World, gate: Arc<G
     assert_eq!(world.load(id).await.claims, claims);
     assert!(world.claim(session, 9).await.is_empty());
     world.pass(Millis(super::world::LEASE.0));
-    assert_eq!(world.lost().await, [claimed.clone()]);
+    assert_eq!(world.lost().await, std::slice::from_ref(&claimed));
     world.renew(session).await;
     assert!(world.succeed(&claimed, None).await.is_ended());
 }

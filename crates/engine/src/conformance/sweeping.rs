@@ -2,7 +2,12 @@
 
 use windlass_core::{ActKey, Command, Millis, TaskId};
 
-use super::{World, history::line, topic};
+use super::{
+    World,
+    history::line,
+    messages::{deliver, held},
+    topic,
+};
 use crate::ports::{Change, LogLine, Outcome, Retention, SubmitKey, TaskQuery};
 
 topic![
@@ -11,6 +16,7 @@ topic![
     no_more_goes_at_once_than_asked_for,
     log_lines_go_before_their_task,
     submit_keys_are_kept_as_long_as_their_task,
+    resolved_alarms_go_with_their_task,
     a_sweep_with_nothing_old_does_nothing,
 ];
 
@@ -139,6 +145,21 @@ async fn submit_keys_are_kept_as_long_as_their_task(mut world: World) {
     sweep_all(&mut world).await;
     assert!(world.find(id).await.is_none());
     assert_eq!(world.commit_one(again).await, Outcome::Committed);
+}
+
+async fn resolved_alarms_go_with_their_task(mut world: World) {
+    let (resolved, open) = (held(&mut world).await, held(&mut world).await);
+    deliver(&mut world).await;
+    // The alarm of one is resolved in time, that of the other only later.
+    let skip = Command::Resolve { step: 0, resolution: windlass_core::Resolution::Skip, by: None };
+    assert!(world.apply(resolved, skip.clone()).await.is_ended());
+    deliver(&mut world).await;
+    assert!(world.apply(open, skip).await.is_ended());
+    world.pass(RETENTION.tasks);
+    sweep_all(&mut world).await;
+    let alarms = world.store().alarms(true, 10).await.expect("listing alarms succeeds");
+    assert_eq!(alarms.iter().map(|alarm| alarm.task).collect::<Vec<_>>(), [open]);
+    assert!(world.find(open).await.is_none());
 }
 
 async fn a_sweep_with_nothing_old_does_nothing(mut world: World) {

@@ -11,6 +11,7 @@ use super::{
     Bench,
     history::{accept, decide, input, name},
 };
+use crate::ids::TaskIds;
 use crate::ports::{
     AttemptId, Change, Claimed, Due, Envelope, Loaded, Now, Outcome, SessionId, SessionRenewal, Store,
     StoredFlow, TaskChange, Wish, WorkerState,
@@ -26,7 +27,7 @@ pub(super) struct World {
     turn: usize,
     /// What every call is told the time is.
     pub(super) now: Now,
-    ids: u128,
+    ids: TaskIds,
 }
 
 impl World {
@@ -34,7 +35,7 @@ impl World {
         let now = Now { wall: Timestamp(1_700_000_000_000), mono: Millis(5_000) };
         let stores = bench.open(now).await;
         assert!(!stores.is_empty(), "a bench gives at least one handle");
-        Self { bench, stores, turn: 0, now, ids: 0x0190_0000 << 96 }
+        Self { bench, stores, turn: 0, now, ids: TaskIds::new(1) }
     }
 
     /// Closes the store and opens it again.
@@ -81,10 +82,9 @@ impl World {
 
     /// What takes a new task in, not committed yet.
     pub(super) fn new_task(&mut self, flow: &Arc<Flow>, set: impl FnOnce(&mut Input)) -> TaskChange {
-        self.ids += 1 << 64;
         let mut input = input(self.now.wall);
         set(&mut input);
-        accept(TaskId(self.ids), flow.clone(), input)
+        accept(self.ids.next(self.now.wall), flow.clone(), input)
     }
 
     pub(super) async fn submit(&mut self, flow: &Arc<Flow>) -> TaskId {

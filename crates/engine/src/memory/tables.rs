@@ -1,6 +1,9 @@
 //! The rows a database would have: everything that outlives a server.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use windlass_core::{Alarm, AlarmId, AlarmState, Event, Millis, Name, Task, TaskId, Timestamp};
 
@@ -210,14 +213,14 @@ impl Tables {
         &self.paused
     }
 
-    /// Deletes at most `limit` log lines, tasks and submit keys that are kept too long. Tells how many, and
-    /// which tasks went.
+    /// Deletes at most `limit` log lines, tasks and submit keys that are kept too long; resolved alarms go with
+    /// their tasks. Tells how many went, and which tasks.
     pub(super) fn sweep(
         &mut self,
         retention: &Retention,
         now: Timestamp,
         limit: usize,
-    ) -> (usize, Vec<TaskId>) {
+    ) -> (usize, BTreeSet<TaskId>) {
         let is_old = |at: Timestamp, kept: Millis| at + kept <= now;
         let mut room = limit;
         for lines in self.logs.values_mut() {
@@ -231,13 +234,16 @@ impl Tables {
         let ended = |task: &Task| task.is_ended().then_some(task.state.ended_at).flatten();
         let old =
             self.tasks.values().filter(|task| ended(task).is_some_and(|at| is_old(at, retention.tasks)));
-        let old: Vec<TaskId> = old.map(|task| task.id).take(room).collect();
+        let old: BTreeSet<TaskId> = old.map(|task| task.id).take(room).collect();
         room -= old.len();
         for id in &old {
             self.tasks.remove(id);
             self.events.remove(id);
             self.logs.remove(id);
         }
+        self.alarms.retain(|_, StoredAlarm { alarm, .. }| {
+            alarm.state != AlarmState::Resolved || !old.contains(&alarm.task)
+        });
         let tasks = &self.tasks;
         self.submit_keys.retain(|_, row| {
             let goes =

@@ -19,7 +19,6 @@ impl Walk {
         let mut changes = Vec::new();
         for _ in 0..=self.random.below(3) {
             let Some(flow) = self.random.pick(&self.flows).cloned() else { return };
-            self.ids += 1 << 64;
             let mut input = input(self.now.wall);
             input.params = json(r#"{"size": 3}"#);
             input.priority = i8::try_from(self.random.below(5)).unwrap_or(0) - 2;
@@ -29,7 +28,7 @@ impl Walk {
             if self.random.once_in(6) {
                 input.at = Some(self.now.wall + Millis(self.random.below(20_000)));
             }
-            let mut change = accept(TaskId(self.ids), flow, input);
+            let mut change = accept(self.ids.next(self.now.wall), flow, input);
             if self.random.once_in(3) {
                 let scope = u8::try_from(self.random.below(12)).unwrap_or(0);
                 let fingerprint = u8::try_from(self.random.below(2)).unwrap_or(0);

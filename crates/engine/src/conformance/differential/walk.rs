@@ -5,6 +5,7 @@ use std::sync::Arc;
 use windlass_core::{Flow, Millis, TaskId, TaskStatus, Timestamp};
 
 use super::{Counts, others::flows, pair::Pair, random::Random};
+use crate::ids::TaskIds;
 use crate::ports::{Change, Claimed, Now, Outcome, SessionId, Store, TaskQuery};
 
 /// Every kind of operation, each of which must succeed at least once in a walk.
@@ -46,7 +47,7 @@ pub(super) struct Walk {
     pub(super) pair: Pair,
     pub(super) now: Now,
     pub(super) flows: Vec<Arc<Flow>>,
-    pub(super) ids: u128,
+    pub(super) ids: TaskIds,
     pub(super) active: Vec<TaskId>,
     pub(super) ended: Vec<TaskId>,
     /// Attempts that were handed out at some time.
@@ -64,7 +65,7 @@ impl Walk {
             pair: Pair::new(one, other),
             now: Now { wall: Timestamp(1_700_000_000_000), mono: Millis(5_000) },
             flows: Vec::new(),
-            ids: 0x0190_0000 << 96,
+            ids: TaskIds::new(1),
             active: Vec::new(),
             ended: Vec::new(),
             handed_out: Vec::new(),
@@ -115,7 +116,7 @@ impl Walk {
         if let Some(id) = picked {
             self.pair.compare_task(id).await;
         }
-        if number % 50 == 0 {
+        if number.is_multiple_of(50) {
             self.look_at_everything().await;
         }
     }
