@@ -22,6 +22,7 @@ use super::{
     jobs::{Jobs, STOP_GRACE},
     lease::Lease,
     ledger::Ledger,
+    line::Line,
     outbox::{Item, Kind, Outbox},
     registry::Registry,
     report::{self, Stop},
@@ -61,44 +62,6 @@ pub(super) struct Driver {
     polls_open: usize,
     empty_polls: u32,
     drain: Option<Drain>,
-}
-
-/// How one kind of call goes.
-#[derive(Debug, Default)]
-struct Line {
-    pacing: Pacing,
-    /// No call before this.
-    not_before: Option<Instant>,
-    /// The last call found no server.
-    unreachable: bool,
-}
-
-impl Line {
-    fn paced(pacing: Pacing) -> Self {
-        Self { pacing, ..Self::default() }
-    }
-
-    fn may_call(&self, now: Instant) -> bool {
-        self.not_before.is_none_or(|not_before| not_before <= now)
-    }
-
-    fn succeeded(&mut self) {
-        self.pacing.succeeded();
-        self.not_before = None;
-        self.unreachable = false;
-    }
-
-    fn failed(&mut self, error: &Error) {
-        self.not_before = Some(Instant::now() + self.pacing.failed());
-        self.unreachable = matches!(error, Error::Unreachable { .. });
-    }
-
-    /// A call of the other kind found the server.
-    fn server_is_there(&mut self) {
-        if self.unreachable {
-            self.not_before = None;
-        }
-    }
 }
 
 impl Driver {

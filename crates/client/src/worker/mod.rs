@@ -27,6 +27,7 @@ mod job;
 mod jobs;
 mod lease;
 mod ledger;
+mod line;
 mod outbox;
 mod outcome;
 mod registry;
