@@ -6,6 +6,7 @@ mod clock;
 mod config;
 pub mod demo;
 mod dev;
+mod doctor;
 pub mod flowfile;
 pub mod http;
 pub mod modules;

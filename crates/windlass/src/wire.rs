@@ -9,7 +9,9 @@ use windlass_engine::{
     resident::{Resident, RowSink},
 };
 
-use crate::clock::SystemClock;
+#[cfg(feature = "sqlite")]
+use crate::{doctor::FREE_BYTES_MIN, http};
+use crate::{clock::SystemClock, doctor::Diagnosis};
 
 /// Where tasks are kept.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -69,6 +71,40 @@ pub(crate) async fn open(url: &StoreUrl, clock: &SystemClock) -> anyhow::Result<
         Resident::open(sink, clock.now()).await.with_context(|| format!("cannot read the store {url}"))?;
     clock.not_before(store.latest_at());
     Ok(Arc::new(store))
+}
+
+/// Reads a store whole, without changing it.
+#[cfg(feature = "sqlite")]
+pub(crate) fn examine(url: &StoreUrl) -> anyhow::Result<Diagnosis> {
+    let StoreUrl::Sqlite(path) = url else { anyhow::bail!("{url} keeps nothing that could be looked at") };
+    let report = windlass_stores::sqlite::doctor(path)?;
+    let file_system = rustix::fs::statvfs(path).context("the file system does not say how much space is left")?;
+    let free_bytes = file_system.f_bavail.saturating_mul(file_system.f_frsize);
+    let mut problems = report.problems;
+    if free_bytes < FREE_BYTES_MIN {
+        problems.push(format!("only {} MiB are left on the file system: make room", free_bytes >> 20));
+    }
+    Ok(Diagnosis {
+        store: url.to_string(),
+        format: report.format,
+        created_at: jiff::Timestamp::from_millisecond(report.created_at.0).ok(),
+        opened_by: report.opened_by,
+        opened: report.epoch,
+        file_bytes: report.file_bytes,
+        wal_bytes: report.wal_bytes,
+        free_bytes,
+        active: report.active,
+        ended: report.ended.into_iter().map(|(status, count)| (http::status(status), count)).collect(),
+        flows: report.flows,
+        open_alarms: report.open_alarms,
+        problems,
+    })
+}
+
+/// Reads a store whole, without changing it.
+#[cfg(not(feature = "sqlite"))]
+pub(crate) fn examine(_: &StoreUrl) -> anyhow::Result<Diagnosis> {
+    anyhow::bail!("this build has no SQLite store")
 }
 
 /// A new key to sign tokens with.

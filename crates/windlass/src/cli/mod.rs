@@ -8,6 +8,7 @@ mod bench;
 mod completions;
 mod connection;
 mod dev;
+mod doctor;
 mod exit;
 mod flow;
 mod logging;
@@ -79,6 +80,8 @@ enum Command {
     Alarm(alarm::AlarmCommand),
     /// Measure how fast it is on this machine
     Bench(bench::BenchArgs),
+    /// Read a store whole and tell what is wrong with it
+    Doctor(doctor::DoctorArgs),
     /// Print the server's OpenAPI document
     Openapi,
     /// Print a completion script for a shell
@@ -91,6 +94,7 @@ const NOT_FOR: &[(&str, &[&str])] = &[
     ("completions", &["server", "token", "format"]),
     ("demo", &["server", "token", "format"]),
     ("dev", &["server", "token", "format"]),
+    ("doctor", &["server", "token"]),
     ("server", &["server", "token", "format"]),
     ("worker", &["format"]),
 ];
@@ -138,6 +142,7 @@ fn execute(cli: Cli) -> anyhow::Result<Exit> {
         Command::WorkerList => block_on(worker_list::run(&connection.open()?)),
         Command::Alarm(command) => block_on(command.run(&connection.open()?)),
         Command::Bench(args) => block_on(args.run()),
+        Command::Doctor(args) => args.run(connection.format),
         Command::Openapi => block_on(openapi::run(&connection.open()?)),
         Command::Completions(args) => args.run(),
     }

@@ -97,7 +97,6 @@ impl App {
 }
 
 /// Everything the server answers.
-#[must_use]
 pub fn router(app: Arc<App>) -> Router {
     let routes: [(&'static str, MethodRouter<Arc<App>>); 26] = [
         ("/v1/tasks", get(tasks::list).post(submit::submit)),

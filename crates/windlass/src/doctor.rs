@@ -1,0 +1,41 @@
+//! What may be wrong with a store: the answer of `windlass doctor`.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use serde::Serialize;
+use windlass_api::TaskStatus;
+
+/// What was found.
+#[derive(Debug, Serialize)]
+pub(crate) struct Diagnosis {
+    /// The store.
+    pub(crate) store: String,
+    /// Version of its format.
+    pub(crate) format: i32,
+    /// When it was made.
+    pub(crate) created_at: Option<Timestamp>,
+    /// Who has it open.
+    pub(crate) opened_by: Option<String>,
+    /// How often it was opened.
+    pub(crate) opened: u32,
+    /// Bytes of the file.
+    pub(crate) file_bytes: u64,
+    /// Bytes of the write-ahead log; most of it is filled ahead and empty.
+    pub(crate) wal_bytes: u64,
+    /// Bytes left on its file system.
+    pub(crate) free_bytes: u64,
+    /// Tasks that have not ended.
+    pub(crate) active: u64,
+    /// Tasks that have ended, by status.
+    pub(crate) ended: BTreeMap<TaskStatus, u64>,
+    /// Flows, and their versions together.
+    pub(crate) flows: (u64, u64),
+    /// Alarms that are not resolved.
+    pub(crate) open_alarms: u64,
+    /// What is wrong; empty = nothing.
+    pub(crate) problems: Vec<String>,
+}
+
+/// With less space left than this the store is in danger.
+pub(crate) const FREE_BYTES_MIN: u64 = 256 << 20;

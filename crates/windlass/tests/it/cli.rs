@@ -1,0 +1,220 @@
+//! The program's commands against a server and a worker in processes of their own.
+
+use std::{
+    io::{BufRead as _, BufReader},
+    os::unix::fs::PermissionsExt as _,
+    path::{Path, PathBuf},
+    process::{Child, Command, Output, Stdio},
+};
+
+use tempfile::TempDir;
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_windlass");
+
+const FLOWS: &str = r"
+flow: good
+steps:
+  - { name: one, run: m.echo }
+  - { name: two, run: m.echo }
+---
+flow: bad
+steps:
+  - { name: one, run: m.echo, rollback: m.echo }
+  - { name: two, run: m.fail, rollback: m.echo }
+---
+flow: stuck
+steps:
+  - { name: one, run: m.fail, rollback: m.fail }
+---
+flow: held
+on_failure: hold
+steps:
+  - { name: one, run: m.fail }
+---
+flow: lonely
+steps:
+  - { name: one, run: nobody.serves }
+";
+
+/// A folder with a server on it, and a worker where a test wants one. They are killed when this is dropped.
+struct Site {
+    dir: TempDir,
+    url: String,
+    children: Vec<Child>,
+}
+
+impl Site {
+    fn start() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let mut server = Command::new(PROGRAM)
+            .args(["server", "--listen", "127.0.0.1:0", "--store", &store(dir.path())])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        BufReader::new(server.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let url = line.trim().strip_prefix("listening on ").expect("the server says where it listens").to_owned();
+        std::fs::write(dir.path().join("flows.yaml"), FLOWS).unwrap();
+        let site = Self { dir, url, children: vec![server] };
+        assert_eq!(site.run(&["flow", "apply", &site.path("flows.yaml")]).status.code(), Some(0));
+        site
+    }
+
+    fn with_worker() -> Self {
+        let mut site = Self::start();
+        let module = site.dir.path().join("modules/m");
+        std::fs::create_dir_all(&module).unwrap();
+        script(&module.join("echo"), "echo \"{\\\"ran\\\": \\\"$WINDLASS_STEP\\\"}\"");
+        script(&module.join("fail"), "echo 'no space left' >&2; exit 7");
+        let worker = Command::new(PROGRAM)
+            .args(["worker", "--server", &site.url, "--modules", &site.path("modules")])
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        site.children.push(worker);
+        site
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.dir.path().join(name).display().to_string()
+    }
+
+    fn run(&self, arguments: &[&str]) -> Output {
+        let mut command = Command::new(PROGRAM);
+        command.args(arguments).env("WINDLASS_SERVER", &self.url).env("USER", "ada");
+        command.output().unwrap()
+    }
+
+    fn json(&self, arguments: &[&str]) -> serde_json::Value {
+        let output = self.run(&[arguments, &["-o", "json"]].concat());
+        serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {output:?}"))
+    }
+
+    /// Starts a task of `flow` without waiting for it; gives its id.
+    fn start_task(&self, flow: &str) -> String {
+        let output = self.run(&["task", "start", flow]);
+        assert_eq!(output.status.code(), Some(0), "{output:?}");
+        text(&output.stdout).trim().to_owned()
+    }
+}
+
+impl Drop for Site {
+    fn drop(&mut self) {
+        for child in self.children.iter_mut().rev() {
+            child.kill().unwrap();
+            child.wait().unwrap();
+        }
+    }
+}
+
+fn store(dir: &Path) -> String {
+    format!("sqlite:{}", dir.join("windlass.db").display())
+}
+
+fn script(path: &PathBuf, body: &str) {
+    std::fs::write(path, format!("#!/bin/sh\n{body}\n")).unwrap();
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+#[test]
+fn waiting_for_a_task_ends_with_what_became_of_it() {
+    let site = Site::with_worker();
+    for (flow, code) in [("good", 0), ("bad", 10), ("stuck", 11), ("held", 11)] {
+        let output = site.run(&["task", "start", flow, "--wait"]);
+        assert_eq!(output.status.code(), Some(code), "{flow}: {output:?}");
+    }
+    let bad = site.json(&["task", "list", "--flow", "bad"])["items"][0]["id"].as_str().unwrap().to_owned();
+    let task = site.json(&["task", "show", &bad]);
+    assert_eq!(task["status"], "rolled_back");
+    assert_eq!(task["message"], "step two failed: no space left");
+    assert_eq!(task["steps"][1]["code"], 7);
+    assert_eq!(task["result"]["ran"], "one", "results of undos are merged as well, in the order they ran");
+    assert!(text(&site.run(&["task", "logs", &bad]).stdout).contains("no space left"));
+}
+
+#[test]
+fn an_alarm_is_seen_and_a_stuck_step_settled_by_a_person_whose_name_is_kept() {
+    let site = Site::with_worker();
+    let id = site.start_task("stuck");
+    assert_eq!(site.run(&["task", "watch", &id]).status.code(), Some(11));
+    let alarms = site.json(&["alarm", "list"]);
+    let alarm = alarms["items"][0]["id"].as_str().expect("an alarm is raised").to_owned();
+    assert_eq!(site.run(&["alarm", "ack", &alarm]).status.code(), Some(0));
+    assert_eq!(site.json(&["alarm", "list"])["items"][0]["by"], "ada (claimed)");
+    assert_eq!(site.run(&["task", "resolve", &id, "one", "rollback"]).status.code(), Some(4));
+    let output = site.run(&["task", "resolve", &id, "one", "skip"]);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    assert_eq!(site.json(&["task", "show", &id])["status"], "rolled_back");
+    let events = text(&site.run(&["task", "events", &id]).stdout);
+    assert!(events.contains("ada"), "{events}");
+}
+
+#[test]
+fn a_command_that_nobody_serves_is_accepted_and_why_says_so() {
+    let site = Site::start();
+    let id = site.start_task("lonely");
+    let why = site.json(&["task", "why", &id]);
+    assert_eq!(why["reason"], "no_worker");
+    assert!(why["sentence"].as_str().unwrap().contains("nobody"), "{why}");
+    assert_eq!(site.run(&["task", "cancel", &id]).status.code(), Some(0));
+    assert_eq!(site.json(&["task", "show", &id])["status"], "cancelled");
+    assert_eq!(site.run(&["task", "cancel", &id]).status.code(), Some(4), "it has ended");
+}
+
+#[test]
+fn what_is_not_there_and_what_cannot_be_reached_have_codes_of_their_own() {
+    let site = Site::start();
+    assert_eq!(site.run(&["task", "start", "unknown"]).status.code(), Some(3));
+    assert_eq!(site.run(&["task", "show", "01a1fbfa-f4ee-7000-8000-2a39d23b42d8"]).status.code(), Some(3));
+    assert_eq!(site.run(&["--server", "http://127.0.0.1:9", "queue", "list"]).status.code(), Some(5));
+    std::fs::write(site.path("broken.yaml"), "flow: x\nsteps:\n  - name: a\n    run: m.a\n    tiemout: 5m\n").unwrap();
+    let output = site.run(&["flow", "check", &site.path("broken.yaml")]);
+    assert_eq!(output.status.code(), Some(1));
+    let said = text(&output.stdout);
+    assert!(said.contains("broken.yaml:5:5") && said.contains("did you mean `timeout`"), "{said}");
+}
+
+#[test]
+fn a_second_server_on_the_same_file_is_refused_and_the_first_goes_on() {
+    let site = Site::start();
+    let store = store(site.dir.path());
+    let second =
+        Command::new(PROGRAM).args(["server", "--listen", "127.0.0.1:0", "--store", &store]).output().unwrap();
+    assert_eq!(second.status.code(), Some(1));
+    let said = text(&second.stderr);
+    assert!(said.contains(&site.children[0].id().to_string()), "it names the process that has it: {said}");
+    site.start_task("good");
+}
+
+#[test]
+fn the_doctor_reads_a_store_in_use_and_refuses_what_is_none() {
+    let site = Site::start();
+    site.start_task("good");
+    let found = site.json(&["doctor", "--store", &store(site.dir.path())]);
+    assert_eq!((&found["active"], &found["problems"]), (&1.into(), &serde_json::json!([])));
+    let output = site.run(&["doctor", "--store", &format!("sqlite:{}", site.path("flows.yaml"))]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stderr).contains("flows.yaml"), "{output:?}");
+}
+
+#[test]
+fn an_address_that_others_can_reach_must_be_meant() {
+    let output = Command::new(PROGRAM).args(["server", "--listen", "0.0.0.0:0", "--store", "memory:"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stderr).contains("--insecure"), "{output:?}");
+    let output = Command::new(PROGRAM).args(["server", "--print-config"]).output().unwrap();
+    assert_eq!(text(&output.stdout), "[server]\nlisten = \"127.0.0.1:7700\"\nstore = \"sqlite:windlass.db\"\n");
+}
+
+#[test]
+fn a_short_benchmark_counts_what_it_ran() {
+    let output = Command::new(PROGRAM).args(["bench", "--workload", "saga3", "--n", "50"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let measured: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((&measured["workload"], &measured["n"]), (&"saga3".into(), &50.into()));
+}
