@@ -12,7 +12,7 @@ use windlass_core::{
 };
 
 use crate::{
-    Feed, Progress, Signal, Tokens,
+    Counts, Feed, Progress, Signal, Tokens,
     ids::TaskIds,
     inbox::{Inbox, Item, Replies, Reply},
     ports::{
@@ -31,6 +31,7 @@ pub struct Engine {
     pub(crate) sessions: LocalSessions,
     pub(crate) feed: Feed,
     pub(crate) timers: Signal,
+    pub(crate) counts: Counts,
     pub(crate) progress: Mutex<HashMap<(TaskId, ActKey), (u32, Progress)>>,
     ids: TaskIds,
 }
@@ -113,6 +114,7 @@ impl Engine {
             sessions: LocalSessions::default(),
             feed: Feed::default(),
             timers: Signal::default(),
+            counts: Counts::default(),
             progress: Mutex::default(),
             ids: TaskIds::new(random),
         }
@@ -126,6 +128,11 @@ impl Engine {
     /// Set when something new is due; the program looks at [`Engine::next_wake`] then.
     pub fn timers(&self) -> &Signal {
         &self.timers
+    }
+
+    /// How much was committed.
+    pub fn counts(&self) -> &Counts {
+        &self.counts
     }
 
     /// Live events.

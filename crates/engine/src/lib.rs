@@ -14,6 +14,7 @@
 
 #[cfg(feature = "conformance")]
 pub mod conformance;
+mod counts;
 mod engine;
 mod exchange;
 mod feed;
@@ -29,6 +30,7 @@ pub mod stored;
 mod token;
 mod why;
 
+pub use counts::Counts;
 pub use engine::*;
 pub use exchange::*;
 pub use feed::*;

@@ -53,6 +53,7 @@ impl Committer {
             .flat_map(|(index, operation)| (0..operation.items.len()).map(move |item| (index, item)))
             .collect();
         let count = open.len();
+        self.engine.counts.batch(count);
         let mut fault = None;
         for _ in 0..ROUNDS_MAX {
             match self.round(&operations, &open, &mut replies, now).await {

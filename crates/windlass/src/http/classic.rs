@@ -187,3 +187,55 @@ fn timeout_seconds(action: &Action) -> u64 {
 fn seconds(at: Timestamp) -> i64 {
     at.0.div_euclid(1000)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::{collections::BTreeMap, sync::Arc};
+
+    use windlass_core::{Input, Json, TaskId};
+
+    use super::*;
+    use crate::flowfile::{self, Format};
+
+    fn task(settings: &str) -> Task {
+        let step = r#"{ "name": "init", "run": "mysql.init", "timeout": "1500ms", "retry": 3,
+                        "rollback": { "run": "mysql.clean", "timeout": "10m", "deadline": "15m", "retry": 2 } }"#;
+        let text =
+            format!(r#"{{ "flow": "f", {settings} "params": {{ "region": "eu" }}, "steps": [{step}] }}"#);
+        let sources = flowfile::read(&text, Format::Json).unwrap();
+        let input = Input {
+            params: Json::parse(r#"{"Cpu":4}"#).unwrap(),
+            labels: BTreeMap::new(),
+            priority: 0,
+            at: None,
+            by: None,
+            traceparent: None,
+            created_at: Timestamp(0),
+        };
+        Task::new(TaskId(7), Arc::new(flowfile::compile(&sources[0]).unwrap()), Arc::new(input))
+    }
+
+    fn message(task: &Task, key: ActKey) -> String {
+        serde_json::to_string(&StepMessage::new(task, key).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn a_message_has_the_classic_fields_and_no_others() {
+        let module = task(r#""retry_by": "module","#);
+        assert_eq!(
+            message(&module, ActKey::forward(0)),
+            r#"{"TaskId":"00000000-0000-0000-0000-000000000007","Cursor":0,"Type":0,"Parameters":{"region":"eu","Cpu":4},"Module":"mysql","Command":"init","Timeout":2,"Retry":3}"#
+        );
+        assert_eq!(
+            message(&module, ActKey::rollback(0)),
+            r#"{"TaskId":"00000000-0000-0000-0000-000000000007","Cursor":0,"Type":1,"Parameters":{"region":"eu","Cpu":4},"Module":"mysql","Command":"clean","Timeout":900,"Retry":2}"#
+        );
+    }
+
+    #[test]
+    fn retries_of_the_engine_are_not_multiplied_by_the_module() {
+        let engine = task("");
+        assert!(message(&engine, ActKey::forward(0)).contains(r#""Retry":0"#));
+        assert!(StepMessage::new(&engine, ActKey::forward(1)).is_none());
+    }
+}

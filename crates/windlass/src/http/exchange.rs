@@ -411,3 +411,52 @@ impl<'a> ReportAnswerBody<'a> {
         Self { token: &answer.token, status, detail }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_body_in_place_is_the_document_of_the_contract() {
+        let text = concat!(
+            r#"{"protocol":1,"session":"00000000-0000-4000-8000-000000000001","seq":7,"attached":true,"#,
+            r#""lease_ms":5000,"worker":{"name":"w","host":"h","version":"1"},"holding":["t"],"#,
+            r#""modules":[{"name":"m","commands":["c"],"free":3}],"free":2,"wait_ms":100,"#,
+            r#""reports":[{"token":"t","outcome":"succeeded","result":{"a":1.0},"logs":["line"]}]}"#
+        );
+        let document: api::ExchangeRequest = serde_json::from_str(text).unwrap();
+        assert_eq!(serde_json::to_string(&document).unwrap(), text, "the text has every field");
+        let (call, nameless) = call(serde_json::from_str(text).unwrap()).unwrap();
+        assert!(nameless.is_empty());
+        assert_eq!(
+            (call.seq, call.attached, call.lease, call.wait),
+            (7, true, Some(Millis(5000)), Millis(100))
+        );
+        assert_eq!(
+            (&*call.worker.unwrap().name, call.holding.unwrap(), call.free),
+            ("w", vec!["t".to_owned()], Some(2))
+        );
+        let wishes = call.wishes.unwrap();
+        assert_eq!(
+            (wishes[0].module.as_str(), wishes[0].commands.as_ref().unwrap().len(), wishes[0].free),
+            ("m", 1, 3)
+        );
+        let report = &call.reports[0];
+        assert!(
+            matches!(&report.said, Ok(Said::Ended(Outcome::Succeeded(Some(json)))) if json.as_str() == r#"{"a":1.0}"#)
+        );
+        assert_eq!(report.logs, ["line"]);
+    }
+
+    #[test]
+    fn a_report_in_place_is_the_document_of_the_contract() {
+        let text = concat!(
+            r#"{"token":"t","outcome":"retry_later","result":{},"error":{"message":"busy","code":75,"retryable":true},"#,
+            r#""delay_ms":10,"progress":{"value":0.5,"message":"half"},"logs":["line"]}"#
+        );
+        let document: api::Report = serde_json::from_str(text).unwrap();
+        assert_eq!(serde_json::to_string(&document).unwrap(), text, "the text has every field");
+        let body: ReportBody<'_> = serde_json::from_str(text).unwrap();
+        assert_eq!(said(&body).unwrap_err(), "`result` does not go with this outcome");
+    }
+}

@@ -9,7 +9,11 @@ use axum::{
 };
 use prometheus_client::{
     encoding::{EncodeLabelSet, text},
-    metrics::{counter::Counter, family::Family, gauge::Gauge},
+    metrics::{
+        counter::{ConstCounter, Counter},
+        family::Family,
+        gauge::Gauge,
+    },
     registry::Registry,
 };
 use windlass_engine::ReportStatus;
@@ -154,6 +158,13 @@ async fn present(app: &App) -> Result<Registry, Refused> {
     let alarms: Gauge = Gauge::default();
     alarms.set(saturating(app.engine.alarms(false, ALARMS_COUNTED_MAX).await?.len() as u64));
     registry.register("alarms_open", "Alarms that are not resolved, counted up to 1000", alarms);
+    let counts = app.engine.counts();
+    registry.register("commits", "Batches decided and committed", ConstCounter::new(counts.batches()));
+    registry.register(
+        "commit_items",
+        "Submits, reports and other items in them",
+        ConstCounter::new(counts.items()),
+    );
     if let Some(bytes) = resident_bytes() {
         let memory: Gauge = Gauge::default();
         memory.set(saturating(bytes));

@@ -20,9 +20,9 @@ use super::{App, guard::Hosts, router};
 const CONNECTIONS_MAX: usize = 4096;
 
 /// How long a client may take to send the head of a request. The HTTP library counts the time between two
-/// requests as well, so this is also how long an idle connection is kept: pools of clients keep theirs for about
-/// as long, and a shorter time would close connections under their hands.
-const HEAD_TIMEOUT: Duration = Duration::from_secs(75);
+/// requests as well, so this is also how long an idle connection is kept. Client libraries keep theirs for 90 s at
+/// most by default: it is they who close them, and no request is sent into a connection that is being closed here.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(100);
 
 /// The largest head of a request.
 const HEAD_BYTES_MAX: usize = 64 << 10;

@@ -27,7 +27,10 @@ fn every_operation_says_what_it_does() {
         for (method, operation) in operations.as_object().unwrap() {
             assert!(operation["summary"].is_string(), "{method} {path}");
             for (status, response) in operation["responses"].as_object().unwrap() {
-                assert!(response["description"].is_string(), "{method} {path} {status}: OpenAPI 3.1 asks for it");
+                assert!(
+                    response["description"].is_string(),
+                    "{method} {path} {status}: OpenAPI 3.1 asks for it"
+                );
             }
             let id = operation["operationId"].as_str().unwrap();
             assert!(ids.insert(id.to_owned()), "{id} is there twice: SDKs name functions after it");

@@ -1,0 +1,27 @@
+//! How much was committed, for those who measure.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// What the committers of a server have done since its start.
+#[derive(Debug, Default)]
+pub struct Counts {
+    batches: AtomicU64,
+    items: AtomicU64,
+}
+
+impl Counts {
+    /// Batches decided and committed.
+    pub fn batches(&self) -> u64 {
+        self.batches.load(Ordering::Relaxed)
+    }
+
+    /// Submits, reports and other items in them.
+    pub fn items(&self) -> u64 {
+        self.items.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn batch(&self, items: usize) {
+        self.batches.fetch_add(1, Ordering::Relaxed);
+        self.items.fetch_add(items as u64, Ordering::Relaxed);
+    }
+}
