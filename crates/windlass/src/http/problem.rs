@@ -261,3 +261,40 @@ impl fmt::Debug for Refused {
         self.0.problem.fmt(f)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use windlass_core::{AlarmId, TaskId};
+
+    use super::*;
+
+    #[test]
+    fn every_error_of_the_engine_has_its_answer() {
+        let why = || "why".to_owned();
+        let cases = [
+            (EngineError::UnknownFlow(why()), 404, "unknown-flow", false),
+            (EngineError::UnknownTask(TaskId(1)), 404, "unknown-task", false),
+            (EngineError::UnknownAlarm(AlarmId("a".into())), 404, "unknown-alarm", false),
+            (EngineError::KeyReused { task: TaskId(1) }, 422, "idempotency-key-reused", false),
+            (EngineError::Rejected(Rejection::Ended), 409, "conflict", false),
+            (EngineError::Rejected(Rejection::NothingToResolve(why())), 409, "conflict", false),
+            (EngineError::Rejected(Rejection::AlreadyRollingBack(why())), 409, "conflict", false),
+            (EngineError::Rejected(Rejection::UnknownAct), 404, "unknown-step", false),
+            (EngineError::Rejected(Rejection::Fault(why())), 500, "engine-fault", false),
+            (EngineError::AlarmRejected(AlarmRejection::Resolved), 409, "conflict", false),
+            (EngineError::Overloaded, 429, "overloaded", true),
+            (EngineError::Conflict, 409, "conflict", true),
+            (EngineError::Store(StoreError::Full(why())), 507, "store-full", false),
+            (EngineError::Store(StoreError::Unavailable(why())), 503, "store-unavailable", true),
+            (EngineError::Store(StoreError::Damaged(why())), 500, "store-damaged", false),
+        ];
+        for (error, status, name, is_temporary) in cases {
+            let refused = Refused::from(error.clone());
+            assert_eq!(refused.0.problem.name(), name, "{error:?}");
+            let response = refused.into_response();
+            assert_eq!(response.status().as_u16(), status, "{error:?}");
+            assert_eq!(response.headers().contains_key(header::RETRY_AFTER), is_temporary, "{error:?}");
+            assert_eq!(response.headers()[header::CONTENT_TYPE], "application/problem+json");
+        }
+    }
+}

@@ -5,6 +5,7 @@ mod connections;
 mod documents;
 mod events;
 mod exchange;
+mod metrics;
 mod openapi;
 mod refusals;
 mod server;

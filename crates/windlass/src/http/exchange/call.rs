@@ -1,29 +1,20 @@
-//! `POST /v1/worker/exchange`: how workers take attempts and report them. The hot path: what lies in the body is
-//! not copied before it is kept, and what is handed out is written from where it is.
+//! From the body of an exchange to the engine's call. What is wrong with the whole is a refusal; what is wrong with
+//! one report is said in its answer and leaves the others alone.
 
-use std::{borrow::Cow, sync::Arc};
+use std::borrow::Cow;
 
-use axum::{
-    extract::{Request, State},
-    http::StatusCode,
-    response::Response,
-};
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use serde_json::value::RawValue;
 use windlass_api as api;
 use windlass_core::{FLOW_MODULE, Failure, Json, Millis, Name, Outcome, SPAN_MAX};
 use windlass_engine::{
-    Exchange, ExchangeAnswer, HandedOut, LEASE_RANGE, Progress, ReportAnswer, ReportStatus, Said, WAIT_MAX,
-    WorkerReport, effect_key,
+    Exchange, LEASE_RANGE, Progress, Said, WAIT_MAX, WorkerReport,
     ports::{SessionId, Wish, WorkerState},
 };
 
-use super::{
-    App, extract,
-    extract::{BATCH_BYTES_MAX, RESULT_BYTES_MAX, bytes_in_words},
-    json_response,
+use crate::http::{
+    extract::{self, RESULT_BYTES_MAX, bytes_in_words},
     problem::Refused,
-    view,
 };
 
 /// Modules one worker may serve.
@@ -41,7 +32,7 @@ const NO_REASON: &str = "the worker gave no reason";
 /// [`api::ExchangeRequest`] as it lies in the body.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Body<'a> {
+pub(super) struct Body<'a> {
     protocol: u32,
     #[serde(borrow)]
     session: Cow<'a, str>,
@@ -99,52 +90,11 @@ struct TokenOnly {
     token: String,
 }
 
-/// Takes attempts, reports them and keeps the worker's session.
-///
-/// A call with reports is answered as soon as they are on disk. A call without is the poll: it waits up to
-/// `wait_ms` for something to do.
-#[utoipa::path(
-    post,
-    path = "/v1/worker/exchange", operation_id = "exchange",
-    tag = "workers",
-    request_body = api::ExchangeRequest,
-    responses(
-        (status = 200, description = "What to do, and what became of the reports", body = api::ExchangeAnswer),
-        (status = 400, description = "Malformed as a whole", body = api::Problem, content_type = "application/problem+json"),
-        (status = 413, description = "Too large", body = api::Problem, content_type = "application/problem+json"),
-        (status = 503, description = "The store is not available, or the server is shutting down: keep what is held and call again", body = api::Problem, content_type = "application/problem+json"),
-    )
-)]
-pub(crate) async fn exchange(State(app): State<Arc<App>>, request: Request) -> Result<Response, Refused> {
-    let (parts, body) = request.into_parts();
-    let text = extract::read_json(&parts.headers, body, BATCH_BYTES_MAX).await?;
-    let (call, nameless) = call(text.parse()?)?;
-    drop(text);
-    let is_poll = call.reports.is_empty();
-    let heard = app.engine.exchange(call, app.now());
-    let mut answer = if is_poll {
-        tokio::select! {
-            // What was handed out is answered, also when the server is told to stop in the same moment.
-            biased;
-            answer = heard => answer?,
-            () = app.shutdown.begun() => return Err(Refused::shutting_down()),
-        }
-    } else {
-        heard.await?
-    };
-    for (index, detail) in nameless {
-        answer.reports[index].status = ReportStatus::Invalid(detail);
-    }
-    answer.reports.iter().for_each(|report| app.metrics.report(&report.status));
-    app.metrics.handed_out(answer.attempts.len());
-    Ok(json_response(StatusCode::OK, &AnswerBody::of(&answer)?))
-}
-
 /// A report in which no token can be found: its index, and what is wrong with it.
-type Nameless = (usize, String);
+pub(super) type Nameless = (usize, String);
 
 /// The call of a body, and what to say of its reports without a token.
-fn call(body: Body<'_>) -> Result<(Exchange, Vec<Nameless>), Refused> {
+pub(super) fn call(body: Body<'_>) -> Result<(Exchange, Vec<Nameless>), Refused> {
     if body.protocol != api::PROTOCOL {
         let (theirs, ours) = (body.protocol, api::PROTOCOL);
         return Err(Refused::malformed(format!(
@@ -311,105 +261,6 @@ fn progress(progress: &api::Progress) -> Result<Progress, String> {
     }
     let message = progress.message.as_deref().map(|message| Failure::new(message, 1, true).message);
     Ok(Progress { value: progress.value, message })
-}
-
-/// [`api::ExchangeAnswer`], written from where its parts are.
-#[derive(Debug, Serialize)]
-struct AnswerBody<'a> {
-    attempts: Vec<AttemptBody<'a>>,
-    reports: Vec<ReportAnswerBody<'a>>,
-    cancels: &'a [String],
-    lease_ms: u64,
-}
-
-/// [`api::Attempt`], written from where its parts are.
-#[derive(Debug, Serialize)]
-struct AttemptBody<'a> {
-    token: &'a str,
-    task: String,
-    flow: &'a str,
-    step: &'a str,
-    cursor: usize,
-    direction: api::Direction,
-    attempt: u32,
-    module: &'a str,
-    command: &'a str,
-    params: &'a RawValue,
-    timeout_ms: u64,
-    idempotency_key: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    error: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    result: Option<&'a RawValue>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    traceparent: Option<&'a str>,
-}
-
-/// [`api::ReportAnswer`], written from where its parts are.
-#[derive(Debug, Serialize)]
-struct ReportAnswerBody<'a> {
-    token: &'a str,
-    status: api::ReportStatus,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    detail: Option<&'a str>,
-}
-
-impl<'a> AnswerBody<'a> {
-    fn of(answer: &'a ExchangeAnswer) -> Result<Self, Refused> {
-        Ok(Self {
-            attempts: answer.attempts.iter().map(AttemptBody::of).collect::<Result<_, _>>()?,
-            reports: answer.reports.iter().map(ReportAnswerBody::of).collect(),
-            cancels: &answer.cancels,
-            lease_ms: answer.lease.0,
-        })
-    }
-}
-
-impl<'a> AttemptBody<'a> {
-    fn of(handed_out: &'a HandedOut) -> Result<Self, Refused> {
-        let HandedOut { token, id, task, params } = handed_out;
-        let (Some(action), Some(step)) = (task.action(id.key), task.flow.steps.get(id.key.step)) else {
-            return Err(Refused::fault("an attempt was handed out of a step that its flow does not have"));
-        };
-        let undone = (id.key.direction == windlass_core::Direction::Rollback)
-            .then(|| task.state.steps.get(id.key.step))
-            .flatten();
-        Ok(Self {
-            token,
-            task: task.id.to_string(),
-            flow: &task.flow.name,
-            step: &step.name,
-            cursor: id.key.step,
-            direction: view::direction(id.key.direction),
-            attempt: id.attempt,
-            module: &action.module,
-            command: &action.command,
-            params: raw(params)?,
-            timeout_ms: action.timeout.0,
-            idempotency_key: effect_key(task, id.key),
-            error: undone.and_then(|_| task.message()),
-            result: undone.and_then(|step| step.forward.result.as_ref()).map(raw).transpose()?,
-            traceparent: task.input.traceparent.as_deref(),
-        })
-    }
-}
-
-fn raw(json: &Json) -> Result<&RawValue, Refused> {
-    serde_json::from_str(json.as_str())
-        .map_err(|error| Refused::fault(format!("a payload is no JSON any more: {error}")))
-}
-
-impl<'a> ReportAnswerBody<'a> {
-    fn of(answer: &'a ReportAnswer) -> Self {
-        let (status, detail) = match &answer.status {
-            ReportStatus::Accepted => (api::ReportStatus::Accepted, None),
-            ReportStatus::Duplicate => (api::ReportStatus::Duplicate, None),
-            ReportStatus::Stale => (api::ReportStatus::Stale, None),
-            ReportStatus::Unknown => (api::ReportStatus::Unknown, None),
-            ReportStatus::Invalid(detail) => (api::ReportStatus::Invalid, Some(detail.as_str())),
-        };
-        Self { token: &answer.token, status, detail }
-    }
 }
 
 #[cfg(test)]

@@ -1,0 +1,107 @@
+//! From the engine's answer to the document, written from where its parts are.
+
+use serde::Serialize;
+use serde_json::value::RawValue;
+use windlass_api as api;
+use windlass_core::{Direction, Json};
+use windlass_engine::{ExchangeAnswer, HandedOut, ReportAnswer, ReportStatus, effect_key};
+
+use crate::http::{problem::Refused, view};
+
+/// [`api::ExchangeAnswer`], written from where its parts are.
+#[derive(Debug, Serialize)]
+pub(super) struct AnswerBody<'a> {
+    attempts: Vec<AttemptBody<'a>>,
+    reports: Vec<ReportAnswerBody<'a>>,
+    cancels: &'a [String],
+    lease_ms: u64,
+}
+
+/// [`api::Attempt`], written from where its parts are.
+#[derive(Debug, Serialize)]
+struct AttemptBody<'a> {
+    token: &'a str,
+    task: String,
+    flow: &'a str,
+    step: &'a str,
+    cursor: usize,
+    direction: api::Direction,
+    attempt: u32,
+    module: &'a str,
+    command: &'a str,
+    params: &'a RawValue,
+    timeout_ms: u64,
+    idempotency_key: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    result: Option<&'a RawValue>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    traceparent: Option<&'a str>,
+}
+
+/// [`api::ReportAnswer`], written from where its parts are.
+#[derive(Debug, Serialize)]
+struct ReportAnswerBody<'a> {
+    token: &'a str,
+    status: api::ReportStatus,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    detail: Option<&'a str>,
+}
+
+impl<'a> AnswerBody<'a> {
+    pub(super) fn of(answer: &'a ExchangeAnswer) -> Result<Self, Refused> {
+        Ok(Self {
+            attempts: answer.attempts.iter().map(AttemptBody::of).collect::<Result<_, _>>()?,
+            reports: answer.reports.iter().map(ReportAnswerBody::of).collect(),
+            cancels: &answer.cancels,
+            lease_ms: answer.lease.0,
+        })
+    }
+}
+
+impl<'a> AttemptBody<'a> {
+    fn of(handed_out: &'a HandedOut) -> Result<Self, Refused> {
+        let HandedOut { token, id, task, params } = handed_out;
+        let (Some(action), Some(step)) = (task.action(id.key), task.flow.steps.get(id.key.step)) else {
+            return Err(Refused::fault("an attempt was handed out of a step that its flow does not have"));
+        };
+        let undone =
+            (id.key.direction == Direction::Rollback).then(|| task.state.steps.get(id.key.step)).flatten();
+        Ok(Self {
+            token,
+            task: task.id.to_string(),
+            flow: &task.flow.name,
+            step: &step.name,
+            cursor: id.key.step,
+            direction: view::direction(id.key.direction),
+            attempt: id.attempt,
+            module: &action.module,
+            command: &action.command,
+            params: raw(params)?,
+            timeout_ms: action.timeout.0,
+            idempotency_key: effect_key(task, id.key),
+            error: undone.and_then(|_| task.message()),
+            result: undone.and_then(|step| step.forward.result.as_ref()).map(raw).transpose()?,
+            traceparent: task.input.traceparent.as_deref(),
+        })
+    }
+}
+
+fn raw(json: &Json) -> Result<&RawValue, Refused> {
+    serde_json::from_str(json.as_str())
+        .map_err(|error| Refused::fault(format!("a payload is no JSON any more: {error}")))
+}
+
+impl<'a> ReportAnswerBody<'a> {
+    fn of(answer: &'a ReportAnswer) -> Self {
+        let (status, detail) = match &answer.status {
+            ReportStatus::Accepted => (api::ReportStatus::Accepted, None),
+            ReportStatus::Duplicate => (api::ReportStatus::Duplicate, None),
+            ReportStatus::Stale => (api::ReportStatus::Stale, None),
+            ReportStatus::Unknown => (api::ReportStatus::Unknown, None),
+            ReportStatus::Invalid(detail) => (api::ReportStatus::Invalid, Some(detail.as_str())),
+        };
+        Self { token: &answer.token, status, detail }
+    }
+}

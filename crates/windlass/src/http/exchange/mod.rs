@@ -1,0 +1,65 @@
+//! `POST /v1/worker/exchange`: how workers take attempts and report them. The hot path: what lies in the body is
+//! not copied before it is kept, and what is handed out is written from where it is.
+
+mod answer;
+mod call;
+
+use std::sync::Arc;
+
+use axum::{
+    extract::{Request, State},
+    http::StatusCode,
+    response::Response,
+};
+use windlass_api as api;
+use windlass_engine::ReportStatus;
+
+use super::{
+    App,
+    extract::{self, BATCH_BYTES_MAX},
+    json_response,
+    problem::Refused,
+};
+use answer::AnswerBody;
+use call::call;
+
+/// Takes attempts, reports them and keeps the worker's session.
+///
+/// A call with reports is answered as soon as they are on disk. A call without is the poll: it waits up to
+/// `wait_ms` for something to do.
+#[utoipa::path(
+    post,
+    path = "/v1/worker/exchange", operation_id = "exchange",
+    tag = "workers",
+    request_body = api::ExchangeRequest,
+    responses(
+        (status = 200, description = "What to do, and what became of the reports", body = api::ExchangeAnswer),
+        (status = 400, description = "Malformed as a whole", body = api::Problem, content_type = "application/problem+json"),
+        (status = 413, description = "Too large", body = api::Problem, content_type = "application/problem+json"),
+        (status = 503, description = "The store is not available, or the server is shutting down: keep what is held and call again", body = api::Problem, content_type = "application/problem+json"),
+    )
+)]
+pub(crate) async fn exchange(State(app): State<Arc<App>>, request: Request) -> Result<Response, Refused> {
+    let (parts, body) = request.into_parts();
+    let text = extract::read_json(&parts.headers, body, BATCH_BYTES_MAX).await?;
+    let (call, nameless) = call(text.parse()?)?;
+    drop(text);
+    let is_poll = call.reports.is_empty();
+    let heard = app.engine.exchange(call, app.now());
+    let mut answer = if is_poll {
+        tokio::select! {
+            // What was handed out is answered, also when the server is told to stop in the same moment.
+            biased;
+            answer = heard => answer?,
+            () = app.shutdown.begun() => return Err(Refused::shutting_down()),
+        }
+    } else {
+        heard.await?
+    };
+    for (index, detail) in nameless {
+        answer.reports[index].status = ReportStatus::Invalid(detail);
+    }
+    answer.reports.iter().for_each(|report| app.metrics.report(&report.status));
+    app.metrics.handed_out(answer.attempts.len());
+    Ok(json_response(StatusCode::OK, &AnswerBody::of(&answer)?))
+}
