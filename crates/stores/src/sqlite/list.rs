@@ -18,18 +18,22 @@ use super::{
     read::{TASK_COLUMNS, from_sql, task_row_with},
 };
 
-/// An id holds the time it was made at, which is when its task was accepted but for the moments in between.
-/// It narrows what is looked at, never what is found.
-const ID_TIME_TOLERANCE: Millis = Millis::from_secs(60);
+/// Ids, times of acceptance and numbers of tasks grow together, but for requests that overtake one another in
+/// the server. This much disorder is allowed for where a list begins and ends by time.
+pub(super) const ORDER_TOLERANCE: Millis = Millis::from_secs(60);
 
-/// Tasks of these statuses with ids in a range (`?1` inclusive, `?2` not), newest first.
+/// Tasks of these statuses with ids smaller than `?1`, newest first.
 pub(super) fn select_page(statuses: &[i64]) -> String {
-    let lists = statuses.iter().map(|status| {
-        format!("SELECT id, task, state FROM final WHERE status = {status} AND id >= ?1 AND id < ?2")
-    });
+    let lists = statuses
+        .iter()
+        .map(|status| format!("SELECT id, task, state FROM final WHERE status = {status} AND id < ?1"));
     let lists: Vec<String> = lists.collect();
-    format!("{} ORDER BY id DESC LIMIT ?3", lists.join(" UNION ALL "))
+    format!("{} ORDER BY id DESC LIMIT ?2", lists.join(" UNION ALL "))
 }
+
+/// The first task with this number or a greater one.
+pub(super) const SELECT_TASK_FROM: &str =
+    "SELECT n, created_at, id FROM task WHERE n >= ?1 ORDER BY n LIMIT 1";
 
 /// What was submitted with one task.
 pub(super) fn select_task() -> String {
@@ -44,11 +48,11 @@ pub(super) fn ended_page(connection: &Connection, query: &TaskQuery) -> Result<P
     if statuses.is_empty() || query.limit == 0 {
         return Ok(Page { items: Vec::new(), next: None });
     }
-    let (from, to) = id_range(query);
+    let to = upper_end(connection, query)?;
     let mut page = connection.prepare_cached(&select_page(&statuses))?;
     let mut select_task = connection.prepare_cached(&select_task())?;
     // One more than is looked at tells whether there is more.
-    let mut rows = page.query(params![from.to_bytes(), to.to_bytes(), SCAN_MAX as i64 + 1])?;
+    let mut rows = page.query(params![to.to_bytes(), SCAN_MAX as i64 + 1])?;
     let (mut items, mut seen, mut last) = (Vec::new(), 0, None);
     while let Some(row) = rows.next()? {
         if items.len() >= query.limit || seen == SCAN_MAX {
@@ -62,31 +66,52 @@ pub(super) fn ended_page(connection: &Connection, query: &TaskQuery) -> Result<P
         let Some(task) = tasks.next()? else {
             return Err(of_task(id, Fault::damaged("what was submitted is missing")));
         };
-        if let Some(found) = matching(query, id, row, task)? {
+        // Those that follow were accepted earlier still.
+        let created_at = Timestamp(task.get(5)?);
+        if query.since.is_some_and(|since| created_at + ORDER_TOLERANCE < since) {
+            break;
+        }
+        let in_time = query.since.is_none_or(|since| created_at >= since)
+            && query.until.is_none_or(|until| created_at < until);
+        if in_time && let Some(found) = matching(query, id, row, task)? {
             items.push(found);
         }
     }
     Ok(Page { items, next: None })
 }
 
-/// The ids that may meet the query: from, inclusive, and to, exclusive.
-fn id_range(query: &TaskQuery) -> (TaskId, TaskId) {
-    let at = |time: Timestamp| TaskId(u128::try_from(time.0).unwrap_or(0).min((1 << 48) - 1) << 80);
-    let from = query
-        .since
-        .map_or(TaskId(0), |since| at(Timestamp(since.0.saturating_sub_unsigned(ID_TIME_TOLERANCE.0))));
-    let until = query.until.map_or(TaskId(u128::MAX), |until| at(until + ID_TIME_TOLERANCE));
-    (from, query.before.map_or(until, |before| before.min(until)))
+/// An id that is greater than those of all tasks that may be on the page.
+fn upper_end(connection: &Connection, query: &TaskQuery) -> Result<TaskId, Fault> {
+    let before = query.before.unwrap_or(TaskId(u128::MAX));
+    let Some(until) = query.until else { return Ok(before) };
+    let later = first_accepted_after(connection, until + ORDER_TOLERANCE)?;
+    Ok(later.map_or(before, |later| later.min(before)))
 }
 
-/// The task, if it meets the filters.
+/// The first task that was accepted after `time`, found by halving: tasks are numbered in the order they came.
+fn first_accepted_after(connection: &Connection, time: Timestamp) -> Result<Option<TaskId>, Fault> {
+    let mut newest = connection.prepare_cached("SELECT max(n) FROM task")?;
+    let Some(newest) = newest.query_row([], |row| row.get::<_, Option<i64>>(0))? else { return Ok(None) };
+    let mut from = connection.prepare_cached(SELECT_TASK_FROM)?;
+    let (mut low, mut high, mut found) = (1, newest, None);
+    while low <= high {
+        let middle = low + (high - low) / 2;
+        let (n, created_at, id) = from.query_row([middle], |row| {
+            Ok((row.get::<_, i64>(0)?, Timestamp(row.get(1)?), task_id(row, 2)?))
+        })?;
+        if created_at > time {
+            (high, found) = (middle - 1, Some(id));
+        } else {
+            low = n + 1;
+        }
+    }
+    Ok(found)
+}
+
+/// The task, if it meets the filters by flow and labels.
 fn matching(query: &TaskQuery, id: TaskId, row: &Row<'_>, task: &Row<'_>) -> Result<Option<TaskRow>, Fault> {
-    let created_at = Timestamp(task.get(5)?);
     let flow = task.get_ref(1)?.as_str().map_err(from_sql)?;
-    if query.flow.as_ref().is_some_and(|wanted| wanted.as_str() != flow)
-        || query.since.is_some_and(|since| created_at < since)
-        || query.until.is_some_and(|until| created_at >= until)
-    {
+    if query.flow.as_ref().is_some_and(|wanted| wanted.as_str() != flow) {
         return Ok(None);
     }
     let state = row.get_ref(2)?.as_blob().map_err(from_sql)?;

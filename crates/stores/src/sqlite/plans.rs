@@ -52,6 +52,7 @@ fn queries_find_their_rows_by_keys() {
         query::SELECT_LOGS,
         query::SELECT_ALARM,
         &list::select_task(),
+        list::SELECT_TASK_FROM,
     ] {
         check(sql, &[]);
     }

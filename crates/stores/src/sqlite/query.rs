@@ -21,9 +21,9 @@ pub(super) const SELECT_SUBMIT_KEY: &str = "SELECT task, fingerprint FROM submit
 pub(super) const SELECT_LOGS: &str =
     "SELECT act, attempt, at, line FROM log WHERE task = ?1 ORDER BY seq LIMIT ?2 OFFSET ?3";
 pub(super) const SELECT_ALARM: &str = "SELECT data, version FROM alarm WHERE id = ?1";
-pub(super) const SELECT_ALARMS: &str = "SELECT data FROM alarm ORDER BY raised_at DESC LIMIT ?1";
+pub(super) const SELECT_ALARMS: &str = "SELECT data FROM alarm ORDER BY raised_at DESC, id LIMIT ?1";
 pub(super) const SELECT_OPEN_ALARMS: &str =
-    "SELECT data FROM alarm WHERE resolved = 0 ORDER BY raised_at DESC LIMIT ?1";
+    "SELECT data FROM alarm WHERE resolved = 0 ORDER BY raised_at DESC, id LIMIT ?1";
 
 /// An ended task by its id.
 pub(super) fn select_ended() -> String {

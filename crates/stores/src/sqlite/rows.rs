@@ -71,7 +71,7 @@ impl<'c> Rows<'c> {
                 "INSERT INTO final (status, id, task, last, ended_at, state) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
             )?,
             insert_submit_key: prepare(
-                "INSERT INTO submit_key (scope, fingerprint, task, created_at) VALUES (?1, ?2, ?3, ?4)",
+                "INSERT INTO submit_key (scope, fingerprint, task, created_at, orphan) VALUES (?1, ?2, ?3, ?4, 0)",
             )?,
             insert_message: prepare("INSERT INTO message (task, n, data) VALUES (?1, ?2, ?3)")?,
             delete_message: prepare("DELETE FROM message WHERE task = ?1 AND n = ?2")?,
@@ -79,15 +79,22 @@ impl<'c> Rows<'c> {
                 "INSERT INTO alarm (id, version, task, resolved, raised_at, data) VALUES (?1, ?2, ?3, ?4, ?5, ?6)
                  ON CONFLICT (id) DO UPDATE SET version = ?2, resolved = ?4, raised_at = ?5, data = ?6",
             )?,
-            insert_flow: prepare("INSERT INTO flow (name, version, created_at, data) VALUES (?1, ?2, ?3, ?4)")?,
+            insert_flow: prepare(
+                "INSERT INTO flow (name, version, created_at, data) VALUES (?1, ?2, ?3, ?4)",
+            )?,
             upsert_queue: prepare(
                 "INSERT INTO queue (name, paused_at, by_name, by_claimed) VALUES (?1, ?2, ?3, ?4)
                  ON CONFLICT (name) DO UPDATE SET paused_at = ?2, by_name = ?3, by_claimed = ?4",
             )?,
             delete_queue: prepare("DELETE FROM queue WHERE name = ?1")?,
-            insert_log: prepare("INSERT INTO log (task, act, attempt, at, line) VALUES (?1, ?2, ?3, ?4, ?5)")?,
+            insert_log: prepare(
+                "INSERT INTO log (task, act, attempt, at, line) VALUES (?1, ?2, ?3, ?4, ?5)",
+            )?,
             update_latest_at: prepare("UPDATE meta SET latest_at = ?1")?,
-            next_task: number("SELECT coalesce(max(n), 0) + 1 FROM task")?,
+            next_task: number(
+                "SELECT 1 + max((SELECT coalesce(max(n), 0) FROM task),
+                                (SELECT coalesce(max(task), 0) FROM remains))",
+            )?,
             next_history: number("SELECT coalesce(max(seq), 0) + 1 FROM history")?,
             latest_at: Timestamp(number("SELECT latest_at FROM meta")?),
         })

@@ -1,4 +1,7 @@
 //! Deleting what is kept too long, a little at a time.
+//!
+//! A task goes at once, with its settled alarms; its history and log lines, of which there may be many, go as far as there is room, and
+//! the rest later. What is left is noted in `remains`, so nothing that can be asked for is ever half there.
 
 use rusqlite::{Connection, OptionalExtension, params};
 use windlass_core::{Millis, TaskId, Timestamp};
@@ -7,12 +10,13 @@ use windlass_engine::ports::{Now, Retention};
 use super::{
     encoding::{ENDED, task_id, to_integer},
     error::Fault,
+    list::ORDER_TOLERANCE,
 };
 
 /// Tasks looked at in one go, in each status.
 const LOOK_AT: i64 = 1_000;
 
-/// How long a task keeps its idempotency key at least, and so is kept itself.
+/// How long an idempotency key is kept at least, though its task may go before.
 const KEY_KEPT: Millis = Millis::from_secs(24 * 3600);
 
 /// Where the last sweep stopped. Tasks are looked at oldest first; one that took long to end stays behind while
@@ -22,6 +26,7 @@ pub(super) struct Sweeper {
     after: [Option<TaskId>; ENDED.len()],
 }
 
+/// A task that is to go.
 struct Expired {
     id: TaskId,
     status: i64,
@@ -29,8 +34,16 @@ struct Expired {
     last: i64,
 }
 
+/// What is left of a task that went.
+struct Remains {
+    id: [u8; 16],
+    task: i64,
+    last: Option<i64>,
+}
+
 impl Sweeper {
-    /// Deletes at most `limit` rows in the transaction that is open. Tells how many went.
+    /// Deletes at most `limit` tasks, rows of history, keys and log lines together, in the transaction that is
+    /// open. Tells how many went.
     pub(super) fn sweep(
         &mut self,
         connection: &Connection,
@@ -38,100 +51,136 @@ impl Sweeper {
         now: Now,
         limit: usize,
     ) -> Result<u64, Fault> {
-        let before = |kept: Millis| Timestamp(now.wall.0.saturating_sub_unsigned(kept.0));
-        let mut left = to_integer(limit as u64);
-        left -= sweep_logs(connection, before(retention.logs), left)?;
+        // What is exactly as old as this goes.
+        let until = |kept: Millis| Timestamp(now.wall.0.saturating_sub_unsigned(kept.0));
+        let limit = to_integer(limit as u64);
+        let mut left = limit;
+        left -= delete_logs(connection, until(retention.logs), left)?;
+        left -= delete_remains(connection, left)?;
         for index in 0..ENDED.len() {
-            if left <= 0 {
+            if left == 0 {
                 break;
             }
-            for expired in self.expired(connection, index, before(retention.tasks), before(KEY_KEPT))? {
-                if left <= 0 {
-                    // Not all of them went: look at them again.
-                    self.after[index] = None;
-                    break;
-                }
-                left -= delete_task(connection, &expired, left)?;
+            for expired in self.expired(connection, index, until(retention.tasks), left)? {
+                delete_task(connection, &expired)?;
+                left -= 1;
             }
         }
-        Ok(u64::try_from(to_integer(limit as u64) - left).unwrap_or(0))
+        left -= delete_remains(connection, left)?;
+        left -= delete_orphans(connection, until(KEY_KEPT), left)?;
+        Ok(u64::try_from(limit - left).unwrap_or(0))
     }
 
-    /// The next tasks of one status that ended before `ended_before`.
+    /// The next tasks of one status that ended at `until` or before, at most `limit`.
     fn expired(
         &mut self,
         connection: &Connection,
         index: usize,
-        ended_before: Timestamp,
-        keyed_before: Timestamp,
+        until: Timestamp,
+        limit: i64,
     ) -> Result<Vec<Expired>, Fault> {
         let status = ENDED[index].1;
-        // An id holds the time it was made at: one made after `ended_before` cannot have ended before it.
-        let made_before = TaskId(u128::try_from(ended_before.0).unwrap_or(0) << 80);
         let mut statement = connection.prepare_cached(
-            "SELECT final.id, final.task, final.last, final.ended_at, task.created_at, task.scope IS NOT NULL
+            "SELECT final.id, final.task, final.last, final.ended_at, task.created_at
              FROM final CROSS JOIN task ON task.n = final.task
-             WHERE final.status = ?1 AND final.id > ?2 AND final.id < ?3 ORDER BY final.id LIMIT ?4",
+             WHERE final.status = ?1 AND final.id > ?2 ORDER BY final.id LIMIT ?3",
         )?;
-        let after = self.after[index].unwrap_or(TaskId(0));
-        let mut rows = statement.query(params![status, after.to_bytes(), made_before.to_bytes(), LOOK_AT])?;
+        let after = self.after[index].take().map_or(Vec::new(), |id| id.to_bytes().to_vec());
+        let mut rows = statement.query(params![status, after, LOOK_AT])?;
         let (mut expired, mut seen) = (Vec::new(), 0);
-        let mut last = None;
         while let Some(row) = rows.next()? {
             let id = task_id(row, 0)?;
-            (last, seen) = (Some(id), seen + 1);
             let (ended_at, created_at) = (Timestamp(row.get(3)?), Timestamp(row.get(4)?));
-            let keyed: bool = row.get(5)?;
-            if ended_at < ended_before && (!keyed || created_at < keyed_before) {
+            // Those that follow were accepted later still, so they cannot have ended in time.
+            if created_at > until + ORDER_TOLERANCE {
+                return Ok(expired);
+            }
+            if ended_at <= until {
                 expired.push(Expired { id, status, task: row.get(1)?, last: row.get(2)? });
             }
+            seen += 1;
+            if expired.len() as i64 == limit || seen == LOOK_AT {
+                self.after[index] = Some(id);
+                return Ok(expired);
+            }
         }
-        self.after[index] = last.filter(|_| seen == LOOK_AT);
         Ok(expired)
     }
 }
 
-fn sweep_logs(connection: &Connection, before: Timestamp, limit: i64) -> Result<i64, Fault> {
+/// Deletes a task with its settled alarms, and notes what is left of it.
+fn delete_task(connection: &Connection, expired: &Expired) -> Result<(), Fault> {
+    let Expired { id, status, task, last } = expired;
+    let id = id.to_bytes();
+    let execute = |sql, parameters: &[&dyn rusqlite::ToSql]| -> rusqlite::Result<usize> {
+        connection.prepare_cached(sql)?.execute(parameters)
+    };
+    // Whether the key is old enough to go as well is seen with the other orphans.
+    execute("UPDATE submit_key SET orphan = 1 WHERE scope = (SELECT scope FROM task WHERE n = ?1)", &[task])?;
+    execute("DELETE FROM alarm WHERE task = ?1 AND resolved = 1", &[&id])?;
+    execute("DELETE FROM final WHERE status = ?1 AND id = ?2", &[status, &id])?;
+    execute("DELETE FROM task WHERE n = ?1", &[task])?;
+    execute("INSERT INTO remains (task, id, last) VALUES (?1, ?2, ?3)", &[task, &id, last])?;
+    Ok(())
+}
+
+/// Deletes at most `limit` log lines that came at `until` or before.
+fn delete_logs(connection: &Connection, until: Timestamp, limit: i64) -> Result<i64, Fault> {
     // Lines come in the order of time, so the oldest are first.
     let mut statement = connection.prepare_cached(
-        "DELETE FROM log WHERE seq IN (SELECT seq FROM log ORDER BY seq LIMIT ?2) AND at < ?1",
+        "DELETE FROM log WHERE seq IN (SELECT seq FROM log ORDER BY seq LIMIT ?2) AND at <= ?1",
     )?;
-    Ok(statement.execute(params![before.0, limit])? as i64)
+    Ok(statement.execute(params![until.0, limit])? as i64)
 }
 
-/// Deletes at most `limit` rows of a task, its history from the newest back, the task itself last. What is left
-/// is a task with a shorter history, and goes next time.
-fn delete_task(connection: &Connection, expired: &Expired, limit: i64) -> Result<i64, Fault> {
-    let id = expired.id.to_bytes();
-    let mut gone = delete_logs(connection, &id, limit)?;
-    let mut previous = connection.prepare_cached("SELECT previous FROM history WHERE seq = ?1")?;
-    let mut delete = connection.prepare_cached("DELETE FROM history WHERE seq = ?1")?;
-    let mut next = Some(expired.last);
-    while let Some(seq) = next {
-        if gone >= limit {
+/// Deletes at most `limit` rows of what is left of tasks.
+fn delete_remains(connection: &Connection, limit: i64) -> Result<i64, Fault> {
+    let mut select = connection.prepare_cached("SELECT id, task, last FROM remains LIMIT 1")?;
+    let mut gone = 0;
+    loop {
+        let read =
+            |row: &rusqlite::Row<'_>| Ok(Remains { id: row.get(0)?, task: row.get(1)?, last: row.get(2)? });
+        let Some(remains) = select.query_row([], read).optional()? else { return Ok(gone) };
+        gone += delete_log_of(connection, &remains.id, limit - gone)?;
+        let (deleted, next) = delete_history(connection, remains.last, limit - gone)?;
+        gone += deleted;
+        if gone == limit {
             connection
-                .prepare_cached("UPDATE final SET last = ?3 WHERE status = ?1 AND id = ?2")?
-                .execute(params![expired.status, id, seq])?;
+                .prepare_cached("UPDATE remains SET last = ?2 WHERE task = ?1")?
+                .execute(params![remains.task, next])?;
             return Ok(gone);
         }
-        next = previous.query_row([seq], |row| row.get(0)).optional()?.flatten();
-        gone += delete.execute([seq])? as i64;
+        connection.prepare_cached("DELETE FROM remains WHERE task = ?1")?.execute([remains.task])?;
     }
-    for sql in [
-        "DELETE FROM submit_key WHERE scope = (SELECT task.scope FROM task WHERE task.n = ?1)",
-        "DELETE FROM alarm WHERE task = (SELECT task.id FROM task WHERE task.n = ?1) AND resolved = 1",
-        "DELETE FROM task WHERE n = ?1",
-    ] {
-        gone += connection.prepare_cached(sql)?.execute([expired.task])? as i64;
-    }
-    gone += connection
-        .prepare_cached("DELETE FROM final WHERE status = ?1 AND id = ?2")?
-        .execute(params![expired.status, id])? as i64;
-    Ok(gone)
 }
 
-fn delete_logs(connection: &Connection, id: &[u8; 16], limit: i64) -> Result<i64, Fault> {
+fn delete_log_of(connection: &Connection, id: &[u8; 16], limit: i64) -> Result<i64, Fault> {
     let mut statement = connection
         .prepare_cached("DELETE FROM log WHERE seq IN (SELECT seq FROM log WHERE task = ?1 LIMIT ?2)")?;
     Ok(statement.execute(params![id, limit])? as i64)
+}
+
+/// Deletes at most `limit` rows of history from `last` back. Tells how many went and which is the next.
+fn delete_history(
+    connection: &Connection,
+    last: Option<i64>,
+    limit: i64,
+) -> Result<(i64, Option<i64>), Fault> {
+    let mut previous = connection.prepare_cached("SELECT previous FROM history WHERE seq = ?1")?;
+    let mut delete = connection.prepare_cached("DELETE FROM history WHERE seq = ?1")?;
+    let (mut gone, mut next) = (0, last);
+    while let Some(seq) = next.filter(|_| gone < limit) {
+        next = previous.query_row([seq], |row| row.get(0)).optional()?.flatten();
+        gone += delete.execute([seq])? as i64;
+    }
+    Ok((gone, next))
+}
+
+/// Deletes at most `limit` keys of deleted tasks that were submitted at `until` or before.
+fn delete_orphans(connection: &Connection, until: Timestamp, limit: i64) -> Result<i64, Fault> {
+    let mut statement = connection.prepare_cached(
+        "DELETE FROM submit_key WHERE scope IN
+         (SELECT scope FROM submit_key WHERE orphan = 1 AND created_at <= ?1 ORDER BY created_at LIMIT ?2)",
+    )?;
+    Ok(statement.execute(params![until.0, limit])? as i64)
 }

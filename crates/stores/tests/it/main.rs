@@ -2,6 +2,7 @@
 
 #![cfg(feature = "sqlite")]
 
+mod conformance;
 mod crash;
 mod doctor;
 mod failure;

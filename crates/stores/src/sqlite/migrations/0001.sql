@@ -46,8 +46,17 @@ CREATE TABLE submit_key (
     scope       BLOB NOT NULL PRIMARY KEY,
     fingerprint BLOB NOT NULL,
     task        BLOB NOT NULL,    -- task.id
-    created_at  INTEGER NOT NULL
+    created_at  INTEGER NOT NULL,
+    orphan      INTEGER NOT NULL  -- 1 once its task was deleted
 ) STRICT, WITHOUT ROWID;
+CREATE INDEX submit_key_orphan ON submit_key (created_at) WHERE orphan = 1;
+
+-- What is left of tasks that were deleted: rows of history and log lines that are still to go.
+CREATE TABLE remains (
+    task INTEGER PRIMARY KEY,     -- what was task.n
+    id   BLOB    NOT NULL,        -- what was task.id
+    last INTEGER                  -- the newest row of history that is left
+) STRICT;
 
 -- Messages between aggregates that were not consumed yet.
 CREATE TABLE message (
@@ -65,8 +74,8 @@ CREATE TABLE alarm (
     raised_at INTEGER NOT NULL,
     data      BLOB    NOT NULL
 ) STRICT, WITHOUT ROWID;
-CREATE INDEX alarm_by_time ON alarm (raised_at);
-CREATE INDEX alarm_open_by_time ON alarm (raised_at) WHERE resolved = 0;
+CREATE INDEX alarm_by_time ON alarm (raised_at DESC, id);
+CREATE INDEX alarm_open_by_time ON alarm (raised_at DESC, id) WHERE resolved = 0;
 CREATE INDEX alarm_by_task ON alarm (task);
 
 CREATE TABLE flow (
