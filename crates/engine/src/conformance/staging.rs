@@ -14,7 +14,10 @@ use windlass_core::{ActState, Command, Flow, Millis, Pause};
 
 use super::{Bench, World, block_on, gate::Gate, history::line, messages::held, world::tasks_of};
 use crate::{
-    ports::{Change, Now, Outcome, QueueChange, QueuePause, Store, StoreError, StoredFlow, SubmitKey},
+    ports::{
+        ADOPTION_GRACE, Change, Now, Outcome, QueueChange, QueuePause, Store, StoreError, StoredFlow,
+        SubmitKey,
+    },
     resident::{Resident, RowSink},
 };
 
@@ -133,6 +136,9 @@ async fn a_failed_write_changes_nothing(mut world: World, gate: Arc<Gate>) {
     assert_eq!([world.load(paused).await.task, world.load(cancelled).await.task], before);
     assert!(world.find(new_id).await.is_none());
     let session = world.session(1).await;
+    // A report whose write failed is still with its worker, which names the attempt within the grace.
+    assert!(world.claim(session, 9).await.is_empty());
+    world.pass(ADOPTION_GRACE);
     let claimed = world.claim(session, 9).await;
     assert_eq!(tasks_of(&claimed), [paused, cancelled]);
     world.succeed(&claimed[0], None).await;

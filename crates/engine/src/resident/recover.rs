@@ -83,7 +83,6 @@ impl Scheduler {
                 self.sessions.drop_hold(held.session, task, held.key);
             }
         }
-        self.end_grace();
     }
 
     /// The flow with this name: that version, or the newest.

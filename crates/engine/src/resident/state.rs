@@ -40,9 +40,20 @@ pub(super) struct Inner {
     /// A write failed: what was staged is void.
     pub(super) void: bool,
     /// When attempts that were ready before the start may be handed out.
-    pub(super) grace_until: Option<Millis>,
+    pub(super) grace: Grace,
     /// The next claim number. It begins with the boot epoch, so it grows over restarts as well.
     pub(super) next_claim: u64,
+}
+
+/// How long attempts that were ready before a start, or before a failed write, wait for workers that have them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Grace {
+    /// Nothing waits.
+    Over,
+    /// It begins when the time is next known.
+    Begins,
+    /// Until then.
+    Until(Millis),
 }
 
 struct UnderWay {
@@ -69,8 +80,9 @@ impl Resident {
         let latest_at = recovered.latest_at;
         let scheduler = Scheduler::recover(recovered)?;
         let latest_at = latest_at.max(scheduler.latest_at());
-        let grace_until = (!scheduler.recovered.is_empty()).then_some(Millis(now.mono.0 + ADOPTION_GRACE.0));
-        let inner = Inner { scheduler, under_way: VecDeque::new(), void: false, grace_until, next_claim };
+        let mut inner =
+            Inner { scheduler, under_way: VecDeque::new(), void: false, grace: Grace::Begins, next_claim };
+        inner.end_grace(now);
         Ok(Self {
             sink,
             token_key,
@@ -108,7 +120,7 @@ impl Resident {
         inner.scheduler = scheduler;
         inner.under_way.clear();
         inner.next_claim = inner.next_claim.max(next_claim);
-        inner.grace_until = None;
+        inner.grace = Grace::Begins;
         inner.void = false;
         Ok(())
     }
@@ -240,8 +252,12 @@ impl Inner {
     }
 
     pub(super) fn end_grace(&mut self, now: Now) {
-        if self.grace_until.is_some_and(|until| until <= now.mono) {
-            self.grace_until = None;
+        if self.grace == Grace::Begins {
+            let until = Millis(now.mono.0 + ADOPTION_GRACE.0);
+            self.grace = if self.scheduler.recovered.is_empty() { Grace::Over } else { Grace::Until(until) };
+        }
+        if matches!(self.grace, Grace::Until(until) if until <= now.mono) {
+            self.grace = Grace::Over;
             self.scheduler.end_grace();
         }
     }

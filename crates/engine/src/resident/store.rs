@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use windlass_core::{ActKey, ActState, Alarm, AlarmId, Event, Millis, Task, TaskId, TaskStatus};
 
-use super::Resident;
+use super::{Resident, state::Grace};
 use crate::ports::{
     Adoption, AttemptId, Change, Claimed, Due, Envelope, Loaded, LogLine, Now, Outcome, Page, QueueState,
     Retention, SessionId, SessionRenewal, SessionState, Store, StoreError, StoredAlarm, StoredFlow,
@@ -23,7 +23,12 @@ impl Store for Resident {
         let scheduler = &inner.scheduler;
         let due = scheduler.due.first().map(|(at, ..)| *at - now.wall);
         let due = if scheduler.abandoned.is_empty() { due } else { Some(Millis(0)) };
-        let mono = [scheduler.claims.next_timeout(), scheduler.sessions.next_end(), inner.grace_until];
+        let grace_until = match inner.grace {
+            Grace::Over => None,
+            Grace::Begins => Some(now.mono),
+            Grace::Until(until) => Some(until),
+        };
+        let mono = [scheduler.claims.next_timeout(), scheduler.sessions.next_end(), grace_until];
         let mono = mono.into_iter().flatten().map(|at| Millis(at.0.saturating_sub(now.mono.0)));
         mono.chain(due).min()
     }
@@ -60,13 +65,11 @@ impl Store for Resident {
         let alarms = changes.iter().any(|change| matches!(change, Change::Alarm(_)));
         let only = if alarms { Some(self.changing_alarms.lock().await) } else { None };
         let versions = self.alarm_versions(&changes).await?;
-        let lookup = keyed.then(|| self.inner().scheduler.submit_keys.begin_lookup());
+        let lookup = keyed.then(|| Lookup::begin(self));
         let taken = self.taken_keys(&changes).await;
         let staged = taken.map(|taken| self.stage(changes, &taken, &versions));
         drop(only);
-        if let Some(lookup) = lookup {
-            self.inner().scheduler.submit_keys.end_lookup(lookup);
-        }
+        drop(lookup);
         let (outcomes, ticket) = staged?;
         if let Some(ticket) = ticket {
             ticket.written().await?;
@@ -254,6 +257,25 @@ impl Store for Resident {
 
     async fn sweep(&self, retention: &Retention, now: Now, limit: usize) -> Result<u64, StoreError> {
         self.sink.sweep(retention, now, limit).await
+    }
+}
+
+/// A lookup of submit keys on disk; over when this is dropped, also with the future that made it.
+struct Lookup<'a> {
+    store: &'a Resident,
+    number: u64,
+}
+
+impl<'a> Lookup<'a> {
+    fn begin(store: &'a Resident) -> Self {
+        let number = store.inner().scheduler.submit_keys.begin_lookup();
+        Self { store, number }
+    }
+}
+
+impl Drop for Lookup<'_> {
+    fn drop(&mut self) {
+        self.store.inner().scheduler.submit_keys.end_lookup(self.number);
     }
 }
 

@@ -246,7 +246,7 @@ fn a_cancel_reaches_the_worker_and_waits_for_its_end() {
     assert!(world.turn(poll.as_mut()).is_pending());
     world.drive(world.engine.tell(id, Command::Cancel { by: None })).unwrap();
     let Poll::Ready(answer) = world.turn(poll.as_mut()) else { panic!("a cancel ends the poll") };
-    assert_eq!(answer.unwrap().cancels, [a.token.clone()]);
+    assert_eq!(answer.unwrap().cancels, std::slice::from_ref(&a.token));
     assert_eq!(world.status(id), "RollingBack: Running Pending");
     assert!(matches!(world.drive(world.engine.why(id, world.now())).unwrap().1, Why::Ending { .. }));
     assert_eq!(worker.report(&a.token, ok("{}")), ReportStatus::Accepted, "it made it in time");
