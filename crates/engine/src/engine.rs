@@ -182,7 +182,7 @@ impl Engine {
                 Some(flow) => {
                     let task = Task::new(self.ids.next(now.wall), flow, Arc::new(submission.input));
                     fingerprints.push(submission.key.as_ref().map(|key| key.fingerprint));
-                    items.push(Item::Submit { task: Box::new(task), key: submission.key });
+                    items.push(Item::Submit { task: Arc::new(task), key: submission.key });
                     results.push(None);
                 }
             }

@@ -80,6 +80,16 @@ impl Feed {
         self.count.load(Ordering::Relaxed) == 0
     }
 
+    /// Ends the watching of a task; watchers come back with the number of the last event they saw.
+    pub(crate) fn dismiss(&self, task: TaskId) {
+        if self.is_idle() {
+            return;
+        }
+        let mut watchers = self.watchers.lock().unwrap_or_else(PoisonError::into_inner);
+        watchers.remove(&task);
+        self.count.store(watchers.len(), Ordering::Relaxed);
+    }
+
     pub(crate) fn tell(&self, task: TaskId, notice: &Notice) {
         if self.is_idle() {
             return;

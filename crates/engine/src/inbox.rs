@@ -2,7 +2,7 @@
 
 use std::{
     collections::VecDeque,
-    sync::{Mutex, PoisonError},
+    sync::{Arc, Mutex, PoisonError},
 };
 
 use futures_channel::oneshot;
@@ -17,7 +17,7 @@ use crate::{
 #[derive(Debug)]
 pub(crate) enum Item {
     /// A new task, to which nothing has happened yet.
-    Submit { task: Box<Task>, key: Option<SubmitKey> },
+    Submit { task: Arc<Task>, key: Option<SubmitKey> },
     /// Something asked of a task. `claim` is that of the token by which a worker reports.
     Task { id: TaskId, command: Command, claim: Option<u64>, logs: Vec<LogLine> },
     /// A message between aggregates.

@@ -87,7 +87,7 @@ impl Batch {
                 let mut work = TaskWork::new(None);
                 let context = Context::at(self.now.wall);
                 match apply(task, &Command::Accept, &context) {
-                    Ok(transition) => work.take(&Arc::new((**task).clone()), transition, place),
+                    Ok(transition) => work.take(task, transition, place),
                     Err(rejection) => return Some(Reply::Rejected(rejection)),
                 }
                 if let Some(change) = &mut work.change {

@@ -117,7 +117,9 @@ impl Committer {
             changes.push(change);
             parts.push(Part::Other(place));
         }
-        let tasks: Vec<Option<TaskSummary>> = changes.iter().map(TaskSummary::of).collect();
+        let watched = !self.engine.feed.is_idle();
+        let tasks: Vec<Option<TaskSummary>> =
+            changes.iter().map(|change| TaskSummary::of(change, watched)).collect();
         let outcomes = self.engine.store.commit(changes).await?;
         let mut again = Vec::new();
         for ((part, outcome), summary) in parts.into_iter().zip(outcomes).zip(tasks) {
@@ -156,11 +158,15 @@ impl Committer {
         if summary.has_timer {
             self.engine.timers.set();
         }
-        if !self.engine.feed.is_idle() {
-            let first = summary.task.state.events - summary.events.len() as u64;
-            for (n, event) in (first + 1..).zip(&summary.events) {
-                self.engine.feed.tell(id, &Notice::Event { n, event: event.clone() });
+        match &summary.events {
+            Some(events) => {
+                let first = summary.task.state.events - events.len() as u64;
+                for (n, event) in (first + 1..).zip(events) {
+                    self.engine.feed.tell(id, &Notice::Event { n, event: event.clone() });
+                }
             }
+            // Whoever began to watch meanwhile would miss this: it comes back and reads it from the disk.
+            None => self.engine.feed.dismiss(id),
         }
     }
 }
@@ -184,15 +190,17 @@ impl Part {
 /// What of a committed task change is needed afterwards.
 struct TaskSummary {
     task: Arc<Task>,
-    events: Vec<Event>,
+    /// What happened, if anybody watched when it was decided.
+    events: Option<Vec<Event>>,
     has_timer: bool,
 }
 
 impl TaskSummary {
-    fn of(change: &Change) -> Option<Self> {
+    fn of(change: &Change, watched: bool) -> Option<Self> {
         let Change::Task(change) = change else { return None };
         let timer = |effect: &Effect| matches!(effect, Effect::Wait(waiting) if waiting.due_at.is_some());
         let has_timer = change.waits.iter().any(timer) || !change.messages.is_empty();
-        Some(Self { task: change.task.clone(), events: change.events.clone(), has_timer })
+        let events = watched.then(|| change.events.clone());
+        Some(Self { task: change.task.clone(), events, has_timer })
     }
 }

@@ -82,7 +82,7 @@ enum Command {
     Bench(bench::BenchArgs),
     /// Read a store whole and tell what is wrong with it
     Doctor(doctor::DoctorArgs),
-    /// Print the server's OpenAPI document
+    /// Print the OpenAPI document of the HTTP interface
     Openapi,
     /// Print a completion script for a shell
     Completions(completions::CompletionsArgs),
@@ -95,6 +95,7 @@ const NOT_FOR: &[(&str, &[&str])] = &[
     ("demo", &["server", "token", "format"]),
     ("dev", &["server", "token", "format"]),
     ("doctor", &["server", "token"]),
+    ("openapi", &["server", "token", "format"]),
     ("server", &["server", "token", "format"]),
     ("worker", &["format"]),
 ];
@@ -143,7 +144,7 @@ fn execute(cli: Cli) -> anyhow::Result<Exit> {
         Command::Alarm(command) => block_on(command.run(&connection.open()?)),
         Command::Bench(args) => block_on(args.run()),
         Command::Doctor(args) => args.run(connection.format),
-        Command::Openapi => block_on(openapi::run(&connection.open()?)),
+        Command::Openapi => openapi::run(),
         Command::Completions(args) => args.run(),
     }
 }

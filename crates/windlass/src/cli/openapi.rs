@@ -1,10 +1,10 @@
-//! `windlass openapi`: the contract of the server.
+//! `windlass openapi`: the contract of the HTTP interface.
 
-use super::{connection::Context, exit::Exit, output};
+use super::{exit::Exit, output};
+use crate::http;
 
-/// Prints the server's OpenAPI document.
-pub(crate) async fn run(context: &Context) -> anyhow::Result<Exit> {
-    let document = context.client.openapi().await?;
-    output::write(&(serde_json::to_string_pretty(&document)? + "\n"))?;
+/// Prints the OpenAPI document of this version; no server is needed.
+pub(crate) fn run() -> anyhow::Result<Exit> {
+    output::write(&http::document())?;
     Ok(Exit::Done)
 }
