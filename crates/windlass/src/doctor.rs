@@ -36,6 +36,3 @@ pub(crate) struct Diagnosis {
     /// What is wrong; empty = nothing.
     pub(crate) problems: Vec<String>,
 }
-
-/// With less space left than this the store is in danger.
-pub(crate) const FREE_BYTES_MIN: u64 = 256 << 20;

@@ -10,7 +10,7 @@ use windlass_engine::{
 };
 
 #[cfg(feature = "sqlite")]
-use crate::{doctor::FREE_BYTES_MIN, http};
+use crate::http;
 use crate::{clock::SystemClock, doctor::Diagnosis};
 
 /// Where tasks are kept.
@@ -73,12 +73,17 @@ pub(crate) async fn open(url: &StoreUrl, clock: &SystemClock) -> anyhow::Result<
     Ok(Arc::new(store))
 }
 
+/// With less space left than this a store is in danger.
+#[cfg(feature = "sqlite")]
+const FREE_BYTES_MIN: u64 = 256 << 20;
+
 /// Reads a store whole, without changing it.
 #[cfg(feature = "sqlite")]
 pub(crate) fn examine(url: &StoreUrl) -> anyhow::Result<Diagnosis> {
     let StoreUrl::Sqlite(path) = url else { anyhow::bail!("{url} keeps nothing that could be looked at") };
     let report = windlass_stores::sqlite::doctor(path)?;
-    let file_system = rustix::fs::statvfs(path).context("the file system does not say how much space is left")?;
+    let file_system =
+        rustix::fs::statvfs(path).context("the file system does not say how much space is left")?;
     let free_bytes = file_system.f_bavail.saturating_mul(file_system.f_frsize);
     let mut problems = report.problems;
     if free_bytes < FREE_BYTES_MIN {

@@ -42,7 +42,11 @@ fn render(diagnosis: &Diagnosis) -> String {
     }
     let mut lines = vec![
         format!("store     {}, format {}, made {created}", diagnosis.store, diagnosis.format),
-        format!("opened    {} times, {}", diagnosis.opened, diagnosis.opened_by.as_deref().unwrap_or("by nobody now")),
+        format!(
+            "opened    {} times, {}",
+            diagnosis.opened,
+            diagnosis.opened_by.as_deref().unwrap_or("by nobody now")
+        ),
         format!(
             "size      {} and a log of {}; {} left on the file system",
             mib(diagnosis.file_bytes),

@@ -54,7 +54,8 @@ impl Site {
             .unwrap();
         let mut line = String::new();
         BufReader::new(server.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        let url = line.trim().strip_prefix("listening on ").expect("the server says where it listens").to_owned();
+        let url =
+            line.trim().strip_prefix("listening on ").expect("the server says where it listens").to_owned();
         std::fs::write(dir.path().join("flows.yaml"), FLOWS).unwrap();
         let site = Self { dir, url, children: vec![server] };
         assert_eq!(site.run(&["flow", "apply", &site.path("flows.yaml")]).status.code(), Some(0));
@@ -172,7 +173,8 @@ fn what_is_not_there_and_what_cannot_be_reached_have_codes_of_their_own() {
     assert_eq!(site.run(&["task", "start", "unknown"]).status.code(), Some(3));
     assert_eq!(site.run(&["task", "show", "01a1fbfa-f4ee-7000-8000-2a39d23b42d8"]).status.code(), Some(3));
     assert_eq!(site.run(&["--server", "http://127.0.0.1:9", "queue", "list"]).status.code(), Some(5));
-    std::fs::write(site.path("broken.yaml"), "flow: x\nsteps:\n  - name: a\n    run: m.a\n    tiemout: 5m\n").unwrap();
+    std::fs::write(site.path("broken.yaml"), "flow: x\nsteps:\n  - name: a\n    run: m.a\n    tiemout: 5m\n")
+        .unwrap();
     let output = site.run(&["flow", "check", &site.path("broken.yaml")]);
     assert_eq!(output.status.code(), Some(1));
     let said = text(&output.stdout);
@@ -183,8 +185,10 @@ fn what_is_not_there_and_what_cannot_be_reached_have_codes_of_their_own() {
 fn a_second_server_on_the_same_file_is_refused_and_the_first_goes_on() {
     let site = Site::start();
     let store = store(site.dir.path());
-    let second =
-        Command::new(PROGRAM).args(["server", "--listen", "127.0.0.1:0", "--store", &store]).output().unwrap();
+    let second = Command::new(PROGRAM)
+        .args(["server", "--listen", "127.0.0.1:0", "--store", &store])
+        .output()
+        .unwrap();
     assert_eq!(second.status.code(), Some(1));
     let said = text(&second.stderr);
     assert!(said.contains(&site.children[0].id().to_string()), "it names the process that has it: {said}");
@@ -204,11 +208,17 @@ fn the_doctor_reads_a_store_in_use_and_refuses_what_is_none() {
 
 #[test]
 fn an_address_that_others_can_reach_must_be_meant() {
-    let output = Command::new(PROGRAM).args(["server", "--listen", "0.0.0.0:0", "--store", "memory:"]).output().unwrap();
+    let output = Command::new(PROGRAM)
+        .args(["server", "--listen", "0.0.0.0:0", "--store", "memory:"])
+        .output()
+        .unwrap();
     assert_eq!(output.status.code(), Some(1));
     assert!(text(&output.stderr).contains("--insecure"), "{output:?}");
     let output = Command::new(PROGRAM).args(["server", "--print-config"]).output().unwrap();
-    assert_eq!(text(&output.stdout), "[server]\nlisten = \"127.0.0.1:7700\"\nstore = \"sqlite:windlass.db\"\n");
+    assert_eq!(
+        text(&output.stdout),
+        "[server]\nlisten = \"127.0.0.1:7700\"\nstore = \"sqlite:windlass.db\"\n"
+    );
 }
 
 #[test]
