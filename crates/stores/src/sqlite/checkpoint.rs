@@ -10,9 +10,9 @@ use std::{
 use rusqlite::{Connection, DEFAULT_NAME, ErrorCode, wal::CheckpointMode};
 
 use super::{
+    connect::{Role, connect},
     error::describe,
     gate::Gate,
-    open::{Role, connect},
 };
 
 /// Size of a page and its header in the log.
@@ -20,10 +20,17 @@ const FRAME_BYTES: u64 = 4096 + 24;
 
 /// How long a checkpoint that has the writer wait will wait for readers. Ours are done in milliseconds; a shell
 /// that keeps a read transaction open must not stop the server.
-const READERS_TIMEOUT: Duration = Duration::from_millis(100);
+const READERS_TIMEOUT: Duration = Duration::from_millis(25);
 
-/// How long to wait after a checkpoint that failed, or that a reader kept from its end.
-const RETRY_AFTER: Duration = Duration::from_secs(1);
+/// How long to wait after a checkpoint that a reader kept from its end.
+const RETRY_BUSY_AFTER: Duration = Duration::from_millis(200);
+
+/// How long to wait after a checkpoint that failed.
+const RETRY_FAILED_AFTER: Duration = Duration::from_secs(1);
+
+/// Passes beside the writer in one checkpoint. Each copies what was written during the one before, so a few
+/// bring it down to little; more would only be in vain.
+const PASSES_MAX: usize = 6;
 
 /// When the log is copied, in frames.
 #[derive(Debug, Clone, Copy)]
@@ -58,17 +65,14 @@ pub(super) fn start(path: PathBuf, gate: Arc<Gate>, limits: Limits) -> std::io::
                 connection = Some(opened);
                 Ok(())
             });
+            let Err(error) = result else { continue };
             // The copy begins anew next time, from the first frame that was not synced, on a new connection.
-            if let Err(error) = result {
-                if error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy) {
-                    tracing::debug!("a reader keeps the write-ahead log from being started over");
-                } else {
-                    tracing::warn!(
-                        error = describe(&error),
-                        "the write-ahead log was not copied; trying again"
-                    );
-                }
-                gate.wait(RETRY_AFTER);
+            if error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy) {
+                tracing::debug!("a reader keeps the write-ahead log from being started over");
+                gate.wait(RETRY_BUSY_AFTER);
+            } else {
+                tracing::warn!(error = describe(&error), "the write-ahead log was not copied; trying again");
+                gate.wait(RETRY_FAILED_AFTER);
             }
         }
     })
@@ -77,7 +81,7 @@ pub(super) fn start(path: PathBuf, gate: Arc<Gate>, limits: Limits) -> std::io::
 /// Copies the whole log, in passes beside the writer until little is left, and that while it waits.
 fn checkpoint(connection: &Connection, gate: &Gate, limits: Limits) -> rusqlite::Result<()> {
     connection.busy_timeout(READERS_TIMEOUT)?;
-    loop {
+    for _ in 0..PASSES_MAX {
         connection.wal_checkpoint_v2(DEFAULT_NAME, CheckpointMode::PASSIVE)?;
         let (log, copied) = connection.wal_checkpoint_v2(DEFAULT_NAME, CheckpointMode::NOOP)?;
         let frames = |count: i32| u32::try_from(count).unwrap_or(0);

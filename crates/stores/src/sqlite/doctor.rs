@@ -11,11 +11,12 @@ use windlass_core::{State, TaskStatus, Timestamp};
 use windlass_engine::{ports::StoreError, stored};
 
 use super::{
+    connect::{Role, connect},
     encoding::{ENDED, from_integer, task_id},
     error::describe,
     lock,
     migrate::{self, Format, VERSION},
-    open::{OpenError, Role, connect},
+    open::OpenError,
     prefill::wal_path,
 };
 

@@ -14,9 +14,11 @@ use std::{
 
 use rustix::fs::{FlockOperation, flock};
 
-/// How often the lock is tried before it counts as held: whoever only looks ([`holder`]) has it for a moment.
-const ATTEMPTS: u32 = 3;
-const ATTEMPT_EVERY: Duration = Duration::from_millis(10);
+/// How often the lock is tried before it counts as held. A server that was killed keeps it until the system has
+/// taken its memory apart, and is often started again at once; whoever only looks ([`holder`]) has it for a
+/// moment.
+const ATTEMPTS: u32 = 50;
+const ATTEMPT_EVERY: Duration = Duration::from_millis(20);
 
 /// A lock that is held.
 #[derive(Debug)]

@@ -17,7 +17,8 @@
 //!
 //! | file | holds |
 //! |---|---|
-//! | `open.rs`, `lock.rs`, `migrate.rs`, `prefill.rs` | opening: checks, the lock file, settings, the format, the log's size |
+//! | `open.rs`, `lock.rs`, `migrate.rs`, `prefill.rs` | opening: checks, the lock file, the format, the log's size |
+//! | `connect.rs` | the settings of each connection, one by one |
 //! | `sink.rs` | the port over the threads |
 //! | `writer.rs`, `rows.rs`, `directory.rs` | the writer thread, what a transaction writes, where rows are |
 //! | `gate.rs`, `checkpoint.rs` | copying the log into the file without the writer waiting |
@@ -51,6 +52,7 @@
 //! | a second server | is refused by the lock file, with the number of the process that has it |
 
 mod checkpoint;
+mod connect;
 mod directory;
 mod doctor;
 mod encoding;

@@ -2,7 +2,7 @@
 //!
 //! Appending to a file that grows makes `fdatasync` write the file system's journal as well: 2.6 ms instead of
 //! 0.08 ms on the disk this was measured on. So the log is filled with zeros once. SQLite overwrites it from
-//! its beginning after each complete checkpoint and never shortens it (`open.rs` says which settings see to
+//! its beginning after each complete checkpoint and never shortens it (`connect.rs` says which settings see to
 //! that). It reads a log only as far as checksums and the salt of its header agree, so zeros behind the last
 //! frame, or a log of nothing but zeros, mean to it that there is nothing more.
 

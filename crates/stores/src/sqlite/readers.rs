@@ -15,8 +15,8 @@ use rusqlite::Connection;
 use windlass_engine::ports::StoreError;
 
 use super::{
+    connect::{Role, connect},
     error::Fault,
-    open::{Role, connect},
 };
 
 /// How many readers there are: one can look through many tasks while the other answers quick questions.

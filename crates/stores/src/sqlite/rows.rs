@@ -1,4 +1,7 @@
 //! From changes to rows: what one transaction writes.
+//!
+//! Each row is a statement of its own. Inserts of 8 or 16 rows at a time were tried: they saved 3 to 6 % of the
+//! writer's instructions with a hundred changes in a transaction, which is not worth a second way of writing.
 
 use std::collections::{HashMap, hash_map::Entry};
 

@@ -24,10 +24,11 @@ use windlass_engine::{
 
 use super::{
     checkpoint::Limits,
+    connect::{Role, connect, limit_size},
     directory::Directory,
     error::{Fault, describe},
     gate::Gate,
-    open::{Role, SqliteOptions, connect, limit_size},
+    open::SqliteOptions,
     prefill::prefill_wal,
     recover::recover,
     rows::{Rows, Touched},
