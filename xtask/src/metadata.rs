@@ -19,11 +19,6 @@ pub(crate) struct Metadata {
 pub(crate) struct Package {
     pub(crate) id: String,
     pub(crate) name: String,
-    pub(crate) version: String,
-    /// An SPDX expression.
-    pub(crate) license: Option<String>,
-    /// Where it comes from; nothing for a crate of this workspace.
-    pub(crate) source: Option<String>,
     pub(crate) dependencies: Vec<Dependency>,
     manifest_path: String,
 }
