@@ -161,7 +161,7 @@ all() {
 all
 # The same where there is no flock(1), which POSIX does not have.
 mkdir "$scratch/bin"
-for tool in awk cat cp date dd df find grep ln ls mkdir mv pkill rm sed sh sleep tail touch wc; do
+for tool in awk cat cp date dd df find grep ln ls mkdir mv pkill rm rmdir sed sh sleep tail touch wc; do
     ln -s "$(command -v $tool)" "$scratch/bin/$tool"
 done
 PATH=$scratch/bin

@@ -69,15 +69,15 @@ unlock() {
     fi
 }
 
-# Without flock(1) nobody takes a dead holder's lock away but the next one who wants it.
+# Without flock(1) nobody takes a dead holder's lock away but the next one who wants it. One at a time does so, and it
+# looks again once the holder is known to be dead: what still names it then can only be what it left behind.
 break_stale_lock() {
-    holder=$(cat "$dir/lock.held" 2>/dev/null) || return 0
-    if ! kill -0 "$holder" 2>/dev/null; then
-        mv "$dir/lock.held" "$dir/lock.broken.$$" 2>/dev/null || return 0
-        # Somebody may have been quicker, and this would be a new lock that is held.
-        test "$(cat "$dir/lock.broken.$$")" = "$holder" || ln "$dir/lock.broken.$$" "$dir/lock.held"
-        rm -f "$dir/lock.broken.$$" "$dir/lock.$holder"
+    mkdir "$dir/lock.breaking" 2>/dev/null || return 0
+    holder=$(cat "$dir/lock.held" 2>/dev/null) || holder=
+    if test -n "$holder" && ! kill -0 "$holder" 2>/dev/null; then
+        test "$(cat "$dir/lock.held" 2>/dev/null)" != "$holder" || rm -f "$dir/lock.held" "$dir/lock.$holder"
     fi
+    rmdir "$dir/lock.breaking"
 }
 
 # The ledger is a file of lines:
