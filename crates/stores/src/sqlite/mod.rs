@@ -48,7 +48,7 @@
 //! |---|---|
 //! | the process dies | what was told as written is in the log; SQLite drops a transaction that is not whole |
 //! | the disk is full, a write or a sync fails | see `writer.rs`: everything fails until the state is read anew |
-//! | a row cannot be read | recovery names the task and gives up; [`doctor`] lists all such rows |
+//! | a row cannot be read | recovery names the task and gives up; [`doctor()`] lists all such rows |
 //! | a second server | is refused by the lock file, with the number of the process that has it |
 
 mod checkpoint;
