@@ -42,7 +42,7 @@ impl Server {
             .await
             .with_context(|| format!("cannot listen on {}", config.listen))?;
         let clock = Arc::new(SystemClock::new(windlass_core::Timestamp(0)));
-        let store = wire::open(&config.store, &clock).await?;
+        let store = wire::open(&config.store, &clock, &format!("http://{}", listener.local_addr()?)).await?;
         let random = uuid::Uuid::new_v4().as_u64_pair().0;
         Ok(Self { listener, engine: Arc::new(Engine::new(store, random)), clock })
     }

@@ -54,18 +54,22 @@ fn hide_secrets(url: &str) -> String {
     }
 }
 
-/// Opens the store; `clock` is not behind what it holds afterwards.
-pub(crate) async fn open(url: &StoreUrl, clock: &SystemClock) -> anyhow::Result<Arc<Resident>> {
+/// Opens the store; `clock` is not behind what it holds afterwards. `server` says who has it, to a second server
+/// that wants it.
+pub(crate) async fn open(url: &StoreUrl, clock: &SystemClock, server: &str) -> anyhow::Result<Arc<Resident>> {
     let sink: Arc<dyn RowSink> = match url {
         StoreUrl::Memory => Arc::new(MemorySink::new(token_key()?)),
         #[cfg(feature = "sqlite")]
         StoreUrl::Sqlite(path) => {
-            let options = windlass_stores::sqlite::SqliteOptions::default();
+            let options = windlass_stores::sqlite::SqliteOptions {
+                lock_hint: server.to_owned(),
+                ..windlass_stores::sqlite::SqliteOptions::default()
+            };
             let sink = windlass_stores::sqlite::SqliteSink::open(path, options);
             Arc::new(sink.with_context(|| format!("cannot open the store {url}"))?)
         }
         #[cfg(not(feature = "sqlite"))]
-        StoreUrl::Sqlite(_) => anyhow::bail!("this build has no SQLite store"),
+        StoreUrl::Sqlite(_) => anyhow::bail!("this build has no SQLite store for the server at {server}"),
     };
     let store =
         Resident::open(sink, clock.now()).await.with_context(|| format!("cannot read the store {url}"))?;
