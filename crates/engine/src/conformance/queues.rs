@@ -64,7 +64,7 @@ async fn a_queue_knows_since_when_the_first_in_line_waits(mut world: World) {
 }
 
 async fn a_pause_is_kept_until_it_is_ended(mut world: World) {
-    let by = Some(Actor { name: "ada".into(), claimed: true });
+    let by = Some(Actor { name: "ops".into(), claimed: true });
     let pause = QueuePause { at: world.now.wall, by };
     let change = |paused| Change::Queue(QueueChange { name: work(), paused });
     assert_eq!(world.commit_one(change(Some(pause.clone()))).await, Outcome::Committed);

@@ -29,7 +29,7 @@ fn history() -> (Task, Vec<Event>) {
     let mut task =
         Task::new(TaskId(0x0190_0000_0000_7000_8000_0000_0000_0001), Arc::new(flow), Arc::new(input()));
     let mut events = Vec::new();
-    let ada = Some(Actor { name: "ada".into(), claimed: true });
+    let ops = Some(Actor { name: "ops".into(), claimed: true });
     let report = |key, number, outcome| {
         let attempt = windlass_core::Attempt { key, number, started_at: Some(Timestamp(1_700_000_000_500)) };
         Command::Report(Report { attempt, outcome })
@@ -42,8 +42,8 @@ fn history() -> (Task, Vec<Event>) {
         (1, report(ActKey::forward(0), 1, boom())),
         (2000, wake(0)),
         (2001, report(ActKey::forward(0), 2, done())),
-        (2002, Command::Pause { by: ada.clone() }),
-        (2003, Command::Resume { by: ada }),
+        (2002, Command::Pause { by: ops.clone() }),
+        (2003, Command::Resume { by: ops }),
         (2004, report(ActKey::forward(1), 1, boom())),
         (4000, wake(1)),
         (4001, report(ActKey::forward(1), 2, boom())),
@@ -122,7 +122,7 @@ fn format_1_of_messages_and_alarms_is_read() {
         raised_at: Timestamp(1_700_000_000_000),
         raised: 2,
         state: AlarmState::Acknowledged,
-        by: Some(Actor { name: "ada".into(), claimed: true }),
+        by: Some(Actor { name: "ops".into(), claimed: true }),
     };
     let bytes = fixture("alarm-1.bin", &stored::write_alarm(&alarm));
     assert_eq!(stored::read_alarm(&bytes).unwrap(), alarm);

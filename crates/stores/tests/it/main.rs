@@ -6,6 +6,7 @@ mod conformance;
 mod crash;
 mod doctor;
 mod failure;
+mod fixture;
 mod listing;
 mod opening;
 mod round_trip;

@@ -197,7 +197,7 @@ fn alarms_are_listed_newest_first_and_resolved_ones_only_on_demand() {
     };
     let change = |before, alarm| Change::Alarm(AlarmChange { before, alarm: Some(alarm), consumes: None });
     write(&sink, (1..=4).map(|n| change(0, raise(n))).collect());
-    let by = Some(Actor { name: "ada".into(), claimed: true });
+    let by = Some(Actor { name: "ops".into(), claimed: true });
     let third = raise(3);
     let resolved =
         Alarm::apply(Some(&third), &third.id, &AlarmCommand::Resolve { by }, at(9)).unwrap().unwrap();
@@ -222,8 +222,8 @@ fn paused_queues_come_back_until_they_go_on() {
         name: name(queue),
         paused: Some(QueuePause { at: at(1), by }),
     };
-    let ada = Some(Actor { name: "ada".into(), claimed: false });
-    let (one, two, three) = (pause("one", ada), pause("two", None), pause("three", None));
+    let ops = Some(Actor { name: "ops".into(), claimed: false });
+    let (one, two, three) = (pause("one", ops), pause("two", None), pause("three", None));
     let resume = QueueChange { name: name("two"), paused: None };
     let changes = [one.clone(), two, three.clone(), resume];
     write(&sink, changes.into_iter().map(Change::Queue).collect());

@@ -83,7 +83,7 @@ impl Site {
 
     fn run(&self, arguments: &[&str]) -> Output {
         let mut command = Command::new(PROGRAM);
-        command.args(arguments).env("WINDLASS_SERVER", &self.url).env("USER", "ada");
+        command.args(arguments).env("WINDLASS_SERVER", &self.url).env("USER", "ops");
         command.output().unwrap()
     }
 
@@ -146,13 +146,13 @@ fn an_alarm_is_seen_and_a_stuck_step_settled_by_a_person_whose_name_is_kept() {
     let alarms = site.json(&["alarm", "list"]);
     let alarm = alarms["items"][0]["id"].as_str().expect("an alarm is raised").to_owned();
     assert_eq!(site.run(&["alarm", "ack", &alarm]).status.code(), Some(0));
-    assert_eq!(site.json(&["alarm", "list"])["items"][0]["by"], "ada (claimed)");
+    assert_eq!(site.json(&["alarm", "list"])["items"][0]["by"], "ops (claimed)");
     assert_eq!(site.run(&["task", "resolve", &id, "one", "rollback"]).status.code(), Some(4));
     let output = site.run(&["task", "resolve", &id, "one", "skip"]);
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     assert_eq!(site.json(&["task", "show", &id])["status"], "rolled_back");
     let events = text(&site.run(&["task", "events", &id]).stdout);
-    assert!(events.contains("ada"), "{events}");
+    assert!(events.contains("ops"), "{events}");
 }
 
 #[test]

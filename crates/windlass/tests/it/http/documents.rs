@@ -60,7 +60,7 @@ async fn the_life_of_a_task() {
     assert_snapshot!("alarms", pretty(&alarms));
     let alarm = alarms["items"][0]["id"].as_str().unwrap();
     let seen = server.verb(&format!("/v1/alarms/{alarm}/acknowledge")).await.json();
-    assert_eq!((&seen["state"], &seen["by"]), (&json!("acknowledged"), &json!("ada (claimed)")));
+    assert_eq!((&seen["state"], &seen["by"]), (&json!("acknowledged"), &json!("ops (claimed)")));
 
     let done = json!({ "action": "done", "params": { "Cleaned": true } });
     let steps: Vec<Value> = server.task(&id).await["steps"].as_array().unwrap().clone();

@@ -213,7 +213,7 @@ async fn a_cancelled_attempt_is_told_so() {
     let task = server.task(&id).await;
     assert_eq!(
         (&task["status"], &task["message"]),
-        (&json!("cancelled"), &json!("cancelled by ada (claimed)"))
+        (&json!("cancelled"), &json!("cancelled by ops (claimed)"))
     );
 }
 

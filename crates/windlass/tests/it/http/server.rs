@@ -140,7 +140,7 @@ impl Server {
 
     /// A POST without a body.
     pub(super) async fn verb(&self, path: &str) -> Answer {
-        self.send(Request::post(path).header("windlass-actor", "ada").body(Body::empty()).unwrap()).await
+        self.send(Request::post(path).header("windlass-actor", "ops").body(Body::empty()).unwrap()).await
     }
 
     /// Applies a flow written in YAML.

@@ -40,7 +40,7 @@ async fn waiting_for_its_turn() {
     let second = server.submit("f", json!({})).await;
     let third = server.submit("f", json!({})).await;
     server.pass(65_000).await;
-    assert_snapshot!(why(&server, &first).await, @"queue_paused (check): Step check is ready, but the queue resource was paused 1m 5s ago by ada (claimed): `windlass queue resume resource` lets it go on.");
+    assert_snapshot!(why(&server, &first).await, @"queue_paused (check): Step check is ready, but the queue resource was paused 1m 5s ago by ops (claimed): `windlass queue resume resource` lets it go on.");
     let mut worker = Worker::new(&server, 1, &["resource"]);
     worker.poll().await;
     server.verb("/v1/queues/resource/resume").await;
@@ -110,7 +110,7 @@ async fn stuck_and_ended() {
     assert_snapshot!(why(&server, &id).await, @"ended (-): The task has failed and was rolled back: step check failed: too small.");
     let id = server.submit("f", json!({})).await;
     server.verb(&format!("/v1/tasks/{id}/cancel")).await;
-    assert_snapshot!(why(&server, &id).await, @"ended (-): The task was cancelled by ada (claimed).");
+    assert_snapshot!(why(&server, &id).await, @"ended (-): The task was cancelled by ops (claimed).");
 }
 
 #[tokio::test]

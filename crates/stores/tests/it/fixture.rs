@@ -1,0 +1,54 @@
+//! A store as version 0.1.0 wrote it, kept for ever as the SQL that makes it: every later version must read it.
+//!
+//! It holds a task that succeeded, one whose rollback failed, a paused one, one that waits for a worker and one
+//! that waits for its time; an alarm, a paused queue, log lines and an idempotency key.
+
+use std::collections::BTreeMap;
+
+use rusqlite::Connection;
+use windlass_core::{AlarmState, Json, Pause, Phase, StuckKind};
+use windlass_engine::{
+    conformance::block_on,
+    ports::{Now, Store as _, TaskQuery},
+    resident::Resident,
+};
+use windlass_stores::sqlite::{SqliteOptions, SqliteSink};
+
+const FORMAT_1: &str = include_str!("fixtures/store-1.sql");
+
+#[test]
+fn a_store_of_format_1_is_read() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("store.db");
+    Connection::open(&path).unwrap().execute_batch(FORMAT_1).unwrap();
+    let sink = SqliteSink::open(&path, SqliteOptions::default()).unwrap();
+    let store = block_on(Resident::open(std::sync::Arc::new(sink), Now::default())).unwrap();
+
+    let query = TaskQuery { limit: 100, ..TaskQuery::default() };
+    let tasks = block_on(store.tasks(&query)).unwrap().items;
+    let by_flow: BTreeMap<String, Vec<_>> = tasks.iter().fold(BTreeMap::new(), |mut flows, loaded| {
+        flows.entry(loaded.task.flow.name.to_string()).or_default().push(loaded.task.clone());
+        flows
+    });
+    assert_eq!((by_flow["deploy"].len(), by_flow["broken"].len(), by_flow["waiting"].len()), (1, 1, 3));
+
+    let id = by_flow["deploy"][0].id;
+    let deploy = block_on(store.load(&[id])).unwrap().remove(0).unwrap().task;
+    assert_eq!(deploy.outcome(), Json::parse(r#"{"region":"north","size":3,"port":5432}"#).unwrap());
+    assert_eq!((deploy.input.labels["team"].as_str(), deploy.input.priority), ("data", 2));
+    let events = block_on(store.events(id, 0, 100)).unwrap();
+    assert_eq!(events.len() as u64, deploy.state.events);
+    assert_eq!(&*block_on(store.logs(id, 0, 10)).unwrap()[0].line, "working");
+
+    let stuck = by_flow["broken"][0].state.stuck.as_ref().unwrap();
+    assert_eq!((stuck.kind, stuck.step), (StuckKind::RollbackFailed, Some(0)));
+    let alarms = block_on(store.alarms(false, 10)).unwrap();
+    assert_eq!((alarms.len(), alarms[0].state), (1, AlarmState::Raised));
+
+    let waiting = &by_flow["waiting"];
+    assert_eq!(waiting.iter().filter(|task| task.state.pause == Pause::Held).count(), 1);
+    assert_eq!(waiting.iter().filter(|task| task.state.phase == Phase::Scheduled).count(), 1);
+    let queues = block_on(store.queues()).unwrap();
+    let paused = queues.iter().find(|queue| queue.name.as_str() == "nobody").unwrap().paused.as_ref();
+    assert_eq!(&*paused.unwrap().by.as_ref().unwrap().name, "ops");
+}
