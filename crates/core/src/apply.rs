@@ -1,29 +1,6 @@
 //! The one way in: a task, a command, and what the rules make of them.
 
-use std::collections::BTreeSet;
-
-use crate::{
-    ActKey, Command, Effect, Event, EventKind, Rejection, Task, Timestamp, effects, evolve, invariants, rules,
-};
-
-/// What the rules may know beside the task.
-#[derive(Debug, Clone, Default)]
-pub struct Context {
-    /// Now, by the store's clock.
-    pub now: Timestamp,
-    /// Acts whose current attempt a worker has.
-    pub held: BTreeSet<ActKey>,
-    /// Acts whose current attempt a worker may have had, now or before; it includes `held`.
-    pub handed_out: BTreeSet<ActKey>,
-}
-
-impl Context {
-    /// Nothing is with a worker.
-    #[must_use]
-    pub fn at(now: Timestamp) -> Self {
-        Self { now, ..Self::default() }
-    }
-}
+use crate::{Command, Context, Effect, Event, Rejection, Task, draft::Draft, effects, invariants, rules};
 
 /// What a command did to a task.
 #[derive(Debug, Clone, PartialEq)]
@@ -58,30 +35,4 @@ pub fn apply(task: &Task, command: &Command, context: &Context) -> Result<Transi
     }
     let effects = effects(task, &next, &events);
     Ok(Transition { task: next, events, effects })
-}
-
-/// A transition in the making. Rules read the task as it is by now and append events; nothing else changes it.
-pub(crate) struct Draft<'a> {
-    pub(crate) task: Task,
-    pub(crate) events: Vec<Event>,
-    pub(crate) context: &'a Context,
-}
-
-impl Draft<'_> {
-    /// Something happened now.
-    pub(crate) fn emit(&mut self, kind: EventKind) {
-        self.emit_at(self.context.now, kind);
-    }
-
-    /// Something happened at `at`.
-    pub(crate) fn emit_at(&mut self, at: Timestamp, kind: EventKind) {
-        let event = Event { at, kind };
-        evolve(&mut self.task, &event);
-        self.events.push(event);
-    }
-
-    /// Whether a worker has the act's current attempt.
-    pub(crate) fn is_held(&self, key: ActKey) -> bool {
-        self.context.held.contains(&key)
-    }
 }

@@ -1,6 +1,6 @@
 //! Taking a task in.
 
-use crate::{EventKind, Rejection, apply::Draft};
+use crate::{EventKind, Rejection, draft::Draft};
 
 /// The task begins its history; a task without a start time begins its first steps.
 pub(super) fn accept(draft: &mut Draft<'_>) -> Result<(), Rejection> {

@@ -3,7 +3,7 @@
 use super::{report, turn_back};
 use crate::{
     ActKey, ActState, Attempt, Cause, DEATHS_MAX, Direction, EventKind, Failure, Millis, OnFailure, Phase,
-    Rejection, RetryBy, Stuck, StuckKind, apply::Draft, retry_delay, step_name,
+    Rejection, RetryBy, Stuck, StuckKind, draft::Draft, retry_delay, step_name,
 };
 
 /// The code of an attempt that ran longer than its timeout, as of the program `timeout`.

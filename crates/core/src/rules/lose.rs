@@ -1,7 +1,7 @@
 //! The worker that had an attempt is gone.
 
 use super::{fail, report};
-use crate::{Attempt, DEATHS_MAX, EventKind, Failure, Rejection, apply::Draft};
+use crate::{Attempt, DEATHS_MAX, EventKind, Failure, Rejection, draft::Draft};
 
 /// The attempt is made again, without spending a retry, unless the step has taken too many workers with it.
 pub(super) fn lose(draft: &mut Draft<'_>, attempt: &Attempt) -> Result<(), Rejection> {

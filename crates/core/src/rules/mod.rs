@@ -13,7 +13,7 @@ mod resume;
 mod turn_back;
 mod wake;
 
-use crate::{Command, Rejection, apply::Draft};
+use crate::{Command, Rejection, draft::Draft};
 
 pub use fail::{DEADLINE_CODE, TIMEOUT_CODE};
 

@@ -1,6 +1,6 @@
 //! A person holds a task between attempts.
 
-use crate::{ActKey, ActState, Actor, EventKind, Pause, Rejection, apply::Draft};
+use crate::{ActKey, ActState, Actor, EventKind, Pause, Rejection, draft::Draft};
 
 /// Takes ready attempts out of their queues; those that workers have may end.
 pub(super) fn pause(draft: &mut Draft<'_>, by: Option<&Actor>) -> Result<(), Rejection> {

@@ -1,7 +1,7 @@
 //! After every command: whatever can begin begins, and a task with nothing left to do ends.
 
 use super::fail;
-use crate::{ActKey, ActState, Cause, Ending, EventKind, Phase, Stuck, StuckKind, apply::Draft};
+use crate::{ActKey, ActState, Cause, Ending, EventKind, Phase, Stuck, StuckKind, draft::Draft};
 
 /// Lets the task go as far as it can by itself.
 pub(super) fn proceed(draft: &mut Draft<'_>) {

@@ -3,7 +3,7 @@
 use super::fail;
 use crate::{
     ActState, Attempt, EventKind, Failure, Outcome, POSTPONE_DEFAULT, POSTPONEMENTS_MAX, Rejection, Report,
-    SPAN_MAX, apply::Draft,
+    SPAN_MAX, draft::Draft,
 };
 
 /// Accepts the outcome of the current attempt; late and repeated ones change nothing.

@@ -2,7 +2,7 @@
 
 use super::{fail, turn_back};
 use crate::{
-    ActKey, Actor, Cause, EventKind, Phase, Rejection, Resolution, ResolutionKind, apply::Draft, step_name,
+    ActKey, Actor, Cause, EventKind, Phase, Rejection, Resolution, ResolutionKind, draft::Draft, step_name,
 };
 
 /// Settles the act of `step` that waits for a decision: its undo on the way back, else the step itself.

@@ -1,6 +1,6 @@
 //! A person lets a held task go on.
 
-use crate::{ActKey, ActState, Actor, EventKind, Pause, Rejection, StuckKind, apply::Draft};
+use crate::{ActKey, ActState, Actor, EventKind, Pause, Rejection, StuckKind, draft::Draft};
 
 /// Parked attempts go back to their queues, at the place they had. It also lets a task go on that the engine
 /// held because of a fault.

@@ -1,6 +1,6 @@
 //! The task turns around: nothing forward starts any more.
 
-use crate::{ActState, Actor, Cause, Direction, EventKind, apply::Draft};
+use crate::{ActState, Actor, Cause, Direction, EventKind, draft::Draft};
 
 use super::fail;
 

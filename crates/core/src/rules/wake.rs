@@ -3,7 +3,7 @@
 use super::{fail, turn_back};
 use crate::{
     ActKey, ActState, Cause, DEADLINE_CODE, Direction, EventKind, Failure, OnFailure, Phase, Rejection,
-    Wakeup, apply::Draft,
+    Wakeup, draft::Draft,
 };
 
 /// Does what is due; a wake-up that comes early or late finds nothing due.

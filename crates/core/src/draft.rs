@@ -1,0 +1,29 @@
+//! A transition in the making.
+
+use crate::{ActKey, Context, Event, EventKind, Task, Timestamp, evolve};
+
+/// A transition in the making. Rules read the task as it is by now and append events; nothing else changes it.
+pub(crate) struct Draft<'a> {
+    pub(crate) task: Task,
+    pub(crate) events: Vec<Event>,
+    pub(crate) context: &'a Context,
+}
+
+impl Draft<'_> {
+    /// Something happened now.
+    pub(crate) fn emit(&mut self, kind: EventKind) {
+        self.emit_at(self.context.now, kind);
+    }
+
+    /// Something happened at `at`.
+    pub(crate) fn emit_at(&mut self, at: Timestamp, kind: EventKind) {
+        let event = Event { at, kind };
+        evolve(&mut self.task, &event);
+        self.events.push(event);
+    }
+
+    /// Whether a worker has the act's current attempt.
+    pub(crate) fn is_held(&self, key: ActKey) -> bool {
+        self.context.held.contains(&key)
+    }
+}
