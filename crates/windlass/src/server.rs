@@ -7,7 +7,7 @@ use tokio::{net::TcpListener, task::JoinSet, time};
 use windlass_engine::{
     Engine,
     ports::{Clock, Retention},
-    services::{Committer, Janitor, LeaseKeeper, Messenger, Timekeeper},
+    services::{Committer, Dispatcher, Janitor, LeaseKeeper, Messenger, Timekeeper},
 };
 
 use crate::{clock::SystemClock, config::ServerConfig, http, wire};
@@ -82,18 +82,22 @@ async fn commit(engine: Arc<Engine>, clock: Arc<SystemClock>) {
     }
 }
 
-/// Does what is due, watches over leases, carries messages.
+/// Does what is due, watches over leases, carries messages, hands out what became ready by itself.
 async fn keep_time(engine: Arc<Engine>, clock: Arc<SystemClock>) {
     let timekeeper = Timekeeper::new(engine.clone());
     let lease_keeper = LeaseKeeper::new(engine.clone());
     let messenger = Messenger::new(engine.clone());
+    let dispatcher = Dispatcher::new(engine.clone());
     loop {
         let results = (
             lease_keeper.run_once(clock.now()).await,
             timekeeper.run_once(clock.now()).await,
             messenger.run_once(clock.now()).await,
+            dispatcher.run_once(clock.now()).await,
         );
-        for error in [results.0.err(), results.1.err(), results.2.err()].into_iter().flatten() {
+        for error in
+            [results.0.err(), results.1.err(), results.2.err(), results.3.err()].into_iter().flatten()
+        {
             tracing::warn!(%error, "what is due could not be done; it is tried again");
         }
         let pause = engine.next_wake(clock.now()).map_or(TICK, |wake| Duration::from_millis(wake.0));

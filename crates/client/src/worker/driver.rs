@@ -60,6 +60,8 @@ pub(super) struct Driver {
     polls: Line,
     reports: Line,
     polls_open: usize,
+    /// The last call was lost, and a person was told.
+    server_away: bool,
     empty_polls: u32,
     drain: Option<Drain>,
 }
@@ -78,6 +80,7 @@ impl Driver {
             polls: Line::paced(Pacing::up_to(RECONNECT_MAX)),
             reports: Line::default(),
             polls_open: 0,
+            server_away: false,
             empty_polls: 0,
             drain: None,
             settings,
@@ -291,12 +294,17 @@ impl Driver {
         if !self.lease.is_known() {
             info!(server = self.session.server(), lease_ms = answer.lease_ms, "connected");
         }
+        self.server_away = false;
         self.lease.renew(sent_at, Duration::from_millis(answer.lease_ms));
     }
 
     fn session_in_doubt(&mut self, error: &Error) {
+        let first = !std::mem::replace(&mut self.server_away, true);
         self.session.doubt();
-        if error.is_temporary() {
+        if error.is_temporary() && first {
+            // Once per outage: it may last, and a person must see why nothing happens.
+            warn!(%error, "a call was lost; calls are made again until the server answers");
+        } else if error.is_temporary() {
             debug!(%error, "a call was lost and will be made again");
         } else {
             error!(%error, "the server refuses a call, which will be made again");

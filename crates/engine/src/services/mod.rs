@@ -2,12 +2,14 @@
 
 mod batch;
 mod committer;
+mod dispatcher;
 mod janitor;
 mod lease_keeper;
 mod messenger;
 mod timekeeper;
 
 pub use committer::Committer;
+pub use dispatcher::Dispatcher;
 pub use janitor::Janitor;
 pub use lease_keeper::LeaseKeeper;
 pub use messenger::Messenger;

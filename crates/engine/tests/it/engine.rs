@@ -455,3 +455,18 @@ fn an_attempt_that_follows_a_lost_one_goes_before_what_came_later() {
     let again = world.worker(2).poll().attempts;
     assert_eq!((again[0].id.task, again[0].id.attempt), (first, 2));
 }
+
+#[test]
+fn a_poll_that_waits_through_the_grace_is_answered_at_its_end() {
+    let sink = MemorySink::new([7; 32]);
+    let world = World::open(&sink);
+    world.apply(flow("f", &["a"], 0));
+    world.submit("f");
+    let world = World::open(&sink);
+    let mut worker = world.worker(1);
+    let mut poll = pin!(worker.open_poll(10_000));
+    assert!(world.turn(poll.as_mut()).is_pending());
+    world.pass(400);
+    let Poll::Ready(answer) = world.turn(poll.as_mut()) else { panic!("the poll is answered") };
+    assert_eq!(answer.unwrap().attempts.len(), 1);
+}

@@ -21,7 +21,7 @@ use windlass_engine::{
     memory::MemorySink,
     ports::{Now, SessionId, Store, SubmitKey, Wish, WorkerState},
     resident::Resident,
-    services::{Committer, LeaseKeeper, Messenger, Timekeeper},
+    services::{Committer, Dispatcher, LeaseKeeper, Messenger, Timekeeper},
 };
 
 /// Where the clock of a world begins.
@@ -36,6 +36,7 @@ pub(crate) struct World {
     timekeeper: Timekeeper,
     lease_keeper: LeaseKeeper,
     messenger: Messenger,
+    dispatcher: Dispatcher,
     elapsed_ms: Arc<AtomicI64>,
 }
 
@@ -59,6 +60,7 @@ impl World {
             timekeeper: Timekeeper::new(engine.clone()),
             lease_keeper: LeaseKeeper::new(engine.clone()),
             messenger: Messenger::new(engine.clone()),
+            dispatcher: Dispatcher::new(engine.clone()),
             engine,
             elapsed_ms: Arc::default(),
         }
@@ -94,6 +96,7 @@ impl World {
             while self.timekeeper.run_once(now).await.unwrap() + self.messenger.run_once(now).await.unwrap()
                 > 0
             {}
+            self.dispatcher.run_once(now).await.unwrap();
         });
     }
 

@@ -144,6 +144,11 @@ fn module_name(path: &Path) -> Result<String, &'static str> {
     if name == RESERVED_MODULE {
         return Err("the module name `flow` is reserved: rename the folder");
     }
+    if name.contains('.') {
+        return Err(
+            "a module's name has no dot, because `run: MODULE.COMMAND` is split at the first: rename the folder",
+        );
+    }
     if path.is_dir() { Ok(name) } else { Err("not a folder: commands go into the folder of their module") }
 }
 

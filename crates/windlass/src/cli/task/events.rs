@@ -1,5 +1,7 @@
 //! `windlass task events`: what happened to a task.
 
+use std::collections::HashSet;
+
 use clap::Args;
 use futures_util::StreamExt as _;
 use serde_json::Value;
@@ -56,14 +58,38 @@ impl EventsArgs {
 
     async fn follow(self, context: &Context) -> anyhow::Result<Exit> {
         let mut events = context.client.follow_events(&self.id, self.after).await?;
+        let mut starts = Starts::default();
         while let Some(event) = events.next().await {
             let event = event?;
+            if starts.is_repeated(&event) {
+                continue;
+            }
             context.output.show_line(&event, line)?;
             if watch::is_end(&event) {
                 break;
             }
         }
         Ok(Exit::Done)
+    }
+}
+
+/// Starts that were shown live: their events follow with the ends of the attempts, and would show them again.
+#[derive(Debug, Default)]
+pub(crate) struct Starts {
+    shown: HashSet<(Option<String>, Option<u32>, bool)>,
+}
+
+impl Starts {
+    /// Takes note of an event; tells whether it is a start that was shown before.
+    pub(crate) fn is_repeated(&mut self, event: &Event) -> bool {
+        if !event.kind.ends_with(".started") || event.step.is_none() {
+            return false;
+        }
+        let start = (event.step.clone(), event.attempt, event.direction == Some(Direction::Rollback));
+        match event.n {
+            None => !self.shown.insert(start),
+            Some(_) => self.shown.contains(&start),
+        }
     }
 }
 
@@ -154,5 +180,27 @@ mod tests {
         2030-03-17T17:46:40.250Z  rollback.succeeded    init  undo attempt 1
         2030-03-17T17:46:40.250Z  task.ended            status=rolled_back
         ");
+    }
+
+    #[test]
+    fn a_start_that_was_shown_live_is_not_shown_again() {
+        let start = |n| Event {
+            n,
+            task: String::new(),
+            at: jiff::Timestamp::UNIX_EPOCH,
+            kind: "step.started".to_owned(),
+            step: Some("one".to_owned()),
+            attempt: Some(1),
+            direction: Some(Direction::Forward),
+            actor: None,
+            data: Value::Null,
+        };
+        let mut starts = Starts::default();
+        assert!(!starts.is_repeated(&start(None)));
+        assert!(starts.is_repeated(&start(Some(3))));
+        assert!(
+            !starts.is_repeated(&Event { attempt: Some(2), ..start(Some(5)) }),
+            "that one was not seen live"
+        );
     }
 }

@@ -119,8 +119,12 @@ impl Screen {
 async fn watch_lines(id: &str, context: &Context) -> anyhow::Result<Task> {
     let client = &context.client;
     let mut events = client.follow_events(id, 0).await?;
+    let mut starts = events::Starts::default();
     while let Some(event) = events.next().await {
         let event = event?;
+        if starts.is_repeated(&event) {
+            continue;
+        }
         context.output.show_line(&event, events::line)?;
         if is_end(&event) || event.kind == "task.stuck" {
             // It may have been stuck long ago and gone on since.
