@@ -253,6 +253,7 @@ impl Engine {
             if let Some(stored) = newest
                 && *stored.flow == (Flow { version, ..flow.clone() })
             {
+                self.store.commit(Vec::new()).await?;
                 return Ok(FlowApplication { stored, changed: false });
             }
             let flow = Arc::new(Flow { version: version + 1, ..flow.clone() });

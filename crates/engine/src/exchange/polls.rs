@@ -42,7 +42,8 @@ impl Engine {
         {
             let mut sessions = self.sessions.lock();
             answer.cancels = sessions.get(call.session).due_cancels(now);
-            let wait = call.wait.min(WAIT_MAX).min(lease);
+            // Well within the lease: a poll that is answered at its end must not find its session over.
+            let wait = call.wait.min(WAIT_MAX).min(Millis(lease.0 / 2));
             let until = Millis(now.mono.0 + wait.0);
             sessions.wait(call.session, Poll { seq: call.seq, until, answer: sender });
         }

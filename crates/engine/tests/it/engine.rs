@@ -470,3 +470,21 @@ fn a_poll_that_waits_through_the_grace_is_answered_at_its_end() {
     let Poll::Ready(answer) = world.turn(poll.as_mut()) else { panic!("the poll is answered") };
     assert_eq!(answer.unwrap().attempts.len(), 1);
 }
+
+#[test]
+fn a_worker_that_waits_as_long_as_its_lease_keeps_what_it_holds() {
+    let world = World::new();
+    world.apply(flow("f", &["a"], 0));
+    let id = world.submit("f");
+    let mut worker = world.worker(1);
+    worker.attached = false;
+    worker.take();
+    let mut poll = pin!(worker.open_poll(30_000));
+    assert!(world.turn(poll.as_mut()).is_pending());
+    world.pass(15_050);
+    assert!(world.turn(poll.as_mut()).is_ready(), "it ends well before the lease");
+    let mut poll = pin!(worker.open_poll(30_000));
+    assert!(world.turn(poll.as_mut()).is_pending());
+    world.pass(15_050);
+    assert_eq!(world.task(id).state.steps[0].forward.deaths, 0);
+}
