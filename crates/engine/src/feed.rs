@@ -3,13 +3,16 @@
 
 use std::{
     collections::HashMap,
+    pin::Pin,
     sync::{
-        Mutex, PoisonError,
+        Arc, Mutex, PoisonError,
         atomic::{AtomicUsize, Ordering},
     },
+    task::{Context, Poll},
 };
 
 use futures_channel::mpsc;
+use futures_util::{Stream, StreamExt as _};
 use windlass_core::{ActKey, Event, TaskId, Timestamp};
 
 /// What watchers hear.
@@ -61,23 +64,36 @@ const BEHIND_MAX: usize = 1024;
 /// Those who watch, by task.
 #[derive(Debug, Default)]
 pub struct Feed {
-    watchers: Mutex<HashMap<TaskId, Vec<mpsc::Sender<Notice>>>>,
-    count: AtomicUsize,
+    watchers: Arc<Watchers>,
+}
+
+/// A task being watched: a stream of notices from now on. It ends when its reader falls behind; watching ends
+/// when it is dropped.
+#[derive(Debug)]
+pub struct Watch {
+    task: TaskId,
+    notices: mpsc::Receiver<Notice>,
+    watchers: Arc<Watchers>,
+}
+
+#[derive(Debug, Default)]
+struct Watchers {
+    by_task: Mutex<HashMap<TaskId, Vec<mpsc::Sender<Notice>>>>,
+    /// How many tasks are watched, to be read without the lock on every commit.
+    tasks: AtomicUsize,
 }
 
 impl Feed {
     /// Watches a task from now on.
-    pub fn watch(&self, task: TaskId) -> mpsc::Receiver<Notice> {
-        let (sender, receiver) = mpsc::channel(BEHIND_MAX);
-        let mut watchers = self.watchers.lock().unwrap_or_else(PoisonError::into_inner);
-        watchers.entry(task).or_default().push(sender);
-        self.count.store(watchers.len(), Ordering::Relaxed);
-        receiver
+    pub fn watch(&self, task: TaskId) -> Watch {
+        let (sender, notices) = mpsc::channel(BEHIND_MAX);
+        self.watchers.change(|by_task| by_task.entry(task).or_default().push(sender));
+        Watch { task, notices, watchers: self.watchers.clone() }
     }
 
     /// Whether nobody watches anything, so that notices need not be made.
-    pub(crate) fn is_idle(&self) -> bool {
-        self.count.load(Ordering::Relaxed) == 0
+    pub fn is_idle(&self) -> bool {
+        self.watchers.tasks.load(Ordering::Relaxed) == 0
     }
 
     /// Ends the watching of a task; watchers come back with the number of the last event they saw.
@@ -85,23 +101,86 @@ impl Feed {
         if self.is_idle() {
             return;
         }
-        let mut watchers = self.watchers.lock().unwrap_or_else(PoisonError::into_inner);
-        watchers.remove(&task);
-        self.count.store(watchers.len(), Ordering::Relaxed);
+        self.watchers.change(|by_task| by_task.remove(&task));
     }
 
     pub(crate) fn tell(&self, task: TaskId, notice: &Notice) {
         if self.is_idle() {
             return;
         }
-        let mut watchers = self.watchers.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(senders) = watchers.get_mut(&task) {
-            // Both a watcher that left and one that fell behind are dropped.
-            senders.retain_mut(|sender| sender.try_send(notice.clone()).is_ok());
-            if senders.is_empty() {
-                watchers.remove(&task);
+        // One that fell behind is dropped.
+        self.watchers.keep(task, |sender| sender.try_send(notice.clone()).is_ok());
+    }
+}
+
+impl Watchers {
+    fn change<T>(&self, change: impl FnOnce(&mut HashMap<TaskId, Vec<mpsc::Sender<Notice>>>) -> T) -> T {
+        let mut by_task = self.by_task.lock().unwrap_or_else(PoisonError::into_inner);
+        let changed = change(&mut by_task);
+        self.tasks.store(by_task.len(), Ordering::Relaxed);
+        changed
+    }
+
+    /// Keeps only those watchers of a task for whom `keep` says so.
+    fn keep(&self, task: TaskId, keep: impl FnMut(&mut mpsc::Sender<Notice>) -> bool) {
+        self.change(|by_task| {
+            if let Some(senders) = by_task.get_mut(&task) {
+                senders.retain_mut(keep);
+                if senders.is_empty() {
+                    by_task.remove(&task);
+                }
             }
+        });
+    }
+}
+
+impl Stream for Watch {
+    type Item = Notice;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Notice>> {
+        self.notices.poll_next_unpin(context)
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        // A task that has ended tells nothing any more, so nobody else would find this one gone.
+        self.notices.close();
+        self.watchers.keep(self.task, |sender| !sender.is_closed());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn watching_ends_with_its_watch_and_for_nobody_else() {
+        let (feed, task) = (Feed::default(), TaskId(1));
+        let (first, mut second) = (feed.watch(task), feed.watch(task));
+        drop(first);
+        assert!(!feed.is_idle());
+        let at = Timestamp(0);
+        let key = ActKey::forward(0);
+        feed.tell(task, &Notice::Started { key, attempt: 1, at, worker: "w".into() });
+        assert!(matches!(
+            futures_executor::block_on(second.next()),
+            Some(Notice::Started { attempt: 1, .. })
+        ));
+        drop(second);
+        assert!(feed.is_idle());
+    }
+
+    #[test]
+    fn one_that_falls_behind_comes_to_an_end() {
+        let (feed, task, key) = (Feed::default(), TaskId(1), ActKey::forward(0));
+        let slow = feed.watch(task);
+        let told = BEHIND_MAX + 10;
+        for attempt in 0..u32::try_from(told).unwrap() {
+            feed.tell(task, &Notice::Started { key, attempt, at: Timestamp(0), worker: "w".into() });
         }
-        self.count.store(watchers.len(), Ordering::Relaxed);
+        assert!(feed.is_idle(), "nothing more is kept for it");
+        let heard = futures_executor::block_on(slow.collect::<Vec<_>>());
+        assert!((BEHIND_MAX..told).contains(&heard.len()), "{}", heard.len());
     }
 }

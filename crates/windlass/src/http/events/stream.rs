@@ -5,7 +5,7 @@ use std::{collections::VecDeque, sync::Arc};
 use futures_util::{Stream, StreamExt as _, stream};
 use windlass_api as api;
 use windlass_core::{Task, TaskId};
-use windlass_engine::{EngineError, Notice};
+use windlass_engine::{EngineError, Notice, Watch};
 
 use super::document;
 use crate::http::{App, problem::Refused};
@@ -29,14 +29,12 @@ pub(super) struct Follower {
     source: Source,
 }
 
-type Notices = futures_util::stream::BoxStream<'static, Notice>;
-
 /// Where the next events come from.
 enum Source {
     /// The history, while the feed is watched.
-    History(Notices),
+    History(Watch),
     /// The feed.
-    Feed(Notices),
+    Feed(Watch),
     /// Nowhere: the task has ended, or the stream is to be opened again.
     Over,
 }
@@ -44,9 +42,9 @@ enum Source {
 impl Follower {
     /// Follows a task from the event after the one with that number.
     pub(super) async fn begin(app: Arc<App>, id: TaskId, after: u64) -> Result<Self, Refused> {
-        let notices = app.engine.feed().watch(id).boxed();
+        // Nobody watches what is not there. The history is read after watching has begun, in `next`.
         let task = app.engine.task(id).await?.task;
-        let source = Source::History(notices);
+        let source = Source::History(app.engine.feed().watch(id));
         Ok(Self { app, id, task, last: after, pending: VecDeque::new(), source })
     }
 
@@ -95,10 +93,10 @@ impl Follower {
     }
 
     /// Waits for the next notice.
-    async fn hear(&mut self, mut notices: Notices) -> Source {
+    async fn hear(&mut self, mut notices: Watch) -> Source {
         match notices.next().await {
             // Fallen behind: the history has what was missed.
-            None => Source::History(self.app.engine.feed().watch(self.id).boxed()),
+            None => Source::History(self.app.engine.feed().watch(self.id)),
             Some(Notice::Event { n, .. }) if n <= self.last => Source::Feed(notices),
             Some(Notice::Event { n, event }) => {
                 let is_next = n == self.last + 1;

@@ -121,3 +121,22 @@ async fn a_stream_ends_with_the_server() {
     });
     assert!(parse(&answer.text).len() <= 2);
 }
+
+#[tokio::test]
+async fn nobody_is_left_watching_when_streams_and_waits_are_over() {
+    let server = Server::start().await;
+    server.apply("f", FLOW).await;
+    let is_idle = || server.app.engine.feed().is_idle();
+    assert_eq!(server.send(stream("00000000-0000-7000-8000-000000000000", None)).await.status, 404);
+    assert!(is_idle(), "after a stream of a task that is not there");
+
+    let submit = Request::post("/v1/tasks").header("content-type", "application/json");
+    let submit = submit.header("prefer", "wait=1").body(Body::from(r#"{"flow":"f"}"#)).unwrap();
+    let id = server.send(submit).await.json()["id"].as_str().unwrap().to_owned();
+    assert!(is_idle(), "after a wait that came to nothing");
+
+    tokio::join!(server.send(stream(&id, None)), finish(&server));
+    assert!(is_idle(), "after a stream that went on to the end");
+    server.send(stream(&id, None)).await;
+    assert!(is_idle(), "after a stream of a task that had ended");
+}
