@@ -4,7 +4,10 @@
 //! requests name the page's own host when it was reached through DNS rebinding, so a server on loopback answers
 //! only to loopback names. And they carry the page's origin when they would change something.
 
-use std::{net::IpAddr, sync::Arc};
+use std::{
+    net::{IpAddr, Ipv4Addr, Ipv6Addr},
+    sync::Arc,
+};
 
 use axum::{
     extract::{Request, State},
@@ -56,7 +59,7 @@ fn check(hosts: Hosts, method: &Method, uri: &Uri, headers: &HeaderMap) -> Resul
         && !is_loopback_name(host)
     {
         return Err(Refused::misdirected(format!(
-            "the request is for the host {host:?}, and this server answers to localhost, 127.0.0.1 and [::1] only"
+            "the request is for the host {host:?}, and this server answers to localhost and loopback addresses only, such as 127.0.0.1 and [::1]"
         )));
     }
     let Some(origin) = headers.get(header::ORIGIN) else { return Ok(()) };
@@ -78,7 +81,14 @@ fn is_loopback_name(host: &str) -> bool {
         Some((name, port)) if !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit()) => name,
         _ => host,
     };
-    name.is_empty() || name.eq_ignore_ascii_case("localhost") || name == "127.0.0.1" || name == "[::1]"
+    match name.strip_prefix('[').and_then(|name| name.strip_suffix(']')) {
+        Some(address) => address.parse().is_ok_and(|address: Ipv6Addr| address.is_loopback()),
+        None => {
+            name.is_empty()
+                || name.eq_ignore_ascii_case("localhost")
+                || name.parse().is_ok_and(|address: Ipv4Addr| address.is_loopback())
+        }
+    }
 }
 
 #[cfg(test)]
@@ -93,7 +103,17 @@ mod tests {
 
     #[test]
     fn on_loopback_only_loopback_names_are_answered() {
-        for host in ["localhost", "LOCALHOST:7700", "127.0.0.1", "127.0.0.1:1", "[::1]", "[::1]:7700"] {
+        for host in [
+            "localhost",
+            "LOCALHOST:7700",
+            "127.0.0.1",
+            "127.0.0.1:1",
+            "127.0.0.2:7700",
+            "127.255.255.254",
+            "[::1]",
+            "[::1]:7700",
+            "[0:0:0:0:0:0:0:1]",
+        ] {
             assert!(passes(Hosts::Loopback, &Method::GET, &[("host", host)]), "{host}");
         }
         assert!(passes(Hosts::Loopback, &Method::GET, &[]));
@@ -104,6 +124,10 @@ mod tests {
             "127.0.0.1.evil.example",
             "::1:x",
             "127.0.0.1:x",
+            "128.0.0.1",
+            "0.0.0.0",
+            "[::2]",
+            "::1",
         ] {
             assert!(!passes(Hosts::Loopback, &Method::GET, &[("host", host)]), "{host}");
             assert!(passes(Hosts::Any, &Method::GET, &[("host", host)]), "{host}");
