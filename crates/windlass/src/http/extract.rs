@@ -12,7 +12,10 @@ use serde::{Deserialize, de::DeserializeOwned};
 use windlass_api::Span;
 use windlass_core::{Actor, Name, TaskId, Timestamp};
 
-use super::problem::Refused;
+use super::{
+    budget::{BodyBudget, Exhausted},
+    problem::Refused,
+};
 
 /// The largest body of a submit.
 pub(crate) const SUBMIT_BYTES_MAX: usize = 2 << 20;
@@ -38,8 +41,13 @@ const ACTOR_BYTES_MAX: usize = 128;
 /// The most items of a page.
 const PAGE_ITEMS_MAX: usize = 1000;
 
-/// Reads a body of at most `limit` bytes.
-pub(crate) async fn read_body(headers: &HeaderMap, body: Body, limit: usize) -> Result<Bytes, Refused> {
+/// Reads a body of at most `limit` bytes, if `budget` has room for it.
+pub(crate) async fn read_body(
+    budget: &BodyBudget,
+    headers: &HeaderMap,
+    body: Body,
+    limit: usize,
+) -> Result<Bytes, Refused> {
     let too_large = || {
         Refused::too_large(format!(
             "the body is larger than {}, which is the most here: send less at once",
@@ -51,21 +59,37 @@ pub(crate) async fn read_body(headers: &HeaderMap, body: Body, limit: usize) -> 
     if length.is_some_and(|length| length > limit) {
         return Err(too_large());
     }
-    let read = tokio::time::timeout(BODY_TIMEOUT, Limited::new(body, limit).collect()).await;
-    match read {
-        Err(_) => {
-            Err(Refused::too_slow(format!("the body was not there after {} s", BODY_TIMEOUT.as_secs())))
+    let gather = async {
+        let mut body = Limited::new(body, limit);
+        let mut gathered = budget.begin();
+        while let Some(frame) = body.frame().await {
+            let frame = frame.map_err(|error| {
+                if error.is::<LengthLimitError>() {
+                    too_large()
+                } else {
+                    Refused::malformed(format!("the body broke off: {error}"))
+                }
+            })?;
+            if let Some(data) = frame.data_ref() {
+                gathered.push(data).map_err(|Exhausted| Refused::too_many_bodies())?;
+            }
         }
-        Ok(Err(error)) if error.is::<LengthLimitError>() => Err(too_large()),
-        Ok(Err(error)) => Err(Refused::malformed(format!("the body broke off: {error}"))),
-        Ok(Ok(body)) => Ok(body.to_bytes()),
-    }
+        Ok(gathered.finish())
+    };
+    tokio::time::timeout(BODY_TIMEOUT, gather).await.unwrap_or_else(|_| {
+        Err(Refused::too_slow(format!("the body was not there after {} s", BODY_TIMEOUT.as_secs())))
+    })
 }
 
 /// Reads a body that is to be JSON, as text.
-pub(crate) async fn read_json(headers: &HeaderMap, body: Body, limit: usize) -> Result<JsonText, Refused> {
+pub(crate) async fn read_json(
+    budget: &BodyBudget,
+    headers: &HeaderMap,
+    body: Body,
+    limit: usize,
+) -> Result<JsonText, Refused> {
     check_json(headers)?;
-    let bytes = read_body(headers, body, limit).await?;
+    let bytes = read_body(budget, headers, body, limit).await?;
     if bytes.is_empty() {
         return Err(Refused::malformed("the body is empty: send a JSON object"));
     }

@@ -86,7 +86,7 @@ pub(crate) async fn apply(State(app): State<Arc<App>>, request: Request) -> Resu
     let (mut parts, body) = request.into_parts();
     let name: String = extract::path(&mut parts).await?;
     extract::name("the flow in the path", &name)?;
-    let body = extract::read_body(&parts.headers, body, FILE_BYTES_MAX).await?;
+    let body = extract::read_body(&app.bodies, &parts.headers, body, FILE_BYTES_MAX).await?;
     let flow = read(&parts.headers, &body, Some(name))?;
     let application = app.engine.apply_flow(flow, app.now()).await?;
     app.metrics.command("apply_flow");
@@ -114,7 +114,7 @@ pub(crate) async fn apply(State(app): State<Arc<App>>, request: Request) -> Resu
 )]
 pub(crate) async fn check(State(app): State<Arc<App>>, request: Request) -> Result<Response, Refused> {
     let (parts, body) = request.into_parts();
-    let body = extract::read_body(&parts.headers, body, FILE_BYTES_MAX).await?;
+    let body = extract::read_body(&app.bodies, &parts.headers, body, FILE_BYTES_MAX).await?;
     let flow = read(&parts.headers, &body, None)?;
     let newest = match app.engine.flow(&flow.name, None).await {
         Ok(stored) => Some(stored.flow),

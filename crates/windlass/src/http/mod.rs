@@ -10,6 +10,7 @@
 
 mod alarms;
 mod batch;
+mod budget;
 mod classic;
 mod events;
 mod exchange;
@@ -57,6 +58,7 @@ pub use shutdown::Shutdown;
 #[cfg(feature = "sqlite")]
 pub(crate) use view::status;
 
+use budget::BodyBudget;
 use guard::Hosts;
 use problem::Refused;
 
@@ -70,6 +72,8 @@ pub struct App {
     pub metrics: Metrics,
     /// Begun when the server is to stop: what waits is answered then.
     pub shutdown: Shutdown,
+    bodies: BodyBudget,
+    worker_bodies: BodyBudget,
     hosts: OnceLock<Hosts>,
 }
 
@@ -82,6 +86,8 @@ impl App {
             clock,
             metrics: Metrics::default(),
             shutdown: Shutdown::default(),
+            bodies: BodyBudget::default(),
+            worker_bodies: BodyBudget::default(),
             hosts: OnceLock::new(),
         }
     }

@@ -130,6 +130,19 @@ impl Refused {
             .temporary()
     }
 
+    /// The bodies that are being read take all the memory they may.
+    pub(crate) fn too_many_bodies() -> Self {
+        let detail = "the bodies of other requests take all the memory there is for them: try again after the \
+                      seconds in `Retry-After`, with smaller bodies if it stays so";
+        Self::new(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "too-many-bodies",
+            "Too much is being sent at once",
+            detail,
+        )
+        .temporary()
+    }
+
     /// The server did something it must not do.
     pub(crate) fn fault(detail: impl Into<String>) -> Self {
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, "engine-fault", "The server is at fault", detail)

@@ -91,14 +91,14 @@ impl Caller {
         (status = 415, description = "Not JSON", body = api::Problem, content_type = "application/problem+json"),
         (status = 422, description = "The key was used with another body", body = api::Problem, content_type = "application/problem+json"),
         (status = 429, description = "Too much is waiting", body = api::Problem, content_type = "application/problem+json"),
-        (status = 503, description = "The store is not available", body = api::Problem, content_type = "application/problem+json"),
+        (status = 503, description = "The store is not available, or too much is being sent at once", body = api::Problem, content_type = "application/problem+json"),
         (status = 507, description = "The store is full", body = api::Problem, content_type = "application/problem+json"),
     )
 )]
 pub(crate) async fn submit(State(app): State<Arc<App>>, request: Request) -> Result<Response, Refused> {
     let (parts, body) = request.into_parts();
     let headers = &parts.headers;
-    let text = extract::read_json(headers, body, SUBMIT_BYTES_MAX).await?;
+    let text = extract::read_json(&app.bodies, headers, body, SUBMIT_BYTES_MAX).await?;
     let now = app.now();
     let caller = Caller::of(headers, now.wall)?;
     let submission = text.parse::<SubmitBody<'_>>()?.into_submission(headers, &caller)?;

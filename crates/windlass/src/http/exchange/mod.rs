@@ -41,7 +41,7 @@ use call::call;
 )]
 pub(crate) async fn exchange(State(app): State<Arc<App>>, request: Request) -> Result<Response, Refused> {
     let (parts, body) = request.into_parts();
-    let text = extract::read_json(&parts.headers, body, BATCH_BYTES_MAX).await?;
+    let text = extract::read_json(&app.worker_bodies, &parts.headers, body, BATCH_BYTES_MAX).await?;
     let (call, nameless) = call(text.parse()?)?;
     drop(text);
     let is_poll = call.reports.is_empty();

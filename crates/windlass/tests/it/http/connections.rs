@@ -2,6 +2,11 @@
 
 use std::time::Duration;
 
+use axum::{
+    body::{Body, Bytes},
+    http::Request,
+};
+use futures_util::{StreamExt as _, stream};
 use serde_json::json;
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
@@ -12,7 +17,7 @@ use tokio::{
 };
 use windlass::http::serve;
 
-use super::server::{PATIENCE, Server};
+use super::server::{PATIENCE, Server, Worker};
 
 struct Listening {
     server: Server,
@@ -109,6 +114,33 @@ async fn what_is_no_request_is_refused() {
         listening.talk(large).await.starts_with("HTTP/1.1 413"),
         "a body that is too large is not waited for"
     );
+}
+
+#[tokio::test]
+async fn bodies_take_no_more_memory_than_they_may_and_workers_have_their_own() {
+    let server = Server::start().await;
+    server.apply("f", "steps: [{ name: only, run: m.c }]").await;
+    let submit =
+        |body| Request::post("/v1/tasks").header("content-type", "application/json").body(body).unwrap();
+    // Each sends all that a submit may have and never comes to its end: 128 MiB together.
+    let piece = Bytes::from(vec![b' '; 2 << 20]);
+    let mut unended: Vec<_> = (0..64)
+        .map(|_| {
+            let first = Ok::<_, std::io::Error>(piece.clone());
+            let body = Body::from_stream(stream::once(async { first }).chain(stream::pending()));
+            Box::pin(server.send(submit(body)))
+        })
+        .collect();
+    for request in &mut unended {
+        assert!(futures_util::poll!(request).is_pending());
+    }
+    let body = || Body::from(r#"{"flow":"f"}"#);
+    let refused = server.send(submit(body())).await;
+    assert_eq!((refused.status.as_u16(), refused.header("retry-after")), (503, Some("1")), "{refused:?}");
+    assert!(refused.json()["type"].as_str().unwrap().ends_with("/too-many-bodies"), "{refused:?}");
+    assert_eq!(Worker::new(&server, 1, &["m"]).poll().await["attempts"], json!([]));
+    unended.pop();
+    assert_eq!(server.send(submit(body())).await.status, 202);
 }
 
 #[tokio::test]
