@@ -15,6 +15,7 @@ use crate::{
     clock::SystemClock,
     config::ServerConfig,
     flowfile::{self, Format},
+    loops::Loops,
     modules::{self, WorkerOptions},
     server::Server,
 };
@@ -33,30 +34,43 @@ pub(crate) async fn run(
     let url = format!("http://{}", server.address()?);
     println!("listening on {url}");
     let (stop, stopped) = watch::channel(false);
-    let engine = server.engine();
-    let serving = tokio::spawn(server.run(wait(stopped)));
+    let (engine, clock) = (server.engine(), server.clock());
+    let mut serving = tokio::spawn(server.run(wait(stopped)));
+    let mut loops = Loops::default();
     if let Some(dir) = flows {
-        let mut watcher = FlowWatcher::new(dir, engine);
+        let mut watcher = FlowWatcher::new(dir, engine, clock);
         watcher.look().await.context("the flows cannot be applied")?;
-        tokio::spawn(watcher.run());
+        loops.spawn("applies flows as they change", watcher.run());
     }
-    match modules_dir {
-        Some(modules_dir) => {
-            let options = WorkerOptions {
-                server: url,
-                token: None,
-                modules_dir,
-                only_modules: Vec::new(),
-                concurrency: None,
-                name: Some("dev".to_owned()),
-            };
-            modules::serve(options, shutdown).await?;
+    let working = async {
+        match modules_dir {
+            Some(modules_dir) => modules::serve(worker(url, modules_dir), shutdown).await,
+            None => {
+                shutdown.await;
+                Ok(())
+            }
         }
-        None => shutdown.await,
+    };
+    tokio::select! {
+        worked = working => worked?,
+        // A worker alone would wait for its server for ever.
+        served = &mut serving => return served?,
+        error = loops.ended() => return Err(error),
     }
     // The server goes last: the worker reports what it brought to an end. It may have ended by itself.
     let _ = stop.send(true);
     serving.await?
+}
+
+fn worker(server: String, modules_dir: PathBuf) -> WorkerOptions {
+    WorkerOptions {
+        server,
+        token: None,
+        modules_dir,
+        only_modules: Vec::new(),
+        concurrency: None,
+        name: Some("dev".to_owned()),
+    }
 }
 
 async fn wait(mut stopped: watch::Receiver<bool>) {
@@ -68,13 +82,13 @@ async fn wait(mut stopped: watch::Receiver<bool>) {
 struct FlowWatcher {
     dir: PathBuf,
     engine: Arc<Engine>,
-    clock: SystemClock,
+    clock: Arc<SystemClock>,
     seen: BTreeMap<PathBuf, SystemTime>,
 }
 
 impl FlowWatcher {
-    fn new(dir: PathBuf, engine: Arc<Engine>) -> Self {
-        Self { dir, engine, clock: SystemClock::new(windlass_core::Timestamp(0)), seen: BTreeMap::new() }
+    fn new(dir: PathBuf, engine: Arc<Engine>, clock: Arc<SystemClock>) -> Self {
+        Self { dir, engine, clock, seen: BTreeMap::new() }
     }
 
     async fn run(mut self) {

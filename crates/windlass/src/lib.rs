@@ -9,6 +9,7 @@ mod dev;
 mod doctor;
 pub mod flowfile;
 pub mod http;
+mod loops;
 pub mod modules;
 mod server;
 mod wire;

@@ -3,14 +3,14 @@
 use std::{future::Future, net::SocketAddr, sync::Arc, time::Duration};
 
 use anyhow::Context as _;
-use tokio::{net::TcpListener, task::JoinSet, time};
+use tokio::{net::TcpListener, time};
 use windlass_engine::{
     Engine,
     ports::{Clock, Retention},
     services::{Committer, Dispatcher, Janitor, LeaseKeeper, Messenger, Timekeeper},
 };
 
-use crate::{clock::SystemClock, config::ServerConfig, http, wire};
+use crate::{clock::SystemClock, config::ServerConfig, http, loops::Loops, wire};
 
 /// The longest time between two looks at what is due: other servers on the same store wake nobody here.
 const TICK: Duration = Duration::from_millis(100);
@@ -57,19 +57,28 @@ impl Server {
         self.engine.clone()
     }
 
-    /// Serves until `shutdown`, then lets what is under way end.
+    /// The clock that everything in this process goes by.
+    pub(crate) fn clock(&self) -> Arc<SystemClock> {
+        self.clock.clone()
+    }
+
+    /// Serves until `shutdown`, then lets what is under way end. When one of its loops ends, it fails at once:
+    /// whoever runs it starts it again, and what was answered is on disk.
     pub(crate) async fn run(self, shutdown: impl Future<Output = ()>) -> anyhow::Result<()> {
         let Self { listener, engine, clock } = self;
-        let mut loops = JoinSet::new();
+        let mut loops = Loops::default();
         for _ in 0..COMMITTERS {
-            loops.spawn(commit(engine.clone(), clock.clone()));
+            loops.spawn("decides and commits", commit(engine.clone(), clock.clone()));
         }
-        loops.spawn(keep_time(engine.clone(), clock.clone()));
-        loops.spawn(sweep(engine.clone(), clock.clone()));
+        loops.spawn("does what is due", keep_time(engine.clone(), clock.clone()));
+        loops.spawn("deletes what is old", sweep(engine.clone(), clock.clone()));
         let app = Arc::new(http::App::new(engine, clock));
-        let served = http::serve(listener, app, shutdown).await;
+        let ended = tokio::select! {
+            served = http::serve(listener, app, shutdown) => served.context("the HTTP server failed"),
+            error = loops.ended() => Err(error),
+        };
         loops.shutdown().await;
-        served.context("the HTTP server failed")
+        ended
     }
 }
 

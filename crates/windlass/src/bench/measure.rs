@@ -30,7 +30,8 @@ impl Latencies {
     }
 }
 
-/// Wall time in microseconds, the same for all processes of this machine.
+/// Wall time in microseconds, the same for all processes of this machine. No server runs in this one: its clock is
+/// not a server's, and it may be finer.
 pub(super) fn wall_us() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_micros()).unwrap_or(u64::MAX)

@@ -1,0 +1,88 @@
+//! Loops that run for as long as their server does. One that comes to an end is a fault of the program: a server
+//! that decides nothing any more must not go on answering, so whoever runs it hears of that and ends.
+
+use std::{collections::HashMap, future::Future};
+
+use tokio::task::{Id, JoinError, JoinSet};
+
+/// The loops of a server, by name. They are ended when this is dropped.
+#[derive(Debug, Default)]
+pub(crate) struct Loops {
+    running: JoinSet<()>,
+    names: HashMap<Id, &'static str>,
+}
+
+impl Loops {
+    /// Runs a loop; `name` says what it does, for the error when it has ended.
+    pub(crate) fn spawn(&mut self, name: &'static str, run: impl Future<Output = ()> + Send + 'static) {
+        let id = self.running.spawn(run).id();
+        self.names.insert(id, name);
+    }
+
+    /// Waits until one of them has ended, which none should, and tells which and how. Without any, for ever.
+    pub(crate) async fn ended(&mut self) -> anyhow::Error {
+        let Some(ended) = self.running.join_next_with_id().await else { return std::future::pending().await };
+        let (id, how) = match ended {
+            Ok((id, ())) => (id, "has ended by itself".to_owned()),
+            Err(error) => (error.id(), panic_message(error)),
+        };
+        let name = self.names.get(&id).copied().unwrap_or("a loop");
+        anyhow::anyhow!("the loop that {name} {how}: this is a defect of the program")
+    }
+
+    /// Ends all of them.
+    pub(crate) async fn shutdown(&mut self) {
+        self.running.shutdown().await;
+    }
+}
+
+fn panic_message(error: JoinError) -> String {
+    match error.try_into_panic() {
+        Ok(payload) => {
+            let text = payload.downcast_ref::<String>().map(String::as_str);
+            let text = text.or_else(|| payload.downcast_ref::<&str>().copied()).unwrap_or("no message");
+            format!("panicked ({text})")
+        }
+        Err(error) => format!("was cut off ({error})"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::pending;
+
+    use super::*;
+
+    async fn ended(loops: &mut Loops) -> String {
+        let ended = tokio::time::timeout(std::time::Duration::from_secs(20), loops.ended());
+        ended.await.expect("one has ended").to_string()
+    }
+
+    #[tokio::test]
+    async fn a_loop_that_panics_is_named() {
+        let mut loops = Loops::default();
+        loops.spawn("keeps time", pending());
+        loops.spawn("commits", async { panic!("no task {}", 7) });
+        let ended = ended(&mut loops).await;
+        assert_eq!(ended, "the loop that commits panicked (no task 7): this is a defect of the program");
+    }
+
+    #[tokio::test]
+    async fn a_loop_that_ends_is_named() {
+        let mut loops = Loops::default();
+        loops.spawn("deletes", async {});
+        assert!(ended(&mut loops).await.starts_with("the loop that deletes has ended by itself"));
+    }
+
+    #[tokio::test]
+    async fn loops_that_go_on_are_waited_for_until_they_are_ended() {
+        let mut loops = Loops::default();
+        loops.spawn("keeps time", pending());
+        assert!(futures_util::poll!(Box::pin(loops.ended())).is_pending());
+        loops.shutdown().await;
+        assert!(
+            futures_util::poll!(Box::pin(loops.ended())).is_pending(),
+            "an end that was asked for is none"
+        );
+    }
+}
