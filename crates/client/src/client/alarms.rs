@@ -12,7 +12,7 @@ impl Client {
     /// As every call: see [`Error`].
     pub async fn alarms(&self, all: bool) -> Result<List<Alarm>, Error> {
         let query: &[_] = if all { &[("all", "true".into())] } else { &[] };
-        self.get_with(&["v1", "alarms"], query).await
+        self.all_pages(&["v1", "alarms"], query).await
     }
 
     /// Says that somebody has seen the alarm.

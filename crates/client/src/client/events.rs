@@ -23,6 +23,9 @@ const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 /// The kind of a task's last event.
 const ENDED: &str = "task.ended";
 
+/// Events asked for at once: as many as a server gives on a page.
+const PAGE_EVENTS: u32 = 1000;
+
 /// How long the headers of a stream may take.
 const OPEN_TIMEOUT: Duration = Duration::from_secs(30);
 
@@ -32,7 +35,11 @@ impl Client {
     /// # Errors
     /// [`Error::Refused`] with status 404 if there is none of this id.
     pub async fn task_events(&self, id: &str, after: u64) -> Result<List<Event>, Error> {
-        self.get_with(&["v1", "tasks", id, "events"], &[("after", after.to_string().into())]).await
+        let path = ["v1", "tasks", id, "events"];
+        let limit = ("limit", PAGE_EVENTS.to_string().into());
+        let first = [("after", after.to_string().into()), limit.clone()];
+        // A cursor says by itself where its page begins.
+        self.remaining_pages(&path, &[limit], self.get_with(&path, &first).await?).await
     }
 
     /// The task's events after the one of that number, and then those to come, until the task has ended.

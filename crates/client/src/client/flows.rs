@@ -32,7 +32,7 @@ impl Client {
     /// # Errors
     /// As every call: see [`Error`].
     pub async fn flows(&self) -> Result<List<Flow>, Error> {
-        self.get(&["v1", "flows"]).await
+        self.all_pages(&["v1", "flows"], &[]).await
     }
 
     /// One flow in that version, or the newest.

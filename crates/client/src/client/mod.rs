@@ -1,12 +1,14 @@
 //! The control client: one method per call of the HTTP API, one file per kind of thing.
 //!
-//! Every method is one request and one answer, except for [`Client::wait`] and [`Client::follow_events`], which
-//! live through restarts of the server.
+//! Every method is one request and one answer, except for lists, which are read page by page to their end (tasks,
+//! which may be millions, are given one page at a time), and for [`Client::wait`] and [`Client::follow_events`],
+//! which live through restarts of the server.
 
 mod alarms;
 mod events;
 mod exchange;
 mod flows;
+mod pages;
 mod queues;
 mod request;
 mod sse;

@@ -11,7 +11,7 @@ impl Client {
     /// # Errors
     /// As every call: see [`Error`].
     pub async fn queues(&self) -> Result<List<Queue>, Error> {
-        self.get(&["v1", "queues"]).await
+        self.all_pages(&["v1", "queues"], &[]).await
     }
 
     /// One queue.
@@ -43,6 +43,6 @@ impl Client {
     /// # Errors
     /// As every call: see [`Error`].
     pub async fn workers(&self) -> Result<List<Worker>, Error> {
-        self.get(&["v1", "workers"]).await
+        self.all_pages(&["v1", "workers"], &[]).await
     }
 }

@@ -69,7 +69,7 @@ impl Client {
     /// # Errors
     /// [`Error::Refused`] with status 404 if there is none of this id.
     pub async fn task_logs(&self, id: &str) -> Result<List<LogLine>, Error> {
-        self.get(&["v1", "tasks", id, "logs"]).await
+        self.all_pages(&["v1", "tasks", id, "logs"], &[]).await
     }
 
     /// Why the task is where it is.

@@ -4,6 +4,7 @@
 
 mod client;
 mod exchange_server;
+mod pages;
 mod support;
 mod worker_drain;
 mod worker_loss;

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use clap::Args;
 use futures_util::StreamExt as _;
 use serde_json::Value;
-use windlass_api::{Direction, Event, List};
+use windlass_api::{Direction, Event};
 
 use super::watch;
 use crate::cli::{
@@ -37,23 +37,11 @@ impl EventsArgs {
         if self.follow {
             return self.follow(context).await;
         }
-        let events = self.all(context).await?;
+        let events = context.client.task_events(&self.id, self.after).await?;
         context.output.show(&events, |events, style| {
             events.items.iter().map(|event| line(event, style) + "\n").collect()
         })?;
         Ok(Exit::Done)
-    }
-
-    /// The events of all pages.
-    async fn all(&self, context: &Context) -> anyhow::Result<List<Event>> {
-        let mut events = context.client.task_events(&self.id, self.after).await?;
-        while let (Some(_), Some(last)) = (&events.next, events.items.iter().rev().find_map(|event| event.n))
-        {
-            let page = context.client.task_events(&self.id, last).await?;
-            events.next = page.next.filter(|_| !page.items.is_empty());
-            events.items.extend(page.items);
-        }
-        Ok(events)
     }
 
     async fn follow(self, context: &Context) -> anyhow::Result<Exit> {
