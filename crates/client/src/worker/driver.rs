@@ -1,4 +1,5 @@
-//! The worker's loop: the only part of it that does input and output.
+//! The worker's loop: takes what comes from the server, the jobs and the clock, one thing at a time. With [`Link`], which
+//! makes the calls, it is the only part that does input and output.
 
 use std::{
     future::Future,
@@ -6,7 +7,6 @@ use std::{
     time::{Duration, Instant},
 };
 
-use futures_util::{StreamExt, future::BoxFuture, stream::FuturesUnordered};
 use tokio::{
     sync::mpsc::{UnboundedReceiver, unbounded_channel},
     time::{Sleep, sleep_until},
@@ -16,53 +16,34 @@ use windlass_api::{ExchangeAnswer, Report, ReportAnswer, ReportStatus};
 
 use super::{
     Failure, Outcome, Settings, Token,
-    calls::{Call, Returned, Session, State},
+    calls::{Call, Returned, State},
     control::Word,
-    drain::{Drain, LAST_CALLS_TIMEOUT},
+    drain::Drain,
     jobs::{Jobs, STOP_GRACE},
-    lease::Lease,
     ledger::Ledger,
-    line::Line,
+    link::Link,
     outbox::{Item, Kind, Outbox},
     registry::Registry,
     report::{self, Stop},
 };
-use crate::{Client, Error, pacing::Pacing};
+use crate::{Client, Error};
 
 /// How many words of jobs are heard in one turn.
 const WORDS_MAX: usize = 1024;
 
-/// A poll that comes back sooner than this and with nothing was not waited on.
-const EMPTY_POLL_MIN: Duration = Duration::from_millis(20);
-
-/// How many such polls in a row are taken for chance. After that the next one is held back, so that a server that
-/// does not wait is not flooded.
-const EMPTY_POLLS_MAX: u32 = 8;
-
-/// The longest pause between two polls that find no server. A server that starts waits 300 ms for the workers to
-/// say what they hold before it gives away what may be running: a worker must be back by then.
-const RECONNECT_MAX: Duration = Duration::from_millis(250);
-
 /// The alarm's time when nothing is due.
 const FAR: Duration = Duration::from_secs(24 * 3600);
 
-/// One session of a worker, from its first call to the end of its drain.
+/// One session of a worker, from its first call to the end of its drain: brings together what the server wants
+/// ([`Link`]), what is held ([`Ledger`]), what runs ([`Jobs`]) and what is to be said ([`Outbox`]).
 pub(super) struct Driver {
     settings: Settings,
     registry: Registry,
-    session: Session,
-    lease: Lease,
+    link: Link,
     ledger: Ledger,
     outbox: Outbox,
     jobs: Jobs,
     inbox: UnboundedReceiver<Word>,
-    calls: FuturesUnordered<BoxFuture<'static, Returned>>,
-    polls: Line,
-    reports: Line,
-    polls_open: usize,
-    /// The last call was lost, and a person was told.
-    server_away: bool,
-    empty_polls: u32,
     drain: Option<Drain>,
 }
 
@@ -70,18 +51,11 @@ impl Driver {
     pub(super) fn new(client: Client, settings: Settings, registry: Registry) -> Self {
         let (words, inbox) = unbounded_channel();
         Self {
-            session: Session::new(client),
-            lease: Lease::default(),
+            link: Link::new(client),
             ledger: Ledger::new(settings.concurrency),
             outbox: Outbox::default(),
             jobs: Jobs::new(words),
             inbox,
-            calls: FuturesUnordered::new(),
-            polls: Line::paced(Pacing::up_to(RECONNECT_MAX)),
-            reports: Line::default(),
-            polls_open: 0,
-            server_away: false,
-            empty_polls: 0,
             drain: None,
             settings,
             registry,
@@ -94,7 +68,7 @@ impl Driver {
         mut shutdown: Pin<&mut impl Future<Output = ()>>,
         mut stop: Pin<&mut impl Future<Output = ()>>,
     ) -> Result<(), Error> {
-        info!(session = self.session.id(), server = self.session.server(), "worker started");
+        info!(session = self.link.session(), server = self.link.server(), "worker started");
         let mut alarm = pin!(sleep_until(Instant::now().into()));
         let mut words = Vec::new();
         loop {
@@ -109,7 +83,7 @@ impl Driver {
             arm(alarm.as_mut(), now, self.next_due());
             tokio::select! {
                 _ = self.inbox.recv_many(&mut words, WORDS_MAX) => self.hear(&mut words),
-                Some(returned) = self.calls.next(), if !self.calls.is_empty() => self.take_answer(returned)?,
+                Some(returned) = self.link.returned() => self.take_answer(returned)?,
                 () = alarm.as_mut() => {}
                 () = shutdown.as_mut(), if self.drain.is_none() => self.begin_drain(),
                 () = stop.as_mut() => {
@@ -164,7 +138,7 @@ impl Driver {
             let report = report::of_news(&news.token, news.progress, news.logs);
             self.push(&news.token, Kind::Running, &report);
         }
-        if self.lease.stop_at().is_some_and(|stop_at| stop_at <= now) && !self.ledger.is_empty() {
+        if self.link.lease.stop_at().is_some_and(|stop_at| stop_at <= now) && !self.ledger.is_empty() {
             self.lease_lapsed(now);
         }
         if self.drain.as_mut().is_some_and(|drain| drain.stops(now)) {
@@ -174,21 +148,21 @@ impl Driver {
     }
 
     fn lease_lapsed(&mut self, now: Instant) {
-        self.lease.lapse();
+        self.link.lease.lapse();
         warn!(
             attempts = self.jobs.len(),
             "no word from the server for two thirds of the lease: stopping what runs"
         );
         self.decline_waiting();
-        let drop_at = self.lease.ends_at().map_or(now, |ends_at| ends_at.min(now + STOP_GRACE));
+        let drop_at = self.link.lease.ends_at().map_or(now, |ends_at| ends_at.min(now + STOP_GRACE));
         self.jobs.stop_all(Stop::LeaseLapsed, drop_at);
     }
 
     /// When something is to be done that nobody will wake the loop for.
     fn next_due(&self) -> Option<Instant> {
-        let lease = if self.ledger.is_empty() { None } else { self.lease.stop_at() };
-        let poll = if self.wants_poll() { self.polls.not_before } else { None };
-        let report = if self.outbox.wants_call() { self.reports.not_before } else { None };
+        let lease = if self.ledger.is_empty() { None } else { self.link.lease.stop_at() };
+        let poll = if self.wants_poll() { self.link.poll_due() } else { None };
+        let report = if self.outbox.wants_call() { self.link.report_due() } else { None };
         let drain = self.drain.as_ref().map(Drain::next_due);
         let quiet = self.drain.as_ref().filter(|_| self.is_settled()).and_then(Drain::quiet_at);
         [self.jobs.next_due(), lease, poll, report, drain, quiet].into_iter().flatten().min()
@@ -210,7 +184,7 @@ impl Driver {
             );
             return true;
         }
-        drain.is_quiet(self.polls_open, now) && self.is_settled()
+        drain.is_quiet(self.link.polls_open(), now) && self.is_settled()
     }
 
     /// Whether nothing is held and nothing is left to say.
@@ -221,49 +195,35 @@ impl Driver {
     fn make_calls(&mut self, now: Instant) {
         let free = if self.drain.is_some() { 0 } else { self.ledger.free() };
         let wants_poll = self.wants_poll();
-        let Self { settings, registry, ledger, session, outbox, calls, .. } = self;
+        let Self { settings, registry, ledger, link, outbox, drain, .. } = self;
         let state = State { now, settings, registry, ledger, free };
-        if self.reports.may_call(now) {
-            while let Some(batch) = outbox.take_batch() {
-                calls.push(session.report(&state, batch));
-            }
+        link.report(&state, outbox);
+        if drain.as_mut().is_some_and(Drain::asks) {
+            link.say_farewell(&state);
         }
-        if self.drain.as_mut().is_some_and(Drain::asks) {
-            calls.push(session.poll(&state, Duration::ZERO, LAST_CALLS_TIMEOUT, Call::Farewell));
-        }
-        if wants_poll && self.polls.may_call(now) {
-            self.polls_open += 1;
-            let wait = self.lease.poll_wait();
-            calls.push(session.poll(&state, wait, self.lease.poll_timeout(wait), Call::Poll));
+        if wants_poll {
+            link.poll(&state);
         }
     }
 
-    /// A poll is open at all times, for the lease; a drained worker needs none.
+    /// A poll is to be open at all times, for the lease; a drained worker needs none.
     fn wants_poll(&self) -> bool {
-        self.polls_open == 0 && !(self.drain.is_some() && self.ledger.is_empty())
+        !(self.drain.is_some() && self.ledger.is_empty())
     }
 
     /// # Errors
     /// If the server refuses the first call of the session.
     fn take_answer(&mut self, returned: Returned) -> Result<(), Error> {
-        let Returned { sent_at, answer, call } = returned;
-        match &answer {
-            Ok(answer) => self.renew_lease(sent_at, answer),
-            Err(error) => self.session_in_doubt(error),
-        }
-        match (call, answer) {
+        let refused = self.link.is_refused(&returned);
+        self.link.note(&returned);
+        match (returned.call, returned.answer) {
             (Call::Reports(batch), Ok(answer)) => {
-                self.reports.succeeded();
-                self.polls.server_is_there();
                 self.outbox.answered();
                 for (item, answer) in batch.iter().zip(answer.reports) {
                     self.report_answered(item, answer);
                 }
             }
-            (Call::Reports(batch), Err(error)) => {
-                self.outbox.put_back(batch);
-                self.reports.failed(&error);
-            }
+            (Call::Reports(batch), Err(_)) => self.outbox.put_back(batch),
             (Call::Farewell, answer) => {
                 if let Some(drain) = &mut self.drain {
                     drain.heard(Instant::now());
@@ -272,43 +232,11 @@ impl Driver {
                     self.take_work(answer);
                 }
             }
-            (Call::Poll, Ok(answer)) => {
-                self.polls_open -= 1;
-                self.polls.succeeded();
-                self.reports.server_is_there();
-                self.hold_back_empty_polls(sent_at, &answer);
-                self.take_work(answer);
-            }
-            (Call::Poll, Err(error)) => {
-                self.polls_open -= 1;
-                if !self.lease.is_known() && !error.is_temporary() {
-                    return Err(error);
-                }
-                self.polls.failed(&error);
-            }
+            (Call::Poll, Ok(answer)) => self.take_work(answer),
+            (Call::Poll, Err(error)) if refused => return Err(error),
+            (Call::Poll, Err(_)) => {}
         }
         Ok(())
-    }
-
-    fn renew_lease(&mut self, sent_at: Instant, answer: &ExchangeAnswer) {
-        if !self.lease.is_known() {
-            info!(server = self.session.server(), lease_ms = answer.lease_ms, "connected");
-        }
-        self.server_away = false;
-        self.lease.renew(sent_at, Duration::from_millis(answer.lease_ms));
-    }
-
-    fn session_in_doubt(&mut self, error: &Error) {
-        let first = !std::mem::replace(&mut self.server_away, true);
-        self.session.doubt();
-        if error.is_temporary() && first {
-            // Once per outage: it may last, and a person must see why nothing happens.
-            warn!(%error, "a call was lost; calls are made again until the server answers");
-        } else if error.is_temporary() {
-            debug!(%error, "a call was lost and will be made again");
-        } else {
-            error!(%error, "the server refuses a call, which will be made again");
-        }
     }
 
     fn take_work(&mut self, answer: ExchangeAnswer) {
@@ -329,18 +257,6 @@ impl Driver {
             } else {
                 self.jobs.stop(&token, Stop::Cancelled, Instant::now() + STOP_GRACE);
             }
-        }
-    }
-
-    fn hold_back_empty_polls(&mut self, sent_at: Instant, answer: &ExchangeAnswer) {
-        let empty = answer.attempts.is_empty() && answer.cancels.is_empty();
-        if !empty || sent_at.elapsed() >= EMPTY_POLL_MIN {
-            self.empty_polls = 0;
-            return;
-        }
-        self.empty_polls += 1;
-        if self.empty_polls > EMPTY_POLLS_MAX {
-            self.polls.not_before = Some(sent_at + EMPTY_POLL_MIN);
         }
     }
 

@@ -8,9 +8,9 @@
 //!                                     Outbox
 //! ```
 //!
-//! [`driver`] is the only part that does input and output. What it has ([`ledger`]), what it has to say
-//! ([`outbox`]), how an outcome becomes a report ([`report`]) and when its lease is over ([`lease`]) are
-//! decided by plain values without a clock, a runtime or a network.
+//! [`driver`] and its line to the server ([`link`]) are the only parts that do input and output. What it has
+//! ([`ledger`]), what it has to say ([`outbox`]), how an outcome becomes a report ([`report`]) and when its lease is
+//! over ([`lease`]) are decided by plain values without a clock, a runtime or a network.
 //!
 //! What happens when the server goes away: the poll and the reports are tried again for ever ([`crate::pacing`]);
 //! attempts go on, and are stopped once the lease may be over. When the worker goes away, the server gives its
@@ -28,6 +28,7 @@ mod jobs;
 mod lease;
 mod ledger;
 mod line;
+mod link;
 mod outbox;
 mod outcome;
 mod registry;

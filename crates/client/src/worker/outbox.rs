@@ -12,7 +12,8 @@ use super::Token;
 /// How many report calls may be under way at a time: one is committed while the next one travels.
 const CALLS_MAX: usize = 2;
 
-/// How many reports go in one call: what the server takes in one commit.
+/// How many reports go in one call. The server sets no limit but the bytes of a body; it commits up to 4,096 things
+/// at a time, so that a call of this size shares its commit with those of other workers.
 const BATCH_REPORTS_MAX: usize = 1000;
 
 /// How many bytes of reports go in one call: half of what the server takes.
