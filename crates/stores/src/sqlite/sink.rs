@@ -130,7 +130,7 @@ impl RowSink for SqliteSink {
 
     async fn ended(&self, ids: &[TaskId]) -> Result<Vec<Option<TaskRow>>, StoreError> {
         let ids = ids.to_vec();
-        self.readers()?.ask(move |connection| query::ended(connection, &ids)).await
+        self.readers()?.look_up(move |connection| query::ended(connection, &ids)).await
     }
 
     async fn ended_page(&self, query: &TaskQuery) -> Result<Page<TaskRow, TaskId>, StoreError> {
@@ -140,7 +140,7 @@ impl RowSink for SqliteSink {
 
     async fn submit_keys(&self, scopes: &[[u8; 32]]) -> Result<Vec<Option<(TaskId, SubmitKey)>>, StoreError> {
         let scopes = scopes.to_vec();
-        self.readers()?.ask(move |connection| query::submit_keys(connection, &scopes)).await
+        self.readers()?.look_up(move |connection| query::submit_keys(connection, &scopes)).await
     }
 
     async fn events(&self, task: TaskId, after: u64, limit: usize) -> Result<Vec<(u64, Event)>, StoreError> {
@@ -154,7 +154,7 @@ impl RowSink for SqliteSink {
 
     async fn alarm(&self, id: &AlarmId) -> Result<Option<StoredAlarm>, StoreError> {
         let id = id.clone();
-        self.readers()?.ask(move |connection| query::alarm(connection, &id)).await
+        self.readers()?.look_up(move |connection| query::alarm(connection, &id)).await
     }
 
     async fn alarms(&self, all: bool, limit: usize) -> Result<Vec<Alarm>, StoreError> {

@@ -1,8 +1,10 @@
 //! Lists of ended tasks: order, filters, pages.
 
+use std::task::{Context, Poll, Waker};
+
 use windlass_core::{Command, OnFailure, TaskId, TaskStatus};
 use windlass_engine::{
-    ports::{SCAN_MAX, TaskQuery},
+    ports::{SCAN_MAX, StoreError, TaskQuery},
     resident::RowSink,
 };
 use windlass_stores::sqlite::SqliteSink;
@@ -83,6 +85,26 @@ fn filters_pick_what_they_say_newest_first() {
         ),
         [ids[9], ids[3]]
     );
+}
+
+#[test]
+fn a_flood_of_lists_keeps_no_commit_from_what_it_must_know() {
+    let place = Place::new();
+    let (sink, _) = place.open();
+    let ids = twelve(&sink);
+    let query = query();
+    let mut lists: Vec<_> = (0..20_000).map(|_| sink.ended_page(&query)).collect();
+    let mut context = Context::from_waker(Waker::noop());
+    let mut refused = 0;
+    for list in &mut lists {
+        let answer = list.as_mut().poll(&mut context);
+        refused += usize::from(matches!(answer, Poll::Ready(Err(StoreError::Unavailable(_)))));
+    }
+    assert!(refused > 0, "more lists are asked for than may wait");
+    assert_eq!(wait(sink.submit_keys(&[[1; 32]])), Ok(vec![None]));
+    let alarm = windlass_core::AlarmId("none".into());
+    assert!(matches!(wait(sink.alarm(&alarm)), Ok(None)));
+    assert_eq!(wait(sink.ended(&ids[..1])).unwrap().len(), 1);
 }
 
 #[test]
