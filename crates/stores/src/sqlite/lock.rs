@@ -7,6 +7,7 @@
 use std::{
     fs::{File, OpenOptions},
     io::{self, Read, Write},
+    os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
     thread,
     time::Duration,
@@ -23,7 +24,10 @@ const ATTEMPT_EVERY: Duration = Duration::from_millis(20);
 /// A lock that is held.
 #[derive(Debug)]
 pub(super) struct LockFile {
-    _file: File,
+    file: File,
+    path: PathBuf,
+    /// There was no such file before.
+    is_new: bool,
 }
 
 /// Why the lock was not taken.
@@ -38,23 +42,49 @@ pub(super) enum LockError {
 impl LockFile {
     /// Takes the lock of the store at `path`, and writes who has it.
     pub(super) fn take(path: &Path, hint: &str) -> Result<Self, LockError> {
-        let open =
-            OpenOptions::new().read(true).write(true).create(true).truncate(false).open(lock_path(path));
-        let mut file = open.map_err(LockError::Io)?;
+        let path = lock_path(path);
+        let is_new = !path.exists();
+        let mut lock = Self { file: open(&path)?, path, is_new };
         for attempt in 1.. {
-            if try_lock(&file).map_err(LockError::Io)? {
-                break;
+            if try_lock(&lock.file).map_err(LockError::Io)? {
+                // One that was given up meanwhile locks nothing any more: others would make another file.
+                if lock.is_in_place() {
+                    break;
+                }
+                lock.file = open(&lock.path)?;
+            } else if attempt >= ATTEMPTS {
+                return Err(LockError::Held(read_holder(&mut lock.file)));
+            } else {
+                thread::sleep(ATTEMPT_EVERY);
             }
-            if attempt == ATTEMPTS {
-                return Err(LockError::Held(read_holder(&mut file)));
-            }
-            thread::sleep(ATTEMPT_EVERY);
         }
         let hint = if hint.is_empty() { String::new() } else { format!(" ({hint})") };
         let text = format!("process {}{hint}\n", std::process::id());
-        file.set_len(0).and_then(|()| file.write_all(text.as_bytes())).map_err(LockError::Io)?;
-        Ok(Self { _file: file })
+        let written = lock.file.set_len(0).and_then(|()| lock.file.write_all(text.as_bytes()));
+        written.map_err(LockError::Io)?;
+        Ok(lock)
     }
+
+    /// Gives the lock up of what turned out to be no store, and leaves no file behind that was not there.
+    pub(super) fn give_up(self) {
+        if self.is_new {
+            // What cannot be removed locks nothing, so it only stays in people's way.
+            let _ = std::fs::remove_file(&self.path);
+        }
+    }
+
+    /// Whether the file is still the one that others find.
+    fn is_in_place(&self) -> bool {
+        match (self.file.metadata(), std::fs::metadata(&self.path)) {
+            (Ok(ours), Ok(found)) => (ours.dev(), ours.ino()) == (found.dev(), found.ino()),
+            _ => false,
+        }
+    }
+}
+
+fn open(path: &Path) -> Result<File, LockError> {
+    let options = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path);
+    options.map_err(LockError::Io)
 }
 
 /// Who has the store at `path` open, if anyone.

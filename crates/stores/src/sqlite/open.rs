@@ -122,6 +122,16 @@ pub(super) fn prepare(path: &Path, options: &SqliteOptions) -> Result<(LockFile,
         LockError::Held(holder) => OpenError::Locked { path: path.into(), holder },
         LockError::Io(error) => OpenError::io("make the lock file of", path, error),
     })?;
+    match prepare_locked(path, options) {
+        Ok(connection) => Ok((lock, connection)),
+        Err(error) => {
+            lock.give_up();
+            Err(error)
+        }
+    }
+}
+
+fn prepare_locked(path: &Path, options: &SqliteOptions) -> Result<Connection, OpenError> {
     check_header(path)?;
     let sqlite = |error| OpenError::sqlite(path, &error);
     let mut connection = connect(path, Role::Writer).map_err(sqlite)?;
@@ -145,7 +155,7 @@ pub(super) fn prepare(path: &Path, options: &SqliteOptions) -> Result<(LockFile,
     prefill_wal(path, options.wal_bytes)
         .map_err(|error| OpenError::io("fill the write-ahead log of", path, error))?;
     sync_directory(path).map_err(|error| OpenError::io("sync the directory of", path, error))?;
-    Ok((lock, connection))
+    Ok(connection)
 }
 
 fn check_path(path: &Path) -> Result<(), OpenError> {

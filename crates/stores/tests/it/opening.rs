@@ -35,6 +35,9 @@ fn a_file_that_is_something_else_is_left_as_it_is() {
         let error = refusal(&place.path());
         assert!(matches!(error, OpenError::Foreign { .. }), "{error}");
         assert_eq!(fs::read(place.path()).unwrap(), garbage);
+        let left = fs::read_dir(place.directory.path()).unwrap();
+        let left: Vec<_> = left.map(|entry| entry.unwrap().file_name()).collect();
+        assert_eq!(left, ["windlass.db"], "nothing was left beside it");
     }
     // A header that is right with nothing behind it that is.
     let mut broken = b"SQLite format 3\0".to_vec();
