@@ -168,7 +168,7 @@ const BROKEN_LINKS: &[(&str, &str)] = &[
 
 fn broken_links(connection: &Connection, what: &str, sql: &str) -> rusqlite::Result<Vec<String>> {
     let count: i64 = connection.query_row(sql, [], |row| row.get(0))?;
-    Ok(if count > 0 { vec![format!("{count} {what}")] } else { Vec::new() })
+    Ok(if count > 0 { vec![format!("{what}: {count}")] } else { Vec::new() })
 }
 
 /// Reads the last column of a row as what was written there.

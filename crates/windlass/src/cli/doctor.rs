@@ -43,8 +43,8 @@ fn render(diagnosis: &Diagnosis) -> String {
     let mut lines = vec![
         format!("store     {}, format {}, made {created}", diagnosis.store, diagnosis.format),
         format!(
-            "opened    {} times, {}",
-            diagnosis.opened,
+            "opened    {}, {}",
+            counted(u64::from(diagnosis.opened), "time", "times"),
             diagnosis.opened_by.as_deref().unwrap_or("by nobody now")
         ),
         format!(
@@ -54,7 +54,7 @@ fn render(diagnosis: &Diagnosis) -> String {
             mib(diagnosis.free_bytes)
         ),
         format!("tasks     {} active; ended: {}", diagnosis.active, ended.join(", ")),
-        format!("flows     {} in {} versions", diagnosis.flows.0, diagnosis.flows.1),
+        format!("flows     {} in {}", diagnosis.flows.0, counted(diagnosis.flows.1, "version", "versions")),
         format!("alarms    {} open", diagnosis.open_alarms),
     ];
     if diagnosis.problems.is_empty() {
@@ -62,6 +62,10 @@ fn render(diagnosis: &Diagnosis) -> String {
     }
     lines.extend(diagnosis.problems.iter().map(|problem| format!("problem   {problem}")));
     lines.join("\n") + "\n"
+}
+
+fn counted(count: u64, one: &str, many: &str) -> String {
+    format!("{count} {}", if count == 1 { one } else { many })
 }
 
 #[cfg(test)]
@@ -77,7 +81,7 @@ mod tests {
             format: 1,
             created_at: None,
             opened_by: Some("pid 7".to_owned()),
-            opened: 2,
+            opened: 1,
             file_bytes: 5 << 20,
             wal_bytes: 32 << 20,
             free_bytes: 9 << 30,
@@ -89,7 +93,7 @@ mod tests {
         };
         insta::assert_snapshot!(render(&diagnosis), @r"
         store     sqlite:a.db, format 1, made 
-        opened    2 times, pid 7
+        opened    1 time, pid 7
         size      5 MiB and a log of 32 MiB; 9216 MiB left on the file system
         tasks     3 active; ended: 4 succeeded
         flows     1 in 2 versions
