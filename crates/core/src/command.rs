@@ -13,6 +13,9 @@ pub enum Command {
     Lose(Attempt),
     /// An attempt ran longer than its timeout, and its worker did not end it.
     TimeOut(Attempt),
+    /// An attempt of a paused task is with no worker any more: it was given back, or nobody named it after a
+    /// restart.
+    Park(Attempt),
     /// A time the task waited for has come.
     Wake(Wakeup),
     /// A person ends it; what was touched is undone.

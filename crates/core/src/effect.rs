@@ -3,8 +3,8 @@
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    ActState, AlarmCommand, AlarmId, Event, EventKind, Millis, Name, Phase, Task, Timestamp, Wakeup,
-    is_to_stop,
+    ActKey, ActState, AlarmCommand, AlarmId, Event, EventKind, Millis, Name, Pause, Phase, Task, Timestamp,
+    Wakeup, is_to_stop,
 };
 
 /// Something to be done.
@@ -25,13 +25,13 @@ pub struct Waiting {
     pub key: Wakeup,
     /// Number of the attempt that is ready, or of the last one.
     pub attempt: u32,
-    /// An attempt is ready to be handed out.
+    /// An attempt is ready.
     pub ready: Option<Ready>,
     /// When the task must be woken: its start, a retry, or a deadline.
     pub due_at: Option<Timestamp>,
 }
 
-/// An attempt that may be handed out.
+/// A ready attempt: a worker has it, or it is free.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ready {
     /// Its queue.
@@ -44,9 +44,20 @@ pub struct Ready {
     pub ready_at: Timestamp,
     /// How long the attempt may take.
     pub timeout: Millis,
-    /// It is to stop, so it is not handed out any more: the worker that has it is waited for. When none has it
-    /// (it may have been lost in a restart), it is given up.
-    pub to_stop: bool,
+    /// What is to become of it while no worker has it.
+    pub free: Free,
+}
+
+/// What is to become of a ready attempt that no worker has: it was not handed out yet, its worker gave it back,
+/// or nobody named it after a restart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Free {
+    /// It is handed out.
+    HandOut,
+    /// Its task is paused, so nothing new begins: it is parked until the resume.
+    Park,
+    /// It is to stop, and nobody would ever tell how it went: it is given up.
+    GiveUp,
 }
 
 /// A message from one aggregate to another: written in the sender's commit, consumed in the receiver's.
@@ -82,7 +93,7 @@ pub fn waiting(task: &Task, key: Wakeup) -> Option<Waiting> {
                 rank: task.rank(ready_at),
                 ready_at,
                 timeout: action.timeout,
-                to_stop: is_to_stop(task, act_key),
+                free: free(task, act_key),
             };
             Some(Waiting { key, attempt: act.attempt, ready: Some(ready), due_at: deadline_at })
         }
@@ -91,6 +102,17 @@ pub fn waiting(task: &Task, key: Wakeup) -> Option<Waiting> {
             Some(Waiting { key, attempt: act.attempt, ready: None, due_at: Some(due_at) })
         }
         _ => None,
+    }
+}
+
+/// What is to become of the ready attempt of an act while no worker has it.
+pub(crate) fn free(task: &Task, key: ActKey) -> Free {
+    if is_to_stop(task, key) {
+        Free::GiveUp
+    } else if task.state.pause == Pause::Held {
+        Free::Park
+    } else {
+        Free::HandOut
     }
 }
 
@@ -110,6 +132,11 @@ pub(crate) fn effects(before: &Task, after: &Task, events: &[Event]) -> Vec<Effe
         // A task that turned around waits for other things: what is in flight is to stop.
         keys.push(Wakeup::Start);
         keys.extend(after.acts().filter(|(_, act)| act.is_open()).map(|(key, _)| Wakeup::Act(key)));
+    }
+    if before.state.pause != after.state.pause {
+        // What workers have stays with them, and what they give back in a pause is not handed out again.
+        let ready = after.acts().filter(|(_, act)| act.state == ActState::Ready);
+        keys.extend(ready.map(|(key, _)| Wakeup::Act(key)));
     }
     keys.sort_unstable();
     keys.dedup();

@@ -24,6 +24,7 @@ pub(crate) fn run(draft: &mut Draft<'_>, command: &Command) -> Result<(), Reject
         Command::Report(report) => report::report(draft, report)?,
         Command::Lose(attempt) => lose::lose(draft, attempt)?,
         Command::TimeOut(attempt) => fail::time_out(draft, attempt)?,
+        Command::Park(attempt) => pause::park_one(draft, attempt)?,
         Command::Wake(wakeup) => wake::wake(draft, *wakeup)?,
         Command::Cancel { by } => cancel::cancel(draft, by.as_ref())?,
         Command::Pause { by } => pause::pause(draft, by.as_ref())?,

@@ -1,6 +1,7 @@
 //! A person holds a task between attempts.
 
-use crate::{ActKey, ActState, Actor, EventKind, Pause, Rejection, draft::Draft};
+use super::report;
+use crate::{ActKey, ActState, Actor, Attempt, EventKind, Free, Pause, Rejection, draft::Draft, free};
 
 /// Takes ready attempts out of their queues; those that workers have may end.
 pub(super) fn pause(draft: &mut Draft<'_>, by: Option<&Actor>) -> Result<(), Rejection> {
@@ -15,15 +16,29 @@ pub(super) fn pause(draft: &mut Draft<'_>, by: Option<&Actor>) -> Result<(), Rej
     Ok(())
 }
 
+/// Parks an attempt that a worker had when its task was paused, and that no worker has any more. That is no
+/// failure of it: the same attempt is ready again on resume.
+pub(super) fn park_one(draft: &mut Draft<'_>, attempt: &Attempt) -> Result<(), Rejection> {
+    report::check_current(draft, attempt)?;
+    let key = attempt.key;
+    if !is_to_park(draft, key) {
+        return Err(Rejection::NothingDue);
+    }
+    draft.emit(EventKind::ActParked { key, attempt: attempt.number });
+    Ok(())
+}
+
 /// Parks every ready attempt that no worker has.
 pub(super) fn park(draft: &mut Draft<'_>) {
-    let ready: Vec<(ActKey, u32)> = draft
-        .task
-        .acts()
-        .filter(|(key, act)| act.state == ActState::Ready && !draft.is_held(*key))
-        .map(|(key, act)| (key, act.attempt))
-        .collect();
+    let acts = draft.task.acts().filter(|(key, _)| is_to_park(draft, *key));
+    let ready: Vec<(ActKey, u32)> = acts.map(|(key, act)| (key, act.attempt)).collect();
     for (key, attempt) in ready {
         draft.emit(EventKind::ActParked { key, attempt });
     }
+}
+
+/// Whether the act's attempt is ready and free; one that is to stop is not kept for later.
+fn is_to_park(draft: &Draft<'_>, key: ActKey) -> bool {
+    let ready = draft.task.act(key).is_some_and(|act| act.state == ActState::Ready);
+    ready && !draft.is_held(key) && free(&draft.task, key) == Free::Park
 }

@@ -283,6 +283,7 @@ fn strange(world: &World, kind: u8, key: ActKey, number: u32) -> Option<Command>
         11 => return Some(Command::Accept),
         12 if known || stale => return Some(Command::Lose(attempt)),
         13 if known || stale => return Some(Command::TimeOut(attempt)),
+        14 => return Some(Command::Park(attempt)),
         _ => return None,
     };
     match world.command(next)? {

@@ -29,16 +29,20 @@ const STATES: &[(&str, &str, &str)] = &[
     ("held", "on_failure hold", "accept\nfail a x"),
     ("poisoned", "", "accept\nlose a\nlose a\nlose a"),
     ("pausing", "", "accept\ntake a\npause"),
+    ("pausing, given back", "", "accept\ntake a\npause\ndecline a"),
     ("paused", "", "accept\npause"),
     ("paused, delayed", "a: retry 1", "accept\nfail a x\npause"),
     ("held, paused", "on_failure hold", "accept\nfail a x\npause"),
     ("engine fault", "", "accept\nhold x"),
+    ("engine fault, given back", "", "accept\ntake a\nhold x\ndecline a"),
     ("draining", "", "accept\ntake a\ncancel"),
+    ("draining, given back", "", "accept\ntake a\ncancel\ndecline a"),
     ("draining, paused", "", "accept\ntake a\ncancel\npause"),
     ("undo ready", "", "accept\nfail a x"),
     ("undo running", "", "accept\nfail a x\ntake ~a"),
     ("undo overdue", "~a: deadline 5s", "accept\nfail a x\ntake ~a\nnext"),
     ("undo delayed", "~a: retry 1", "accept\nfail a x\nfail ~a x"),
+    ("undo pausing, given back", "", "accept\nfail a x\ntake ~a\npause\ndecline ~a"),
     ("undo paused", "", "accept\nfail a x\npause"),
     ("undo failed", "", "accept\nfail a x\nfail ~a x"),
     ("undo poisoned", "", "accept\nfail a x\nlose ~a\nlose ~a\nlose ~a"),
@@ -73,12 +77,14 @@ fn commands(world: &World) -> Vec<(&'static str, Command)> {
         ("ok z", of(Attempt { key: ActKey::forward(9), ..attempt(a) })),
         ("lose a", Command::Lose(attempt(a))),
         ("timeout a", Command::TimeOut(attempt(a))),
+        ("park a", Command::Park(attempt(a))),
         ("wake a", Command::Wake(Wakeup::Act(a))),
         ("ok ~a", report(undo, Outcome::Succeeded(None))),
         ("fail ~a", report(undo, failure())),
         ("later ~a", report(undo, later())),
         ("lose ~a", Command::Lose(attempt(undo))),
         ("timeout ~a", Command::TimeOut(attempt(undo))),
+        ("park ~a", Command::Park(attempt(undo))),
         ("wake ~a", Command::Wake(Wakeup::Act(undo))),
         ("wake start", Command::Wake(Wakeup::Start)),
         ("cancel", Command::Cancel { by: anna() }),
@@ -115,10 +121,10 @@ fn every_command_in_every_kind_of_state() {
             writeln!(table, "  {answer}: {}", commands.join(" · ")).unwrap();
         }
     }
-    assert_snapshot!(table, @r"
+    assert_snapshot!(table, @"
     new (Pending)
       -> Pending: accept
-      unknown: ok a · fail a · later a · ok a, the last · ok a, the next · ok z · lose a · timeout a · ok ~a · fail ~a · later ~a · lose ~a · timeout ~a · resolve z
+      unknown: ok a · fail a · later a · ok a, the last · ok a, the next · ok z · lose a · timeout a · park a · ok ~a · fail ~a · later ~a · lose ~a · timeout ~a · park ~a · resolve z
       nothing is due: wake a · wake ~a · wake start
       -> Cancelled: cancel
       -> Paused: pause
@@ -127,7 +133,7 @@ fn every_command_in_every_kind_of_state() {
       -> Stuck: hold
     scheduled (Scheduled)
       this attempt was reported before: accept
-      unknown: ok a · fail a · later a · ok a, the last · ok a, the next · ok z · lose a · timeout a · ok ~a · fail ~a · later ~a · lose ~a · timeout ~a · resolve z
+      unknown: ok a · fail a · later a · ok a, the last · ok a, the next · ok z · lose a · timeout a · park a · ok ~a · fail ~a · later ~a · lose ~a · timeout ~a · park ~a · resolve z
       nothing is due: wake a · wake ~a · wake start
       -> Cancelled: cancel
       -> Paused: pause
@@ -136,7 +142,7 @@ fn every_command_in_every_kind_of_state() {
       -> Stuck: hold
     scheduled, paused (Paused)
       this attempt was reported before: accept
-      unknown: ok a · fail a · later a · ok a, the last · ok a, the next · ok z · lose a · timeout a · ok ~a · fail ~a · later ~a · lose ~a · timeout ~a · resolve z
+      unknown: ok a · fail a · later a · ok a, the last · ok a, the next · ok z · lose a · timeout a · park a · ok ~a · fail ~a · later ~a · lose ~a · timeout ~a · park ~a · resolve z
       nothing is due: wake a · wake ~a · wake start
       -> Cancelled: cancel
       nothing changes: pause
@@ -147,8 +153,8 @@ fn every_command_in_every_kind_of_state() {
       this attempt was reported before: accept
       -> Running: ok a · later a · lose a
       -> RollingBack: fail a · timeout a
-      unknown: ok a, the last · ok a, the next · ok z · ok ~a · fail ~a · later ~a · lose ~a · timeout ~a · resolve z
-      nothing is due: wake a · wake ~a · wake start
+      unknown: ok a, the last · ok a, the next · ok z · ok ~a · fail ~a · later ~a · lose ~a · timeout ~a · park ~a · resolve z
+      nothing is due: park a · wake a · wake ~a · wake start
       -> Cancelled: cancel
       -> Paused: pause
       nothing changes: resume
@@ -158,8 +164,8 @@ fn every_command_in_every_kind_of_state() {
       this attempt was reported before: accept
       -> Running: ok a · later a · lose a
       -> RollingBack: fail a · timeout a · cancel
-      unknown: ok a, the last · ok a, the next · ok z · ok ~a · fail ~a · later ~a · lose ~a · timeout ~a · resolve z
-      nothing is due: wake a · wake ~a · wake start
+      unknown: ok a, the last · ok a, the next · ok z · ok ~a · fail ~a · later ~a · lose ~a · timeout ~a · park ~a · resolve z
+      nothing is due: park a · wake a · wake ~a · wake start
       -> Pausing: pause
       nothing changes: resume
       nothing to resolve: resolve retry · resolve skip · resolve done · resolve rollback
@@ -168,15 +174,15 @@ fn every_command_in_every_kind_of_state() {
       this attempt was reported before: accept
       -> Running: ok a
       -> Stuck: fail a · later a · lose a · timeout a · hold
-      unknown: ok a, the last · ok a, the next · ok z · ok ~a · fail ~a · later ~a · lose ~a · timeout ~a · resolve z
-      nothing is due: wake a · wake ~a · wake start
+      unknown: ok a, the last · ok a, the next · ok z · ok ~a · fail ~a · later ~a · lose ~a · timeout ~a · park ~a · resolve z
+      nothing is due: park a · wake a · wake ~a · wake start
       -> RollingBack: cancel
       -> Pausing: pause
       nothing changes: resume
       nothing to resolve: resolve retry · resolve skip · resolve done · resolve rollback
     delayed (Running a=delayed)
-      this attempt was reported before: accept · ok a · fail a · later a · lose a · timeout a
-      unknown: ok a, the last · ok a, the next · ok z · ok ~a · fail ~a · later ~a · lose ~a · timeout ~a · resolve z
+      this attempt was reported before: accept · ok a · fail a · later a · lose a · timeout a · park a
+      unknown: ok a, the last · ok a, the next · ok z · ok ~a · fail ~a · later ~a · lose ~a · timeout ~a · park ~a · resolve z
       nothing is due: wake a · wake ~a · wake start
       -> RollingBack: cancel
       -> Paused: pause
@@ -184,8 +190,8 @@ fn every_command_in_every_kind_of_state() {
       nothing to resolve: resolve retry · resolve skip · resolve done · resolve rollback
       -> Stuck: hold
     retry due (Running a=delayed)
-      this attempt was reported before: accept · ok a · fail a · later a · lose a · timeout a
-      unknown: ok a, the last · ok a, the next · ok z · ok ~a · fail ~a · later ~a · lose ~a · timeout ~a · resolve z
+      this attempt was reported before: accept · ok a · fail a · later a · lose a · timeout a · park a
+      unknown: ok a, the last · ok a, the next · ok z · ok ~a · fail ~a · later ~a · lose ~a · timeout ~a · park ~a · resolve z
       -> Running: wake a
       nothing is due: wake ~a · wake start
       -> RollingBack: cancel
@@ -197,16 +203,16 @@ fn every_command_in_every_kind_of_state() {
       this attempt was reported before: accept
       -> Running: ok a · later a · lose a
       -> RollingBack: fail a · timeout a · wake a
-      unknown: ok a, the last · ok a, the next · ok z · ok ~a · fail ~a · later ~a · lose ~a · timeout ~a · resolve z
-      nothing is due: wake ~a · wake start
+      unknown: ok a, the last · ok a, the next · ok z · ok ~a · fail ~a · later ~a · lose ~a · timeout ~a · park ~a · resolve z
+      nothing is due: park a · wake ~a · wake start
       -> Cancelled: cancel
       -> Paused: pause
       nothing changes: resume
       nothing to resolve: resolve retry · resolve skip · resolve done · resolve rollback
       -> Stuck: hold
     succeeded (Running a=succeeded b=ready)
-      this attempt was reported before: accept · ok a · fail a · later a · lose a · timeout a
-      unknown: ok a, the last · ok a, the next · ok z · ok ~a · fail ~a · later ~a · lose ~a · timeout ~a · resolve z
+      this attempt was reported before: accept · ok a · fail a · later a · lose a · timeout a · park a
+      unknown: ok a, the last · ok a, the next · ok z · ok ~a · fail ~a · later ~a · lose ~a · timeout ~a · park ~a · resolve z
       nothing is due: wake a · wake ~a · wake start
       -> RollingBack: cancel
       -> Paused: pause
@@ -214,8 +220,8 @@ fn every_command_in_every_kind_of_state() {
       nothing to resolve: resolve retry · resolve skip · resolve done · resolve rollback
       -> Stuck: hold
     skipped (Running a=skipped b=ready)
-      this attempt was reported before: accept · ok a · fail a · later a · lose a · timeout a
-      unknown: ok a, the last · ok a, the next · ok z · ok ~a · fail ~a · later ~a · lose ~a · timeout ~a · resolve z
+      this attempt was reported before: accept · ok a · fail a · later a · lose a · timeout a · park a
+      unknown: ok a, the last · ok a, the next · ok z · ok ~a · fail ~a · later ~a · lose ~a · timeout ~a · park ~a · resolve z
       nothing is due: wake a · wake ~a · wake start
       -> RollingBack: cancel
       -> Paused: pause
@@ -223,17 +229,17 @@ fn every_command_in_every_kind_of_state() {
       nothing to resolve: resolve retry · resolve skip · resolve done · resolve rollback
       -> Stuck: hold
     held (Stuck a=failed)
-      this attempt was reported before: accept · ok a · fail a · later a · lose a · timeout a
-      unknown: ok a, the last · ok a, the next · ok z · ok ~a · fail ~a · later ~a · lose ~a · timeout ~a · resolve z
+      this attempt was reported before: accept · ok a · fail a · later a · lose a · timeout a · park a
+      unknown: ok a, the last · ok a, the next · ok z · ok ~a · fail ~a · later ~a · lose ~a · timeout ~a · park ~a · resolve z
       nothing is due: wake a · wake ~a · wake start
       -> RollingBack: cancel · resolve rollback
       -> Stuck: pause · hold
       nothing changes: resume
       -> Running: resolve retry · resolve skip · resolve done
     poisoned (Stuck a=failed)
-      this attempt was reported before: accept · ok a · fail a · later a · lose a · timeout a
+      this attempt was reported before: accept · ok a · fail a · later a · lose a · timeout a · park a
       another attempt has taken over: ok a, the last
-      unknown: ok a, the next · ok z · ok ~a · fail ~a · later ~a · lose ~a · timeout ~a · resolve z
+      unknown: ok a, the next · ok z · ok ~a · fail ~a · later ~a · lose ~a · timeout ~a · park ~a · resolve z
       nothing is due: wake a · wake ~a · wake start
       -> RollingBack: cancel · resolve rollback
       -> Stuck: pause · hold
@@ -242,26 +248,36 @@ fn every_command_in_every_kind_of_state() {
     pausing (Pausing a=ready)
       this attempt was reported before: accept
       -> Paused: ok a · fail a · later a · lose a · timeout a
-      unknown: ok a, the last · ok a, the next · ok z · ok ~a · fail ~a · later ~a · lose ~a · timeout ~a · resolve z
-      nothing is due: wake a · wake ~a · wake start
+      unknown: ok a, the last · ok a, the next · ok z · ok ~a · fail ~a · later ~a · lose ~a · timeout ~a · park ~a · resolve z
+      nothing is due: park a · wake a · wake ~a · wake start
       -> RollingBack: cancel
       nothing changes: pause
       -> Running: resume
       nothing to resolve: resolve retry · resolve skip · resolve done · resolve rollback
       -> Stuck: hold
+    pausing, given back (Pausing a=ready)
+      this attempt was reported before: accept
+      -> Paused: ok a · fail a · later a · lose a · timeout a · park a
+      unknown: ok a, the last · ok a, the next · ok z · ok ~a · fail ~a · later ~a · lose ~a · timeout ~a · park ~a · resolve z
+      nothing is due: wake a · wake ~a · wake start
+      -> RollingBack: cancel
+      nothing changes: pause
+      -> Pending: resume
+      nothing to resolve: resolve retry · resolve skip · resolve done · resolve rollback
+      -> Stuck: hold
     paused (Paused a=parked)
       this attempt was reported before: accept
       -> Paused: ok a · fail a · later a · lose a · timeout a
-      unknown: ok a, the last · ok a, the next · ok z · ok ~a · fail ~a · later ~a · lose ~a · timeout ~a · resolve z
-      nothing is due: wake a · wake ~a · wake start
+      unknown: ok a, the last · ok a, the next · ok z · ok ~a · fail ~a · later ~a · lose ~a · timeout ~a · park ~a · resolve z
+      nothing is due: park a · wake a · wake ~a · wake start
       -> Cancelled: cancel
       nothing changes: pause
       -> Pending: resume
       nothing to resolve: resolve retry · resolve skip · resolve done · resolve rollback
       -> Stuck: hold
     paused, delayed (Paused a=delayed)
-      this attempt was reported before: accept · ok a · fail a · later a · lose a · timeout a
-      unknown: ok a, the last · ok a, the next · ok z · ok ~a · fail ~a · later ~a · lose ~a · timeout ~a · resolve z
+      this attempt was reported before: accept · ok a · fail a · later a · lose a · timeout a · park a
+      unknown: ok a, the last · ok a, the next · ok z · ok ~a · fail ~a · later ~a · lose ~a · timeout ~a · park ~a · resolve z
       nothing is due: wake a · wake ~a · wake start
       -> RollingBack: cancel
       nothing changes: pause
@@ -269,8 +285,8 @@ fn every_command_in_every_kind_of_state() {
       nothing to resolve: resolve retry · resolve skip · resolve done · resolve rollback
       -> Stuck: hold
     held, paused (Stuck a=failed)
-      this attempt was reported before: accept · ok a · fail a · later a · lose a · timeout a
-      unknown: ok a, the last · ok a, the next · ok z · ok ~a · fail ~a · later ~a · lose ~a · timeout ~a · resolve z
+      this attempt was reported before: accept · ok a · fail a · later a · lose a · timeout a · park a
+      unknown: ok a, the last · ok a, the next · ok z · ok ~a · fail ~a · later ~a · lose ~a · timeout ~a · park ~a · resolve z
       nothing is due: wake a · wake ~a · wake start
       -> RollingBack: cancel
       nothing changes: pause
@@ -279,17 +295,36 @@ fn every_command_in_every_kind_of_state() {
     engine fault (Stuck a=parked)
       this attempt was reported before: accept
       -> Stuck: ok a · fail a · later a · lose a · timeout a
-      unknown: ok a, the last · ok a, the next · ok z · ok ~a · fail ~a · later ~a · lose ~a · timeout ~a · resolve z
-      nothing is due: wake a · wake ~a · wake start
+      unknown: ok a, the last · ok a, the next · ok z · ok ~a · fail ~a · later ~a · lose ~a · timeout ~a · park ~a · resolve z
+      nothing is due: park a · wake a · wake ~a · wake start
       -> Cancelled: cancel
+      nothing changes: pause · hold
+      -> Pending: resume
+      nothing to resolve: resolve retry · resolve skip · resolve done · resolve rollback
+    engine fault, given back (Stuck a=ready)
+      this attempt was reported before: accept
+      -> Stuck: ok a · fail a · later a · lose a · timeout a · park a
+      unknown: ok a, the last · ok a, the next · ok z · ok ~a · fail ~a · later ~a · lose ~a · timeout ~a · park ~a · resolve z
+      nothing is due: wake a · wake ~a · wake start
+      -> RollingBack: cancel
       nothing changes: pause · hold
       -> Pending: resume
       nothing to resolve: resolve retry · resolve skip · resolve done · resolve rollback
     draining (RollingBack a=ready)
       this attempt was reported before: accept
       -> RollingBack: ok a · fail a · later a · lose a · timeout a
-      unknown: ok a, the last · ok a, the next · ok z · ok ~a · fail ~a · later ~a · lose ~a · timeout ~a · resolve z
-      nothing is due: wake a · wake ~a · wake start
+      unknown: ok a, the last · ok a, the next · ok z · ok ~a · fail ~a · later ~a · lose ~a · timeout ~a · park ~a · resolve z
+      nothing is due: park a · wake a · wake ~a · wake start
+      nothing changes: cancel · resume
+      -> Pausing: pause
+      nothing to resolve: resolve retry · resolve skip · resolve done
+      rolling back already: resolve rollback
+      -> Stuck: hold
+    draining, given back (RollingBack a=ready)
+      this attempt was reported before: accept
+      -> RollingBack: ok a · fail a · later a · lose a · timeout a
+      unknown: ok a, the last · ok a, the next · ok z · ok ~a · fail ~a · later ~a · lose ~a · timeout ~a · park ~a · resolve z
+      nothing is due: park a · wake a · wake ~a · wake start
       nothing changes: cancel · resume
       -> Pausing: pause
       nothing to resolve: resolve retry · resolve skip · resolve done
@@ -298,17 +333,17 @@ fn every_command_in_every_kind_of_state() {
     draining, paused (Pausing a=ready)
       this attempt was reported before: accept
       -> Paused: ok a · fail a · later a · lose a · timeout a
-      unknown: ok a, the last · ok a, the next · ok z · ok ~a · fail ~a · later ~a · lose ~a · timeout ~a · resolve z
-      nothing is due: wake a · wake ~a · wake start
+      unknown: ok a, the last · ok a, the next · ok z · ok ~a · fail ~a · later ~a · lose ~a · timeout ~a · park ~a · resolve z
+      nothing is due: park a · wake a · wake ~a · wake start
       nothing changes: cancel · pause
       -> RollingBack: resume
       nothing to resolve: resolve retry · resolve skip · resolve done
       rolling back already: resolve rollback
       -> Stuck: hold
     undo ready (RollingBack a=failed ~a=ready)
-      this attempt was reported before: accept · ok a · fail a · later a · lose a · timeout a
+      this attempt was reported before: accept · ok a · fail a · later a · lose a · timeout a · park a
       unknown: ok a, the last · ok a, the next · ok z · resolve z
-      nothing is due: wake a · wake ~a · wake start
+      nothing is due: wake a · park ~a · wake ~a · wake start
       -> RolledBack: ok ~a
       -> Stuck: fail ~a · timeout ~a · hold
       -> RollingBack: later ~a · lose ~a
@@ -317,9 +352,9 @@ fn every_command_in_every_kind_of_state() {
       nothing to resolve: resolve retry · resolve skip · resolve done
       rolling back already: resolve rollback
     undo running (RollingBack a=failed ~a=ready)
-      this attempt was reported before: accept · ok a · fail a · later a · lose a · timeout a
+      this attempt was reported before: accept · ok a · fail a · later a · lose a · timeout a · park a
       unknown: ok a, the last · ok a, the next · ok z · resolve z
-      nothing is due: wake a · wake ~a · wake start
+      nothing is due: wake a · park ~a · wake ~a · wake start
       -> RolledBack: ok ~a
       -> Stuck: fail ~a · timeout ~a · hold
       -> RollingBack: later ~a · lose ~a
@@ -328,9 +363,9 @@ fn every_command_in_every_kind_of_state() {
       nothing to resolve: resolve retry · resolve skip · resolve done
       rolling back already: resolve rollback
     undo overdue (RollingBack a=failed ~a=ready)
-      this attempt was reported before: accept · ok a · fail a · later a · lose a · timeout a
+      this attempt was reported before: accept · ok a · fail a · later a · lose a · timeout a · park a
       unknown: ok a, the last · ok a, the next · ok z · resolve z
-      nothing is due: wake a · wake ~a · wake start
+      nothing is due: wake a · park ~a · wake ~a · wake start
       -> RolledBack: ok ~a
       -> Stuck: fail ~a · later ~a · lose ~a · timeout ~a · hold
       nothing changes: cancel · resume
@@ -338,7 +373,7 @@ fn every_command_in_every_kind_of_state() {
       nothing to resolve: resolve retry · resolve skip · resolve done
       rolling back already: resolve rollback
     undo delayed (RollingBack a=failed ~a=delayed)
-      this attempt was reported before: accept · ok a · fail a · later a · lose a · timeout a · ok ~a · fail ~a · later ~a · lose ~a · timeout ~a
+      this attempt was reported before: accept · ok a · fail a · later a · lose a · timeout a · park a · ok ~a · fail ~a · later ~a · lose ~a · timeout ~a · park ~a
       unknown: ok a, the last · ok a, the next · ok z · resolve z
       nothing is due: wake a · wake ~a · wake start
       nothing changes: cancel · resume
@@ -346,10 +381,21 @@ fn every_command_in_every_kind_of_state() {
       nothing to resolve: resolve retry · resolve skip · resolve done
       rolling back already: resolve rollback
       -> Stuck: hold
-    undo paused (Paused a=failed ~a=parked)
-      this attempt was reported before: accept · ok a · fail a · later a · lose a · timeout a
+    undo pausing, given back (Pausing a=failed ~a=ready)
+      this attempt was reported before: accept · ok a · fail a · later a · lose a · timeout a · park a
       unknown: ok a, the last · ok a, the next · ok z · resolve z
       nothing is due: wake a · wake ~a · wake start
+      -> RolledBack: ok ~a
+      -> Stuck: fail ~a · timeout ~a · hold
+      -> Paused: later ~a · lose ~a · park ~a
+      nothing changes: cancel · pause
+      -> RollingBack: resume
+      nothing to resolve: resolve retry · resolve skip · resolve done
+      rolling back already: resolve rollback
+    undo paused (Paused a=failed ~a=parked)
+      this attempt was reported before: accept · ok a · fail a · later a · lose a · timeout a · park a
+      unknown: ok a, the last · ok a, the next · ok z · resolve z
+      nothing is due: wake a · park ~a · wake ~a · wake start
       -> RolledBack: ok ~a
       -> Stuck: fail ~a · timeout ~a · hold
       -> Paused: later ~a · lose ~a
@@ -358,7 +404,7 @@ fn every_command_in_every_kind_of_state() {
       nothing to resolve: resolve retry · resolve skip · resolve done
       rolling back already: resolve rollback
     undo failed (Stuck a=failed ~a=failed)
-      this attempt was reported before: accept · ok a · fail a · later a · lose a · timeout a · ok ~a · fail ~a · later ~a · lose ~a · timeout ~a
+      this attempt was reported before: accept · ok a · fail a · later a · lose a · timeout a · park a · ok ~a · fail ~a · later ~a · lose ~a · timeout ~a · park ~a
       unknown: ok a, the last · ok a, the next · ok z · resolve z
       nothing is due: wake a · wake ~a · wake start
       nothing changes: cancel · resume
@@ -367,7 +413,7 @@ fn every_command_in_every_kind_of_state() {
       -> RolledBack: resolve skip · resolve done
       rolling back already: resolve rollback
     undo poisoned (Stuck a=failed ~a=failed)
-      this attempt was reported before: accept · ok a · fail a · later a · lose a · timeout a · ok ~a · fail ~a · later ~a · lose ~a · timeout ~a
+      this attempt was reported before: accept · ok a · fail a · later a · lose a · timeout a · park a · ok ~a · fail ~a · later ~a · lose ~a · timeout ~a · park ~a
       unknown: ok a, the last · ok a, the next · ok z · resolve z
       nothing is due: wake a · wake ~a · wake start
       nothing changes: cancel · resume
@@ -376,9 +422,9 @@ fn every_command_in_every_kind_of_state() {
       -> RolledBack: resolve skip · resolve done
       rolling back already: resolve rollback
     undone (RollingBack a=succeeded ~a=ready b=failed ~b=succeeded)
-      this attempt was reported before: accept · ok a · fail a · later a · lose a · timeout a
+      this attempt was reported before: accept · ok a · fail a · later a · lose a · timeout a · park a
       unknown: ok a, the last · ok a, the next · ok z · resolve z
-      nothing is due: wake a · wake ~a · wake start
+      nothing is due: wake a · park ~a · wake ~a · wake start
       -> RolledBack: ok ~a
       -> Stuck: fail ~a · timeout ~a · hold
       -> RollingBack: later ~a · lose ~a
@@ -387,24 +433,24 @@ fn every_command_in_every_kind_of_state() {
       nothing to resolve: resolve retry · resolve skip · resolve done
       rolling back already: resolve rollback
     succeeded for good (Succeeded a=succeeded b=succeeded)
-      this attempt was reported before: accept · ok a · fail a · later a · lose a · timeout a
-      unknown: ok a, the last · ok a, the next · ok z · ok ~a · fail ~a · later ~a · lose ~a · timeout ~a · resolve z
+      this attempt was reported before: accept · ok a · fail a · later a · lose a · timeout a · park a
+      unknown: ok a, the last · ok a, the next · ok z · ok ~a · fail ~a · later ~a · lose ~a · timeout ~a · park ~a · resolve z
       nothing is due: wake a · wake ~a · wake start
       the task has ended: cancel · pause · resume · resolve retry · resolve skip · resolve done · resolve rollback · hold
     rolled back (RolledBack a=failed ~a=succeeded)
-      this attempt was reported before: accept · ok a · fail a · later a · lose a · timeout a · ok ~a · fail ~a · later ~a · lose ~a · timeout ~a
+      this attempt was reported before: accept · ok a · fail a · later a · lose a · timeout a · park a · ok ~a · fail ~a · later ~a · lose ~a · timeout ~a · park ~a
       unknown: ok a, the last · ok a, the next · ok z · resolve z
       nothing is due: wake a · wake ~a · wake start
       the task has ended: cancel · pause · resume · resolve retry · resolve skip · resolve done · resolve rollback · hold
     failed (Failed a=failed ~a=skipped)
-      this attempt was reported before: accept · ok a · fail a · later a · lose a · timeout a
-      unknown: ok a, the last · ok a, the next · ok z · ok ~a · fail ~a · later ~a · lose ~a · timeout ~a · resolve z
+      this attempt was reported before: accept · ok a · fail a · later a · lose a · timeout a · park a
+      unknown: ok a, the last · ok a, the next · ok z · ok ~a · fail ~a · later ~a · lose ~a · timeout ~a · park ~a · resolve z
       nothing is due: wake a · wake ~a · wake start
       the task has ended: cancel · pause · resume · resolve retry · resolve skip · resolve done · resolve rollback · hold
     cancelled (Cancelled)
       this attempt was reported before: accept
-      another attempt has taken over: ok a · fail a · later a · lose a · timeout a
-      unknown: ok a, the last · ok a, the next · ok z · ok ~a · fail ~a · later ~a · lose ~a · timeout ~a · resolve z
+      another attempt has taken over: ok a · fail a · later a · lose a · timeout a · park a
+      unknown: ok a, the last · ok a, the next · ok z · ok ~a · fail ~a · later ~a · lose ~a · timeout ~a · park ~a · resolve z
       nothing is due: wake a · wake ~a · wake start
       the task has ended: cancel · pause · resume · resolve retry · resolve skip · resolve done · resolve rollback · hold
     ");

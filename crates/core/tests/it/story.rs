@@ -9,7 +9,7 @@
 //! on_failure hold · retry_by module · params {…} · input {…} · priority N · at T
 //!
 //! accept · cancel · pause · resume · hold WHY · resolve STEP retry|skip|done [JSON]|rollback
-//! take b · decline b · lose b · timeout b · wake b
+//! take b · decline b · lose b · timeout b · park b · wake b
 //! ok b [JSON] · fail b WHY · final b WHY · later b [T]
 //! + T        the clock goes on by T                 wake     wakes everything that is due
 //! again      the last command once more             run      every worker succeeds until nothing more is ready
@@ -22,8 +22,8 @@ use std::fmt::Write as _;
 
 use windlass_core::{
     ActKey, ActState, Action, AlarmCommand, Backoff, Cause, Command, Direction, Effect, Event, EventKind,
-    Failure, Flow, Json, Message, Millis, Name, OnFailure, Outcome, Rejection, Report, Resolution, Retry,
-    RetryBy, StepDefinition, TIMEOUT_DEFAULT, Timestamp, Transition, Wakeup, act_status, task_status,
+    Failure, Flow, Free, Json, Message, Millis, Name, OnFailure, Outcome, Rejection, Report, Resolution,
+    Retry, RetryBy, StepDefinition, TIMEOUT_DEFAULT, Timestamp, Transition, Wakeup, act_status, task_status,
 };
 
 use crate::world::{START, World, anna, input};
@@ -202,12 +202,13 @@ impl Teller {
             .task
             .act(key)
             .filter(|act| act.state == ActState::Ready && !self.world.handed_out.contains_key(&key));
-        if free.is_some_and(|act| number.is_none_or(|number| number == act.attempt)) {
+        if word != "park" && free.is_some_and(|act| number.is_none_or(|number| number == act.attempt)) {
             self.world.take(key);
         }
         let attempt = self.world.attempt(key, number);
         let outcome = match word {
             "lose" => return Command::Lose(attempt),
+            "park" => return Command::Park(attempt),
             "timeout" => return Command::TimeOut(attempt),
             "ok" => Outcome::Succeeded(Some(rest).filter(|rest| !rest.is_empty()).map(json)),
             "fail" => Outcome::Failed(Failure::new(rest, 1, true)),
@@ -356,8 +357,11 @@ impl Teller {
             Effect::Wait(waiting) => {
                 let due = waiting.due_at.map(|due_at| format!(" until {}", time(due_at))).unwrap_or_default();
                 match &waiting.ready {
-                    Some(ready) if ready.to_stop => {
+                    Some(ready) if ready.free == Free::GiveUp => {
                         format!("stop {}#{}{due}", self.wakeup(waiting.key), waiting.attempt)
+                    }
+                    Some(ready) if ready.free == Free::Park => {
+                        format!("keep {}#{}{due}", self.wakeup(waiting.key), waiting.attempt)
                     }
                     Some(ready) => format!(
                         "queue {}: {}#{} {} at {}{due}",

@@ -6,8 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use windlass_core::{
     Act, ActKey, ActState, Actor, Alarm, AlarmId, AlarmState, Attempt, Command, Context, Direction, Effect,
-    Event, EventKind, Failure, Flow, Input, Json, Message, Millis, Outcome, Pause, Phase, Rejection, Report,
-    Resolution, StuckKind, Task, TaskId, Timestamp, Transition, Waiting, Wakeup, apply, waits,
+    Event, EventKind, Failure, Flow, Free, Input, Json, Message, Millis, Outcome, Pause, Phase, Rejection,
+    Report, Resolution, StuckKind, Task, TaskId, Timestamp, Transition, Waiting, Wakeup, apply, waits,
 };
 
 /// When every story begins.
@@ -41,6 +41,7 @@ pub(crate) enum Move {
     Later(ActKey),
     Lose(ActKey),
     TimeOut(ActKey),
+    Park(ActKey),
     /// The clock goes on to when this is due, if it is not there yet, and it is woken.
     Wake(Wakeup),
     Cancel,
@@ -157,6 +158,11 @@ impl World {
         let waiting: BTreeMap<Wakeup, Waiting> =
             waits(&self.task).into_iter().map(|waiting| (waiting.key, waiting)).collect();
         assert_eq!(self.waits, waiting, "the effects so far give what the task waits for");
+        if self.task.state.pause == Pause::Held {
+            let handed_out =
+                |waiting: &&Waiting| waiting.ready.as_ref().is_some_and(|ready| ready.free == Free::HandOut);
+            assert_eq!(self.waits.values().find(handed_out), None, "nothing is handed out in a pause");
+        }
         if self.task.is_ended() {
             assert_eq!(self.waits, BTreeMap::new(), "an ended task waits for nothing");
             assert_eq!(self.task.state.stuck, None, "an ended task is not stuck");
@@ -196,11 +202,20 @@ impl World {
         troubles
     }
 
+    /// What is to become of the act's attempt, if it is ready and no worker has it.
+    pub(crate) fn free(&self, key: ActKey) -> Option<Free> {
+        let waiting = self.waits.get(&Wakeup::Act(key)).filter(|_| !self.held.contains_key(&key))?;
+        waiting.ready.as_ref().map(|ready| ready.free)
+    }
+
     /// A worker takes the act's attempt.
     pub(crate) fn take(&mut self, key: ActKey) {
         let (act, now) = (self.act(key), self.now);
         assert_eq!(act.state, ActState::Ready, "only a ready attempt is handed out");
         let number = act.attempt;
+        // After a restart workers name what they have, also what is not handed out any more.
+        let named = self.handed_out.get(&key) == Some(&number);
+        assert!(named || self.free(key) == Some(Free::HandOut), "{key:?} is not to be handed out");
         self.held.insert(key, (number, now));
         self.handed_out.insert(key, number);
         if key.direction == Direction::Forward {
@@ -254,6 +269,7 @@ impl World {
             }
             Move::Lose(key) => Command::Lose(self.attempt(key, None)),
             Move::TimeOut(key) => Command::TimeOut(self.attempt(key, None)),
+            Move::Park(key) => Command::Park(self.attempt(key, None)),
             Move::Wake(key) => Command::Wake(key),
             Move::Cancel => Command::Cancel { by: anna() },
             Move::Pause => Command::Pause { by: anna() },
@@ -270,11 +286,18 @@ impl World {
     pub(crate) fn moves(&self) -> Vec<Move> {
         let mut moves = Vec::new();
         for (key, act) in self.task.acts() {
-            let held = self.held.contains_key(&key);
-            if act.state == ActState::Ready && !held {
+            let free = self.free(key);
+            match free {
+                Some(Free::HandOut) => moves.push(Move::Take(key)),
+                Some(Free::Park) => moves.push(Move::Park(key)),
+                Some(Free::GiveUp) => moves.push(Move::Lose(key)),
+                None => {}
+            }
+            // A worker may name what it has only now.
+            if free.is_some_and(|free| free != Free::HandOut) && self.handed_out.contains_key(&key) {
                 moves.push(Move::Take(key));
             }
-            if held {
+            if self.held.contains_key(&key) {
                 moves.extend([Move::Decline(key), Move::Lose(key), Move::TimeOut(key)]);
             }
             // Also a worker that was thought to be gone may still report.
@@ -302,8 +325,15 @@ impl World {
         if self.task.is_ended() {
             return None;
         }
-        if let Some(key) = self.handed_out.keys().next() {
+        if let Some(key) = self.held.keys().next() {
             return Some(Move::Succeed(*key));
+        }
+        let free = |wanted| self.task.acts().find(|(key, _)| self.free(*key) == Some(wanted));
+        if let Some((key, _)) = free(Free::GiveUp) {
+            return Some(Move::Lose(key));
+        }
+        if let Some((key, _)) = free(Free::Park) {
+            return Some(Move::Park(key));
         }
         let stuck = self.task.state.stuck.as_ref();
         if let Some(step) = stuck.and_then(|stuck| stuck.step) {
@@ -312,7 +342,7 @@ impl World {
         if self.task.state.pause == Pause::Held {
             return Some(Move::Resume);
         }
-        if let Some((key, _)) = self.task.acts().find(|(_, act)| act.state == ActState::Ready) {
+        if let Some((key, _)) = free(Free::HandOut) {
             return Some(Move::Take(key));
         }
         let first = self.waits.values().filter(|waiting| waiting.due_at.is_some()).min_by_key(|w| w.due_at);

@@ -26,6 +26,7 @@ mod logs;
 mod messages;
 mod outcomes;
 mod overlooked;
+mod parking;
 mod queues;
 mod reopening;
 mod staging;
@@ -96,6 +97,7 @@ pub fn cases() -> Vec<Case> {
         messages::cases(),
         outcomes::cases(),
         overlooked::cases(),
+        parking::cases(),
         queues::cases(),
         reopening::cases(),
         stopping::cases(),

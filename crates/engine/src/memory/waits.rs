@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use windlass_core::{
-    ActKey, ActState, Effect, Millis, Name, Ready, Task, TaskId, Timestamp, Waiting, Wakeup,
+    ActKey, ActState, Effect, Free, Millis, Name, Ready, Task, TaskId, Timestamp, Waiting, Wakeup,
 };
 
 use crate::ports::{
@@ -188,16 +188,15 @@ impl Waits {
         timed_out.sort_by_key(|(claimed, timeout_at)| (*timeout_at, claimed.id));
         let wakes = wakes.into_iter().map(|(_, task, wakeup)| Due::Wake { task, wakeup });
         let timed_out = timed_out.into_iter().map(|(claimed, _)| Due::TimeOut(claimed));
-        wakes.chain(timed_out).chain(self.abandoned()).take(limit).collect()
+        wakes.chain(timed_out).chain(self.kept_back()).take(limit).collect()
     }
 
-    /// Attempts that are to stop and that nobody has.
-    fn abandoned(&self) -> impl Iterator<Item = Due> + '_ {
+    /// Attempts that nobody has and that are not handed out.
+    fn kept_back(&self) -> impl Iterator<Item = Due> + '_ {
         self.rows.iter().flat_map(|(task, rows)| {
             rows.values().filter(|row| row.claim.is_none()).filter_map(|row| {
                 let Wakeup::Act(key) = row.waiting.key else { return None };
-                let to_stop = row.waiting.ready.as_ref().is_some_and(|ready| ready.to_stop);
-                to_stop.then_some(Due::GiveUp { task: *task, key, attempt: row.waiting.attempt })
+                Due::of_free(*task, key, row.waiting.attempt, row.waiting.ready.as_ref()?.free)
             })
         })
     }
@@ -232,7 +231,7 @@ impl Waits {
         for (task, rows) in &self.rows {
             for row in rows.values().filter(|row| row.claim.is_none()) {
                 if let (Wakeup::Act(key), Some(ready)) = (row.waiting.key, &row.waiting.ready)
-                    && !ready.to_stop
+                    && ready.free == Free::HandOut
                     && wanted(ready)
                 {
                     line.push((ready.rank, *task, key));

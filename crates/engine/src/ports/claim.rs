@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use windlass_core::{ActKey, Millis, Name, TaskId, Timestamp, Wakeup};
+use windlass_core::{ActKey, Free, Millis, Name, TaskId, Timestamp, Wakeup};
 
 /// An attempt that a session has.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -137,6 +137,27 @@ pub enum Due {
         /// Number of the attempt.
         attempt: u32,
     },
+    /// An attempt of a paused task is with no session, and is not handed out before the resume.
+    Park {
+        /// The task.
+        task: TaskId,
+        /// The act.
+        key: ActKey,
+        /// Number of the attempt.
+        attempt: u32,
+    },
+}
+
+impl Due {
+    /// What becomes of an attempt that no session has, where it is not handed out.
+    #[must_use]
+    pub fn of_free(task: TaskId, key: ActKey, attempt: u32, free: Free) -> Option<Self> {
+        match free {
+            Free::HandOut => None,
+            Free::Park => Some(Self::Park { task, key, attempt }),
+            Free::GiveUp => Some(Self::GiveUp { task, key, attempt }),
+        }
+    }
 }
 
 /// How much longer than its timeout an attempt of an attached worker may run before the engine gives it up:

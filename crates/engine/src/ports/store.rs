@@ -44,7 +44,8 @@ pub trait Store: Send + Sync + 'static {
         now: Now,
     ) -> Result<Vec<Adoption>, StoreError>;
 
-    /// A session gives an attempt back that it did not begin; it is ready again.
+    /// A session gives an attempt back that it did not begin; it is free again, and what [`windlass_core::Free`]
+    /// says becomes of it.
     async fn release(&self, session: SessionId, attempt: AttemptId, now: Now) -> Result<(), StoreError>;
 
     /// A session was heard of.

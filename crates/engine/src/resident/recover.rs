@@ -38,9 +38,8 @@ impl Scheduler {
     fn recover_task(&mut self, task: Task) {
         let id = task.id;
         for wait in waits(&task) {
-            match wait.key {
-                Wakeup::Act(key) if wait.ready.is_some() => self.recovered.push((id, key)),
-                _ => {}
+            if let (Wakeup::Act(key), Some(_)) = (wait.key, &wait.ready) {
+                self.recovered.insert((id, key));
             }
         }
         let handed_out = may_have_been_handed_out(&task);

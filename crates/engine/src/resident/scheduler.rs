@@ -6,8 +6,8 @@ use std::{
 };
 
 use windlass_core::{
-    Act, ActKey, ActState, AlarmId, Direction, Effect, Name, Ready, Task, TaskId, Timestamp, Waiting, Wakeup,
-    waiting,
+    Act, ActKey, ActState, AlarmId, Direction, Effect, Free, Name, Ready, Task, TaskId, Timestamp, Waiting,
+    Wakeup, waiting,
 };
 
 use super::{claims::Claims, queue::Queues, sessions::Sessions, submit_keys::SubmitKeys};
@@ -32,10 +32,10 @@ pub(super) struct Scheduler {
     /// Alarms changed by commits on their way to the disk.
     pub(super) alarms: BTreeMap<Arc<str>, StoredAlarm>,
     pub(super) messages: BTreeMap<MessageId, Envelope>,
-    /// Attempts that are to stop and that no session has.
-    pub(super) abandoned: BTreeSet<(TaskId, ActKey)>,
+    /// Attempts that no session has and that are not handed out: of paused tasks, and those that are to stop.
+    pub(super) kept_back: BTreeSet<(TaskId, ActKey)>,
     /// Ready attempts that wait for the adoption grace.
-    pub(super) recovered: Vec<(TaskId, ActKey)>,
+    pub(super) recovered: BTreeSet<(TaskId, ActKey)>,
 }
 
 /// An active task.
@@ -162,21 +162,21 @@ impl Scheduler {
         }
     }
 
-    /// An attempt that no session has waits in its queue, or to be given up where it is to stop.
+    /// An attempt that no session has waits in its queue, or is kept back from it.
     pub(super) fn stand_in_line(&mut self, id: TaskId, key: ActKey, ready: &Ready) {
-        if ready.to_stop {
-            self.abandoned.insert((id, key));
-        } else {
+        if ready.free == Free::HandOut {
             self.queues.insert(id, key, ready);
+        } else {
+            self.kept_back.insert((id, key));
         }
     }
 
     /// An attempt waits no more: it is over, or a session has it.
     pub(super) fn leave_line(&mut self, id: TaskId, key: ActKey, ready: &Ready) {
-        if ready.to_stop {
-            self.abandoned.remove(&(id, key));
-        } else {
+        if ready.free == Free::HandOut {
             self.queues.remove(id, key, ready);
+        } else {
+            self.kept_back.remove(&(id, key));
         }
     }
 
@@ -226,10 +226,17 @@ impl Scheduler {
             return;
         }
         for effect in &change.waits {
-            if let Effect::Wait(waiting) = effect {
+            if let Effect::Wait(waiting) = effect
+                && !self.is_recovering(id, waiting.key)
+            {
                 self.publish_wait(id, waiting);
             }
         }
+    }
+
+    /// Whether workers are given time to name this: whatever is waited for then is published after the grace.
+    fn is_recovering(&self, id: TaskId, key: Wakeup) -> bool {
+        matches!(key, Wakeup::Act(key) if self.recovered.contains(&(id, key)))
     }
 
     /// Puts what an act waits for into queues and due times, if the task still waits for it.
@@ -264,11 +271,11 @@ impl Scheduler {
             .iter()
             .take_while(|(at, ..)| *at <= now.wall)
             .map(|(_, task, wakeup)| Due::Wake { task: *task, wakeup: *wakeup });
-        let abandoned = self.abandoned.iter().filter_map(|(task, key)| {
+        let kept_back = self.kept_back.iter().filter_map(|(task, key)| {
             let attempt = self.active.get(task)?.task.act(*key)?.attempt;
-            Some(Due::GiveUp { task: *task, key: *key, attempt })
+            Due::of_free(*task, *key, attempt, self.published_ready(*task, *key)?.free)
         });
-        wakes.chain(self.claims.timed_out(now).map(Due::TimeOut)).chain(abandoned).take(limit).collect()
+        wakes.chain(self.claims.timed_out(now).map(Due::TimeOut)).chain(kept_back).take(limit).collect()
     }
 }
 

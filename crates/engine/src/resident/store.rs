@@ -22,7 +22,7 @@ impl Store for Resident {
         let inner = self.inner();
         let scheduler = &inner.scheduler;
         let due = scheduler.due.first().map(|(at, ..)| *at - now.wall);
-        let due = if scheduler.abandoned.is_empty() { due } else { Some(Millis(0)) };
+        let due = if scheduler.kept_back.is_empty() { due } else { Some(Millis(0)) };
         let grace_until = match inner.grace {
             Grace::Over => None,
             Grace::Begins => Some(now.mono),
@@ -116,6 +116,7 @@ impl Store for Resident {
                 Some((holder, number)) if holder == session && number == id.claim => Adoption::Held,
                 Some(_) => Adoption::Gone,
                 None => {
+                    inner.scheduler.recovered.remove(&(id.task, id.key));
                     inner.scheduler.publish_ready(id.task, id.key);
                     if let Some(ready) = inner.scheduler.published_ready(id.task, id.key).cloned() {
                         inner.scheduler.leave_line(id.task, id.key, &ready);

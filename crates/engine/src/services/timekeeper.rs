@@ -52,6 +52,9 @@ fn item(due: Due) -> Item {
         Due::GiveUp { task, key, attempt } => {
             (task, Command::Lose(Attempt { key, number: attempt, started_at: None }))
         }
+        Due::Park { task, key, attempt } => {
+            (task, Command::Park(Attempt { key, number: attempt, started_at: None }))
+        }
     };
     Item::Task { id, command, claim: None, logs: Vec::new() }
 }

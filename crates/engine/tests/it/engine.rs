@@ -2,6 +2,7 @@
 
 use std::{pin::pin, task::Poll};
 
+use futures_util::{FutureExt as _, StreamExt as _};
 use windlass_core::{AlarmCommand, AlarmState, Command, Failure, Json, Outcome, Rejection};
 use windlass_engine::{
     EngineError, Exchange, Notice, ReportStatus, Said, Why, WorkerReport,
@@ -384,7 +385,7 @@ fn watchers_hear_what_is_on_disk_in_order() {
     let attempt = worker.take();
     worker.report(&attempt.token, ok("{}"));
     let mut heard = Vec::new();
-    while let Ok(notice) = notices.try_recv() {
+    while let Some(Some(notice)) = notices.next().now_or_never() {
         heard.push(match notice {
             Notice::Event { n, .. } => n.to_string(),
             Notice::Started { .. } => "started".to_owned(),

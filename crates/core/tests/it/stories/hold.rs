@@ -15,7 +15,7 @@ fn a_held_task_waits_as_it_is_and_goes_on_when_a_person_says_so() {
         ok a
         resume
         run
-    "), @r"
+    "), @"
     accept
         accepted
         a#1 ready
@@ -26,6 +26,7 @@ fn a_held_task_waits_as_it_is_and_goes_on_when_a_person_says_so() {
         paused
         stuck (engine_fault): held because of a fault of the engine: a count is off
         alarm: held because of a fault of the engine: a count is off
+      -> keep a#1
       -> raise engine_fault.TASK
       == Stuck: a=running
     again
@@ -152,7 +153,7 @@ fn a_held_task_that_ends_by_itself_leaves_its_alarm() {
         take a
         hold a count is off
         ok a
-    "), @r"
+    "), @"
     accept
         accepted
         a#1 ready
@@ -163,6 +164,7 @@ fn a_held_task_that_ends_by_itself_leaves_its_alarm() {
         paused
         stuck (engine_fault): held because of a fault of the engine: a count is off
         alarm: held because of a fault of the engine: a count is off
+      -> keep a#1
       -> raise engine_fault.TASK
       == Stuck: a=running
     ok a

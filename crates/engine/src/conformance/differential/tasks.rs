@@ -105,6 +105,10 @@ impl Walk {
                 let attempt = Attempt { key, number: attempt, started_at: None };
                 self.do_task("give up", task, Command::Lose(attempt)).await;
             }
+            Some(Due::Park { task, key, attempt }) => {
+                let attempt = Attempt { key, number: attempt, started_at: None };
+                self.do_task("park", task, Command::Park(attempt)).await;
+            }
             None => {}
         }
     }

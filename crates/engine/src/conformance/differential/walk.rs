@@ -30,6 +30,7 @@ pub(super) const KINDS: &[&str] = &[
     "lose",
     "time out",
     "give up",
+    "park",
     "queue",
     "logs",
     "alarm",

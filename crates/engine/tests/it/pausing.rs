@@ -1,0 +1,117 @@
+//! A task that a person or the engine holds: what workers have may end, and nothing begins, whatever becomes of
+//! its workers and of this server meanwhile.
+
+use windlass_core::{ActState, Command, Failure, Json, Outcome, TaskId};
+use windlass_engine::{ReportStatus, Said, memory::MemorySink};
+
+use crate::world::{World, flow};
+
+fn ok() -> Said {
+    Said::Ended(Outcome::Succeeded(Some(Json::parse("{}").unwrap())))
+}
+
+fn tell(world: &World, id: TaskId, command: Command) {
+    world.drive(world.engine.tell(id, command)).unwrap();
+    world.serve();
+}
+
+fn pause(world: &World, id: TaskId) {
+    tell(world, id, Command::Pause { by: None });
+}
+
+fn resume(world: &World, id: TaskId) {
+    tell(world, id, Command::Resume { by: None });
+}
+
+/// The attempt of the first step is back where a pause keeps it: nobody gets it, and nothing was counted.
+fn is_parked(world: &World, id: TaskId) {
+    world.serve();
+    assert!(world.worker(9).poll().attempts.is_empty(), "nothing of a paused task is handed out");
+    assert_eq!(world.status(id), "Paused: Ready Pending");
+    let act = &world.task(id).state.steps[0].forward;
+    assert_eq!((act.state, act.attempt, act.deaths, act.failures), (ActState::Parked, 1, 0, 0));
+}
+
+#[test]
+fn a_declined_attempt_of_a_paused_task_waits_for_the_resume() {
+    let world = World::new();
+    world.apply(flow("f", &["a", "b"], 0));
+    let id = world.submit("f");
+    let mut worker = world.worker(1);
+    let a = worker.take();
+    pause(&world, id);
+    assert_eq!(world.status(id), "Pausing: Running Pending");
+    assert_eq!(worker.report(&a.token, Said::Declined), ReportStatus::Accepted);
+    is_parked(&world, id);
+    resume(&world, id);
+    assert_eq!(world.worker(2).take().id.attempt, 1, "the attempt that was given back");
+}
+
+#[test]
+fn a_declined_attempt_of_a_task_that_the_engine_holds_waits_for_the_resume() {
+    let world = World::new();
+    world.apply(flow("f", &["a", "b"], 0));
+    let id = world.submit("f");
+    let mut worker = world.worker(1);
+    let a = worker.take();
+    tell(&world, id, Command::Hold { message: "a count is off".into() });
+    worker.report(&a.token, Said::Declined);
+    world.serve();
+    assert!(world.worker(9).poll().attempts.is_empty(), "nothing of a held task is handed out");
+    assert_eq!(world.task(id).state.steps[0].forward.state, ActState::Parked);
+    resume(&world, id);
+    world.worker(2).take();
+}
+
+#[test]
+fn a_paused_task_whose_worker_does_not_come_back_after_a_restart_waits_for_the_resume() {
+    let sink = MemorySink::new([7; 32]);
+    let world = World::open(&sink);
+    world.apply(flow("f", &["a", "b"], 0));
+    let id = world.submit("f");
+    world.worker(1).take();
+    pause(&world, id);
+
+    let world = World::open(&sink);
+    world.pass(400);
+    is_parked(&world, id);
+    resume(&world, id);
+    assert_eq!(world.worker(2).take().id.attempt, 1);
+}
+
+#[test]
+fn a_paused_task_whose_worker_comes_back_after_a_restart_is_pausing_until_it_is_done() {
+    let sink = MemorySink::new([7; 32]);
+    let world = World::open(&sink);
+    world.apply(flow("f", &["a", "b"], 0));
+    let id = world.submit("f");
+    let mut worker = world.worker(1);
+    let a = worker.take();
+    pause(&world, id);
+
+    let world = World::open(&sink);
+    let mut worker = worker.at(&world);
+    worker.poll();
+    world.pass(400);
+    assert_eq!(world.status(id), "Pausing: Running Pending");
+    assert_eq!(worker.report(&a.token, ok()), ReportStatus::Accepted);
+    assert_eq!(world.status(id), "Paused: Succeeded Ready");
+    assert!(worker.poll().attempts.is_empty());
+}
+
+#[test]
+fn a_failure_in_a_pause_is_undone_on_resume() {
+    let world = World::new();
+    world.apply(flow("f", &["a", "b"], 0));
+    let id = world.submit("f");
+    let mut worker = world.worker(1);
+    let a = worker.take();
+    pause(&world, id);
+    let boom = Said::Ended(Outcome::Failed(Failure::new("boom", 1, false)));
+    assert_eq!(worker.report(&a.token, boom), ReportStatus::Accepted);
+    world.serve();
+    assert!(worker.poll().attempts.is_empty());
+    assert_eq!(world.status(id), "Paused: RollingBack Pending");
+    resume(&world, id);
+    assert_eq!(worker.take().id.key, windlass_core::ActKey::rollback(0));
+}
