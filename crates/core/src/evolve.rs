@@ -1,7 +1,7 @@
 //! The one place that changes a task: what each event does to it.
 
 use crate::{
-    Act, ActKey, ActState, DEADLINE_CODE, Direction, Event, EventKind, Failure, Pause, Phase, ResolutionKind,
+    Act, ActKey, ActState, Cause, DEADLINE_CODE, Direction, Event, EventKind, Failure, Pause, Phase, ResolutionKind,
     Task,
 };
 
@@ -16,6 +16,10 @@ pub fn evolve(task: &mut Task, event: &Event) {
         EventKind::TaskResumed { .. } => task.state.pause = Pause::None,
         EventKind::TaskRollingBack { cause } => {
             task.state.phase = Phase::Backward;
+            // A person who cancels wants it undone now.
+            if matches!(cause, Cause::Cancel { .. }) {
+                task.state.pause = Pause::None;
+            }
             task.state.cause = Some(cause.clone());
         }
         EventKind::TaskStuck(stuck) => task.state.stuck = Some(stuck.clone()),

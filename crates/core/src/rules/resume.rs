@@ -11,7 +11,8 @@ pub(super) fn resume(draft: &mut Draft<'_>, by: Option<&Actor>) -> Result<(), Re
     if draft.task.state.pause == Pause::None {
         return Ok(());
     }
-    let_go(draft, by);
+    draft.emit(EventKind::TaskResumed { by: by.cloned() });
+    settle_fault(draft, by);
     let parked: Vec<(ActKey, u32)> = draft
         .task
         .acts()
@@ -24,9 +25,8 @@ pub(super) fn resume(draft: &mut Draft<'_>, by: Option<&Actor>) -> Result<(), Re
     Ok(())
 }
 
-/// Ends a pause, and a hold because of a fault of the engine.
-pub(super) fn let_go(draft: &mut Draft<'_>, by: Option<&Actor>) {
-    draft.emit(EventKind::TaskResumed { by: by.cloned() });
+/// A person has seen the fault of the engine for which the task was held.
+pub(super) fn settle_fault(draft: &mut Draft<'_>, by: Option<&Actor>) {
     if draft.task.state.stuck.as_ref().is_some_and(|stuck| stuck.kind == StuckKind::EngineFault) {
         draft.emit(EventKind::TaskUnstuck);
         let kind = StuckKind::EngineFault;

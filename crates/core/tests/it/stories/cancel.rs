@@ -267,7 +267,7 @@ fn a_paused_task_goes_back_at_once() {
         pause
         cancel
         run
-    "), @r"
+    "), @"
     accept
         accepted
         a#1 ready
@@ -286,7 +286,6 @@ fn a_paused_task_goes_back_at_once() {
       -> forget b
       == Paused: a=succeeded b=parked
     cancel
-        resumed by anna
         rolling back: cancelled by anna
         b#1 withdrawn, untouched
         ~a#1 ready

@@ -103,7 +103,7 @@ fn a_held_task_can_be_cancelled() {
         cancel
         run
         hold too late
-    "), @r"
+    "), @"
     accept
         accepted
         a#1 ready
@@ -125,7 +125,6 @@ fn a_held_task_can_be_cancelled() {
       -> raise engine_fault.TASK
       == Stuck: a=succeeded b=parked
     cancel
-        resumed by anna
         stuck no more
         alarm over: engine_fault by anna
         rolling back: cancelled by anna

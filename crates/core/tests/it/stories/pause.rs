@@ -526,7 +526,6 @@ fn what_was_given_back_in_a_pause_may_have_run_and_is_undone() {
       -> forget a
       == Paused: a=parked
     cancel
-        resumed by anna
         rolling back: cancelled by anna
         a#1 withdrawn, touched
         ~a#1 ready
