@@ -159,6 +159,7 @@ fn change(task: &Task, command: &Command, now: Timestamp) -> Result<TaskChange, 
     let results = transition.events.iter().filter_map(result).collect();
     Ok(TaskChange {
         before: task.state.events,
+        generation: 0,
         task: Arc::new(transition.task),
         events: transition.events,
         waits: Vec::new(),

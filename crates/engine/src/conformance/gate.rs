@@ -1,8 +1,12 @@
-//! A sink whose writes wait or fail when a case says so.
+//! A sink whose writes wait or fail, and whose reads wait, when a case says so.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::{
+    future::Future,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
 
 use async_trait::async_trait;
+use futures_channel::oneshot;
 use windlass_core::{Alarm, AlarmId, Event, TaskId};
 
 use crate::{
@@ -21,6 +25,9 @@ struct State {
     is_closed: bool,
     has_failed: bool,
     waiting: Vec<(Arc<Vec<Change>>, Written)>,
+    holds_reads: bool,
+    /// Reads that may not give their answers yet, oldest first.
+    reading: Vec<oneshot::Sender<()>>,
 }
 
 impl Gate {
@@ -60,6 +67,32 @@ impl Gate {
             written(Err(broken()));
         }
     }
+
+    /// Lists and lookups of keys keep their answers from now on, until each is let go.
+    pub(super) fn hold_reads(&self) {
+        self.state().holds_reads = true;
+    }
+
+    /// Lets the oldest read but `after` go.
+    pub(super) fn let_read_go(&self, after: usize) {
+        let read = self.state().reading.remove(after);
+        read.send(()).expect("somebody waits for the answer");
+    }
+
+    /// A read begins: it may give its answer when the future is ready.
+    fn keep(&self) -> impl Future<Output = ()> + use<> {
+        let mut state = self.state();
+        let held = state.holds_reads.then(|| {
+            let (sender, receiver) = oneshot::channel();
+            state.reading.push(sender);
+            receiver
+        });
+        async {
+            if let Some(held) = held {
+                held.await.expect("a case lets its reads go");
+            }
+        }
+    }
 }
 
 fn broken() -> StoreError {
@@ -94,11 +127,17 @@ impl RowSink for Gate {
     }
 
     async fn ended_page(&self, query: &TaskQuery) -> Result<Page<TaskRow, TaskId>, StoreError> {
-        self.sink.ended_page(query).await
+        let kept = self.keep();
+        let page = self.sink.ended_page(query).await;
+        kept.await;
+        page
     }
 
     async fn submit_keys(&self, scopes: &[[u8; 32]]) -> Result<Vec<Option<(TaskId, SubmitKey)>>, StoreError> {
-        self.sink.submit_keys(scopes).await
+        let kept = self.keep();
+        let keys = self.sink.submit_keys(scopes).await;
+        kept.await;
+        keys
     }
 
     async fn events(&self, task: TaskId, after: u64, limit: usize) -> Result<Vec<(u64, Event)>, StoreError> {

@@ -79,7 +79,7 @@ pub(super) fn accept(id: TaskId, flow: Arc<Flow>, input: Input) -> TaskChange {
 /// The change that `command` makes of what was loaded, or why it makes none.
 pub(super) fn decide(loaded: &Loaded, command: &Command, now: Timestamp) -> Result<TaskChange, Rejection> {
     let transition = apply(&loaded.task, command, &loaded.context(now))?;
-    Ok(change(&loaded.task, transition))
+    Ok(TaskChange { generation: loaded.generation, ..change(&loaded.task, transition) })
 }
 
 fn change(before: &Task, transition: Transition) -> TaskChange {
@@ -87,6 +87,7 @@ fn change(before: &Task, transition: Transition) -> TaskChange {
     let before = before.state.events;
     let mut change = TaskChange {
         before,
+        generation: 0,
         task: Arc::new(task),
         waits: Vec::new(),
         results: Vec::new(),

@@ -10,13 +10,13 @@ use std::{
 
 use async_trait::async_trait;
 use futures_util::future::LocalBoxFuture;
-use windlass_core::{ActState, Command, Flow, Millis, Pause};
+use windlass_core::{ActState, Command, Flow, Millis, Pause, TaskStatus};
 
 use super::{Bench, World, block_on, gate::Gate, history::line, messages::held, world::tasks_of};
 use crate::{
     ports::{
-        ADOPTION_GRACE, Change, Now, Outcome, QueueChange, QueuePause, Store, StoreError, StoredFlow,
-        SubmitKey,
+        ADOPTION_GRACE, Change, Now, Outcome, QueueChange, QueuePause, SCAN_MAX, Store, StoreError,
+        StoredFlow, SubmitKey, TaskQuery,
     },
     resident::{Resident, RowSink},
 };
@@ -42,12 +42,19 @@ type GatedCase = fn(World, Arc<Gate>) -> LocalBoxFuture<'static, ()>;
 /// # Panics
 /// When a resident store over the sink does otherwise.
 pub fn run_staging(mut make: impl FnMut() -> Arc<dyn RowSink>) {
-    let cases: [GatedCase; 7] = [
+    let cases: [GatedCase; 14] = [
         |world, gate| Box::pin(nothing_is_handed_out_before_it_is_written(world, gate)),
         |world, gate| Box::pin(later_changes_build_on_what_is_on_its_way(world, gate)),
         |world, gate| Box::pin(a_failed_write_changes_nothing(world, gate)),
         |world, gate| Box::pin(what_workers_have_outlives_a_failed_write(world, gate)),
+        |world, gate| Box::pin(what_was_just_reported_stays_with_its_worker(world, gate)),
+        |world, gate| Box::pin(a_decision_on_what_was_lost_conflicts(world, gate)),
+        |world, gate| Box::pin(a_task_of_a_flow_that_was_lost_conflicts(world, gate)),
         |world, gate| Box::pin(the_key_of_a_failed_submit_is_free(world, gate)),
+        |world, gate| Box::pin(keys_are_found_by_lookups_around_a_failed_write(world, gate)),
+        |world, gate| Box::pin(a_task_that_ends_while_a_list_is_read_is_on_it(world, gate)),
+        |world, gate| Box::pin(a_list_looks_at_no_more_than_so_many_active_tasks(world, gate)),
+        |world, gate| Box::pin(a_list_waits_for_what_it_shows(world, gate)),
         |world, gate| Box::pin(the_catalogue_forgets_what_was_not_written(world, gate)),
         |world, gate| Box::pin(a_message_is_sent_and_consumed_when_it_is_written(world, gate)),
     ];
@@ -164,6 +171,62 @@ async fn what_workers_have_outlives_a_failed_write(mut world: World, gate: Arc<G
     assert!(world.succeed(&claimed, None).await.is_ended());
 }
 
+async fn what_was_just_reported_stays_with_its_worker(mut world: World, gate: Arc<Gate>) {
+    let flow = world.add_flow(line("flow", 1)).await;
+    let id = world.submit(&flow).await;
+    let (session, other) = (world.session(1).await, world.session(2).await);
+    let claimed = world.claim_one(session).await;
+    let claims = world.load(id).await.claims;
+    gate.close();
+    let report = super::world::report(&claimed, windlass_core::Outcome::Succeeded(None));
+    let reported = world.decide(id, &report).await;
+    let reporting = begin(&mut world, vec![reported.into()]);
+    gate.fail();
+    assert!(reporting.await.is_err());
+    world.load_nothing().await;
+    assert!(world.claim(other, 9).await.is_empty());
+    world.pass(ADOPTION_GRACE);
+    assert!(world.claim(other, 9).await.is_empty(), "the worker has it, and sends its report again");
+    assert_eq!(world.load(id).await.claims, claims);
+    let queues = world.store().queues().await.expect("reading queues succeeds");
+    assert_eq!((queues[0].ready, queues[0].running), (0, 1));
+    world.pass(super::world::LEASE);
+    assert_eq!(world.lost().await, std::slice::from_ref(&claimed), "it is the session's again");
+    assert!(world.succeed(&claimed, None).await.is_ended());
+}
+
+async fn a_decision_on_what_was_lost_conflicts(mut world: World, gate: Arc<Gate>) {
+    let flow = world.add_flow(line("flow", 2)).await;
+    let id = world.submit(&flow).await;
+    gate.close();
+    let pause = Command::Pause { by: None };
+    let lost = world.decide(id, &pause).await;
+    let pausing = begin(&mut world, vec![lost.into()]);
+    let stale = world.decide(id, &Command::Resume { by: None }).await;
+    gate.fail();
+    assert!(pausing.await.is_err());
+    // The task comes to the same version in another way.
+    world.load_nothing().await;
+    let task = world.apply(id, pause).await;
+    assert_eq!(task.state.events, stale.before);
+    assert_eq!(world.commit_one(stale).await, Outcome::Conflict);
+    assert_eq!(world.load(id).await.task, task);
+}
+
+async fn a_task_of_a_flow_that_was_lost_conflicts(mut world: World, gate: Arc<Gate>) {
+    gate.close();
+    let created_at = world.now.wall;
+    let flow = Arc::new(line("flow", 1));
+    let applying = begin(&mut world, vec![Change::Flow(StoredFlow { flow: flow.clone(), created_at })]);
+    gate.fail();
+    assert!(applying.await.is_err());
+    world.load_nothing().await;
+    let new = world.new_task(&flow, |_| {});
+    assert_eq!(world.commit_one(new.clone()).await, Outcome::Conflict, "nobody could read it again");
+    world.add_flow(line("flow", 1)).await;
+    assert_eq!(world.commit_one(new).await, Outcome::Committed);
+}
+
 async fn the_key_of_a_failed_submit_is_free(mut world: World, gate: Arc<Gate>) {
     let flow = world.add_flow(line("flow", 1)).await;
     let mut keyed = || {
@@ -180,6 +243,82 @@ async fn the_key_of_a_failed_submit_is_free(mut world: World, gate: Arc<Gate>) {
     assert_eq!(world.commit_one(second.clone()).await, Outcome::Committed);
     let taken = Outcome::KeyTaken { task: id, fingerprint: [1; 32] };
     assert_eq!(world.commit_one(second).await, taken);
+}
+
+async fn keys_are_found_by_lookups_around_a_failed_write(mut world: World, gate: Arc<Gate>) {
+    let flow = world.add_flow(line("flow", 1)).await;
+    let keyed = |world: &mut World, scope| {
+        let key = SubmitKey { scope: [scope; 32], fingerprint: [1; 32] };
+        crate::ports::TaskChange { submit_key: Some(key), ..world.new_task(&flow, |_| {}) }
+    };
+    gate.hold_reads();
+    let before = keyed(&mut world, 1);
+    let before = begin(&mut world, vec![before.into()]);
+    gate.close();
+    let failing = world.new_task(&flow, |_| {});
+    let failing = begin(&mut world, vec![failing.into()]);
+    gate.fail();
+    assert!(failing.await.is_err());
+    world.load_nothing().await;
+    // Two lookups of a free key; the second one is answered and written while the first one is still out.
+    let (late, early) = (keyed(&mut world, 2), keyed(&mut world, 2));
+    let id = early.task.id;
+    let late = begin(&mut world, vec![late.into()]);
+    let early = begin(&mut world, vec![early.into()]);
+    gate.let_read_go(2);
+    assert_eq!(early.await.expect("it is written"), [Outcome::Committed]);
+    gate.let_read_go(0);
+    let before = before.await.expect("nothing fails any more");
+    assert_eq!(before, [Outcome::Conflict], "what was looked up before the failure is void");
+    gate.let_read_go(0);
+    let taken = Outcome::KeyTaken { task: id, fingerprint: [1; 32] };
+    assert_eq!(late.await.expect("nothing fails any more"), [taken]);
+}
+
+async fn a_task_that_ends_while_a_list_is_read_is_on_it(mut world: World, gate: Arc<Gate>) {
+    let flow = world.add_flow(line("flow", 1)).await;
+    let id = world.submit(&flow).await;
+    let session = world.session(1).await;
+    let claimed = world.claim_one(session).await;
+    gate.hold_reads();
+    let store = world.store();
+    let query = TaskQuery { limit: 9, ..TaskQuery::default() };
+    let mut listing = Box::pin(async move { store.tasks(&query).await });
+    assert!(listing.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+    world.succeed(&claimed, None).await;
+    gate.let_read_go(0);
+    let page = listing.await.expect("listing succeeds");
+    assert_eq!(page.items.iter().map(|loaded| loaded.task.id).collect::<Vec<_>>(), [id]);
+}
+
+async fn a_list_looks_at_no_more_than_so_many_active_tasks(mut world: World, _gate: Arc<Gate>) {
+    let flow = world.add_flow(line("flow", 1)).await;
+    let tasks: Vec<Change> = (0..SCAN_MAX + 10).map(|_| world.new_task(&flow, |_| {}).into()).collect();
+    world.commit(tasks).await;
+    let labels = [("none".to_owned(), "has".to_owned())].into();
+    let query = TaskQuery { limit: 9, labels, statuses: vec![TaskStatus::Pending], ..TaskQuery::default() };
+    let page = world.store().tasks(&query).await.expect("listing succeeds");
+    assert!(page.items.is_empty());
+    let rest = TaskQuery { before: page.next, ..query };
+    assert!(rest.before.is_some(), "there is more to look at");
+    let page = world.store().tasks(&rest).await.expect("listing succeeds");
+    assert!(page.items.is_empty() && page.next.is_none());
+}
+
+async fn a_list_waits_for_what_it_shows(mut world: World, gate: Arc<Gate>) {
+    let flow = world.add_flow(line("flow", 1)).await;
+    gate.close();
+    let new = world.new_task(&flow, |_| {});
+    let id = new.task.id;
+    let submitting = begin(&mut world, vec![new.into()]);
+    let store = world.store();
+    let newest = TaskQuery { limit: 1, ..TaskQuery::default() };
+    let mut listing = Box::pin(async move { store.tasks(&newest).await });
+    assert!(listing.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+    gate.open();
+    let page = listing.await.expect("listing succeeds");
+    assert_eq!(page.items.first().map(|loaded| loaded.task.id), Some(id));
+    assert_eq!(submitting.await.expect("it is written"), [Outcome::Committed]);
 }
 
 async fn the_catalogue_forgets_what_was_not_written(mut world: World, gate: Arc<Gate>) {

@@ -34,6 +34,8 @@ impl From<TaskChange> for Change {
 pub struct TaskChange {
     /// The number of events the task must have now; 0 for a new one.
     pub before: u64,
+    /// The state of the store in which it was decided, as [`Loaded::generation`](super::Loaded::generation) told.
+    pub generation: u64,
     /// The task afterwards.
     pub task: Arc<Task>,
     /// What happened; the first has the number `before + 1`.

@@ -66,10 +66,10 @@ pub trait Store: Send + Sync + 'static {
     /// The flow with this name: that version, or the newest.
     async fn flow(&self, name: &str, version: Option<u32>) -> Result<Option<StoredFlow>, StoreError>;
 
-    /// The newest versions of all flows, by name.
+    /// All flows, each in its newest version, by name.
     async fn flows(&self) -> Result<Vec<StoredFlow>, StoreError>;
 
-    /// Tasks, newest first, without their results.
+    /// Tasks, newest first, as they are on disk. Results may be missing: [`Store::load`] has them all.
     async fn tasks(&self, query: &TaskQuery) -> Result<Page<Loaded, TaskId>, StoreError>;
 
     /// Events of a task with numbers above `after`, in order.
@@ -90,7 +90,7 @@ pub trait Store: Send + Sync + 'static {
     /// All sessions whose lease has not ended.
     async fn sessions(&self, now: Now) -> Result<Vec<SessionState>, StoreError>;
 
-    /// How many attempts stand before the task's first ready one in its queue; nothing when none is ready.
+    /// How many attempts stand before this act's in the queue of its module; nothing when it is not in it.
     async fn place(&self, task: TaskId, key: ActKey) -> Result<Option<u64>, StoreError>;
 
     /// Deletes at most `limit` of what is kept too long. Tells how many rows went.
@@ -106,6 +106,9 @@ pub struct Loaded {
     pub claims: Vec<Claim>,
     /// Acts whose current attempt a worker may have had, now or before.
     pub handed_out: BTreeSet<ActKey>,
+    /// Grows when the store lost what it had told before it was on disk, and went back to what is there. A
+    /// version may come again then; a change that was decided before is a conflict.
+    pub generation: u64,
 }
 
 impl Loaded {

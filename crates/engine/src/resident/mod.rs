@@ -14,6 +14,7 @@
 //! from the sink, keeping what workers hold.
 
 mod claims;
+mod list;
 mod queue;
 mod recover;
 mod scheduler;

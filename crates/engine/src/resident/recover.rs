@@ -6,9 +6,8 @@ use windlass_core::{Task, TaskId, Timestamp, Wakeup, waits};
 
 use super::{
     Recovered,
-    claims::Claims,
+    claims::Held,
     scheduler::{Entry, Scheduler, may_have_been_handed_out},
-    sessions::Sessions,
 };
 use crate::ports::StoreError;
 
@@ -66,16 +65,21 @@ impl Scheduler {
         }
     }
 
-    /// Takes over what workers had before a failed write, as far as it is still current.
-    pub(super) fn take_over(&mut self, claims: Claims, sessions: Sessions) {
-        self.sessions = sessions;
-        for (task, held) in claims.into_all() {
+    /// Takes over what workers had before a failed write, as far as it is still current. `dropped` are claims
+    /// that changes ended which were not written: their workers report again.
+    pub(super) fn take_over(&mut self, before: Self, dropped: impl Iterator<Item = (TaskId, Held)>) {
+        self.generation = before.generation + 1;
+        self.sessions = before.sessions;
+        self.submit_keys = before.submit_keys.without_staged();
+        for (task, held) in before.claims.into_all().chain(dropped) {
             let current = self
                 .active
                 .get(&task)
                 .and_then(|entry| entry.task.act(held.key))
                 .is_some_and(|act| act.is_open() && act.attempt == held.attempt);
-            if current {
+            // A session that was forgotten meanwhile has no lease that could end.
+            if current && self.sessions.knows(held.session) {
+                self.sessions.hold(held.session, task, held.key);
                 self.queues.count_running(&held.module, 1);
                 self.claims.insert(task, held);
             } else {

@@ -6,11 +6,16 @@ use std::{
 };
 
 use windlass_core::{
-    Act, ActKey, ActState, AlarmId, Direction, Effect, Free, Name, Ready, Task, TaskId, Timestamp, Waiting,
-    Wakeup, waiting,
+    Act, ActKey, ActState, AlarmId, Direction, Effect, Flow, Free, Name, Ready, Task, TaskId, Timestamp,
+    Waiting, Wakeup, waiting,
 };
 
-use super::{claims::Claims, queue::Queues, sessions::Sessions, submit_keys::SubmitKeys};
+use super::{
+    claims::{Claims, Held},
+    queue::Queues,
+    sessions::Sessions,
+    submit_keys::SubmitKeys,
+};
 use crate::ports::{
     AlarmChange, Change, Due, Envelope, Loaded, MessageId, Now, Outcome, StoredAlarm, StoredFlow, TaskChange,
 };
@@ -34,6 +39,10 @@ pub(super) struct Scheduler {
     pub(super) messages: BTreeMap<MessageId, Envelope>,
     /// Attempts that no session has and that are not handed out: of paused tasks, and those that are to stop.
     pub(super) kept_back: BTreeSet<(TaskId, ActKey)>,
+    /// Claims that staged changes have dropped since they were last taken away.
+    pub(super) dropped: Vec<(TaskId, Held)>,
+    /// How often the state was built from the rows: what was read of the one before is void.
+    pub(super) generation: u64,
     /// Ready attempts that wait for the adoption grace.
     pub(super) recovered: BTreeSet<(TaskId, ActKey)>,
 }
@@ -71,6 +80,7 @@ impl Scheduler {
             task: entry.task.clone(),
             claims: self.claims.of_task(id, &entry.task),
             handed_out: entry.handed_out.clone(),
+            generation: self.generation,
         })
     }
 
@@ -105,10 +115,12 @@ impl Scheduler {
         if self.claims.any(id, |key, attempt| change.overlooks(key, attempt)) {
             return Outcome::Conflict;
         }
+        let is_new = change.before == 0 && self.has_flow(&change.task.flow);
         match self.active.get_mut(&id) {
+            Some(_) if self.generation != change.generation => return Outcome::Conflict,
             Some(entry) if entry.task.state.events != change.before => return Outcome::Conflict,
             Some(entry) => entry.become_task(&change.task),
-            None if change.before != 0 => return Outcome::Conflict,
+            None if !is_new => return Outcome::Conflict,
             None => {
                 let task = change.task.clone();
                 self.active.insert(id, Entry::new(task, BTreeSet::new()));
@@ -127,6 +139,12 @@ impl Scheduler {
         }
         self.drop_stale_claims(id);
         Outcome::Committed
+    }
+
+    /// Whether the flow is in the catalogue: one that was read there may not have reached the disk.
+    fn has_flow(&self, flow: &Arc<Flow>) -> bool {
+        let stored = self.flow(&flow.name, Some(flow.version)).map(|stored| stored.flow);
+        stored.is_some_and(|stored| Arc::ptr_eq(&stored, flow) || stored == *flow)
     }
 
     fn stage_alarm(&mut self, change: &AlarmChange, versions: &AlarmVersions) -> Outcome {
@@ -190,6 +208,7 @@ impl Scheduler {
         for claim in self.claims.drop_where(id, |key, attempt| !open(key, attempt)) {
             self.sessions.drop_hold(claim.session, id, claim.key);
             self.queues.count_running(&claim.module, -1);
+            self.dropped.push((id, claim));
         }
     }
 

@@ -1,7 +1,7 @@
 //! What a resident store has in memory, and how a batch gets from there to the disk.
 
 use std::{
-    collections::VecDeque,
+    collections::{BTreeSet, VecDeque},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU8, Ordering},
@@ -9,7 +9,7 @@ use std::{
 };
 
 use futures_channel::oneshot;
-use windlass_core::{Millis, Task, TaskId, Timestamp};
+use windlass_core::{Millis, TaskId, Timestamp};
 
 use super::{
     RowSink, TaskRow,
@@ -17,8 +17,8 @@ use super::{
     scheduler::{AlarmVersions, Scheduler},
 };
 use crate::ports::{
-    ADOPTION_GRACE, AlarmChange, AttemptId, Change, Claimed, Now, Outcome, SessionId, StoreError, SubmitKey,
-    TIMEOUT_GRACE,
+    ADOPTION_GRACE, AlarmChange, AttemptId, Change, Claimed, Loaded, Now, Outcome, SessionId, StoreError,
+    SubmitKey, TIMEOUT_GRACE,
 };
 
 /// A store with a single owner: what is active lives in memory, a sink writes it down.
@@ -58,6 +58,8 @@ pub(super) enum Grace {
 
 struct UnderWay {
     batch: Arc<Vec<Change>>,
+    /// Claims that ended by it: their workers have the attempts still when it is not written.
+    dropped: Vec<(TaskId, Held)>,
     state: Arc<AtomicU8>,
 }
 
@@ -105,8 +107,25 @@ impl Resident {
         inner
     }
 
-    /// After a failed write: forgets what was staged and reads what is on disk.
-    pub(super) async fn rebuild(&self) -> Result<(), StoreError> {
+    /// The state that holds now, by its number. After a failed write it forgets what was staged and reads what
+    /// is on disk.
+    pub(super) async fn generation(&self) -> Result<u64, StoreError> {
+        if self.inner().void {
+            self.rebuild().await?;
+        }
+        Ok(self.inner().scheduler.generation)
+    }
+
+    /// Waits until everything is on disk that was staged by now, in `generation`.
+    pub(super) async fn settled(&self, generation: u64) -> Result<(), StoreError> {
+        let (_, ticket) = self.stage(Vec::new(), generation, &[], &AlarmVersions::new());
+        if let Some(ticket) = ticket {
+            ticket.written().await?;
+        }
+        if self.inner().scheduler.generation == generation { Ok(()) } else { Err(lost()) }
+    }
+
+    async fn rebuild(&self) -> Result<(), StoreError> {
         let _only = self.rebuilding.lock().await;
         if !self.inner().void {
             return Ok(());
@@ -115,10 +134,10 @@ impl Resident {
         let next_claim = (u64::from(recovered.epoch) << CLAIM_BITS) + 1;
         let mut scheduler = Scheduler::recover(recovered)?;
         let mut inner = self.inner();
-        let old = std::mem::take(&mut inner.scheduler);
-        scheduler.take_over(old.claims, old.sessions);
+        let dropped = std::mem::take(&mut inner.under_way).into_iter().flat_map(|batch| batch.dropped);
+        let before = std::mem::take(&mut inner.scheduler);
+        scheduler.take_over(before, dropped);
         inner.scheduler = scheduler;
-        inner.under_way.clear();
         inner.next_claim = inner.next_claim.max(next_claim);
         inner.grace = Grace::Begins;
         inner.void = false;
@@ -159,16 +178,21 @@ impl Resident {
         Ok(versions)
     }
 
-    /// Stages `changes` and gives those that may be written to the sink.
+    /// Stages `changes` and gives those that may be written to the sink. What is on disk for them was looked up
+    /// in `generation`; where that is over, nothing holds of it.
     pub(super) fn stage(
         &self,
         changes: Vec<Change>,
+        generation: u64,
         taken: &[(TaskId, SubmitKey)],
         versions: &AlarmVersions,
     ) -> (Vec<Outcome>, Option<Ticket>) {
         let mut inner = self.inner();
         if inner.void {
             return (Vec::new(), Some(Ticket::failed()));
+        }
+        if inner.scheduler.generation != generation {
+            return (vec![Outcome::Conflict; changes.len()], None);
         }
         let mut outcomes = Vec::with_capacity(changes.len());
         let mut batch = Vec::with_capacity(changes.len());
@@ -183,9 +207,10 @@ impl Resident {
             return (outcomes, None);
         }
         let batch = Arc::new(batch);
+        let dropped = std::mem::take(&mut inner.scheduler.dropped);
         let state = Arc::new(AtomicU8::new(WRITING));
         let (sender, receiver) = oneshot::channel();
-        inner.under_way.push_back(UnderWay { batch: batch.clone(), state: state.clone() });
+        inner.under_way.push_back(UnderWay { batch: batch.clone(), dropped, state: state.clone() });
         // Still under the lock: batches reach the sink in the order they were staged.
         self.sink.write(
             batch,
@@ -198,9 +223,16 @@ impl Resident {
         (outcomes, Some(Ticket(Some(receiver))))
     }
 
-    pub(super) fn task(&self, row: TaskRow) -> Result<Task, StoreError> {
+    /// A task that has ended, from its row.
+    pub(super) fn ended(&self, row: TaskRow) -> Result<Loaded, StoreError> {
         let inner = self.inner();
-        row.into_task(|name, version| inner.scheduler.flow(name, Some(version)).map(|stored| stored.flow))
+        let flow = |name: &str, version| inner.scheduler.flow(name, Some(version)).map(|stored| stored.flow);
+        Ok(Loaded {
+            task: Arc::new(row.into_task(flow)?),
+            claims: Vec::new(),
+            handed_out: BTreeSet::new(),
+            generation: inner.scheduler.generation,
+        })
     }
 }
 
@@ -213,14 +245,15 @@ impl Ticket {
     }
 
     pub(super) async fn written(self) -> Result<(), StoreError> {
-        let lost = || {
-            StoreError::Unavailable("an earlier write failed, and what was built on it is void".to_owned())
-        };
         match self.0 {
             Some(receiver) => receiver.await.unwrap_or_else(|_| Err(lost())),
             None => Err(lost()),
         }
     }
+}
+
+fn lost() -> StoreError {
+    StoreError::Unavailable("an earlier write failed, and what was built on it is void".to_owned())
 }
 
 fn on_disk(change: &Change, taken: &[(TaskId, SubmitKey)]) -> Option<Outcome> {

@@ -1,9 +1,7 @@
 //! The store port over the scheduler and its sink.
 
 use async_trait::async_trait;
-use std::sync::Arc;
-
-use windlass_core::{ActKey, ActState, Alarm, AlarmId, Event, Millis, Task, TaskId, TaskStatus};
+use windlass_core::{ActKey, ActState, Alarm, AlarmId, Event, Millis, TaskId};
 
 use super::{Resident, state::Grace};
 use crate::ports::{
@@ -34,9 +32,7 @@ impl Store for Resident {
     }
 
     async fn load(&self, ids: &[TaskId]) -> Result<Vec<Option<Loaded>>, StoreError> {
-        if self.inner().void {
-            self.rebuild().await?;
-        }
+        self.generation().await?;
         let mut loaded: Vec<Option<Loaded>> = {
             let inner = self.inner();
             ids.iter().map(|id| inner.scheduler.loaded(*id)).collect()
@@ -49,16 +45,14 @@ impl Store for Resident {
         let mut rows = self.sink.ended(&missing).await?.into_iter();
         for found in loaded.iter_mut().filter(|found| found.is_none()) {
             if let Some(row) = rows.next().flatten() {
-                *found = Some(ended(self.task(row)?));
+                *found = Some(self.ended(row)?);
             }
         }
         Ok(loaded)
     }
 
     async fn commit(&self, changes: Vec<Change>) -> Result<Vec<Outcome>, StoreError> {
-        if self.inner().void {
-            self.rebuild().await?;
-        }
+        let generation = self.generation().await?;
         let keyed = changes
             .iter()
             .any(|change| matches!(change, Change::Task(change) if change.submit_key.is_some()));
@@ -67,7 +61,7 @@ impl Store for Resident {
         let versions = self.alarm_versions(&changes).await?;
         let lookup = keyed.then(|| Lookup::begin(self));
         let taken = self.taken_keys(&changes).await;
-        let staged = taken.map(|taken| self.stage(changes, &taken, &versions));
+        let staged = taken.map(|taken| self.stage(changes, generation, &taken, &versions));
         drop(only);
         drop(lookup);
         let (outcomes, ticket) = staged?;
@@ -181,45 +175,7 @@ impl Store for Resident {
     }
 
     async fn tasks(&self, query: &TaskQuery) -> Result<Page<Loaded, TaskId>, StoreError> {
-        let mut page = if query.statuses.is_empty() || query.statuses.iter().copied().any(is_final) {
-            self.sink.ended_page(query).await?
-        } else {
-            Page { items: Vec::new(), next: None }
-        };
-        // What ended while the page was read is still active here, or was read: the active one wins.
-        let mut items: Vec<Loaded> = Vec::new();
-        {
-            let inner = self.inner();
-            let until = query.before.unwrap_or(TaskId(u128::MAX));
-            for (id, _) in inner.scheduler.active.range(..until).rev() {
-                // Beyond the end of the page from disk, tasks belong to later pages.
-                if items.len() == query.limit || page.next.is_some_and(|next| *id < next) {
-                    break;
-                }
-                items.extend(
-                    inner.scheduler.loaded(*id).filter(|loaded| query.matches(&loaded.task, &loaded.held())),
-                );
-            }
-        }
-        let more_active = items.len() == query.limit;
-        let last_active = items.last().map(|loaded| loaded.task.id);
-        for row in std::mem::take(&mut page.items) {
-            if !items.iter().any(|loaded| loaded.task.id == row.id) {
-                items.push(ended(self.task(row)?));
-            }
-        }
-        items.sort_by_key(|loaded| std::cmp::Reverse(loaded.task.id));
-        let mut next = page.next;
-        if more_active {
-            next = next.max(last_active);
-        }
-        if items.len() > query.limit {
-            items.truncate(query.limit);
-            next = items.last().map(|loaded| loaded.task.id);
-        } else if let Some(next) = next {
-            items.retain(|loaded| loaded.task.id >= next);
-        }
-        Ok(Page { items, next })
+        self.page(query).await
     }
 
     async fn events(&self, task: TaskId, after: u64, limit: usize) -> Result<Vec<(u64, Event)>, StoreError> {
@@ -231,11 +187,8 @@ impl Store for Resident {
     }
 
     async fn alarm(&self, id: &AlarmId) -> Result<Option<StoredAlarm>, StoreError> {
-        let staged = self.inner().scheduler.alarms.get(&id.0).cloned();
-        match staged {
-            Some(alarm) => Ok(Some(alarm)),
-            None => self.sink.alarm(id).await,
-        }
+        // From the disk, whatever is on its way there: a change that is decided on it conflicts until it is.
+        self.sink.alarm(id).await
     }
 
     async fn alarms(&self, all: bool, limit: usize) -> Result<Vec<Alarm>, StoreError> {
@@ -278,15 +231,4 @@ impl Drop for Lookup<'_> {
     fn drop(&mut self) {
         self.store.inner().scheduler.submit_keys.end_lookup(self.number);
     }
-}
-
-fn ended(task: Task) -> Loaded {
-    Loaded { task: Arc::new(task), claims: Vec::new(), handed_out: std::collections::BTreeSet::new() }
-}
-
-fn is_final(status: TaskStatus) -> bool {
-    matches!(
-        status,
-        TaskStatus::Succeeded | TaskStatus::RolledBack | TaskStatus::Failed | TaskStatus::Cancelled
-    )
 }

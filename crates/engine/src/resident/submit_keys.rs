@@ -3,7 +3,7 @@
 //! A commit looks its keys up on disk first and stages itself afterwards. A key that reached the disk between
 //! the two is still here: it is forgotten only when every lookup that began before it was on disk is over.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use windlass_core::TaskId;
 
@@ -38,6 +38,14 @@ impl SubmitKeys {
             }
             needed
         });
+    }
+
+    /// After a failed write: those that were on their way are free again. What got to the disk before is still
+    /// needed by the lookups that began before.
+    pub(super) fn without_staged(mut self) -> Self {
+        let settled: HashSet<[u8; 32]> = self.settled.iter().map(|(_, scope)| *scope).collect();
+        self.recent.retain(|scope, _| settled.contains(scope));
+        self
     }
 
     pub(super) fn get(&self, scope: &[u8; 32]) -> Option<&(TaskId, SubmitKey)> {

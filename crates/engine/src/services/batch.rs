@@ -36,6 +36,7 @@ pub(super) struct TaskWork {
     task: Option<Arc<Task>>,
     pub(super) claims: Vec<Claim>,
     handed_out: BTreeSet<ActKey>,
+    generation: u64,
     pub(super) change: Option<TaskChange>,
     pub(super) places: Vec<Place>,
     /// Attempts that workers are to stop.
@@ -149,11 +150,11 @@ impl Batch {
 
 impl TaskWork {
     fn new(loaded: Option<Loaded>) -> Self {
-        let (task, claims, handed_out) = match loaded {
-            Some(loaded) => (Some(loaded.task), loaded.claims, loaded.handed_out),
-            None => (None, Vec::new(), BTreeSet::new()),
+        let (task, claims, handed_out, generation) = match loaded {
+            Some(loaded) => (Some(loaded.task), loaded.claims, loaded.handed_out, loaded.generation),
+            None => (None, Vec::new(), BTreeSet::new(), 0),
         };
-        Self { task, claims, handed_out, change: None, places: Vec::new(), stops: Vec::new() }
+        Self { task, claims, handed_out, generation, change: None, places: Vec::new(), stops: Vec::new() }
     }
 
     fn decide(&mut self, command: &Command, claim: Option<u64>, place: Place, now: Now) -> Option<Reply> {
@@ -185,7 +186,12 @@ impl TaskWork {
                 return None;
             }
             let claims = self.claims.clone();
-            return Some(Reply::Task(Loaded { task, claims, handed_out: BTreeSet::new() }));
+            return Some(Reply::Task(Loaded {
+                task,
+                claims,
+                handed_out: BTreeSet::new(),
+                generation: self.generation,
+            }));
         }
         self.note_stops(&task, &transition.task, &command);
         self.take(&task, transition, place);
@@ -215,6 +221,7 @@ impl TaskWork {
         let Transition { task, events, effects } = transition;
         let change = self.change.get_or_insert_with(|| TaskChange {
             before: before.state.events,
+            generation: self.generation,
             task: before.clone(),
             events: Vec::new(),
             waits: Vec::new(),

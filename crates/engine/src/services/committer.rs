@@ -133,7 +133,8 @@ impl Committer {
                 (Outcome::Committed, Part::Task { id, places, claims, stops }) => {
                     let Some(summary) = summary else { continue };
                     self.committed(id, &summary, stops, now);
-                    let loaded = Loaded { task: summary.task, claims, handed_out: BTreeSet::new() };
+                    let TaskSummary { task, generation, .. } = summary;
+                    let loaded = Loaded { task, claims, handed_out: BTreeSet::new(), generation };
                     for place in places {
                         replies[place.0][place.1] = Some(Reply::Task(loaded.clone()));
                     }
@@ -190,6 +191,7 @@ impl Part {
 /// What of a committed task change is needed afterwards.
 struct TaskSummary {
     task: Arc<Task>,
+    generation: u64,
     /// What happened, if anybody watched when it was decided.
     events: Option<Vec<Event>>,
     has_timer: bool,
@@ -201,6 +203,6 @@ impl TaskSummary {
         let timer = |effect: &Effect| matches!(effect, Effect::Wait(waiting) if waiting.due_at.is_some());
         let has_timer = change.waits.iter().any(timer) || !change.messages.is_empty();
         let events = watched.then(|| change.events.clone());
-        Some(Self { task: change.task.clone(), events, has_timer })
+        Some(Self { task: change.task.clone(), generation: change.generation, events, has_timer })
     }
 }

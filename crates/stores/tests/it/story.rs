@@ -139,6 +139,7 @@ impl Story {
         self.events.extend(transition.events.clone());
         Change::Task(Box::new(TaskChange {
             before,
+            generation: 0,
             task: self.task.clone(),
             events: transition.events,
             waits: Vec::new(),
