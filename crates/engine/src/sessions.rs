@@ -4,15 +4,15 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap, VecDeque},
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use futures_channel::oneshot;
 use windlass_core::Millis;
 
 use crate::{
-    exchange::{ExchangeAnswer, Seq},
-    ports::{AttemptId, Now, SessionId, Wish},
+    exchange::{ExchangeAnswer, SILENCE_ATTACHED, Seq},
+    ports::{AttemptId, Now, SessionId, SessionRenewal, Wish, WorkerState},
 };
 
 /// The sessions that talk to this server.
@@ -24,7 +24,7 @@ pub(crate) struct LocalSessions {
 #[derive(Debug, Default)]
 pub(crate) struct Inner {
     sessions: BTreeMap<SessionId, LocalSession>,
-    /// Sessions with an open poll, the one that waits longest first. May name some that wait no more.
+    /// Polls that something may be handed out to, the one that waits longest first. May name some that are over.
     waiting: VecDeque<(SessionId, Seq)>,
     /// Attached sessions whose poll ended without another one being open.
     closed: BTreeSet<SessionId>,
@@ -35,9 +35,10 @@ pub(crate) struct Inner {
 pub(crate) struct LocalSession {
     pub(crate) attached: bool,
     pub(crate) lease: Millis,
-    pub(crate) worker: crate::ports::WorkerState,
+    pub(crate) worker: Arc<WorkerState>,
     /// What it can take, as it said in the call with the highest number.
     pub(crate) offers: Offers,
+    /// Its open poll, from when the call is heard until it is answered.
     pub(crate) poll: Option<Poll>,
     pub(crate) last_poll: Seq,
     /// Attempts given to it, by token.
@@ -56,7 +57,7 @@ pub(crate) struct Offers {
     pub(crate) free: Option<u32>,
 }
 
-/// A poll that waits.
+/// An open poll.
 #[derive(Debug)]
 pub(crate) struct Poll {
     pub(crate) seq: Seq,
@@ -65,17 +66,20 @@ pub(crate) struct Poll {
 }
 
 /// An attempt given to a session.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(crate) struct Given {
     pub(crate) id: AttemptId,
-    /// Number of the poll that was answered with it.
-    pub(crate) seq: Seq,
-    /// Bytes of log lines kept of it.
+    /// Bytes of log lines that this server kept of it.
     pub(crate) log_bytes: usize,
 }
 
-/// A session is forgotten here when it was silent for this long; the store's lease is what counts.
+/// A session that was given something is forgotten here when it was silent for this long; the store's lease is
+/// what counts. One that has nothing is forgotten with its lease.
 const FORGET_AFTER: Millis = Millis::from_secs(2 * 3600);
+
+/// Sessions that neither have anything nor poll, and are remembered all the same. Anybody can make up any number
+/// of sessions; beyond this those that were silent longest are forgotten first.
+const IDLE_SESSIONS_MAX: usize = 10_000;
 
 impl LocalSessions {
     pub(crate) fn lock(&self) -> MutexGuard<'_, Inner> {
@@ -105,58 +109,113 @@ impl Inner {
         commands.is_some_and(|commands| !commands.iter().any(|name| &**name == command))
     }
 
-    /// Lets a poll wait.
-    pub(crate) fn wait(&mut self, id: SessionId, poll: Poll) {
-        self.waiting.push_back((id, poll.seq));
-        self.get(id).poll = Some(poll);
-    }
-
-    /// A poll ended; an attached session should open another one soon.
-    pub(crate) fn close(&mut self, id: SessionId) {
-        self.closed.insert(id);
-    }
-
-    /// A poll's future is dropped. Tells whether it was still open, so that its connection went away.
-    pub(crate) fn drop_poll(&mut self, id: SessionId, seq: Seq) -> bool {
-        let Some(session) = self.sessions.get_mut(&id) else { return false };
-        if session.poll.as_ref().is_none_or(|poll| poll.seq != seq) {
-            return false;
+    /// Opens a poll and answers the one before it. Gives what it will be answered with, or nothing where the call
+    /// is a late copy of a poll that was answered or replaced.
+    pub(crate) fn open_poll(
+        &mut self,
+        id: SessionId,
+        seq: Seq,
+        until: Millis,
+    ) -> Option<oneshot::Receiver<ExchangeAnswer>> {
+        let session = self.get(id);
+        if seq <= session.last_poll {
+            return None;
         }
-        session.poll = None;
-        if session.attached {
+        session.last_poll = seq;
+        let (answer, receiver) = oneshot::channel();
+        if let Some(before) = session.poll.replace(Poll { seq, until, answer }) {
+            // Nobody reads it any more when its connection is gone.
+            let _ = before.answer.send(ExchangeAnswer { lease: session.lease, ..ExchangeAnswer::default() });
+        }
+        Some(receiver)
+    }
+
+    /// From now on an open poll may be answered with what becomes ready.
+    pub(crate) fn line_up(&mut self, id: SessionId, seq: Seq) {
+        self.waiting.push_back((id, seq));
+    }
+
+    /// Answers a poll, if it is still open. Tells whether it was.
+    pub(crate) fn answer(&mut self, id: SessionId, seq: Seq, answer: ExchangeAnswer) -> bool {
+        let poll = self.find(id).and_then(|session| session.poll.take_if(|poll| poll.seq == seq));
+        poll.is_some_and(|poll| poll.answer.send(answer).is_ok())
+    }
+
+    /// A poll was answered, or its connection went away. Tells whether it was still open.
+    pub(crate) fn end_poll(&mut self, id: SessionId, seq: Seq) -> bool {
+        let Some(session) = self.sessions.get_mut(&id) else { return false };
+        let was_open = session.poll.take_if(|poll| poll.seq == seq).is_some();
+        // A worker that got its answer opens the next poll at once. Where the answer was lost, it looks the same.
+        if session.attached && session.poll.is_none() {
             self.closed.insert(id);
         }
-        true
+        was_open
     }
 
-    /// Attached sessions whose poll ended since the last call and that have none open now, with their lease.
-    pub(crate) fn take_closed(&mut self) -> Vec<(SessionId, Millis)> {
+    /// Attached sessions whose poll ended since the last call and that have none open now.
+    pub(crate) fn take_closed(&mut self) -> Vec<SessionId> {
         let closed = std::mem::take(&mut self.closed);
-        let without_poll = |id| self.sessions.get(&id).filter(|session| session.poll.is_none());
-        closed.into_iter().filter_map(|id| without_poll(id).map(|session| (id, session.lease))).collect()
+        let without_poll =
+            |id: &SessionId| self.sessions.get(id).is_some_and(|session| session.poll.is_none());
+        closed.into_iter().filter(without_poll).collect()
     }
 
-    /// Sessions with an open poll, the one that waits longest first.
-    pub(crate) fn waiting(&mut self) -> Vec<SessionId> {
+    /// How the store is to renew a session now.
+    pub(crate) fn renewal(&self, id: SessionId) -> Option<SessionRenewal> {
+        let session = self.sessions.get(&id)?;
+        let must_poll = session.attached && session.poll.is_none();
+        Some(SessionRenewal {
+            session: id,
+            lease: if must_poll { SILENCE_ATTACHED.min(session.lease) } else { session.lease },
+            lease_full: session.lease,
+            // The store may have forgotten the session since it was last heard of, so it is told each time. A
+            // server that was never polled knows less of the worker than others may have told the store.
+            worker: (session.last_poll > 0).then(|| session.worker.clone()),
+        })
+    }
+
+    /// Polls that something may be handed out to, the one that waits longest first.
+    pub(crate) fn waiting(&mut self) -> Vec<(SessionId, Seq)> {
         let sessions = &self.sessions;
         self.waiting.retain(|(id, seq)| {
             let poll = sessions.get(id).and_then(|session| session.poll.as_ref());
             poll.is_some_and(|poll| poll.seq == *seq)
         });
-        self.waiting.iter().map(|(id, _)| *id).collect()
+        self.waiting.iter().copied().collect()
     }
 
-    /// Polls that have waited long enough, and sessions that were silent for long.
+    /// Forgets sessions that were silent for long. Gives those whose poll has waited long enough.
     pub(crate) fn expire(&mut self, now: Now) -> Vec<SessionId> {
-        self.sessions.retain(|_, session| {
-            session.poll.is_some() || now.mono.0 < session.seen_at.0.saturating_add(FORGET_AFTER.0)
-        });
+        self.sessions.retain(|_, session| session.is_remembered(now));
+        if self.sessions.len() > IDLE_SESSIONS_MAX {
+            self.forget_idle();
+        }
         let over = |session: &LocalSession| session.poll.as_ref().is_some_and(|poll| poll.until <= now.mono);
         self.sessions.iter().filter(|(_, session)| over(session)).map(|(id, _)| *id).collect()
+    }
+
+    /// Forgets sessions that have nothing, as far as there are too many of them.
+    fn forget_idle(&mut self) {
+        let idle = self.sessions.iter().filter(|(_, session)| session.is_idle());
+        let mut idle: Vec<(Millis, SessionId)> = idle.map(|(id, session)| (session.seen_at, *id)).collect();
+        idle.sort_unstable();
+        for (_, id) in idle.iter().take(idle.len().saturating_sub(IDLE_SESSIONS_MAX)) {
+            self.sessions.remove(id);
+        }
     }
 }
 
 impl LocalSession {
+    /// Neither has anything nor polls.
+    fn is_idle(&self) -> bool {
+        self.poll.is_none() && self.given.is_empty()
+    }
+
+    fn is_remembered(&self, now: Now) -> bool {
+        let silence = if self.is_idle() { self.lease } else { FORGET_AFTER };
+        self.poll.is_some() || now.mono.0 < self.seen_at.0.saturating_add(silence.0)
+    }
+
     /// What may be handed to it now, and how much over all modules. Attempts are only ever handed to an open
     /// poll, and a worker opens one when it has the answer of the one before: so its offers know of everything
     /// it was given.
@@ -176,5 +235,53 @@ impl LocalSession {
             }
         }
         due
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use windlass_core::{ActKey, TaskId, Timestamp};
+
+    use super::*;
+
+    fn heard(sessions: &mut Inner, id: u128, at: u64) {
+        let session = sessions.get(SessionId(id));
+        (session.seen_at, session.lease) = (Millis(at), Millis::from_secs(30));
+    }
+
+    fn expire(sessions: &mut Inner, at: u64) {
+        sessions.expire(Now { wall: Timestamp(0), mono: Millis(at) });
+    }
+
+    #[test]
+    fn sessions_that_have_nothing_are_forgotten_with_their_lease() {
+        let mut sessions = Inner::default();
+        for id in 1..=3 {
+            heard(&mut sessions, id, 0);
+        }
+        let id = AttemptId { task: TaskId(1), key: ActKey::forward(0), attempt: 1, claim: 1 };
+        sessions.get(SessionId(2)).given.insert("token".to_owned(), Given { id, log_bytes: 0 });
+        let _answer = sessions.open_poll(SessionId(3), 1, Millis(u64::MAX)).unwrap();
+        expire(&mut sessions, 29_999);
+        assert_eq!(sessions.sessions.len(), 3);
+        expire(&mut sessions, 30_000);
+        assert_eq!(sessions.sessions.keys().map(|id| id.0).collect::<Vec<_>>(), [2, 3]);
+        expire(&mut sessions, FORGET_AFTER.0);
+        assert_eq!(sessions.sessions.keys().map(|id| id.0).collect::<Vec<_>>(), [3], "it polls");
+    }
+
+    #[test]
+    fn only_so_many_sessions_that_have_nothing_are_remembered() {
+        let mut sessions = Inner::default();
+        let made_up = IDLE_SESSIONS_MAX as u64 + 5;
+        for at in 0..made_up {
+            heard(&mut sessions, u128::from(made_up - at), at);
+        }
+        let _answer = sessions.open_poll(SessionId(u128::from(made_up)), 1, Millis(u64::MAX)).unwrap();
+        expire(&mut sessions, made_up);
+        assert_eq!(sessions.sessions.len(), IDLE_SESSIONS_MAX + 1);
+        assert!(sessions.find(SessionId(u128::from(made_up))).is_some(), "it polls");
+        assert!(sessions.find(SessionId(1)).is_some(), "it was heard of last");
+        assert!(sessions.find(SessionId(u128::from(made_up - 1))).is_none());
     }
 }

@@ -143,7 +143,7 @@ impl World {
         lease: Millis,
         worker: Option<WorkerState>,
     ) {
-        let renewal = SessionRenewal { session, lease, lease_full: LEASE, worker };
+        let renewal = SessionRenewal { session, lease, lease_full: LEASE, worker: worker.map(Arc::new) };
         let now = self.now;
         self.store().renew(renewal, now).await.expect("a renewal succeeds");
     }

@@ -2,113 +2,180 @@
 
 use windlass_core::{Attempt, Command, Failure, Outcome, Report};
 
-use super::{ANSWER_BYTES_MAX, ExchangeAnswer, HandedOut, PARAMS_BYTES_MAX, Seq};
+use super::{ATTEMPTS_MAX, ExchangeAnswer, HandedOut, Seq, answer_size::AnswerSize};
 use crate::{
     Engine, EngineError, Notice,
     inbox::Item,
-    ports::{AttemptId, Now, SessionId, Wish},
-    sessions::Given,
+    ports::{AttemptId, Loaded, Now, SessionId, StoreError, Wish},
 };
+
+/// Attempts claimed at once: those that do not fit in the answer go back, so not many more than fit.
+const CLAIMS_MAX: u32 = 100;
 
 impl Engine {
     /// Hands ready attempts to polls that wait, the one that waits longest first.
     pub(crate) async fn dispatch(&self, now: Now) -> Result<(), EngineError> {
         let waiting = self.sessions.lock().waiting();
-        for session in waiting {
-            let wishes = self.sessions.lock().find(session).map(|local| {
+        for (session, seq) in waiting {
+            let room = self.sessions.lock().find(session).map(|local| {
                 let (wishes, free) = local.room();
-                (wishes.to_vec(), free, local.lease, local.last_poll)
+                (wishes.to_vec(), free)
             });
-            let Some((wishes, free, lease, seq)) = wishes else { continue };
-            let attempts = self.take(session, seq, &wishes, free, now).await?;
-            if !attempts.is_empty() {
-                let tokens: Vec<AttemptId> = attempts.iter().map(|attempt| attempt.id).collect();
-                let answer = ExchangeAnswer { attempts, lease, ..ExchangeAnswer::default() };
-                if !self.answer(session, answer) {
-                    // The connection went away meanwhile: what nobody has seen goes back to its queue.
-                    for id in tokens {
-                        self.sessions.lock().get(session).given.remove(&self.tokens.seal(&id));
-                        self.store.release(session, id, now).await?;
-                    }
-                }
+            let Some((wishes, free)) = room else { continue };
+            let mut hand = Hand::new(self, session, seq);
+            let filled = hand.fill(&wishes, free, now).await;
+            if filled.is_ok() {
+                hand.give(now);
+            }
+            let count = hand.put_back(now).await?;
+            filled?;
+            if count > 0 {
+                // Others may wait for it.
+                self.timers.set();
             }
         }
         Ok(())
     }
 
-    /// Claims for a session what it can take.
-    async fn take(
-        &self,
-        session: SessionId,
-        seq: Seq,
-        wishes: &[Wish],
-        mut free: u32,
-        now: Now,
-    ) -> Result<Vec<HandedOut>, EngineError> {
-        let mut claimed = Vec::new();
+    /// A claimed attempt as its worker gets it.
+    pub(super) fn handed_out(&self, id: AttemptId, loaded: &Loaded) -> HandedOut {
+        let token = self.tokens.seal(&id);
+        HandedOut { token, id, task: loaded.task.clone(), params: loaded.task.params_for(id.key) }
+    }
+
+    /// An attempt whose parameters have grown beyond what may be handed out fails for good.
+    pub(super) fn refuse_too_large(&self, id: AttemptId) {
+        let failure = Failure::new(
+            "its parameters have grown beyond 4 MiB: return less from the steps before",
+            1,
+            false,
+        );
+        let attempt = Attempt { key: id.key, number: id.attempt, started_at: None };
+        let command = Command::Report(Report { attempt, outcome: Outcome::Failed(failure) });
+        self.inbox.post(vec![Item::Task { id: id.task, command, claim: Some(id.claim), logs: Vec::new() }]);
+    }
+}
+
+/// What was claimed for a poll and not given to it yet. Nobody else can have it, so it must not be lost: when this
+/// is dropped before its time, the session gets it with its next poll.
+struct Hand<'a> {
+    engine: &'a Engine,
+    session: SessionId,
+    seq: Seq,
+    /// What the answer is going to be.
+    attempts: Vec<HandedOut>,
+    size: AnswerSize,
+    /// What is not part of the answer.
+    rest: Vec<AttemptId>,
+}
+
+impl<'a> Hand<'a> {
+    fn new(engine: &'a Engine, session: SessionId, seq: Seq) -> Self {
+        Self { engine, session, seq, attempts: Vec::new(), size: AnswerSize::default(), rest: Vec::new() }
+    }
+
+    /// Claims what the session can take, as far as it fits in an answer.
+    async fn fill(&mut self, wishes: &[Wish], free: u32, now: Now) -> Result<(), StoreError> {
+        let mut free = free.min(u32::try_from(ATTEMPTS_MAX).unwrap_or(u32::MAX));
         // Begin with another module each time, so that none of a worker's modules starves.
-        let first = usize::try_from(seq).unwrap_or(0) % wishes.len().max(1);
+        let first = usize::try_from(self.seq).unwrap_or(0) % wishes.len().max(1);
         for wish in wishes[first..].iter().chain(&wishes[..first]) {
-            let wish = Wish { free: wish.free.min(free), ..wish.clone() };
-            if wish.free > 0 {
-                let got = self.store.claim(session, std::slice::from_ref(&wish), now).await?;
-                free = free.saturating_sub(u32::try_from(got.len()).unwrap_or(u32::MAX));
-                claimed.extend(got);
+            let mut wanted = wish.free;
+            while wanted.min(free) > 0 {
+                let asked = Wish { free: wanted.min(free).min(CLAIMS_MAX), ..wish.clone() };
+                let claimed =
+                    self.engine.store.claim(self.session, std::slice::from_ref(&asked), now).await?;
+                let count = u32::try_from(claimed.len()).unwrap_or(u32::MAX);
+                if count > 0 && !self.take_in(claimed.into_iter().map(|claimed| claimed.id)).await? {
+                    return Ok(());
+                }
+                if count < asked.free {
+                    break;
+                }
+                (wanted, free) = (wanted.saturating_sub(count), free.saturating_sub(count));
             }
-        }
-        if claimed.is_empty() {
-            return Ok(Vec::new());
-        }
-        let tasks =
-            self.store.load(&claimed.iter().map(|claimed| claimed.id.task).collect::<Vec<_>>()).await?;
-        let (mut attempts, mut bytes) = (Vec::with_capacity(claimed.len()), 0);
-        let (mut back, mut too_large) = (Vec::new(), Vec::new());
-        {
-            let mut sessions = self.sessions.lock();
-            let local = sessions.get(session);
-            for (claimed, loaded) in claimed.into_iter().zip(tasks) {
-                let id = claimed.id;
-                let Some(loaded) = loaded else { continue };
-                let params = loaded.task.params_for(id.key);
-                if params.as_str().len() > PARAMS_BYTES_MAX {
-                    too_large.push(id);
-                    continue;
-                }
-                bytes += params.as_str().len();
-                if bytes > ANSWER_BYTES_MAX && !attempts.is_empty() {
-                    back.push(id);
-                    continue;
-                }
-                let token = self.tokens.seal(&id);
-                local.given.insert(token.clone(), Given { id, seq, log_bytes: 0 });
-                if !self.feed.is_idle() {
-                    let worker = local.worker.name.clone();
-                    let notice = Notice::Started { key: id.key, attempt: id.attempt, at: now.wall, worker };
-                    self.feed.tell(id.task, &notice);
-                }
-                attempts.push(HandedOut { token, id, task: loaded.task, params });
-            }
-        }
-        for id in back {
-            self.store.release(session, id, now).await?;
-        }
-        self.refuse_too_large(too_large).await?;
-        Ok(attempts)
-    }
-
-    /// Attempts whose parameters have grown beyond what may be handed out fail for good.
-    async fn refuse_too_large(&self, ids: Vec<AttemptId>) -> Result<(), EngineError> {
-        for id in ids {
-            let failure = Failure::new(
-                "its parameters have grown beyond 4 MiB: return less from the steps before",
-                1,
-                false,
-            );
-            let attempt = Attempt { key: id.key, number: id.attempt, started_at: None };
-            let command = Command::Report(Report { attempt, outcome: Outcome::Failed(failure) });
-            let item = Item::Task { id: id.task, command, claim: Some(id.claim), logs: Vec::new() };
-            self.inbox.post(vec![item]);
         }
         Ok(())
+    }
+
+    /// Takes in what was claimed. Tells whether all of it fits in the answer.
+    async fn take_in(&mut self, claimed: impl Iterator<Item = AttemptId>) -> Result<bool, StoreError> {
+        let first = self.rest.len();
+        self.rest.extend(claimed);
+        let ids: Vec<_> = self.rest[first..].iter().map(|id| id.task).collect();
+        let tasks = self.engine.store.load(&ids).await?;
+        let mut fits = true;
+        for (id, loaded) in self.rest.split_off(first).into_iter().zip(tasks) {
+            // A task that is not there any more has nothing to hand out.
+            let Some(attempt) = loaded.map(|loaded| self.engine.handed_out(id, &loaded)) else {
+                self.rest.push(id);
+                continue;
+            };
+            if attempt.is_too_large() {
+                self.engine.refuse_too_large(id);
+                // Should that not reach the disk, the next poll brings it up again.
+                self.engine.sessions.lock().get(self.session).give(attempt.token, id);
+            } else if self.size.add(&attempt) {
+                self.attempts.push(attempt);
+            } else {
+                self.rest.push(id);
+                fits = false;
+            }
+        }
+        Ok(fits)
+    }
+
+    /// Answers the poll, if it is still open and there is something.
+    fn give(&mut self, now: Now) {
+        if self.attempts.is_empty() {
+            return;
+        }
+        let mut sessions = self.engine.sessions.lock();
+        let Some(local) = sessions.find(self.session) else { return };
+        if local.poll.as_ref().is_none_or(|poll| poll.seq != self.seq || poll.answer.is_canceled()) {
+            return;
+        }
+        for attempt in &self.attempts {
+            local.give(attempt.token.clone(), attempt.id);
+        }
+        if !self.engine.feed.is_idle() {
+            for HandedOut { id, .. } in &self.attempts {
+                let worker = local.worker.name.clone();
+                let notice = Notice::Started { key: id.key, attempt: id.attempt, at: now.wall, worker };
+                self.engine.feed.tell(id.task, &notice);
+            }
+        }
+        let (attempts, lease) = (std::mem::take(&mut self.attempts), local.lease);
+        sessions.answer(
+            self.session,
+            self.seq,
+            ExchangeAnswer { attempts, lease, ..ExchangeAnswer::default() },
+        );
+    }
+
+    /// Gives back what was not given out: nobody has seen it. Tells how much that was.
+    async fn put_back(&mut self, now: Now) -> Result<usize, StoreError> {
+        self.rest.extend(self.attempts.drain(..).map(|attempt| attempt.id));
+        let count = self.rest.len();
+        while let Some(id) = self.rest.last() {
+            self.engine.store.release(self.session, *id, now).await?;
+            self.rest.pop();
+        }
+        Ok(count)
+    }
+}
+
+impl Drop for Hand<'_> {
+    fn drop(&mut self) {
+        let ids: Vec<AttemptId> =
+            self.attempts.iter().map(|attempt| attempt.id).chain(self.rest.iter().copied()).collect();
+        if ids.is_empty() {
+            return;
+        }
+        let mut sessions = self.engine.sessions.lock();
+        let local = sessions.get(self.session);
+        for id in ids {
+            local.give(self.engine.tokens.seal(&id), id);
+        }
     }
 }

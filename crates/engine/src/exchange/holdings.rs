@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashSet};
 
 use windlass_core::is_to_stop;
 
-use super::{HandedOut, Seq};
+use super::{ATTEMPTS_MAX, HandedOut, answer_size::AnswerSize};
 use crate::{
     Engine, EngineError,
     ports::{Adoption, AttemptId, Now, SessionId},
@@ -17,7 +17,6 @@ impl Engine {
     pub(super) async fn adopt(
         &self,
         session: SessionId,
-        seq: Seq,
         tokens: Vec<String>,
         now: Now,
     ) -> Result<(), EngineError> {
@@ -37,26 +36,25 @@ impl Engine {
                 session.cancels.entry(token.clone()).or_default();
             }
             if adoption == Adoption::Held {
-                session.given.insert(token, Given { id, seq, log_bytes: 0 });
+                session.give(token, id);
             }
         }
         Ok(())
     }
 
-    /// Attempts that were given to a session and did not reach it are given again, under the same token.
+    /// Attempts that were given to a session and did not reach it are given again, under the same token; as many
+    /// as fit in an answer, the others at the next poll.
     pub(super) async fn hand_again(
         &self,
         session: SessionId,
-        seq: Seq,
-        missing: Vec<(String, AttemptId)>,
+        mut missing: Vec<(String, AttemptId)>,
     ) -> Result<Vec<HandedOut>, EngineError> {
+        missing.truncate(ATTEMPTS_MAX);
         if missing.is_empty() {
             return Ok(Vec::new());
         }
         let tasks = self.store.load(&missing.iter().map(|(_, id)| id.task).collect::<Vec<_>>()).await?;
-        let mut again = Vec::new();
-        let mut sessions = self.sessions.lock();
-        let local = sessions.get(session);
+        let (mut again, mut size) = (Vec::new(), AnswerSize::default());
         for ((token, id), loaded) in missing.into_iter().zip(tasks) {
             let theirs = loaded.filter(|loaded| {
                 loaded.claims.iter().any(|claim| {
@@ -66,17 +64,15 @@ impl Engine {
                         && claim.session == session
                 }) && !is_to_stop(&loaded.task, id.key)
             });
-            match theirs {
-                Some(loaded) => {
-                    if let Some(given) = local.given.get_mut(&token) {
-                        given.seq = seq;
-                    }
-                    let params = loaded.task.params_for(id.key);
-                    again.push(HandedOut { token, id, task: loaded.task, params });
-                }
-                None => {
-                    local.given.remove(&token);
-                }
+            let Some(loaded) = theirs else {
+                self.sessions.lock().get(session).given.remove(&token);
+                continue;
+            };
+            let attempt = self.handed_out(id, &loaded);
+            if attempt.is_too_large() {
+                self.refuse_too_large(id);
+            } else if size.add(&attempt) {
+                again.push(attempt);
             }
         }
         Ok(again)
@@ -92,6 +88,11 @@ pub(super) struct Compared {
 }
 
 impl LocalSession {
+    /// The session has this attempt, as far as this server knows.
+    pub(super) fn give(&mut self, token: String, id: AttemptId) {
+        self.given.entry(token).or_insert(Given { id, log_bytes: 0 });
+    }
+
     /// Compares what the session holds with what it was given here. Cancels of what it holds no more are done.
     pub(super) fn compare(&mut self, holding: &[String]) -> Compared {
         let held: HashSet<&str> = holding.iter().map(String::as_str).collect();

@@ -1,10 +1,14 @@
 //! The exchange: how a worker takes attempts, reports them and keeps its session.
 //!
-//! A call with reports is answered once they are on disk ([`reports`]). A call without is a poll ([`polls`]): it
-//! is answered when there is something for the worker, which is handed out to it ([`handing_out`]).
+//! Every call renews the session's lease ([`hearing`]). One with reports is answered once they are on disk
+//! ([`reports`]). One without is a poll ([`polls`]): it is answered when there is something for the worker, which
+//! is handed out to it ([`handing_out`]).
 
+mod answer_size;
 mod handing_out;
+mod hearing;
 mod holdings;
+mod logs;
 mod polls;
 mod reports;
 
@@ -12,10 +16,10 @@ use std::sync::Arc;
 
 use windlass_core::{ActKey, Json, Millis, Outcome, Task};
 
+use self::hearing::Heard;
 use crate::{
     Engine, EngineError, Progress,
-    ports::{AttemptId, Now, SessionId, SessionRenewal, Wish, WorkerState},
-    sessions::{LocalSession, Offers},
+    ports::{AttemptId, Now, SessionId, Wish, WorkerState},
 };
 
 /// Number of a call in its session.
@@ -39,10 +43,13 @@ pub const WAIT_MAX: Millis = Millis(30_000);
 /// The largest parameters handed out, in bytes; an attempt with more fails for good.
 pub const PARAMS_BYTES_MAX: usize = 4 << 20;
 
-/// The largest answer, in bytes of parameters; what does not fit is handed out again.
+/// The largest answer, in bytes; what does not fit stays in its queue, or is handed out with the next answer.
 const ANSWER_BYTES_MAX: usize = 8 << 20;
 
-/// Bytes of log lines kept of one attempt.
+/// Attempts handed out in one answer.
+pub const ATTEMPTS_MAX: usize = 1000;
+
+/// Bytes of log lines that one server keeps of one attempt.
 pub const LOG_BYTES_MAX: usize = 64 << 10;
 
 /// One call of a worker.
@@ -150,68 +157,17 @@ impl Engine {
     /// # Errors
     /// When the store fails; the worker keeps its reports and calls again.
     pub async fn exchange(&self, call: Exchange, now: Now) -> Result<ExchangeAnswer, EngineError> {
-        let is_poll = call.reports.is_empty();
-        let lease = self.hear(&call, is_poll, now).await?;
-        if !is_poll {
-            let reports = self.settle_reports(call.session, call.reports, now).await?;
-            self.dispatch(now).await?;
-            return Ok(ExchangeAnswer { reports, lease, ..ExchangeAnswer::default() });
-        }
-        self.poll(call, lease, now).await
-    }
-
-    /// Takes note of a session and what it offers, and renews its lease.
-    async fn hear(&self, call: &Exchange, is_poll: bool, now: Now) -> Result<Millis, EngineError> {
-        let default = if call.attached { LEASE_ATTACHED } else { LEASE_DETACHED };
-        let (lease, polls, worker) = {
-            let mut sessions = self.sessions.lock();
-            let session = sessions.get(call.session);
-            let lease = match call.lease {
-                Some(lease) => lease.clamp(*LEASE_RANGE.start(), *LEASE_RANGE.end()),
-                None if session.lease == Millis(0) => default,
-                None => session.lease,
+        let Heard { lease, renewal, poll } = self.hear(&call, now);
+        self.renew(renewal, now).await?;
+        if call.reports.is_empty() {
+            return match poll {
+                Some(poll) => self.answer_poll(call, poll, lease, now).await,
+                None => Ok(ExchangeAnswer { lease, ..ExchangeAnswer::default() }),
             };
-            session.lease = lease;
-            session.attached = call.attached;
-            session.seen_at = now.mono;
-            let worker = session.hear_offers(call);
-            (lease, is_poll || session.poll.is_some(), worker)
-        };
-        let silence = if call.attached && !polls { SILENCE_ATTACHED.min(lease) } else { lease };
-        let renewal = SessionRenewal { session: call.session, lease: silence, lease_full: lease, worker };
-        self.store.renew(renewal, now).await?;
-        Ok(lease)
-    }
-}
-
-impl LocalSession {
-    /// Takes note of what the call offers. Gives what the store must know anew.
-    fn hear_offers(&mut self, call: &Exchange) -> Option<WorkerState> {
-        let mut said = None;
-        if let Some(wishes) = &call.wishes
-            && call.seq > self.offers.seq
-        {
-            let modules = || wishes.iter().map(|wish| &wish.module);
-            if !modules().eq(self.worker.modules.iter()) {
-                self.worker.modules = modules().cloned().collect();
-                said = Some(());
-            }
-            self.offers = Offers { seq: call.seq, wishes: wishes.clone(), free: call.free };
         }
-        if let Some(worker) = &call.worker
-            && (worker.name != self.worker.name
-                || worker.host != self.worker.host
-                || worker.version != self.worker.version)
-        {
-            let modules = std::mem::take(&mut self.worker.modules);
-            self.worker = WorkerState { modules, ..worker.clone() };
-            said = Some(());
-        }
-        if self.worker.attached != call.attached {
-            self.worker.attached = call.attached;
-            said = Some(());
-        }
-        said.map(|()| self.worker.clone())
+        let reports = self.settle_reports(call.session, call.reports, now).await?;
+        self.dispatch(now).await?;
+        Ok(ExchangeAnswer { reports, lease, ..ExchangeAnswer::default() })
     }
 }
 

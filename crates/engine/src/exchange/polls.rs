@@ -3,101 +3,91 @@
 use futures_channel::oneshot;
 use windlass_core::Millis;
 
-use super::{Exchange, ExchangeAnswer, Seq, WAIT_MAX};
+use super::{Exchange, ExchangeAnswer, Seq};
 use crate::{
     Engine, EngineError,
     ports::{AttemptId, Now, SessionId},
-    sessions::Poll,
 };
+
+/// A poll from when it is heard until it is answered. It is closed when this is dropped: with the answer, or when
+/// its connection goes away.
+pub(super) struct OpenPoll<'a> {
+    engine: &'a Engine,
+    session: SessionId,
+    seq: Seq,
+    answer: oneshot::Receiver<ExchangeAnswer>,
+}
+
+impl<'a> OpenPoll<'a> {
+    pub(super) fn new(
+        engine: &'a Engine,
+        session: SessionId,
+        seq: Seq,
+        answer: oneshot::Receiver<ExchangeAnswer>,
+    ) -> Self {
+        Self { engine, session, seq, answer }
+    }
+}
+
+impl Drop for OpenPoll<'_> {
+    fn drop(&mut self) {
+        if self.engine.sessions.lock().end_poll(self.session, self.seq) {
+            self.engine.timers.set();
+        }
+    }
+}
 
 impl Engine {
     /// Answers a poll once there is something for it, or its time is over.
-    pub(super) async fn poll(
+    pub(super) async fn answer_poll(
         &self,
         call: Exchange,
+        mut poll: OpenPoll<'_>,
         lease: Millis,
         now: Now,
     ) -> Result<ExchangeAnswer, EngineError> {
-        let empty = ExchangeAnswer { lease, ..ExchangeAnswer::default() };
-        let again = {
-            let mut sessions = self.sessions.lock();
-            let session = sessions.get(call.session);
-            if call.seq <= session.last_poll {
-                // A late copy of a poll that was answered or replaced.
-                return Ok(empty);
-            }
-            session.last_poll = call.seq;
-            if let Some(poll) = session.poll.take() {
-                // Nobody reads it any more when its connection is gone.
-                let _ = poll.answer.send(empty.clone());
-            }
-            call.holding.as_ref().map(|holding| session.compare(holding))
-        };
-        let mut answer = empty;
-        if let Some(compared) = again {
-            self.adopt(call.session, call.seq, compared.unknown, now).await?;
-            answer.attempts = self.hand_again(call.session, call.seq, compared.missing).await?;
+        let (session, seq) = (call.session, call.seq);
+        let mut answer = ExchangeAnswer { lease, ..ExchangeAnswer::default() };
+        if let Some(holding) = &call.holding {
+            let compared = self.sessions.lock().get(session).compare(holding);
+            self.adopt(session, compared.unknown, now).await?;
+            answer.attempts = self.hand_again(session, compared.missing).await?;
         }
-        let (sender, receiver) = oneshot::channel();
-        {
-            let mut sessions = self.sessions.lock();
-            answer.cancels = sessions.get(call.session).due_cancels(now);
-            // Well within the lease: a poll that is answered at its end must not find its session over.
-            let wait = call.wait.min(WAIT_MAX).min(Millis(lease.0 / 2));
-            let until = Millis(now.mono.0 + wait.0);
-            sessions.wait(call.session, Poll { seq: call.seq, until, answer: sender });
-        }
-        let guard = PollGuard { engine: self, session: call.session, seq: call.seq };
-        if answer.attempts.is_empty() && answer.cancels.is_empty() {
+        answer.cancels = self.sessions.lock().get(session).due_cancels(now);
+        let is_empty = answer.attempts.is_empty() && answer.cancels.is_empty();
+        if is_empty {
+            self.sessions.lock().line_up(session, seq);
             self.dispatch(now).await?;
-            if call.wait == Millis(0) {
-                self.answer(call.session, ExchangeAnswer { lease, ..ExchangeAnswer::default() });
-            }
-        } else {
-            self.answer(call.session, answer);
         }
-        let answer = receiver.await.unwrap_or(ExchangeAnswer { lease, ..ExchangeAnswer::default() });
-        drop(guard);
-        if call.attached {
-            self.sessions.lock().close(call.session);
+        if !is_empty || call.wait == Millis(0) {
+            // When the poll was answered or replaced meanwhile, that stands.
+            self.sessions.lock().answer(session, seq, answer);
         }
-        Ok(answer)
+        Ok((&mut poll.answer).await.unwrap_or(ExchangeAnswer { lease, ..ExchangeAnswer::default() }))
     }
 
-    /// Answers the open poll of a session. Tells whether there was one.
-    pub(crate) fn answer(&self, session: SessionId, answer: ExchangeAnswer) -> bool {
-        let poll = self.sessions.lock().find(session).and_then(|session| session.poll.take());
-        poll.is_some_and(|poll| poll.answer.send(answer).is_ok())
+    /// Answers the open poll of a session.
+    pub(crate) fn answer(&self, session: SessionId, answer: ExchangeAnswer) {
+        let mut sessions = self.sessions.lock();
+        if let Some(seq) =
+            sessions.find(session).and_then(|session| session.poll.as_ref()).map(|poll| poll.seq)
+        {
+            sessions.answer(session, seq, answer);
+        }
     }
 
     /// Tells the session that has this attempt to stop it.
     pub(crate) fn cancel(&self, session: SessionId, id: &AttemptId, now: Now) {
         let token = self.tokens.seal(id);
-        let cancels = {
-            let mut sessions = self.sessions.lock();
-            let Some(local) = sessions.find(session) else { return };
-            local.cancels.entry(token).or_default();
-            if local.poll.is_none() {
-                return;
-            }
-            (local.due_cancels(now), local.lease)
+        let mut sessions = self.sessions.lock();
+        let Some(local) = sessions.find(session) else { return };
+        local.cancels.entry(token).or_default();
+        let Some(seq) = local.poll.as_ref().map(|poll| poll.seq) else { return };
+        let answer = ExchangeAnswer {
+            cancels: local.due_cancels(now),
+            lease: local.lease,
+            ..ExchangeAnswer::default()
         };
-        let (cancels, lease) = cancels;
-        self.answer(session, ExchangeAnswer { cancels, lease, ..ExchangeAnswer::default() });
-    }
-}
-
-/// Closes a poll when its connection goes away.
-struct PollGuard<'a> {
-    engine: &'a Engine,
-    session: SessionId,
-    seq: Seq,
-}
-
-impl Drop for PollGuard<'_> {
-    fn drop(&mut self) {
-        if self.engine.sessions.lock().drop_poll(self.session, self.seq) {
-            self.engine.timers.set();
-        }
+        sessions.answer(session, seq, answer);
     }
 }

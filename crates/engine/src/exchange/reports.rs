@@ -1,13 +1,34 @@
 //! Reports: what became of attempts.
 
-use windlass_core::{Act, Attempt, Command, Rejection, Report};
+use std::sync::PoisonError;
 
-use super::{LOG_BYTES_MAX, ReportAnswer, ReportStatus, Said, WorkerReport};
+use windlass_core::{Act, Attempt, Command, Outcome, Rejection, Report};
+
+use super::{ReportAnswer, ReportStatus, Said, WorkerReport, logs::KeptLines};
 use crate::{
     Engine, EngineError, Notice, Progress,
     inbox::{Item, Reply},
-    ports::{AttemptId, Change, LogLine, Now, SessionId},
+    ports::{AttemptId, Change, Loaded, Now, SessionId},
+    sessions::LocalSession,
 };
+
+/// A report that is to be decided about.
+struct Open {
+    /// Which of the reports it is.
+    place: usize,
+    id: AttemptId,
+    /// How the attempt ended; nothing = it goes on.
+    outcome: Option<Outcome>,
+    logs: Vec<String>,
+}
+
+/// A report that waits for the decision.
+struct Waiting {
+    place: usize,
+    id: AttemptId,
+    /// The attempt goes on, and these bytes were counted for its log.
+    counted: Option<usize>,
+}
 
 impl Engine {
     /// Settles reports, each for itself, in one commit.
@@ -17,95 +38,119 @@ impl Engine {
         reports: Vec<WorkerReport>,
         now: Now,
     ) -> Result<Vec<ReportAnswer>, EngineError> {
-        let mut answers = Vec::with_capacity(reports.len());
-        let mut items = Vec::with_capacity(reports.len());
-        let mut places = Vec::with_capacity(reports.len());
-        for report in reports {
-            let id = self.tokens.read(&report.token);
-            let status = match (id, report.said) {
-                (None, _) => Some(ReportStatus::Unknown),
-                (Some(_), Err(fault)) => Some(ReportStatus::Invalid(fault)),
+        self.adopt_running(session, &reports, now).await?;
+        let (mut answers, mut open) = (Vec::with_capacity(reports.len()), Vec::with_capacity(reports.len()));
+        for (place, WorkerReport { token, said, logs }) in reports.into_iter().enumerate() {
+            let status = match (self.tokens.read(&token), said) {
+                (None, _) => ReportStatus::Unknown,
+                (Some(_), Err(fault)) => ReportStatus::Invalid(fault),
                 (Some(id), Ok(Said::Ended(outcome))) => {
-                    let logs = self.cut_logs(session, &report.token, id, report.logs, now);
-                    let attempt = Attempt { key: id.key, number: id.attempt, started_at: None };
-                    let command = Command::Report(Report { attempt, outcome });
-                    places.push((answers.len(), id));
-                    items.push(Item::Task { id: id.task, command, claim: Some(id.claim), logs });
-                    None
+                    open.push(Open { place, id, outcome: Some(outcome), logs });
+                    ReportStatus::Unknown
                 }
                 (Some(id), Ok(Said::Running(progress))) => {
-                    let logs = self.cut_logs(session, &report.token, id, report.logs, now);
                     let status = self.note_progress(id, progress, now).await?;
                     if status == ReportStatus::Accepted && !logs.is_empty() {
-                        places.push((answers.len(), id));
-                        items.push(Item::Change(Change::Logs(logs)));
-                        None
-                    } else {
-                        Some(status)
+                        open.push(Open { place, id, outcome: None, logs });
                     }
+                    status
                 }
                 (Some(id), Ok(Said::Declined)) => {
                     self.store.release(session, id, now).await?;
-                    self.sessions.lock().get(session).given.remove(&report.token);
-                    Some(ReportStatus::Accepted)
+                    self.sessions.lock().get(session).given.remove(&token);
+                    ReportStatus::Accepted
                 }
             };
-            answers
-                .push(ReportAnswer { token: report.token, status: status.unwrap_or(ReportStatus::Unknown) });
+            answers.push(ReportAnswer { token, status });
         }
-        if items.is_empty() {
+        if open.is_empty() {
             return Ok(answers);
         }
-        let replies = self.inbox.decide(items).await?;
+        let (items, waiting) = self.items(session, open, &answers, now);
+        let replies = self.inbox.decide(items).await;
         let mut sessions = self.sessions.lock();
-        let session = sessions.get(session);
-        for ((place, id), reply) in places.into_iter().zip(replies) {
-            let answer = &mut answers[place];
-            let ended = !matches!(reply, Reply::Done);
+        let local = sessions.get(session);
+        let replies = match replies {
+            Ok(replies) => replies,
+            Err(error) => {
+                waiting.iter().for_each(|report| local.doubt(&answers[report.place].token, report.counted));
+                return Err(error.into());
+            }
+        };
+        let mut is_settled = true;
+        for (report, reply) in waiting.into_iter().zip(replies) {
+            let answer = &mut answers[report.place];
+            if matches!(reply, Reply::Conflict) {
+                is_settled = false;
+                continue;
+            }
             answer.status = report_status(&reply);
-            if ended {
-                session.given.remove(&answer.token);
-                session.cancels.remove(&answer.token);
-                self.forget_progress(id);
+            if report.counted.is_none() {
+                local.given.remove(&answer.token);
+                local.cancels.remove(&answer.token);
+                self.forget_progress(report.id);
             }
         }
-        Ok(answers)
+        // No status says that a report was heard and nothing came of it, so the worker repeats them all.
+        if is_settled { Ok(answers) } else { Err(EngineError::Conflict) }
     }
 
-    /// The lines of an attempt that are still within its limit.
-    fn cut_logs(
+    /// A worker that was given an attempt before this server was started may report on it before it polls. An end
+    /// speaks for itself; that an attempt goes on means that its session has it.
+    async fn adopt_running(
         &self,
         session: SessionId,
-        token: &str,
-        id: AttemptId,
-        lines: Vec<String>,
+        reports: &[WorkerReport],
         now: Now,
-    ) -> Vec<LogLine> {
-        if lines.is_empty() {
-            return Vec::new();
+    ) -> Result<(), EngineError> {
+        let goes_on = |report: &&WorkerReport| matches!(report.said, Ok(Said::Running(_)));
+        let mut unknown: Vec<String> =
+            reports.iter().filter(goes_on).map(|report| report.token.clone()).collect();
+        if unknown.is_empty() {
+            return Ok(());
         }
+        {
+            let mut sessions = self.sessions.lock();
+            let local = sessions.get(session);
+            unknown.retain(|token| !local.given.contains_key(token));
+        }
+        self.adopt(session, unknown, now).await
+    }
+
+    /// What is to be decided. Log lines are counted at once, so that reports heard at the same time do not use the
+    /// same room.
+    fn items(
+        &self,
+        session: SessionId,
+        open: Vec<Open>,
+        answers: &[ReportAnswer],
+        now: Now,
+    ) -> (Vec<Item>, Vec<Waiting>) {
+        let (mut items, mut waiting) = (Vec::with_capacity(open.len()), Vec::with_capacity(open.len()));
         let mut sessions = self.sessions.lock();
-        let Some(given) = sessions.get(session).given.get_mut(token) else { return Vec::new() };
-        let line = |line: &str| LogLine {
-            task: id.task,
-            key: id.key,
-            attempt: id.attempt,
-            at: now.wall,
-            line: line.into(),
-        };
-        let mut kept = Vec::new();
-        for text in lines {
-            if given.log_bytes > LOG_BYTES_MAX {
-                break;
-            }
-            given.log_bytes += text.len() + 1;
-            if given.log_bytes > LOG_BYTES_MAX {
-                kept.push(line("(more lines were dropped: an attempt keeps 64 KiB)"));
-            } else {
-                kept.push(line(&text));
+        let local = sessions.get(session);
+        for Open { place, id, outcome, logs } in open {
+            let given = local.given.get_mut(&answers[place].token);
+            let used = given.as_ref().map_or(0, |given| given.log_bytes);
+            let kept = KeptLines::of(id, logs, used, now);
+            match outcome {
+                Some(outcome) => {
+                    let attempt = Attempt { key: id.key, number: id.attempt, started_at: None };
+                    let command = Command::Report(Report { attempt, outcome });
+                    let logs = kept.lines;
+                    items.push(Item::Task { id: id.task, command, claim: Some(id.claim), logs });
+                    waiting.push(Waiting { place, id, counted: None });
+                }
+                None => {
+                    // Another session's attempt keeps its log to itself.
+                    let Some(given) = given else { continue };
+                    given.log_bytes += kept.bytes;
+                    items.push(Item::Change(Change::Logs(kept.lines)));
+                    waiting.push(Waiting { place, id, counted: Some(kept.bytes) });
+                }
             }
         }
-        kept
+        (items, waiting)
     }
 
     /// Keeps the progress of a running attempt, if it is current.
@@ -115,36 +160,68 @@ impl Engine {
         progress: Option<Progress>,
         now: Now,
     ) -> Result<ReportStatus, EngineError> {
-        let Some(loaded) = self.store.load(&[id.task]).await?.pop().flatten() else {
-            return Ok(ReportStatus::Unknown);
+        // Kept before the look at the task: whoever ends the attempt after that look finds it and clears it away.
+        if let Some(progress) = &progress {
+            self.keep_progress(id, progress.clone());
+        }
+        let loaded = self.store.load(&[id.task]).await?.pop().flatten();
+        let status = match &loaded {
+            None => ReportStatus::Unknown,
+            Some(loaded) => running_status(loaded, id),
         };
-        let Some(act) = loaded.task.act(id.key) else { return Ok(ReportStatus::Unknown) };
-        let newer = loaded.claims.iter().any(|claim| claim.key == id.key && claim.number > id.claim);
-        if act.attempt != id.attempt || newer || !Act::is_open(act) {
-            return Ok(ReportStatus::Stale);
+        match progress {
+            Some(_) if status != ReportStatus::Accepted => self.forget_progress(id),
+            Some(progress) => {
+                let notice = Notice::Progressed { key: id.key, attempt: id.attempt, at: now.wall, progress };
+                self.feed.tell(id.task, &notice);
+            }
+            None => {}
         }
-        if let Some(progress) = progress {
-            let notice = Notice::Progressed {
-                key: id.key,
-                attempt: id.attempt,
-                at: now.wall,
-                progress: progress.clone(),
-            };
-            self.progress
-                .lock()
-                .unwrap_or_else(std::sync::PoisonError::into_inner)
-                .insert((id.task, id.key), (id.attempt, progress));
-            self.feed.tell(id.task, &notice);
-        }
-        Ok(ReportStatus::Accepted)
+        Ok(status)
     }
 
+    fn keep_progress(&self, id: AttemptId, said: Progress) {
+        let mut progress = self.progress.lock().unwrap_or_else(PoisonError::into_inner);
+        let kept = progress.entry((id.task, id.key)).or_default();
+        if kept.0 <= id.attempt {
+            *kept = (id.attempt, said);
+        }
+    }
+
+    /// Forgets how far an attempt was. What a later one says stays.
     fn forget_progress(&self, id: AttemptId) {
-        let mut progress = self.progress.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        if !progress.is_empty() {
+        let mut progress = self.progress.lock().unwrap_or_else(PoisonError::into_inner);
+        if progress.get(&(id.task, id.key)).is_some_and(|(attempt, _)| *attempt <= id.attempt) {
             progress.remove(&(id.task, id.key));
         }
     }
+}
+
+impl LocalSession {
+    /// A report could not be written, and its worker keeps it. The store may have gone back to what is on disk, where
+    /// it says nowhere who has the attempt: when the worker names it again, the store is told.
+    fn doubt(&mut self, token: &str, counted: Option<usize>) {
+        match counted {
+            Some(bytes) => {
+                if let Some(given) = self.given.get_mut(token) {
+                    given.log_bytes = given.log_bytes.saturating_sub(bytes);
+                }
+            }
+            None => {
+                self.given.remove(token);
+            }
+        }
+    }
+}
+
+/// What a report gets that says of an attempt that it goes on.
+fn running_status(loaded: &Loaded, id: AttemptId) -> ReportStatus {
+    let Some(act) = loaded.task.act(id.key) else { return ReportStatus::Unknown };
+    let newer = loaded.claims.iter().any(|claim| claim.key == id.key && claim.number > id.claim);
+    if act.attempt != id.attempt || newer || !Act::is_open(act) {
+        return ReportStatus::Stale;
+    }
+    ReportStatus::Accepted
 }
 
 fn report_status(reply: &Reply) -> ReportStatus {

@@ -1,6 +1,6 @@
 //! The rows of workers' sessions.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use windlass_core::{Millis, Timestamp};
 
@@ -17,7 +17,7 @@ struct SessionRow {
     lease_until: Millis,
     lease_full: Millis,
     last_seen_at: Timestamp,
-    worker: WorkerState,
+    worker: Arc<WorkerState>,
 }
 
 impl Sessions {
@@ -63,7 +63,7 @@ impl Sessions {
             .filter(|(_, row)| row.lease_until > now.mono)
             .map(|(session, row)| SessionState {
                 session: *session,
-                worker: row.worker.clone(),
+                worker: WorkerState::clone(&row.worker),
                 running: running(*session),
                 last_seen_at: row.last_seen_at,
             })

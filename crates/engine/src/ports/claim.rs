@@ -1,6 +1,6 @@
 //! Claims and sessions: which worker has which attempt, and for how long.
 
-use std::fmt;
+use std::{fmt, sync::Arc};
 
 use windlass_core::{ActKey, Free, Millis, Name, TaskId, Timestamp, Wakeup};
 
@@ -84,8 +84,8 @@ pub struct SessionRenewal {
     pub lease: Millis,
     /// Full length of its lease, given anew by [`Store::forgive`](crate::ports::Store::forgive).
     pub lease_full: Millis,
-    /// What it said of itself, where it said something new.
-    pub worker: Option<WorkerState>,
+    /// What it said of itself; nothing = what the store knows stands.
+    pub worker: Option<Arc<WorkerState>>,
 }
 
 /// What a worker says of itself.

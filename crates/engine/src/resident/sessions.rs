@@ -1,6 +1,9 @@
 //! Workers' sessions: what each has, and by when it must be heard of again.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use windlass_core::{ActKey, Millis, TaskId, Timestamp};
 
@@ -19,7 +22,7 @@ struct Session {
     lease_until: Millis,
     lease_full: Millis,
     last_seen_at: Timestamp,
-    worker: WorkerState,
+    worker: Arc<WorkerState>,
     holds: BTreeSet<(TaskId, ActKey)>,
 }
 
@@ -30,7 +33,7 @@ impl Sessions {
             lease_until,
             lease_full: renewal.lease_full,
             last_seen_at: now.wall,
-            worker: WorkerState::default(),
+            worker: Arc::default(),
             holds: BTreeSet::new(),
         });
         self.ends.remove(&(session.lease_until, renewal.session));
@@ -103,7 +106,7 @@ impl Sessions {
             .filter(|(_, session)| session.lease_until > now.mono)
             .map(|(id, session)| SessionState {
                 session: *id,
-                worker: session.worker.clone(),
+                worker: WorkerState::clone(&session.worker),
                 running: u32::try_from(session.holds.len()).unwrap_or(u32::MAX),
                 last_seen_at: session.last_seen_at,
             })

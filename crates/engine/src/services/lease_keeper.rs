@@ -4,11 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use windlass_core::{Attempt, Command, Millis};
 
-use crate::{
-    Engine, EngineError, ExchangeAnswer, SILENCE_ATTACHED,
-    inbox::Item,
-    ports::{Now, SessionRenewal},
-};
+use crate::{Engine, EngineError, ExchangeAnswer, inbox::Item, ports::Now};
 
 /// Attempts given up in one round.
 const ROUND_MAX: usize = 1000;
@@ -76,9 +72,8 @@ impl LeaseKeeper {
     /// An attached worker without an open poll is gone unless it opens one soon.
     async fn shorten_leases(&self, now: Now) -> Result<(), EngineError> {
         let closed = self.engine.sessions.lock().take_closed();
-        for (session, lease_full) in closed {
-            let lease = SILENCE_ATTACHED.min(lease_full);
-            self.engine.store.renew(SessionRenewal { session, lease, lease_full, worker: None }, now).await?;
+        for session in closed {
+            self.engine.shorten_lease(session, now).await?;
         }
         Ok(())
     }

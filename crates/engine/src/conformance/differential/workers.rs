@@ -1,5 +1,7 @@
 //! What workers do: they are heard of, take attempts, name what they have and give some back.
 
+use std::sync::Arc;
+
 use windlass_core::{Millis, is_to_stop};
 
 use super::walk::Walk;
@@ -101,13 +103,14 @@ impl Walk {
     }
 
     pub(super) async fn renew(&mut self, session: SessionId) {
-        let worker = self.random.once_in(3).then(|| WorkerState {
+        let said = self.random.once_in(3).then(|| WorkerState {
             name: format!("worker {session}").into(),
             attached: self.random.once_in(2),
             modules: vec![name("work")],
             ..WorkerState::default()
         });
         let lease = Millis(1_000 + self.random.below(20_000));
+        let worker = said.map(Arc::new);
         let renewal = SessionRenewal { session, lease, lease_full: Millis(20_000), worker };
         self.pair.renew(renewal, self.now).await;
         self.count("renew");

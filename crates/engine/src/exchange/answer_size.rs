@@ -1,0 +1,45 @@
+//! How much of what could be handed out fits in one answer.
+
+use windlass_core::Direction;
+
+use super::{ANSWER_BYTES_MAX, ATTEMPTS_MAX, HandedOut, PARAMS_BYTES_MAX};
+
+/// The most an attempt takes in an answer beside its parameters, result and message: names, token, key.
+const ENVELOPE_BYTES_MAX: usize = 1200;
+
+/// What an answer holds so far.
+#[derive(Debug, Default)]
+pub(super) struct AnswerSize {
+    attempts: usize,
+    bytes: usize,
+}
+
+impl AnswerSize {
+    /// Counts an attempt in if it fits. The first one always does.
+    pub(super) fn add(&mut self, attempt: &HandedOut) -> bool {
+        let bytes = self.bytes + attempt.bytes();
+        let fits = self.attempts == 0 || (self.attempts < ATTEMPTS_MAX && bytes <= ANSWER_BYTES_MAX);
+        if fits {
+            (self.attempts, self.bytes) = (self.attempts + 1, bytes);
+        }
+        fits
+    }
+}
+
+impl HandedOut {
+    pub(super) fn is_too_large(&self) -> bool {
+        self.params.as_str().len() > PARAMS_BYTES_MAX
+    }
+
+    /// About how many bytes it takes in an answer. A rollback is told the step's result and what went wrong, too.
+    fn bytes(&self) -> usize {
+        let mut bytes = ENVELOPE_BYTES_MAX + self.params.as_str().len();
+        if self.id.key.direction == Direction::Rollback {
+            let step = self.task.state.steps.get(self.id.key.step);
+            let result = step.and_then(|step| step.forward.result.as_ref());
+            bytes += result.map_or(0, |result| result.as_str().len());
+            bytes += self.task.message().map_or(0, |message| message.len());
+        }
+        bytes
+    }
+}

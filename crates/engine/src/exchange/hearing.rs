@@ -1,0 +1,97 @@
+//! Hearing a call: what it says of its session, and for how long the session lives on by it.
+
+use std::sync::Arc;
+
+use windlass_core::Millis;
+
+use super::{Exchange, LEASE_ATTACHED, LEASE_DETACHED, LEASE_RANGE, WAIT_MAX, polls::OpenPoll};
+use crate::{
+    Engine,
+    ports::{Now, SessionId, SessionRenewal, StoreError, WorkerState},
+    sessions::{LocalSession, Offers},
+};
+
+/// A call as it was heard.
+pub(super) struct Heard<'a> {
+    pub(super) lease: Millis,
+    pub(super) renewal: Option<SessionRenewal>,
+    /// The poll that the call opened.
+    pub(super) poll: Option<OpenPoll<'a>>,
+}
+
+impl Engine {
+    /// Takes note of a session and what it offers. A poll is open from here on, so that nobody takes the worker
+    /// for gone while it is looked up what to answer.
+    pub(super) fn hear(&self, call: &Exchange, now: Now) -> Heard<'_> {
+        let mut sessions = self.sessions.lock();
+        let lease = sessions.get(call.session).hear(call, now);
+        let is_poll = call.reports.is_empty();
+        let answer = is_poll.then(|| {
+            // Well within the lease: a poll that is answered at its end must not find its session over.
+            let wait = call.wait.min(WAIT_MAX).min(Millis(lease.0 / 2));
+            sessions.open_poll(call.session, call.seq, Millis(now.mono.0 + wait.0))
+        });
+        let poll = answer.flatten().map(|answer| OpenPoll::new(self, call.session, call.seq, answer));
+        Heard { lease, renewal: sessions.renewal(call.session), poll }
+    }
+
+    /// An attached session without an open poll has little time left to open one.
+    pub(crate) async fn shorten_lease(&self, session: SessionId, now: Now) -> Result<(), StoreError> {
+        let renewal = self.sessions.lock().renewal(session);
+        self.renew(renewal, now).await
+    }
+
+    pub(super) async fn renew(&self, renewal: Option<SessionRenewal>, now: Now) -> Result<(), StoreError> {
+        let Some(renewal) = renewal else { return Ok(()) };
+        let (session, lease) = (renewal.session, renewal.lease);
+        let is_short = lease < renewal.lease_full;
+        self.store.renew(renewal, now).await?;
+        if is_short {
+            // A poll that was opened meanwhile may have reached the store first: then it has the short lease now.
+            let newer = self.sessions.lock().renewal(session).filter(|newer| newer.lease > lease);
+            if let Some(newer) = newer {
+                self.store.renew(newer, now).await?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl LocalSession {
+    /// Takes note of what a call says of the session. Gives its lease.
+    fn hear(&mut self, call: &Exchange, now: Now) -> Millis {
+        let default = if call.attached { LEASE_ATTACHED } else { LEASE_DETACHED };
+        self.lease = match call.lease {
+            Some(lease) => lease.clamp(*LEASE_RANGE.start(), *LEASE_RANGE.end()),
+            None if self.lease == Millis(0) => default,
+            None => self.lease,
+        };
+        self.attached = call.attached;
+        self.seen_at = now.mono;
+        self.hear_worker(call);
+        self.lease
+    }
+
+    /// Takes note of what the call says of the worker, where that is news.
+    fn hear_worker(&mut self, call: &Exchange) {
+        if self.worker.attached != call.attached {
+            Arc::make_mut(&mut self.worker).attached = call.attached;
+        }
+        if let Some(wishes) = &call.wishes
+            && call.seq > self.offers.seq
+        {
+            let modules = || wishes.iter().map(|wish| &wish.module);
+            if !modules().eq(self.worker.modules.iter()) {
+                Arc::make_mut(&mut self.worker).modules = modules().cloned().collect();
+            }
+            self.offers = Offers { seq: call.seq, wishes: wishes.clone(), free: call.free };
+        }
+        if let Some(said) = &call.worker {
+            let known = &self.worker;
+            if said.name != known.name || said.host != known.host || said.version != known.version {
+                let WorkerState { attached, modules, .. } = known.as_ref().clone();
+                self.worker = Arc::new(WorkerState { attached, modules, ..said.clone() });
+            }
+        }
+    }
+}

@@ -1,0 +1,37 @@
+//! Log lines of attempts, as far as they are kept.
+
+use super::LOG_BYTES_MAX;
+use crate::ports::{AttemptId, LogLine, Now};
+
+/// What is kept of the lines a report brings.
+pub(super) struct KeptLines {
+    pub(super) lines: Vec<LogLine>,
+    /// How many bytes they count.
+    pub(super) bytes: usize,
+}
+
+impl KeptLines {
+    /// The lines of an attempt that are still within its limit, of which `used` bytes are used.
+    pub(super) fn of(id: AttemptId, texts: Vec<String>, used: usize, now: Now) -> Self {
+        let line = |line: &str| LogLine {
+            task: id.task,
+            key: id.key,
+            attempt: id.attempt,
+            at: now.wall,
+            line: line.into(),
+        };
+        let mut kept = Self { lines: Vec::new(), bytes: 0 };
+        for text in texts {
+            if used + kept.bytes > LOG_BYTES_MAX {
+                break;
+            }
+            kept.bytes += text.len() + 1;
+            kept.lines.push(if used + kept.bytes > LOG_BYTES_MAX {
+                line("(more lines were dropped: an attempt keeps 64 KiB)")
+            } else {
+                line(&text)
+            });
+        }
+        kept
+    }
+}

@@ -1,0 +1,196 @@
+//! A store that holds or fails a call when a test says so.
+
+use std::{
+    future::poll_fn,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    task::Poll,
+};
+
+use async_trait::async_trait;
+use windlass_core::{ActKey, Alarm, AlarmId, Event, Millis, TaskId};
+use windlass_engine::ports::{
+    Adoption, AttemptId, Change, Claimed, Due, Envelope, Loaded, LogLine, Now, Outcome, Page, QueueState,
+    Retention, SessionId, SessionRenewal, SessionState, Store, StoreError, StoredAlarm, StoredFlow,
+    TaskQuery, Wish,
+};
+
+/// The calls that can be held or failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Verb {
+    Load,
+    Commit,
+    Renew,
+}
+
+/// Stands before a store.
+pub(crate) struct FaultyStore {
+    pub(crate) store: Arc<dyn Store>,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// The next call of this kind is held.
+    holds: Option<Verb>,
+    /// A call is held.
+    is_holding: bool,
+    /// Calls of this kind fail.
+    fails: Option<Verb>,
+    /// Every change conflicts with what others did.
+    conflicts: bool,
+}
+
+impl FaultyStore {
+    pub(crate) fn new(store: Arc<dyn Store>) -> Arc<Self> {
+        Arc::new(Self { store, state: Mutex::default() })
+    }
+
+    /// Holds the next call of this kind, and none after it.
+    pub(crate) fn hold_next(&self, verb: Verb) {
+        self.state().holds = Some(verb);
+    }
+
+    /// Lets the call go on that is held. It must have come.
+    pub(crate) fn let_go(&self) {
+        let mut state = self.state();
+        assert!(state.is_holding, "a call is held");
+        state.is_holding = false;
+    }
+
+    /// Fails all calls of this kind from now on; none with `None`.
+    pub(crate) fn fail(&self, verb: Option<Verb>) {
+        self.state().fails = verb;
+    }
+
+    /// Lets every change conflict from now on, or none.
+    pub(crate) fn conflict(&self, conflicts: bool) {
+        self.state().conflicts = conflicts;
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn pass(&self, verb: Verb) -> Result<(), StoreError> {
+        let is_held = {
+            let mut state = self.state();
+            let is_held = state.holds.take_if(|held| *held == verb).is_some();
+            state.is_holding |= is_held;
+            is_held
+        };
+        if is_held {
+            // Tests poll by hand, so nobody needs to be woken.
+            poll_fn(|_| if self.state().is_holding { Poll::Pending } else { Poll::Ready(()) }).await;
+        }
+        if self.state().fails == Some(verb) {
+            return Err(StoreError::Unavailable("the test lets this call fail".to_owned()));
+        }
+        Ok(())
+    }
+}
+
+#[async_trait]
+impl Store for FaultyStore {
+    fn token_key(&self) -> [u8; 32] {
+        self.store.token_key()
+    }
+
+    fn next_wake(&self, now: Now) -> Option<Millis> {
+        self.store.next_wake(now)
+    }
+
+    async fn load(&self, ids: &[TaskId]) -> Result<Vec<Option<Loaded>>, StoreError> {
+        self.pass(Verb::Load).await?;
+        self.store.load(ids).await
+    }
+
+    async fn commit(&self, changes: Vec<Change>) -> Result<Vec<Outcome>, StoreError> {
+        self.pass(Verb::Commit).await?;
+        if self.state().conflicts {
+            return Ok(vec![Outcome::Conflict; changes.len()]);
+        }
+        self.store.commit(changes).await
+    }
+
+    async fn claim(&self, session: SessionId, wishes: &[Wish], now: Now) -> Result<Vec<Claimed>, StoreError> {
+        self.store.claim(session, wishes, now).await
+    }
+
+    async fn adopt(
+        &self,
+        session: SessionId,
+        attempts: &[AttemptId],
+        now: Now,
+    ) -> Result<Vec<Adoption>, StoreError> {
+        self.store.adopt(session, attempts, now).await
+    }
+
+    async fn release(&self, session: SessionId, attempt: AttemptId, now: Now) -> Result<(), StoreError> {
+        self.store.release(session, attempt, now).await
+    }
+
+    async fn renew(&self, session: SessionRenewal, now: Now) -> Result<(), StoreError> {
+        self.pass(Verb::Renew).await?;
+        self.store.renew(session, now).await
+    }
+
+    async fn forgive(&self, now: Now) -> Result<(), StoreError> {
+        self.store.forgive(now).await
+    }
+
+    async fn lost(&self, now: Now, limit: usize) -> Result<Vec<Claimed>, StoreError> {
+        self.store.lost(now, limit).await
+    }
+
+    async fn due(&self, now: Now, limit: usize) -> Result<Vec<Due>, StoreError> {
+        self.store.due(now, limit).await
+    }
+
+    async fn messages(&self, limit: usize) -> Result<Vec<Envelope>, StoreError> {
+        self.store.messages(limit).await
+    }
+
+    async fn flow(&self, name: &str, version: Option<u32>) -> Result<Option<StoredFlow>, StoreError> {
+        self.store.flow(name, version).await
+    }
+
+    async fn flows(&self) -> Result<Vec<StoredFlow>, StoreError> {
+        self.store.flows().await
+    }
+
+    async fn tasks(&self, query: &TaskQuery) -> Result<Page<Loaded, TaskId>, StoreError> {
+        self.store.tasks(query).await
+    }
+
+    async fn events(&self, task: TaskId, after: u64, limit: usize) -> Result<Vec<(u64, Event)>, StoreError> {
+        self.store.events(task, after, limit).await
+    }
+
+    async fn logs(&self, task: TaskId, skip: u64, limit: usize) -> Result<Vec<LogLine>, StoreError> {
+        self.store.logs(task, skip, limit).await
+    }
+
+    async fn alarm(&self, id: &AlarmId) -> Result<Option<StoredAlarm>, StoreError> {
+        self.store.alarm(id).await
+    }
+
+    async fn alarms(&self, all: bool, limit: usize) -> Result<Vec<Alarm>, StoreError> {
+        self.store.alarms(all, limit).await
+    }
+
+    async fn queues(&self) -> Result<Vec<QueueState>, StoreError> {
+        self.store.queues().await
+    }
+
+    async fn sessions(&self, now: Now) -> Result<Vec<SessionState>, StoreError> {
+        self.store.sessions(now).await
+    }
+
+    async fn place(&self, task: TaskId, key: ActKey) -> Result<Option<u64>, StoreError> {
+        self.store.place(task, key).await
+    }
+
+    async fn sweep(&self, retention: &Retention, now: Now, limit: usize) -> Result<u64, StoreError> {
+        self.store.sweep(retention, now, limit).await
+    }
+}
