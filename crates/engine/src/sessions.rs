@@ -73,9 +73,11 @@ pub(crate) struct Given {
     pub(crate) log_bytes: usize,
 }
 
-/// A session that was given something is forgotten here when it was silent for this long; the store's lease is
-/// what counts. One that has nothing is forgotten with its lease.
+/// A session is forgotten here when it was silent for this long; the store's lease is what counts.
 const FORGET_AFTER: Millis = Millis::from_secs(2 * 3600);
+
+/// One that has nothing is forgotten when it was silent for this long and for its lease.
+const FORGET_IDLE_AFTER: Millis = Millis::from_secs(600);
 
 /// Sessions that neither have anything nor poll, and are remembered all the same. Anybody can make up any number
 /// of sessions; beyond this those that were silent longest are forgotten first.
@@ -212,7 +214,7 @@ impl LocalSession {
     }
 
     fn is_remembered(&self, now: Now) -> bool {
-        let silence = if self.is_idle() { self.lease } else { FORGET_AFTER };
+        let silence = if self.is_idle() { FORGET_IDLE_AFTER.max(self.lease) } else { FORGET_AFTER };
         self.poll.is_some() || now.mono.0 < self.seen_at.0.saturating_add(silence.0)
     }
 
@@ -254,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn sessions_that_have_nothing_are_forgotten_with_their_lease() {
+    fn sessions_that_have_nothing_are_forgotten_sooner() {
         let mut sessions = Inner::default();
         for id in 1..=3 {
             heard(&mut sessions, id, 0);
@@ -262,9 +264,9 @@ mod tests {
         let id = AttemptId { task: TaskId(1), key: ActKey::forward(0), attempt: 1, claim: 1 };
         sessions.get(SessionId(2)).given.insert("token".to_owned(), Given { id, log_bytes: 0 });
         let _answer = sessions.open_poll(SessionId(3), 1, Millis(u64::MAX)).unwrap();
-        expire(&mut sessions, 29_999);
+        expire(&mut sessions, FORGET_IDLE_AFTER.0 - 1);
         assert_eq!(sessions.sessions.len(), 3);
-        expire(&mut sessions, 30_000);
+        expire(&mut sessions, FORGET_IDLE_AFTER.0);
         assert_eq!(sessions.sessions.keys().map(|id| id.0).collect::<Vec<_>>(), [2, 3]);
         expire(&mut sessions, FORGET_AFTER.0);
         assert_eq!(sessions.sessions.keys().map(|id| id.0).collect::<Vec<_>>(), [3], "it polls");
