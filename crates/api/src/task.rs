@@ -182,7 +182,7 @@ pub struct Step {
     pub status: StepStatus,
     /// `MODULE.COMMAND` of the forward action.
     pub run: String,
-    /// Why it failed last.
+    /// Why it failed last, until it is done.
     pub message: Option<String>,
     /// Exit code of the last failure, where there was one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -221,7 +221,7 @@ pub struct StepRollback {
     pub status: StepStatus,
     /// `MODULE.COMMAND` of the undo.
     pub run: String,
-    /// Why it failed last.
+    /// Why it failed last, until it is done.
     pub message: Option<String>,
     /// Attempts made so far, the current one included.
     pub attempts: u32,

@@ -124,6 +124,13 @@ impl Act {
         matches!(self.state, ActState::Ready | ActState::Parked | ActState::Delayed { .. })
     }
 
+    /// Why it failed last, as long as that matters: once it is done after all, at another attempt or by hand, its
+    /// failures are history.
+    #[must_use]
+    pub fn trouble(&self) -> Option<&Failure> {
+        self.failure.as_ref().filter(|_| self.state != ActState::Succeeded)
+    }
+
     /// Whether it was done or passed over.
     #[must_use]
     pub fn is_satisfied(&self) -> bool {

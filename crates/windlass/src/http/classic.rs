@@ -90,7 +90,7 @@ fn step(loaded: &Loaded, index: usize) -> ClassicStep {
     let (run, rollback) = (&definition.run, definition.rollback.as_ref());
     ClassicStep {
         code: code(act),
-        message: act.failure.as_ref().map(|failure| failure.message.to_string()),
+        message: act.trouble().map(|failure| failure.message.to_string()),
         time_start: act.started_at.or(claim.map(|claim| claim.at)).map(seconds),
         time_end: act.ended_at.map(seconds),
         normal_module: run.module.to_string(),

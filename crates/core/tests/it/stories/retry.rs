@@ -2,7 +2,9 @@
 
 use insta::assert_snapshot;
 
-use crate::story::tell;
+use windlass_core::Act;
+
+use crate::story::{play, tell};
 
 #[test]
 fn a_failure_is_tried_again_with_growing_delays() {
@@ -334,4 +336,20 @@ fn asking_for_later_has_an_end() {
       -> queue m: ~a#1 una at 100s
       == RollingBack: a=failed ~a=ready
     ");
+}
+
+#[test]
+fn what_is_done_after_all_is_in_no_trouble() {
+    let trouble = |act: &Act| act.trouble().map(|failure| failure.message.to_string());
+    let steps =
+        |story: &str| play(&format!("flow a\non_failure hold\na: retry 1\naccept\n{story}")).task.state.steps;
+    let boom = Some("boom".to_owned());
+    assert_eq!(trouble(&steps("fail a boom")[0].forward), boom, "it is tried again");
+    assert_eq!(trouble(&steps("fail a boom\nnext\nok a")[0].forward), None);
+    assert_eq!(trouble(&steps("final a boom")[0].forward), boom);
+    assert_eq!(trouble(&steps("final a boom\nresolve a done")[0].forward), None);
+    assert_eq!(trouble(&steps("final a boom\nresolve a skip")[0].forward), boom, "why it was passed over");
+    let undo = "final a boom\nresolve a rollback\nfinal ~a stuck fast";
+    assert_eq!(trouble(&steps(undo)[0].undo), Some("stuck fast".to_owned()));
+    assert_eq!(trouble(&steps(&format!("{undo}\nresolve a done"))[0].undo), None);
 }
