@@ -17,6 +17,8 @@ topic![
     log_lines_go_before_their_task,
     submit_keys_are_kept_as_long_as_their_task,
     resolved_alarms_go_with_their_task,
+    alarms_that_are_resolved_after_their_task_went_go_as_well,
+    resolved_alarms_of_what_has_not_ended_stay,
     a_sweep_with_nothing_old_does_nothing,
 ];
 
@@ -157,9 +159,55 @@ async fn resolved_alarms_go_with_their_task(mut world: World) {
     assert!(world.apply(open, skip).await.is_ended());
     world.pass(RETENTION.tasks);
     sweep_all(&mut world).await;
-    let alarms = world.store().alarms(true, 10).await.expect("listing alarms succeeds");
-    assert_eq!(alarms.iter().map(|alarm| alarm.task).collect::<Vec<_>>(), [open]);
+    assert_eq!(alarms(&mut world).await, [open]);
     assert!(world.find(open).await.is_none());
+}
+
+/// The tasks of all alarms, resolved ones as well.
+async fn alarms(world: &mut World) -> Vec<TaskId> {
+    let alarms = world.store().alarms(true, 100).await.expect("listing alarms succeeds");
+    alarms.iter().map(|alarm| alarm.task).collect()
+}
+
+async fn alarms_that_are_resolved_after_their_task_went_go_as_well(mut world: World) {
+    let mut tasks = Vec::new();
+    for _ in 0..5 {
+        tasks.push(held(&mut world).await);
+    }
+    deliver(&mut world).await;
+    for id in &tasks {
+        let skip = Command::Resolve { step: 0, resolution: windlass_core::Resolution::Skip, by: None };
+        assert!(world.apply(*id, skip).await.is_ended());
+    }
+    world.pass(RETENTION.tasks);
+    sweep_all(&mut world).await;
+    assert!(world.find(tasks[0]).await.is_none());
+    assert_eq!(alarms(&mut world).await.len(), tasks.len(), "what nobody has settled stays");
+    deliver(&mut world).await;
+    for left in [3, 1, 0] {
+        assert!(sweep(&mut world, 2).await <= 2);
+        assert_eq!(alarms(&mut world).await.len(), left);
+    }
+    assert_eq!(sweep(&mut world, 2).await, 0);
+}
+
+async fn resolved_alarms_of_what_has_not_ended_stay(mut world: World) {
+    let id = held(&mut world).await;
+    deliver(&mut world).await;
+    let retry = Command::Resolve { step: 0, resolution: windlass_core::Resolution::Retry, by: None };
+    assert!(!world.apply(id, retry).await.is_ended());
+    deliver(&mut world).await;
+    world.pass(Millis(DAY.0 * 400));
+    sweep_all(&mut world).await;
+    assert_eq!(alarms(&mut world).await, [id]);
+    let session = world.session(1).await;
+    let claimed = world.claim_one(session).await;
+    assert!(world.succeed(&claimed, None).await.is_ended());
+    sweep_all(&mut world).await;
+    assert_eq!(alarms(&mut world).await, [id], "it is kept as long as its task");
+    world.pass(RETENTION.tasks);
+    sweep_all(&mut world).await;
+    assert_eq!(alarms(&mut world).await, []);
 }
 
 async fn a_sweep_with_nothing_old_does_nothing(mut world: World) {

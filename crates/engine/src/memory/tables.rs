@@ -213,8 +213,8 @@ impl Tables {
         &self.paused
     }
 
-    /// Deletes at most `limit` log lines, tasks and submit keys that are kept too long; resolved alarms go with
-    /// their tasks. Tells how many went, and which tasks.
+    /// Deletes at most `limit` log lines, tasks, alarms and submit keys that are kept too long; resolved alarms go
+    /// with their tasks, or later where they were resolved later. Tells how many went, and which tasks.
     pub(super) fn sweep(
         &mut self,
         retention: &Retention,
@@ -245,6 +245,14 @@ impl Tables {
             alarm.state != AlarmState::Resolved || !old.contains(&alarm.task)
         });
         let tasks = &self.tasks;
+        self.alarms.retain(|_, StoredAlarm { alarm, .. }| {
+            let goes = room > 0
+                && alarm.state == AlarmState::Resolved
+                && !tasks.contains_key(&alarm.task)
+                && is_old(alarm.raised_at, retention.tasks);
+            room -= usize::from(goes);
+            !goes
+        });
         self.submit_keys.retain(|_, row| {
             let goes =
                 room > 0 && !tasks.contains_key(&row.task) && is_old(row.accepted_at, SUBMIT_KEYS_KEPT_MIN);

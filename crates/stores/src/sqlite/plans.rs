@@ -2,7 +2,7 @@
 
 use rusqlite::Connection;
 
-use super::{list, migrate, query, recover};
+use super::{list, migrate, query, recover, sweep};
 
 fn database() -> Connection {
     let mut connection = Connection::open_in_memory().unwrap();
@@ -56,6 +56,7 @@ fn queries_find_their_rows_by_keys() {
     ] {
         check(sql, &[]);
     }
+    check(sweep::DELETE_ALARMS, &["active"]);
     // A walk along an index that ends at the limit.
     check(query::SELECT_ALARMS, &["alarm"]);
     check(query::SELECT_OPEN_ALARMS, &["alarm"]);

@@ -1,7 +1,8 @@
 //! Deleting what is kept too long, a little at a time.
 //!
-//! A task goes at once, with its settled alarms; its history and log lines, of which there may be many, go as far as there is room, and
-//! the rest later. What is left is noted in `remains`, so nothing that can be asked for is ever half there.
+//! A task goes at once, with its settled alarms; its history and log lines, of which there may be many, go as far
+//! as there is room, and the rest later. What is left is noted in `remains`, so nothing that can be asked for is
+//! ever half there. An alarm that is settled only after its task went is found by itself.
 
 use rusqlite::{Connection, OptionalExtension, params};
 use windlass_core::{Millis, TaskId, Timestamp};
@@ -42,8 +43,8 @@ struct Remains {
 }
 
 impl Sweeper {
-    /// Deletes at most `limit` tasks, rows of history, keys and log lines together, in the transaction that is
-    /// open. Tells how many went.
+    /// Deletes at most `limit` tasks, rows of history, alarms, keys and log lines together, in the transaction
+    /// that is open. Tells how many went.
     pub(super) fn sweep(
         &mut self,
         connection: &Connection,
@@ -67,6 +68,7 @@ impl Sweeper {
             }
         }
         left -= delete_remains(connection, left)?;
+        left -= delete_alarms(connection, until(retention.tasks), left)?;
         left -= delete_orphans(connection, until(KEY_KEPT), left)?;
         Ok(u64::try_from(limit - left).unwrap_or(0))
     }
@@ -174,6 +176,18 @@ fn delete_history(
         gone += delete.execute([seq])? as i64;
     }
     Ok((gone, next))
+}
+
+/// Settled alarms of tasks that are gone. Few are as old as that, and most of them belong to a task that has ended
+/// and goes later, so what has not ended is read only where one is left over.
+pub(super) const DELETE_ALARMS: &str = "DELETE FROM alarm WHERE id IN
+    (SELECT id FROM alarm INDEXED BY alarm_by_time WHERE raised_at <= ?1 AND resolved = 1
+     AND NOT EXISTS (SELECT 1 FROM final WHERE final.status IN (1, 2, 3, 4) AND final.id = alarm.task)
+     AND alarm.task NOT IN (SELECT task.id FROM active CROSS JOIN task ON task.n = active.task) LIMIT ?2)";
+
+/// Deletes at most `limit` settled alarms that were raised at `until` or before, and whose tasks are gone.
+fn delete_alarms(connection: &Connection, until: Timestamp, limit: i64) -> Result<i64, Fault> {
+    Ok(connection.prepare_cached(DELETE_ALARMS)?.execute(params![until.0, limit])? as i64)
 }
 
 /// Deletes at most `limit` keys of deleted tasks that were submitted at `until` or before.
