@@ -7,11 +7,14 @@
 //! The way of a task through these files:
 //!
 //! ```text
-//! Engine::submit ─▶ Inbox ─▶ Committer ─▶ core::apply ─▶ Store::commit ─▶ Dispatcher ─▶ a waiting poll
+//! Engine::submit ─▶ Inbox ─▶ Committer ─▶ core::apply ─▶ Store::commit ─▶ Engine::dispatch ─▶ a waiting poll
 //! Engine::exchange (reports) ─▶ Inbox ─▶ Committer ─▶ …
 //! Timekeeper, LeaseKeeper, Messenger ─▶ Inbox ─▶ Committer ─▶ …
+//! Dispatcher (ready without a commit here: after a start, by other servers) ─▶ Engine::dispatch ─▶ …
+//! Janitor ─▶ Store::sweep
 //! ```
 
+mod ask;
 #[cfg(feature = "conformance")]
 pub mod conformance;
 mod counts;
@@ -22,11 +25,14 @@ mod ids;
 mod inbox;
 pub mod memory;
 pub mod ports;
+mod progress;
 pub mod resident;
 pub mod services;
 mod sessions;
 mod signal;
 pub mod stored;
+mod submit;
+mod tell;
 mod token;
 mod why;
 
@@ -36,5 +42,7 @@ pub use exchange::*;
 pub use feed::*;
 pub use inbox::*;
 pub use signal::Signal;
+pub use submit::*;
+pub use tell::*;
 pub use token::Tokens;
 pub use why::*;

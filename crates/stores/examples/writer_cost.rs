@@ -164,6 +164,7 @@ fn change(task: &Task, command: &Command, now: Timestamp) -> Result<TaskChange, 
         events: transition.events,
         waits: Vec::new(),
         results,
+        logs: Vec::new(),
         messages: Vec::new(),
         submit_key: None,
     })

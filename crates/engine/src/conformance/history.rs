@@ -91,6 +91,7 @@ fn change(before: &Task, transition: Transition) -> TaskChange {
         task: Arc::new(task),
         waits: Vec::new(),
         results: Vec::new(),
+        logs: Vec::new(),
         messages: Vec::new(),
         submit_key: None,
         events,

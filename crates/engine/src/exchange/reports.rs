@@ -1,7 +1,5 @@
 //! Reports: what became of attempts.
 
-use std::sync::PoisonError;
-
 use windlass_core::{Act, Attempt, Command, Outcome, Rejection, Report};
 
 use super::{ReportAnswer, ReportStatus, Said, WorkerReport, logs::KeptLines};
@@ -25,7 +23,6 @@ struct Open {
 /// A report that waits for the decision.
 struct Waiting {
     place: usize,
-    id: AttemptId,
     /// The attempt goes on, and these bytes were counted for its log.
     counted: Option<usize>,
 }
@@ -88,7 +85,6 @@ impl Engine {
             if report.counted.is_none() {
                 local.given.remove(&answer.token);
                 local.cancels.remove(&answer.token);
-                self.forget_progress(report.id);
             }
         }
         // No status says that a report was heard and nothing came of it, so the worker repeats them all.
@@ -139,14 +135,14 @@ impl Engine {
                     let command = Command::Report(Report { attempt, outcome });
                     let logs = kept.lines;
                     items.push(Item::Task { id: id.task, command, claim: Some(id.claim), logs });
-                    waiting.push(Waiting { place, id, counted: None });
+                    waiting.push(Waiting { place, counted: None });
                 }
                 None => {
                     // Another session's attempt keeps its log to itself.
                     let Some(given) = given else { continue };
                     given.log_bytes += kept.bytes;
                     items.push(Item::Change(Change::Logs(kept.lines)));
-                    waiting.push(Waiting { place, id, counted: Some(kept.bytes) });
+                    waiting.push(Waiting { place, counted: Some(kept.bytes) });
                 }
             }
         }
@@ -162,7 +158,7 @@ impl Engine {
     ) -> Result<ReportStatus, EngineError> {
         // Kept before the look at the task: whoever ends the attempt after that look finds it and clears it away.
         if let Some(progress) = &progress {
-            self.keep_progress(id, progress.clone());
+            self.progress.note(&id, progress.clone());
         }
         let loaded = self.store.load(&[id.task]).await?.pop().flatten();
         let status = match &loaded {
@@ -170,7 +166,7 @@ impl Engine {
             Some(loaded) => running_status(loaded, id),
         };
         match progress {
-            Some(_) if status != ReportStatus::Accepted => self.forget_progress(id),
+            Some(_) if status != ReportStatus::Accepted => self.progress.forget(&id),
             Some(progress) => {
                 let notice = Notice::Progressed { key: id.key, attempt: id.attempt, at: now.wall, progress };
                 self.feed.tell(id.task, &notice);
@@ -178,22 +174,6 @@ impl Engine {
             None => {}
         }
         Ok(status)
-    }
-
-    fn keep_progress(&self, id: AttemptId, said: Progress) {
-        let mut progress = self.progress.lock().unwrap_or_else(PoisonError::into_inner);
-        let kept = progress.entry((id.task, id.key)).or_default();
-        if kept.0 <= id.attempt {
-            *kept = (id.attempt, said);
-        }
-    }
-
-    /// Forgets how far an attempt was. What a later one says stays.
-    fn forget_progress(&self, id: AttemptId) {
-        let mut progress = self.progress.lock().unwrap_or_else(PoisonError::into_inner);
-        if progress.get(&(id.task, id.key)).is_some_and(|(attempt, _)| *attempt <= id.attempt) {
-            progress.remove(&(id.task, id.key));
-        }
     }
 }
 

@@ -88,12 +88,14 @@ impl Tables {
             Change::Queue(QueueChange { name, paused: None }) => {
                 self.paused.remove(name);
             }
-            Change::Logs(lines) => {
-                for line in lines {
-                    self.saw(line.at);
-                    self.logs.entry(line.task).or_default().push(line.clone());
-                }
-            }
+            Change::Logs(lines) => self.write_logs(lines),
+        }
+    }
+
+    fn write_logs(&mut self, lines: &[LogLine]) {
+        for line in lines {
+            self.saw(line.at);
+            self.logs.entry(line.task).or_default().push(line.clone());
         }
     }
 
@@ -105,6 +107,7 @@ impl Tables {
         }
         self.tasks.insert(id, change.task.clone());
         self.events.entry(id).or_default().extend(change.events.iter().cloned());
+        self.write_logs(&change.logs);
         for envelope in &change.messages {
             self.messages.insert(envelope.id, envelope.clone());
         }

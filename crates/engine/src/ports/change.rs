@@ -19,7 +19,7 @@ pub enum Change {
     Flow(StoredFlow),
     /// A queue is paused or not.
     Queue(QueueChange),
-    /// Log lines of attempts.
+    /// Log lines of attempts that go on.
     Logs(Vec<LogLine>),
 }
 
@@ -44,6 +44,8 @@ pub struct TaskChange {
     pub waits: Vec<Effect>,
     /// Acts that were settled with a result in this change.
     pub results: Vec<(ActKey, Json)>,
+    /// Log lines that came with the reports in it.
+    pub logs: Vec<LogLine>,
     /// Messages it sends.
     pub messages: Vec<Envelope>,
     /// For a new task: the key under which it was submitted.
@@ -100,12 +102,13 @@ pub struct QueuePause {
     pub by: Option<Actor>,
 }
 
-/// Identifies a message: its sender and the number of the event that sent it.
+/// Identifies a message: its sender, and a number that no other message of the sender has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct MessageId {
     /// The sender.
     pub task: TaskId,
-    /// Its number among the sender's messages.
+    /// One of the event numbers of the change that sent it: the first message of a change has the number of its
+    /// first event, the second one that of the second. A change never sends more messages than it has events.
     pub n: u64,
 }
 

@@ -12,13 +12,11 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use windlass_core::{Alarm, Effect, Event, Task, TaskId};
-
-use super::batch::{Batch, Place};
+use super::batch::{Batch, Pending, Place, TaskPart};
 use crate::{
     Engine, EngineError, Notice,
-    inbox::{Operation, Replies, Reply},
-    ports::{AttemptId, Change, Claim, Loaded, Now, Outcome, SessionId, StoreError},
+    inbox::{Item, Operation, Replies, Reply},
+    ports::{Now, Outcome, StoreError},
 };
 
 /// Items decided in one batch.
@@ -67,10 +65,12 @@ impl Committer {
                 break;
             }
         }
-        for (operation, replies) in operations.into_iter().zip(replies) {
+        // What an earlier round has committed stands, and its operations are answered so.
+        let unsettled: BTreeSet<usize> = open.into_iter().map(|(operation, _)| operation).collect();
+        for (index, (operation, replies)) in operations.into_iter().zip(replies).enumerate() {
             let replies: Replies = match &fault {
-                Some(error) => Err(error.clone()),
-                None => Ok(replies.into_iter().map(|reply| reply.unwrap_or(Reply::Conflict)).collect()),
+                Some(error) if unsettled.contains(&index) => Err(error.clone()),
+                _ => Ok(replies.into_iter().map(|reply| reply.unwrap_or(Reply::Conflict)).collect()),
             };
             // Whoever asked may have gone away; what was decided stands all the same.
             let _ = operation.reply.send(replies);
@@ -91,60 +91,34 @@ impl Committer {
     ) -> Result<Vec<Place>, StoreError> {
         let item = |place: &Place| &operations[place.0].items[place.1];
         let mut batch = Batch::load(&self.engine, open.iter().map(item), now).await?;
-        for place in open {
+        // Messages last: one that another server has consumed conflicts, and nothing else is to be built on it.
+        let (messages, others): (Vec<&Place>, Vec<&Place>) =
+            open.iter().partition(|place| matches!(item(place), Item::Message(_)));
+        for place in others.into_iter().chain(messages) {
             if let Some(reply) = batch.decide(item(place), *place) {
                 replies[place.0][place.1] = Some(reply);
             }
         }
-        let Batch { tasks, alarms, others, .. } = batch;
-        let mut parts: Vec<Part> = Vec::new();
-        let mut changes = Vec::new();
-        for (id, work) in tasks {
-            if let Some(change) = work.change {
-                changes.push(Change::Task(Box::new(change)));
-                parts.push(Part::Task { id, places: work.places, claims: work.claims, stops: work.stops });
-            } else {
-                debug_assert!(work.places.is_empty(), "only a change awaits its outcome");
-            }
-        }
-        for work in alarms.into_values() {
-            if let Some(change) = work.change {
-                parts.push(Part::Alarm { places: work.places, alarm: change.alarm.clone() });
-                changes.push(Change::Alarm(change));
-            }
-        }
-        for (place, change) in others {
-            changes.push(change);
-            parts.push(Part::Other(place));
-        }
-        let watched = !self.engine.feed.is_idle();
-        let tasks: Vec<Option<TaskSummary>> =
-            changes.iter().map(|change| TaskSummary::of(change, watched)).collect();
+        let (changes, parts) = batch.into_changes(!self.engine.feed.is_idle());
         let outcomes = self.engine.store.commit(changes).await?;
         let mut again = Vec::new();
-        for ((part, outcome), summary) in parts.into_iter().zip(outcomes).zip(tasks) {
-            match (outcome, part) {
-                (Outcome::Conflict, part) => again.extend(part.into_places()),
-                (Outcome::KeyTaken { task, fingerprint }, part) => {
-                    for place in part.into_places() {
-                        replies[place.0][place.1] = Some(Reply::KeyTaken { task, fingerprint });
-                    }
+        for (part, outcome) in parts.into_iter().zip(outcomes) {
+            let came_to = match outcome {
+                Outcome::Conflict => {
+                    again.extend(part.pending.into_iter().map(|pending| pending.place));
+                    continue;
                 }
-                (Outcome::Committed, Part::Task { id, places, claims, stops }) => {
-                    let Some(summary) = summary else { continue };
-                    self.committed(id, &summary, stops, now);
-                    let TaskSummary { task, generation, .. } = summary;
-                    let loaded = Loaded { task, claims, handed_out: BTreeSet::new(), generation };
-                    for place in places {
-                        replies[place.0][place.1] = Some(Reply::Task(loaded.clone()));
+                Outcome::KeyTaken { task, fingerprint } => Reply::KeyTaken { task, fingerprint },
+                Outcome::Committed => match part.task {
+                    Some(task) => {
+                        self.committed(&task, now);
+                        Reply::Task(task.loaded)
                     }
-                }
-                (Outcome::Committed, Part::Alarm { places, alarm }) => {
-                    for place in places {
-                        replies[place.0][place.1] = Some(alarm.clone().map_or(Reply::Done, Reply::Alarm));
-                    }
-                }
-                (Outcome::Committed, Part::Other(place)) => replies[place.0][place.1] = Some(Reply::Done),
+                    None => Reply::Done,
+                },
+            };
+            for Pending { place, reply } in part.pending {
+                replies[place.0][place.1] = Some(reply.unwrap_or_else(|| came_to.clone()));
             }
         }
         again.sort_unstable();
@@ -152,57 +126,24 @@ impl Committer {
     }
 
     /// A task's change is on disk: workers are told what to stop, watchers what happened.
-    fn committed(&self, id: TaskId, summary: &TaskSummary, stops: Vec<(SessionId, AttemptId)>, now: Now) {
-        for (session, attempt) in stops {
-            self.engine.cancel(session, &attempt, now);
+    fn committed(&self, part: &TaskPart, now: Now) {
+        let task = &part.loaded.task;
+        self.engine.progress.forget_ended(task);
+        for (session, attempt) in &part.stops {
+            self.engine.cancel(*session, attempt, now);
         }
-        if summary.has_timer {
+        if part.has_timer {
             self.engine.timers.set();
         }
-        match &summary.events {
+        match &part.events {
             Some(events) => {
-                let first = summary.task.state.events - events.len() as u64;
+                let first = task.state.events - events.len() as u64;
                 for (n, event) in (first + 1..).zip(events) {
-                    self.engine.feed.tell(id, &Notice::Event { n, event: event.clone() });
+                    self.engine.feed.tell(task.id, &Notice::Event { n, event: event.clone() });
                 }
             }
             // Whoever began to watch meanwhile would miss this: it comes back and reads it from the disk.
-            None => self.engine.feed.dismiss(id),
+            None => self.engine.feed.dismiss(task.id),
         }
-    }
-}
-
-/// What a change was about, for those who wait for its outcome.
-enum Part {
-    Task { id: TaskId, places: Vec<Place>, claims: Vec<Claim>, stops: Vec<(SessionId, AttemptId)> },
-    Alarm { places: Vec<Place>, alarm: Option<Alarm> },
-    Other(Place),
-}
-
-impl Part {
-    fn into_places(self) -> Vec<Place> {
-        match self {
-            Self::Task { places, .. } | Self::Alarm { places, .. } => places,
-            Self::Other(place) => vec![place],
-        }
-    }
-}
-
-/// What of a committed task change is needed afterwards.
-struct TaskSummary {
-    task: Arc<Task>,
-    generation: u64,
-    /// What happened, if anybody watched when it was decided.
-    events: Option<Vec<Event>>,
-    has_timer: bool,
-}
-
-impl TaskSummary {
-    fn of(change: &Change, watched: bool) -> Option<Self> {
-        let Change::Task(change) = change else { return None };
-        let timer = |effect: &Effect| matches!(effect, Effect::Wait(waiting) if waiting.due_at.is_some());
-        let has_timer = change.waits.iter().any(timer) || !change.messages.is_empty();
-        let events = watched.then(|| change.events.clone());
-        Some(Self { task: change.task.clone(), generation: change.generation, events, has_timer })
     }
 }

@@ -1,11 +1,13 @@
 //! The services that make the engine move. Each has `run_once`; the program loops over them.
 
+mod alarm_work;
 mod batch;
 mod committer;
 mod dispatcher;
 mod janitor;
 mod lease_keeper;
 mod messenger;
+mod task_work;
 mod timekeeper;
 
 pub use committer::Committer;

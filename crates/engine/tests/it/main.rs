@@ -1,5 +1,6 @@
 //! Tests of the engine through its public interface.
 
+mod commits;
 mod engine;
 mod exchange;
 mod faulty_store;

@@ -128,9 +128,7 @@ impl<'c> Rows<'c> {
                 change.paused.as_ref().map(|paused| paused.at)
             }
             Change::Logs(lines) => {
-                for line in lines {
-                    self.write_log(line)?;
-                }
+                self.write_logs(lines)?;
                 lines.last().map(|line| line.at)
             }
         };
@@ -189,6 +187,7 @@ impl<'c> Rows<'c> {
             draft.place.last = seq;
             (events, first, count) = (None, first + count, 0);
         }
+        self.write_logs(&change.logs)?;
         for envelope in &change.messages {
             self.insert_message.execute(params![
                 envelope.id.task.to_bytes(),
@@ -278,14 +277,16 @@ impl<'c> Rows<'c> {
         Ok(())
     }
 
-    fn write_log(&mut self, line: &LogLine) -> Result<(), Fault> {
-        self.insert_log.execute(params![
-            line.task.to_bytes(),
-            act_code(line.key),
-            line.attempt,
-            line.at.0,
-            &*line.line
-        ])?;
+    fn write_logs(&mut self, lines: &[LogLine]) -> Result<(), Fault> {
+        for line in lines {
+            self.insert_log.execute(params![
+                line.task.to_bytes(),
+                act_code(line.key),
+                line.attempt,
+                line.at.0,
+                &*line.line
+            ])?;
+        }
         Ok(())
     }
 }

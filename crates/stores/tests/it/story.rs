@@ -144,6 +144,7 @@ impl Story {
             events: transition.events,
             waits: Vec::new(),
             results,
+            logs: Vec::new(),
             messages,
             submit_key: None,
         }))

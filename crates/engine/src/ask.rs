@@ -1,0 +1,124 @@
+//! What is asked of the engine. People are shown only what is on disk.
+
+use windlass_core::{ActKey, Alarm, Event, TaskId};
+
+use crate::{
+    Engine, EngineError, Progress,
+    ports::{Loaded, LogLine, Now, Page, QueueState, SessionState, StoredFlow, TaskQuery},
+};
+
+impl Engine {
+    /// The task with this id, as it is on disk.
+    ///
+    /// # Errors
+    /// When it is not there or the store fails.
+    pub async fn task(&self, id: TaskId) -> Result<Loaded, EngineError> {
+        let loaded = self.store.load(&[id]).await?.pop().flatten().ok_or(EngineError::UnknownTask(id))?;
+        self.settled(loaded).await
+    }
+
+    /// Tasks, newest first, without results.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub async fn tasks(&self, query: &TaskQuery) -> Result<Page<Loaded, TaskId>, EngineError> {
+        Ok(self.store.tasks(query).await?)
+    }
+
+    /// The history of a task after event number `after`.
+    ///
+    /// # Errors
+    /// When the task is not there or the store fails.
+    pub async fn events(
+        &self,
+        task: TaskId,
+        after: u64,
+        limit: usize,
+    ) -> Result<Vec<(u64, Event)>, EngineError> {
+        let events = self.store.events(task, after, limit).await?;
+        if events.is_empty() {
+            self.task(task).await?;
+        }
+        Ok(events)
+    }
+
+    /// Log lines of a task's attempts, after the first `skip`.
+    ///
+    /// # Errors
+    /// When the task is not there or the store fails.
+    pub async fn logs(&self, task: TaskId, skip: u64, limit: usize) -> Result<Vec<LogLine>, EngineError> {
+        let lines = self.store.logs(task, skip, limit).await?;
+        if lines.is_empty() {
+            self.task(task).await?;
+        }
+        Ok(lines)
+    }
+
+    /// A flow of the catalogue: that version, or the newest.
+    ///
+    /// # Errors
+    /// When it is not there or the store fails.
+    pub async fn flow(&self, name: &str, version: Option<u32>) -> Result<StoredFlow, EngineError> {
+        let found = self.store.flow(name, version).await?;
+        self.settled(found).await?.ok_or_else(|| EngineError::UnknownFlow(named(name, version)))
+    }
+
+    /// All flows, in their newest versions, by name.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub async fn flows(&self) -> Result<Vec<StoredFlow>, EngineError> {
+        let flows = self.store.flows().await?;
+        self.settled(flows).await
+    }
+
+    /// All queues, by name.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub async fn queues(&self) -> Result<Vec<QueueState>, EngineError> {
+        let queues = self.store.queues().await?;
+        self.settled(queues).await
+    }
+
+    /// All connected workers.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub async fn workers(&self, now: Now) -> Result<Vec<SessionState>, EngineError> {
+        Ok(self.store.sessions(now).await?)
+    }
+
+    /// At most `limit` alarms, those raised last first; resolved ones only with `all`.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub async fn alarms(&self, all: bool, limit: usize) -> Result<Vec<Alarm>, EngineError> {
+        Ok(self.store.alarms(all, limit).await?)
+    }
+
+    /// Whether the store writes.
+    ///
+    /// # Errors
+    /// When it does not.
+    pub async fn check(&self) -> Result<(), EngineError> {
+        self.store.commit(Vec::new()).await?;
+        Ok(())
+    }
+
+    /// What was read, once it is on disk. The store reads what commits are to build on, which may still be on its
+    /// way there; an empty commit ends after everything before it.
+    pub(crate) async fn settled<T>(&self, read: T) -> Result<T, EngineError> {
+        self.store.commit(Vec::new()).await?;
+        Ok(read)
+    }
+
+    /// How far the running attempt of an act says it is.
+    pub fn progress(&self, task: TaskId, key: ActKey, attempt: u32) -> Option<Progress> {
+        self.progress.get(task, key, attempt)
+    }
+}
+
+pub(crate) fn named(name: &str, version: Option<u32>) -> String {
+    version.map_or_else(|| name.to_owned(), |version| format!("{name}@{version}"))
+}

@@ -1,0 +1,104 @@
+//! Submits: tasks are taken in.
+
+use std::{collections::HashMap, sync::Arc};
+
+use windlass_core::{Flow, Input, Name, Task};
+
+use crate::{
+    Engine, EngineError,
+    ask::named,
+    inbox::{Item, Reply},
+    ports::{Loaded, Now, SubmitKey},
+};
+
+/// A task to take in.
+#[derive(Debug, Clone)]
+pub struct Submission {
+    /// Name of the flow.
+    pub flow: Name,
+    /// Version of the flow; nothing = the newest.
+    pub version: Option<u32>,
+    /// What is submitted.
+    pub input: Input,
+    /// Idempotency key.
+    pub key: Option<SubmitKey>,
+}
+
+/// A task that was taken in, now or before under the same key.
+#[derive(Debug, Clone)]
+pub struct Accepted {
+    /// The task.
+    pub loaded: Loaded,
+    /// It was there before.
+    pub repeated: bool,
+}
+
+impl Engine {
+    /// Takes a task in. When this returns it is on disk.
+    ///
+    /// # Errors
+    /// When it is refused; nothing was taken in then.
+    pub async fn submit(&self, submission: Submission, now: Now) -> Result<Accepted, EngineError> {
+        let mut results = self.submit_all(vec![submission], now).await?;
+        results.pop().unwrap_or(Err(EngineError::Conflict))
+    }
+
+    /// Takes many tasks in, each for itself.
+    ///
+    /// # Errors
+    /// When none could be looked at.
+    pub async fn submit_all(
+        &self,
+        submissions: Vec<Submission>,
+        now: Now,
+    ) -> Result<Vec<Result<Accepted, EngineError>>, EngineError> {
+        if self.inbox.is_full() {
+            return Err(EngineError::Overloaded);
+        }
+        let mut flows: HashMap<(Name, Option<u32>), Option<Arc<Flow>>> = HashMap::new();
+        let mut items = Vec::with_capacity(submissions.len());
+        let mut fingerprints = Vec::with_capacity(submissions.len());
+        let mut results = Vec::with_capacity(submissions.len());
+        for submission in submissions {
+            let wanted = (submission.flow.clone(), submission.version);
+            if !flows.contains_key(&wanted) {
+                let found = self.store.flow(&wanted.0, wanted.1).await?;
+                flows.insert(wanted.clone(), found.map(|stored| stored.flow));
+            }
+            match flows.get(&wanted).cloned().flatten() {
+                None => results.push(Some(Err(EngineError::UnknownFlow(named(&wanted.0, wanted.1))))),
+                Some(flow) => {
+                    let task = Task::new(self.ids.next(now.wall), flow, Arc::new(submission.input));
+                    fingerprints.push(submission.key.as_ref().map(|key| key.fingerprint));
+                    items.push(Item::Submit { task: Arc::new(task), key: submission.key });
+                    results.push(None);
+                }
+            }
+        }
+        let replies = if items.is_empty() { Vec::new() } else { self.inbox.decide(items).await? };
+        let mut decided = replies.into_iter().zip(fingerprints);
+        let mut answers = Vec::with_capacity(results.len());
+        for result in results {
+            answers.push(match result {
+                Some(refused) => refused,
+                None => match decided.next() {
+                    Some((reply, fingerprint)) => self.accepted(reply, fingerprint).await,
+                    None => Err(EngineError::Conflict),
+                },
+            });
+        }
+        Ok(answers)
+    }
+
+    async fn accepted(&self, reply: Reply, fingerprint: Option<[u8; 32]>) -> Result<Accepted, EngineError> {
+        match reply {
+            Reply::Task(loaded) => Ok(Accepted { loaded, repeated: false }),
+            Reply::KeyTaken { task, fingerprint: before } if fingerprint == Some(before) => {
+                Ok(Accepted { loaded: self.task(task).await?, repeated: true })
+            }
+            Reply::KeyTaken { task, .. } => Err(EngineError::KeyReused { task }),
+            Reply::Rejected(rejection) => Err(rejection.into()),
+            _ => Err(EngineError::Conflict),
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! What people tell the engine: commands to tasks and alarms, flows, queues.
+
+use std::sync::Arc;
+
+use windlass_core::{Actor, Alarm, AlarmCommand, AlarmId, AlarmRejection, Command, Flow, Name, TaskId};
+
+use crate::{
+    Engine, EngineError,
+    inbox::{Item, Replies, Reply},
+    ports::{Change, Loaded, Now, QueueChange, QueuePause, StoredFlow},
+};
+
+/// What applying a flow did.
+#[derive(Debug, Clone)]
+pub struct FlowApplication {
+    /// The flow as it is in the catalogue now.
+    pub stored: StoredFlow,
+    /// Whether anything changed.
+    pub changed: bool,
+}
+
+impl Engine {
+    /// Tells a task something. When this returns, what came of it is on disk.
+    ///
+    /// # Errors
+    /// When the task is not there or the rules refuse it.
+    pub async fn tell(&self, id: TaskId, command: Command) -> Result<Loaded, EngineError> {
+        let item = Item::Task { id, command, claim: None, logs: Vec::new() };
+        match only(self.inbox.decide(vec![item]).await)? {
+            Reply::Task(loaded) => Ok(loaded),
+            Reply::Missing => Err(EngineError::UnknownTask(id)),
+            Reply::Rejected(rejection) => Err(rejection.into()),
+            _ => Err(EngineError::Conflict),
+        }
+    }
+
+    /// Tells an alarm something.
+    ///
+    /// # Errors
+    /// When the alarm is not there or its rules refuse it.
+    pub async fn tell_alarm(&self, id: AlarmId, command: AlarmCommand) -> Result<Alarm, EngineError> {
+        match only(self.inbox.decide(vec![Item::Alarm { id: id.clone(), command }]).await)? {
+            Reply::Alarm(alarm) => Ok(alarm),
+            Reply::AlarmRejected(AlarmRejection::Unknown) => Err(EngineError::UnknownAlarm(id)),
+            Reply::AlarmRejected(rejection) => Err(rejection.into()),
+            _ => Err(EngineError::Conflict),
+        }
+    }
+
+    /// Puts a flow in the catalogue under the next version; one that is as it was gets none.
+    ///
+    /// # Errors
+    /// When the store fails. The flow must have been checked.
+    pub async fn apply_flow(&self, flow: Flow, now: Now) -> Result<FlowApplication, EngineError> {
+        const TRIES_MAX: usize = 8;
+        for _ in 0..TRIES_MAX {
+            let newest = self.store.flow(&flow.name, None).await?;
+            let version = newest.as_ref().map_or(0, |stored| stored.flow.version);
+            if let Some(stored) = newest
+                && *stored.flow == (Flow { version, ..flow.clone() })
+            {
+                return Ok(FlowApplication { stored: self.settled(stored).await?, changed: false });
+            }
+            let flow = Arc::new(Flow { version: version + 1, ..flow.clone() });
+            let stored = StoredFlow { flow, created_at: now.wall };
+            match only(self.inbox.decide(vec![Item::Change(Change::Flow(stored.clone()))]).await)? {
+                Reply::Done => return Ok(FlowApplication { stored, changed: true }),
+                _ => continue,
+            }
+        }
+        Err(EngineError::Conflict)
+    }
+
+    /// Pauses a queue, or lets it go on.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub async fn set_queue_paused(
+        &self,
+        name: Name,
+        paused: bool,
+        by: Option<Actor>,
+        now: Now,
+    ) -> Result<(), EngineError> {
+        let paused = paused.then_some(QueuePause { at: now.wall, by });
+        let change = Change::Queue(QueueChange { name, paused });
+        match only(self.inbox.decide(vec![Item::Change(change)]).await)? {
+            Reply::Done => Ok(()),
+            _ => Err(EngineError::Conflict),
+        }
+    }
+}
+
+/// The only reply of an operation of one item.
+fn only(replies: Replies) -> Result<Reply, EngineError> {
+    Ok(replies?.pop().unwrap_or(Reply::Conflict))
+}
