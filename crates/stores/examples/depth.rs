@@ -1,0 +1,185 @@
+//! What a store costs that holds much: opening it, its memory, and commits beside what waits in it.
+//!
+//! It is filled with delayed tasks, which wait for a time far off, and with finished ones. Opened in another
+//! process it then runs tasks of one step, a batch after the other, and tells how long they took.
+//!
+//! ```text
+//! cargo run --release --example depth -- fill FILE DELAYED FINISHED
+//! cargo run --release --example depth -- open FILE
+//! ```
+
+use std::{collections::BTreeSet, error::Error, fs, path::Path, sync::Arc, time::Instant};
+
+use windlass_core::{
+    Action, Command, Effect, Event, EventKind, Flow, Input, Json, Millis, Name, OnFailure, Retry, RetryBy,
+    StepDefinition, Task, TaskId, Timestamp, apply,
+};
+use windlass_engine::{
+    ports::{Change, Loaded, Now, Outcome, Store, StoredFlow, TaskChange},
+    resident::Resident,
+};
+use windlass_stores::sqlite::{SqliteOptions, SqliteSink};
+
+/// Tasks in a batch while the store is filled.
+const FILL_BATCH: usize = 2_000;
+
+/// Tasks run at the end, and how many of them in a batch.
+const RUN: usize = 50_000;
+const RUN_BATCH: usize = 100;
+
+const START: Timestamp = Timestamp(1_700_000_000_000);
+const DAY: Millis = Millis::from_secs(24 * 3600);
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let runtime = tokio::runtime::Builder::new_current_thread().build()?;
+    match arguments[..] {
+        ["fill", file, delayed, finished] => {
+            runtime.block_on(fill(file.as_ref(), delayed.parse()?, finished.parse()?))
+        }
+        ["open", file] => runtime.block_on(open(file.as_ref())),
+        _ => Err("say fill FILE DELAYED FINISHED, or open FILE".into()),
+    }
+}
+
+async fn fill(file: &Path, delayed: usize, finished: usize) -> Result<(), Box<dyn Error>> {
+    let started = Instant::now();
+    let sink = SqliteSink::open(file, SqliteOptions::default())?;
+    let store = Resident::open(Arc::new(sink), Now { wall: START, mono: Millis(0) }).await?;
+    let flow = Arc::new(flow()?);
+    commit(&store, vec![Change::Flow(StoredFlow { flow: flow.clone(), created_at: START })]).await?;
+    let mut ids = (1..).map(|n| id(START, n));
+    for batch in sizes(finished, FILL_BATCH) {
+        run(&store, &flow, ids.by_ref().take(batch)).await?;
+    }
+    for batch in sizes(delayed, FILL_BATCH) {
+        let at = Some(START + DAY);
+        let changes = ids.by_ref().take(batch).map(|id| accept(&flow, id, at));
+        commit(&store, changes.collect::<Result<_, _>>()?).await?;
+    }
+    println!("{:>10.1} s to fill", started.elapsed().as_secs_f64());
+    println!("{:>10} MB of memory", memory_mb()?);
+    Ok(())
+}
+
+async fn open(file: &Path) -> Result<(), Box<dyn Error>> {
+    let started = Instant::now();
+    let sink = SqliteSink::open(file, SqliteOptions::default())?;
+    let store = Resident::open(Arc::new(sink), Now { wall: START, mono: Millis(0) }).await?;
+    println!("{:>10.3} s to open", started.elapsed().as_secs_f64());
+    println!("{:>10} MB of memory", memory_mb()?);
+    let flow = store.flow("deep", None).await?.ok_or("the store was not filled")?.flow;
+    let mut ids = (1..).map(|n| id(START + DAY, n));
+    let mut times = Vec::new();
+    let started = Instant::now();
+    for batch in sizes(RUN, RUN_BATCH) {
+        let begun = Instant::now();
+        run(&store, &flow, ids.by_ref().take(batch)).await?;
+        times.push(begun.elapsed());
+    }
+    println!("{:>10.0} tasks/s", RUN as f64 / started.elapsed().as_secs_f64());
+    times.sort_unstable();
+    for (name, part) in [("p50", 0.5), ("p99", 0.99)] {
+        let time = times[((times.len() - 1) as f64 * part) as usize];
+        println!("{:>10.2} ms for a batch, {name}", time.as_secs_f64() * 1000.0);
+    }
+    println!("{:>10} MB of memory", memory_mb()?);
+    Ok(())
+}
+
+/// Takes tasks in and cancels them: two commits, and nothing of them is left in memory.
+async fn run(
+    store: &Resident,
+    flow: &Arc<Flow>,
+    ids: impl Iterator<Item = TaskId>,
+) -> Result<(), Box<dyn Error>> {
+    let ids: Vec<TaskId> = ids.collect();
+    let accepted = ids.iter().map(|id| accept(flow, *id, None));
+    commit(store, accepted.collect::<Result<_, _>>()?).await?;
+    let loaded = store.load(&ids).await?;
+    let cancelled = loaded.iter().flatten().map(|loaded| change(loaded, &Command::Cancel { by: None }));
+    commit(store, cancelled.collect::<Result<_, _>>()?).await
+}
+
+async fn commit(store: &Resident, changes: Vec<Change>) -> Result<(), Box<dyn Error>> {
+    let outcomes = store.commit(changes).await?;
+    let committed = outcomes.iter().all(|outcome| *outcome == Outcome::Committed);
+    if committed { Ok(()) } else { Err("a change was not taken".into()) }
+}
+
+fn accept(flow: &Arc<Flow>, id: TaskId, at: Option<Timestamp>) -> Result<Change, Box<dyn Error>> {
+    let input = Input {
+        params: Json::from_stored(r#"{"name":"instance-1","size":"small","disk_gb":20,"region":"north"}"#),
+        labels: std::collections::BTreeMap::new(),
+        priority: 0,
+        at,
+        by: None,
+        traceparent: None,
+        created_at: START,
+    };
+    let task = Arc::new(Task::new(id, flow.clone(), input.into()));
+    let loaded = Loaded { task, claims: Vec::new(), handed_out: BTreeSet::new(), generation: 0 };
+    change(&loaded, &Command::Accept)
+}
+
+fn change(loaded: &Loaded, command: &Command) -> Result<Change, Box<dyn Error>> {
+    let transition = apply(&loaded.task, command, &loaded.context(START)).map_err(|why| why.to_string())?;
+    let result = |event: &Event| match &event.kind {
+        EventKind::ActSucceeded { key, result: Some(result), .. } => Some((*key, result.clone())),
+        _ => None,
+    };
+    let change = TaskChange {
+        before: loaded.task.state.events,
+        generation: loaded.generation,
+        results: transition.events.iter().filter_map(result).collect(),
+        task: Arc::new(transition.task),
+        events: transition.events,
+        waits: transition.effects.into_iter().filter(|effect| !matches!(effect, Effect::Send(_))).collect(),
+        messages: Vec::new(),
+        submit_key: None,
+    };
+    Ok(change.into())
+}
+
+/// `count` in pieces of at most `size`.
+fn sizes(count: usize, size: usize) -> impl Iterator<Item = usize> {
+    (0..count).step_by(size).map(move |from| size.min(count - from))
+}
+
+/// Ids as the engine makes them: the time, then a counter.
+fn id(time: Timestamp, n: u128) -> TaskId {
+    TaskId(u128::try_from(time.0).unwrap_or(0) << 80 | 7 << 76 | 2 << 62 | n)
+}
+
+/// What the process has in memory, as the system counts it.
+fn memory_mb() -> Result<u64, Box<dyn Error>> {
+    let status = fs::read_to_string("/proc/self/status")?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).ok_or("no VmRSS")?;
+    Ok(line.trim().trim_end_matches(" kB").parse::<u64>()? / 1024)
+}
+
+fn flow() -> Result<Flow, Box<dyn Error>> {
+    let run = Action {
+        module: Name::new("bench")?,
+        command: Name::new("nothing")?,
+        timeout: Millis::from_secs(60),
+        deadline: None,
+        retry: Retry::default(),
+    };
+    let step = StepDefinition {
+        name: Name::new("step")?,
+        run,
+        rollback: None,
+        after: Vec::new(),
+        locks: Vec::new(),
+    };
+    Ok(Flow {
+        name: Name::new("deep")?,
+        version: 1,
+        params: None,
+        retry_by: RetryBy::Engine,
+        on_failure: OnFailure::Rollback,
+        steps: vec![step],
+    })
+}
