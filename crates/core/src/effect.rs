@@ -93,7 +93,7 @@ pub fn waiting(task: &Task, key: Wakeup) -> Option<Waiting> {
                 rank: task.rank(ready_at),
                 ready_at,
                 timeout: action.timeout,
-                free: free(task, act_key),
+                free: when_free(task, act_key),
             };
             Some(Waiting { key, attempt: act.attempt, ready: Some(ready), due_at: deadline_at })
         }
@@ -106,7 +106,8 @@ pub fn waiting(task: &Task, key: Wakeup) -> Option<Waiting> {
 }
 
 /// What is to become of the ready attempt of an act while no worker has it.
-pub(crate) fn free(task: &Task, key: ActKey) -> Free {
+#[must_use]
+pub fn when_free(task: &Task, key: ActKey) -> Free {
     if is_to_stop(task, key) {
         Free::GiveUp
     } else if task.state.pause == Pause::Held {

@@ -1,7 +1,7 @@
 //! A person holds a task between attempts.
 
 use super::report;
-use crate::{ActKey, ActState, Actor, Attempt, EventKind, Free, Pause, Rejection, draft::Draft, free};
+use crate::{ActKey, ActState, Actor, Attempt, EventKind, Free, Pause, Rejection, draft::Draft, when_free};
 
 /// Takes ready attempts out of their queues; those that workers have may end.
 pub(super) fn pause(draft: &mut Draft<'_>, by: Option<&Actor>) -> Result<(), Rejection> {
@@ -40,5 +40,5 @@ pub(super) fn park(draft: &mut Draft<'_>) {
 /// Whether the act's attempt is ready and free; one that is to stop is not kept for later.
 fn is_to_park(draft: &Draft<'_>, key: ActKey) -> bool {
     let ready = draft.task.act(key).is_some_and(|act| act.state == ActState::Ready);
-    ready && !draft.is_held(key) && free(&draft.task, key) == Free::Park
+    ready && !draft.is_held(key) && when_free(&draft.task, key) == Free::Park
 }

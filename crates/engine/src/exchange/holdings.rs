@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use windlass_core::is_to_stop;
+use windlass_core::{ActState, Free, Task, is_to_stop, when_free};
 
 use super::{ATTEMPTS_MAX, HandedOut, answer_size::AnswerSize};
 use crate::{
@@ -31,8 +31,11 @@ impl Engine {
         let mut sessions = self.sessions.lock();
         let session = sessions.get(session);
         for (((token, id), adoption), loaded) in named.into_iter().zip(adoptions).zip(tasks) {
-            let stop = loaded.is_none_or(|loaded| is_to_stop(&loaded.task, id.key));
-            if adoption == Adoption::Gone || stop {
+            let stop = loaded.is_none_or(|loaded| match adoption {
+                Adoption::Held => is_to_stop(&loaded.task, id.key),
+                Adoption::Gone => !is_parked(&loaded.task, &id),
+            });
+            if stop {
                 session.cancels.entry(token.clone()).or_default();
             }
             if adoption == Adoption::Held {
@@ -43,11 +46,12 @@ impl Engine {
     }
 
     /// Attempts that were given to a session and did not reach it are given again, under the same token; as many
-    /// as fit in an answer, the others at the next poll.
+    /// as fit in an answer, the others at the next poll. What is not to begin any more is taken back.
     pub(super) async fn hand_again(
         &self,
         session: SessionId,
         mut missing: Vec<(String, AttemptId)>,
+        now: Now,
     ) -> Result<Vec<HandedOut>, EngineError> {
         missing.truncate(ATTEMPTS_MAX);
         if missing.is_empty() {
@@ -62,12 +66,17 @@ impl Engine {
                         && claim.attempt == id.attempt
                         && claim.number == id.claim
                         && claim.session == session
-                }) && !is_to_stop(&loaded.task, id.key)
+                })
             });
             let Some(loaded) = theirs else {
                 self.sessions.lock().get(session).given.remove(&token);
                 continue;
             };
+            if when_free(&loaded.task, id.key) != Free::HandOut {
+                self.sessions.lock().get(session).given.remove(&token);
+                self.store.release(session, id, now).await?;
+                continue;
+            }
             let attempt = self.handed_out(id, &loaded);
             if attempt.is_too_large() {
                 self.refuse_too_large(id);
@@ -77,6 +86,12 @@ impl Engine {
         }
         Ok(again)
     }
+}
+
+/// Whether a pause keeps this attempt for the resume, since nobody seemed to have it. A worker that names it later
+/// may end it: to stop it would make a failure of a pause. It is adopted on resume, or its report is accepted.
+fn is_parked(task: &Task, id: &AttemptId) -> bool {
+    task.act(id.key).is_some_and(|act| act.state == ActState::Parked && act.attempt == id.attempt)
 }
 
 /// What a session says it holds, against what it was given.

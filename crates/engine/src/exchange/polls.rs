@@ -51,7 +51,7 @@ impl Engine {
         if let Some(holding) = &call.holding {
             let compared = self.sessions.lock().get(session).compare(holding);
             self.adopt(session, compared.unknown, now).await?;
-            answer.attempts = self.hand_again(session, compared.missing).await?;
+            answer.attempts = self.hand_again(session, compared.missing, now).await?;
         }
         answer.cancels = self.sessions.lock().get(session).due_cancels(now);
         let is_empty = answer.attempts.is_empty() && answer.cancels.is_empty();

@@ -115,3 +115,76 @@ fn a_failure_in_a_pause_is_undone_on_resume() {
     resume(&world, id);
     assert_eq!(worker.take().id.key, windlass_core::ActKey::rollback(0));
 }
+
+#[test]
+fn a_worker_that_comes_back_late_to_a_paused_task_may_end_what_it_has() {
+    let sink = MemorySink::new([7; 32]);
+    let world = World::open(&sink);
+    world.apply(flow("f", &["a", "b"], 0));
+    let id = world.submit("f");
+    let mut worker = world.worker(1);
+    let a = worker.take();
+    pause(&world, id);
+
+    let world = World::open(&sink);
+    world.pass(400);
+    is_parked(&world, id);
+    let mut worker = worker.at(&world);
+    // To stop it would make a failure of a pause.
+    assert_eq!(worker.poll().cancels, Vec::<String>::new());
+    assert_eq!(worker.report(&a.token, ok()), ReportStatus::Accepted);
+    assert_eq!(world.status(id), "Paused: Succeeded Ready");
+}
+
+#[test]
+fn an_answer_that_did_not_arrive_before_a_pause_is_not_given_again() {
+    let world = World::new();
+    world.apply(flow("f", &["a", "b"], 0));
+    let id = world.submit("f");
+    let mut worker = world.worker(1);
+    worker.take();
+    worker.holding.clear();
+    pause(&world, id);
+    assert!(worker.poll().attempts.is_empty(), "nothing of a paused task begins");
+    is_parked(&world, id);
+    resume(&world, id);
+    worker.take();
+}
+
+#[test]
+fn an_answer_that_did_not_arrive_before_a_cancel_does_not_hold_the_task_up() {
+    let world = World::new();
+    world.apply(flow("f", &["a", "b"], 0));
+    let id = world.submit("f");
+    let mut worker = world.worker(1);
+    worker.take();
+    worker.holding.clear();
+    tell(&world, id, Command::Cancel { by: None });
+    assert!(worker.poll().attempts.is_empty(), "the step is not begun any more");
+    world.serve();
+    let undo = worker.take();
+    assert_eq!(undo.id.key, windlass_core::ActKey::rollback(0));
+}
+
+#[test]
+fn a_resume_finds_the_worker_that_came_back_late() {
+    let sink = MemorySink::new([7; 32]);
+    let world = World::open(&sink);
+    world.apply(flow("f", &["a", "b"], 0));
+    let id = world.submit("f");
+    let mut worker = world.worker(1);
+    let a = worker.take();
+    pause(&world, id);
+
+    let world = World::open(&sink);
+    world.pass(400);
+    is_parked(&world, id);
+    let mut worker = worker.at(&world);
+    worker.poll();
+    resume(&world, id);
+    let answer = worker.poll();
+    assert_eq!((answer.attempts.len(), answer.cancels.len()), (0, 0), "it is its own again");
+    assert!(world.worker(2).poll().attempts.is_empty());
+    assert_eq!(world.status(id), "Running: Running Pending");
+    assert_eq!(worker.report(&a.token, ok()), ReportStatus::Accepted);
+}
