@@ -157,6 +157,8 @@ impl Store for Resident {
     }
 
     async fn due(&self, now: Now, limit: usize) -> Result<Vec<Due>, StoreError> {
+        // Asked for at every turn: after a failed write this is what reads the rows anew when nobody else comes.
+        self.generation().await?;
         let mut inner = self.inner();
         inner.end_grace(now);
         Ok(inner.scheduler.due(now, limit))
