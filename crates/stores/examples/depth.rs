@@ -8,7 +8,14 @@
 //! cargo run --release --example depth -- open FILE
 //! ```
 
-use std::{collections::BTreeSet, error::Error, fs, path::Path, sync::Arc, time::Instant};
+use std::{
+    collections::BTreeSet,
+    error::Error,
+    fs,
+    path::Path,
+    sync::Arc,
+    time::{Instant, SystemTime, UNIX_EPOCH},
+};
 
 use windlass_core::{
     Action, Command, Effect, Event, EventKind, Flow, Input, Json, Millis, Name, OnFailure, Retry, RetryBy,
@@ -70,7 +77,10 @@ async fn open(file: &Path) -> Result<(), Box<dyn Error>> {
     println!("{:>10.3} s to open", started.elapsed().as_secs_f64());
     println!("{:>10} MB of memory", memory_mb()?);
     let flow = store.flow("deep", None).await?.ok_or("the store was not filled")?.flow;
-    let mut ids = (1..).map(|n| id(START + DAY, n));
+    // Later than those of every run before.
+    let since = SystemTime::now().duration_since(UNIX_EPOCH)?;
+    let now = Timestamp(since.as_millis().try_into()?);
+    let mut ids = (1..).map(|n| id(now, n));
     let mut times = Vec::new();
     let started = Instant::now();
     for batch in sizes(RUN, RUN_BATCH) {
@@ -137,6 +147,7 @@ fn change(loaded: &Loaded, command: &Command) -> Result<Change, Box<dyn Error>> 
         events: transition.events,
         waits: transition.effects.into_iter().filter(|effect| !matches!(effect, Effect::Send(_))).collect(),
         messages: Vec::new(),
+        logs: Vec::new(),
         submit_key: None,
     };
     Ok(change.into())
