@@ -4,6 +4,7 @@ use std::{future::Future, net::SocketAddr, sync::Arc, time::Duration};
 
 use anyhow::Context as _;
 use tokio::{net::TcpListener, time};
+use windlass_core::Millis;
 use windlass_engine::{
     Engine,
     ports::{Clock, Retention},
@@ -104,16 +105,24 @@ async fn keep_time(engine: Arc<Engine>, clock: Arc<SystemClock>) {
             messenger.run_once(clock.now()).await,
             dispatcher.run_once(clock.now()).await,
         );
-        for error in
-            [results.0.err(), results.1.err(), results.2.err(), results.3.err()].into_iter().flatten()
-        {
+        let errors = [results.0.err(), results.1.err(), results.2.err(), results.3.err()];
+        let has_failed = errors.iter().any(Option::is_some);
+        for error in errors.into_iter().flatten() {
             tracing::warn!(%error, "what is due could not be done; it is tried again");
         }
-        let pause = engine.next_wake(clock.now()).map_or(TICK, |wake| Duration::from_millis(wake.0));
         tokio::select! {
-            () = time::sleep(pause.clamp(TICK_MIN, TICK)) => {}
-            () = engine.timers().wait() => {}
+            () = time::sleep(pause_until(engine.next_wake(clock.now()), has_failed)) => {}
+            () = engine.timers().wait(), if !has_failed => {}
         }
+    }
+}
+
+/// How long to wait for what is next due. What could not be done stays due, and a store that fails is not to be
+/// asked again and again without a pause.
+fn pause_until(wake: Option<Millis>, has_failed: bool) -> Duration {
+    match wake {
+        Some(wake) if !has_failed => Duration::from_millis(wake.0).clamp(TICK_MIN, TICK),
+        _ => TICK,
     }
 }
 
@@ -133,5 +142,18 @@ async fn sweep(engine: Arc<Engine>, clock: Arc<SystemClock>) {
             }
             time::sleep(SWEEP_PAUSE).await;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_due_is_looked_at_in_time_but_a_store_that_fails_gets_a_pause() {
+        assert_eq!(pause_until(Some(Millis(20)), false), Duration::from_millis(20));
+        assert_eq!(pause_until(Some(Millis(0)), false), TICK_MIN);
+        assert_eq!(pause_until(None, false), TICK);
+        assert_eq!(pause_until(Some(Millis(0)), true), TICK);
     }
 }
