@@ -239,8 +239,11 @@ impl Writer {
 /// fails here is made up for by that start.
 fn leave_whole(connection: &Connection) {
     let copied = connection.wal_checkpoint_v2(DEFAULT_NAME, CheckpointMode::RESTART);
-    // The log starts over with the first transaction after a checkpoint, whatever that writes.
-    let started_over = copied.and_then(|_| connection.execute("UPDATE meta SET latest_at = latest_at", []));
+    // The log starts over with the first transaction after a checkpoint that writes something; SQLite does not
+    // write a row that stays as it is.
+    let there_and_back = "BEGIN IMMEDIATE; UPDATE meta SET latest_at = latest_at + 1;
+                          UPDATE meta SET latest_at = latest_at - 1; COMMIT";
+    let started_over = copied.and_then(|_| connection.execute_batch(there_and_back));
     if let Err(error) = started_over {
         tracing::debug!(
             error = describe(&error),

@@ -3,9 +3,10 @@
 use std::{fs, path::Path};
 
 use rusqlite::Connection;
+use windlass_core::OnFailure;
 use windlass_stores::sqlite::{OpenError, SqliteSink};
 
-use crate::story::{Place, options};
+use crate::story::{Place, flow, flow_change, options, write};
 
 fn refusal(path: &Path) -> OpenError {
     SqliteSink::open(path, options()).unwrap_err()
@@ -109,4 +110,16 @@ fn the_log_has_its_size_from_the_start_and_keeps_it() {
     let (_sink, recovered) = place.open();
     assert_eq!(size(), options().wal_bytes);
     assert_eq!(recovered.epoch, 2);
+}
+
+#[test]
+fn a_store_that_was_closed_has_a_log_that_was_started_over() {
+    let place = Place::new();
+    let salts = || fs::read(place.directory.path().join("windlass.db-wal")).unwrap()[16..24].to_vec();
+    let (sink, _) = place.open();
+    let flow = flow("line", 1, OnFailure::Rollback);
+    write(&sink, vec![flow_change(&flow)]);
+    let before = salts();
+    sink.close();
+    assert!(salts() != before, "the next start has nothing of it to read");
 }
