@@ -4,7 +4,7 @@ use windlass_core::{ActKey, Alarm, Event, TaskId};
 
 use crate::{
     Engine, EngineError, Progress,
-    ports::{Loaded, LogLine, Now, Page, QueueState, SessionState, StoredFlow, TaskQuery},
+    ports::{Change, Loaded, LogLine, Now, Page, QueueState, SessionState, StoredFlow, TaskQuery},
 };
 
 impl Engine {
@@ -97,12 +97,12 @@ impl Engine {
         Ok(self.store.alarms(all, limit).await?)
     }
 
-    /// Whether the store writes.
+    /// Whether the store writes: something that means nothing is written, as commits are.
     ///
     /// # Errors
     /// When it does not.
     pub async fn check(&self) -> Result<(), EngineError> {
-        self.store.commit(Vec::new()).await?;
+        self.store.commit(vec![Change::Probe]).await?;
         Ok(())
     }
 

@@ -67,7 +67,7 @@ impl Tables {
                 let versions = self.flows.get(&stored.flow.name).map_or(0, Vec::len);
                 stored.flow.version as usize == versions + 1
             }
-            Change::Queue(_) | Change::Logs(_) => true,
+            Change::Queue(_) | Change::Logs(_) | Change::Probe => true,
         };
         if fits { Outcome::Committed } else { Outcome::Conflict }
     }
@@ -89,6 +89,7 @@ impl Tables {
                 self.paused.remove(name);
             }
             Change::Logs(lines) => self.write_logs(lines),
+            Change::Probe => {}
         }
     }
 

@@ -21,6 +21,8 @@ pub enum Change {
     Queue(QueueChange),
     /// Log lines of attempts that go on.
     Logs(Vec<LogLine>),
+    /// Nothing changes, but something is written all the same: whoever asks whether the store writes asks so.
+    Probe,
 }
 
 impl From<TaskChange> for Change {

@@ -101,7 +101,7 @@ impl Scheduler {
                 self.queues.set_paused(&change.name, change.paused.clone());
                 Outcome::Committed
             }
-            Change::Logs(_) => Outcome::Committed,
+            Change::Logs(_) | Change::Probe => Outcome::Committed,
         }
     }
 
@@ -225,7 +225,7 @@ impl Scheduler {
                     self.alarms.remove(&alarm.id.0);
                 }
             }
-            Change::Flow(_) | Change::Queue(_) | Change::Logs(_) => {}
+            Change::Flow(_) | Change::Queue(_) | Change::Logs(_) | Change::Probe => {}
         }
     }
 

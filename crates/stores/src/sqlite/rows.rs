@@ -131,6 +131,12 @@ impl<'c> Rows<'c> {
                 self.write_logs(lines)?;
                 lines.last().map(|line| line.at)
             }
+            Change::Probe => {
+                // There and back: SQLite does not write a row that stays as it is.
+                self.update_latest_at.execute([self.latest_at.0 + 1])?;
+                self.update_latest_at.execute([self.latest_at.0])?;
+                None
+            }
         };
         touched.latest_at = touched.latest_at.max(at.unwrap_or_default());
         Ok(())

@@ -6,10 +6,11 @@ use std::{
     sync::{Arc, mpsc},
 };
 
-use windlass_core::OnFailure;
+use windlass_core::{Millis, OnFailure, Timestamp};
 use windlass_engine::{
-    ports::StoreError,
-    resident::{RowSink, Written},
+    Engine,
+    ports::{Now, StoreError},
+    resident::{Resident, RowSink, Written},
 };
 use windlass_stores::sqlite::{SqliteOptions, SqliteSink, doctor};
 
@@ -46,6 +47,24 @@ fn batches_are_told_in_order_and_a_batch_of_nothing_waits_for_those_before_it() 
     assert_eq!(told, (0..300).map(|n| (n, true)).collect::<Vec<_>>());
     sink.close();
     assert_eq!(doctor(&place.path()).unwrap().ended.values().sum::<u64>(), 270);
+}
+
+#[test]
+fn a_server_is_ready_when_its_store_writes() {
+    let place = Place::new();
+    let (sink, _) = place.open();
+    let now = Now { wall: Timestamp(0), mono: Millis(0) };
+    let store = wait(Resident::open(Arc::new(sink), now)).unwrap();
+    let engine = Engine::new(Arc::new(store), 1);
+    let log = || {
+        let mut path = place.path().into_os_string();
+        path.push("-wal");
+        fs::read(path).unwrap()
+    };
+    let before = log();
+    wait(engine.check()).unwrap();
+    assert!(log() != before, "nothing else was under way, and it has written");
+    assert_eq!(wait(engine.flows()).unwrap().len(), 0);
 }
 
 #[test]

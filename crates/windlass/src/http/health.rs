@@ -9,7 +9,7 @@ use windlass_engine::ports::StoreError;
 
 use super::{App, ok, problem::Refused};
 
-/// How long the store may take to write nothing before the server counts as not ready.
+/// How long the store may take to write a probe before the server counts as not ready.
 const STORE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The server's state.
