@@ -4,7 +4,9 @@ use windlass_core::{ActKey, Alarm, Event, TaskId};
 
 use crate::{
     Engine, EngineError, Progress,
-    ports::{Change, Loaded, LogLine, Now, Page, QueueState, SessionState, StoredFlow, TaskQuery},
+    ports::{
+        Change, Loaded, LogLine, Now, Page, QueueState, SessionState, StoreError, StoredFlow, TaskQuery,
+    },
 };
 
 impl Engine {
@@ -13,8 +15,8 @@ impl Engine {
     /// # Errors
     /// When it is not there or the store fails.
     pub async fn task(&self, id: TaskId) -> Result<Loaded, EngineError> {
-        let loaded = self.store.load(&[id]).await?.pop().flatten().ok_or(EngineError::UnknownTask(id))?;
-        self.settled(loaded).await
+        let mut loaded = self.on_disk(|| self.store.load(std::slice::from_ref(&id))).await?;
+        loaded.pop().flatten().ok_or(EngineError::UnknownTask(id))
     }
 
     /// Tasks, newest first, without results.
@@ -59,8 +61,8 @@ impl Engine {
     /// # Errors
     /// When it is not there or the store fails.
     pub async fn flow(&self, name: &str, version: Option<u32>) -> Result<StoredFlow, EngineError> {
-        let found = self.store.flow(name, version).await?;
-        self.settled(found).await?.ok_or_else(|| EngineError::UnknownFlow(named(name, version)))
+        let found = self.on_disk(|| self.store.flow(name, version)).await?;
+        found.ok_or_else(|| EngineError::UnknownFlow(named(name, version)))
     }
 
     /// All flows, in their newest versions, by name.
@@ -68,8 +70,7 @@ impl Engine {
     /// # Errors
     /// When the store fails.
     pub async fn flows(&self) -> Result<Vec<StoredFlow>, EngineError> {
-        let flows = self.store.flows().await?;
-        self.settled(flows).await
+        self.on_disk(|| self.store.flows()).await
     }
 
     /// All queues, by name.
@@ -77,8 +78,7 @@ impl Engine {
     /// # Errors
     /// When the store fails.
     pub async fn queues(&self) -> Result<Vec<QueueState>, EngineError> {
-        let queues = self.store.queues().await?;
-        self.settled(queues).await
+        self.on_disk(|| self.store.queues()).await
     }
 
     /// All connected workers.
@@ -106,11 +106,22 @@ impl Engine {
         Ok(())
     }
 
-    /// What was read, once it is on disk. The store reads what commits are to build on, which may still be on its
-    /// way there; an empty commit ends after everything before it.
-    pub(crate) async fn settled<T>(&self, read: T) -> Result<T, EngineError> {
-        self.store.commit(Vec::new()).await?;
-        Ok(read)
+    /// What `read` reads, once it is on disk. The store reads what commits are to build on, which may still be on
+    /// its way there: an empty commit ends after everything before it. When that was lost instead, it is read again.
+    pub(crate) async fn on_disk<T, F>(&self, read: impl Fn() -> F) -> Result<T, EngineError>
+    where
+        F: Future<Output = Result<T, StoreError>>,
+    {
+        const TRIES_MAX: usize = 8;
+        for _ in 0..TRIES_MAX {
+            let generation = self.store.generation();
+            let read = read().await?;
+            self.store.commit(Vec::new()).await?;
+            if self.store.generation() == generation {
+                return Ok(read);
+            }
+        }
+        Err(StoreError::Unavailable("one write after the other fails".to_owned()).into())
     }
 
     /// How far the running attempt of an act says it is.

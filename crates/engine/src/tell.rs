@@ -54,12 +54,12 @@ impl Engine {
     pub async fn apply_flow(&self, flow: Flow, now: Now) -> Result<FlowApplication, EngineError> {
         const TRIES_MAX: usize = 8;
         for _ in 0..TRIES_MAX {
-            let newest = self.store.flow(&flow.name, None).await?;
+            let newest = self.on_disk(|| self.store.flow(&flow.name, None)).await?;
             let version = newest.as_ref().map_or(0, |stored| stored.flow.version);
             if let Some(stored) = newest
                 && *stored.flow == (Flow { version, ..flow.clone() })
             {
-                return Ok(FlowApplication { stored: self.settled(stored).await?, changed: false });
+                return Ok(FlowApplication { stored, changed: false });
             }
             let flow = Arc::new(Flow { version: version + 1, ..flow.clone() });
             let stored = StoredFlow { flow, created_at: now.wall };

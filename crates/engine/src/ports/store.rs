@@ -25,6 +25,12 @@ pub trait Store: Send + Sync + 'static {
     /// then. A store that shares its data with others cannot know, and gives nothing.
     fn next_wake(&self, now: Now) -> Option<Millis>;
 
+    /// Grows when the store lost what it had told before it was on disk, and went back to what is there. A store
+    /// that tells only what is on disk has one for ever.
+    fn generation(&self) -> u64 {
+        0
+    }
+
     /// The tasks with these ids, in their order, with their results.
     async fn load(&self, ids: &[TaskId]) -> Result<Vec<Option<Loaded>>, StoreError>;
 

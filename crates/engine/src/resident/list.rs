@@ -13,7 +13,7 @@ impl Resident {
     /// Active tasks are looked at before the disk is read: one that ends in between is then seen twice, and
     /// shown as it was in memory. The other way round it would not be seen at all.
     pub(super) async fn page(&self, query: &TaskQuery) -> Result<Page<Loaded, TaskId>, StoreError> {
-        let generation = self.generation().await?;
+        let generation = self.current_generation().await?;
         let (active, active_next) = self.active_page(query);
         let page = if asks_for(query, is_final) {
             self.sink.ended_page(query).await?

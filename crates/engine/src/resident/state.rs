@@ -109,7 +109,7 @@ impl Resident {
 
     /// The state that holds now, by its number. After a failed write it forgets what was staged and reads what
     /// is on disk.
-    pub(super) async fn generation(&self) -> Result<u64, StoreError> {
+    pub(super) async fn current_generation(&self) -> Result<u64, StoreError> {
         if self.inner().void {
             self.rebuild().await?;
         }

@@ -31,8 +31,12 @@ impl Store for Resident {
         mono.chain(due).min()
     }
 
+    fn generation(&self) -> u64 {
+        self.inner().scheduler.generation
+    }
+
     async fn load(&self, ids: &[TaskId]) -> Result<Vec<Option<Loaded>>, StoreError> {
-        self.generation().await?;
+        self.current_generation().await?;
         let mut loaded: Vec<Option<Loaded>> = {
             let inner = self.inner();
             ids.iter().map(|id| inner.scheduler.loaded(*id)).collect()
@@ -52,7 +56,7 @@ impl Store for Resident {
     }
 
     async fn commit(&self, changes: Vec<Change>) -> Result<Vec<Outcome>, StoreError> {
-        let generation = self.generation().await?;
+        let generation = self.current_generation().await?;
         let keyed = changes
             .iter()
             .any(|change| matches!(change, Change::Task(change) if change.submit_key.is_some()));
@@ -158,7 +162,7 @@ impl Store for Resident {
 
     async fn due(&self, now: Now, limit: usize) -> Result<Vec<Due>, StoreError> {
         // Asked for at every turn: after a failed write this is what reads the rows anew when nobody else comes.
-        self.generation().await?;
+        self.current_generation().await?;
         let mut inner = self.inner();
         inner.end_grace(now);
         Ok(inner.scheduler.due(now, limit))
