@@ -36,16 +36,16 @@ impl Scheduler {
 
     fn recover_task(&mut self, task: Task) {
         let id = task.id;
-        for wait in waits(&task) {
-            if let (Wakeup::Act(key), Some(_)) = (wait.key, &wait.ready) {
-                self.recovered.insert((id, key));
-            }
-        }
+        let waits = waits(&task);
         let handed_out = may_have_been_handed_out(&task);
-        let timers: Vec<_> = waits(&task).into_iter().filter(|wait| wait.ready.is_none()).collect();
         self.active.insert(id, Entry::new(Arc::new(task), handed_out));
-        for wait in timers {
-            self.publish_wait(id, &wait);
+        for wait in waits {
+            match (wait.key, &wait.ready) {
+                (Wakeup::Act(key), Some(_)) => {
+                    self.recovered.insert((id, key));
+                }
+                _ => self.publish_wait(id, &wait),
+            }
         }
     }
 

@@ -266,6 +266,10 @@ impl Scheduler {
         {
             return;
         }
+        // Most tasks wait for one thing, and a vector begins with room for four.
+        if entry.published.is_empty() {
+            entry.published.reserve_exact(1);
+        }
         entry.published.push(published.clone());
         if let Some(due_at) = published.due_at {
             self.due.insert((due_at, id, published.key));
