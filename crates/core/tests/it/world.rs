@@ -100,8 +100,9 @@ impl World {
     /// Applies a command and carries its effects out.
     pub(crate) fn apply(&mut self, command: &Command) -> Result<Transition, Rejection> {
         let transition = apply(&self.task, command, &self.context())?;
-        self.task = transition.task.clone();
+        let before = std::mem::replace(&mut self.task, transition.task.clone());
         self.check_running(command, &transition);
+        self.check_attempts(&before, &transition);
         for effect in &transition.effects {
             self.carry_out(effect);
         }
@@ -150,6 +151,28 @@ impl World {
         if self.task.state.pause == Pause::Held {
             let began = |event: &&Event| matches!(event.kind, EventKind::ActReady { .. });
             assert_eq!(transition.events.iter().find(began), None, "nothing new begins in a pause");
+        }
+    }
+
+    /// An attempt keeps its place in line, also through a pause; a retry comes before the deadline; and what has
+    /// taken too many workers with it is not tried again.
+    fn check_attempts(&self, before: &Task, transition: &Transition) {
+        let current = |act: &Act| matches!(act.state, ActState::Ready | ActState::Parked);
+        for ((key, was), (_, is)) in before.acts().zip(self.task.acts()) {
+            if current(was) && current(is) && was.attempt == is.attempt {
+                assert_eq!(was.ready_at, is.ready_at, "{key:?} lost its place");
+            }
+            let tried_again = is.is_open() && is.deaths >= windlass_core::DEATHS_MAX;
+            assert!(!tried_again, "{key:?} is tried again after {} deaths", is.deaths);
+            let turned = key.direction == Direction::Forward && self.task.state.phase == Phase::Backward;
+            let kept = turned && is.state == ActState::Parked;
+            assert!(!kept, "{key:?} is to stop, and is kept for later");
+        }
+        for event in &transition.events {
+            if let EventKind::ActRetrying { key, until, .. } = &event.kind {
+                let deadline_at = self.act(*key).deadline_at;
+                assert!(deadline_at.is_none_or(|at| *until < at), "{key:?} is retried after its deadline");
+            }
         }
     }
 
