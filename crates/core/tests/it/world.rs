@@ -154,8 +154,8 @@ impl World {
         }
     }
 
-    /// An attempt keeps its place in line, also through a pause; a retry comes before the deadline; and what has
-    /// taken too many workers with it is not tried again.
+    /// An attempt keeps its place in line, also through a pause; a retry comes before the deadline; a lost worker
+    /// spends no retry, and what has taken too many workers with it is not tried again.
     fn check_attempts(&self, before: &Task, transition: &Transition) {
         let current = |act: &Act| matches!(act.state, ActState::Ready | ActState::Parked);
         for ((key, was), (_, is)) in before.acts().zip(self.task.acts()) {
@@ -169,6 +169,12 @@ impl World {
             assert!(!kept, "{key:?} is to stop, and is kept for later");
         }
         for event in &transition.events {
+            if let EventKind::ActLost { key, .. } = event.kind
+                && self.act(key).is_open()
+            {
+                let failures = before.act(key).map(|was| was.failures);
+                assert_eq!(failures, Some(self.act(key).failures), "{key:?} was lost, and spent a retry");
+            }
             if let EventKind::ActRetrying { key, until, .. } = &event.kind {
                 let deadline_at = self.act(*key).deadline_at;
                 assert!(deadline_at.is_none_or(|at| *until < at), "{key:?} is retried after its deadline");
