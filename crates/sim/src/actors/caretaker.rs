@@ -1,0 +1,180 @@
+//! Somebody who looks after tasks: cancels, pauses, resumes and settles them, at random, and when all is calm so
+//! that every task comes to its end.
+
+use std::{pin::Pin, rc::Rc};
+
+use windlass_core::{Actor, AlarmCommand, AlarmId, Command, Name, Pause, Phase, Resolution, Task, TaskId};
+use windlass_engine::{EngineError, ports::TaskQuery};
+
+use super::{Live, submitter::repeat};
+use crate::{
+    judge::Seen,
+    world::{Host, World},
+};
+
+type Doing<T> = Pin<Box<dyn Future<Output = Result<T, EngineError>>>>;
+
+/// Looks after tasks for as long as the world goes on.
+pub(crate) async fn look_after(world: Rc<World>, person: usize) {
+    let caretaker = Caretaker { host: Host::Person(person), world };
+    loop {
+        caretaker.world.sleep(caretaker.world.within(50..=1200)).await;
+        if caretaker.world.is_calm() {
+            caretaker.finish().await;
+        } else if caretaker.world.chance(caretaker.world.config.interference) {
+            caretaker.interfere().await;
+        } else {
+            caretaker.look().await;
+        }
+    }
+}
+
+struct Caretaker {
+    world: Rc<World>,
+    host: Host,
+}
+
+impl Caretaker {
+    /// Does anything to any task.
+    async fn interfere(&self) {
+        let world = &self.world;
+        let Some(task) = self.any_task() else { return };
+        match world.below(10) {
+            0 => self.tell(task.id, Command::Cancel { by: by() }).await,
+            1 | 2 => self.tell(task.id, Command::Pause { by: by() }).await,
+            3 | 4 => self.tell(task.id, Command::Resume { by: by() }).await,
+            5 => self.pause_queue("m", world.chance(500)).await,
+            6 => self.pause_queue("n", world.chance(300)).await,
+            7 => {
+                let alarm = world.judge.borrow().truth.any_alarm(world);
+                if let Some(alarm) = alarm {
+                    let command = match world.chance(700) {
+                        true => AlarmCommand::Acknowledge { by: by() },
+                        false => AlarmCommand::Resolve { by: by() },
+                    };
+                    self.tell_alarm(alarm, command).await;
+                }
+            }
+            _ => self.resolve(&task).await,
+        }
+    }
+
+    /// Sees to it that tasks end.
+    async fn finish(&self) {
+        for queue in ["m", "n"] {
+            self.pause_queue(queue, false).await;
+        }
+        let tasks: Vec<Rc<Task>> = self.world.judge.borrow().truth.unfinished();
+        for task in tasks {
+            if task.state.pause == Pause::Held {
+                self.tell(task.id, Command::Resume { by: by() }).await;
+            }
+            if task.state.stuck.is_some() {
+                self.resolve(&task).await;
+            }
+        }
+    }
+
+    /// Settles what the task waits for, or tries to.
+    async fn resolve(&self, task: &Task) {
+        let world = &self.world;
+        let stuck = task.state.stuck.as_ref().and_then(|stuck| stuck.step);
+        let any = usize::try_from(world.below(task.state.steps.len() as u64)).unwrap_or(0);
+        let resolution = match world.below(5) {
+            0 | 1 => Resolution::Retry,
+            2 => Resolution::Skip,
+            3 => Resolution::Done(None),
+            _ if task.state.phase == Phase::Backward => Resolution::Skip,
+            _ => Resolution::Rollback,
+        };
+        self.tell(task.id, Command::Resolve { step: stuck.unwrap_or(any), resolution, by: by() }).await;
+    }
+
+    /// Reads what is shown of tasks.
+    async fn look(&self) {
+        let world = &self.world;
+        if world.chance(300) {
+            let shown = self
+                .ask(|live| {
+                    Box::pin(async move {
+                        let query = TaskQuery { limit: 10, ..TaskQuery::default() };
+                        Ok(live.engine.tasks(&query).await?.items)
+                    })
+                })
+                .await;
+            for loaded in shown.into_iter().flatten() {
+                world.see(Seen::Shown { task: loaded.task.id, events: loaded.task.state.events });
+            }
+        } else if let Some(task) = self.any_task() {
+            let id = task.id;
+            let shown = self.ask(move |live| Box::pin(async move { live.engine.task(id).await })).await;
+            if let Some(loaded) = shown {
+                world.see(Seen::Shown { task: loaded.task.id, events: loaded.task.state.events });
+            }
+        }
+    }
+
+    fn any_task(&self) -> Option<Rc<Task>> {
+        self.world.judge.borrow().truth.any_task(&self.world)
+    }
+
+    async fn tell(&self, id: TaskId, command: Command) {
+        let world = &self.world;
+        let name = match &command {
+            Command::Cancel { .. } => "command: cancel",
+            Command::Pause { .. } => "command: pause",
+            Command::Resume { .. } => "command: resume",
+            Command::Resolve { resolution: Resolution::Retry, .. } => "command: resolve retry",
+            Command::Resolve { resolution: Resolution::Skip, .. } => "command: resolve skip",
+            Command::Resolve { resolution: Resolution::Done(_), .. } => "command: resolve done",
+            Command::Resolve { resolution: Resolution::Rollback, .. } => "command: resolve rollback",
+            _ => "command: other",
+        };
+        world.tell(|| format!("task {id}: somebody asks for {command:?}"));
+        let asked = command.clone();
+        let told = self
+            .ask(move |live| {
+                let command = asked.clone();
+                Box::pin(async move { live.engine.tell(id, command).await })
+            })
+            .await;
+        if let Some(loaded) = told {
+            world.count(name);
+            world.see(Seen::Told { task: id, events: loaded.task.state.events });
+        }
+    }
+
+    async fn tell_alarm(&self, id: AlarmId, command: AlarmCommand) {
+        let told = self
+            .ask(move |live| {
+                let (id, command) = (id.clone(), command.clone());
+                Box::pin(async move { live.engine.tell_alarm(id, command).await })
+            })
+            .await;
+        if told.is_some() {
+            self.world.count("command: alarm");
+        }
+    }
+
+    async fn pause_queue(&self, queue: &'static str, paused: bool) {
+        let told = self
+            .ask(move |live| {
+                Box::pin(async move {
+                    let Ok(name) = Name::new(queue) else { return Ok(()) };
+                    live.engine.set_queue_paused(name, paused, by(), live.now()).await
+                })
+            })
+            .await;
+        if told.is_some() {
+            self.world.count(if paused { "command: queue pause" } else { "command: queue resume" });
+        }
+    }
+
+    async fn ask<T: 'static>(&self, ask: impl Fn(Rc<Live>) -> Doing<T> + 'static) -> Option<T> {
+        repeat(&self.world, self.host, 3, ask).await?.ok()
+    }
+}
+
+fn by() -> Option<Actor> {
+    Some(Actor { name: "caretaker".into(), claimed: true })
+}

@@ -1,0 +1,312 @@
+//! Workers, as the client library builds them: a poll that is always open, reports beside it, and attempts that
+//! are ended when the worker cannot renew its lease.
+
+use std::{
+    cell::RefCell,
+    collections::{BTreeMap, BTreeSet},
+    rc::Rc,
+};
+
+use windlass_core::{Millis, Name};
+use windlass_engine::{
+    EngineError, Exchange, ExchangeAnswer, HandedOut, ReportStatus, Said, Signal, WorkerReport,
+    ports::{AttemptId, SessionId, Wish, WorkerState},
+};
+
+use super::commands;
+use crate::{
+    config::WorkerConfig,
+    judge::Seen,
+    world::{Broken, Host, JobId, World},
+};
+
+/// How long a poll may wait, and how much longer the worker waits for its answer.
+const POLL_MS: u64 = 5_000;
+const PATIENCE_MS: u64 = 3_000;
+
+/// How long the worker waits for the answer to reports.
+const REPORT_TIMEOUT_MS: u64 = 10_000;
+
+/// A worker's process.
+pub(crate) struct Worker {
+    pub(crate) world: Rc<World>,
+    pub(crate) index: usize,
+    config: WorkerConfig,
+    session: SessionId,
+    state: RefCell<State>,
+    /// There is something to report.
+    news: Signal,
+}
+
+#[derive(Default)]
+struct State {
+    seq: u64,
+    server: usize,
+    runs: BTreeMap<String, Run>,
+    /// What is to be reported, by token.
+    outbox: BTreeMap<String, Outgoing>,
+    heard_at: u64,
+    lease: u64,
+}
+
+struct Run {
+    number: u64,
+    id: AttemptId,
+    job: JobId,
+}
+
+/// What is to be reported of an attempt.
+struct Outgoing {
+    id: AttemptId,
+    reports: Vec<WorkerReport>,
+}
+
+/// Starts a worker's process: a session of its own.
+pub(super) fn start_worker(world: &Rc<World>, index: usize) {
+    world.count("worker started");
+    let session = SessionId(u128::from(world.random()) << 64 | u128::from(world.random()));
+    let config = world.config.workers[index].clone();
+    world.tell(|| format!("worker {index} starts as session {session}"));
+    let server = usize::try_from(world.below(world.servers.count() as u64)).unwrap_or(0);
+    let worker = Rc::new(Worker {
+        world: world.clone(),
+        index,
+        session,
+        state: RefCell::new(State { server, heard_at: world.now(), lease: 10_000, ..State::default() }),
+        config,
+        news: Signal::default(),
+    });
+    world.spawn(Host::Worker(index), worker.clone().poll());
+    world.spawn(Host::Worker(index), worker.clone().report());
+    world.spawn(Host::Worker(index), worker.watch());
+}
+
+impl Worker {
+    /// Keeps a poll open; one that is not attached asks every now and then.
+    async fn poll(self: Rc<Self>) {
+        let mut failures = 0;
+        loop {
+            let sent = self.exchange(true, Vec::new(), POLL_MS + PATIENCE_MS).await;
+            match sent {
+                Some(answer) => {
+                    failures = 0;
+                    self.take(answer);
+                }
+                None => {
+                    failures += 1;
+                    self.retry_elsewhere(failures).await;
+                }
+            }
+            if !self.config.attached {
+                self.world.sleep(self.world.within(10..=800)).await;
+            }
+        }
+    }
+
+    /// Sends what is to be reported until it was heard.
+    async fn report(self: Rc<Self>) {
+        let mut failures = 0;
+        loop {
+            let batch: Vec<WorkerReport> = {
+                let state = self.state.borrow();
+                state.outbox.values().flat_map(|outgoing| &outgoing.reports).cloned().collect()
+            };
+            if batch.is_empty() {
+                self.news.wait().await;
+                continue;
+            }
+            match self.exchange(false, batch.clone(), REPORT_TIMEOUT_MS).await {
+                Some(answer) => {
+                    failures = 0;
+                    self.heard(&answer);
+                    self.settle(&answer, &batch);
+                }
+                None => {
+                    failures += 1;
+                    self.retry_elsewhere(failures).await;
+                }
+            }
+        }
+    }
+
+    /// Ends what runs when the lease cannot be renewed.
+    async fn watch(self: Rc<Self>) {
+        loop {
+            self.world.sleep(100).await;
+            let silent = self.world.now() - self.state.borrow().heard_at;
+            let lease = self.state.borrow().lease;
+            if silent * 3 >= lease * 2 {
+                let runs = std::mem::take(&mut self.state.borrow_mut().runs);
+                for run in runs.into_values() {
+                    self.world.count("run ended: lease not renewed");
+                    self.stop(&run);
+                }
+            }
+        }
+    }
+
+    /// One call. Nothing when it was not answered, or the server could not do it.
+    async fn exchange(
+        &self,
+        polls: bool,
+        reports: Vec<WorkerReport>,
+        timeout: u64,
+    ) -> Option<ExchangeAnswer> {
+        let (call, server) = self.call(polls, reports);
+        let world = &self.world;
+        let serve = move |live: Rc<super::Live>| -> std::pin::Pin<Box<dyn Future<Output = _>>> {
+            let call = call.clone();
+            Box::pin(async move { live.engine.exchange(call, live.now()).await })
+        };
+        let called = world.call(Host::Worker(self.index), server, Rc::new(serve));
+        let answered: Option<Result<Result<ExchangeAnswer, EngineError>, Broken>> =
+            world.at_most(timeout, called).await;
+        answered?.ok()?.ok()
+    }
+
+    fn call(&self, polls: bool, reports: Vec<WorkerReport>) -> (Exchange, usize) {
+        let mut state = self.state.borrow_mut();
+        state.seq += 1;
+        let held: BTreeSet<&String> = state.runs.keys().chain(state.outbox.keys()).collect();
+        let free = u32::try_from(self.config.slots.saturating_sub(held.len())).unwrap_or(0);
+        let modules = if self.config.both_modules { &["m", "n"][..] } else { &["m"] };
+        let wish = |name: &&str| Some(Wish { module: Name::new(name).ok()?, commands: None, free });
+        let wait = if self.config.attached { POLL_MS } else { self.world.within(0..=POLL_MS) };
+        let call = Exchange {
+            session: self.session,
+            seq: state.seq,
+            attached: self.config.attached,
+            lease: self.config.lease,
+            worker: Some(WorkerState {
+                name: format!("worker-{}", self.index).into(),
+                ..WorkerState::default()
+            }),
+            holding: polls.then(|| held.into_iter().cloned().collect()),
+            wishes: Some(modules.iter().filter_map(wish).collect()),
+            free: Some(free),
+            wait: Millis(wait),
+            reports,
+        };
+        (call, state.server)
+    }
+
+    /// After a call that failed: at once the first time, then every 100 ms, up to a second.
+    async fn retry_elsewhere(&self, failures: u64) {
+        let servers = self.world.servers.count() as u64;
+        if failures > 1 {
+            let pause = (50 << failures.min(5)).min(1000);
+            self.world.sleep(self.world.within(pause / 2..=pause)).await;
+        }
+        if self.world.chance(500) {
+            self.state.borrow_mut().server = usize::try_from(self.world.below(servers)).unwrap_or(0);
+        }
+    }
+
+    fn heard(&self, answer: &ExchangeAnswer) {
+        let mut state = self.state.borrow_mut();
+        state.heard_at = self.world.now();
+        if answer.lease.0 > 0 {
+            state.lease = answer.lease.0;
+        }
+    }
+
+    /// Does what the answer to a poll says.
+    fn take(self: &Rc<Self>, answer: ExchangeAnswer) {
+        self.heard(&answer);
+        for token in &answer.cancels {
+            let run = self.state.borrow_mut().runs.remove(token);
+            if let Some(run) = run {
+                self.world.count("run ended: cancelled");
+                self.stop(&run);
+                self.say(token, run.id, Said::Ended(commands::stopped()));
+            }
+        }
+        for attempt in answer.attempts {
+            self.begin(attempt);
+        }
+    }
+
+    fn begin(self: &Rc<Self>, attempt: HandedOut) {
+        let known = {
+            let state = self.state.borrow();
+            state.runs.contains_key(&attempt.token) || state.outbox.contains_key(&attempt.token)
+        };
+        if known {
+            return;
+        }
+        self.world.see(Seen::HandedOut { id: attempt.id });
+        let declined = self.world.config.outcomes.declined;
+        if !self.world.is_calm() && self.world.chance(declined) {
+            self.world.count("attempt declined");
+            self.say(&attempt.token, attempt.id, Said::Declined);
+            return;
+        }
+        let (token, id, number) = (attempt.token.clone(), attempt.id, self.world.random());
+        self.world.tell(|| {
+            let (key, number, claim) = (id.key, id.attempt, id.claim);
+            format!(
+                "task {}: worker {} begins {key:?} attempt {number}, claim {claim:x}",
+                id.task, self.index
+            )
+        });
+        self.world.see(Seen::RunBegan { worker: self.index, run: number, id });
+        let job = self.world.spawn(Host::Commands(self.index), commands::run(self.clone(), attempt, number));
+        self.state.borrow_mut().runs.insert(token, Run { number, id, job });
+    }
+
+    fn stop(&self, run: &Run) {
+        self.world.cancel(run.job);
+        self.world.see(Seen::RunEnded { run: run.number });
+    }
+
+    /// A command has ended by itself.
+    pub(super) fn ended(&self, token: &str, said: Said) {
+        let run = self.state.borrow_mut().runs.remove(token);
+        if let Some(run) = run {
+            self.world.see(Seen::RunEnded { run: run.number });
+            self.say(token, run.id, said);
+        }
+    }
+
+    /// Puts a report into the outbox.
+    pub(super) fn say(&self, token: &str, id: AttemptId, said: Said) {
+        let logs = if self.world.chance(300) { vec!["a line".to_owned()] } else { Vec::new() };
+        let report = WorkerReport { token: token.to_owned(), said: Ok(said), logs };
+        let mut state = self.state.borrow_mut();
+        let outgoing =
+            state.outbox.entry(token.to_owned()).or_insert_with(|| Outgoing { id, reports: Vec::new() });
+        outgoing.reports.push(report);
+        self.news.set();
+    }
+
+    /// Takes what was answered out of the outbox.
+    fn settle(&self, answer: &ExchangeAnswer, sent: &[WorkerReport]) {
+        let mut state = self.state.borrow_mut();
+        for (answer, sent) in answer.reports.iter().zip(sent) {
+            let accepted = answer.status == ReportStatus::Accepted;
+            self.world.count(match answer.status {
+                ReportStatus::Accepted => "report accepted",
+                ReportStatus::Duplicate => "report duplicate",
+                ReportStatus::Stale => "report stale",
+                ReportStatus::Unknown => "report unknown",
+                ReportStatus::Invalid(_) => "report invalid",
+            });
+            let Some(outgoing) = state.outbox.get_mut(&sent.token) else { continue };
+            let id = outgoing.id;
+            self.world.tell(|| {
+                let (key, number, status) = (id.key, id.attempt, &answer.status);
+                format!(
+                    "task {}: worker {} reported {key:?} attempt {number}: {status:?}",
+                    id.task, self.index
+                )
+            });
+            if let Ok(Said::Ended(_)) = sent.said {
+                self.world.see(Seen::Reported { id, accepted });
+            }
+            outgoing.reports.remove(0);
+            if outgoing.reports.is_empty() {
+                state.outbox.remove(&sent.token);
+            }
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! What kind of world it is: drawn from the seed, so that some are quiet, some lose messages, some kill servers,
+//! and some do all of it at once.
+
+use windlass_core::Millis;
+
+/// What kind of world it is.
+#[derive(Debug, Clone)]
+pub(crate) struct Config {
+    /// Whether the servers share a database; else there is one server, which owns its disk.
+    pub(crate) shared: bool,
+    pub(crate) servers: usize,
+    pub(crate) workers: Vec<WorkerConfig>,
+    /// Tasks submitted.
+    pub(crate) tasks: u64,
+    pub(crate) outcomes: Outcomes,
+    pub(crate) faults: Faults,
+    /// How often, in a thousand turns, somebody interferes with a task.
+    pub(crate) interference: u64,
+}
+
+/// What kind of worker it is.
+#[derive(Debug, Clone)]
+pub(crate) struct WorkerConfig {
+    /// It keeps a poll open at all times.
+    pub(crate) attached: bool,
+    pub(crate) lease: Option<Millis>,
+    pub(crate) slots: usize,
+    /// It serves the second module as well.
+    pub(crate) both_modules: bool,
+}
+
+/// How attempts go, in a thousand.
+#[derive(Debug, Clone)]
+pub(crate) struct Outcomes {
+    pub(crate) fails: u64,
+    pub(crate) fails_for_good: u64,
+    pub(crate) later: u64,
+    pub(crate) hangs: u64,
+    pub(crate) declined: u64,
+    /// The command kills the worker that runs it.
+    pub(crate) kills: u64,
+}
+
+/// What goes wrong. Rates are in a thousand operations or messages.
+#[derive(Debug, Clone)]
+pub(crate) struct Faults {
+    pub(crate) latency_ms: u64,
+    pub(crate) lost: u64,
+    pub(crate) doubled: u64,
+    pub(crate) delayed: u64,
+    pub(crate) device_ms: u64,
+    pub(crate) device_errors: u64,
+    /// What comes over machines, and how many milliseconds lie between two of them at most.
+    pub(crate) kinds: Vec<Fault>,
+    pub(crate) every_ms: u64,
+}
+
+/// Something that comes over a machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Fault {
+    ServerKilled,
+    ServerPaused,
+    WorkerKilled,
+    WorkerPaused,
+    Partition,
+    ClockJump,
+    StoreFull,
+    StoreSlow,
+}
+
+const FAULTS: [Fault; 8] = [
+    Fault::ServerKilled,
+    Fault::ServerPaused,
+    Fault::WorkerKilled,
+    Fault::WorkerPaused,
+    Fault::Partition,
+    Fault::ClockJump,
+    Fault::StoreFull,
+    Fault::StoreSlow,
+];
+
+impl Config {
+    /// A kind of world.
+    pub(crate) fn draw(dice: &mut fastrand::Rng) -> Self {
+        let shared = dice.u8(..3) == 0;
+        let mut faults = Faults::none(dice);
+        if dice.u8(..8) > 0 {
+            faults.draw(dice);
+        }
+        let kills = if faults.kinds.contains(&Fault::WorkerKilled) { dice.u64(..15) } else { 0 };
+        Self {
+            shared,
+            servers: if shared { dice.usize(1..=3) } else { 1 },
+            workers: (0..dice.usize(1..=4)).map(|index| WorkerConfig::draw(index, dice)).collect(),
+            tasks: dice.u64(2..=24),
+            outcomes: Outcomes {
+                fails: dice.u64(..200),
+                fails_for_good: dice.u64(..120),
+                later: dice.u64(..80),
+                hangs: dice.u64(..60),
+                declined: dice.u64(..60),
+                kills,
+            },
+            faults,
+            interference: if dice.bool() { dice.u64(..700) } else { 0 },
+        }
+    }
+}
+
+impl WorkerConfig {
+    fn draw(index: usize, dice: &mut fastrand::Rng) -> Self {
+        let leases = [None, None, Some(Millis(1000)), Some(Millis(5000)), Some(Millis(60_000))];
+        Self {
+            attached: dice.u8(..4) > 0,
+            lease: leases[dice.usize(..leases.len())],
+            slots: dice.usize(1..=8),
+            both_modules: index == 0 || dice.bool(),
+        }
+    }
+}
+
+impl Faults {
+    fn none(dice: &mut fastrand::Rng) -> Self {
+        Self {
+            latency_ms: dice.u64(0..=20),
+            lost: 0,
+            doubled: 0,
+            delayed: 0,
+            device_ms: dice.u64(0..=10),
+            device_errors: 0,
+            kinds: Vec::new(),
+            every_ms: 0,
+        }
+    }
+
+    fn draw(&mut self, dice: &mut fastrand::Rng) {
+        for rate in [&mut self.lost, &mut self.doubled, &mut self.delayed, &mut self.device_errors] {
+            *rate = if dice.bool() { dice.u64(..60) } else { 0 };
+        }
+        self.kinds = FAULTS.into_iter().filter(|_| dice.bool()).collect();
+        self.every_ms = dice.u64(200..=6000);
+    }
+}

@@ -1,0 +1,54 @@
+//! Flows of all shapes.
+
+use windlass_core::{Action, Backoff, Flow, Millis, Name, OnFailure, Retry, RetryBy, StepDefinition};
+
+use crate::world::World;
+
+/// A flow of one to five steps, a line or any graph.
+pub(crate) fn draw(world: &World, name: &str) -> Flow {
+    let line = world.chance(500);
+    let count = world.within(1..=5);
+    let steps = (0..usize::try_from(count).unwrap_or(1)).map(|index| {
+        let after = match index.checked_sub(1) {
+            Some(before) if line => vec![before],
+            _ => (0..index).filter(|_| world.chance(400)).collect(),
+        };
+        StepDefinition {
+            name: named(&format!("s{index}")),
+            run: action(world, "do"),
+            rollback: world.chance(800).then(|| action(world, "undo")),
+            after,
+            locks: Vec::new(),
+        }
+    });
+    let steps = steps.collect();
+    Flow {
+        name: named(name),
+        version: 0,
+        params: None,
+        retry_by: if world.chance(100) { RetryBy::Module } else { RetryBy::Engine },
+        on_failure: if world.chance(250) { OnFailure::Hold } else { OnFailure::Rollback },
+        steps,
+    }
+}
+
+fn action(world: &World, command: &str) -> Action {
+    let backoffs = [Backoff::Exponential, Backoff::Fixed, Backoff::None];
+    Action {
+        module: named(if world.chance(700) { "m" } else { "n" }),
+        command: named(command),
+        timeout: Millis(world.within(500..=20_000)),
+        deadline: world.chance(200).then(|| Millis(world.within(2_000..=30_000))),
+        retry: Retry {
+            max: u32::try_from(world.below(4)).unwrap_or(0),
+            backoff: *world.choose(&backoffs).unwrap_or(&Backoff::None),
+            base: Millis(world.within(10..=1500)),
+            cap: Millis(5000),
+        },
+    }
+}
+
+/// The names of this crate are all well-formed.
+fn named(name: &str) -> Name {
+    Name::new(name).unwrap_or_else(|error| panic!("{name}: {error:?}"))
+}

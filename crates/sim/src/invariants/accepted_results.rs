@@ -1,0 +1,110 @@
+//! Each act has at most one accepted result, from the worker that was given its attempt last, as far as the server
+//! knows: a resident store forgets in a restart who has what, until workers name what they hold.
+
+use std::collections::BTreeMap;
+
+use windlass_core::{ActKey, EventKind, ResolutionKind, TaskId};
+use windlass_engine::ports::{AttemptId, Change};
+
+use super::{Invariant, broken};
+use crate::{
+    judge::{Seen, Violation},
+    truth::Truth,
+    world::World,
+};
+
+#[derive(Default)]
+pub(super) struct AcceptedResults {
+    /// The highest claim of each attempt that reached a worker before the attempt ended.
+    claims: BTreeMap<(TaskId, ActKey, u32), u64>,
+    /// Reports that were told to be accepted.
+    accepted: BTreeMap<(TaskId, ActKey, u32), u64>,
+}
+
+impl Invariant for AcceptedResults {
+    fn see(&mut self, seen: &Seen, truth: &Truth, world: &World) -> Result<(), Violation> {
+        match seen {
+            Seen::ServerStarted if !world.config.shared => {
+                self.claims.clear();
+                Ok(())
+            }
+            Seen::HandedOut { id } => {
+                let act = truth.tasks.get(&id.task).and_then(|known| known.task.act(id.key));
+                let current = act.is_some_and(|act| act.is_open() && act.attempt == id.attempt);
+                if current {
+                    let claim = self.claims.entry(attempt(id)).or_default();
+                    *claim = id.claim.max(*claim);
+                }
+                Ok(())
+            }
+            Seen::Reported { id, accepted: true } => self.accept(id, truth),
+            Seen::Written(Change::Task(change)) => once(change),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl AcceptedResults {
+    fn accept(&mut self, id: &AttemptId, truth: &Truth) -> Result<(), Violation> {
+        let Some(known) = truth.tasks.get(&id.task) else {
+            return Err(broken(
+                "accepted results",
+                id.task,
+                format!("a report of task {} was accepted, which is not on disk", id.task),
+            ));
+        };
+        let open = known.task.act(id.key).is_none_or(|act| {
+            act.attempt == id.attempt
+                && matches!(act.state, windlass_core::ActState::Ready | windlass_core::ActState::Parked)
+        });
+        if open {
+            let message = format!(
+                "task {}: the report of {:?} attempt {} was accepted and is not on disk",
+                id.task, id.key, id.attempt
+            );
+            return Err(broken("accepted results", id.task, message));
+        }
+        if let Some(claim) = self.claims.get(&attempt(id)).filter(|claim| **claim > id.claim) {
+            let message = format!(
+                "task {}: the report of {:?} attempt {} was accepted under claim {:x}, while claim {claim:x} was with a worker",
+                id.task, id.key, id.attempt, id.claim
+            );
+            return Err(broken("accepted results", id.task, message));
+        }
+        match self.accepted.insert(attempt(id), id.claim) {
+            Some(other) if other != id.claim => {
+                let message = format!(
+                    "task {}: two reports of {:?} attempt {} were accepted",
+                    id.task, id.key, id.attempt
+                );
+                Err(broken("accepted results", id.task, message))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// An act succeeds once; only a person may have it done again.
+fn once(change: &windlass_engine::ports::TaskChange) -> Result<(), Violation> {
+    let mut done: BTreeMap<ActKey, u32> = BTreeMap::new();
+    for event in &change.events {
+        match &event.kind {
+            EventKind::ActSucceeded { key, .. }
+            | EventKind::ActResolved { key, resolution: ResolutionKind::Done, .. } => {
+                *done.entry(*key).or_default() += 1;
+            }
+            _ => {}
+        }
+    }
+    match done.into_iter().find(|(_, times)| *times > 1) {
+        Some((key, times)) => {
+            let message = format!("task {}: {key:?} succeeded {times} times", change.task.id);
+            Err(broken("accepted results", change.task.id, message))
+        }
+        None => Ok(()),
+    }
+}
+
+fn attempt(id: &AttemptId) -> (TaskId, ActKey, u32) {
+    (id.task, id.key, id.attempt)
+}

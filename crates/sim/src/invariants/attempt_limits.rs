@@ -1,0 +1,54 @@
+//! No act is tried more often than its flow and the limits allow.
+
+use std::collections::BTreeMap;
+
+use windlass_core::{ActKey, DEATHS_MAX, EventKind, ResolutionKind, RetryBy, TaskId};
+use windlass_engine::ports::Change;
+
+use super::{Invariant, broken};
+use crate::{
+    judge::{Seen, Violation},
+    truth::Truth,
+    world::World,
+};
+
+#[derive(Default)]
+pub(super) struct AttemptLimits {
+    spent: BTreeMap<(TaskId, ActKey), Spent>,
+}
+
+/// What an act has spent since a person last had it tried again.
+#[derive(Default)]
+struct Spent {
+    retries: u32,
+    deaths: u32,
+}
+
+impl Invariant for AttemptLimits {
+    fn see(&mut self, seen: &Seen, _truth: &Truth, _world: &World) -> Result<(), Violation> {
+        let Seen::Written(Change::Task(change)) = seen else { return Ok(()) };
+        let task = &change.task;
+        for event in &change.events {
+            let Some(key) = event.kind.act() else { continue };
+            let spent = self.spent.entry((task.id, key)).or_default();
+            match &event.kind {
+                EventKind::ActRetrying { .. } => spent.retries += 1,
+                EventKind::ActLost { .. } => spent.deaths += 1,
+                EventKind::ActResolved { resolution: ResolutionKind::Retry, .. } => *spent = Spent::default(),
+                _ => continue,
+            }
+            let max = match (task.flow.retry_by, task.action(key)) {
+                (RetryBy::Engine, Some(action)) => action.retry.max,
+                _ => 0,
+            };
+            if spent.retries > max || spent.deaths > DEATHS_MAX {
+                let message = format!(
+                    "task {}: {key:?} was retried {} times of {max} and lost {} times of {DEATHS_MAX}",
+                    task.id, spent.retries, spent.deaths
+                );
+                return Err(broken("attempt limits", task.id, message));
+            }
+        }
+        Ok(())
+    }
+}

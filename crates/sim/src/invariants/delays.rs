@@ -1,0 +1,41 @@
+//! A retry is not made before its time, and a scheduled task does not start before its own.
+
+use windlass_core::{ActState, EventKind, Phase, Task};
+use windlass_engine::ports::Change;
+
+use super::{Invariant, broken};
+use crate::{
+    judge::{Seen, Violation},
+    truth::Truth,
+    world::World,
+};
+
+#[derive(Default)]
+pub(super) struct Delays;
+
+impl Invariant for Delays {
+    fn see(&mut self, seen: &Seen, truth: &Truth, _world: &World) -> Result<(), Violation> {
+        let Seen::Written(Change::Task(change)) = seen else { return Ok(()) };
+        let Some(known) = truth.tasks.get(&change.task.id) else { return Ok(()) };
+        let mut task = Task::clone(&known.before);
+        for event in &known.events {
+            let until = match &event.kind {
+                EventKind::ActReady { key, .. } | EventKind::ActParked { key, .. } => {
+                    match task.act(*key).map(|act| act.state) {
+                        Some(ActState::Delayed { until }) => Some(until),
+                        _ => None,
+                    }
+                }
+                EventKind::TaskStarted if task.state.phase == Phase::Scheduled => task.input.at,
+                _ => None,
+            };
+            if let Some(until) = until.filter(|until| event.at < *until) {
+                let message =
+                    format!("task {}: {:?} came {} ms too early", task.id, event.kind, until.0 - event.at.0);
+                return Err(broken("delays", task.id, message));
+            }
+            windlass_core::evolve(&mut task, event);
+        }
+        Ok(())
+    }
+}

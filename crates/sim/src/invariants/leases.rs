@@ -1,0 +1,135 @@
+//! While a worker is in touch, what it runs is not begun anywhere else; nor is it undone.
+
+use std::collections::BTreeMap;
+
+use windlass_core::Direction;
+use windlass_engine::ports::AttemptId;
+
+use super::{Invariant, broken};
+use crate::{
+    config::{Config, Fault},
+    judge::{Seen, Violation},
+    truth::Truth,
+    world::{Host, World},
+};
+
+/// A worker that servers did not hear of for longer may have lost what it runs: a bit less than what they grant.
+const SILENCE_MS: u64 = 700;
+
+/// A worker that a new server did not hear of for longer may have lost what it runs.
+const SILENCE_AFTER_START_MS: u64 = 200;
+
+/// An attempt whose timeout is so near may be given up: its answer may have been on the way for as long.
+const TIMEOUT_NEAR_MS: u64 = 8_000;
+
+pub(super) struct Leases {
+    /// A database that fails or is slow may not hear of a worker that the server has heard.
+    applies: bool,
+    shared: bool,
+    server_started_at: u64,
+    runs: BTreeMap<u64, Run>,
+    touch: BTreeMap<usize, Touch>,
+}
+
+struct Run {
+    worker: usize,
+    id: AttemptId,
+    since: u64,
+}
+
+/// When servers heard of a worker.
+#[derive(Default)]
+struct Touch {
+    last: u64,
+    /// When they heard of it after it had been silent for too long.
+    silent_before: Option<u64>,
+}
+
+impl Leases {
+    pub(super) fn new(config: &Config) -> Self {
+        let faults = &config.faults;
+        let strange = |fault: &Fault| matches!(fault, Fault::StoreFull | Fault::StoreSlow);
+        let failing = faults.device_errors > 0 || faults.kinds.iter().any(strange);
+        Self {
+            applies: !(config.shared && failing),
+            shared: config.shared,
+            server_started_at: 0,
+            runs: BTreeMap::new(),
+            touch: BTreeMap::new(),
+        }
+    }
+
+    fn is_too_long(&self, last: u64, now: u64) -> bool {
+        if !self.shared && self.server_started_at >= last {
+            now - self.server_started_at > SILENCE_AFTER_START_MS
+        } else {
+            now - last > SILENCE_MS
+        }
+    }
+
+    fn hear(&mut self, worker: usize, now: u64) {
+        let last = self.touch.entry(worker).or_default().last;
+        let silent = self.is_too_long(last, now);
+        let touch = self.touch.entry(worker).or_default();
+        touch.last = now;
+        if silent {
+            touch.silent_before = Some(now);
+        }
+    }
+
+    fn begin(
+        &mut self,
+        worker: usize,
+        id: &AttemptId,
+        truth: &Truth,
+        world: &World,
+    ) -> Result<(), Violation> {
+        let now = world.now();
+        let alive =
+            |server: usize| world.servers.live(server).is_some() && !world.is_paused(Host::Server(server));
+        for run in self.runs.values() {
+            let same = run.id.key == id.key && (run.id.attempt, run.id.claim) < (id.attempt, id.claim);
+            let undone =
+                id.key.direction == Direction::Rollback && run.id.key.direction == Direction::Forward;
+            if run.id.task != id.task || !(same || undone) {
+                continue;
+            }
+            let Some(known) = truth.tasks.get(&id.task) else { continue };
+            let touch = self.touch.get(&run.worker);
+            let silent_before = touch.and_then(|touch| touch.silent_before).is_some_and(|at| at >= run.since);
+            let heard_now = world.network.is_heard(Host::Worker(run.worker), alive);
+            let silent_now = !heard_now && self.is_too_long(touch.map_or(0, |touch| touch.last), now);
+            let timeout = known.task.action(run.id.key).map_or(0, |action| action.timeout.0);
+            if silent_before || silent_now || now - run.since + TIMEOUT_NEAR_MS >= timeout {
+                continue;
+            }
+            let message = format!(
+                "task {}: worker {worker} begins {:?} attempt {} while worker {}, which is in touch, runs {:?} attempt {}",
+                id.task, id.key, id.attempt, run.worker, run.id.key, run.id.attempt
+            );
+            return Err(broken("leases", id.task, message));
+        }
+        Ok(())
+    }
+}
+
+impl Invariant for Leases {
+    fn see(&mut self, seen: &Seen, truth: &Truth, world: &World) -> Result<(), Violation> {
+        match seen {
+            Seen::ServerStarted => self.server_started_at = world.now(),
+            Seen::InTouch { worker } => self.hear(*worker, world.now()),
+            Seen::WorkerKilled { worker } => self.runs.retain(|_, run| run.worker != *worker),
+            Seen::RunEnded { run } => {
+                self.runs.remove(run);
+            }
+            Seen::RunBegan { worker, run, id } => {
+                if self.applies {
+                    self.begin(*worker, id, truth, world)?;
+                }
+                self.runs.insert(*run, Run { worker: *worker, id: *id, since: world.now() });
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+}

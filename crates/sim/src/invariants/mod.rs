@@ -1,0 +1,61 @@
+//! What must hold after every event, one file each.
+
+mod accepted_results;
+mod accepted_tasks;
+mod alarms;
+mod attempt_limits;
+mod delays;
+mod effects;
+mod ending;
+mod engine_faults;
+mod leases;
+mod paused_tasks;
+mod rollback_order;
+mod shown_state;
+mod touched_steps;
+mod wake_ups;
+
+use windlass_core::TaskId;
+
+use crate::{
+    config::Config,
+    judge::{Seen, Violation},
+    truth::Truth,
+    world::World,
+};
+
+/// Something that must hold.
+pub(crate) trait Invariant {
+    /// Looks at what happened; the truth knows it already.
+    fn see(&mut self, seen: &Seen, truth: &Truth, world: &World) -> Result<(), Violation>;
+
+    /// Looks at the end of a run, when nothing moves any more.
+    fn at_rest(&mut self, _truth: &Truth) -> Result<(), Violation> {
+        Ok(())
+    }
+}
+
+/// All of them.
+pub(crate) fn all(config: &Config) -> Vec<Box<dyn Invariant>> {
+    vec![
+        Box::<accepted_tasks::AcceptedTasks>::default(),
+        Box::<accepted_results::AcceptedResults>::default(),
+        Box::<shown_state::ShownState>::default(),
+        Box::<rollback_order::RollbackOrder>::default(),
+        Box::<touched_steps::TouchedSteps>::default(),
+        Box::<attempt_limits::AttemptLimits>::default(),
+        Box::<delays::Delays>::default(),
+        Box::<effects::Effects>::default(),
+        Box::new(leases::Leases::new(config)),
+        Box::<wake_ups::WakeUps>::default(),
+        Box::<alarms::Alarms>::default(),
+        Box::<paused_tasks::PausedTasks>::default(),
+        Box::<engine_faults::EngineFaults>::default(),
+        Box::<ending::EveryTaskEnds>::default(),
+    ]
+}
+
+/// A violation about a task.
+fn broken(invariant: &'static str, task: TaskId, message: String) -> Violation {
+    Violation { task: Some(task), ..Violation::new(invariant, message) }
+}

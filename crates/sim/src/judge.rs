@@ -1,0 +1,109 @@
+//! Whether what happens is what was promised: the truth that is on disk, and the invariants that look at it.
+
+use windlass_core::TaskId;
+use windlass_engine::ports::{AttemptId, Change};
+
+use crate::{
+    config::Config,
+    invariants::{self, Invariant},
+    truth::Truth,
+    world::World,
+};
+
+/// Something that happened and that can be seen from outside.
+#[derive(Debug)]
+pub(crate) enum Seen {
+    /// A change is on disk.
+    Written(Change),
+    /// A submitter was told that its task is taken in.
+    Accepted {
+        task: TaskId,
+        key: Option<[u8; 32]>,
+    },
+    /// A person was told that a task did what was asked; so many events are said to have happened.
+    Told {
+        task: TaskId,
+        events: u64,
+    },
+    /// A person was shown a task with so many events.
+    Shown {
+        task: TaskId,
+        events: u64,
+    },
+    /// A server runs and hears.
+    ServerStarted,
+    WorkerKilled {
+        worker: usize,
+    },
+    /// A server hears a call of a worker, answers it, or can do so no longer.
+    InTouch {
+        worker: usize,
+    },
+    /// A worker got an attempt.
+    HandedOut {
+        id: AttemptId,
+    },
+    /// A worker was told what became of the report of an ended attempt.
+    Reported {
+        id: AttemptId,
+        accepted: bool,
+    },
+    /// A command was started.
+    RunBegan {
+        worker: usize,
+        run: u64,
+        id: AttemptId,
+    },
+    RunEnded {
+        run: u64,
+    },
+    /// A command did something outside.
+    Effect {
+        id: AttemptId,
+        key: String,
+    },
+}
+
+/// An invariant that does not hold.
+#[derive(Debug, Clone)]
+pub(crate) struct Violation {
+    pub(crate) invariant: &'static str,
+    pub(crate) message: String,
+    /// The task it is about.
+    pub(crate) task: Option<TaskId>,
+}
+
+impl Violation {
+    pub(crate) fn new(invariant: &'static str, message: String) -> Self {
+        Self { invariant, message, task: None }
+    }
+}
+
+/// Watches over a world.
+pub(crate) struct Judge {
+    pub(crate) truth: Truth,
+    invariants: Vec<Box<dyn Invariant>>,
+}
+
+impl Judge {
+    pub(crate) fn new(config: &Config) -> Self {
+        Self { truth: Truth::default(), invariants: invariants::all(config) }
+    }
+
+    /// Looks at what happened.
+    pub(crate) fn see(&mut self, seen: &Seen, world: &World) -> Result<(), Violation> {
+        self.truth.see(seen, world)?;
+        for invariant in &mut self.invariants {
+            invariant.see(seen, &self.truth, world)?;
+        }
+        Ok(())
+    }
+
+    /// Looks at the end of a run, when nothing moves any more.
+    pub(crate) fn at_rest(&mut self) -> Result<(), Violation> {
+        for invariant in &mut self.invariants {
+            invariant.at_rest(&self.truth)?;
+        }
+        Ok(())
+    }
+}

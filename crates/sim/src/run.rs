@@ -1,0 +1,76 @@
+//! One run: a world from its seed to its end.
+
+use std::{collections::BTreeMap, rc::Rc};
+
+use crate::{
+    actors,
+    judge::Violation,
+    world::{Host, World},
+};
+
+/// For how long things go wrong, in events.
+const RAGE_STEPS: std::ops::RangeInclusive<u64> = 500..=6000;
+
+/// How long tasks may take to end once nothing goes wrong any more, in events and in milliseconds.
+const CALM_STEPS_MAX: u64 = 400_000;
+const CALM_MS_MAX: u64 = 3_600_000;
+
+/// What came of a run.
+pub(crate) struct Run {
+    pub(crate) steps: u64,
+    pub(crate) ms: u64,
+    pub(crate) hash: u64,
+    pub(crate) tally: BTreeMap<&'static str, u64>,
+    pub(crate) violation: Option<Violation>,
+    /// The end of the story, where it was to be told.
+    pub(crate) story: Vec<String>,
+}
+
+/// Runs the world of this seed.
+pub(crate) fn run(seed: u64, tell: bool) -> Run {
+    let world = World::new(seed, tell);
+    world.tell(|| format!("a world with {:?}", world.config));
+    begin(&world);
+    let violation = drive(&world).err();
+    let task = violation.as_ref().and_then(|violation| violation.task).map(|task| task.to_string());
+    let run = Run {
+        steps: world.steps(),
+        ms: world.now(),
+        hash: world.hash(),
+        tally: world.tally(),
+        violation,
+        story: world.story.last(400, task.as_deref()),
+    };
+    world.end();
+    run
+}
+
+fn begin(world: &Rc<World>) {
+    world.spawn(Host::Nature, actors::rage(world.clone()));
+    let submitters = world.within(1..=3);
+    for person in 0..submitters {
+        let tasks = world.config.tasks / submitters + 1;
+        let person = usize::try_from(person).unwrap_or(0);
+        world.spawn(Host::Person(person), actors::submit_tasks(world.clone(), person, tasks));
+    }
+    let person = usize::try_from(submitters).unwrap_or(0);
+    world.spawn(Host::Person(person), actors::look_after(world.clone(), person));
+    // The first poll of these needs an event to come after.
+    world.after(0, "begin", |_| {});
+}
+
+fn drive(world: &Rc<World>) -> Result<(), Violation> {
+    let rage = world.within(RAGE_STEPS);
+    while world.steps() < rage {
+        world.step()?;
+    }
+    actors::be_calm(world);
+    let (steps, ms) = (world.steps() + CALM_STEPS_MAX, world.now() + CALM_MS_MAX);
+    let mut rest = 0;
+    while world.steps() < steps && world.now() < ms && rest < 500 {
+        world.step()?;
+        // All has ended and all that was submitted is known: some time for messages that are on their way.
+        rest = if world.is_finished() { rest + 1 } else { 0 };
+    }
+    world.judge.borrow_mut().at_rest()
+}

@@ -1,0 +1,147 @@
+//! A server's connection to a database that it shares with others.
+
+use async_trait::async_trait;
+use windlass_core::{ActKey, Alarm, AlarmId, Event, Millis, TaskId};
+use windlass_engine::{
+    memory::SharedStore,
+    ports::{
+        Adoption, AttemptId, Change, Claimed, Due, Envelope, Loaded, LogLine, Now, Outcome, Page, QueueState,
+        Retention, SessionId, SessionRenewal, SessionState, Store, StoreError, StoredAlarm, StoredFlow,
+        TaskQuery, Wish,
+    },
+};
+
+use crate::world::{Device, Operation, Written};
+
+/// A connection to shared rows.
+pub(crate) struct Database {
+    pub(crate) rows: SharedStore,
+    pub(crate) device: Device,
+    pub(crate) written: Written,
+}
+
+/// A call that only reads.
+macro_rules! read {
+    ($self:ident, $call:expr) => {{
+        $self.device.wait(Operation::Read).await?;
+        $call.await
+    }};
+}
+
+/// A call that writes: it may be lost on its way there, and its answer on the way back.
+macro_rules! write {
+    ($self:ident, $call:expr) => {{
+        $self.device.wait(Operation::There).await?;
+        let answer = $call.await;
+        $self.device.wait(Operation::Back).await?;
+        answer
+    }};
+}
+
+#[async_trait]
+impl Store for Database {
+    fn token_key(&self) -> [u8; 32] {
+        self.rows.token_key()
+    }
+
+    fn next_wake(&self, now: Now) -> Option<Millis> {
+        self.rows.next_wake(now)
+    }
+
+    async fn load(&self, ids: &[TaskId]) -> Result<Vec<Option<Loaded>>, StoreError> {
+        read!(self, self.rows.load(ids))
+    }
+
+    async fn commit(&self, changes: Vec<Change>) -> Result<Vec<Outcome>, StoreError> {
+        self.device.wait(Operation::There).await?;
+        let outcomes = self.rows.commit(changes.clone()).await?;
+        for (change, outcome) in changes.iter().zip(&outcomes) {
+            if *outcome == Outcome::Committed {
+                self.written.add(change);
+            }
+        }
+        self.device.wait(Operation::Back).await?;
+        Ok(outcomes)
+    }
+
+    async fn claim(&self, session: SessionId, wishes: &[Wish], now: Now) -> Result<Vec<Claimed>, StoreError> {
+        write!(self, self.rows.claim(session, wishes, now))
+    }
+
+    async fn adopt(
+        &self,
+        session: SessionId,
+        attempts: &[AttemptId],
+        now: Now,
+    ) -> Result<Vec<Adoption>, StoreError> {
+        write!(self, self.rows.adopt(session, attempts, now))
+    }
+
+    async fn release(&self, session: SessionId, attempt: AttemptId, now: Now) -> Result<(), StoreError> {
+        write!(self, self.rows.release(session, attempt, now))
+    }
+
+    async fn renew(&self, session: SessionRenewal, now: Now) -> Result<(), StoreError> {
+        write!(self, self.rows.renew(session, now))
+    }
+
+    async fn forgive(&self, now: Now) -> Result<(), StoreError> {
+        write!(self, self.rows.forgive(now))
+    }
+
+    async fn lost(&self, now: Now, limit: usize) -> Result<Vec<Claimed>, StoreError> {
+        read!(self, self.rows.lost(now, limit))
+    }
+
+    async fn due(&self, now: Now, limit: usize) -> Result<Vec<Due>, StoreError> {
+        read!(self, self.rows.due(now, limit))
+    }
+
+    async fn messages(&self, limit: usize) -> Result<Vec<Envelope>, StoreError> {
+        read!(self, self.rows.messages(limit))
+    }
+
+    async fn flow(&self, name: &str, version: Option<u32>) -> Result<Option<StoredFlow>, StoreError> {
+        read!(self, self.rows.flow(name, version))
+    }
+
+    async fn flows(&self) -> Result<Vec<StoredFlow>, StoreError> {
+        read!(self, self.rows.flows())
+    }
+
+    async fn tasks(&self, query: &TaskQuery) -> Result<Page<Loaded, TaskId>, StoreError> {
+        read!(self, self.rows.tasks(query))
+    }
+
+    async fn events(&self, task: TaskId, after: u64, limit: usize) -> Result<Vec<(u64, Event)>, StoreError> {
+        read!(self, self.rows.events(task, after, limit))
+    }
+
+    async fn logs(&self, task: TaskId, skip: u64, limit: usize) -> Result<Vec<LogLine>, StoreError> {
+        read!(self, self.rows.logs(task, skip, limit))
+    }
+
+    async fn alarm(&self, id: &AlarmId) -> Result<Option<StoredAlarm>, StoreError> {
+        read!(self, self.rows.alarm(id))
+    }
+
+    async fn alarms(&self, all: bool, limit: usize) -> Result<Vec<Alarm>, StoreError> {
+        read!(self, self.rows.alarms(all, limit))
+    }
+
+    async fn queues(&self) -> Result<Vec<QueueState>, StoreError> {
+        read!(self, self.rows.queues())
+    }
+
+    async fn sessions(&self, now: Now) -> Result<Vec<SessionState>, StoreError> {
+        read!(self, self.rows.sessions(now))
+    }
+
+    async fn place(&self, task: TaskId, key: ActKey) -> Result<Option<u64>, StoreError> {
+        read!(self, self.rows.place(task, key))
+    }
+
+    async fn sweep(&self, retention: &Retention, now: Now, limit: usize) -> Result<u64, StoreError> {
+        write!(self, self.rows.sweep(retention, now, limit))
+    }
+}

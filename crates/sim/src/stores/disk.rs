@@ -1,0 +1,92 @@
+//! The disk of a resident store: rows that survive the server, reached through a device that may fail.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use windlass_core::{Alarm, AlarmId, Event, TaskId};
+use windlass_engine::{
+    memory::MemorySink,
+    ports::{Change, LogLine, Now, Page, Retention, StoreError, StoredAlarm, SubmitKey, TaskQuery},
+    resident::{Recovered, RowSink, TaskRow, Written as Told},
+};
+
+use crate::world::{Device, Fate, Operation, Written};
+
+/// A disk with the rows of a store.
+pub(crate) struct Disk {
+    pub(crate) rows: MemorySink,
+    pub(crate) device: Device,
+    pub(crate) written: Written,
+}
+
+#[async_trait]
+impl RowSink for Disk {
+    async fn recover(&self) -> Result<Recovered, StoreError> {
+        self.device.wait(Operation::Read).await?;
+        let recovered = self.rows.recover().await?;
+        self.device.mend();
+        Ok(recovered)
+    }
+
+    fn write(&self, batch: Arc<Vec<Change>>, told: Told) {
+        let (rows, written) = (self.rows.clone(), self.written.clone());
+        self.device.submit(Operation::Write, move |fate| match fate {
+            Fate::Failed(error) => told(Err(error)),
+            Fate::Done | Fate::DoneUntold(_) => {
+                let changes = batch.clone();
+                rows.write(
+                    batch,
+                    Box::new(move |result| {
+                        if result.is_ok() {
+                            changes.iter().for_each(|change| written.add(change));
+                        }
+                        told(match fate {
+                            Fate::DoneUntold(error) => Err(error),
+                            _ => result,
+                        });
+                    }),
+                );
+            }
+        });
+    }
+
+    async fn ended(&self, ids: &[TaskId]) -> Result<Vec<Option<TaskRow>>, StoreError> {
+        self.device.wait(Operation::Read).await?;
+        self.rows.ended(ids).await
+    }
+
+    async fn ended_page(&self, query: &TaskQuery) -> Result<Page<TaskRow, TaskId>, StoreError> {
+        self.device.wait(Operation::Read).await?;
+        self.rows.ended_page(query).await
+    }
+
+    async fn submit_keys(&self, scopes: &[[u8; 32]]) -> Result<Vec<Option<(TaskId, SubmitKey)>>, StoreError> {
+        self.device.wait(Operation::Read).await?;
+        self.rows.submit_keys(scopes).await
+    }
+
+    async fn events(&self, task: TaskId, after: u64, limit: usize) -> Result<Vec<(u64, Event)>, StoreError> {
+        self.device.wait(Operation::Read).await?;
+        self.rows.events(task, after, limit).await
+    }
+
+    async fn logs(&self, task: TaskId, skip: u64, limit: usize) -> Result<Vec<LogLine>, StoreError> {
+        self.device.wait(Operation::Read).await?;
+        self.rows.logs(task, skip, limit).await
+    }
+
+    async fn alarm(&self, id: &AlarmId) -> Result<Option<StoredAlarm>, StoreError> {
+        self.device.wait(Operation::Read).await?;
+        self.rows.alarm(id).await
+    }
+
+    async fn alarms(&self, all: bool, limit: usize) -> Result<Vec<Alarm>, StoreError> {
+        self.device.wait(Operation::Read).await?;
+        self.rows.alarms(all, limit).await
+    }
+
+    async fn sweep(&self, retention: &Retention, now: Now, limit: usize) -> Result<u64, StoreError> {
+        self.device.wait(Operation::There).await?;
+        self.rows.sweep(retention, now, limit).await
+    }
+}

@@ -1,0 +1,37 @@
+//! What happened, in lines for people.
+
+use std::cell::RefCell;
+
+/// Lines kept: the end of a run is what explains it.
+const LINES_MAX: usize = 100_000;
+
+/// The story of a run; nothing is kept unless it is to be told.
+pub(crate) struct Story {
+    lines: Option<RefCell<Vec<String>>>,
+}
+
+impl Story {
+    pub(crate) fn new(tell: bool) -> Self {
+        Self { lines: tell.then(RefCell::default) }
+    }
+
+    pub(crate) fn add(&self, now: u64, line: impl FnOnce() -> String) {
+        if let Some(lines) = &self.lines {
+            let mut lines = lines.borrow_mut();
+            if lines.len() == LINES_MAX {
+                lines.drain(..LINES_MAX / 2);
+            }
+            lines.push(format!("{:>8}.{:03} s  {}", now / 1000, now % 1000, line()));
+        }
+    }
+
+    /// The last lines, of those about `task` and of those about no task.
+    pub(crate) fn last(&self, count: usize, task: Option<&str>) -> Vec<String> {
+        let Some(lines) = &self.lines else { return Vec::new() };
+        let lines = lines.borrow();
+        let about = |line: &&String| task.is_none_or(|task| line.contains(task) || !line.contains("task "));
+        let mut last: Vec<String> = lines.iter().rev().filter(about).take(count).cloned().collect();
+        last.reverse();
+        last
+    }
+}

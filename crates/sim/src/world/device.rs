@@ -1,0 +1,189 @@
+//! Disks and database connections: where the input and output of stores waits, fails, or passes.
+
+use std::{
+    collections::VecDeque,
+    rc::Rc,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use futures_channel::oneshot;
+use windlass_engine::ports::{Change, StoreError};
+
+use super::World;
+
+/// What is done at a device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Operation {
+    /// Something is read.
+    Read,
+    /// A batch is written: in the order of the batches.
+    Write,
+    /// The way there of a call that writes, and the way back of its answer.
+    There,
+    Back,
+}
+
+/// What becomes of an operation.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Fate {
+    /// It is done.
+    Done,
+    /// It is not done.
+    Failed(StoreError),
+    /// It is done, and nobody is told so.
+    DoneUntold(StoreError),
+}
+
+/// A device. A clone is a handle of the same one.
+#[derive(Clone, Default)]
+pub(crate) struct Device(Arc<Mutex<Inner>>);
+
+#[derive(Default)]
+struct Inner {
+    waiting: VecDeque<Ticket>,
+    /// Writes that were begun, in their order, with what to do once their fate is known.
+    writes: VecDeque<Ticket>,
+    /// When the last write that was begun is through.
+    busy_until: u64,
+    /// After a failed write all fail until the rows are read anew.
+    broken: bool,
+    full: bool,
+    /// Until when everything takes much longer.
+    slow_until: u64,
+}
+
+struct Ticket {
+    operation: Operation,
+    then: Box<dyn FnOnce(Fate) + Send>,
+}
+
+impl Device {
+    fn inner(&self) -> MutexGuard<'_, Inner> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
+    /// Lets an operation wait for its fate.
+    pub(crate) fn submit(&self, operation: Operation, then: impl FnOnce(Fate) + Send + 'static) {
+        self.inner().waiting.push_back(Ticket { operation, then: Box::new(then) });
+    }
+
+    /// Waits for the fate of an operation.
+    pub(crate) async fn wait(&self, operation: Operation) -> Result<(), StoreError> {
+        let (sender, receiver) = oneshot::channel();
+        self.submit(operation, move |fate| {
+            let _ = sender.send(fate);
+        });
+        match receiver.await {
+            Ok(Fate::Done) => Ok(()),
+            Ok(Fate::Failed(error) | Fate::DoneUntold(error)) => Err(error),
+            Err(_) => Err(StoreError::Unavailable("the device is gone".to_owned())),
+        }
+    }
+
+    /// The rows are read anew: writes work again.
+    pub(crate) fn mend(&self) {
+        self.inner().broken = false;
+    }
+
+    pub(crate) fn set_full(&self, full: bool) {
+        self.inner().full = full;
+    }
+
+    pub(crate) fn slow_down(&self, until: u64) {
+        self.inner().slow_until = until;
+    }
+
+    /// The machine stops: of the writes that were begun some have reached the disk, first ones first.
+    pub(crate) fn power_off(&self, world: &World) {
+        let (writes, waiting) = {
+            let mut inner = self.inner();
+            inner.broken = false;
+            inner.busy_until = 0;
+            (std::mem::take(&mut inner.writes), std::mem::take(&mut inner.waiting))
+        };
+        drop(waiting);
+        let reached = usize::try_from(world.below(writes.len() as u64 + 1)).unwrap_or(0);
+        for ticket in writes.into_iter().take(reached) {
+            let gone = StoreError::Unavailable("the machine stopped".to_owned());
+            (ticket.then)(Fate::DoneUntold(gone));
+        }
+    }
+
+    /// Decides when what waits here is through.
+    pub(super) fn serve(&self, world: &Rc<World>) {
+        loop {
+            let (ticket, slow) = {
+                let mut inner = self.inner();
+                let Some(ticket) = inner.waiting.pop_front() else { return };
+                (ticket, inner.slow_until > world.now())
+            };
+            let faults = &world.config.faults;
+            let took = if slow { world.within(200..=2500) } else { world.within(0..=faults.device_ms) };
+            let device = self.clone();
+            if ticket.operation == Operation::Write {
+                let until = {
+                    let mut inner = self.inner();
+                    inner.writes.push_back(ticket);
+                    inner.busy_until = inner.busy_until.max(world.now()) + took;
+                    inner.busy_until
+                };
+                world.after(until - world.now(), "write", move |world| device.finish_write(world));
+            } else {
+                let fate = device.fate(ticket.operation, world);
+                world.after(took, "input and output", move |_| (ticket.then)(fate));
+            }
+        }
+    }
+
+    fn finish_write(&self, world: &World) {
+        // After a power cut there is nothing left of what was begun before.
+        let Some(ticket) = self.inner().writes.pop_front() else { return };
+        let fate = self.fate(Operation::Write, world);
+        if fate != Fate::Done {
+            self.inner().broken = true;
+        }
+        (ticket.then)(fate);
+    }
+
+    fn fate(&self, operation: Operation, world: &World) -> Fate {
+        let faults = &world.config.faults;
+        let writes = matches!(operation, Operation::Write | Operation::There);
+        let inner = self.inner();
+        if operation == Operation::Write && inner.broken {
+            return Fate::Failed(StoreError::Unavailable("a write before it failed".to_owned()));
+        }
+        if writes && inner.full {
+            world.count("fault: store full");
+            return Fate::Failed(StoreError::Full("no space left".to_owned()));
+        }
+        if world.is_calm() || !world.chance(faults.device_errors) {
+            return Fate::Done;
+        }
+        let error = StoreError::Unavailable("input or output error".to_owned());
+        if operation == Operation::Write && world.chance(500) {
+            world.count("fault: written, but told as failed");
+            Fate::DoneUntold(error)
+        } else {
+            world.count("fault: store error");
+            Fate::Failed(error)
+        }
+    }
+}
+
+/// What was written to all stores of a world, in order, and not looked at yet.
+#[derive(Clone, Default)]
+pub(crate) struct Written(Arc<Mutex<Vec<Change>>>);
+
+impl Written {
+    pub(crate) fn add(&self, change: &Change) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(change.clone());
+    }
+
+    pub(super) fn take(&self) -> Vec<Change> {
+        std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}

@@ -1,0 +1,328 @@
+//! A world of its own: time, chance, machines, the network between them, and all that happens.
+//!
+//! Everything runs on one thread. A world goes from event to event ([`agenda`]); between two events the futures of
+//! its machines run until nothing moves ([`executor`]). All chance comes from one seed, so the same seed gives the
+//! same run, which its hash shows.
+
+mod agenda;
+mod clock;
+mod device;
+mod executor;
+mod network;
+
+use std::{
+    cell::{Cell, RefCell},
+    collections::BTreeMap,
+    future::Future,
+    hash::{DefaultHasher, Hash, Hasher},
+    pin::pin,
+    rc::Rc,
+    task::Poll,
+};
+
+use futures_channel::oneshot;
+
+pub(crate) use clock::MachineClock;
+pub(crate) use device::{Device, Fate, Operation, Written};
+pub(crate) use executor::JobId;
+pub(crate) use network::{Broken, Network};
+
+use crate::{
+    actors::Servers,
+    config::Config,
+    judge::{Judge, Seen, Violation},
+    story::Story,
+};
+use agenda::{Agenda, Event};
+use executor::Executor;
+
+/// A machine, or what runs on one and can stop or fail by itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum Host {
+    /// A server.
+    Server(usize),
+    /// A worker, as far as it talks to servers.
+    Worker(usize),
+    /// The commands a worker runs: they go on while it stands still, and die with it.
+    Commands(usize),
+    /// Somebody who submits tasks or looks after them.
+    Person(usize),
+    /// What comes over all of them.
+    Nature,
+}
+
+/// More polls than any moment can need: a future that wakes itself without end is a defect.
+const POLLS_MAX: u32 = 1_000_000;
+
+/// A world.
+pub(crate) struct World {
+    pub(crate) config: Config,
+    pub(crate) servers: Servers,
+    pub(crate) network: Network,
+    pub(crate) story: Story,
+    pub(crate) judge: RefCell<Judge>,
+    /// What the stores of this world have written, in the order they wrote it.
+    pub(crate) written: Written,
+    now: Cell<u64>,
+    steps: Cell<u64>,
+    calm: Cell<bool>,
+    submitting: Cell<u64>,
+    dice: RefCell<fastrand::Rng>,
+    agenda: RefCell<Agenda>,
+    executor: Executor,
+    devices: RefCell<Vec<Device>>,
+    seen: RefCell<Vec<Seen>>,
+    hash: RefCell<DefaultHasher>,
+    tally: RefCell<BTreeMap<&'static str, u64>>,
+}
+
+impl World {
+    pub(crate) fn new(seed: u64, tell: bool) -> Rc<Self> {
+        let mut dice = fastrand::Rng::with_seed(seed);
+        let config = Config::draw(&mut dice);
+        Rc::new(Self {
+            servers: Servers::new(&config),
+            network: Network::default(),
+            story: Story::new(tell),
+            judge: RefCell::new(Judge::new(&config)),
+            written: Written::default(),
+            now: Cell::new(0),
+            steps: Cell::new(0),
+            calm: Cell::new(false),
+            submitting: Cell::new(0),
+            dice: RefCell::new(dice),
+            agenda: RefCell::default(),
+            executor: Executor::default(),
+            devices: RefCell::default(),
+            seen: RefCell::default(),
+            hash: RefCell::default(),
+            tally: RefCell::default(),
+            config,
+        })
+    }
+
+    /// Milliseconds since the world began.
+    pub(crate) fn now(&self) -> u64 {
+        self.now.get()
+    }
+
+    /// Events delivered.
+    pub(crate) fn steps(&self) -> u64 {
+        self.steps.get()
+    }
+
+    /// Every task has ended, and nobody is about to submit another one.
+    pub(crate) fn is_finished(&self) -> bool {
+        self.submitting.get() == 0 && self.judge.borrow().truth.is_all_ended()
+    }
+
+    /// Somebody begins to submit tasks.
+    pub(crate) fn begin_to_submit(&self) {
+        self.submitting.set(self.submitting.get() + 1);
+    }
+
+    /// Somebody has submitted all of theirs.
+    pub(crate) fn end_to_submit(&self) {
+        self.submitting.set(self.submitting.get() - 1);
+    }
+
+    /// No more faults happen, and whoever looks after the tasks sees to it that they end.
+    pub(crate) fn is_calm(&self) -> bool {
+        self.calm.get()
+    }
+
+    pub(crate) fn become_calm(&self) {
+        self.calm.set(true);
+    }
+
+    /// What tells this run apart from others.
+    pub(crate) fn hash(&self) -> u64 {
+        self.hash.borrow().finish()
+    }
+
+    /// How often each kind of thing was done.
+    pub(crate) fn tally(&self) -> BTreeMap<&'static str, u64> {
+        self.tally.borrow().clone()
+    }
+
+    pub(crate) fn count(&self, what: &'static str) {
+        *self.tally.borrow_mut().entry(what).or_default() += 1;
+    }
+
+    /// A number below `end`.
+    pub(crate) fn below(&self, end: u64) -> u64 {
+        self.dice.borrow_mut().u64(..end.max(1))
+    }
+
+    /// A number from a range.
+    pub(crate) fn within(&self, range: std::ops::RangeInclusive<u64>) -> u64 {
+        self.dice.borrow_mut().u64(range)
+    }
+
+    /// Whether something happens that happens so often in a thousand times.
+    pub(crate) fn chance(&self, per_mille: u64) -> bool {
+        self.below(1000) < per_mille
+    }
+
+    pub(crate) fn choose<'a, T>(&self, from: &'a [T]) -> Option<&'a T> {
+        let index = self.below(from.len() as u64);
+        from.get(usize::try_from(index).unwrap_or(0))
+    }
+
+    /// A fresh random number.
+    pub(crate) fn random(&self) -> u64 {
+        self.dice.borrow_mut().u64(..)
+    }
+
+    /// Lets something happen after so many milliseconds.
+    pub(crate) fn after(&self, ms: u64, label: &'static str, happen: impl FnOnce(&Rc<Self>) + 'static) {
+        self.after_with(ms, label, 0, happen);
+    }
+
+    pub(crate) fn after_with(
+        &self,
+        ms: u64,
+        label: &'static str,
+        detail: u64,
+        happen: impl FnOnce(&Rc<Self>) + 'static,
+    ) {
+        let event = Event { label, detail, happen: Box::new(happen) };
+        self.agenda.borrow_mut().add(self.now() + ms, event);
+    }
+
+    /// Waits.
+    pub(crate) async fn sleep(self: &Rc<Self>, ms: u64) {
+        let (sender, receiver) = oneshot::channel();
+        self.after(ms, "timer", move |_| {
+            let _ = sender.send(());
+        });
+        let _ = receiver.await;
+    }
+
+    /// What the future gives, unless it takes longer than so many milliseconds.
+    pub(crate) async fn at_most<T>(self: &Rc<Self>, ms: u64, future: impl Future<Output = T>) -> Option<T> {
+        let (mut future, mut timer) = (pin!(future), pin!(self.sleep(ms)));
+        std::future::poll_fn(|context| {
+            if let Poll::Ready(output) = future.as_mut().poll(context) {
+                return Poll::Ready(Some(output));
+            }
+            timer.as_mut().poll(context).map(|()| None)
+        })
+        .await
+    }
+
+    pub(crate) fn spawn(&self, host: Host, future: impl Future<Output = ()> + 'static) -> JobId {
+        self.executor.spawn(host, future)
+    }
+
+    pub(crate) fn cancel(&self, job: JobId) {
+        self.executor.cancel(job);
+    }
+
+    /// Ends everything that runs on a host, where it stands.
+    pub(crate) fn kill(&self, host: Host) {
+        self.executor.kill(host);
+    }
+
+    /// Whether anything runs on a host.
+    pub(crate) fn is_up(&self, host: Host) -> bool {
+        self.executor.is_up(host)
+    }
+
+    pub(crate) fn pause(&self, host: Host) {
+        self.executor.pause(host);
+    }
+
+    pub(crate) fn resume(&self, host: Host) {
+        self.executor.resume(host);
+    }
+
+    pub(crate) fn is_paused(&self, host: Host) -> bool {
+        self.executor.is_paused(host)
+    }
+
+    /// Puts a device under the laws of this world.
+    pub(crate) fn add_device(&self, device: Device) {
+        self.devices.borrow_mut().push(device);
+    }
+
+    pub(crate) fn remove_device(&self, device: &Device) {
+        self.devices.borrow_mut().retain(|other| !other.is(device));
+    }
+
+    /// Something happened that the invariants must know of.
+    pub(crate) fn see(&self, seen: Seen) {
+        self.seen.borrow_mut().push(seen);
+    }
+
+    /// A line of the story, made only when it is told.
+    pub(crate) fn tell(&self, line: impl FnOnce() -> String) {
+        self.story.add(self.now(), line);
+    }
+
+    /// Takes the world apart: what runs in it refers to it.
+    pub(crate) fn end(&self) {
+        self.executor.clear();
+        let agenda = std::mem::take(&mut *self.agenda.borrow_mut());
+        drop(agenda);
+        self.network.clear();
+        self.servers.clear();
+        self.devices.borrow_mut().clear();
+    }
+
+    /// Delivers the next event and lets everything run until nothing moves. Tells whether there was one.
+    ///
+    /// # Errors
+    /// The invariant that does not hold.
+    pub(crate) fn step(self: &Rc<Self>) -> Result<bool, Violation> {
+        let Some((at, event)) = self.agenda.borrow_mut().next() else { return Ok(false) };
+        self.now.set(at);
+        self.steps.set(self.steps.get() + 1);
+        (at, event.label, event.detail).hash(&mut *self.hash.borrow_mut());
+        (event.happen)(self);
+        self.settle()?;
+        Ok(true)
+    }
+
+    /// Lets futures run until nothing moves; between two of them the invariants are checked.
+    fn settle(self: &Rc<Self>) -> Result<(), Violation> {
+        for _ in 0..POLLS_MAX {
+            self.serve_devices();
+            self.judge()?;
+            let ran = self.executor.run_one(|count| {
+                let index = if count == 1 { 0 } else { self.below(count as u64) };
+                usize::try_from(index).unwrap_or(0)
+            });
+            if !ran {
+                return Ok(());
+            }
+        }
+        Err(Violation::new("progress", "futures wake one another without end".to_owned()))
+    }
+
+    fn judge(&self) -> Result<(), Violation> {
+        let mut judge = self.judge.borrow_mut();
+        for change in self.written.take() {
+            self.hash_change(&change);
+            judge.see(&Seen::Written(change), self)?;
+        }
+        for seen in std::mem::take(&mut *self.seen.borrow_mut()) {
+            judge.see(&seen, self)?;
+        }
+        Ok(())
+    }
+
+    fn hash_change(&self, change: &windlass_engine::ports::Change) {
+        if let windlass_engine::ports::Change::Task(change) = change {
+            (change.task.id.0, change.task.state.events).hash(&mut *self.hash.borrow_mut());
+        }
+    }
+
+    /// Decides what becomes of the operations that wait at devices, and when.
+    fn serve_devices(self: &Rc<Self>) {
+        let devices = self.devices.borrow().clone();
+        for device in devices {
+            device.serve(self);
+        }
+    }
+}
