@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use windlass_core::{Task, TaskId, Timestamp, Wakeup, waits};
+use windlass_core::{ActState, Task, TaskId, Timestamp, Wakeup, waits};
 
 use super::{
     Recovered,
@@ -76,7 +76,7 @@ impl Scheduler {
                 .active
                 .get(&task)
                 .and_then(|entry| entry.task.act(held.key))
-                .is_some_and(|act| act.is_open() && act.attempt == held.attempt);
+                .is_some_and(|act| act.state == ActState::Ready && act.attempt == held.attempt);
             // A session that was forgotten meanwhile has no lease that could end.
             if current && self.sessions.knows(held.session) {
                 self.sessions.hold(held.session, task, held.key);
