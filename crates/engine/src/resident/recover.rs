@@ -42,17 +42,21 @@ impl Scheduler {
         for wait in waits {
             match (wait.key, &wait.ready) {
                 (Wakeup::Act(key), Some(_)) => {
-                    self.recovered.insert((id, key));
+                    self.recovered.insert((id, key), wait.attempt);
                 }
                 _ => self.publish_wait(id, &wait),
             }
         }
     }
 
-    /// The adoption grace is over: what nobody named is handed out.
+    /// The adoption grace is over: what nobody named is handed out. An attempt that came after it, by a change
+    /// that is still on its way to the disk, is published with that change.
     pub(super) fn end_grace(&mut self) {
-        for (id, key) in std::mem::take(&mut self.recovered) {
-            self.publish_ready(id, key);
+        for ((id, key), attempt) in std::mem::take(&mut self.recovered) {
+            let act = self.active.get(&id).and_then(|entry| entry.task.act(key));
+            if act.is_some_and(|act| act.attempt == attempt) {
+                self.publish_ready(id, key);
+            }
         }
     }
 

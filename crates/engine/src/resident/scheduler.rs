@@ -43,8 +43,8 @@ pub(super) struct Scheduler {
     pub(super) dropped: Vec<(TaskId, Held)>,
     /// How often the state was built from the rows: what was read of the one before is void.
     pub(super) generation: u64,
-    /// Ready attempts that wait for the adoption grace.
-    pub(super) recovered: BTreeSet<(TaskId, ActKey)>,
+    /// Ready attempts that wait for the adoption grace, by act.
+    pub(super) recovered: BTreeMap<(TaskId, ActKey), u32>,
 }
 
 /// An active task.
@@ -246,7 +246,7 @@ impl Scheduler {
         }
         for effect in &change.waits {
             if let Effect::Wait(waiting) = effect
-                && !self.is_recovering(id, waiting.key)
+                && !self.is_recovering(id, waiting)
             {
                 self.publish_wait(id, waiting);
             }
@@ -254,8 +254,9 @@ impl Scheduler {
     }
 
     /// Whether workers are given time to name this: whatever is waited for then is published after the grace.
-    fn is_recovering(&self, id: TaskId, key: Wakeup) -> bool {
-        matches!(key, Wakeup::Act(key) if self.recovered.contains(&(id, key)))
+    fn is_recovering(&self, id: TaskId, waiting: &Waiting) -> bool {
+        let Wakeup::Act(key) = waiting.key else { return false };
+        self.recovered.get(&(id, key)) == Some(&waiting.attempt)
     }
 
     /// Puts what an act waits for into queues and due times, if the task still waits for it.
