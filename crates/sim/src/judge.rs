@@ -32,15 +32,18 @@ pub(crate) enum Seen {
     },
     /// A server runs and hears.
     ServerStarted,
+    /// A server that stood still goes on.
+    ServerResumed,
     WorkerKilled {
         worker: usize,
     },
-    /// A server hears a call of a worker, answers it, or can do so no longer.
+    /// A server hears a poll of a worker (`called`), answers it, or can do so no longer.
     InTouch {
         worker: usize,
+        called: bool,
     },
-    /// A worker got an attempt.
-    HandedOut {
+    /// A server gives an attempt to a worker.
+    Given {
         id: AttemptId,
     },
     /// A worker was told what became of the report of an ended attempt.

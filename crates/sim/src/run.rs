@@ -72,5 +72,30 @@ fn drive(world: &Rc<World>) -> Result<(), Violation> {
         // All has ended and all that was submitted is known: some time for messages that are on their way.
         rest = if world.is_finished() { rest + 1 } else { 0 };
     }
+    explain(world)?;
     world.judge.borrow_mut().at_rest()
+}
+
+/// Asks a server why tasks do not end, for the story.
+fn explain(world: &Rc<World>) -> Result<(), Violation> {
+    let unfinished = world.judge.borrow().truth.unfinished();
+    let Some(live) = world.servers.live(0).filter(|_| !unfinished.is_empty() && world.is_told()) else {
+        return Ok(());
+    };
+    let here = world.clone();
+    world.spawn(Host::Nature, async move {
+        for task in unfinished {
+            let why = live.engine.why(task.id, live.now()).await;
+            let (claims, why) = match why {
+                Ok((loaded, why)) => (format!("{:?}", loaded.claims), format!("{why:?}")),
+                Err(error) => (String::new(), error.to_string()),
+            };
+            here.tell(|| format!("task {}: it does not end because of {why}; claims {claims}", task.id));
+        }
+        here.tell(|| "that is all".to_owned());
+    });
+    for _ in 0..1000 {
+        world.step()?;
+    }
+    Ok(())
 }

@@ -15,6 +15,10 @@ impl Story {
         Self { lines: tell.then(RefCell::default) }
     }
 
+    pub(crate) fn is_told(&self) -> bool {
+        self.lines.is_some()
+    }
+
     pub(crate) fn add(&self, now: u64, line: impl FnOnce() -> String) {
         if let Some(lines) = &self.lines {
             let mut lines = lines.borrow_mut();

@@ -100,7 +100,12 @@ fn stand_still(world: &Rc<World>, host: Host, what: &'static str) {
         world.note_touch(server);
     }
     world.pause(host);
-    world.after(length, "goes on", move |world| world.resume(host));
+    world.after(length, "goes on", move |world| {
+        world.resume(host);
+        if matches!(host, Host::Server(_)) {
+            world.see(Seen::ServerResumed);
+        }
+    });
 }
 
 /// A worker's process is killed, and its commands with it. Another one starts some time later.

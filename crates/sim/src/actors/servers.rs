@@ -55,7 +55,7 @@ struct Seat {
 pub(crate) struct Live {
     pub(crate) engine: Arc<Engine>,
     clock: Rc<MachineClock>,
-    world: Rc<World>,
+    pub(super) world: Rc<World>,
 }
 
 impl Live {

@@ -154,9 +154,21 @@ impl Worker {
     ) -> Option<ExchangeAnswer> {
         let (call, server) = self.call(polls, reports);
         let world = &self.world;
+        let worker = self.index;
         let serve = move |live: Rc<super::Live>| -> std::pin::Pin<Box<dyn Future<Output = _>>> {
             let call = call.clone();
-            Box::pin(async move { live.engine.exchange(call, live.now()).await })
+            Box::pin(async move {
+                if !polls {
+                    return live.engine.exchange(call, live.now()).await;
+                }
+                live.world.see(Seen::InTouch { worker, called: true });
+                let answer = live.engine.exchange(call, live.now()).await;
+                for attempt in answer.iter().flat_map(|answer| &answer.attempts) {
+                    live.world.see(Seen::Given { id: attempt.id });
+                }
+                live.world.see(Seen::InTouch { worker, called: false });
+                answer
+            })
         };
         let called = world.call(Host::Worker(self.index), server, Rc::new(serve));
         let answered: Option<Result<Result<ExchangeAnswer, EngineError>, Broken>> =
@@ -234,7 +246,6 @@ impl Worker {
         if known {
             return;
         }
-        self.world.see(Seen::HandedOut { id: attempt.id });
         let declined = self.world.config.outcomes.declined;
         if !self.world.is_calm() && self.world.chance(declined) {
             self.world.count("attempt declined");

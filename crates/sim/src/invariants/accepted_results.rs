@@ -15,7 +15,7 @@ use crate::{
 
 #[derive(Default)]
 pub(super) struct AcceptedResults {
-    /// The highest claim of each attempt that reached a worker before the attempt ended.
+    /// The highest claim under which a worker began each attempt before it ended.
     claims: BTreeMap<(TaskId, ActKey, u32), u64>,
     /// Reports that were told to be accepted.
     accepted: BTreeMap<(TaskId, ActKey, u32), u64>,
@@ -28,7 +28,7 @@ impl Invariant for AcceptedResults {
                 self.claims.clear();
                 Ok(())
             }
-            Seen::HandedOut { id } => {
+            Seen::RunBegan { id, .. } => {
                 let act = truth.tasks.get(&id.task).and_then(|known| known.task.act(id.key));
                 let current = act.is_some_and(|act| act.is_open() && act.attempt == id.attempt);
                 if current {

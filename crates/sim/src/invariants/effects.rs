@@ -1,9 +1,10 @@
-//! What commands do outside: at least once, and again only where the run before did not end in an accepted success.
+//! What commands do outside: nothing is run that is not on disk, nothing succeeds that did not run, and each act
+//! has an idempotency key of its own.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use windlass_core::{ActKey, ActState, EventKind, ResolutionKind, TaskId};
-use windlass_engine::ports::Change;
+use windlass_core::{ActKey, EventKind, TaskId};
+use windlass_engine::ports::{AttemptId, Change};
 
 use super::{Invariant, broken};
 use crate::{
@@ -16,8 +17,6 @@ use crate::{
 pub(super) struct Effects {
     /// Acts that had an effect.
     done: BTreeSet<(TaskId, ActKey)>,
-    /// Acts that succeeded by a report.
-    succeeded: BTreeMap<(TaskId, ActKey), u32>,
     /// The idempotency key of each act.
     keys: BTreeMap<String, (TaskId, ActKey)>,
 }
@@ -25,7 +24,7 @@ pub(super) struct Effects {
 impl Invariant for Effects {
     fn see(&mut self, seen: &Seen, truth: &Truth, _world: &World) -> Result<(), Violation> {
         match seen {
-            Seen::RunBegan { id, .. } => self.begin(id.task, id.key, truth),
+            Seen::Given { id } => self.hand_out(id, truth),
             Seen::Effect { id, key } => {
                 self.done.insert((id.task, id.key));
                 match self.keys.insert(key.clone(), (id.task, id.key)) {
@@ -38,23 +37,17 @@ impl Invariant for Effects {
                 }
             }
             Seen::Written(Change::Task(change)) => {
-                for event in &change.events {
-                    match &event.kind {
-                        EventKind::ActSucceeded { key, attempt, .. } => {
-                            let act = (change.task.id, *key);
-                            if !self.done.contains(&act) {
-                                let message = format!("task {}: {key:?} succeeded without having run", act.0);
-                                return Err(broken("effects", act.0, message));
-                            }
-                            self.succeeded.insert(act, *attempt);
-                        }
-                        EventKind::ActResolved { key, resolution: ResolutionKind::Retry, .. } => {
-                            self.succeeded.remove(&(change.task.id, *key));
-                        }
-                        _ => {}
+                let mut succeeded = change.events.iter().filter_map(|event| match event.kind {
+                    EventKind::ActSucceeded { key, .. } => Some((change.task.id, key)),
+                    _ => None,
+                });
+                match succeeded.find(|act| !self.done.contains(act)) {
+                    Some((task, key)) => {
+                        let message = format!("task {task}: {key:?} succeeded without having run");
+                        Err(broken("effects", task, message))
                     }
+                    None => Ok(()),
                 }
-                Ok(())
             }
             _ => Ok(()),
         }
@@ -62,16 +55,15 @@ impl Invariant for Effects {
 }
 
 impl Effects {
-    /// Nothing that has succeeded is run again, but for what was on its way to a worker then.
-    fn begin(&self, task: TaskId, key: ActKey, truth: &Truth) -> Result<(), Violation> {
-        let Some(known) = truth.tasks.get(&task) else {
-            return Err(broken("effects", task, format!("task {task} runs and is not on disk")));
-        };
-        let act = known.task.act(key);
-        let never_ready = act.is_none_or(|act| act.state == ActState::Idle && act.attempt == 0);
-        if never_ready {
-            let message = format!("task {task}: {key:?} runs, and that it became ready is not on disk");
-            return Err(broken("effects", task, message));
+    /// Nothing is handed out that is not on disk.
+    fn hand_out(&self, id: &AttemptId, truth: &Truth) -> Result<(), Violation> {
+        let act = truth.tasks.get(&id.task).and_then(|known| known.task.act(id.key));
+        if act.is_none_or(|act| act.attempt < id.attempt) {
+            let message = format!(
+                "task {}: {:?} attempt {} was handed out and is not on disk",
+                id.task, id.key, id.attempt
+            );
+            return Err(broken("effects", id.task, message));
         }
         Ok(())
     }

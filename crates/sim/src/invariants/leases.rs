@@ -3,21 +3,25 @@
 use std::collections::BTreeMap;
 
 use windlass_core::Direction;
-use windlass_engine::ports::AttemptId;
+use windlass_engine::{LEASE_DETACHED, ports::AttemptId};
 
 use super::{Invariant, broken};
 use crate::{
-    config::{Config, Fault},
+    config::{Config, Fault, WorkerConfig},
     judge::{Seen, Violation},
     truth::Truth,
     world::{Host, World},
 };
 
-/// A worker that servers did not hear of for longer may have lost what it runs: a bit less than what they grant.
+/// An attached worker that servers did not hear of for longer may have lost what it runs: a bit less than what they
+/// grant. To others they grant their lease, from the moment they heard a call.
 const SILENCE_MS: u64 = 700;
 
 /// A worker that a new server did not hear of for longer may have lost what it runs.
 const SILENCE_AFTER_START_MS: u64 = 200;
+
+/// So long a loss that was found may take to be written, during which the worker may come back.
+const LOSS_MS: u64 = 5_000;
 
 /// An attempt whose timeout is so near may be given up: its answer may have been on the way for as long.
 const TIMEOUT_NEAR_MS: u64 = 8_000;
@@ -26,6 +30,8 @@ pub(super) struct Leases {
     /// A database that fails or is slow may not hear of a worker that the server has heard.
     applies: bool,
     shared: bool,
+    /// For how long each worker may be silent; nothing for attached ones.
+    silences: Vec<Option<u64>>,
     server_started_at: u64,
     runs: BTreeMap<u64, Run>,
     touch: BTreeMap<usize, Touch>,
@@ -50,7 +56,12 @@ impl Leases {
         let faults = &config.faults;
         let strange = |fault: &Fault| matches!(fault, Fault::StoreFull | Fault::StoreSlow);
         let failing = faults.device_errors > 0 || faults.kinds.iter().any(strange);
+        let silence = |worker: &WorkerConfig| {
+            let lease = worker.lease.unwrap_or(LEASE_DETACHED);
+            (!worker.attached).then_some(lease.0 * 7 / 10)
+        };
         Self {
+            silences: config.workers.iter().map(silence).collect(),
             applies: !(config.shared && failing),
             shared: config.shared,
             server_started_at: 0,
@@ -59,17 +70,17 @@ impl Leases {
         }
     }
 
-    fn is_too_long(&self, last: u64, now: u64) -> bool {
+    fn is_too_long(&self, worker: usize, last: u64, now: u64) -> bool {
         if !self.shared && self.server_started_at >= last {
             now - self.server_started_at > SILENCE_AFTER_START_MS
         } else {
-            now - last > SILENCE_MS
+            now - last > self.silences[worker].unwrap_or(SILENCE_MS)
         }
     }
 
     fn hear(&mut self, worker: usize, now: u64) {
         let last = self.touch.entry(worker).or_default().last;
-        let silent = self.is_too_long(last, now);
+        let silent = self.is_too_long(worker, last, now);
         let touch = self.touch.entry(worker).or_default();
         touch.last = now;
         if silent {
@@ -96,9 +107,12 @@ impl Leases {
             }
             let Some(known) = truth.tasks.get(&id.task) else { continue };
             let touch = self.touch.get(&run.worker);
-            let silent_before = touch.and_then(|touch| touch.silent_before).is_some_and(|at| at >= run.since);
-            let heard_now = world.network.is_heard(Host::Worker(run.worker), alive);
-            let silent_now = !heard_now && self.is_too_long(touch.map_or(0, |touch| touch.last), now);
+            let silent_before =
+                touch.and_then(|touch| touch.silent_before).is_some_and(|at| at + LOSS_MS >= run.since);
+            let attached = self.silences[run.worker].is_none();
+            let heard_now = attached && world.network.is_heard(Host::Worker(run.worker), alive);
+            let silent_now =
+                !heard_now && self.is_too_long(run.worker, touch.map_or(0, |touch| touch.last), now);
             let timeout = known.task.action(run.id.key).map_or(0, |action| action.timeout.0);
             if silent_before || silent_now || now - run.since + TIMEOUT_NEAR_MS >= timeout {
                 continue;
@@ -117,7 +131,9 @@ impl Invariant for Leases {
     fn see(&mut self, seen: &Seen, truth: &Truth, world: &World) -> Result<(), Violation> {
         match seen {
             Seen::ServerStarted => self.server_started_at = world.now(),
-            Seen::InTouch { worker } => self.hear(*worker, world.now()),
+            Seen::InTouch { worker, called } if *called || self.silences[*worker].is_none() => {
+                self.hear(*worker, world.now());
+            }
             Seen::WorkerKilled { worker } => self.runs.retain(|_, run| run.worker != *worker),
             Seen::RunEnded { run } => {
                 self.runs.remove(run);

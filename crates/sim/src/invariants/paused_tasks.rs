@@ -1,4 +1,4 @@
-//! Nothing of a paused task is begun.
+//! Nothing of a paused task is handed out.
 
 use std::collections::BTreeMap;
 
@@ -12,8 +12,8 @@ use crate::{
     world::World,
 };
 
-/// An answer may be on its way to a worker for so long when the pause is written.
-const ON_THE_WAY_MS: u64 = 20_000;
+/// An answer may be in the making for so long when the pause is written: stores may be slow.
+const IN_THE_MAKING_MS: u64 = 10_000;
 
 #[derive(Default)]
 pub(super) struct PausedTasks {
@@ -35,9 +35,13 @@ impl Invariant for PausedTasks {
                 }
                 Ok(())
             }
-            Seen::RunBegan { id, .. } => match self.since.get(&id.task) {
-                Some(since) if world.now() > since + ON_THE_WAY_MS => {
-                    let message = format!("task {} is paused, and {:?} is begun", id.task, id.key);
+            Seen::ServerResumed => {
+                self.since.values_mut().for_each(|since| *since = world.now());
+                Ok(())
+            }
+            Seen::Given { id } => match self.since.get(&id.task) {
+                Some(since) if world.now() > since + IN_THE_MAKING_MS => {
+                    let message = format!("task {} is paused, and {:?} is handed out", id.task, id.key);
                     Err(broken("paused tasks", id.task, message))
                 }
                 _ => Ok(()),

@@ -23,9 +23,8 @@ pub(crate) struct Disk {
 impl RowSink for Disk {
     async fn recover(&self) -> Result<Recovered, StoreError> {
         self.device.wait(Operation::Read).await?;
-        let recovered = self.rows.recover().await?;
         self.device.mend();
-        Ok(recovered)
+        self.rows.recover().await
     }
 
     fn write(&self, batch: Arc<Vec<Change>>, told: Told) {

@@ -84,9 +84,20 @@ impl Device {
         }
     }
 
-    /// The rows are read anew: writes work again.
+    /// The rows are read anew: what was to be written before fails, and writes work again.
     pub(crate) fn mend(&self) {
-        self.inner().broken = false;
+        let void = {
+            let mut inner = self.inner();
+            inner.broken = false;
+            let (void, waiting) = std::mem::take(&mut inner.waiting)
+                .into_iter()
+                .partition::<VecDeque<_>, _>(|ticket| ticket.operation == Operation::Write);
+            inner.waiting = waiting;
+            std::mem::take(&mut inner.writes).into_iter().chain(void)
+        };
+        for ticket in void {
+            (ticket.then)(Fate::Failed(StoreError::Unavailable("a write before it failed".to_owned())));
+        }
     }
 
     pub(crate) fn set_full(&self, full: bool) {

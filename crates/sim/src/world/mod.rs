@@ -255,6 +255,11 @@ impl World {
         self.seen.borrow_mut().push(seen);
     }
 
+    /// Whether the story is told.
+    pub(crate) fn is_told(&self) -> bool {
+        self.story.is_told()
+    }
+
     /// A line of the story, made only when it is told.
     pub(crate) fn tell(&self, line: impl FnOnce() -> String) {
         self.story.add(self.now(), line);

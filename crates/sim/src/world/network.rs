@@ -135,7 +135,7 @@ impl World {
             && !self.network.is_cut(host, server)
             && !self.is_paused(Host::Server(server))
         {
-            self.see(Seen::InTouch { worker });
+            self.see(Seen::InTouch { worker, called: false });
         }
     }
 
@@ -188,7 +188,6 @@ impl<T: 'static> Way<T> {
             return;
         }
         let Self { call, from, to, reply, serve } = self;
-        world.in_touch(from, to);
         let (world_of_job, hang_up) = (world.clone(), reply.clone());
         let job = world.spawn(Host::Server(to), async move {
             let output = serve(live).await;
@@ -200,7 +199,6 @@ impl<T: 'static> Way<T> {
 
     fn go_back(world: &Rc<World>, call: u64, from: Host, to: usize, reply: Reply<T>, output: T) {
         world.take_open(|open| open.call == call);
-        world.in_touch(from, to);
         if world.network.is_cut(from, to) {
             world.network.lost.borrow_mut().push(reply);
             return;
