@@ -80,7 +80,7 @@ fn micros(time: Duration, tasks: usize) -> f64 {
 fn write(sink: &SqliteSink, batch: Vec<Change>) -> Result<Duration, Box<dyn Error>> {
     let (sender, receiver) = mpsc::channel();
     let started = Instant::now();
-    sink.write(Arc::new(batch), Box::new(move |result| drop(sender.send(result))));
+    sink.write(Arc::new(batch.into()), Box::new(move |result| drop(sender.send(result))));
     receiver.recv()??;
     Ok(started.elapsed())
 }

@@ -7,11 +7,11 @@ use std::{
 
 use async_trait::async_trait;
 use futures_channel::oneshot;
-use windlass_core::{Alarm, AlarmId, Event, TaskId};
+use windlass_core::{Alarm, AlarmId, Event, TaskId, Timestamp};
 
 use crate::{
-    ports::{Change, LogLine, Now, Page, Retention, StoreError, StoredAlarm, SubmitKey, TaskQuery},
-    resident::{Recovered, RowSink, TaskRow, Written},
+    ports::{LogLine, Now, Page, Retention, StoreError, StoredAlarm, SubmitKey, TaskQuery},
+    resident::{Batch, Recovered, RowSink, TaskRow, WakePlace, Written},
 };
 
 /// Stands between a resident store and its sink.
@@ -24,7 +24,7 @@ pub(super) struct Gate {
 struct State {
     is_closed: bool,
     has_failed: bool,
-    waiting: Vec<(Arc<Vec<Change>>, Written)>,
+    waiting: Vec<(Arc<Batch>, Written)>,
     holds_reads: bool,
     /// Reads that may not give their answers yet, oldest first.
     reading: Vec<oneshot::Sender<()>>,
@@ -68,7 +68,7 @@ impl Gate {
         }
     }
 
-    /// Lists and lookups of keys keep their answers from now on, until each is let go.
+    /// Lists, lookups and what is brought back keep their answers from now on, until each is let go.
     pub(super) fn hold_reads(&self) {
         self.state().holds_reads = true;
     }
@@ -106,7 +106,7 @@ impl RowSink for Gate {
         self.sink.recover().await
     }
 
-    fn write(&self, batch: Arc<Vec<Change>>, written: Written) {
+    fn write(&self, batch: Arc<Batch>, written: Written) {
         {
             let mut state = self.state();
             if state.is_closed {
@@ -122,8 +122,27 @@ impl RowSink for Gate {
         written(Err(broken()));
     }
 
-    async fn ended(&self, ids: &[TaskId]) -> Result<Vec<Option<TaskRow>>, StoreError> {
-        self.sink.ended(ids).await
+    async fn load(&self, ids: &[TaskId]) -> Result<Vec<Option<TaskRow>>, StoreError> {
+        let kept = self.keep();
+        let rows = self.sink.load(ids).await;
+        kept.await;
+        rows
+    }
+
+    async fn resting_page(&self, before: TaskId, limit: usize) -> Result<Vec<TaskRow>, StoreError> {
+        self.sink.resting_page(before, limit).await
+    }
+
+    async fn waking(
+        &self,
+        after: WakePlace,
+        until: Timestamp,
+        limit: usize,
+    ) -> Result<Vec<(WakePlace, TaskRow)>, StoreError> {
+        let kept = self.keep();
+        let rows = self.sink.waking(after, until, limit).await;
+        kept.await;
+        rows
     }
 
     async fn ended_page(&self, query: &TaskQuery) -> Result<Page<TaskRow, TaskId>, StoreError> {

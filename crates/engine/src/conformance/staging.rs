@@ -18,15 +18,16 @@ use crate::{
         ADOPTION_GRACE, Change, Now, Outcome, QueueChange, QueuePause, SCAN_MAX, Store, StoreError,
         StoredFlow, SubmitKey, TaskQuery,
     },
-    resident::{Resident, RowSink},
+    resident::{Resident, RestPolicy, RowSink},
 };
 
-struct Gated(Arc<Gate>);
+struct Gated(Arc<Gate>, RestPolicy);
 
 #[async_trait]
 impl Bench for Gated {
     async fn open(&mut self, now: Now) -> Vec<Arc<dyn Store>> {
-        vec![Arc::new(Resident::open(self.0.clone(), now).await.expect("the rows can be read"))]
+        let store = Resident::open_with(self.0.clone(), now, self.1).await;
+        vec![Arc::new(store.expect("the rows can be read"))]
     }
 
     fn keeps_claims(&self) -> bool {
@@ -58,9 +59,11 @@ pub fn run_staging(mut make: impl FnMut() -> Arc<dyn RowSink>) {
         |world, gate| Box::pin(the_catalogue_forgets_what_was_not_written(world, gate)),
         |world, gate| Box::pin(a_message_is_sent_and_consumed_when_it_is_written(world, gate)),
     ];
-    for case in cases {
-        let gate = Arc::new(Gate::new(make()));
-        block_on(async { case(World::open(Box::new(Gated(gate.clone()))).await, gate).await });
+    for rest in [RestPolicy::default(), RestPolicy::EAGER] {
+        for case in cases {
+            let gate = Arc::new(Gate::new(make()));
+            block_on(async { case(World::open(Box::new(Gated(gate.clone(), rest))).await, gate).await });
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
-use windlass_core::{ActKey, Alarm, AlarmId, Event, Task, TaskId};
+use windlass_core::{ActKey, Alarm, AlarmId, Event, Task, TaskId, Timestamp};
 
 use super::tables::Tables;
 use crate::{
@@ -11,7 +11,7 @@ use crate::{
         Change, LogLine, Now, Outcome, Page, QueueChange, Retention, StoreError, StoredAlarm, SubmitKey,
         TaskQuery,
     },
-    resident::{Recovered, RowSink, TaskRow, Written},
+    resident::{Batch, Recovered, Rest, RowSink, TaskRow, WakePlace, Written},
 };
 
 /// Keeps the rows of a resident store as long as a handle of it lives. A clone is a handle of the same rows:
@@ -55,20 +55,28 @@ impl RowSink for MemorySink {
             epoch: inner.epoch,
             token_key: self.token_key,
             flows: tables.flows().flatten().cloned().collect(),
-            tasks: tables.active().map(|task| row(task)).collect(),
+            tasks: tables.awake().map(|task| row(task)).collect(),
             queues: tables.paused().iter().map(paused).collect(),
             messages: tables.messages().cloned().collect(),
             latest_at: tables.latest_at(),
         })
     }
 
-    fn write(&self, batch: Arc<Vec<Change>>, written: Written) {
+    fn write(&self, batch: Arc<Batch>, written: Written) {
         let refused = {
             let mut inner = self.inner();
-            batch
+            let tables = &mut inner.tables;
+            let refused = batch
+                .changes
                 .iter()
-                .map(|change| inner.tables.apply(change))
-                .find(|outcome| *outcome != Outcome::Committed)
+                .map(|change| tables.apply(change))
+                .find(|outcome| *outcome != Outcome::Committed);
+            for change in &batch.changes {
+                if let Change::Task(change) = change {
+                    tables.lay_down(change.task.id, batch.resting.get(&change.task.id).copied());
+                }
+            }
+            refused
         };
         written(match refused {
             None => Ok(()),
@@ -77,10 +85,40 @@ impl RowSink for MemorySink {
         });
     }
 
-    async fn ended(&self, ids: &[TaskId]) -> Result<Vec<Option<TaskRow>>, StoreError> {
+    async fn load(&self, ids: &[TaskId]) -> Result<Vec<Option<TaskRow>>, StoreError> {
         let inner = self.inner();
-        let ended = |id: &TaskId| inner.tables.task(*id).filter(|task| task.is_ended()).map(|task| row(task));
-        Ok(ids.iter().map(ended).collect())
+        let tables = &inner.tables;
+        let load = |id: &TaskId| {
+            let task = tables.task(*id)?;
+            match tables.rest(*id) {
+                Some(rest) => Some(TaskRow { never_handed_out: rest.never_handed_out, ..row(task) }),
+                None => task.is_ended().then(|| row(task)),
+            }
+        };
+        Ok(ids.iter().map(load).collect())
+    }
+
+    async fn resting_page(&self, before: TaskId, limit: usize) -> Result<Vec<TaskRow>, StoreError> {
+        let inner = self.inner();
+        let newest = inner.tables.resting(before).take(limit);
+        let row = |(task, rest): (&Arc<Task>, Rest)| TaskRow {
+            never_handed_out: rest.never_handed_out,
+            ..row(&without_results(task))
+        };
+        Ok(newest.map(row).collect())
+    }
+
+    async fn waking(
+        &self,
+        after: WakePlace,
+        until: Timestamp,
+        limit: usize,
+    ) -> Result<Vec<(WakePlace, TaskRow)>, StoreError> {
+        let inner = self.inner();
+        let waking = inner.tables.waking(after, until).take(limit).map(|(place, task, rest)| {
+            (place, TaskRow { never_handed_out: rest.never_handed_out, ..row(task) })
+        });
+        Ok(waking.collect())
     }
 
     async fn ended_page(&self, query: &TaskQuery) -> Result<Page<TaskRow, TaskId>, StoreError> {
@@ -127,6 +165,7 @@ fn row(task: &Task) -> TaskRow {
         version: task.flow.version,
         input: Clone::clone(&task.input),
         state: task.state.clone(),
+        never_handed_out: false,
     }
 }
 

@@ -2,14 +2,18 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    ops::Bound,
     sync::Arc,
 };
 
 use windlass_core::{Alarm, AlarmId, AlarmState, Event, Millis, Name, Task, TaskId, Timestamp};
 
-use crate::ports::{
-    AlarmChange, Change, Envelope, LogLine, MessageId, Outcome, Page, QueueChange, QueuePause, Retention,
-    SCAN_MAX, StoredAlarm, StoredFlow, SubmitKey, TaskChange, TaskQuery,
+use crate::{
+    ports::{
+        AlarmChange, Change, Envelope, LogLine, MessageId, Outcome, Page, QueueChange, QueuePause, Retention,
+        SCAN_MAX, StoredAlarm, StoredFlow, SubmitKey, TaskChange, TaskQuery,
+    },
+    resident::{Rest, WakePlace},
 };
 
 /// Submit keys are kept as long as their task, and at least this long.
@@ -20,6 +24,10 @@ const SUBMIT_KEYS_KEPT_MIN: Millis = Millis::from_secs(24 * 3600);
 pub(super) struct Tables {
     /// Every task with its results.
     tasks: BTreeMap<TaskId, Arc<Task>>,
+    /// Those of them that rest in a resident store.
+    resting: BTreeMap<TaskId, Rest>,
+    /// Those that rest and are to be woken, in this order.
+    wakes: BTreeSet<WakePlace>,
     events: BTreeMap<TaskId, Vec<Event>>,
     submit_keys: BTreeMap<[u8; 32], SubmitKeyRow>,
     messages: BTreeMap<MessageId, Envelope>,
@@ -142,9 +150,46 @@ impl Tables {
         self.tasks.get(&id)
     }
 
-    /// Tasks that have not ended, oldest first.
-    pub(super) fn active(&self) -> impl Iterator<Item = &Arc<Task>> {
-        self.tasks.values().filter(|task| !task.is_ended())
+    /// Tasks that have not ended and do not rest, oldest first.
+    pub(super) fn awake(&self) -> impl Iterator<Item = &Arc<Task>> {
+        self.tasks.values().filter(|task| !task.is_ended() && !self.resting.contains_key(&task.id))
+    }
+
+    /// A task rests so from now on, or does not.
+    pub(super) fn lay_down(&mut self, id: TaskId, rest: Option<Rest>) {
+        let before = match rest {
+            Some(rest) => self.resting.insert(id, rest),
+            None => self.resting.remove(&id),
+        };
+        if let Some(wake_at) = before.and_then(|before| before.wake_at) {
+            self.wakes.remove(&WakePlace { at: wake_at, task: id });
+        }
+        if let Some(wake_at) = rest.and_then(|rest| rest.wake_at) {
+            self.wakes.insert(WakePlace { at: wake_at, task: id });
+        }
+    }
+
+    /// How a task rests, if it does.
+    pub(super) fn rest(&self, id: TaskId) -> Option<Rest> {
+        self.resting.get(&id).copied()
+    }
+
+    /// Tasks that rest and are older than `before`, newest first.
+    pub(super) fn resting(&self, before: TaskId) -> impl Iterator<Item = (&Arc<Task>, Rest)> {
+        self.resting.range(..before).rev().filter_map(|(id, rest)| Some((self.tasks.get(id)?, *rest)))
+    }
+
+    /// Tasks that rest and are to be woken after this place and at `until` at the latest, in this order.
+    pub(super) fn waking(
+        &self,
+        after: WakePlace,
+        until: Timestamp,
+    ) -> impl Iterator<Item = (WakePlace, &Arc<Task>, Rest)> {
+        let until = WakePlace::end_of(until);
+        let from = (Bound::Excluded(after), Bound::Included(until.max(after)));
+        let places = self.wakes.range(from).take_while(move |place| **place <= until);
+        places
+            .filter_map(|place| Some((*place, self.tasks.get(&place.task)?, *self.resting.get(&place.task)?)))
     }
 
     /// Looks through tasks, newest first, for a page of those that `pick` takes.

@@ -1,64 +1,121 @@
-//! Lists of tasks: those in memory, and those that have ended from the disk.
+//! Lists of tasks: those in memory, those that rest, and those that have ended.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
 use windlass_core::{TaskId, TaskStatus};
 
 use super::Resident;
 use crate::ports::{Loaded, Page, SCAN_MAX, StoreError, TaskQuery};
 
+/// How many of the tasks that rest are read at once where most of them may not be on the page.
+const READ_AT_ONCE: usize = 500;
+
+/// One of the lists that a page is made of.
+type Part = Page<Loaded, TaskId>;
+
 impl Resident {
     /// A page of tasks, newest first, as they are on disk.
     ///
-    /// Active tasks are looked at before the disk is read: one that ends in between is then seen twice, and
-    /// shown as it was in memory. The other way round it would not be seen at all.
+    /// Memory is looked at before the disk is read, and once more when tasks came back to it meanwhile: one that
+    /// goes from one to the other in between may be seen twice, and is shown as it was seen first. So it is
+    /// never missed.
     pub(super) async fn page(&self, query: &TaskQuery) -> Result<Page<Loaded, TaskId>, StoreError> {
         let generation = self.current_generation().await?;
-        let (active, active_next) = self.active_page(query);
-        let page = if asks_for(query, is_final) {
-            self.sink.ended_page(query).await?
-        } else {
-            Page { items: Vec::new(), next: None }
-        };
+        let (asks_active, asks_ended) =
+            (asks_for(query, |status| !is_final(status)), asks_for(query, is_final));
+        let reading = asks_active.then(|| self.begin_read());
+        let mut parts = Vec::new();
+        let mut woken = 0;
+        if asks_active {
+            woken = self.inner().scheduler.woken;
+            parts.push(self.active_page(query));
+        }
+        if asks_ended {
+            let page = self.sink.ended_page(query).await?;
+            let items = page.items.into_iter().map(|row| self.from_row(row, generation));
+            parts.push(Page { items: items.collect::<Result<_, _>>()?, next: page.next });
+        }
+        if asks_active {
+            parts.push(self.resting_page(query, generation).await?);
+            if self.inner().scheduler.woken != woken {
+                parts.push(self.active_page(query));
+            }
+        }
+        drop(reading);
         // What was seen in memory may still be on its way there.
         self.settled(generation).await?;
-        let seen: BTreeSet<TaskId> = active.iter().map(|loaded| loaded.task.id).collect();
-        let mut items = active;
-        for row in page.items.into_iter().filter(|row| !seen.contains(&row.id)) {
-            items.push(self.ended(row)?);
-        }
-        items.sort_by_key(|loaded| std::cmp::Reverse(loaded.task.id));
-        // Both lists are whole down to where either of them stopped.
-        let mut next = active_next.max(page.next);
-        if let Some(next) = next {
-            items.retain(|loaded| loaded.task.id >= next);
-        }
-        if items.len() > query.limit {
-            items.truncate(query.limit);
-            next = items.last().map(|loaded| loaded.task.id);
-        }
-        Ok(Page { items, next })
+        Ok(merged(parts, query.limit))
     }
 
-    /// Active tasks for a page, and where the next one begins when there may be more.
-    fn active_page(&self, query: &TaskQuery) -> (Vec<Loaded>, Option<TaskId>) {
-        let mut items = Vec::new();
-        if !asks_for(query, |status| !is_final(status)) {
-            return (items, None);
-        }
+    /// Active tasks in memory for a page.
+    fn active_page(&self, query: &TaskQuery) -> Part {
         let inner = self.inner();
+        let mut items = Vec::new();
         let until = query.before.unwrap_or(TaskId(u128::MAX));
         let mut last = None;
         for (seen, (id, _)) in inner.scheduler.active.range(..until).rev().enumerate() {
             if items.len() == query.limit || seen == SCAN_MAX {
-                return (items, last);
+                return Page { items, next: last };
             }
             last = Some(*id);
             let loaded = inner.scheduler.loaded(*id);
             items.extend(loaded.filter(|loaded| query.matches(&loaded.task, &loaded.held())));
         }
-        (items, None)
+        Page { items, next: None }
     }
+
+    /// Tasks that rest, for a page.
+    async fn resting_page(&self, query: &TaskQuery, generation: u64) -> Result<Part, StoreError> {
+        let mut items = Vec::new();
+        let mut before = query.before.unwrap_or(TaskId(u128::MAX));
+        let mut seen = 0;
+        while items.len() < query.limit && seen < SCAN_MAX {
+            let room = if is_narrow(query) { READ_AT_ONCE } else { query.limit - items.len() };
+            let at_once = room.min(SCAN_MAX - seen);
+            let rows = self.sink.resting_page(before, at_once).await?;
+            let is_last = rows.len() < at_once;
+            for row in rows {
+                if items.len() == query.limit {
+                    return Ok(Page { items, next: Some(before) });
+                }
+                (before, seen) = (row.id, seen + 1);
+                let loaded = self.from_row(row, generation)?;
+                if query.matches(&loaded.task, &loaded.held()) {
+                    items.push(loaded);
+                }
+            }
+            if is_last {
+                return Ok(Page { items, next: None });
+            }
+        }
+        Ok(Page { items, next: (seen > 0).then_some(before) })
+    }
+}
+
+/// The page that lists make together. Each is whole down to where it stopped.
+fn merged(parts: Vec<Part>, limit: usize) -> Page<Loaded, TaskId> {
+    let mut next = parts.iter().filter_map(|part| part.next).max();
+    let mut tasks = BTreeMap::new();
+    for loaded in parts.into_iter().flat_map(|part| part.items) {
+        tasks.entry(loaded.task.id).or_insert(loaded);
+    }
+    let is_whole = |id: &TaskId| next.is_none_or(|next| *id >= next);
+    let mut items: Vec<Loaded> =
+        tasks.into_iter().rev().filter(|(id, _)| is_whole(id)).map(|(_, loaded)| loaded).collect();
+    if items.len() > limit {
+        items.truncate(limit);
+        next = items.last().map(|loaded| loaded.task.id);
+    }
+    Page { items, next }
+}
+
+/// Whether a task may be left out of a page for something else than its age.
+fn is_narrow(query: &TaskQuery) -> bool {
+    !query.statuses.is_empty()
+        || !query.labels.is_empty()
+        || query.flow.is_some()
+        || query.since.is_some()
+        || query.until.is_some()
 }
 
 /// Whether tasks with a status that `test` is true for may be on a page.

@@ -9,6 +9,9 @@
 //!        ─▶ Scheduler::publish   new queue rows, due times and messages become visible        (memory)
 //! ```
 //!
+//! A task that nothing will wake soon is forgotten once it is written ([`rest`]), and comes back before it is
+//! changed or due ([`waking`]).
+//!
 //! So later commits build on staged state while it is on its way to the disk, and nothing is handed out before
 //! it is there. When a write fails, everything staged and not published is void: the scheduler is built again
 //! from the sink, keeping what workers hold.
@@ -17,12 +20,15 @@ mod claims;
 mod list;
 mod queue;
 mod recover;
+mod rest;
 mod scheduler;
 mod sessions;
 mod sink;
 mod state;
 mod store;
 mod submit_keys;
+mod waking;
 
+pub use rest::{Rest, RestPolicy, WakePlace};
 pub use sink::*;
 pub use state::Resident;

@@ -75,6 +75,9 @@ impl Scheduler {
         self.generation = before.generation + 1;
         self.sessions = before.sessions;
         self.submit_keys = before.submit_keys.without_staged();
+        self.departures = before.departures.without_waiting();
+        // What was in memory may rest by now, and the other way round.
+        self.woken = before.woken + 1;
         for (task, held) in before.claims.into_all().chain(dropped) {
             let current = self
                 .active

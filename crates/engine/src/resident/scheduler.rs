@@ -13,6 +13,7 @@ use windlass_core::{
 use super::{
     claims::{Claims, Held},
     queue::Queues,
+    rest::{Departures, WakePlace},
     sessions::Sessions,
     submit_keys::SubmitKeys,
 };
@@ -45,6 +46,12 @@ pub(super) struct Scheduler {
     pub(super) generation: u64,
     /// Ready attempts that wait for the adoption grace, by act.
     pub(super) recovered: BTreeMap<(TaskId, ActKey), u32>,
+    /// Tasks that are to leave memory.
+    pub(super) departures: Departures,
+    /// Every task is in memory that is to be woken up to here: those that rest are woken later.
+    pub(super) awake_until: WakePlace,
+    /// How many tasks have come back to memory.
+    pub(super) woken: u64,
 }
 
 /// An active task.
@@ -60,6 +67,11 @@ pub(super) struct Entry {
 impl Entry {
     pub(super) fn new(task: Arc<Task>, handed_out: BTreeSet<ActKey>) -> Self {
         Self { task, published: Vec::new(), handed_out }
+    }
+
+    /// What of it stands in queues and among due times.
+    pub(super) fn published(&self) -> &[Waiting] {
+        &self.published
     }
 
     /// The task goes on. That an attempt was handed out is forgotten with the attempt.
@@ -172,11 +184,24 @@ impl Scheduler {
         let Some(entry) = self.active.get_mut(&id) else { return };
         let Some(index) = entry.published.iter().position(|waiting| waiting.key == key) else { return };
         let waiting = entry.published.swap_remove(index);
+        self.hide(id, &waiting);
+    }
+
+    /// Takes what was published of a task out of queues and due times.
+    fn hide(&mut self, id: TaskId, waiting: &Waiting) {
         if let Some(due_at) = waiting.due_at {
-            self.due.remove(&(due_at, id, key));
+            self.due.remove(&(due_at, id, waiting.key));
         }
-        if let (Some(ready), Wakeup::Act(act_key)) = (&waiting.ready, key) {
+        if let (Some(ready), Wakeup::Act(act_key)) = (&waiting.ready, waiting.key) {
             self.leave_line(id, act_key, ready);
+        }
+    }
+
+    /// The task is in memory no more.
+    pub(super) fn forget(&mut self, id: TaskId) {
+        let Some(entry) = self.active.remove(&id) else { return };
+        for waiting in &entry.published {
+            self.hide(id, waiting);
         }
     }
 
@@ -240,7 +265,7 @@ impl Scheduler {
         let Some(entry) = self.active.get(&id) else { return };
         if entry.task.is_ended() {
             if change.task.is_ended() {
-                self.active.remove(&id);
+                self.let_go(id, change.task.state.events);
             }
             return;
         }

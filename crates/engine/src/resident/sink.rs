@@ -1,8 +1,11 @@
 //! Where a resident store writes its rows, and reads back what it does not keep in memory.
 
+use std::{collections::BTreeMap, sync::Arc};
+
 use async_trait::async_trait;
 use windlass_core::{Alarm, AlarmId, Event, Flow, Input, Json, Name, State, TaskId, Timestamp};
 
+use super::{Rest, WakePlace};
 use crate::ports::{
     Change, Envelope, LogLine, Now, Page, QueueChange, Retention, StoreError, StoredAlarm, StoredFlow,
     SubmitKey, TaskQuery,
@@ -11,23 +14,50 @@ use crate::ports::{
 /// Told once about a written batch, from any thread.
 pub type Written = Box<dyn FnOnce(Result<(), StoreError>) + Send>;
 
+/// Changes that are written together.
+#[derive(Debug, Default)]
+pub struct Batch {
+    /// The changes, in their order.
+    pub changes: Vec<Change>,
+    /// Those of its tasks that rest by their last change in it.
+    pub resting: BTreeMap<TaskId, Rest>,
+}
+
+impl From<Vec<Change>> for Batch {
+    fn from(changes: Vec<Change>) -> Self {
+        Self { changes, resting: BTreeMap::new() }
+    }
+}
+
 /// Where a resident store keeps its rows. Changes come checked: versions agree and keys are free.
 #[async_trait]
 pub trait RowSink: Send + Sync + 'static {
-    /// Reads what is active, in a new boot epoch. Called once before anything is written, and again after a
+    /// Reads what is active and does not rest, in a new boot epoch. Called once before anything is written, and again after a
     /// failed write: everything that was written and not confirmed is then either there whole or not at all.
     async fn recover(&self) -> Result<Recovered, StoreError>;
 
     /// Writes a batch after those before it, all of it or nothing, and tells `written` once it is on disk.
     /// After a failure every batch fails until [`RowSink::recover`] is called.
-    fn write(&self, batch: std::sync::Arc<Vec<Change>>, written: Written);
+    fn write(&self, batch: Arc<Batch>, written: Written);
 
-    /// Tasks that have ended, with their results; in the order of `ids`.
-    async fn ended(&self, ids: &[TaskId]) -> Result<Vec<Option<TaskRow>>, StoreError>;
+    /// Tasks that rest or have ended, with their results; in the order of `ids`.
+    async fn load(&self, ids: &[TaskId]) -> Result<Vec<Option<TaskRow>>, StoreError>;
 
     /// Tasks that have ended, newest first, without their results. Looks at no more than
     /// [`crate::ports::SCAN_MAX`] of them.
     async fn ended_page(&self, query: &TaskQuery) -> Result<Page<TaskRow, TaskId>, StoreError>;
+
+    /// At most `limit` tasks that rest, newest first, without their results: those older than `before`.
+    async fn resting_page(&self, before: TaskId, limit: usize) -> Result<Vec<TaskRow>, StoreError>;
+
+    /// At most `limit` tasks that rest and are to be woken after the place `after`, and at `until` at the latest,
+    /// with their results; in this order.
+    async fn waking(
+        &self,
+        after: WakePlace,
+        until: Timestamp,
+        limit: usize,
+    ) -> Result<Vec<(WakePlace, TaskRow)>, StoreError>;
 
     /// The tasks that were submitted under these keys, in their order.
     async fn submit_keys(&self, scopes: &[[u8; 32]]) -> Result<Vec<Option<(TaskId, SubmitKey)>>, StoreError>;
@@ -57,7 +87,7 @@ pub struct Recovered {
     pub token_key: [u8; 32],
     /// All flows in all versions.
     pub flows: Vec<StoredFlow>,
-    /// Tasks that have not ended, with their results.
+    /// Tasks that have not ended and do not rest, with their results.
     pub tasks: Vec<TaskRow>,
     /// Queues that are paused.
     pub queues: Vec<QueueChange>,
@@ -80,6 +110,8 @@ pub struct TaskRow {
     pub input: Input,
     /// What changes. Results are in it where they were read.
     pub state: State,
+    /// It rests, and none of its current attempts was ever handed out.
+    pub never_handed_out: bool,
 }
 
 impl TaskRow {

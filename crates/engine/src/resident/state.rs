@@ -12,9 +12,9 @@ use futures_channel::oneshot;
 use windlass_core::{Millis, TaskId, Timestamp};
 
 use super::{
-    RowSink, TaskRow,
+    Batch, RestPolicy, RowSink, TaskRow,
     claims::Held,
-    scheduler::{AlarmVersions, Scheduler},
+    scheduler::{AlarmVersions, Scheduler, may_have_been_handed_out},
 };
 use crate::ports::{
     ADOPTION_GRACE, AlarmChange, AttemptId, Change, Claimed, Loaded, Now, Outcome, SessionId, StoreError,
@@ -29,6 +29,9 @@ pub struct Resident {
     inner: Mutex<Inner>,
     /// Only one commit at a time builds the scheduler anew.
     rebuilding: futures_util::lock::Mutex<()>,
+    pub(super) rest: RestPolicy,
+    /// Only one at a time brings tasks back that rest.
+    pub(super) waking: futures_util::lock::Mutex<()>,
     /// Only one commit at a time reads versions of alarms and stages what is based on them.
     pub(super) changing_alarms: futures_util::lock::Mutex<()>,
 }
@@ -57,7 +60,7 @@ pub(super) enum Grace {
 }
 
 struct UnderWay {
-    batch: Arc<Vec<Change>>,
+    batch: Arc<Batch>,
     /// Claims that ended by it: their workers have the attempts still when it is not written.
     dropped: Vec<(TaskId, Held)>,
     state: Arc<AtomicU8>,
@@ -76,6 +79,14 @@ impl Resident {
     /// # Errors
     /// When the sink cannot be read, or holds what cannot be understood.
     pub async fn open(sink: Arc<dyn RowSink>, now: Now) -> Result<Self, StoreError> {
+        Self::open_with(sink, now, RestPolicy::default()).await
+    }
+
+    /// As [`Resident::open`], with tasks at rest as `rest` says.
+    ///
+    /// # Errors
+    /// When the sink cannot be read, or holds what cannot be understood.
+    pub async fn open_with(sink: Arc<dyn RowSink>, now: Now, rest: RestPolicy) -> Result<Self, StoreError> {
         let recovered = sink.recover().await?;
         let token_key = recovered.token_key;
         let next_claim = (u64::from(recovered.epoch) << CLAIM_BITS) + 1;
@@ -91,6 +102,8 @@ impl Resident {
             latest_at,
             inner: Mutex::new(inner),
             rebuilding: futures_util::lock::Mutex::new(()),
+            rest,
+            waking: futures_util::lock::Mutex::new(()),
             changing_alarms: futures_util::lock::Mutex::new(()),
         })
     }
@@ -178,6 +191,12 @@ impl Resident {
         Ok(versions)
     }
 
+    /// The tasks with these ids that are in memory.
+    pub(super) fn loaded(&self, ids: &[TaskId]) -> Vec<Option<Loaded>> {
+        let inner = self.inner();
+        ids.iter().map(|id| inner.scheduler.loaded(*id)).collect()
+    }
+
     /// Stages `changes` and gives those that may be written to the sink. What is on disk for them was looked up
     /// in `generation`; where that is over, nothing holds of it.
     pub(super) fn stage(
@@ -206,7 +225,8 @@ impl Resident {
         if batch.is_empty() && inner.under_way.is_empty() {
             return (outcomes, None);
         }
-        let batch = Arc::new(batch);
+        let resting = inner.scheduler.resting(&batch, self.rest.horizon);
+        let batch = Arc::new(Batch { changes: batch, resting });
         let dropped = std::mem::take(&mut inner.scheduler.dropped);
         let state = Arc::new(AtomicU8::new(WRITING));
         let (sender, receiver) = oneshot::channel();
@@ -223,16 +243,14 @@ impl Resident {
         (outcomes, Some(Ticket(Some(receiver))))
     }
 
-    /// A task that has ended, from its row.
-    pub(super) fn ended(&self, row: TaskRow) -> Result<Loaded, StoreError> {
+    /// A task that rests or has ended, from its row as it was read in `generation`.
+    pub(super) fn from_row(&self, row: TaskRow, generation: u64) -> Result<Loaded, StoreError> {
         let inner = self.inner();
         let flow = |name: &str, version| inner.scheduler.flow(name, Some(version)).map(|stored| stored.flow);
-        Ok(Loaded {
-            task: Arc::new(row.into_task(flow)?),
-            claims: Vec::new(),
-            handed_out: BTreeSet::new(),
-            generation: inner.scheduler.generation,
-        })
+        let never_handed_out = row.never_handed_out;
+        let task = row.into_task(flow)?;
+        let handed_out = if never_handed_out { BTreeSet::new() } else { may_have_been_handed_out(&task) };
+        Ok(Loaded { task: Arc::new(task), claims: Vec::new(), handed_out, generation })
     }
 }
 
@@ -272,9 +290,11 @@ impl Inner {
                 WRITTEN => {
                     let batch = front.batch.clone();
                     self.under_way.pop_front();
-                    for change in batch.iter() {
+                    for change in &batch.changes {
                         self.scheduler.publish(change);
                     }
+                    self.scheduler.let_go_resting(&batch);
+                    self.scheduler.depart();
                 }
                 _ => {
                     self.void = true;

@@ -28,7 +28,8 @@ impl Store for Resident {
         };
         let mono = [scheduler.claims.next_timeout(), scheduler.sessions.next_end(), grace_until];
         let mono = mono.into_iter().flatten().map(|at| Millis(at.0.saturating_sub(now.mono.0)));
-        mono.chain(due).min()
+        let waking = scheduler.next_waking(now.wall, self.rest.horizon, self.rest.page);
+        mono.chain(due).chain([waking]).min()
     }
 
     fn generation(&self) -> u64 {
@@ -36,21 +37,23 @@ impl Store for Resident {
     }
 
     async fn load(&self, ids: &[TaskId]) -> Result<Vec<Option<Loaded>>, StoreError> {
-        self.current_generation().await?;
-        let mut loaded: Vec<Option<Loaded>> = {
-            let inner = self.inner();
-            ids.iter().map(|id| inner.scheduler.loaded(*id)).collect()
-        };
-        let missing: Vec<TaskId> =
-            ids.iter().zip(&loaded).filter(|(_, found)| found.is_none()).map(|(id, _)| *id).collect();
-        if missing.is_empty() {
+        let generation = self.current_generation().await?;
+        let mut loaded = self.loaded(ids);
+        if loaded.iter().all(Option::is_some) {
             return Ok(loaded);
         }
-        let mut rows = self.sink.ended(&missing).await?.into_iter();
-        for found in loaded.iter_mut().filter(|found| found.is_none()) {
-            if let Some(row) = rows.next().flatten() {
-                *found = Some(self.ended(row)?);
-            }
+        // What comes back to memory from here on is still there when the disk was read.
+        let _reading = self.begin_read();
+        let missing: Vec<usize> = (0..ids.len()).filter(|index| loaded[*index].is_none()).collect();
+        let missing_ids: Vec<TaskId> = missing.iter().map(|index| ids[*index]).collect();
+        let rows = self.sink.load(&missing_ids).await?;
+        let again = self.loaded(&missing_ids);
+        for ((index, row), found) in missing.into_iter().zip(rows).zip(again) {
+            loaded[index] = match (found, row) {
+                (Some(found), _) => Some(found),
+                (None, Some(row)) => Some(self.from_row(row, generation)?),
+                (None, None) => None,
+            };
         }
         Ok(loaded)
     }
@@ -65,7 +68,11 @@ impl Store for Resident {
         let versions = self.alarm_versions(&changes).await?;
         let lookup = keyed.then(|| Lookup::begin(self));
         let taken = self.taken_keys(&changes).await;
-        let staged = taken.map(|taken| self.stage(changes, generation, &taken, &versions));
+        let awake = match taken {
+            Ok(taken) => self.bring_back(&changes, generation).await.map(|awake| (awake, taken)),
+            Err(error) => Err(error),
+        };
+        let staged = awake.map(|(_awake, taken)| self.stage(changes, generation, &taken, &versions));
         drop(only);
         drop(lookup);
         let (outcomes, ticket) = staged?;
@@ -163,6 +170,7 @@ impl Store for Resident {
     async fn due(&self, now: Now, limit: usize) -> Result<Vec<Due>, StoreError> {
         // Asked for at every turn: after a failed write this is what reads the rows anew when nobody else comes.
         self.current_generation().await?;
+        self.wake_due(now, limit).await?;
         let mut inner = self.inner();
         inner.end_grace(now);
         Ok(inner.scheduler.due(now, limit))

@@ -8,7 +8,7 @@ use windlass_engine::{
     conformance::{Bench, block_on, differ, run, run_staging},
     memory::{MemorySink, SharedStore},
     ports::{Now, Store},
-    resident::Resident,
+    resident::{Resident, RestPolicy},
 };
 
 /// Rows in memory that several handles share.
@@ -29,12 +29,12 @@ impl Bench for Shared {
 }
 
 /// A resident store over rows in memory.
-struct InMemory(MemorySink);
+struct InMemory(MemorySink, RestPolicy);
 
 #[async_trait]
 impl Bench for InMemory {
     async fn open(&mut self, now: Now) -> Vec<Arc<dyn Store>> {
-        vec![Arc::new(Resident::open(Arc::new(self.0.clone()), now).await.unwrap())]
+        vec![Arc::new(Resident::open_with(Arc::new(self.0.clone()), now, self.1).await.unwrap())]
     }
 
     fn keeps_claims(&self) -> bool {
@@ -54,7 +54,12 @@ fn a_shared_store_passes_with_two_handles() {
 
 #[test]
 fn a_resident_store_over_memory_passes() {
-    run(|| Box::new(InMemory(MemorySink::new([1; 32]))));
+    run(|| Box::new(InMemory(MemorySink::new([1; 32]), RestPolicy::default())));
+}
+
+#[test]
+fn a_resident_store_whose_tasks_rest_passes() {
+    run(|| Box::new(InMemory(MemorySink::new([1; 32]), RestPolicy::EAGER)));
 }
 
 #[test]
@@ -64,9 +69,14 @@ fn a_resident_store_keeps_the_order_of_writes() {
 
 #[test]
 fn resident_and_shared_stores_do_the_same() {
-    for seed in 1..=5 {
+    let short = RestPolicy { horizon: Millis(1_000), page: 3 };
+    for (seed, rest) in
+        [RestPolicy::default(), RestPolicy::EAGER, short, RestPolicy::EAGER].into_iter().enumerate()
+    {
         let now = Now { wall: Timestamp(0), mono: Millis(0) };
-        let resident = block_on(Resident::open(Arc::new(MemorySink::new([1; 32])), now)).unwrap();
+        let sink = Arc::new(MemorySink::new([1; 32]));
+        let resident = block_on(Resident::open_with(sink, now, rest)).unwrap();
+        let seed = seed as u64 + 1;
         differ(seed, 5_000, Arc::new(SharedStore::new([1; 32])), Arc::new(resident));
     }
 }

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use windlass_core::{Alarm, AlarmId, Event, TaskId};
+use windlass_core::{Alarm, AlarmId, Event, TaskId, Timestamp};
 use windlass_engine::{
     memory::MemorySink,
-    ports::{Change, LogLine, Now, Page, Retention, StoreError, StoredAlarm, SubmitKey, TaskQuery},
-    resident::{Recovered, RowSink, TaskRow, Written as Told},
+    ports::{LogLine, Now, Page, Retention, StoreError, StoredAlarm, SubmitKey, TaskQuery},
+    resident::{Batch, Recovered, RowSink, TaskRow, WakePlace, Written as Told},
 };
 
 use crate::world::{Device, Fate, Operation, Written};
@@ -27,17 +27,17 @@ impl RowSink for Disk {
         self.rows.recover().await
     }
 
-    fn write(&self, batch: Arc<Vec<Change>>, told: Told) {
+    fn write(&self, batch: Arc<Batch>, told: Told) {
         let (rows, written) = (self.rows.clone(), self.written.clone());
         self.device.submit(Operation::Write, move |fate| match fate {
             Fate::Failed(error) => told(Err(error)),
             Fate::Done | Fate::DoneUntold(_) => {
-                let changes = batch.clone();
+                let told_of = batch.clone();
                 rows.write(
                     batch,
                     Box::new(move |result| {
                         if result.is_ok() {
-                            changes.iter().for_each(|change| written.add(change));
+                            told_of.changes.iter().for_each(|change| written.add(change));
                         }
                         told(match fate {
                             Fate::DoneUntold(error) => Err(error),
@@ -49,9 +49,24 @@ impl RowSink for Disk {
         });
     }
 
-    async fn ended(&self, ids: &[TaskId]) -> Result<Vec<Option<TaskRow>>, StoreError> {
+    async fn load(&self, ids: &[TaskId]) -> Result<Vec<Option<TaskRow>>, StoreError> {
         self.device.wait(Operation::Read).await?;
-        self.rows.ended(ids).await
+        self.rows.load(ids).await
+    }
+
+    async fn resting_page(&self, before: TaskId, limit: usize) -> Result<Vec<TaskRow>, StoreError> {
+        self.device.wait(Operation::Read).await?;
+        self.rows.resting_page(before, limit).await
+    }
+
+    async fn waking(
+        &self,
+        after: WakePlace,
+        until: Timestamp,
+        limit: usize,
+    ) -> Result<Vec<(WakePlace, TaskRow)>, StoreError> {
+        self.device.wait(Operation::Read).await?;
+        self.rows.waking(after, until, limit).await
     }
 
     async fn ended_page(&self, query: &TaskQuery) -> Result<Page<TaskRow, TaskId>, StoreError> {

@@ -44,6 +44,8 @@ pub struct Report {
     pub epoch: u32,
     /// How many tasks have not ended.
     pub active: u64,
+    /// How many of them rest: nothing will wake them soon.
+    pub resting: u64,
     /// How many tasks have ended in each way.
     pub ended: BTreeMap<TaskStatus, u64>,
     /// How many flows there are, in how many versions together.
@@ -106,7 +108,8 @@ pub fn doctor(path: &Path) -> Result<Report, OpenError> {
         opened_by,
         created_at,
         epoch,
-        active: count("SELECT count(*) FROM active")?,
+        active: count("SELECT (SELECT count(*) FROM active) + (SELECT count(*) FROM resting)")?,
+        resting: count("SELECT count(*) FROM resting")?,
         ended,
         flows: (count("SELECT count(DISTINCT name) FROM flow")?, count("SELECT count(*) FROM flow")?),
         open_alarms: count("SELECT count(*) FROM alarm WHERE resolved = 0")?,
@@ -146,6 +149,20 @@ const BROKEN_LINKS: &[(&str, &str)] = &[
         "SELECT count(*) FROM active WHERE NOT EXISTS (SELECT 1 FROM task WHERE n = active.task)",
     ),
     (
+        "resting tasks without what was submitted",
+        "SELECT count(*) FROM resting
+         WHERE NOT EXISTS (SELECT 1 FROM task WHERE n = resting.task AND id = resting.id)",
+    ),
+    (
+        "resting tasks without history",
+        "SELECT count(*) FROM resting
+         WHERE NOT EXISTS (SELECT 1 FROM history WHERE seq = resting.last AND task = resting.task)",
+    ),
+    (
+        "tasks that are both active and resting",
+        "SELECT count(*) FROM resting WHERE EXISTS (SELECT 1 FROM active WHERE active.task = resting.task)",
+    ),
+    (
         "ended tasks without what was submitted",
         "SELECT count(*) FROM final WHERE NOT EXISTS (SELECT 1 FROM task WHERE n = final.task)",
     ),
@@ -178,6 +195,9 @@ type Check = fn(&Row<'_>) -> rusqlite::Result<Result<(), StoreError>>;
 const DECODED: &[(&str, &str, Check)] =
     &[
         ("state of active task", "SELECT id, state FROM active JOIN task ON n = task", |row| {
+            Ok(stored::read_state(row.get_ref(1)?.as_blob()?).map(drop::<State>))
+        }),
+        ("state of resting task", "SELECT id, state FROM resting", |row| {
             Ok(stored::read_state(row.get_ref(1)?.as_blob()?).map(drop::<State>))
         }),
         ("state of ended task", "SELECT id, state FROM final", |row| {

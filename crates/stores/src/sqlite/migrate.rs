@@ -2,12 +2,20 @@
 
 use rusqlite::{Connection, Transaction, TransactionBehavior, params};
 
+use super::resting;
+
 /// Marks the file as one of Windlass: "Wndl" in ASCII, in SQLite's `application_id`.
 pub(super) const APPLICATION_ID: i32 = 0x576e_646c;
 
 /// The steps from one version to the next; the version is their number. A step that was released is never
 /// changed, only followed by another.
-const MIGRATIONS: &[&str] = &[include_str!("migrations/0001.sql")];
+const MIGRATIONS: &[(&str, Rewrite)] = &[
+    (include_str!("migrations/0001.sql"), |_| Ok(())),
+    (include_str!("migrations/0002.sql"), resting::lay_down_scheduled),
+];
+
+/// What a step does with the rows that are there, beyond what SQL can say.
+type Rewrite = fn(&Connection) -> rusqlite::Result<()>;
 
 /// The version this program writes.
 pub(super) const VERSION: i32 = MIGRATIONS.len() as i32;
@@ -43,8 +51,11 @@ pub(super) fn migrate(connection: &mut Connection, from: i32, token_key: &[u8; 3
         return Ok(());
     }
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-    for migration in &MIGRATIONS[done..] {
+    for (migration, rewrite) in &MIGRATIONS[done..] {
         transaction.execute_batch(migration)?;
+        if from > 0 {
+            rewrite(&transaction)?;
+        }
     }
     if from == 0 {
         found(&transaction, token_key)?;

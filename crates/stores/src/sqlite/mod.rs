@@ -23,6 +23,7 @@
 //! | `writer.rs`, `rows.rs`, `directory.rs` | the writer thread, what a transaction writes, where rows are |
 //! | `gate.rs`, `checkpoint.rs` | copying the log into the file without the writer waiting |
 //! | `recover.rs`, `read.rs` | reading what is active, at a start and after a failed write |
+//! | `resting.rs` | reading tasks at rest |
 //! | `readers.rs`, `query.rs`, `list.rs` | queries for what has ended |
 //! | `sweep.rs`, `doctor.rs` | deleting what is old; looking for what is wrong |
 //!
@@ -31,11 +32,13 @@
 //! A task has a number (`task.n`) beside its UUID, in the order of arrival. Tables that are keyed by a growing
 //! number are appended to, which touches a page or two per commit however many tasks are in it, and integers
 //! compare faster than 16 bytes. From id to number leads the directory (`directory.rs`) for what is active, and the
-//! key of `final` for what has ended, so there is no index on ids to keep.
+//! keys of `resting` and `final` for the others, so there is no index on ids to keep.
 //!
 //! - `task`: what was submitted. Written once.
 //! - `active`: the state of what has not ended. Written once per commit that changes it, deleted at the end. It
 //!   is all that a start reads, with the `task` rows that belong to it.
+//! - `resting`: the same of tasks that nothing will wake soon, which are not in memory: with a key to find them by,
+//!   and in the order of their times. A start does not read it.
 //! - `history`: events, and the results that came with them. Written once; each row leads to the one before it
 //!   of the same task, so a task's history is found from its newest row without an index, and rows of one
 //!   commit lie side by side. Reading a history from its beginning walks all of it.
@@ -69,6 +72,7 @@ mod query;
 mod read;
 mod readers;
 mod recover;
+mod resting;
 mod rows;
 mod sink;
 mod sweep;

@@ -2,7 +2,7 @@
 
 use rusqlite::Connection;
 
-use super::{list, migrate, query, recover, sweep};
+use super::{list, migrate, query, recover, resting, sweep};
 
 fn database() -> Connection {
     let mut connection = Connection::open_in_memory().unwrap();
@@ -48,6 +48,8 @@ fn queries_find_their_rows_by_keys() {
     for sql in [
         &query::select_ended(),
         query::SELECT_FINAL_PLACE,
+        query::SELECT_RESTING_PLACE,
+        &resting::select_one(),
         query::SELECT_SUBMIT_KEY,
         query::SELECT_LOGS,
         query::SELECT_ALARM,
@@ -60,6 +62,18 @@ fn queries_find_their_rows_by_keys() {
     // A walk along an index that ends at the limit.
     check(query::SELECT_ALARMS, &["alarm"]);
     check(query::SELECT_OPEN_ALARMS, &["alarm"]);
+}
+
+#[test]
+fn tasks_at_rest_are_found_in_both_orders_from_where_the_last_look_ended() {
+    for (sql, key) in [
+        (resting::select_page(), "PRIMARY KEY (id<?)"),
+        (resting::select_waking(), "INDEX resting_by_wake ((wake_at,id)>(?,?) AND wake_at<?)"),
+    ] {
+        check(&sql, &[]);
+        let plan = plan(&database(), &sql);
+        assert!(plan.iter().any(|line| line.contains(key)), "{plan:?}");
+    }
 }
 
 #[test]

@@ -13,10 +13,12 @@ use super::{
     encoding::{act_key, from_integer, task_id, to_integer},
     error::{Fault, of_task},
     read::{TASK_COLUMNS, from_sql, link, read_results, task_row},
+    resting::resting,
 };
 
 pub(super) const SELECT_FINAL_PLACE: &str =
     "SELECT task, last FROM final WHERE status IN (1, 2, 3, 4) AND id = ?1";
+pub(super) const SELECT_RESTING_PLACE: &str = "SELECT task, last FROM resting WHERE id = ?1";
 pub(super) const SELECT_SUBMIT_KEY: &str = "SELECT task, fingerprint FROM submit_key WHERE scope = ?1";
 pub(super) const SELECT_LOGS: &str =
     "SELECT act, attempt, at, line FROM log WHERE task = ?1 ORDER BY seq LIMIT ?2 OFFSET ?3";
@@ -34,11 +36,15 @@ pub(super) fn select_ended() -> String {
     )
 }
 
-/// Tasks that have ended, with their results.
-pub(super) fn ended(connection: &Connection, ids: &[TaskId]) -> Result<Vec<Option<TaskRow>>, Fault> {
+/// Tasks that rest or have ended, with their results.
+pub(super) fn load(connection: &Connection, ids: &[TaskId]) -> Result<Vec<Option<TaskRow>>, Fault> {
     let mut statement = connection.prepare_cached(&select_ended())?;
     let mut found = Vec::with_capacity(ids.len());
     for id in ids {
+        if let Some(task) = resting(connection, *id)? {
+            found.push(Some(task));
+            continue;
+        }
         let mut rows = statement.query([id.to_bytes()])?;
         found.push(match rows.next()? {
             Some(row) => {
@@ -67,17 +73,22 @@ pub(super) fn submit_keys(
     keys.collect()
 }
 
-/// Where the rows of a task are, active or ended.
+/// Where the rows of a task are, whether it is active, rests or has ended.
 fn place(connection: &Connection, directory: &Directory, task: TaskId) -> Result<Option<Place>, Fault> {
     if let Some(place) = directory.get(task) {
         return Ok(Some(place));
     }
-    let mut statement = connection.prepare_cached(SELECT_FINAL_PLACE)?;
     let read = |row: &rusqlite::Row<'_>| Ok(Place { task: row.get(0)?, last: row.get(1)? });
-    Ok(statement.query_row([task.to_bytes()], read).optional()?)
+    for sql in [SELECT_RESTING_PLACE, SELECT_FINAL_PLACE] {
+        let mut statement = connection.prepare_cached(sql)?;
+        if let Some(place) = statement.query_row([task.to_bytes()], read).optional()? {
+            return Ok(Some(place));
+        }
+    }
+    Ok(None)
 }
 
-/// Events of a task with numbers above `after`. Walks back from the newest, so asking for what is new is cheap
+/// Events of a task with numbers above `after`; nothing when it is not found. Walks back from the newest, so asking for what is new is cheap
 /// however long the history is.
 pub(super) fn events(
     connection: &Connection,
@@ -85,8 +96,8 @@ pub(super) fn events(
     task: TaskId,
     after: u64,
     limit: usize,
-) -> Result<Vec<(u64, Event)>, Fault> {
-    let Some(place) = place(connection, directory, task)? else { return Ok(Vec::new()) };
+) -> Result<Option<Vec<(u64, Event)>>, Fault> {
+    let Some(place) = place(connection, directory, task)? else { return Ok(None) };
     let wanted = to_integer(after.saturating_add(1));
     let mut walked = Vec::new();
     let mut next = Some(place.last);
@@ -109,7 +120,7 @@ pub(super) fn events(
             break;
         }
     }
-    Ok(found)
+    Ok(Some(found))
 }
 
 /// Log lines of a task, in the order they came.

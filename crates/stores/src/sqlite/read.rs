@@ -27,7 +27,7 @@ pub(super) fn task_row_with(row: &Row<'_>, id: TaskId, state: State) -> Result<T
         let head = row.get_ref(3)?.as_blob().map_err(from_sql)?;
         let params = row.get_ref(4)?.as_str().map_err(from_sql)?;
         let input = stored::read_input(head, params)?;
-        Ok(TaskRow { id, flow, version: row.get(2)?, input, state })
+        Ok(TaskRow { id, flow, version: row.get(2)?, input, state, never_handed_out: false })
     };
     read().map_err(|fault| of_task(id, fault))
 }

@@ -3,12 +3,13 @@
 //! Each row is a statement of its own. Inserts of 8 or 16 rows at a time were tried: they saved 3 to 6 % of the
 //! writer's instructions with a hundred changes in a transaction, which is not worth a second way of writing.
 
-use std::collections::{HashMap, hash_map::Entry};
+use std::collections::{BTreeMap, HashMap, hash_map::Entry};
 
-use rusqlite::{Connection, Statement, params};
+use rusqlite::{Connection, OptionalExtension, Statement, params};
 use windlass_core::{AlarmState, Phase, Task, TaskId, Timestamp};
 use windlass_engine::{
     ports::{AlarmChange, Change, LogLine, QueueChange, StoredFlow, TaskChange},
+    resident::Rest,
     stored,
 };
 
@@ -16,6 +17,7 @@ use super::{
     directory::{Directory, Place},
     encoding::{act_code, ending_code, to_integer},
     error::Fault,
+    query::SELECT_RESTING_PLACE,
 };
 
 /// The statements that write, prepared once for a connection, and the numbers of the next rows.
@@ -24,6 +26,9 @@ pub(super) struct Rows<'c> {
     insert_active: Statement<'c>,
     update_active: Statement<'c>,
     delete_active: Statement<'c>,
+    select_resting: Statement<'c>,
+    upsert_resting: Statement<'c>,
+    delete_resting: Statement<'c>,
     insert_history: Statement<'c>,
     insert_final: Statement<'c>,
     insert_submit_key: Statement<'c>,
@@ -50,7 +55,19 @@ pub(super) struct Touched<'b> {
 struct Draft<'b> {
     place: Place,
     task: &'b Task,
-    is_new: bool,
+    /// Where its state was before the transaction.
+    was: Home,
+    /// How it rests after its last change, if it does.
+    rest: Option<Rest>,
+}
+
+/// Which table has the state of a task that has not ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Home {
+    /// None yet.
+    New,
+    Active,
+    Resting,
 }
 
 impl<'c> Rows<'c> {
@@ -66,6 +83,13 @@ impl<'c> Rows<'c> {
             insert_active: prepare("INSERT INTO active (task, last, state) VALUES (?1, ?2, ?3)")?,
             update_active: prepare("UPDATE active SET last = ?2, state = ?3 WHERE task = ?1")?,
             delete_active: prepare("DELETE FROM active WHERE task = ?1")?,
+            select_resting: prepare(SELECT_RESTING_PLACE)?,
+            upsert_resting: prepare(
+                "INSERT INTO resting (id, task, last, wake_at, never_handed_out, state)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6)
+                 ON CONFLICT (id) DO UPDATE SET last = ?3, wake_at = ?4, never_handed_out = ?5, state = ?6",
+            )?,
+            delete_resting: prepare("DELETE FROM resting WHERE id = ?1")?,
             insert_history: prepare(
                 "INSERT INTO history (seq, task, previous, first, count, act, events, result)
                  VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
@@ -109,10 +133,12 @@ impl<'c> Rows<'c> {
         touched: &mut Touched<'b>,
         directory: &Directory,
         change: &'b Change,
+        resting: &BTreeMap<TaskId, Rest>,
     ) -> Result<(), Fault> {
         let at = match change {
             Change::Task(change) => {
-                self.write_task(touched, directory, change)?;
+                let rest = resting.get(&change.task.id).copied();
+                self.write_task(touched, directory, change, rest)?;
                 change.events.last().map(|event| event.at)
             }
             Change::Alarm(change) => {
@@ -147,6 +173,7 @@ impl<'c> Rows<'c> {
         touched: &mut Touched<'b>,
         directory: &Directory,
         change: &'b TaskChange,
+        rest: Option<Rest>,
     ) -> Result<(), Fault> {
         let task = &*change.task;
         let draft = match touched.tasks.entry(task.id) {
@@ -154,14 +181,17 @@ impl<'c> Rows<'c> {
             Entry::Vacant(entry) if change.before == 0 => {
                 let place = Place { task: self.next_task, last: 0 };
                 self.next_task += 1;
-                entry.insert(Draft { place, task, is_new: true })
+                entry.insert(Draft { place, task, was: Home::New, rest })
             }
-            Entry::Vacant(entry) => match directory.get(task.id) {
-                Some(place) => entry.insert(Draft { place, task, is_new: false }),
-                None => return Err(Fault::damaged(format!("task {} changed, and is not active", task.id))),
-            },
+            Entry::Vacant(entry) => {
+                let (place, was) = match directory.get(task.id) {
+                    Some(place) => (place, Home::Active),
+                    None => (resting_place(&mut self.select_resting, task.id)?, Home::Resting),
+                };
+                entry.insert(Draft { place, task, was, rest })
+            }
         };
-        draft.task = task;
+        (draft.task, draft.rest) = (task, rest);
         if change.before == 0 {
             insert_task(&mut self.insert_task, &mut self.insert_submit_key, draft.place.task, change)?;
         }
@@ -207,13 +237,18 @@ impl<'c> Rows<'c> {
     /// Writes what the transaction's tasks came to, and the latest time.
     pub(super) fn finish(&mut self, touched: &Touched<'_>) -> Result<(), Fault> {
         for (id, draft) in &touched.tasks {
-            let Draft { place, task, is_new } = draft;
+            let Draft { place, task, was, rest } = draft;
             let state = stored::write_state(&task.state);
+            let goes = draft.home();
+            if goes != Some(*was) {
+                match was {
+                    Home::New => {}
+                    Home::Active => drop(self.delete_active.execute([place.task])?),
+                    Home::Resting => drop(self.delete_resting.execute([id.to_bytes()])?),
+                }
+            }
             match task.state.phase {
                 Phase::Ended(ending) => {
-                    if !is_new {
-                        self.delete_active.execute([place.task])?;
-                    }
                     let ended_at = task.state.ended_at.unwrap_or_default().0;
                     let status = ending_code(ending);
                     self.insert_final.execute(params![
@@ -225,12 +260,24 @@ impl<'c> Rows<'c> {
                         state
                     ])?;
                 }
-                _ if *is_new => {
-                    self.insert_active.execute(params![place.task, place.last, state])?;
-                }
-                _ => {
-                    self.update_active.execute(params![place.task, place.last, state])?;
-                }
+                _ => match rest {
+                    Some(rest) => {
+                        self.upsert_resting.execute(params![
+                            id.to_bytes(),
+                            place.task,
+                            place.last,
+                            rest.wake_at.map(|at| at.0),
+                            rest.never_handed_out,
+                            state
+                        ])?;
+                    }
+                    None if *was == Home::Active => {
+                        self.update_active.execute(params![place.task, place.last, state])?;
+                    }
+                    None => {
+                        self.insert_active.execute(params![place.task, place.last, state])?;
+                    }
+                },
             }
         }
         if touched.latest_at > self.latest_at {
@@ -297,14 +344,32 @@ impl<'c> Rows<'c> {
     }
 }
 
+impl Draft<'_> {
+    /// Which table has its state after the transaction; none once it has ended.
+    fn home(&self) -> Option<Home> {
+        match (self.task.state.phase, self.rest) {
+            (Phase::Ended(_), _) => None,
+            (_, Some(_)) => Some(Home::Resting),
+            (_, None) => Some(Home::Active),
+        }
+    }
+}
+
+/// Where the rows of a task are that rests.
+fn resting_place(select: &mut Statement<'_>, id: TaskId) -> Result<Place, Fault> {
+    let read = |row: &rusqlite::Row<'_>| Ok(Place { task: row.get(0)?, last: row.get(1)? });
+    let place = select.query_row([id.to_bytes()], read).optional()?;
+    place.ok_or_else(|| Fault::damaged(format!("task {id} changed, and is not active")))
+}
+
 impl Touched<'_> {
     /// Puts the tasks into the directory where they are now. Called once the transaction is on disk.
     pub(super) fn publish(self, directory: &Directory) {
         let mut active = directory.lock();
         for (id, draft) in self.tasks {
-            match draft.task.state.phase {
-                Phase::Ended(_) => active.remove(&id),
-                _ => active.insert(id, draft.place),
+            match draft.home() {
+                Some(Home::Active) => active.insert(id, draft.place),
+                _ => active.remove(&id),
             };
         }
     }

@@ -9,10 +9,10 @@ use std::{
 
 use async_trait::async_trait;
 use futures_channel::oneshot;
-use windlass_core::{Alarm, AlarmId, Event, TaskId};
+use windlass_core::{Alarm, AlarmId, Event, TaskId, Timestamp};
 use windlass_engine::{
-    ports::{Change, LogLine, Now, Page, Retention, StoreError, StoredAlarm, SubmitKey, TaskQuery},
-    resident::{Recovered, RowSink, TaskRow, Written},
+    ports::{LogLine, Now, Page, Retention, StoreError, StoredAlarm, SubmitKey, TaskQuery},
+    resident::{Batch, Recovered, RowSink, TaskRow, WakePlace, Written},
 };
 
 use super::{
@@ -24,8 +24,13 @@ use super::{
     open::{OpenError, SqliteOptions, prepare},
     query,
     readers::Readers,
+    resting,
     writer::{Command, Writer},
 };
+
+/// How often a task is looked for whose events are asked for: one that comes back from its rest between two
+/// steps of a look is in neither place.
+const EVENTS_LOOKS: usize = 3;
 
 /// Rows in a SQLite file.
 ///
@@ -120,7 +125,7 @@ impl RowSink for SqliteSink {
         self.tell(Command::Recover).await
     }
 
-    fn write(&self, batch: Arc<Vec<Change>>, written: Written) {
+    fn write(&self, batch: Arc<Batch>, written: Written) {
         if let Err(mpsc::SendError(Command::Write(_, written))) =
             self.writer.send(Command::Write(batch, written))
         {
@@ -128,14 +133,27 @@ impl RowSink for SqliteSink {
         }
     }
 
-    async fn ended(&self, ids: &[TaskId]) -> Result<Vec<Option<TaskRow>>, StoreError> {
+    async fn load(&self, ids: &[TaskId]) -> Result<Vec<Option<TaskRow>>, StoreError> {
         let ids = ids.to_vec();
-        self.readers()?.look_up(move |connection| query::ended(connection, &ids)).await
+        self.readers()?.look_up(move |connection| query::load(connection, &ids)).await
     }
 
     async fn ended_page(&self, query: &TaskQuery) -> Result<Page<TaskRow, TaskId>, StoreError> {
         let query = query.clone();
         self.readers()?.ask(move |connection| list::ended_page(connection, &query)).await
+    }
+
+    async fn resting_page(&self, before: TaskId, limit: usize) -> Result<Vec<TaskRow>, StoreError> {
+        self.readers()?.ask(move |connection| resting::resting_page(connection, before, limit)).await
+    }
+
+    async fn waking(
+        &self,
+        after: WakePlace,
+        until: Timestamp,
+        limit: usize,
+    ) -> Result<Vec<(WakePlace, TaskRow)>, StoreError> {
+        self.readers()?.look_up(move |connection| resting::waking(connection, after, until, limit)).await
     }
 
     async fn submit_keys(&self, scopes: &[[u8; 32]]) -> Result<Vec<Option<(TaskId, SubmitKey)>>, StoreError> {
@@ -144,8 +162,14 @@ impl RowSink for SqliteSink {
     }
 
     async fn events(&self, task: TaskId, after: u64, limit: usize) -> Result<Vec<(u64, Event)>, StoreError> {
-        let directory = self.directory.clone();
-        self.readers()?.ask(move |connection| query::events(connection, &directory, task, after, limit)).await
+        for _ in 0..EVENTS_LOOKS {
+            let directory = self.directory.clone();
+            let look = move |connection: &_| query::events(connection, &directory, task, after, limit);
+            if let Some(events) = self.readers()?.ask(look).await? {
+                return Ok(events);
+            }
+        }
+        Ok(Vec::new())
     }
 
     async fn logs(&self, task: TaskId, skip: u64, limit: usize) -> Result<Vec<LogLine>, StoreError> {

@@ -183,6 +183,7 @@ fn delete_history(
 pub(super) const DELETE_ALARMS: &str = "DELETE FROM alarm WHERE id IN
     (SELECT id FROM alarm INDEXED BY alarm_by_time WHERE raised_at <= ?1 AND resolved = 1
      AND NOT EXISTS (SELECT 1 FROM final WHERE final.status IN (1, 2, 3, 4) AND final.id = alarm.task)
+     AND NOT EXISTS (SELECT 1 FROM resting WHERE resting.id = alarm.task)
      AND alarm.task NOT IN (SELECT task.id FROM active CROSS JOIN task ON task.n = active.task) LIMIT ?2)";
 
 /// Deletes at most `limit` settled alarms that were raised at `until` or before, and whose tasks are gone.

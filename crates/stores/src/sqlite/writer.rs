@@ -18,8 +18,8 @@ use std::{
 use futures_channel::oneshot;
 use rusqlite::{Connection, DEFAULT_NAME, wal::CheckpointMode};
 use windlass_engine::{
-    ports::{Change, Now, Retention, StoreError},
-    resident::{Recovered, Written},
+    ports::{Now, Retention, StoreError},
+    resident::{Batch, Recovered, Written},
 };
 
 use super::{
@@ -42,7 +42,7 @@ const CHANGES_MAX: usize = 2_000;
 /// What the writer is asked to do.
 pub(super) enum Command {
     /// Write a batch.
-    Write(Arc<Vec<Change>>, Written),
+    Write(Arc<Batch>, Written),
     /// Read what is active, in a new epoch.
     Recover(oneshot::Sender<Result<Recovered, StoreError>>),
     /// Delete what is kept too long.
@@ -140,8 +140,8 @@ impl Writer {
             match self.receive() {
                 Some(Command::Write(batch, written)) => {
                     let batches = self.gather(batch, written);
-                    let changes = batches.iter().flat_map(|(batch, _)| batch.iter());
-                    let result = self.commit(connection, &mut rows, changes);
+                    let result =
+                        self.commit(connection, &mut rows, batches.iter().map(|(batch, _)| &**batch));
                     for (_, written) in batches {
                         written(result.clone().map_err(StoreError::from));
                     }
@@ -182,13 +182,13 @@ impl Writer {
     }
 
     /// Takes the batches that wait, up to [`CHANGES_MAX`].
-    fn gather(&mut self, batch: Arc<Vec<Change>>, written: Written) -> Vec<(Arc<Vec<Change>>, Written)> {
-        let mut count = batch.len();
+    fn gather(&mut self, batch: Arc<Batch>, written: Written) -> Vec<(Arc<Batch>, Written)> {
+        let mut count = batch.changes.len();
         let mut batches = vec![(batch, written)];
         while count < CHANGES_MAX {
             match self.inbox.try_recv() {
                 Ok(Command::Write(batch, written)) => {
-                    count += batch.len();
+                    count += batch.changes.len();
                     batches.push((batch, written));
                 }
                 Ok(other) => {
@@ -205,12 +205,14 @@ impl Writer {
         &self,
         connection: &Connection,
         rows: &mut Rows<'_>,
-        changes: impl Iterator<Item = &'b Change>,
+        batches: impl Iterator<Item = &'b Batch>,
     ) -> Result<(), Fault> {
         let touched = self.transaction(connection, || {
             let mut touched = Touched::default();
-            for change in changes {
-                rows.write(&mut touched, &self.directory, change)?;
+            for batch in batches {
+                for change in &batch.changes {
+                    rows.write(&mut touched, &self.directory, change, &batch.resting)?;
+                }
             }
             rows.finish(&touched)?;
             Ok(touched)

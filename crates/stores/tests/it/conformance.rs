@@ -8,19 +8,19 @@ use windlass_engine::{
     conformance::{Bench, differ, run, run_staging},
     memory::MemorySink,
     ports::{Now, Store},
-    resident::Resident,
+    resident::{Resident, RestPolicy},
 };
 use windlass_stores::sqlite::SqliteSink;
 
 use crate::story::{Place, options, wait};
 
-struct Sqlite(Place);
+struct Sqlite(Place, RestPolicy);
 
 #[async_trait]
 impl Bench for Sqlite {
     async fn open(&mut self, now: Now) -> Vec<Arc<dyn Store>> {
         let sink = SqliteSink::open(&self.0.path(), options()).unwrap();
-        vec![Arc::new(Resident::open(Arc::new(sink), now).await.unwrap())]
+        vec![Arc::new(Resident::open_with(Arc::new(sink), now, self.1).await.unwrap())]
     }
 
     fn keeps_claims(&self) -> bool {
@@ -30,7 +30,12 @@ impl Bench for Sqlite {
 
 #[test]
 fn a_resident_store_over_sqlite_passes() {
-    run(|| Box::new(Sqlite(Place::new())));
+    run(|| Box::new(Sqlite(Place::new(), RestPolicy::default())));
+}
+
+#[test]
+fn a_resident_store_over_sqlite_whose_tasks_rest_passes() {
+    run(|| Box::new(Sqlite(Place::new(), RestPolicy::EAGER)));
 }
 
 #[test]
@@ -47,10 +52,10 @@ fn a_resident_store_over_sqlite_keeps_the_order_of_writes() {
 #[test]
 fn sqlite_and_memory_do_the_same() {
     let now = Now { wall: Timestamp(0), mono: Millis(0) };
-    for seed in 1..=2 {
+    for (seed, rest) in [(1, RestPolicy::EAGER), (2, RestPolicy::default()), (3, RestPolicy::EAGER)] {
         let place = Place::new();
         let sink = SqliteSink::open(&place.path(), options()).unwrap();
-        let sqlite = wait(Resident::open(Arc::new(sink), now)).unwrap();
+        let sqlite = wait(Resident::open_with(Arc::new(sink), now, rest)).unwrap();
         let memory = wait(Resident::open(Arc::new(MemorySink::new([1; 32])), now)).unwrap();
         differ(seed, 5_000, Arc::new(memory), Arc::new(sqlite));
     }

@@ -45,7 +45,7 @@ fn what_was_told_as_written_survives_a_kill() {
         for n in base..=last {
             // Even ones were written whole, odd ones are under way.
             let (ended, active) = (
-                wait(sink.ended(&[id(0, n)])).unwrap()[0].is_some(),
+                wait(sink.load(&[id(0, n)])).unwrap()[0].is_some(),
                 recovered.tasks.iter().any(|row| row.id == id(0, n)),
             );
             assert_eq!((ended, active), (n % 2 == 0, n % 2 == 1), "task {n} of {last}");
@@ -74,7 +74,7 @@ fn crash_child() {
             result.unwrap();
             println!("written {n}");
         };
-        sink.write(Arc::new(changes), Box::new(written));
+        sink.write(Arc::new(changes.into()), Box::new(written));
         // Not more than a few under way.
         if n % 8 == 7 {
             write(&sink, Vec::new());
@@ -89,7 +89,10 @@ fn a_log_that_is_started_over_all_the_time_loses_nothing() {
     let flow = flow("line", 3, OnFailure::Rollback);
     write(&sink, vec![flow_change(&flow)]);
     for n in 0..2_000_u64 {
-        sink.write(Arc::new(Story::new(&flow, id(0, n), 0, &[]).run(0)), Box::new(|result| result.unwrap()));
+        sink.write(
+            Arc::new(Story::new(&flow, id(0, n), 0, &[]).run(0).into()),
+            Box::new(|result| result.unwrap()),
+        );
         if n == 0 {
             write(&sink, Vec::new());
         }

@@ -41,7 +41,7 @@ fn batches_are_told_in_order_and_a_batch_of_nothing_waits_for_those_before_it() 
         let sender = sender.clone();
         let changes = if n % 10 == 9 { Vec::new() } else { Story::new(&flow, id(0, n), 0, &[]).run(0) };
         let written: Written = Box::new(move |result| sender.send((n, result.is_ok())).unwrap());
-        sink.write(Arc::new(changes), written);
+        sink.write(Arc::new(changes.into()), written);
     }
     let told: Vec<_> = receiver.iter().take(300).collect();
     assert_eq!(told, (0..300).map(|n| (n, true)).collect::<Vec<_>>());
@@ -82,7 +82,7 @@ fn a_full_store_refuses_until_it_is_read_anew_and_keeps_what_it_had() {
     let batches = [vec![large(&flow, 3, 5 << 20).accept(0)], vec![step.accept(0)], Vec::new()];
     for batch in batches {
         let sender = sender.clone();
-        sink.write(Arc::new(batch), Box::new(move |result| sender.send(result).unwrap()));
+        sink.write(Arc::new(batch.into()), Box::new(move |result| sender.send(result).unwrap()));
     }
     let results: Vec<_> = receiver.iter().take(3).collect();
     assert!(results.iter().all(|result| matches!(result, Err(StoreError::Full(_)))), "{results:?}");

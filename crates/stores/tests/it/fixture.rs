@@ -6,13 +6,13 @@
 use std::collections::BTreeMap;
 
 use rusqlite::Connection;
-use windlass_core::{AlarmState, Json, Pause, Phase, StuckKind};
+use windlass_core::{AlarmState, Json, Pause, Phase, StuckKind, Timestamp, Wakeup};
 use windlass_engine::{
     conformance::block_on,
-    ports::{Now, Store as _, TaskQuery},
-    resident::Resident,
+    ports::{Due, Now, Store as _, TaskQuery},
+    resident::{Resident, RowSink as _},
 };
-use windlass_stores::sqlite::{SqliteOptions, SqliteSink};
+use windlass_stores::sqlite::{SqliteOptions, SqliteSink, doctor};
 
 const FORMAT_1: &str = include_str!("fixtures/store-1.sql");
 
@@ -22,6 +22,12 @@ fn a_store_of_format_1_is_read() {
     let path = dir.path().join("store.db");
     Connection::open(&path).unwrap().execute_batch(FORMAT_1).unwrap();
     let sink = SqliteSink::open(&path, SqliteOptions::default()).unwrap();
+    // What waits for its time rests from now on, and no start reads it.
+    let awake = block_on(sink.recover()).unwrap().tasks;
+    assert_eq!(awake.iter().filter(|row| row.state.phase == Phase::Scheduled).count(), 0);
+    let report = doctor(&path).unwrap();
+    assert_eq!((report.active, report.resting, report.problems), (awake.len() as u64 + 1, 1, Vec::new()));
+
     let store = block_on(Resident::open(std::sync::Arc::new(sink), Now::default())).unwrap();
 
     let query = TaskQuery { limit: 100, ..TaskQuery::default() };
@@ -48,6 +54,14 @@ fn a_store_of_format_1_is_read() {
     let waiting = &by_flow["waiting"];
     assert_eq!(waiting.iter().filter(|task| task.state.pause == Pause::Held).count(), 1);
     assert_eq!(waiting.iter().filter(|task| task.state.phase == Phase::Scheduled).count(), 1);
+    // It starts when its time has come.
+    let scheduled = waiting.iter().find(|task| task.state.phase == Phase::Scheduled).unwrap();
+    let now = |wall| Now { wall, ..Now::default() };
+    let at = scheduled.input.at.unwrap();
+    assert_eq!(block_on(store.due(now(Timestamp(at.0 - 1)), 10)).unwrap(), []);
+    let start = Due::Wake { task: scheduled.id, wakeup: Wakeup::Start };
+    assert_eq!(block_on(store.due(now(at), 10)).unwrap(), [start]);
+
     let queues = block_on(store.queues()).unwrap();
     let paused = queues.iter().find(|queue| queue.name.as_str() == "nobody").unwrap().paused.as_ref();
     assert_eq!(&*paused.unwrap().by.as_ref().unwrap().name, "ops");

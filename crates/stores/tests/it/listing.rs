@@ -104,7 +104,7 @@ fn a_flood_of_lists_keeps_no_commit_from_what_it_must_know() {
     assert_eq!(wait(sink.submit_keys(&[[1; 32]])), Ok(vec![None]));
     let alarm = windlass_core::AlarmId("none".into());
     assert!(matches!(wait(sink.alarm(&alarm)), Ok(None)));
-    assert_eq!(wait(sink.ended(&ids[..1])).unwrap().len(), 1);
+    assert_eq!(wait(sink.load(&ids[..1])).unwrap().len(), 1);
 }
 
 #[test]

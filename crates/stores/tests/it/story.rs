@@ -210,7 +210,7 @@ pub(crate) fn wait<T>(future: impl Future<Output = T>) -> T {
 /// Writes a batch and waits for it.
 pub(crate) fn try_write(sink: &SqliteSink, changes: Vec<Change>) -> Result<(), StoreError> {
     let (sender, receiver) = mpsc::channel();
-    sink.write(Arc::new(changes), Box::new(move |result| sender.send(result).unwrap()));
+    sink.write(Arc::new(changes.into()), Box::new(move |result| sender.send(result).unwrap()));
     receiver.recv().unwrap()
 }
 

@@ -91,8 +91,8 @@ fn ended_tasks_go_with_all_their_rows_and_nothing_else_does() {
             ("remains", 0)
         ]
     );
-    assert!(wait(sink.ended(&[old.task.id])).unwrap()[0].is_none());
-    assert!(wait(sink.ended(&[slow.task.id])).unwrap()[0].is_some());
+    assert!(wait(sink.load(&[old.task.id])).unwrap()[0].is_none());
+    assert!(wait(sink.load(&[slow.task.id])).unwrap()[0].is_some());
     assert_eq!(wait(sink.events(active.task.id, 0, 10)).unwrap(), active.stored_events());
 }
 
@@ -110,7 +110,7 @@ fn a_key_is_kept_a_day_though_its_task_goes_sooner() {
     let retention = Retention { tasks: Millis::from_secs(60), logs: Millis::from_secs(60) };
     let sweep = |ms| wait(sink.sweep(&retention, now(ms), 100)).unwrap();
     assert_eq!(sweep(HOUR), 3);
-    assert!(wait(sink.ended(&[story.task.id])).unwrap()[0].is_none());
+    assert!(wait(sink.load(&[story.task.id])).unwrap()[0].is_none());
     assert_eq!(sweep(DAY - 1), 0);
     assert_eq!(wait(sink.submit_keys(&[[1; 32]])).unwrap(), [Some((story.task.id, key))]);
     assert_eq!(sweep(DAY), 1);
@@ -146,6 +146,6 @@ fn tasks_of_one_status_do_not_hide_behind_one_that_stays() {
     let retention = Retention { tasks: Millis::from_secs(24 * 3600), logs: Millis::from_secs(24 * 3600) };
     let gone: u64 = (0..3).map(|_| wait(sink.sweep(&retention, now(3 * DAY), 100)).unwrap()).sum();
     assert!(gone > 0);
-    assert!(wait(sink.ended(&[over.task.id])).unwrap()[0].is_none());
+    assert!(wait(sink.load(&[over.task.id])).unwrap()[0].is_none());
     assert_eq!(counts(&place)[1], ("final", 1_500));
 }

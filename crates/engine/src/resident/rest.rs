@@ -1,0 +1,175 @@
+//! Tasks at rest: those that nothing will wake soon are on disk only.
+//!
+//! A task leaves memory when the change that lets it rest is on disk, and comes back before it is changed or
+//! due. Whoever reads the disk for what is not in memory tells so before ([`Departures::begin_read`]): what is
+//! in memory then, or comes back meanwhile, stays until the read is over. So a task is always found in one of
+//! the two, and what was read of one that is not in memory is what it is.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use windlass_core::{ActState, Millis, TaskId, Timestamp, waits};
+
+use super::{
+    Batch,
+    scheduler::{Scheduler, may_have_been_handed_out},
+};
+use crate::ports::Change;
+
+/// When tasks leave memory, and how many come back at once.
+#[derive(Debug, Clone, Copy)]
+pub struct RestPolicy {
+    /// A task that nothing wakes for so long rests.
+    pub horizon: Millis,
+    /// How many tasks are brought back in one go when their time comes.
+    pub page: usize,
+}
+
+impl RestPolicy {
+    /// Tasks rest whenever they may, and few come back at once: for tests, which then see all of it.
+    pub const EAGER: Self = Self { horizon: Millis(0), page: 2 };
+}
+
+impl Default for RestPolicy {
+    fn default() -> Self {
+        Self { horizon: Millis::from_secs(60), page: 1_000 }
+    }
+}
+
+/// How a task rests.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Rest {
+    /// When it must be woken; nothing = it waits for a person.
+    pub wake_at: Option<Timestamp>,
+    /// No current attempt of it was ever handed out. Otherwise each of them may have been.
+    pub never_handed_out: bool,
+}
+
+/// A place in the order of waking.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct WakePlace {
+    /// When the task is woken.
+    pub at: Timestamp,
+    /// The task.
+    pub task: TaskId,
+}
+
+impl WakePlace {
+    /// After all tasks that are woken at this time.
+    #[must_use]
+    pub fn end_of(at: Timestamp) -> Self {
+        Self { at, task: TaskId(u128::MAX) }
+    }
+}
+
+impl Default for WakePlace {
+    /// Before all tasks.
+    fn default() -> Self {
+        Self { at: Timestamp(i64::MIN), task: TaskId(0) }
+    }
+}
+
+/// What leaves memory once nobody reads the disk who began before.
+#[derive(Debug, Default)]
+pub(super) struct Departures {
+    clock: u64,
+    /// Reads under way, by when they began.
+    reads: BTreeSet<u64>,
+    /// Tasks that leave in this version, by when they were ready to.
+    waiting: VecDeque<Departure>,
+}
+
+#[derive(Debug)]
+struct Departure {
+    at: u64,
+    task: TaskId,
+    version: u64,
+}
+
+impl Departures {
+    /// A read begins; give the number back to [`Self::end_read`].
+    pub(super) fn begin_read(&mut self) -> u64 {
+        self.clock += 1;
+        self.reads.insert(self.clock);
+        self.clock
+    }
+
+    pub(super) fn end_read(&mut self, read: u64) {
+        self.reads.remove(&read);
+    }
+
+    fn add(&mut self, task: TaskId, version: u64) {
+        self.waiting.push_back(Departure { at: self.clock, task, version });
+    }
+
+    /// The next task that may leave.
+    fn next(&mut self) -> Option<Departure> {
+        let oldest = self.reads.first().copied().unwrap_or(u64::MAX);
+        self.waiting.pop_front_if(|departure| departure.at < oldest)
+    }
+
+    /// After a failed write: reads go on, what was to leave is decided anew.
+    pub(super) fn without_waiting(mut self) -> Self {
+        self.waiting.clear();
+        self
+    }
+}
+
+impl Scheduler {
+    /// Those of the tasks in `batch`, which is staged, that rest.
+    pub(super) fn resting(&self, batch: &[Change], horizon: Millis) -> BTreeMap<TaskId, Rest> {
+        let changed = batch.iter().filter_map(|change| match change {
+            Change::Task(change) => Some((change.task.id, change.events.last()?.at)),
+            _ => None,
+        });
+        changed.filter_map(|(id, at)| Some((id, self.rest(id, at, horizon)?))).collect()
+    }
+
+    /// How a task rests that was changed `at`, if nothing wakes it before the horizon.
+    fn rest(&self, id: TaskId, at: Timestamp, horizon: Millis) -> Option<Rest> {
+        let entry = self.active.get(&id)?;
+        let task = &entry.task;
+        if task.is_ended() || task.acts().any(|(_, act)| act.state == ActState::Ready) {
+            return None;
+        }
+        let wake_at = waits(task).iter().filter_map(|waiting| waiting.due_at).min();
+        let horizon = self.awake_until.at.max(at + horizon);
+        if wake_at.is_some_and(|wake_at| wake_at <= horizon) {
+            return None;
+        }
+        // What rows cannot tell exactly stays in memory.
+        let never_handed_out = entry.handed_out.is_empty();
+        let is_known = never_handed_out || entry.handed_out == may_have_been_handed_out(task);
+        is_known.then_some(Rest { wake_at, never_handed_out })
+    }
+
+    /// What rests by a batch need not be in memory any more: it is on disk.
+    pub(super) fn let_go_resting(&mut self, batch: &Batch) {
+        for change in &batch.changes {
+            if let Change::Task(change) = change
+                && batch.resting.contains_key(&change.task.id)
+            {
+                self.let_go(change.task.id, change.task.state.events);
+            }
+        }
+    }
+
+    /// A task need not be in memory any more: its change to this version is on disk.
+    pub(super) fn let_go(&mut self, id: TaskId, version: u64) {
+        self.departures.add(id, version);
+    }
+
+    /// Takes away what may leave. A task that has changed since stays, and one whose time is near by now.
+    pub(super) fn depart(&mut self) {
+        while let Some(Departure { task: id, version, .. }) = self.departures.next() {
+            let Some(entry) = self.active.get(&id) else { continue };
+            if entry.task.state.events != version {
+                continue;
+            }
+            let soon = |at: Timestamp| at <= self.awake_until.at;
+            if entry.published().iter().any(|waiting| waiting.due_at.is_some_and(soon)) {
+                continue;
+            }
+            self.forget(id);
+        }
+    }
+}

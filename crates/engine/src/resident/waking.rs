@@ -1,0 +1,153 @@
+//! Bringing tasks back that rest: before they are changed, and before their time comes.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use windlass_core::{Millis, Task, TaskId, Timestamp, waits};
+
+use super::{
+    Resident, TaskRow, WakePlace,
+    scheduler::{Entry, Scheduler, may_have_been_handed_out},
+    state::Inner,
+};
+use crate::ports::{Change, Now, StoreError};
+
+/// A read of what is not in memory: until this is dropped, nothing leaves that is in memory or comes back.
+pub(super) struct Reading<'a> {
+    store: &'a Resident,
+    number: u64,
+}
+
+impl Drop for Reading<'_> {
+    fn drop(&mut self) {
+        let scheduler = &mut self.store.inner().scheduler;
+        scheduler.departures.end_read(self.number);
+        scheduler.depart();
+    }
+}
+
+impl Resident {
+    /// Begins a read of what is not in memory.
+    pub(super) fn begin_read(&self) -> Reading<'_> {
+        let number = self.inner().scheduler.departures.begin_read();
+        Reading { store: self, number }
+    }
+
+    /// Brings those tasks back that `changes` change. They stay until the guard is dropped. Of what is not in
+    /// memory then, there is no active task.
+    pub(super) async fn bring_back(
+        &self,
+        changes: &[Change],
+        generation: u64,
+    ) -> Result<Reading<'_>, StoreError> {
+        let reading = self.begin_read();
+        if self.inner().missing(changes).is_empty() {
+            return Ok(reading);
+        }
+        let _only = self.waking.lock().await;
+        let missing: Vec<TaskId> = self.inner().missing(changes).into_iter().collect();
+        if !missing.is_empty() {
+            let rows = self.sink.load(&missing).await?;
+            let mut inner = self.inner();
+            // After a failed write nothing holds of it, and the changes conflict.
+            if inner.is_still(generation) {
+                inner.scheduler.wake(rows.into_iter().flatten())?;
+            }
+        }
+        Ok(reading)
+    }
+
+    /// Brings those back whose time comes within the horizon, as far as `limit` of what is due needs them and
+    /// memory is to hold.
+    pub(super) async fn wake_due(&self, now: Now, limit: usize) -> Result<(), StoreError> {
+        let horizon = now.wall + self.rest.horizon;
+        while self.inner().scheduler.wakes_more(now.wall, limit, self.rest.horizon, self.rest.page) {
+            let _reading = self.begin_read();
+            let _only = self.waking.lock().await;
+            let (generation, after) = {
+                let inner = self.inner();
+                (inner.scheduler.generation, inner.scheduler.awake_until)
+            };
+            let rows = self.sink.waking(after, horizon, self.rest.page).await?;
+            let is_whole = rows.len() < self.rest.page;
+            let mut inner = self.inner();
+            if !inner.is_still(generation) {
+                return Ok(());
+            }
+            let last = rows.last().map_or(after, |(place, _)| *place);
+            inner.scheduler.wake(rows.into_iter().map(|(_, row)| row))?;
+            let until = if is_whole { WakePlace::end_of(horizon) } else { last };
+            inner.scheduler.awake_until = inner.scheduler.awake_until.max(until);
+        }
+        Ok(())
+    }
+}
+
+impl Inner {
+    /// Whether the state is the one of this number, and holds.
+    fn is_still(&self, generation: u64) -> bool {
+        !self.void && self.scheduler.generation == generation
+    }
+
+    /// Tasks that are changed, not new and not in memory.
+    fn missing(&self, changes: &[Change]) -> BTreeSet<TaskId> {
+        let changed = changes.iter().filter_map(|change| match change {
+            Change::Task(change) if change.before > 0 => Some(change.task.id),
+            _ => None,
+        });
+        // One that begins in this batch is not on disk either; looking for it there is in vain and rare.
+        changed.filter(|id| !self.scheduler.active.contains_key(id)).collect()
+    }
+}
+
+impl Scheduler {
+    /// Tasks that rest are in memory again. What is in memory already is newer, and what has ended is not
+    /// brought back.
+    fn wake(&mut self, rows: impl Iterator<Item = TaskRow>) -> Result<(), StoreError> {
+        for row in rows {
+            if self.active.contains_key(&row.id) {
+                continue;
+            }
+            let never_handed_out = row.never_handed_out;
+            let task = row.into_task(|name, version| Some(self.flow(name, Some(version))?.flow))?;
+            if task.is_ended() {
+                continue;
+            }
+            self.wake_task(task, never_handed_out);
+        }
+        Ok(())
+    }
+
+    fn wake_task(&mut self, task: Task, never_handed_out: bool) {
+        let (id, waits) = (task.id, waits(&task));
+        let handed_out = if never_handed_out { BTreeSet::new() } else { may_have_been_handed_out(&task) };
+        self.active.insert(id, Entry::new(Arc::new(task), handed_out));
+        self.woken += 1;
+        for wait in waits {
+            self.publish_wait(id, &wait);
+        }
+    }
+
+    /// Whether more is to be brought back: what is due by `now` and among the first `limit`, and a little that
+    /// is due later.
+    fn wakes_more(&self, now: Timestamp, limit: usize, horizon: Millis, page: usize) -> bool {
+        if self.awake_until < WakePlace::end_of(now) {
+            let known = self
+                .due
+                .iter()
+                .take_while(|(at, task, _)| WakePlace { at: *at, task: *task } <= self.awake_until);
+            return known.take(limit).count() < limit;
+        }
+        self.looks_ahead(page) && self.awake_until.at < now + Millis(horizon.0 / 2)
+    }
+
+    /// Whether there is room for what is due later.
+    fn looks_ahead(&self, page: usize) -> bool {
+        self.due.len() < page
+    }
+
+    /// In how long more may have to be brought back.
+    pub(super) fn next_waking(&self, now: Timestamp, horizon: Millis, page: usize) -> Millis {
+        let ahead = if self.looks_ahead(page) { horizon.0 / 2 } else { 0 };
+        Millis((self.awake_until.at - now).0.saturating_sub(ahead))
+    }
+}

@@ -1,0 +1,126 @@
+//! Tasks at rest: found by id, newest first, and in the order in which they are to be woken.
+
+use rusqlite::{Connection, Row, params};
+use windlass_core::{Phase, TaskId, Timestamp};
+use windlass_engine::{
+    resident::{TaskRow, WakePlace},
+    stored,
+};
+
+use super::{
+    encoding::to_integer,
+    error::Fault,
+    read::{TASK_COLUMNS, read_results, task_row},
+};
+
+/// What [`resting_row`] reads, and where from.
+fn select(condition: &str) -> String {
+    format!(
+        "SELECT {TASK_COLUMNS}, resting.state, resting.never_handed_out, resting.task, resting.last, resting.wake_at
+         FROM resting CROSS JOIN task ON task.n = resting.task {condition}"
+    )
+}
+
+/// The task with this id.
+pub(super) fn select_one() -> String {
+    select("WHERE resting.id = ?1")
+}
+
+/// Tasks older than `?1`, newest first.
+pub(super) fn select_page() -> String {
+    select("WHERE resting.id < ?1 ORDER BY resting.id DESC LIMIT ?2")
+}
+
+/// Tasks to be woken after the place (`?1`, `?2`) and at `?3` at the latest, in this order.
+pub(super) fn select_waking() -> String {
+    select(
+        "WHERE (resting.wake_at, resting.id) > (?1, ?2) AND resting.wake_at <= ?3
+         ORDER BY resting.wake_at, resting.id LIMIT ?4",
+    )
+}
+
+fn resting_row(row: &Row<'_>) -> Result<TaskRow, Fault> {
+    Ok(TaskRow { never_handed_out: row.get(6)?, ..task_row(row)? })
+}
+
+fn with_results(connection: &Connection, row: &Row<'_>) -> Result<TaskRow, Fault> {
+    let mut task = resting_row(row)?;
+    read_results(connection, &mut task, row.get(7)?, row.get(8)?)?;
+    Ok(task)
+}
+
+/// The task with this id, with its results.
+pub(super) fn resting(connection: &Connection, id: TaskId) -> Result<Option<TaskRow>, Fault> {
+    let mut statement = connection.prepare_cached(&select_one())?;
+    let mut rows = statement.query([id.to_bytes()])?;
+    rows.next()?.map(|row| with_results(connection, row)).transpose()
+}
+
+/// At most `limit` tasks older than `before`, newest first, without their results.
+pub(super) fn resting_page(
+    connection: &Connection,
+    before: TaskId,
+    limit: usize,
+) -> Result<Vec<TaskRow>, Fault> {
+    let mut statement = connection.prepare_cached(&select_page())?;
+    statement.query_and_then(params![before.to_bytes(), to_integer(limit as u64)], resting_row)?.collect()
+}
+
+/// At most `limit` tasks that are to be woken after the place `after` and at `until` at the latest.
+pub(super) fn waking(
+    connection: &Connection,
+    after: WakePlace,
+    until: Timestamp,
+    limit: usize,
+) -> Result<Vec<(WakePlace, TaskRow)>, Fault> {
+    let mut statement = connection.prepare_cached(&select_waking())?;
+    let parameters = params![after.at.0, after.task.to_bytes(), until.0, to_integer(limit as u64)];
+    let rows = statement.query_and_then(parameters, |row| {
+        let task = with_results(connection, row)?;
+        Ok((WakePlace { at: Timestamp(row.get(9)?), task: task.id }, task))
+    })?;
+    rows.collect()
+}
+
+/// How many rows are looked at in one go when a file of the first format is brought to the second.
+const LOOK_AT: i64 = 1_000;
+
+/// From format 1 to 2: tasks that wait for their start rest. All others do with their next change.
+pub(super) fn lay_down_scheduled(connection: &Connection) -> rusqlite::Result<()> {
+    let latest_at: i64 = connection.query_row("SELECT latest_at FROM meta", [], |row| row.get(0))?;
+    let mut select = connection.prepare(
+        "SELECT active.task, active.state, task.head FROM active CROSS JOIN task ON task.n = active.task
+         WHERE active.task > ?1 ORDER BY active.task LIMIT ?2",
+    )?;
+    let mut insert = connection.prepare(
+        "INSERT INTO resting (id, task, last, wake_at, never_handed_out, state)
+         SELECT task.id, active.task, active.last, ?2, 1, active.state
+         FROM active CROSS JOIN task ON task.n = active.task WHERE active.task = ?1",
+    )?;
+    let mut delete = connection.prepare("DELETE FROM active WHERE task = ?1")?;
+    let mut after = 0_i64;
+    loop {
+        let seen: Vec<(i64, Option<Timestamp>)> = select
+            .query_and_then(params![after, LOOK_AT], |row| {
+                Ok::<_, rusqlite::Error>((row.get(0)?, starts_at(row)?))
+            })?
+            .collect::<rusqlite::Result<_>>()?;
+        let Some((last, _)) = seen.last() else { return Ok(()) };
+        after = *last;
+        for (task, at) in seen {
+            if let Some(at) = at.filter(|at| at.0 > latest_at) {
+                insert.execute(params![task, at.0])?;
+                delete.execute([task])?;
+            }
+        }
+    }
+}
+
+/// When a task starts that waits for this; it has been in no hands yet. What cannot be read is left to be named
+/// by the recovery.
+fn starts_at(row: &Row<'_>) -> rusqlite::Result<Option<Timestamp>> {
+    let state = stored::read_state(row.get_ref(1)?.as_blob()?);
+    let Ok(true) = state.map(|state| state.phase == Phase::Scheduled) else { return Ok(None) };
+    let input = stored::read_input(row.get_ref(2)?.as_blob()?, "{}");
+    Ok(input.ok().and_then(|input| input.at))
+}
