@@ -3,7 +3,8 @@
 //! It writes the files of `examples/create-instance` to a fresh folder, starts a server and a worker as processes
 //! of their own, as a user would, and runs three tasks through the public client: one succeeds, one fails at its
 //! third step and is undone, and one loses its worker halfway. What it says about them it has read from the
-//! server and from the disk; where that is not as promised, the demo fails. The folder stays, the processes go.
+//! server and from the disk; where that is not as promised, the demo fails. The folder stays, the processes go,
+//! however the demo itself ends.
 
 mod files;
 mod instances;
@@ -26,7 +27,7 @@ pub async fn run() -> anyhow::Result<()> {
     let program = std::env::current_exe().context("cannot find this program's file")?;
     let folder = fresh_folder()?;
     files::write(&folder)?;
-    let mut processes = Processes::new(program, folder);
+    let mut processes = Processes::new(program, folder)?;
     let told = tokio::select! {
         told = story::tell(&mut processes) => told,
         signal = interrupted() => signal.and_then(|name| Err(anyhow::anyhow!("ended by {name}"))),

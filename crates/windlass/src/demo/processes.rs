@@ -1,6 +1,8 @@
 //! The processes of the demo: a server and workers, started with the command lines that users have.
 
 use std::fs::{self, File};
+use std::io::Write as _;
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
@@ -9,6 +11,8 @@ use anyhow::{Context, bail};
 use rustix::process::{Pid, Signal};
 use tokio::io::{AsyncBufReadExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdout, Command};
+
+use crate::modules::GUARD_COMMAND;
 
 /// What the server prints when it is ready, before its address.
 const READY: &str = "listening on ";
@@ -19,11 +23,49 @@ const START_TIMEOUT: Duration = Duration::from_secs(20);
 /// For how long a process may bring itself to its end.
 const END_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// The guard that also ends what a killed worker leaves behind: it kills all groups it was told of once this
+/// process is gone, however that came.
+#[derive(Debug)]
+struct Guard {
+    process: std::process::Child,
+}
+
+impl Guard {
+    fn start(program: &Path) -> std::io::Result<Self> {
+        let mut command = std::process::Command::new(program);
+        command.arg(GUARD_COMMAND).process_group(0).stdin(Stdio::piped()).stdout(Stdio::null());
+        Ok(Self { process: command.spawn()? })
+    }
+
+    /// From now on the group of `child` ends with this process.
+    fn begin(&mut self, child: &Child) -> anyhow::Result<()> {
+        let group = child.id().context("a process has ended at once")?;
+        let groups = self.process.stdin.as_mut().context("the guard has ended")?;
+        writeln!(groups, "+{group}").context("the guard has ended")
+    }
+
+    /// The group has ended: its number may be another one's soon.
+    fn over(&mut self, group: Option<u32>) {
+        if let (Some(group), Some(groups)) = (group, self.process.stdin.as_mut()) {
+            // A guard that has ended kills nobody.
+            let _ = writeln!(groups, "-{group}");
+        }
+    }
+
+    /// Ends it, and what is left of the groups.
+    fn end(&mut self) {
+        drop(self.process.stdin.take());
+        // It ends at once, and if it had ended before, that is as well.
+        let _ = self.process.wait();
+    }
+}
+
 /// All processes of the demo, in the folder they work in.
 #[derive(Debug)]
 pub(super) struct Processes {
     program: PathBuf,
     folder: PathBuf,
+    guard: Guard,
     running: Vec<Process>,
 }
 
@@ -36,9 +78,10 @@ struct Process {
 }
 
 impl Processes {
-    /// None yet.
-    pub(super) fn new(program: PathBuf, folder: PathBuf) -> Self {
-        Self { program, folder, running: Vec::new() }
+    /// None yet but the guard of those to come.
+    pub(super) fn new(program: PathBuf, folder: PathBuf) -> anyhow::Result<Self> {
+        let guard = Guard::start(&program).context("cannot start the guard of the demo's processes")?;
+        Ok(Self { program, folder, guard, running: Vec::new() })
     }
 
     /// The program that they run.
@@ -56,6 +99,7 @@ impl Processes {
         let arguments = ["server", "--listen", "127.0.0.1:0", "--store", "sqlite:windlass.db"];
         let mut command = self.command("server", &arguments)?;
         let mut child = command.stdout(Stdio::piped()).spawn().context("cannot start the server")?;
+        self.guard.begin(&child)?;
         let stdout = child.stdout.take().context("the server has no output")?;
         let mut lines = BufReader::new(stdout).lines();
         let ready = async {
@@ -81,6 +125,7 @@ impl Processes {
             .stdout(Stdio::null())
             .spawn()
             .with_context(|| format!("cannot start {name}"))?;
+        self.guard.begin(&child)?;
         let pid = child.id().unwrap_or_default();
         self.running.push(Process { name: name.to_owned(), child, _output: None });
         Ok(pid)
@@ -101,7 +146,10 @@ impl Processes {
     pub(super) async fn kill(&mut self, name: &str) -> anyhow::Result<()> {
         let index = self.running.iter().position(|process| process.name == name);
         let mut process = self.running.swap_remove(index.with_context(|| format!("there is no {name}"))?);
-        process.child.kill().await.with_context(|| format!("cannot kill {name}"))
+        let group = process.child.id();
+        process.child.kill().await.with_context(|| format!("cannot kill {name}"))?;
+        self.guard.over(group);
+        Ok(())
     }
 
     /// An error if a process has ended that nobody told to.
@@ -119,6 +167,7 @@ impl Processes {
     /// Ends all of them, workers first.
     pub(super) async fn end(&mut self) {
         while let Some(mut process) = self.running.pop() {
+            let group = process.child.id();
             if let Some(pid) = process.child.id().and_then(|id| Pid::from_raw(id.try_into().ok()?)) {
                 // It may have ended by itself just now.
                 let _ = rustix::process::kill_process(pid, Signal::TERM);
@@ -126,7 +175,9 @@ impl Processes {
             if tokio::time::timeout(END_TIMEOUT, process.child.wait()).await.is_err() {
                 let _ = process.child.kill().await;
             }
+            self.guard.over(group);
         }
+        self.guard.end();
     }
 
     /// A command whose log goes to a file of its own.

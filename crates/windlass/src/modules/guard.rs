@@ -6,7 +6,8 @@
 //! SIGKILL to every group still listed and ends itself. It is in a process group of its own and takes no notice
 //! of SIGTERM, SIGINT and SIGHUP, so that a Ctrl-C or a closing terminal cannot end it before the worker.
 //!
-//! If the guard dies, the worker starts another one and tells it all groups.
+//! If the guard dies, the worker starts another one and tells it all groups. The demo keeps one for its server and
+//! its workers in the same way.
 
 use std::collections::BTreeSet;
 use std::io::BufRead;
@@ -42,7 +43,7 @@ pub fn guard_main() -> ExitCode {
 }
 
 fn refuse(error: &std::io::Error) -> ExitCode {
-    eprintln!("the guard of the modules cannot start: {error}");
+    eprintln!("the guard cannot start: {error}");
     ExitCode::FAILURE
 }
 

@@ -3,7 +3,7 @@
 use std::fs;
 use std::io::Read;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal};
@@ -46,25 +46,40 @@ fn the_demo_tells_its_story() {
 #[test]
 fn an_interrupted_demo_ends_its_processes() {
     let folder = tempfile::tempdir().expect("temporary folder");
-    let mut demo = demo(folder.path()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("starts");
+    let output = end_halfway(folder.path(), Signal::INT);
+    assert_eq!(output.status.code(), Some(1));
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(error.contains("SIGINT"), "{error}");
+    until_nothing_runs(folder.path());
+}
+
+#[test]
+fn a_killed_demo_leaves_no_process_behind() {
+    let folder = tempfile::tempdir().expect("temporary folder");
+    end_halfway(folder.path(), Signal::KILL);
+    until_nothing_runs(folder.path());
+}
+
+/// Runs the demo until its second task, when server, worker and commands are there, and sends it a signal.
+fn end_halfway(folder: &Path, signal: Signal) -> Output {
+    let mut demo = demo(folder).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("starts");
     let mut stdout = demo.stdout.take().expect("piped");
     let (mut text, mut chunk) = (String::new(), [0; 1024]);
-    // The second task runs: server, worker and commands are there.
     while !text.contains("2. A task") {
         let length = stdout.read(&mut chunk).expect("readable");
         assert!(length > 0, "it ended early: {text}");
         text.push_str(&String::from_utf8_lossy(&chunk[..length]));
     }
-    assert!(!processes_in(folder.path()).is_empty());
-    rustix::process::kill_process(Pid::from_child(&demo), Signal::INT).expect("runs");
-    let output = demo.wait_with_output().expect("ends");
-    assert_eq!(output.status.code(), Some(1));
-    let error = String::from_utf8_lossy(&output.stderr);
-    assert!(error.contains("SIGINT"), "{error}");
-    // The guard of the worker's commands ends just after the worker.
+    assert!(!processes_in(folder).is_empty());
+    rustix::process::kill_process(Pid::from_child(&demo), signal).expect("runs");
+    demo.wait_with_output().expect("ends")
+}
+
+/// A guard ends just after the process that it is for.
+fn until_nothing_runs(folder: &Path) {
     let start = Instant::now();
-    while !processes_in(folder.path()).is_empty() {
-        assert!(start.elapsed() < Duration::from_secs(10), "{:?}", processes_in(folder.path()));
+    while !processes_in(folder).is_empty() {
+        assert!(start.elapsed() < Duration::from_secs(10), "{:?}", processes_in(folder));
         std::thread::sleep(Duration::from_millis(5));
     }
 }
