@@ -1,4 +1,4 @@
-//! A duration as people write it: `5m`, `1h 30m`, `250ms`, or a number of seconds.
+//! A duration as people write it: `5m`, `1h 30m`, `250ms`, `2d`, or a number of seconds.
 
 use std::{fmt, str::FromStr};
 
@@ -31,10 +31,14 @@ impl FromStr for Span {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let duration: jiff::SignedDuration = text
+        // A day has 24 hours here: a duration knows of no time zone. Months and years have no length of their own.
+        let duration = text
             .trim()
-            .parse()
-            .map_err(|_| format!("\"{text}\" is no duration: write for example 250ms, 30s, 5m or 1h30m"))?;
+            .parse::<jiff::Span>()
+            .and_then(|span| span.to_duration(jiff::SpanRelativeTo::days_are_24_hours()))
+            .map_err(|_| {
+                format!("\"{text}\" is no duration: write for example 250ms, 30s, 5m, 1h30m or 2d")
+            })?;
         u64::try_from(duration.as_millis())
             .map(Self::from_ms)
             .map_err(|_| format!("\"{text}\" is negative: a duration is 0 or more"))
@@ -92,7 +96,7 @@ impl PartialSchema for Span {
     fn schema() -> utoipa::openapi::RefOr<schema::Schema> {
         schema::ObjectBuilder::new()
             .schema_type(schema::Type::String)
-            .description(Some("A duration such as 250ms, 30s, 5m or 1h30m; a number means seconds."))
+            .description(Some("A duration such as 250ms, 30s, 5m, 1h30m or 2d; a number means seconds."))
             .examples([serde_json::json!("5m")])
             .into()
     }
@@ -115,6 +119,9 @@ mod tests {
             assert_eq!(span.to_string().parse::<Span>().unwrap(), span);
         }
         assert_eq!(serde_json::from_str::<Span>("1800").unwrap().ms, 1_800_000);
+        assert_eq!("2d".parse::<Span>().unwrap().ms, 172_800_000, "a day has 24 hours");
+        assert_eq!("1d 12h".parse::<Span>().unwrap().to_string(), "36h");
+        assert!("2 months".parse::<Span>().unwrap_err().contains("2d"), "nobody knows how long a month is");
         assert!("-5m".parse::<Span>().unwrap_err().contains("negative"));
         assert!(serde_json::from_str::<Span>("-1").unwrap_err().to_string().contains("negative"));
         assert!("soon".parse::<Span>().unwrap_err().contains("250ms"));

@@ -113,7 +113,7 @@ pub(super) fn span(node: &Node, key: &str) -> Result<Span, Fault> {
             serde_json::from_value(number.clone().into()).map_err(|error| error.to_string())
         }
         _ => {
-            return Err(node.unexpected(key, "a duration such as 30s, 5m or 1h30m, or a number of seconds"));
+            return Err(node.unexpected(key, "a duration such as 30s, 5m, 1h30m or 2d, or a number of seconds"));
         }
     };
     read.map_err(|message| Fault::new(node.at, format!("`{key}`: {message}")))

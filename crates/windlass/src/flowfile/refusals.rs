@@ -88,11 +88,11 @@ fn values_of_the_wrong_type_are_refused() {
     ]), @r#"
     5:14: `timeout`: "-5m" is negative: a duration is 0 or more
     5:14: `timeout`: -5 is negative: a duration is 0 or more
-    5:14: `timeout`: "soon" is no duration: write for example 250ms, 30s, 5m or 1h30m
-    5:14: `timeout` is a list, and must be a duration such as 30s, 5m or 1h30m, or a number of seconds
+    5:14: `timeout`: "soon" is no duration: write for example 250ms, 30s, 5m, 1h30m or 2d
+    5:14: `timeout` is a list, and must be a duration such as 30s, 5m, 1h30m or 2d, or a number of seconds
     5:14: a timeout of 0 would fail every attempt: give it a length, or leave it out
     5:15: a deadline of 0 would fail every attempt: give it a length, or leave it out
-    5:14: `timeout`: "400d" is no duration: write for example 250ms, 30s, 5m or 1h30m
+    5:14: `timeout` is longer than 366 days, which is the most
     5:14: `timeout` is longer than 366 days, which is the most
     5:12: `retry`: -1 is negative: write 0 or more
     5:12: `retry`: 2.5 is no whole number
