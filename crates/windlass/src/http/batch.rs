@@ -15,7 +15,7 @@ use windlass_engine::Submission;
 use super::{
     App, extract,
     extract::{BATCH_BYTES_MAX, SUBMIT_BYTES_MAX, bytes_in_words},
-    ok,
+    flows, ok,
     problem::Refused,
     submit::{Caller, SubmitBody},
 };
@@ -84,7 +84,7 @@ pub(crate) async fn submit(State(app): State<Arc<App>>, request: Request) -> Res
                     app.metrics.submitted(accepted.repeated);
                     result(Ok(accepted.loaded.task.id.to_string()))
                 }
-                Some(Err(error)) => result(Err(error.into())),
+                Some(Err(error)) => result(Err(flows::with_versions(&app, error).await)),
                 None => result(Err(Refused::fault("the engine answered fewer tasks than it was given"))),
             },
         });

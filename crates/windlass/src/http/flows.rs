@@ -48,7 +48,26 @@ pub(crate) async fn show(State(app): State<Arc<App>>, request: Request) -> Resul
     let (mut parts, _) = request.into_parts();
     let name: String = extract::path(&mut parts).await?;
     let version = Pairs::of(&parts, &["version"])?.number("version")?;
-    Ok(ok(&document(&app.engine.flow(&name, version).await?)))
+    match app.engine.flow(&name, version).await {
+        Ok(stored) => Ok(ok(&document(&stored))),
+        Err(error) => Err(with_versions(&app, error).await),
+    }
+}
+
+/// The refusal of an error. Where a flow is there and the version is not, it tells which versions are.
+pub(crate) async fn with_versions(app: &App, error: EngineError) -> Refused {
+    if let EngineError::UnknownFlow(named) = &error
+        && let Some((name, version)) = named.split_once('@')
+        && let Ok(newest) = app.engine.flow(name, None).await
+    {
+        // Versions are counted from 1, and none is ever deleted.
+        let there = match newest.flow.version {
+            1 => "1 only".to_owned(),
+            newest => format!("1 to {newest}"),
+        };
+        return Refused::unknown_flow(format!("flow {name} has no version {version}: it has {there}"));
+    }
+    error.into()
 }
 
 fn document(stored: &StoredFlow) -> api::Flow {

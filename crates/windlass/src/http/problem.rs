@@ -152,9 +152,9 @@ impl Refused {
 impl From<EngineError> for Refused {
     fn from(error: EngineError) -> Self {
         match error {
-            EngineError::UnknownFlow(name) => Self::unknown_flow(format!(
-                "there is no flow {name}: apply it with `windlass flow apply FILE`, or PUT /v1/flows/NAME"
-            )),
+            EngineError::UnknownFlow(name) => {
+                Self::unknown_flow(format!("there is no flow {name}: apply it with PUT /v1/flows/NAME"))
+            }
             EngineError::UnknownTask(id) => Self::unknown_task(format!(
                 "there is no task {id}: ended tasks are deleted after 30 days; GET /v1/tasks lists those there are"
             )),

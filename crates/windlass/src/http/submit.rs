@@ -7,7 +7,7 @@ use axum::{
     http::{HeaderMap, HeaderValue, StatusCode, header},
     response::Response,
 };
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer, de};
 use serde_json::value::RawValue;
 use windlass_api as api;
 use windlass_core::{Actor, Input, Json, JsonError, Name, PRIORITY_MAX, Timestamp};
@@ -16,7 +16,7 @@ use windlass_engine::{Submission, ports::Loaded};
 use super::{
     App, extract,
     extract::{PARAMS_BYTES_MAX, SUBMIT_BYTES_MAX, bytes_in_words},
-    idempotency, json_response,
+    flows, idempotency, json_response,
     problem::Refused,
     view::{self, Overlay},
     wait,
@@ -38,12 +38,18 @@ pub(crate) struct SubmitBody<'a> {
     params: Option<&'a RawValue>,
     #[serde(borrow, default)]
     key: Option<Cow<'a, str>>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "start_time")]
     at: Option<jiff::Timestamp>,
     #[serde(default)]
     priority: Option<i64>,
     #[serde(default)]
     labels: BTreeMap<String, String>,
+}
+
+fn start_time<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<jiff::Timestamp>, D::Error> {
+    let Some(text) = Option::<Cow<'de, str>>::deserialize(deserializer)? else { return Ok(None) };
+    let hint = |_| de::Error::custom(format!("{text:?} is no time: write for example 2030-01-31T08:00:00Z"));
+    text.parse().map(Some).map_err(hint)
 }
 
 /// What the headers say about the tasks of a request.
@@ -102,7 +108,10 @@ pub(crate) async fn submit(State(app): State<Arc<App>>, request: Request) -> Res
     let now = app.now();
     let caller = Caller::of(headers, now.wall)?;
     let submission = text.parse::<SubmitBody<'_>>()?.into_submission(headers, &caller)?;
-    let accepted = app.engine.submit(submission, now).await?;
+    let accepted = match app.engine.submit(submission, now).await {
+        Ok(accepted) => accepted,
+        Err(error) => return Err(flows::with_versions(&app, error).await),
+    };
     app.metrics.submitted(accepted.repeated);
     let waited = wait::preferred_wait(headers).filter(|seconds| *seconds > 0);
     match waited {

@@ -77,8 +77,14 @@ fn of_submits() -> Vec<Case> {
     form.headers_mut().insert("content-type", "application/x-www-form-urlencoded".parse().unwrap());
     let not_utf8 = Request::post("/v1/tasks").body(Body::from(vec![b'{', 0xff])).unwrap();
     vec![
-        case("unknown flow", submit(r#"{"flow":"g"}"#), 404, "unknown-flow", "windlass flow apply"),
-        case("unknown version", submit(r#"{"flow":"f@7"}"#), 404, "unknown-flow", "f@7"),
+        case("unknown flow", submit(r#"{"flow":"g"}"#), 404, "unknown-flow", "PUT /v1/flows/NAME"),
+        case(
+            "unknown version",
+            submit(r#"{"flow":"f@7"}"#),
+            404,
+            "unknown-flow",
+            "no version 7: it has 1 only",
+        ),
         case("no version", submit(r#"{"flow":"f@x"}"#), 400, "malformed", "write for example f@3"),
         case("a path for a flow", submit(r#"{"flow":"../f"}"#), 400, "malformed", "is no name"),
         case("half a document", submit("{\n  \"flow\": "), 400, "malformed", "(line 2, column 10)"),
@@ -272,7 +278,13 @@ fn of_flows() -> Vec<Case> {
         case("plain text", text, 415, "unsupported-media-type", "application/yaml"),
         case("checked without a name", yaml("/v1/flows/check", FLOW), 400, "invalid-flow", "no name"),
         case("unknown flow", get("/v1/flows/g"), 404, "unknown-flow", "there is no flow g"),
-        case("unknown version", get("/v1/flows/f?version=9"), 404, "unknown-flow", "f@9"),
+        case(
+            "unknown version",
+            get("/v1/flows/f?version=9"),
+            404,
+            "unknown-flow",
+            "no version 9: it has 1 only",
+        ),
         case("no version", get("/v1/flows/f?version=new"), 400, "malformed", "whole number"),
     ]
 }

@@ -186,3 +186,21 @@ async fn pages_of_tasks_go_from_the_newest_to_the_oldest() {
     assert_eq!(list("since=2s").await.0, ids[..2]);
     assert_eq!(list("until=2s").await.0, ids[2..]);
 }
+
+#[tokio::test]
+async fn a_field_that_cannot_be_read_is_named() {
+    let server = server().await;
+    for (body, said) in [
+        (
+            json!({ "flow": "f", "at": "tomorrow" }),
+            "`at`: \"tomorrow\" is no time: write for example 2030-01-31T08:00:00Z",
+        ),
+        (json!({ "flow": "f", "priority": "high" }), "`priority`: invalid type"),
+        (json!({ "flow": "f", "labels": { "team": 3 } }), "`labels.team`: invalid type"),
+    ] {
+        let answer = server.post("/v1/tasks", &body).await;
+        assert_eq!(answer.status, StatusCode::BAD_REQUEST);
+        let detail = answer.json()["detail"].as_str().unwrap().to_owned();
+        assert!(detail.contains(said), "{detail}");
+    }
+}
