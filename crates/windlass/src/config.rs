@@ -6,7 +6,7 @@ use std::{
 };
 
 use anyhow::Context as _;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, de};
 
 use crate::wire::StoreUrl;
 
@@ -16,6 +16,20 @@ pub(crate) const LISTEN_DEFAULT: SocketAddr =
 
 /// The store where none is named.
 pub(crate) const STORE_DEFAULT: &str = "sqlite:windlass.db";
+
+/// Reads an address to listen on.
+///
+/// # Errors
+/// When it is none; the text says how one is written.
+pub(crate) fn parse_listen(text: &str) -> Result<SocketAddr, String> {
+    text.parse().map_err(|_| {
+        format!("\"{text}\" is no address: write an IP address and a port, such as {LISTEN_DEFAULT}")
+    })
+}
+
+fn listen<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<SocketAddr>, D::Error> {
+    parse_listen(&String::deserialize(deserializer)?).map(Some).map_err(de::Error::custom)
+}
 
 /// The configuration file.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -31,6 +45,7 @@ pub(crate) struct ConfigFile {
 #[serde(deny_unknown_fields)]
 pub(crate) struct ServerSection {
     /// Address to listen on.
+    #[serde(default, deserialize_with = "listen")]
     pub(crate) listen: Option<SocketAddr>,
     /// Where tasks are kept.
     pub(crate) store: Option<String>,
@@ -118,6 +133,18 @@ mod tests {
         std::fs::write(&path, "[server]\nlisten_on = \"127.0.0.1:7800\"\n").unwrap();
         let error = format!("{:#}", ServerConfig::load(None, None, Some(&path)).unwrap_err());
         assert!(error.contains("line 2") && error.contains("listen_on"), "{error}");
+    }
+
+    #[test]
+    fn an_address_that_is_none_gets_an_example() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("windlass.toml");
+        for bad in ["foo", "localhost:7700", ":7700", "127.0.0.1"] {
+            assert!(parse_listen(bad).unwrap_err().contains("such as 127.0.0.1:7700"), "{bad}");
+            std::fs::write(&path, format!("[server]\nlisten = \"{bad}\"\n")).unwrap();
+            let error = format!("{:#}", ServerConfig::load(None, None, Some(&path)).unwrap_err());
+            assert!(error.contains("line 2") && error.contains("such as 127.0.0.1:7700"), "{error}");
+        }
     }
 
     #[test]

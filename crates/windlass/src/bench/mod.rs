@@ -7,7 +7,10 @@ mod measure;
 mod processes;
 mod worker;
 
-use std::time::{Duration, Instant};
+use std::{
+    fmt,
+    time::{Duration, Instant},
+};
 
 use anyhow::{Context as _, ensure};
 use futures_util::{StreamExt as _, stream};
@@ -66,6 +69,31 @@ pub(crate) struct Measured {
     cpu_ms_client: f64,
     server_rss_mb: f64,
     server_rss_idle_mb: f64,
+}
+
+impl fmt::Display for Measured {
+    /// The figures for people.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{}, {} tasks in {:.2} s", self.workload, self.n, self.seconds)?;
+        match self.finished_per_s {
+            Some(finished) => {
+                writeln!(f, "accepted  {:.0} tasks/s", self.per_s)?;
+                writeln!(f, "finished  {finished:.0} tasks/s")?;
+            }
+            None => writeln!(f, "finished  {:.0} tasks/s", self.per_s)?,
+        }
+        writeln!(f, "latency   {:.2} ms p50, {:.2} ms p99", self.p50_ms, self.p99_ms)?;
+        writeln!(
+            f,
+            "cpu       {:.3} ms per task: server {:.3}, worker {:.3}, client {:.3}",
+            self.cpu_ms_per_task, self.cpu_ms_server, self.cpu_ms_worker, self.cpu_ms_client
+        )?;
+        write!(
+            f,
+            "memory    {:.1} MiB, the server, {:.1} MiB idle",
+            self.server_rss_mb, self.server_rss_idle_mb
+        )
+    }
 }
 
 impl Workload {

@@ -2,7 +2,7 @@
 
 use clap::{Args, ValueEnum, builder::PossibleValue};
 
-use super::exit::Exit;
+use super::{exit::Exit, output::Output};
 use crate::bench::{self, Workload};
 
 /// What to measure.
@@ -36,10 +36,10 @@ impl ValueEnum for Workload {
 }
 
 impl BenchArgs {
-    /// Measures, and prints one line of JSON.
-    pub(crate) async fn run(self) -> anyhow::Result<Exit> {
+    /// Measures, and prints what came out: for programs as one line, so that runs can be appended to a file.
+    pub(crate) async fn run(self, output: &Output) -> anyhow::Result<Exit> {
         let measured = bench::run(self.workload, self.n).await?;
-        println!("{}", serde_json::to_string(&measured)?);
+        output.show_line(&measured, |measured, _| measured.to_string())?;
         Ok(Exit::Done)
     }
 }

@@ -5,7 +5,10 @@ use std::{net::SocketAddr, path::PathBuf};
 use clap::Args;
 
 use super::{exit::Exit, logging, signals};
-use crate::{config::ServerConfig, dev};
+use crate::{
+    config::{ServerConfig, parse_listen},
+    dev,
+};
 
 /// Settings of the development server.
 #[derive(Debug, Clone, Args)]
@@ -19,7 +22,7 @@ pub(crate) struct DevArgs {
     pub(crate) modules: Option<PathBuf>,
 
     /// Address to listen on
-    #[arg(long, value_name = "ADDRESS", env = "WINDLASS_SERVER_LISTEN", default_value = "127.0.0.1:7700")]
+    #[arg(long, value_name = "ADDRESS", env = "WINDLASS_SERVER_LISTEN", default_value = "127.0.0.1:7700", value_parser = parse_listen)]
     pub(crate) listen: SocketAddr,
 
     /// Where tasks are kept: sqlite:PATH or memory:

@@ -5,6 +5,7 @@
 
 mod alarm;
 mod bench;
+mod calls;
 mod completions;
 mod connection;
 mod dev;
@@ -26,7 +27,7 @@ mod time;
 mod worker;
 mod worker_list;
 
-use std::process::ExitCode;
+use std::{io, process::ExitCode};
 
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use windlass_client::Error as ClientError;
@@ -142,7 +143,7 @@ fn execute(cli: Cli) -> anyhow::Result<Exit> {
         Command::Worker(args) => block_on(args.run(connection)),
         Command::WorkerList => block_on(worker_list::run(&connection.open()?)),
         Command::Alarm(command) => block_on(command.run(&connection.open()?)),
-        Command::Bench(args) => block_on(args.run()),
+        Command::Bench(args) => block_on(args.run(&connection.output())),
         Command::Doctor(args) => args.run(connection.format),
         Command::Openapi => openapi::run(),
         Command::Completions(args) => args.run(),
@@ -172,21 +173,31 @@ fn describe(error: &anyhow::Error) -> String {
         Some(ClientError::Unreachable { server, source }) => {
             format!("no server answers at {server}: {source}")
         }
-        _ => {
-            let mut text = String::new();
-            for cause in error.chain().map(ToString::to_string) {
-                // Some errors have their cause in their own text already.
-                if !text.ends_with(&cause) {
-                    text = if text.is_empty() { cause } else { format!("{text}: {cause}") };
-                }
-            }
-            text
+        Some(ClientError::Refused(_)) => calls::as_commands(&chain(error)),
+        _ => chain(error),
+    }
+}
+
+/// An error and its causes on one line.
+fn chain(error: &anyhow::Error) -> String {
+    let mut text = String::new();
+    for cause in error.chain().map(ToString::to_string) {
+        // Some errors have their cause in their own text already.
+        if !text.ends_with(&cause) {
+            text = if text.is_empty() { cause } else { format!("{text}: {cause}") };
         }
     }
+    text
 }
 
 /// What the program knows and the server's answer does not say.
 fn hint(error: &anyhow::Error) -> Option<&'static str> {
+    if error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::AddrInUse) {
+        return Some(
+            "something listens there already, perhaps another server: end it, or choose another address with \
+             --listen; port 0 takes a free one",
+        );
+    }
     match error.downcast_ref::<ClientError>()? {
         ClientError::Unreachable { .. } => {
             Some("start a server with `windlass dev`, or name another with --server or WINDLASS_SERVER")

@@ -5,13 +5,16 @@ use std::{net::SocketAddr, path::PathBuf};
 use clap::Args;
 
 use super::{exit::Exit, logging, signals};
-use crate::{config::ServerConfig, server::Server};
+use crate::{
+    config::{ServerConfig, parse_listen},
+    server::Server,
+};
 
 /// Settings of the server. What is left out comes from the configuration file, then from the defaults.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct ServerArgs {
     /// Address to listen on [default: 127.0.0.1:7700]
-    #[arg(long, value_name = "ADDRESS", env = "WINDLASS_SERVER_LISTEN")]
+    #[arg(long, value_name = "ADDRESS", env = "WINDLASS_SERVER_LISTEN", value_parser = parse_listen)]
     pub(crate) listen: Option<SocketAddr>,
 
     /// Where tasks are kept: sqlite:PATH or memory: [default: sqlite:windlass.db]

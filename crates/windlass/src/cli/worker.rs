@@ -19,12 +19,18 @@ pub(crate) struct WorkerArgs {
     only_modules: Vec<String>,
 
     /// How many commands to run at the same time [default: one per core]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = parse_concurrency)]
     concurrency: Option<NonZeroUsize>,
 
     /// Its name, for people [default: the machine's name and the process id]
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
+}
+
+fn parse_concurrency(text: &str) -> Result<NonZeroUsize, String> {
+    let number: usize =
+        text.parse().map_err(|_| "write how many commands may run at once, such as 4".to_owned())?;
+    NonZeroUsize::new(number).ok_or_else(|| "a worker of 0 runs nothing: write 1 or more".to_owned())
 }
 
 impl WorkerArgs {

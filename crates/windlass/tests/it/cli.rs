@@ -1,126 +1,8 @@
 //! The program's commands against a server and a worker in processes of their own.
 
-use std::{
-    io::{BufRead as _, BufReader},
-    os::unix::fs::PermissionsExt as _,
-    path::{Path, PathBuf},
-    process::{Child, Command, Output, Stdio},
-};
+use std::process::Command;
 
-use tempfile::TempDir;
-
-const PROGRAM: &str = env!("CARGO_BIN_EXE_windlass");
-
-const FLOWS: &str = r"
-flow: good
-steps:
-  - { name: one, run: m.echo }
-  - { name: two, run: m.echo }
----
-flow: bad
-steps:
-  - { name: one, run: m.echo, rollback: m.echo }
-  - { name: two, run: m.fail, rollback: m.echo }
----
-flow: stuck
-steps:
-  - { name: one, run: m.fail, rollback: m.fail }
----
-flow: held
-on_failure: hold
-steps:
-  - { name: one, run: m.fail }
----
-flow: lonely
-steps:
-  - { name: one, run: nobody.serves }
-";
-
-/// A folder with a server on it, and a worker where a test wants one. They are killed when this is dropped.
-struct Site {
-    dir: TempDir,
-    url: String,
-    children: Vec<Child>,
-}
-
-impl Site {
-    fn start() -> Self {
-        let dir = tempfile::tempdir().unwrap();
-        let mut server = Command::new(PROGRAM)
-            .args(["server", "--listen", "127.0.0.1:0", "--store", &store(dir.path())])
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        let mut line = String::new();
-        BufReader::new(server.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        let url =
-            line.trim().strip_prefix("listening on ").expect("the server says where it listens").to_owned();
-        std::fs::write(dir.path().join("flows.yaml"), FLOWS).unwrap();
-        let site = Self { dir, url, children: vec![server] };
-        assert_eq!(site.run(&["flow", "apply", &site.path("flows.yaml")]).status.code(), Some(0));
-        site
-    }
-
-    fn with_worker() -> Self {
-        let mut site = Self::start();
-        let module = site.dir.path().join("modules/m");
-        std::fs::create_dir_all(&module).unwrap();
-        script(&module.join("echo"), "echo \"{\\\"ran\\\": \\\"$WINDLASS_STEP\\\"}\"");
-        script(&module.join("fail"), "echo 'no space left' >&2; exit 7");
-        let worker = Command::new(PROGRAM)
-            .args(["worker", "--server", &site.url, "--modules", &site.path("modules")])
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        site.children.push(worker);
-        site
-    }
-
-    fn path(&self, name: &str) -> String {
-        self.dir.path().join(name).display().to_string()
-    }
-
-    fn run(&self, arguments: &[&str]) -> Output {
-        let mut command = Command::new(PROGRAM);
-        command.args(arguments).env("WINDLASS_SERVER", &self.url).env("USER", "ops");
-        command.output().unwrap()
-    }
-
-    fn json(&self, arguments: &[&str]) -> serde_json::Value {
-        let output = self.run(&[arguments, &["-o", "json"]].concat());
-        serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {output:?}"))
-    }
-
-    /// Starts a task of `flow` without waiting for it; gives its id.
-    fn start_task(&self, flow: &str) -> String {
-        let output = self.run(&["task", "start", flow]);
-        assert_eq!(output.status.code(), Some(0), "{output:?}");
-        text(&output.stdout).trim().to_owned()
-    }
-}
-
-impl Drop for Site {
-    fn drop(&mut self) {
-        for child in self.children.iter_mut().rev() {
-            child.kill().unwrap();
-            child.wait().unwrap();
-        }
-    }
-}
-
-fn store(dir: &Path) -> String {
-    format!("sqlite:{}", dir.join("windlass.db").display())
-}
-
-fn script(path: &PathBuf, body: &str) {
-    std::fs::write(path, format!("#!/bin/sh\n{body}\n")).unwrap();
-    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).unwrap();
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8(bytes.to_vec()).unwrap()
-}
+use super::site::{PROGRAM, Site, store, text};
 
 #[test]
 fn waiting_for_a_task_ends_with_what_became_of_it() {
@@ -223,8 +105,12 @@ fn an_address_that_others_can_reach_must_be_meant() {
 
 #[test]
 fn a_short_benchmark_counts_what_it_ran() {
-    let output = Command::new(PROGRAM).args(["bench", "--workload", "saga3", "--n", "50"]).output().unwrap();
+    let bench = ["bench", "--workload", "saga3", "--n", "50"];
+    let output = Command::new(PROGRAM).args([&bench[..], &["-o", "json"]].concat()).output().unwrap();
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     let measured: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!((&measured["workload"], &measured["n"]), (&"saga3".into(), &50.into()));
+    assert_eq!(text(&output.stdout).lines().count(), 1, "one line, so that runs can be appended to a file");
+    let output = text(&Command::new(PROGRAM).args(bench).output().unwrap().stdout);
+    assert!(output.contains("saga3, 50 tasks") && output.contains("tasks/s"), "{output}");
 }

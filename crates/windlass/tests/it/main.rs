@@ -3,5 +3,7 @@
 mod cli;
 mod demo;
 mod docs;
+mod hints;
 mod http;
 mod modules;
+mod site;

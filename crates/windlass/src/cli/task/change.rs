@@ -1,6 +1,6 @@
 //! `windlass task cancel`, `pause` and `resume`: the same for any number of tasks.
 
-use windlass_api::{List, Task};
+use windlass_api::{List, Step, StepStatus, Task, TaskStatus};
 
 use super::steps::task_status;
 use crate::cli::{connection::Context, exit::Exit, output::Style, report, table::Table};
@@ -28,7 +28,12 @@ pub(crate) async fn run(change: Change, ids: &[String], context: &Context) -> an
             Change::Resume => client.resume(id).await,
         };
         match answer.map_err(anyhow::Error::from) {
-            Ok(task) => changed.push(task),
+            Ok(task) => {
+                if let (Change::Resume, Some(hint)) = (change, held(&task)) {
+                    eprintln!("{hint}");
+                }
+                changed.push(task);
+            }
             Err(error) => {
                 let error = if ids.len() > 1 { error.context(id.clone()) } else { error };
                 let exit = Exit::of_error(&error);
@@ -51,6 +56,20 @@ pub(crate) async fn run(change: Change, ids: &[String], context: &Context) -> an
         }
     }
     Ok(refused.unwrap_or(Exit::Done))
+}
+
+/// What to do about a task that no resuming gets on: it is not paused, it waits for a decision.
+fn held(task: &Task) -> Option<String> {
+    if task.status != TaskStatus::Stuck {
+        return None;
+    }
+    let id = &task.id;
+    let waits = |step: &&Step| matches!(step.status, StepStatus::Failed | StepStatus::RollbackFailed);
+    let step = task.steps.iter().rev().find(waits).map_or("STEP", |step| step.name.as_str());
+    Some(format!(
+        "hint: {id} is held until somebody decides: \
+         `windlass task resolve {id} {step} retry|skip|done|rollback`"
+    ))
 }
 
 fn render(tasks: &[Task], style: Style) -> String {

@@ -1,5 +1,6 @@
 //! `windlass task`: one file per bigger verb.
 
+mod away;
 mod change;
 mod events;
 #[cfg(test)]

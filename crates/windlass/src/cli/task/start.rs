@@ -1,10 +1,13 @@
 //! `windlass task start`.
 
+use std::time::Duration;
+
 use clap::Args;
 use jiff::Timestamp;
-use windlass_api::SubmitTask;
+use windlass_api::{SubmitTask, Task};
+use windlass_client::{Client, Error};
 
-use super::show;
+use super::{away, show};
 use crate::cli::{
     connection::Context,
     exit::Exit,
@@ -12,6 +15,9 @@ use crate::cli::{
     params::{ParamArgs, parse_label},
     time::parse_start,
 };
+
+/// How soon a server that went away right after it took the task is asked again.
+const ASK_AGAIN: Duration = Duration::from_millis(500);
 
 /// The task to start.
 #[derive(Debug, Args)]
@@ -64,8 +70,18 @@ impl StartArgs {
         if context.output.format == Format::Table {
             output::write(&format!("{}\n", task.id))?;
         }
-        let task = context.client.wait(&task.id).await?;
+        let task = away::telling(&context.client, &task.id, wait(&context.client, &task.id)).await?;
         context.output.show(&task, |task, style| show::outcome(task, Timestamp::now(), style))?;
         Ok(Exit::of_task(&task))
+    }
+}
+
+/// Waits for a task that was accepted: a server that is away now was there just before, and will be again.
+async fn wait(client: &Client, id: &str) -> Result<Task, Error> {
+    loop {
+        match client.wait(id).await {
+            Err(error) if error.is_temporary() => tokio::time::sleep(ASK_AGAIN).await,
+            answer => return answer,
+        }
     }
 }

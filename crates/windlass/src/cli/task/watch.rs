@@ -10,7 +10,7 @@ use tokio::time::{MissedTickBehavior, interval};
 use windlass_api::{Event, Task, TaskStatus};
 
 use super::{
-    events,
+    away, events,
     live::{self, LiveView},
     show,
 };
@@ -32,12 +32,12 @@ const FRAMES_IDLE_MAX: u32 = 10;
 pub(crate) async fn run(id: &str, context: &Context) -> anyhow::Result<Exit> {
     let task = match (context.output.format, context.output.style.is_terminal()) {
         (Format::Json, _) => {
-            let task = context.client.wait(id).await?;
+            let task = away::telling(&context.client, id, context.client.wait(id)).await?;
             context.output.show(&task, |_, _| String::new())?;
             task
         }
         (Format::Table, true) => watch_live(id, context).await?,
-        (Format::Table, false) => watch_lines(id, context).await?,
+        (Format::Table, false) => away::telling(&context.client, id, watch_lines(id, context)).await?,
     };
     Ok(Exit::of_task(&task))
 }

@@ -1,0 +1,38 @@
+//! The server speaks of calls of its HTTP interface, as suits most of its clients. People at a shell have commands.
+
+/// What the server's messages name, and what does the same at the shell. Where one begins like another one, the
+/// longer one is first.
+const COMMANDS: &[(&str, &str)] = &[
+    ("GET /v1/alarms?all=true", "`windlass alarm list --all`"),
+    ("GET /v1/queues", "`windlass queue list`"),
+    ("GET /v1/tasks/ID/why", "`windlass task why ID`"),
+    ("GET /v1/tasks", "`windlass task list`"),
+    ("POST /v1/tasks", "`windlass task start`"),
+    ("PUT /v1/flows/NAME", "`windlass flow apply FILE`"),
+    ("after the seconds in `Retry-After`", "in a second or so"),
+];
+
+/// A message of the server in words of the shell.
+#[must_use]
+pub(super) fn as_commands(message: &str) -> String {
+    COMMANDS.iter().fold(message.to_owned(), |message, (call, command)| message.replace(call, command))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_call_that_a_refusal_advises_has_its_command() {
+        let texts = [include_str!("../http/problem.rs"), include_str!("../http/extract.rs")].concat();
+        let mut calls = 0;
+        // Only what stands in texts: comments tell of other calls.
+        for line in
+            texts.lines().filter(|line| !line.trim_start().starts_with("//") && line.contains(" /v1/"))
+        {
+            calls += 1;
+            assert!(!as_commands(line).contains("/v1/"), "{line}");
+        }
+        assert!(calls >= 6, "the texts are where they were");
+    }
+}

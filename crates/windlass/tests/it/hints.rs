@@ -1,0 +1,139 @@
+//! What people are told when something is not as it should be: in words of the shell, with what to do.
+
+use std::{
+    io::{BufRead as _, BufReader, Read},
+    process::{Command, Output, Stdio},
+    sync::mpsc,
+    time::Duration,
+};
+
+use super::site::{PROGRAM, Site, store, text};
+
+/// Far more than anything here takes.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// The lines of a stream as they come.
+fn lines(stream: impl Read + Send + 'static) -> mpsc::Receiver<String> {
+    let (sender, lines) = mpsc::channel();
+    std::thread::spawn(move || {
+        let lines = BufReader::new(stream).lines().map_while(Result::ok);
+        lines.take_while(|line| sender.send(line.clone()).is_ok()).count()
+    });
+    lines
+}
+
+/// The standard error of a command that must not go well.
+fn refused(output: &Output) -> String {
+    assert_ne!(output.status.code(), Some(0), "{output:?}");
+    text(&output.stderr)
+}
+
+#[test]
+fn refusals_name_commands_not_calls() {
+    let site = Site::start();
+    let id = site.start_task("lonely");
+    let nobody = "01a1fbfa-f4ee-7000-8000-2a39d23b42d8";
+    for (arguments, said) in [
+        (&["alarm", "ack", "a-1"][..], "`windlass alarm list --all`"),
+        (&["task", "show", nobody], "`windlass task list`"),
+        (&["task", "show", "x"], "`windlass task start`"),
+        (&["queue", "show", "x"], "`windlass queue list`"),
+        (&["flow", "show", "x"], "`windlass flow apply FILE`"),
+        (&["task", "resolve", &id, "one", "skip"], "`windlass task why ID`"),
+    ] {
+        let error = refused(&site.run(arguments));
+        assert!(error.contains(said), "{said}: {error}");
+        for call in ["/v1", "GET ", "POST ", "PUT "] {
+            assert!(!error.contains(call), "{error}");
+        }
+    }
+}
+
+#[test]
+fn a_version_that_is_not_there_gets_those_that_are() {
+    let site = Site::start();
+    std::fs::write(site.path("more.yaml"), "flow: good\nsteps: [{ name: one, run: m.echo }]\n").unwrap();
+    assert_eq!(site.run(&["flow", "apply", &site.path("more.yaml")]).status.code(), Some(0));
+    for arguments in [["flow", "show", "good@9"], ["task", "start", "good@9"]] {
+        let error = refused(&site.run(&arguments));
+        assert!(error.contains("flow good has no version 9: it has 1 to 2"), "{error}");
+    }
+    let error = refused(&site.run(&["flow", "show", "bad@2"]));
+    assert!(error.contains("flow bad has no version 2: it has 1 only"), "{error}");
+}
+
+#[test]
+fn resuming_what_is_held_tells_how_to_settle_it() {
+    let site = Site::with_worker();
+    assert_eq!(site.run(&["task", "start", "held", "--wait"]).status.code(), Some(11));
+    let id = site.json(&["task", "list", "--flow", "held"])["items"][0]["id"].as_str().unwrap().to_owned();
+    let output = site.run(&["task", "resume", &id]);
+    let hint = format!("`windlass task resolve {id} one retry|skip|done|rollback`");
+    assert!(text(&output.stderr).contains(&hint), "{output:?}");
+}
+
+#[test]
+fn an_address_that_is_none_or_taken_gets_a_hint() {
+    let site = Site::start();
+    for command in ["server", "dev"] {
+        let error = refused(&Command::new(PROGRAM).args([command, "--listen", "foo"]).output().unwrap());
+        assert!(error.contains("such as 127.0.0.1:7700"), "{error}");
+        let taken = site.url.strip_prefix("http://").unwrap();
+        let output =
+            Command::new(PROGRAM).args([command, "--listen", taken, "--store", "memory:"]).output().unwrap();
+        let error = refused(&output);
+        assert!(error.contains(taken) && error.contains("hint: ") && error.contains("--listen"), "{error}");
+    }
+}
+
+#[test]
+fn a_number_of_commands_at_once_is_at_least_one() {
+    let output =
+        Command::new(PROGRAM).args(["worker", "--modules", ".", "--concurrency", "0"]).output().unwrap();
+    let error = refused(&output);
+    assert!(error.contains("a worker of 0 runs nothing: write 1 or more"), "{error}");
+}
+
+#[test]
+fn who_waits_hears_once_that_the_server_is_away() {
+    let mut site = Site::start();
+    let id = site.start_task("lonely");
+    let listen = site.url.strip_prefix("http://").unwrap().to_owned();
+    for arguments in [&["task", "watch", &id][..], &["task", "start", "lonely", "--wait"]] {
+        let mut waiting = Command::new(PROGRAM)
+            .args(arguments)
+            .env("WINDLASS_SERVER", &site.url)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let stdout = lines(waiting.stdout.take().unwrap());
+        let stderr = lines(waiting.stderr.take().unwrap());
+        // Its first line says that it waits.
+        stdout.recv_timeout(PATIENCE).unwrap();
+
+        site.children[0].kill().unwrap();
+        site.children[0].wait().unwrap();
+        let line = stderr.recv_timeout(PATIENCE).unwrap();
+        assert!(line.contains("does not answer") && line.contains("tried again"), "{line}");
+        site.children[0] = Command::new(PROGRAM)
+            .args(["server", "--listen", &listen, "--store", &store(site.dir.path())])
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let line = stderr.recv_timeout(PATIENCE).unwrap();
+        assert!(line.contains("answers again"), "{line}");
+
+        let unended = site.json(&["task", "list", "--status", "pending"]);
+        for task in unended["items"].as_array().unwrap() {
+            assert_eq!(site.run(&["task", "cancel", task["id"].as_str().unwrap()]).status.code(), Some(0));
+        }
+        assert_eq!(
+            stderr.recv_timeout(PATIENCE),
+            Err(mpsc::RecvTimeoutError::Disconnected),
+            "each is said once"
+        );
+        assert_eq!(waiting.wait().unwrap().code(), Some(10));
+    }
+}

@@ -1,0 +1,124 @@
+//! A folder with a server on it, for tests that run the program's commands.
+
+use std::{
+    io::{BufRead as _, BufReader},
+    os::unix::fs::PermissionsExt as _,
+    path::{Path, PathBuf},
+    process::{Child, Command, Output, Stdio},
+};
+
+use tempfile::TempDir;
+
+pub(super) const PROGRAM: &str = env!("CARGO_BIN_EXE_windlass");
+
+const FLOWS: &str = r"
+flow: good
+steps:
+  - { name: one, run: m.echo }
+  - { name: two, run: m.echo }
+---
+flow: bad
+steps:
+  - { name: one, run: m.echo, rollback: m.echo }
+  - { name: two, run: m.fail, rollback: m.echo }
+---
+flow: stuck
+steps:
+  - { name: one, run: m.fail, rollback: m.fail }
+---
+flow: held
+on_failure: hold
+steps:
+  - { name: one, run: m.fail }
+---
+flow: lonely
+steps:
+  - { name: one, run: nobody.serves }
+";
+
+/// A folder with a server on it, and a worker where a test wants one. They are killed when this is dropped.
+pub(super) struct Site {
+    pub(super) dir: TempDir,
+    pub(super) url: String,
+    /// The server first.
+    pub(super) children: Vec<Child>,
+}
+
+impl Site {
+    pub(super) fn start() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let mut server = Command::new(PROGRAM)
+            .args(["server", "--listen", "127.0.0.1:0", "--store", &store(dir.path())])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        BufReader::new(server.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let url =
+            line.trim().strip_prefix("listening on ").expect("the server says where it listens").to_owned();
+        std::fs::write(dir.path().join("flows.yaml"), FLOWS).unwrap();
+        let site = Self { dir, url, children: vec![server] };
+        assert_eq!(site.run(&["flow", "apply", &site.path("flows.yaml")]).status.code(), Some(0));
+        site
+    }
+
+    pub(super) fn with_worker() -> Self {
+        let mut site = Self::start();
+        let module = site.dir.path().join("modules/m");
+        std::fs::create_dir_all(&module).unwrap();
+        script(&module.join("echo"), "echo \"{\\\"ran\\\": \\\"$WINDLASS_STEP\\\"}\"");
+        script(&module.join("fail"), "echo 'no space left' >&2; exit 7");
+        let worker = Command::new(PROGRAM)
+            .args(["worker", "--server", &site.url, "--modules", &site.path("modules")])
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        site.children.push(worker);
+        site
+    }
+
+    pub(super) fn path(&self, name: &str) -> String {
+        self.dir.path().join(name).display().to_string()
+    }
+
+    pub(super) fn run(&self, arguments: &[&str]) -> Output {
+        let mut command = Command::new(PROGRAM);
+        command.args(arguments).env("WINDLASS_SERVER", &self.url).env("USER", "ops");
+        command.output().unwrap()
+    }
+
+    pub(super) fn json(&self, arguments: &[&str]) -> serde_json::Value {
+        let output = self.run(&[arguments, &["-o", "json"]].concat());
+        serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {output:?}"))
+    }
+
+    /// Starts a task of `flow` without waiting for it; gives its id.
+    pub(super) fn start_task(&self, flow: &str) -> String {
+        let output = self.run(&["task", "start", flow]);
+        assert_eq!(output.status.code(), Some(0), "{output:?}");
+        text(&output.stdout).trim().to_owned()
+    }
+}
+
+impl Drop for Site {
+    fn drop(&mut self) {
+        for child in self.children.iter_mut().rev() {
+            child.kill().unwrap();
+            child.wait().unwrap();
+        }
+    }
+}
+
+pub(super) fn store(dir: &Path) -> String {
+    format!("sqlite:{}", dir.join("windlass.db").display())
+}
+
+fn script(path: &PathBuf, body: &str) {
+    std::fs::write(path, format!("#!/bin/sh\n{body}\n")).unwrap();
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+pub(super) fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
