@@ -22,6 +22,9 @@ pub enum JsonError {
     /// It nests too deep.
     #[error("it nests deeper than {JSON_DEPTH_MAX} levels")]
     TooDeep,
+    /// A text in it has an escape that names no character.
+    #[error("a text in it has half of a surrogate pair, such as \"\\ud83d\" alone, which is no character")]
+    HalfCharacter,
     /// It is no JSON at all.
     #[error("it is no JSON: {0}")]
     Malformed(String),
@@ -34,10 +37,10 @@ impl Json {
         Self("{}".into())
     }
 
-    /// Takes a syntactically valid value, if it is an object that is not too deep.
+    /// Takes a syntactically valid value, if it is an object that is not too deep and whose texts can be read.
     ///
     /// # Errors
-    /// When it is no object or nests too deep.
+    /// When it is no object, nests too deep, or has a text with half of a surrogate pair.
     pub fn from_raw(raw: &RawValue) -> Result<Self, JsonError> {
         let text = raw.get();
         match text.bytes().next() {
@@ -50,6 +53,9 @@ impl Json {
         }
         if depth(text) > JSON_DEPTH_MAX {
             return Err(JsonError::TooDeep);
+        }
+        if has_half_character(text) {
+            return Err(JsonError::HalfCharacter);
         }
         Ok(Self(text.into()))
     }
@@ -171,6 +177,26 @@ fn depth(text: &str) -> usize {
     deepest
 }
 
+/// Whether a text of valid JSON has one half of a surrogate pair without the other. The syntax allows it, but no
+/// string can hold it: whoever read the payload, be it only to merge it, would fail.
+fn has_half_character(text: &str) -> bool {
+    let unit = |at: usize| {
+        let hex = text.get(at..at + 6)?.strip_prefix("\\u")?;
+        u16::from_str_radix(hex, 16).ok()
+    };
+    let mut at = 0;
+    while let Some(found) = text.get(at..).and_then(|rest| rest.find('\\')) {
+        at += found;
+        at += match unit(at) {
+            None => 2,
+            Some(0xD800..=0xDBFF) if matches!(unit(at + 6), Some(0xDC00..=0xDFFF)) => 12,
+            Some(0xD800..=0xDFFF) => return true,
+            Some(_) => 6,
+        };
+    }
+    false
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -188,6 +214,22 @@ mod tests {
         ]);
         assert_eq!(merged.as_str(), r#"{"z":1.0,"a":null,"new \"one\"":1e400}"#);
         assert_eq!(Json::merge([]).as_str(), "{}");
+    }
+
+    #[test]
+    fn half_characters_are_refused_where_they_come_in() {
+        for bad in [
+            r#"{"\ud800":1,"b":2}"#,
+            r#"{"a":"\udc00"}"#,
+            r#"{"a":["\ud83d\ud83d\ude00"]}"#,
+            r#"{"a":"\uD83Dx"}"#,
+        ] {
+            assert_eq!(Json::parse(bad), Err(JsonError::HalfCharacter), "{bad}");
+        }
+        for good in [r#"{"a":"\ud83d\ude00 \\ud800 \u0041\n"}"#, r#"{"a\\":"ud800"}"#] {
+            let merged = Json::merge([&json(good), &json(r#"{"b":2}"#)]);
+            assert!(merged.as_str().ends_with(r#","b":2}"#), "{merged}");
+        }
     }
 
     #[test]
