@@ -36,8 +36,16 @@ fn write<T: Serialize>(value: &T) -> Vec<u8> {
 
 fn read<T: DeserializeOwned>(bytes: &[u8], what: &str) -> Result<T, StoreError> {
     match bytes.split_first() {
-        Some((&FORMAT, body)) => postcard::from_bytes(body)
-            .map_err(|error| StoreError::Damaged(format!("{what} cannot be read: {error}"))),
+        Some((&FORMAT, body)) => match postcard::take_from_bytes(body) {
+            Ok((value, [])) => Ok(value),
+            Ok((_, rest)) => {
+                let (length, at) = (bytes.len(), bytes.len() - rest.len());
+                Err(StoreError::Damaged(format!(
+                    "{what} cannot be read: it ends at byte {at}, and there are {length}"
+                )))
+            }
+            Err(error) => Err(StoreError::Damaged(format!("{what} cannot be read: {error}"))),
+        },
         Some((format, _)) => Err(StoreError::Damaged(format!(
             "{what} is of format {format}, and this version reads format {FORMAT}: use the version that wrote it or a newer one"
         ))),

@@ -137,5 +137,7 @@ fn another_format_and_damage_are_told_apart() {
     bytes[0] = 1;
     let half = &bytes[..bytes.len() / 2];
     assert!(stored::read_state(half).unwrap_err().to_string().contains("cannot be read"));
+    let longer = [bytes.as_slice(), &[0]].concat();
+    assert!(stored::read_state(&longer).unwrap_err().to_string().contains("ends at byte"));
     assert!(stored::read_state(&[]).unwrap_err().to_string().contains("empty"));
 }
