@@ -29,6 +29,7 @@ mod overlooked;
 mod parking;
 mod queues;
 mod reopening;
+mod resting;
 mod staging;
 mod stopping;
 mod submit_keys;

@@ -12,7 +12,7 @@ use async_trait::async_trait;
 use futures_util::future::LocalBoxFuture;
 use windlass_core::{ActState, Command, Flow, Millis, Pause, TaskStatus};
 
-use super::{Bench, World, block_on, gate::Gate, history::line, messages::held, world::tasks_of};
+use super::{Bench, World, block_on, gate::Gate, history::line, messages::held, resting, world::tasks_of};
 use crate::{
     ports::{
         ADOPTION_GRACE, Change, Now, Outcome, QueueChange, QueuePause, SCAN_MAX, Store, StoreError,
@@ -36,14 +36,14 @@ impl Bench for Gated {
 }
 
 /// A case with the gate that it opens and closes.
-type GatedCase = fn(World, Arc<Gate>) -> LocalBoxFuture<'static, ()>;
+pub(super) type GatedCase = fn(World, Arc<Gate>) -> LocalBoxFuture<'static, ()>;
 
 /// Runs the cases about what is on its way to `make`'s sink, each on a sink of its own.
 ///
 /// # Panics
 /// When a resident store over the sink does otherwise.
 pub fn run_staging(mut make: impl FnMut() -> Arc<dyn RowSink>) {
-    let cases: [GatedCase; 14] = [
+    let mut cases: Vec<GatedCase> = vec![
         |world, gate| Box::pin(nothing_is_handed_out_before_it_is_written(world, gate)),
         |world, gate| Box::pin(later_changes_build_on_what_is_on_its_way(world, gate)),
         |world, gate| Box::pin(a_failed_write_changes_nothing(world, gate)),
@@ -59,8 +59,9 @@ pub fn run_staging(mut make: impl FnMut() -> Arc<dyn RowSink>) {
         |world, gate| Box::pin(the_catalogue_forgets_what_was_not_written(world, gate)),
         |world, gate| Box::pin(a_message_is_sent_and_consumed_when_it_is_written(world, gate)),
     ];
+    cases.extend(resting::cases());
     for rest in [RestPolicy::default(), RestPolicy::EAGER] {
-        for case in cases {
+        for case in &cases {
             let gate = Arc::new(Gate::new(make()));
             block_on(async { case(World::open(Box::new(Gated(gate.clone(), rest))).await, gate).await });
         }
@@ -68,10 +69,10 @@ pub fn run_staging(mut make: impl FnMut() -> Arc<dyn RowSink>) {
 }
 
 /// A commit that is on its way.
-type Committing = Pin<Box<dyn Future<Output = Result<Vec<Outcome>, StoreError>>>>;
+pub(super) type Committing = Pin<Box<dyn Future<Output = Result<Vec<Outcome>, StoreError>>>>;
 
 /// Begins a commit, which then waits at the gate.
-fn begin(world: &mut World, changes: Vec<Change>) -> Committing {
+pub(super) fn begin(world: &mut World, changes: Vec<Change>) -> Committing {
     let store = world.store();
     let mut committing: Committing = Box::pin(async move { store.commit(changes).await });
     let polled = committing.as_mut().poll(&mut Context::from_waker(Waker::noop()));

@@ -1,0 +1,130 @@
+//! Tasks that nothing wakes soon rest on disk: whatever is asked of them finds them, and wakes them once.
+
+use std::{
+    future::Future,
+    sync::Arc,
+    task::{Context, Waker},
+};
+
+use windlass_core::{Command, Millis, Pause, Phase, TaskId, Wakeup};
+
+use super::{
+    World,
+    gate::Gate,
+    history::line,
+    staging::{GatedCase, begin},
+};
+use crate::{
+    ports::{Due, Outcome, TaskQuery},
+    resident::RowSink as _,
+};
+
+pub(super) fn cases() -> Vec<GatedCase> {
+    vec![
+        |world, gate| Box::pin(a_start_does_not_read_what_rests(world, gate)),
+        |world, gate| Box::pin(what_rests_is_woken_once_in_the_order_of_time(world, gate)),
+        |world, gate| Box::pin(a_task_that_comes_back_while_it_is_loaded_is_as_it_is_by_now(world, gate)),
+        |world, gate| Box::pin(a_task_that_comes_back_while_a_list_is_read_is_on_it_once(world, gate)),
+        |world, gate| Box::pin(a_failed_write_wakes_nothing(world, gate)),
+    ]
+}
+
+/// So far off that a task rests until then.
+const FAR: Millis = Millis::from_secs(3_600);
+
+/// A task that rests until its start.
+async fn resting(world: &mut World) -> TaskId {
+    let flow = match world.store().flow("flow", None).await.expect("reading flows succeeds") {
+        Some(stored) => stored.flow,
+        None => world.add_flow(line("flow", 1)).await,
+    };
+    let at = world.now.wall + FAR;
+    world.submit_with(&flow, |input| input.at = Some(at)).await
+}
+
+fn start(task: TaskId) -> Due {
+    Due::Wake { task, wakeup: Wakeup::Start }
+}
+
+async fn a_start_does_not_read_what_rests(mut world: World, gate: Arc<Gate>) {
+    let (id, paused) = (resting(&mut world).await, resting(&mut world).await);
+    world.apply(paused, Command::Pause { by: None }).await;
+    world.apply(paused, Command::Resume { by: None }).await;
+    let flow = world.load(id).await.task.flow.clone();
+    let ready = world.submit(&flow).await;
+    let awake: Vec<_> = gate.recover().await.expect("the rows can be read").tasks;
+    assert_eq!(awake.iter().map(|row| row.id).collect::<Vec<_>>(), [ready]);
+}
+
+async fn what_rests_is_woken_once_in_the_order_of_time(mut world: World, _gate: Arc<Gate>) {
+    let mut tasks = Vec::new();
+    for _ in 0..5 {
+        tasks.push(resting(&mut world).await);
+        // Two at the same time each.
+        world.pass(Millis(if tasks.len() % 2 == 0 { 10 } else { 0 }));
+    }
+    for _ in 0..2 {
+        world.pass(Millis(FAR.0 / 2 - 20));
+        assert_eq!(world.due().await, []);
+    }
+    world.pass(Millis(40));
+    for limit in 0..=5 {
+        let now = world.now;
+        let due = world.store().due(now, limit).await.expect("asking what is due succeeds");
+        assert_eq!(due, tasks.iter().take(limit).copied().map(start).collect::<Vec<_>>());
+    }
+    for id in &tasks {
+        world.apply(*id, Command::Wake(Wakeup::Start)).await;
+    }
+    assert_eq!(world.due().await, []);
+}
+
+async fn a_task_that_comes_back_while_it_is_loaded_is_as_it_is_by_now(mut world: World, gate: Arc<Gate>) {
+    let id = resting(&mut world).await;
+    let cancel = world.decide(id, &Command::Cancel { by: None }).await;
+    gate.hold_reads();
+    let store = world.store();
+    let mut loading = Box::pin(async move { store.load(&[id]).await });
+    assert!(loading.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+    let cancelling = begin(&mut world, vec![cancel.into()]);
+    gate.let_read_go(1);
+    assert_eq!(cancelling.await.expect("it is written"), [Outcome::Committed]);
+    gate.let_read_go(0);
+    let loaded = loading.await.expect("loading succeeds").remove(0).expect("it is there");
+    assert!(loaded.task.is_ended());
+}
+
+async fn a_task_that_comes_back_while_a_list_is_read_is_on_it_once(mut world: World, gate: Arc<Gate>) {
+    let (other, id) = (resting(&mut world).await, resting(&mut world).await);
+    world.pass(FAR);
+    let wake = world.decide(id, &Command::Wake(Wakeup::Start)).await;
+    gate.hold_reads();
+    let store = world.store();
+    let query = TaskQuery { limit: 9, ..TaskQuery::default() };
+    let mut listing = Box::pin(async move { store.tasks(&query).await });
+    assert!(listing.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+    let waking = begin(&mut world, vec![wake.into()]);
+    gate.let_read_go(1);
+    assert_eq!(waking.await.expect("it is written"), [Outcome::Committed]);
+    gate.let_read_go(0);
+    let page = listing.await.expect("listing succeeds");
+    assert_eq!(page.items.iter().map(|loaded| loaded.task.id).collect::<Vec<_>>(), [id, other]);
+}
+
+async fn a_failed_write_wakes_nothing(mut world: World, gate: Arc<Gate>) {
+    let id = resting(&mut world).await;
+    let before = world.load(id).await.task;
+    world.pass(FAR);
+    assert_eq!(world.due().await, [start(id)]);
+    let wake = world.decide(id, &Command::Wake(Wakeup::Start)).await;
+    gate.close();
+    let waking = begin(&mut world, vec![wake.into()]);
+    gate.fail();
+    assert!(waking.await.is_err());
+    assert_eq!(world.load(id).await.task, before);
+    assert_eq!(world.due().await, [start(id)]);
+    world.apply(id, Command::Pause { by: None }).await;
+    let task = world.apply(id, Command::Wake(Wakeup::Start)).await;
+    assert_eq!((task.state.phase, task.state.pause), (Phase::Forward, Pause::Held));
+    assert_eq!(world.due().await, []);
+}
