@@ -12,6 +12,9 @@ pub struct Span {
     pub ms: u64,
 }
 
+/// The longest span that can be read: what can be written again.
+const MS_MAX: u64 = i64::MAX as u64;
+
 impl Span {
     /// A span of that many milliseconds.
     #[must_use]
@@ -39,9 +42,14 @@ impl FromStr for Span {
             .map_err(|_| {
                 format!("\"{text}\" is no duration: write for example 250ms, 30s, 5m, 1h30m or 2d")
             })?;
-        u64::try_from(duration.as_millis())
-            .map(Self::from_ms)
-            .map_err(|_| format!("\"{text}\" is negative: a duration is 0 or more"))
+        if duration.is_negative() {
+            return Err(format!("\"{text}\" is negative: a duration is 0 or more"));
+        }
+        if duration.subsec_nanos() % 1_000_000 != 0 {
+            return Err(format!("\"{text}\" is finer than a millisecond: write whole ones, such as 250ms"));
+        }
+        let ms = u64::try_from(duration.as_millis()).ok().filter(|ms| *ms <= MS_MAX);
+        ms.map(Self::from_ms).ok_or_else(|| format!("\"{text}\" is too long"))
     }
 }
 
@@ -63,10 +71,8 @@ impl<'de> Deserialize<'de> for Span {
             }
 
             fn visit_u64<E: de::Error>(self, seconds: u64) -> Result<Span, E> {
-                seconds
-                    .checked_mul(1000)
-                    .map(Span::from_ms)
-                    .ok_or_else(|| E::custom("the duration is too long"))
+                let ms = seconds.checked_mul(1000).filter(|ms| *ms <= MS_MAX);
+                ms.map(Span::from_ms).ok_or_else(|| E::custom("the duration is too long"))
             }
 
             fn visit_i64<E: de::Error>(self, seconds: i64) -> Result<Span, E> {
@@ -79,8 +85,14 @@ impl<'de> Deserialize<'de> for Span {
                 if !(0.0..=1e12).contains(&seconds) {
                     return Err(E::custom(format!("{seconds} is no duration: it must be 0 or more seconds")));
                 }
+                let ms = (seconds * 1000.0).round();
+                // Dividing gives what reading the same decimals gives, so this finds what has more than three.
+                #[expect(clippy::float_cmp, reason = "the same number, or another one")]
+                if ms / 1000.0 != seconds {
+                    return Err(E::custom(format!("{seconds} is finer than a millisecond")));
+                }
                 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "checked above")]
-                Ok(Span::from_ms((seconds * 1000.0) as u64))
+                Ok(Span::from_ms(ms as u64))
             }
 
             fn visit_str<E: de::Error>(self, text: &str) -> Result<Span, E> {
@@ -124,6 +136,15 @@ mod tests {
         assert!("2 months".parse::<Span>().unwrap_err().contains("2d"), "nobody knows how long a month is");
         assert!("-5m".parse::<Span>().unwrap_err().contains("negative"));
         assert!(serde_json::from_str::<Span>("-1").unwrap_err().to_string().contains("negative"));
+        for finer in ["1ns", "1.5ms", "250us"] {
+            assert!(finer.parse::<Span>().unwrap_err().contains("finer"), "{finer}");
+        }
+        assert!("-0.5ms".parse::<Span>().unwrap_err().contains("negative"));
+        assert_eq!(serde_json::from_str::<Span>("1.001").unwrap().ms, 1001, "rounded, not cut");
+        assert!(serde_json::from_str::<Span>("1.0005").unwrap_err().to_string().contains("finer"));
+        assert!(
+            serde_json::from_str::<Span>("18446744073709551").unwrap_err().to_string().contains("too long")
+        );
         assert!("soon".parse::<Span>().unwrap_err().contains("250ms"));
     }
 }
