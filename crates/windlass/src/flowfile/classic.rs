@@ -11,9 +11,10 @@ use std::collections::HashSet;
 use windlass_api::{
     BackoffKind, FlowDocument, RetryDocument, RetrySettings, RollbackDocument, RollbackSettings, StepDocument,
 };
+use windlass_core::STEPS_MAX;
 
 use super::{
-    error::{Fault, quote},
+    error::{Fault, quote, too_many_steps},
     fields::Fields,
     place::Places,
     tree::{Entry, Node, Value},
@@ -46,6 +47,10 @@ fn flow(entry: Entry) -> Result<(FlowDocument, Places), Fault> {
     let Value::List(nodes) = entry.value.value else {
         return Err(entry.value.unexpected(&entry.key, "a list of steps"));
     };
+    // Said here and not later: giving steps of the same command names of their own takes time for each pair of them.
+    if nodes.len() > STEPS_MAX {
+        return Err(Fault::new(entry.key_at, too_many_steps(nodes.len())));
+    }
     let mut names = HashSet::new();
     let mut steps = Vec::with_capacity(nodes.len());
     for (index, node) in nodes.into_iter().enumerate() {

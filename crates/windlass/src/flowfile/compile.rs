@@ -11,7 +11,11 @@ use windlass_core::{
     StepDefinition, TIMEOUT_DEFAULT,
 };
 
-use super::{FlowError, Source, error::quote, fields::nearest};
+use super::{
+    FlowError, Source,
+    error::{quote, too_many_steps},
+    fields::nearest,
+};
 
 /// Compiles a flow of a file. Its version is 0 until the catalogue gives it one.
 ///
@@ -47,8 +51,7 @@ fn flow(document: &FlowDocument) -> Result<Flow, Mistake> {
         .as_deref()
         .ok_or_else(|| Mistake::new("flow", "the flow has no name: begin with `flow: NAME`"))?;
     if document.steps.len() > STEPS_MAX {
-        let message = format!("the flow has {} steps; the most is {STEPS_MAX}", document.steps.len());
-        return Err(Mistake::new("steps", message));
+        return Err(Mistake::new("steps", too_many_steps(document.steps.len())));
     }
     let names = step_names(&document.steps)?;
     let flow = Flow {

@@ -1,6 +1,9 @@
 //! What is wrong with a flow file, and where.
 
+use std::borrow::Cow;
+
 use thiserror::Error;
+use windlass_core::STEPS_MAX;
 
 /// Why a flow file was refused.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -52,6 +55,29 @@ impl Fault {
 /// What is said of a key that is there twice, in every format.
 pub(super) fn twice(key: &str) -> String {
     format!("the key {} is there twice: take one away", quote(key))
+}
+
+/// What is said of a whole number that parameters cannot carry as it is written.
+pub(super) fn not_exact(number: &str) -> String {
+    format!(
+        "the number {} is too large or begins with 0: it must fit into 64 bits, or be in quotes",
+        quote(number)
+    )
+}
+
+/// A message of a parser, which may have a piece of the text in it, not longer than anybody reads.
+pub(super) fn cut(message: &str) -> Cow<'_, str> {
+    const CHARS_MAX: usize = 300;
+
+    match message.char_indices().nth(CHARS_MAX) {
+        None => message.into(),
+        Some((end, _)) => format!("{}…", &message[..end]).into(),
+    }
+}
+
+/// What is said of a flow with more steps than any may have.
+pub(super) fn too_many_steps(count: usize) -> String {
+    format!("the flow has {count} steps; the most is {STEPS_MAX}")
 }
 
 /// A piece of the user's text inside a message: in quotes, on one line, and not too long.

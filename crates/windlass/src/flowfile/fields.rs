@@ -3,7 +3,7 @@
 use windlass_api::Span;
 
 use super::{
-    error::{Fault, quote},
+    error::{Fault, cut, quote},
     tree::{Entry, Node, Value},
 };
 
@@ -113,10 +113,12 @@ pub(super) fn span(node: &Node, key: &str) -> Result<Span, Fault> {
             serde_json::from_value(number.clone().into()).map_err(|error| error.to_string())
         }
         _ => {
-            return Err(node.unexpected(key, "a duration such as 30s, 5m, 1h30m or 2d, or a number of seconds"));
+            return Err(
+                node.unexpected(key, "a duration such as 30s, 5m, 1h30m or 2d, or a number of seconds")
+            );
         }
     };
-    read.map_err(|message| Fault::new(node.at, format!("`{key}`: {message}")))
+    read.map_err(|message| Fault::new(node.at, format!("`{key}`: {}", cut(&message))))
 }
 
 /// A number of retries.

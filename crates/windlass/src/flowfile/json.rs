@@ -9,7 +9,7 @@ use serde::de::{DeserializeSeed, Deserializer, MapAccess, Visitor};
 use serde_json::{Number, value::RawValue};
 
 use super::{
-    error::{Fault, twice},
+    error::{Fault, cut, not_exact, twice},
     tree::{DEPTH_MAX, Entry, Node, Value, float},
 };
 
@@ -40,7 +40,7 @@ fn fault(error: &serde_json::Error, part: &str, from: usize) -> Fault {
     let at = from + line_start + error.column().saturating_sub(1);
     let message = error.to_string();
     let message = message.split(" at line ").next().unwrap_or_default();
-    Fault::new(at, format!("cannot read this JSON: {message}"))
+    Fault::new(at, format!("cannot read this JSON: {}", cut(message)))
 }
 
 struct Reader<'a> {
@@ -98,6 +98,9 @@ fn number(text: &str) -> Result<Value, String> {
     }
     if let Ok(value) = text.parse::<i64>() {
         return Ok(Value::Number(Number::from(value)));
+    }
+    if !text.contains(['.', 'e', 'E']) {
+        return Err(not_exact(text));
     }
     float(text.parse().unwrap_or(f64::NAN))
 }

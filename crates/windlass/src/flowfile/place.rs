@@ -4,15 +4,22 @@ use std::collections::BTreeMap;
 
 use super::tree::{Node, Value};
 
+/// How deep places are noted: `steps[2].rollback.retry.cap` is the deepest that anything asks for.
+const DEPTH_MAX: usize = 6;
+
+/// How long a key may be for places inside it to be noted. No key of the format is half as long; without a limit,
+/// the paths below one that is very long would take many times the memory of the file.
+const KEY_BYTES_MAX: usize = 32;
+
 /// Bytes of the text by path: `flow`, `steps[2]`, `steps[2].retry.cap`.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Places(BTreeMap<String, usize>);
 
 impl Places {
-    /// The places of everything in a document, except inside its parameters, which nothing looks into.
+    /// The places of everything in a document that a mistake found later may be in. Nothing looks into parameters.
     pub(super) fn of(root: &Node) -> Self {
         let mut places = Self::default();
-        places.add(String::new(), root);
+        places.add(String::new(), root, 0);
         places
     }
 
@@ -35,18 +42,22 @@ impl Places {
         }
     }
 
-    fn add(&mut self, path: String, node: &Node) {
+    fn add(&mut self, path: String, node: &Node, depth: usize) {
         match &node.value {
+            _ if depth == DEPTH_MAX => {}
             Value::Map(entries) => {
-                for entry in entries.iter().filter(|entry| !(path.is_empty() && entry.key == "params")) {
+                for entry in entries.iter().filter(|entry| entry.key.len() <= KEY_BYTES_MAX) {
+                    if path.is_empty() && entry.key == "params" {
+                        continue;
+                    }
                     let inner =
                         if path.is_empty() { entry.key.clone() } else { format!("{path}.{}", entry.key) };
-                    self.add(inner, &entry.value);
+                    self.add(inner, &entry.value, depth + 1);
                 }
             }
             Value::List(nodes) => {
                 for (index, node) in nodes.iter().enumerate() {
-                    self.add(format!("{path}[{index}]"), node);
+                    self.add(format!("{path}[{index}]"), node, depth + 1);
                 }
             }
             Value::Null | Value::Bool(_) | Value::Number(_) | Value::Text(_) => {}

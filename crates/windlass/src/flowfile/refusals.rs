@@ -233,7 +233,7 @@ fn every_format_says_where() {
     5:1: unknown key "timout" in a step: did you mean `timeout`? Known are `name`, `run`, `timeout`, `deadline`, `retry`, `rollback` and `after`
     6:8: step "a" is there twice, as step 1 and step 2: give each a name of its own
     2:1: a step needs `run`: write MODULE.COMMAND, such as mysql.init_instance
-    4:8: the number 99999999999999999999 is too large: it must fit into 64 bits
+    4:8: the number "99999999999999999999" is too large or begins with 0: it must fit into 64 bits, or be in quotes
     4:8: the number is infinite or none at all, which parameters cannot carry
     "#);
     insta::assert_snapshot!(refusals(Format::Json, [
@@ -325,8 +325,8 @@ fn bombs_go_off_quickly_and_small() {
         "*a, ".repeat(90)
     );
     insta::assert_snapshot!(refusals(Format::Yaml, [lists.as_str(), text.as_str()]), @"
-    6:10: the YAML is too large once its aliases are followed: the most is 100000 values, 4194304 bytes of text and 64 levels
-    5:35: the YAML is too large once its aliases are followed: the most is 100000 values, 4194304 bytes of text and 64 levels
+    6:10: the YAML is too large once its aliases are followed: the most is 100000 values, 4194304 bytes of text and 32 levels
+    5:35: the YAML is too large once its aliases are followed: the most is 100000 values, 4194304 bytes of text and 32 levels
     ");
     // Finding the line and column of things must not take the square of a long line.
     let flows: Vec<String> = (0..9_000)

@@ -6,7 +6,7 @@ use toml::{
 };
 
 use super::{
-    error::{Fault, twice},
+    error::{Fault, cut, not_exact, twice},
     tree::{Entry, Node, Value, float},
 };
 
@@ -16,7 +16,7 @@ pub(super) fn tree(text: &str) -> Result<Node, Fault> {
         let span = error.span().unwrap_or(0..0);
         let message = match error.message() {
             "duplicate key" => twice(text.get(span.clone()).unwrap_or_default()),
-            message => format!("cannot read this TOML: {message}"),
+            message => format!("cannot read this TOML: {}", cut(message)),
         };
         Fault::new(span.start, message)
     })?;
@@ -51,7 +51,7 @@ fn node(spanned: Spanned<DeValue<'_>>) -> Result<Node, Fault> {
 fn number(integer: &DeInteger<'_>) -> Result<Value, String> {
     i64::from_str_radix(integer.as_str(), integer.radix())
         .map(|value| Value::Number(value.into()))
-        .map_err(|_| format!("the number {integer} is too large: it must fit into 64 bits"))
+        .map_err(|_| not_exact(&integer.to_string()))
 }
 
 fn fraction(value: &DeFloat<'_>) -> Result<Value, String> {

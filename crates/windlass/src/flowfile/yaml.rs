@@ -1,15 +1,19 @@
 //! YAML into trees, one for each document of the text.
 
-use std::fmt;
+use std::{collections::HashSet, fmt};
 
 use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_saphyr::{Error, Location, MessageFormatter as _, Options, Spanned, UserMessageFormatter};
 
 use super::{
     FILE_BYTES_MAX,
-    error::{Fault, twice},
+    error::{Fault, cut, not_exact, twice},
     tree::{DEPTH_MAX, Entry, Node, Value, float},
 };
+
+/// How deep YAML may nest: half of what the other formats may, since its reader takes 35 KB of stack for each level
+/// in a build without optimisation, and a thread has 2 MiB.
+const YAML_DEPTH_MAX: usize = DEPTH_MAX / 2;
 
 /// How many values one text may have once its aliases are followed: far more than 256 steps need, far fewer than
 /// an alias bomb makes.
@@ -21,8 +25,42 @@ const TEXT_BYTES_MAX: usize = 4 * FILE_BYTES_MAX;
 /// Reads every document; empty ones are passed over.
 pub(super) fn trees(text: &str) -> Result<Vec<Node>, Fault> {
     serde_saphyr::from_multiple_with_options::<Spanned<Value>>(text, options())
-        .map(|documents| documents.into_iter().map(Node::from).collect())
-        .map_err(|error| fault(&error, text))
+        .map_err(|error| fault(&error, text))?
+        .into_iter()
+        .map(Node::from)
+        .map(|node| check(&node, text).map(|()| node))
+        .collect()
+}
+
+/// Refuses what the parser takes and a tree cannot keep: keys that it finds unlike and that are the same as text
+/// (`1` and `"1"`), and whole numbers that it has rounded, or reads as fractions (`012`).
+fn check(node: &Node, text: &str) -> Result<(), Fault> {
+    match &node.value {
+        Value::Map(entries) => {
+            let mut seen = HashSet::new();
+            for entry in entries {
+                if !seen.insert(entry.key.as_str()) {
+                    return Err(Fault::new(entry.key_at, twice(&entry.key)));
+                }
+                check(&entry.value, text)?;
+            }
+            Ok(())
+        }
+        Value::List(nodes) => nodes.iter().try_for_each(|node| check(node, text)),
+        Value::Number(number) if number.is_f64() => match whole_number(text, node.at) {
+            Some(digits) => Err(Fault::new(node.at, not_exact(digits))),
+            None => Ok(()),
+        },
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Text(_) => Ok(()),
+    }
+}
+
+/// What the text has at a place, if it is a whole number and not an alias of one.
+fn whole_number(text: &str, at: usize) -> Option<&str> {
+    let rest = text.get(at..)?;
+    let word = rest.split(|c: char| c.is_whitespace() || matches!(c, ',' | ']' | '}' | ':')).next()?;
+    let digits = word.strip_prefix(['-', '+']).unwrap_or(word);
+    (!digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit() || byte == b'_')).then_some(word)
 }
 
 /// Only `true` and `false` are booleans, so that `name: on` and `zone: no` stay what they say.
@@ -32,7 +70,7 @@ fn options() -> Options {
         reject_unsupported_tags: true,
         with_snippet: false,
         budget: serde_saphyr::budget! {
-            max_depth: DEPTH_MAX,
+            max_depth: YAML_DEPTH_MAX,
             max_nodes: NODES_MAX,
             max_total_scalar_bytes: TEXT_BYTES_MAX,
         },
@@ -50,9 +88,9 @@ fn fault(error: &Error, text: &str) -> Fault {
         Error::UnknownAnchor { .. } => "this alias names an anchor that is not there".to_owned(),
         Error::Budget { .. } | Error::AliasReplayLimitExceeded { .. } => format!(
             "the YAML is too large once its aliases are followed: the most is {NODES_MAX} values, \
-             {TEXT_BYTES_MAX} bytes of text and {DEPTH_MAX} levels"
+             {TEXT_BYTES_MAX} bytes of text and {YAML_DEPTH_MAX} levels"
         ),
-        error => format!("cannot read this YAML: {}", UserMessageFormatter.format_message(error)),
+        error => format!("cannot read this YAML: {}", cut(&UserMessageFormatter.format_message(error))),
     };
     Fault::new(error.location().map_or(text.len(), |location| byte_in(text, location)), message)
 }
