@@ -1,6 +1,6 @@
 //! Parameters and labels from the command line.
 
-use std::{fmt, io::Read as _, path::PathBuf};
+use std::{collections::HashMap, fmt, io::Read as _, path::PathBuf};
 
 use anyhow::Context as _;
 use clap::Args;
@@ -63,9 +63,9 @@ pub(crate) fn parse_label(text: &str) -> Result<(String, String), String> {
 
 /// One `-p KEY=VALUE`.
 #[derive(Debug, Clone)]
-struct Assignment(String, Box<RawValue>);
+pub(super) struct Assignment(pub(super) String, pub(super) Box<RawValue>);
 
-fn parse_param(text: &str) -> Result<Assignment, String> {
+pub(super) fn parse_param(text: &str) -> Result<Assignment, String> {
     let (key, value) = text
         .split_once('=')
         .filter(|(key, _)| !key.is_empty())
@@ -105,20 +105,26 @@ fn object_error(error: &serde_json::Error) -> String {
 
 /// A JSON object that keeps the order of its keys and the digits of its numbers.
 #[derive(Debug, Default)]
-struct Object(Vec<(String, Box<RawValue>)>);
+struct Object {
+    members: Vec<(String, Box<RawValue>)>,
+    /// Where each key is: a file may have very many.
+    places: HashMap<String, usize>,
+}
 
 impl Object {
     fn set(&mut self, key: &str, value: Box<RawValue>) {
-        match self.0.iter_mut().find(|(name, _)| name == key) {
-            Some((_, old)) => *old = value,
-            None => self.0.push((key.to_owned(), value)),
+        if let Some(place) = self.places.get(key) {
+            self.members[*place].1 = value;
+        } else {
+            self.places.insert(key.to_owned(), self.members.len());
+            self.members.push((key.to_owned(), value));
         }
     }
 }
 
 impl Serialize for Object {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_map(self.0.iter().map(|(key, value)| (key, value)))
+        serializer.collect_map(self.members.iter().map(|(key, value)| (key, value)))
     }
 }
 

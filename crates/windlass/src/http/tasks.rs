@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use sha2::{Digest as _, Sha256};
 use windlass_api as api;
-use windlass_core::{Actor, Command, Json, Resolution, TaskId, TaskStatus};
+use windlass_core::{Actor, Command, Json, Resolution, TaskId, TaskStatus, Timestamp};
 use windlass_engine::ports::{Loaded, TaskQuery};
 
 use super::{
@@ -65,16 +65,15 @@ const STATUSES: [TaskStatus; 11] = [
 )]
 pub(crate) async fn list(State(app): State<Arc<App>>, request: Request) -> Result<Response, Refused> {
     let (parts, _) = request.into_parts();
-    let query = query(&app, &parts)?;
+    let query = query(&parts, app.now().wall)?;
     let page = app.engine.tasks(&query).await?;
     let items = page.items.iter().map(view::summary).collect();
     Ok(ok(&api::List { items, next: page.next.map(cursor) }))
 }
 
-fn query(app: &App, parts: &Parts) -> Result<TaskQuery, Refused> {
+pub(super) fn query(parts: &Parts, now: Timestamp) -> Result<TaskQuery, Refused> {
     let known = ["status", "flow", "label", "since", "until", "cursor", "limit"];
     let pairs = Pairs::of(parts, &known)?;
-    let now = app.now().wall;
     Ok(TaskQuery {
         statuses: pairs
             .all("status")
@@ -105,14 +104,15 @@ fn label(text: &str) -> Result<(String, String), Refused> {
         .ok_or_else(|| Refused::malformed(format!("\"label\" is {text:?}, and must be name:value")))
 }
 
-fn cursor(before: TaskId) -> String {
+pub(super) fn cursor(before: TaskId) -> String {
     format!("{CURSOR_PREFIX}{:032x}", before.0)
 }
 
 fn read_cursor(text: &str) -> Result<TaskId, Refused> {
     let hex = text.strip_prefix(CURSOR_PREFIX).filter(|hex| hex.len() == 32);
-    let id = hex.and_then(|hex| u128::from_str_radix(hex, 16).ok());
-    id.map(TaskId).ok_or_else(|| {
+    let id = hex.and_then(|hex| u128::from_str_radix(hex, 16).ok()).map(TaskId);
+    // What reads as a number but was not written here, `+1` for example, is none of ours either.
+    id.filter(|id| cursor(*id) == text).ok_or_else(|| {
         Refused::malformed(
             "\"cursor\" is none that this server gave: send `next` of the page before as it came",
         )
@@ -319,7 +319,9 @@ mod tests {
             "",
             "t",
             "01900000000070008000000000000001",
-            "t+190000000007000800000000000000g",
+            "t+1900000000070008000000000000001",
+            "t0190000000007000800000000000000A",
+            "t0190000000007000800000000000000g",
             &format!("{}0", cursor(id)),
         ] {
             assert!(read_cursor(bad).is_err(), "{bad}");

@@ -4,6 +4,7 @@ use std::os::unix::process::ExitStatusExt;
 
 use windlass_api::Payload;
 use windlass_client::{Failure, Outcome};
+use windlass_core::Json;
 
 use super::output::{RESULT_BYTES_MAX, STDOUT_BYTES_MAX};
 use super::process::Ended;
@@ -58,10 +59,17 @@ fn judge_result(ended: &Ended) -> Outcome {
     if !text.starts_with('{') {
         return no_object(text, "is not a JSON object");
     }
-    match serde_json::from_str::<Payload>(text) {
+    match payload(text) {
         Ok(result) => Outcome::Succeeded(Some(result)),
         Err(error) => no_object(text, &format!("is not a JSON object ({error})")),
     }
+}
+
+/// The result, if it is one that the server will take.
+fn payload(text: &str) -> Result<Payload, String> {
+    let result: Payload = serde_json::from_str(text).map_err(|error| error.to_string())?;
+    Json::from_raw(&result).map_err(|error| error.to_string())?;
+    Ok(result)
 }
 
 /// The same command will print as much again, so this is final.

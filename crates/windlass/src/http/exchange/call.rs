@@ -13,7 +13,7 @@ use windlass_engine::{
 };
 
 use crate::http::{
-    extract::{self, RESULT_BYTES_MAX, bytes_in_words},
+    extract::{self, RESULT_BYTES_MAX, bytes_in_words, cut},
     problem::Refused,
 };
 
@@ -32,7 +32,7 @@ const NO_REASON: &str = "the worker gave no reason";
 /// [`api::ExchangeRequest`] as it lies in the body.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Body<'a> {
+pub(in crate::http) struct Body<'a> {
     protocol: u32,
     #[serde(borrow)]
     session: Cow<'a, str>,
@@ -91,10 +91,10 @@ struct TokenOnly {
 }
 
 /// A report in which no token can be found: its index, and what is wrong with it.
-pub(super) type Nameless = (usize, String);
+pub(in crate::http) type Nameless = (usize, String);
 
 /// The call of a body, and what to say of its reports without a token.
-pub(super) fn call(body: Body<'_>) -> Result<(Exchange, Vec<Nameless>), Refused> {
+pub(in crate::http) fn call(body: Body<'_>) -> Result<(Exchange, Vec<Nameless>), Refused> {
     if body.protocol != api::PROTOCOL {
         let (theirs, ours) = (body.protocol, api::PROTOCOL);
         return Err(Refused::malformed(format!(
@@ -205,7 +205,7 @@ fn report(raw: &RawValue) -> Result<WorkerReport, String> {
 fn malformed(error: &serde_json::Error) -> String {
     let text = error.to_string();
     let place = format!(" at line {} column {}", error.line(), error.column());
-    format!("the report is not as it should be: {}", text.strip_suffix(&place).unwrap_or(&text))
+    format!("the report is not as it should be: {}", cut(text.strip_suffix(&place).unwrap_or(&text)))
 }
 
 fn said(body: &ReportBody<'_>) -> Result<Said, String> {
