@@ -23,6 +23,8 @@ mod exchange;
 mod feed;
 mod ids;
 mod inbox;
+#[doc(hidden)]
+pub mod malformed;
 pub mod memory;
 pub mod ports;
 mod progress;

@@ -10,6 +10,8 @@ mod doctor;
 pub mod flowfile;
 pub mod http;
 mod loops;
+#[doc(hidden)]
+pub mod malformed;
 pub mod modules;
 mod server;
 mod wire;

@@ -4,6 +4,7 @@ mod commits;
 mod engine;
 mod exchange;
 mod faulty_store;
+mod malformed;
 mod pausing;
 mod stored;
 mod stores;

@@ -13,6 +13,7 @@ mod doctor;
 mod exit;
 mod flow;
 mod logging;
+pub(crate) mod malformed;
 mod openapi;
 mod output;
 mod params;

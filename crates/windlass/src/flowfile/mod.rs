@@ -20,6 +20,7 @@ mod error;
 mod fields;
 mod format;
 mod json;
+pub(crate) mod malformed;
 mod place;
 #[cfg(test)]
 mod properties;

@@ -20,6 +20,7 @@ mod guard;
 mod health;
 mod idempotency;
 mod logs;
+pub(crate) mod malformed;
 mod metrics;
 mod openapi;
 mod problem;

@@ -24,6 +24,7 @@
 mod catalogue;
 mod guard;
 mod input;
+pub(crate) mod malformed;
 mod output;
 mod process;
 mod runner;

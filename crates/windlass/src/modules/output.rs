@@ -37,7 +37,7 @@ impl ResultBuffer {
         }
     }
 
-    fn push(&mut self, chunk: &[u8]) {
+    pub(super) fn push(&mut self, chunk: &[u8]) {
         let room = RESULT_BYTES_MAX - self.kept.len();
         self.kept.extend_from_slice(&chunk[..chunk.len().min(room)]);
         self.printed += chunk.len() as u64;
@@ -93,7 +93,7 @@ impl LogLines {
         self.last
     }
 
-    fn push(&mut self, chunk: &[u8], log: &mut (dyn FnMut(String) + Send)) {
+    pub(super) fn push(&mut self, chunk: &[u8], log: &mut (dyn FnMut(String) + Send)) {
         let mut pieces = chunk.split(|byte| *byte == b'\n');
         if let Some(rest_of_line) = pieces.next() {
             self.extend_line(rest_of_line);

@@ -5,5 +5,6 @@ mod demo;
 mod docs;
 mod hints;
 mod http;
+mod malformed;
 mod modules;
 mod site;

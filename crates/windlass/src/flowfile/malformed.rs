@@ -1,0 +1,43 @@
+//! What holds of every flow file: see [`crate::malformed`].
+
+use windlass_core::Flow;
+
+use super::{FlowError, Format, Source, compile, compile_document, document, read};
+use crate::malformed::check_message;
+
+/// Reads and compiles the bytes as YAML, JSON and TOML.
+pub fn flow_file(bytes: &[u8]) {
+    // What is not UTF-8 is refused before there is a text.
+    let Ok(text) = std::str::from_utf8(bytes) else { return };
+    for format in [Format::Yaml, Format::Json, Format::Toml] {
+        match read(text, format) {
+            Ok(sources) => sources.iter().for_each(|source| check_source(source, text)),
+            Err(error) => check_error(&error, text),
+        }
+    }
+}
+
+fn check_source(source: &Source, text: &str) {
+    match compile(source) {
+        Ok(flow) => check_flow(&flow),
+        Err(error) => check_error(&error, text),
+    }
+}
+
+/// A flow is the same after it was written as a document, and as a file of JSON.
+fn check_flow(flow: &Flow) {
+    let document = document(flow);
+    assert_eq!(compile_document(&document).as_ref(), Ok(flow), "the document makes another flow");
+    let text = serde_json::to_string(&document).unwrap_or_default();
+    let again = read(&text, Format::Json).and_then(|sources| compile(&sources[0]));
+    assert_eq!(again.as_ref(), Ok(flow), "the file makes another flow: {text}");
+}
+
+fn check_error(error: &FlowError, text: &str) {
+    check_message(&error.message);
+    let (line, column) = (error.line.unwrap_or(0), error.column.unwrap_or(0));
+    let at = usize::try_from(line).unwrap_or(0).checked_sub(1).and_then(|index| text.split('\n').nth(index));
+    let Some(at) = at else { panic!("line {line} is not in the text: {error}") };
+    let length = at.chars().count() as u64;
+    assert!((1..=length + 1).contains(&column), "column {column} of {length}: {error}");
+}
