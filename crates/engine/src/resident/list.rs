@@ -32,7 +32,7 @@ impl Resident {
         }
         if asks_ended {
             let page = self.sink.ended_page(query).await?;
-            let items = page.items.into_iter().map(|row| self.from_row(row, generation));
+            let items = page.items.into_iter().map(|row| self.loaded_row(row, generation));
             parts.push(Page { items: items.collect::<Result<_, _>>()?, next: page.next });
         }
         if asks_active {
@@ -79,7 +79,7 @@ impl Resident {
                     return Ok(Page { items, next: Some(before) });
                 }
                 (before, seen) = (row.id, seen + 1);
-                let loaded = self.from_row(row, generation)?;
+                let loaded = self.loaded_row(row, generation)?;
                 if query.matches(&loaded.task, &loaded.held()) {
                     items.push(loaded);
                 }

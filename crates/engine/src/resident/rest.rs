@@ -166,7 +166,8 @@ impl Scheduler {
                 continue;
             }
             let soon = |at: Timestamp| at <= self.awake_until.at;
-            if entry.published().iter().any(|waiting| waiting.due_at.is_some_and(soon)) {
+            let is_due_soon = entry.published().iter().any(|waiting| waiting.due_at.is_some_and(soon));
+            if is_due_soon && !entry.task.is_ended() {
                 continue;
             }
             self.forget(id);

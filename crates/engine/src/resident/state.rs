@@ -244,7 +244,7 @@ impl Resident {
     }
 
     /// A task that rests or has ended, from its row as it was read in `generation`.
-    pub(super) fn from_row(&self, row: TaskRow, generation: u64) -> Result<Loaded, StoreError> {
+    pub(super) fn loaded_row(&self, row: TaskRow, generation: u64) -> Result<Loaded, StoreError> {
         let inner = self.inner();
         let flow = |name: &str, version| inner.scheduler.flow(name, Some(version)).map(|stored| stored.flow);
         let never_handed_out = row.never_handed_out;

@@ -51,7 +51,7 @@ impl Store for Resident {
         for ((index, row), found) in missing.into_iter().zip(rows).zip(again) {
             loaded[index] = match (found, row) {
                 (Some(found), _) => Some(found),
-                (None, Some(row)) => Some(self.from_row(row, generation)?),
+                (None, Some(row)) => Some(self.loaded_row(row, generation)?),
                 (None, None) => None,
             };
         }

@@ -20,7 +20,7 @@
 //! | `open.rs`, `lock.rs`, `migrate.rs`, `prefill.rs` | opening: checks, the lock file, the format, the log's size |
 //! | `connect.rs` | the settings of each connection, one by one |
 //! | `sink.rs` | the port over the threads |
-//! | `writer.rs`, `rows.rs`, `directory.rs` | the writer thread, what a transaction writes, where rows are |
+//! | `writer.rs`, `rows.rs`, `touched.rs`, `directory.rs` | the writer thread, what a transaction writes, where rows are |
 //! | `gate.rs`, `checkpoint.rs` | copying the log into the file without the writer waiting |
 //! | `recover.rs`, `read.rs` | reading what is active, at a start and after a failed write |
 //! | `resting.rs` | reading tasks at rest |
@@ -76,6 +76,7 @@ mod resting;
 mod rows;
 mod sink;
 mod sweep;
+mod touched;
 mod writer;
 
 pub use doctor::{Report, doctor};

@@ -3,10 +3,10 @@
 //! Each row is a statement of its own. Inserts of 8 or 16 rows at a time were tried: they saved 3 to 6 % of the
 //! writer's instructions with a hundred changes in a transaction, which is not worth a second way of writing.
 
-use std::collections::{BTreeMap, HashMap, hash_map::Entry};
+use std::collections::{BTreeMap, hash_map::Entry};
 
 use rusqlite::{Connection, OptionalExtension, Statement, params};
-use windlass_core::{AlarmState, Phase, Task, TaskId, Timestamp};
+use windlass_core::{AlarmState, Phase, TaskId, Timestamp};
 use windlass_engine::{
     ports::{AlarmChange, Change, LogLine, QueueChange, StoredFlow, TaskChange},
     resident::Rest,
@@ -18,6 +18,7 @@ use super::{
     encoding::{act_code, ending_code, to_integer},
     error::Fault,
     query::SELECT_RESTING_PLACE,
+    touched::{Draft, Home, Touched},
 };
 
 /// The statements that write, prepared once for a connection, and the numbers of the next rows.
@@ -43,31 +44,6 @@ pub(super) struct Rows<'c> {
     next_task: i64,
     next_history: i64,
     latest_at: Timestamp,
-}
-
-/// What a transaction did to the tasks in it. Several changes of one task write its active row once.
-#[derive(Default)]
-pub(super) struct Touched<'b> {
-    tasks: HashMap<TaskId, Draft<'b>>,
-    latest_at: Timestamp,
-}
-
-struct Draft<'b> {
-    place: Place,
-    task: &'b Task,
-    /// Where its state was before the transaction.
-    was: Home,
-    /// How it rests after its last change, if it does.
-    rest: Option<Rest>,
-}
-
-/// Which table has the state of a task that has not ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Home {
-    /// None yet.
-    New,
-    Active,
-    Resting,
 }
 
 impl<'c> Rows<'c> {
@@ -344,35 +320,11 @@ impl<'c> Rows<'c> {
     }
 }
 
-impl Draft<'_> {
-    /// Which table has its state after the transaction; none once it has ended.
-    fn home(&self) -> Option<Home> {
-        match (self.task.state.phase, self.rest) {
-            (Phase::Ended(_), _) => None,
-            (_, Some(_)) => Some(Home::Resting),
-            (_, None) => Some(Home::Active),
-        }
-    }
-}
-
 /// Where the rows of a task are that rests.
 fn resting_place(select: &mut Statement<'_>, id: TaskId) -> Result<Place, Fault> {
     let read = |row: &rusqlite::Row<'_>| Ok(Place { task: row.get(0)?, last: row.get(1)? });
     let place = select.query_row([id.to_bytes()], read).optional()?;
     place.ok_or_else(|| Fault::damaged(format!("task {id} changed, and is not active")))
-}
-
-impl Touched<'_> {
-    /// Puts the tasks into the directory where they are now. Called once the transaction is on disk.
-    pub(super) fn publish(self, directory: &Directory) {
-        let mut active = directory.lock();
-        for (id, draft) in self.tasks {
-            match draft.home() {
-                Some(Home::Active) => active.insert(id, draft.place),
-                _ => active.remove(&id),
-            };
-        }
-    }
 }
 
 fn insert_task(

@@ -31,8 +31,9 @@ use super::{
     open::SqliteOptions,
     prefill::prefill_wal,
     recover::recover,
-    rows::{Rows, Touched},
+    rows::Rows,
     sweep::Sweeper,
+    touched::Touched,
 };
 
 /// Most changes in one transaction, but for a single batch that has more. It bounds how long the first of them
