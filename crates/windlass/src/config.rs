@@ -8,6 +8,10 @@ use std::{
 use anyhow::Context as _;
 use serde::{Deserialize, Deserializer, Serialize, de};
 
+use windlass_api::Span;
+use windlass_core::Millis;
+use windlass_engine::ports::Retention;
+
 use crate::wire::StoreUrl;
 
 /// The address where none is named.
@@ -16,6 +20,10 @@ pub(crate) const LISTEN_DEFAULT: SocketAddr =
 
 /// The store where none is named.
 pub(crate) const STORE_DEFAULT: &str = "sqlite:windlass.db";
+
+/// The shortest time that ended tasks may be kept: a day, which every repeated request is sure to find its first one
+/// within.
+const KEEP_TASKS_MIN: Span = Span::from_ms(24 * 3600 * 1000);
 
 /// Reads an address to listen on.
 ///
@@ -49,6 +57,10 @@ pub(crate) struct ServerSection {
     pub(crate) listen: Option<SocketAddr>,
     /// Where tasks are kept.
     pub(crate) store: Option<String>,
+    /// For how long ended tasks are kept.
+    pub(crate) keep_tasks: Option<Span>,
+    /// For how long log lines are kept.
+    pub(crate) keep_logs: Option<Span>,
 }
 
 /// What the server runs with.
@@ -58,19 +70,19 @@ pub(crate) struct ServerConfig {
     pub(crate) listen: SocketAddr,
     /// Where tasks are kept.
     pub(crate) store: StoreUrl,
+    /// For how long ended tasks are kept, with their history and their idempotency keys.
+    pub(crate) keep_tasks: Span,
+    /// For how long log lines are kept.
+    pub(crate) keep_logs: Span,
 }
 
 impl ServerConfig {
-    /// Puts the settings together. `listen` and `store` are those of flags and variables.
+    /// Puts the settings together. `given` are those of flags and variables.
     ///
     /// # Errors
     /// When the file cannot be read or a setting makes no sense.
-    pub(crate) fn load(
-        listen: Option<SocketAddr>,
-        store: Option<&str>,
-        file: Option<&Path>,
-    ) -> anyhow::Result<Self> {
-        let file = match file {
+    pub(crate) fn load(given: ServerSection, file: Option<&Path>) -> anyhow::Result<Self> {
+        let file: ConfigFile = match file {
             Some(path) => {
                 let text = std::fs::read_to_string(path)
                     .with_context(|| format!("cannot read the configuration file {}", path.display()))?;
@@ -79,8 +91,27 @@ impl ServerConfig {
             }
             None => ConfigFile::default(),
         };
-        let store = store.or(file.server.store.as_deref()).unwrap_or(STORE_DEFAULT);
-        Ok(Self { listen: listen.or(file.server.listen).unwrap_or(LISTEN_DEFAULT), store: store.parse()? })
+        let file = file.server;
+        let keep = Retention::default();
+        let config = Self {
+            listen: given.listen.or(file.listen).unwrap_or(LISTEN_DEFAULT),
+            store: given.store.or(file.store).as_deref().unwrap_or(STORE_DEFAULT).parse()?,
+            keep_tasks: given.keep_tasks.or(file.keep_tasks).unwrap_or(Span::from_ms(keep.tasks.0)),
+            keep_logs: given.keep_logs.or(file.keep_logs).unwrap_or(Span::from_ms(keep.logs.0)),
+        };
+        if config.keep_tasks < KEEP_TASKS_MIN {
+            anyhow::bail!(
+                "ended tasks are to be kept for {}, and the least is {KEEP_TASKS_MIN}: their idempotency keys go with \
+                 them, and a request that is repeated later would start its task once more",
+                config.keep_tasks
+            );
+        }
+        Ok(config)
+    }
+
+    /// How long things are kept.
+    pub(crate) fn retention(&self) -> Retention {
+        Retention { tasks: Millis(self.keep_tasks.ms), logs: Millis(self.keep_logs.ms) }
     }
 
     /// Refuses an address that other machines can reach, unless told that this is meant.
@@ -103,7 +134,12 @@ impl ServerConfig {
     /// # Errors
     /// Never in practice.
     pub(crate) fn to_toml(&self) -> anyhow::Result<String> {
-        let server = ServerSection { listen: Some(self.listen), store: Some(self.store.to_string()) };
+        let server = ServerSection {
+            listen: Some(self.listen),
+            store: Some(self.store.to_string()),
+            keep_tasks: Some(self.keep_tasks),
+            keep_logs: Some(self.keep_logs),
+        };
         Ok(toml::to_string(&ConfigFile { server })?)
     }
 }
@@ -116,14 +152,35 @@ mod tests {
     fn flags_win_over_the_file_and_the_file_over_defaults() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("windlass.toml");
-        std::fs::write(&path, "[server]\nlisten = \"127.0.0.1:7800\"\nstore = \"memory:\"\n").unwrap();
-        let config = ServerConfig::load(None, Some("sqlite:x.db"), Some(&path)).unwrap();
+        std::fs::write(
+            &path,
+            "[server]\nlisten = \"127.0.0.1:7800\"\nstore = \"memory:\"\nkeep_tasks = \"90d\"\nkeep_logs = \"1h\"\n",
+        )
+        .unwrap();
+        let given = ServerSection {
+            store: Some("sqlite:x.db".to_owned()),
+            keep_logs: Some(Span::from_ms(60_000)),
+            ..ServerSection::default()
+        };
+        let config = ServerConfig::load(given, Some(&path)).unwrap();
         assert_eq!(
             config.to_toml().unwrap(),
-            "[server]\nlisten = \"127.0.0.1:7800\"\nstore = \"sqlite:x.db\"\n"
+            "[server]\nlisten = \"127.0.0.1:7800\"\nstore = \"sqlite:x.db\"\nkeep_tasks = \"2160h\"\nkeep_logs = \"1m\"\n"
         );
-        let config = ServerConfig::load(None, None, None).unwrap();
+        let retention = config.retention();
+        assert_eq!((retention.tasks, retention.logs), (Millis(90 * 86_400_000), Millis(60_000)));
+        let config = ServerConfig::load(ServerSection::default(), None).unwrap();
         assert_eq!((config.listen, config.store.to_string()), (LISTEN_DEFAULT, STORE_DEFAULT.to_owned()));
+    }
+
+    #[test]
+    fn tasks_are_kept_for_a_day_at_least() {
+        let keep = |text: &str| {
+            let keep_tasks = Some(text.parse().unwrap());
+            ServerConfig::load(ServerSection { keep_tasks, ..ServerSection::default() }, None)
+        };
+        assert!(keep("23h").unwrap_err().to_string().contains("the least is 24h"));
+        assert_eq!(keep("1d").unwrap().retention().tasks, Millis(86_400_000));
     }
 
     #[test]
@@ -131,7 +188,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("windlass.toml");
         std::fs::write(&path, "[server]\nlisten_on = \"127.0.0.1:7800\"\n").unwrap();
-        let error = format!("{:#}", ServerConfig::load(None, None, Some(&path)).unwrap_err());
+        let error = format!("{:#}", ServerConfig::load(ServerSection::default(), Some(&path)).unwrap_err());
         assert!(error.contains("line 2") && error.contains("listen_on"), "{error}");
     }
 
@@ -142,14 +199,14 @@ mod tests {
         for bad in ["foo", "localhost:7700", ":7700", "127.0.0.1"] {
             assert!(parse_listen(bad).unwrap_err().contains("such as 127.0.0.1:7700"), "{bad}");
             std::fs::write(&path, format!("[server]\nlisten = \"{bad}\"\n")).unwrap();
-            let error = format!("{:#}", ServerConfig::load(None, None, Some(&path)).unwrap_err());
+            let error = format!("{:#}", ServerConfig::load(ServerSection::default(), Some(&path)).unwrap_err());
             assert!(error.contains("line 2") && error.contains("such as 127.0.0.1:7700"), "{error}");
         }
     }
 
     #[test]
     fn an_address_that_others_can_reach_must_be_meant() {
-        let mut config = ServerConfig::load(None, None, None).unwrap();
+        let mut config = ServerConfig::load(ServerSection::default(), None).unwrap();
         assert!(config.check_address(false).is_ok());
         config.listen = "0.0.0.0:7700".parse().unwrap();
         assert!(config.check_address(false).unwrap_err().to_string().contains("--insecure"));

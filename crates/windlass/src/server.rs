@@ -33,6 +33,7 @@ pub(crate) struct Server {
     listener: TcpListener,
     engine: Arc<Engine>,
     clock: Arc<SystemClock>,
+    retention: Retention,
 }
 
 impl Server {
@@ -45,7 +46,7 @@ impl Server {
         let clock = Arc::new(SystemClock::new(windlass_core::Timestamp(0)));
         let store = wire::open(&config.store, &clock, &format!("http://{}", listener.local_addr()?)).await?;
         let random = uuid::Uuid::new_v4().as_u64_pair().0;
-        Ok(Self { listener, engine: Arc::new(Engine::new(store, random)), clock })
+        Ok(Self { listener, engine: Arc::new(Engine::new(store, random)), clock, retention: config.retention() })
     }
 
     /// The address it listens on.
@@ -66,13 +67,13 @@ impl Server {
     /// Serves until `shutdown`, then lets what is under way end. When one of its loops ends, it fails at once:
     /// whoever runs it starts it again, and what was answered is on disk.
     pub(crate) async fn run(self, shutdown: impl Future<Output = ()>) -> anyhow::Result<()> {
-        let Self { listener, engine, clock } = self;
+        let Self { listener, engine, clock, retention } = self;
         let mut loops = Loops::default();
         for _ in 0..COMMITTERS {
             loops.spawn("decides and commits", commit(engine.clone(), clock.clone()));
         }
         loops.spawn("does what is due", keep_time(engine.clone(), clock.clone()));
-        loops.spawn("deletes what is old", sweep(engine.clone(), clock.clone()));
+        loops.spawn("deletes what is old", sweep(engine.clone(), clock.clone(), retention));
         let app = Arc::new(http::App::new(engine, clock));
         let ended = tokio::select! {
             served = http::serve(listener, app, shutdown) => served.context("the HTTP server failed"),
@@ -127,8 +128,8 @@ fn pause_until(wake: Option<Millis>, has_failed: bool) -> Duration {
 }
 
 /// Deletes what was kept long enough.
-async fn sweep(engine: Arc<Engine>, clock: Arc<SystemClock>) {
-    let janitor = Janitor::new(engine, Retention::default());
+async fn sweep(engine: Arc<Engine>, clock: Arc<SystemClock>, retention: Retention) {
+    let janitor = Janitor::new(engine, retention);
     loop {
         time::sleep(SWEEP_EVERY).await;
         loop {

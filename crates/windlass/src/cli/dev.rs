@@ -6,7 +6,7 @@ use clap::Args;
 
 use super::{exit::Exit, logging, signals};
 use crate::{
-    config::{ServerConfig, parse_listen},
+    config::{ServerConfig, ServerSection, parse_listen},
     dev,
 };
 
@@ -39,7 +39,12 @@ pub(crate) struct DevArgs {
 impl DevArgs {
     /// Runs server and worker until told to stop.
     pub(crate) async fn run(self) -> anyhow::Result<Exit> {
-        let config = ServerConfig::load(Some(self.listen), Some(&self.store), None)?;
+        let given = ServerSection {
+            listen: Some(self.listen),
+            store: Some(self.store),
+            ..ServerSection::default()
+        };
+        let config = ServerConfig::load(given, None)?;
         config.check_address(false)?;
         logging::start();
         dev::run(&config, self.flows, self.modules, signals::shutdown()?).await?;

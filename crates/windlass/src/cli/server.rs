@@ -3,10 +3,11 @@
 use std::{net::SocketAddr, path::PathBuf};
 
 use clap::Args;
+use windlass_api::Span;
 
 use super::{exit::Exit, logging, signals};
 use crate::{
-    config::{ServerConfig, parse_listen},
+    config::{ServerConfig, ServerSection, parse_listen},
     server::Server,
 };
 
@@ -20,6 +21,14 @@ pub(crate) struct ServerArgs {
     /// Where tasks are kept: sqlite:PATH or memory: [default: sqlite:windlass.db]
     #[arg(long, value_name = "URL", env = "WINDLASS_SERVER_STORE", hide_env_values = true)]
     pub(crate) store: Option<String>,
+
+    /// Keep ended tasks for so long, with their history and idempotency keys; 1d or more [default: 30d]
+    #[arg(long, value_name = "TIME", env = "WINDLASS_SERVER_KEEP_TASKS")]
+    pub(crate) keep_tasks: Option<Span>,
+
+    /// Keep log lines for so long [default: 7d]
+    #[arg(long, value_name = "TIME", env = "WINDLASS_SERVER_KEEP_LOGS")]
+    pub(crate) keep_logs: Option<Span>,
 
     /// Configuration file (TOML)
     #[arg(long, value_name = "FILE", env = "WINDLASS_CONFIG")]
@@ -37,7 +46,13 @@ pub(crate) struct ServerArgs {
 impl ServerArgs {
     /// Runs the server until it is told to stop.
     pub(crate) async fn run(self) -> anyhow::Result<Exit> {
-        let config = ServerConfig::load(self.listen, self.store.as_deref(), self.config.as_deref())?;
+        let given = ServerSection {
+            listen: self.listen,
+            store: self.store,
+            keep_tasks: self.keep_tasks,
+            keep_logs: self.keep_logs,
+        };
+        let config = ServerConfig::load(given, self.config.as_deref())?;
         if self.print_config {
             print!("{}", config.to_toml()?);
             return Ok(Exit::Done);

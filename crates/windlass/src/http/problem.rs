@@ -156,7 +156,7 @@ impl From<EngineError> for Refused {
                 Self::unknown_flow(format!("there is no flow {name}: apply it with PUT /v1/flows/NAME"))
             }
             EngineError::UnknownTask(id) => Self::unknown_task(format!(
-                "there is no task {id}: ended tasks are deleted after 30 days; GET /v1/tasks lists those there are"
+                "there is no task {id}: ended tasks are kept for a time only; GET /v1/tasks lists those there are"
             )),
             EngineError::UnknownAlarm(id) => Self::new(
                 StatusCode::NOT_FOUND,
