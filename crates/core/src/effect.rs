@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     ActKey, ActState, AlarmCommand, AlarmId, Event, EventKind, Millis, Name, Pause, Phase, Task, Timestamp,
     Wakeup, is_to_stop,
+    planted::{Bug, is_planted},
 };
 
 /// Something to be done.
@@ -110,7 +111,7 @@ pub fn waiting(task: &Task, key: Wakeup) -> Option<Waiting> {
 pub fn when_free(task: &Task, key: ActKey) -> Free {
     if is_to_stop(task, key) {
         Free::GiveUp
-    } else if task.state.pause == Pause::Held {
+    } else if task.state.pause == Pause::Held && !is_planted(Bug::PauseIgnored) {
         Free::Park
     } else {
         Free::HandOut

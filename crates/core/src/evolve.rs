@@ -1,8 +1,9 @@
 //! The one place that changes a task: what each event does to it.
 
 use crate::{
-    Act, ActKey, ActState, Cause, DEADLINE_CODE, Direction, Event, EventKind, Failure, Pause, Phase, ResolutionKind,
-    Task,
+    Act, ActKey, ActState, Cause, DEADLINE_CODE, Direction, Event, EventKind, Failure, Pause, Phase,
+    ResolutionKind, Task,
+    planted::{Bug, is_planted},
 };
 
 /// Changes `task` by one event. Replaying all events of a task on [`Task::new`] gives the task.
@@ -79,6 +80,9 @@ pub fn evolve(task: &mut Task, event: &Event) {
             settle(act, ActState::Succeeded, at);
         }
         EventKind::ActFailed { key, failure, .. } => {
+            if key.direction == Direction::Forward && is_planted(Bug::FailedStepNotUndone) {
+                task.state.steps[key.step].touched = false;
+            }
             let act = act_mut(task, *key);
             act.failures += 1;
             act.failure = Some(failure.clone());

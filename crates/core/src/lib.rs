@@ -27,6 +27,7 @@ mod id;
 mod invariants;
 mod json;
 mod lock;
+pub mod planted;
 mod rejection;
 mod rules;
 mod status;

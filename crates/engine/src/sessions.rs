@@ -8,7 +8,10 @@ use std::{
 };
 
 use futures_channel::oneshot;
-use windlass_core::Millis;
+use windlass_core::{
+    Millis,
+    planted::{Bug, is_planted},
+};
 
 use crate::{
     exchange::{ExchangeAnswer, SILENCE_ATTACHED, Seq},
@@ -46,6 +49,10 @@ pub(crate) struct LocalSession {
     /// Attempts it is to stop, by token, and when it was last told.
     pub(crate) cancels: BTreeMap<String, Option<Millis>>,
     pub(crate) seen_at: Millis,
+    /// When what the store says it has was last looked at.
+    pub(crate) checked_at: Option<Millis>,
+    /// How often attempts are being claimed for it right now.
+    pub(crate) hands: usize,
 }
 
 /// What a session can take.
@@ -168,7 +175,11 @@ impl Inner {
         let must_poll = session.attached && session.poll.is_none();
         Some(SessionRenewal {
             session: id,
-            lease: if must_poll { SILENCE_ATTACHED.min(session.lease) } else { session.lease },
+            lease: if must_poll || is_planted(Bug::LeaseCutShort) {
+                SILENCE_ATTACHED.min(session.lease)
+            } else {
+                session.lease
+            },
             lease_full: session.lease,
             // The store may have forgotten the session since it was last heard of, so it is told each time. A
             // server that was never polled knows less of the worker than others may have told the store.

@@ -4,6 +4,9 @@ use windlass_core::{Action, Backoff, Flow, Millis, Name, OnFailure, Retry, Retry
 
 use crate::world::World;
 
+/// Longer than a world may take to come to rest: an attempt with such a timeout is not saved by it.
+pub(crate) const LONG_MS: u64 = 4 * 3_600_000;
+
 /// A flow of one to five steps, a line or any graph.
 pub(crate) fn draw(world: &World, name: &str) -> Flow {
     let line = world.chance(500);
@@ -37,7 +40,7 @@ fn action(world: &World, command: &str) -> Action {
     Action {
         module: named(if world.chance(700) { "m" } else { "n" }),
         command: named(command),
-        timeout: Millis(world.within(500..=20_000)),
+        timeout: Millis(if world.chance(150) { LONG_MS } else { world.within(500..=20_000) }),
         deadline: world.chance(200).then(|| Millis(world.within(2_000..=30_000))),
         retry: Retry {
             max: u32::try_from(world.below(4)).unwrap_or(0),

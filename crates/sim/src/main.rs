@@ -8,6 +8,8 @@
 mod actors;
 mod config;
 mod flows;
+#[cfg(feature = "planted")]
+mod hunt;
 mod invariants;
 mod judge;
 mod run;
@@ -31,7 +33,7 @@ struct Cli {
     /// How many worlds
     #[arg(long, default_value_t = 100)]
     seeds: u64,
-    /// Only this world, or the first of many
+    /// Only this world; with --seeds, --steps or --minutes: the first of many
     #[arg(long)]
     seed: Option<u64>,
     /// Go on until so many events were delivered
@@ -43,21 +45,36 @@ struct Cli {
     /// Tell the story of each world
     #[arg(long)]
     story: bool,
+    /// Plant bugs and hunt them, this one or all
+    #[arg(long, num_args = 0..=1, default_missing_value = "all", value_name = "BUG")]
+    planted: Option<String>,
+}
+
+impl Cli {
+    fn goes_on(&self, worlds: u64, steps: u64, begun: Instant) -> bool {
+        if self.steps.is_none() && self.minutes.is_none() {
+            return worlds < if self.seed.is_some() { 1 } else { self.seeds };
+        }
+        self.steps.is_some_and(|wanted| steps < wanted)
+            || self.minutes.is_some_and(|minutes| begun.elapsed() < Duration::from_secs(minutes * 60))
+    }
 }
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
+    let passed = match &cli.planted {
+        Some(bug) => hunt(bug, &cli),
+        None => search(&cli),
+    };
+    if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// Goes from world to world until something is found that does not hold.
+fn search(cli: &Cli) -> bool {
     let begun = Instant::now();
     let first = cli.seed.unwrap_or(1);
     let (mut steps, mut worlds, mut tally) = (0, 0, BTreeMap::<&str, u64>::new());
-    let goes_on = |worlds: u64, steps: u64| match (cli.steps, cli.minutes) {
-        (None, None) => worlds < if cli.seed.is_some() { cli.seeds.min(1) } else { cli.seeds },
-        (wanted, minutes) => {
-            wanted.is_some_and(|wanted| steps < wanted)
-                || minutes.is_some_and(|minutes| begun.elapsed() < Duration::from_secs(minutes * 60))
-        }
-    };
-    while goes_on(worlds, steps) {
+    while cli.goes_on(worlds, steps, begun) {
         let seed = first + worlds;
         let run = run::run(seed, cli.story);
         worlds += 1;
@@ -67,21 +84,41 @@ fn main() -> ExitCode {
         }
         if cli.story {
             run.story.iter().for_each(|line| println!("{line}"));
+        }
+        if cli.story || cli.seed.is_some() {
             println!("world {seed}: {} events, {} ms, trace {:016x}", run.steps, run.ms, run.hash);
         }
         if let Some(violation) = run.violation {
             let again = run::run(seed, true);
             again.story.iter().for_each(|line| println!("{line}"));
-            again.tally.iter().for_each(|(what, times)| println!("{times:>10}  {what}"));
             println!("\n{}: {}", violation.invariant, violation.message);
-            println!("world {seed}, event {}; again with: cargo xtask sim --seed {seed}", run.steps);
-            return ExitCode::FAILURE;
+            println!("world {seed}, event {}; again with: cargo xtask sim --seed {seed} --story", run.steps);
+            return false;
         }
     }
     for (what, times) in &tally {
         println!("{times:>10}  {what}");
     }
     let seconds = begun.elapsed().as_secs_f64();
-    println!("{worlds} worlds, {steps} events, no violation, {:.1} s", seconds);
-    ExitCode::SUCCESS
+    println!("{worlds} worlds, {steps} events, no violation, {seconds:.1} s");
+    true
+}
+
+#[cfg(feature = "planted")]
+fn hunt(bug: &str, cli: &Cli) -> bool {
+    use windlass_core::planted::Bug;
+
+    let wanted = |candidate: &&Bug| bug == "all" || format!("{candidate:?}").eq_ignore_ascii_case(bug);
+    let bugs: Vec<Bug> = Bug::ALL.iter().filter(wanted).copied().collect();
+    if bugs.is_empty() {
+        println!("there is no bug {bug}; there are {:?}", Bug::ALL);
+        return false;
+    }
+    hunt::hunt(&bugs, cli.seed.unwrap_or(1))
+}
+
+#[cfg(not(feature = "planted"))]
+fn hunt(_bug: &str, _cli: &Cli) -> bool {
+    println!("this build cannot plant bugs: use `cargo xtask sim --planted`");
+    false
 }

@@ -129,7 +129,7 @@ fn accept(flow: &Arc<Flow>, id: TaskId, at: Option<Timestamp>) -> Result<Change,
         created_at: START,
     };
     let task = Arc::new(Task::new(id, flow.clone(), input.into()));
-    let loaded = Loaded { task, claims: Vec::new(), handed_out: BTreeSet::new(), generation: 0 };
+    let loaded = Loaded::untouched(task);
     change(&loaded, &Command::Accept)
 }
 

@@ -3,7 +3,10 @@
 use super::{report, turn_back};
 use crate::{
     ActKey, ActState, Attempt, Cause, DEATHS_MAX, Direction, EventKind, Failure, Millis, OnFailure, Phase,
-    Rejection, RetryBy, Stuck, StuckKind, draft::Draft, retry_delay, step_name,
+    Rejection, RetryBy, Stuck, StuckKind,
+    draft::Draft,
+    planted::{Bug, is_planted},
+    retry_delay, step_name,
 };
 
 /// The code of an attempt that ran longer than its timeout, as of the program `timeout`.
@@ -26,7 +29,8 @@ pub(super) fn time_out(draft: &mut Draft<'_>, attempt: &Attempt) -> Result<(), R
 pub(super) fn fail(draft: &mut Draft<'_>, key: ActKey, failure: Failure) {
     let (Some(act), Some(action)) = (draft.task.act(key), draft.task.action(key)) else { return };
     let now = draft.context.now;
-    let retries_left = draft.task.flow.retry_by == RetryBy::Engine && act.failures < action.retry.max;
+    let retries_left = draft.task.flow.retry_by == RetryBy::Engine
+        && (act.failures < action.retry.max || is_planted(Bug::NoRetryLimit));
     let until = now + retry_delay(&action.retry, draft.task.id, key, act.failures + 1);
     let in_time = act.deadline_at.is_none_or(|deadline_at| until < deadline_at);
     if failure.retryable && retries_left && in_time && !is_last_chance(draft, key) {

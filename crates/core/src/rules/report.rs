@@ -3,7 +3,9 @@
 use super::fail;
 use crate::{
     ActState, Attempt, EventKind, Failure, Outcome, POSTPONE_DEFAULT, POSTPONEMENTS_MAX, Rejection, Report,
-    SPAN_MAX, draft::Draft,
+    SPAN_MAX,
+    draft::Draft,
+    planted::{Bug, is_planted},
 };
 
 /// Accepts the outcome of the current attempt; late and repeated ones change nothing.
@@ -46,6 +48,7 @@ pub(super) fn check_current(draft: &Draft<'_>, attempt: &Attempt) -> Result<(), 
     }
     match act.state {
         ActState::Ready | ActState::Parked => Ok(()),
+        ActState::Succeeded if is_planted(Bug::ResultTwice) => Ok(()),
         // Withdrawn: it was taken back before anybody was known to have it.
         ActState::Idle => Err(Rejection::Stale),
         ActState::Delayed { .. } | ActState::Succeeded | ActState::Failed | ActState::Skipped => {

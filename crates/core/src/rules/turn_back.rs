@@ -1,6 +1,10 @@
 //! The task turns around: nothing forward starts any more.
 
-use crate::{ActState, Actor, Cause, Direction, EventKind, draft::Draft};
+use crate::{
+    ActState, Actor, Cause, Direction, EventKind,
+    draft::Draft,
+    planted::{Bug, is_planted},
+};
 
 use super::fail;
 
@@ -21,7 +25,9 @@ pub(super) fn turn_back(draft: &mut Draft<'_>, cause: Cause) {
             // A delayed act has an attempt behind it, and so has any but the first.
             let ran_before = act.attempt > 1 || matches!(act.state, ActState::Delayed { .. });
             let may_have_run = ran_before || draft.context.handed_out.contains(&key);
-            let touched = draft.task.state.steps[key.step].touched && may_have_run;
+            let touched = draft.task.state.steps[key.step].touched
+                && may_have_run
+                && !is_planted(Bug::WithdrawnStepNotUndone);
             EventKind::ActWithdrawn { key, attempt: act.attempt, touched }
         })
         .collect();

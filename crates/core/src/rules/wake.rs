@@ -3,7 +3,9 @@
 use super::{fail, turn_back};
 use crate::{
     ActKey, ActState, Cause, DEADLINE_CODE, Direction, EventKind, Failure, OnFailure, Phase, Rejection,
-    Wakeup, draft::Draft,
+    Wakeup,
+    draft::Draft,
+    planted::{Bug, is_planted},
 };
 
 /// Does what is due; a wake-up that comes early or late finds nothing due.
@@ -42,7 +44,9 @@ fn act(draft: &mut Draft<'_>, key: ActKey) -> Result<(), Rejection> {
             let message = format!("the step's deadline passed{}", last.unwrap_or_default());
             fail::fail_for_good(draft, key, Failure::new(&message, DEADLINE_CODE, false));
         }
-        ActState::Delayed { until } if until <= now => fail::ready(draft, key),
+        ActState::Delayed { until } if until <= now || is_planted(Bug::RetriedEarly) => {
+            fail::ready(draft, key)
+        }
         _ => return Err(Rejection::NothingDue),
     }
     Ok(())

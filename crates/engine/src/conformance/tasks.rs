@@ -95,12 +95,7 @@ async fn changes_of_one_task_may_follow_one_another_in_a_batch(mut world: World)
     let flow = world.add_flow(line("flow", 2)).await;
     let new = world.new_task(&flow, |_| {});
     let (id, now) = (new.task.id, world.now.wall);
-    let loaded = |task: &Arc<_>| Loaded {
-        task: Arc::clone(task),
-        claims: Vec::new(),
-        handed_out: [].into(),
-        generation: 0,
-    };
+    let loaded = |task: &Arc<_>| Loaded::untouched(Arc::clone(task));
     let pause = decide(&loaded(&new.task), &Command::Pause { by: None }, now).expect("a task can be paused");
     let resume = decide(&loaded(&pause.task), &Command::Resume { by: None }, now).expect("and resumed");
     let resumed = resume.task.clone();
@@ -120,8 +115,7 @@ async fn a_task_is_taken_in_once(mut world: World) {
     let session = world.session(1).await;
     assert_eq!(world.claim(session, 5).await.len(), 1);
     // A task that is not there cannot go on.
-    let loaded =
-        Loaded { task: unknown.task.clone(), claims: Vec::new(), handed_out: [].into(), generation: 0 };
+    let loaded = Loaded::untouched(unknown.task.clone());
     let pause = decide(&loaded, &Command::Pause { by: None }, world.now.wall).expect("a task can be paused");
     assert_eq!(world.commit_one(pause).await, Outcome::Conflict);
     assert!(world.find(unknown.task.id).await.is_none());

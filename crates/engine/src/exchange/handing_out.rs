@@ -71,6 +71,7 @@ struct Hand<'a> {
 
 impl<'a> Hand<'a> {
     fn new(engine: &'a Engine, session: SessionId, seq: Seq) -> Self {
+        engine.sessions.lock().get(session).hands += 1;
         Self { engine, session, seq, attempts: Vec::new(), size: AnswerSize::default(), rest: Vec::new() }
     }
 
@@ -169,11 +170,9 @@ impl Drop for Hand<'_> {
     fn drop(&mut self) {
         let ids: Vec<AttemptId> =
             self.attempts.iter().map(|attempt| attempt.id).chain(self.rest.iter().copied()).collect();
-        if ids.is_empty() {
-            return;
-        }
         let mut sessions = self.engine.sessions.lock();
         let local = sessions.get(self.session);
+        local.hands = local.hands.saturating_sub(1);
         for id in ids {
             local.give(self.engine.tokens.seal(&id), id);
         }

@@ -3,12 +3,12 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use windlass_core::{ActState, Free, Task, is_to_stop, when_free};
+use windlass_core::{ActState, Free, Millis, Task, is_to_stop, when_free};
 
 use super::{ATTEMPTS_MAX, HandedOut, answer_size::AnswerSize};
 use crate::{
     Engine, EngineError,
-    ports::{Adoption, AttemptId, Now, SessionId},
+    ports::{Adoption, AttemptId, Claimed, Now, SessionId},
     sessions::{Given, LocalSession},
 };
 
@@ -41,6 +41,34 @@ impl Engine {
             if adoption == Adoption::Held {
                 session.give(token, id);
             }
+        }
+        Ok(())
+    }
+
+    /// Puts back what the store says a session has and nobody told it of: the answer of the store to a claim was
+    /// lost, or another server claimed it and could not give it to the session any more.
+    pub(super) async fn put_back_unheard(
+        &self,
+        session: SessionId,
+        holding: &[String],
+        now: Now,
+    ) -> Result<(), EngineError> {
+        if !self.sessions.lock().get(session).is_to_check(now) {
+            return Ok(());
+        }
+        let claimed = self.store.held(session).await?;
+        let unheard: Vec<AttemptId> = {
+            let mut sessions = self.sessions.lock();
+            let local = sessions.get(session);
+            let is_unheard = |claimed: &Claimed| {
+                let token = self.tokens.seal(&claimed.id);
+                let fresh = now.wall - claimed.at < UNHEARD_AFTER;
+                !fresh && local.hands == 0 && !local.given.contains_key(&token) && !holding.contains(&token)
+            };
+            claimed.iter().filter(|claimed| is_unheard(claimed)).map(|claimed| claimed.id).collect()
+        };
+        for id in unheard {
+            self.store.release(session, id, now).await?;
         }
         Ok(())
     }
@@ -102,7 +130,22 @@ pub(super) struct Compared {
     pub(super) missing: Vec<(String, AttemptId)>,
 }
 
+/// How often what the store says a session has is looked at.
+const CHECK_EVERY: Millis = Millis::from_secs(5);
+
+/// What was claimed so recently may be on its way to the session.
+const UNHEARD_AFTER: Millis = Millis::from_secs(2);
+
 impl LocalSession {
+    /// Whether it is time to look at what the store says the session has.
+    fn is_to_check(&mut self, now: Now) -> bool {
+        let is_due = self.checked_at.is_none_or(|at| now.mono.0 >= at.0 + CHECK_EVERY.0);
+        if is_due {
+            self.checked_at = Some(now.mono);
+        }
+        is_due
+    }
+
     /// The session has this attempt, as far as this server knows.
     pub(super) fn give(&mut self, token: String, id: AttemptId) {
         self.given.entry(token).or_insert(Given { id, log_bytes: 0 });

@@ -49,6 +49,7 @@ impl Engine {
         let (session, seq) = (call.session, call.seq);
         let mut answer = ExchangeAnswer { lease, ..ExchangeAnswer::default() };
         if let Some(holding) = &call.holding {
+            self.put_back_unheard(session, holding, now).await?;
             let compared = self.sessions.lock().get(session).compare(holding);
             self.adopt(session, compared.unknown, now).await?;
             answer.attempts = self.hand_again(session, compared.missing, now).await?;

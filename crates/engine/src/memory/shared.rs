@@ -130,6 +130,12 @@ impl Store for SharedStore {
         Ok(())
     }
 
+    async fn held(&self, session: SessionId) -> Result<Vec<Claimed>, StoreError> {
+        let rows = self.rows();
+        let claimed = rows.waits.all_claimed().map(|(claimed, _)| claimed);
+        Ok(claimed.filter(|claimed| claimed.session == session).collect())
+    }
+
     async fn lost(&self, now: Now, limit: usize) -> Result<Vec<Claimed>, StoreError> {
         let mut rows = self.rows();
         let Rows { waits, sessions, .. } = &mut *rows;

@@ -103,7 +103,7 @@ impl Waits {
             is_current.then_some(*key)
         };
         let handed_out = self.handed_out.get(&task.id).into_iter().flatten().filter_map(current).collect();
-        Loaded { task, claims, handed_out, generation: 0 }
+        Loaded { claims, handed_out, ..Loaded::untouched(task) }
     }
 
     /// Gives the first in line for `wish` to a session.

@@ -60,6 +60,9 @@ pub trait Store: Send + Sync + 'static {
     /// Gives every session a full new lease: this server was away, so silence says nothing.
     async fn forgive(&self, now: Now) -> Result<(), StoreError>;
 
+    /// What a session has.
+    async fn held(&self, session: SessionId) -> Result<Vec<Claimed>, StoreError>;
+
     /// At most `limit` attempts whose session's lease has ended. They are told again until they are settled.
     async fn lost(&self, now: Now, limit: usize) -> Result<Vec<Claimed>, StoreError>;
 
@@ -112,12 +115,21 @@ pub struct Loaded {
     pub claims: Vec<Claim>,
     /// Acts whose current attempt a worker may have had, now or before.
     pub handed_out: BTreeSet<ActKey>,
+    /// Acts whose current attempt a worker may still have and is given time to name, after a start.
+    pub awaited: BTreeSet<ActKey>,
     /// Grows when the store lost what it had told before it was on disk, and went back to what is there. A
     /// version may come again then; a change that was decided before is a conflict.
     pub generation: u64,
 }
 
 impl Loaded {
+    /// A task of which no worker has or had anything.
+    #[must_use]
+    pub fn untouched(task: Arc<Task>) -> Self {
+        let (handed_out, awaited) = (BTreeSet::new(), BTreeSet::new());
+        Self { task, claims: Vec::new(), handed_out, awaited, generation: 0 }
+    }
+
     /// Acts whose current attempt a session has.
     #[must_use]
     pub fn held(&self) -> BTreeSet<ActKey> {
@@ -127,7 +139,10 @@ impl Loaded {
     /// What the rules may know beside the task.
     #[must_use]
     pub fn context(&self, now: Timestamp) -> Context {
-        Context { now, held: self.held(), handed_out: self.handed_out.clone() }
+        // What a worker may be about to name is in flight as much as what it has.
+        let mut held = self.held();
+        held.extend(&self.awaited);
+        Context { now, held, handed_out: self.handed_out.clone() }
     }
 }
 

@@ -2,7 +2,11 @@
 
 use std::sync::Arc;
 
-use windlass_core::{ActState, Task, TaskId, Timestamp, Wakeup, waits};
+use windlass_core::{
+    ActState, Task, TaskId, Timestamp, Wakeup,
+    planted::{Bug, is_planted},
+    waits,
+};
 
 use super::{
     Recovered,
@@ -41,6 +45,7 @@ impl Scheduler {
         self.active.insert(id, Entry::new(Arc::new(task), handed_out));
         for wait in waits {
             match (wait.key, &wait.ready) {
+                (Wakeup::Act(_), Some(_)) if is_planted(Bug::ReadyForgotten) => {}
                 (Wakeup::Act(key), Some(_)) => {
                     self.recovered.insert((id, key), wait.attempt);
                 }

@@ -7,7 +7,9 @@ use std::{
 
 use windlass_core::{
     Act, ActKey, ActState, AlarmId, Direction, Effect, Flow, Free, Name, Ready, Task, TaskId, Timestamp,
-    Waiting, Wakeup, waiting,
+    Waiting, Wakeup,
+    planted::{Bug, is_planted},
+    waiting,
 };
 
 use super::{
@@ -92,8 +94,18 @@ impl Scheduler {
             task: entry.task.clone(),
             claims: self.claims.of_task(id, &entry.task),
             handed_out: entry.handed_out.clone(),
+            awaited: self.awaited(id, &entry.task),
             generation: self.generation,
         })
+    }
+
+    /// Acts of a task whose attempts workers are given time to name.
+    fn awaited(&self, id: TaskId, task: &Task) -> BTreeSet<ActKey> {
+        let of_task = self.recovered.range((id, ActKey::forward(0))..).take_while(|((of, _), _)| *of == id);
+        let current = |((_, key), attempt): (&(TaskId, ActKey), &u32)| {
+            task.act(*key).is_some_and(|act| act.attempt == *attempt && is_current(act)).then_some(*key)
+        };
+        of_task.filter_map(current).collect()
     }
 
     /// Checks a change and makes it what later commits build on. `versions` are those of alarms on disk.
@@ -130,7 +142,9 @@ impl Scheduler {
         let is_new = change.before == 0 && self.has_flow(&change.task.flow);
         match self.active.get_mut(&id) {
             Some(_) if self.generation != change.generation => return Outcome::Conflict,
-            Some(entry) if entry.task.state.events != change.before => return Outcome::Conflict,
+            Some(entry) if entry.task.state.events != change.before && !is_planted(Bug::LostUpdate) => {
+                return Outcome::Conflict;
+            }
             Some(entry) => entry.become_task(&change.task),
             None if !is_new => return Outcome::Conflict,
             None => {
@@ -168,6 +182,7 @@ impl Scheduler {
             }
         }
         if let Some(consumed) = change.consumes
+            && !is_planted(Bug::MessageTwice)
             && self.messages.remove(&consumed).is_none()
         {
             return Outcome::Conflict;
@@ -259,7 +274,7 @@ impl Scheduler {
         if let Some(key) = &change.submit_key {
             self.submit_keys.settle(key);
         }
-        for envelope in &change.messages {
+        for envelope in change.messages.iter().filter(|_| !is_planted(Bug::MessageLost)) {
             self.messages.insert(envelope.id, envelope.clone());
         }
         let Some(entry) = self.active.get(&id) else { return };
@@ -297,7 +312,9 @@ impl Scheduler {
             entry.published.reserve_exact(1);
         }
         entry.published.push(published.clone());
-        if let Some(due_at) = published.due_at {
+        if let Some(due_at) = published.due_at
+            && !(is_planted(Bug::RetryTimerLost) && published.attempt > 0)
+        {
             self.due.insert((due_at, id, published.key));
         }
         if let (Some(ready), Wakeup::Act(key)) = (&published.ready, published.key)
@@ -318,7 +335,7 @@ impl Scheduler {
         let wakes = self
             .due
             .iter()
-            .take_while(|(at, ..)| *at <= now.wall)
+            .take_while(|(at, ..)| *at <= now.wall || is_planted(Bug::RetriedEarly))
             .map(|(_, task, wakeup)| Due::Wake { task: *task, wakeup: *wakeup });
         let kept_back = self.kept_back.iter().filter_map(|(task, key)| {
             let attempt = self.active.get(task)?.task.act(*key)?.attempt;

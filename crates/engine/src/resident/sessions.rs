@@ -70,6 +70,11 @@ impl Sessions {
         }
     }
 
+    /// What a session has.
+    pub(super) fn holds(&self, session: SessionId) -> impl Iterator<Item = &(TaskId, ActKey)> {
+        self.sessions.get(&session).into_iter().flat_map(|session| &session.holds)
+    }
+
     pub(super) fn knows(&self, session: SessionId) -> bool {
         self.sessions.contains_key(&session)
     }

@@ -9,7 +9,10 @@ use std::{
 };
 
 use futures_channel::oneshot;
-use windlass_core::{Millis, TaskId, Timestamp};
+use windlass_core::{
+    Millis, TaskId, Timestamp,
+    planted::{Bug, is_planted},
+};
 
 use super::{
     Batch, RestPolicy, RowSink, TaskRow,
@@ -169,7 +172,7 @@ impl Resident {
                 _ => None,
             })
             .collect();
-        if scopes.is_empty() {
+        if scopes.is_empty() || is_planted(Bug::SubmitKeyForgotten) {
             return Ok(Vec::new());
         }
         Ok(self.sink.submit_keys(&scopes).await?.into_iter().flatten().collect())
@@ -218,6 +221,9 @@ impl Resident {
         for change in changes {
             let outcome = on_disk(&change, taken).unwrap_or_else(|| inner.scheduler.stage(&change, versions));
             if outcome == Outcome::Committed {
+                if is_planted(Bug::HandedOutEarly) {
+                    inner.scheduler.publish(&change);
+                }
                 batch.push(change);
             }
             outcomes.push(outcome);
@@ -250,7 +256,7 @@ impl Resident {
         let never_handed_out = row.never_handed_out;
         let task = row.into_task(flow)?;
         let handed_out = if never_handed_out { BTreeSet::new() } else { may_have_been_handed_out(&task) };
-        Ok(Loaded { task: Arc::new(task), claims: Vec::new(), handed_out, generation })
+        Ok(Loaded { handed_out, generation, ..Loaded::untouched(Arc::new(task)) })
     }
 }
 
@@ -306,7 +312,8 @@ impl Inner {
 
     pub(super) fn end_grace(&mut self, now: Now) {
         if self.grace == Grace::Begins {
-            let until = Millis(now.mono.0 + ADOPTION_GRACE.0);
+            let grace = if is_planted(Bug::NoAdoptionGrace) { Millis(0) } else { ADOPTION_GRACE };
+            let until = Millis(now.mono.0 + grace.0);
             self.grace = if self.scheduler.recovered.is_empty() { Grace::Over } else { Grace::Until(until) };
         }
         if matches!(self.grace, Grace::Until(until) if until <= now.mono) {

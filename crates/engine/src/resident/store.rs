@@ -1,7 +1,10 @@
 //! The store port over the scheduler and its sink.
 
 use async_trait::async_trait;
-use windlass_core::{ActKey, ActState, Alarm, AlarmId, Event, Millis, TaskId};
+use windlass_core::{
+    ActKey, ActState, Alarm, AlarmId, Event, Millis, TaskId,
+    planted::{Bug, is_planted},
+};
 
 use super::{Resident, state::Grace};
 use crate::ports::{
@@ -76,7 +79,9 @@ impl Store for Resident {
         drop(only);
         drop(lookup);
         let (outcomes, ticket) = staged?;
-        if let Some(ticket) = ticket {
+        if let Some(ticket) = ticket
+            && !is_planted(Bug::AcknowledgedEarly)
+        {
             ticket.written().await?;
         }
         Ok(outcomes)
@@ -119,8 +124,8 @@ impl Store for Resident {
             let adoption = match holder {
                 _ if !current => Adoption::Gone,
                 Some((holder, number)) if holder == session && number == id.claim => Adoption::Held,
-                Some(_) => Adoption::Gone,
-                None => {
+                Some(_) if !is_planted(Bug::StolenAttempts) => Adoption::Gone,
+                _ => {
                     inner.scheduler.recovered.remove(&(id.task, id.key));
                     inner.scheduler.publish_ready(id.task, id.key);
                     if let Some(ready) = inner.scheduler.published_ready(id.task, id.key).cloned() {
@@ -159,6 +164,12 @@ impl Store for Resident {
     async fn forgive(&self, now: Now) -> Result<(), StoreError> {
         self.inner().scheduler.sessions.forgive(now);
         Ok(())
+    }
+
+    async fn held(&self, session: SessionId) -> Result<Vec<Claimed>, StoreError> {
+        let inner = self.inner();
+        let holds = inner.scheduler.sessions.holds(session);
+        Ok(holds.filter_map(|(task, key)| inner.scheduler.claims.claimed(*task, *key)).collect())
     }
 
     async fn lost(&self, now: Now, limit: usize) -> Result<Vec<Claimed>, StoreError> {

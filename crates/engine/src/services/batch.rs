@@ -2,13 +2,18 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use windlass_core::{AlarmCommand, AlarmId, Effect, Event, Message, TaskId};
+use windlass_core::{
+    AlarmCommand, AlarmId, Effect, Event, Message, TaskId,
+    planted::{Bug, is_planted},
+};
 
 use super::{alarm_work::AlarmWork, task_work::TaskWork};
 use crate::{
     Engine,
     inbox::{Item, Reply},
-    ports::{AttemptId, Change, Envelope, Loaded, MessageId, Now, SessionId, StoreError, TaskChange},
+    ports::{
+        AttemptId, Change, Envelope, Loaded, MessageId, Now, SessionId, StoreError, SubmitKey, TaskChange,
+    },
 };
 
 /// Where an item stands: index of its operation, index in it.
@@ -82,7 +87,7 @@ impl Batch {
     /// Decides one item. Gives the reply where it waits for no change.
     pub(super) fn decide(&mut self, item: &Item, place: Place) -> Option<Reply> {
         match item {
-            Item::Submit { task, key } => match TaskWork::accept(task, key.as_ref(), place, self.now) {
+            Item::Submit { task, key } => match TaskWork::accept(task, kept(key.as_ref()), place, self.now) {
                 Ok(work) => {
                     self.tasks.insert(task.id, work);
                     None
@@ -142,4 +147,9 @@ impl Batch {
 fn has_timer(change: &TaskChange) -> bool {
     let timer = |effect: &Effect| matches!(effect, Effect::Wait(waiting) if waiting.due_at.is_some());
     change.waits.iter().any(timer) || !change.messages.is_empty()
+}
+
+/// The key a task is submitted under.
+fn kept(key: Option<&SubmitKey>) -> Option<&SubmitKey> {
+    key.filter(|_| !is_planted(Bug::NoSubmitKey))
 }

@@ -138,6 +138,10 @@ impl Store for FaultyStore {
         self.store.forgive(now).await
     }
 
+    async fn held(&self, session: SessionId) -> Result<Vec<Claimed>, StoreError> {
+        self.store.held(session).await
+    }
+
     async fn lost(&self, now: Now, limit: usize) -> Result<Vec<Claimed>, StoreError> {
         self.store.lost(now, limit).await
     }

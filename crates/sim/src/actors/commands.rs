@@ -6,7 +6,7 @@ use windlass_core::{Failure, Json, Millis, Outcome, TIMEOUT_CODE};
 use windlass_engine::{HandedOut, Progress, Said, effect_key};
 
 use super::{nature, worker::Worker};
-use crate::judge::Seen;
+use crate::{flows::LONG_MS, judge::Seen};
 
 /// How one run goes.
 enum Course {
@@ -25,13 +25,17 @@ pub(super) fn stopped() -> Outcome {
 /// One run of a command.
 pub(super) async fn run(worker: Rc<Worker>, attempt: HandedOut, number: u64) {
     let world = worker.world.clone();
-    let course = course(&worker, number);
+    let timeout = attempt.task.action(attempt.id.key).map_or(0, |action| action.timeout.0);
+    let course = match course(&worker, number) {
+        // It would hang for longer than anybody watches.
+        Course::Hangs if timeout == LONG_MS => Course::Ends(stopped()),
+        course => course,
+    };
     let length = match course {
         Course::Hangs => u64::MAX,
         _ if world.is_calm() => world.within(0..=50),
         _ => world.within(0..=2000),
     };
-    let timeout = attempt.task.action(attempt.id.key).map_or(0, |action| action.timeout.0);
     let whole = length.min(timeout);
     let effect_at = world.within(0..=whole);
     world.sleep(effect_at).await;

@@ -96,7 +96,7 @@ pub(super) async fn repeat<T: 'static>(
     let ask = Rc::new(ask);
     for _ in 0..tries {
         let server = usize::try_from(world.below(world.servers.count() as u64)).unwrap_or(0);
-        match world.at_most(PATIENCE_MS, world.call(host, server, ask.clone())).await {
+        match world.at_most(PATIENCE_MS, world.call(host, server, false, ask.clone())).await {
             Some(Ok(Err(EngineError::Store(_) | EngineError::Overloaded | EngineError::Conflict)))
             | Some(Err(_))
             | None => world.sleep(world.within(50..=1000)).await,

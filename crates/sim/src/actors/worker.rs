@@ -170,7 +170,7 @@ impl Worker {
                 answer
             })
         };
-        let called = world.call(Host::Worker(self.index), server, Rc::new(serve));
+        let called = world.call(Host::Worker(self.index), server, polls, Rc::new(serve));
         let answered: Option<Result<Result<ExchangeAnswer, EngineError>, Broken>> =
             world.at_most(timeout, called).await;
         answered?.ok()?.ok()

@@ -34,6 +34,8 @@ pub(super) struct Leases {
     silences: Vec<Option<u64>>,
     server_started_at: u64,
     runs: BTreeMap<u64, Run>,
+    /// When each attempt was given to its worker: its timeout runs from then.
+    given: BTreeMap<AttemptId, u64>,
     touch: BTreeMap<usize, Touch>,
 }
 
@@ -66,6 +68,7 @@ impl Leases {
             shared: config.shared,
             server_started_at: 0,
             runs: BTreeMap::new(),
+            given: BTreeMap::new(),
             touch: BTreeMap::new(),
         }
     }
@@ -106,6 +109,13 @@ impl Leases {
                 continue;
             }
             let Some(known) = truth.tasks.get(&id.task) else { continue };
+            // Two workers have the same attempt, one of them since before a restart, in which a resident store
+            // forgets who has what: whoever reports first after another one ends it for both.
+            let shares =
+                |id: &&AttemptId| (id.task, id.key, id.attempt) == (run.id.task, run.id.key, run.id.attempt);
+            if undone && self.given.keys().filter(shares).count() > 1 {
+                continue;
+            }
             let touch = self.touch.get(&run.worker);
             let silent_before =
                 touch.and_then(|touch| touch.silent_before).is_some_and(|at| at + LOSS_MS >= run.since);
@@ -113,8 +123,9 @@ impl Leases {
             let heard_now = attached && world.network.is_heard(Host::Worker(run.worker), alive);
             let silent_now =
                 !heard_now && self.is_too_long(run.worker, touch.map_or(0, |touch| touch.last), now);
+            let given_at = self.given.get(&run.id).copied().unwrap_or(0);
             let timeout = known.task.action(run.id.key).map_or(0, |action| action.timeout.0);
-            if silent_before || silent_now || now - run.since + TIMEOUT_NEAR_MS >= timeout {
+            if silent_before || silent_now || now - given_at + TIMEOUT_NEAR_MS >= timeout {
                 continue;
             }
             let message = format!(
@@ -133,6 +144,9 @@ impl Invariant for Leases {
             Seen::ServerStarted => self.server_started_at = world.now(),
             Seen::InTouch { worker, called } if *called || self.silences[*worker].is_none() => {
                 self.hear(*worker, world.now());
+            }
+            Seen::Given { id } => {
+                self.given.entry(*id).or_insert(world.now());
             }
             Seen::WorkerKilled { worker } => self.runs.retain(|_, run| run.worker != *worker),
             Seen::RunEnded { run } => {

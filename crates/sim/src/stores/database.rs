@@ -89,6 +89,10 @@ impl Store for Database {
         write!(self, self.rows.forgive(now))
     }
 
+    async fn held(&self, session: SessionId) -> Result<Vec<Claimed>, StoreError> {
+        read!(self, self.rows.held(session))
+    }
+
     async fn lost(&self, now: Now, limit: usize) -> Result<Vec<Claimed>, StoreError> {
         read!(self, self.rows.lost(now, limit))
     }

@@ -37,6 +37,7 @@ struct Open {
     call: u64,
     server: usize,
     from: Host,
+    polls: bool,
     job: JobId,
     hang_up: Rc<dyn Fn()>,
 }
@@ -60,10 +61,12 @@ impl Network {
         self.lost.borrow_mut().clear();
     }
 
-    /// Whether a server works on a call of this host right now and could answer it.
+    /// Whether a server works on a poll of this host right now and could answer it.
     pub(crate) fn is_heard(&self, from: Host, alive: impl Fn(usize) -> bool) -> bool {
         let open = self.open.borrow();
-        open.iter().any(|open| open.from == from && !self.is_cut(from, open.server) && alive(open.server))
+        open.iter().any(|open| {
+            open.polls && open.from == from && !self.is_cut(from, open.server) && alive(open.server)
+        })
     }
 }
 
@@ -74,6 +77,7 @@ impl World {
         self: &Rc<Self>,
         from: Host,
         to: usize,
+        polls: bool,
         serve: Serve<T>,
     ) -> Result<T, Broken> {
         let call = self.network.made.get() + 1;
@@ -89,7 +93,7 @@ impl World {
             1
         };
         for _ in 0..copies {
-            let way = Way { call, from, to, reply: reply.clone(), serve: serve.clone() };
+            let way = Way { call, from, to, polls, reply: reply.clone(), serve: serve.clone() };
             self.after_with(self.latency(), "call arrives", call, move |world| way.arrive(world));
         }
         // The other copy is not waited for.
@@ -125,7 +129,7 @@ impl World {
     /// The server can answer no longer what it works on, and could until now.
     pub(crate) fn note_touch(&self, server: usize) {
         let open = self.network.open.borrow();
-        for open in open.iter().filter(|open| open.server == server) {
+        for open in open.iter().filter(|open| open.polls && open.server == server) {
             self.in_touch(open.from, server);
         }
     }
@@ -149,7 +153,9 @@ impl World {
     /// The caller is gone, with its connection: the server hears of it, unless it is cut off.
     fn hang_up(self: &Rc<Self>, call: u64) {
         for open in self.take_open(|open| open.call == call) {
-            self.in_touch(open.from, open.server);
+            if open.polls {
+                self.in_touch(open.from, open.server);
+            }
             if !self.network.is_cut(open.from, open.server) {
                 self.after_with(self.latency(), "caller hangs up", call, move |world| world.cancel(open.job));
             }
@@ -164,6 +170,7 @@ struct Way<T> {
     call: u64,
     from: Host,
     to: usize,
+    polls: bool,
     reply: Reply<T>,
     serve: Serve<T>,
 }
@@ -187,14 +194,14 @@ impl<T: 'static> Way<T> {
             world.after_with(50, "call waits", self.call, move |world| self.arrive(world));
             return;
         }
-        let Self { call, from, to, reply, serve } = self;
+        let Self { call, from, to, polls, reply, serve } = self;
         let (world_of_job, hang_up) = (world.clone(), reply.clone());
         let job = world.spawn(Host::Server(to), async move {
             let output = serve(live).await;
             Way::<T>::go_back(&world_of_job, call, from, to, reply, output);
         });
         let hang_up: Rc<dyn Fn()> = Rc::new(move || answer(&hang_up, Err(Broken)));
-        world.network.open.borrow_mut().push(Open { call, server: to, from, job, hang_up });
+        world.network.open.borrow_mut().push(Open { call, server: to, from, polls, job, hang_up });
     }
 
     fn go_back(world: &Rc<World>, call: u64, from: Host, to: usize, reply: Reply<T>, output: T) {

@@ -1,0 +1,115 @@
+//! Bugs that can be planted, so that the simulator can show that it would find them.
+//!
+//! Each is one condition at the place where the guard stands that it takes away. Without the feature `planted`
+//! [`is_planted`] is always false, and nothing of this is left in the program.
+
+/// A bug that can be planted: the guard it takes away.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Bug {
+    /// A report counts whatever claim it comes under.
+    NoFence,
+    /// A session may adopt what another one has.
+    StolenAttempts,
+    /// Idempotency keys of submits are not kept.
+    NoSubmitKey,
+    /// Idempotency keys are not looked for on disk.
+    SubmitKeyForgotten,
+    /// Attempts of silent workers are never given up.
+    NoLeaseExpiry,
+    /// The lease of a worker is short although its poll is open.
+    LeaseCutShort,
+    /// What is committed is answered before it is on disk.
+    AcknowledgedEarly,
+    /// What is staged is handed out before it is on disk.
+    HandedOutEarly,
+    /// People are shown what is not on disk yet.
+    ShownEarly,
+    /// Lost attempts are made again without end.
+    NoDeathLimit,
+    /// Failed attempts are made again without end.
+    NoRetryLimit,
+    /// A retry is made when anything else is due.
+    RetriedEarly,
+    /// A retry's time is not kept.
+    RetryTimerLost,
+    /// Steps are undone first ones first.
+    RollbackForward,
+    /// A step that failed is not undone.
+    FailedStepNotUndone,
+    /// A step that was withdrawn from a worker is not undone.
+    WithdrawnStepNotUndone,
+    /// Undoing begins while steps are in flight.
+    UndoneInFlight,
+    /// After a start nothing waits for workers to name what they hold.
+    NoAdoptionGrace,
+    /// A report that was accepted is accepted again.
+    ResultTwice,
+    /// A message between aggregates is forgotten.
+    MessageLost,
+    /// A message between aggregates is consumed more than once.
+    MessageTwice,
+    /// A start forgets attempts that are ready.
+    ReadyForgotten,
+    /// A change is taken whatever the task has become meanwhile.
+    LostUpdate,
+    /// What is free of a paused task is handed out.
+    PauseIgnored,
+}
+
+impl Bug {
+    /// All of them.
+    pub const ALL: &[Self] = &[
+        Self::NoFence,
+        Self::StolenAttempts,
+        Self::NoSubmitKey,
+        Self::SubmitKeyForgotten,
+        Self::NoLeaseExpiry,
+        Self::LeaseCutShort,
+        Self::AcknowledgedEarly,
+        Self::HandedOutEarly,
+        Self::ShownEarly,
+        Self::NoDeathLimit,
+        Self::NoRetryLimit,
+        Self::RetriedEarly,
+        Self::RetryTimerLost,
+        Self::RollbackForward,
+        Self::FailedStepNotUndone,
+        Self::WithdrawnStepNotUndone,
+        Self::UndoneInFlight,
+        Self::NoAdoptionGrace,
+        Self::ResultTwice,
+        Self::MessageLost,
+        Self::MessageTwice,
+        Self::ReadyForgotten,
+        Self::LostUpdate,
+        Self::PauseIgnored,
+    ];
+}
+
+/// Whether this build has planted bugs in it; it must not serve anybody then.
+pub const CAN_PLANT: bool = cfg!(feature = "planted");
+
+#[cfg(feature = "planted")]
+thread_local! {
+    static PLANTED: std::cell::Cell<Option<Bug>> = const { std::cell::Cell::new(None) };
+}
+
+/// Plants one bug on this thread, or takes it out.
+#[cfg(feature = "planted")]
+pub fn plant(bug: Option<Bug>) {
+    PLANTED.set(bug);
+}
+
+/// Whether a bug is planted on this thread.
+#[cfg(feature = "planted")]
+#[must_use]
+pub fn is_planted(bug: Bug) -> bool {
+    PLANTED.get() == Some(bug)
+}
+
+/// Whether a bug is planted: never, in a build without them.
+#[cfg(not(feature = "planted"))]
+#[must_use]
+pub const fn is_planted(_bug: Bug) -> bool {
+    false
+}
