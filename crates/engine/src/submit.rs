@@ -94,7 +94,12 @@ impl Engine {
         match reply {
             Reply::Task(loaded) => Ok(Accepted { loaded, repeated: false }),
             Reply::KeyTaken { task, fingerprint: before } if fingerprint == Some(before) => {
-                Ok(Accepted { loaded: self.task(task).await?, repeated: true })
+                match self.task(task).await {
+                    Ok(loaded) => Ok(Accepted { loaded, repeated: true }),
+                    // It was on its way to the disk and did not get there: the same submit may be taken in now.
+                    Err(EngineError::UnknownTask(_)) => Err(EngineError::Conflict),
+                    Err(error) => Err(error),
+                }
             }
             Reply::KeyTaken { task, .. } => Err(EngineError::KeyReused { task }),
             Reply::Rejected(rejection) => Err(rejection.into()),

@@ -57,8 +57,10 @@ pub(crate) enum Seen {
         run: u64,
         id: AttemptId,
     },
+    /// It ended; without a report when the worker could not renew its lease.
     RunEnded {
         run: u64,
+        reported: bool,
     },
     /// A command did something outside.
     Effect {

@@ -90,18 +90,29 @@ impl Committer {
         now: Now,
     ) -> Result<Vec<Place>, StoreError> {
         let item = |place: &Place| &operations[place.0].items[place.1];
+        let generation = self.engine.store.generation();
         let mut batch = Batch::load(&self.engine, open.iter().map(item), now).await?;
         // Messages last: one that another server has consumed conflicts, and nothing else is to be built on it.
         let (messages, others): (Vec<&Place>, Vec<&Place>) =
             open.iter().partition(|place| matches!(item(place), Item::Message(_)));
+        let mut unchanging = Vec::new();
         for place in others.into_iter().chain(messages) {
             if let Some(reply) = batch.decide(item(place), *place) {
-                replies[place.0][place.1] = Some(reply);
+                unchanging.push((*place, reply));
             }
         }
         let (changes, parts) = batch.into_changes(!self.engine.feed.is_idle());
         let outcomes = self.engine.store.commit(changes).await?;
         let mut again = Vec::new();
+        // A reply that changes nothing holds when what it was decided on is on disk now, and was not lost instead.
+        let held = self.engine.store.generation() == generation;
+        for (place, reply) in unchanging {
+            if held {
+                replies[place.0][place.1] = Some(reply);
+            } else {
+                again.push(place);
+            }
+        }
         for (part, outcome) in parts.into_iter().zip(outcomes) {
             let came_to = match outcome {
                 Outcome::Conflict => {

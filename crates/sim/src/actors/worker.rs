@@ -139,7 +139,7 @@ impl Worker {
                 let runs = std::mem::take(&mut self.state.borrow_mut().runs);
                 for run in runs.into_values() {
                     self.world.count("run ended: lease not renewed");
-                    self.stop(&run);
+                    self.stop(&run, false);
                 }
             }
         }
@@ -229,7 +229,7 @@ impl Worker {
             let run = self.state.borrow_mut().runs.remove(token);
             if let Some(run) = run {
                 self.world.count("run ended: cancelled");
-                self.stop(&run);
+                self.stop(&run, true);
                 self.say(token, run.id, Said::Ended(commands::stopped()));
             }
         }
@@ -265,16 +265,16 @@ impl Worker {
         self.state.borrow_mut().runs.insert(token, Run { number, id, job });
     }
 
-    fn stop(&self, run: &Run) {
+    fn stop(&self, run: &Run, reported: bool) {
         self.world.cancel(run.job);
-        self.world.see(Seen::RunEnded { run: run.number });
+        self.world.see(Seen::RunEnded { run: run.number, reported });
     }
 
     /// A command has ended by itself.
     pub(super) fn ended(&self, token: &str, said: Said) {
         let run = self.state.borrow_mut().runs.remove(token);
         if let Some(run) = run {
-            self.world.see(Seen::RunEnded { run: run.number });
+            self.world.see(Seen::RunEnded { run: run.number, reported: true });
             self.say(token, run.id, said);
         }
     }

@@ -17,6 +17,8 @@ use crate::{
 pub(super) struct AcceptedResults {
     /// The highest claim under which a worker began each attempt before it ended.
     claims: BTreeMap<(TaskId, ActKey, u32), u64>,
+    /// What each run is of.
+    runs: BTreeMap<u64, AttemptId>,
     /// Reports that were told to be accepted.
     accepted: BTreeMap<(TaskId, ActKey, u32), u64>,
 }
@@ -28,7 +30,15 @@ impl Invariant for AcceptedResults {
                 self.claims.clear();
                 Ok(())
             }
-            Seen::RunBegan { id, .. } => {
+            Seen::RunEnded { run, reported } => {
+                // Nobody will report what a worker gave up, so another report of the attempt counts.
+                if let Some(id) = self.runs.remove(run).filter(|_| !reported) {
+                    self.claims.remove(&attempt(&id));
+                }
+                Ok(())
+            }
+            Seen::RunBegan { run, id, .. } => {
+                self.runs.insert(*run, *id);
                 let act = truth.tasks.get(&id.task).and_then(|known| known.task.act(id.key));
                 let current = act.is_some_and(|act| act.is_open() && act.attempt == id.attempt);
                 if current {

@@ -149,7 +149,7 @@ impl Invariant for Leases {
                 self.given.entry(*id).or_insert(world.now());
             }
             Seen::WorkerKilled { worker } => self.runs.retain(|_, run| run.worker != *worker),
-            Seen::RunEnded { run } => {
+            Seen::RunEnded { run, .. } => {
                 self.runs.remove(run);
             }
             Seen::RunBegan { worker, run, id } => {

@@ -36,8 +36,9 @@ impl RowSink for Disk {
                 rows.write(
                     batch,
                     Box::new(move |result| {
-                        if result.is_ok() {
-                            told_of.changes.iter().for_each(|change| written.add(change));
+                        match &result {
+                            Ok(()) => told_of.changes.iter().for_each(|change| written.add(change)),
+                            Err(error) => written.refuse(error),
                         }
                         told(match fate {
                             Fate::DoneUntold(error) => Err(error),

@@ -110,14 +110,14 @@ impl Device {
 
     /// The machine stops: of the writes that were begun some have reached the disk, first ones first.
     pub(crate) fn power_off(&self, world: &World) {
-        let (writes, waiting) = {
+        let (writes, waiting, broken) = {
             let mut inner = self.inner();
-            inner.broken = false;
-            inner.busy_until = 0;
-            (std::mem::take(&mut inner.writes), std::mem::take(&mut inner.waiting))
+            (std::mem::take(&mut inner.writes), std::mem::take(&mut inner.waiting), inner.broken)
         };
         drop(waiting);
-        let reached = usize::try_from(world.below(writes.len() as u64 + 1)).unwrap_or(0);
+        // After one that failed none does.
+        let begun = if broken { 0 } else { writes.len() as u64 };
+        let reached = usize::try_from(world.below(begun + 1)).unwrap_or(0);
         for ticket in writes.into_iter().take(reached) {
             let gone = StoreError::Unavailable("the machine stopped".to_owned());
             (ticket.then)(Fate::DoneUntold(gone));
@@ -187,14 +187,23 @@ impl Device {
 
 /// What was written to all stores of a world, in order, and not looked at yet.
 #[derive(Clone, Default)]
-pub(crate) struct Written(Arc<Mutex<Vec<Change>>>);
+pub(crate) struct Written(Arc<Mutex<Vec<Result<Change, StoreError>>>>);
 
 impl Written {
     pub(crate) fn add(&self, change: &Change) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(change.clone());
+        self.push(Ok(change.clone()));
     }
 
-    pub(super) fn take(&self) -> Vec<Change> {
+    /// The rows could not take what the store wrote.
+    pub(crate) fn refuse(&self, error: &StoreError) {
+        self.push(Err(error.clone()));
+    }
+
+    fn push(&self, written: Result<Change, StoreError>) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(written);
+    }
+
+    pub(super) fn take(&self) -> Vec<Result<Change, StoreError>> {
         std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }

@@ -308,6 +308,7 @@ impl World {
     fn judge(&self) -> Result<(), Violation> {
         let mut judge = self.judge.borrow_mut();
         for change in self.written.take() {
+            let change = change.map_err(|error| Violation::new("rows", error.to_string()))?;
             self.hash_change(&change);
             judge.see(&Seen::Written(change), self)?;
         }
