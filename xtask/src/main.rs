@@ -10,6 +10,7 @@ mod edges;
 mod findings;
 mod metadata;
 mod shellcheck;
+mod sim;
 mod style;
 mod workspace;
 
@@ -39,6 +40,13 @@ enum Chore {
     Dependencies,
     /// Check the shell scripts
     Shellcheck,
+    /// Run the real engine in deterministic worlds that fail; `--help` tells how many and which
+    #[command(disable_help_flag = true)]
+    Sim {
+        /// Arguments of the simulator
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<String>,
+    },
     /// Do something bad to real processes and count what came of it
     Drill {
         /// Which drill
@@ -68,6 +76,7 @@ fn run(chore: Chore) -> anyhow::Result<()> {
         Chore::Style => style::check(&workspace)?.into_result(),
         Chore::Dependencies => dependencies::check(&workspace),
         Chore::Shellcheck => shellcheck::check(&workspace)?.into_result(),
+        Chore::Sim { arguments } => sim::run(&workspace, &arguments),
         Chore::Drill { name, long } => {
             drill::run(&workspace, &name, if long { drill::Length::Long } else { drill::Length::Short })
         }

@@ -122,3 +122,33 @@ fn hunt(_bug: &str, _cli: &Cli) -> bool {
     println!("this build cannot plant bugs: use `cargo xtask sim --planted`");
     false
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_same_seed_gives_the_same_run() {
+        for seed in 1..=5 {
+            let (first, again, other) =
+                (run::run(seed, false), run::run(seed, true), run::run(seed + 100, false));
+            assert_eq!((first.hash, first.steps, &first.tally), (again.hash, again.steps, &again.tally));
+            assert_ne!(first.hash, other.hash);
+            assert!(again.story.len() > first.story.len(), "a story is told when it is asked for");
+        }
+    }
+
+    #[test]
+    fn every_promise_holds_in_some_worlds() {
+        for seed in 1..=20 {
+            let violation = run::run(seed, false).violation;
+            assert!(violation.is_none(), "world {seed}: {violation:?}");
+        }
+    }
+
+    #[cfg(feature = "planted")]
+    #[test]
+    fn a_planted_bug_is_found() {
+        assert!(hunt::hunt(&[windlass_core::planted::Bug::AcknowledgedEarly], 1));
+    }
+}

@@ -199,7 +199,8 @@ mod tests {
         for bad in ["foo", "localhost:7700", ":7700", "127.0.0.1"] {
             assert!(parse_listen(bad).unwrap_err().contains("such as 127.0.0.1:7700"), "{bad}");
             std::fs::write(&path, format!("[server]\nlisten = \"{bad}\"\n")).unwrap();
-            let error = format!("{:#}", ServerConfig::load(ServerSection::default(), Some(&path)).unwrap_err());
+            let error =
+                format!("{:#}", ServerConfig::load(ServerSection::default(), Some(&path)).unwrap_err());
             assert!(error.contains("line 2") && error.contains("such as 127.0.0.1:7700"), "{error}");
         }
     }

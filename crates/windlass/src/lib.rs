@@ -19,6 +19,9 @@ mod wire;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
+// Bugs are planted for the simulator alone: a program with them is never built to be used.
+const _: () = assert!(!windlass_core::planted::CAN_PLANT || cfg!(debug_assertions));
+
 /// Runs the program with the arguments of the process.
 #[must_use]
 pub fn run() -> ExitCode {

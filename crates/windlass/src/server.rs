@@ -46,7 +46,12 @@ impl Server {
         let clock = Arc::new(SystemClock::new(windlass_core::Timestamp(0)));
         let store = wire::open(&config.store, &clock, &format!("http://{}", listener.local_addr()?)).await?;
         let random = uuid::Uuid::new_v4().as_u64_pair().0;
-        Ok(Self { listener, engine: Arc::new(Engine::new(store, random)), clock, retention: config.retention() })
+        Ok(Self {
+            listener,
+            engine: Arc::new(Engine::new(store, random)),
+            clock,
+            retention: config.retention(),
+        })
     }
 
     /// The address it listens on.

@@ -4,13 +4,16 @@ use std::{collections::BTreeMap, rc::Rc};
 
 use super::World;
 
+/// What happens to a world.
+pub(super) type Happening = Box<dyn FnOnce(&Rc<World>)>;
+
 /// Something that will happen.
 pub(super) struct Event {
     /// What kind of thing.
     pub(super) label: &'static str,
     /// What tells it apart from others of the kind, for the hash of the run.
     pub(super) detail: u64,
-    pub(super) happen: Box<dyn FnOnce(&Rc<World>)>,
+    pub(super) happen: Happening,
 }
 
 /// Events by time, and in the order they were made within a millisecond.

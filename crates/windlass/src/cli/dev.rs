@@ -39,11 +39,8 @@ pub(crate) struct DevArgs {
 impl DevArgs {
     /// Runs server and worker until told to stop.
     pub(crate) async fn run(self) -> anyhow::Result<Exit> {
-        let given = ServerSection {
-            listen: Some(self.listen),
-            store: Some(self.store),
-            ..ServerSection::default()
-        };
+        let given =
+            ServerSection { listen: Some(self.listen), store: Some(self.store), ..ServerSection::default() };
         let config = ServerConfig::load(given, None)?;
         config.check_address(false)?;
         logging::start();
