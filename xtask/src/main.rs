@@ -8,6 +8,7 @@ mod dependencies;
 mod drill;
 mod edges;
 mod findings;
+mod instructions;
 mod metadata;
 mod shellcheck;
 mod sim;
@@ -40,6 +41,12 @@ enum Chore {
     Dependencies,
     /// Check the shell scripts
     Shellcheck,
+    /// Count instructions of small pieces with valgrind and compare them with bench/instructions.toml
+    Instructions {
+        /// Write the counts to the file instead
+        #[arg(long)]
+        bless: bool,
+    },
     /// Run the real engine in deterministic worlds that fail; `--help` tells how many and which
     #[command(disable_help_flag = true)]
     Sim {
@@ -56,6 +63,9 @@ enum Chore {
         #[arg(long)]
         long: bool,
     },
+    /// The worker of the drills; they start it themselves
+    #[command(hide = true)]
+    DrillHand(drill::HandArgs),
 }
 
 fn main() -> ExitCode {
@@ -76,9 +86,12 @@ fn run(chore: Chore) -> anyhow::Result<()> {
         Chore::Style => style::check(&workspace)?.into_result(),
         Chore::Dependencies => dependencies::check(&workspace),
         Chore::Shellcheck => shellcheck::check(&workspace)?.into_result(),
+        Chore::Instructions { bless: true } => instructions::bless(&workspace),
+        Chore::Instructions { bless: false } => instructions::check(&workspace)?.into_result(),
         Chore::Sim { arguments } => sim::run(&workspace, &arguments),
         Chore::Drill { name, long } => {
             drill::run(&workspace, &name, if long { drill::Length::Long } else { drill::Length::Short })
         }
+        Chore::DrillHand(args) => drill::run_hand(&args),
     }
 }

@@ -1,29 +1,31 @@
-//! What drills are made of: the program as server and workers, a module that keeps a ledger of its runs.
+//! What drills are made of: the program as server and workers on a store and a ledger of its own.
 
 use std::{
-    collections::BTreeMap,
+    ffi::OsString,
     net::TcpListener,
     path::{Path, PathBuf},
     process::Stdio,
     time::{Duration, Instant},
 };
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result, bail, ensure};
+use rustix::process::{Pid, Signal};
 use tokio::{
     io::{AsyncBufReadExt as _, BufReader},
     process::{Child, Command},
     time,
 };
-use windlass_client::{Client, TaskFilter, api::SubmitTask};
+use windlass_client::Client;
 
-use super::Length;
+use super::{
+    Length,
+    hand::{self, Hand},
+    ledger::Ledger,
+};
 use crate::workspace::Workspace;
 
 /// How long a process may take to be ready.
 const PATIENCE: Duration = Duration::from_secs(30);
-
-/// The flow of the drills: one step, `drill.work`.
-pub(super) const FLOW: &str = "drill";
 
 /// Builds the program and tells where it is.
 pub(super) fn build(workspace: &Workspace, length: Length) -> Result<PathBuf> {
@@ -47,52 +49,104 @@ pub(super) fn build(workspace: &Workspace, length: Length) -> Result<PathBuf> {
 pub(super) struct Fleet {
     program: PathBuf,
     dir: tempfile::TempDir,
+    store: PathBuf,
     port: u16,
+    server_environment: Vec<(&'static str, OsString)>,
     server: Option<Child>,
-    workers: Vec<Child>,
+    workers: Vec<(String, Child)>,
 }
 
 impl Fleet {
-    /// A folder and a free port; nothing runs yet.
+    /// A folder and a free port; nothing runs yet. The module's command takes `work_ms`.
     pub(super) fn new(program: &Path, work_ms: u64) -> Result<Self> {
         let dir = tempfile::tempdir().context("cannot make a folder for the drill")?;
         let module = dir.path().join("modules/drill");
         std::fs::create_dir_all(&module)?;
-        let ledger = dir.path().join("ledger");
-        let seconds = format!("{}.{:03}", work_ms / 1000, work_ms % 1000);
-        // One short line is appended in one write, so lines of several runs do not mix.
-        let script = format!(
-            "#!/bin/sh\nsleep {seconds}\nprintf '%s %s\\n' \"$WINDLASS_IDEMPOTENCY_KEY\" \"$WINDLASS_ATTEMPT\" >> '{}'\n",
-            ledger.display()
-        );
         let command = module.join("work");
-        std::fs::write(&command, script)?;
+        std::fs::write(&command, Ledger::in_folder(dir.path()).script(work_ms))?;
         std::fs::set_permissions(&command, std::os::unix::fs::PermissionsExt::from_mode(0o755))?;
-        Ok(Self { program: program.to_owned(), dir, port: free_port()?, server: None, workers: Vec::new() })
+        Ok(Self {
+            program: program.to_owned(),
+            store: dir.path().join("drill.db"),
+            dir,
+            port: free_port()?,
+            server_environment: Vec::new(),
+            server: None,
+            workers: Vec::new(),
+        })
+    }
+
+    /// The folder of the drill.
+    pub(super) fn dir(&self) -> &Path {
+        self.dir.path()
+    }
+
+    /// The server's file.
+    pub(super) fn store(&self) -> &Path {
+        &self.store
+    }
+
+    /// The store is this file from the next start on.
+    pub(super) fn set_store(&mut self, store: PathBuf) {
+        self.store = store;
+    }
+
+    /// The server has this variable from the next start on.
+    pub(super) fn set_server_variable(&mut self, name: &'static str, value: impl Into<OsString>) {
+        self.server_environment.push((name, value.into()));
+    }
+
+    /// What ran, as the commands themselves wrote it down.
+    pub(super) fn ledger(&self) -> Ledger {
+        Ledger::in_folder(self.dir.path())
+    }
+
+    fn address(&self) -> String {
+        format!("http://127.0.0.1:{}", self.port)
     }
 
     pub(super) fn client(&self) -> Result<Client> {
-        Ok(Client::new(&format!("http://127.0.0.1:{}", self.port))?)
+        Ok(Client::new(&self.address())?)
     }
 
     /// Starts the server and waits until it listens. Tells how long the first answer took.
     pub(super) async fn start_server(&mut self) -> Result<Duration> {
+        self.launch_server(Stdio::inherit()).await?.context("the server ended at once")
+    }
+
+    /// The same, where the server may refuse to start: then what it says.
+    pub(super) async fn start_server_or_refusal(&mut self) -> Result<Result<Duration, String>> {
+        let said = self.dir.path().join("server.log");
+        let started = self.launch_server(std::fs::File::create(&said)?.into()).await?;
+        Ok(match started {
+            Some(took) => Ok(took),
+            None => Err(String::from_utf8_lossy(&std::fs::read(&said)?).trim().to_owned()),
+        })
+    }
+
+    /// Nothing when the server ended before it listened.
+    async fn launch_server(&mut self, stderr: Stdio) -> Result<Option<Duration>> {
         let started = Instant::now();
         let mut server = Command::new(&self.program)
             .args(["server", "--listen", &format!("127.0.0.1:{}", self.port)])
-            .args(["--store", &format!("sqlite:{}", self.dir.path().join("drill.db").display())])
+            .args(["--store", &format!("sqlite:{}", self.store.display())])
             .env("WINDLASS_LOG", "warn")
+            .envs(self.server_environment.iter().cloned())
             .stdout(Stdio::piped())
+            .stderr(stderr)
             .kill_on_drop(true)
             .spawn()
             .context("cannot start the server")?;
         let mut lines = BufReader::new(server.stdout.take().context("the server has no output")?).lines();
         let line =
             time::timeout(PATIENCE, lines.next_line()).await.context("the server does not start")??;
-        ensure!(line.is_some_and(|line| line.starts_with("listening on")), "the server ended at once");
+        if !line.is_some_and(|line| line.starts_with("listening on")) {
+            server.wait().await?;
+            return Ok(None);
+        }
         self.server = Some(server);
         self.client()?.queues().await?;
-        Ok(started.elapsed())
+        Ok(Some(started.elapsed()))
     }
 
     /// Kills the server with SIGKILL.
@@ -101,112 +155,116 @@ impl Fleet {
         server.kill().await.context("cannot kill the server")
     }
 
+    /// Ends the server by SIGTERM.
+    pub(super) async fn stop_server(&mut self) -> Result<()> {
+        end(self.server.take().context("no server runs")?).await
+    }
+
+    /// Sends the server a signal.
+    pub(super) fn signal_server(&self, signal: Signal) -> Result<()> {
+        send(self.server.as_ref().context("no server runs")?, signal)
+    }
+
+    /// Starts the program's own worker on the module and waits until it is connected.
     pub(super) async fn start_worker(&mut self, name: &str, concurrency: usize) -> Result<()> {
         let worker = Command::new(&self.program)
-            .args(["worker", "--server", &format!("http://127.0.0.1:{}", self.port)])
+            .args(["worker", "--server", &self.address()])
             .args(["--modules", &self.dir.path().join("modules").display().to_string()])
             .args(["--name", name, "--concurrency", &concurrency.to_string()])
             .env("WINDLASS_LOG", "warn")
             .kill_on_drop(true)
             .spawn()
             .context("cannot start a worker")?;
-        self.workers.push(worker);
-        let (client, expected) = (self.client()?, self.workers.len());
+        self.workers.push((name.to_owned(), worker));
+        self.wait_until_connected(name, 1).await
+    }
+
+    /// Starts a process of the drill's own workers and waits until all of its sessions are connected.
+    pub(super) async fn start_hand(&mut self, name: &str, hand: Hand) -> Result<()> {
+        self.replace_hand(name, hand)?;
+        self.wait_until_connected(name, hand.sessions).await
+    }
+
+    /// Starts a process of the drill's own workers.
+    pub(super) fn replace_hand(&mut self, name: &str, hand: Hand) -> Result<()> {
+        let child = Command::new(std::env::current_exe().context("cannot find this program")?)
+            .arg(hand::COMMAND)
+            .args(hand.arguments(&self.address(), name, self.dir.path()))
+            .kill_on_drop(true)
+            .spawn()
+            .context("cannot start a worker")?;
+        self.workers.push((name.to_owned(), child));
+        Ok(())
+    }
+
+    async fn wait_until_connected(&self, name: &str, sessions: usize) -> Result<()> {
+        let client = self.client()?;
         let connected = async {
-            while client.workers().await?.items.len() < expected {
+            loop {
+                let workers = client.workers().await?.items;
+                if workers.iter().filter(|worker| worker.name == name).count() >= sessions {
+                    return anyhow::Ok(());
+                }
                 time::sleep(Duration::from_millis(10)).await;
             }
-            anyhow::Ok(())
         };
         time::timeout(PATIENCE, connected).await.context("a worker does not connect")?
     }
 
     /// Kills the worker that was started first with SIGKILL.
     pub(super) async fn kill_worker(&mut self) -> Result<()> {
-        let mut worker = self.workers.remove(0);
+        ensure!(!self.workers.is_empty(), "no worker runs");
+        let (_, mut worker) = self.workers.remove(0);
         worker.kill().await.context("cannot kill a worker")
     }
 
-    pub(super) async fn apply_flow(&self) -> Result<()> {
-        let flow = serde_json::from_value(serde_json::json!({
-            "flow": FLOW, "steps": [{"name": "work", "run": "drill.work", "timeout": "1m"}],
-        }))?;
-        self.client()?.apply_flow(FLOW, &flow).await?;
-        Ok(())
+    /// Sends a signal to the worker of that name.
+    pub(super) fn signal_worker(&self, name: &str, signal: Signal) -> Result<()> {
+        match self.workers.iter().find(|(known, _)| known == name) {
+            Some((_, worker)) => send(worker, signal),
+            None => bail!("no worker is called {name}"),
+        }
     }
 
-    /// How often each step ran to its end, by its idempotency key.
-    pub(super) fn runs(&self) -> Result<BTreeMap<String, u32>> {
-        let mut runs = BTreeMap::new();
-        let path = self.dir.path().join("ledger");
-        if !path.exists() {
-            return Ok(runs);
+    /// The names of workers that have ended; they are forgotten.
+    pub(super) fn take_dead_workers(&mut self) -> Result<Vec<String>> {
+        let mut dead = Vec::new();
+        for index in (0..self.workers.len()).rev() {
+            if self.workers[index].1.try_wait()?.is_some() {
+                dead.push(self.workers.remove(index).0);
+            }
         }
-        for line in std::fs::read_to_string(path)?.lines() {
-            let key = line.split(' ').next().context("an empty line in the ledger")?;
-            *runs.entry(key.to_owned()).or_default() += 1;
-        }
-        Ok(runs)
+        Ok(dead)
+    }
+
+    /// Runs `windlass doctor` on the store: whether it finds it sound, and what it says.
+    pub(super) async fn doctor(&self) -> Result<(bool, String)> {
+        let store = format!("sqlite:{}", self.store.display());
+        let output = Command::new(&self.program).args(["doctor", "--store", &store]).output().await?;
+        let said = [output.stdout, output.stderr].concat();
+        Ok((output.status.success(), String::from_utf8_lossy(&said).trim().to_owned()))
     }
 
     /// Ends the workers and the server by SIGTERM and waits for them.
     pub(super) async fn stop(mut self) -> Result<()> {
         let server = self.server.take();
-        for mut child in self.workers.drain(..).chain(server) {
-            if let Some(pid) =
-                child.id().and_then(|pid| rustix::process::Pid::from_raw(i32::try_from(pid).ok()?))
-            {
-                rustix::process::kill_process(pid, rustix::process::Signal::TERM)?;
-            }
-            let status = time::timeout(PATIENCE, child.wait()).await.context("a process does not end")??;
-            ensure!(status.success(), "a process ended with {status}");
+        for child in self.workers.drain(..).map(|(_, child)| child).chain(server) {
+            end(child).await?;
         }
         Ok(())
     }
 }
 
-/// A task of the drill's flow, to be submitted under `key`.
-pub(super) fn task(key: String) -> SubmitTask {
-    SubmitTask {
-        flow: FLOW.to_owned(),
-        params: None,
-        key: Some(key),
-        at: None,
-        priority: None,
-        labels: BTreeMap::new(),
-    }
+fn send(child: &Child, signal: Signal) -> Result<()> {
+    let pid = child.id().and_then(|pid| Pid::from_raw(i32::try_from(pid).ok()?));
+    Ok(rustix::process::kill_process(pid.context("the process has ended")?, signal)?)
 }
 
-/// Counts tasks by status.
-pub(super) async fn count_tasks(client: &Client) -> Result<BTreeMap<&'static str, usize>> {
-    let mut counts = BTreeMap::new();
-    let mut filter = TaskFilter { limit: Some(1000), ..TaskFilter::default() };
-    loop {
-        let page = client.tasks(&filter).await?;
-        for task in &page.items {
-            *counts.entry(task.status.as_str()).or_default() += 1;
-        }
-        match page.next {
-            Some(next) => filter.cursor = Some(next),
-            None => return Ok(counts),
-        }
-    }
-}
-
-/// Waits until `n` tasks have succeeded.
-pub(super) async fn wait_until_succeeded(client: &Client, n: usize, patience: Duration) -> Result<()> {
-    let started = Instant::now();
-    loop {
-        let counts = count_tasks(client).await?;
-        if counts.get("succeeded") == Some(&n) {
-            return Ok(());
-        }
-        ensure!(
-            started.elapsed() < patience,
-            "{n} tasks were accepted, and after {patience:?} there are {counts:?}"
-        );
-        time::sleep(Duration::from_millis(100)).await;
-    }
+async fn end(mut child: Child) -> Result<()> {
+    send(&child, Signal::TERM)?;
+    let status = time::timeout(PATIENCE, child.wait()).await.context("a process does not end")??;
+    ensure!(status.success(), "a process ended with {status}");
+    Ok(())
 }
 
 /// A port that nobody listens on now, below those the system gives out by itself.

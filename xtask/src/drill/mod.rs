@@ -4,13 +4,24 @@
 //! was accepted, what ended, what ran how often. It fails when something was lost or accepted twice. CI runs the
 //! short forms, `--long` is for people.
 
+mod clock_jump;
+mod disk_full;
 mod fleet;
-mod server_kill;
+mod hand;
+mod herd;
+mod ledger;
+mod poison;
+mod stall;
+mod tasks;
+mod under_load;
 mod worker_kill;
+
+pub(crate) use hand::{HandArgs, run as run_hand};
 
 use anyhow::{Result, bail};
 
 use crate::workspace::Workspace;
+use under_load::Victims;
 
 /// How thorough a drill is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,8 +33,8 @@ pub(crate) enum Length {
 }
 
 /// The names of all drills.
-pub(crate) fn names() -> [&'static str; 2] {
-    ["worker-kill", "server-kill"]
+pub(crate) fn names() -> [&'static str; 8] {
+    ["worker-kill", "server-kill", "both-kill", "stall", "disk-full", "poison", "herd", "clock-jump"]
 }
 
 /// Runs the drill `name`. Fails when something was lost, ran twice, or could not be measured.
@@ -33,7 +44,13 @@ pub(crate) fn run(workspace: &Workspace, name: &str, length: Length) -> Result<(
     runtime.block_on(async {
         match name {
             "worker-kill" => worker_kill::run(&program, length).await,
-            "server-kill" => server_kill::run(&program, length).await,
+            "server-kill" => under_load::run(&program, length, Victims::Server).await,
+            "both-kill" => under_load::run(&program, length, Victims::Both).await,
+            "stall" => stall::run(&program, length).await,
+            "disk-full" => disk_full::run(&program, length).await,
+            "clock-jump" => clock_jump::run(&program, length).await,
+            "poison" => poison::run(&program, length).await,
+            "herd" => herd::run(&program, length).await,
             _ => bail!("there is no drill {name:?}: there are {}", names().join(", ")),
         }
     })

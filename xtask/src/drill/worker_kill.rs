@@ -9,10 +9,7 @@ use anyhow::{Result, ensure};
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use tokio::time;
 
-use super::{
-    Length,
-    fleet::{self, Fleet},
-};
+use super::{Length, fleet::Fleet, ledger, tasks};
 
 const TASKS: usize = 400;
 const WORK_MS: u64 = 100;
@@ -29,25 +26,25 @@ pub(super) async fn run(program: &Path, length: Length) -> Result<()> {
 async fn kill_one(program: &Path, round: usize) -> Result<()> {
     let mut fleet = Fleet::new(program, WORK_MS)?;
     fleet.start_server().await?;
-    fleet.apply_flow().await?;
+    let client = fleet.client()?;
+    tasks::apply_flow(&client).await?;
     fleet.start_worker("first", SLOTS).await?;
     fleet.start_worker("second", SLOTS).await?;
-    let client = fleet.client()?;
     let ids: Vec<String> = stream::iter(0..TASKS)
         .map(|index| {
             let client = &client;
-            async move { anyhow::Ok(client.submit(&fleet::task(format!("task-{index}"))).await?.id) }
+            async move { anyhow::Ok(client.submit(&tasks::task(format!("task-{index}"))).await?.id) }
         })
         .buffered(32)
         .try_collect()
         .await?;
-    while fleet.runs()?.len() < TASKS / 2 {
+    while fleet.ledger().effects()?.len() < TASKS / 2 {
         time::sleep(Duration::from_millis(5)).await;
     }
     let killed_at = jiff::Timestamp::now();
     let killed = Instant::now();
     fleet.kill_worker().await?;
-    fleet::wait_until_succeeded(&client, TASKS, Duration::from_secs(60)).await?;
+    tasks::wait_until_succeeded(&client, TASKS, Duration::from_secs(60)).await?;
     let finished = killed.elapsed();
 
     let mut again_ms = Vec::new();
@@ -60,8 +57,8 @@ async fn kill_one(program: &Path, round: usize) -> Result<()> {
         }
     }
     again_ms.sort_unstable();
-    let runs = fleet.runs()?;
-    let twice = runs.values().filter(|runs| **runs > 1).count();
+    let runs = fleet.ledger().effects()?;
+    let twice = ledger::repeated(&runs).len();
     println!(
         "worker-kill round {round}: {TASKS} tasks, {} lost, {} attempts handed out again after {} to {} ms, \
          {twice} run twice, all finished {:.1} s after the kill",

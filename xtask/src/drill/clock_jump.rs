@@ -1,0 +1,147 @@
+//! The server's clock jumps an hour forwards and backwards (libfaketime), while steps run and tasks wait for
+//! their time.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use anyhow::{Context as _, Result, ensure};
+use tokio::time;
+use windlass_client::{
+    Client,
+    api::{SubmitTask, TaskStatus},
+};
+
+use super::{Length, fleet::Fleet, hand::Hand, ledger, tasks};
+
+/// Tasks of each kind.
+const TASKS: usize = 20;
+const WORK_MS: u64 = 1500;
+const LEASE: Duration = Duration::from_secs(2);
+const PATIENCE: Duration = Duration::from_secs(60);
+const HOUR: i64 = 3600;
+
+pub(super) async fn run(program: &Path, length: Length) -> Result<()> {
+    let Some(library) = faketime() else {
+        println!("clock-jump: SKIPPED, libfaketime is not installed (apt-get install faketime)");
+        return Ok(());
+    };
+    let rounds = if length == Length::Long { 5 } else { 1 };
+    for round in 1..=rounds {
+        jump(program, &library, round).await?;
+    }
+    Ok(())
+}
+
+async fn jump(program: &Path, library: &Path, round: usize) -> Result<()> {
+    let mut fleet = Fleet::new(program, WORK_MS)?;
+    let clock = Clock(fleet.dir().join("clock"));
+    clock.set(0)?;
+    fleet.set_server_variable("LD_PRELOAD", library);
+    fleet.set_server_variable("FAKETIME_TIMESTAMP_FILE", &clock.0);
+    fleet.set_server_variable("FAKETIME_NO_CACHE", "1");
+    // Leases are measured on the monotonic clock, which no change of the date moves.
+    fleet.set_server_variable("FAKETIME_DONT_FAKE_MONOTONIC", "1");
+    fleet.start_server().await?;
+    let client = fleet.client()?;
+    tasks::apply_flow(&client).await?;
+    fleet.start_hand("worker", Hand { sessions: 2, concurrency: TASKS * 2, lease: LEASE }).await?;
+
+    let mut ids = submit(&client, "in-half-an-hour", Some(HOUR / 2)).await?;
+    let later = submit(&client, "in-two-hours", Some(HOUR * 2)).await?;
+    // An hour forwards while these run: what is due within the hour fires, and nothing counts as too late.
+    ids.extend(submit(&client, "during-the-jump-forwards", None).await?);
+    begun(&fleet, TASKS).await?;
+    clock.set(HOUR)?;
+    wait_until_succeeded(&client, ids.len()).await?;
+    ensure_scheduled(&client, &later).await?;
+    // Back again while these run: the server's own time stands still.
+    ids.extend(submit(&client, "during-the-jump-back", None).await?);
+    begun(&fleet, TASKS * 3).await?;
+    clock.set(0)?;
+    wait_until_succeeded(&client, ids.len()).await?;
+    ids.extend(submit(&client, "in-a-moment", Some(1)).await?);
+    wait_until_succeeded(&client, ids.len()).await?;
+    ensure_scheduled(&client, &later).await?;
+    // A start with a clock that is an hour behind what is written: nothing fires again.
+    clock.set(-HOUR)?;
+    fleet.kill_server().await?;
+    fleet.start_server().await?;
+    ids.extend(submit(&client, "after-a-start-in-the-past", None).await?);
+    wait_until_succeeded(&client, ids.len()).await?;
+    ensure_scheduled(&client, &later).await?;
+    clock.set(HOUR * 5 / 2)?;
+    ids.extend(later);
+    wait_until_succeeded(&client, ids.len()).await?;
+
+    let lost = tasks::count_events(&client, ids.iter().map(String::as_str), "step.lost").await?;
+    let retried = tasks::count_events(&client, ids.iter().map(String::as_str), "step.retrying").await?;
+    let effects = fleet.ledger().effects()?;
+    let twice = ledger::repeated(&effects).len();
+    println!(
+        "clock-jump round {round}: +1 h, -1 h, a start at -1 h, +2.5 h: {} tasks, {} scheduled ones; {} lost, \
+         {twice} twice, {lost} leases lost, {retried} timed out",
+        ids.len(),
+        TASKS * 3,
+        ids.len() - effects.len(),
+    );
+    ensure!(effects.len() == ids.len(), "{} of {} tasks ran", effects.len(), ids.len());
+    ensure!(twice == 0, "{twice} tasks ran twice");
+    ensure!(lost == 0 && retried == 0, "{lost} attempts were given up, {retried} tried again");
+    fleet.stop().await
+}
+
+/// Submits tasks that are due in so many seconds of real time, or at once.
+async fn submit(client: &Client, name: &str, due_in: Option<i64>) -> Result<Vec<String>> {
+    let due = due_in.map(|seconds| jiff::Timestamp::now() + jiff::SignedDuration::from_secs(seconds));
+    let tasks: Result<Vec<_>> = (0..TASKS)
+        .map(|index| Ok(SubmitTask { at: due, ..tasks::task_of(format!("{name}-{index}"), WORK_MS)? }))
+        .collect();
+    tasks::submit_all(client, &tasks?).await
+}
+
+/// Waits until so many steps have begun.
+async fn begun(fleet: &Fleet, n: usize) -> Result<()> {
+    let begun = async {
+        while fleet.ledger().begun()?.len() < n {
+            time::sleep(Duration::from_millis(10)).await;
+        }
+        anyhow::Ok(())
+    };
+    time::timeout(PATIENCE, begun).await.context("steps do not begin")?
+}
+
+async fn wait_until_succeeded(client: &Client, n: usize) -> Result<()> {
+    tasks::wait_until_succeeded(client, n, PATIENCE).await?;
+    Ok(())
+}
+
+async fn ensure_scheduled(client: &Client, ids: &[String]) -> Result<()> {
+    for id in ids {
+        let status = client.task(id).await?.status;
+        ensure!(status == TaskStatus::Scheduled, "task {id} is {} before its time", status.as_str());
+    }
+    Ok(())
+}
+
+/// What libfaketime reads the offset from.
+struct Clock(PathBuf);
+
+impl Clock {
+    /// From now on the server's clock is so many seconds ahead. The file is replaced whole.
+    fn set(&self, seconds: i64) -> Result<()> {
+        let next = self.0.with_extension("next");
+        fs::write(&next, format!("{seconds:+}\n"))?;
+        Ok(fs::rename(&next, &self.0)?)
+    }
+}
+
+/// Where the library is, if it is installed.
+fn faketime() -> Option<PathBuf> {
+    const NAME: &str = "faketime/libfaketime.so.1";
+    let folders = fs::read_dir("/usr/lib").ok()?.flatten().map(|entry| entry.path());
+    let mut places = folders.chain(["/usr/lib".into(), "/usr/local/lib".into()]).map(|dir| dir.join(NAME));
+    places.find(|path| path.exists())
+}
