@@ -1,28 +1,28 @@
 //! What a store costs that holds much: opening it, its memory, and commits beside what waits in it.
 //!
-//! It is filled with delayed tasks, which wait for a time far off, and with finished ones. Opened in another
-//! process it then runs tasks of one step, a batch after the other, and tells how long they took.
+//! It is filled with delayed tasks, which wait for a time far off, with finished ones, and with ready ones, which wait
+//! for a worker. Opened in another process it then runs tasks of one step, a batch after the other, and tells how
+//! long they took; then it hands out what is ready.
 //!
 //! ```text
-//! cargo run --release --example depth -- fill FILE DELAYED FINISHED
+//! cargo run --release --example depth -- fill FILE DELAYED FINISHED READY
 //! cargo run --release --example depth -- open FILE
 //! ```
 
 use std::{
-    collections::BTreeSet,
     error::Error,
     fs,
     path::Path,
     sync::Arc,
-    time::{Instant, SystemTime, UNIX_EPOCH},
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
 use windlass_core::{
-    Action, Command, Effect, Event, EventKind, Flow, Input, Json, Millis, Name, OnFailure, Retry, RetryBy,
-    StepDefinition, Task, TaskId, Timestamp, apply,
+    Action, Attempt, Command, Effect, Event, EventKind, Flow, Input, Json, Millis, Name, OnFailure,
+    Outcome as Ended, Report, Retry, RetryBy, StepDefinition, Task, TaskId, Timestamp, apply,
 };
 use windlass_engine::{
-    ports::{Change, Loaded, Now, Outcome, Store, StoredFlow, TaskChange},
+    ports::{Change, Loaded, Now, Outcome, SessionId, SessionRenewal, Store, StoredFlow, TaskChange, Wish},
     resident::Resident,
 };
 use windlass_stores::sqlite::{SqliteOptions, SqliteSink};
@@ -42,15 +42,15 @@ fn main() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let runtime = tokio::runtime::Builder::new_current_thread().build()?;
     match arguments[..] {
-        ["fill", file, delayed, finished] => {
-            runtime.block_on(fill(file.as_ref(), delayed.parse()?, finished.parse()?))
+        ["fill", file, delayed, finished, ready] => {
+            runtime.block_on(fill(file.as_ref(), delayed.parse()?, finished.parse()?, ready.parse()?))
         }
         ["open", file] => runtime.block_on(open(file.as_ref())),
-        _ => Err("say fill FILE DELAYED FINISHED, or open FILE".into()),
+        _ => Err("say fill FILE DELAYED FINISHED READY, or open FILE".into()),
     }
 }
 
-async fn fill(file: &Path, delayed: usize, finished: usize) -> Result<(), Box<dyn Error>> {
+async fn fill(file: &Path, delayed: usize, finished: usize, ready: usize) -> Result<(), Box<dyn Error>> {
     let started = Instant::now();
     let sink = SqliteSink::open(file, SqliteOptions::default())?;
     let store = Resident::open(Arc::new(sink), Now { wall: START, mono: Millis(0) }).await?;
@@ -65,6 +65,10 @@ async fn fill(file: &Path, delayed: usize, finished: usize) -> Result<(), Box<dy
         let changes = ids.by_ref().take(batch).map(|id| accept(&flow, id, at));
         commit(&store, changes.collect::<Result<_, _>>()?).await?;
     }
+    for batch in sizes(ready, FILL_BATCH) {
+        let changes = ids.by_ref().take(batch).map(|id| accept(&flow, id, None));
+        commit(&store, changes.collect::<Result<_, _>>()?).await?;
+    }
     println!("{:>10.1} s to fill", started.elapsed().as_secs_f64());
     println!("{:>10} MB of memory", memory_mb()?);
     Ok(())
@@ -76,6 +80,9 @@ async fn open(file: &Path) -> Result<(), Box<dyn Error>> {
     let store = Resident::open(Arc::new(sink), Now { wall: START, mono: Millis(0) }).await?;
     println!("{:>10.3} s to open", started.elapsed().as_secs_f64());
     println!("{:>10} MB of memory", memory_mb()?);
+    if store.queues().await?.iter().any(|queue| queue.ready > 0) {
+        return hand_out(&store).await;
+    }
     let flow = store.flow("deep", None).await?.ok_or("the store was not filled")?.flow;
     // Later than those of every run before.
     let since = SystemTime::now().duration_since(UNIX_EPOCH)?;
@@ -88,7 +95,46 @@ async fn open(file: &Path) -> Result<(), Box<dyn Error>> {
         run(&store, &flow, ids.by_ref().take(batch)).await?;
         times.push(begun.elapsed());
     }
-    println!("{:>10.0} tasks/s", RUN as f64 / started.elapsed().as_secs_f64());
+    print_times("taken in and ended", RUN, started, times)
+}
+
+/// Hands out what is ready and takes in that it succeeded, a batch after the other.
+async fn hand_out(store: &Resident) -> Result<(), Box<dyn Error>> {
+    // Behind the grace in which workers name what they have.
+    let now = Now { wall: START, mono: Millis(60_000) };
+    let (session, lease) = (SessionId(1), Millis::from_secs(3_600));
+    store.renew(SessionRenewal { session, lease, lease_full: lease, worker: None }, now).await?;
+    let wish =
+        Wish { module: Name::new("bench")?, commands: None, free: u32::try_from(RUN_BATCH).unwrap_or(1) };
+    let started = Instant::now();
+    let (mut done, mut times) = (0, Vec::new());
+    while done < RUN {
+        let begun = Instant::now();
+        let claimed = store.claim(session, std::slice::from_ref(&wish), now).await?;
+        if claimed.is_empty() {
+            break;
+        }
+        let ids: Vec<TaskId> = claimed.iter().map(|claimed| claimed.id.task).collect();
+        let loaded = store.load(&ids).await?;
+        let reports = claimed.iter().zip(loaded.iter().flatten()).map(|(claimed, loaded)| {
+            let attempt =
+                Attempt { key: claimed.id.key, number: claimed.id.attempt, started_at: Some(claimed.at) };
+            change(loaded, &Command::Report(Report { attempt, outcome: Ended::Succeeded(None) }))
+        });
+        commit(store, reports.collect::<Result<_, _>>()?).await?;
+        done += claimed.len();
+        times.push(begun.elapsed());
+    }
+    print_times("handed out", done, started, times)
+}
+
+fn print_times(
+    what: &str,
+    tasks: usize,
+    started: Instant,
+    mut times: Vec<Duration>,
+) -> Result<(), Box<dyn Error>> {
+    println!("{:>10.0} tasks/s {what}", tasks as f64 / started.elapsed().as_secs_f64());
     times.sort_unstable();
     for (name, part) in [("p50", 0.5), ("p99", 0.99)] {
         let time = times[((times.len() - 1) as f64 * part) as usize];

@@ -11,7 +11,7 @@ use windlass_core::{Alarm, AlarmId, Event, TaskId, Timestamp};
 
 use crate::{
     ports::{LogLine, Now, Page, Retention, StoreError, StoredAlarm, SubmitKey, TaskQuery},
-    resident::{Batch, Recovered, RowSink, TaskRow, WakePlace, Written},
+    resident::{Batch, Line, LinePlace, Recovered, RowSink, TaskRow, WakePlace, Written},
 };
 
 /// Stands between a resident store and its sink.
@@ -131,6 +131,22 @@ impl RowSink for Gate {
 
     async fn resting_page(&self, before: TaskId, limit: usize) -> Result<Vec<TaskRow>, StoreError> {
         self.sink.resting_page(before, limit).await
+    }
+
+    async fn line_page(
+        &self,
+        line: &Line,
+        after: LinePlace,
+        limit: usize,
+    ) -> Result<Vec<(LinePlace, TaskRow)>, StoreError> {
+        let kept = self.keep();
+        let rows = self.sink.line_page(line, after, limit).await;
+        kept.await;
+        rows
+    }
+
+    async fn line_count(&self, line: &Line, after: LinePlace, before: LinePlace) -> Result<u64, StoreError> {
+        self.sink.line_count(line, after, before).await
     }
 
     async fn waking(

@@ -13,9 +13,10 @@ use super::{
     gate::Gate,
     history::line,
     staging::{GatedCase, begin},
+    world::{FIRST, tasks_of},
 };
 use crate::{
-    ports::{Due, Outcome, TaskQuery},
+    ports::{ADOPTION_GRACE, Adoption, Due, Outcome, TaskQuery},
     resident::RowSink as _,
 };
 
@@ -26,6 +27,10 @@ pub(super) fn cases() -> Vec<GatedCase> {
         |world, gate| Box::pin(a_task_that_comes_back_while_it_is_loaded_is_as_it_is_by_now(world, gate)),
         |world, gate| Box::pin(a_task_that_comes_back_while_a_list_is_read_is_on_it_once(world, gate)),
         |world, gate| Box::pin(a_failed_write_wakes_nothing(world, gate)),
+        |world, gate| Box::pin(a_long_line_is_handed_out_once_and_in_order(world, gate)),
+        |world, gate| {
+            Box::pin(nothing_of_a_long_line_is_handed_out_that_a_start_would_not_know_of(world, gate))
+        },
     ]
 }
 
@@ -127,4 +132,57 @@ async fn a_failed_write_wakes_nothing(mut world: World, gate: Arc<Gate>) {
     let task = world.apply(id, Command::Wake(Wakeup::Start)).await;
     assert_eq!((task.state.phase, task.state.pause), (Phase::Forward, Pause::Held));
     assert_eq!(world.due().await, []);
+}
+
+/// More tasks than a line of the eager policy has in memory, oldest first.
+async fn long_line(world: &mut World) -> Vec<TaskId> {
+    let flow = world.add_flow(line("flow", 1)).await;
+    let mut tasks = Vec::new();
+    for _ in 0..9 {
+        tasks.push(world.submit(&flow).await);
+        world.pass(Millis(1));
+    }
+    tasks
+}
+
+async fn a_long_line_is_handed_out_once_and_in_order(mut world: World, _gate: Arc<Gate>) {
+    let tasks = long_line(&mut world).await;
+    let session = world.session(1).await;
+    for (place, id) in tasks.iter().enumerate() {
+        let found = world.store().place(*id, FIRST).await.expect("asking for a place succeeds");
+        assert_eq!(found, Some(place as u64));
+    }
+    let claimed = world.claim(session, 5).await;
+    assert_eq!(tasks_of(&claimed), tasks[..5]);
+    let queues = world.store().queues().await.expect("reading queues succeeds");
+    assert_eq!((queues[0].ready, queues[0].running), (4, 5));
+    world.apply(tasks[7], Command::Cancel { by: None }).await;
+    // Workers have what they had, though it rests on disk as it was before.
+    world.reopen().await;
+    world.renew(session).await;
+    let now = world.now;
+    let ids: Vec<_> = claimed.iter().map(|claimed| claimed.id).collect();
+    let adopted = world.store().adopt(session, &ids, now).await.expect("an adoption succeeds");
+    assert_eq!(adopted, [Adoption::Held; 5]);
+    world.pass(ADOPTION_GRACE);
+    let rest = world.claim(session, 9).await;
+    assert_eq!(tasks_of(&rest), [tasks[5], tasks[6], tasks[8]]);
+    for claimed in claimed.iter().chain(&rest) {
+        world.succeed(claimed, None).await;
+    }
+    assert!(world.claim(session, 9).await.is_empty());
+    let queues = world.store().queues().await.expect("reading queues succeeds");
+    assert_eq!((queues[0].ready, queues[0].running), (0, 0));
+}
+
+async fn nothing_of_a_long_line_is_handed_out_that_a_start_would_not_know_of(
+    mut world: World,
+    gate: Arc<Gate>,
+) {
+    let tasks = long_line(&mut world).await;
+    let session = world.session(1).await;
+    let claimed = world.claim(session, 4).await;
+    assert_eq!(tasks_of(&claimed), tasks[..4]);
+    let known = gate.recover().await.expect("the rows can be read").tasks;
+    assert!(tasks[..4].iter().all(|id| known.iter().any(|row| row.id == *id)));
 }

@@ -11,7 +11,7 @@ use crate::{
         Change, LogLine, Now, Outcome, Page, QueueChange, Retention, StoreError, StoredAlarm, SubmitKey,
         TaskQuery,
     },
-    resident::{Batch, Recovered, Rest, RowSink, TaskRow, WakePlace, Written},
+    resident::{Batch, Line, LinePlace, Recovered, Rest, RowSink, TaskRow, WakePlace, Written},
 };
 
 /// Keeps the rows of a resident store as long as a handle of it lives. A clone is a handle of the same rows:
@@ -51,11 +51,13 @@ impl RowSink for MemorySink {
             name: Clone::clone(name),
             paused: Some(Clone::clone(pause)),
         };
+        let in_lines = tables.up_to_limits().map(|task| TaskRow { never_handed_out: true, ..row(task) });
         Ok(Recovered {
             epoch: inner.epoch,
             token_key: self.token_key,
             flows: tables.flows().flatten().cloned().collect(),
-            tasks: tables.awake().map(|task| row(task)).collect(),
+            lines: tables.limited().collect(),
+            tasks: tables.awake().map(|task| row(task)).chain(in_lines).collect(),
             queues: tables.paused().iter().map(paused).collect(),
             messages: tables.messages().cloned().collect(),
             latest_at: tables.latest_at(),
@@ -73,8 +75,11 @@ impl RowSink for MemorySink {
                 .find(|outcome| *outcome != Outcome::Committed);
             for change in &batch.changes {
                 if let Change::Task(change) = change {
-                    tables.lay_down(change.task.id, batch.resting.get(&change.task.id).copied());
+                    tables.lay_down(change.task.id, batch.resting.get(&change.task.id).cloned());
                 }
+            }
+            for (line, limit) in &batch.limits {
+                tables.set_limit(line, *limit);
             }
             refused
         };
@@ -101,11 +106,27 @@ impl RowSink for MemorySink {
     async fn resting_page(&self, before: TaskId, limit: usize) -> Result<Vec<TaskRow>, StoreError> {
         let inner = self.inner();
         let newest = inner.tables.resting(before).take(limit);
-        let row = |(task, rest): (&Arc<Task>, Rest)| TaskRow {
+        let row = |(task, rest): (&Arc<Task>, &Rest)| TaskRow {
             never_handed_out: rest.never_handed_out,
             ..row(&without_results(task))
         };
         Ok(newest.map(row).collect())
+    }
+
+    async fn line_page(
+        &self,
+        line: &Line,
+        after: LinePlace,
+        limit: usize,
+    ) -> Result<Vec<(LinePlace, TaskRow)>, StoreError> {
+        let inner = self.inner();
+        let next = inner.tables.behind(line, after).take(limit);
+        Ok(next.map(|(place, task)| (place, TaskRow { never_handed_out: true, ..row(task) })).collect())
+    }
+
+    async fn line_count(&self, line: &Line, after: LinePlace, before: LinePlace) -> Result<u64, StoreError> {
+        let inner = self.inner();
+        Ok(inner.tables.behind(line, after).take_while(|(place, _)| *place < before).count() as u64)
     }
 
     async fn waking(

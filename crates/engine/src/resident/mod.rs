@@ -18,6 +18,7 @@
 
 mod claims;
 mod list;
+mod place;
 mod queue;
 mod recover;
 mod rest;
@@ -29,6 +30,6 @@ mod store;
 mod submit_keys;
 mod waking;
 
-pub use rest::{Rest, RestPolicy, WakePlace};
+pub use rest::{Line, LinePlace, Rest, RestPolicy, WakePlace};
 pub use sink::*;
 pub use state::Resident;

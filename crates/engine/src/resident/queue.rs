@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use windlass_core::{ActKey, Name, Ready, TaskId, Timestamp};
 
+use super::{LimitedLine, Line, LinePlace};
 use crate::ports::{QueuePause, QueueState, Wish};
 
 /// The ready attempts of all modules.
@@ -16,12 +17,72 @@ pub(super) struct Queues {
 #[derive(Debug, Default)]
 struct Queue {
     /// One line per command, so that a worker that lacks some never walks over theirs.
-    commands: BTreeMap<Name, BTreeSet<Place>>,
+    commands: BTreeMap<Name, Standing>,
+    /// Attempts in memory.
     ready: u64,
     running: u64,
     paused: Option<QueuePause>,
     /// Something waited here at some time.
     used: bool,
+}
+
+/// Those who stand in one line.
+#[derive(Debug)]
+struct Standing {
+    places: BTreeSet<Place>,
+    /// Up to here all are in memory, and only these are handed out. What rests is behind it.
+    limit: LinePlace,
+    /// How many rest.
+    resting: u64,
+    /// The last that is in somebody's hands, or may be, while it rests on disk: the limit stays behind it, so that a
+    /// start knows of it.
+    in_hands: Option<LinePlace>,
+}
+
+impl Default for Standing {
+    fn default() -> Self {
+        Self { places: BTreeSet::new(), limit: LinePlace::LAST, resting: 0, in_hands: None }
+    }
+}
+
+impl Standing {
+    fn first(&self) -> Option<&Place> {
+        self.places.first().filter(|place| place.in_line() <= self.limit)
+    }
+
+    /// How many can be handed out, at most `enough`.
+    fn available(&self, enough: usize) -> usize {
+        self.places.iter().take_while(|place| place.in_line() <= self.limit).take(enough).count()
+    }
+
+    fn is_forgettable(&self) -> bool {
+        self.places.is_empty() && self.limit == LinePlace::LAST && self.in_hands.is_none()
+    }
+
+    fn admit(&mut self, place: LinePlace, head: usize) -> Admission {
+        if self.limit != LinePlace::LAST {
+            return if place > self.limit { Admission::Behind } else { Admission::Refused };
+        }
+        let last = self.places.last().map(Place::in_line).max(self.in_hands);
+        match last {
+            Some(last) if self.places.len() >= head && place > last => {
+                self.limit = last;
+                Admission::NewLimit(last)
+            }
+            _ => Admission::Refused,
+        }
+    }
+}
+
+/// Whether an attempt may rest behind its line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Admission {
+    /// It is to be in memory.
+    Refused,
+    /// It is behind the limit.
+    Behind,
+    /// It is, behind a limit that the line has from now on.
+    NewLimit(LinePlace),
 }
 
 /// A place in a line: rank, then age, then order of definition.
@@ -36,6 +97,10 @@ pub(super) struct Place {
 impl Place {
     pub(super) fn new(task: TaskId, key: ActKey, ready: &Ready) -> Self {
         Self { rank: ready.rank, task, key, ready_at: ready.ready_at }
+    }
+
+    fn in_line(&self) -> LinePlace {
+        LinePlace { rank: self.rank, task: self.task }
     }
 }
 
@@ -54,7 +119,7 @@ impl Queues {
             Some(line) => line,
             None => queue.commands.entry(ready.command.clone()).or_default(),
         };
-        if line.insert(place) {
+        if line.places.insert(place) {
             queue.ready += 1;
         }
         queue.used = true;
@@ -63,10 +128,10 @@ impl Queues {
     pub(super) fn remove(&mut self, task: TaskId, key: ActKey, ready: &Ready) {
         let Some(queue) = self.modules.get_mut(&ready.module) else { return };
         let Some(line) = queue.commands.get_mut(&ready.command) else { return };
-        if line.remove(&Place::new(task, key, ready)) {
+        if line.places.remove(&Place::new(task, key, ready)) {
             queue.ready -= 1;
         }
-        if line.is_empty() {
+        if line.is_forgettable() {
             queue.commands.remove(&ready.command);
         }
     }
@@ -74,8 +139,7 @@ impl Queues {
     /// Takes the first in line for `wish`.
     pub(super) fn pop(&mut self, wish: &Wish) -> Option<Place> {
         let queue = self.modules.get_mut(&wish.module).filter(|queue| queue.paused.is_none())?;
-        let first =
-            |(name, line): (&Name, &BTreeSet<Place>)| line.first().map(|place| (*place, name.clone()));
+        let first = |(name, line): (&Name, &Standing)| line.first().map(|place| (*place, name.clone()));
         let (place, command) = match &wish.commands {
             None => queue.commands.iter().filter_map(first).min()?,
             Some(commands) => {
@@ -83,8 +147,8 @@ impl Queues {
             }
         };
         if let Some(line) = queue.commands.get_mut(&command) {
-            line.remove(&place);
-            if line.is_empty() {
+            line.places.remove(&place);
+            if line.is_forgettable() {
                 queue.commands.remove(&command);
             }
         }
@@ -101,15 +165,98 @@ impl Queues {
         self.queue(module).paused = paused;
     }
 
-    /// How many attempts stand before this one, of its module.
-    pub(super) fn place(&self, task: TaskId, key: ActKey, ready: &Ready) -> Option<u64> {
-        let queue = self.modules.get(&ready.module)?;
+    /// Whether this attempt stands in its line.
+    pub(super) fn contains(&self, task: TaskId, key: ActKey, ready: &Ready) -> bool {
+        let line = self.modules.get(&ready.module).and_then(|queue| queue.commands.get(&ready.command));
+        line.is_some_and(|line| line.places.contains(&Place::new(task, key, ready)))
+    }
+
+    /// Attempts in memory that stand before this one, of its module.
+    pub(super) fn before(&self, task: TaskId, key: ActKey, ready: &Ready) -> impl Iterator<Item = TaskId> {
         let place = Place::new(task, key, ready);
-        if !queue.commands.get(&ready.command)?.contains(&place) {
-            return None;
-        }
-        let before: usize = queue.commands.values().map(|line| line.range(..place).count()).sum();
-        Some(before as u64)
+        let lines = self.modules.get(&ready.module).into_iter().flat_map(|queue| queue.commands.values());
+        lines.flat_map(move |line| line.places.range(..place)).map(|place| place.task)
+    }
+
+    fn line(&self, line: &Line) -> Option<&Standing> {
+        self.modules.get(&line.module)?.commands.get(&line.command)
+    }
+
+    fn line_mut(&mut self, line: &Line) -> &mut Standing {
+        let queue = self.queue(&line.module);
+        queue.used = true;
+        queue.commands.entry(line.command.clone()).or_default()
+    }
+
+    /// A line as rows have it.
+    pub(super) fn recover_line(&mut self, recovered: &LimitedLine) {
+        let line = self.line_mut(&recovered.line);
+        (line.limit, line.resting) = (recovered.limit, recovered.resting);
+    }
+
+    /// Whether an attempt that becomes ready may rest. The limit that its line then has holds at once: what is
+    /// handed out already is before it.
+    pub(super) fn admits_rest(&mut self, line: &Line, place: LinePlace, head: usize) -> Admission {
+        self.line_mut(line).admit(place, head)
+    }
+
+    pub(super) fn limit(&self, line: &Line) -> LinePlace {
+        self.line(line).map_or(LinePlace::LAST, |line| line.limit)
+    }
+
+    pub(super) fn set_limit(&mut self, line: &Line, limit: LinePlace) {
+        self.line_mut(line).limit = limit;
+    }
+
+    /// Whether an attempt stands behind the limit of its line.
+    pub(super) fn is_behind(&self, task: TaskId, ready: &Ready) -> bool {
+        let line = self.modules.get(&ready.module).and_then(|queue| queue.commands.get(&ready.command));
+        line.is_some_and(|line| LinePlace { rank: ready.rank, task } > line.limit)
+    }
+
+    /// Tasks came to rest in a line, or came back.
+    pub(super) fn count_resting(&mut self, line: &Line, by: i64) {
+        let line = self.line_mut(line);
+        line.resting = line.resting.saturating_add_signed(by);
+    }
+
+    /// An attempt is in somebody's hands that rests on disk.
+    pub(super) fn keep_limit_behind(&mut self, line: &Line, place: LinePlace) {
+        let line = self.line_mut(line);
+        line.in_hands = line.in_hands.max(Some(place));
+    }
+
+    /// A line that has less in memory than `wishes` may take, or than it is to have, while more rests.
+    pub(super) fn short(&self, wishes: &[Wish], head: usize) -> Option<Line> {
+        let is_short = |line: &Standing, free: u32| {
+            let enough = usize::try_from(free).unwrap_or(usize::MAX).max(head / 4);
+            line.limit != LinePlace::LAST && line.available(enough) < enough
+        };
+        wishes.iter().find_map(|wish| {
+            let queue = self.modules.get(&wish.module).filter(|queue| queue.paused.is_none())?;
+            let wanted = |name: &Name| wish.commands.as_ref().is_none_or(|commands| commands.contains(name));
+            let mut lines = queue.commands.iter().filter(|(name, _)| wanted(name));
+            let (command, _) = lines.find(|(_, line)| is_short(line, wish.free))?;
+            Some(Line { module: wish.module.clone(), command: command.clone() })
+        })
+    }
+
+    /// A line of which nothing can be handed out, while more rests.
+    pub(super) fn starved(&self) -> Option<Line> {
+        self.modules.iter().find_map(|(module, queue)| {
+            let is_starved = |line: &Standing| line.limit != LinePlace::LAST && line.first().is_none();
+            let (command, _) = queue.commands.iter().find(|(_, line)| is_starved(line))?;
+            Some(Line { module: module.clone(), command: command.clone() })
+        })
+    }
+
+    /// Lines with tasks at rest, and their limits.
+    pub(super) fn resting(&self, module: &Name) -> Vec<(Line, LinePlace)> {
+        let lines = self.modules.get(module).into_iter().flat_map(|queue| &queue.commands);
+        lines
+            .filter(|(_, line)| line.limit != LinePlace::LAST)
+            .map(|(command, line)| (Line { module: module.clone(), command: command.clone() }, line.limit))
+            .collect()
     }
 
     pub(super) fn states(&self) -> Vec<QueueState> {
@@ -118,12 +265,12 @@ impl Queues {
             .filter(|(_, queue)| queue.used || queue.running > 0 || queue.paused.is_some())
             .map(|(name, queue)| QueueState {
                 name: name.clone(),
-                ready: queue.ready,
+                ready: queue.ready + queue.commands.values().map(|line| line.resting).sum::<u64>(),
                 running: queue.running,
                 oldest_ready_at: queue
                     .commands
                     .values()
-                    .filter_map(|line| line.first())
+                    .filter_map(|line| line.places.first())
                     .min()
                     .map(|place| place.ready_at),
                 paused: queue.paused.clone(),

@@ -9,8 +9,9 @@ use windlass_core::{
 };
 
 use super::{
-    Recovered,
+    Line, LinePlace, Recovered,
     claims::Held,
+    rest::ready_act,
     scheduler::{Entry, Scheduler, may_have_been_handed_out},
 };
 use crate::ports::StoreError;
@@ -30,19 +31,29 @@ impl Scheduler {
             scheduler.queues.set_paused(&queue.name, queue.paused);
         }
         scheduler.messages = recovered.messages.into_iter().map(|envelope| (envelope.id, envelope)).collect();
+        for line in recovered.lines {
+            scheduler.queues.recover_line(&line);
+        }
         for row in recovered.tasks {
+            let rests = row.never_handed_out;
             let flow = |name: &str, version: u32| scheduler.flow(name, Some(version));
             let task = row.into_task(|name, version| flow(name, version).map(|stored| stored.flow))?;
-            scheduler.recover_task(task);
+            scheduler.recover_task(task, rests);
         }
         Ok(scheduler)
     }
 
-    fn recover_task(&mut self, task: Task) {
+    fn recover_task(&mut self, task: Task, rests: bool) {
         let id = task.id;
         let waits = waits(&task);
         let handed_out = may_have_been_handed_out(&task);
-        self.active.insert(id, Entry::new(Arc::new(task), handed_out));
+        let mut entry = Entry::new(Arc::new(task), handed_out);
+        // Its attempt may be in somebody's hands, so the limit of its line stays behind it.
+        entry.rests_on_disk = rests;
+        for (_, ready) in waits.iter().filter_map(ready_act).filter(|_| rests) {
+            self.queues.keep_limit_behind(&Line::of(ready), LinePlace { rank: ready.rank, task: id });
+        }
+        self.active.insert(id, entry);
         for wait in waits {
             match (wait.key, &wait.ready) {
                 (Wakeup::Act(_), Some(_)) if is_planted(Bug::ReadyForgotten) => {}

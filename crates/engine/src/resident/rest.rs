@@ -5,12 +5,13 @@
 //! in memory then, or comes back meanwhile, stays until the read is over. So a task is always found in one of
 //! the two, and what was read of one that is not in memory is what it is.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeSet, VecDeque};
 
-use windlass_core::{ActState, Millis, TaskId, Timestamp, waits};
+use windlass_core::{ActKey, ActState, Free, Millis, Name, Ready, TaskId, Timestamp, Waiting, Wakeup, waits};
 
 use super::{
     Batch,
+    queue::Admission,
     scheduler::{Scheduler, may_have_been_handed_out},
 };
 use crate::ports::Change;
@@ -22,26 +23,59 @@ pub struct RestPolicy {
     pub horizon: Millis,
     /// How many tasks are brought back in one go when their time comes.
     pub page: usize,
+    /// How many ready attempts of a command are in memory; what comes behind them rests.
+    pub head: usize,
 }
 
 impl RestPolicy {
     /// Tasks rest whenever they may, and few come back at once: for tests, which then see all of it.
-    pub const EAGER: Self = Self { horizon: Millis(0), page: 2 };
+    pub const EAGER: Self = Self { horizon: Millis(0), page: 2, head: 2 };
 }
 
 impl Default for RestPolicy {
     fn default() -> Self {
-        Self { horizon: Millis::from_secs(60), page: 1_000 }
+        Self { horizon: Millis::from_secs(60), page: 1_000, head: 4_000 }
     }
 }
 
 /// How a task rests.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rest {
     /// When it must be woken; nothing = it waits for a person.
     pub wake_at: Option<Timestamp>,
     /// No current attempt of it was ever handed out. Otherwise each of them may have been.
     pub never_handed_out: bool,
+    /// Where its ready attempt stands, if it has one.
+    pub line: Option<(Line, LinePlace)>,
+}
+
+/// The ready attempts of one command of a module.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Line {
+    /// The module.
+    pub module: Name,
+    /// The command.
+    pub command: Name,
+}
+
+impl Line {
+    pub(super) fn of(ready: &Ready) -> Self {
+        Self { module: ready.module.clone(), command: ready.command.clone() }
+    }
+}
+
+/// A place in a line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct LinePlace {
+    /// Smaller goes first.
+    pub rank: i64,
+    /// The task; one that rests has one ready attempt.
+    pub task: TaskId,
+}
+
+impl LinePlace {
+    /// Behind all others.
+    pub const LAST: Self = Self { rank: i64::MAX, task: TaskId(u128::MAX) };
 }
 
 /// A place in the order of waking.
@@ -115,23 +149,43 @@ impl Departures {
 }
 
 impl Scheduler {
-    /// Those of the tasks in `batch`, which is staged, that rest.
-    pub(super) fn resting(&self, batch: &[Change], horizon: Millis) -> BTreeMap<TaskId, Rest> {
-        let changed = batch.iter().filter_map(|change| match change {
+    /// Has those of the tasks in `batch` rest that may; it is staged.
+    pub(super) fn lay_down(&mut self, batch: &mut Batch, policy: &RestPolicy) {
+        let changed = batch.changes.iter().filter_map(|change| match change {
             Change::Task(change) => Some((change.task.id, change.events.last()?.at)),
             _ => None,
         });
-        changed.filter_map(|(id, at)| Some((id, self.rest(id, at, horizon)?))).collect()
+        for (id, at) in changed {
+            // By its last change in the batch, as the task is staged.
+            let Some(rest) = self.rest(id, at, policy.horizon) else { continue };
+            if let Some((line, place)) = &rest.line {
+                match self.queues.admits_rest(line, *place, policy.head) {
+                    Admission::Refused => continue,
+                    Admission::Behind => {}
+                    Admission::NewLimit(limit) => drop(batch.limits.insert(line.clone(), limit)),
+                }
+            }
+            batch.resting.insert(id, rest);
+        }
     }
 
     /// How a task rests that was changed `at`, if nothing wakes it before the horizon.
     fn rest(&self, id: TaskId, at: Timestamp, horizon: Millis) -> Option<Rest> {
         let entry = self.active.get(&id)?;
         let task = &entry.task;
-        if task.is_ended() || task.acts().any(|(_, act)| act.state == ActState::Ready) {
+        let ready = task.acts().filter(|(_, act)| act.state == ActState::Ready).count();
+        if task.is_ended() || ready > 1 || (ready == 1 && !entry.handed_out.is_empty()) {
             return None;
         }
-        let wake_at = waits(task).iter().filter_map(|waiting| waiting.due_at).min();
+        let waits = waits(task);
+        let line = match waits.iter().find_map(ready_act) {
+            Some((key, ready)) if self.may_stand_on_disk(id, key, ready) => {
+                Some((Line::of(ready), LinePlace { rank: ready.rank, task: id }))
+            }
+            Some(_) => return None,
+            None => None,
+        };
+        let wake_at = waits.iter().filter_map(|waiting| waiting.due_at).min();
         let horizon = self.awake_until.at.max(at + horizon);
         if wake_at.is_some_and(|wake_at| wake_at <= horizon) {
             return None;
@@ -139,7 +193,14 @@ impl Scheduler {
         // What rows cannot tell exactly stays in memory.
         let never_handed_out = entry.handed_out.is_empty();
         let is_known = never_handed_out || entry.handed_out == may_have_been_handed_out(task);
-        is_known.then_some(Rest { wake_at, never_handed_out })
+        is_known.then_some(Rest { wake_at, never_handed_out, line })
+    }
+
+    /// Whether a ready attempt is one that was in no hands and may be handed out.
+    fn may_stand_on_disk(&self, id: TaskId, key: ActKey, ready: &Ready) -> bool {
+        ready.free == Free::HandOut
+            && self.claims.get(id, key).is_none()
+            && !self.recovered.contains_key(&(id, key))
     }
 
     /// What rests by a batch need not be in memory any more: it is on disk.
@@ -149,6 +210,11 @@ impl Scheduler {
                 && batch.resting.contains_key(&change.task.id)
             {
                 self.let_go(change.task.id, change.task.state.events);
+                let entry = self.active.get_mut(&change.task.id);
+                if let Some(entry) = entry.filter(|entry| entry.task.state.events == change.task.state.events)
+                {
+                    entry.rests_on_disk = true;
+                }
             }
         }
     }
@@ -166,11 +232,26 @@ impl Scheduler {
                 continue;
             }
             let soon = |at: Timestamp| at <= self.awake_until.at;
-            let is_due_soon = entry.published().iter().any(|waiting| waiting.due_at.is_some_and(soon));
-            if is_due_soon && !entry.task.is_ended() {
+            let is_needed = |waiting: &Waiting| {
+                waiting.due_at.is_some_and(soon)
+                    || ready_act(waiting).is_some_and(|(_, ready)| !self.queues.is_behind(id, ready))
+            };
+            if entry.published().iter().any(is_needed) && !entry.task.is_ended() {
                 continue;
             }
+            let line = entry.published().iter().find_map(ready_act).map(|(_, ready)| Line::of(ready));
             self.forget(id);
+            if let Some(line) = line {
+                self.queues.count_resting(&line, 1);
+            }
         }
+    }
+}
+
+/// The attempt that is ready, if one is.
+pub(super) fn ready_act(waiting: &Waiting) -> Option<(ActKey, &Ready)> {
+    match (waiting.key, &waiting.ready) {
+        (Wakeup::Act(key), Some(ready)) => Some((key, ready)),
+        _ => None,
     }
 }

@@ -64,11 +64,13 @@ pub(super) struct Entry {
     published: Vec<Waiting>,
     /// Acts whose current attempt a worker may have had, now or before.
     pub(super) handed_out: BTreeSet<ActKey>,
+    /// On disk it rests, as it is.
+    pub(super) rests_on_disk: bool,
 }
 
 impl Entry {
     pub(super) fn new(task: Arc<Task>, handed_out: BTreeSet<ActKey>) -> Self {
-        Self { task, published: Vec::new(), handed_out }
+        Self { task, published: Vec::new(), handed_out, rests_on_disk: false }
     }
 
     /// What of it stands in queues and among due times.
@@ -78,6 +80,7 @@ impl Entry {
 
     /// The task goes on. That an attempt was handed out is forgotten with the attempt.
     fn become_task(&mut self, next: &Arc<Task>) {
+        self.rests_on_disk = false;
         let before = std::mem::replace(&mut self.task, next.clone());
         self.handed_out.retain(|key| match (before.act(*key), next.act(*key)) {
             (Some(before), Some(act)) => before.attempt == act.attempt && is_current(act),

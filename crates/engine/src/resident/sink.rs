@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use async_trait::async_trait;
 use windlass_core::{Alarm, AlarmId, Event, Flow, Input, Json, Name, State, TaskId, Timestamp};
 
-use super::{Rest, WakePlace};
+use super::{Line, LinePlace, Rest, WakePlace};
 use crate::ports::{
     Change, Envelope, LogLine, Now, Page, QueueChange, Retention, StoreError, StoredAlarm, StoredFlow,
     SubmitKey, TaskQuery,
@@ -21,11 +21,13 @@ pub struct Batch {
     pub changes: Vec<Change>,
     /// Those of its tasks that rest by their last change in it.
     pub resting: BTreeMap<TaskId, Rest>,
+    /// Up to where attempts may be handed out from now on, of lines with tasks at rest.
+    pub limits: BTreeMap<Line, LinePlace>,
 }
 
 impl From<Vec<Change>> for Batch {
     fn from(changes: Vec<Change>) -> Self {
-        Self { changes, resting: BTreeMap::new() }
+        Self { changes, ..Self::default() }
     }
 }
 
@@ -49,6 +51,17 @@ pub trait RowSink: Send + Sync + 'static {
 
     /// At most `limit` tasks that rest, newest first, without their results: those older than `before`.
     async fn resting_page(&self, before: TaskId, limit: usize) -> Result<Vec<TaskRow>, StoreError>;
+
+    /// At most `limit` tasks that rest in a line behind the place `after`, with their results, in their order.
+    async fn line_page(
+        &self,
+        line: &Line,
+        after: LinePlace,
+        limit: usize,
+    ) -> Result<Vec<(LinePlace, TaskRow)>, StoreError>;
+
+    /// How many tasks rest in a line behind `after` and before `before`.
+    async fn line_count(&self, line: &Line, after: LinePlace, before: LinePlace) -> Result<u64, StoreError>;
 
     /// At most `limit` tasks that rest and are to be woken after the place `after`, and at `until` at the latest,
     /// with their results; in this order.
@@ -87,7 +100,10 @@ pub struct Recovered {
     pub token_key: [u8; 32],
     /// All flows in all versions.
     pub flows: Vec<StoredFlow>,
-    /// Tasks that have not ended and do not rest, with their results.
+    /// Lines with a limit.
+    pub lines: Vec<LimitedLine>,
+    /// Tasks that have not ended and do not rest, with their results; also those that rest up to the limit of
+    /// their line, whose attempts may have been handed out.
     pub tasks: Vec<TaskRow>,
     /// Queues that are paused.
     pub queues: Vec<QueueChange>,
@@ -95,6 +111,17 @@ pub struct Recovered {
     pub messages: Vec<Envelope>,
     /// The latest time known to be written: the clock must not be behind it.
     pub latest_at: Timestamp,
+}
+
+/// A line of which tasks rest, or have rested.
+#[derive(Debug, Clone)]
+pub struct LimitedLine {
+    /// Which.
+    pub line: Line,
+    /// Up to here attempts may have been handed out.
+    pub limit: LinePlace,
+    /// How many tasks rest behind the limit.
+    pub resting: u64,
 }
 
 /// A task as rows keep it: the flow by name and version.

@@ -15,7 +15,7 @@ use windlass_core::{
 };
 
 use super::{
-    Batch, RestPolicy, RowSink, TaskRow,
+    Batch, Line, LinePlace, RestPolicy, RowSink, TaskRow,
     claims::Held,
     scheduler::{AlarmVersions, Scheduler, may_have_been_handed_out},
 };
@@ -231,8 +231,14 @@ impl Resident {
         if batch.is_empty() && inner.under_way.is_empty() {
             return (outcomes, None);
         }
-        let resting = inner.scheduler.resting(&batch, self.rest.horizon);
-        let batch = Arc::new(Batch { changes: batch, resting });
+        let mut batch = Batch::from(batch);
+        inner.scheduler.lay_down(&mut batch, &self.rest);
+        (outcomes, Some(self.give(&mut inner, batch)))
+    }
+
+    /// Gives a batch that is staged to the sink.
+    pub(super) fn give(&self, inner: &mut Inner, batch: Batch) -> Ticket {
+        let batch = Arc::new(batch);
         let dropped = std::mem::take(&mut inner.scheduler.dropped);
         let state = Arc::new(AtomicU8::new(WRITING));
         let (sender, receiver) = oneshot::channel();
@@ -246,7 +252,7 @@ impl Resident {
                 let _ = sender.send(result);
             }),
         );
-        (outcomes, Some(Ticket(Some(receiver))))
+        Ticket(Some(receiver))
     }
 
     /// A task that rests or has ended, from its row as it was read in `generation`.
@@ -299,6 +305,9 @@ impl Inner {
                     for change in &batch.changes {
                         self.scheduler.publish(change);
                     }
+                    for (line, limit) in &batch.limits {
+                        self.scheduler.queues.set_limit(line, *limit);
+                    }
                     self.scheduler.let_go_resting(&batch);
                     self.scheduler.depart();
                 }
@@ -329,6 +338,7 @@ impl Inner {
         let grace = if self.scheduler.sessions.is_attached(session) { TIMEOUT_GRACE } else { Millis(0) };
         let timeout_at = Millis(now.mono.0.saturating_add(ready.timeout.0).saturating_add(grace.0));
         let module = ready.module.clone();
+        let line = Some((Line::of(ready), LinePlace { rank: ready.rank, task }));
         let held = Held {
             key,
             attempt: number,
@@ -343,6 +353,9 @@ impl Inner {
         self.scheduler.queues.count_running(&module, 1);
         if let Some(entry) = self.scheduler.active.get_mut(&task) {
             entry.handed_out.insert(key);
+            if let Some((line, place)) = line.filter(|_| entry.rests_on_disk) {
+                self.scheduler.queues.keep_limit_behind(&line, place);
+            }
         }
         self.scheduler.claims.claimed(task, key)
     }

@@ -6,7 +6,7 @@ use windlass_core::{
     planted::{Bug, is_planted},
 };
 
-use super::{Resident, state::Grace};
+use super::{Resident, queue::Queues, state::Grace};
 use crate::ports::{
     Adoption, AttemptId, Change, Claimed, Due, Envelope, Loaded, LogLine, Now, Outcome, Page, QueueState,
     Retention, SessionId, SessionRenewal, SessionState, Store, StoreError, StoredAlarm, StoredFlow,
@@ -88,6 +88,7 @@ impl Store for Resident {
     }
 
     async fn claim(&self, session: SessionId, wishes: &[Wish], now: Now) -> Result<Vec<Claimed>, StoreError> {
+        self.refill(wishes).await?;
         let mut inner = self.inner();
         inner.end_grace(now);
         let mut claimed = Vec::new();
@@ -221,6 +222,8 @@ impl Store for Resident {
     }
 
     async fn queues(&self) -> Result<Vec<QueueState>, StoreError> {
+        self.current_generation().await?;
+        self.refill_lines(Queues::starved).await?;
         Ok(self.inner().scheduler.queues.states())
     }
 
@@ -229,9 +232,7 @@ impl Store for Resident {
     }
 
     async fn place(&self, task: TaskId, key: ActKey) -> Result<Option<u64>, StoreError> {
-        let inner = self.inner();
-        let Some(ready) = inner.scheduler.published_ready(task, key) else { return Ok(None) };
-        Ok(inner.scheduler.queues.place(task, key, ready))
+        self.place_in_line(task, key).await
     }
 
     async fn sweep(&self, retention: &Retention, now: Now, limit: usize) -> Result<u64, StoreError> {

@@ -5,11 +5,13 @@ use std::{collections::BTreeSet, sync::Arc};
 use windlass_core::{Millis, Task, TaskId, Timestamp, waits};
 
 use super::{
-    Resident, TaskRow, WakePlace,
+    Batch, Line, LinePlace, Resident, TaskRow, WakePlace,
+    queue::Queues,
+    rest::ready_act,
     scheduler::{Entry, Scheduler, may_have_been_handed_out},
     state::Inner,
 };
-use crate::ports::{Change, Now, StoreError};
+use crate::ports::{Change, Now, StoreError, Wish};
 
 /// A read of what is not in memory: until this is dropped, nothing leaves that is in memory or comes back.
 pub(super) struct Reading<'a> {
@@ -82,6 +84,46 @@ impl Resident {
     }
 }
 
+impl Resident {
+    /// Brings back what stands next in lines that run short of what `wishes` may take.
+    pub(super) async fn refill(&self, wishes: &[Wish]) -> Result<(), StoreError> {
+        self.refill_lines(|queues| queues.short(wishes, self.rest.head)).await
+    }
+
+    /// Brings back what stands next in lines, as long as `next` names one.
+    pub(super) async fn refill_lines(
+        &self,
+        next: impl Fn(&Queues) -> Option<Line>,
+    ) -> Result<(), StoreError> {
+        loop {
+            let Some(line) = next(&self.inner().scheduler.queues) else { return Ok(()) };
+            let _reading = self.begin_read();
+            let _only = self.waking.lock().await;
+            let (generation, after) = {
+                let inner = self.inner();
+                (inner.scheduler.generation, inner.scheduler.queues.limit(&line))
+            };
+            let page = self.rest.head.div_ceil(2);
+            let rows = self.sink.line_page(&line, after, page).await?;
+            let is_whole = rows.len() < page;
+            let ticket = {
+                let mut inner = self.inner();
+                if !inner.is_still(generation) {
+                    return Ok(());
+                }
+                let last = rows.last().map(|(place, _)| *place);
+                inner.scheduler.wake(rows.into_iter().map(|(_, row)| row))?;
+                let limit = last.filter(|_| !is_whole).unwrap_or(LinePlace::LAST);
+                let limits = [(line, limit)].into();
+                self.give(&mut inner, Batch { limits, ..Batch::default() })
+            };
+            // Only what the disk knows about may be handed out: a start must know that it may have been.
+            ticket.written().await?;
+            drop(self.inner());
+        }
+    }
+}
+
 impl Inner {
     /// Whether the state is the one of this number, and holds.
     fn is_still(&self, generation: u64) -> bool {
@@ -120,9 +162,14 @@ impl Scheduler {
     fn wake_task(&mut self, task: Task, never_handed_out: bool) {
         let (id, waits) = (task.id, waits(&task));
         let handed_out = if never_handed_out { BTreeSet::new() } else { may_have_been_handed_out(&task) };
-        self.active.insert(id, Entry::new(Arc::new(task), handed_out));
+        let mut entry = Entry::new(Arc::new(task), handed_out);
+        entry.rests_on_disk = true;
+        self.active.insert(id, entry);
         self.woken += 1;
         for wait in waits {
+            if let Some((_, ready)) = ready_act(&wait) {
+                self.queues.count_resting(&Line::of(ready), -1);
+            }
             self.publish_wait(id, &wait);
         }
     }

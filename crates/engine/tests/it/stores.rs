@@ -69,7 +69,7 @@ fn a_resident_store_keeps_the_order_of_writes() {
 
 #[test]
 fn resident_and_shared_stores_do_the_same() {
-    let short = RestPolicy { horizon: Millis(1_000), page: 3 };
+    let short = RestPolicy { horizon: Millis(1_000), page: 3, head: 3 };
     for (seed, rest) in
         [RestPolicy::default(), RestPolicy::EAGER, short, RestPolicy::EAGER].into_iter().enumerate()
     {

@@ -7,7 +7,7 @@ use windlass_core::{Alarm, AlarmId, Event, TaskId, Timestamp};
 use windlass_engine::{
     memory::MemorySink,
     ports::{LogLine, Now, Page, Retention, StoreError, StoredAlarm, SubmitKey, TaskQuery},
-    resident::{Batch, Recovered, RowSink, TaskRow, WakePlace, Written as Told},
+    resident::{Batch, Line, LinePlace, Recovered, RowSink, TaskRow, WakePlace, Written as Told},
 };
 
 use crate::world::{Device, Fate, Operation, Written};
@@ -58,6 +58,21 @@ impl RowSink for Disk {
     async fn resting_page(&self, before: TaskId, limit: usize) -> Result<Vec<TaskRow>, StoreError> {
         self.device.wait(Operation::Read).await?;
         self.rows.resting_page(before, limit).await
+    }
+
+    async fn line_page(
+        &self,
+        line: &Line,
+        after: LinePlace,
+        limit: usize,
+    ) -> Result<Vec<(LinePlace, TaskRow)>, StoreError> {
+        self.device.wait(Operation::Read).await?;
+        self.rows.line_page(line, after, limit).await
+    }
+
+    async fn line_count(&self, line: &Line, after: LinePlace, before: LinePlace) -> Result<u64, StoreError> {
+        self.device.wait(Operation::Read).await?;
+        self.rows.line_count(line, after, before).await
     }
 
     async fn waking(

@@ -37,6 +37,7 @@ fn recovery_reads_what_is_active_and_no_history() {
         (recover::SELECT_FLOWS, "flow"),
         (recover::SELECT_QUEUES, "queue"),
         (recover::SELECT_MESSAGES, "message"),
+        (resting::SELECT_LINES, "line"),
     ] {
         check(sql, &[table]);
     }
@@ -68,6 +69,12 @@ fn queries_find_their_rows_by_keys() {
 fn tasks_at_rest_are_found_in_both_orders_from_where_the_last_look_ended() {
     for (sql, key) in [
         (resting::select_page(), "PRIMARY KEY (id<?)"),
+        (resting::select_line(), "INDEX resting_by_line (module=? AND command=? AND (rank,id)>(?,?))"),
+        (resting::select_up_to_limit(), "INDEX resting_by_line (module=? AND command=? AND (rank,id)<(?,?))"),
+        (
+            resting::COUNT_LINE.to_owned(),
+            "COVERING INDEX resting_by_line (module=? AND command=? AND (rank,id)>(?,?)",
+        ),
         (resting::select_waking(), "INDEX resting_by_wake ((wake_at,id)>(?,?) AND wake_at<?)"),
     ] {
         check(&sql, &[]);

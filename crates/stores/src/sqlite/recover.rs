@@ -17,6 +17,7 @@ use super::{
     encoding::{from_integer, task_id},
     error::{Fault, of_task},
     read::{TASK_COLUMNS, from_sql, name, read_results, stored_flow, task_row},
+    resting,
 };
 
 // What recovery reads. A test looks at their plans.
@@ -43,13 +44,16 @@ pub(super) fn recover(connection: &Connection, directory: &Directory) -> Result<
     let (epoch, latest_at, token_key) = connection
         .query_row(SELECT_META, [], |row| Ok((row.get(0)?, Timestamp(row.get(1)?), row.get(2)?)))?;
     let flows = read_flows(connection)?;
-    let (tasks, places) = read_tasks(connection)?;
+    let (mut tasks, places) = read_tasks(connection)?;
     let queues = read_queues(connection)?;
     let messages = read_messages(connection)?;
     let mut active = directory.lock();
     active.clear();
     active.extend(tasks.iter().map(|task| task.id).zip(places));
-    Ok(Recovered { epoch, token_key, flows, tasks, queues, messages, latest_at })
+    drop(active);
+    let (lines, in_hands) = resting::lines(connection)?;
+    tasks.extend(in_hands);
+    Ok(Recovered { epoch, token_key, flows, lines, tasks, queues, messages, latest_at })
 }
 
 fn read_tasks(connection: &Connection) -> Result<(Vec<TaskRow>, Vec<Place>), Fault> {

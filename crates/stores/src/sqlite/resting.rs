@@ -1,22 +1,22 @@
-//! Tasks at rest: found by id, newest first, and in the order in which they are to be woken.
+//! Tasks at rest: found by id, newest first, in the order in which they are to be woken, and in their lines.
 
 use rusqlite::{Connection, Row, params};
 use windlass_core::{Phase, TaskId, Timestamp};
 use windlass_engine::{
-    resident::{TaskRow, WakePlace},
+    resident::{LimitedLine, Line, LinePlace, TaskRow, WakePlace},
     stored,
 };
 
 use super::{
-    encoding::to_integer,
+    encoding::{from_integer, task_id, to_integer},
     error::Fault,
-    read::{TASK_COLUMNS, read_results, task_row},
+    read::{TASK_COLUMNS, name, read_results, task_row},
 };
 
 /// What [`resting_row`] reads, and where from.
 fn select(condition: &str) -> String {
     format!(
-        "SELECT {TASK_COLUMNS}, resting.state, resting.never_handed_out, resting.task, resting.last, resting.wake_at
+        "SELECT {TASK_COLUMNS}, resting.state, resting.never_handed_out, resting.task, resting.last, resting.wake_at, resting.rank
          FROM resting CROSS JOIN task ON task.n = resting.task {condition}"
     )
 }
@@ -38,6 +38,26 @@ pub(super) fn select_waking() -> String {
          ORDER BY resting.wake_at, resting.id LIMIT ?4",
     )
 }
+
+/// Tasks in a line behind a place, in their order.
+pub(super) fn select_line() -> String {
+    select(
+        "WHERE resting.module = ?1 AND resting.command = ?2 AND (resting.rank, resting.id) > (?3, ?4)
+         ORDER BY resting.rank, resting.id LIMIT ?5",
+    )
+}
+
+/// Tasks in a line up to a place, in their order.
+pub(super) fn select_up_to_limit() -> String {
+    select(
+        "WHERE resting.module = ?1 AND resting.command = ?2 AND (resting.rank, resting.id) <= (?3, ?4)
+         ORDER BY resting.rank, resting.id",
+    )
+}
+
+pub(super) const SELECT_LINES: &str = "SELECT module, command, rank, id FROM line";
+pub(super) const COUNT_LINE: &str = "SELECT count(*) FROM resting
+    WHERE module = ?1 AND command = ?2 AND (rank, id) > (?3, ?4) AND (rank, id) < (?5, ?6)";
 
 fn resting_row(row: &Row<'_>) -> Result<TaskRow, Fault> {
     Ok(TaskRow { never_handed_out: row.get(6)?, ..task_row(row)? })
@@ -80,6 +100,73 @@ pub(super) fn waking(
         Ok((WakePlace { at: Timestamp(row.get(9)?), task: task.id }, task))
     })?;
     rows.collect()
+}
+
+/// At most `limit` tasks in a line behind the place `after`.
+pub(super) fn line_page(
+    connection: &Connection,
+    line: &Line,
+    after: LinePlace,
+    limit: usize,
+) -> Result<Vec<(LinePlace, TaskRow)>, Fault> {
+    let mut statement = connection.prepare_cached(&select_line())?;
+    let (module, command) = (line.module.as_str(), line.command.as_str());
+    let limit = to_integer(limit as u64);
+    let rows = statement.query_and_then(
+        params![module, command, after.rank, after.task.to_bytes(), limit],
+        |row| {
+            let task = with_results(connection, row)?;
+            Ok((LinePlace { rank: row.get(10)?, task: task.id }, task))
+        },
+    )?;
+    rows.collect()
+}
+
+/// How many tasks rest in a line between two places.
+pub(super) fn line_count(
+    connection: &Connection,
+    line: &Line,
+    after: LinePlace,
+    before: LinePlace,
+) -> Result<u64, Fault> {
+    let mut statement = connection.prepare_cached(COUNT_LINE)?;
+    let count = statement.query_row(
+        params![
+            line.module.as_str(),
+            line.command.as_str(),
+            after.rank,
+            after.task.to_bytes(),
+            before.rank,
+            before.task.to_bytes()
+        ],
+        |row| row.get(0),
+    )?;
+    Ok(from_integer(count))
+}
+
+/// The lines of which tasks rest, and what of them may have been handed out.
+pub(super) fn lines(connection: &Connection) -> Result<(Vec<LimitedLine>, Vec<TaskRow>), Fault> {
+    let mut statement = connection.prepare(SELECT_LINES)?;
+    let limits = statement.query_and_then([], |row| {
+        let line = Line { module: name(row, 0)?, command: name(row, 1)? };
+        Ok::<_, Fault>((line, LinePlace { rank: row.get(2)?, task: task_id(row, 3)? }))
+    })?;
+    let (mut lines, mut tasks) = (Vec::new(), Vec::new());
+    for limited in limits {
+        let (line, limit) = limited?;
+        let mut statement = connection.prepare(&select_up_to_limit())?;
+        let (module, command) = (line.module.as_str(), line.command.as_str());
+        let rows = statement
+            .query_and_then(params![module, command, limit.rank, limit.task.to_bytes()], |row| {
+                with_results(connection, row)
+            })?;
+        for row in rows {
+            tasks.push(row?);
+        }
+        let resting = line_count(connection, &line, limit, LinePlace::LAST)?;
+        lines.push(LimitedLine { line, limit, resting });
+    }
+    Ok((lines, tasks))
 }
 
 /// How many rows are looked at in one go when a file of the first format is brought to the second.

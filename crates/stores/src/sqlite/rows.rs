@@ -9,7 +9,7 @@ use rusqlite::{Connection, OptionalExtension, Statement, params};
 use windlass_core::{AlarmState, Phase, TaskId, Timestamp};
 use windlass_engine::{
     ports::{AlarmChange, Change, LogLine, QueueChange, StoredFlow, TaskChange},
-    resident::Rest,
+    resident::{Line, LinePlace, Rest},
     stored,
 };
 
@@ -30,6 +30,7 @@ pub(super) struct Rows<'c> {
     select_resting: Statement<'c>,
     upsert_resting: Statement<'c>,
     delete_resting: Statement<'c>,
+    upsert_line: Statement<'c>,
     insert_history: Statement<'c>,
     insert_final: Statement<'c>,
     insert_submit_key: Statement<'c>,
@@ -61,9 +62,15 @@ impl<'c> Rows<'c> {
             delete_active: prepare("DELETE FROM active WHERE task = ?1")?,
             select_resting: prepare(SELECT_RESTING_PLACE)?,
             upsert_resting: prepare(
-                "INSERT INTO resting (id, task, last, wake_at, never_handed_out, state)
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6)
-                 ON CONFLICT (id) DO UPDATE SET last = ?3, wake_at = ?4, never_handed_out = ?5, state = ?6",
+                "INSERT INTO resting
+                 (id, task, last, wake_at, never_handed_out, module, command, rank, state)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)
+                 ON CONFLICT (id) DO UPDATE SET last = ?3, wake_at = ?4, never_handed_out = ?5,
+                 module = ?6, command = ?7, rank = ?8, state = ?9",
+            )?,
+            upsert_line: prepare(
+                "INSERT INTO line (module, command, rank, id) VALUES (?1, ?2, ?3, ?4)
+                 ON CONFLICT (module, command) DO UPDATE SET rank = ?3, id = ?4",
             )?,
             delete_resting: prepare("DELETE FROM resting WHERE id = ?1")?,
             insert_history: prepare(
@@ -109,11 +116,11 @@ impl<'c> Rows<'c> {
         touched: &mut Touched<'b>,
         directory: &Directory,
         change: &'b Change,
-        resting: &BTreeMap<TaskId, Rest>,
+        resting: &'b BTreeMap<TaskId, Rest>,
     ) -> Result<(), Fault> {
         let at = match change {
             Change::Task(change) => {
-                let rest = resting.get(&change.task.id).copied();
+                let rest = resting.get(&change.task.id);
                 self.write_task(touched, directory, change, rest)?;
                 change.events.last().map(|event| event.at)
             }
@@ -149,7 +156,7 @@ impl<'c> Rows<'c> {
         touched: &mut Touched<'b>,
         directory: &Directory,
         change: &'b TaskChange,
-        rest: Option<Rest>,
+        rest: Option<&'b Rest>,
     ) -> Result<(), Fault> {
         let task = &*change.task;
         let draft = match touched.tasks.entry(task.id) {
@@ -238,12 +245,16 @@ impl<'c> Rows<'c> {
                 }
                 _ => match rest {
                     Some(rest) => {
+                        let line = rest.line.as_ref();
                         self.upsert_resting.execute(params![
                             id.to_bytes(),
                             place.task,
                             place.last,
                             rest.wake_at.map(|at| at.0),
                             rest.never_handed_out,
+                            line.map(|(line, _)| line.module.as_str()),
+                            line.map(|(line, _)| line.command.as_str()),
+                            line.map(|(_, place)| place.rank),
                             state
                         ])?;
                     }
@@ -259,6 +270,15 @@ impl<'c> Rows<'c> {
         if touched.latest_at > self.latest_at {
             self.update_latest_at.execute([touched.latest_at.0])?;
             self.latest_at = touched.latest_at;
+        }
+        Ok(())
+    }
+
+    /// Writes up to where attempts may be handed out.
+    pub(super) fn write_limits(&mut self, limits: &BTreeMap<Line, LinePlace>) -> Result<(), Fault> {
+        for (line, limit) in limits {
+            let (module, command) = (line.module.as_str(), line.command.as_str());
+            self.upsert_line.execute(params![module, command, limit.rank, limit.task.to_bytes()])?;
         }
         Ok(())
     }

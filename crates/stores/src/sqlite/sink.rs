@@ -12,7 +12,7 @@ use futures_channel::oneshot;
 use windlass_core::{Alarm, AlarmId, Event, TaskId, Timestamp};
 use windlass_engine::{
     ports::{LogLine, Now, Page, Retention, StoreError, StoredAlarm, SubmitKey, TaskQuery},
-    resident::{Batch, Recovered, RowSink, TaskRow, WakePlace, Written},
+    resident::{Batch, Line, LinePlace, Recovered, RowSink, TaskRow, WakePlace, Written},
 };
 
 use super::{
@@ -145,6 +145,21 @@ impl RowSink for SqliteSink {
 
     async fn resting_page(&self, before: TaskId, limit: usize) -> Result<Vec<TaskRow>, StoreError> {
         self.readers()?.ask(move |connection| resting::resting_page(connection, before, limit)).await
+    }
+
+    async fn line_page(
+        &self,
+        line: &Line,
+        after: LinePlace,
+        limit: usize,
+    ) -> Result<Vec<(LinePlace, TaskRow)>, StoreError> {
+        let line = line.clone();
+        self.readers()?.look_up(move |connection| resting::line_page(connection, &line, after, limit)).await
+    }
+
+    async fn line_count(&self, line: &Line, after: LinePlace, before: LinePlace) -> Result<u64, StoreError> {
+        let line = line.clone();
+        self.readers()?.ask(move |connection| resting::line_count(connection, &line, after, before)).await
     }
 
     async fn waking(

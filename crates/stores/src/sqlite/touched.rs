@@ -21,7 +21,7 @@ pub(super) struct Draft<'b> {
     /// Where its state was before the transaction.
     pub(super) was: Home,
     /// How it rests after its last change, if it does.
-    pub(super) rest: Option<Rest>,
+    pub(super) rest: Option<&'b Rest>,
 }
 
 /// Which table has the state of a task that has not ended.

@@ -214,6 +214,7 @@ impl Writer {
                 for change in &batch.changes {
                     rows.write(&mut touched, &self.directory, change, &batch.resting)?;
                 }
+                rows.write_limits(&batch.limits)?;
             }
             rows.finish(&touched)?;
             Ok(touched)
