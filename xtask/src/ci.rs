@@ -4,7 +4,7 @@
 use std::time::Instant;
 
 use crate::{
-    dependencies, drill, edges,
+    dependencies, drill, edges, instructions,
     metadata::Metadata,
     shellcheck, sim, style,
     workspace::{Workspace, run_to_success},
@@ -41,6 +41,7 @@ const PARTS: &[Part] = &[
         files.iter().filter(|path| is_test_of_example(path)).try_for_each(|test| workspace.run("sh", &[test]))
     }),
     ("tests", |workspace| workspace.run("cargo", &["test", "--locked", "--workspace", "--no-fail-fast"])),
+    ("instructions", |workspace| instructions::check(workspace)?.into_result()),
     ("simulation", sim::check),
     ("drills", |workspace| {
         drill::names().into_iter().try_for_each(|name| drill::run(workspace, name, drill::Length::Short))
