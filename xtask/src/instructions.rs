@@ -22,14 +22,15 @@ use crate::{findings::Findings, workspace::Workspace};
 const FILE: &str = "bench/instructions.toml";
 
 const HEADER: &str = "\
-# Instructions per operation, as `cargo xtask instructions` counts and compares them: within 3 %, or within 15 % where
+# Instructions per operation, as `cargo xtask instructions` counts and compares them: within 5 %, or within 15 % where
 # the tools are others than these. `cargo xtask instructions --bless` writes this file anew. What the cases are and
 # what varies: docs/reference/performance.md.
 ";
 
 /// By how many percent a count may differ from the one that is kept. Where programs lie in memory moves the counts
-/// by up to one percent, the random seeds of hash tables by a tenth.
-const MARGIN_PERCENT: f64 = 3.0;
+/// by up to one percent, the random seeds of hash tables by a tenth; what the compiler inlines may change with code
+/// elsewhere in the crate, and moves small cases by some percent.
+const MARGIN_PERCENT: f64 = 5.0;
 
 /// The same where compilers or valgrind have other versions: enough to see what is gross.
 const MARGIN_PERCENT_OTHER_TOOLS: f64 = 15.0;
@@ -200,16 +201,16 @@ mod tests {
     #[test]
     fn counts_within_the_margin_are_no_findings() {
         let kept = counts("cc 12", &[("accept", 1_000), ("lose", 1_000)]);
-        let counted = counts("cc 12", &[("accept", 1_030), ("lose", 970)]);
+        let counted = counts("cc 12", &[("accept", 1_050), ("lose", 950)]);
         assert_eq!(compare(&counted, &kept), Findings::default());
     }
 
     #[test]
     fn dearer_cheaper_new_and_gone_cases_are_found() {
         let kept = counts("cc 12", &[("dearer", 1_000), ("cheaper", 1_000), ("gone", 1_000)]);
-        let counted = counts("cc 12", &[("dearer", 1_031), ("cheaper", 969), ("new", 1_000)]);
+        let counted = counts("cc 12", &[("dearer", 1_051), ("cheaper", 949), ("new", 1_000)]);
         let findings = compare(&counted, &kept).to_string();
-        for part in ["\"dearer\" takes 1031", "\"cheaper\" takes 969", "\"new\"", "\"gone\""] {
+        for part in ["\"dearer\" takes 1051", "\"cheaper\" takes 949", "\"new\"", "\"gone\""] {
             assert!(findings.contains(part), "{part} is not in\n{findings}");
         }
         assert_eq!(findings.lines().count(), 4, "{findings}");
