@@ -299,7 +299,7 @@ impl Scheduler {
     /// Whether workers are given time to name this: whatever is waited for then is published after the grace.
     fn is_recovering(&self, id: TaskId, waiting: &Waiting) -> bool {
         let Wakeup::Act(key) = waiting.key else { return false };
-        self.recovered.get(&(id, key)) == Some(&waiting.attempt)
+        waiting.ready.is_some() && self.recovered.get(&(id, key)) == Some(&waiting.attempt)
     }
 
     /// Puts what an act waits for into queues and due times, if the task still waits for it.
