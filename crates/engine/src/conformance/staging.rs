@@ -211,6 +211,10 @@ async fn a_decision_on_what_was_lost_conflicts(mut world: World, gate: Arc<Gate>
     assert!(pausing.await.is_err());
     // The task comes to the same version in another way.
     world.load_nothing().await;
+    // A worker may have its attempt until the grace is over, and a pause waits for that one.
+    assert_eq!(world.due().await, []);
+    world.pass(ADOPTION_GRACE);
+    assert_eq!(world.due().await, []);
     let task = world.apply(id, pause).await;
     assert_eq!(task.state.events, stale.before);
     assert_eq!(world.commit_one(stale).await, Outcome::Conflict);
