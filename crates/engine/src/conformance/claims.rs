@@ -10,7 +10,7 @@ use super::{
     topic,
     world::{FIRST, tasks_of, wish, work},
 };
-use crate::ports::{AttemptId, Change, Claim, QueueChange, QueuePause, Wish};
+use crate::ports::{AttemptId, Change, Claim, Claimed, QueueChange, QueuePause, SessionId, Wish};
 
 topic![
     the_longest_waiting_goes_first,
@@ -28,6 +28,7 @@ topic![
     what_is_parked_is_handed_out_after_the_pause_at_its_place,
     a_new_attempt_ends_the_claim_on_the_old_one,
     claims_are_loaded_with_the_task,
+    what_a_session_has_is_told,
     a_session_never_heard_of_gets_nothing,
     places_in_line_are_counted,
 ];
@@ -292,6 +293,38 @@ async fn claims_are_loaded_with_the_task(mut world: World) {
     assert_eq!(loaded.claims, [expected(&second)]);
     assert_eq!(loaded.handed_out, BTreeSet::from([second.id.key]));
     assert_eq!(loaded.task.state.steps[2].forward.state, ActState::Ready);
+}
+
+async fn what_a_session_has_is_told(mut world: World) {
+    async fn held(world: &mut World, session: SessionId) -> Vec<Claimed> {
+        let mut held = world.store().held(session).await.expect("asking what a session has succeeds");
+        held.sort_by_key(|claimed| claimed.id.claim);
+        held
+    }
+    let flow = world.add_flow(line("flow", 2)).await;
+    for _ in 0..5 {
+        world.submit(&flow).await;
+    }
+    let (one, other) = (world.session(1).await, world.session(2).await);
+    assert_eq!(held(&mut world, one).await, [], "it took nothing yet");
+    let claimed = world.claim(one, 4).await;
+    world.pass(Millis(10));
+    let others = world.claim(other, 1).await;
+    assert_eq!((claimed.len(), others.len()), (4, 1));
+    assert_eq!(held(&mut world, one).await, claimed);
+    assert_eq!(held(&mut world, other).await, others);
+    assert_eq!(held(&mut world, SessionId(77)).await, [], "nobody heard of it");
+    world.release(one, claimed[0].id).await;
+    world.succeed(&claimed[1], None).await;
+    assert_eq!(held(&mut world, one).await, claimed[2..]);
+    // It was told of as lost and made ready anew, and somebody else has it now.
+    let attempt = super::world::attempt(&claimed[2]);
+    world.apply(claimed[2].id.task, Command::Lose(attempt)).await;
+    assert_eq!(held(&mut world, one).await, claimed[3..]);
+    world.claim(other, 9).await;
+    assert_eq!(held(&mut world, one).await, claimed[3..]);
+    world.fail(&claimed[3]).await;
+    assert_eq!(held(&mut world, one).await, []);
 }
 
 async fn a_session_never_heard_of_gets_nothing(mut world: World) {

@@ -15,7 +15,7 @@ use crate::{
 };
 
 /// Stands between a resident store and its sink.
-pub(super) struct Gate {
+pub struct Gate {
     sink: Arc<dyn RowSink>,
     state: Mutex<State>,
 }
@@ -31,7 +31,9 @@ struct State {
 }
 
 impl Gate {
-    pub(super) fn new(sink: Arc<dyn RowSink>) -> Self {
+    /// Lets everything through to `sink` until it is told otherwise.
+    #[must_use]
+    pub fn new(sink: Arc<dyn RowSink>) -> Self {
         Self { sink, state: Mutex::default() }
     }
 
@@ -40,12 +42,12 @@ impl Gate {
     }
 
     /// Lets writes wait from now on.
-    pub(super) fn close(&self) {
+    pub fn close(&self) {
         self.state().is_closed = true;
     }
 
     /// Lets everything through that waits, and what comes after it.
-    pub(super) fn open(&self) {
+    pub fn open(&self) {
         let waiting = {
             let mut state = self.state();
             state.is_closed = false;
@@ -57,7 +59,7 @@ impl Gate {
     }
 
     /// Fails everything that waits, and what comes until the rows are read again.
-    pub(super) fn fail(&self) {
+    pub fn fail(&self) {
         let waiting = {
             let mut state = self.state();
             (state.is_closed, state.has_failed) = (false, true);
@@ -66,6 +68,16 @@ impl Gate {
         for (_, written) in waiting {
             written(Err(broken()));
         }
+    }
+
+    /// Writes everything that waits and tells it as failed all the same, as when a power cut or a broken connection
+    /// takes the answer. What comes until the rows are read again fails.
+    pub fn fail_though_written(&self) {
+        let waiting = std::mem::take(&mut self.state().waiting);
+        for (batch, written) in waiting {
+            self.sink.write(batch, Box::new(|_| written(Err(broken()))));
+        }
+        self.fail();
     }
 
     /// Lists, lookups and what is brought back keep their answers from now on, until each is let go.

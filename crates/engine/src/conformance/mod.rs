@@ -41,6 +41,7 @@ mod world;
 pub use bench::Bench;
 pub use block_on::block_on;
 pub use differential::{Counts, differ};
+pub use gate::Gate;
 pub use staging::run_staging;
 use world::World;
 

@@ -20,6 +20,8 @@ pub(crate) enum Verb {
     Load,
     Commit,
     Renew,
+    /// It is done first: what is held or lost is its answer.
+    Claim,
 }
 
 /// Stands before a store.
@@ -99,6 +101,10 @@ impl Store for FaultyStore {
         self.store.next_wake(now)
     }
 
+    fn generation(&self) -> u64 {
+        self.store.generation()
+    }
+
     async fn load(&self, ids: &[TaskId]) -> Result<Vec<Option<Loaded>>, StoreError> {
         self.pass(Verb::Load).await?;
         self.store.load(ids).await
@@ -113,7 +119,9 @@ impl Store for FaultyStore {
     }
 
     async fn claim(&self, session: SessionId, wishes: &[Wish], now: Now) -> Result<Vec<Claimed>, StoreError> {
-        self.store.claim(session, wishes, now).await
+        let claimed = self.store.claim(session, wishes, now).await;
+        self.pass(Verb::Claim).await?;
+        claimed
     }
 
     async fn adopt(

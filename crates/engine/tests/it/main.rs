@@ -1,5 +1,6 @@
 //! Tests of the engine through its public interface.
 
+mod after_failures;
 mod commits;
 mod engine;
 mod exchange;

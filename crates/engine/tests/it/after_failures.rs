@@ -1,0 +1,294 @@
+//! After a restart, a failed write or a lost answer: what workers may still have is theirs, what is on disk is
+//! handed out, and nobody is told of what is not there.
+
+use std::{
+    future::Future,
+    pin::{Pin, pin},
+    sync::Arc,
+    task::{Context, Poll, Waker},
+};
+
+use futures_executor::block_on;
+use windlass_core::{ActKey, Backoff, Command, Failure, Flow, Outcome, Pause, Retry, TaskId};
+use windlass_engine::{
+    Exchange, ReportStatus, Said, WorkerReport,
+    conformance::Gate,
+    memory::{MemorySink, SharedStore},
+    resident::Resident,
+    services::Committer,
+};
+
+use crate::{
+    faulty_store::{FaultyStore, Verb},
+    world::{WorkerInWorld, World, flow},
+};
+
+/// Longer than workers are given to name what they have.
+const BEYOND_GRACE_MS: i64 = 400;
+
+fn ok() -> Said {
+    Said::Ended(Outcome::Succeeded(None))
+}
+
+fn failed() -> Said {
+    Said::Ended(Outcome::Failed(Failure::new("boom", 1, false)))
+}
+
+fn poll<T>(future: Pin<&mut (impl Future<Output = T> + ?Sized)>) -> Poll<T> {
+    future.poll(&mut Context::from_waker(Waker::noop()))
+}
+
+fn ready<T>(future: Pin<&mut (impl Future<Output = T> + ?Sized)>) -> T {
+    match poll(future) {
+        Poll::Ready(output) => output,
+        Poll::Pending => panic!("it is done"),
+    }
+}
+
+/// A call that reports one attempt.
+fn report(worker: &mut WorkerInWorld<'_>, token: &str, said: Said) -> Exchange {
+    let report = WorkerReport { token: token.to_owned(), said: Ok(said), logs: Vec::new() };
+    Exchange { reports: vec![report], holding: None, wishes: None, ..worker.call(0) }
+}
+
+/// A server whose writes wait or fail when a test says so, and whose calls to the store can be held.
+struct Gated {
+    world: World,
+    gate: Arc<Gate>,
+    faulty: Arc<FaultyStore>,
+}
+
+impl Gated {
+    /// A server started on what `sink` holds.
+    fn open(sink: &MemorySink) -> Self {
+        let gate = Arc::new(Gate::new(Arc::new(sink.clone())));
+        let resident = block_on(Resident::open(gate.clone(), World::new().now())).unwrap();
+        let faulty = FaultyStore::new(Arc::new(resident));
+        Self { world: World::over(faulty.clone(), 1), gate, faulty }
+    }
+
+    fn new() -> Self {
+        Self::open(&MemorySink::new([7; 32]))
+    }
+
+    /// The store reads its rows anew, as the next one who asks it for something makes it do.
+    fn read_anew(&self) {
+        assert!(block_on(self.faulty.store.load(&[])).unwrap().is_empty());
+    }
+}
+
+/// A flow of two steps that run side by side.
+fn side_by_side() -> Flow {
+    let mut flow = flow("f", &["a", "b"], 0);
+    flow.steps[1].after.clear();
+    flow
+}
+
+/// Undoing both steps is handed out, and ends the task.
+fn both_are_undone(world: &World, id: TaskId, worker: &mut WorkerInWorld<'_>) {
+    let undos = worker.poll().attempts;
+    let keys: Vec<ActKey> = undos.iter().map(|undo| undo.id.key).collect();
+    assert_eq!(keys, [ActKey::rollback(0), ActKey::rollback(1)]);
+    for undo in undos {
+        assert_eq!(worker.report(&undo.token, ok()), ReportStatus::Accepted);
+    }
+    assert!(world.task(id).is_ended());
+}
+
+#[test]
+fn nothing_is_undone_while_a_worker_may_come_back_with_what_runs_beside_it() {
+    let sink = MemorySink::new([7; 32]);
+    let world = World::open(&sink);
+    world.apply(side_by_side());
+    let id = world.submit("f");
+    let mut worker = world.worker(1);
+    let attempts = worker.poll().attempts;
+    let [a, b] = &attempts[..] else { panic!("both steps are ready") };
+
+    let world = World::open(&sink);
+    let mut worker = worker.at(&world);
+    assert_eq!(worker.report(&b.token, failed()), ReportStatus::Accepted, "it reports before it polls");
+    let mut other = world.worker(2);
+    world.pass(100);
+    assert!(other.poll().attempts.is_empty(), "step a may be at work");
+    let heard = worker.poll();
+    assert_eq!((heard.attempts.len(), &heard.cancels), (0, &vec![a.token.clone()]));
+    world.pass(BEYOND_GRACE_MS);
+    assert!(other.poll().attempts.is_empty(), "step a is at work");
+    assert_eq!(worker.report(&a.token, failed()), ReportStatus::Accepted);
+    both_are_undone(&world, id, &mut other);
+}
+
+#[test]
+fn what_nobody_comes_back_with_is_given_up_and_undone_after_the_grace() {
+    let sink = MemorySink::new([7; 32]);
+    let world = World::open(&sink);
+    world.apply(side_by_side());
+    let id = world.submit("f");
+    let mut worker = world.worker(1);
+    let attempts = worker.poll().attempts;
+
+    let world = World::open(&sink);
+    let mut worker = worker.at(&world);
+    worker.report(&attempts[1].token, failed());
+    let mut other = world.worker(2);
+    world.pass(100);
+    assert!(other.poll().attempts.is_empty());
+    world.pass(BEYOND_GRACE_MS);
+    assert_eq!(world.task(id).state.steps[0].forward.deaths, 1);
+    both_are_undone(&world, id, &mut other);
+}
+
+#[test]
+fn the_end_of_the_grace_hands_out_nothing_that_is_on_its_way_to_the_disk() {
+    let sink = MemorySink::new([7; 32]);
+    let world = World::open(&sink);
+    let mut again = flow("f", &["a"], 0);
+    again.steps[0].run.retry = Retry { max: 1, backoff: Backoff::None, ..Retry::default() };
+    world.apply(again);
+    world.submit("f");
+    let mut worker = world.worker(1);
+    let first = worker.take();
+
+    let Gated { world, gate, .. } = Gated::open(&sink);
+    let mut worker = worker.at(&world);
+    let failed = Said::Ended(Outcome::Failed(Failure::new("busy", 1, true)));
+    let call = report(&mut worker, &first.token, failed);
+    gate.close();
+    let mut reporting = pin!(world.engine.exchange(call, world.now()));
+    assert!(poll(reporting.as_mut()).is_pending());
+    let committer = Committer::new(world.engine.clone());
+    let mut committing = pin!(committer.run_once(world.now()));
+    assert!(poll(committing.as_mut()).is_pending(), "its write waits");
+    world.pass(BEYOND_GRACE_MS);
+    let mut other = world.worker(2);
+    assert!(other.poll().attempts.is_empty(), "the second attempt is not on disk");
+    gate.open();
+    ready(committing);
+    assert_eq!(ready(reporting).unwrap().reports[0].status, ReportStatus::Accepted);
+    assert_eq!(other.take().id.attempt, 2);
+}
+
+/// The first of two steps is reported as done; its report is written, and told as failed.
+fn report_though_told_as_failed<'a>(gated: &'a Gated) -> (WorkerInWorld<'a>, String) {
+    let Gated { world, gate, .. } = gated;
+    world.apply(flow("f", &["a", "b"], 0));
+    world.submit("f");
+    let mut worker = world.worker(1);
+    let token = worker.take().token;
+    let call = report(&mut worker, &token, ok());
+    gate.close();
+    let mut reporting = pin!(world.engine.exchange(call, world.now()));
+    assert!(poll(reporting.as_mut()).is_pending());
+    let committer = Committer::new(world.engine.clone());
+    let mut committing = pin!(committer.run_once(world.now()));
+    assert!(poll(committing.as_mut()).is_pending(), "its write waits");
+    gate.fail_though_written();
+    ready(committing);
+    assert!(ready(reporting).is_err());
+    (worker, token)
+}
+
+#[test]
+fn what_a_write_made_ready_that_was_told_as_failed_is_handed_out_though_nobody_asks() {
+    let gated = Gated::new();
+    let world = &gated.world;
+    let mut other = world.worker(2);
+    let mut waiting = pin!(other.open_poll(10_000));
+    report_though_told_as_failed(&gated);
+    assert!(world.turn(waiting.as_mut()).is_pending());
+    world.pass(2 * BEYOND_GRACE_MS);
+    let Poll::Ready(answer) = world.turn(waiting) else { panic!("the second step is on disk and ready") };
+    assert_eq!(answer.unwrap().attempts[0].id.key.step, 1);
+}
+
+#[test]
+fn a_claim_that_ended_with_a_write_that_was_told_as_failed_is_over() {
+    let gated = Gated::new();
+    let world = &gated.world;
+    let (mut worker, token) = report_though_told_as_failed(&gated);
+    assert_eq!(worker.report(&token, ok()), ReportStatus::Duplicate, "it is on disk");
+    world.pass(BEYOND_GRACE_MS);
+    let second = worker.take();
+    assert_eq!(second.id.key.step, 1);
+    assert_eq!(worker.report(&second.token, ok()), ReportStatus::Accepted);
+    assert!(world.task(second.id.task).is_ended());
+}
+
+#[test]
+fn what_changes_nothing_is_decided_again_when_what_it_was_decided_on_was_lost() {
+    let gated = Gated::new();
+    let Gated { world, gate, faulty } = &gated;
+    world.apply(flow("f", &["a"], 0));
+    let id = world.submit("f");
+    world.drive(world.engine.tell(id, Command::Pause { by: None })).unwrap();
+    let resume = || world.engine.tell(id, Command::Resume { by: None });
+    let committer = Committer::new(world.engine.clone());
+    gate.close();
+    let (mut lost, mut late) = (pin!(resume()), pin!(resume()));
+    assert!(poll(lost.as_mut()).is_pending());
+    let mut losing = pin!(committer.run_once(world.now()));
+    assert!(poll(losing.as_mut()).is_pending(), "its write waits");
+    // The task goes on already, as far as anybody knows.
+    assert!(poll(late.as_mut()).is_pending());
+    faulty.hold_next(Verb::Commit);
+    let mut committing = pin!(committer.run_once(world.now()));
+    assert!(poll(committing.as_mut()).is_pending(), "it is decided");
+    gate.fail();
+    ready(losing);
+    assert!(ready(lost).is_err());
+    gated.read_anew();
+    faulty.let_go();
+    ready(committing);
+    assert_eq!(ready(late).unwrap().task.state.pause, Pause::None);
+    assert_eq!(world.task(id).state.pause, Pause::None, "what was said is so");
+}
+
+#[test]
+fn a_task_is_shown_as_it_is_on_disk_though_it_was_read_before_a_write_failed() {
+    let gated = Gated::new();
+    let Gated { world, gate, faulty } = &gated;
+    world.apply(flow("f", &["a"], 0));
+    let id = world.submit("f");
+    gate.close();
+    let mut lost = pin!(world.engine.tell(id, Command::Pause { by: None }));
+    assert!(poll(lost.as_mut()).is_pending());
+    let committer = Committer::new(world.engine.clone());
+    let mut losing = pin!(committer.run_once(world.now()));
+    assert!(poll(losing.as_mut()).is_pending(), "its write waits");
+    faulty.hold_next(Verb::Commit);
+    let mut asking = pin!(world.engine.task(id));
+    assert!(poll(asking.as_mut()).is_pending(), "it was read, and what is on its way is waited for");
+    gate.fail();
+    ready(losing);
+    assert!(ready(lost).is_err());
+    gated.read_anew();
+    faulty.let_go();
+    assert_eq!(ready(asking).unwrap().task.state.pause, Pause::None);
+}
+
+#[test]
+fn what_was_claimed_for_a_session_that_never_heard_of_it_is_handed_out_anew() {
+    let faulty = FaultyStore::new(Arc::new(SharedStore::new([7; 32])));
+    let world = World::over(faulty.clone(), 1);
+    world.apply(flow("f", &["a"], 0));
+    let id = world.submit("f");
+    let mut worker = world.worker(1);
+    faulty.fail(Some(Verb::Claim));
+    let call = worker.call(0);
+    assert!(world.drive(world.engine.exchange(call, world.now())).is_err());
+    faulty.fail(None);
+    assert_eq!(world.status(id), "Running: Running", "the claim was done");
+    let mut passed = 0;
+    let attempt = loop {
+        assert!(passed < 6_000, "it is looked at every five seconds");
+        world.pass(500);
+        passed += 500;
+        if let Some(attempt) = worker.poll().attempts.pop() {
+            break attempt;
+        }
+    };
+    assert!(passed > 2_000, "what was claimed just now may be on its way");
+    assert_eq!((attempt.id.attempt, world.task(id).state.steps[0].forward.deaths), (1, 0));
+    assert_eq!(worker.report(&attempt.token, ok()), ReportStatus::Accepted);
+}
