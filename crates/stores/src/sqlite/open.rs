@@ -193,10 +193,19 @@ fn check_header(path: &Path) -> Result<(), OpenError> {
     let mut header = Vec::new();
     let read = Read::by_ref(&mut file).take(SQLITE_HEADER.len() as u64).read_to_end(&mut header);
     read.map_err(|error| OpenError::io("read", path, error))?;
-    if header.is_empty() || header == SQLITE_HEADER {
+    // A power cut while the first page was written may have left anything there. SQLite takes it back by the
+    // journal that it wrote before, or says itself that this is none of its files.
+    if header.is_empty() || header == SQLITE_HEADER || rollback_journal(path).exists() {
         return Ok(());
     }
     Err(OpenError::Foreign { path: path.into(), found: "a file that is no SQLite database".to_owned() })
+}
+
+/// Where SQLite keeps what it needs to take a first transaction back, before there is a write-ahead log.
+fn rollback_journal(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push("-journal");
+    name.into()
 }
 
 /// A new file is there after a power cut only once its directory is on disk.
