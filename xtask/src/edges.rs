@@ -21,6 +21,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("windlass-engine", &["windlass-core"]),
     ("windlass-stores", &["windlass-engine", "windlass-core"]),
     ("windlass-sim", &["windlass-engine", "windlass-core"]),
+    ("windlass-powercut", &["windlass-stores", "windlass-engine", "windlass-core"]),
     ("windlass-client", &["windlass-api"]),
     ("windlass", &["windlass-core", "windlass-engine", "windlass-stores", "windlass-api", "windlass-client"]),
     // Its drills talk to servers as any other client.

@@ -1,0 +1,94 @@
+//! All that a store holds, as lines that can be compared.
+
+use std::{
+    collections::BTreeSet,
+    fmt::Debug,
+    hash::{DefaultHasher, Hash, Hasher},
+    sync::Arc,
+};
+
+use windlass_core::TaskId;
+use windlass_engine::{
+    ports::{Change, StoreError},
+    resident::{Recovered, RowSink},
+};
+
+use crate::ledger::{Entry, Work};
+
+/// Names of all that was ever given to a store: what is asked for when it is read whole.
+#[derive(Debug, Default)]
+pub(crate) struct Names {
+    tasks: Vec<TaskId>,
+    keys: Vec<[u8; 32]>,
+}
+
+impl Names {
+    /// The names in these entries.
+    pub(crate) fn of(entries: &[Arc<Entry>]) -> Self {
+        let (mut tasks, mut keys) = (BTreeSet::new(), BTreeSet::new());
+        for entry in entries {
+            let Work::Batch(batch) = &entry.work else { continue };
+            for change in &batch.changes {
+                if let Change::Task(change) = change {
+                    tasks.insert(change.task.id);
+                    keys.extend(change.submit_key.as_ref().map(|key| key.scope));
+                }
+            }
+        }
+        Self { tasks: tasks.into_iter().collect(), keys: keys.into_iter().collect() }
+    }
+}
+
+/// What a store holds: a line for each thing, in an order of its own.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Contents(BTreeSet<String>);
+
+impl Contents {
+    /// Reads everything from `sink`, of which `recovered` was just told.
+    pub(crate) async fn read(
+        sink: &dyn RowSink,
+        recovered: Recovered,
+        names: &Names,
+    ) -> Result<Self, StoreError> {
+        let mut lines = BTreeSet::new();
+        let mut add = |what: &str, thing: &dyn Debug| {
+            lines.insert(format!("{what}: {thing:?}"));
+        };
+        add("latest time", &recovered.latest_at);
+        recovered.flows.iter().for_each(|flow| add("flow", flow));
+        recovered.lines.iter().for_each(|line| add("line", line));
+        recovered.tasks.iter().for_each(|task| add("active task", task));
+        recovered.queues.iter().for_each(|queue| add("paused queue", queue));
+        recovered.messages.iter().for_each(|message| add("message", message));
+        for task in sink.load(&names.tasks).await?.into_iter().flatten() {
+            add("task at rest", &task);
+        }
+        for (scope, found) in names.keys.iter().zip(sink.submit_keys(&names.keys).await?) {
+            add("key", &(scope, found));
+        }
+        for alarm in sink.alarms(true, usize::MAX).await? {
+            add("alarm", &sink.alarm(&alarm.id).await?);
+        }
+        for task in &names.tasks {
+            for event in sink.events(*task, 0, usize::MAX).await? {
+                add("event", &(task, event));
+            }
+            for line in sink.logs(*task, 0, usize::MAX).await?.iter().enumerate() {
+                add("log line", &(task, line));
+            }
+        }
+        Ok(Self(lines))
+    }
+
+    /// A number that only equal contents share, but for a chance that does not matter.
+    pub(crate) fn digest(&self) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        self.0.hash(&mut hasher);
+        hasher.finish()
+    }
+
+    /// Lines that are here and not in `other`.
+    pub(crate) fn lines_beyond<'c>(&'c self, other: &'c Self) -> impl Iterator<Item = &'c str> {
+        self.0.difference(&other.0).map(String::as_str)
+    }
+}

@@ -1,0 +1,178 @@
+//! What the store was given and what it acknowledged, each with its place in the recording.
+//!
+//! The ledger stands between the resident store and its rows, where commits are acknowledged.
+
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use async_trait::async_trait;
+use windlass_core::{Alarm, AlarmId, Event, TaskId, Timestamp};
+use windlass_engine::{
+    ports::{LogLine, Now, Page, Retention, StoreError, StoredAlarm, SubmitKey, TaskQuery},
+    resident::{Batch, Line, LinePlace, Recovered, RowSink, TaskRow, WakePlace, Written},
+};
+use windlass_stores::sqlite::SqliteSink;
+
+use crate::recording::Recorder;
+
+/// Something that changes what the store holds, all of it or nothing.
+#[derive(Debug, Clone)]
+pub(crate) enum Work {
+    /// Changes that are written together.
+    Batch(Arc<Batch>),
+    /// Something old is deleted.
+    Sweep(Retention, Now, usize),
+}
+
+/// An entry: work, in the order it was given.
+#[derive(Debug)]
+pub(crate) struct Entry {
+    pub(crate) work: Work,
+    /// How many operations there were when it was given.
+    pub(crate) given_at: usize,
+    /// How many operations there were when it was acknowledged.
+    pub(crate) acknowledged_at: OnceLock<usize>,
+}
+
+/// The store was opened.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Opening {
+    /// How many operations there were when its state was told.
+    pub(crate) at: usize,
+    /// How often it was opened by then.
+    pub(crate) epoch: u32,
+    /// What its tokens are signed with.
+    pub(crate) token_key: [u8; 32],
+}
+
+/// All entries and openings of a recording.
+#[derive(Debug)]
+pub(crate) struct Ledger {
+    recorder: Arc<Recorder>,
+    entries: Mutex<Vec<Arc<Entry>>>,
+    openings: Mutex<Vec<Opening>>,
+}
+
+impl Ledger {
+    pub(crate) fn new(recorder: Arc<Recorder>) -> Self {
+        Self { recorder, entries: Mutex::default(), openings: Mutex::default() }
+    }
+
+    /// What was written down by now.
+    pub(crate) fn read(&self) -> (Vec<Arc<Entry>>, Vec<Opening>) {
+        (lock(&self.entries).clone(), lock(&self.openings).clone())
+    }
+
+    fn enter(&self, entries: &mut Vec<Arc<Entry>>, work: Work) -> Arc<Entry> {
+        let given_at = self.recorder.position();
+        let entry = Arc::new(Entry { work, given_at, acknowledged_at: OnceLock::new() });
+        entries.push(entry.clone());
+        entry
+    }
+
+    fn acknowledge(&self, entry: &Entry) {
+        // An entry is acknowledged once, so there is nothing to be set over.
+        let _ = entry.acknowledged_at.set(self.recorder.position());
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The store's rows, with everything written down in the ledger.
+#[derive(Debug)]
+pub(crate) struct Noted {
+    pub(crate) sink: SqliteSink,
+    pub(crate) ledger: Arc<Ledger>,
+}
+
+#[async_trait]
+impl RowSink for Noted {
+    async fn recover(&self) -> Result<Recovered, StoreError> {
+        let recovered = self.sink.recover().await?;
+        let Recovered { epoch, token_key, .. } = recovered;
+        let at = self.ledger.recorder.position();
+        lock(&self.ledger.openings).push(Opening { at, epoch, token_key });
+        Ok(recovered)
+    }
+
+    fn write(&self, batch: Arc<Batch>, written: Written) {
+        // The lock is kept until the sink has it: entries are in the order of the sink.
+        let mut entries = lock(&self.ledger.entries);
+        let entry = self.ledger.enter(&mut entries, Work::Batch(batch.clone()));
+        let ledger = self.ledger.clone();
+        let noted: Written = Box::new(move |result| {
+            if result.is_ok() {
+                ledger.acknowledge(&entry);
+            }
+            written(result);
+        });
+        self.sink.write(batch, noted);
+    }
+
+    async fn sweep(&self, retention: &Retention, now: Now, limit: usize) -> Result<u64, StoreError> {
+        // Nothing else may be given meanwhile, which is the caller's affair: a sweep has no place in the order
+        // of batches that could be known from here.
+        let entry = {
+            let mut entries = lock(&self.ledger.entries);
+            self.ledger.enter(&mut entries, Work::Sweep(*retention, now, limit))
+        };
+        let deleted = self.sink.sweep(retention, now, limit).await?;
+        self.ledger.acknowledge(&entry);
+        Ok(deleted)
+    }
+
+    async fn load(&self, ids: &[TaskId]) -> Result<Vec<Option<TaskRow>>, StoreError> {
+        self.sink.load(ids).await
+    }
+
+    async fn ended_page(&self, query: &TaskQuery) -> Result<Page<TaskRow, TaskId>, StoreError> {
+        self.sink.ended_page(query).await
+    }
+
+    async fn resting_page(&self, before: TaskId, limit: usize) -> Result<Vec<TaskRow>, StoreError> {
+        self.sink.resting_page(before, limit).await
+    }
+
+    async fn line_page(
+        &self,
+        line: &Line,
+        after: LinePlace,
+        limit: usize,
+    ) -> Result<Vec<(LinePlace, TaskRow)>, StoreError> {
+        self.sink.line_page(line, after, limit).await
+    }
+
+    async fn line_count(&self, line: &Line, after: LinePlace, before: LinePlace) -> Result<u64, StoreError> {
+        self.sink.line_count(line, after, before).await
+    }
+
+    async fn waking(
+        &self,
+        after: WakePlace,
+        until: Timestamp,
+        limit: usize,
+    ) -> Result<Vec<(WakePlace, TaskRow)>, StoreError> {
+        self.sink.waking(after, until, limit).await
+    }
+
+    async fn submit_keys(&self, scopes: &[[u8; 32]]) -> Result<Vec<Option<(TaskId, SubmitKey)>>, StoreError> {
+        self.sink.submit_keys(scopes).await
+    }
+
+    async fn events(&self, task: TaskId, after: u64, limit: usize) -> Result<Vec<(u64, Event)>, StoreError> {
+        self.sink.events(task, after, limit).await
+    }
+
+    async fn logs(&self, task: TaskId, skip: u64, limit: usize) -> Result<Vec<LogLine>, StoreError> {
+        self.sink.logs(task, skip, limit).await
+    }
+
+    async fn alarm(&self, id: &AlarmId) -> Result<Option<StoredAlarm>, StoreError> {
+        self.sink.alarm(id).await
+    }
+
+    async fn alarms(&self, all: bool, limit: usize) -> Result<Vec<Alarm>, StoreError> {
+        self.sink.alarms(all, limit).await
+    }
+}

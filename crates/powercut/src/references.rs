@@ -1,0 +1,65 @@
+//! What a store should hold after so many entries: another one, to which no power cut happened, tells it.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{Arc, mpsc},
+};
+
+use anyhow::{Context as _, Result};
+use windlass_engine::{conformance::block_on, resident::RowSink};
+use windlass_stores::sqlite::SqliteSink;
+
+use crate::{
+    contents::{Contents, Names},
+    ledger::{Entry, Work},
+    record::{FILE, options},
+};
+
+/// Digests of what a store holds, by how many entries were written to it.
+#[derive(Debug, Default)]
+pub(crate) struct References(BTreeMap<usize, u64>);
+
+impl References {
+    /// Those after each number in `counts`.
+    pub(crate) fn new(entries: &[Arc<Entry>], names: &Names, counts: &BTreeSet<usize>) -> Result<Self> {
+        let mut digests = BTreeMap::new();
+        replay(entries, names, counts, |count, contents| {
+            digests.insert(count, contents.digest());
+        })?;
+        Ok(Self(digests))
+    }
+
+    /// Whether a store with this digest holds what so many entries make.
+    pub(crate) fn matches(&self, count: usize, digest: u64) -> bool {
+        self.0.get(&count) == Some(&digest)
+    }
+}
+
+/// Writes the entries to a store of its own, and tells what it holds after each number in `counts`.
+pub(crate) fn replay(
+    entries: &[Arc<Entry>],
+    names: &Names,
+    counts: &BTreeSet<usize>,
+    mut tell: impl FnMut(usize, Contents),
+) -> Result<()> {
+    let place = tempfile::tempdir()?;
+    let sink = SqliteSink::open(&place.path().join(FILE), options())?;
+    block_on(sink.recover())?;
+    for count in 0..=entries.len() {
+        if counts.contains(&count) {
+            let recovered = block_on(sink.recover())?;
+            tell(count, block_on(Contents::read(&sink, recovered, names))?);
+        }
+        match entries.get(count).map(|entry| &entry.work) {
+            Some(Work::Batch(batch)) => {
+                let (sender, receiver) = mpsc::channel();
+                // Nobody hears the answer any more only when this function has ended.
+                sink.write(batch.clone(), Box::new(move |result| drop(sender.send(result))));
+                receiver.recv().context("a batch was not answered")??;
+            }
+            Some(Work::Sweep(retention, now, limit)) => drop(block_on(sink.sweep(retention, *now, *limit))?),
+            None => {}
+        }
+    }
+    Ok(())
+}
