@@ -5,6 +5,7 @@
 //! short forms, `--long` is for people.
 
 mod clock_jump;
+mod damaged_file;
 mod disk_full;
 mod fleet;
 mod hand;
@@ -33,8 +34,18 @@ pub(crate) enum Length {
 }
 
 /// The names of all drills.
-pub(crate) fn names() -> [&'static str; 8] {
-    ["worker-kill", "server-kill", "both-kill", "stall", "disk-full", "poison", "herd", "clock-jump"]
+pub(crate) fn names() -> [&'static str; 9] {
+    [
+        "worker-kill",
+        "server-kill",
+        "both-kill",
+        "stall",
+        "disk-full",
+        "poison",
+        "herd",
+        "damaged-file",
+        "clock-jump",
+    ]
 }
 
 /// Runs the drill `name`. Fails when something was lost, ran twice, or could not be measured.
@@ -48,6 +59,7 @@ pub(crate) fn run(workspace: &Workspace, name: &str, length: Length) -> Result<(
             "both-kill" => under_load::run(&program, length, Victims::Both).await,
             "stall" => stall::run(&program, length).await,
             "disk-full" => disk_full::run(&program, length).await,
+            "damaged-file" => damaged_file::run(&program, length).await,
             "clock-jump" => clock_jump::run(&program, length).await,
             "poison" => poison::run(&program, length).await,
             "herd" => herd::run(&program, length).await,

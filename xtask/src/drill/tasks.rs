@@ -45,7 +45,10 @@ pub(super) fn task(key: String) -> SubmitTask {
 
 /// The same, with a step that works for `ms` where a hand runs it.
 pub(super) fn task_of(key: String, ms: u64) -> Result<SubmitTask> {
-    Ok(SubmitTask { params: Some(serde_json::value::to_raw_value(&serde_json::json!({"ms": ms}))?), ..task(key) })
+    Ok(SubmitTask {
+        params: Some(serde_json::value::to_raw_value(&serde_json::json!({"ms": ms}))?),
+        ..task(key)
+    })
 }
 
 /// Submits tasks in batches. Tells their ids, in their order.
@@ -84,11 +87,7 @@ pub(super) fn count(tasks: &[Task]) -> BTreeMap<&'static str, usize> {
 }
 
 /// Waits until `n` tasks have succeeded, and tells all there are.
-pub(super) async fn wait_until_succeeded(
-    client: &Client,
-    n: usize,
-    patience: Duration,
-) -> Result<Vec<Task>> {
+pub(super) async fn wait_until_succeeded(client: &Client, n: usize, patience: Duration) -> Result<Vec<Task>> {
     let started = Instant::now();
     loop {
         let tasks = all(client).await?;
@@ -115,7 +114,11 @@ pub(super) async fn count_events(
     for id in ids {
         let events = client.task_events(id, 0).await?.items;
         let of_kind = |kind: &str| events.iter().filter(|event| event.kind == kind).count();
-        ensure!(of_kind("step.succeeded") <= 1, "task {id} has {} accepted results", of_kind("step.succeeded"));
+        ensure!(
+            of_kind("step.succeeded") <= 1,
+            "task {id} has {} accepted results",
+            of_kind("step.succeeded")
+        );
         count += of_kind(kind);
     }
     Ok(count)

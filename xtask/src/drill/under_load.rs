@@ -79,7 +79,8 @@ pub(super) async fn run(program: &Path, length: Length, victims: Victims) -> Res
     let effects = fleet.ledger().effects()?;
     let twice = ledger::repeated(&effects);
     // Also makes sure that each of them has one accepted result.
-    let lost = tasks::count_events(&client, twice.iter().map(|key| ledger::task_of(key)), "step.lost").await?;
+    let lost =
+        tasks::count_events(&client, twice.iter().map(|key| ledger::task_of(key)), "step.lost").await?;
     let latencies = tasks::latencies(&all);
     let name = if victims == Victims::Server { "server-kill" } else { "both-kill" };
     println!(
