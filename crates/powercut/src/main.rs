@@ -15,7 +15,8 @@ struct Cli {
     /// What chances come from
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Only the cut with this number, as a finding names it; with the same --cuts and --seed
+    /// Only the cut with this number, as a finding names it; with the same --cuts and --seed. Threads take turns
+    /// otherwise in each recording, so it is the same cut only as long as the store was not yet opened
     #[arg(long)]
     only: Option<usize>,
 }
