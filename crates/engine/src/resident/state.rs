@@ -67,6 +67,8 @@ struct UnderWay {
     /// Claims that ended by it: their workers have the attempts still when it is not written.
     dropped: Vec<(TaskId, Held)>,
     state: Arc<AtomicU8>,
+    /// A read of the disk that this batch is the end of.
+    reading: Option<u64>,
 }
 
 const WRITING: u8 = 0;
@@ -150,9 +152,11 @@ impl Resident {
         let next_claim = (u64::from(recovered.epoch) << CLAIM_BITS) + 1;
         let mut scheduler = Scheduler::recover(recovered)?;
         let mut inner = self.inner();
-        let dropped = std::mem::take(&mut inner.under_way).into_iter().flat_map(|batch| batch.dropped);
+        let under_way = std::mem::take(&mut inner.under_way);
+        let readings: Vec<u64> = under_way.iter().filter_map(|batch| batch.reading).collect();
         let before = std::mem::take(&mut inner.scheduler);
-        scheduler.take_over(before, dropped);
+        scheduler.take_over(before, under_way.into_iter().flat_map(|batch| batch.dropped));
+        readings.into_iter().for_each(|reading| scheduler.departures.end_read(reading));
         inner.scheduler = scheduler;
         inner.next_claim = inner.next_claim.max(next_claim);
         inner.grace = Grace::Begins;
@@ -233,16 +237,17 @@ impl Resident {
         }
         let mut batch = Batch::from(batch);
         inner.scheduler.lay_down(&mut batch, &self.rest);
-        (outcomes, Some(self.give(&mut inner, batch)))
+        (outcomes, Some(self.give(&mut inner, batch, None)))
     }
 
-    /// Gives a batch that is staged to the sink.
-    pub(super) fn give(&self, inner: &mut Inner, batch: Batch) -> Ticket {
+    /// Gives a batch that is staged to the sink. A read of the disk that it comes of is over when it is published,
+    /// also when nobody waits for it any more.
+    pub(super) fn give(&self, inner: &mut Inner, batch: Batch, reading: Option<u64>) -> Ticket {
         let batch = Arc::new(batch);
         let dropped = std::mem::take(&mut inner.scheduler.dropped);
         let state = Arc::new(AtomicU8::new(WRITING));
         let (sender, receiver) = oneshot::channel();
-        inner.under_way.push_back(UnderWay { batch: batch.clone(), dropped, state: state.clone() });
+        inner.under_way.push_back(UnderWay { batch: batch.clone(), dropped, state: state.clone(), reading });
         // Still under the lock: batches reach the sink in the order they were staged.
         self.sink.write(
             batch,
@@ -300,13 +305,16 @@ impl Inner {
             match front.state.load(Ordering::Acquire) {
                 WRITING => return,
                 WRITTEN => {
-                    let batch = front.batch.clone();
+                    let (batch, reading) = (front.batch.clone(), front.reading);
                     self.under_way.pop_front();
                     for change in &batch.changes {
                         self.scheduler.publish(change);
                     }
                     for (line, limit) in &batch.limits {
                         self.scheduler.queues.set_limit(line, *limit);
+                    }
+                    if let Some(reading) = reading {
+                        self.scheduler.departures.end_read(reading);
                     }
                     self.scheduler.let_go_resting(&batch);
                     self.scheduler.depart();

@@ -16,14 +16,17 @@ use crate::ports::{Change, Now, StoreError, Wish};
 /// A read of what is not in memory: until this is dropped, nothing leaves that is in memory or comes back.
 pub(super) struct Reading<'a> {
     store: &'a Resident,
-    number: u64,
+    /// Nothing when a batch ends it.
+    number: Option<u64>,
 }
 
 impl Drop for Reading<'_> {
     fn drop(&mut self) {
-        let scheduler = &mut self.store.inner().scheduler;
-        scheduler.departures.end_read(self.number);
-        scheduler.depart();
+        if let Some(number) = self.number {
+            let scheduler = &mut self.store.inner().scheduler;
+            scheduler.departures.end_read(number);
+            scheduler.depart();
+        }
     }
 }
 
@@ -31,7 +34,7 @@ impl Resident {
     /// Begins a read of what is not in memory.
     pub(super) fn begin_read(&self) -> Reading<'_> {
         let number = self.inner().scheduler.departures.begin_read();
-        Reading { store: self, number }
+        Reading { store: self, number: Some(number) }
     }
 
     /// Brings those tasks back that `changes` change. They stay until the guard is dropped. Of what is not in
@@ -97,7 +100,7 @@ impl Resident {
     ) -> Result<(), StoreError> {
         loop {
             let Some(line) = next(&self.inner().scheduler.queues) else { return Ok(()) };
-            let _reading = self.begin_read();
+            let mut reading = self.begin_read();
             let _only = self.waking.lock().await;
             let (generation, after) = {
                 let inner = self.inner();
@@ -115,7 +118,9 @@ impl Resident {
                 inner.scheduler.wake(rows.into_iter().map(|(_, row)| row))?;
                 let limit = last.filter(|_| !is_whole).unwrap_or(LinePlace::LAST);
                 let limits = [(line, limit)].into();
-                self.give(&mut inner, Batch { limits, ..Batch::default() })
+                // What the page does not have stays until the limit holds, though this future be dropped.
+                let number = reading.number.take();
+                self.give(&mut inner, Batch { limits, ..Batch::default() }, number)
             };
             // Only what the disk knows about may be handed out: a start must know that it may have been.
             ticket.written().await?;
