@@ -4,6 +4,9 @@ use toml::Table;
 
 use crate::{findings::Findings, metadata::Metadata, workspace::Workspace};
 
+/// The one crate with unsafe code, which is no part of any program: it has the lints of the workspace but that one.
+const UNSAFE: &str = "windlass-powercut";
+
 /// Checks the manifests.
 pub(super) fn check(workspace: &Workspace, metadata: &Metadata) -> anyhow::Result<Findings> {
     let mut findings = Findings::default();
@@ -16,6 +19,13 @@ pub(super) fn check(workspace: &Workspace, metadata: &Metadata) -> anyhow::Resul
     for package in metadata.members() {
         let path = format!("{}/Cargo.toml", metadata.folder(package));
         let manifest: Table = toml::from_str(&workspace.read(&path)?)?;
+        if package.name == UNSAFE {
+            let lint = lookup(&manifest, &["lints", "rust", "unsafe_code"]).and_then(toml::Value::as_str);
+            if lint != Some("deny") {
+                findings.add(path, "must deny `unsafe_code` but where it is allowed by name");
+            }
+            continue;
+        }
         if lookup(&manifest, &["lints", "workspace"]).and_then(toml::Value::as_bool) != Some(true) {
             findings.add(path, "must take over the lints of the workspace: [lints] workspace = true");
         }
