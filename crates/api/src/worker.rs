@@ -224,7 +224,7 @@ pub enum ReportStatus {
     Accepted,
     /// It was accepted before.
     Duplicate,
-    /// Another attempt has taken over: drop it.
+    /// Too late: the attempt was given up, or another has taken over. Drop it.
     Stale,
     /// No such attempt: drop it.
     Unknown,

@@ -141,7 +141,7 @@ pub enum ReportStatus {
     Accepted,
     /// It was accepted before.
     Duplicate,
-    /// Another attempt has taken over.
+    /// Too late: the attempt was given up, or another has taken over.
     Stale,
     /// No such attempt.
     Unknown,

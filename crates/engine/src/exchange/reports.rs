@@ -1,6 +1,6 @@
 //! Reports: what became of attempts.
 
-use windlass_core::{Act, Attempt, Command, Outcome, Rejection, Report};
+use windlass_core::{ActState, Attempt, Command, Outcome, Rejection, Report};
 
 use super::{ReportAnswer, ReportStatus, Said, WorkerReport, logs::KeptLines};
 use crate::{
@@ -198,10 +198,8 @@ impl LocalSession {
 fn running_status(loaded: &Loaded, id: AttemptId) -> ReportStatus {
     let Some(act) = loaded.task.act(id.key) else { return ReportStatus::Unknown };
     let newer = loaded.claims.iter().any(|claim| claim.key == id.key && claim.number > id.claim);
-    if act.attempt != id.attempt || newer || !Act::is_open(act) {
-        return ReportStatus::Stale;
-    }
-    ReportStatus::Accepted
+    let is_current = act.attempt == id.attempt && matches!(act.state, ActState::Ready | ActState::Parked);
+    if is_current && !newer { ReportStatus::Accepted } else { ReportStatus::Stale }
 }
 
 fn report_status(reply: &Reply) -> ReportStatus {

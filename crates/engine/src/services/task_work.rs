@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use windlass_core::{
-    Act, ActKey, ActState, Attempt, Command, Context, Effect, EventKind, Rejection, Task, TaskId, Transition,
-    apply, is_to_stop,
+    Act, ActKey, ActState, Attempt, Command, Context, Effect, EventKind, Outcome, Rejection, Task, TaskId,
+    Transition, apply, is_to_stop,
     planted::{Bug, is_planted},
 };
 
@@ -63,7 +63,7 @@ impl TaskWork {
         };
         let transition = match transition(&loaded, &command, now) {
             Ok(transition) => transition,
-            Err(rejection) => return self.refuse(rejection, place),
+            Err(rejection) => return self.refuse(late_or_repeated(&loaded.task, &command, rejection), place),
         };
         if transition.events.is_empty() {
             // Nothing to do. When an item before it in this batch changed the task, its outcome is awaited.
@@ -158,6 +158,33 @@ fn check_claim(loaded: &Loaded, command: &Command, token: Option<u64>) -> Result
 
 fn claim_of<'a>(loaded: &'a Loaded, attempt: &Attempt) -> Option<&'a Claim> {
     loaded.claims.iter().find(|claim| claim.key == attempt.key && claim.attempt == attempt.number)
+}
+
+/// The rules refuse a report of an attempt that is over. To its worker that is a repetition only when the attempt ended
+/// with what it says: one that was given up has no accepted result, and what comes of it is late.
+fn late_or_repeated(task: &Task, command: &Command, rejection: Rejection) -> Rejection {
+    match (command, rejection) {
+        (Command::Report(report), Rejection::Duplicate)
+            if task.act(report.attempt.key).is_some_and(|act| !ended_with(act, &report.outcome)) =>
+        {
+            Rejection::Stale
+        }
+        (_, rejection) => rejection,
+    }
+}
+
+/// Whether this outcome is what the act's last attempt ended with, as far as the act tells: it keeps the failure of a
+/// deadline in place of those that come after it.
+fn ended_with(act: &Act, outcome: &Outcome) -> bool {
+    match (outcome, act.state) {
+        (Outcome::Succeeded(_), state) => state == ActState::Succeeded,
+        (Outcome::RetryLater { .. }, ActState::Delayed { .. }) => act.postponements > 0,
+        _ if act.overdue => true,
+        (Outcome::Failed(failure), _) => act.trouble() == Some(failure),
+        (Outcome::RetryLater { message, .. }, _) => {
+            act.trouble().is_some_and(|failure| failure.message.ends_with(message.as_ref()))
+        }
+    }
 }
 
 /// What the rules make of a command. Where that would break an invariant, the task is held instead.

@@ -20,15 +20,11 @@ use windlass_engine::{
 
 use crate::{
     faulty_store::{FaultyStore, Verb},
-    world::{WorkerInWorld, World, flow},
+    world::{WorkerInWorld, World, flow, ok},
 };
 
 /// Longer than workers are given to name what they have.
 const BEYOND_GRACE_MS: i64 = 400;
-
-fn ok() -> Said {
-    Said::Ended(Outcome::Succeeded(None))
-}
 
 fn failed() -> Said {
     Said::Ended(Outcome::Failed(Failure::new("boom", 1, false)))

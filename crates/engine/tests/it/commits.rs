@@ -8,9 +8,7 @@ use std::{
 };
 
 use futures_executor::block_on;
-use windlass_core::{
-    ActKey, AlarmCommand, AlarmRejection, AlarmState, Command, Failure, Json, Name, Outcome, TaskId,
-};
+use windlass_core::{ActKey, AlarmCommand, AlarmRejection, AlarmState, Command, Json, Name, Outcome, TaskId};
 use windlass_engine::{
     EngineError, Exchange, Progress, ReportStatus, Said, Submission, WorkerReport, memory::SharedStore,
     ports::StoreError, services::Committer,
@@ -18,15 +16,11 @@ use windlass_engine::{
 
 use crate::{
     faulty_store::{FaultyStore, Verb},
-    world::{WorkerInWorld, World, flow},
+    world::{WorkerInWorld, World, failed, flow},
 };
 
 fn ok() -> Said {
     Said::Ended(Outcome::Succeeded(Some(Json::parse("{}").unwrap())))
-}
-
-fn failed(message: &str) -> Said {
-    Said::Ended(Outcome::Failed(Failure::new(message, 1, false)))
 }
 
 /// A call that reports one attempt with two lines.

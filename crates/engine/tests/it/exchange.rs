@@ -14,12 +14,8 @@ use windlass_engine::{
 
 use crate::{
     faulty_store::{FaultyStore, Verb},
-    world::{WorkerInWorld, World, flow},
+    world::{WorkerInWorld, World, flow, ok},
 };
-
-fn ok() -> Said {
-    Said::Ended(Outcome::Succeeded(None))
-}
 
 /// A world over a store that can be made to fail.
 fn faulty() -> (World, Arc<FaultyStore>) {

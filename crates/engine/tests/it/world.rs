@@ -12,8 +12,8 @@ use std::{
 };
 
 use windlass_core::{
-    Action, Backoff, Flow, Input, Json, Millis, Name, OnFailure, Retry, RetryBy, StepDefinition,
-    TIMEOUT_DEFAULT, Task, TaskId, Timestamp,
+    Action, Backoff, Failure, Flow, Input, Json, Millis, Name, OnFailure, Outcome, Retry, RetryBy,
+    StepDefinition, TIMEOUT_DEFAULT, Task, TaskId, Timestamp,
 };
 use windlass_engine::{
     Accepted, Engine, EngineError, Exchange, ExchangeAnswer, HandedOut, ReportStatus, Said, Submission,
@@ -241,6 +241,21 @@ impl<'a> WorkerInWorld<'a> {
         self.holding.retain(|held| held != token);
         answer.reports.remove(0).status
     }
+}
+
+/// A worker did it.
+pub(crate) fn ok() -> Said {
+    Said::Ended(Outcome::Succeeded(None))
+}
+
+/// A worker did it, and this came of it.
+pub(crate) fn ok_with(result: &str) -> Said {
+    Said::Ended(Outcome::Succeeded(Some(Json::parse(result).unwrap())))
+}
+
+/// A worker could not do it.
+pub(crate) fn failed(message: &str) -> Said {
+    Said::Ended(Outcome::Failed(Failure::new(message, 1, true)))
 }
 
 /// A flow of steps `m.NAME` with rollbacks `m.undo-NAME`, each with this many retries after 1 s.
