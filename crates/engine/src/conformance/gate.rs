@@ -7,6 +7,7 @@ use std::{
 
 use async_trait::async_trait;
 use futures_channel::oneshot;
+use futures_util::FutureExt as _;
 use windlass_core::{Alarm, AlarmId, Event, TaskId, Timestamp};
 
 use crate::{
@@ -25,6 +26,8 @@ struct State {
     is_closed: bool,
     has_failed: bool,
     waiting: Vec<(Arc<Batch>, Written)>,
+    /// To be told when a write waits.
+    watching: Vec<oneshot::Sender<()>>,
     holds_reads: bool,
     /// Reads that may not give their answers yet, oldest first.
     reading: Vec<oneshot::Sender<()>>,
@@ -44,6 +47,13 @@ impl Gate {
     /// Lets writes wait from now on.
     pub fn close(&self) {
         self.state().is_closed = true;
+    }
+
+    /// Ready once the next write waits.
+    pub(super) fn next_write(&self) -> impl Future<Output = ()> + Unpin + use<> {
+        let (sender, receiver) = oneshot::channel();
+        self.state().watching.push(sender);
+        receiver.map(|told| told.expect("the gate stands until the case is over"))
     }
 
     /// Lets everything through that waits, and what comes after it.
@@ -85,6 +95,11 @@ impl Gate {
         self.state().holds_reads = true;
     }
 
+    /// Holds those that are held already, and no others.
+    pub(super) fn hold_no_more_reads(&self) {
+        self.state().holds_reads = false;
+    }
+
     /// Lets the oldest read but `after` go.
     pub(super) fn let_read_go(&self, after: usize) {
         let read = self.state().reading.remove(after);
@@ -123,6 +138,10 @@ impl RowSink for Gate {
             let mut state = self.state();
             if state.is_closed {
                 state.waiting.push((batch, written));
+                // Who waits no more for it need not be told.
+                for watching in state.watching.drain(..) {
+                    let _ = watching.send(());
+                }
                 return;
             }
             if !state.has_failed {

@@ -6,6 +6,7 @@ use std::{
     task::{Context, Waker},
 };
 
+use futures_util::future::{Either, select};
 use windlass_core::{Command, Millis, Pause, Phase, TaskId, Wakeup};
 
 use super::{
@@ -13,7 +14,7 @@ use super::{
     gate::Gate,
     history::line,
     staging::{GatedCase, begin},
-    world::{FIRST, tasks_of},
+    world::{FIRST, tasks_of, wish},
 };
 use crate::{
     ports::{ADOPTION_GRACE, Adoption, Due, Outcome, TaskQuery},
@@ -31,6 +32,7 @@ pub(super) fn cases() -> Vec<GatedCase> {
         |world, gate| {
             Box::pin(nothing_of_a_long_line_is_handed_out_that_a_start_would_not_know_of(world, gate))
         },
+        |world, gate| Box::pin(what_may_leave_while_its_line_moves_on_is_handed_out(world, gate)),
     ]
 }
 
@@ -185,4 +187,31 @@ async fn nothing_of_a_long_line_is_handed_out_that_a_start_would_not_know_of(
     assert_eq!(tasks_of(&claimed), tasks[..4]);
     let known = gate.recover().await.expect("the rows can be read").tasks;
     assert!(tasks[..4].iter().all(|id| known.iter().any(|row| row.id == *id)));
+}
+
+async fn what_may_leave_while_its_line_moves_on_is_handed_out(mut world: World, gate: Arc<Gate>) {
+    let flow = world.add_flow(line("flow", 1)).await;
+    let session = world.session(1).await;
+    let mut tasks = vec![world.submit(&flow).await, world.submit(&flow).await];
+    gate.hold_reads();
+    let store = world.store();
+    let mut loading = Box::pin(async move { store.load(&[TaskId(1)]).await });
+    assert!(loading.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+    gate.hold_no_more_reads();
+    // Behind the head of its line, and in memory until that read is over.
+    tasks.push(world.submit(&flow).await);
+    gate.close();
+    let (store, now) = (world.store(), world.now);
+    let claiming = Box::pin(async move { store.claim(session, &[wish("work", 9)], now).await });
+    let claimed = match select(claiming, gate.next_write()).await {
+        Either::Left((claimed, _)) => claimed,
+        // The next page of the line was read, and its new limit is on its way to the disk.
+        Either::Right(((), claiming)) => {
+            gate.let_read_go(0);
+            loading.await.expect("loading succeeds");
+            gate.open();
+            claiming.await
+        }
+    };
+    assert_eq!(tasks_of(&claimed.expect("claiming succeeds")), tasks);
 }

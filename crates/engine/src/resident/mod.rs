@@ -25,6 +25,7 @@ mod rest;
 mod scheduler;
 mod sessions;
 mod sink;
+mod standing;
 mod state;
 mod store;
 mod submit_keys;

@@ -26,7 +26,7 @@ impl Resident {
         let (mut before, lines) = {
             let inner = self.inner();
             let scheduler = &inner.scheduler;
-            // What came back and rests on disk as well is counted there, where it is behind the limit.
+            // What came back and rests on disk as well is counted there, where it is behind what is in memory of its line.
             let is_counted_on_disk = |id: &TaskId| {
                 let entry = scheduler.active.get(id);
                 entry.is_some_and(|entry| {
@@ -37,8 +37,8 @@ impl Resident {
             let before = scheduler.queues.before(task, key, &ready).filter(|id| !is_counted_on_disk(id));
             (before.count() as u64, scheduler.queues.resting(&ready.module))
         };
-        for (line, limit) in lines {
-            before += self.sink.line_count(&line, limit, place).await?;
+        for (line, reach) in lines {
+            before += self.sink.line_count(&line, reach, place).await?;
         }
         Ok(Some(before))
     }

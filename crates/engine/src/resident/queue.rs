@@ -1,10 +1,13 @@
 //! Ready attempts, by module and command, smallest rank first.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
-use windlass_core::{ActKey, Name, Ready, TaskId, Timestamp};
+use windlass_core::{ActKey, Name, Ready, TaskId};
 
-use super::{LimitedLine, Line, LinePlace};
+use super::{
+    LimitedLine, Line, LinePlace,
+    standing::{Admission, Place, Standing},
+};
 use crate::ports::{QueuePause, QueueState, Wish};
 
 /// The ready attempts of all modules.
@@ -24,84 +27,6 @@ struct Queue {
     paused: Option<QueuePause>,
     /// Something waited here at some time.
     used: bool,
-}
-
-/// Those who stand in one line.
-#[derive(Debug)]
-struct Standing {
-    places: BTreeSet<Place>,
-    /// Up to here all are in memory, and only these are handed out. What rests is behind it.
-    limit: LinePlace,
-    /// How many rest.
-    resting: u64,
-    /// The last that is in somebody's hands, or may be, while it rests on disk: the limit stays behind it, so that a
-    /// start knows of it.
-    in_hands: Option<LinePlace>,
-}
-
-impl Default for Standing {
-    fn default() -> Self {
-        Self { places: BTreeSet::new(), limit: LinePlace::LAST, resting: 0, in_hands: None }
-    }
-}
-
-impl Standing {
-    fn first(&self) -> Option<&Place> {
-        self.places.first().filter(|place| place.in_line() <= self.limit)
-    }
-
-    /// How many can be handed out, at most `enough`.
-    fn available(&self, enough: usize) -> usize {
-        self.places.iter().take_while(|place| place.in_line() <= self.limit).take(enough).count()
-    }
-
-    fn is_forgettable(&self) -> bool {
-        self.places.is_empty() && self.limit == LinePlace::LAST && self.in_hands.is_none()
-    }
-
-    fn admit(&mut self, place: LinePlace, head: usize) -> Admission {
-        if self.limit != LinePlace::LAST {
-            return if place > self.limit { Admission::Behind } else { Admission::Refused };
-        }
-        let last = self.places.last().map(Place::in_line).max(self.in_hands);
-        match last {
-            Some(last) if self.places.len() >= head && place > last => {
-                self.limit = last;
-                Admission::NewLimit(last)
-            }
-            _ => Admission::Refused,
-        }
-    }
-}
-
-/// Whether an attempt may rest behind its line.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Admission {
-    /// It is to be in memory.
-    Refused,
-    /// It is behind the limit.
-    Behind,
-    /// It is, behind a limit that the line has from now on.
-    NewLimit(LinePlace),
-}
-
-/// A place in a line: rank, then age, then order of definition.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Place {
-    pub(super) rank: i64,
-    pub(super) task: TaskId,
-    pub(super) key: ActKey,
-    pub(super) ready_at: Timestamp,
-}
-
-impl Place {
-    pub(super) fn new(task: TaskId, key: ActKey, ready: &Ready) -> Self {
-        Self { rank: ready.rank, task, key, ready_at: ready.ready_at }
-    }
-
-    fn in_line(&self) -> LinePlace {
-        LinePlace { rank: self.rank, task: self.task }
-    }
 }
 
 impl Queues {
@@ -190,28 +115,33 @@ impl Queues {
 
     /// A line as rows have it.
     pub(super) fn recover_line(&mut self, recovered: &LimitedLine) {
-        let line = self.line_mut(&recovered.line);
-        (line.limit, line.resting) = (recovered.limit, recovered.resting);
+        self.line_mut(&recovered.line).recover(recovered.limit, recovered.resting);
     }
 
-    /// Whether an attempt that becomes ready may rest. The limit that its line then has holds at once: what is
-    /// handed out already is before it.
+    /// Whether an attempt that becomes ready may rest.
     pub(super) fn admits_rest(&mut self, line: &Line, place: LinePlace, head: usize) -> Admission {
         self.line_mut(line).admit(place, head)
     }
 
-    pub(super) fn limit(&self, line: &Line) -> LinePlace {
-        self.line(line).map_or(LinePlace::LAST, |line| line.limit)
+    /// Up to here all of a line are in memory.
+    pub(super) fn reach(&self, line: &Line) -> LinePlace {
+        self.line(line).map_or(LinePlace::LAST, Standing::reach)
     }
 
-    pub(super) fn set_limit(&mut self, line: &Line, limit: LinePlace) {
-        self.line_mut(line).limit = limit;
+    /// More of a line is in memory, and may be handed out when that is on disk.
+    pub(super) fn move_reach(&mut self, line: &Line, reach: LinePlace) {
+        self.line_mut(line).move_reach(reach);
     }
 
-    /// Whether an attempt stands behind the limit of its line.
+    /// Attempts up to here may be handed out: it is on disk.
+    pub(super) fn move_limit(&mut self, line: &Line, limit: LinePlace) {
+        self.line_mut(line).move_limit(limit);
+    }
+
+    /// Whether an attempt stands behind what is in memory of its line.
     pub(super) fn is_behind(&self, task: TaskId, ready: &Ready) -> bool {
         let line = self.modules.get(&ready.module).and_then(|queue| queue.commands.get(&ready.command));
-        line.is_some_and(|line| LinePlace { rank: ready.rank, task } > line.limit)
+        line.is_some_and(|line| LinePlace { rank: ready.rank, task } > line.reach())
     }
 
     /// Tasks came to rest in a line, or came back.
@@ -222,15 +152,14 @@ impl Queues {
 
     /// An attempt is in somebody's hands that rests on disk.
     pub(super) fn keep_limit_behind(&mut self, line: &Line, place: LinePlace) {
-        let line = self.line_mut(line);
-        line.in_hands = line.in_hands.max(Some(place));
+        self.line_mut(line).keep_limit_behind(place);
     }
 
     /// A line that has less in memory than `wishes` may take, or than it is to have, while more rests.
     pub(super) fn short(&self, wishes: &[Wish], head: usize) -> Option<Line> {
         let is_short = |line: &Standing, free: u32| {
             let enough = usize::try_from(free).unwrap_or(usize::MAX).max(head / 4);
-            line.limit != LinePlace::LAST && line.available(enough) < enough
+            line.is_short(enough)
         };
         wishes.iter().find_map(|wish| {
             let queue = self.modules.get(&wish.module).filter(|queue| queue.paused.is_none())?;
@@ -244,18 +173,17 @@ impl Queues {
     /// A line of which nothing can be handed out, while more rests.
     pub(super) fn starved(&self) -> Option<Line> {
         self.modules.iter().find_map(|(module, queue)| {
-            let is_starved = |line: &Standing| line.limit != LinePlace::LAST && line.first().is_none();
-            let (command, _) = queue.commands.iter().find(|(_, line)| is_starved(line))?;
+            let (command, _) = queue.commands.iter().find(|(_, line)| line.is_short(1))?;
             Some(Line { module: module.clone(), command: command.clone() })
         })
     }
 
-    /// Lines with tasks at rest, and their limits.
+    /// Lines with tasks at rest, and up to where they are in memory.
     pub(super) fn resting(&self, module: &Name) -> Vec<(Line, LinePlace)> {
         let lines = self.modules.get(module).into_iter().flat_map(|queue| &queue.commands);
         lines
-            .filter(|(_, line)| line.limit != LinePlace::LAST)
-            .map(|(command, line)| (Line { module: module.clone(), command: command.clone() }, line.limit))
+            .filter(|(_, line)| line.reach() != LinePlace::LAST)
+            .map(|(command, line)| (Line { module: module.clone(), command: command.clone() }, line.reach()))
             .collect()
     }
 

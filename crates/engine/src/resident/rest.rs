@@ -1,9 +1,14 @@
 //! Tasks at rest: those that nothing will wake soon are on disk only.
 //!
 //! A task leaves memory when the change that lets it rest is on disk, and comes back before it is changed or
-//! due. Whoever reads the disk for what is not in memory tells so before ([`Departures::begin_read`]): what is
-//! in memory then, or comes back meanwhile, stays until the read is over. So a task is always found in one of
-//! the two, and what was read of one that is not in memory is what it is.
+//! due. Whoever reads the disk for what is not in memory tells so before ([`Departures::begin_read`]): what comes
+//! back meanwhile, or is written meanwhile, stays until the read is over. What was written before may leave all the
+//! time, as the read finds it. So a task is always found in one of the two, and what was read of one that is not in
+//! memory is what it is.
+//!
+//! Whoever brings back all up to a place, in a line or in the order of waking, says so in the same breath
+//! ([`Standing::move_reach`](super::standing::Standing::move_reach), [`Scheduler::awake_until`]): what is up to
+//! there leaves no more, whatever was decided before.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -11,8 +16,8 @@ use windlass_core::{ActKey, ActState, Free, Millis, Name, Ready, TaskId, Timesta
 
 use super::{
     Batch,
-    queue::Admission,
     scheduler::{Scheduler, may_have_been_handed_out},
+    standing::Admission,
 };
 use crate::ports::Change;
 

@@ -67,8 +67,6 @@ struct UnderWay {
     /// Claims that ended by it: their workers have the attempts still when it is not written.
     dropped: Vec<(TaskId, Held)>,
     state: Arc<AtomicU8>,
-    /// A read of the disk that this batch is the end of.
-    reading: Option<u64>,
 }
 
 const WRITING: u8 = 0;
@@ -153,10 +151,8 @@ impl Resident {
         let mut scheduler = Scheduler::recover(recovered)?;
         let mut inner = self.inner();
         let under_way = std::mem::take(&mut inner.under_way);
-        let readings: Vec<u64> = under_way.iter().filter_map(|batch| batch.reading).collect();
         let before = std::mem::take(&mut inner.scheduler);
         scheduler.take_over(before, under_way.into_iter().flat_map(|batch| batch.dropped));
-        readings.into_iter().for_each(|reading| scheduler.departures.end_read(reading));
         inner.scheduler = scheduler;
         inner.next_claim = inner.next_claim.max(next_claim);
         inner.grace = Grace::Begins;
@@ -237,17 +233,16 @@ impl Resident {
         }
         let mut batch = Batch::from(batch);
         inner.scheduler.lay_down(&mut batch, &self.rest);
-        (outcomes, Some(self.give(&mut inner, batch, None)))
+        (outcomes, Some(self.give(&mut inner, batch)))
     }
 
-    /// Gives a batch that is staged to the sink. A read of the disk that it comes of is over when it is published,
-    /// also when nobody waits for it any more.
-    pub(super) fn give(&self, inner: &mut Inner, batch: Batch, reading: Option<u64>) -> Ticket {
+    /// Gives a batch that is staged to the sink.
+    pub(super) fn give(&self, inner: &mut Inner, batch: Batch) -> Ticket {
         let batch = Arc::new(batch);
         let dropped = std::mem::take(&mut inner.scheduler.dropped);
         let state = Arc::new(AtomicU8::new(WRITING));
         let (sender, receiver) = oneshot::channel();
-        inner.under_way.push_back(UnderWay { batch: batch.clone(), dropped, state: state.clone(), reading });
+        inner.under_way.push_back(UnderWay { batch: batch.clone(), dropped, state: state.clone() });
         // Still under the lock: batches reach the sink in the order they were staged.
         self.sink.write(
             batch,
@@ -305,16 +300,13 @@ impl Inner {
             match front.state.load(Ordering::Acquire) {
                 WRITING => return,
                 WRITTEN => {
-                    let (batch, reading) = (front.batch.clone(), front.reading);
+                    let batch = front.batch.clone();
                     self.under_way.pop_front();
                     for change in &batch.changes {
                         self.scheduler.publish(change);
                     }
                     for (line, limit) in &batch.limits {
-                        self.scheduler.queues.set_limit(line, *limit);
-                    }
-                    if let Some(reading) = reading {
-                        self.scheduler.departures.end_read(reading);
+                        self.scheduler.queues.move_limit(line, *limit);
                     }
                     self.scheduler.let_go_resting(&batch);
                     self.scheduler.depart();

@@ -1,6 +1,9 @@
 //! Bringing tasks back that rest: before they are changed, and before their time comes.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{
+    collections::BTreeSet,
+    sync::{Arc, MutexGuard},
+};
 
 use windlass_core::{Millis, Task, TaskId, Timestamp, waits};
 
@@ -13,20 +16,17 @@ use super::{
 };
 use crate::ports::{Change, Now, StoreError, Wish};
 
-/// A read of what is not in memory: until this is dropped, nothing leaves that is in memory or comes back.
+/// A read of what is not in memory: until this is dropped, nothing leaves that may have come to the disk since.
 pub(super) struct Reading<'a> {
     store: &'a Resident,
-    /// Nothing when a batch ends it.
-    number: Option<u64>,
+    number: u64,
 }
 
 impl Drop for Reading<'_> {
     fn drop(&mut self) {
-        if let Some(number) = self.number {
-            let scheduler = &mut self.store.inner().scheduler;
-            scheduler.departures.end_read(number);
-            scheduler.depart();
-        }
+        let scheduler = &mut self.store.inner().scheduler;
+        scheduler.departures.end_read(self.number);
+        scheduler.depart();
     }
 }
 
@@ -34,11 +34,11 @@ impl Resident {
     /// Begins a read of what is not in memory.
     pub(super) fn begin_read(&self) -> Reading<'_> {
         let number = self.inner().scheduler.departures.begin_read();
-        Reading { store: self, number: Some(number) }
+        Reading { store: self, number }
     }
 
-    /// Brings those tasks back that `changes` change. They stay until the guard is dropped. Of what is not in
-    /// memory then, there is no active task.
+    /// Brings those tasks back that `changes` change. They stay until the guard is dropped; a change to one that was
+    /// on its way out conflicts if it leaves meanwhile.
     pub(super) async fn bring_back(
         &self,
         changes: &[Change],
@@ -55,7 +55,7 @@ impl Resident {
             let mut inner = self.inner();
             // After a failed write nothing holds of it, and the changes conflict.
             if inner.is_still(generation) {
-                inner.scheduler.wake(rows.into_iter().flatten())?;
+                rows.into_iter().flatten().try_for_each(|row| inner.scheduler.wake(row))?;
             }
         }
         Ok(reading)
@@ -64,30 +64,24 @@ impl Resident {
     /// Brings those back whose time comes within the horizon, as far as `limit` of what is due needs them and
     /// memory is to hold.
     pub(super) async fn wake_due(&self, now: Now, limit: usize) -> Result<(), StoreError> {
-        let horizon = now.wall + self.rest.horizon;
-        while self.inner().scheduler.wakes_more(now.wall, limit, self.rest.horizon, self.rest.page) {
-            let _reading = self.begin_read();
+        let (horizon, page) = (now.wall + self.rest.horizon, self.rest.page);
+        let wakes_more =
+            |scheduler: &Scheduler| scheduler.wakes_more(now.wall, limit, self.rest.horizon, page);
+        while wakes_more(&self.inner().scheduler) {
             let _only = self.waking.lock().await;
+            let _reading = self.begin_read();
             let (generation, after) = {
                 let inner = self.inner();
                 (inner.scheduler.generation, inner.scheduler.awake_until)
             };
-            let rows = self.sink.waking(after, horizon, self.rest.page).await?;
-            let is_whole = rows.len() < self.rest.page;
-            let mut inner = self.inner();
-            if !inner.is_still(generation) {
-                return Ok(());
-            }
-            let last = rows.last().map_or(after, |(place, _)| *place);
-            inner.scheduler.wake(rows.into_iter().map(|(_, row)| row))?;
-            let until = if is_whole { WakePlace::end_of(horizon) } else { last };
+            let rows = self.sink.waking(after, horizon, page).await?;
+            let Some((mut inner, last)) = self.wake_page(rows, page, generation)? else { return Ok(()) };
+            let until = last.unwrap_or(WakePlace::end_of(horizon));
             inner.scheduler.awake_until = inner.scheduler.awake_until.max(until);
         }
         Ok(())
     }
-}
 
-impl Resident {
     /// Brings back what stands next in lines that run short of what `wishes` may take.
     pub(super) async fn refill(&self, wishes: &[Wish]) -> Result<(), StoreError> {
         self.refill_lines(|queues| queues.short(wishes, self.rest.head)).await
@@ -98,34 +92,50 @@ impl Resident {
         &self,
         next: impl Fn(&Queues) -> Option<Line>,
     ) -> Result<(), StoreError> {
-        loop {
-            let Some(line) = next(&self.inner().scheduler.queues) else { return Ok(()) };
-            let mut reading = self.begin_read();
+        let page = self.rest.head.div_ceil(2);
+        while next(&self.inner().scheduler.queues).is_some() {
             let _only = self.waking.lock().await;
-            let (generation, after) = {
+            let reading = self.begin_read();
+            let (generation, line, after) = {
                 let inner = self.inner();
-                (inner.scheduler.generation, inner.scheduler.queues.limit(&line))
+                let Some(line) = next(&inner.scheduler.queues) else { return Ok(()) };
+                let after = inner.scheduler.queues.reach(&line);
+                (inner.scheduler.generation, line, after)
             };
-            let page = self.rest.head.div_ceil(2);
             let rows = self.sink.line_page(&line, after, page).await?;
-            let is_whole = rows.len() < page;
             let ticket = {
-                let mut inner = self.inner();
-                if !inner.is_still(generation) {
-                    return Ok(());
-                }
-                let last = rows.last().map(|(place, _)| *place);
-                inner.scheduler.wake(rows.into_iter().map(|(_, row)| row))?;
-                let limit = last.filter(|_| !is_whole).unwrap_or(LinePlace::LAST);
-                let limits = [(line, limit)].into();
-                // What the page does not have stays until the limit holds, though this future be dropped.
-                let number = reading.number.take();
-                self.give(&mut inner, Batch { limits, ..Batch::default() }, number)
+                let Some((mut inner, last)) = self.wake_page(rows, page, generation)? else { return Ok(()) };
+                let reach = last.unwrap_or(LinePlace::LAST);
+                inner.scheduler.queues.move_reach(&line, reach);
+                self.give(&mut inner, Batch { limits: [(line, reach)].into(), ..Batch::default() })
             };
+            drop(reading);
             // Only what the disk knows about may be handed out: a start must know that it may have been.
             ticket.written().await?;
-            drop(self.inner());
         }
+        Ok(())
+    }
+
+    /// Wakes what was read in `generation` as the next `page` of an order, and tells which place in it is the last
+    /// one if more may follow. Until the state is let go, whoever asked for the page can tell that it is in memory.
+    /// After a failed write nothing holds of it.
+    fn wake_page<P>(
+        &self,
+        rows: Vec<(P, TaskRow)>,
+        page: usize,
+        generation: u64,
+    ) -> Result<Option<(MutexGuard<'_, Inner>, Option<P>)>, StoreError> {
+        let is_last = rows.len() < page;
+        let mut inner = self.inner();
+        if !inner.is_still(generation) {
+            return Ok(None);
+        }
+        let mut last = None;
+        for (place, row) in rows {
+            inner.scheduler.wake(row)?;
+            last = Some(place);
+        }
+        Ok(Some((inner, last.filter(|_| !is_last))))
     }
 }
 
@@ -147,18 +157,15 @@ impl Inner {
 }
 
 impl Scheduler {
-    /// Tasks that rest are in memory again. What is in memory already is newer, and what has ended is not
-    /// brought back.
-    fn wake(&mut self, rows: impl Iterator<Item = TaskRow>) -> Result<(), StoreError> {
-        for row in rows {
-            if self.active.contains_key(&row.id) {
-                continue;
-            }
-            let never_handed_out = row.never_handed_out;
-            let task = row.into_task(|name, version| Some(self.flow(name, Some(version))?.flow))?;
-            if task.is_ended() {
-                continue;
-            }
+    /// A task that rests is in memory again. What is in memory already is newer, and what has ended is not brought
+    /// back.
+    fn wake(&mut self, row: TaskRow) -> Result<(), StoreError> {
+        if self.active.contains_key(&row.id) {
+            return Ok(());
+        }
+        let never_handed_out = row.never_handed_out;
+        let task = row.into_task(|name, version| Some(self.flow(name, Some(version))?.flow))?;
+        if !task.is_ended() {
             self.wake_task(task, never_handed_out);
         }
         Ok(())

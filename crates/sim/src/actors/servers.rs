@@ -30,7 +30,7 @@ const TICK_MS: u64 = 100;
 const TICK_MIN_MS: u64 = 1;
 
 /// Tasks rest early, so that there is much coming and going.
-const REST: RestPolicy = RestPolicy { horizon: Millis(500), page: 3, head: usize::MAX };
+const REST: RestPolicy = RestPolicy { horizon: Millis(500), page: 3, head: 3 };
 
 /// Batches decided at once, as in the program.
 const COMMITTERS: usize = 2;
