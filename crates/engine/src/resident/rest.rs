@@ -39,9 +39,7 @@ impl RestPolicy {
 
 impl Default for RestPolicy {
     fn default() -> Self {
-        // Lines stay in memory whole: with heads of 3 the simulator still finds a world in ten thousand in which
-        // an attempt behind the head is left there (docs/decisions/0015).
-        Self { horizon: Millis::from_secs(60), page: 1_000, head: usize::MAX }
+        Self { horizon: Millis::from_secs(60), page: 1_000, head: 4_000 }
     }
 }
 

@@ -34,8 +34,10 @@ impl From<Vec<Change>> for Batch {
 /// Where a resident store keeps its rows. Changes come checked: versions agree and keys are free.
 #[async_trait]
 pub trait RowSink: Send + Sync + 'static {
-    /// Reads what is active and does not rest, in a new boot epoch. Called once before anything is written, and again after a
-    /// failed write: everything that was written and not confirmed is then either there whole or not at all.
+    /// Reads what is active and does not rest. Called once before anything is written, which begins a new boot
+    /// epoch, and again after a failed write: everything that was written and not confirmed is then either there
+    /// whole or not at all. The epoch may be the same then, as claim numbers go on in it; reading must not fail
+    /// because nothing can be written.
     async fn recover(&self) -> Result<Recovered, StoreError>;
 
     /// Writes a batch after those before it, all of it or nothing, and tells `written` once it is on disk.

@@ -1,9 +1,6 @@
 //! Bringing tasks back that rest: before they are changed, and before their time comes.
 
-use std::{
-    collections::BTreeSet,
-    sync::{Arc, MutexGuard},
-};
+use std::{collections::BTreeSet, sync::Arc};
 
 use windlass_core::{Millis, Task, TaskId, Timestamp, waits};
 
@@ -75,9 +72,13 @@ impl Resident {
                 (inner.scheduler.generation, inner.scheduler.awake_until)
             };
             let rows = self.sink.waking(after, horizon, page).await?;
-            let Some((mut inner, last)) = self.wake_page(rows, page, generation)? else { return Ok(()) };
-            let until = last.unwrap_or(WakePlace::end_of(horizon));
-            inner.scheduler.awake_until = inner.scheduler.awake_until.max(until);
+            let moved = self.wake_page(rows, page, generation, |inner, last| {
+                let until = last.unwrap_or(WakePlace::end_of(horizon));
+                inner.scheduler.awake_until = inner.scheduler.awake_until.max(until);
+            })?;
+            if moved.is_none() {
+                break;
+            }
         }
         Ok(())
     }
@@ -103,28 +104,31 @@ impl Resident {
                 (inner.scheduler.generation, line, after)
             };
             let rows = self.sink.line_page(&line, after, page).await?;
-            let ticket = {
-                let Some((mut inner, last)) = self.wake_page(rows, page, generation)? else { return Ok(()) };
+            let moved = self.wake_page(rows, page, generation, |inner, last| {
                 let reach = last.unwrap_or(LinePlace::LAST);
                 inner.scheduler.queues.move_reach(&line, reach);
-                self.give(&mut inner, Batch { limits: [(line, reach)].into(), ..Batch::default() })
-            };
+                self.give(inner, Batch { limits: [(line, reach)].into(), ..Batch::default() })
+            })?;
             drop(reading);
             // Only what the disk knows about may be handed out: a start must know that it may have been.
-            ticket.written().await?;
+            match moved {
+                Some(ticket) => ticket.written().await?,
+                None => break,
+            }
         }
         Ok(())
     }
 
-    /// Wakes what was read in `generation` as the next `page` of an order, and tells which place in it is the last
-    /// one if more may follow. Until the state is let go, whoever asked for the page can tell that it is in memory.
-    /// After a failed write nothing holds of it.
-    fn wake_page<P>(
+    /// Wakes what was read in `generation` as the next `page` of an order, and has `move_on` say in the same breath
+    /// up to where all is in memory: up to the last place of the page, or to the end when nothing follows. After a
+    /// failed write nothing holds of it.
+    fn wake_page<P, T>(
         &self,
         rows: Vec<(P, TaskRow)>,
         page: usize,
         generation: u64,
-    ) -> Result<Option<(MutexGuard<'_, Inner>, Option<P>)>, StoreError> {
+        move_on: impl FnOnce(&mut Inner, Option<P>) -> T,
+    ) -> Result<Option<T>, StoreError> {
         let is_last = rows.len() < page;
         let mut inner = self.inner();
         if !inner.is_still(generation) {
@@ -135,7 +139,7 @@ impl Resident {
             inner.scheduler.wake(row)?;
             last = Some(place);
         }
-        Ok(Some((inner, last.filter(|_| !is_last))))
+        Ok(Some(move_on(&mut inner, last.filter(|_| !is_last))))
     }
 }
 
