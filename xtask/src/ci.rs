@@ -1,12 +1,10 @@
-//! Everything that must pass before a change lands, cheap things first. A part that fails does not stop the
-//! others, so that one run shows all there is; the last lines say which failed.
-
-use std::time::Instant;
+//! Everything that must pass before a change lands, cheap things first.
 
 use crate::{
     dependencies, drill, edges, instructions,
     metadata::Metadata,
     shellcheck, sim, style,
+    tally::Tally,
     workspace::{Workspace, run_to_success},
 };
 
@@ -59,22 +57,9 @@ fn clippy(workspace: &Workspace, what: &[&str]) -> anyhow::Result<()> {
 
 /// Runs all parts.
 pub(crate) fn run(workspace: &Workspace) -> anyhow::Result<()> {
-    let mut lines = Vec::new();
-    let mut failed = Vec::new();
+    let mut tally = Tally::default();
     for (name, part) in PARTS {
-        println!("\n=== {name}");
-        let begun = Instant::now();
-        let result = part(workspace);
-        let seconds = begun.elapsed().as_secs_f64();
-        if let Err(error) = &result {
-            println!("{error:#}");
-            failed.push(*name);
-        }
-        let word = if result.is_ok() { "passed" } else { "FAILED" };
-        println!("=== {name}: {word} in {seconds:.1} s");
-        lines.push(format!("{word}  {seconds:>7.1} s  {name}"));
+        tally.run(name, || part(workspace));
     }
-    println!("\n{}", lines.join("\n"));
-    anyhow::ensure!(failed.is_empty(), "failed: {}", failed.join(", "));
-    Ok(())
+    tally.into_result()
 }

@@ -6,12 +6,7 @@
 //! `crates/stores/examples/instructions`. Each runs twice, once with so many operations more; the difference is
 //! what they cost.
 
-use std::{
-    collections::BTreeMap,
-    fs,
-    path::{Path, PathBuf},
-    process::{Command, Stdio},
-};
+use std::{collections::BTreeMap, fs, path::Path, process::Command};
 
 use anyhow::{Context as _, ensure};
 use serde::{Deserialize, Serialize};
@@ -110,7 +105,8 @@ fn percent(count: u64, kept: u64) -> f64 {
 
 fn count(workspace: &Workspace) -> anyhow::Result<Kept> {
     let tools = tools(workspace)?;
-    let program = build(workspace)?;
+    let program =
+        workspace.build(&["--release", "--package", "windlass-stores", "--example", "instructions"])?;
     let listed = Command::new(&program).output().context("the list of cases cannot be read")?;
     let listed = String::from_utf8(listed.stdout)?;
     let mut counts = BTreeMap::new();
@@ -134,22 +130,6 @@ fn tools(workspace: &Workspace) -> anyhow::Result<Vec<String>> {
     let outputs =
         [workspace.output("rustc", &["--version"])?, workspace.output("cc", &["--version"])?, valgrind];
     Ok(outputs.iter().filter_map(|output| output.lines().next()).map(str::to_owned).collect())
-}
-
-/// Builds the program with the cases, optimised, and tells where it is.
-fn build(workspace: &Workspace) -> anyhow::Result<PathBuf> {
-    let mut command =
-        workspace.command("cargo", &["build", "--locked", "--release", "--package", "windlass-stores"]);
-    command.args(["--example", "instructions", "--message-format", "json-render-diagnostics"]);
-    let output = command.stderr(Stdio::inherit()).output().context("cannot run cargo")?;
-    ensure!(output.status.success(), "the program with the cases does not build");
-    let artifacts = String::from_utf8(output.stdout)?;
-    let path = artifacts
-        .lines()
-        .filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok())
-        .filter_map(|artifact| artifact["executable"].as_str().map(PathBuf::from))
-        .next_back();
-    path.context("cargo names no program")
 }
 
 /// How many instructions a run of a case takes in all. The profile stays beside the program, for

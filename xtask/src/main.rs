@@ -12,7 +12,9 @@ mod instructions;
 mod metadata;
 mod shellcheck;
 mod sim;
+mod soak;
 mod style;
+mod tally;
 mod workspace;
 
 use std::process::ExitCode;
@@ -63,6 +65,8 @@ enum Chore {
         #[arg(long)]
         long: bool,
     },
+    /// Run every drill in its long form, then the simulator for an hour
+    Soak(soak::SoakArgs),
     /// The worker of the drills; they start it themselves
     #[command(hide = true)]
     DrillHand(drill::HandArgs),
@@ -92,6 +96,7 @@ fn run(chore: Chore) -> anyhow::Result<()> {
         Chore::Drill { name, long } => {
             drill::run(&workspace, &name, if long { drill::Length::Long } else { drill::Length::Short })
         }
+        Chore::Soak(args) => soak::run(&workspace, &args),
         Chore::DrillHand(args) => drill::run_hand(&args),
     }
 }

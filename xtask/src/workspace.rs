@@ -3,10 +3,10 @@
 use std::{
     fs,
     path::{Path, PathBuf},
-    process::Command,
+    process::{Command, Stdio},
 };
 
-use anyhow::{Context as _, bail};
+use anyhow::{Context as _, bail, ensure};
 
 /// The folder that all chores are about.
 #[derive(Debug)]
@@ -50,6 +50,21 @@ impl Workspace {
         let mut command = Command::new(cargo.unwrap_or_else(|| program.into()));
         command.args(arguments).current_dir(&self.root);
         command
+    }
+
+    /// Builds a program of the project and tells where it is. `what` says which, as arguments of `cargo build`.
+    pub(crate) fn build(&self, what: &[&str]) -> anyhow::Result<PathBuf> {
+        let mut command = self.command("cargo", &["build", "--locked"]);
+        command.args(what).args(["--message-format", "json-render-diagnostics"]);
+        let output = command.stderr(Stdio::inherit()).output().context("cannot run cargo")?;
+        ensure!(output.status.success(), "`cargo build {}` failed", what.join(" "));
+        let artifacts = String::from_utf8(output.stdout)?;
+        let path = artifacts
+            .lines()
+            .filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok())
+            .filter_map(|artifact| artifact["executable"].as_str().map(PathBuf::from))
+            .next_back();
+        path.context("cargo names no program")
     }
 
     /// Runs a command to its end; its output goes where this program's goes.

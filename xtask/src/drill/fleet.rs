@@ -18,32 +18,12 @@ use tokio::{
 use windlass_client::Client;
 
 use super::{
-    Length,
     hand::{self, Hand},
     ledger::Ledger,
 };
-use crate::workspace::Workspace;
 
 /// How long a process may take to be ready.
 const PATIENCE: Duration = Duration::from_secs(30);
-
-/// Builds the program and tells where it is.
-pub(super) fn build(workspace: &Workspace, length: Length) -> Result<PathBuf> {
-    let mut command = workspace.command("cargo", &["build", "--package", "windlass"]);
-    command.args(["--message-format", "json-render-diagnostics"]);
-    if length == Length::Long {
-        command.arg("--release");
-    }
-    let output = command.stderr(Stdio::inherit()).output().context("cannot run cargo")?;
-    ensure!(output.status.success(), "the program does not build");
-    let artifacts = String::from_utf8(output.stdout)?;
-    let path = artifacts
-        .lines()
-        .filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok())
-        .filter_map(|artifact| artifact["executable"].as_str().map(PathBuf::from))
-        .next_back();
-    path.context("cargo names no program")
-}
 
 /// A folder with a store, a module and a ledger, and the processes on it. All of it goes when this is dropped.
 pub(super) struct Fleet {

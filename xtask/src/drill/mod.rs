@@ -1,7 +1,8 @@
 //! `cargo xtask drill NAME`: faults on real processes, with the figures they gave.
 //!
 //! A drill starts servers and workers of the program as children, does something bad to them, and counts: what
-//! was accepted, what ended, what ran how often. It fails when something was lost or accepted twice. CI runs the
+//! was accepted, what ended, what ran how often. It fails when something was lost or accepted twice. `power-cut`
+//! alone has no servers: nobody can cut the power of a process, so it is the store that is cut off. CI runs the
 //! short forms, `--long` is for people.
 
 mod clock_jump;
@@ -12,12 +13,15 @@ mod hand;
 mod herd;
 mod ledger;
 mod poison;
+mod power_cut;
 mod stall;
 mod tasks;
 mod under_load;
 mod worker_kill;
 
 pub(crate) use hand::{HandArgs, run as run_hand};
+
+use std::path::PathBuf;
 
 use anyhow::{Result, bail};
 
@@ -33,8 +37,16 @@ pub(crate) enum Length {
     Long,
 }
 
+impl Length {
+    /// Builds the program of a package as this form wants it, and tells where it is.
+    fn build(self, workspace: &Workspace, package: &str) -> Result<PathBuf> {
+        let optimised: &[&str] = if self == Self::Long { &["--release"] } else { &[] };
+        workspace.build(&[&["--package", package], optimised].concat())
+    }
+}
+
 /// The names of all drills.
-pub(crate) fn names() -> [&'static str; 9] {
+pub(crate) fn names() -> [&'static str; 10] {
     [
         "worker-kill",
         "server-kill",
@@ -45,12 +57,16 @@ pub(crate) fn names() -> [&'static str; 9] {
         "herd",
         "damaged-file",
         "clock-jump",
+        "power-cut",
     ]
 }
 
 /// Runs the drill `name`. Fails when something was lost, ran twice, or could not be measured.
 pub(crate) fn run(workspace: &Workspace, name: &str, length: Length) -> Result<()> {
-    let program = fleet::build(workspace, length)?;
+    if name == "power-cut" {
+        return power_cut::run(workspace, length);
+    }
+    let program = length.build(workspace, "windlass")?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         match name {
