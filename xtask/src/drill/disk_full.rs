@@ -63,18 +63,14 @@ async fn fill(program: &Path, disk: &Disk, length: Length, round: usize) -> Resu
         std::fs::remove_file(&ballast[0]).context("cannot make room")?;
         submit_until_accepted(&client, &mut filled).await?;
     }
-    // and also when it was killed while there was none.
+    // and also when it was killed while there was none. It tells what it has in the meantime.
     fill_up(&client, &mut filled).await?;
-    let readable = read(&client, &filled.accepted).await?;
+    read(&client, &filled.accepted).await?;
     fleet.kill_server().await?;
-    let start = match fleet.start_server_or_refusal().await? {
-        Ok(_) => "started again on the full disk".to_owned(),
-        Err(said) => format!("did not start on the full disk ({said})"),
-    };
+    let started = fleet.start_server_or_refusal().await?;
+    let started = started.map_err(|said| anyhow::anyhow!("it does not start on a full disk: {said}"))?;
+    read(&client, &filled.accepted).await?;
     std::fs::remove_file(&ballast[1]).context("cannot make room")?;
-    if !fleet.is_server_started() {
-        fleet.start_server().await?;
-    }
     let resumed = submit_until_accepted(&client, &mut filled).await?;
 
     // A worker does all that was accepted, and nothing else.
@@ -84,10 +80,12 @@ async fn fill(program: &Path, disk: &Disk, length: Length, round: usize) -> Resu
     let effects = fleet.ledger().effects()?.len();
     println!(
         "disk-full round {round}: {expected} tasks accepted, {} refused with {}, \
-         {readable} told by the full server; killed, it {start}; with room it went on at submit {resumed}; \
+         all of them told by the full server; killed, it answered again on the full disk after {} ms, and told \
+         all of them; with room it went on at submit {resumed}; \
          {} lost, {} too many",
         filled.refused,
         filled.statuses.join(" and "),
+        started.as_millis(),
         expected.saturating_sub(effects),
         all.len() - expected,
     );
@@ -138,20 +136,15 @@ async fn fill_up(client: &Client, filled: &mut Filled) -> Result<()> {
     Ok(())
 }
 
-/// How many of these tasks the full server tells of. It may refuse, but not tell anything else.
-async fn read(client: &Client, ids: &[String]) -> Result<usize> {
-    let mut told = 0;
+/// The full server tells of all tasks, one by one and in a list.
+async fn read(client: &Client, ids: &[String]) -> Result<()> {
     for id in ids {
-        match client.task(id).await {
-            Ok(task) => {
-                ensure!(task.status == TaskStatus::Pending, "task {id} is {}", task.status.as_str());
-                told += 1;
-            }
-            Err(Error::Refused(problem)) if matches!(problem.status, 503 | 507) => {}
-            Err(error) => return Err(error).context("a full disk is to be answered by 503 or 507"),
-        }
+        let task = client.task(id).await.context("a server on a full disk does not answer")?;
+        ensure!(task.status == TaskStatus::Pending, "task {id} is {}", task.status.as_str());
     }
-    Ok(told)
+    let listed = tasks::all(client).await.context("a server on a full disk does not list")?.len();
+    ensure!(listed == ids.len(), "{} tasks were accepted, and {listed} are listed", ids.len());
+    Ok(())
 }
 
 fn large(index: usize) -> Result<SubmitTask> {

@@ -140,11 +140,6 @@ impl Fleet {
         end(self.server.take().context("no server runs")?).await
     }
 
-    /// Whether there is a server that was started and neither killed nor stopped.
-    pub(super) fn is_server_started(&self) -> bool {
-        self.server.is_some()
-    }
-
     /// Sends the server a signal.
     pub(super) fn signal_server(&self, signal: Signal) -> Result<()> {
         send(self.server.as_ref().context("no server runs")?, signal)

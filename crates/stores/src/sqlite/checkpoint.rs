@@ -11,12 +11,11 @@ use rusqlite::{Connection, DEFAULT_NAME, ErrorCode, wal::CheckpointMode};
 
 use super::{
     connect::{Role, connect},
-    error::describe,
+    error::Fault,
     gate::Gate,
+    prefill::FRAME_BYTES,
+    room,
 };
-
-/// Size of a page and its header in the log.
-const FRAME_BYTES: u64 = 4096 + 24;
 
 /// How long a checkpoint that has the writer wait will wait for readers. Ours are done in milliseconds; a shell
 /// that keeps a read transaction open must not stop the server.
@@ -37,8 +36,9 @@ const PASSES_MAX: usize = 6;
 pub(super) struct Limits {
     /// From here on beside the writer. Late enough that a page that is written often is copied once.
     pub(super) start: u32,
-    /// From here on the writer waits, so that the log does not outgrow its pre-filled size.
-    hold: u32,
+    /// From here on the writer waits, so that the log does not outgrow its pre-filled size; and where the log
+    /// cannot be copied, it writes no more, so that there is room in it for a start on a full disk.
+    pub(super) hold: u32,
     /// When so little is left, the writer may as well wait for it.
     rest: u32,
 }
@@ -56,26 +56,35 @@ pub(super) fn start(path: PathBuf, gate: Arc<Gate>, limits: Limits) -> std::io::
     thread::Builder::new().name("sqlite-checkpoint".to_owned()).spawn(move || {
         let mut connection = None;
         while gate.wait_for_frames(limits.start) {
-            let result = match connection.take() {
-                Some(connection) => Ok(connection),
+            let opened = match connection.take() {
+                Some(opened) => Ok(opened),
                 None => connect(&path, Role::Checkpointer),
-            }
-            .and_then(|opened| {
-                checkpoint(&opened, &gate, limits)?;
-                connection = Some(opened);
-                Ok(())
-            });
-            let Err(error) = result else { continue };
-            // The copy begins anew next time, from the first frame that was not synced, on a new connection.
-            if error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy) {
-                tracing::debug!("a reader keeps the write-ahead log from being started over");
-                gate.wait(RETRY_BUSY_AFTER);
-            } else {
-                tracing::warn!(error = describe(&error), "the write-ahead log was not copied; trying again");
-                gate.wait(RETRY_FAILED_AFTER);
+            };
+            let opened = match opened {
+                Ok(opened) => opened,
+                Err(error) => {
+                    failed(&gate, error.into());
+                    continue;
+                }
+            };
+            match checkpoint(&opened, &gate, limits) {
+                Ok(()) => connection = Some(opened),
+                // The copy begins anew next time, from the first frame that was not synced, on a new connection.
+                Err(error) if error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy) => {
+                    tracing::debug!("a reader keeps the write-ahead log from being started over");
+                    gate.copying_unfinished();
+                    gate.wait(RETRY_BUSY_AFTER);
+                }
+                Err(error) => failed(&gate, room::fault_of_copying(&opened, &path, error)),
             }
         }
     })
+}
+
+fn failed(gate: &Gate, fault: Fault) {
+    tracing::warn!(error = %fault, "the write-ahead log was not copied; trying again");
+    gate.copying_failed(fault);
+    gate.wait(RETRY_FAILED_AFTER);
 }
 
 /// Copies the whole log, in passes beside the writer until little is left, and that while it waits.

@@ -26,7 +26,7 @@ const READER_CACHE_KIB: i64 = 2 * 1024;
 
 /// The file grows by this much at once. It is the checkpoint thread that waits for it, and a file in few large
 /// pieces is faster to write and to read.
-const GROWTH_BYTES: i32 = 4 << 20;
+pub(super) const GROWTH_BYTES: i32 = 4 << 20;
 
 /// How long a connection waits for a lock of another one. The writer is alone, so this is for a shell with
 /// `sqlite3` that looks at the file.

@@ -1,8 +1,12 @@
 //! What SQLite's errors mean here.
 
-use rusqlite::{Error, ErrorCode};
+use std::{fmt, path::Path};
+
+use rusqlite::{Error, ErrorCode, ffi};
 use windlass_core::TaskId;
 use windlass_engine::ports::StoreError;
+
+use super::room;
 
 /// Why the file does not take writes any more. The same answer goes to every batch until it is read anew.
 #[derive(Debug, Clone)]
@@ -29,16 +33,40 @@ impl Fault {
         Self { kind: FaultKind::Damaged, message: message.into() }
     }
 
+    /// There is no room for it.
+    pub(super) fn full(message: impl Into<String>) -> Self {
+        Self { kind: FaultKind::Full, message: message.into() }
+    }
+
+    /// Whether there is no room.
+    pub(super) fn is_full(&self) -> bool {
+        self.kind == FaultKind::Full
+    }
+
+    /// The same for whoever starts a server on the store at `path`: with advice, where there is no room.
+    pub(super) fn at_start(self, path: &Path) -> Self {
+        if self.kind != FaultKind::Full {
+            return self;
+        }
+        Self { message: room::to_start(path, &self.message), ..self }
+    }
+
     /// Whether what was synced before may have to be synced again: after anything but a full disk.
     pub(super) fn distrusts_disk(&self) -> bool {
         self.kind != FaultKind::Full
     }
 }
 
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
 impl From<Error> for Fault {
     fn from(error: Error) -> Self {
         let kind = match error.sqlite_error_code() {
-            Some(ErrorCode::DiskFull) => FaultKind::Full,
+            _ if is_full(&error) => FaultKind::Full,
             Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => FaultKind::Damaged,
             // A column of another type than the one that was written.
             None if matches!(
@@ -54,6 +82,16 @@ impl From<Error> for Fault {
         };
         Self { kind, message: describe(&error) }
     }
+}
+
+/// Whether the error says that the disk is full. SQLite says so of the file and the log; the index of the log it
+/// only fails to make larger, which has no other cause and loses nothing that was synced.
+pub(super) fn is_full(error: &Error) -> bool {
+    error.sqlite_error_code() == Some(ErrorCode::DiskFull) || is_full_index(error)
+}
+
+fn is_full_index(error: &Error) -> bool {
+    error.sqlite_error().is_some_and(|error| error.extended_code == ffi::SQLITE_IOERR_SHMSIZE)
 }
 
 impl From<Fault> for StoreError {
@@ -79,6 +117,9 @@ impl From<StoreError> for Fault {
 /// SQLite's message with its extended code, which names the system call that failed.
 pub(super) fn describe(error: &Error) -> String {
     match error.sqlite_error() {
+        Some(code) if is_full_index(error) => {
+            format!("SQLite: no room for the index of the write-ahead log (code {})", code.extended_code)
+        }
         Some(code) => format!("SQLite: {error} (code {})", code.extended_code),
         None => format!("SQLite: {error}"),
     }

@@ -4,11 +4,16 @@
 //! file. A checkpoint beside a busy writer never gets there: while it copies, more is written. So the
 //! checkpoint thread copies most of the log beside the writer, then has it wait between two transactions for
 //! the rest, which is little.
+//!
+//! Where the log cannot be copied, because the disk is full, the writer stops before the end of the log: what is
+//! left of it is room that a start and a read of the state can count on.
 
 use std::{
     sync::{Condvar, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
+
+use super::error::Fault;
 
 /// The gate between transactions.
 #[derive(Debug, Default)]
@@ -25,8 +30,22 @@ struct State {
     held: bool,
     /// Frames in the log since it was last started over.
     frames: u32,
+    /// What came of copying them.
+    copying: Copying,
     /// The store closes: no more waiting.
     closed: bool,
+}
+
+/// What came of copying the log since it was last started over.
+#[derive(Debug, Default)]
+enum Copying {
+    /// Nothing yet.
+    #[default]
+    Untried,
+    /// A reader kept it from its end.
+    Unfinished,
+    /// It failed.
+    Failed(Fault),
 }
 
 impl Gate {
@@ -40,6 +59,32 @@ impl Gate {
         let mut state =
             self.changed.wait_while(state, |state| state.held).unwrap_or_else(PoisonError::into_inner);
         state.writing = true;
+    }
+
+    /// Waits until the log may be written to beyond `frames`: not before it was tried to copy it, and not where
+    /// that has failed, which is the error then.
+    pub(super) fn wait_for_room(&self, frames: u32) -> Result<(), Fault> {
+        let state = self.lock();
+        let is_to_come = |state: &mut State| {
+            state.frames >= frames && matches!(state.copying, Copying::Untried) && !state.closed
+        };
+        let state = self.changed.wait_while(state, is_to_come).unwrap_or_else(PoisonError::into_inner);
+        match &state.copying {
+            Copying::Failed(fault) if state.frames >= frames => Err(fault.clone()),
+            _ => Ok(()),
+        }
+    }
+
+    /// A reader kept the log from being copied whole.
+    pub(super) fn copying_unfinished(&self) {
+        self.lock().copying = Copying::Unfinished;
+        self.changed.notify_all();
+    }
+
+    /// The log could not be copied.
+    pub(super) fn copying_failed(&self, fault: Fault) {
+        self.lock().copying = Copying::Failed(fault);
+        self.changed.notify_all();
     }
 
     /// The transaction is over, and the log has this many frames. Wakes the checkpoint thread where it waits
@@ -84,7 +129,10 @@ impl Gate {
 
     /// The log was copied whole: the next transaction starts it over.
     pub(super) fn start_over(&self) {
-        self.lock().frames = 0;
+        let mut state = self.lock();
+        (state.frames, state.copying) = (0, Copying::Untried);
+        drop(state);
+        self.changed.notify_all();
     }
 
     /// Ends all waiting for frames.

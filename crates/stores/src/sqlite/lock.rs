@@ -61,8 +61,11 @@ impl LockFile {
         let hint = if hint.is_empty() { String::new() } else { format!(" ({hint})") };
         let text = format!("process {}{hint}\n", std::process::id());
         let written = lock.file.set_len(0).and_then(|()| lock.file.write_all(text.as_bytes()));
-        written.map_err(LockError::Io)?;
-        Ok(lock)
+        match written {
+            // On a full disk the lock holds all the same, and only does not say who has it.
+            Err(error) if error.kind() != io::ErrorKind::StorageFull => Err(LockError::Io(error)),
+            _ => Ok(lock),
+        }
     }
 
     /// Gives the lock up of what turned out to be no store, and leaves no file behind that was not there.

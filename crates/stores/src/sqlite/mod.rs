@@ -19,6 +19,7 @@
 //! |---|---|
 //! | `open.rs`, `lock.rs`, `migrate.rs`, `prefill.rs` | opening: checks, the lock file, the format, the log's size |
 //! | `connect.rs` | the settings of each connection, one by one |
+//! | `room.rs` | how much room there is on the disk, and how much is needed |
 //! | `sink.rs` | the port over the threads |
 //! | `writer.rs`, `rows.rs`, `touched.rs`, `directory.rs` | the writer thread, what a transaction writes, where rows are |
 //! | `gate.rs`, `checkpoint.rs` | copying the log into the file without the writer waiting |
@@ -50,7 +51,8 @@
 //! | what | then |
 //! |---|---|
 //! | the process dies | what was told as written is in the log; SQLite drops a transaction that is not whole |
-//! | the disk is full, a write or a sync fails | see `writer.rs`: everything fails until the state is read anew |
+//! | a write or a sync fails | see `writer.rs`: everything fails until the state is read anew |
+//! | the disk is full | the log takes what it has room for, but for a last piece (`gate.rs`); then writes are refused. The state is read without writing, and a start needs no more than that piece |
 //! | a row cannot be read | recovery names the task and gives up; [`doctor()`] lists all such rows |
 //! | a second server | is refused by the lock file, with the number of the process that has it |
 
@@ -73,6 +75,7 @@ mod read;
 mod readers;
 mod recover;
 mod resting;
+mod room;
 mod rows;
 mod sink;
 mod sweep;

@@ -11,10 +11,12 @@ use thiserror::Error;
 
 use super::{
     connect::{Role, connect, limit_size, use_wal},
-    error::describe,
+    error::{describe, is_full},
     lock::{LockError, LockFile},
     migrate::{self, Format, VERSION},
-    prefill::prefill_wal,
+    prefill::{prefill_wal, trim_wal},
+    room,
+    writer::frames,
 };
 
 /// How a store is opened.
@@ -91,6 +93,14 @@ pub enum OpenError {
         /// What the system says.
         error: io::Error,
     },
+    /// There is no room for it.
+    #[error("cannot open {path}: {message}")]
+    Full {
+        /// The file.
+        path: PathBuf,
+        /// How much room to make, and where.
+        message: String,
+    },
     /// SQLite refuses.
     #[error("cannot open {path}: {message}")]
     Sqlite {
@@ -106,10 +116,17 @@ impl OpenError {
         if matches!(error.sqlite_error_code(), Some(ErrorCode::NotADatabase)) {
             return Self::Foreign { path: path.into(), found: describe(error) };
         }
+        if is_full(error) {
+            return Self::Full { path: path.into(), message: room::to_start(path, &describe(error)) };
+        }
         Self::Sqlite { path: path.into(), message: describe(error) }
     }
 
     pub(super) fn io(what: &'static str, path: &Path, error: io::Error) -> Self {
+        if error.kind() == io::ErrorKind::StorageFull {
+            let message = room::to_start(path, &format!("cannot {what} it: {error}"));
+            return Self::Full { path: path.into(), message };
+        }
         Self::Io { what, path: path.into(), error }
     }
 }
@@ -152,8 +169,18 @@ fn prepare_locked(path: &Path, options: &SqliteOptions) -> Result<Connection, Op
         .map_err(|error| OpenError::io("get random bytes for", path, io::Error::other(error)))?;
     migrate::migrate(&mut connection, from, &token_key).map_err(sqlite)?;
     limit_size(&connection, options.file_bytes_max).map_err(sqlite)?;
-    prefill_wal(path, options.wal_bytes)
-        .map_err(|error| OpenError::io("fill the write-ahead log of", path, error))?;
+    // A server that was killed on a full disk leaves what it could not finish: room for this one.
+    if let Some(frames) = frames(&connection).map_err(sqlite)? {
+        trim_wal(path, frames, options.wal_bytes)
+            .map_err(|error| OpenError::io("cut off the write-ahead log of", path, error))?;
+    }
+    match prefill_wal(path, options.wal_bytes) {
+        // A shorter log is only slower.
+        Err(error) if error.kind() == io::ErrorKind::StorageFull && from > 0 => {
+            tracing::warn!(%error, "the write-ahead log could not be filled to its full size");
+        }
+        filled => filled.map_err(|error| OpenError::io("fill the write-ahead log of", path, error))?,
+    }
     sync_directory(path).map_err(|error| OpenError::io("sync the directory of", path, error))?;
     Ok(connection)
 }
@@ -171,7 +198,8 @@ fn check_path(path: &Path) -> Result<(), OpenError> {
     }
 }
 
-fn directory(path: &Path) -> &Path {
+/// Where the file at `path` lies.
+pub(super) fn directory(path: &Path) -> &Path {
     match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
         _ => Path::new("."),

@@ -7,22 +7,41 @@
 //! frame, or a log of nothing but zeros, mean to it that there is nothing more.
 
 use std::{
-    fs::OpenOptions,
+    fs::{File, OpenOptions},
     io::{self, Seek, SeekFrom, Write},
+    os::unix::fs::FileExt,
     path::{Path, PathBuf},
 };
 
 /// How much is written at once.
 const CHUNK_BYTES: usize = 1 << 20;
 
+/// Size of the header of the log.
+const HEADER_BYTES: u64 = 32;
+
+/// Size of what stands before each page in the log: its number, and checksums that make it part of the log.
+const FRAME_HEAD_BYTES: usize = 24;
+
+/// Size of a page with its head in the log.
+pub(super) const FRAME_BYTES: u64 = 4096 + FRAME_HEAD_BYTES as u64;
+
 /// Fills the log of the store at `path` up to `size` bytes where it is shorter. SQLite may have the file open,
 /// but nobody may be writing.
 pub(super) fn prefill_wal(path: &Path, size: u64) -> io::Result<()> {
     let mut wal = OpenOptions::new().write(true).create(true).truncate(false).open(wal_path(path))?;
-    let mut at = wal.seek(SeekFrom::End(0))?;
+    let at = wal.seek(SeekFrom::End(0))?;
     if at >= size {
         return Ok(());
     }
+    let filled = fill(&mut wal, at, size);
+    if filled.is_err() {
+        // On a full disk: what room there was is not to be wasted on a log that is too short all the same.
+        let _ = wal.set_len(at);
+    }
+    filled
+}
+
+fn fill(wal: &mut File, mut at: u64, size: u64) -> io::Result<()> {
     let zeros = vec![0; CHUNK_BYTES];
     while at < size {
         let length = CHUNK_BYTES.min(usize::try_from(size - at).unwrap_or(CHUNK_BYTES));
@@ -31,6 +50,32 @@ pub(super) fn prefill_wal(path: &Path, size: u64) -> io::Result<()> {
     }
     // The size and the blocks must be in the file system's journal now: that is what the zeros are for.
     wal.sync_all()
+}
+
+/// Cuts off what a transaction that was not finished has left behind the log of `frames` frames and its full
+/// `size`. It is called where nobody writes to the log.
+pub(super) fn trim_wal(path: &Path, frames: u32, size: u64) -> io::Result<()> {
+    let wal = OpenOptions::new().write(true).open(wal_path(path))?;
+    let kept = size.max(end_of(frames));
+    if wal.metadata()?.len() > kept { wal.set_len(kept) } else { Ok(()) }
+}
+
+/// Overwrites the head of the frame that follows `frames` frames. A transaction may fail after all of it is in the
+/// log, when there is no room for the index of it: SQLite has given it up then, and would still find it after a
+/// crash, though it was told as refused.
+pub(super) fn bury_unfinished(path: &Path, frames: u32) -> io::Result<()> {
+    let wal = OpenOptions::new().write(true).open(wal_path(path))?;
+    let end = end_of(frames);
+    if wal.metadata()?.len() >= end + FRAME_BYTES {
+        wal.write_all_at(&[0; FRAME_HEAD_BYTES], end)?;
+        wal.sync_data()?;
+    }
+    Ok(())
+}
+
+/// How long the log is with so many frames.
+fn end_of(frames: u32) -> u64 {
+    HEADER_BYTES + u64::from(frames) * FRAME_BYTES
 }
 
 /// Where SQLite keeps the write-ahead log of the file at `path`.

@@ -37,10 +37,14 @@ pub(super) fn select_active() -> String {
     )
 }
 
-/// Begins a new epoch and reads what is active; `directory` is filled with it. Both in the transaction that is
-/// open.
-pub(super) fn recover(connection: &Connection, directory: &Directory) -> Result<Recovered, Fault> {
+/// Begins a new epoch, in the transaction that is open.
+pub(super) fn begin_epoch(connection: &Connection) -> Result<(), Fault> {
     connection.execute("UPDATE meta SET epoch = epoch + 1", [])?;
+    Ok(())
+}
+
+/// Reads what is active, in the transaction that is open; `directory` is filled with it.
+pub(super) fn recover(connection: &Connection, directory: &Directory) -> Result<Recovered, Fault> {
     let (epoch, latest_at, token_key) = connection
         .query_row(SELECT_META, [], |row| Ok((row.get(0)?, Timestamp(row.get(1)?), row.get(2)?)))?;
     let flows = read_flows(connection)?;

@@ -67,6 +67,7 @@ impl SqliteSink {
             gate: gate.clone(),
             inbox,
             next: None,
+            epoch_begun: false,
         };
         let io = |error| OpenError::io("start the threads for", path, error);
         let mut threads = vec![writer.start(connection).map_err(io)?];

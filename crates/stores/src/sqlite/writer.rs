@@ -8,6 +8,8 @@
 //! anew ([`Command::Recover`]): nothing may be built on a hole. A failed sync is never tried again, because the
 //! system may have dropped what it could not write. The connection is closed instead, and the next one first
 //! has the log copied whole into the file, which writes and syncs every page of it afresh.
+//!
+//! Only the first reading begins a new epoch. Later ones write nothing: on a full disk what is there can be read.
 
 use std::{
     path::PathBuf,
@@ -29,8 +31,9 @@ use super::{
     error::{Fault, describe},
     gate::Gate,
     open::SqliteOptions,
-    prefill::prefill_wal,
-    recover::recover,
+    prefill::{bury_unfinished, prefill_wal, trim_wal},
+    recover::{begin_epoch, recover},
+    room,
     rows::Rows,
     sweep::Sweeper,
     touched::Touched,
@@ -40,11 +43,14 @@ use super::{
 /// waits for the last.
 const CHANGES_MAX: usize = 2_000;
 
+/// How much of its end the log gives back for a start on a full disk.
+const SPARE_BYTES: u64 = 256 << 10;
+
 /// What the writer is asked to do.
 pub(super) enum Command {
     /// Write a batch.
     Write(Arc<Batch>, Written),
-    /// Read what is active, in a new epoch.
+    /// Read what is active, the first time in a new epoch.
     Recover(oneshot::Sender<Result<Recovered, StoreError>>),
     /// Delete what is kept too long.
     Sweep(Retention, Now, usize, oneshot::Sender<Result<u64, StoreError>>),
@@ -62,6 +68,8 @@ pub(super) struct Writer {
     pub(super) inbox: mpsc::Receiver<Command>,
     /// A command that was taken from the inbox and is not done yet.
     pub(super) next: Option<Command>,
+    /// The epoch of this process is on disk: claim numbers go on in it, whatever fails later.
+    pub(super) epoch_begun: bool,
 }
 
 impl Writer {
@@ -115,6 +123,13 @@ impl Writer {
             prefill_wal(&self.path, self.options.wal_bytes)
                 .map_err(|error| Fault::unavailable(format!("cannot fill the write-ahead log: {error}")))?;
         }
+        if let Some(frames) = frames(&connection)? {
+            let buried = bury_unfinished(&self.path, frames);
+            buried.map_err(|error| Fault::unavailable(format!("cannot write to the log: {error}")))?;
+            if let Err(error) = trim_wal(&self.path, frames, self.options.wal_bytes) {
+                tracing::debug!(%error, "the write-ahead log stays larger than it need be");
+            }
+        }
         Ok(connection)
     }
 
@@ -141,16 +156,27 @@ impl Writer {
             match self.receive() {
                 Some(Command::Write(batch, written)) => {
                     let batches = self.gather(batch, written);
+                    if let Err(fault) = self.gate.wait_for_room(self.limits.hold) {
+                        tell(batches, &Err(fault.clone()));
+                        // Nothing was begun, so this connection goes on.
+                        self.next =
+                            Some(self.wait_for_recover(&fault).map_or(Command::Close, Command::Recover));
+                        continue;
+                    }
                     let result =
                         self.commit(connection, &mut rows, batches.iter().map(|(batch, _)| &**batch));
-                    for (_, written) in batches {
-                        written(result.clone().map_err(StoreError::from));
-                    }
+                    let result = result.map_err(|fault| room::explain(connection, &self.path, fault));
+                    tell(batches, &result);
                     if let Err(fault) = result {
                         return Some(fault);
                     }
                 }
                 Some(Command::Sweep(retention, now, limit, reply)) => {
+                    if let Err(fault) = self.gate.wait_for_room(self.limits.hold) {
+                        // Nothing was begun, and nothing is built on it.
+                        let _ = reply.send(Err(fault.into()));
+                        continue;
+                    }
                     let result =
                         self.transaction(connection, || sweeper.sweep(connection, &retention, now, limit));
                     let failed = result.as_ref().err().cloned();
@@ -177,9 +203,33 @@ impl Writer {
         }
     }
 
-    fn recover<'c>(&self, connection: &'c Connection) -> Result<(Recovered, Rows<'c>), Fault> {
-        let recovered = self.transaction(connection, || recover(connection, &self.directory))?;
+    fn recover<'c>(&mut self, connection: &'c Connection) -> Result<(Recovered, Rows<'c>), Fault> {
+        let mut recovered = self.read_state(connection);
+        if !self.epoch_begun {
+            if recovered.as_ref().is_err_and(Fault::is_full) && self.give_spare_room(connection) {
+                recovered = self.read_state(connection);
+            }
+            recovered = recovered.map_err(|fault| fault.at_start(&self.path));
+        }
+        let recovered = recovered?;
+        self.epoch_begun = true;
         Ok((recovered, Rows::new(connection)?))
+    }
+
+    fn read_state(&self, connection: &Connection) -> Result<Recovered, Fault> {
+        self.transaction(connection, || {
+            if !self.epoch_begun {
+                begin_epoch(connection)?;
+            }
+            recover(connection, &self.directory)
+        })
+    }
+
+    /// Gives a little of the end of the log back to the file system. The first transaction of a start has its room
+    /// in the log, but the index of the log may have to grow for it, by a piece of 32 KiB.
+    fn give_spare_room(&self, connection: &Connection) -> bool {
+        let size = self.options.wal_bytes.saturating_sub(SPARE_BYTES);
+        matches!(frames(connection), Ok(Some(frames)) if trim_wal(&self.path, frames, size).is_ok())
     }
 
     /// Takes the batches that wait, up to [`CHANGES_MAX`].
@@ -232,11 +282,23 @@ impl Writer {
         self.gate.enter();
         let result = in_transaction(connection, work);
         // Where the length of the log cannot be told, it counts as short: a checkpoint comes later then.
-        let frames =
-            connection.wal_checkpoint_v2(DEFAULT_NAME, CheckpointMode::NOOP).map_or(0, |(log, _)| log);
-        self.gate.leave(u32::try_from(frames).unwrap_or(0), self.limits.start);
+        let frames = frames(connection).ok().flatten().unwrap_or(0);
+        self.gate.leave(frames, self.limits.start);
         result
     }
+}
+
+fn tell(batches: Vec<(Arc<Batch>, Written)>, result: &Result<(), Fault>) {
+    for (_, written) in batches {
+        written(result.clone().map_err(StoreError::from));
+    }
+}
+
+/// How many frames the log has, if it has begun.
+pub(super) fn frames(connection: &Connection) -> rusqlite::Result<Option<u32>> {
+    let (log, _) = connection.wal_checkpoint_v2(DEFAULT_NAME, CheckpointMode::NOOP)?;
+    // It is -1 where there is no log yet.
+    Ok(u32::try_from(log).ok())
 }
 
 /// Copies the log into the file and starts it over, so that the next start has next to nothing to read. What

@@ -6,11 +6,11 @@ use std::{
     sync::{Arc, mpsc},
 };
 
-use windlass_core::{Millis, OnFailure, Timestamp};
+use windlass_core::{Millis, OnFailure, TaskId, Timestamp};
 use windlass_engine::{
     Engine,
     ports::{Now, StoreError},
-    resident::{Resident, RowSink, Written},
+    resident::{Recovered, Resident, RowSink, Written},
 };
 use windlass_stores::sqlite::{SqliteOptions, SqliteSink, doctor};
 
@@ -102,26 +102,34 @@ fn a_full_store_refuses_until_it_is_read_anew_and_keeps_what_it_had() {
     assert_eq!(doctor(&place.path()).unwrap().problems, [""; 0]);
 }
 
+/// Runs a test in a process whose files may have 4 MiB.
+fn run_limited(test: &str, variable: &str, place: &Place) {
+    // Blocks of 512 bytes.
+    let script = r#"trap '' XFSZ; ulimit -f 8192; exec "$0" --exact "$1" --nocapture"#;
+    let output = Command::new("sh")
+        .args(["-c", script])
+        .arg(std::env::current_exe().unwrap())
+        .arg(test)
+        .env(variable, place.path())
+        .output()
+        .unwrap();
+    let text =
+        String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && text.contains("child: done"), "{text}");
+}
+
 /// Set for the process that [`an_io_error_is_not_built_upon`] starts: the store it works on.
 const CHILD: &str = "WINDLASS_TEST_IO_ERROR";
+
+/// Set for the process of another test: its store, with a log that cannot be copied into the file because that may not grow.
+const FULL_CHILD: &str = "WINDLASS_TEST_NO_ROOM";
 
 /// The kernel refuses writes beyond a size (`ulimit -f`), which SQLite sees as an I/O error. The limit is one
 /// of a whole process, so the work is done in one of its own.
 #[test]
 fn an_io_error_is_not_built_upon() {
     let place = Place::new();
-    // Blocks of 512 bytes: 4 MiB.
-    let script = r#"trap '' XFSZ; ulimit -f 8192; exec "$0" --exact failure::io_error_child --nocapture"#;
-    let output = Command::new("sh")
-        .args(["-c", script])
-        .arg(std::env::current_exe().unwrap())
-        .env(CHILD, place.path())
-        .output()
-        .unwrap();
-    let text =
-        String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success() && text.contains("child: done"), "{text}");
-
+    run_limited("failure::io_error_child", CHILD, &place);
     let report = doctor(&place.path()).unwrap();
     assert_eq!((report.active, report.problems), (2, Vec::new()));
 }
@@ -147,5 +155,61 @@ fn io_error_child() {
     assert_eq!(fs::metadata(wal).unwrap().len(), options().wal_bytes);
     write(&sink, vec![kept.succeed(1, None), change]);
     sink.close();
+    println!("child: done");
+}
+
+/// Writes until it is refused. Tells what was taken, and the error.
+fn fill(sink: &SqliteSink, flow: &Arc<windlass_core::Flow>, from: u64) -> (Vec<TaskId>, StoreError) {
+    let mut taken = Vec::new();
+    for n in from..from + 1_000 {
+        match try_write(sink, vec![large(flow, n, 10_000).accept(0)]) {
+            Ok(()) => taken.push(id(0, n)),
+            Err(error) => return (taken, error),
+        }
+    }
+    panic!("it is never full");
+}
+
+#[test]
+fn a_log_that_cannot_be_copied_keeps_room_for_reading_and_for_a_start() {
+    let place = Place::new();
+    run_limited("failure::no_room_child", FULL_CHILD, &place);
+
+    // There is room now: it goes on where it was.
+    let (sink, recovered) = place.open();
+    let flow = recovered.flows[0].flow.clone();
+    write(&sink, vec![large(&flow, 5_000, 10_000).accept(0)]);
+    sink.close();
+    let report = doctor(&place.path()).unwrap();
+    assert_eq!((report.active, report.problems), (recovered.tasks.len() as u64 + 1, Vec::new()));
+}
+
+#[test]
+fn no_room_child() {
+    let Some(path) = std::env::var_os(FULL_CHILD) else { return };
+    let wal = || fs::metadata(format!("{}-wal", path.to_string_lossy())).unwrap().len();
+    let ids = |recovered: &Recovered| recovered.tasks.iter().map(|row| row.id).collect::<Vec<_>>();
+    let (sink, recovered) = open(path.as_ref(), options());
+    let flow = flow("line", 2, OnFailure::Rollback);
+    write(&sink, vec![flow_change(&flow)]);
+    let (taken, error) = fill(&sink, &flow, 0);
+    assert!(!matches!(error, StoreError::Damaged(_)), "{error}");
+    assert!(taken.len() > 100, "{}", taken.len());
+    assert_eq!(wal(), options().wal_bytes, "the log is as large as it was");
+    // It is read as often as anybody likes, and no room is used up by it.
+    for _ in 0..200 {
+        let again = wait(sink.recover()).unwrap();
+        assert_eq!((ids(&again), again.epoch), (taken.clone(), recovered.epoch));
+    }
+    assert!(try_write(&sink, vec![large(&flow, 2_000, 100).accept(0)]).is_err());
+    drop(sink);
+
+    for start in 1..4 {
+        let (sink, again) = open(path.as_ref(), options());
+        assert_eq!((ids(&again), again.epoch), (taken.clone(), recovered.epoch + start));
+        assert!(try_write(&sink, vec![large(&flow, 2_000, 100).accept(0)]).is_err());
+        assert_eq!(wait(sink.events(taken[0], 0, 10)).unwrap().len(), 2);
+    }
+    assert_eq!(wal(), options().wal_bytes);
     println!("child: done");
 }
