@@ -4,11 +4,10 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use async_trait::async_trait;
-use windlass_core::{Alarm, AlarmId, Event, TaskId, Timestamp};
 use windlass_engine::{
-    ports::{LogLine, Now, Page, Retention, StoreError, StoredAlarm, SubmitKey, TaskQuery},
-    resident::{Batch, Line, LinePlace, Recovered, RowSink, TaskRow, WakePlace, Written},
+    conformance::Front,
+    ports::{Now, Retention, StoreError},
+    resident::{Batch, Recovered, RowSink, Written},
 };
 use windlass_stores::sqlite::SqliteSink;
 
@@ -86,8 +85,11 @@ pub(crate) struct Noted {
     pub(crate) ledger: Arc<Ledger>,
 }
 
-#[async_trait]
-impl RowSink for Noted {
+impl Front for Noted {
+    fn behind(&self) -> &dyn RowSink {
+        &self.sink
+    }
+
     async fn recover(&self) -> Result<Recovered, StoreError> {
         let recovered = self.sink.recover().await?;
         let Recovered { epoch, token_key, .. } = recovered;
@@ -120,59 +122,5 @@ impl RowSink for Noted {
         let deleted = self.sink.sweep(retention, now, limit).await?;
         self.ledger.acknowledge(&entry);
         Ok(deleted)
-    }
-
-    async fn load(&self, ids: &[TaskId]) -> Result<Vec<Option<TaskRow>>, StoreError> {
-        self.sink.load(ids).await
-    }
-
-    async fn ended_page(&self, query: &TaskQuery) -> Result<Page<TaskRow, TaskId>, StoreError> {
-        self.sink.ended_page(query).await
-    }
-
-    async fn resting_page(&self, before: TaskId, limit: usize) -> Result<Vec<TaskRow>, StoreError> {
-        self.sink.resting_page(before, limit).await
-    }
-
-    async fn line_page(
-        &self,
-        line: &Line,
-        after: LinePlace,
-        limit: usize,
-    ) -> Result<Vec<(LinePlace, TaskRow)>, StoreError> {
-        self.sink.line_page(line, after, limit).await
-    }
-
-    async fn line_count(&self, line: &Line, after: LinePlace, before: LinePlace) -> Result<u64, StoreError> {
-        self.sink.line_count(line, after, before).await
-    }
-
-    async fn waking(
-        &self,
-        after: WakePlace,
-        until: Timestamp,
-        limit: usize,
-    ) -> Result<Vec<(WakePlace, TaskRow)>, StoreError> {
-        self.sink.waking(after, until, limit).await
-    }
-
-    async fn submit_keys(&self, scopes: &[[u8; 32]]) -> Result<Vec<Option<(TaskId, SubmitKey)>>, StoreError> {
-        self.sink.submit_keys(scopes).await
-    }
-
-    async fn events(&self, task: TaskId, after: u64, limit: usize) -> Result<Vec<(u64, Event)>, StoreError> {
-        self.sink.events(task, after, limit).await
-    }
-
-    async fn logs(&self, task: TaskId, skip: u64, limit: usize) -> Result<Vec<LogLine>, StoreError> {
-        self.sink.logs(task, skip, limit).await
-    }
-
-    async fn alarm(&self, id: &AlarmId) -> Result<Option<StoredAlarm>, StoreError> {
-        self.sink.alarm(id).await
-    }
-
-    async fn alarms(&self, all: bool, limit: usize) -> Result<Vec<Alarm>, StoreError> {
-        self.sink.alarms(all, limit).await
     }
 }

@@ -5,14 +5,13 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use async_trait::async_trait;
 use futures_channel::oneshot;
 use futures_util::FutureExt as _;
-use windlass_core::{Alarm, AlarmId, Event, TaskId, Timestamp};
 
+use super::Front;
 use crate::{
-    ports::{LogLine, Now, Page, Retention, StoreError, StoredAlarm, SubmitKey, TaskQuery},
-    resident::{Batch, Line, LinePlace, Recovered, RowSink, TaskRow, WakePlace, Written},
+    ports::StoreError,
+    resident::{Batch, Recovered, RowSink, Written},
 };
 
 /// Stands between a resident store and its sink.
@@ -90,7 +89,7 @@ impl Gate {
         self.fail();
     }
 
-    /// Lists, lookups and what is brought back keep their answers from now on, until each is let go.
+    /// Reads keep their answers from now on, until each is let go.
     pub(super) fn hold_reads(&self) {
         self.state().holds_reads = true;
     }
@@ -100,8 +99,9 @@ impl Gate {
         self.state().holds_reads = false;
     }
 
-    /// Lets the oldest read but `after` go.
+    /// Lets the oldest read but `after` go. Others that are held stay so; what is read from now on is not.
     pub(super) fn let_read_go(&self, after: usize) {
+        self.hold_no_more_reads();
         let read = self.state().reading.remove(after);
         read.send(()).expect("somebody waits for the answer");
     }
@@ -126,8 +126,11 @@ fn broken() -> StoreError {
     StoreError::Unavailable("the case lets this write fail".to_owned())
 }
 
-#[async_trait]
-impl RowSink for Gate {
+impl Front for Gate {
+    fn behind(&self) -> &dyn RowSink {
+        self.sink.as_ref()
+    }
+
     async fn recover(&self) -> Result<Recovered, StoreError> {
         self.state().has_failed = false;
         self.sink.recover().await
@@ -153,76 +156,13 @@ impl RowSink for Gate {
         written(Err(broken()));
     }
 
-    async fn load(&self, ids: &[TaskId]) -> Result<Vec<Option<TaskRow>>, StoreError> {
-        let kept = self.keep();
-        let rows = self.sink.load(ids).await;
-        kept.await;
-        rows
-    }
-
-    async fn resting_page(&self, before: TaskId, limit: usize) -> Result<Vec<TaskRow>, StoreError> {
-        self.sink.resting_page(before, limit).await
-    }
-
-    async fn line_page(
+    async fn read<T: Send>(
         &self,
-        line: &Line,
-        after: LinePlace,
-        limit: usize,
-    ) -> Result<Vec<(LinePlace, TaskRow)>, StoreError> {
+        read: impl Future<Output = Result<T, StoreError>> + Send,
+    ) -> Result<T, StoreError> {
         let kept = self.keep();
-        let rows = self.sink.line_page(line, after, limit).await;
+        let answer = read.await;
         kept.await;
-        rows
-    }
-
-    async fn line_count(&self, line: &Line, after: LinePlace, before: LinePlace) -> Result<u64, StoreError> {
-        self.sink.line_count(line, after, before).await
-    }
-
-    async fn waking(
-        &self,
-        after: WakePlace,
-        until: Timestamp,
-        limit: usize,
-    ) -> Result<Vec<(WakePlace, TaskRow)>, StoreError> {
-        let kept = self.keep();
-        let rows = self.sink.waking(after, until, limit).await;
-        kept.await;
-        rows
-    }
-
-    async fn ended_page(&self, query: &TaskQuery) -> Result<Page<TaskRow, TaskId>, StoreError> {
-        let kept = self.keep();
-        let page = self.sink.ended_page(query).await;
-        kept.await;
-        page
-    }
-
-    async fn submit_keys(&self, scopes: &[[u8; 32]]) -> Result<Vec<Option<(TaskId, SubmitKey)>>, StoreError> {
-        let kept = self.keep();
-        let keys = self.sink.submit_keys(scopes).await;
-        kept.await;
-        keys
-    }
-
-    async fn events(&self, task: TaskId, after: u64, limit: usize) -> Result<Vec<(u64, Event)>, StoreError> {
-        self.sink.events(task, after, limit).await
-    }
-
-    async fn logs(&self, task: TaskId, skip: u64, limit: usize) -> Result<Vec<LogLine>, StoreError> {
-        self.sink.logs(task, skip, limit).await
-    }
-
-    async fn alarm(&self, id: &AlarmId) -> Result<Option<StoredAlarm>, StoreError> {
-        self.sink.alarm(id).await
-    }
-
-    async fn alarms(&self, all: bool, limit: usize) -> Result<Vec<Alarm>, StoreError> {
-        self.sink.alarms(all, limit).await
-    }
-
-    async fn sweep(&self, retention: &Retention, now: Now, limit: usize) -> Result<u64, StoreError> {
-        self.sink.sweep(retention, now, limit).await
+        answer
     }
 }

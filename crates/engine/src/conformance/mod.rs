@@ -7,6 +7,8 @@
 //! [`run_staging`] is for the sinks of resident stores: what is on its way to the disk, and writes that fail.
 //! [`differ`] is the other half: the same random operations on two stores must give the same answers.
 //!
+//! [`Front`] is for what stands between a resident store and its sink in tests, as [`Gate`] does.
+//!
 //! Everything here fails by panicking, as tests do.
 
 mod adoption;
@@ -18,6 +20,7 @@ mod differential;
 mod due;
 mod events;
 mod flows;
+mod front;
 mod gate;
 mod history;
 mod leases;
@@ -41,6 +44,7 @@ mod world;
 pub use bench::Bench;
 pub use block_on::block_on;
 pub use differential::{Counts, differ};
+pub use front::Front;
 pub use gate::Gate;
 pub use staging::run_staging;
 use world::World;

@@ -1,0 +1,114 @@
+//! What stands in front of a sink: everything goes through to that, but for what it does otherwise.
+
+use std::{future::Future, sync::Arc};
+
+use async_trait::async_trait;
+use windlass_core::{Alarm, AlarmId, Event, TaskId, Timestamp};
+
+use crate::{
+    ports::{LogLine, Now, Page, Retention, StoreError, StoredAlarm, SubmitKey, TaskQuery},
+    resident::{Batch, Line, LinePlace, Recovered, RowSink, TaskRow, WakePlace, Written},
+};
+
+/// Stands between a resident store and its sink, and is a sink itself.
+pub trait Front: Send + Sync + 'static {
+    /// The sink behind it.
+    fn behind(&self) -> &dyn RowSink;
+
+    /// Stands for [`RowSink::recover`].
+    fn recover(&self) -> impl Future<Output = Result<Recovered, StoreError>> + Send {
+        self.behind().recover()
+    }
+
+    /// Stands for [`RowSink::write`].
+    fn write(&self, batch: Arc<Batch>, written: Written) {
+        self.behind().write(batch, written);
+    }
+
+    /// Stands for everything that only reads; `read` does it.
+    fn read<T: Send>(
+        &self,
+        read: impl Future<Output = Result<T, StoreError>> + Send,
+    ) -> impl Future<Output = Result<T, StoreError>> + Send {
+        read
+    }
+
+    /// Stands for [`RowSink::sweep`].
+    fn sweep(
+        &self,
+        retention: &Retention,
+        now: Now,
+        limit: usize,
+    ) -> impl Future<Output = Result<u64, StoreError>> + Send {
+        async move { self.behind().sweep(retention, now, limit).await }
+    }
+}
+
+#[async_trait]
+impl<F: Front> RowSink for F {
+    async fn recover(&self) -> Result<Recovered, StoreError> {
+        Front::recover(self).await
+    }
+
+    fn write(&self, batch: Arc<Batch>, written: Written) {
+        Front::write(self, batch, written);
+    }
+
+    async fn load(&self, ids: &[TaskId]) -> Result<Vec<Option<TaskRow>>, StoreError> {
+        self.read(self.behind().load(ids)).await
+    }
+
+    async fn ended_page(&self, query: &TaskQuery) -> Result<Page<TaskRow, TaskId>, StoreError> {
+        self.read(self.behind().ended_page(query)).await
+    }
+
+    async fn resting_page(&self, before: TaskId, limit: usize) -> Result<Vec<TaskRow>, StoreError> {
+        self.read(self.behind().resting_page(before, limit)).await
+    }
+
+    async fn line_page(
+        &self,
+        line: &Line,
+        after: LinePlace,
+        limit: usize,
+    ) -> Result<Vec<(LinePlace, TaskRow)>, StoreError> {
+        self.read(self.behind().line_page(line, after, limit)).await
+    }
+
+    async fn line_count(&self, line: &Line, after: LinePlace, before: LinePlace) -> Result<u64, StoreError> {
+        self.read(self.behind().line_count(line, after, before)).await
+    }
+
+    async fn waking(
+        &self,
+        after: WakePlace,
+        until: Timestamp,
+        limit: usize,
+    ) -> Result<Vec<(WakePlace, TaskRow)>, StoreError> {
+        self.read(self.behind().waking(after, until, limit)).await
+    }
+
+    async fn submit_keys(&self, scopes: &[[u8; 32]]) -> Result<Vec<Option<(TaskId, SubmitKey)>>, StoreError> {
+        self.read(self.behind().submit_keys(scopes)).await
+    }
+
+    async fn events(&self, task: TaskId, after: u64, limit: usize) -> Result<Vec<(u64, Event)>, StoreError> {
+        self.read(self.behind().events(task, after, limit)).await
+    }
+
+    async fn logs(&self, task: TaskId, skip: u64, limit: usize) -> Result<Vec<LogLine>, StoreError> {
+        self.read(self.behind().logs(task, skip, limit)).await
+    }
+
+    async fn alarm(&self, id: &AlarmId) -> Result<Option<StoredAlarm>, StoreError> {
+        self.read(self.behind().alarm(id)).await
+    }
+
+    async fn alarms(&self, all: bool, limit: usize) -> Result<Vec<Alarm>, StoreError> {
+        self.read(self.behind().alarms(all, limit)).await
+    }
+
+    async fn sweep(&self, retention: &Retention, now: Now, limit: usize) -> Result<u64, StoreError> {
+        Front::sweep(self, retention, now, limit).await
+    }
+}
