@@ -2,6 +2,7 @@
 //! and some do all of it at once.
 
 use windlass_core::Millis;
+use windlass_engine::resident::RestPolicy;
 
 /// What kind of world it is.
 #[derive(Debug, Clone)]
@@ -9,6 +10,8 @@ pub(crate) struct Config {
     /// Whether the servers share a database; else there is one server, which owns its disk.
     pub(crate) shared: bool,
     pub(crate) servers: usize,
+    /// When tasks rest that a server has for itself: so early that there is much coming and going.
+    pub(crate) rest: RestPolicy,
     pub(crate) workers: Vec<WorkerConfig>,
     /// Tasks submitted.
     pub(crate) tasks: u64,
@@ -79,6 +82,13 @@ const FAULTS: [Fault; 8] = [
     Fault::StoreSlow,
 ];
 
+/// How tasks rest: early, as soon as may be, or with lines that are in memory whole.
+const REST: [RestPolicy; 3] = [
+    RestPolicy { horizon: Millis(500), page: 3, head: 3 },
+    RestPolicy { horizon: Millis(20), page: 2, head: 2 },
+    RestPolicy { horizon: Millis(500), page: 3, head: usize::MAX },
+];
+
 impl Config {
     /// A kind of world.
     pub(crate) fn draw(dice: &mut fastrand::Rng) -> Self {
@@ -91,6 +101,7 @@ impl Config {
         Self {
             shared,
             servers: if shared { dice.usize(1..=3) } else { 1 },
+            rest: REST[dice.usize(..REST.len())],
             workers: (0..dice.usize(1..=4)).map(|index| WorkerConfig::draw(index, dice)).collect(),
             tasks: dice.u64(2..=24),
             outcomes: Outcomes {

@@ -32,6 +32,7 @@ pub(crate) enum Seen {
     },
     /// A server runs and hears.
     ServerStarted,
+    ServerKilled,
     /// A server that stood still goes on.
     ServerResumed,
     WorkerKilled {

@@ -11,7 +11,7 @@ use windlass_engine::{
     Engine,
     memory::{MemorySink, SharedStore},
     ports::{Now, Store},
-    resident::{Resident, RestPolicy},
+    resident::Resident,
     services::{Committer, Dispatcher, LeaseKeeper, Messenger, Timekeeper},
 };
 
@@ -28,9 +28,6 @@ const TOKEN_KEY: [u8; 32] = [7; 32];
 /// The longest and the shortest time between two looks at what is due, as in the program.
 const TICK_MS: u64 = 100;
 const TICK_MIN_MS: u64 = 1;
-
-/// Tasks rest early, so that there is much coming and going.
-const REST: RestPolicy = RestPolicy { horizon: Millis(500), page: 3, head: 3 };
 
 /// Batches decided at once, as in the program.
 const COMMITTERS: usize = 2;
@@ -132,6 +129,7 @@ pub(crate) fn start(world: &Rc<World>, server: usize) {
 pub(crate) fn kill(world: &Rc<World>, server: usize) {
     world.tell(|| format!("server {server} is killed"));
     world.note_touch(server);
+    world.see(Seen::ServerKilled);
     let seat = &world.servers.seats[server];
     seat.live.take();
     world.kill(Host::Server(server));
@@ -156,7 +154,7 @@ async fn open(world: &Rc<World>, server: usize, device: Device) -> (Arc<dyn Stor
             let clock = Rc::new(MachineClock::start(world, wrong, Timestamp(0)));
             loop {
                 let disk = Disk { rows: rows.clone(), device: device.clone(), written: written.clone() };
-                match Resident::open_with(Arc::new(disk), clock.now(world), REST).await {
+                match Resident::open_with(Arc::new(disk), clock.now(world), world.config.rest).await {
                     Ok(store) => {
                         clock.not_before(store.latest_at());
                         return (Arc::new(store), clock);

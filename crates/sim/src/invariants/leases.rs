@@ -91,6 +91,17 @@ impl Leases {
         }
     }
 
+    /// What a server gave up because of a silence is lost, though it be killed before it hears of the worker again.
+    fn note_silences(&mut self, now: u64) {
+        let mut touch = std::mem::take(&mut self.touch);
+        for (worker, touch) in &mut touch {
+            if self.is_too_long(*worker, touch.last, now) {
+                touch.silent_before = Some(now);
+            }
+        }
+        self.touch = touch;
+    }
+
     fn begin(
         &mut self,
         worker: usize,
@@ -141,6 +152,7 @@ impl Leases {
 impl Invariant for Leases {
     fn see(&mut self, seen: &Seen, truth: &Truth, world: &World) -> Result<(), Violation> {
         match seen {
+            Seen::ServerKilled => self.note_silences(world.now()),
             Seen::ServerStarted => self.server_started_at = world.now(),
             Seen::InTouch { worker, called } if *called || self.silences[*worker].is_none() => {
                 self.hear(*worker, world.now());
