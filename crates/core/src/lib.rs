@@ -22,6 +22,7 @@ mod draft;
 mod effect;
 mod event;
 mod evolve;
+mod expression;
 mod flow;
 mod id;
 mod invariants;
@@ -44,6 +45,10 @@ pub use context::*;
 pub use effect::*;
 pub use event::*;
 pub use evolve::*;
+pub use expression::{
+    EXPRESSION_BYTES_MAX, EXPRESSION_DEPTH_MAX, EXPRESSION_LOOPS_MAX, EXPRESSION_STEPS_MAX,
+    EXPRESSION_TEXT_BYTES_MAX, Expression, ExpressionError,
+};
 pub use flow::*;
 pub use id::*;
 pub use invariants::*;

@@ -1,0 +1,288 @@
+//! Evaluates a tree, in a limited number of steps.
+
+use std::rc::Rc;
+
+use cel::{
+    IdedExpr,
+    common::ast::{
+        CallExpr, ComprehensionExpr, EntryExpr, Expr, LiteralValue, MapExpr, SelectExpr, operators,
+    },
+};
+
+use super::{
+    EXPRESSION_STEPS_MAX, functions,
+    operators::arithmetic,
+    parameters::PARAMS,
+    value::{Key, Map, TYPES, Value},
+};
+
+/// Why there is no value.
+#[derive(Debug, Clone)]
+pub(super) enum Failure {
+    /// An error of CEL, in words: `&&` and `||` pass over it when the other side decides.
+    Words(Rc<str>),
+    /// No steps are left: nothing passes over that.
+    OutOfSteps,
+}
+
+impl Failure {
+    pub(super) fn words(words: impl Into<Rc<str>>) -> Self {
+        Self::Words(words.into())
+    }
+}
+
+pub(super) type Answer = Result<Value, Failure>;
+
+/// One evaluation.
+pub(super) struct Evaluation<'t> {
+    params: Rc<Map>,
+    /// Elements and accumulators of the loops that run, the innermost last.
+    bound: Vec<(&'t str, Answer)>,
+    steps_left: u64,
+}
+
+impl<'t> Evaluation<'t> {
+    pub(super) fn new(params: Rc<Map>) -> Self {
+        Self { params, bound: Vec::new(), steps_left: EXPRESSION_STEPS_MAX }
+    }
+
+    /// The value of `tree`.
+    pub(super) fn run(mut self, tree: &'t IdedExpr) -> Result<Value, String> {
+        self.node(tree).map_err(|failure| match failure {
+            Failure::Words(words) => words.to_string(),
+            Failure::OutOfSteps => format!(
+                "it takes more than {EXPRESSION_STEPS_MAX} steps: its lists or texts are too long for it"
+            ),
+        })
+    }
+
+    fn node(&mut self, node: &'t IdedExpr) -> Answer {
+        self.spend(1)?;
+        match &node.expr {
+            Expr::Literal(literal) => literal_value(literal),
+            Expr::Ident(name) => self.name(name),
+            Expr::Select(select) => self.select(select),
+            Expr::Call(call) => self.call(call),
+            Expr::List(list) => {
+                let elements: Result<Vec<_>, _> = list.elements.iter().map(|node| self.node(node)).collect();
+                Ok(Value::List(Rc::new(elements?)))
+            }
+            Expr::Map(map) => self.map(map),
+            Expr::Comprehension(comprehension) => self.comprehension(comprehension),
+            // Refused when the expression was compiled.
+            Expr::Struct(_) | Expr::Unspecified => Err(Failure::words("it has a part that is no value")),
+        }
+    }
+
+    pub(super) fn spend(&mut self, steps: u64) -> Result<(), Failure> {
+        self.steps_left = self.steps_left.checked_sub(steps).ok_or(Failure::OutOfSteps)?;
+        Ok(())
+    }
+
+    fn name(&mut self, name: &str) -> Answer {
+        if let Some((_, answer)) = self.bound.iter().rev().find(|(bound, _)| *bound == name) {
+            return answer.clone();
+        }
+        if name == PARAMS {
+            return Ok(Value::Map(self.params.clone()));
+        }
+        if let Some(value) = self.params.get(&Key::Text(name.into())) {
+            return Ok(value.clone());
+        }
+        if let Some(found) = TYPES.iter().find(|found| **found == name) {
+            return Ok(Value::Type(found));
+        }
+        Err(Failure::words(format!(
+            "the task has no parameter `{name}`: where it may be missing, test with `has(params.{name})` first"
+        )))
+    }
+
+    fn select(&mut self, select: &'t SelectExpr) -> Answer {
+        let operand = self.node(&select.operand)?;
+        let field = &select.field;
+        let Value::Map(map) = &operand else {
+            let words = format!("{} has no fields, so no `{field}`", operand.described());
+            return Err(Failure::words(words));
+        };
+        match map.get(&Key::Text(field.as_str().into())) {
+            found if select.test => Ok(Value::Bool(found.is_some())),
+            Some(value) => Ok(value.clone()),
+            None => Err(Failure::words(match &select.operand.expr {
+                Expr::Ident(name) => format!(
+                    "`{name}` has no `{field}`: where it may be missing, test with `has({name}.{field})` first"
+                ),
+                _ => format!("a field `{field}` is missing: where it may be, test with `has(…)` first"),
+            })),
+        }
+    }
+
+    fn map(&mut self, literal: &'t MapExpr) -> Answer {
+        let mut map = Map::new();
+        for entry in &literal.entries {
+            let EntryExpr::MapEntry(entry) = &entry.expr else { continue };
+            let key = self.node(&entry.key)?;
+            let value = self.node(&entry.value)?;
+            let key = match &key {
+                Value::Double(_) => None,
+                key => key.as_key(),
+            };
+            let key =
+                key.ok_or_else(|| Failure::words("a key of a map is no text, whole number or boolean"))?;
+            if map.insert(key, value).is_some() {
+                return Err(Failure::words("a map has the same key twice"));
+            }
+        }
+        Ok(Value::Map(Rc::new(map)))
+    }
+
+    fn call(&mut self, call: &'t CallExpr) -> Answer {
+        match (call.func_name.as_str(), call.args.as_slice()) {
+            (operators::CONDITIONAL, [condition, yes, no]) => {
+                let condition = self.node(condition)?;
+                self.node(if truth("? :", &condition)? { yes } else { no })
+            }
+            (operators::LOGICAL_AND, [left, right]) => self.connective("&&", left, right),
+            (operators::LOGICAL_OR, [left, right]) => self.connective("||", left, right),
+            (operators::NOT_STRICTLY_FALSE, [operand]) => match self.node(operand) {
+                Ok(Value::Bool(value)) => Ok(Value::Bool(value)),
+                Err(Failure::OutOfSteps) => Err(Failure::OutOfSteps),
+                _ => Ok(Value::Bool(true)),
+            },
+            (operators::LOGICAL_NOT, [operand]) => {
+                let operand = self.node(operand)?;
+                truth("!", &operand).map(|value| Value::Bool(!value))
+            }
+            (operators::NEGATE, [operand]) => match self.node(operand)? {
+                Value::Int(number) => number
+                    .checked_neg()
+                    .map(Value::Int)
+                    .ok_or_else(|| Failure::words("a number becomes too large for 64 bits")),
+                Value::Double(number) => Ok(Value::Double(-number)),
+                other => Err(Failure::words(format!("`-` cannot take {}", other.described()))),
+            },
+            (operators::ADD, [left, right]) => self.add(left, right),
+            (operator, [left, right]) if call.target.is_none() => {
+                let left = self.node(left)?;
+                let right = self.node(right)?;
+                self.binary(operator, &left, &right)
+            }
+            (name, arguments) => {
+                let values: Result<Vec<_>, _> =
+                    call.target.as_deref().into_iter().chain(arguments).map(|node| self.node(node)).collect();
+                let values = values?;
+                self.spend(values.iter().map(Value::steps).sum())?;
+                functions::call(name, &values)
+            }
+        }
+    }
+
+    /// `&&` and `||`: when one side decides, the other may fail.
+    fn connective(&mut self, operator: &'static str, left: &'t IdedExpr, right: &'t IdedExpr) -> Answer {
+        let decisive = operator == "||";
+        let left = self.node(left).and_then(|value| truth(operator, &value));
+        match left {
+            Ok(value) if value == decisive => return Ok(Value::Bool(decisive)),
+            Err(Failure::OutOfSteps) => return Err(Failure::OutOfSteps),
+            _ => {}
+        }
+        let right = self.node(right).and_then(|value| truth(operator, &value));
+        match (left, right) {
+            (_, Ok(value)) if value == decisive => Ok(Value::Bool(decisive)),
+            (_, Err(Failure::OutOfSteps)) => Err(Failure::OutOfSteps),
+            (Err(failure), _) | (_, Err(failure)) => Err(failure),
+            (Ok(_), Ok(_)) => Ok(Value::Bool(!decisive)),
+        }
+    }
+
+    fn add(&mut self, left: &'t IdedExpr, right: &'t IdedExpr) -> Answer {
+        // What a loop has collected is taken rather than copied: the sum is put back in its place.
+        let left = match &left.expr {
+            Expr::Ident(name) if name.starts_with('@') => self.take(name)?,
+            _ => self.node(left)?,
+        };
+        let right = self.node(right)?;
+        match (left, right) {
+            (Value::Text(left), Value::Text(right)) => {
+                let sum = Value::Text([&*left, &*right].concat().into());
+                self.spend(sum.steps())?;
+                Ok(sum)
+            }
+            (Value::List(mut left), Value::List(right)) => {
+                self.spend(right.len() as u64)?;
+                if Rc::get_mut(&mut left).is_none() {
+                    self.spend(left.len() as u64)?;
+                }
+                Rc::make_mut(&mut left).extend(right.iter().cloned());
+                Ok(Value::List(left))
+            }
+            (left, right) => arithmetic('+', &left, &right),
+        }
+    }
+
+    fn take(&mut self, name: &str) -> Answer {
+        match self.bound.iter_mut().rev().find(|(bound, _)| *bound == name) {
+            Some((_, answer)) => std::mem::replace(answer, Ok(Value::Null)),
+            None => Err(Failure::words("it has a part that is no value")),
+        }
+    }
+
+    fn comprehension(&mut self, comprehension: &'t ComprehensionExpr) -> Answer {
+        let range = match self.node(&comprehension.iter_range)? {
+            Value::List(list) => list,
+            Value::Map(map) => {
+                self.spend(map.len() as u64)?;
+                Rc::new(map.keys().map(Value::from).collect())
+            }
+            other => {
+                let words = format!("{} has no elements: a list or a map is needed", other.described());
+                return Err(Failure::words(words));
+            }
+        };
+        let start = self.node(&comprehension.accu_init);
+        // An error may yet be outweighed by another element only where the loop looks at what it has so far.
+        let fails_at_once = matches!(comprehension.loop_cond.expr, Expr::Literal(_));
+        let place = self.bound.len();
+        self.bound.push((&comprehension.accu_var, start));
+        for element in range.iter() {
+            match self.node(&comprehension.loop_cond) {
+                Ok(Value::Bool(true)) => {}
+                Err(Failure::OutOfSteps) => return Err(Failure::OutOfSteps),
+                _ => break,
+            }
+            self.bound.push((&comprehension.iter_var, Ok(element.clone())));
+            let step = self.node(&comprehension.loop_step);
+            self.bound.truncate(place);
+            if let Err(failure) = &step
+                && (fails_at_once || matches!(failure, Failure::OutOfSteps))
+            {
+                return step;
+            }
+            self.bound.push((&comprehension.accu_var, step));
+        }
+        let result = self.node(&comprehension.result);
+        self.bound.truncate(place);
+        result
+    }
+}
+
+fn literal_value(literal: &LiteralValue) -> Answer {
+    Ok(match literal {
+        LiteralValue::Null => Value::Null,
+        LiteralValue::Boolean(value) => Value::Bool(*value.inner()),
+        LiteralValue::Int(number) => Value::Int(*number.inner()),
+        LiteralValue::UInt(number) => Value::Uint(*number.inner()),
+        LiteralValue::Double(number) => Value::Double(*number.inner()),
+        LiteralValue::String(text) => Value::Text(text.inner().into()),
+        LiteralValue::Bytes(_) => return Err(Failure::words("it has a part that is no value")),
+    })
+}
+
+fn truth(operator: &str, value: &Value) -> Result<bool, Failure> {
+    match value {
+        Value::Bool(value) => Ok(*value),
+        other => Err(Failure::words(format!(
+            "`{operator}` needs true or false, not {}: compare it with something",
+            other.described()
+        ))),
+    }
+}

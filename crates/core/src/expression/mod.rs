@@ -1,0 +1,197 @@
+//! Expressions of flows: conditions, keys and names of locks, written in CEL over a task's parameters.
+//!
+//! An expression comes from a flow, the parameters from whoever submits a task: neither may bring a server down,
+//! and the same two must give the same answer everywhere and always. So
+//!
+//! ```text
+//! text ──scan──▶ length, characters, nesting ──`cel` parses──▶ tree ──check──▶ functions, loops, names it needs
+//!                                                                │
+//! parameters ──only the needed ones are read──▶ values ──evaluate──▶ an answer, or an error in words
+//! ```
+//!
+//! Everything that can be refused is refused when a flow is applied. The tree is evaluated here rather than by
+//! `cel`, whose evaluation has no limit and goes through maps in random order: here each evaluation has a number
+//! of steps, and no clock and no randomness can be reached.
+
+mod check;
+mod error;
+mod evaluate;
+mod functions;
+mod number;
+mod operators;
+mod parameters;
+mod scan;
+#[cfg(test)]
+mod tests;
+mod value;
+
+use std::{borrow::Cow, fmt, panic::catch_unwind, sync::Arc};
+
+use cel::{IdedExpr, parser::PrattParser};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
+
+pub use error::ExpressionError;
+
+use crate::Json;
+use evaluate::Evaluation;
+use parameters::Needs;
+use value::Value;
+
+/// How long the text of an expression may be, in bytes. What does not fit here is work for a step.
+pub const EXPRESSION_BYTES_MAX: usize = 1_024;
+
+/// How deep an expression may nest: brackets, and operators that hang on one another as in `a.b.c` or `-a + b + c`.
+/// Parsing and evaluating take stack for each level: this many need a small part of a thread's 2 MiB, unoptimized.
+pub const EXPRESSION_DEPTH_MAX: usize = 32;
+
+/// How many of `all`, `exists`, `exists_one`, `map` and `filter` may be inside one another, themselves included.
+pub const EXPRESSION_LOOPS_MAX: usize = 2;
+
+/// How many steps an evaluation may take: one for each operation, each element and each 64 bytes of text that it
+/// looks at. Enough for a condition on each of 50,000 elements; some hundredths of a second.
+pub const EXPRESSION_STEPS_MAX: u64 = 1_000_000;
+
+/// How long a key or the name of a lock may be, in bytes.
+pub const EXPRESSION_TEXT_BYTES_MAX: usize = 256;
+
+/// A CEL expression over a task's parameters: its text, compiled once.
+///
+/// Each parameter is a variable of its own name, and all of them are in the map `params`.
+///
+/// ```
+/// use windlass_core::{Expression, Json};
+///
+/// let params = Json::parse(r#"{"size": 3, "customer": "acme"}"#)?;
+/// assert_eq!(Expression::compile("size > 2 && !has(params.dry_run)")?.holds(&params), Ok(true));
+/// assert_eq!(Expression::compile("'customer-' + customer")?.text(&params), Ok("customer-acme".into()));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone)]
+pub struct Expression {
+    source: Box<str>,
+    program: Arc<Program>,
+}
+
+struct Program {
+    tree: IdedExpr,
+    needs: Needs,
+}
+
+impl Expression {
+    /// Compiles `source`.
+    ///
+    /// # Errors
+    /// When it is too long or nests too deep, is no CEL, or uses what there is not.
+    pub fn compile(source: &str) -> Result<Self, ExpressionError> {
+        let words = scan::scan(source)?;
+        let tree = parse(source)?;
+        let needs = check::check(&tree, source, &words)?;
+        Ok(Self { source: source.into(), program: Arc::new(Program { tree, needs }) })
+    }
+
+    /// Its text.
+    #[must_use]
+    pub fn source(&self) -> &str {
+        &self.source
+    }
+
+    /// Whether it is true of `params`.
+    ///
+    /// # Errors
+    /// When it cannot be evaluated, or is neither true nor false: in words that name it.
+    pub fn holds(&self, params: &Json) -> Result<bool, String> {
+        match self.evaluate(params)? {
+            Value::Bool(holds) => Ok(holds),
+            other => Err(format!(
+                "{} evaluates to {}: a condition must be true or false, as in `size > 3`",
+                self.quoted(),
+                other.described()
+            )),
+        }
+    }
+
+    /// The key or name that it makes of `params`.
+    ///
+    /// # Errors
+    /// When it cannot be evaluated, or to nothing that can be a key: in words that name it.
+    pub fn text(&self, params: &Json) -> Result<Box<str>, String> {
+        let unsuitable = match self.evaluate(params)? {
+            Value::Text(text) if text.len() > EXPRESSION_TEXT_BYTES_MAX => {
+                format!("a text of {} bytes", text.len())
+            }
+            Value::Text(text) if !text.is_empty() => return Ok(text.as_ref().into()),
+            Value::Int(number) => return Ok(number.to_string().into()),
+            Value::Uint(number) => return Ok(number.to_string().into()),
+            Value::Bool(value) => return Ok(value.to_string().into()),
+            Value::Null => "nothing".to_owned(),
+            other => other.described().to_owned(),
+        };
+        Err(format!(
+            "{} evaluates to {unsuitable}: a key or a name must be a text of 1 to {EXPRESSION_TEXT_BYTES_MAX} \
+             bytes, a whole number, true or false",
+            self.quoted()
+        ))
+    }
+
+    fn evaluate(&self, params: &Json) -> Result<Value, String> {
+        let Program { tree, needs } = &*self.program;
+        needs
+            .read(params)
+            .and_then(|params| Evaluation::new(params).run(tree))
+            .map_err(|reason| format!("{} cannot be evaluated: {reason}", self.quoted()))
+    }
+
+    /// How a message names it: by its text, or the beginning of that.
+    fn quoted(&self) -> String {
+        const CHARACTERS_MAX: usize = 80;
+        match self.source.char_indices().nth(CHARACTERS_MAX) {
+            Some((end, _)) => format!("the expression `{}…`", &self.source[..end]),
+            None => format!("the expression `{}`", self.source),
+        }
+    }
+}
+
+/// The tree of `source`.
+fn parse(source: &str) -> Result<IdedExpr, ExpressionError> {
+    // The scan keeps recursion shallow and unknown characters out; this limit is behind it, not before it.
+    let recursion = u16::try_from(2 * EXPRESSION_DEPTH_MAX).unwrap_or(u16::MAX);
+    let parsed = catch_unwind(|| PrattParser::new().max_recursion_depth(recursion).parse(source));
+    match parsed {
+        Ok(Ok(tree)) => Ok(tree),
+        Ok(Err(errors)) => Err(ExpressionError::from_parser(source, &errors)),
+        Err(_) => Err(ExpressionError::new("it cannot be understood: write it in a simpler way")),
+    }
+}
+
+impl PartialEq for Expression {
+    fn eq(&self, other: &Self) -> bool {
+        self.source == other.source
+    }
+}
+
+impl Eq for Expression {}
+
+impl fmt::Display for Expression {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.source)
+    }
+}
+
+impl fmt::Debug for Expression {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.source, f)
+    }
+}
+
+impl Serialize for Expression {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&self.source)
+    }
+}
+
+impl<'de> Deserialize<'de> for Expression {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let source = Cow::<'de, str>::deserialize(deserializer)?;
+        Self::compile(&source).map_err(D::Error::custom)
+    }
+}

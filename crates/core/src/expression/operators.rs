@@ -1,0 +1,133 @@
+//! Operators with two operands, other than those of logic.
+
+use std::cmp::Ordering;
+
+use cel::common::ast::operators;
+
+use super::{
+    evaluate::{Answer, Evaluation, Failure},
+    number,
+    value::Value,
+};
+
+impl Evaluation<'_> {
+    /// `left operator right`.
+    pub(super) fn binary(&mut self, operator: &str, left: &Value, right: &Value) -> Answer {
+        match operator {
+            operators::EQUALS => self.equal(left, right).map(Value::Bool),
+            operators::NOT_EQUALS => self.equal(left, right).map(|equal| Value::Bool(!equal)),
+            operators::LESS => self.compare("<", left, right).map(|order| Value::Bool(order.is_lt())),
+            operators::LESS_EQUALS => self.compare("<=", left, right).map(|order| Value::Bool(order.is_le())),
+            operators::GREATER => self.compare(">", left, right).map(|order| Value::Bool(order.is_gt())),
+            operators::GREATER_EQUALS => {
+                self.compare(">=", left, right).map(|order| Value::Bool(order.is_ge()))
+            }
+            operators::SUBSTRACT => arithmetic('-', left, right),
+            operators::MULTIPLY => arithmetic('*', left, right),
+            operators::DIVIDE => arithmetic('/', left, right),
+            operators::MODULO => arithmetic('%', left, right),
+            operators::IN => self.contains(right, left),
+            operators::INDEX => index(left, right),
+            _ => Err(Failure::words(format!("there is no `{operator}`"))),
+        }
+    }
+
+    fn equal(&mut self, left: &Value, right: &Value) -> Result<bool, Failure> {
+        self.spend(left.steps())?;
+        match (left, right) {
+            (Value::Null, Value::Null) => Ok(true),
+            (Value::Bool(left), Value::Bool(right)) => Ok(left == right),
+            (Value::Text(left), Value::Text(right)) => Ok(left == right),
+            (Value::Type(left), Value::Type(right)) => Ok(left == right),
+            (Value::List(left), Value::List(right)) => {
+                if left.len() != right.len() {
+                    return Ok(false);
+                }
+                for (left, right) in left.iter().zip(right.iter()) {
+                    if !self.equal(left, right)? {
+                        return Ok(false);
+                    }
+                }
+                Ok(true)
+            }
+            (Value::Map(left), Value::Map(right)) => {
+                if left.len() != right.len() {
+                    return Ok(false);
+                }
+                for ((left_key, left), (right_key, right)) in left.iter().zip(right.iter()) {
+                    if left_key != right_key || !self.equal(left, right)? {
+                        return Ok(false);
+                    }
+                }
+                Ok(true)
+            }
+            _ => Ok(number::compare(left, right) == Some(Ordering::Equal)),
+        }
+    }
+
+    fn compare(&mut self, operator: &str, left: &Value, right: &Value) -> Result<Ordering, Failure> {
+        self.spend(left.steps())?;
+        let order = match (left, right) {
+            (Value::Text(left), Value::Text(right)) => Some(left.cmp(right)),
+            (Value::Bool(left), Value::Bool(right)) => Some(left.cmp(right)),
+            _ => number::compare(left, right),
+        };
+        order.ok_or_else(|| unsuitable(operator, left, right))
+    }
+
+    fn contains(&mut self, container: &Value, value: &Value) -> Answer {
+        match container {
+            Value::List(list) => {
+                for element in list.iter() {
+                    if self.equal(element, value)? {
+                        return Ok(Value::Bool(true));
+                    }
+                }
+                Ok(Value::Bool(false))
+            }
+            Value::Map(map) => match (value.as_key(), value) {
+                (Some(key), _) => Ok(Value::Bool(map.contains_key(&key))),
+                (None, Value::Double(_)) => Ok(Value::Bool(false)),
+                (None, _) => Err(unsuitable("in", value, container)),
+            },
+            _ => Err(unsuitable("in", value, container)),
+        }
+    }
+}
+
+pub(super) fn arithmetic(operator: char, left: &Value, right: &Value) -> Answer {
+    match number::arithmetic(operator, left, right) {
+        Some(result) => result.map_err(Failure::words),
+        None => Err(unsuitable(&operator.to_string(), left, right)),
+    }
+}
+
+fn unsuitable(operator: &str, left: &Value, right: &Value) -> Failure {
+    Failure::words(format!(
+        "`{operator}` cannot take {} ({}) and {} ({})",
+        left.described(),
+        left.type_name(),
+        right.described(),
+        right.type_name()
+    ))
+}
+
+fn index(container: &Value, index: &Value) -> Answer {
+    let found = match container {
+        Value::List(list) => match number::as_whole(index) {
+            Some(place) => usize::try_from(place).ok().and_then(|place| list.get(place)),
+            None => return Err(unsuitable("[]", container, index)),
+        },
+        Value::Map(map) => match index.as_key() {
+            Some(key) => map.get(&key),
+            None => return Err(unsuitable("[]", container, index)),
+        },
+        _ => return Err(unsuitable("[]", container, index)),
+    };
+    found.cloned().ok_or_else(|| {
+        Failure::words(format!(
+            "there is no such element in {}: where it may be missing, test with `in` or `size` first",
+            container.described()
+        ))
+    })
+}

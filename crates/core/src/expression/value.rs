@@ -1,0 +1,161 @@
+//! Values of an evaluation. A copy of one costs nothing that grows with it.
+
+use std::{collections::BTreeMap, fmt, rc::Rc};
+
+use serde::{
+    Deserialize, Deserializer,
+    de::{MapAccess, SeqAccess, Visitor},
+};
+
+/// A value.
+#[derive(Debug, Clone)]
+pub(super) enum Value {
+    Null,
+    Bool(bool),
+    Int(i64),
+    Uint(u64),
+    Double(f64),
+    Text(Rc<str>),
+    List(Rc<Vec<Self>>),
+    Map(Rc<Map>),
+    /// The type of a value, by its name.
+    Type(&'static str),
+}
+
+/// Sorted, so that whoever goes through it always meets the same order.
+pub(super) type Map = BTreeMap<Key, Value>;
+
+/// A key of a map. Numbers are the same key when they are worth the same.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Key {
+    Bool(bool),
+    Number(i128),
+    Text(Rc<str>),
+}
+
+/// CEL's types: an expression can compare `type(x)` with them.
+pub(super) const TYPES: [&str; 9] =
+    ["null_type", "bool", "int", "uint", "double", "string", "list", "map", "type"];
+
+impl Value {
+    /// The name of its type.
+    pub(super) fn type_name(&self) -> &'static str {
+        let [null, boolean, int, uint, double, string, list, map, of_type] = TYPES;
+        match self {
+            Self::Null => null,
+            Self::Bool(_) => boolean,
+            Self::Int(_) => int,
+            Self::Uint(_) => uint,
+            Self::Double(_) => double,
+            Self::Text(_) => string,
+            Self::List(_) => list,
+            Self::Map(_) => map,
+            Self::Type(_) => of_type,
+        }
+    }
+
+    /// What it is, for a message: never its content, which may be large or secret.
+    pub(super) fn described(&self) -> &'static str {
+        match self {
+            Self::Null => "null",
+            Self::Bool(_) => "true or false",
+            Self::Int(_) | Self::Uint(_) => "a whole number",
+            Self::Double(_) => "a number with a fraction",
+            Self::Text(text) if text.is_empty() => "an empty text",
+            Self::Text(_) => "a text",
+            Self::List(_) => "a list",
+            Self::Map(_) => "a map",
+            Self::Type(_) => "a type",
+        }
+    }
+
+    /// How many steps it takes to look at all of it, if it has no parts.
+    pub(super) fn steps(&self) -> u64 {
+        const BYTES_PER_STEP: usize = 64;
+        match self {
+            Self::Text(text) => 1 + (text.len() / BYTES_PER_STEP) as u64,
+            _ => 1,
+        }
+    }
+
+    /// The key that it is.
+    pub(super) fn as_key(&self) -> Option<Key> {
+        match self {
+            Self::Bool(value) => Some(Key::Bool(*value)),
+            Self::Text(text) => Some(Key::Text(text.clone())),
+            Self::Int(_) | Self::Uint(_) | Self::Double(_) => super::number::as_whole(self).map(Key::Number),
+            _ => None,
+        }
+    }
+}
+
+impl From<&Key> for Value {
+    fn from(key: &Key) -> Self {
+        match key {
+            Key::Bool(value) => Self::Bool(*value),
+            Key::Text(text) => Self::Text(text.clone()),
+            Key::Number(number) => match (i64::try_from(*number), u64::try_from(*number)) {
+                (Ok(number), _) => Self::Int(number),
+                (_, Ok(number)) => Self::Uint(number),
+                // A key comes from a value, and values have 64 bits.
+                (Err(_), Err(_)) => Self::Double(*number as f64),
+            },
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Value {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(ReadValue)
+    }
+}
+
+struct ReadValue;
+
+impl<'de> Visitor<'de> for ReadValue {
+    type Value = Value;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a JSON value")
+    }
+
+    fn visit_unit<E>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<Value, E> {
+        Ok(Value::Bool(value))
+    }
+
+    fn visit_i64<E>(self, number: i64) -> Result<Value, E> {
+        Ok(Value::Int(number))
+    }
+
+    fn visit_u64<E>(self, number: u64) -> Result<Value, E> {
+        Ok(i64::try_from(number).map_or(Value::Uint(number), Value::Int))
+    }
+
+    fn visit_f64<E>(self, number: f64) -> Result<Value, E> {
+        Ok(Value::Double(number))
+    }
+
+    fn visit_str<E>(self, text: &str) -> Result<Value, E> {
+        Ok(Value::Text(text.into()))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut elements: A) -> Result<Value, A::Error> {
+        let mut list = Vec::new();
+        while let Some(element) = elements.next_element()? {
+            list.push(element);
+        }
+        Ok(Value::List(Rc::new(list)))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Value, A::Error> {
+        let mut map = Map::new();
+        while let Some((name, value)) = members.next_entry::<String, Value>()? {
+            map.insert(Key::Text(name.into()), value);
+        }
+        Ok(Value::Map(Rc::new(map)))
+    }
+}
