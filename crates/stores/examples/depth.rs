@@ -9,6 +9,9 @@
 //! cargo run --release --example depth -- open FILE
 //! ```
 
+#[path = "shared/work.rs"]
+mod work;
+
 use std::{
     error::Error,
     fs,
@@ -18,11 +21,10 @@ use std::{
 };
 
 use windlass_core::{
-    Action, Attempt, Command, Effect, Event, EventKind, Flow, Input, Json, Millis, Name, OnFailure,
-    Outcome as Ended, Report, Retry, RetryBy, StepDefinition, Task, TaskId, Timestamp, apply,
+    Attempt, Command, Flow, Millis, Name, Outcome as Ended, Report, Retry, TaskId, Timestamp,
 };
 use windlass_engine::{
-    ports::{Change, Loaded, Now, Outcome, SessionId, SessionRenewal, Store, StoredFlow, TaskChange, Wish},
+    ports::{Change, Loaded, Now, Outcome, SessionId, SessionRenewal, Store, StoredFlow, Wish},
     resident::Resident,
 };
 use windlass_stores::sqlite::{SqliteOptions, SqliteSink};
@@ -54,9 +56,9 @@ async fn fill(file: &Path, delayed: usize, finished: usize, ready: usize) -> Res
     let started = Instant::now();
     let sink = SqliteSink::open(file, SqliteOptions::default())?;
     let store = Resident::open(Arc::new(sink), Now { wall: START, mono: Millis(0) }).await?;
-    let flow = Arc::new(flow()?);
+    let flow = work::flow(1, Retry::default())?;
     commit(&store, vec![Change::Flow(StoredFlow { flow: flow.clone(), created_at: START })]).await?;
-    let mut ids = (1..).map(|n| id(START, n));
+    let mut ids = (1..).map(|n| work::id(START, n));
     for batch in sizes(finished, FILL_BATCH) {
         run(&store, &flow, ids.by_ref().take(batch)).await?;
     }
@@ -83,11 +85,11 @@ async fn open(file: &Path) -> Result<(), Box<dyn Error>> {
     if store.queues().await?.iter().any(|queue| queue.ready > 0) {
         return hand_out(&store).await;
     }
-    let flow = store.flow("deep", None).await?.ok_or("the store was not filled")?.flow;
+    let flow = store.flow("line", None).await?.ok_or("the store was not filled")?.flow;
     // Later than those of every run before.
     let since = SystemTime::now().duration_since(UNIX_EPOCH)?;
     let now = Timestamp(since.as_millis().try_into()?);
-    let mut ids = (1..).map(|n| id(now, n));
+    let mut ids = (1..).map(|n| work::id(now, n));
     let mut times = Vec::new();
     let started = Instant::now();
     for batch in sizes(RUN, RUN_BATCH) {
@@ -165,38 +167,12 @@ async fn commit(store: &Resident, changes: Vec<Change>) -> Result<(), Box<dyn Er
 }
 
 fn accept(flow: &Arc<Flow>, id: TaskId, at: Option<Timestamp>) -> Result<Change, Box<dyn Error>> {
-    let input = Input {
-        params: Json::from_stored(r#"{"name":"instance-1","size":"small","disk_gb":20,"region":"north"}"#),
-        labels: std::collections::BTreeMap::new(),
-        priority: 0,
-        at,
-        by: None,
-        traceparent: None,
-        created_at: START,
-    };
-    let task = Arc::new(Task::new(id, flow.clone(), input.into()));
-    let loaded = Loaded::untouched(task);
-    change(&loaded, &Command::Accept)
+    let task = Arc::new(work::task(flow, id, START, at));
+    change(&Loaded::untouched(task), &Command::Accept)
 }
 
 fn change(loaded: &Loaded, command: &Command) -> Result<Change, Box<dyn Error>> {
-    let transition = apply(&loaded.task, command, &loaded.context(START)).map_err(|why| why.to_string())?;
-    let result = |event: &Event| match &event.kind {
-        EventKind::ActSucceeded { key, result: Some(result), .. } => Some((*key, result.clone())),
-        _ => None,
-    };
-    let change = TaskChange {
-        before: loaded.task.state.events,
-        generation: loaded.generation,
-        results: transition.events.iter().filter_map(result).collect(),
-        task: Arc::new(transition.task),
-        events: transition.events,
-        waits: transition.effects.into_iter().filter(|effect| !matches!(effect, Effect::Send(_))).collect(),
-        messages: Vec::new(),
-        logs: Vec::new(),
-        submit_key: None,
-    };
-    Ok(change.into())
+    Ok(work::change(&loaded.task, command, &loaded.context(START), loaded.generation)?.into())
 }
 
 /// `count` in pieces of at most `size`.
@@ -204,39 +180,9 @@ fn sizes(count: usize, size: usize) -> impl Iterator<Item = usize> {
     (0..count).step_by(size).map(move |from| size.min(count - from))
 }
 
-/// Ids as the engine makes them: the time, then a counter.
-fn id(time: Timestamp, n: u128) -> TaskId {
-    TaskId(u128::try_from(time.0).unwrap_or(0) << 80 | 7 << 76 | 2 << 62 | n)
-}
-
 /// What the process has in memory, as the system counts it.
 fn memory_mb() -> Result<u64, Box<dyn Error>> {
     let status = fs::read_to_string("/proc/self/status")?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).ok_or("no VmRSS")?;
     Ok(line.trim().trim_end_matches(" kB").parse::<u64>()? / 1024)
-}
-
-fn flow() -> Result<Flow, Box<dyn Error>> {
-    let run = Action {
-        module: Name::new("bench")?,
-        command: Name::new("nothing")?,
-        timeout: Millis::from_secs(60),
-        deadline: None,
-        retry: Retry::default(),
-    };
-    let step = StepDefinition {
-        name: Name::new("step")?,
-        run,
-        rollback: None,
-        after: Vec::new(),
-        locks: Vec::new(),
-    };
-    Ok(Flow {
-        name: Name::new("deep")?,
-        version: 1,
-        params: None,
-        retry_by: RetryBy::Engine,
-        on_failure: OnFailure::Rollback,
-        steps: vec![step],
-    })
 }

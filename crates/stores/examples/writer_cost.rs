@@ -7,6 +7,9 @@
 //! cargo run --release --example writer_cost -- [tasks] [changes per batch] [directory]
 //! ```
 
+#[path = "shared/work.rs"]
+mod work;
+
 use std::{
     collections::VecDeque,
     error::Error,
@@ -16,10 +19,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use windlass_core::{ActKey, EventKind, Rejection};
 use windlass_core::{
-    Action, Attempt, Command, Context, Event, Flow, Input, Json, Millis, Name, OnFailure, Outcome, Report,
-    Retry, RetryBy, StepDefinition, Task, TaskId, Timestamp, apply,
+    ActKey, Attempt, Command, Context, Flow, Json, Millis, Outcome, Rejection, Report, Retry, Task, Timestamp,
 };
 use windlass_engine::{
     ports::{Change, StoredFlow, TaskChange},
@@ -37,7 +38,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let parent: PathBuf = arguments.next().map_or_else(std::env::current_dir, |text| Ok(text.into()))?;
     let directory = tempfile::tempdir_in(parent)?;
 
-    let flow = Arc::new(flow()?);
+    let flow = work::flow(3, Retry::default())?;
     let batches = batches(&flow, tasks, per_batch)?;
     let started = Instant::now();
     let sink = SqliteSink::open(&directory.path().join("bench.db"), SqliteOptions::default())?;
@@ -109,7 +110,8 @@ fn batches(flow: &Arc<Flow>, tasks: usize, per_batch: usize) -> Result<Vec<Vec<C
     while submitted < tasks || !under_way.is_empty() {
         let change = if submitted < tasks && under_way.len() < IN_FLIGHT {
             submitted += 1;
-            submit(flow, task_id(now, submitted), now)?
+            let task = work::task(flow, work::id(now, submitted), now, None);
+            work::change(&task, &Command::Accept, &Context::at(now), 0)?
         } else {
             let Some(task) = under_way.pop_front() else { break };
             report(&task, now)?
@@ -127,79 +129,11 @@ fn batches(flow: &Arc<Flow>, tasks: usize, per_batch: usize) -> Result<Vec<Vec<C
     Ok(batches)
 }
 
-/// Ids as the engine makes them: the time, then a counter.
-fn task_id(now: Timestamp, counter: usize) -> TaskId {
-    TaskId(u128::try_from(now.0).unwrap_or(0) << 80 | 7 << 76 | 2 << 62 | (counter as u128 & 0x3fff) << 48)
-}
-
-fn submit(flow: &Arc<Flow>, id: TaskId, now: Timestamp) -> Result<TaskChange, Rejection> {
-    let input = Input {
-        params: Json::from_stored(r#"{"name":"instance-1","size":"small","disk_gb":20,"region":"north"}"#),
-        labels: std::collections::BTreeMap::new(),
-        priority: 0,
-        at: None,
-        by: None,
-        traceparent: None,
-        created_at: now,
-    };
-    change(&Task::new(id, flow.clone(), input.into()), &Command::Accept, now)
-}
-
 fn report(task: &Task, now: Timestamp) -> Result<TaskChange, Rejection> {
     let open = task.acts().find(|(_, act)| act.is_open());
     let (key, number) = open.map_or((ActKey::forward(0), 1), |(key, act)| (key, act.attempt));
     let result = Json::from_stored(r#"{"volume":"vol-0001","ok":true}"#);
     let attempt = Attempt { key, number, started_at: Some(now) };
     let report = Report { attempt, outcome: Outcome::Succeeded(Some(result)) };
-    change(task, &Command::Report(report), now)
-}
-
-fn change(task: &Task, command: &Command, now: Timestamp) -> Result<TaskChange, Rejection> {
-    let transition = apply(task, command, &Context::at(now))?;
-    let results = transition.events.iter().filter_map(result).collect();
-    Ok(TaskChange {
-        before: task.state.events,
-        generation: 0,
-        task: Arc::new(transition.task),
-        events: transition.events,
-        waits: Vec::new(),
-        results,
-        logs: Vec::new(),
-        messages: Vec::new(),
-        submit_key: None,
-    })
-}
-
-fn result(event: &Event) -> Option<(ActKey, Json)> {
-    match &event.kind {
-        EventKind::ActSucceeded { key, result: Some(result), .. } => Some((*key, result.clone())),
-        _ => None,
-    }
-}
-
-fn flow() -> Result<Flow, Box<dyn Error>> {
-    let step = |index: usize| -> Result<StepDefinition, Box<dyn Error>> {
-        let run = Action {
-            module: Name::new("bench")?,
-            command: Name::new("nothing")?,
-            timeout: Millis::from_secs(60),
-            deadline: None,
-            retry: Retry::default(),
-        };
-        Ok(StepDefinition {
-            name: Name::new(&format!("step-{index}"))?,
-            run,
-            rollback: None,
-            after: index.checked_sub(1).into_iter().collect(),
-            locks: Vec::new(),
-        })
-    };
-    Ok(Flow {
-        name: Name::new("chain3")?,
-        version: 1,
-        params: None,
-        retry_by: RetryBy::Engine,
-        on_failure: OnFailure::Rollback,
-        steps: (0..3).map(step).collect::<Result<_, _>>()?,
-    })
+    work::change(task, &Command::Report(report), &Context::at(now), 0)
 }

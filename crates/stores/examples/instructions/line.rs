@@ -1,16 +1,13 @@
 //! A line of three steps, tasks of it, and the changes that a busy server commits.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    error::Error,
-    sync::Arc,
-};
+use std::{collections::BTreeSet, error::Error, sync::Arc};
 
 use windlass_core::{
-    ActKey, Action, Attempt, Command, Context, Effect, Event, EventKind, Flow, Input, Json, Millis, Name,
-    OnFailure, Outcome, Report, Retry, RetryBy, StepDefinition, Task, TaskId, Timestamp, apply,
+    ActKey, Attempt, Command, Context, Flow, Json, Outcome, Report, Retry, Task, Timestamp, apply,
 };
-use windlass_engine::ports::{Change, TaskChange};
+use windlass_engine::ports::Change;
+
+use crate::work;
 
 /// When everything happens.
 pub(crate) const NOW: Timestamp = Timestamp(1_700_000_000_000);
@@ -22,49 +19,12 @@ pub(crate) const BATCH: usize = 100;
 
 /// Three steps one after the other; each can be undone.
 pub(crate) fn flow(retry: Retry) -> Result<Arc<Flow>, Box<dyn Error>> {
-    let action = |command: &str| -> Result<Action, Box<dyn Error>> {
-        Ok(Action {
-            module: Name::new("bench")?,
-            command: Name::new(command)?,
-            timeout: Millis::from_secs(60),
-            deadline: None,
-            retry,
-        })
-    };
-    let step = |index: usize| -> Result<StepDefinition, Box<dyn Error>> {
-        Ok(StepDefinition {
-            name: Name::new(&format!("step-{index}"))?,
-            run: action("do")?,
-            rollback: Some(action("undo")?),
-            after: index.checked_sub(1).into_iter().collect(),
-            locks: Vec::new(),
-        })
-    };
-    Ok(Arc::new(Flow {
-        name: Name::new("line")?,
-        version: 1,
-        params: None,
-        retry_by: RetryBy::Engine,
-        on_failure: OnFailure::Rollback,
-        steps: (0..STEPS).map(step).collect::<Result<_, _>>()?,
-    }))
+    work::flow(STEPS, retry)
 }
 
 /// A task that was not accepted yet. Its number is the place of its id.
 pub(crate) fn task(flow: &Arc<Flow>, number: usize) -> Task {
-    let input = Input {
-        params: Json::from_stored(r#"{"name":"instance-1","size":"small","disk_gb":20,"region":"north"}"#),
-        labels: BTreeMap::new(),
-        priority: 0,
-        at: None,
-        by: None,
-        traceparent: None,
-        created_at: NOW,
-    };
-    // As the engine makes ids: the time, then a counter.
-    let time = u128::try_from(NOW.0).unwrap_or(0);
-    let id = TaskId(time << 80 | 7 << 76 | 2 << 62 | (number as u128) << 32);
-    Task::new(id, flow.clone(), input.into())
+    work::task(flow, work::id(NOW, number), NOW, None)
 }
 
 /// The first attempt at doing a step, with a worker.
@@ -115,7 +75,7 @@ pub(crate) fn batches(
                 }
             };
             for task in tasks {
-                let change = change(&task, &command, &context, generation)?;
+                let change = work::change(&task, &command, &context, generation)?;
                 under_way[step].push(Task::clone(&change.task));
                 batch.push(change.into());
             }
@@ -124,29 +84,4 @@ pub(crate) fn batches(
         batches.push(batch);
     }
     Ok(batches)
-}
-
-/// What is committed of a command, as the engine's committer makes it.
-fn change(
-    task: &Task,
-    command: &Command,
-    context: &Context,
-    generation: u64,
-) -> Result<TaskChange, Box<dyn Error>> {
-    let transition = apply(task, command, context)?;
-    let result = |event: &Event| match &event.kind {
-        EventKind::ActSucceeded { key, result: Some(result), .. } => Some((*key, result.clone())),
-        _ => None,
-    };
-    Ok(TaskChange {
-        before: task.state.events,
-        generation,
-        results: transition.events.iter().filter_map(result).collect(),
-        task: Arc::new(transition.task),
-        events: transition.events,
-        waits: transition.effects.into_iter().filter(|effect| !matches!(effect, Effect::Send(_))).collect(),
-        messages: Vec::new(),
-        logs: Vec::new(),
-        submit_key: None,
-    })
 }

@@ -15,6 +15,8 @@ mod line;
 mod resident;
 mod rules;
 mod sqlite;
+#[path = "../shared/work.rs"]
+mod work;
 
 use std::{error::Error, process::ExitCode};
 

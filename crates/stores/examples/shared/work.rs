@@ -1,0 +1,83 @@
+//! What all examples work on: a flow of steps in a line, tasks of it, and the changes that the engine makes of commands.
+
+use std::{collections::BTreeMap, error::Error, sync::Arc};
+
+use windlass_core::{
+    Action, Command, Context, Effect, Event, EventKind, Flow, Input, Json, Millis, Name, OnFailure,
+    Rejection, Retry, RetryBy, StepDefinition, Task, TaskId, Timestamp, apply,
+};
+use windlass_engine::ports::TaskChange;
+
+/// So many steps one after the other; each can be undone.
+pub(crate) fn flow(steps: usize, retry: Retry) -> Result<Arc<Flow>, Box<dyn Error>> {
+    let action = |command: &str| -> Result<Action, Box<dyn Error>> {
+        Ok(Action {
+            module: Name::new("bench")?,
+            command: Name::new(command)?,
+            timeout: Millis::from_secs(60),
+            deadline: None,
+            retry,
+        })
+    };
+    let step = |index: usize| -> Result<StepDefinition, Box<dyn Error>> {
+        Ok(StepDefinition {
+            name: Name::new(&format!("step-{index}"))?,
+            run: action("do")?,
+            rollback: Some(action("undo")?),
+            after: index.checked_sub(1).into_iter().collect(),
+            locks: Vec::new(),
+        })
+    };
+    Ok(Arc::new(Flow {
+        name: Name::new("line")?,
+        version: 1,
+        params: None,
+        retry_by: RetryBy::Engine,
+        on_failure: OnFailure::Rollback,
+        steps: (0..steps).map(step).collect::<Result<_, _>>()?,
+    }))
+}
+
+/// An id as the engine makes them: the time, then a counter.
+pub(crate) fn id(time: Timestamp, counter: usize) -> TaskId {
+    TaskId(u128::try_from(time.0).unwrap_or(0) << 80 | 7 << 76 | 2 << 62 | (counter as u128) << 32)
+}
+
+/// A task that was not accepted yet, to start at once or at a time.
+pub(crate) fn task(flow: &Arc<Flow>, id: TaskId, created_at: Timestamp, at: Option<Timestamp>) -> Task {
+    let input = Input {
+        params: Json::from_stored(r#"{"name":"instance-1","size":"small","disk_gb":20,"region":"north"}"#),
+        labels: BTreeMap::new(),
+        priority: 0,
+        at,
+        by: None,
+        traceparent: None,
+        created_at,
+    };
+    Task::new(id, flow.clone(), input.into())
+}
+
+/// What is committed of a command, as the engine's committer makes it.
+pub(crate) fn change(
+    task: &Task,
+    command: &Command,
+    context: &Context,
+    generation: u64,
+) -> Result<TaskChange, Rejection> {
+    let transition = apply(task, command, context)?;
+    let result = |event: &Event| match &event.kind {
+        EventKind::ActSucceeded { key, result: Some(result), .. } => Some((*key, result.clone())),
+        _ => None,
+    };
+    Ok(TaskChange {
+        before: task.state.events,
+        generation,
+        results: transition.events.iter().filter_map(result).collect(),
+        task: Arc::new(transition.task),
+        events: transition.events,
+        waits: transition.effects.into_iter().filter(|effect| !matches!(effect, Effect::Send(_))).collect(),
+        messages: Vec::new(),
+        logs: Vec::new(),
+        submit_key: None,
+    })
+}
