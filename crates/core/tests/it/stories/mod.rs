@@ -3,6 +3,7 @@
 mod cancel;
 mod deadline;
 mod forward;
+mod given_back;
 mod hold;
 mod params;
 mod pause;
