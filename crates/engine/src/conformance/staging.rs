@@ -12,7 +12,14 @@ use async_trait::async_trait;
 use futures_util::future::LocalBoxFuture;
 use windlass_core::{ActState, Command, Flow, Millis, Pause, TaskStatus};
 
-use super::{Bench, World, block_on, gate::Gate, history::line, messages::held, resting, world::tasks_of};
+use super::{
+    Bench, World, block_on,
+    gate::Gate,
+    history::line,
+    messages::held,
+    resting,
+    world::{LEASE, attempt, tasks_of},
+};
 use crate::{
     ports::{
         ADOPTION_GRACE, Change, Now, Outcome, QueueChange, QueuePause, SCAN_MAX, Store, StoreError,
@@ -49,6 +56,7 @@ pub fn run_staging(mut make: impl FnMut() -> Arc<dyn RowSink>) {
         |world, gate| Box::pin(a_failed_write_changes_nothing(world, gate)),
         |world, gate| Box::pin(what_workers_have_outlives_a_failed_write(world, gate)),
         |world, gate| Box::pin(what_was_just_reported_stays_with_its_worker(world, gate)),
+        |world, gate| Box::pin(a_loss_that_was_not_written_is_told_again(world, gate)),
         |world, gate| Box::pin(a_decision_on_what_was_lost_conflicts(world, gate)),
         |world, gate| Box::pin(a_task_of_a_flow_that_was_lost_conflicts(world, gate)),
         |world, gate| Box::pin(the_key_of_a_failed_submit_is_free(world, gate)),
@@ -197,6 +205,24 @@ async fn what_was_just_reported_stays_with_its_worker(mut world: World, gate: Ar
     world.pass(super::world::LEASE);
     assert_eq!(world.lost().await, std::slice::from_ref(&claimed), "it is the session's again");
     assert!(world.succeed(&claimed, None).await.is_ended());
+}
+
+async fn a_loss_that_was_not_written_is_told_again(mut world: World, gate: Arc<Gate>) {
+    let flow = world.add_flow(line("flow", 1)).await;
+    let id = world.submit(&flow).await;
+    let session = world.session(1).await;
+    let claimed = world.claim_one(session).await;
+    world.pass(LEASE);
+    assert_eq!(tasks_of(&world.lost().await), [id]);
+    let lost = world.decide(id, &Command::Lose(attempt(&claimed))).await;
+    gate.close();
+    let losing = begin(&mut world, vec![lost.into()]);
+    assert!(world.lost().await.is_empty(), "it is on its way");
+    gate.fail();
+    assert!(losing.await.is_err());
+    world.load_nothing().await;
+    assert_eq!(tasks_of(&world.lost().await), [id]);
+    assert_eq!(world.load(id).await.claims.len(), 1);
 }
 
 async fn a_decision_on_what_was_lost_conflicts(mut world: World, gate: Arc<Gate>) {

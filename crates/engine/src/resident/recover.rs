@@ -100,9 +100,8 @@ impl Scheduler {
                 .get(&task)
                 .and_then(|entry| entry.task.act(held.key))
                 .is_some_and(|act| act.state == ActState::Ready && act.attempt == held.attempt);
-            // A session that was forgotten meanwhile has no lease that could end.
-            if current && self.sessions.knows(held.session) {
-                self.sessions.hold(held.session, task, held.key);
+            if current {
+                self.sessions.hold_again(held.session, task, held.key, held.at);
                 self.queues.count_running(&held.module, 1);
                 self.claims.insert(task, held);
             } else {

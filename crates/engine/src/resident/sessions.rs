@@ -64,6 +64,22 @@ impl Sessions {
         }
     }
 
+    /// A session has an attempt, though it was forgotten when it seemed to have nothing any more: its lease has ended.
+    pub(super) fn hold_again(&mut self, session: SessionId, task: TaskId, key: ActKey, since: Timestamp) {
+        let lease_until = Millis(0);
+        let known = self.sessions.entry(session).or_insert_with(|| {
+            self.ends.insert((lease_until, session));
+            Session {
+                lease_until,
+                lease_full: lease_until,
+                last_seen_at: since,
+                worker: Arc::default(),
+                holds: BTreeSet::new(),
+            }
+        });
+        known.holds.insert((task, key));
+    }
+
     pub(super) fn drop_hold(&mut self, session: SessionId, task: TaskId, key: ActKey) {
         if let Some(session) = self.sessions.get_mut(&session) {
             session.holds.remove(&(task, key));
