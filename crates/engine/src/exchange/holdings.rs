@@ -60,10 +60,13 @@ impl Engine {
         let unheard: Vec<AttemptId> = {
             let mut sessions = self.sessions.lock();
             let local = sessions.get(session);
+            // What is fresh is passed over first: a token costs a MAC.
             let is_unheard = |claimed: &Claimed| {
+                if now.wall - claimed.at < UNHEARD_AFTER || local.hands > 0 {
+                    return false;
+                }
                 let token = self.tokens.seal(&claimed.id);
-                let fresh = now.wall - claimed.at < UNHEARD_AFTER;
-                !fresh && local.hands == 0 && !local.given.contains_key(&token) && !holding.contains(&token)
+                !local.given.contains_key(&token) && !holding.contains(&token)
             };
             claimed.iter().filter(|claimed| is_unheard(claimed)).map(|claimed| claimed.id).collect()
         };
