@@ -1,9 +1,9 @@
-//! A damaged store file: bytes are flipped, blocks overwritten and ends cut off while the server is down. Then
-//! `windlass doctor` looks at it, and a server is started on it: it must refuse to start, or answer what was
-//! accepted, or say that it cannot; what it answers otherwise must at least be found by the doctor.
+//! A damaged store file: bytes are flipped, blocks overwritten and ends cut off while the server is down, all in
+//! pages that hold something. Then `windlass doctor` looks at it, and a server is started on it.
 //!
-//! The store keeps no checksums: changed bytes inside a value may be found by nobody. How often is printed; only a
-//! file with its end missing must never go unnoticed.
+//! The server may refuse to start, or answer what was accepted, or say that it cannot. It must never tell something
+//! else of a task: each row has a checksum. Where the structure that leads to rows is damaged it may miss tasks, and
+//! then the doctor must find it; how often is printed.
 
 use std::{
     collections::BTreeMap,
@@ -12,7 +12,7 @@ use std::{
     time::Duration,
 };
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result, bail, ensure};
 use tokio::time;
 use windlass_client::{Client, Error, api::SubmitTask};
 
@@ -46,14 +46,18 @@ enum Damage {
 enum End {
     /// The server refuses to start, and says why.
     Refused,
-    /// The doctor finds it, whatever the server answers.
+    /// The doctor finds it, and the server answers as before or says what it cannot read.
     Found,
+    /// The doctor finds it, and the server misses tasks.
+    FoundAndMissed,
     /// The doctor finds nothing, and the server says of some tasks that it cannot read them.
     Unreadable,
     /// All is as it was: nothing uses these bytes.
     Unharmed,
-    /// A wrong answer that nothing found.
+    /// The server misses tasks, and the doctor finds nothing.
     Silent,
+    /// The server tells something that never was.
+    Wrong,
 }
 
 /// What the server told of a task while its store was sound.
@@ -66,40 +70,38 @@ struct Expected {
 type Accepted = BTreeMap<String, Expected>;
 
 pub(super) async fn run(program: &Path, length: Length) -> Result<()> {
-    let places = if length == Length::Long { 60 } else { 3 };
+    let places = if length == Length::Long { 60 } else { 5 };
     let (mut fleet, expected) = prepare(program).await?;
     let sound = fleet.store().to_owned();
-    let size = usize::try_from(fs::metadata(&sound)?.len())?;
+    let size = used_bytes(&sound)?;
     let mut ends: BTreeMap<&'static str, BTreeMap<End, usize>> = BTreeMap::new();
-    let (mut silent, mut unnoticed) = (0, Vec::new());
+    let mut unnoticed = Vec::new();
     for damage in damages(size, places) {
         let copy = fleet.dir().join("damaged.db");
         damage.apply(&sound, &copy)?;
         fleet.set_store(copy);
         let end = examine(&mut fleet, &expected).await.with_context(|| format!("with {damage}"))?;
         *ends.entry(damage.kind()).or_default().entry(end).or_default() += 1;
-        if end == End::Silent {
-            silent += 1;
-            if matches!(damage, Damage::Cut { .. }) {
-                unnoticed.push(damage.to_string());
-            }
+        if matches!(end, End::Silent | End::Wrong) {
+            unnoticed.push(format!("{damage}: {end:?}"));
         }
     }
     let counts = |of: End| ends.values().map(|ends| ends.get(&of).unwrap_or(&0)).sum::<usize>();
     println!(
-        "damaged-file: {} damages to a file of {} KiB: {} times the server refused to start, {} times the doctor \
-         found it, {} times the server said what it cannot read, {} times nothing used the bytes, {} wrong answers \
-         that nothing found {}",
+        "damaged-file: {} damages to {} KiB in use: {} times the server refused to start, {} times the doctor found \
+         it and the server told nothing else than before, {} times the doctor found it and the server missed tasks, \
+         {} times the server said what it cannot read, {} times nothing used the bytes, {} wrong answers {}",
         ends.values().flat_map(BTreeMap::values).sum::<usize>(),
         size >> 10,
         counts(End::Refused),
         counts(End::Found),
+        counts(End::FoundAndMissed),
         counts(End::Unreadable),
         counts(End::Unharmed),
-        silent,
+        unnoticed.len(),
         if length == Length::Long { format!("{ends:?}") } else { String::new() },
     );
-    ensure!(unnoticed.is_empty(), "nothing found {}", unnoticed.join(", "));
+    ensure!(unnoticed.is_empty(), "wrong answers with {}", unnoticed.join(", "));
     fleet.stop().await
 }
 
@@ -130,7 +132,10 @@ async fn prepare(program: &Path) -> Result<(Fleet, Accepted)> {
     let listed = listed(&client).await?.context("a sound store cannot be read")?;
     for (index, id) in ids.into_iter().enumerate() {
         let closely = match index % CLOSELY {
-            0 => answer(&client, &id).await?,
+            0 => match answer(&client, &id).await? {
+                Answer::Told(answer) => Some(answer),
+                answer => bail!("a sound store says of task {id}: {answer:?}"),
+            },
             _ => None,
         };
         let listed = listed.get(&id).context("an accepted task is not in the list")?.clone();
@@ -168,18 +173,27 @@ async fn listed(client: &Client) -> Result<Option<BTreeMap<String, String>>> {
     }
 }
 
-/// What the server tells of a task and its history; nothing if it says that it cannot.
-async fn answer(client: &Client, id: &str) -> Result<Option<String>> {
+/// What the server says of a task.
+#[derive(Debug, PartialEq, Eq)]
+enum Answer {
+    Told(String),
+    /// That there is no such task.
+    Missing,
+    /// That it cannot read it.
+    Unreadable,
+}
+
+/// What the server tells of a task and its history.
+async fn answer(client: &Client, id: &str) -> Result<Answer> {
     let asked = async {
         let task = client.task(id).await?;
         let events = client.task_events(id, 0).await?.items;
         Ok((task, events))
     };
     match asked.await {
-        Ok(answer) => Ok(Some(serde_json::to_string(&answer)?)),
-        // 404 is an answer, and a wrong one.
-        Err(Error::Refused(problem)) if problem.status == 404 => Ok(Some(problem.detail)),
-        Err(Error::Refused(_)) => Ok(None),
+        Ok(answer) => Ok(Answer::Told(serde_json::to_string(&answer)?)),
+        Err(Error::Refused(problem)) if problem.status == 404 => Ok(Answer::Missing),
+        Err(Error::Refused(_)) => Ok(Answer::Unreadable),
         Err(error) => Err(error.into()),
     }
 }
@@ -192,27 +206,45 @@ async fn examine(fleet: &mut Fleet, expected: &Accepted) -> Result<End> {
         return Ok(End::Refused);
     }
     let client = fleet.client()?;
-    let (mut unreadable, mut wrong) = (0_usize, 0_usize);
+    let (mut unreadable, mut missing, mut wrong) = (0_usize, 0_usize, 0_usize);
     let listed = listed(&client).await?;
     unreadable += usize::from(listed.is_none());
     for (id, expected) in expected {
         if let Some(listed) = &listed {
-            wrong += usize::from(listed.get(id) != Some(&expected.listed));
+            match listed.get(id) {
+                Some(listed) => wrong += usize::from(*listed != expected.listed),
+                None => missing += 1,
+            }
         }
         if let Some(expected) = &expected.closely {
             match answer(&client, id).await? {
-                None => unreadable += 1,
-                Some(answer) => wrong += usize::from(answer != *expected),
+                Answer::Unreadable => unreadable += 1,
+                Answer::Missing => missing += 1,
+                Answer::Told(answer) => wrong += usize::from(answer != *expected),
             }
         }
     }
+    // And no task that was never accepted.
+    wrong += listed.iter().flatten().filter(|(id, _)| !expected.contains_key(*id)).count();
     fleet.kill_server().await?;
-    Ok(match (sound, wrong, unreadable) {
-        (false, ..) => End::Found,
+    Ok(match (sound, missing, unreadable) {
+        _ if wrong > 0 => End::Wrong,
+        (false, 0, _) => End::Found,
+        (false, ..) => End::FoundAndMissed,
         (true, 1.., _) => End::Silent,
         (true, 0, 1..) => End::Unreadable,
         (true, 0, 0) => End::Unharmed,
     })
+}
+
+/// How much of the file holds something: it grows in large pieces. A server that was stopped has copied its log into
+/// it.
+fn used_bytes(path: &Path) -> Result<usize> {
+    let bytes = fs::read(path)?;
+    let pages: [u8; 4] = bytes.get(28..32).context("the file is shorter than its head")?.try_into()?;
+    let used = usize::try_from(u32::from_be_bytes(pages))? * PAGE;
+    ensure!(used <= bytes.len(), "the log was not copied into the file");
+    Ok(used)
 }
 
 /// Damages at the beginning, at `places` places of the file, and at its end.

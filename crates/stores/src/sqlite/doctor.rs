@@ -11,6 +11,7 @@ use windlass_core::{State, TaskStatus, Timestamp};
 use windlass_engine::{ports::StoreError, stored};
 
 use super::{
+    checksum::{Table, unchecked_to},
     connect::{Role, connect},
     encoding::{ENDED, from_integer, task_id},
     error::describe,
@@ -18,6 +19,7 @@ use super::{
     migrate::{self, Format, VERSION},
     open::OpenError,
     prefill::wal_path,
+    recover::select_all,
 };
 
 /// At most this many problems are listed.
@@ -119,7 +121,8 @@ pub fn doctor(path: &Path) -> Result<Report, OpenError> {
     })
 }
 
-/// What is wrong, the file itself first, then rows that nothing leads to, then rows that cannot be read.
+/// What is wrong: the file itself first, then rows that are not as they were written, then rows that nothing leads
+/// to, then rows that cannot be read.
 fn problems(connection: &Connection) -> Vec<String> {
     let mut problems = Vec::new();
     let mut note = |result: rusqlite::Result<Vec<String>>| {
@@ -127,6 +130,9 @@ fn problems(connection: &Connection) -> Vec<String> {
         problems.extend(found.into_iter().take(PROBLEMS_MAX - problems.len().min(PROBLEMS_MAX)));
     };
     note(integrity(connection));
+    for table in Table::ALL {
+        note(checksums(connection, table));
+    }
     for (what, sql) in BROKEN_LINKS {
         note(broken_links(connection, what, sql));
     }
@@ -140,6 +146,39 @@ fn integrity(connection: &Connection) -> rusqlite::Result<Vec<String>> {
     let mut statement = connection.prepare("PRAGMA integrity_check(100)")?;
     let lines: Vec<String> = statement.query_map([], |row| row.get(0))?.collect::<Result<_, _>>()?;
     Ok(lines.into_iter().filter(|line| line != "ok").collect())
+}
+
+/// Rows of a table whose checksums are not theirs, or that lack one.
+fn checksums(connection: &Connection, table: Table) -> rusqlite::Result<Vec<String>> {
+    let unchecked_to = unchecked_to(connection)?;
+    let mut statement = connection.prepare(&select_all(table))?;
+    let mut rows = statement.query([])?;
+    let mut found = Vec::new();
+    while let Some(row) = rows.next()? {
+        let what = match table.is_as_written(row, 0)? {
+            Some(true) => continue,
+            Some(false) => "is not as it was written: its checksum differs",
+            None if table.may_be_unchecked(row, unchecked_to)? => continue,
+            None => "has lost its checksum",
+        };
+        found.push(format!("row {} of the table {} {what}", row_name(connection, table, row), table.name()));
+        if found.len() >= PROBLEMS_MAX {
+            break;
+        }
+    }
+    Ok(found)
+}
+
+/// A row for people: by its task, where it has one.
+fn row_name(connection: &Connection, table: Table, row: &Row<'_>) -> String {
+    let Some(column) = table.number_column() else { return name_of(row) };
+    let number: Option<i64> = row.get(column).ok();
+    let id = connection.query_row("SELECT id FROM task WHERE n = ?1", [number], |row| task_id(row, 0));
+    match (id, table) {
+        (Ok(id), Table::History) => format!("{} (task {id})", name_of(row)),
+        (Ok(id), _) => id.to_string(),
+        (Err(_), _) => name_of(row),
+    }
 }
 
 /// Rows that lead to others which are not there: what it is, and a query that counts them.
@@ -164,7 +203,8 @@ const BROKEN_LINKS: &[(&str, &str)] = &[
     ),
     (
         "ended tasks without what was submitted",
-        "SELECT count(*) FROM final WHERE NOT EXISTS (SELECT 1 FROM task WHERE n = final.task)",
+        "SELECT count(*) FROM final
+         WHERE NOT EXISTS (SELECT 1 FROM task WHERE n = final.task AND id = final.id)",
     ),
     (
         "active tasks without history",
@@ -175,6 +215,17 @@ const BROKEN_LINKS: &[(&str, &str)] = &[
         "rows of history that follow a missing one",
         "SELECT count(*) FROM history AS later WHERE previous IS NOT NULL
          AND NOT EXISTS (SELECT 1 FROM history WHERE seq = later.previous AND task = later.task)",
+    ),
+    (
+        "ended tasks without history",
+        "SELECT count(*) FROM final
+         WHERE NOT EXISTS (SELECT 1 FROM history WHERE seq = final.last AND task = final.task)",
+    ),
+    (
+        "tasks that are neither active nor resting nor ended, or several of it",
+        "SELECT count(*) FROM task WHERE 1 <> (SELECT count(*) FROM active WHERE active.task = task.n)
+         + (SELECT count(*) FROM resting WHERE resting.id = task.id)
+         + (SELECT count(*) FROM final WHERE final.status IN (1, 2, 3, 4) AND final.id = task.id)",
     ),
     (
         "tasks of a flow that is not in the catalogue",

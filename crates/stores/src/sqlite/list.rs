@@ -13,9 +13,10 @@ use windlass_engine::{
 };
 
 use super::{
+    checksum::Table,
     encoding::{ENDED, task_id},
     error::{Fault, of_task},
-    read::{TASK_COLUMNS, from_sql, task_row_with},
+    read::{from_sql, task_row_with},
 };
 
 /// Ids, times of acceptance and numbers of tasks grow together, but for requests that overtake one another in
@@ -24,9 +25,10 @@ pub(super) const ORDER_TOLERANCE: Millis = Millis::from_secs(60);
 
 /// Tasks of these statuses with ids smaller than `?1`, newest first.
 pub(super) fn select_page(statuses: &[i64]) -> String {
+    let columns = Table::Final.select();
     let lists = statuses
         .iter()
-        .map(|status| format!("SELECT id, task, state FROM final WHERE status = {status} AND id < ?1"));
+        .map(|status| format!("SELECT {columns} FROM final WHERE status = {status} AND id < ?1"));
     let lists: Vec<String> = lists.collect();
     format!("{} ORDER BY id DESC LIMIT ?2", lists.join(" UNION ALL "))
 }
@@ -37,7 +39,7 @@ pub(super) const SELECT_TASK_FROM: &str =
 
 /// What was submitted with one task.
 pub(super) fn select_task() -> String {
-    format!("SELECT {TASK_COLUMNS}, task.created_at FROM task WHERE task.n = ?1")
+    format!("SELECT {} FROM task WHERE task.n = ?1", Table::Task.select())
 }
 
 /// Tasks that have ended, newest first, without their results.
@@ -58,16 +60,17 @@ pub(super) fn ended_page(connection: &Connection, query: &TaskQuery) -> Result<P
         if items.len() >= query.limit || seen == SCAN_MAX {
             return Ok(Page { items, next: last });
         }
-        let id = task_id(row, 0)?;
+        let id = task_id(row, 1)?;
+        Table::Final.check(row, 0).map_err(|fault| of_task(id, fault))?;
         seen += 1;
         last = Some(id);
-        let number: i64 = row.get(1)?;
+        let number: i64 = row.get(2)?;
         let mut tasks = select_task.query([number])?;
         let Some(task) = tasks.next()? else {
             return Err(of_task(id, Fault::damaged("what was submitted is missing")));
         };
         // Those that follow were accepted earlier still.
-        let created_at = Timestamp(task.get(5)?);
+        let created_at = Timestamp(task.get(4)?);
         if query.since.is_some_and(|since| created_at + ORDER_TOLERANCE < since) {
             break;
         }
@@ -110,11 +113,11 @@ fn first_accepted_after(connection: &Connection, time: Timestamp) -> Result<Opti
 
 /// The task, if it meets the filters by flow and labels.
 fn matching(query: &TaskQuery, id: TaskId, row: &Row<'_>, task: &Row<'_>) -> Result<Option<TaskRow>, Fault> {
-    let flow = task.get_ref(1)?.as_str().map_err(from_sql)?;
+    let flow = task.get_ref(2)?.as_str().map_err(from_sql)?;
     if query.flow.as_ref().is_some_and(|wanted| wanted.as_str() != flow) {
         return Ok(None);
     }
-    let state = row.get_ref(2)?.as_blob().map_err(from_sql)?;
+    let state = row.get_ref(5)?.as_blob().map_err(from_sql)?;
     let state = stored::read_state(state).map_err(|error| of_task(id, error))?;
     let found = task_row_with(task, id, state)?;
     let labelled = query.labels.iter().all(|(name, value)| found.input.labels.get(name) == Some(value));

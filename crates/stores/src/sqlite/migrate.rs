@@ -2,7 +2,7 @@
 
 use rusqlite::{Connection, Transaction, TransactionBehavior, params};
 
-use super::resting;
+use super::{checksum::Table, resting};
 
 /// Marks the file as one of Windlass: "Wndl" in ASCII, in SQLite's `application_id`.
 pub(super) const APPLICATION_ID: i32 = 0x576e_646c;
@@ -12,6 +12,7 @@ pub(super) const APPLICATION_ID: i32 = 0x576e_646c;
 const MIGRATIONS: &[(&str, Rewrite)] = &[
     (include_str!("migrations/0001.sql"), |_| Ok(())),
     (include_str!("migrations/0002.sql"), resting::lay_down_scheduled),
+    (include_str!("migrations/0003.sql"), |_| Ok(())),
 ];
 
 /// What a step does with the rows that are there, beyond what SQL can say.
@@ -71,5 +72,5 @@ fn found(transaction: &Transaction<'_>, token_key: &[u8; 32]) -> rusqlite::Resul
          VALUES (1, CAST(unixepoch('subsec') * 1000 AS INTEGER), 0, 0, ?1)",
         params![token_key],
     )?;
-    Ok(())
+    Table::Meta.seal(transaction, "one = 1", &[])
 }

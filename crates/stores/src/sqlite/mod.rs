@@ -21,8 +21,9 @@
 //! | `connect.rs` | the settings of each connection, one by one |
 //! | `room.rs` | how much room there is on the disk, and how much is needed |
 //! | `sink.rs` | the port over the threads |
-//! | `writer.rs`, `rows.rs`, `touched.rs`, `directory.rs` | the writer thread, what a transaction writes, where rows are |
+//! | `writer.rs`, `rows.rs`, `task_rows.rs`, `meta.rs`, `touched.rs`, `directory.rs` | the writer thread, what a transaction writes, where rows are |
 //! | `gate.rs`, `checkpoint.rs` | copying the log into the file without the writer waiting |
+//! | `checksum.rs` | a checksum in every row |
 //! | `recover.rs`, `read.rs` | reading what is active, at a start and after a failed write |
 //! | `resting.rs` | reading tasks at rest |
 //! | `readers.rs`, `query.rs`, `list.rs` | queries for what has ended |
@@ -53,10 +54,12 @@
 //! | the process dies | what was told as written is in the log; SQLite drops a transaction that is not whole |
 //! | a write or a sync fails | see `writer.rs`: everything fails until the state is read anew |
 //! | the disk is full | the log takes what it has room for, but for a last piece (`gate.rs`); then writes are refused. The state is read without writing, and a start needs no more than that piece |
+//! | a row is not as it was written | its checksum tells (`checksum.rs`): it is an error that names task and table |
 //! | a row cannot be read | recovery names the task and gives up; [`doctor()`] lists all such rows |
 //! | a second server | is refused by the lock file, with the number of the process that has it |
 
 mod checkpoint;
+mod checksum;
 mod connect;
 mod directory;
 mod doctor;
@@ -65,6 +68,7 @@ mod error;
 mod gate;
 mod list;
 mod lock;
+mod meta;
 mod migrate;
 mod open;
 #[cfg(test)]
@@ -79,6 +83,7 @@ mod room;
 mod rows;
 mod sink;
 mod sweep;
+mod task_rows;
 mod touched;
 mod writer;
 

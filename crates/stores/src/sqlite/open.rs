@@ -101,6 +101,16 @@ pub enum OpenError {
         /// How much room to make, and where.
         message: String,
     },
+    /// What a start reads is damaged.
+    #[error(
+        "{path} is damaged: {found}; it was left as it is: `windlass doctor` lists what is wrong, and a backup may be used instead"
+    )]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// What SQLite finds.
+        found: String,
+    },
     /// SQLite refuses.
     #[error("cannot open {path}: {message}")]
     Sqlite {
@@ -168,6 +178,7 @@ fn prepare_locked(path: &Path, options: &SqliteOptions) -> Result<Connection, Op
     getrandom::fill(&mut token_key)
         .map_err(|error| OpenError::io("get random bytes for", path, io::Error::other(error)))?;
     migrate::migrate(&mut connection, from, &token_key).map_err(sqlite)?;
+    check_structure(&connection, path)?;
     limit_size(&connection, options.file_bytes_max).map_err(sqlite)?;
     // A server that was killed on a full disk leaves what it could not finish: room for this one.
     if let Some(frames) = frames(&connection).map_err(sqlite)? {
@@ -183,6 +194,25 @@ fn prepare_locked(path: &Path, options: &SqliteOptions) -> Result<Connection, Op
     }
     sync_directory(path).map_err(|error| OpenError::io("sync the directory of", path, error))?;
     Ok(connection)
+}
+
+/// The tables that a start reads whole: a row that is missing from one of them would be missed by nobody.
+const READ_WHOLE: [&str; 7] = ["sqlite_schema", "meta", "flow", "queue", "message", "line", "active"];
+
+/// Checks that all rows are found of the tables that are read whole, which takes as long as reading them.
+fn check_structure(connection: &Connection, path: &Path) -> Result<(), OpenError> {
+    for table in READ_WHOLE {
+        let mut found = None;
+        let checked = connection.pragma(None, "quick_check", table, |row| {
+            found = found.take().or(Some(row.get::<_, String>(0)?));
+            Ok(())
+        });
+        checked.map_err(|error| OpenError::sqlite(path, &error))?;
+        if let Some(found) = found.filter(|found| found != "ok") {
+            return Err(OpenError::Damaged { path: path.into(), found });
+        }
+    }
+    Ok(())
 }
 
 fn check_path(path: &Path) -> Result<(), OpenError> {

@@ -2,7 +2,7 @@
 
 use rusqlite::Connection;
 
-use super::{list, migrate, query, recover, resting, sweep};
+use super::{checksum::Table, list, migrate, query, read, recover, resting, sweep};
 
 fn database() -> Connection {
     let mut connection = Connection::open_in_memory().unwrap();
@@ -32,28 +32,23 @@ fn check(sql: &str, scanned: &[&str]) {
 fn recovery_reads_what_is_active_and_no_history() {
     check(&recover::select_active(), &["active"]);
     check(recover::COUNT_LOST, &["active"]);
-    for (sql, table) in [
-        (recover::SELECT_META, "meta"),
-        (recover::SELECT_FLOWS, "flow"),
-        (recover::SELECT_QUEUES, "queue"),
-        (recover::SELECT_MESSAGES, "message"),
-        (resting::SELECT_LINES, "line"),
-    ] {
-        check(sql, &[table]);
+    for table in [Table::Meta, Table::Flow, Table::Queue, Table::Message, Table::Line] {
+        check(&recover::select_all(table), &[table.name()]);
     }
-    check("SELECT previous, first, act, task FROM history WHERE seq = ?1", &[]);
+    check(&read::select_history(), &[]);
 }
 
 #[test]
 fn queries_find_their_rows_by_keys() {
     for sql in [
         &query::select_ended(),
-        query::SELECT_FINAL_PLACE,
+        &query::select_final_row(),
+        &query::select_resting_row(),
         query::SELECT_RESTING_PLACE,
         &resting::select_one(),
-        query::SELECT_SUBMIT_KEY,
-        query::SELECT_LOGS,
-        query::SELECT_ALARM,
+        &query::select_submit_key(),
+        &query::select_logs(),
+        &query::select_alarm(),
         &list::select_task(),
         list::SELECT_TASK_FROM,
     ] {
@@ -61,8 +56,8 @@ fn queries_find_their_rows_by_keys() {
     }
     check(sweep::DELETE_ALARMS, &["active"]);
     // A walk along an index that ends at the limit.
-    check(query::SELECT_ALARMS, &["alarm"]);
-    check(query::SELECT_OPEN_ALARMS, &["alarm"]);
+    check(&query::select_alarms(), &["alarm"]);
+    check(&query::select_open_alarms(), &["alarm"]);
 }
 
 #[test]

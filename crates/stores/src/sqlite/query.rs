@@ -1,6 +1,6 @@
 //! Queries for what is not in memory.
 
-use rusqlite::{Connection, OptionalExtension, params};
+use rusqlite::{Connection, Row, params};
 use windlass_core::{Alarm, AlarmId, Event, TaskId, Timestamp};
 use windlass_engine::{
     ports::{LogLine, StoredAlarm, SubmitKey},
@@ -9,30 +9,55 @@ use windlass_engine::{
 };
 
 use super::{
+    checksum::Table,
     directory::{Directory, Place},
     encoding::{act_key, from_integer, task_id, to_integer},
     error::{Fault, of_task},
-    read::{TASK_COLUMNS, from_sql, link, read_results, task_row},
+    read::{from_sql, history_row, read_results, task_row},
     resting::resting,
 };
 
-pub(super) const SELECT_FINAL_PLACE: &str =
-    "SELECT task, last FROM final WHERE status IN (1, 2, 3, 4) AND id = ?1";
 pub(super) const SELECT_RESTING_PLACE: &str = "SELECT task, last FROM resting WHERE id = ?1";
-pub(super) const SELECT_SUBMIT_KEY: &str = "SELECT task, fingerprint FROM submit_key WHERE scope = ?1";
-pub(super) const SELECT_LOGS: &str =
-    "SELECT act, attempt, at, line FROM log WHERE task = ?1 ORDER BY seq LIMIT ?2 OFFSET ?3";
-pub(super) const SELECT_ALARM: &str = "SELECT data, version FROM alarm WHERE id = ?1";
-pub(super) const SELECT_ALARMS: &str = "SELECT data FROM alarm ORDER BY raised_at DESC, id LIMIT ?1";
-pub(super) const SELECT_OPEN_ALARMS: &str =
-    "SELECT data FROM alarm WHERE resolved = 0 ORDER BY raised_at DESC, id LIMIT ?1";
+
+fn select(table: Table, condition: &str) -> String {
+    format!("SELECT {} FROM {} WHERE {condition}", table.select(), table.name())
+}
+
+pub(super) fn select_submit_key() -> String {
+    select(Table::SubmitKey, "scope = ?1")
+}
+
+pub(super) fn select_logs() -> String {
+    select(Table::Log, "task = ?1 ORDER BY seq LIMIT ?2 OFFSET ?3")
+}
+
+pub(super) fn select_alarm() -> String {
+    select(Table::Alarm, "id = ?1")
+}
+
+pub(super) fn select_alarms() -> String {
+    select(Table::Alarm, "true ORDER BY raised_at DESC, id LIMIT ?1")
+}
+
+pub(super) fn select_open_alarms() -> String {
+    select(Table::Alarm, "resolved = 0 ORDER BY raised_at DESC, id LIMIT ?1")
+}
+
+pub(super) fn select_resting_row() -> String {
+    select(Table::Resting, "id = ?1")
+}
+
+pub(super) fn select_final_row() -> String {
+    select(Table::Final, "status IN (1, 2, 3, 4) AND id = ?1")
+}
 
 /// An ended task by its id.
 pub(super) fn select_ended() -> String {
     format!(
-        "SELECT {TASK_COLUMNS}, final.state, final.task, final.last
-         FROM final CROSS JOIN task ON task.n = final.task
-         WHERE final.status IN (1, 2, 3, 4) AND final.id = ?1"
+        "SELECT {}, {} FROM final CROSS JOIN task ON task.n = final.task
+         WHERE final.status IN (1, 2, 3, 4) AND final.id = ?1",
+        Table::Task.select(),
+        Table::Final.select()
     )
 }
 
@@ -48,8 +73,11 @@ pub(super) fn load(connection: &Connection, ids: &[TaskId]) -> Result<Vec<Option
         let mut rows = statement.query([id.to_bytes()])?;
         found.push(match rows.next()? {
             Some(row) => {
-                let mut task = task_row(row)?;
-                read_results(connection, &mut task, row.get(6)?, row.get(7)?)?;
+                let (mut task, place) = task_row(row, Table::Final)?;
+                if task.id != *id {
+                    return Err(of_task(*id, Fault::damaged("what was submitted is of another task")));
+                }
+                read_results(connection, &mut task, place)?;
                 Some(task)
             }
             None => None,
@@ -63,14 +91,18 @@ pub(super) fn submit_keys(
     connection: &Connection,
     scopes: &[[u8; 32]],
 ) -> Result<Vec<Option<(TaskId, SubmitKey)>>, Fault> {
-    let mut statement = connection.prepare_cached(SELECT_SUBMIT_KEY)?;
-    let keys = scopes.iter().map(|scope| {
-        let read = |row: &rusqlite::Row<'_>| {
-            Ok((task_id(row, 0)?, SubmitKey { scope: *scope, fingerprint: row.get(1)? }))
+    let mut statement = connection.prepare_cached(&select_submit_key())?;
+    let mut keys = Vec::with_capacity(scopes.len());
+    for scope in scopes {
+        let mut rows = statement.query([scope])?;
+        let Some(row) = rows.next()? else {
+            keys.push(None);
+            continue;
         };
-        Ok(statement.query_row([scope], read).optional()?)
-    });
-    keys.collect()
+        Table::SubmitKey.check(row, 0)?;
+        keys.push(Some((task_id(row, 2)?, SubmitKey { scope: *scope, fingerprint: row.get(1)? })));
+    }
+    Ok(keys)
 }
 
 /// Where the rows of a task are, whether it is active, rests or has ended.
@@ -78,11 +110,14 @@ fn place(connection: &Connection, directory: &Directory, task: TaskId) -> Result
     if let Some(place) = directory.get(task) {
         return Ok(Some(place));
     }
-    let read = |row: &rusqlite::Row<'_>| Ok(Place { task: row.get(0)?, last: row.get(1)? });
-    for sql in [SELECT_RESTING_PLACE, SELECT_FINAL_PLACE] {
-        let mut statement = connection.prepare_cached(sql)?;
-        if let Some(place) = statement.query_row([task.to_bytes()], read).optional()? {
-            return Ok(Some(place));
+    for (table, sql, place) in
+        [(Table::Resting, select_resting_row(), 1), (Table::Final, select_final_row(), 2)]
+    {
+        let mut statement = connection.prepare_cached(&sql)?;
+        let mut rows = statement.query([task.to_bytes()])?;
+        if let Some(row) = rows.next()? {
+            table.check(row, 0).map_err(|fault| of_task(task, fault))?;
+            return Ok(Some(Place { task: row.get(place)?, last: row.get(place + 1)? }));
         }
     }
     Ok(None)
@@ -102,19 +137,19 @@ pub(super) fn events(
     let mut walked = Vec::new();
     let mut next = Some(place.last);
     while let Some(seq) = next {
-        let link = link(connection, place.task, seq).map_err(|fault| of_task(task, fault))?;
+        let read = history_row(connection, place.task, seq, |_, _| Ok(()));
+        let (link, ()) = read.map_err(|fault| of_task(task, fault))?;
         walked.push(seq);
         next = link.previous.filter(|_| link.first > wanted);
     }
     let mut found = Vec::new();
-    let mut statement = connection.prepare_cached("SELECT first, events FROM history WHERE seq = ?1")?;
     for seq in walked.into_iter().rev() {
-        let (first, events) = statement.query_row([seq], |row| {
-            let events = row.get_ref(1)?.as_blob_or_null()?.map(stored::read_events);
-            Ok((from_integer(row.get(0)?), events))
-        })?;
-        let Some(events) = events else { continue };
-        let events = events.map_err(|error| of_task(task, error))?;
+        let read = history_row(connection, place.task, seq, |row, _| {
+            let events = row.get_ref(6)?.as_blob_or_null().map_err(from_sql)?;
+            Ok(events.map(stored::read_events).transpose()?)
+        });
+        let (link, events) = read.map_err(|fault| of_task(task, fault))?;
+        let (Some(events), first) = (events, from_integer(link.first)) else { continue };
         found.extend((first..).zip(events).filter(|(number, _)| *number > after).take(limit - found.len()));
         if found.len() >= limit {
             break;
@@ -130,34 +165,41 @@ pub(super) fn logs(
     skip: u64,
     limit: usize,
 ) -> Result<Vec<LogLine>, Fault> {
-    let mut statement = connection.prepare_cached(SELECT_LOGS)?;
-    let lines =
-        statement.query_map(params![task.to_bytes(), to_integer(limit as u64), to_integer(skip)], |row| {
-            Ok(LogLine {
-                task,
-                key: act_key(row.get(0)?),
-                attempt: row.get(1)?,
-                at: Timestamp(row.get(2)?),
-                line: row.get_ref(3)?.as_str()?.into(),
-            })
-        })?;
-    Ok(lines.collect::<Result<_, _>>()?)
+    let mut statement = connection.prepare_cached(&select_logs())?;
+    let parameters = params![task.to_bytes(), to_integer(limit as u64), to_integer(skip)];
+    let lines = statement.query_and_then(parameters, |row| {
+        Table::Log.check(row, 0).map_err(|fault| of_task(task, fault))?;
+        Ok(LogLine {
+            task,
+            key: act_key(row.get(2)?),
+            attempt: row.get(3)?,
+            at: Timestamp(row.get(4)?),
+            line: row.get_ref(5)?.as_str().map_err(from_sql)?.into(),
+        })
+    })?;
+    lines.collect()
 }
 
 /// The alarm with this id.
 pub(super) fn alarm(connection: &Connection, id: &AlarmId) -> Result<Option<StoredAlarm>, Fault> {
-    let mut statement = connection.prepare_cached(SELECT_ALARM)?;
+    let mut statement = connection.prepare_cached(&select_alarm())?;
     let mut rows = statement.query([&*id.0])?;
     let Some(row) = rows.next()? else { return Ok(None) };
-    let alarm = stored::read_alarm(row.get_ref(0)?.as_blob().map_err(from_sql)?)?;
-    Ok(Some(StoredAlarm { alarm, version: from_integer(row.get(1)?) }))
+    Ok(Some(StoredAlarm { alarm: alarm_row(row)?, version: from_integer(row.get(1)?) }))
 }
 
 /// At most `limit` alarms, those raised last first; resolved ones only with `all`.
 pub(super) fn alarms(connection: &Connection, all: bool, limit: usize) -> Result<Vec<Alarm>, Fault> {
-    let mut statement = connection.prepare_cached(if all { SELECT_ALARMS } else { SELECT_OPEN_ALARMS })?;
-    let alarms = statement.query_and_then([to_integer(limit as u64)], |row| {
-        Ok(stored::read_alarm(row.get_ref(0)?.as_blob().map_err(from_sql)?)?)
-    })?;
-    alarms.collect()
+    let sql = if all { select_alarms() } else { select_open_alarms() };
+    let mut statement = connection.prepare_cached(&sql)?;
+    statement.query_and_then([to_integer(limit as u64)], alarm_row)?.collect()
+}
+
+fn alarm_row(row: &Row<'_>) -> Result<Alarm, Fault> {
+    let read = || {
+        Table::Alarm.check(row, 0)?;
+        Ok(stored::read_alarm(row.get_ref(5)?.as_blob().map_err(from_sql)?)?)
+    };
+    let id: String = row.get(0)?;
+    read().map_err(|fault: Fault| Fault::damaged(format!("alarm {id}: {fault}")))
 }

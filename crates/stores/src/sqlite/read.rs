@@ -1,40 +1,57 @@
 //! From rows to tasks: what recovery, queries and the doctor read alike.
 
-use rusqlite::{Connection, OptionalExtension, Row};
+use rusqlite::{Connection, Row};
 use windlass_core::{ActKey, ActState, Json, Name, State, TaskId};
 use windlass_engine::{ports::StoredFlow, resident::TaskRow, stored};
 
 use super::{
+    checksum::Table,
+    directory::Place,
     encoding::{act_key, task_id},
     error::{Fault, of_task},
 };
 
-/// The columns of `task` that [`task_row`] reads, in its order.
-pub(super) const TASK_COLUMNS: &str = "task.id, task.flow, task.version, task.head, task.params";
-
-/// Reads a task from a row that begins with [`TASK_COLUMNS`] and goes on with its state.
-pub(super) fn task_row(row: &Row<'_>) -> Result<TaskRow, Fault> {
-    let id = task_id(row, 0)?;
-    let state = row.get_ref(5)?.as_blob().map_err(|error| of_task(id, from_sql(error)))?;
-    let state = stored::read_state(state).map_err(|error| of_task(id, error))?;
-    task_row_with(row, id, state)
+/// Reads a task from a row that begins with the columns of [`Table::Task`] and goes on with those of `home`, where
+/// its state is. Tells also where its rows are.
+pub(super) fn task_row(row: &Row<'_>, home: Table) -> Result<(TaskRow, Place), Fault> {
+    let id = task_id(row, 1)?;
+    let from = Table::Task.width();
+    let (task, last, state) = match home {
+        Table::Final => (from + 2, from + 3, from + 5),
+        Table::Resting => (from + 1, from + 2, from + 8),
+        _ => (from, from + 1, from + 2),
+    };
+    let read = || -> Result<(State, Place), Fault> {
+        home.check(row, from)?;
+        let state = stored::read_state(row.get_ref(state)?.as_blob().map_err(from_sql)?)?;
+        Ok((state, Place { task: row.get(task)?, last: row.get(last)? }))
+    };
+    let (state, place) = read().map_err(|fault| of_task(id, fault))?;
+    Ok((task_row_with(row, id, state)?, place))
 }
 
-/// Reads a task from a row of [`TASK_COLUMNS`], with its state from elsewhere.
+/// Reads a task from a row of [`Table::Task`], with its state from elsewhere. `id` is whose state it is.
 pub(super) fn task_row_with(row: &Row<'_>, id: TaskId, state: State) -> Result<TaskRow, Fault> {
     let read = || -> Result<TaskRow, Fault> {
-        let flow = name(row, 1)?;
-        let head = row.get_ref(3)?.as_blob().map_err(from_sql)?;
-        let params = row.get_ref(4)?.as_str().map_err(from_sql)?;
+        Table::Task.check(row, 0)?;
+        if task_id(row, 1)? != id {
+            return Err(Fault::damaged("what was submitted is of another task"));
+        }
+        let flow = name(row, 2)?;
+        let head = row.get_ref(5)?.as_blob().map_err(from_sql)?;
+        let params = row.get_ref(6)?.as_str().map_err(from_sql)?;
         let input = stored::read_input(head, params)?;
-        Ok(TaskRow { id, flow, version: row.get(2)?, input, state, never_handed_out: false })
+        Ok(TaskRow { id, flow, version: row.get(3)?, input, state, never_handed_out: false })
     };
     read().map_err(|fault| of_task(id, fault))
 }
 
-/// Reads a flow from name, version, time and data.
+/// Reads a flow from a row of [`Table::Flow`].
 pub(super) fn stored_flow(row: &Row<'_>) -> Result<StoredFlow, Fault> {
     let (name, version): (String, u32) = (row.get(0)?, row.get(1)?);
+    Table::Flow
+        .check(row, 0)
+        .map_err(|fault| Fault::damaged(format!("flow {name} version {version}: {fault}")))?;
     let data = row.get_ref(3)?.as_blob().map_err(from_sql)?;
     let flow = stored::read_flow(data)
         .map_err(|error| Fault::damaged(format!("flow {name} version {version}: {error}")))?;
@@ -66,35 +83,34 @@ pub(super) struct Link {
     act: Option<i64>,
 }
 
-/// Reads the row `seq` of the history of the task with number `task`.
-pub(super) fn link(connection: &Connection, task: i64, seq: i64) -> Result<Link, Fault> {
-    let mut statement =
-        connection.prepare_cached("SELECT previous, first, act, task FROM history WHERE seq = ?1")?;
-    let found = statement
-        .query_row([seq], |row| {
-            let link = Link { previous: row.get(0)?, first: row.get(1)?, act: row.get(2)? };
-            Ok((link, row.get::<_, i64>(3)?))
-        })
-        .optional()?;
-    match found {
-        // Rows lead back only, so a walk ends whatever is written there.
-        Some((link, owner)) if owner == task && link.previous.is_none_or(|previous| previous < seq) => {
-            Ok(link)
-        }
-        Some(_) => {
-            Err(Fault::damaged(format!("row {seq} of the history is not of the task that leads to it")))
-        }
-        None => Err(Fault::damaged(format!("row {seq} of the history is missing"))),
-    }
+/// A row of the history by its number.
+pub(super) fn select_history() -> String {
+    format!("SELECT {} FROM history WHERE seq = ?1", Table::History.select())
 }
 
-/// Puts the results into `row`, whose newest row of history is `last`.
-pub(super) fn read_results(
+/// Reads the row `seq` of the history of the task with number `task`, and with it what `payload` reads.
+pub(super) fn history_row<T>(
     connection: &Connection,
-    row: &mut TaskRow,
     task: i64,
-    last: i64,
-) -> Result<(), Fault> {
+    seq: i64,
+    payload: impl FnOnce(&Row<'_>, Link) -> Result<T, Fault>,
+) -> Result<(Link, T), Fault> {
+    let mut statement = connection.prepare_cached(&select_history())?;
+    let mut rows = statement.query([seq])?;
+    let Some(row) = rows.next()? else {
+        return Err(Fault::damaged(format!("row {seq} of the history is missing")));
+    };
+    Table::History.check(row, 0)?;
+    let link = Link { previous: row.get(2)?, first: row.get(3)?, act: row.get(5)? };
+    // Rows lead back only, so a walk ends whatever is written there.
+    if row.get::<_, i64>(1)? != task || link.previous.is_some_and(|previous| previous >= seq) {
+        return Err(Fault::damaged(format!("row {seq} of the history is not of the task that leads to it")));
+    }
+    Ok((link, payload(row, link)?))
+}
+
+/// Puts the results into `row`, whose rows are at `place`.
+pub(super) fn read_results(connection: &Connection, row: &mut TaskRow, place: Place) -> Result<(), Fault> {
     // An act that did not succeed has no result, whatever it had before a person had it tried again.
     let mut open: Vec<ActKey> = Vec::new();
     for (index, step) in row.state.steps.iter().enumerate() {
@@ -105,21 +121,21 @@ pub(super) fn read_results(
         }
     }
     let id = row.id;
-    let mut next = Some(last);
+    let mut next = Some(place.last);
     while let Some(seq) = next.filter(|_| !open.is_empty()) {
-        let link = link(connection, task, seq).map_err(|fault| of_task(id, fault))?;
+        let read = history_row(connection, place.task, seq, |history, link| {
+            // From the newest back: the first result found for an act is the one that counts.
+            let found = link.act.map(act_key).filter(|key| open.contains(key));
+            found
+                .map(|key| Ok((key, Json::from_stored(history.get_ref(7)?.as_str().map_err(from_sql)?))))
+                .transpose()
+        });
+        let (link, result) = read.map_err(|fault| of_task(id, fault))?;
         next = link.previous;
-        let Some(key) = link.act.map(act_key) else { continue };
-        // From the newest back: the first result found for an act is the one that counts.
-        if let Some(place) = open.iter().position(|open| *open == key) {
-            open.swap_remove(place);
-            row.set_result(key, result(connection, seq).map_err(|fault| of_task(id, fault))?);
+        if let Some((key, result)) = result {
+            open.retain(|open| *open != key);
+            row.set_result(key, result);
         }
     }
     Ok(())
-}
-
-fn result(connection: &Connection, seq: i64) -> Result<Json, Fault> {
-    let mut statement = connection.prepare_cached("SELECT result FROM history WHERE seq = ?1")?;
-    Ok(statement.query_row([seq], |row| Ok(Json::from_stored(row.get_ref(0)?.as_str()?)))?)
 }

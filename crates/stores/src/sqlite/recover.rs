@@ -13,18 +13,19 @@ use windlass_engine::{
 };
 
 use super::{
+    checksum::Table,
     directory::{Directory, Place},
     encoding::{from_integer, task_id},
     error::{Fault, of_task},
-    read::{TASK_COLUMNS, from_sql, name, read_results, stored_flow, task_row},
+    read::{from_sql, name, read_results, stored_flow, task_row},
     resting,
 };
 
 // What recovery reads. A test looks at their plans.
-pub(super) const SELECT_META: &str = "SELECT epoch, latest_at, token_key FROM meta";
-pub(super) const SELECT_FLOWS: &str = "SELECT name, version, created_at, data FROM flow";
-pub(super) const SELECT_QUEUES: &str = "SELECT name, paused_at, by_name, by_claimed FROM queue";
-pub(super) const SELECT_MESSAGES: &str = "SELECT task, n, data FROM message";
+/// All rows of a table that is read whole.
+pub(super) fn select_all(table: Table) -> String {
+    format!("SELECT {} FROM {}", table.select(), table.name())
+}
 
 pub(super) const COUNT_LOST: &str =
     "SELECT count(*) FROM active WHERE NOT EXISTS (SELECT 1 FROM task WHERE n = active.task)";
@@ -32,21 +33,27 @@ pub(super) const COUNT_LOST: &str =
 /// Active tasks, oldest first.
 pub(super) fn select_active() -> String {
     format!(
-        "SELECT {TASK_COLUMNS}, active.state, active.task, active.last
-         FROM active CROSS JOIN task ON task.n = active.task ORDER BY active.task"
+        "SELECT {}, {} FROM active CROSS JOIN task ON task.n = active.task ORDER BY active.task",
+        Table::Task.select(),
+        Table::Active.select()
     )
 }
 
 /// Begins a new epoch, in the transaction that is open.
 pub(super) fn begin_epoch(connection: &Connection) -> Result<(), Fault> {
+    // What is damaged here must not get a checksum that says it is sound.
+    connection.query_row_and_then(&select_all(Table::Meta), [], |row| Table::Meta.check(row, 0))?;
     connection.execute("UPDATE meta SET epoch = epoch + 1", [])?;
-    Ok(())
+    Ok(Table::Meta.seal(connection, "one = 1", &[])?)
 }
 
 /// Reads what is active, in the transaction that is open; `directory` is filled with it.
 pub(super) fn recover(connection: &Connection, directory: &Directory) -> Result<Recovered, Fault> {
-    let (epoch, latest_at, token_key) = connection
-        .query_row(SELECT_META, [], |row| Ok((row.get(0)?, Timestamp(row.get(1)?), row.get(2)?)))?;
+    let (epoch, latest_at, token_key) =
+        connection.query_row_and_then(&select_all(Table::Meta), [], |row| {
+            Table::Meta.check(row, 0)?;
+            Ok::<_, Fault>((row.get(2)?, Timestamp(row.get(3)?), row.get(4)?))
+        })?;
     let flows = read_flows(connection)?;
     let (mut tasks, places) = read_tasks(connection)?;
     let queues = read_queues(connection)?;
@@ -69,9 +76,8 @@ fn read_tasks(connection: &Connection) -> Result<(Vec<TaskRow>, Vec<Place>), Fau
     let mut statement = connection.prepare(&select_active())?;
     let mut rows = statement.query([])?;
     while let Some(row) = rows.next()? {
-        let mut task = task_row(row)?;
-        let place = Place { task: row.get(6)?, last: row.get(7)? };
-        read_results(connection, &mut task, place.task, place.last)?;
+        let (mut task, place) = task_row(row, Table::Active)?;
+        read_results(connection, &mut task, place)?;
         tasks.push(task);
         places.push(place);
     }
@@ -79,13 +85,14 @@ fn read_tasks(connection: &Connection) -> Result<(Vec<TaskRow>, Vec<Place>), Fau
 }
 
 fn read_flows(connection: &Connection) -> Result<Vec<StoredFlow>, Fault> {
-    let mut statement = connection.prepare(SELECT_FLOWS)?;
+    let mut statement = connection.prepare(&select_all(Table::Flow))?;
     statement.query_and_then([], stored_flow)?.collect()
 }
 
 fn read_queues(connection: &Connection) -> Result<Vec<QueueChange>, Fault> {
-    let mut statement = connection.prepare(SELECT_QUEUES)?;
+    let mut statement = connection.prepare(&select_all(Table::Queue))?;
     let queues = statement.query_and_then([], |row| {
+        Table::Queue.check(row, 0)?;
         let by: Option<String> = row.get(2)?;
         let claimed: Option<bool> = row.get(3)?;
         let by = by.map(|name| Actor { name: name.into(), claimed: claimed.unwrap_or(true) });
@@ -96,9 +103,10 @@ fn read_queues(connection: &Connection) -> Result<Vec<QueueChange>, Fault> {
 }
 
 fn read_messages(connection: &Connection) -> Result<Vec<Envelope>, Fault> {
-    let mut statement = connection.prepare(SELECT_MESSAGES)?;
+    let mut statement = connection.prepare(&select_all(Table::Message))?;
     let messages = statement.query_and_then([], |row| {
         let task = task_id(row, 0)?;
+        Table::Message.check(row, 0).map_err(|fault| of_task(task, fault))?;
         let data = row.get_ref(2)?.as_blob().map_err(from_sql)?;
         let message = stored::read_message(data).map_err(|error| of_task(task, error))?;
         Ok(Envelope { id: MessageId { task, n: from_integer(row.get(1)?) }, message })

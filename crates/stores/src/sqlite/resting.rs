@@ -8,16 +8,20 @@ use windlass_engine::{
 };
 
 use super::{
+    checksum::Table,
+    directory::Place,
     encoding::{from_integer, task_id, to_integer},
-    error::Fault,
-    read::{TASK_COLUMNS, name, read_results, task_row},
+    error::{Fault, of_task},
+    read::{name, read_results, task_row},
+    recover::select_all,
 };
 
 /// What [`resting_row`] reads, and where from.
 fn select(condition: &str) -> String {
     format!(
-        "SELECT {TASK_COLUMNS}, resting.state, resting.never_handed_out, resting.task, resting.last, resting.wake_at, resting.rank
-         FROM resting CROSS JOIN task ON task.n = resting.task {condition}"
+        "SELECT {}, {} FROM resting CROSS JOIN task ON task.n = resting.task {condition}",
+        Table::Task.select(),
+        Table::Resting.select()
     )
 }
 
@@ -55,17 +59,25 @@ pub(super) fn select_up_to_limit() -> String {
     )
 }
 
-pub(super) const SELECT_LINES: &str = "SELECT module, command, rank, id FROM line";
 pub(super) const COUNT_LINE: &str = "SELECT count(*) FROM resting
     WHERE module = ?1 AND command = ?2 AND (rank, id) > (?3, ?4) AND (rank, id) < (?5, ?6)";
 
-fn resting_row(row: &Row<'_>) -> Result<TaskRow, Fault> {
-    Ok(TaskRow { never_handed_out: row.get(6)?, ..task_row(row)? })
+// Where these columns are in such a row.
+const WAKE_AT: usize = 12;
+const NEVER_HANDED_OUT: usize = 13;
+const RANK: usize = 16;
+
+fn resting_row(row: &Row<'_>) -> Result<(TaskRow, Place), Fault> {
+    let (task, place) = task_row(row, Table::Resting)?;
+    if task_id(row, Table::Task.width())? != task.id {
+        return Err(of_task(task.id, Fault::damaged("what rests is of another task")));
+    }
+    Ok((TaskRow { never_handed_out: row.get(NEVER_HANDED_OUT)?, ..task }, place))
 }
 
 fn with_results(connection: &Connection, row: &Row<'_>) -> Result<TaskRow, Fault> {
-    let mut task = resting_row(row)?;
-    read_results(connection, &mut task, row.get(7)?, row.get(8)?)?;
+    let (mut task, place) = resting_row(row)?;
+    read_results(connection, &mut task, place)?;
     Ok(task)
 }
 
@@ -83,7 +95,8 @@ pub(super) fn resting_page(
     limit: usize,
 ) -> Result<Vec<TaskRow>, Fault> {
     let mut statement = connection.prepare_cached(&select_page())?;
-    statement.query_and_then(params![before.to_bytes(), to_integer(limit as u64)], resting_row)?.collect()
+    let parameters = params![before.to_bytes(), to_integer(limit as u64)];
+    statement.query_and_then(parameters, |row| resting_row(row).map(|(task, _)| task))?.collect()
 }
 
 /// At most `limit` tasks that are to be woken after the place `after` and at `until` at the latest.
@@ -97,7 +110,7 @@ pub(super) fn waking(
     let parameters = params![after.at.0, after.task.to_bytes(), until.0, to_integer(limit as u64)];
     let rows = statement.query_and_then(parameters, |row| {
         let task = with_results(connection, row)?;
-        Ok((WakePlace { at: Timestamp(row.get(9)?), task: task.id }, task))
+        Ok((WakePlace { at: Timestamp(row.get(WAKE_AT)?), task: task.id }, task))
     })?;
     rows.collect()
 }
@@ -116,7 +129,7 @@ pub(super) fn line_page(
         params![module, command, after.rank, after.task.to_bytes(), limit],
         |row| {
             let task = with_results(connection, row)?;
-            Ok((LinePlace { rank: row.get(10)?, task: task.id }, task))
+            Ok((LinePlace { rank: row.get(RANK)?, task: task.id }, task))
         },
     )?;
     rows.collect()
@@ -146,8 +159,9 @@ pub(super) fn line_count(
 
 /// The lines of which tasks rest, and what of them may have been handed out.
 pub(super) fn lines(connection: &Connection) -> Result<(Vec<LimitedLine>, Vec<TaskRow>), Fault> {
-    let mut statement = connection.prepare(SELECT_LINES)?;
+    let mut statement = connection.prepare(&select_all(Table::Line))?;
     let limits = statement.query_and_then([], |row| {
+        Table::Line.check(row, 0)?;
         let line = Line { module: name(row, 0)?, command: name(row, 1)? };
         Ok::<_, Fault>((line, LinePlace { rank: row.get(2)?, task: task_id(row, 3)? }))
     })?;

@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, hash_map::Entry};
 
-use rusqlite::{Connection, OptionalExtension, Statement, params};
+use rusqlite::{Connection, Statement, params};
 use windlass_core::{AlarmState, Phase, TaskId, Timestamp};
 use windlass_engine::{
     ports::{AlarmChange, Change, LogLine, QueueChange, StoredFlow, TaskChange},
@@ -14,10 +14,15 @@ use windlass_engine::{
 };
 
 use super::{
+    checksum::{Checksum, Table},
     directory::{Directory, Place},
-    encoding::{act_code, ending_code, to_integer},
+    encoding::{act_code, to_integer},
     error::Fault,
+    meta::Meta,
     query::SELECT_RESTING_PLACE,
+    task_rows::{
+        HistoryRow, insert_final, insert_history, insert_task, resting_place, write_active, write_resting,
+    },
     touched::{Draft, Home, Touched},
 };
 
@@ -44,7 +49,8 @@ pub(super) struct Rows<'c> {
     update_latest_at: Statement<'c>,
     next_task: i64,
     next_history: i64,
-    latest_at: Timestamp,
+    next_log: i64,
+    meta: Meta,
 }
 
 impl<'c> Rows<'c> {
@@ -54,59 +60,63 @@ impl<'c> Rows<'c> {
         let number = |sql: &str| connection.query_row(sql, [], |row| row.get::<_, i64>(0));
         Ok(Self {
             insert_task: prepare(
-                "INSERT INTO task (n, id, flow, version, created_at, head, params, scope)
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
+                "INSERT INTO task (n, id, flow, version, created_at, head, params, scope, checksum)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
             )?,
-            insert_active: prepare("INSERT INTO active (task, last, state) VALUES (?1, ?2, ?3)")?,
-            update_active: prepare("UPDATE active SET last = ?2, state = ?3 WHERE task = ?1")?,
+            insert_active: prepare("INSERT INTO active (task, last, state, checksum) VALUES (?1, ?2, ?3, ?4)")?,
+            update_active: prepare("UPDATE active SET last = ?2, state = ?3, checksum = ?4 WHERE task = ?1")?,
             delete_active: prepare("DELETE FROM active WHERE task = ?1")?,
             select_resting: prepare(SELECT_RESTING_PLACE)?,
             upsert_resting: prepare(
                 "INSERT INTO resting
-                 (id, task, last, wake_at, never_handed_out, module, command, rank, state)
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)
+                 (id, task, last, wake_at, never_handed_out, module, command, rank, state, checksum)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)
                  ON CONFLICT (id) DO UPDATE SET last = ?3, wake_at = ?4, never_handed_out = ?5,
-                 module = ?6, command = ?7, rank = ?8, state = ?9",
+                 module = ?6, command = ?7, rank = ?8, state = ?9, checksum = ?10",
             )?,
             upsert_line: prepare(
-                "INSERT INTO line (module, command, rank, id) VALUES (?1, ?2, ?3, ?4)
-                 ON CONFLICT (module, command) DO UPDATE SET rank = ?3, id = ?4",
+                "INSERT INTO line (module, command, rank, id, checksum) VALUES (?1, ?2, ?3, ?4, ?5)
+                 ON CONFLICT (module, command) DO UPDATE SET rank = ?3, id = ?4, checksum = ?5",
             )?,
             delete_resting: prepare("DELETE FROM resting WHERE id = ?1")?,
             insert_history: prepare(
-                "INSERT INTO history (seq, task, previous, first, count, act, events, result)
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
+                "INSERT INTO history (seq, task, previous, first, count, act, events, result, checksum)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
             )?,
             insert_final: prepare(
-                "INSERT INTO final (status, id, task, last, ended_at, state) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+                "INSERT INTO final (status, id, task, last, ended_at, state, checksum)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
             )?,
             insert_submit_key: prepare(
-                "INSERT INTO submit_key (scope, fingerprint, task, created_at, orphan) VALUES (?1, ?2, ?3, ?4, 0)",
+                "INSERT INTO submit_key (scope, fingerprint, task, created_at, orphan, checksum)
+                 VALUES (?1, ?2, ?3, ?4, 0, ?5)",
             )?,
-            insert_message: prepare("INSERT INTO message (task, n, data) VALUES (?1, ?2, ?3)")?,
+            insert_message: prepare("INSERT INTO message (task, n, data, checksum) VALUES (?1, ?2, ?3, ?4)")?,
             delete_message: prepare("DELETE FROM message WHERE task = ?1 AND n = ?2")?,
             upsert_alarm: prepare(
-                "INSERT INTO alarm (id, version, task, resolved, raised_at, data) VALUES (?1, ?2, ?3, ?4, ?5, ?6)
-                 ON CONFLICT (id) DO UPDATE SET version = ?2, resolved = ?4, raised_at = ?5, data = ?6",
+                "INSERT INTO alarm (id, version, task, resolved, raised_at, data, checksum)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7) ON CONFLICT (id) DO UPDATE
+                 SET version = ?2, resolved = ?4, raised_at = ?5, data = ?6, checksum = ?7",
             )?,
             insert_flow: prepare(
-                "INSERT INTO flow (name, version, created_at, data) VALUES (?1, ?2, ?3, ?4)",
+                "INSERT INTO flow (name, version, created_at, data, checksum) VALUES (?1, ?2, ?3, ?4, ?5)",
             )?,
             upsert_queue: prepare(
-                "INSERT INTO queue (name, paused_at, by_name, by_claimed) VALUES (?1, ?2, ?3, ?4)
-                 ON CONFLICT (name) DO UPDATE SET paused_at = ?2, by_name = ?3, by_claimed = ?4",
+                "INSERT INTO queue (name, paused_at, by_name, by_claimed, checksum) VALUES (?1, ?2, ?3, ?4, ?5)
+                 ON CONFLICT (name) DO UPDATE SET paused_at = ?2, by_name = ?3, by_claimed = ?4, checksum = ?5",
             )?,
             delete_queue: prepare("DELETE FROM queue WHERE name = ?1")?,
             insert_log: prepare(
-                "INSERT INTO log (task, act, attempt, at, line) VALUES (?1, ?2, ?3, ?4, ?5)",
+                "INSERT INTO log (seq, task, act, attempt, at, line, checksum) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
             )?,
-            update_latest_at: prepare("UPDATE meta SET latest_at = ?1")?,
+            update_latest_at: prepare("UPDATE meta SET latest_at = ?1, checksum = ?2")?,
             next_task: number(
                 "SELECT 1 + max((SELECT coalesce(max(n), 0) FROM task),
                                 (SELECT coalesce(max(task), 0) FROM remains))",
             )?,
             next_history: number("SELECT coalesce(max(seq), 0) + 1 FROM history")?,
-            latest_at: Timestamp(number("SELECT latest_at FROM meta")?),
+            next_log: number("SELECT coalesce(max(seq), 0) + 1 FROM log")?,
+            meta: Meta::read(connection)?,
         })
     }
 
@@ -142,8 +152,10 @@ impl<'c> Rows<'c> {
             }
             Change::Probe => {
                 // There and back: SQLite does not write a row that stays as it is.
-                self.update_latest_at.execute([self.latest_at.0 + 1])?;
-                self.update_latest_at.execute([self.latest_at.0])?;
+                let latest_at = self.meta.latest_at;
+                for at in [Timestamp(latest_at.0 + 1), latest_at] {
+                    self.update_latest_at.execute([at.0, self.meta.checksum(at)])?;
+                }
                 None
             }
         };
@@ -190,29 +202,26 @@ impl<'c> Rows<'c> {
             }
             let seq = self.next_history;
             self.next_history += 1;
-            let previous = (draft.place.last != 0).then_some(draft.place.last);
             let act = result.map(|(key, _)| act_code(*key));
-            let json = result.map(|(_, json)| json.as_str());
-            self.insert_history.execute(params![
+            let row = HistoryRow {
                 seq,
-                draft.place.task,
-                previous,
+                place: draft.place,
                 first,
                 count,
                 act,
-                events.as_deref(),
-                json
-            ])?;
+                events: events.as_deref(),
+                result: result.map(|(_, json)| json.as_str()),
+            };
+            insert_history(&mut self.insert_history, &row)?;
             draft.place.last = seq;
             (events, first, count) = (None, first + count, 0);
         }
         self.write_logs(&change.logs)?;
         for envelope in &change.messages {
-            self.insert_message.execute(params![
-                envelope.id.task.to_bytes(),
-                to_integer(envelope.id.n),
-                stored::write_message(&envelope.message)
-            ])?;
+            let (id, n) = (envelope.id.task.to_bytes(), to_integer(envelope.id.n));
+            let data = stored::write_message(&envelope.message);
+            let checksum = Checksum::of(Table::Message).blob(&id).number(n).blob(&data).finish();
+            self.insert_message.execute(params![id, n, data, checksum])?;
         }
         Ok(())
     }
@@ -232,44 +241,25 @@ impl<'c> Rows<'c> {
             }
             match task.state.phase {
                 Phase::Ended(ending) => {
-                    let ended_at = task.state.ended_at.unwrap_or_default().0;
-                    let status = ending_code(ending);
-                    self.insert_final.execute(params![
-                        status,
-                        id.to_bytes(),
-                        place.task,
-                        place.last,
-                        ended_at,
-                        state
-                    ])?;
+                    let ended_at = task.state.ended_at.unwrap_or_default();
+                    insert_final(&mut self.insert_final, *id, *place, ending, ended_at, &state)?;
                 }
                 _ => match rest {
                     Some(rest) => {
-                        let line = rest.line.as_ref();
-                        self.upsert_resting.execute(params![
-                            id.to_bytes(),
-                            place.task,
-                            place.last,
-                            rest.wake_at.map(|at| at.0),
-                            rest.never_handed_out,
-                            line.map(|(line, _)| line.module.as_str()),
-                            line.map(|(line, _)| line.command.as_str()),
-                            line.map(|(_, place)| place.rank),
-                            state
-                        ])?;
-                    }
-                    None if *was == Home::Active => {
-                        self.update_active.execute(params![place.task, place.last, state])?;
+                        write_resting(&mut self.upsert_resting, *id, *place, rest, &state)?;
                     }
                     None => {
-                        self.insert_active.execute(params![place.task, place.last, state])?;
+                        let known = *was == Home::Active;
+                        let statement = if known { &mut self.update_active } else { &mut self.insert_active };
+                        write_active(statement, *place, &state)?;
                     }
                 },
             }
         }
-        if touched.latest_at > self.latest_at {
-            self.update_latest_at.execute([touched.latest_at.0])?;
-            self.latest_at = touched.latest_at;
+        let latest_at = touched.latest_at;
+        if latest_at > self.meta.latest_at {
+            self.update_latest_at.execute([latest_at.0, self.meta.checksum(latest_at)])?;
+            self.meta.latest_at = latest_at;
         }
         Ok(())
     }
@@ -278,21 +268,28 @@ impl<'c> Rows<'c> {
     pub(super) fn write_limits(&mut self, limits: &BTreeMap<Line, LinePlace>) -> Result<(), Fault> {
         for (line, limit) in limits {
             let (module, command) = (line.module.as_str(), line.command.as_str());
-            self.upsert_line.execute(params![module, command, limit.rank, limit.task.to_bytes()])?;
+            let id = limit.task.to_bytes();
+            let checksum =
+                Checksum::of(Table::Line).text(module).text(command).number(limit.rank).blob(&id).finish();
+            self.upsert_line.execute(params![module, command, limit.rank, id, checksum])?;
         }
         Ok(())
     }
 
     fn write_alarm(&mut self, change: &AlarmChange) -> Result<(), Fault> {
         if let Some(alarm) = &change.alarm {
-            self.upsert_alarm.execute(params![
-                &*alarm.id.0,
-                to_integer(change.before + 1),
-                alarm.task.to_bytes(),
-                alarm.state == AlarmState::Resolved,
-                alarm.raised_at.0,
-                stored::write_alarm(alarm)
-            ])?;
+            let (id, version) = (&*alarm.id.0, to_integer(change.before + 1));
+            let (task, resolved) = (alarm.task.to_bytes(), alarm.state == AlarmState::Resolved);
+            let (raised_at, data) = (alarm.raised_at.0, stored::write_alarm(alarm));
+            let checksum = Checksum::of(Table::Alarm)
+                .text(id)
+                .number(version)
+                .blob(&task)
+                .number(resolved.into())
+                .number(raised_at)
+                .blob(&data)
+                .finish();
+            self.upsert_alarm.execute(params![id, version, task, resolved, raised_at, data, checksum])?;
         }
         if let Some(message) = &change.consumes {
             self.delete_message.execute(params![message.task.to_bytes(), to_integer(message.n)])?;
@@ -302,12 +299,10 @@ impl<'c> Rows<'c> {
 
     fn write_flow(&mut self, stored: &StoredFlow) -> Result<(), Fault> {
         let flow = &*stored.flow;
-        self.insert_flow.execute(params![
-            flow.name.as_str(),
-            flow.version,
-            stored.created_at.0,
-            stored::write_flow(flow)
-        ])?;
+        let (name, at, data) = (flow.name.as_str(), stored.created_at.0, stored::write_flow(flow));
+        let checksum =
+            Checksum::of(Table::Flow).text(name).number(flow.version.into()).number(at).blob(&data).finish();
+        self.insert_flow.execute(params![name, flow.version, at, data, checksum])?;
         Ok(())
     }
 
@@ -317,7 +312,13 @@ impl<'c> Rows<'c> {
             Some(paused) => {
                 let by_name = paused.by.as_ref().map(|by| &*by.name);
                 let by_claimed = paused.by.as_ref().map(|by| by.claimed);
-                self.upsert_queue.execute(params![name, paused.at.0, by_name, by_claimed])?;
+                let checksum = Checksum::of(Table::Queue)
+                    .text(name)
+                    .number(paused.at.0)
+                    .optional_text(by_name)
+                    .optional_number(by_claimed.map(i64::from))
+                    .finish();
+                self.upsert_queue.execute(params![name, paused.at.0, by_name, by_claimed, checksum])?;
             }
             None => {
                 self.delete_queue.execute([name])?;
@@ -328,50 +329,26 @@ impl<'c> Rows<'c> {
 
     fn write_logs(&mut self, lines: &[LogLine]) -> Result<(), Fault> {
         for line in lines {
+            let (seq, task, act) = (self.next_log, line.task.to_bytes(), act_code(line.key));
+            self.next_log += 1;
+            let checksum = Checksum::of(Table::Log)
+                .number(seq)
+                .blob(&task)
+                .number(act)
+                .number(line.attempt.into())
+                .number(line.at.0)
+                .text(&line.line)
+                .finish();
             self.insert_log.execute(params![
-                line.task.to_bytes(),
-                act_code(line.key),
+                seq,
+                task,
+                act,
                 line.attempt,
                 line.at.0,
-                &*line.line
+                &*line.line,
+                checksum
             ])?;
         }
         Ok(())
     }
-}
-
-/// Where the rows of a task are that rests.
-fn resting_place(select: &mut Statement<'_>, id: TaskId) -> Result<Place, Fault> {
-    let read = |row: &rusqlite::Row<'_>| Ok(Place { task: row.get(0)?, last: row.get(1)? });
-    let place = select.query_row([id.to_bytes()], read).optional()?;
-    place.ok_or_else(|| Fault::damaged(format!("task {id} changed, and is not active")))
-}
-
-fn insert_task(
-    insert_task: &mut Statement<'_>,
-    insert_submit_key: &mut Statement<'_>,
-    n: i64,
-    change: &TaskChange,
-) -> Result<(), Fault> {
-    let task = &*change.task;
-    let input = &*task.input;
-    insert_task.execute(params![
-        n,
-        task.id.to_bytes(),
-        task.flow.name.as_str(),
-        task.flow.version,
-        input.created_at.0,
-        stored::write_input(input),
-        input.params.as_str(),
-        change.submit_key.as_ref().map(|key| key.scope)
-    ])?;
-    if let Some(key) = &change.submit_key {
-        insert_submit_key.execute(params![
-            key.scope,
-            key.fingerprint,
-            task.id.to_bytes(),
-            input.created_at.0
-        ])?;
-    }
-    Ok(())
 }

@@ -9,6 +9,7 @@ use windlass_core::{Millis, TaskId, Timestamp};
 use windlass_engine::ports::{Now, Retention};
 
 use super::{
+    checksum::Table,
     encoding::{ENDED, task_id, to_integer},
     error::Fault,
     list::ORDER_TOLERANCE,
@@ -82,23 +83,23 @@ impl Sweeper {
         limit: i64,
     ) -> Result<Vec<Expired>, Fault> {
         let status = ENDED[index].1;
-        let mut statement = connection.prepare_cached(
-            "SELECT final.id, final.task, final.last, final.ended_at, task.created_at
-             FROM final CROSS JOIN task ON task.n = final.task
-             WHERE final.status = ?1 AND final.id > ?2 ORDER BY final.id LIMIT ?3",
-        )?;
+        let mut statement = connection.prepare_cached(&select_expired())?;
         let after = self.after[index].take().map_or(Vec::new(), |id| id.to_bytes().to_vec());
         let mut rows = statement.query(params![status, after, LOOK_AT])?;
         let (mut expired, mut seen) = (Vec::new(), 0);
         while let Some(row) = rows.next()? {
-            let id = task_id(row, 0)?;
-            let (ended_at, created_at) = (Timestamp(row.get(3)?), Timestamp(row.get(4)?));
+            let id = task_id(row, 1)?;
+            let (ended_at, created_at) = (Timestamp(row.get(4)?), Timestamp(row.get(Table::Final.width())?));
             // Those that follow were accepted later still, so they cannot have ended in time.
             if created_at > until + ORDER_TOLERANCE {
                 return Ok(expired);
             }
             if ended_at <= until {
-                expired.push(Expired { id, status, task: row.get(1)?, last: row.get(2)? });
+                match Table::Final.check(row, 0) {
+                    Ok(()) => expired.push(Expired { id, status, task: row.get(2)?, last: row.get(3)? }),
+                    // It is left for people to look at.
+                    Err(fault) => tracing::warn!(task = %id, %fault, "a damaged task is not deleted"),
+                }
             }
             seen += 1;
             if expired.len() as i64 == limit || seen == LOOK_AT {
@@ -108,6 +109,15 @@ impl Sweeper {
         }
         Ok(expired)
     }
+}
+
+/// Ended tasks of one status behind an id, oldest first, with the time of their acceptance.
+fn select_expired() -> String {
+    format!(
+        "SELECT {}, task.created_at FROM final CROSS JOIN task ON task.n = final.task
+         WHERE final.status = ?1 AND final.id > ?2 ORDER BY final.id LIMIT ?3",
+        Table::Final.select()
+    )
 }
 
 /// Deletes a task with its settled alarms, and notes what is left of it.
@@ -144,7 +154,7 @@ fn delete_remains(connection: &Connection, limit: i64) -> Result<i64, Fault> {
             |row: &rusqlite::Row<'_>| Ok(Remains { id: row.get(0)?, task: row.get(1)?, last: row.get(2)? });
         let Some(remains) = select.query_row([], read).optional()? else { return Ok(gone) };
         gone += delete_log_of(connection, &remains.id, limit - gone)?;
-        let (deleted, next) = delete_history(connection, remains.last, limit - gone)?;
+        let (deleted, next) = delete_history(connection, remains.task, remains.last, limit - gone)?;
         gone += deleted;
         if gone == limit {
             connection
@@ -165,14 +175,21 @@ fn delete_log_of(connection: &Connection, id: &[u8; 16], limit: i64) -> Result<i
 /// Deletes at most `limit` rows of history from `last` back. Tells how many went and which is the next.
 fn delete_history(
     connection: &Connection,
+    task: i64,
     last: Option<i64>,
     limit: i64,
 ) -> Result<(i64, Option<i64>), Fault> {
-    let mut previous = connection.prepare_cached("SELECT previous FROM history WHERE seq = ?1")?;
+    // Only rows of the task, and only backwards, whatever a damaged row leads to.
+    let mut previous = connection.prepare_cached(
+        "SELECT previous FROM history WHERE seq = ?1 AND task = ?2 AND coalesce(previous < seq, true)",
+    )?;
     let mut delete = connection.prepare_cached("DELETE FROM history WHERE seq = ?1")?;
     let (mut gone, mut next) = (0, last);
     while let Some(seq) = next.filter(|_| gone < limit) {
-        next = previous.query_row([seq], |row| row.get(0)).optional()?.flatten();
+        let Some(before) = previous.query_row([seq, task], |row| row.get(0)).optional()? else {
+            return Ok((gone, None));
+        };
+        next = before;
         gone += delete.execute([seq])? as i64;
     }
     Ok((gone, next))

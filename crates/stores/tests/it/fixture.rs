@@ -1,6 +1,7 @@
-//! A store as version 0.1.0 wrote it, kept for ever as the SQL that makes it: every later version must read it.
+//! A store of each format that was ever written, kept for ever as the SQL that makes it: every later version must
+//! read it.
 //!
-//! It holds a task that succeeded, one whose rollback failed, a paused one, one that waits for a worker and one
+//! Each holds a task that succeeded, one whose rollback failed, a paused one, one that waits for a worker and one
 //! that waits for its time; an alarm, a paused queue, log lines and an idempotency key.
 
 use std::collections::BTreeMap;
@@ -15,18 +16,32 @@ use windlass_engine::{
 use windlass_stores::sqlite::{SqliteOptions, SqliteSink, doctor};
 
 const FORMAT_1: &str = include_str!("fixtures/store-1.sql");
+const FORMAT_2: &str = include_str!("fixtures/store-2.sql");
 
 #[test]
 fn a_store_of_format_1_is_read() {
+    check(FORMAT_1, 1);
+}
+
+#[test]
+fn a_store_of_format_2_is_read() {
+    check(FORMAT_2, 3);
+}
+
+/// Brings a store to today's format, in which so many tasks rest, and looks at what is in it.
+fn check(store: &str, resting: u64) {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("store.db");
-    Connection::open(&path).unwrap().execute_batch(FORMAT_1).unwrap();
+    Connection::open(&path).unwrap().execute_batch(store).unwrap();
     let sink = SqliteSink::open(&path, SqliteOptions::default()).unwrap();
     // What waits for its time rests from now on, and no start reads it.
     let awake = block_on(sink.recover()).unwrap().tasks;
     assert_eq!(awake.iter().filter(|row| row.state.phase == Phase::Scheduled).count(), 0);
     let report = doctor(&path).unwrap();
-    assert_eq!((report.active, report.resting, report.problems), (awake.len() as u64 + 1, 1, Vec::new()));
+    assert_eq!(
+        (report.active, report.resting, report.problems),
+        (awake.len() as u64 + resting, resting, Vec::new())
+    );
 
     let store = block_on(Resident::open(std::sync::Arc::new(sink), Now::default())).unwrap();
 

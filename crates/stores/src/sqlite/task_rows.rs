@@ -1,0 +1,153 @@
+//! The rows of a task, each with its checksum.
+
+use rusqlite::{OptionalExtension, Statement, params};
+use windlass_core::{Ending, TaskId, Timestamp};
+use windlass_engine::{ports::TaskChange, resident::Rest, stored};
+
+use super::{
+    checksum::{Checksum, Table},
+    directory::Place,
+    encoding::ending_code,
+    error::Fault,
+};
+
+/// A row of history: the events of a commit, and a result that came with them.
+pub(super) struct HistoryRow<'r> {
+    pub(super) seq: i64,
+    /// Whose it is, and the row before it; 0 = it is the first.
+    pub(super) place: Place,
+    /// Number of the first event.
+    pub(super) first: i64,
+    pub(super) count: i64,
+    pub(super) act: Option<i64>,
+    pub(super) events: Option<&'r [u8]>,
+    pub(super) result: Option<&'r str>,
+}
+
+/// Writes a row of history.
+pub(super) fn insert_history(insert: &mut Statement<'_>, row: &HistoryRow<'_>) -> Result<(), Fault> {
+    let HistoryRow { seq, place, first, count, act, events, result } = *row;
+    let previous = (place.last != 0).then_some(place.last);
+    let checksum = Checksum::of(Table::History)
+        .number(seq)
+        .number(place.task)
+        .optional_number(previous)
+        .number(first)
+        .number(count)
+        .optional_number(act)
+        .optional_blob(events)
+        .optional_text(result)
+        .finish();
+    insert.execute(params![seq, place.task, previous, first, count, act, events, result, checksum])?;
+    Ok(())
+}
+
+/// Writes the state of a task that is active.
+pub(super) fn write_active(write: &mut Statement<'_>, place: Place, state: &[u8]) -> Result<(), Fault> {
+    let checksum = Checksum::of(Table::Active).number(place.task).number(place.last).blob(state).finish();
+    write.execute(params![place.task, place.last, state, checksum])?;
+    Ok(())
+}
+
+/// Writes a task that has ended.
+pub(super) fn insert_final(
+    insert: &mut Statement<'_>,
+    id: TaskId,
+    place: Place,
+    ending: Ending,
+    ended_at: Timestamp,
+    state: &[u8],
+) -> Result<(), Fault> {
+    let (status, id) = (ending_code(ending), id.to_bytes());
+    let checksum = Checksum::of(Table::Final)
+        .number(status)
+        .blob(&id)
+        .number(place.task)
+        .number(place.last)
+        .number(ended_at.0)
+        .blob(state)
+        .finish();
+    insert.execute(params![status, id, place.task, place.last, ended_at.0, state, checksum])?;
+    Ok(())
+}
+
+/// Where the rows of a task are that rests.
+pub(super) fn resting_place(select: &mut Statement<'_>, id: TaskId) -> Result<Place, Fault> {
+    let read = |row: &rusqlite::Row<'_>| Ok(Place { task: row.get(0)?, last: row.get(1)? });
+    let place = select.query_row([id.to_bytes()], read).optional()?;
+    place.ok_or_else(|| Fault::damaged(format!("task {id} changed, and is not active")))
+}
+
+/// Writes what was submitted, and its key.
+pub(super) fn insert_task(
+    insert_task: &mut Statement<'_>,
+    insert_submit_key: &mut Statement<'_>,
+    n: i64,
+    change: &TaskChange,
+) -> Result<(), Fault> {
+    let task = &*change.task;
+    let input = &*task.input;
+    let (id, flow, version) = (task.id.to_bytes(), task.flow.name.as_str(), task.flow.version);
+    let (created_at, head, parameters) =
+        (input.created_at.0, stored::write_input(input), input.params.as_str());
+    let scope = change.submit_key.as_ref().map(|key| key.scope);
+    let checksum = Checksum::of(Table::Task)
+        .number(n)
+        .blob(&id)
+        .text(flow)
+        .number(version.into())
+        .number(created_at)
+        .blob(&head)
+        .text(parameters)
+        .optional_blob(scope.as_ref().map(|scope| &scope[..]))
+        .finish();
+    insert_task.execute(params![n, id, flow, version, created_at, head, parameters, scope, checksum])?;
+    if let Some(key) = &change.submit_key {
+        let checksum = Checksum::of(Table::SubmitKey)
+            .blob(&key.scope)
+            .blob(&key.fingerprint)
+            .blob(&id)
+            .number(created_at)
+            .finish();
+        insert_submit_key.execute(params![key.scope, key.fingerprint, id, created_at, checksum])?;
+    }
+    Ok(())
+}
+
+/// Writes a task that rests.
+pub(super) fn write_resting(
+    upsert: &mut Statement<'_>,
+    id: TaskId,
+    place: Place,
+    rest: &Rest,
+    state: &[u8],
+) -> Result<(), Fault> {
+    let (id, wake_at) = (id.to_bytes(), rest.wake_at.map(|at| at.0));
+    let module = rest.line.as_ref().map(|(line, _)| line.module.as_str());
+    let command = rest.line.as_ref().map(|(line, _)| line.command.as_str());
+    let rank = rest.line.as_ref().map(|(_, place)| place.rank);
+    let checksum = Checksum::of(Table::Resting)
+        .blob(&id)
+        .number(place.task)
+        .number(place.last)
+        .optional_number(wake_at)
+        .number(rest.never_handed_out.into())
+        .optional_text(module)
+        .optional_text(command)
+        .optional_number(rank)
+        .blob(state)
+        .finish();
+    upsert.execute(params![
+        id,
+        place.task,
+        place.last,
+        wake_at,
+        rest.never_handed_out,
+        module,
+        command,
+        rank,
+        state,
+        checksum
+    ])?;
+    Ok(())
+}
