@@ -38,7 +38,10 @@ impl Queues {
     }
 
     pub(super) fn insert(&mut self, task: TaskId, key: ActKey, ready: &Ready) {
-        let queue = self.queue(&ready.module);
+        let queue = match self.modules.get_mut(&ready.module) {
+            Some(queue) => queue,
+            None => self.modules.entry(ready.module.clone()).or_default(),
+        };
         let place = Place::new(task, key, ready);
         let line = match queue.commands.get_mut(&ready.command) {
             Some(line) => line,
@@ -116,6 +119,12 @@ impl Queues {
     /// A line as rows have it.
     pub(super) fn recover_line(&mut self, recovered: &LimitedLine) {
         self.line_mut(&recovered.line).recover(recovered.limit, recovered.resting);
+    }
+
+    /// Whether a line has `head` attempts in memory, or more than that behind it: only then may one rest.
+    pub(super) fn is_deep(&self, module: &Name, command: &Name, head: usize) -> bool {
+        let line = self.modules.get(module).and_then(|queue| queue.commands.get(command));
+        line.is_some_and(|line| line.is_deep(head))
     }
 
     /// Whether an attempt that becomes ready may rest.

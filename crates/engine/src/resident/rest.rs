@@ -162,7 +162,7 @@ impl Scheduler {
         });
         for (id, at) in changed {
             // By its last change in the batch, as the task is staged.
-            let Some(rest) = self.rest(id, at, policy.horizon) else { continue };
+            let Some(rest) = self.rest(id, at, policy) else { continue };
             if let Some((line, place)) = &rest.line {
                 match self.queues.admits_rest(line, *place, policy.head) {
                     Admission::Refused => continue,
@@ -175,12 +175,22 @@ impl Scheduler {
     }
 
     /// How a task rests that was changed `at`, if nothing wakes it before the horizon.
-    fn rest(&self, id: TaskId, at: Timestamp, horizon: Millis) -> Option<Rest> {
+    fn rest(&self, id: TaskId, at: Timestamp, policy: &RestPolicy) -> Option<Rest> {
         let entry = self.active.get(&id)?;
         let task = &entry.task;
-        let ready = task.acts().filter(|(_, act)| act.state == ActState::Ready).count();
-        if task.is_ended() || ready > 1 || (ready == 1 && !entry.handed_out.is_empty()) {
+        if task.is_ended() {
             return None;
+        }
+        let mut ready = task.acts().filter(|(_, act)| act.state == ActState::Ready);
+        if let Some((key, _)) = ready.next() {
+            // Nearly all tasks go no further: their attempt goes to a worker soon.
+            let action = task.action(key)?;
+            if !self.queues.is_deep(&action.module, &action.command, policy.head)
+                || !entry.handed_out.is_empty()
+                || ready.next().is_some()
+            {
+                return None;
+            }
         }
         let waits = waits(task);
         let line = match waits.iter().find_map(ready_act) {
@@ -191,7 +201,7 @@ impl Scheduler {
             None => None,
         };
         let wake_at = waits.iter().filter_map(|waiting| waiting.due_at).min();
-        let horizon = self.awake_until.at.max(at + horizon);
+        let horizon = self.awake_until.at.max(at + policy.horizon);
         if wake_at.is_some_and(|wake_at| wake_at <= horizon) {
             return None;
         }
@@ -210,6 +220,9 @@ impl Scheduler {
 
     /// What rests by a batch need not be in memory any more: it is on disk.
     pub(super) fn let_go_resting(&mut self, batch: &Batch) {
+        if batch.resting.is_empty() {
+            return;
+        }
         for change in &batch.changes {
             if let Change::Task(change) = change
                 && batch.resting.contains_key(&change.task.id)

@@ -166,7 +166,7 @@ impl Scheduler {
             };
             self.withdraw(id, key);
         }
-        self.drop_stale_claims(id);
+        self.drop_stale_claims(&change.task);
         Outcome::Committed
     }
 
@@ -241,10 +241,9 @@ impl Scheduler {
         }
     }
 
-    /// Forgets claims of attempts that are over.
-    fn drop_stale_claims(&mut self, id: TaskId) {
-        let Some(entry) = self.active.get_mut(&id) else { return };
-        let task = &entry.task;
+    /// Forgets claims of attempts that are over by what the task is now.
+    fn drop_stale_claims(&mut self, task: &Task) {
+        let id = task.id;
         let open = |key: &ActKey, attempt: u32| {
             task.act(*key).is_some_and(|act| act.state == ActState::Ready && act.attempt == attempt)
         };
@@ -287,13 +286,21 @@ impl Scheduler {
             }
             return;
         }
+        let is_latest = Arc::ptr_eq(&entry.task, &change.task);
         for effect in &change.waits {
-            if let Effect::Wait(waiting) = effect
-                && !self.is_recovering(id, waiting)
+            if let Effect::Wait(published) = effect
+                && !self.is_recovering(id, published)
+                && (is_latest || self.still_waits(id, published))
             {
-                self.publish_wait(id, waiting);
+                self.publish_wait(id, published);
             }
         }
+    }
+
+    /// Whether a task that has changed since still waits for this.
+    fn still_waits(&self, id: TaskId, published: &Waiting) -> bool {
+        let entry = self.active.get(&id);
+        entry.is_some_and(|entry| waiting(&entry.task, published.key).as_ref() == Some(published))
     }
 
     /// Whether workers are given time to name this: whatever is waited for then is published after the grace.
@@ -302,12 +309,10 @@ impl Scheduler {
         waiting.ready.is_some() && self.recovered.get(&(id, key)) == Some(&waiting.attempt)
     }
 
-    /// Puts what an act waits for into queues and due times, if the task still waits for it.
+    /// Puts what an act of a task waits for into queues and due times.
     pub(super) fn publish_wait(&mut self, id: TaskId, published: &Waiting) {
         let Some(entry) = self.active.get_mut(&id) else { return };
-        if waiting(&entry.task, published.key).as_ref() != Some(published)
-            || entry.published.iter().any(|waiting| waiting.key == published.key)
-        {
+        if entry.published.iter().any(|waiting| waiting.key == published.key) {
             return;
         }
         // Most tasks wait for one thing, and a vector begins with room for four.

@@ -59,6 +59,11 @@ impl Standing {
         self.limit == LinePlace::LAST
     }
 
+    /// Whether an attempt may rest behind a head of so many.
+    pub(super) fn is_deep(&self, head: usize) -> bool {
+        !self.is_whole() || self.places.len() >= head
+    }
+
     pub(super) fn is_forgettable(&self) -> bool {
         self.places.is_empty() && self.is_whole() && self.in_hands.is_none()
     }
@@ -91,7 +96,7 @@ impl Standing {
         }
         let last = self.places.last().map(Place::in_line).max(self.in_hands);
         match last {
-            Some(last) if self.places.len() >= head && place > last => {
+            Some(last) if self.is_deep(head) && place > last => {
                 (self.limit, self.reach) = (last, last);
                 Admission::NewLimit(last)
             }
