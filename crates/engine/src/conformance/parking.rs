@@ -1,15 +1,15 @@
 //! Attempts of a paused task: whoever has one may end it, and nobody gets one before the resume. One that nobody
 //! has any more is due to be parked, so that the task comes to rest.
 
-use windlass_core::{ActKey, ActState, Attempt, Command, TaskStatus, task_status};
+use windlass_core::{ActKey, ActState, Attempt, Command, Outcome, TaskStatus, task_status};
 
 use super::{
     World,
-    history::line,
+    history::{decide, line},
     topic,
-    world::{FIRST, LEASE, attempt},
+    world::{FIRST, LEASE, attempt, report},
 };
-use crate::ports::{ADOPTION_GRACE, Adoption, Claimed, Due, SessionId};
+use crate::ports::{self, ADOPTION_GRACE, Adoption, Claimed, Due, Loaded, SessionId};
 
 topic![
     what_runs_in_a_pause_stays_with_the_one_who_has_it,
@@ -22,6 +22,7 @@ topic![
     what_ran_in_a_pause_is_waited_for_after_a_reopening,
     what_ran_in_a_pause_is_waited_for_when_it_is_resumed_after_a_reopening,
     what_is_lost_in_a_pause_is_not_handed_out,
+    what_becomes_ready_and_is_parked_in_one_change_is_not_handed_out,
 ];
 
 /// A task that was paused while a session has its first step.
@@ -207,4 +208,22 @@ async fn what_is_lost_in_a_pause_is_not_handed_out(mut world: World) {
     assert_eq!((act.state, act.attempt, act.deaths), (ActState::Parked, 2, 1));
     assert_eq!(world.due().await, []);
     nobody_gets_it(&mut world, &claimed).await;
+}
+
+async fn what_becomes_ready_and_is_parked_in_one_change_is_not_handed_out(mut world: World) {
+    let flow = world.add_flow(line("flow", 2)).await;
+    let id = world.submit(&flow).await;
+    let session = world.session(1).await;
+    let claimed = world.claim_one(session).await;
+    let mut change = world.decide(id, &report(&claimed, Outcome::Succeeded(None))).await;
+    let ready = Loaded::untouched(change.task.clone());
+    let pause = decide(&ready, &Command::Pause { by: None }, world.now.wall).expect("the rules allow it");
+    change.task = pause.task;
+    change.events.extend(pause.events);
+    change.waits.extend(pause.waits);
+    assert_eq!(world.commit_one(change).await, ports::Outcome::Committed);
+    assert!(world.claim(session, 9).await.is_empty());
+    assert_eq!(world.due().await, []);
+    world.apply(id, Command::Resume { by: None }).await;
+    assert_eq!(world.claim_one(session).await.id.key, ActKey::forward(1));
 }

@@ -158,12 +158,7 @@ impl Scheduler {
         if let Some(key) = &change.submit_key {
             self.submit_keys.stage(id, key);
         }
-        for effect in &change.waits {
-            let key = match effect {
-                Effect::Wait(waiting) => waiting.key,
-                Effect::Forget(key) => *key,
-                Effect::Send(_) => continue,
-            };
+        for key in change.waits.iter().filter_map(wakeup) {
             self.withdraw(id, key);
         }
         self.drop_stale_claims(&change.task);
@@ -287,11 +282,15 @@ impl Scheduler {
             return;
         }
         let is_latest = Arc::ptr_eq(&entry.task, &change.task);
-        for effect in &change.waits {
-            if let Effect::Wait(published) = effect
-                && !self.is_recovering(id, published)
-                && (is_latest || self.still_waits(id, published))
-            {
+        for (index, effect) in change.waits.iter().enumerate() {
+            let Effect::Wait(published) = effect else { continue };
+            let still_waits = if is_latest {
+                // Several commands may have made the change: the last one that names the act tells what it waits for.
+                !change.waits[index + 1..].iter().any(|later| wakeup(later) == Some(published.key))
+            } else {
+                self.still_waits(id, published)
+            };
+            if still_waits && !self.is_recovering(id, published) {
                 self.publish_wait(id, published);
             }
         }
@@ -350,6 +349,15 @@ impl Scheduler {
             Due::of_free(*task, *key, attempt, self.published_ready(*task, *key)?.free)
         });
         wakes.chain(self.claims.timed_out(now).map(Due::TimeOut)).chain(kept_back).take(limit).collect()
+    }
+}
+
+/// What an effect is about, if it tells what something waits for.
+fn wakeup(effect: &Effect) -> Option<Wakeup> {
+    match effect {
+        Effect::Wait(waiting) => Some(waiting.key),
+        Effect::Forget(key) => Some(*key),
+        Effect::Send(_) => None,
     }
 }
 
