@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Json, Timestamp};
+use crate::{Json, LockName, TaskId, Timestamp};
 
 /// Doing or undoing a step: its attempts and how they went.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -27,6 +27,14 @@ pub struct Act {
     pub started_at: Option<Timestamp>,
     /// When it was settled.
     pub ended_at: Option<Timestamp>,
+    /// By when a worker must have taken the current attempt, as long as none was seen with it.
+    pub start_by: Option<Timestamp>,
+    /// What its attempts are counted under where a limit is by key.
+    pub fairness: Option<Box<str>>,
+    /// The child task that does it, the last one if there were several.
+    pub child: Option<TaskId>,
+    /// The locks it needs and has.
+    pub locks: Vec<HeldLock>,
     /// The last failure.
     pub failure: Option<Failure>,
     /// What it returned. Stored apart.
@@ -55,6 +63,30 @@ pub enum ActState {
     Failed,
     /// Passed over.
     Skipped,
+    /// Something else than a worker or a time must come.
+    Awaiting(Awaited),
+    /// Its members do it.
+    Fanned,
+}
+
+/// What an act waits for beside workers and times.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Awaited {
+    /// A signal.
+    Signal,
+    /// The end of its child task.
+    Child,
+    /// A lock that others have.
+    Lock,
+}
+
+/// A lock that an act needs.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HeldLock {
+    /// Which.
+    pub name: LockName,
+    /// The fencing token under which the act has it; nothing while it waits for it.
+    pub fence: Option<u64>,
 }
 
 /// Why an attempt failed.
@@ -92,12 +124,12 @@ pub enum Direction {
     Rollback,
 }
 
-/// Names one act of a task. `member` counts the members of a fanned-out step; 0 for a plain step.
+/// Names one act of a task: of a step, or of one of its members.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct ActKey {
     /// Index of the step.
     pub step: usize,
-    /// Index of the member.
+    /// Number of the member, from 1; 0 for the step as a whole.
     pub member: u32,
     /// Which of its two acts.
     pub direction: Direction,
@@ -115,13 +147,41 @@ impl ActKey {
     pub const fn rollback(step: usize) -> Self {
         Self { step, member: 0, direction: Direction::Rollback }
     }
+
+    /// The same act of one of the step's members, from 1; 0 is that of the step as a whole.
+    #[must_use]
+    pub const fn of_member(self, member: u32) -> Self {
+        Self { member, ..self }
+    }
+
+    /// The member's place in the list, from 0.
+    #[must_use]
+    pub fn index(self) -> Option<u32> {
+        self.member.checked_sub(1)
+    }
+
+    /// Whether it is an act of a member.
+    #[must_use]
+    pub const fn is_member(self) -> bool {
+        self.member != 0
+    }
 }
 
 impl Act {
-    /// Whether it is neither idle nor settled: an attempt is ready, with a worker, parked or delayed.
+    /// Whether it is neither idle nor settled: an attempt is ready, with a worker, parked or delayed, or something
+    /// else is awaited. What its members do is asked of them.
     #[must_use]
     pub fn is_open(&self) -> bool {
-        matches!(self.state, ActState::Ready | ActState::Parked | ActState::Delayed { .. })
+        matches!(
+            self.state,
+            ActState::Ready | ActState::Parked | ActState::Delayed { .. } | ActState::Awaiting(_)
+        )
+    }
+
+    /// Whether it was done, passed over, or has failed for good.
+    #[must_use]
+    pub fn is_settled(&self) -> bool {
+        self.is_satisfied() || self.state == ActState::Failed
     }
 
     /// Why it failed last, as long as that matters: once it is done after all, at another attempt or by hand, its

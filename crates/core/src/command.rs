@@ -1,12 +1,17 @@
 //! What can be asked of a task.
 
-use crate::{ActKey, Actor, Failure, Json, Millis, Timestamp};
+use crate::{ActKey, Actor, Failure, Json, Millis, Name, Timestamp};
 
 /// Something asked of a task.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Command {
     /// Take the task in; the first command of every task.
-    Accept,
+    Accept {
+        /// Steps that were done by another task of which this is a new run: what they returned.
+        done: Vec<(usize, Option<Json>)>,
+        /// Who asked for it.
+        by: Option<Actor>,
+    },
     /// A worker says how an attempt went.
     Report(Report),
     /// The worker that had an attempt is gone.
@@ -30,6 +35,17 @@ pub enum Command {
     },
     /// A person lets it go on.
     Resume {
+        /// Who.
+        by: Option<Actor>,
+    },
+    /// Somebody sends a signal.
+    Signal {
+        /// Its name.
+        name: Name,
+        /// What the step that waits for it returns.
+        params: Option<Json>,
+        /// Whether it is kept where no step waits for it yet.
+        keep: bool,
         /// Who.
         by: Option<Actor>,
     },
@@ -92,13 +108,15 @@ pub enum Wakeup {
     Start,
     /// The retry or the deadline of an act.
     Act(ActKey),
+    /// The deadline of the task.
+    Deadline,
 }
 
 /// How a person settles a step.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Resolution {
-    /// Try it again, with all its retries.
-    Retry,
+    /// Try it again, with all its retries, and with these parameters over those it had.
+    Retry(Option<Json>),
     /// Go on without it.
     Skip,
     /// It was done by hand, and this is what it would have returned.
@@ -112,7 +130,7 @@ impl Resolution {
     #[must_use]
     pub fn as_str(&self) -> &'static str {
         match self {
-            Self::Retry => "retry",
+            Self::Retry(_) => "retry",
             Self::Skip => "skip",
             Self::Done(_) => "done",
             Self::Rollback => "rollback",

@@ -39,6 +39,8 @@ pub struct Ready {
     pub module: Name,
     /// What is to be done.
     pub command: Name,
+    /// What it is counted under where a limit is by key.
+    pub fairness: Option<Box<str>>,
     /// Its place in the queue: smaller goes first.
     pub rank: i64,
     /// Since when it waits.
@@ -81,6 +83,12 @@ pub fn waiting(task: &Task, key: Wakeup) -> Option<Waiting> {
             let at = task.input.at.filter(|_| task.state.phase == Phase::Scheduled)?;
             return Some(Waiting { key, attempt: 0, ready: None, due_at: Some(at) });
         }
+        Wakeup::Deadline => {
+            let at = task
+                .deadline_at()
+                .filter(|_| matches!(task.state.phase, Phase::Scheduled | Phase::Forward))?;
+            return Some(Waiting { key, attempt: 0, ready: None, due_at: Some(at) });
+        }
         Wakeup::Act(act_key) => act_key,
     };
     let (act, action) = (task.act(act_key)?, task.action(act_key)?);
@@ -88,19 +96,25 @@ pub fn waiting(task: &Task, key: Wakeup) -> Option<Waiting> {
     match act.state {
         ActState::Ready => {
             let ready_at = act.ready_at.unwrap_or_default();
+            let (module, command) = action.worker()?;
             let ready = Ready {
-                module: action.module.clone(),
-                command: action.command.clone(),
+                module: module.clone(),
+                command: command.clone(),
+                fairness: act.fairness.clone(),
                 rank: task.rank(ready_at),
                 ready_at,
                 timeout: action.timeout,
                 free: when_free(task, act_key),
             };
-            Some(Waiting { key, attempt: act.attempt, ready: Some(ready), due_at: deadline_at })
+            let due_at = [deadline_at, act.start_by].into_iter().flatten().min();
+            Some(Waiting { key, attempt: act.attempt, ready: Some(ready), due_at })
         }
         ActState::Delayed { until } => {
             let due_at = deadline_at.map_or(until, |deadline_at| deadline_at.min(until));
             Some(Waiting { key, attempt: act.attempt, ready: None, due_at: Some(due_at) })
+        }
+        ActState::Awaiting(_) => {
+            deadline_at.map(|at| Waiting { key, attempt: act.attempt, ready: None, due_at: Some(at) })
         }
         _ => None,
     }
@@ -121,8 +135,8 @@ pub fn when_free(task: &Task, key: ActKey) -> Free {
 /// Everything a task waits for.
 #[must_use]
 pub fn waits(task: &Task) -> Vec<Waiting> {
-    let acts = task.acts().filter(|(_, act)| act.is_open()).map(|(key, _)| Wakeup::Act(key));
-    [Wakeup::Start].into_iter().chain(acts).filter_map(|key| waiting(task, key)).collect()
+    let acts = task.open_acts().map(|(key, _)| Wakeup::Act(key));
+    [Wakeup::Start, Wakeup::Deadline].into_iter().chain(acts).filter_map(|key| waiting(task, key)).collect()
 }
 
 /// What is to be done about the step from `before` to `after` by `events`.
@@ -132,12 +146,12 @@ pub(crate) fn effects(before: &Task, after: &Task, events: &[Event]) -> Vec<Effe
         || events.iter().any(|event| event.kind == EventKind::TaskAccepted)
     {
         // A task that turned around waits for other things: what is in flight is to stop.
-        keys.push(Wakeup::Start);
-        keys.extend(after.acts().filter(|(_, act)| act.is_open()).map(|(key, _)| Wakeup::Act(key)));
+        keys.extend([Wakeup::Start, Wakeup::Deadline]);
+        keys.extend(after.open_acts().map(|(key, _)| Wakeup::Act(key)));
     }
     if before.state.pause != after.state.pause {
         // What workers have stays with them, and what they give back in a pause is not handed out again.
-        let ready = after.acts().filter(|(_, act)| act.state == ActState::Ready);
+        let ready = after.open_acts().filter(|(_, act)| act.state == ActState::Ready);
         keys.extend(ready.map(|(key, _)| Wakeup::Act(key)));
     }
     keys.sort_unstable();

@@ -2,7 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{ActKey, Actor, Cause, Ending, Failure, Json, Stuck, StuckKind, Timestamp};
+use crate::{
+    ActKey, Actor, Awaited, Cause, Ending, Failure, Json, LockName, Name, Stuck, StuckKind, TaskId, Timestamp,
+};
 
 /// One thing that happened to a task. Its number is its place in the task's history, from 1.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -157,6 +159,85 @@ pub enum EventKind {
         /// Who settled it.
         by: Option<Actor>,
     },
+    /// A step whose turn has come waits for a time before its first attempt.
+    ActDelayed {
+        /// The act.
+        key: ActKey,
+        /// When the first attempt is ready.
+        until: Timestamp,
+    },
+    /// What its attempts are counted under where a limit is by key.
+    ActKeyed {
+        /// The act.
+        key: ActKey,
+        /// The key.
+        fairness: Box<str>,
+    },
+    /// Its members do it from now on.
+    ActFanned {
+        /// The act.
+        key: ActKey,
+        /// How many there are.
+        members: u32,
+    },
+    /// An attempt waits for something else than a worker.
+    ActAwaiting {
+        /// The act.
+        key: ActKey,
+        /// Number of the attempt.
+        attempt: u32,
+        /// What for.
+        awaited: Awaited,
+        /// The child task, where it waits for one.
+        child: Option<TaskId>,
+        /// The locks, where it waits for some.
+        locks: Vec<LockName>,
+    },
+    /// It has a lock.
+    ActLocked {
+        /// The act.
+        key: ActKey,
+        /// Which lock.
+        name: LockName,
+        /// The fencing token.
+        fence: u64,
+    },
+    /// A worker had taken the attempt when the time for it to be taken was over.
+    ActTaken {
+        /// The act.
+        key: ActKey,
+        /// Number of the attempt.
+        attempt: u32,
+    },
+    /// A signal came that no step waits for yet.
+    SignalKept {
+        /// Its name.
+        name: Name,
+        /// What came with it.
+        params: Option<Box<str>>,
+        /// Who sent it.
+        by: Option<Actor>,
+    },
+    /// A step got the signal it waited for.
+    SignalReceived {
+        /// The act.
+        key: ActKey,
+        /// The signal's name.
+        name: Name,
+        /// Who sent it.
+        by: Option<Actor>,
+    },
+    /// A person gave a step other parameters.
+    StepAmended {
+        /// The step.
+        step: usize,
+        /// Those of the same names as before, as the text of a JSON object.
+        before: Box<str>,
+        /// Those it gets from now on.
+        after: Box<str>,
+        /// Who.
+        by: Option<Actor>,
+    },
 }
 
 /// How a person settled a step.
@@ -186,7 +267,9 @@ impl EventKind {
             | Self::TaskUnstuck
             | Self::TaskEnded(_)
             | Self::AlarmRaised { .. }
-            | Self::AlarmCleared { .. } => None,
+            | Self::AlarmCleared { .. }
+            | Self::SignalKept { .. }
+            | Self::StepAmended { .. } => None,
             Self::ActReady { key, .. }
             | Self::ActParked { key, .. }
             | Self::ActStarted { key, .. }
@@ -198,7 +281,14 @@ impl EventKind {
             | Self::ActFailed { key, .. }
             | Self::ActOverdue { key, .. }
             | Self::ActSkipped { key }
-            | Self::ActResolved { key, .. } => Some(*key),
+            | Self::ActResolved { key, .. }
+            | Self::ActDelayed { key, .. }
+            | Self::ActKeyed { key, .. }
+            | Self::ActFanned { key, .. }
+            | Self::ActAwaiting { key, .. }
+            | Self::ActLocked { key, .. }
+            | Self::ActTaken { key, .. }
+            | Self::SignalReceived { key, .. } => Some(*key),
         }
     }
 }

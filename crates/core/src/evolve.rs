@@ -1,8 +1,8 @@
 //! The one place that changes a task: what each event does to it.
 
 use crate::{
-    Act, ActKey, ActState, Cause, DEADLINE_CODE, Direction, Event, EventKind, Failure, Pause, Phase,
-    ResolutionKind, Task,
+    Act, ActKey, ActState, Awaited, Cause, DEADLINE_CODE, Direction, Event, EventKind, Failure, HeldLock,
+    Json, KeptSignal, Members, Pause, Phase, ResolutionKind, Role, Task, Timestamp,
     planted::{Bug, is_planted},
 };
 
@@ -22,6 +22,12 @@ pub fn evolve(task: &mut Task, event: &Event) {
                 task.state.pause = Pause::None;
             }
             task.state.cause = Some(cause.clone());
+            // Once the task has failed, the step for errors has its turn.
+            if matches!(cause, Cause::Failure { .. } | Cause::GivenUp { .. } | Cause::Deadline) {
+                for (step, definition) in task.state.steps.iter_mut().zip(&task.flow.steps) {
+                    step.touched |= definition.role == Role::OnError;
+                }
+            }
         }
         EventKind::TaskStuck(stuck) => task.state.stuck = Some(stuck.clone()),
         EventKind::TaskUnstuck => task.state.stuck = None,
@@ -30,101 +36,201 @@ pub fn evolve(task: &mut Task, event: &Event) {
             task.state.ended_at = Some(at);
         }
         EventKind::ActReady { key, attempt } => {
-            let deadline = task.action(*key).and_then(|action| action.deadline);
-            if key.direction == Direction::Forward {
-                task.state.steps[key.step].touched = true;
-            }
-            let act = act_mut(task, *key);
-            // An attempt that was parked, or that follows a lost one, keeps the place it had in the queue.
-            if !matches!(act.state, ActState::Parked | ActState::Ready) {
-                act.ready_at = Some(at);
-            }
-            act.deadline_at = act.deadline_at.or(deadline.map(|deadline| at + deadline));
-            act.attempt = *attempt;
-            act.state = ActState::Ready;
+            let start_within = task.action(*key).and_then(|action| action.start_within);
+            touch(task, *key);
+            begin(task, *key, *attempt, at);
+            change(task, *key, |act| {
+                // An attempt that was parked, or that follows a lost one, keeps the place it had in the queue.
+                if !matches!(act.state, ActState::Parked | ActState::Ready) {
+                    act.ready_at = Some(at);
+                }
+                act.start_by = start_within.map(|span| at + span);
+                act.state = ActState::Ready;
+            });
         }
-        EventKind::ActParked { key, attempt } => {
-            let act = act_mut(task, *key);
+        EventKind::ActParked { key, attempt } => change(task, *key, |act| {
             if act.state != ActState::Ready {
                 act.ready_at = Some(at);
             }
             act.attempt = *attempt;
             act.state = ActState::Parked;
-        }
+        }),
         EventKind::ActStarted { key, .. } => {
             task.state.started_at = task.state.started_at.or(Some(at));
-            let act = act_mut(task, *key);
-            act.started_at = act.started_at.or(Some(at));
+            change(task, *key, |act| act.started_at = act.started_at.or(Some(at)));
         }
-        EventKind::ActRetrying { key, until, failure, .. } => {
-            let act = act_mut(task, *key);
+        EventKind::ActRetrying { key, until, failure, .. } => change(task, *key, |act| {
             act.failures += 1;
             act.failure = Some(failure.clone());
             act.state = ActState::Delayed { until: *until };
-        }
-        EventKind::ActPostponed { key, until, .. } => {
-            let act = act_mut(task, *key);
+        }),
+        EventKind::ActPostponed { key, until, .. } => change(task, *key, |act| {
             act.postponements += 1;
             act.state = ActState::Delayed { until: *until };
-        }
-        EventKind::ActLost { key, .. } => act_mut(task, *key).deaths += 1,
+        }),
+        EventKind::ActLost { key, .. } => change(task, *key, |act| act.deaths += 1),
         EventKind::ActWithdrawn { key, touched, .. } => {
             if key.direction == Direction::Forward {
-                task.state.steps[key.step].touched = *touched;
+                set_touched(task, *key, *touched);
             }
-            act_mut(task, *key).state = ActState::Idle;
+            change(task, *key, |act| act.state = ActState::Idle);
         }
-        EventKind::ActSucceeded { key, result, .. } => {
-            let act = act_mut(task, *key);
+        EventKind::ActSucceeded { key, result, .. } => change(task, *key, |act| {
             act.result.clone_from(result);
             settle(act, ActState::Succeeded, at);
-        }
+        }),
         EventKind::ActFailed { key, failure, .. } => {
             if key.direction == Direction::Forward && is_planted(Bug::FailedStepNotUndone) {
                 task.state.steps[key.step].touched = false;
             }
-            let act = act_mut(task, *key);
-            act.failures += 1;
-            act.failure = Some(failure.clone());
-            settle(act, ActState::Failed, at);
+            change(task, *key, |act| {
+                act.failures += 1;
+                act.failure = Some(failure.clone());
+                settle(act, ActState::Failed, at);
+            });
         }
-        EventKind::ActOverdue { key, .. } => {
-            let act = act_mut(task, *key);
+        EventKind::ActOverdue { key, .. } => change(task, *key, |act| {
             act.overdue = true;
             act.failure = Some(Failure::new("the step's deadline passed", DEADLINE_CODE, false));
-        }
-        EventKind::ActSkipped { key } => settle(act_mut(task, *key), ActState::Skipped, at),
+        }),
+        EventKind::ActSkipped { key } => change(task, *key, |act| settle(act, ActState::Skipped, at)),
         EventKind::ActResolved { key, resolution, result, .. } => {
-            let act = act_mut(task, *key);
-            match resolution {
-                ResolutionKind::Retry => {
-                    *act = Act {
-                        attempt: act.attempt,
-                        started_at: act.started_at,
-                        failure: act.failure.clone(),
-                        ..Act::default()
-                    };
-                }
+            if *resolution == ResolutionKind::Retry && retry_members(task, *key) {
+                return;
+            }
+            change(task, *key, |act| match resolution {
+                ResolutionKind::Retry => again(act),
                 ResolutionKind::Skip => settle(act, ActState::Skipped, at),
                 ResolutionKind::Done => {
                     act.result.clone_from(result);
                     settle(act, ActState::Succeeded, at);
                 }
                 ResolutionKind::Rollback => {}
+            });
+        }
+        EventKind::ActDelayed { key, until } => {
+            change(task, *key, |act| act.state = ActState::Delayed { until: *until });
+        }
+        EventKind::ActKeyed { key, fairness } => {
+            change(task, *key, |act| act.fairness = Some(fairness.clone()));
+        }
+        EventKind::ActFanned { key, members } => {
+            begin(task, *key, 1, at);
+            let step = &mut task.state.steps[key.step];
+            if key.direction == Direction::Forward {
+                step.members = Some(Box::new(Members::new(*members)));
+            }
+            change(task, *key, |act| act.state = ActState::Fanned);
+        }
+        EventKind::ActAwaiting { key, attempt, awaited, child, locks } => {
+            if *awaited == Awaited::Child {
+                touch(task, *key);
+            }
+            begin(task, *key, *attempt, at);
+            change(task, *key, |act| {
+                act.ready_at = Some(at);
+                act.child = child.or(act.child);
+                if *awaited == Awaited::Lock {
+                    act.locks =
+                        locks.iter().map(|name| HeldLock { name: name.clone(), fence: None }).collect();
+                }
+                act.state = ActState::Awaiting(*awaited);
+            });
+        }
+        EventKind::ActLocked { key, name, fence } => change(task, *key, |act| {
+            if let Some(lock) = act.locks.iter_mut().find(|lock| lock.name == *name) {
+                lock.fence = Some(*fence);
+            }
+        }),
+        EventKind::ActTaken { key, .. } => change(task, *key, |act| act.start_by = None),
+        EventKind::SignalKept { name, params, by } => {
+            task.state.signals.push(KeptSignal { name: name.clone(), params: params.clone(), by: by.clone() })
+        }
+        EventKind::SignalReceived { name, .. } => {
+            task.state.started_at = task.state.started_at.or(Some(at));
+            if let Some(place) = task.state.signals.iter().position(|signal| signal.name == *name) {
+                task.state.signals.remove(place);
+            }
+        }
+        EventKind::StepAmended { step, after, .. } => {
+            let step = &mut task.state.steps[*step];
+            let before = step.amended.as_deref().map(Json::from_stored);
+            let amended = Json::merge(before.iter().chain([&Json::from_stored(after)]));
+            step.amended = Some(amended.as_str().into());
+            if let Some(members) = &mut step.members {
+                members.handed = Default::default();
             }
         }
     }
 }
 
-fn settle(act: &mut Act, state: ActState, at: crate::Timestamp) {
-    act.state = state;
-    act.ended_at = Some(at);
+/// An attempt has its number, and the first one sets the deadline of all.
+fn begin(task: &mut Task, key: ActKey, attempt: u32, at: Timestamp) {
+    let deadline = task.action(key).and_then(|action| action.deadline);
+    // An undo of a member makes the undo of its step one that was tried.
+    if key.is_member() && key.direction == Direction::Rollback {
+        task.state.steps[key.step].undo.attempt = 1;
+    }
+    change(task, key, |act| {
+        act.attempt = attempt;
+        act.deadline_at = act.deadline_at.or(deadline.map(|deadline| at + deadline));
+    });
 }
 
-fn act_mut(task: &mut Task, key: ActKey) -> &mut Act {
+/// The act may have effects from now on.
+fn touch(task: &mut Task, key: ActKey) {
+    if key.direction == Direction::Forward {
+        set_touched(task, key, true);
+        task.state.steps[key.step].touched = true;
+    }
+}
+
+fn set_touched(task: &mut Task, key: ActKey, touched: bool) {
     let step = &mut task.state.steps[key.step];
-    match key.direction {
-        Direction::Forward => &mut step.forward,
-        Direction::Rollback => &mut step.undo,
+    match &mut step.members {
+        Some(members) if key.is_member() => members.change(key.member, |member| member.touched = touched),
+        _ => step.touched = touched,
+    }
+}
+
+/// A person wants it tried again: all its retries are there again.
+fn again(act: &mut Act) {
+    *act = Act {
+        attempt: act.attempt,
+        started_at: act.started_at,
+        failure: act.failure.take(),
+        fairness: act.fairness.take(),
+        child: act.child,
+        ..Act::default()
+    };
+}
+
+/// A person wants a fanned-out step tried again: its members that failed begin again. Tells whether it is one.
+fn retry_members(task: &mut Task, key: ActKey) -> bool {
+    let step = &mut task.state.steps[key.step];
+    let (Some(members), false) = (&mut step.members, key.is_member()) else { return false };
+    let failed: Vec<u32> = members.side(key.direction).failed.iter().copied().collect();
+    for number in failed {
+        members.change(number, |member| again(member.act_mut(key.direction)));
+    }
+    change(task, key, |act| (act.state, act.ended_at) = (ActState::Fanned, None));
+    true
+}
+
+fn settle(act: &mut Act, state: ActState, at: Timestamp) {
+    act.state = state;
+    act.ended_at = Some(at);
+    act.start_by = None;
+}
+
+/// Changes one act.
+fn change(task: &mut Task, key: ActKey, change: impl FnOnce(&mut Act)) {
+    let step = &mut task.state.steps[key.step];
+    match (&mut step.members, key.direction) {
+        (Some(members), direction) if key.is_member() => {
+            members.change(key.member, |member| change(member.act_mut(direction)));
+        }
+        (_, Direction::Forward) => change(&mut step.forward),
+        (_, Direction::Rollback) => change(&mut step.undo),
     }
 }

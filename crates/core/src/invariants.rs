@@ -1,6 +1,6 @@
 //! What must hold after every transition, in release builds as well. A broken one is a defect of the rules.
 
-use crate::{ActState, Direction, Ending, Event, EventKind, Pause, Phase, Task};
+use crate::{Act, ActKey, ActState, Direction, Ending, Event, EventKind, OnPartial, Pause, Phase, Task};
 
 /// Checks the step from `before` to `after` by `events`.
 ///
@@ -17,7 +17,9 @@ pub fn check(before: &Task, after: &Task, events: &[Event]) -> Result<(), String
     if before.is_ended() {
         return broken("an ended task does not change");
     }
-    for ((key, was), (_, is)) in before.acts().zip(after.acts()) {
+    let idle = Act::default();
+    for key in changed(after, events) {
+        let (was, Some(is)) = (before.act(key).unwrap_or(&idle), after.act(key)) else { continue };
         if is.attempt < was.attempt {
             return broken("attempt numbers only grow");
         }
@@ -34,19 +36,40 @@ pub fn check(before: &Task, after: &Task, events: &[Event]) -> Result<(), String
         if is.state == ActState::Parked && after.state.pause == Pause::None {
             return broken("only a paused task parks attempts");
         }
+        if key.is_member()
+            && is.is_open()
+            && after.act(key.of_member(0)).is_some_and(|act| act.is_satisfied())
+        {
+            return broken("a step is done after all its members");
+        }
     }
     check_order(after).map_err(str::to_owned)?;
     check_phase(after).map_err(str::to_owned)
 }
 
+/// The acts of steps as a whole, and of the members to which something happened.
+fn changed<'a>(after: &'a Task, events: &'a [Event]) -> impl Iterator<Item = ActKey> + 'a {
+    let mut members: Vec<ActKey> =
+        events.iter().filter_map(|event| event.kind.act()).filter(|key| key.is_member()).collect();
+    members.sort_unstable();
+    members.dedup();
+    after.step_acts().map(|(key, _)| key).chain(members)
+}
+
 /// Steps begin when their predecessors are done, and are undone when their successors are.
 fn check_order(task: &Task) -> Result<(), &'static str> {
     let steps = &task.state.steps;
-    let forward_open = steps.iter().any(|step| step.forward.is_open());
+    let forward_open = task.open_acts().any(|(key, _)| key.direction == Direction::Forward);
     for (index, step) in steps.iter().enumerate() {
         let begun = step.forward.state != ActState::Idle;
-        if begun && !task.flow.steps[index].after.iter().all(|after| steps[*after].forward.is_satisfied()) {
+        if begun && !task.flow.steps[index].after.iter().all(|after| task.lets_pass(*after)) {
             return Err("a step begins after its predecessors are done");
+        }
+        if let (OnPartial::Fail, Some(members), true) =
+            (task.flow.steps[index].on_partial, &step.members, step.forward.state == ActState::Succeeded)
+            && members.side(Direction::Forward).satisfied != members.total()
+        {
+            return Err("a fanned-out step is done when its members are");
         }
         if step.undo.state == ActState::Idle {
             continue;
@@ -68,10 +91,10 @@ fn check_order(task: &Task) -> Result<(), &'static str> {
 fn check_phase(task: &Task) -> Result<(), &'static str> {
     let steps = &task.state.steps;
     let undone = || steps.iter().all(|step| !step.touched || step.undo.is_satisfied());
-    let open = task.acts().any(|(_, act)| act.is_open());
+    let open = task.has_open_act();
     match task.state.phase {
         Phase::Ended(_) if open => Err("an ended task has nothing in flight"),
-        Phase::Ended(Ending::Succeeded) if !steps.iter().all(|step| step.forward.is_satisfied()) => {
+        Phase::Ended(Ending::Succeeded) if !task.flow.plain_steps().all(|step| task.lets_pass(step)) => {
             Err("a task succeeds when all its steps are done")
         }
         Phase::Ended(Ending::RolledBack | Ending::Failed | Ending::Cancelled) if !undone() => {
@@ -80,9 +103,7 @@ fn check_phase(task: &Task) -> Result<(), &'static str> {
         Phase::Ended(_) => Ok(()),
         Phase::Scheduled if open => Err("nothing of a scheduled task has begun"),
         Phase::Scheduled => Ok(()),
-        Phase::Forward
-            if task.acts().any(|(key, act)| key.direction == Direction::Rollback && act.is_open()) =>
-        {
+        Phase::Forward if task.open_acts().any(|(key, _)| key.direction == Direction::Rollback) => {
             Err("nothing is undone on the way forward")
         }
         Phase::Forward | Phase::Backward if !open && task.state.stuck.is_none() => {

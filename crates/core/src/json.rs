@@ -6,6 +6,8 @@ use serde::de::{Deserializer as _, MapAccess, Visitor};
 use serde_json::value::RawValue;
 use thiserror::Error;
 
+use crate::MEMBERS_MAX;
+
 /// How deep a payload may nest.
 pub const JSON_DEPTH_MAX: usize = 64;
 
@@ -104,12 +106,70 @@ impl Json {
             // A `Json` was checked when it was made, so this cannot fail; were it to, the rest is passed over.
             let _ = reader.deserialize_map(Collect(&mut merged));
         }
-        let mut text = String::with_capacity(full.iter().map(|object| object.as_str().len()).sum());
-        for (name, value) in &merged.list {
+        Self::of_members(merged.list.into_iter())
+    }
+}
+
+/// Members of objects: by their names, and values as they stand.
+impl Json {
+    /// The elements of the list that is the member `name`, as text.
+    ///
+    /// # Errors
+    /// When there is no such member, it is no list, or a list that is too long for a fanned-out step: in words.
+    pub fn elements(&self, name: &str) -> Result<Vec<Box<str>>, String> {
+        let Some(value) = self.members().into_iter().find(|(member, _)| member == name) else {
+            return Err(format!("there is no parameter \"{name}\", whose elements it is to be done for"));
+        };
+        let elements: Vec<&RawValue> = serde_json::from_str(value.1).map_err(|_| {
+            format!("the parameter \"{name}\" is no list, and it is to be done for its elements")
+        })?;
+        if elements.len() > MEMBERS_MAX {
+            return Err(format!(
+                "the parameter \"{name}\" has {} elements; the most is {MEMBERS_MAX}",
+                elements.len()
+            ));
+        }
+        Ok(elements.into_iter().map(|element| element.get().into()).collect())
+    }
+
+    /// The object without the member `name`.
+    #[must_use]
+    pub fn without(&self, name: &str) -> Self {
+        Self::of_members(self.members().into_iter().filter(|(member, _)| member != name))
+    }
+
+    /// Of this object the members that `other` has as well.
+    #[must_use]
+    pub fn only(&self, other: &Self) -> Self {
+        let other = other.members();
+        let has = |name: &str| other.iter().any(|(member, _)| member == name);
+        Self::of_members(self.members().into_iter().filter(|(member, _)| has(member)))
+    }
+
+    /// `text` as JSON writes it.
+    #[must_use]
+    pub fn quote(text: &str) -> String {
+        serde_json::to_string(text).unwrap_or_default()
+    }
+
+    fn members(&self) -> Vec<(String, &str)> {
+        let mut members = Members::default();
+        let mut reader = serde_json::Deserializer::from_str(self.as_str());
+        // A `Json` was checked when it was made, so this cannot fail; were it to, the rest is passed over.
+        let _ = reader.deserialize_map(Collect(&mut members));
+        members.list
+    }
+
+    fn of_members<'a>(members: impl Iterator<Item = (String, &'a str)>) -> Self {
+        let mut text = String::new();
+        for (name, value) in members {
             text.push(if text.is_empty() { '{' } else { ',' });
-            text.push_str(&serde_json::to_string(name).unwrap_or_default());
+            text.push_str(&Self::quote(&name));
             text.push(':');
             text.push_str(value);
+        }
+        if text.is_empty() {
+            return Self::empty();
         }
         text.push('}');
         Self(text.into())

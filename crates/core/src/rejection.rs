@@ -2,6 +2,8 @@
 
 use thiserror::Error;
 
+use crate::SIGNALS_MAX;
+
 /// Why a command changes nothing.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum Rejection {
@@ -20,6 +22,15 @@ pub enum Rejection {
     /// The task has ended.
     #[error("the task has ended")]
     Ended,
+    /// No step of the task ever waits for this signal.
+    #[error("no step of the task waits for a signal \"{0}\": look at the flow for its name")]
+    UnknownSignal(String),
+    /// No step waits for this signal now, and it is not to be kept.
+    #[error("no step waits for the signal \"{0}\" now: send it later, or have it kept")]
+    NobodyWaits(String),
+    /// So many signals came before their steps that no more are kept.
+    #[error("the task keeps {SIGNALS_MAX} signals for later already")]
+    TooManySignals,
     /// The step does not wait for a person.
     #[error("step \"{0}\" does not wait for a decision")]
     NothingToResolve(String),

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::{Act, ActKey, ActState, Ending, Pause, Phase, Task};
+use crate::{Act, ActKey, ActState, Awaited, Ending, Pause, Phase, Task};
 
 /// What a task is doing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -70,7 +70,7 @@ pub fn task_status(task: &Task, held: &BTreeSet<ActKey>) -> TaskStatus {
         return TaskStatus::Stuck;
     }
     if state.pause == Pause::Held {
-        let in_flight = task.acts().any(|(_, act)| act.state == ActState::Ready);
+        let in_flight = task.open_acts().any(|(_, act)| act.state == ActState::Ready);
         return if in_flight { TaskStatus::Pausing } else { TaskStatus::Paused };
     }
     match state.phase {
@@ -84,9 +84,13 @@ pub fn task_status(task: &Task, held: &BTreeSet<ActKey>) -> TaskStatus {
 /// Whether an attempt was handed out before, also where nobody could say when.
 fn has_begun(task: &Task) -> bool {
     let ran = |act: &Act| {
-        act.attempt > 1 || !matches!(act.state, ActState::Idle | ActState::Ready | ActState::Parked)
+        let waits = matches!(
+            act.state,
+            ActState::Idle | ActState::Ready | ActState::Parked | ActState::Awaiting(_) | ActState::Fanned
+        ) || matches!(act.state, ActState::Delayed { .. }) && act.attempt == 0;
+        act.attempt > 1 || !waits
     };
-    task.state.started_at.is_some() || task.acts().any(|(_, act)| ran(act))
+    task.state.started_at.is_some() || task.step_acts().any(|(_, act)| ran(act))
 }
 
 /// The status of a step; `held` are the acts workers have.
@@ -94,7 +98,11 @@ fn has_begun(task: &Task) -> bool {
 pub fn step_status(task: &Task, step: usize, held: &BTreeSet<ActKey>) -> StepStatus {
     let undo = &task.state.steps[step].undo;
     match undo.state {
-        ActState::Ready | ActState::Parked | ActState::Delayed { .. } => StepStatus::RollingBack,
+        ActState::Ready
+        | ActState::Parked
+        | ActState::Delayed { .. }
+        | ActState::Awaiting(_)
+        | ActState::Fanned => StepStatus::RollingBack,
         ActState::Succeeded => StepStatus::RolledBack,
         ActState::Failed => StepStatus::RollbackFailed,
         ActState::Idle | ActState::Skipped => {
@@ -109,7 +117,11 @@ pub fn act_status(act: &Act, held: bool) -> StepStatus {
     match act.state {
         ActState::Idle => StepStatus::Pending,
         ActState::Ready if held => StepStatus::Running,
-        ActState::Ready | ActState::Parked | ActState::Delayed { .. } => StepStatus::Ready,
+        ActState::Fanned | ActState::Awaiting(Awaited::Child) => StepStatus::Running,
+        ActState::Delayed { .. } if act.attempt == 0 => StepStatus::Pending,
+        ActState::Ready | ActState::Parked | ActState::Delayed { .. } | ActState::Awaiting(_) => {
+            StepStatus::Ready
+        }
         ActState::Succeeded => StepStatus::Succeeded,
         ActState::Failed => StepStatus::Failed,
         ActState::Skipped => StepStatus::Skipped,

@@ -4,7 +4,9 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Act, ActKey, Actor, Direction, Flow, Json, Millis, Name, TaskId, Timestamp};
+use crate::{
+    Act, ActKey, ActState, Actor, Direction, Flow, Json, Members, Millis, Name, Role, TaskId, Timestamp,
+};
 
 /// One run of a flow.
 #[derive(Debug, Clone, PartialEq)]
@@ -30,12 +32,51 @@ pub struct Input {
     pub priority: i8,
     /// Not before this time.
     pub at: Option<Timestamp>,
+    /// How long it may take from its start before it is turned around; the flow says where this does not.
+    pub deadline: Option<Millis>,
+    /// The step of another task that waits for it.
+    pub parent: Option<Parent>,
+    /// The task of which it is a new run.
+    pub rerun_of: Option<TaskId>,
+    /// Tasks of its flow with the same value here are the same.
+    pub unique: Option<Box<str>>,
     /// Who submitted it.
     pub by: Option<Actor>,
     /// W3C trace context of the submit.
     pub traceparent: Option<Box<str>>,
     /// When it was accepted.
     pub created_at: Timestamp,
+}
+
+impl Input {
+    /// Parameters without anything that is said beside them.
+    #[must_use]
+    pub fn new(params: Json, created_at: Timestamp) -> Self {
+        Self {
+            params,
+            labels: BTreeMap::new(),
+            priority: 0,
+            at: None,
+            deadline: None,
+            parent: None,
+            rerun_of: None,
+            unique: None,
+            by: None,
+            traceparent: None,
+            created_at,
+        }
+    }
+}
+
+/// A step of another task that waits for a task.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Parent {
+    /// That task.
+    pub task: TaskId,
+    /// The act that waits.
+    pub key: ActKey,
+    /// Number of its attempt.
+    pub attempt: u32,
 }
 
 /// What changes about a task: its head and its steps. Stored in a versioned encoding; payloads are kept apart.
@@ -55,8 +96,21 @@ pub struct State {
     pub started_at: Option<Timestamp>,
     /// When it ended.
     pub ended_at: Option<Timestamp>,
+    /// Signals that came before a step waited for them, in their order.
+    pub signals: Vec<KeptSignal>,
     /// One per step of the flow, in its order.
     pub steps: Vec<Step>,
+}
+
+/// A signal that came before a step waited for it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KeptSignal {
+    /// Its name.
+    pub name: Name,
+    /// What came with it, as the text of a JSON object.
+    pub params: Option<Box<str>>,
+    /// Who sent it.
+    pub by: Option<Actor>,
 }
 
 /// Which way a task goes.
@@ -138,10 +192,14 @@ pub enum Cause {
         /// Who.
         by: Option<Actor>,
     },
+    /// Its deadline passed.
+    Deadline,
+    /// The task whose step it is was turned around.
+    Parent,
 }
 
 /// One position in a task.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Step {
     /// Whether an attempt of it became ready, so that it may have had effects.
     pub touched: bool,
@@ -149,14 +207,28 @@ pub struct Step {
     pub forward: Act,
     /// Undoing it.
     pub undo: Act,
+    /// Its members, once it was fanned out.
+    pub members: Option<Box<Members>>,
+    /// Parameters that a person gave it after it failed, as the text of a JSON object.
+    pub amended: Option<Box<str>>,
+}
+
+impl Step {
+    /// One of its two acts as a whole.
+    #[must_use]
+    pub fn act(&self, direction: Direction) -> &Act {
+        match direction {
+            Direction::Forward => &self.forward,
+            Direction::Rollback => &self.undo,
+        }
+    }
 }
 
 impl Task {
     /// A task of `flow` to which nothing has happened yet.
     #[must_use]
     pub fn new(id: TaskId, flow: Arc<Flow>, input: Arc<Input>) -> Self {
-        let untouched = Step { touched: false, forward: Act::default(), undo: Act::default() };
-        let steps = vec![untouched; flow.steps.len()];
+        let steps = vec![Step::default(); flow.steps.len()];
         let phase = if input.at.is_some() { Phase::Scheduled } else { Phase::Forward };
         let state = State {
             phase,
@@ -166,39 +238,90 @@ impl Task {
             events: 0,
             started_at: None,
             ended_at: None,
+            signals: Vec::new(),
             steps,
         };
         Self { id, flow, input, state }
     }
 
-    /// The act with this key, if the task has such a step.
+    /// The act with this key, if the task has such a step, and the step such a member.
     #[must_use]
     pub fn act(&self, key: ActKey) -> Option<&Act> {
         let step = self.state.steps.get(key.step)?;
-        if key.member != 0 {
-            return None;
+        if key.is_member() {
+            return Some(step.members.as_ref()?.get(key.member)?.act(key.direction));
         }
-        Some(match key.direction {
-            Direction::Forward => &step.forward,
-            Direction::Rollback => &step.undo,
-        })
+        Some(step.act(key.direction))
     }
 
     /// What the act with this key does, if the flow has such a step.
     #[must_use]
     pub fn action(&self, key: ActKey) -> Option<&crate::Action> {
         let step = self.flow.steps.get(key.step)?;
-        match key.direction {
-            Direction::Forward => Some(&step.run),
-            Direction::Rollback => step.rollback.as_ref(),
+        match (step.role, key.direction) {
+            (Role::Plain, Direction::Forward) | (Role::OnError, Direction::Rollback) => Some(&step.run),
+            (Role::Plain, Direction::Rollback) => step.rollback.as_ref(),
+            (Role::OnError, Direction::Forward) => None,
         }
     }
 
-    /// All acts with their keys, forward before undo, in definition order.
-    pub fn acts(&self) -> impl Iterator<Item = (ActKey, &Act)> {
+    /// The acts of steps as a whole with their keys, forward before undo, in definition order.
+    pub fn step_acts(&self) -> impl Iterator<Item = (ActKey, &Act)> {
         self.state.steps.iter().enumerate().flat_map(|(index, step)| {
             [(ActKey::forward(index), &step.forward), (ActKey::rollback(index), &step.undo)]
         })
+    }
+
+    /// All acts with their keys, those of members that have begun as well. It takes as long as there are members.
+    pub fn acts(&self) -> impl Iterator<Item = (ActKey, &Act)> {
+        let members = self.fans().flat_map(|(index, members)| {
+            members.iter().flat_map(move |(number, member)| {
+                [
+                    (ActKey::forward(index).of_member(number), &member.forward),
+                    (ActKey::rollback(index).of_member(number), &member.undo),
+                ]
+            })
+        });
+        self.step_acts().chain(members)
+    }
+
+    /// Acts that are under way.
+    pub fn open_acts(&self) -> impl Iterator<Item = (ActKey, &Act)> {
+        let members = self.fans().flat_map(move |(index, members)| {
+            [ActKey::forward(index), ActKey::rollback(index)].into_iter().flat_map(move |key| {
+                let open = &members.side(key.direction).open;
+                open.iter().map(move |number| key.of_member(*number))
+            })
+        });
+        let members = members.filter_map(|key| Some((key, self.act(key)?)));
+        self.step_acts().filter(|(_, act)| act.is_open()).chain(members)
+    }
+
+    /// Whether anything is under way.
+    #[must_use]
+    pub fn has_open_act(&self) -> bool {
+        self.open_acts().next().is_some()
+    }
+
+    /// The steps that were fanned out, with their indices.
+    pub fn fans(&self) -> impl Iterator<Item = (usize, &Members)> {
+        let steps = self.state.steps.iter().enumerate();
+        steps.filter_map(|(index, step)| Some((index, step.members.as_deref()?)))
+    }
+
+    /// Whether those after this step need not wait for it any more: it is done or passed over, or has failed and
+    /// they do without it.
+    #[must_use]
+    pub fn lets_pass(&self, step: usize) -> bool {
+        let act = &self.state.steps[step].forward;
+        act.is_satisfied() || act.state == ActState::Failed && self.flow.tolerates(step)
+    }
+
+    /// When its deadline is, if it has one.
+    #[must_use]
+    pub fn deadline_at(&self) -> Option<Timestamp> {
+        let span = self.input.deadline.or(self.flow.deadline)?;
+        Some(self.input.at.unwrap_or(self.input.created_at).max(self.input.created_at) + span)
     }
 
     /// Whether nothing will happen to it any more.
@@ -211,32 +334,6 @@ impl Task {
     #[must_use]
     pub fn cursor(&self) -> usize {
         self.state.steps.iter().rposition(|step| step.touched).unwrap_or(0)
-    }
-
-    /// The parameters handed to an act: the flow's, the caller's, then results in definition order: those of
-    /// the step's ancestors on the way forward, everything so far on the way back.
-    #[must_use]
-    pub fn params_for(&self, key: ActKey) -> Json {
-        let ancestors = match key.direction {
-            Direction::Forward => Some(self.flow.ancestors(key.step)),
-            Direction::Rollback => None,
-        };
-        self.merged(|step| ancestors.as_ref().is_none_or(|ancestors| ancestors[step]))
-    }
-
-    /// All parameters and results merged.
-    #[must_use]
-    pub fn outcome(&self) -> Json {
-        self.merged(|_| true)
-    }
-
-    fn merged(&self, wanted: impl Fn(usize) -> bool) -> Json {
-        let common = self.flow.params.as_deref().map(Json::from_stored);
-        let steps = || self.state.steps.iter().enumerate().filter(|(index, _)| wanted(*index));
-        let forward = steps().filter_map(|(_, step)| step.forward.result.as_ref());
-        // Undos run in reverse order, so their results are merged in that order.
-        let undos = steps().rev().filter_map(|(_, step)| step.undo.result.as_ref());
-        Json::merge(common.iter().chain([&self.input.params]).chain(forward).chain(undos))
     }
 
     /// The place of an act in its queue: smaller goes first. Fixed when it becomes ready, so nothing starves.
@@ -260,6 +357,8 @@ impl Task {
             Cause::Failure { step } | Cause::GivenUp { step, .. } => failure(*step),
             Cause::Cancel { by: Some(by) } => Some(format!("cancelled by {by}")),
             Cause::Cancel { by: None } => Some("cancelled".to_owned()),
+            Cause::Deadline => Some("the task's deadline passed".to_owned()),
+            Cause::Parent => Some("the task that waits for it was turned around".to_owned()),
         }
     }
 }
@@ -272,6 +371,9 @@ pub const PRIORITY_MAX: i8 = 10;
 
 /// Lost attempts of one act before it is held as poisoned.
 pub const DEATHS_MAX: u32 = 3;
+
+/// How many signals are kept until their steps wait for them.
+pub const SIGNALS_MAX: usize = 100;
 
 /// How often an attempt may ask to be tried later.
 pub const POSTPONEMENTS_MAX: u32 = 100;

@@ -15,6 +15,7 @@ pub fn token(tokens: &Tokens, bytes: &[u8]) {
 /// Reads the bytes as every kind of stored value.
 pub fn stored_value(bytes: &[u8]) {
     check(bytes, stored::read_state, stored::write_state);
+    check(bytes, stored::read_member, stored::write_member);
     check(bytes, stored::read_flow, stored::write_flow);
     check(bytes, stored::read_events, stored::write_events);
     check(bytes, stored::read_message, stored::write_message);
@@ -29,7 +30,10 @@ fn check<T>(bytes: &[u8], read: impl Fn(&[u8]) -> Result<T, StoreError>, write: 
         Err(error) => assert!(matches!(error, StoreError::Damaged(ref what) if !what.is_empty()), "{error}"),
         Ok(value) => {
             let written = write(&value);
-            assert!(written.len() <= bytes.len(), "it has grown");
+            // What is written anew in today's format may have more in it than what an older one could say.
+            if bytes.first() == Some(&stored::FORMAT) {
+                assert!(written.len() <= bytes.len(), "it has grown");
+            }
             let Ok(again) = read(&written) else { panic!("what was read cannot be read again") };
             assert_eq!(write(&again), written);
         }

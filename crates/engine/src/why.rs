@@ -1,8 +1,8 @@
 //! Why a task does not move.
 
 use windlass_core::{
-    ActKey, ActState, Direction, Pause, Phase, StuckKind, Task, TaskId, TaskStatus, Timestamp, Wakeup,
-    task_status, waiting,
+    ActKey, ActState, Action, Direction, Pause, Phase, StuckKind, Task, TaskId, TaskStatus, Timestamp,
+    Wakeup, task_status, waiting,
 };
 
 use crate::{
@@ -143,9 +143,11 @@ impl Engine {
 
     /// Why a ready attempt is not with a worker.
     async fn why_ready(&self, task: &Task, key: ActKey, now: Now) -> Result<Why, EngineError> {
-        let Some(action) = task.action(key) else { return Ok(Why::Grace { key }) };
+        let Some((module, command)) = task.action(key).and_then(Action::worker) else {
+            return Ok(Why::Grace { key });
+        };
         let queues = self.queues().await?;
-        let queue = queues.into_iter().find(|queue| queue.name == action.module);
+        let queue = queues.into_iter().find(|queue| queue.name == *module);
         if let Some(pause) = queue.and_then(|queue| queue.paused) {
             return Ok(Why::QueuePaused { key, pause });
         }
@@ -154,8 +156,7 @@ impl Engine {
         let workers = {
             let local = self.sessions.lock();
             let serves = |worker: &&SessionState| {
-                worker.worker.modules.contains(&action.module)
-                    && !local.lacks(worker.session, &action.module, &action.command)
+                worker.worker.modules.contains(module) && !local.lacks(worker.session, module, command)
             };
             all.iter().filter(serves).count()
         };
@@ -171,7 +172,7 @@ impl Engine {
 
 /// The first ready act that no worker has.
 fn first_ready(task: &Task, claims: &[Claim]) -> Option<ActKey> {
-    task.acts()
+    task.open_acts()
         .filter(|(key, act)| act.state == ActState::Ready && !claims.iter().any(|claim| claim.key == *key))
         .map(|(key, _)| key)
         .next()
@@ -179,7 +180,7 @@ fn first_ready(task: &Task, claims: &[Claim]) -> Option<ActKey> {
 
 /// A task in which nothing is ready waits for the time that comes first.
 fn why_delayed(task: &Task) -> Why {
-    let delayed = task.acts().filter_map(|(key, act)| match act.state {
+    let delayed = task.open_acts().filter_map(|(key, act)| match act.state {
         ActState::Delayed { .. } => {
             let until = waiting(task, Wakeup::Act(key))?.due_at?;
             Some((until, key, act))

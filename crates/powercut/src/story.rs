@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, Result, ensure};
 use windlass_core::{
-    Action, Attempt, Command, Context, Effect, EventKind, Failure, Flow, Input, Json, Millis, Name,
-    OnFailure, Outcome, Report, Retry, RetryBy, StepDefinition, Task, TaskId, Timestamp, apply,
+    Action, Attempt, Command, Context, Effect, EventKind, Failure, Flow, Input, Json, Millis, Name, Outcome,
+    Report, StepDefinition, Task, TaskId, Timestamp, apply,
 };
 use windlass_engine::ports::{self, Change, StoredFlow, TaskChange};
 
@@ -16,32 +16,20 @@ const AT: Timestamp = Timestamp(1_800_000_000_000);
 pub(crate) fn flow(named: &str) -> Result<Arc<Flow>> {
     let name = |text: &str| Name::new(text).context("a name is not one");
     let action = |command: &str| -> Result<Action> {
-        Ok(Action {
-            module: name("module")?,
-            command: name(command)?,
-            timeout: Millis::from_secs(60),
-            deadline: None,
-            retry: Retry::default(),
-        })
+        Ok(Action { timeout: Millis::from_secs(60), ..Action::of_worker(name("module")?, name(command)?) })
     };
     let step = |index: usize| -> Result<StepDefinition> {
         Ok(StepDefinition {
-            name: name(&format!("step-{index}"))?,
-            run: action("do")?,
             rollback: Some(action("undo")?),
-            after: index.checked_sub(1).into_iter().collect(),
-            locks: Vec::new(),
+            ..StepDefinition::new(
+                name(&format!("step-{index}"))?,
+                action("do")?,
+                index.checked_sub(1).into_iter().collect(),
+            )
         })
     };
     let steps = (0..3).map(step).collect::<Result<_>>()?;
-    Ok(Arc::new(Flow {
-        name: name(named)?,
-        version: 1,
-        params: None,
-        retry_by: RetryBy::Engine,
-        on_failure: OnFailure::Rollback,
-        steps,
-    }))
+    Ok(Arc::new(Flow::new(name(named)?, steps)))
 }
 
 /// The change that adds a flow.
@@ -60,22 +48,14 @@ impl Story {
     /// can tear.
     pub(crate) fn new(flow: &Arc<Flow>, number: u64, bytes: usize) -> Result<Self> {
         let params = format!(r#"{{"text":"{}"}}"#, "x".repeat(bytes));
-        let input = Input {
-            params: Json::parse(&params).context("the parameters are no JSON")?,
-            labels: Default::default(),
-            priority: 0,
-            at: None,
-            by: None,
-            traceparent: None,
-            created_at: AT,
-        };
+        let input = Input::new(Json::parse(&params).context("the parameters are no JSON")?, AT);
         let id = TaskId(u128::try_from(AT.0)? << 80 | 7 << 76 | 2 << 62 | u128::from(number));
         Ok(Self { task: Arc::new(Task::new(id, flow.clone(), input.into())) })
     }
 
     /// The task is taken in.
     pub(crate) fn accept(&mut self) -> Result<Change> {
-        self.apply(&Command::Accept)
+        self.apply(&Command::Accept { done: Vec::new(), by: None })
     }
 
     /// The next attempt succeeds; or, when its step is `failing`, fails for good. Nothing once the task has ended.

@@ -17,29 +17,22 @@ pub(crate) fn draw(world: &World, name: &str) -> Flow {
             _ => (0..index).filter(|_| world.chance(400)).collect(),
         };
         StepDefinition {
-            name: named(&format!("s{index}")),
-            run: action(world, "do"),
             rollback: world.chance(800).then(|| action(world, "undo")),
-            after,
-            locks: Vec::new(),
+            ..StepDefinition::new(named(&format!("s{index}")), action(world, "do"), after)
         }
     });
     let steps = steps.collect();
     Flow {
-        name: named(name),
         version: 0,
-        params: None,
         retry_by: if world.chance(100) { RetryBy::Module } else { RetryBy::Engine },
         on_failure: if world.chance(250) { OnFailure::Hold } else { OnFailure::Rollback },
-        steps,
+        ..Flow::new(named(name), steps)
     }
 }
 
 fn action(world: &World, command: &str) -> Action {
     let backoffs = [Backoff::Exponential, Backoff::Fixed, Backoff::None];
     Action {
-        module: named(if world.chance(700) { "m" } else { "n" }),
-        command: named(command),
         timeout: Millis(if world.chance(150) { LONG_MS } else { world.within(500..=20_000) }),
         deadline: world.chance(200).then(|| Millis(world.within(2_000..=30_000))),
         retry: Retry {
@@ -48,6 +41,7 @@ fn action(world: &World, command: &str) -> Action {
             base: Millis(world.within(10..=1500)),
             cap: Millis(5000),
         },
+        ..Action::of_worker(named(if world.chance(700) { "m" } else { "n" }), named(command))
     }
 }
 

@@ -1,6 +1,6 @@
 //! An attempt failed: another one is made, or the act has failed for good.
 
-use super::{report, turn_back};
+use super::{attempts, report, turn_back};
 use crate::{
     ActKey, ActState, Attempt, Cause, DEATHS_MAX, Direction, EventKind, Failure, Millis, OnFailure, Phase,
     Rejection, RetryBy, Stuck, StuckKind,
@@ -37,7 +37,7 @@ pub(super) fn fail(draft: &mut Draft<'_>, key: ActKey, failure: Failure) {
         let attempt = act.attempt;
         draft.emit(EventKind::ActRetrying { key, attempt, until, failure });
         if until <= now {
-            ready(draft, key);
+            attempts::begin(draft, key);
         }
     } else {
         fail_for_good(draft, key, failure);
@@ -51,23 +51,19 @@ pub(super) fn fail_for_good(draft: &mut Draft<'_>, key: ActKey, failure: Failure
     let failure = if act.overdue { act.failure.clone().unwrap_or(failure) } else { failure };
     let attempt = act.attempt;
     draft.emit(EventKind::ActFailed { key, attempt, failure });
+    if key.is_member() {
+        // What that means for the step is settled once the task proceeds.
+        return;
+    }
     if let Some(stuck) = trouble(draft, key) {
         draft.emit(EventKind::AlarmRaised { stuck });
-    } else if key.direction == Direction::Forward && draft.task.state.phase == Phase::Forward {
+    } else if key.direction == Direction::Forward
+        && draft.task.state.phase == Phase::Forward
+        && !draft.task.flow.tolerates(key.step)
+    {
         turn_back::turn_back(draft, Cause::Failure { step: key.step });
     }
     // Else the task turned around before: this was waited for, and is undone with the rest.
-}
-
-/// The next attempt of an act is ready, or parked while the task is paused.
-pub(super) fn ready(draft: &mut Draft<'_>, key: ActKey) {
-    let attempt = draft.task.act(key).map_or(0, |act| act.attempt) + 1;
-    let event = if draft.task.state.pause == crate::Pause::Held {
-        EventKind::ActParked { key, attempt }
-    } else {
-        EventKind::ActReady { key, attempt }
-    };
-    draft.emit(event);
 }
 
 /// Whether the current attempt is the last one whatever comes of it: its task has turned around, or its
@@ -79,13 +75,17 @@ pub(super) fn is_last_chance(draft: &Draft<'_>, key: ActKey) -> bool {
 
 /// What a failed act of an unfinished task waits for a person for.
 pub(super) fn trouble(draft: &Draft<'_>, key: ActKey) -> Option<Stuck> {
-    let act = draft.task.act(key).filter(|act| act.state == ActState::Failed)?;
+    let act = draft.task.act(key).filter(|act| act.state == ActState::Failed && !key.is_member())?;
     let forward = key.direction == Direction::Forward;
+    let members = draft.task.state.steps[key.step].members.as_ref();
+    let poisoned =
+        act.deaths >= DEATHS_MAX || members.is_some_and(|members| members.side(key.direction).poisoned > 0);
     let kind = match draft.task.flow.on_failure {
         // On the way back a step that failed is undone like any other.
         _ if forward && draft.task.state.phase != Phase::Forward => return None,
+        _ if forward && draft.task.flow.tolerates(key.step) => return None,
         // Trying it again, forward or back, may kill another worker: a person must look first.
-        _ if act.deaths >= DEATHS_MAX => StuckKind::Poisoned,
+        _ if poisoned => StuckKind::Poisoned,
         _ if !forward => StuckKind::RollbackFailed,
         OnFailure::Hold => StuckKind::Held,
         OnFailure::Rollback => return None,

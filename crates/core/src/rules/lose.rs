@@ -1,6 +1,6 @@
 //! The worker that had an attempt is gone.
 
-use super::{fail, report};
+use super::{attempts, fail, report};
 use crate::{
     Attempt, DEATHS_MAX, EventKind, Failure, Rejection,
     draft::Draft,
@@ -20,7 +20,7 @@ pub(super) fn lose(draft: &mut Draft<'_>, attempt: &Attempt) -> Result<(), Rejec
         let message = format!("its worker died or went silent {deaths} times while it had this step");
         fail::fail_for_good(draft, key, Failure::new(&message, 1, false));
     } else {
-        fail::ready(draft, key);
+        attempts::begin(draft, key);
     }
     Ok(())
 }

@@ -1,26 +1,31 @@
 //! One file per rule: what each command does. Rules append events to the draft and read what came of them.
 
 mod accept;
+mod attempts;
 mod cancel;
 mod fail;
 mod hold;
 mod lose;
+mod members;
 mod pause;
 mod proceed;
 mod report;
 mod resolve;
 mod resume;
+mod signal;
 mod turn_back;
 mod wake;
 
 use crate::{Command, Rejection, draft::Draft};
 
+pub use attempts::DATA_CODE;
 pub use fail::{DEADLINE_CODE, TIMEOUT_CODE};
+pub use wake::START_CODE;
 
 /// Runs the rule of `command`, then lets the task proceed as far as it can.
 pub(crate) fn run(draft: &mut Draft<'_>, command: &Command) -> Result<(), Rejection> {
     match command {
-        Command::Accept => accept::accept(draft)?,
+        Command::Accept { done, by } => accept::accept(draft, done, by.as_ref())?,
         Command::Report(report) => report::report(draft, report)?,
         Command::Lose(attempt) => lose::lose(draft, attempt)?,
         Command::TimeOut(attempt) => fail::time_out(draft, attempt)?,
@@ -29,6 +34,9 @@ pub(crate) fn run(draft: &mut Draft<'_>, command: &Command) -> Result<(), Reject
         Command::Cancel { by } => cancel::cancel(draft, by.as_ref())?,
         Command::Pause { by } => pause::pause(draft, by.as_ref())?,
         Command::Resume { by } => resume::resume(draft, by.as_ref())?,
+        Command::Signal { name, params, keep, by } => {
+            signal::signal(draft, name, params.as_ref(), *keep, by.as_ref())?;
+        }
         Command::Resolve { step, resolution, by } => resolve::resolve(draft, *step, resolution, by.as_ref())?,
         Command::Hold { message } => hold::hold(draft, message)?,
     }

@@ -30,7 +30,7 @@ pub(super) fn park_one(draft: &mut Draft<'_>, attempt: &Attempt) -> Result<(), R
 
 /// Parks every ready attempt that no worker has.
 pub(super) fn park(draft: &mut Draft<'_>) {
-    let acts = draft.task.acts().filter(|(key, _)| is_to_park(draft, *key));
+    let acts = draft.task.open_acts().filter(|(key, _)| is_to_park(draft, *key));
     let ready: Vec<(ActKey, u32)> = acts.map(|(key, act)| (key, act.attempt)).collect();
     for (key, attempt) in ready {
         draft.emit(EventKind::ActParked { key, attempt });

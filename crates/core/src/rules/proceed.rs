@@ -1,8 +1,9 @@
 //! After every command: whatever can begin begins, and a task with nothing left to do ends.
 
-use super::fail;
+use super::{attempts, fail, members};
 use crate::{
-    ActKey, ActState, Cause, Ending, EventKind, Phase, Stuck, StuckKind,
+    ActKey, ActState, Cause, Direction, Ending, EventKind, Failure, Millis, OnPartial, Phase, Stuck,
+    StuckKind, Task,
     draft::Draft,
     planted::{Bug, is_planted},
 };
@@ -17,38 +18,95 @@ pub(super) fn proceed(draft: &mut Draft<'_>) {
     settle_stuck(draft);
 }
 
-/// Steps whose predecessors are done become ready; when all are done the task has succeeded.
+/// Steps whose predecessors are done have their turn; when all are done the task has succeeded.
 fn forward(draft: &mut Draft<'_>) {
-    for index in 0..draft.task.state.steps.len() {
-        let task = &draft.task;
-        let steps = &task.state.steps;
-        let idle = steps[index].forward.state == ActState::Idle;
-        if idle && task.flow.steps[index].after.iter().all(|after| steps[*after].forward.is_satisfied()) {
-            fail::ready(draft, ActKey::forward(index));
+    // What begins may end at once, and others after it may begin then; each begins once.
+    loop {
+        for index in fanned(draft, Direction::Forward) {
+            members::proceed(draft, ActKey::forward(index));
+        }
+        match next_step(&draft.task) {
+            Some(index) => turn(draft, index),
+            None => break,
         }
     }
-    if draft.task.state.steps.iter().all(|step| step.forward.is_satisfied()) {
+    let task = &draft.task;
+    if task.state.phase == Phase::Forward && task.flow.plain_steps().all(|step| task.lets_pass(step)) {
         end(draft, Ending::Succeeded);
     }
+}
+
+/// The first step in definition order whose turn has come.
+fn next_step(task: &Task) -> Option<usize> {
+    if task.state.phase != Phase::Forward {
+        return None;
+    }
+    task.flow.plain_steps().find(|index| {
+        task.state.steps[*index].forward.state == ActState::Idle
+            && task.flow.steps[*index].after.iter().all(|after| task.lets_pass(*after))
+    })
+}
+
+/// A step has its turn: it begins, waits, is passed over, or fails on what it was given.
+fn turn(draft: &mut Draft<'_>, index: usize) {
+    let (key, definition) = (ActKey::forward(index), &draft.task.flow.steps[index]);
+    if let (OnPartial::AtLeast(least), None) = (definition.on_partial, &definition.each) {
+        let done =
+            definition.after.iter().filter(|step| draft.task.state.steps[**step].forward.is_satisfied());
+        let (done, all) = (done.count(), definition.after.len());
+        if done < least as usize {
+            let message = format!("{done} of the {all} steps before it succeeded, and at least {least} must");
+            return fail::fail_for_good(draft, key, Failure::new(&message, 1, false));
+        }
+    }
+    if let Some(when) = definition.when.clone() {
+        match when.holds(&draft.task.params_for(key)) {
+            Ok(true) => {}
+            Ok(false) => return draft.emit(EventKind::ActSkipped { key }),
+            Err(message) => {
+                return fail::fail_for_good(draft, key, Failure::new(&message, attempts::DATA_CODE, false));
+            }
+        }
+    }
+    let definition = &draft.task.flow.steps[index];
+    match definition.delay {
+        Some(delay) if delay > Millis(0) => {
+            let until = draft.context.now + delay;
+            draft.emit(EventKind::ActDelayed { key, until });
+        }
+        _ if definition.each.is_some() => members::fan(draft, key),
+        _ => attempts::enter(draft, key),
+    }
+}
+
+/// The steps whose members do or undo them.
+fn fanned(draft: &Draft<'_>, direction: Direction) -> Vec<usize> {
+    let is_fanned = |index: &usize| draft.task.state.steps[*index].act(direction).state == ActState::Fanned;
+    draft.task.fans().map(|(index, _)| index).filter(is_fanned).collect()
 }
 
 /// Once nothing forward is in flight, touched steps whose touched successors are undone become ready to be
 /// undone; when all are undone the task has ended.
 fn backward(draft: &mut Draft<'_>) {
-    let in_flight = draft.task.state.steps.iter().any(|step| step.forward.is_open());
+    let in_flight = draft.task.open_acts().any(|(key, _)| key.direction == Direction::Forward);
     if in_flight && !is_planted(Bug::UndoneInFlight) {
         return;
     }
-    while let Some(key) = next_undo(draft) {
-        if draft.task.action(key).is_some() {
-            fail::ready(draft, key);
-        } else {
-            draft.emit(EventKind::ActSkipped { key });
+    loop {
+        for index in fanned(draft, Direction::Rollback) {
+            members::proceed(draft, ActKey::rollback(index));
+        }
+        let Some(key) = next_undo(draft) else { break };
+        let members = draft.task.state.steps[key.step].members.as_ref().map(|members| members.total());
+        match (draft.task.action(key), members) {
+            (Some(_), Some(members)) => draft.emit(EventKind::ActFanned { key, members }),
+            (Some(_), None) => attempts::begin(draft, key),
+            (None, _) => draft.emit(EventKind::ActSkipped { key }),
         }
     }
     let steps = &draft.task.state.steps;
     if steps.iter().all(|step| !step.touched || step.undo.is_satisfied()) {
-        let undid = steps.iter().any(|step| step.undo.attempt > 0);
+        let undid = draft.task.flow.plain_steps().any(|step| steps[step].undo.attempt > 0);
         let ending = match draft.task.state.cause {
             Some(Cause::Cancel { .. }) => Ending::Cancelled,
             _ if undid => Ending::RolledBack,
@@ -85,9 +143,11 @@ fn settle_stuck(draft: &mut Draft<'_>) {
     if draft.task.is_ended() || stuck.is_some_and(|stuck| stuck.kind == StuckKind::EngineFault) {
         return;
     }
-    let open = draft.task.acts().any(|(_, act)| act.is_open());
-    let trouble: Option<Stuck> =
-        if open { None } else { draft.task.acts().find_map(|(key, _)| fail::trouble(draft, key)) };
+    let trouble: Option<Stuck> = if draft.task.has_open_act() {
+        None
+    } else {
+        draft.task.step_acts().find_map(|(key, _)| fail::trouble(draft, key))
+    };
     match trouble {
         // Also when one of several troubles was settled: the task then says what it still waits for.
         Some(trouble) if stuck != Some(&trouble) => draft.emit(EventKind::TaskStuck(trouble)),

@@ -50,7 +50,7 @@ pub(super) fn check_current(draft: &Draft<'_>, attempt: &Attempt) -> Result<(), 
         ActState::Ready | ActState::Parked => Ok(()),
         ActState::Succeeded if is_planted(Bug::ResultTwice) => Ok(()),
         // Withdrawn: it was taken back before anybody was known to have it.
-        ActState::Idle => Err(Rejection::Stale),
+        ActState::Idle | ActState::Awaiting(_) | ActState::Fanned => Err(Rejection::Stale),
         ActState::Delayed { .. } | ActState::Succeeded | ActState::Failed | ActState::Skipped => {
             Err(Rejection::Duplicate)
         }

@@ -1,8 +1,9 @@
 //! A person settles a stuck or held step.
 
-use super::{fail, turn_back};
+use super::{attempts, fail, turn_back};
 use crate::{
-    ActKey, Actor, Cause, EventKind, Phase, Rejection, Resolution, ResolutionKind, draft::Draft, step_name,
+    ActKey, ActState, Actor, Cause, Direction, EventKind, Json, Phase, Rejection, Resolution, ResolutionKind,
+    draft::Draft, step_name,
 };
 
 /// Settles the act of `step` that waits for a decision: its undo on the way back, else the step itself.
@@ -28,7 +29,7 @@ pub(super) fn resolve(
         return Err(Rejection::NothingToResolve(name));
     };
     let (kind, result) = match resolution {
-        Resolution::Retry => (ResolutionKind::Retry, None),
+        Resolution::Retry(_) => (ResolutionKind::Retry, None),
         Resolution::Skip => (ResolutionKind::Skip, None),
         Resolution::Done(result) => {
             (ResolutionKind::Done, result.clone().filter(|result| !result.is_empty()))
@@ -42,8 +43,30 @@ pub(super) fn resolve(
     }
     draft.emit(EventKind::ActResolved { key, resolution: kind, result, by: by.cloned() });
     draft.emit(EventKind::AlarmCleared { kind: trouble.kind, step: Some(step), by: by.cloned() });
-    if kind == ResolutionKind::Retry {
-        fail::ready(draft, key);
+    if let Resolution::Retry(params) = resolution {
+        if let Some(params) = params.as_ref().filter(|params| !params.is_empty()) {
+            amend(draft, key, params, by);
+        }
+        retry(draft, key);
     }
     Ok(())
+}
+
+/// The step gets other parameters; those of the same names that it had are recorded as well.
+fn amend(draft: &mut Draft<'_>, key: ActKey, params: &Json, by: Option<&Actor>) {
+    let before = draft.task.params_for(key).only(params).as_str().into();
+    let after = params.as_str().into();
+    draft.emit(EventKind::StepAmended { step: key.step, before, after, by: by.cloned() });
+}
+
+/// It is tried again. What never had an attempt failed on its parameters, and they are looked at again.
+fn retry(draft: &mut Draft<'_>, key: ActKey) {
+    let act = draft.task.act(key);
+    match act.map(|act| (act.state, act.attempt)) {
+        // Its members begin as the task proceeds.
+        Some((ActState::Fanned, _)) => {}
+        // Its turn comes as the task proceeds.
+        Some((_, 0)) if key.direction == Direction::Forward => {}
+        _ => attempts::begin(draft, key),
+    }
 }

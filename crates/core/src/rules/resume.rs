@@ -1,5 +1,6 @@
 //! A person lets a held task go on.
 
+use super::attempts;
 use crate::{ActKey, ActState, Actor, EventKind, Pause, Rejection, StuckKind, draft::Draft};
 
 /// Parked attempts go back to their queues, at the place they had. It also lets a task go on that the engine
@@ -15,12 +16,12 @@ pub(super) fn resume(draft: &mut Draft<'_>, by: Option<&Actor>) -> Result<(), Re
     settle_fault(draft, by);
     let parked: Vec<(ActKey, u32)> = draft
         .task
-        .acts()
+        .open_acts()
         .filter(|(_, act)| act.state == ActState::Parked)
         .map(|(key, act)| (key, act.attempt))
         .collect();
     for (key, attempt) in parked {
-        draft.emit(EventKind::ActReady { key, attempt });
+        attempts::go(draft, key, attempt);
     }
     Ok(())
 }

@@ -1,7 +1,7 @@
 //! The task turns around: nothing forward starts any more.
 
 use crate::{
-    ActState, Actor, Cause, Direction, EventKind,
+    ActKey, ActState, Actor, Cause, Direction, EventKind,
     draft::Draft,
     planted::{Bug, is_planted},
 };
@@ -13,32 +13,54 @@ use super::fail;
 pub(super) fn turn_back(draft: &mut Draft<'_>, cause: Cause) {
     let by = match &cause {
         Cause::Cancel { by } | Cause::GivenUp { by, .. } => by.clone(),
-        Cause::Failure { .. } => None,
+        Cause::Failure { .. } | Cause::Deadline | Cause::Parent => None,
     };
     clear_alarms(draft, by.as_ref());
     draft.emit(EventKind::TaskRollingBack { cause });
     let withdrawn: Vec<EventKind> = draft
         .task
-        .acts()
-        .filter(|(key, act)| key.direction == Direction::Forward && act.is_open() && !draft.is_held(*key))
+        .open_acts()
+        .filter(|(key, _)| key.direction == Direction::Forward && !draft.is_held(*key))
         .map(|(key, act)| {
-            // A delayed act has an attempt behind it, and so has any but the first.
-            let ran_before = act.attempt > 1 || matches!(act.state, ActState::Delayed { .. });
-            let may_have_run = ran_before || draft.context.handed_out.contains(&key);
-            let touched = draft.task.state.steps[key.step].touched
-                && may_have_run
-                && !is_planted(Bug::WithdrawnStepNotUndone);
+            // An attempt is behind any but the first, and behind one that waits to be made again.
+            let delayed = matches!(act.state, ActState::Delayed { .. }) && act.attempt > 0;
+            let may_have_run = act.attempt > 1 || delayed || draft.context.handed_out.contains(&key);
+            let touched = is_touched(draft, key) && may_have_run && !is_planted(Bug::WithdrawnStepNotUndone);
             EventKind::ActWithdrawn { key, attempt: act.attempt, touched }
         })
         .collect();
     for event in withdrawn {
         draft.emit(event);
     }
+    withdraw_fans(draft);
+}
+
+fn is_touched(draft: &Draft<'_>, key: ActKey) -> bool {
+    let step = &draft.task.state.steps[key.step];
+    let member = step.members.as_ref().and_then(|members| members.get(key.member));
+    member.map_or(step.touched, |member| member.touched)
+}
+
+/// Of a fanned-out step no more members begin.
+fn withdraw_fans(draft: &mut Draft<'_>) {
+    let fanned: Vec<EventKind> = draft
+        .task
+        .fans()
+        .filter(|(index, _)| draft.task.state.steps[*index].forward.state == ActState::Fanned)
+        .map(|(index, members)| EventKind::ActWithdrawn {
+            key: ActKey::forward(index),
+            attempt: 1,
+            touched: members.touched() > 0,
+        })
+        .collect();
+    for event in fanned {
+        draft.emit(event);
+    }
 }
 
 /// Steps that waited for a decision do not wait for it any more.
 fn clear_alarms(draft: &mut Draft<'_>, by: Option<&Actor>) {
-    let waiting: Vec<_> = draft.task.acts().filter_map(|(key, _)| fail::trouble(draft, key)).collect();
+    let waiting: Vec<_> = draft.task.step_acts().filter_map(|(key, _)| fail::trouble(draft, key)).collect();
     for stuck in waiting {
         draft.emit(EventKind::AlarmCleared { kind: stuck.kind, step: stuck.step, by: by.cloned() });
     }

@@ -1,6 +1,6 @@
 //! A time the task waited for has come: its start, a retry, or a deadline.
 
-use super::{fail, turn_back};
+use super::{attempts, fail, members, turn_back};
 use crate::{
     ActKey, ActState, Cause, DEADLINE_CODE, Direction, EventKind, Failure, OnFailure, Phase, Rejection,
     Wakeup,
@@ -8,12 +8,26 @@ use crate::{
     planted::{Bug, is_planted},
 };
 
+/// The code of an attempt that no worker took in time.
+pub const START_CODE: i32 = 126;
+
 /// Does what is due; a wake-up that comes early or late finds nothing due.
 pub(super) fn wake(draft: &mut Draft<'_>, wakeup: Wakeup) -> Result<(), Rejection> {
     match wakeup {
         Wakeup::Start => start(draft),
         Wakeup::Act(key) => act(draft, key),
+        Wakeup::Deadline => deadline(draft),
     }
+}
+
+/// The task has taken too long: it is turned around.
+fn deadline(draft: &mut Draft<'_>) -> Result<(), Rejection> {
+    let due = draft.task.deadline_at().is_some_and(|at| at <= draft.context.now);
+    if !due || !matches!(draft.task.state.phase, Phase::Scheduled | Phase::Forward) {
+        return Err(Rejection::NothingDue);
+    }
+    turn_back::turn_back(draft, Cause::Deadline);
+    Ok(())
 }
 
 fn start(draft: &mut Draft<'_>) -> Result<(), Rejection> {
@@ -30,6 +44,7 @@ fn act(draft: &mut Draft<'_>, key: ActKey) -> Result<(), Rejection> {
     let act = draft.task.act(key).ok_or(Rejection::UnknownAct)?;
     let (state, attempt) = (act.state, act.attempt);
     let deadline_passed = !act.overdue && act.deadline_at.is_some_and(|deadline_at| deadline_at <= now);
+    let start_passed = act.start_by.is_some_and(|start_by| start_by <= now);
     match state {
         ActState::Ready if deadline_passed && draft.is_held(key) => {
             draft.emit(EventKind::ActOverdue { key, attempt });
@@ -38,15 +53,28 @@ fn act(draft: &mut Draft<'_>, key: ActKey) -> Result<(), Rejection> {
                 turn_back::turn_back(draft, Cause::Failure { step: key.step });
             }
         }
-        ActState::Ready | ActState::Delayed { .. } if deadline_passed => {
+        ActState::Ready | ActState::Delayed { .. } | ActState::Awaiting(_) if deadline_passed => {
             let last =
                 act.failure.as_ref().map(|failure| format!("; the last attempt failed: {}", failure.message));
             let message = format!("the step's deadline passed{}", last.unwrap_or_default());
             fail::fail_for_good(draft, key, Failure::new(&message, DEADLINE_CODE, false));
         }
-        ActState::Delayed { until } if until <= now || is_planted(Bug::RetriedEarly) => {
-            fail::ready(draft, key)
+        ActState::Ready if start_passed && draft.is_held(key) => {
+            draft.emit(EventKind::ActTaken { key, attempt });
         }
+        ActState::Ready if start_passed => {
+            let span = draft.task.action(key).and_then(|action| action.start_within).unwrap_or_default();
+            let message = format!("no worker took it within {} ms", span.0);
+            fail::fail(draft, key, Failure::new(&message, START_CODE, true));
+        }
+        ActState::Delayed { until } if until <= now || is_planted(Bug::RetriedEarly) => match attempt {
+            // It waited for its turn.
+            0 if draft.task.flow.steps[key.step].each.is_some() && !key.is_member() => {
+                members::fan(draft, key);
+            }
+            0 => attempts::enter(draft, key),
+            _ => attempts::begin(draft, key),
+        },
         _ => return Err(Rejection::NothingDue),
     }
     Ok(())

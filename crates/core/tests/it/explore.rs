@@ -139,6 +139,8 @@ fn act_bytes(bytes: &mut Vec<u8>, act: &Act, now: Timestamp) {
         ActState::Parked => 4,
         ActState::Delayed { .. } => 5,
         ActState::Failed => 6,
+        ActState::Awaiting(_) => 7,
+        ActState::Fanned => 8,
     });
     // Rules tell the first attempt from later ones, and count failures up to the retries and deaths to the most.
     bytes.extend([act.attempt.min(2) as u8, act.failures.min(3) as u8, act.deaths.min(DEATHS_MAX) as u8]);

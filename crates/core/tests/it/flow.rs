@@ -1,6 +1,6 @@
 //! Which flows can run, and what the others are told.
 
-use windlass_core::{Flow, Millis, Name, RETRIES_MAX, SPAN_MAX, STEPS_MAX};
+use windlass_core::{Doer, Flow, Millis, Name, RETRIES_MAX, SPAN_MAX, STEPS_MAX};
 
 use crate::story::flow;
 
@@ -51,7 +51,7 @@ fn lengths_of_time_and_retries_are_bounded() {
         ("timeout", |flow, ms| flow.steps[0].run.timeout = Millis(ms)),
         ("deadline", |flow, ms| flow.steps[0].run.deadline = Some(Millis(ms))),
         ("retry.base", |flow, ms| flow.steps[0].run.retry.base = Millis(ms)),
-        ("retry.cap", |flow, ms| flow.steps[0].rollback.as_mut().unwrap().retry.cap = Millis(ms)),
+        ("retry.cap", |flow, ms| flow.steps[0].run.retry.cap = Millis(ms)),
     ];
     for (name, set) in cases {
         let (_, message) = told("a", |flow| set(flow, too_long));
@@ -68,7 +68,8 @@ fn lengths_of_time_and_retries_are_bounded() {
 
 #[test]
 fn a_flow_cannot_start_flows_yet() {
-    let (_, message) = told("a", |flow| flow.steps[0].run.module = Name::new("flow").unwrap());
+    let name = Name::new("a").unwrap();
+    let (_, message) = told("a", |flow| flow.steps[0].run.doer = Doer::Flow { name: name.clone() });
     assert_eq!(message, "step \"a\": `run: flow.a` starts a child task, which this version cannot do yet");
 }
 

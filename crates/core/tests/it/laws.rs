@@ -91,7 +91,8 @@ fn choose(world: &World, choice: u16) -> Option<Move> {
 
 fn begin(flow: Flow, at: Option<Timestamp>) -> (World, Vec<Event>) {
     let mut world = World::new(flow, input(at));
-    let accepted = world.apply(&Command::Accept).expect("a new task is accepted");
+    let accepted =
+        world.apply(&Command::Accept { done: Vec::new(), by: None }).expect("a new task is accepted");
     (world, accepted.events)
 }
 
@@ -102,7 +103,7 @@ proptest! {
     #[test]
     fn repeating_changes_nothing(flow in any_flow(), scheduled: bool, choices in any_choices()) {
         let (mut world, _) = begin(flow, scheduled.then_some(START + Millis(500)));
-        repeat(&world, &Command::Accept)?;
+        repeat(&world, &Command::Accept { done: Vec::new(), by: None })?;
         for choice in choices {
             let Some(next) = choose(&world, choice) else { break };
             if let Move::Wake(key) = next {
@@ -280,7 +281,7 @@ fn strange(world: &World, kind: u8, key: ActKey, number: u32) -> Option<Command>
         8 => Move::Resume,
         9 => return Some(Command::Wake(Wakeup::Act(key))),
         10 => return Some(Command::Wake(Wakeup::Start)),
-        11 => return Some(Command::Accept),
+        11 => return Some(Command::Accept { done: Vec::new(), by: None }),
         12 if known || stale => return Some(Command::Lose(attempt)),
         13 if known || stale => return Some(Command::TimeOut(attempt)),
         14 => return Some(Command::Park(attempt)),

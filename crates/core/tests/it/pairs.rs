@@ -68,7 +68,7 @@ fn commands(world: &World) -> Vec<(&'static str, Command)> {
     let future = Attempt { number: world.act(a).attempt + 1, ..attempt(a) };
     let of = |attempt| Command::Report(Report { attempt, outcome: Outcome::Succeeded(None) });
     vec![
-        ("accept", Command::Accept),
+        ("accept", Command::Accept { done: Vec::new(), by: None }),
         ("ok a", report(a, Outcome::Succeeded(None))),
         ("fail a", report(a, failure())),
         ("later a", report(a, later())),
@@ -90,7 +90,7 @@ fn commands(world: &World) -> Vec<(&'static str, Command)> {
         ("cancel", Command::Cancel { by: anna() }),
         ("pause", Command::Pause { by: anna() }),
         ("resume", Command::Resume { by: anna() }),
-        ("resolve retry", resolve(Resolution::Retry)),
+        ("resolve retry", resolve(Resolution::Retry(None))),
         ("resolve skip", resolve(Resolution::Skip)),
         ("resolve done", resolve(Resolution::Done(None))),
         ("resolve rollback", resolve(Resolution::Rollback)),

@@ -21,9 +21,10 @@
 use std::fmt::Write as _;
 
 use windlass_core::{
-    ActKey, ActState, Action, AlarmCommand, Backoff, Cause, Command, Direction, Effect, Event, EventKind,
-    Failure, Flow, Free, Json, Message, Millis, Name, OnFailure, Outcome, Rejection, Report, Resolution,
-    Retry, RetryBy, StepDefinition, TIMEOUT_DEFAULT, Timestamp, Transition, Wakeup, act_status, task_status,
+    ActKey, ActState, Action, AlarmCommand, Backoff, Cause, Command, Direction, Doer, Each, Effect, Event,
+    EventKind, Expression, Failure, Flow, Free, Json, Message, Millis, Name, OnFailure, OnPartial, Outcome,
+    Rejection, Report, Resolution, RetryBy, Role, StepDefinition, Timestamp, Transition, Wakeup, act_status,
+    task_status,
 };
 
 use crate::world::{START, World, anna, input};
@@ -51,13 +52,7 @@ pub(crate) fn play(story: &str) -> World {
 
 /// An action with its defaults.
 pub(crate) fn action(module: &str, command: &str) -> Action {
-    Action {
-        module: name(module),
-        command: name(command),
-        timeout: TIMEOUT_DEFAULT,
-        deadline: None,
-        retry: Retry::default(),
-    }
+    Action::of_worker(name(module), name(command))
 }
 
 /// A flow of `groups`: the steps of one run in parallel, each after all of the group before.
@@ -68,23 +63,13 @@ pub(crate) fn flow(groups: &str) -> Flow {
         let first = steps.len();
         for step in group.split_whitespace() {
             steps.push(StepDefinition {
-                name: name(step),
-                run: action("m", step),
                 rollback: Some(action("m", &format!("un{step}"))),
-                after: before.clone(),
-                locks: Vec::new(),
+                ..StepDefinition::new(name(step), action("m", step), before.clone())
             });
         }
         before = (first..steps.len()).collect();
     }
-    Flow {
-        name: name("story"),
-        version: 1,
-        params: None,
-        retry_by: RetryBy::Engine,
-        on_failure: OnFailure::Rollback,
-        steps,
-    }
+    Flow { unique: None, ..Flow::new(name("story"), steps) }
 }
 
 fn begin(story: &str) -> (World, Vec<String>) {
@@ -97,6 +82,7 @@ fn begin(story: &str) -> (World, Vec<String>) {
         match word {
             "on_failure" => flow.on_failure = OnFailure::Hold,
             "retry_by" => flow.retry_by = RetryBy::Module,
+            "deadline" => flow.deadline = Some(span(rest)),
             "params" => flow.params = Some(rest.into()),
             "input" => input.params = Json::parse(rest).unwrap(),
             "priority" => input.priority = rest.parse().unwrap(),
@@ -119,8 +105,21 @@ fn set(flow: &mut Flow, act: &str, setting: &str) {
         step.rollback = None;
         return;
     }
-    let action = if undo { step.rollback.as_mut().unwrap() } else { &mut step.run };
     let (word, value) = setting.split_once(' ').expect("a setting has a value");
+    match word {
+        "when" => return step.when = Some(Expression::compile(value).unwrap()),
+        "key" => return step.key = Some(Expression::compile(value).unwrap()),
+        "each" => return step.each = Some(Each { list: value.into(), parallel: 2 }),
+        "on_partial" => return step.on_partial = partial(value),
+        "delay" => return step.delay = Some(span(value)),
+        "signal" => {
+            step.run.doer = Doer::Signal { name: name(value) };
+            return step.rollback = None;
+        }
+        "role" if value == "on_error" => return step.role = Role::OnError,
+        _ => {}
+    }
+    let action = if undo { step.rollback.as_mut().unwrap() } else { &mut step.run };
     match word {
         "retry" => action.retry.max = value.parse().unwrap(),
         "backoff" if value == "fixed" => action.retry.backoff = Backoff::Fixed,
@@ -129,7 +128,15 @@ fn set(flow: &mut Flow, act: &str, setting: &str) {
         "cap" => action.retry.cap = span(value),
         "timeout" => action.timeout = span(value),
         "deadline" => action.deadline = Some(span(value)),
+        "start_within" => action.start_within = Some(span(value)),
         _ => panic!("no such setting: {setting}"),
+    }
+}
+
+fn partial(text: &str) -> OnPartial {
+    match text {
+        "continue" => OnPartial::Continue,
+        least => OnPartial::AtLeast(least.parse().unwrap()),
     }
 }
 
@@ -174,7 +181,7 @@ impl Teller {
 
     fn command(&mut self, word: &str, rest: &str) -> Command {
         match word {
-            "accept" => return Command::Accept,
+            "accept" => return Command::Accept { done: Vec::new(), by: None },
             "cancel" => return Command::Cancel { by: anna() },
             "pause" => return Command::Pause { by: anna() },
             "resume" => return Command::Resume { by: anna() },
@@ -182,14 +189,22 @@ impl Teller {
             _ => {}
         }
         let (act, rest) = rest.split_once(' ').unwrap_or((rest, ""));
+        if word == "signal" || word == "signal?" {
+            let params = Some(rest).filter(|rest| !rest.is_empty()).map(json);
+            return Command::Signal { name: name(act), params, keep: word == "signal", by: anna() };
+        }
         let (key, number) = self.key(act);
         if word == "wake" {
-            return Command::Wake(if act == "start" { Wakeup::Start } else { Wakeup::Act(key) });
+            return Command::Wake(match act {
+                "start" => Wakeup::Start,
+                "deadline" => Wakeup::Deadline,
+                _ => Wakeup::Act(key),
+            });
         }
         if word == "resolve" {
             let (word, rest) = rest.split_once(' ').unwrap_or((rest, ""));
             let resolution = match word {
-                "retry" => Resolution::Retry,
+                "retry" => Resolution::Retry(Some(rest).filter(|rest| !rest.is_empty()).map(json)),
                 "skip" => Resolution::Skip,
                 "done" => Resolution::Done(Some(rest).filter(|rest| !rest.is_empty()).map(json)),
                 "rollback" => Resolution::Rollback,
@@ -222,7 +237,7 @@ impl Teller {
         Command::Report(Report { attempt, outcome })
     }
 
-    /// The act that a word such as `a`, `~a` or `a#2` names, and the attempt.
+    /// The act that a word such as `a`, `~a`, `a[3]` or `a#2` names, and the attempt.
     fn key(&self, word: &str) -> (ActKey, Option<u32>) {
         let (act, number) = match word.split_once('#') {
             Some((act, number)) => (act, Some(number.parse().unwrap())),
@@ -230,10 +245,15 @@ impl Teller {
         };
         // A step that is not there gets an index that is not there.
         let step = |name: &str| self.world.task.flow.step_index(name).unwrap_or(99);
-        match act.strip_prefix('~') {
-            Some(name) => (ActKey::rollback(step(name)), number),
-            None => (ActKey::forward(step(act)), number),
-        }
+        let (act, member) = match act.trim_end_matches(']').split_once('[') {
+            Some((act, member)) => (act, member.parse().unwrap()),
+            None => (act, 0),
+        };
+        let key = match act.strip_prefix('~') {
+            Some(name) => ActKey::rollback(step(name)),
+            None => ActKey::forward(step(act)),
+        };
+        (key.of_member(member), number)
     }
 
     fn run(&mut self) {
@@ -308,6 +328,8 @@ impl Teller {
                     format!("rolling back: {} given up{}", name(*step), actor(by.as_ref()))
                 }
                 Cause::Cancel { by } => format!("rolling back: cancelled{}", actor(by.as_ref())),
+                Cause::Deadline => "rolling back: too late".to_owned(),
+                Cause::Parent => "rolling back: wanted by its parent".to_owned(),
             },
             EventKind::TaskStuck(stuck) => format!("stuck ({}): {}", stuck.kind.as_str(), stuck.message),
             EventKind::TaskUnstuck => "stuck no more".to_owned(),
@@ -348,6 +370,27 @@ impl Teller {
             EventKind::AlarmCleared { kind, step, by } => {
                 let step = step.map(|step| format!(" {}", name(step))).unwrap_or_default();
                 format!("alarm over: {}{step}{}", kind.as_str(), actor(by.as_ref()))
+            }
+            EventKind::ActDelayed { key, until } => {
+                format!("{} begins at {}", self.act_name(*key), time(*until))
+            }
+            EventKind::ActKeyed { key, fairness } => {
+                format!("{} counts under {fairness}", self.act_name(*key))
+            }
+            EventKind::ActFanned { key, members } => format!("{} has {members} members", self.act_name(*key)),
+            EventKind::ActAwaiting { key, attempt, awaited, .. } => {
+                format!("{} waits for a {awaited:?}", act(*key, *attempt)).to_lowercase()
+            }
+            EventKind::ActLocked { key, name, fence } => {
+                format!("{} has the lock {name} (fence {fence})", self.act_name(*key))
+            }
+            EventKind::ActTaken { key, attempt } => format!("{} was taken in time", act(*key, *attempt)),
+            EventKind::SignalKept { name, by, .. } => format!("signal {name} kept{}", actor(by.as_ref())),
+            EventKind::SignalReceived { key, name, by } => {
+                format!("{} got the signal {name}{}", self.act_name(*key), actor(by.as_ref()))
+            }
+            EventKind::StepAmended { step, before, after, by } => {
+                format!("{} amended: {before} to {after}{}", name(*step), actor(by.as_ref()))
             }
         }
     }
@@ -390,13 +433,15 @@ impl Teller {
     fn wakeup(&self, key: Wakeup) -> String {
         match key {
             Wakeup::Start => "start".to_owned(),
+            Wakeup::Deadline => "deadline".to_owned(),
             Wakeup::Act(key) => self.act_name(key),
         }
     }
 
     fn act_name(&self, key: ActKey) -> String {
         let undo = if key.direction == Direction::Rollback { "~" } else { "" };
-        format!("{undo}{}", self.world.task.flow.steps[key.step].name)
+        let member = if key.is_member() { format!("[{}]", key.member) } else { String::new() };
+        format!("{undo}{}{member}", self.world.task.flow.steps[key.step].name)
     }
 
     /// The task's status, and that of every act that has begun.

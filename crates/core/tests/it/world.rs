@@ -55,15 +55,7 @@ pub(crate) enum Move {
 }
 
 pub(crate) fn input(at: Option<Timestamp>) -> Input {
-    Input {
-        params: Json::empty(),
-        labels: BTreeMap::new(),
-        priority: 0,
-        at,
-        by: None,
-        traceparent: None,
-        created_at: START,
-    }
+    Input { at, ..Input::new(Json::empty(), START) }
 }
 
 pub(crate) fn anna() -> Option<Actor> {
@@ -303,7 +295,7 @@ impl World {
             Move::Cancel => Command::Cancel { by: anna() },
             Move::Pause => Command::Pause { by: anna() },
             Move::Resume => Command::Resume { by: anna() },
-            Move::Retry(step) => resolve(step, Resolution::Retry),
+            Move::Retry(step) => resolve(step, Resolution::Retry(None)),
             Move::Skip(step) => resolve(step, Resolution::Skip),
             Move::Done(step) => resolve(step, Resolution::Done(None)),
             Move::GiveUp(step) => resolve(step, Resolution::Rollback),

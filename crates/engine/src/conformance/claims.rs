@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use windlass_core::{ActState, Backoff, Command, Flow, Millis, Retry};
+use windlass_core::{ActState, Backoff, Command, Doer, Flow, Millis, Retry};
 
 use super::{
     World,
@@ -36,8 +36,7 @@ topic![
 /// A flow whose one step is done by `module.command`.
 fn one_step(flow: &str, module: &str, command: &str) -> Flow {
     let mut flow = line(flow, 1);
-    flow.steps[0].run.module = name(module);
-    flow.steps[0].run.command = name(command);
+    flow.steps[0].run.doer = Doer::Worker { module: name(module), command: name(command) };
     flow
 }
 

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use windlass_core::{
-    Action, Command, Context, Effect, EventKind, Flow, Input, Json, Millis, Name, OnFailure, Rejection,
-    Retry, RetryBy, StepDefinition, Task, TaskId, Timestamp, Transition, apply,
+    Action, Command, Context, Effect, EventKind, Flow, Input, Json, Millis, Name, Rejection, StepDefinition,
+    Task, TaskId, Timestamp, Transition, apply,
 };
 
 use crate::ports::{Envelope, Loaded, MessageId, TaskChange};
@@ -29,40 +29,23 @@ pub(super) fn json(text: &str) -> Json {
 /// minute and without retries.
 pub(super) fn line(flow: &str, steps: usize) -> Flow {
     let action = |command: &str| Action {
-        module: name("work"),
-        command: name(command),
         timeout: Millis::from_secs(60),
-        deadline: None,
-        retry: Retry::default(),
+        ..Action::of_worker(name("work"), name(command))
     };
     let step = |index: usize| StepDefinition {
-        name: name(&format!("step{index}")),
-        run: action("do"),
         rollback: Some(action("undo")),
-        after: index.checked_sub(1).into_iter().collect(),
-        locks: Vec::new(),
+        ..StepDefinition::new(
+            name(&format!("step{index}")),
+            action("do"),
+            index.checked_sub(1).into_iter().collect(),
+        )
     };
-    Flow {
-        name: name(flow),
-        version: 1,
-        params: None,
-        retry_by: RetryBy::Engine,
-        on_failure: OnFailure::Rollback,
-        steps: (0..steps).map(step).collect(),
-    }
+    Flow::new(name(flow), (0..steps).map(step).collect())
 }
 
 /// What is submitted when nothing is said.
 pub(super) fn input(now: Timestamp) -> Input {
-    Input {
-        params: Json::empty(),
-        labels: std::collections::BTreeMap::new(),
-        priority: 0,
-        at: None,
-        by: None,
-        traceparent: None,
-        created_at: now,
-    }
+    Input::new(Json::empty(), now)
 }
 
 /// The change that takes a new task in.
@@ -72,7 +55,8 @@ pub(super) fn input(now: Timestamp) -> Input {
 pub(super) fn accept(id: TaskId, flow: Arc<Flow>, input: Input) -> TaskChange {
     let at = Context::at(input.created_at);
     let before = Task::new(id, flow, Arc::new(input));
-    let transition = apply(&before, &Command::Accept, &at).expect("a new task is accepted");
+    let transition =
+        apply(&before, &Command::Accept { done: Vec::new(), by: None }, &at).expect("a new task is accepted");
     change(&before, transition)
 }
 

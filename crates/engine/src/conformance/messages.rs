@@ -94,7 +94,7 @@ async fn a_message_may_change_nothing(mut world: World) {
 
 async fn messages_wait_in_order_and_no_more_are_read_than_asked_for(mut world: World) {
     let id = held(&mut world).await;
-    let retry = windlass_core::Command::Resolve { step: 0, resolution: Resolution::Retry, by: None };
+    let retry = windlass_core::Command::Resolve { step: 0, resolution: Resolution::Retry(None), by: None };
     world.apply(id, retry).await;
     let other = held_again(&mut world, id).await;
     let messages = world.messages().await;

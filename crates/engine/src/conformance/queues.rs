@@ -1,6 +1,6 @@
 //! Queues: what waits, what runs, and who paused them.
 
-use windlass_core::{Actor, Millis};
+use windlass_core::{Actor, Doer, Millis};
 
 use super::{
     World,
@@ -29,7 +29,7 @@ async fn counts(world: &mut World) -> Vec<(String, u64, u64)> {
 async fn what_waits_and_runs_is_counted(mut world: World) {
     assert!(queues(&mut world).await.is_empty());
     let mut other = line("other", 1);
-    other.steps[0].run.module = name("another");
+    other.steps[0].run.doer = Doer::Worker { module: name("another"), command: name("do") };
     let (flow, other) = (world.add_flow(line("flow", 2)).await, world.add_flow(other).await);
     for _ in 0..3 {
         world.submit(&flow).await;

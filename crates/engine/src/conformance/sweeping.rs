@@ -194,7 +194,7 @@ async fn alarms_that_are_resolved_after_their_task_went_go_as_well(mut world: Wo
 async fn resolved_alarms_of_what_has_not_ended_stay(mut world: World) {
     let id = held(&mut world).await;
     deliver(&mut world).await;
-    let retry = Command::Resolve { step: 0, resolution: windlass_core::Resolution::Retry, by: None };
+    let retry = Command::Resolve { step: 0, resolution: windlass_core::Resolution::Retry(None), by: None };
     assert!(!world.apply(id, retry).await.is_ended());
     deliver(&mut world).await;
     world.pass(Millis(DAY.0 * 400));

@@ -181,11 +181,11 @@ impl Scheduler {
         if task.is_ended() {
             return None;
         }
-        let mut ready = task.acts().filter(|(_, act)| act.state == ActState::Ready);
+        let mut ready = task.open_acts().filter(|(_, act)| act.state == ActState::Ready);
         if let Some((key, _)) = ready.next() {
             // Nearly all tasks go no further: their attempt goes to a worker soon.
-            let action = task.action(key)?;
-            if !self.queues.is_deep(&action.module, &action.command, policy.head)
+            let (module, command) = task.action(key)?.worker()?;
+            if !self.queues.is_deep(module, command, policy.head)
                 || !entry.handed_out.is_empty()
                 || ready.next().is_some()
             {

@@ -363,7 +363,7 @@ fn wakeup(effect: &Effect) -> Option<Wakeup> {
 
 /// Acts whose current attempt may have been with a worker before this server was started.
 pub(super) fn may_have_been_handed_out(task: &Task) -> BTreeSet<ActKey> {
-    task.acts()
+    task.open_acts()
         .filter(|(key, act)| {
             is_current(act) && (key.direction == Direction::Rollback || task.state.steps[key.step].touched)
         })

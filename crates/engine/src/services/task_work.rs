@@ -36,7 +36,8 @@ impl TaskWork {
         place: Place,
         now: Now,
     ) -> Result<Self, Rejection> {
-        let transition = apply(task, &Command::Accept, &Context::at(now.wall))?;
+        let transition =
+            apply(task, &Command::Accept { done: Vec::new(), by: None }, &Context::at(now.wall))?;
         let new = Loaded::untouched(task.clone());
         let mut work = Self::new(None);
         work.take(new, transition, Vec::new(), place);

@@ -1,16 +1,25 @@
 //! How state is written down: a compact encoding with a version in front, payloads beside it as they came.
 //!
-//! Format 1 is postcard of the core's types. A fixture of every format ever written is kept in
-//! `tests/it/fixtures` and read by a test, so a change of these types that would make old data unreadable is
-//! seen at once: such a change needs a format 2 and a reader of format 1.
+//! Both formats are postcard of the core's types; format 1 is that of a core whose flows were graphs of plain steps
+//! (`before.rs`). A fixture of every format ever written is kept in `tests/it/fixtures` and read by a test, so a
+//! change of these types that would make old data unreadable is seen at once: such a change needs another format
+//! and a reader of the one before.
+
+mod before;
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
-use windlass_core::{Actor, Event, Flow, Input, Json, Message, State, Timestamp};
+use windlass_core::{
+    Actor, Event, Flow, Input, Json, Member, Message, Millis, Parent, State, TaskId, Timestamp,
+};
 
+use self::before::{FlowBefore, InputHeadBefore, StateBefore};
 use crate::ports::StoreError;
 
 /// The format written today.
-pub const FORMAT: u8 = 1;
+pub const FORMAT: u8 = 2;
+
+/// The format before.
+const FORMAT_BEFORE: u8 = 1;
 
 /// What was submitted with a task, but for its parameters.
 #[derive(Serialize, Deserialize)]
@@ -21,6 +30,10 @@ struct InputHead {
     by: Option<Actor>,
     traceparent: Option<Box<str>>,
     created_at: Timestamp,
+    deadline: Option<Millis>,
+    parent: Option<Parent>,
+    rerun_of: Option<TaskId>,
+    unique: Option<Box<str>>,
 }
 
 /// Room for the state of a task of a few steps, so that most of what is written is not moved as it grows.
@@ -34,27 +47,36 @@ fn write<T: Serialize>(value: &T) -> Vec<u8> {
     postcard::to_extend(value, bytes).unwrap_or_default()
 }
 
-fn read<T: DeserializeOwned>(bytes: &[u8], what: &str) -> Result<T, StoreError> {
+/// Reads what was written in today's format, or in the one before as a `Before`.
+fn read<T: DeserializeOwned, Before: DeserializeOwned + Into<T>>(
+    bytes: &[u8],
+    what: &str,
+) -> Result<T, StoreError> {
     match bytes.split_first() {
-        Some((&FORMAT, body)) => match postcard::take_from_bytes(body) {
-            Ok((value, [])) => Ok(value),
-            Ok((_, rest)) => {
-                let (length, at) = (bytes.len(), bytes.len() - rest.len());
-                Err(StoreError::Damaged(format!(
-                    "{what} cannot be read: it ends at byte {at}, and there are {length}"
-                )))
-            }
-            Err(error) => Err(StoreError::Damaged(format!("{what} cannot be read: {error}"))),
-        },
+        Some((&FORMAT, body)) => decode(body, what),
+        Some((&FORMAT_BEFORE, body)) => decode::<Before>(body, what).map(Into::into),
         Some((format, _)) => Err(StoreError::Damaged(format!(
-            "{what} is of format {format}, and this version reads format {FORMAT}: use the version that wrote it or a newer one"
+            "{what} is of format {format}, and this version reads formats {FORMAT_BEFORE} and {FORMAT}: use the version that wrote it or a newer one"
         ))),
         None => Err(StoreError::Damaged(format!("{what} is empty"))),
     }
 }
 
+fn decode<T: DeserializeOwned>(body: &[u8], what: &str) -> Result<T, StoreError> {
+    match postcard::take_from_bytes(body) {
+        Ok((value, [])) => Ok(value),
+        Ok((_, rest)) => {
+            let (length, at) = (body.len() + 1, body.len() + 1 - rest.len());
+            Err(StoreError::Damaged(format!(
+                "{what} cannot be read: it ends at byte {at}, and there are {length}"
+            )))
+        }
+        Err(error) => Err(StoreError::Damaged(format!("{what} cannot be read: {error}"))),
+    }
+}
+
 macro_rules! stored {
-    ($write:ident, $read:ident, $type:ty, $what:literal) => {
+    ($write:ident, $read:ident, $type:ty, $before:ty, $what:literal) => {
         #[doc = concat!("Writes ", $what, ".")]
         #[must_use]
         pub fn $write(value: &$type) -> Vec<u8> {
@@ -66,16 +88,17 @@ macro_rules! stored {
         /// # Errors
         /// When it is damaged or of a format not known here.
         pub fn $read(bytes: &[u8]) -> Result<$type, StoreError> {
-            read(bytes, $what)
+            read::<$type, $before>(bytes, $what)
         }
     };
 }
 
-stored!(write_state, read_state, State, "the state of a task");
-stored!(write_flow, read_flow, Flow, "a flow");
-stored!(write_events, read_events, Vec<Event>, "events of a task");
-stored!(write_message, read_message, Message, "a message");
-stored!(write_alarm, read_alarm, windlass_core::Alarm, "an alarm");
+stored!(write_state, read_state, State, StateBefore, "the state of a task");
+stored!(write_member, read_member, Member, Member, "a member of a step");
+stored!(write_flow, read_flow, Flow, FlowBefore, "a flow");
+stored!(write_events, read_events, Vec<Event>, Vec<Event>, "events of a task");
+stored!(write_message, read_message, Message, Message, "a message");
+stored!(write_alarm, read_alarm, windlass_core::Alarm, windlass_core::Alarm, "an alarm");
 
 /// Writes what was submitted with a task, but for its parameters.
 #[must_use]
@@ -87,6 +110,10 @@ pub fn write_input(input: &Input) -> Vec<u8> {
         by: input.by.clone(),
         traceparent: input.traceparent.clone(),
         created_at: input.created_at,
+        deadline: input.deadline,
+        parent: input.parent,
+        rerun_of: input.rerun_of,
+        unique: input.unique.clone(),
     })
 }
 
@@ -95,12 +122,16 @@ pub fn write_input(input: &Input) -> Vec<u8> {
 /// # Errors
 /// When it is damaged or of a format not known here.
 pub fn read_input(head: &[u8], params: &str) -> Result<Input, StoreError> {
-    let head: InputHead = read(head, "the input of a task")?;
+    let head = read::<InputHead, InputHeadBefore>(head, "the input of a task")?;
     Ok(Input {
         params: Json::from_stored(params),
         labels: head.labels.into_iter().collect(),
         priority: head.priority,
         at: head.at,
+        deadline: head.deadline,
+        parent: head.parent,
+        rerun_of: head.rerun_of,
+        unique: head.unique,
         by: head.by,
         traceparent: head.traceparent,
         created_at: head.created_at,

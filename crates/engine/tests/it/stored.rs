@@ -38,7 +38,7 @@ fn history() -> (Task, Vec<Event>) {
     let done = || Outcome::Succeeded(Some(Json::parse(r#"{"port":5432}"#).unwrap()));
     let wake = |step| Command::Wake(windlass_core::Wakeup::Act(ActKey::forward(step)));
     let commands = [
-        (0, Command::Accept),
+        (0, Command::Accept { done: Vec::new(), by: None }),
         (1, report(ActKey::forward(0), 1, boom())),
         (2000, wake(0)),
         (2001, report(ActKey::forward(0), 2, done())),
@@ -60,13 +60,11 @@ fn history() -> (Task, Vec<Event>) {
 
 fn input() -> Input {
     Input {
-        params: Json::parse(r#"{"Cpu":4}"#).unwrap(),
         labels: BTreeMap::from([("team".to_owned(), "data".to_owned())]),
         priority: -3,
-        at: None,
         by: Some(Actor { name: "ci".into(), claimed: false }),
         traceparent: Some("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01".into()),
-        created_at: Timestamp(1_700_000_000_000),
+        ..Input::new(Json::parse(r#"{"Cpu":4}"#).unwrap(), Timestamp(1_700_000_000_000))
     }
 }
 
@@ -132,9 +130,9 @@ fn format_1_of_messages_and_alarms_is_read() {
 fn another_format_and_damage_are_told_apart() {
     let (task, _) = history();
     let mut bytes = stored::write_state(&task.state);
-    bytes[0] = 2;
-    assert!(stored::read_state(&bytes).unwrap_err().to_string().contains("format 2"));
-    bytes[0] = 1;
+    bytes[0] = 9;
+    assert!(stored::read_state(&bytes).unwrap_err().to_string().contains("format 9"));
+    bytes[0] = stored::FORMAT;
     let half = &bytes[..bytes.len() / 2];
     assert!(stored::read_state(half).unwrap_err().to_string().contains("cannot be read"));
     let longer = [bytes.as_slice(), &[0]].concat();

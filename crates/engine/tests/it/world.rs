@@ -1,7 +1,6 @@
 //! An engine over a store in memory, with its services driven by hand and a clock that only tests move.
 
 use std::{
-    collections::BTreeMap,
     future::Future,
     pin::pin,
     sync::{
@@ -12,8 +11,8 @@ use std::{
 };
 
 use windlass_core::{
-    Action, Backoff, Failure, Flow, Input, Json, Millis, Name, OnFailure, Outcome, Retry, RetryBy,
-    StepDefinition, TIMEOUT_DEFAULT, Task, TaskId, Timestamp,
+    Action, Backoff, Failure, Flow, Input, Json, Millis, Name, Outcome, Retry, StepDefinition, Task, TaskId,
+    Timestamp,
 };
 use windlass_engine::{
     Accepted, Engine, EngineError, Exchange, ExchangeAnswer, HandedOut, ReportStatus, Said, Submission,
@@ -133,15 +132,7 @@ impl World {
         params: &str,
         key: Option<SubmitKey>,
     ) -> Result<Accepted, EngineError> {
-        let input = Input {
-            params: Json::parse(params).unwrap(),
-            labels: BTreeMap::new(),
-            priority: 0,
-            at: None,
-            by: None,
-            traceparent: None,
-            created_at: self.now().wall,
-        };
+        let input = Input::new(Json::parse(params).unwrap(), self.now().wall);
         let submission = Submission { flow: Name::new(flow).unwrap(), version: None, input, key };
         self.drive(self.engine.submit(submission, self.now()))
     }
@@ -261,25 +252,16 @@ pub(crate) fn failed(message: &str) -> Said {
 /// A flow of steps `m.NAME` with rollbacks `m.undo-NAME`, each with this many retries after 1 s.
 pub(crate) fn flow(name: &str, steps: &[&str], retries: u32) -> Flow {
     let action = |command: String| Action {
-        module: Name::new("m").unwrap(),
-        command: Name::new(&command).unwrap(),
-        timeout: TIMEOUT_DEFAULT,
-        deadline: None,
         retry: Retry { max: retries, backoff: Backoff::Fixed, ..Retry::default() },
+        ..Action::of_worker(Name::new("m").unwrap(), Name::new(&command).unwrap())
     };
     let steps = steps.iter().enumerate().map(|(index, name)| StepDefinition {
-        name: Name::new(name).unwrap(),
-        run: action((*name).to_owned()),
         rollback: Some(action(format!("undo-{name}"))),
-        after: index.checked_sub(1).into_iter().collect(),
-        locks: Vec::new(),
+        ..StepDefinition::new(
+            Name::new(name).unwrap(),
+            action((*name).to_owned()),
+            index.checked_sub(1).into_iter().collect(),
+        )
     });
-    Flow {
-        name: Name::new(name).unwrap(),
-        version: 0,
-        params: None,
-        retry_by: RetryBy::Engine,
-        on_failure: OnFailure::Rollback,
-        steps: steps.collect(),
-    }
+    Flow { version: 0, ..Flow::new(Name::new(name).unwrap(), steps.collect()) }
 }

@@ -81,7 +81,7 @@ impl Caretaker {
         let stuck = task.state.stuck.as_ref().and_then(|stuck| stuck.step);
         let any = usize::try_from(world.below(task.state.steps.len() as u64)).unwrap_or(0);
         let resolution = match world.below(5) {
-            0 | 1 => Resolution::Retry,
+            0 | 1 => Resolution::Retry(None),
             2 => Resolution::Skip,
             3 => Resolution::Done(None),
             _ if task.state.phase == Phase::Backward => Resolution::Skip,
@@ -124,7 +124,7 @@ impl Caretaker {
             Command::Cancel { .. } => "command: cancel",
             Command::Pause { .. } => "command: pause",
             Command::Resume { .. } => "command: resume",
-            Command::Resolve { resolution: Resolution::Retry, .. } => "command: resolve retry",
+            Command::Resolve { resolution: Resolution::Retry(None), .. } => "command: resolve retry",
             Command::Resolve { resolution: Resolution::Skip, .. } => "command: resolve skip",
             Command::Resolve { resolution: Resolution::Done(_), .. } => "command: resolve done",
             Command::Resolve { resolution: Resolution::Rollback, .. } => "command: resolve rollback",

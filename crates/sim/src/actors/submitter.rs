@@ -1,6 +1,6 @@
 //! Somebody who submits tasks and repeats a call until it is answered.
 
-use std::{collections::BTreeMap, pin::Pin, rc::Rc};
+use std::{pin::Pin, rc::Rc};
 
 use windlass_core::{Actor, Input, Json, TaskId, Timestamp};
 use windlass_engine::{EngineError, Submission, ports::SubmitKey};
@@ -117,12 +117,9 @@ fn input(world: &World) -> Input {
     let begin = 1_700_000_000_000 + i64::try_from(world.now()).unwrap_or(0);
     let later = i64::try_from(world.below(5000)).unwrap_or(0);
     Input {
-        params: Json::empty(),
-        labels: BTreeMap::new(),
         priority: if world.chance(200) { 5 } else { 0 },
         at: world.chance(150).then_some(Timestamp(begin + later)),
         by: Some(Actor { name: "submitter".into(), claimed: true }),
-        traceparent: None,
-        created_at: Timestamp(begin),
+        ..Input::new(Json::empty(), Timestamp(begin))
     }
 }

@@ -18,7 +18,7 @@ impl Invariant for WakeUps {
         let Seen::Written(Change::Task(change)) = seen else { return Ok(()) };
         let Some(known) = truth.tasks.get(&change.task.id) else { return Ok(()) };
         let task = &known.task;
-        let parked = || task.acts().any(|(_, act)| act.state == ActState::Parked);
+        let parked = || task.open_acts().any(|(_, act)| act.state == ActState::Parked);
         let by_person = task.state.stuck.is_some() || (task.state.pause == Pause::Held && parked());
         if !task.is_ended() && !by_person && waits(task).is_empty() {
             let message = format!("task {} has not ended, and nothing will wake it", task.id);

@@ -19,7 +19,12 @@ pub(crate) fn cases() -> Vec<Case> {
     let case = |name, run| Case { name, operations: MEASURED, run };
     vec![
         case("core: accept", |part| {
-            repeat(part, &unaccepted(Retry::default())?, &Command::Accept, &Context::at(NOW))
+            repeat(
+                part,
+                &unaccepted(Retry::default())?,
+                &Command::Accept { done: Vec::new(), by: None },
+                &Context::at(NOW),
+            )
         }),
         case("core: success in the middle", |part| {
             let task = done(&unaccepted(Retry::default())?, 1)?;

@@ -1,41 +1,27 @@
 //! What all examples work on: a flow of steps in a line, tasks of it, and the changes that the engine makes of commands.
 
-use std::{collections::BTreeMap, error::Error, sync::Arc};
+use std::{error::Error, sync::Arc};
 
 use windlass_core::{
-    Action, Command, Context, Effect, Event, EventKind, Flow, Input, Json, Millis, Name, OnFailure,
-    Rejection, Retry, RetryBy, StepDefinition, Task, TaskId, Timestamp, apply,
+    Action, Command, Context, Effect, Event, EventKind, Flow, Input, Json, Millis, Name, Rejection, Retry,
+    StepDefinition, Task, TaskId, Timestamp, apply,
 };
 use windlass_engine::ports::TaskChange;
 
 /// So many steps one after the other; each can be undone.
 pub(crate) fn flow(steps: usize, retry: Retry) -> Result<Arc<Flow>, Box<dyn Error>> {
     let action = |command: &str| -> Result<Action, Box<dyn Error>> {
-        Ok(Action {
-            module: Name::new("bench")?,
-            command: Name::new(command)?,
-            timeout: Millis::from_secs(60),
-            deadline: None,
-            retry,
-        })
+        let doer = Action::of_worker(Name::new("bench")?, Name::new(command)?);
+        Ok(Action { timeout: Millis::from_secs(60), retry, ..doer })
     };
     let step = |index: usize| -> Result<StepDefinition, Box<dyn Error>> {
-        Ok(StepDefinition {
-            name: Name::new(&format!("step-{index}"))?,
-            run: action("do")?,
-            rollback: Some(action("undo")?),
-            after: index.checked_sub(1).into_iter().collect(),
-            locks: Vec::new(),
-        })
+        let (name, after) =
+            (Name::new(&format!("step-{index}"))?, index.checked_sub(1).into_iter().collect());
+        let rollback = Some(action("undo")?);
+        Ok(StepDefinition { rollback, ..StepDefinition::new(name, action("do")?, after) })
     };
-    Ok(Arc::new(Flow {
-        name: Name::new("line")?,
-        version: 1,
-        params: None,
-        retry_by: RetryBy::Engine,
-        on_failure: OnFailure::Rollback,
-        steps: (0..steps).map(step).collect::<Result<_, _>>()?,
-    }))
+    let steps = (0..steps).map(step).collect::<Result<_, _>>()?;
+    Ok(Arc::new(Flow::new(Name::new("line")?, steps)))
 }
 
 /// An id as the engine makes them: the time, then a counter.
@@ -45,15 +31,8 @@ pub(crate) fn id(time: Timestamp, counter: usize) -> TaskId {
 
 /// A task that was not accepted yet, to start at once or at a time.
 pub(crate) fn task(flow: &Arc<Flow>, id: TaskId, created_at: Timestamp, at: Option<Timestamp>) -> Task {
-    let input = Input {
-        params: Json::from_stored(r#"{"name":"instance-1","size":"small","disk_gb":20,"region":"north"}"#),
-        labels: BTreeMap::new(),
-        priority: 0,
-        at,
-        by: None,
-        traceparent: None,
-        created_at,
-    };
+    let params = Json::from_stored(r#"{"name":"instance-1","size":"small","disk_gb":20,"region":"north"}"#);
+    let input = Input { at, ..Input::new(params, created_at) };
     Task::new(id, flow.clone(), input.into())
 }
 

@@ -163,9 +163,6 @@ pub(super) fn unchecked_to(connection: &Connection) -> rusqlite::Result<u64> {
 /// How much is gathered before it is added up: most rows are small numbers and short texts.
 const GATHERED_BYTES: usize = 128;
 
-/// What is added of each column before its bytes: its type, and the number itself or the length.
-const HEAD_BYTES: usize = 9;
-
 /// A checksum in the making. Columns are added in the order of the table, each with its type and length.
 #[derive(Debug, Clone)]
 pub(super) struct Checksum {
@@ -180,32 +177,12 @@ impl Checksum {
         Self { sum: table as u32, gathered: [0; GATHERED_BYTES], length: 0 }
     }
 
-    fn value(&mut self, value: ValueRef<'_>) {
-        match value {
-            ValueRef::Null => self.add(0, 0),
-            ValueRef::Integer(number) => self.add(1, number),
-            ValueRef::Text(bytes) => self.add_bytes(2, bytes),
-            ValueRef::Blob(bytes) => self.add_bytes(3, bytes),
-            // No column has these.
-            ValueRef::Real(number) => self.add_bytes(4, &number.to_le_bytes()),
-        }
-    }
-
-    /// Adds the type of a column, and a number or a length.
-    fn add(&mut self, kind: u8, number: i64) {
-        if self.length + HEAD_BYTES > GATHERED_BYTES {
-            self.add_up();
-        }
-        let head = &mut self.gathered[self.length..self.length + HEAD_BYTES];
-        head[0] = kind;
-        head[1..].copy_from_slice(&number.to_le_bytes());
-        self.length += HEAD_BYTES;
-    }
-
-    fn add_bytes(&mut self, kind: u8, bytes: &[u8]) {
-        self.add(kind, bytes.len() as i64);
+    fn add(&mut self, bytes: &[u8]) {
         if self.length + bytes.len() > GATHERED_BYTES {
-            self.add_up();
+            self.sum = crc32c::crc32c_append(self.sum, &self.gathered[..self.length]);
+            self.length = 0;
+        }
+        if bytes.len() > GATHERED_BYTES {
             self.sum = crc32c::crc32c_append(self.sum, bytes);
         } else {
             self.gathered[self.length..self.length + bytes.len()].copy_from_slice(bytes);
@@ -213,44 +190,74 @@ impl Checksum {
         }
     }
 
-    fn add_up(&mut self) {
-        self.sum = crc32c::crc32c_append(self.sum, &self.gathered[..self.length]);
-        self.length = 0;
+    fn value(&mut self, value: ValueRef<'_>) {
+        match value {
+            ValueRef::Null => self.add(&[0]),
+            ValueRef::Integer(number) => self.add_number(number),
+            ValueRef::Text(bytes) => self.add_bytes(2, bytes),
+            ValueRef::Blob(bytes) => self.add_bytes(3, bytes),
+            // No column has these.
+            ValueRef::Real(number) => self.add_bytes(4, &number.to_le_bytes()),
+        }
+    }
+
+    fn add_number(&mut self, number: i64) {
+        let mut bytes = [1; 9];
+        bytes[1..].copy_from_slice(&number.to_le_bytes());
+        self.add(&bytes);
+    }
+
+    fn add_bytes(&mut self, kind: u8, bytes: &[u8]) {
+        let mut head = [kind; 9];
+        head[1..].copy_from_slice(&(bytes.len() as u64).to_le_bytes());
+        self.add(&head);
+        self.add(bytes);
     }
 
     /// Adds a number.
-    pub(super) fn number(&mut self, number: i64) -> &mut Self {
-        self.add(1, number);
+    pub(super) fn number(mut self, number: i64) -> Self {
+        self.add_number(number);
         self
     }
 
     /// Adds a number that may be missing.
-    pub(super) fn optional_number(&mut self, number: Option<i64>) -> &mut Self {
-        self.value(number.map_or(ValueRef::Null, ValueRef::Integer));
-        self
+    pub(super) fn optional_number(self, number: Option<i64>) -> Self {
+        match number {
+            Some(number) => self.number(number),
+            None => self.null(),
+        }
     }
 
     /// Adds a text.
-    pub(super) fn text(&mut self, text: &str) -> &mut Self {
+    pub(super) fn text(mut self, text: &str) -> Self {
         self.add_bytes(2, text.as_bytes());
         self
     }
 
     /// Adds a text that may be missing.
-    pub(super) fn optional_text(&mut self, text: Option<&str>) -> &mut Self {
-        self.value(text.map_or(ValueRef::Null, |text| ValueRef::Text(text.as_bytes())));
-        self
+    pub(super) fn optional_text(self, text: Option<&str>) -> Self {
+        match text {
+            Some(text) => self.text(text),
+            None => self.null(),
+        }
     }
 
     /// Adds bytes.
-    pub(super) fn blob(&mut self, bytes: &[u8]) -> &mut Self {
+    pub(super) fn blob(mut self, bytes: &[u8]) -> Self {
         self.add_bytes(3, bytes);
         self
     }
 
     /// Adds bytes that may be missing.
-    pub(super) fn optional_blob(&mut self, bytes: Option<&[u8]>) -> &mut Self {
-        self.value(bytes.map_or(ValueRef::Null, ValueRef::Blob));
+    pub(super) fn optional_blob(self, bytes: Option<&[u8]>) -> Self {
+        match bytes {
+            Some(bytes) => self.blob(bytes),
+            None => self.null(),
+        }
+    }
+
+    fn null(mut self) -> Self {
+        self.add(&[0]);
         self
     }
 
@@ -267,9 +274,7 @@ mod tests {
     #[test]
     fn every_column_counts_and_its_place() {
         let sum = |texts: &[&str]| {
-            let mut checksum = Checksum::of(Table::Log);
-            texts.iter().for_each(|text| checksum.value(ValueRef::Text(text.as_bytes())));
-            checksum.finish()
+            texts.iter().fold(Checksum::of(Table::Log), |checksum, text| checksum.text(text)).finish()
         };
         let long = "x".repeat(1_000);
         let rows: [&[&str]; 7] = [&[], &[""], &["ab", "c"], &["a", "bc"], &["abc"], &[&long], &[&long, ""]];

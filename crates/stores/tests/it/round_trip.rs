@@ -119,7 +119,7 @@ fn a_result_that_came_before_another_try_does_not_count() {
     let resolve = |story: &mut Story, resolution, ms| {
         story.apply(&Command::Resolve { step: 0, resolution, by: None }, ms)
     };
-    changes.push(resolve(&mut story, windlass_core::Resolution::Retry, 3));
+    changes.push(resolve(&mut story, windlass_core::Resolution::Retry(None), 3));
     changes.push(story.succeed(4, Some(r#"{"second":true}"#)));
     // A result for an act that did not succeed, as a task that was tried again would have it.
     if let Change::Task(change) = &mut changes[2] {

@@ -10,7 +10,7 @@ use std::{
 use tempfile::TempDir;
 use windlass_core::{
     Action, Attempt, Command, Context, Effect, Event, EventKind, Failure, Flow, Input, Json, Millis, Name,
-    OnFailure, Outcome, Report, Retry, RetryBy, StepDefinition, Task, TaskId, Timestamp, apply,
+    OnFailure, Outcome, Report, StepDefinition, Task, TaskId, Timestamp, apply,
 };
 use windlass_engine::{
     ports::{Change, Envelope, MessageId, Now, StoreError, StoredFlow, TaskChange},
@@ -41,28 +41,19 @@ pub(crate) fn id(ms: i64, n: u64) -> TaskId {
 /// A flow of `steps` steps in a line, each with a rollback.
 pub(crate) fn flow(named: &str, steps: usize, on_failure: OnFailure) -> Arc<Flow> {
     let action = |command: &str| Action {
-        module: name("module"),
-        command: name(command),
         timeout: Millis::from_secs(60),
-        deadline: None,
-        retry: Retry::default(),
+        ..Action::of_worker(name("module"), name(command))
     };
     let step = |index: usize| StepDefinition {
-        name: name(&format!("step-{index}")),
-        run: action("do"),
         rollback: Some(action("undo")),
-        after: index.checked_sub(1).into_iter().collect(),
-        locks: Vec::new(),
+        ..StepDefinition::new(
+            name(&format!("step-{index}")),
+            action("do"),
+            index.checked_sub(1).into_iter().collect(),
+        )
     };
     let steps = (0..steps).map(step).collect();
-    Arc::new(Flow {
-        name: name(named),
-        version: 1,
-        params: None,
-        retry_by: RetryBy::Engine,
-        on_failure,
-        steps,
-    })
+    Arc::new(Flow { on_failure, ..Flow::new(name(named), steps) })
 }
 
 pub(crate) fn flow_change(flow: &Arc<Flow>) -> Change {
@@ -79,13 +70,10 @@ impl Story {
     /// A task that is about to be accepted at `ms`.
     pub(crate) fn new(flow: &Arc<Flow>, id: TaskId, ms: i64, labels: &[(&str, &str)]) -> Self {
         let input = Input {
-            params: Json::parse(r#"{"z": 1, "a": {"digits": 1.50}}"#).unwrap(),
             labels: labels.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect(),
             priority: -3,
-            at: None,
-            by: None,
             traceparent: Some("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01".into()),
-            created_at: at(ms),
+            ..Input::new(Json::parse(r#"{"z": 1, "a": {"digits": 1.50}}"#).unwrap(), at(ms))
         };
         Self { task: Arc::new(Task::new(id, flow.clone(), input.into())), events: Vec::new() }
     }
@@ -98,7 +86,7 @@ impl Story {
     }
 
     pub(crate) fn accept(&mut self, ms: i64) -> Change {
-        self.apply(&Command::Accept, ms)
+        self.apply(&Command::Accept { done: Vec::new(), by: None }, ms)
     }
 
     /// The open attempt succeeds with `result`.

@@ -54,8 +54,10 @@ fn flow(document: &FlowDocument) -> Result<Flow, Mistake> {
         return Err(Mistake::new("steps", too_many_steps(document.steps.len())));
     }
     let names = step_names(&document.steps)?;
+    let steps = document.steps.iter().enumerate().map(|(index, document)| step(index, document, &names));
+    let steps = steps.collect::<Result<_, _>>()?;
+    let name = Name::new(name).map_err(|error| Mistake::new("flow", error.to_string()))?;
     let flow = Flow {
-        name: Name::new(name).map_err(|error| Mistake::new("flow", error.to_string()))?,
         version: 0,
         params: params(document)?,
         retry_by: match document.retry_by.unwrap_or(RetryBy::Engine) {
@@ -66,12 +68,7 @@ fn flow(document: &FlowDocument) -> Result<Flow, Mistake> {
             OnFailure::Rollback => windlass_core::OnFailure::Rollback,
             OnFailure::Hold => windlass_core::OnFailure::Hold,
         },
-        steps: document
-            .steps
-            .iter()
-            .enumerate()
-            .map(|(index, document)| step(index, document, &names))
-            .collect::<Result<_, _>>()?,
+        ..Flow::new(name, steps)
     };
     if let Some(circle) = circle(&flow.steps) {
         let names: Vec<&str> = circle.iter().map(|index| flow.steps[*index].name.as_str()).collect();
@@ -135,15 +132,16 @@ fn step(
         }
     };
     Ok(StepDefinition {
-        name: Name::new(&document.name)
-            .map_err(|error| Mistake::new(format!("{path}.name"), error.to_string()))?,
-        run: action(&path, &settings)?,
         rollback,
-        after: match &document.after {
-            None => index.checked_sub(1).into_iter().collect(),
-            Some(after) => predecessors(&path, after, names)?,
-        },
-        locks: Vec::new(),
+        ..StepDefinition::new(
+            Name::new(&document.name)
+                .map_err(|error| Mistake::new(format!("{path}.name"), error.to_string()))?,
+            action(&path, &settings)?,
+            match &document.after {
+                None => index.checked_sub(1).into_iter().collect(),
+                Some(after) => predecessors(&path, after, names)?,
+            },
+        )
     })
 }
 
@@ -175,11 +173,10 @@ fn action(path: &str, settings: &RollbackSettings) -> Result<Action, Mistake> {
     let (module, command) =
         run(&settings.run).map_err(|message| Mistake::new(format!("{path}.run"), message))?;
     Ok(Action {
-        module,
-        command,
         timeout: length(path, "timeout", settings.timeout)?.unwrap_or(TIMEOUT_DEFAULT),
         deadline: length(path, "deadline", settings.deadline)?,
         retry: retry(&format!("{path}.retry"), settings.retry.as_ref())?,
+        ..Action::of_worker(module, command)
     })
 }
 

@@ -110,7 +110,12 @@ fn retry() -> impl Strategy<Value = Retry> {
 
 fn action() -> impl Strategy<Value = Action> {
     (module(), name(), length(), option::of(length()), retry()).prop_map(
-        |(module, command, timeout, deadline, retry)| Action { module, command, timeout, deadline, retry },
+        |(module, command, timeout, deadline, retry)| Action {
+            timeout,
+            deadline,
+            retry,
+            ..Action::of_worker(module, command)
+        },
     )
 }
 
@@ -152,15 +157,14 @@ fn flow() -> impl Strategy<Value = Flow> {
                 after.sort_unstable();
                 after.dedup();
                 let name = Name::new(&format!("{index}-{name}")).unwrap();
-                StepDefinition { name, run, rollback, after, locks: Vec::new() }
+                StepDefinition { rollback, ..StepDefinition::new(name, run, after) }
             });
             Flow {
-                name,
                 version: 0,
                 params,
                 retry_by: if own { RetryBy::Module } else { RetryBy::Engine },
                 on_failure: if hold { OnFailure::Hold } else { OnFailure::Rollback },
-                steps: steps.collect(),
+                ..Flow::new(name, steps.collect())
             }
         },
     )

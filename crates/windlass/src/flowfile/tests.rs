@@ -26,17 +26,21 @@ fn the_same_flow_in_yaml_toml_and_json() {
         name: Name(
             "init",
         ),
+        role: Plain,
         run: Action {
-            module: Name(
-                "mysql",
-            ),
-            command: Name(
-                "init_instance",
-            ),
+            doer: Worker {
+                module: Name(
+                    "mysql",
+                ),
+                command: Name(
+                    "init_instance",
+                ),
+            },
             timeout: Millis(
                 1800000,
             ),
             deadline: None,
+            start_within: None,
             retry: Retry {
                 max: 3,
                 backoff: Exponential,
@@ -50,16 +54,19 @@ fn the_same_flow_in_yaml_toml_and_json() {
         },
         rollback: Some(
             Action {
-                module: Name(
-                    "mysql",
-                ),
-                command: Name(
-                    "clean_instance",
-                ),
+                doer: Worker {
+                    module: Name(
+                        "mysql",
+                    ),
+                    command: Name(
+                        "clean_instance",
+                    ),
+                },
                 timeout: Millis(
                     900000,
                 ),
                 deadline: None,
+                start_within: None,
                 retry: Retry {
                     max: 3,
                     backoff: Exponential,
@@ -75,6 +82,11 @@ fn the_same_flow_in_yaml_toml_and_json() {
         after: [
             0,
         ],
+        when: None,
+        each: None,
+        on_partial: Fail,
+        delay: None,
+        key: None,
         locks: [],
     }
     "#);
@@ -92,12 +104,15 @@ fn a_classic_catalogue_loads_as_it_stands() {
     assert_eq!(names(&flows[1]), ["restart", "restart-2"]);
 
     let init = &flows[0].steps[1];
-    assert_eq!((init.run.module.as_str(), init.run.command.as_str()), ("mysql", "init_instance"));
+    assert_eq!(init.run.doer.to_string(), "mysql.init_instance");
     assert_eq!(init.run.timeout, Millis::from_secs(1800));
     assert_eq!(init.run.deadline, Some(Millis::from_secs(1800)), "the timeout wraps all attempts together");
     assert_eq!((init.run.retry.max, init.run.retry.backoff), (3, Backoff::None));
     let undo = init.rollback.as_ref().unwrap();
-    assert_eq!((undo.command.as_str(), undo.deadline), ("clean_instance", Some(Millis::from_secs(900))));
+    assert_eq!(
+        (&*undo.doer.to_string(), undo.deadline),
+        ("mysql.clean_instance", Some(Millis::from_secs(900)))
+    );
     assert_eq!(init.after, [0]);
     assert!(flows[1].steps.iter().all(|step| step.rollback.is_none()));
 }
@@ -117,7 +132,8 @@ fn every_key_is_understood() {
     let lock = &flows[0].steps[0];
     assert_eq!((lock.run.timeout, lock.run.deadline), (Millis(250), Some(Millis::from_secs(90))));
     assert_eq!(lock.rollback.as_ref().unwrap().timeout, Millis::from_secs(5400));
-    assert_eq!(flows[0].steps[1].run.command.as_str(), "dump.full", "split at the first dot");
+    let (_, command) = flows[0].steps[1].run.worker().unwrap();
+    assert_eq!(command.as_str(), "dump.full", "split at the first dot");
     assert_eq!(
         flows[0].steps.iter().map(|step| step.after.clone()).collect::<Vec<_>>(),
         [vec![], vec![], vec![0, 1]]

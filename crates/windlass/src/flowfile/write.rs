@@ -64,7 +64,7 @@ fn rollback(definition: &Action) -> RollbackDocument {
 
 fn action(action: &Action) -> RollbackSettings {
     RollbackSettings {
-        run: format!("{}.{}", action.module, action.command),
+        run: action.doer.to_string(),
         timeout: unless(action.timeout, TIMEOUT_DEFAULT),
         deadline: action.deadline.map(span),
         retry: (action.retry != Retry::default()).then(|| retry(&action.retry)),

@@ -93,15 +93,24 @@ fn step(loaded: &Loaded, index: usize) -> ClassicStep {
         message: act.trouble().map(|failure| failure.message.to_string()),
         time_start: act.started_at.or(claim.map(|claim| claim.at)).map(seconds),
         time_end: act.ended_at.map(seconds),
-        normal_module: run.module.to_string(),
-        normal_command: run.command.to_string(),
+        normal_module: module(run),
+        normal_command: command(run),
         normal_timeout: timeout_seconds(run),
         normal_retry: run.retry.max,
-        rollback_module: rollback.map(|action| action.module.to_string()),
-        rollback_command: rollback.map(|action| action.command.to_string()),
+        rollback_module: rollback.map(module),
+        rollback_command: rollback.map(command),
         rollback_timeout: rollback.map(timeout_seconds),
         rollback_retry: rollback.map(|action| action.retry.max),
     }
+}
+
+/// Its queue; classic documents know nothing else that does a step.
+fn module(action: &Action) -> String {
+    action.worker().map(|(module, _)| module.to_string()).unwrap_or_default()
+}
+
+fn command(action: &Action) -> String {
+    action.worker().map(|(_, command)| command.to_string()).unwrap_or_default()
 }
 
 /// 0 until the step has failed for good.
@@ -167,8 +176,8 @@ impl StepMessage {
                 Direction::Rollback => 1,
             },
             parameters: payload(&task.params_for(key)),
-            module: action.module.to_string(),
-            command: action.command.to_string(),
+            module: module(action),
+            command: command(action),
             timeout: timeout_seconds(action),
             retry: match task.flow.retry_by {
                 RetryBy::Engine => 0,
@@ -190,7 +199,7 @@ fn seconds(at: Timestamp) -> i64 {
 
 #[cfg(test)]
 mod tests {
-    use std::{collections::BTreeMap, sync::Arc};
+    use std::sync::Arc;
 
     use windlass_core::{Input, Json, TaskId};
 
@@ -203,15 +212,7 @@ mod tests {
         let text =
             format!(r#"{{ "flow": "f", {settings} "params": {{ "region": "eu" }}, "steps": [{step}] }}"#);
         let sources = flowfile::read(&text, Format::Json).unwrap();
-        let input = Input {
-            params: Json::parse(r#"{"Cpu":4}"#).unwrap(),
-            labels: BTreeMap::new(),
-            priority: 0,
-            at: None,
-            by: None,
-            traceparent: None,
-            created_at: Timestamp(0),
-        };
+        let input = Input::new(Json::parse(r#"{"Cpu":4}"#).unwrap(), Timestamp(0));
         Task::new(TaskId(7), Arc::new(flowfile::compile(&sources[0]).unwrap()), Arc::new(input))
     }
 

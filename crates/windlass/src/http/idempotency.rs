@@ -86,13 +86,8 @@ mod tests {
 
     fn input() -> Input {
         Input {
-            params: Json::parse(r#"{"a":1}"#).unwrap(),
             labels: BTreeMap::from([("a".to_owned(), "bc".to_owned())]),
-            priority: 0,
-            at: None,
-            by: None,
-            traceparent: None,
-            created_at: Timestamp(7),
+            ..Input::new(Json::parse(r#"{"a":1}"#).unwrap(), Timestamp(7))
         }
     }
 

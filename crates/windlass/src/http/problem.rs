@@ -207,7 +207,12 @@ impl From<Rejection> for Refused {
                 "step {step} does not wait for a decision: only stuck and held steps can be resolved; \
                  GET /v1/tasks/ID/why tells what the task waits for"
             )),
+            rejection @ Rejection::UnknownSignal(_) => {
+                Self::new(StatusCode::NOT_FOUND, "unknown-signal", "No such signal", rejection.to_string())
+            }
             rejection @ (Rejection::AlreadyRollingBack(_)
+            | Rejection::NobodyWaits(_)
+            | Rejection::TooManySignals
             | Rejection::Duplicate
             | Rejection::Stale
             | Rejection::NothingDue) => Self::conflict(rejection.to_string()),

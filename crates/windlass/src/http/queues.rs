@@ -109,7 +109,9 @@ async fn queues(app: &App) -> Result<BTreeMap<Name, api::Queue>, Refused> {
     for stored in app.engine.flows().await? {
         let actions = stored.flow.steps.iter().flat_map(|step| [Some(&step.run), step.rollback.as_ref()]);
         for action in actions.flatten() {
-            queues.entry(action.module.clone()).or_insert_with(|| quiet(&action.module));
+            if let Some((module, _)) = action.worker() {
+                queues.entry(module.clone()).or_insert_with(|| quiet(module));
+            }
         }
     }
     for worker in app.engine.workers(app.now()).await? {

@@ -151,13 +151,12 @@ impl SubmitBody<'_> {
         let priority = priority(self.priority)?;
         let key = idempotency::key(headers, self.key.as_deref())?;
         let input = Input {
-            params,
             labels: self.labels,
             priority,
             at: self.at.map(|at| Timestamp(at.as_millisecond())),
             by: caller.by.clone(),
             traceparent: caller.traceparent.clone(),
-            created_at: caller.now,
+            ..Input::new(params, caller.now)
         };
         let key = key.map(|key| idempotency::submit_key(key, &flow, version, &input));
         Ok(Submission { flow, version, input, key })

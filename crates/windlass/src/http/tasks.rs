@@ -289,7 +289,7 @@ fn resolution(body: ResolveBody<'_>) -> Result<Resolution, Refused> {
         ));
     }
     Ok(match body.action {
-        api::ResolveAction::Retry => Resolution::Retry,
+        api::ResolveAction::Retry => Resolution::Retry(None),
         api::ResolveAction::Skip => Resolution::Skip,
         api::ResolveAction::Rollback => Resolution::Rollback,
         api::ResolveAction::Done => Resolution::Done(body.params.map(done_params).transpose()?),

@@ -126,9 +126,9 @@ fn due_at(act: &Act) -> Option<Timestamp> {
     }
 }
 
-/// `MODULE.COMMAND` of an action.
+/// `MODULE.COMMAND` of an action, or what stands in its place.
 pub(crate) fn run(action: &Action) -> String {
-    format!("{}.{}", action.module, action.command)
+    action.doer.to_string()
 }
 
 /// A payload as it came.

@@ -213,7 +213,7 @@ fn what(task: &Task, key: ActKey) -> String {
 }
 
 fn module(task: &Task, key: ActKey) -> String {
-    task.action(key).map(|Action { module, .. }| module.to_string()).unwrap_or_default()
+    task.action(key).and_then(Action::worker).map(|(module, _)| module.to_string()).unwrap_or_default()
 }
 
 fn capital(text: &str) -> String {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use windlass_core::{Alarm, AlarmCommand, Backoff, Flow, Message, Millis, OnFailure, Retry, TaskId};
+use windlass_core::{Alarm, AlarmCommand, Backoff, Doer, Flow, Message, Millis, OnFailure, Retry, TaskId};
 
 use super::walk::Walk;
 use crate::{
@@ -106,7 +106,7 @@ pub(super) fn flows() -> Vec<Flow> {
     hold.steps[1].rollback = None;
     let mut hurried = line("hurried", 2);
     for step in &mut hurried.steps {
-        step.run.module = name("other");
+        step.run.doer = Doer::Worker { module: name("other"), command: name("do") };
         step.run.timeout = Millis(2_000);
         step.run.deadline = Some(Millis(6_000));
         step.run.retry = Retry { backoff: Backoff::None, ..retry };

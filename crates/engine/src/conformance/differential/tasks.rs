@@ -80,7 +80,7 @@ impl Walk {
             4 if !is_stuck => ("cancel", Command::Cancel { by: None }),
             _ => {
                 let resolution = match self.random.below(4) {
-                    0 => Resolution::Retry,
+                    0 => Resolution::Retry(None),
                     1 => Resolution::Skip,
                     2 => Resolution::Done(Some(json(r#"{"by": "hand"}"#))),
                     _ => Resolution::Rollback,

@@ -173,6 +173,7 @@ mod tests {
     #[test]
     fn a_start_that_was_shown_live_is_not_shown_again() {
         let start = |n| Event {
+            member: None,
             n,
             task: String::new(),
             at: jiff::Timestamp::UNIX_EPOCH,

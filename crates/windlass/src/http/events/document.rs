@@ -3,8 +3,8 @@
 use serde_json::{Value, json};
 use windlass_api as api;
 use windlass_core::{
-    ActKey, Actor, Cause, Direction, Ending, Event, EventKind, Failure, ResolutionKind, StuckKind, Task,
-    Timestamp,
+    ActKey, Actor, Awaited, Cause, Direction, Ending, Event, EventKind, Failure, ResolutionKind, StuckKind,
+    Task, Timestamp,
 };
 use windlass_engine::Notice;
 
@@ -39,6 +39,7 @@ fn document(task: &Task, at: Timestamp, said: Said) -> api::Event {
         at: view::time(at),
         kind: said.kind,
         step: step.map(|step| step.name.to_string()),
+        member: said.member,
         attempt: said.attempt,
         direction: said.direction.map(view::direction),
         actor: said.actor,
@@ -50,6 +51,7 @@ fn document(task: &Task, at: Timestamp, said: Said) -> api::Event {
 struct Said {
     kind: String,
     step: Option<usize>,
+    member: Option<u32>,
     attempt: Option<u32>,
     direction: Option<Direction>,
     actor: Option<String>,
@@ -91,21 +93,56 @@ impl Said {
                 Self::act("failed", *key, *attempt).failure(failure, None)
             }
             EventKind::ActOverdue { key, attempt } => Self::act("overdue", *key, *attempt),
-            EventKind::ActSkipped { key } => Self { attempt: None, ..Self::act("skipped", *key, 0) },
+            EventKind::ActSkipped { key } => Self::whole("skipped", *key),
             EventKind::ActResolved { key, resolution, result: _, by } => {
                 let data = json!({ "action": resolution_word(*resolution) });
-                Self { attempt: None, ..Self::act("resolved", *key, 0).with(data).by(by.as_ref()) }
+                Self::whole("resolved", *key).with(data).by(by.as_ref())
             }
             EventKind::AlarmRaised { stuck } => {
                 let data = json!({ "reason": stuck.kind.as_str(), "message": stuck.message });
                 Self { step: stuck.step, ..Self::new("alarm.raised".to_owned()).with(data) }
             }
             EventKind::AlarmCleared { kind, step, by } => Self::alarm_resolved(*kind, *step, by.as_ref()),
+            EventKind::ActDelayed { key, until } => {
+                Self::whole("delayed", *key).with(json!({ "until": view::time(*until) }))
+            }
+            EventKind::ActKeyed { key, fairness } => {
+                Self::whole("keyed", *key).with(json!({ "key": fairness }))
+            }
+            EventKind::ActFanned { key, members } => {
+                Self::whole("fanned_out", *key).with(json!({ "members": members }))
+            }
+            EventKind::ActAwaiting { key, attempt, awaited, child, locks } => {
+                let data = match awaited {
+                    Awaited::Signal => json!({ "for": "signal" }),
+                    Awaited::Child => json!({ "for": "task", "task": child.map(|child| child.to_string()) }),
+                    Awaited::Lock => {
+                        let locks: Vec<&str> = locks.iter().map(|lock| lock.as_str()).collect();
+                        json!({ "for": "lock", "locks": locks })
+                    }
+                };
+                Self::act("waiting", *key, *attempt).with(data)
+            }
+            EventKind::ActLocked { key, name, fence } => {
+                Self::whole("locked", *key).with(json!({ "lock": name.as_str(), "fence": fence }))
+            }
+            EventKind::ActTaken { key, attempt } => Self::act("taken", *key, *attempt),
+            EventKind::SignalKept { name, by, .. } => {
+                Self::task("signal_kept").with(json!({ "signal": name.as_str() })).by(by.as_ref())
+            }
+            EventKind::SignalReceived { key, name, by } => {
+                Self::whole("signalled", *key).with(json!({ "signal": name.as_str() })).by(by.as_ref())
+            }
+            EventKind::StepAmended { step, before, after, by } => {
+                let parse = |text: &str| serde_json::from_str::<Value>(text).unwrap_or_default();
+                let data = json!({ "before": parse(before), "after": parse(after) });
+                Self { step: Some(*step), ..Self::new("step.amended".to_owned()).with(data).by(by.as_ref()) }
+            }
         }
     }
 
     fn new(kind: String) -> Self {
-        Self { kind, step: None, attempt: None, direction: None, actor: None, data: json!({}) }
+        Self { kind, step: None, member: None, attempt: None, direction: None, actor: None, data: json!({}) }
     }
 
     fn task(verb: &str) -> Self {
@@ -119,10 +156,16 @@ impl Said {
         };
         Self {
             step: Some(key.step),
+            member: key.index(),
             attempt: Some(attempt),
             direction: Some(key.direction),
             ..Self::new(format!("{subject}.{verb}"))
         }
+    }
+
+    /// Of an act, and of no attempt of it.
+    fn whole(verb: &str, key: ActKey) -> Self {
+        Self { attempt: None, ..Self::act(verb, key, 0) }
     }
 
     fn rolling_back(cause: &Cause) -> Self {
@@ -133,6 +176,8 @@ impl Said {
                 Self { step: Some(*step), ..said.with(json!({ "cause": "given_up" })).by(by.as_ref()) }
             }
             Cause::Cancel { by } => said.with(json!({ "cause": "cancel" })).by(by.as_ref()),
+            Cause::Deadline => said.with(json!({ "cause": "deadline" })),
+            Cause::Parent => said.with(json!({ "cause": "parent" })),
         }
     }
 

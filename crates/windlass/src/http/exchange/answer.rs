@@ -66,6 +66,9 @@ impl<'a> AttemptBody<'a> {
         let (Some(action), Some(step)) = (task.action(id.key), task.flow.steps.get(id.key.step)) else {
             return Err(Refused::fault("an attempt was handed out of a step that its flow does not have"));
         };
+        let Some((module, command)) = action.worker() else {
+            return Err(Refused::fault("an attempt was handed out that no worker does"));
+        };
         let undone =
             (id.key.direction == Direction::Rollback).then(|| task.state.steps.get(id.key.step)).flatten();
         Ok(Self {
@@ -76,8 +79,8 @@ impl<'a> AttemptBody<'a> {
             cursor: id.key.step,
             direction: view::direction(id.key.direction),
             attempt: id.attempt,
-            module: &action.module,
-            command: &action.command,
+            module,
+            command,
             params: raw(params)?,
             timeout_ms: action.timeout.0,
             idempotency_key: effect_key(task, id.key),

@@ -5,22 +5,19 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use crate::{LockName, Millis, Name};
+use crate::{Expression, Millis, Name};
+
+mod action;
+mod step;
+
+pub use action::*;
+pub use step::*;
 
 /// The most steps a flow may have.
 pub const STEPS_MAX: usize = 256;
 
-/// How long one attempt may take where the flow does not say.
-pub const TIMEOUT_DEFAULT: Millis = Millis::from_secs(5 * 60);
-
 /// The longest timeout, deadline or delay a flow may name: 366 days, so that sums of a few never overflow.
 pub const SPAN_MAX: Millis = Millis::from_secs(366 * 24 * 3600);
-
-/// The most retries a flow may ask for.
-pub const RETRIES_MAX: u32 = 1_000_000;
-
-/// The module whose commands are flows; no worker may serve it.
-pub const FLOW_MODULE: &str = "flow";
 
 /// A definition in the catalogue. [`Flow::check`] says whether it can run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -35,68 +32,12 @@ pub struct Flow {
     pub retry_by: RetryBy,
     /// What a final failure does.
     pub on_failure: OnFailure,
+    /// How long a task of it may take before it is turned around.
+    pub deadline: Option<Millis>,
+    /// Which of its tasks are the same, so that a second one is not started beside the first.
+    pub unique: Option<Unique>,
     /// Its steps, in definition order.
     pub steps: Vec<StepDefinition>,
-}
-
-/// One step of a flow.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct StepDefinition {
-    /// Unlike the other steps' names.
-    pub name: Name,
-    /// What does it.
-    pub run: Action,
-    /// What undoes it; a step without is passed over on the way back.
-    pub rollback: Option<Action>,
-    /// Indices of the steps that must be done before it, in ascending order.
-    pub after: Vec<usize>,
-    /// Names of the locks it needs, in name order.
-    pub locks: Vec<LockName>,
-}
-
-/// What a step does, forward or back.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Action {
-    /// The queue it goes to.
-    pub module: Name,
-    /// What the module is asked to do.
-    pub command: Name,
-    /// How long one attempt may take.
-    pub timeout: Millis,
-    /// How long all attempts together may take.
-    pub deadline: Option<Millis>,
-    /// How often and how fast a failure is tried again.
-    pub retry: Retry,
-}
-
-/// How often and how fast a failure is tried again.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Retry {
-    /// This often: 3 means at most 4 attempts.
-    pub max: u32,
-    /// How the delay grows.
-    pub backoff: Backoff,
-    /// The first delay.
-    pub base: Millis,
-    /// The longest delay.
-    pub cap: Millis,
-}
-
-impl Default for Retry {
-    fn default() -> Self {
-        Self { max: 0, backoff: Backoff::Exponential, base: Millis::from_secs(1), cap: Millis::from_secs(60) }
-    }
-}
-
-/// How the delay between attempts grows.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Backoff {
-    /// Twice as long each time, with jitter.
-    Exponential,
-    /// The same each time, with jitter.
-    Fixed,
-    /// No delay, as in classic flows.
-    None,
 }
 
 /// Who makes the retries.
@@ -117,6 +58,26 @@ pub enum OnFailure {
     Hold,
 }
 
+/// Which tasks of a flow are the same.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Unique {
+    /// Those for whose submitted parameters this has the same value.
+    pub key: Expression,
+    /// For how long the first one stands for the others.
+    pub during: During,
+}
+
+/// For how long a task stands for others like it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum During {
+    /// Until its first step is handed out.
+    Pending,
+    /// Until it ends.
+    Running,
+    /// Until this long after it ended.
+    Finished(Millis),
+}
+
 /// Why a flow cannot run. `step` is the index of the step at fault.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("{message}")]
@@ -128,6 +89,21 @@ pub struct FlowFault {
 }
 
 impl Flow {
+    /// The first version of a flow with the defaults of flow files.
+    #[must_use]
+    pub fn new(name: Name, steps: Vec<StepDefinition>) -> Self {
+        Self {
+            name,
+            version: 1,
+            params: None,
+            retry_by: RetryBy::Engine,
+            on_failure: OnFailure::Rollback,
+            deadline: None,
+            unique: None,
+            steps,
+        }
+    }
+
     /// Checks what the types do not say: names unlike one another, no cycles, limits.
     ///
     /// # Errors
@@ -159,11 +135,18 @@ impl Flow {
                     format!("step \"{}\" is after step {unknown}, which is not there", step.name),
                 );
             }
-            for action in [Some(&step.run), step.rollback.as_ref()].into_iter().flatten() {
-                if let Err(message) = action.check() {
-                    return fault(Some(index), format!("step \"{}\": {message}", step.name));
-                }
+            if let Err(message) = step.check() {
+                return fault(Some(index), format!("step \"{}\": {message}", step.name));
             }
+        }
+        if self.plain_steps().next().is_none() {
+            return fault(None, "a flow needs a step beside `on_error`".to_owned());
+        }
+        if self.deadline.is_some_and(|deadline| deadline > SPAN_MAX || deadline == Millis(0)) {
+            return fault(
+                None,
+                "the flow's `deadline` must be longer than 0 and at most 366 days".to_owned(),
+            );
         }
         if let Some(index) = self.cycle() {
             return fault(
@@ -206,6 +189,22 @@ impl Flow {
             .map(|(index, _)| index)
     }
 
+    /// Indices of the steps that a task does, in definition order: all but the one for errors.
+    pub fn plain_steps(&self) -> impl Iterator<Item = usize> + '_ {
+        (0..self.steps.len()).filter(|index| self.steps[*index].role == Role::Plain)
+    }
+
+    /// Whether the task goes on when `step` fails: all that come after it are joins that do with less.
+    #[must_use]
+    pub fn tolerates(&self, step: usize) -> bool {
+        let mut successors = self.successors(step).peekable();
+        successors.peek().is_some()
+            && successors.all(|next| {
+                let next = &self.steps[next];
+                next.each.is_none() && next.on_partial != OnPartial::Fail
+            })
+    }
+
     /// Which steps must be done before `step`, directly or through others.
     #[must_use]
     pub fn ancestors(&self, step: usize) -> Vec<bool> {
@@ -218,39 +217,5 @@ impl Flow {
             }
         }
         found
-    }
-}
-
-impl Action {
-    fn check(&self) -> Result<(), String> {
-        if self.module.as_str() == FLOW_MODULE {
-            return Err(format!(
-                "`run: {FLOW_MODULE}.{}` starts a child task, which this version cannot do yet",
-                self.command
-            ));
-        }
-        if self.timeout == Millis(0) {
-            return Err(
-                "a timeout of 0 would fail every attempt: give it a length, or leave it out".to_owned()
-            );
-        }
-        let spans = [
-            ("timeout", Some(self.timeout)),
-            ("deadline", self.deadline),
-            ("retry.base", Some(self.retry.base)),
-            ("retry.cap", Some(self.retry.cap)),
-        ];
-        for (name, span) in spans {
-            if span.is_some_and(|span| span > SPAN_MAX) {
-                return Err(format!("`{name}` is longer than 366 days"));
-            }
-        }
-        if self.deadline == Some(Millis(0)) {
-            return Err("a deadline of 0 would fail every step: give it a length, or leave it out".to_owned());
-        }
-        if self.retry.max > RETRIES_MAX {
-            return Err(format!("`retry` is more than {RETRIES_MAX}"));
-        }
-        Ok(())
     }
 }

@@ -1,0 +1,162 @@
+//! Steps of a flow: what does them, when they begin, and what a failure of a part means.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Action, Doer};
+use crate::{Expression, LockName, Millis, Name};
+
+/// The most members a fanned-out step may have.
+pub const MEMBERS_MAX: usize = 10_000;
+
+/// How many members are under way at once where the flow does not say.
+pub const PARALLEL_DEFAULT: u32 = 100;
+
+/// The most members that may be under way at once.
+pub const PARALLEL_MAX: u32 = 1_000;
+
+/// One step of a flow.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StepDefinition {
+    /// Unlike the other steps' names.
+    pub name: Name,
+    /// When it has its turn.
+    pub role: Role,
+    /// What does it.
+    pub run: Action,
+    /// What undoes it; a step without is passed over on the way back.
+    pub rollback: Option<Action>,
+    /// Indices of the steps that must be done before it, in ascending order.
+    pub after: Vec<usize>,
+    /// It is passed over unless this holds.
+    pub when: Option<Expression>,
+    /// It is done once for each element of a list.
+    pub each: Option<Each>,
+    /// What a failure of one of its members means; of a step that joins others: of one of those before it.
+    pub on_partial: OnPartial,
+    /// How long it waits once those before it are done.
+    pub delay: Option<Millis>,
+    /// What its attempts are counted under where a limit is by key.
+    pub key: Option<Expression>,
+    /// The locks it needs.
+    pub locks: Vec<LockRef>,
+}
+
+/// When a step has its turn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Role {
+    /// After the steps it is `after`.
+    Plain,
+    /// Once the task has failed and nothing forward is in flight any more; it gets all errors.
+    OnError,
+}
+
+/// A step is done once for each element of a list.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Each {
+    /// The parameter that holds the list.
+    pub list: Box<str>,
+    /// How many members are under way at once.
+    pub parallel: u32,
+}
+
+/// What a failure of a part means for the whole.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum OnPartial {
+    /// It fails as well.
+    Fail,
+    /// It goes on with what succeeded.
+    Continue,
+    /// It goes on if at least this many succeeded.
+    AtLeast(u32),
+}
+
+/// Which lock a step needs.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum LockRef {
+    /// Always this one.
+    Name(LockName),
+    /// The one that the parameters name.
+    Expression(Expression),
+}
+
+impl StepDefinition {
+    /// A step with the defaults of flow files.
+    #[must_use]
+    pub fn new(name: Name, run: Action, after: Vec<usize>) -> Self {
+        Self {
+            name,
+            role: Role::Plain,
+            run,
+            rollback: None,
+            after,
+            when: None,
+            each: None,
+            on_partial: OnPartial::Fail,
+            delay: None,
+            key: None,
+            locks: Vec::new(),
+        }
+    }
+
+    pub(super) fn check(&self) -> Result<(), String> {
+        self.run.check()?;
+        if let Doer::Flow { name } = &self.run.doer {
+            return Err(format!("`run: flow.{name}` starts a child task, which this version cannot do yet"));
+        }
+        if !self.locks.is_empty() {
+            return Err("`locks` is known, but this version cannot take locks yet".to_owned());
+        }
+        if let Some(rollback) = &self.rollback {
+            rollback.check().map_err(|message| format!("its rollback: {message}"))?;
+            if rollback.worker().is_none() {
+                return Err("its rollback must be a command of a module".to_owned());
+            }
+        }
+        if self.delay.is_some_and(|delay| delay > super::SPAN_MAX) {
+            return Err("`delay` is longer than 366 days".to_owned());
+        }
+        if let Doer::Signal { .. } = self.run.doer {
+            let unfit = [
+                ("rollback", self.rollback.is_some(), "it waits and does nothing that could be undone"),
+                ("each", self.each.is_some(), "one signal would not tell which member it is for"),
+                ("locks", !self.locks.is_empty(), "the locks would be held for as long as nobody sends it"),
+            ];
+            if let Some((name, _, why)) = unfit.iter().find(|(_, there, _)| *there) {
+                return Err(format!("a step that waits for a signal cannot have `{name}`: {why}"));
+            }
+        }
+        if let Doer::Flow { .. } = self.run.doer
+            && self.rollback.is_some()
+        {
+            return Err(
+                "a child task is rolled back by its own flow: leave `rollback` out, or do it in that flow"
+                    .to_owned(),
+            );
+        }
+        if let Some(each) = &self.each
+            && !(1..=PARALLEL_MAX).contains(&each.parallel)
+        {
+            return Err(format!("`parallel` must be from 1 to {PARALLEL_MAX}"));
+        }
+        self.check_partial()
+    }
+
+    fn check_partial(&self) -> Result<(), String> {
+        let joins = self.after.len() > 1;
+        match self.on_partial {
+            OnPartial::Fail => Ok(()),
+            _ if self.each.is_none() && !joins => {
+                Err("`on_partial` is for a step with `each`, or for one that is `after` several others"
+                    .to_owned())
+            }
+            OnPartial::AtLeast(0) => Err("`on_partial: 0` asks for nothing: write `continue`".to_owned()),
+            OnPartial::AtLeast(least) if self.each.is_none() && least as usize > self.after.len() => {
+                Err(format!("`on_partial: {least}` is more than the {} steps before it", self.after.len()))
+            }
+            OnPartial::AtLeast(least) if least as usize > MEMBERS_MAX => {
+                Err(format!("`on_partial` is more than the {MEMBERS_MAX} members a step may have"))
+            }
+            OnPartial::Continue | OnPartial::AtLeast(_) => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,261 @@
+//! Members of a fanned-out step: one for each element of a list, of which a window is under way at once.
+//!
+//! A transition touches a few of them and costs the same however many there are: they are in a persistent vector
+//! that shares what did not change, and what is asked often is counted.
+
+use std::sync::{Arc, OnceLock};
+
+use rpds::{RedBlackTreeSetSync, VectorSync};
+use serde::{Deserialize, Serialize};
+
+use crate::{Act, ActState, DEATHS_MAX, Direction, Json};
+
+/// The members of a fanned-out step. Members are stored apart, each by itself.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Members {
+    total: u32,
+    #[serde(skip)]
+    begun: VectorSync<Member>,
+    #[serde(skip)]
+    forward: Side,
+    #[serde(skip)]
+    undo: Side,
+    #[serde(skip)]
+    touched: u32,
+    #[serde(skip)]
+    undone_from: Option<u32>,
+    #[serde(skip)]
+    pub(crate) handed: Handed,
+}
+
+/// One member: doing and undoing the step for one element.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Member {
+    /// Whether an attempt of it became ready, so that it may have had effects.
+    pub touched: bool,
+    /// Doing it.
+    pub forward: Act,
+    /// Undoing it.
+    pub undo: Act,
+}
+
+/// How the acts of one direction stand.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Side {
+    /// Those under way.
+    pub open: RedBlackTreeSetSync<u32>,
+    /// Those that failed for good.
+    pub failed: RedBlackTreeSetSync<u32>,
+    /// Those that are to begin again.
+    pub again: RedBlackTreeSetSync<u32>,
+    /// How many are done or passed over.
+    pub satisfied: u32,
+    /// How many of the failed ones have taken too many workers with them.
+    pub poisoned: u32,
+}
+
+/// What members are given: parameters that all of them get, and their elements as text.
+pub(crate) struct Shares {
+    pub(crate) common: Json,
+    pub(crate) elements: Vec<Box<str>>,
+}
+
+/// The shares of a step's members, made of its parameters once for all of them. Nothing of a task's state.
+#[derive(Clone, Default)]
+pub(crate) struct Handed(Arc<OnceLock<Shares>>);
+
+impl Handed {
+    /// The shares, made by `make` the first time.
+    pub(crate) fn get(&self, make: impl FnOnce() -> Shares) -> &Shares {
+        self.0.get_or_init(make)
+    }
+}
+
+impl PartialEq for Handed {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl Eq for Handed {}
+
+impl std::fmt::Debug for Handed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Handed")
+    }
+}
+
+impl Members {
+    /// `total` members, none of which has begun.
+    #[must_use]
+    pub fn new(total: u32) -> Self {
+        Self {
+            total,
+            begun: VectorSync::new_sync(),
+            forward: Side::default(),
+            undo: Side::default(),
+            touched: 0,
+            undone_from: None,
+            handed: Handed::default(),
+        }
+    }
+
+    /// How many there are.
+    #[must_use]
+    pub fn total(&self) -> u32 {
+        self.total
+    }
+
+    /// How many have begun: those with the numbers 1 to this.
+    #[must_use]
+    pub fn begun(&self) -> u32 {
+        u32::try_from(self.begun.len()).unwrap_or(u32::MAX)
+    }
+
+    /// How many have begun and may have had effects.
+    #[must_use]
+    pub fn touched(&self) -> u32 {
+        self.touched
+    }
+
+    /// How the acts of one direction stand.
+    #[must_use]
+    pub fn side(&self, direction: Direction) -> &Side {
+        match direction {
+            Direction::Forward => &self.forward,
+            Direction::Rollback => &self.undo,
+        }
+    }
+
+    /// The member with this number, from 1, if it has begun.
+    #[must_use]
+    pub fn get(&self, number: u32) -> Option<&Member> {
+        self.begun.get(number.checked_sub(1)? as usize)
+    }
+
+    /// Those that have begun, with their numbers.
+    pub fn iter(&self) -> impl Iterator<Item = (u32, &Member)> {
+        (1..).zip(self.begun.iter())
+    }
+
+    /// Puts a member back that was stored, after those with lower numbers.
+    pub fn restore(&mut self, member: Member) {
+        let number = self.begun() + 1;
+        self.count(number, &member, true);
+        self.begun.push_back_mut(member);
+    }
+
+    /// Changes the member with this number; the one after the last that has begun begins.
+    pub(crate) fn change(&mut self, number: u32, change: impl FnOnce(&mut Member)) {
+        if number > self.begun() {
+            let mut member = Member::default();
+            change(&mut member);
+            return self.restore(member);
+        }
+        let Some(mut member) = self.get(number).cloned() else { return };
+        self.count(number, &member, false);
+        change(&mut member);
+        self.count(number, &member, true);
+        self.begun.set_mut(number as usize - 1, member);
+    }
+
+    /// Puts a result where it belongs.
+    pub fn set_result(&mut self, number: u32, direction: Direction, result: Json) {
+        if self.get(number).is_some() {
+            self.change(number, |member| member.act_mut(direction).result = Some(result));
+        }
+    }
+
+    /// Forgets all results, as the stored members do.
+    pub fn clear_results(&mut self) {
+        for number in 1..=self.begun() {
+            self.change(number, |member| (member.forward.result, member.undo.result) = (None, None));
+        }
+    }
+
+    /// The next member to do: one that is to begin again, or the first that has not begun.
+    #[must_use]
+    pub(crate) fn next_forward(&self) -> Option<u32> {
+        let next = self.begun() + 1;
+        self.forward.again.first().copied().or((next <= self.total).then_some(next))
+    }
+
+    /// The next member to undo: one that is to begin again, or the last touched one that has not begun.
+    #[must_use]
+    pub(crate) fn next_undo(&self) -> Option<u32> {
+        if let Some(again) = self.undo.again.first() {
+            return Some(*again);
+        }
+        let idle = |number: &u32| {
+            self.get(*number).is_some_and(|member| member.touched && member.undo.state == ActState::Idle)
+        };
+        // They are undone from the last one, so all above the lowest whose undo has begun are behind.
+        (1..self.undone_from.unwrap_or(self.begun() + 1)).rev().find(idle)
+    }
+
+    /// Whether nothing of this direction is under way, and nothing is to begin again.
+    #[must_use]
+    pub fn is_quiet(&self, direction: Direction) -> bool {
+        let side = self.side(direction);
+        side.open.is_empty() && side.again.is_empty()
+    }
+
+    /// Counts a member in, or out before it changes.
+    fn count(&mut self, number: u32, member: &Member, add: bool) {
+        self.touched = step(self.touched, member.touched, add);
+        if member.undo.state != ActState::Idle {
+            self.undone_from = Some(self.undone_from.map_or(number, |lowest| lowest.min(number)));
+        }
+        self.forward.count(number, &member.forward, add);
+        self.undo.count(number, &member.undo, add);
+    }
+}
+
+impl Side {
+    fn count(&mut self, number: u32, act: &Act, add: bool) {
+        let failed = act.state == ActState::Failed;
+        let again = act.state == ActState::Idle && act.attempt > 0;
+        let sets = [(&mut self.open, act.is_open()), (&mut self.failed, failed), (&mut self.again, again)];
+        for (set, belongs) in sets {
+            match (belongs, add) {
+                (true, true) => set.insert_mut(number),
+                (true, false) => drop(set.remove_mut(&number)),
+                (false, _) => {}
+            }
+        }
+        self.satisfied = step(self.satisfied, act.is_satisfied(), add);
+        self.poisoned = step(self.poisoned, failed && act.deaths >= DEATHS_MAX, add);
+    }
+
+    /// How many are settled.
+    #[must_use]
+    pub fn settled(&self) -> u32 {
+        self.satisfied + u32::try_from(self.failed.size()).unwrap_or(u32::MAX)
+    }
+}
+
+impl Member {
+    /// One of its two acts.
+    #[must_use]
+    pub fn act(&self, direction: Direction) -> &Act {
+        match direction {
+            Direction::Forward => &self.forward,
+            Direction::Rollback => &self.undo,
+        }
+    }
+
+    pub(crate) fn act_mut(&mut self, direction: Direction) -> &mut Act {
+        match direction {
+            Direction::Forward => &mut self.forward,
+            Direction::Rollback => &mut self.undo,
+        }
+    }
+}
+
+fn step(count: u32, belongs: bool, add: bool) -> u32 {
+    match (belongs, add) {
+        (true, true) => count + 1,
+        (true, false) => count.saturating_sub(1),
+        (false, _) => count,
+    }
+}

@@ -1,0 +1,138 @@
+//! Parameters: what an act is given, and what a task comes to.
+
+use crate::{ActKey, ActState, Direction, Json, Role, Task, members::Shares};
+
+/// The parameter that holds the element of a member.
+pub const ITEM_PARAM: &str = "item";
+
+/// The parameter that holds the number of a member, from 0 as in the list.
+pub const INDEX_PARAM: &str = "index";
+
+/// The parameter that tells a join or the step for errors what failed.
+pub const ERRORS_PARAM: &str = "errors";
+
+/// The most errors that are told.
+pub const ERRORS_MAX: usize = 100;
+
+/// The largest array of results that a fanned-out step comes to.
+pub const JOINED_BYTES_MAX: usize = 4 << 20;
+
+impl Task {
+    /// The parameters handed to an act: the flow's, the caller's, then results in definition order: those of
+    /// the step's ancestors on the way forward, everything so far on the way back; last what a person gave it.
+    ///
+    /// A member gets those its step had when it was fanned out, with its element as `item` and its place as `index`
+    /// in place of the list. A join that goes on without some, and the step for errors, get `errors`.
+    #[must_use]
+    pub fn params_for(&self, key: ActKey) -> Json {
+        if key.is_member() {
+            return self.params_for_member(key);
+        }
+        let ancestors = match key.direction {
+            Direction::Forward => Some(self.flow.ancestors(key.step)),
+            Direction::Rollback => None,
+        };
+        let merged = self.merged(|step| ancestors.as_ref().is_none_or(|ancestors| ancestors[step]));
+        let amended = self.state.steps[key.step].amended.as_deref().map(Json::from_stored);
+        let errors = self.errors_for(key);
+        match (&amended, &errors) {
+            (None, None) => merged,
+            _ => Json::merge([Some(&merged), amended.as_ref(), errors.as_ref()].into_iter().flatten()),
+        }
+    }
+
+    fn params_for_member(&self, key: ActKey) -> Json {
+        let (step, definition) = (&self.state.steps[key.step], &self.flow.steps[key.step]);
+        let (Some(members), Some(each)) = (&step.members, &definition.each) else { return Json::empty() };
+        let shares = members.handed.get(|| {
+            let all = self.params_for(ActKey::forward(key.step));
+            let elements = all.elements(&each.list).unwrap_or_default();
+            Shares { common: all.without(&each.list), elements }
+        });
+        let index = key.member as usize - 1;
+        let element = shares.elements.get(index).map_or("null", |element| &**element);
+        let own = Json::from_stored(&format!("{{\"{ITEM_PARAM}\":{element},\"{INDEX_PARAM}\":{index}}}"));
+        Json::merge([&shares.common, &own])
+    }
+
+    /// All parameters and results merged.
+    #[must_use]
+    pub fn outcome(&self) -> Json {
+        self.merged(|_| true)
+    }
+
+    fn merged(&self, wanted: impl Fn(usize) -> bool) -> Json {
+        let common = self.flow.params.as_deref().map(Json::from_stored);
+        let steps = || self.state.steps.iter().enumerate().filter(|(index, _)| wanted(*index));
+        let forward = steps().filter_map(|(_, step)| step.forward.result.as_ref());
+        // Undos run in reverse order, so their results are merged in that order.
+        let undos = steps().rev().filter_map(|(_, step)| step.undo.result.as_ref());
+        Json::merge(common.iter().chain([&self.input.params]).chain(forward).chain(undos))
+    }
+
+    /// What failed, for those who want to know: a join that goes on without some, and the step for errors.
+    fn errors_for(&self, key: ActKey) -> Option<Json> {
+        let definition = &self.flow.steps[key.step];
+        let failed = |step: &usize| self.state.steps[*step].forward.state == ActState::Failed;
+        let steps: Vec<usize> = match definition.role {
+            Role::OnError => self.flow.plain_steps().collect(),
+            Role::Plain => definition.after.iter().copied().filter(failed).collect(),
+        };
+        let told = definition.role == Role::OnError || !steps.is_empty();
+        told.then(|| self.errors(steps.into_iter()))
+    }
+
+    /// `{"errors": [{"step", "member"?, "code", "message"}]}` of these steps, at most [`ERRORS_MAX`].
+    fn errors(&self, steps: impl Iterator<Item = usize>) -> Json {
+        let keys = steps.flat_map(|index| {
+            let key = ActKey::forward(index);
+            let members = self.state.steps[index].members.iter();
+            let failed = members.flat_map(|members| members.side(Direction::Forward).failed.iter());
+            let of_members: Vec<ActKey> = failed.map(|number| key.of_member(*number)).collect();
+            if of_members.is_empty() { vec![key] } else { of_members }
+        });
+        let errors = keys.filter_map(|key| {
+            let act = self.act(key).filter(|act| act.state == ActState::Failed)?;
+            let failure = act.failure.as_ref()?;
+            let index = key.is_member().then(|| format!("\"{INDEX_PARAM}\":{},", key.member - 1));
+            Some(format!(
+                "{{\"step\":{},{}\"code\":{},\"message\":{}}}",
+                Json::quote(&self.flow.steps[key.step].name),
+                index.unwrap_or_default(),
+                failure.code,
+                Json::quote(&failure.message),
+            ))
+        });
+        let list: Vec<String> = errors.take(ERRORS_MAX).collect();
+        Json::from_stored(&format!("{{\"{ERRORS_PARAM}\":[{}]}}", list.join(",")))
+    }
+
+    /// What the members of a step came to: an array under the step's name, in the order of the list, with null for
+    /// those without a result; what failed stands under the name with `_errors`.
+    ///
+    /// # Errors
+    /// When it is larger than [`JOINED_BYTES_MAX`]: how large.
+    pub(crate) fn joined(&self, step: usize) -> Result<Json, usize> {
+        let Some(members) = &self.state.steps[step].members else { return Ok(Json::empty()) };
+        let name = &self.flow.steps[step].name;
+        let mut text = format!("{{{}:[", Json::quote(name));
+        for (number, member) in members.iter() {
+            if number > 1 {
+                text.push(',');
+            }
+            text.push_str(member.forward.result.as_ref().map_or("null", Json::as_str));
+        }
+        text.push(']');
+        if !members.side(Direction::Forward).failed.is_empty() {
+            let errors = self.errors([step].into_iter());
+            let list = errors.as_str().split_once(':').map_or("[]}", |(_, list)| list);
+            text.push_str(&format!(",{}:{list}", Json::quote(&format!("{name}_errors"))));
+        } else {
+            text.push('}');
+        }
+        if text.len() > JOINED_BYTES_MAX {
+            return Err(text.len());
+        }
+        Ok(Json::from_stored(&text))
+    }
+}

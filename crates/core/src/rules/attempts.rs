@@ -1,0 +1,46 @@
+//! Attempts begin: with a worker, or by waiting for a signal.
+
+use crate::{ActKey, Awaited, Doer, EventKind, Failure, Json, Pause, draft::Draft};
+
+use super::{fail, signal};
+
+/// The code of a step whose parameters do not fit its definition (`EX_DATAERR`).
+pub const DATA_CODE: i32 = 65;
+
+/// An act has its turn: what depends on its parameters is settled, and its first attempt begins.
+pub(super) fn enter(draft: &mut Draft<'_>, key: ActKey) {
+    let definition = &draft.task.flow.steps[key.step];
+    if let Some(expression) = definition.key.clone() {
+        match expression.text(&draft.task.params_for(key)) {
+            Ok(fairness) => draft.emit(EventKind::ActKeyed { key, fairness }),
+            Err(message) => return fail::fail_for_good(draft, key, Failure::new(&message, DATA_CODE, false)),
+        }
+    }
+    begin(draft, key);
+}
+
+/// The next attempt of an act begins. In a pause it is parked.
+pub(super) fn begin(draft: &mut Draft<'_>, key: ActKey) {
+    let attempt = draft.task.act(key).map_or(0, |act| act.attempt) + 1;
+    match draft.task.action(key).map(|action| action.doer.clone()) {
+        Some(Doer::Signal { name }) => await_signal(draft, key, attempt, &name),
+        _ if draft.task.state.pause == Pause::Held => draft.emit(EventKind::ActParked { key, attempt }),
+        _ => go(draft, key, attempt),
+    }
+}
+
+/// A parked attempt goes on.
+pub(super) fn go(draft: &mut Draft<'_>, key: ActKey, attempt: u32) {
+    draft.emit(EventKind::ActReady { key, attempt });
+}
+
+/// Waiting for a signal is nothing that a pause holds up: it may be there already.
+fn await_signal(draft: &mut Draft<'_>, key: ActKey, attempt: u32, name: &crate::Name) {
+    let (awaited, child, locks) = (Awaited::Signal, None, Vec::new());
+    draft.emit(EventKind::ActAwaiting { key, attempt, awaited, child, locks });
+    let kept = draft.task.state.signals.iter().find(|signal| signal.name == *name).cloned();
+    if let Some(kept) = kept {
+        let params = kept.params.as_deref().map(Json::from_stored);
+        signal::receive(draft, key, name, params, kept.by);
+    }
+}

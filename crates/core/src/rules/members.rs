@@ -1,0 +1,127 @@
+//! Fanned-out steps: members begin as others end, and the step is settled with the last of them.
+
+use super::{attempts, fail};
+use crate::{
+    ActKey, ActState, Direction, EventKind, Failure, Members, OnFailure, OnPartial, PARALLEL_DEFAULT,
+    draft::Draft,
+};
+
+/// A step with `each` has its turn: how many members it has is known from now on.
+pub(super) fn fan(draft: &mut Draft<'_>, key: ActKey) {
+    let Some(each) = draft.task.flow.steps[key.step].each.clone() else { return };
+    match draft.task.params_for(key).elements(&each.list) {
+        Ok(elements) => {
+            let members = u32::try_from(elements.len()).unwrap_or(u32::MAX);
+            draft.emit(EventKind::ActFanned { key, members });
+        }
+        Err(message) => fail::fail_for_good(draft, key, Failure::new(&message, attempts::DATA_CODE, false)),
+    }
+}
+
+/// Lets members of a fanned-out step begin as far as its window allows, and settles the step when they are done.
+pub(super) fn proceed(draft: &mut Draft<'_>, key: ActKey) {
+    let parallel =
+        draft.task.flow.steps[key.step].each.as_ref().map_or(PARALLEL_DEFAULT, |each| each.parallel);
+    // What begins may end at once; each of the members begins once.
+    while is_fanned(draft, key) && !is_lost(draft, key) {
+        let Some(members) = members(draft, key) else { return };
+        let next = match key.direction {
+            Direction::Forward => members.next_forward(),
+            Direction::Rollback => members.next_undo(),
+        };
+        match next {
+            Some(number) if members.side(key.direction).open.size() < parallel as usize => {
+                let key = key.of_member(number);
+                match members.get(number).map(|member| member.act(key.direction).attempt) {
+                    None | Some(0) => attempts::enter(draft, key),
+                    Some(_) => attempts::begin(draft, key),
+                }
+            }
+            _ => break,
+        }
+    }
+    settle(draft, key);
+}
+
+fn members<'a>(draft: &'a Draft<'_>, key: ActKey) -> Option<&'a Members> {
+    draft.task.state.steps[key.step].members.as_deref()
+}
+
+fn is_fanned(draft: &Draft<'_>, key: ActKey) -> bool {
+    draft.task.act(key).is_some_and(|act| act.state == ActState::Fanned)
+}
+
+/// Whether so many members have failed that the step will, whatever becomes of the others. On the way back every
+/// member is undone all the same.
+fn is_lost(draft: &Draft<'_>, key: ActKey) -> bool {
+    let Some(members) = members(draft, key).filter(|_| key.direction == Direction::Forward) else {
+        return false;
+    };
+    let failed = members.side(key.direction).failed.size();
+    match draft.task.flow.steps[key.step].on_partial {
+        OnPartial::Fail => failed > 0,
+        OnPartial::Continue => false,
+        OnPartial::AtLeast(least) => members.total() as usize - failed < least as usize,
+    }
+}
+
+/// Settles the step when its members are.
+fn settle(draft: &mut Draft<'_>, key: ActKey) {
+    if !is_fanned(draft, key) {
+        return;
+    }
+    let Some(members) = members(draft, key) else { return };
+    let side = members.side(key.direction);
+    let forward = key.direction == Direction::Forward;
+    if is_lost(draft, key) {
+        // A task that is held lets the others end first: a person decides about the step as a whole.
+        let waits = draft.task.flow.on_failure == OnFailure::Hold || side.poisoned > 0;
+        if !waits || side.open.is_empty() {
+            let failure = failure(draft, key);
+            fail::fail_for_good(draft, key, failure);
+        }
+        return;
+    }
+    if !members.is_quiet(key.direction) || forward && side.settled() < members.total() {
+        return;
+    }
+    if !forward {
+        if side.failed.is_empty() {
+            draft.emit(EventKind::ActSucceeded { key, attempt: 1, result: None });
+        } else {
+            let failure = failure(draft, key);
+            fail::fail_for_good(draft, key, failure);
+        }
+        return;
+    }
+    match draft.task.joined(key.step) {
+        Ok(result) => draft.emit(EventKind::ActSucceeded { key, attempt: 1, result: Some(result) }),
+        Err(bytes) => {
+            let message = format!(
+                "the results of its members are {bytes} bytes together; the most is {}: return less, or a reference",
+                crate::JOINED_BYTES_MAX
+            );
+            fail::fail_for_good(draft, key, Failure::new(&message, attempts::DATA_CODE, false));
+        }
+    }
+}
+
+/// Why the step as a whole failed: the first member that did.
+fn failure(draft: &Draft<'_>, key: ActKey) -> Failure {
+    let none = || Failure::new("too few members succeeded", 1, false);
+    let Some(members) = members(draft, key) else { return none() };
+    let failed = &members.side(key.direction).failed;
+    let Some(number) = failed.first() else {
+        let least = match draft.task.flow.steps[key.step].on_partial {
+            OnPartial::AtLeast(least) => least,
+            OnPartial::Fail | OnPartial::Continue => return none(),
+        };
+        let message = format!("it has {} members, and at least {least} must succeed", members.total());
+        return Failure::new(&message, attempts::DATA_CODE, false);
+    };
+    let act = draft.task.act(key.of_member(*number));
+    let Some(failure) = act.and_then(|act| act.failure.as_ref()) else { return none() };
+    let others = failed.size() - 1;
+    let others = if others == 0 { String::new() } else { format!(" (and {others} more)") };
+    Failure::new(&format!("member {} failed: {}{others}", number - 1, failure.message), failure.code, false)
+}

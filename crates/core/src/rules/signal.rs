@@ -1,0 +1,60 @@
+//! Somebody sends a signal: a step that waits for it is done.
+
+use crate::{
+    ActKey, ActState, Actor, Awaited, Doer, EventKind, Json, Name, Phase, Rejection, SIGNALS_MAX, Task,
+    draft::Draft,
+};
+
+/// Gives the signal to the first step that waits for it, in definition order; else it is kept, if that is wanted.
+pub(super) fn signal(
+    draft: &mut Draft<'_>,
+    name: &Name,
+    params: Option<&Json>,
+    keep: bool,
+    by: Option<&Actor>,
+) -> Result<(), Rejection> {
+    if draft.task.is_ended() {
+        return Err(Rejection::Ended);
+    }
+    if let Some(key) = waits_for(&draft.task, name) {
+        receive(draft, key, name, params.cloned(), by.cloned());
+        return Ok(());
+    }
+    let knows = draft.task.flow.steps.iter().any(|step| step.run.doer == Doer::Signal { name: name.clone() });
+    if !knows {
+        return Err(Rejection::UnknownSignal(name.to_string()));
+    }
+    if !keep || draft.task.state.phase == Phase::Backward {
+        return Err(Rejection::NobodyWaits(name.to_string()));
+    }
+    if draft.task.state.signals.len() >= SIGNALS_MAX {
+        return Err(Rejection::TooManySignals);
+    }
+    let params = params.filter(|params| !params.is_empty()).map(|params| params.as_str().into());
+    draft.emit(EventKind::SignalKept { name: name.clone(), params, by: by.cloned() });
+    Ok(())
+}
+
+/// The first act that waits for this signal.
+fn waits_for(task: &Task, name: &Name) -> Option<ActKey> {
+    let waiting = |key: &ActKey| {
+        let act = task.act(*key).map(|act| act.state);
+        act == Some(ActState::Awaiting(Awaited::Signal))
+            && task.action(*key).is_some_and(|action| action.doer == Doer::Signal { name: name.clone() })
+    };
+    task.step_acts().map(|(key, _)| key).find(waiting)
+}
+
+/// The step is done by the signal, and returns what came with it.
+pub(super) fn receive(
+    draft: &mut Draft<'_>,
+    key: ActKey,
+    name: &Name,
+    params: Option<Json>,
+    by: Option<Actor>,
+) {
+    let attempt = draft.task.act(key).map_or(0, |act| act.attempt);
+    draft.emit(EventKind::SignalReceived { key, name: name.clone(), by });
+    let result = params.filter(|params| !params.is_empty());
+    draft.emit(EventKind::ActSucceeded { key, attempt, result });
+}
