@@ -12,7 +12,7 @@ use rusqlite::{Connection, Row, params_from_iter, types::ValueRef};
 
 use super::{encoding::from_integer, error::Fault};
 
-/// The tables whose rows have a checksum.
+/// The tables whose rows have a checksum. Their order is part of it: new ones come last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Table {
     Task,
@@ -163,6 +163,9 @@ pub(super) fn unchecked_to(connection: &Connection) -> rusqlite::Result<u64> {
 /// How much is gathered before it is added up: most rows are small numbers and short texts.
 const GATHERED_BYTES: usize = 128;
 
+/// What is added of each column before its bytes: its type, and the number itself or the length.
+const HEAD_BYTES: usize = 9;
+
 /// A checksum in the making. Columns are added in the order of the table, each with its type and length.
 #[derive(Debug, Clone)]
 pub(super) struct Checksum {
@@ -177,23 +180,10 @@ impl Checksum {
         Self { sum: table as u32, gathered: [0; GATHERED_BYTES], length: 0 }
     }
 
-    fn add(&mut self, bytes: &[u8]) {
-        if self.length + bytes.len() > GATHERED_BYTES {
-            self.sum = crc32c::crc32c_append(self.sum, &self.gathered[..self.length]);
-            self.length = 0;
-        }
-        if bytes.len() > GATHERED_BYTES {
-            self.sum = crc32c::crc32c_append(self.sum, bytes);
-        } else {
-            self.gathered[self.length..self.length + bytes.len()].copy_from_slice(bytes);
-            self.length += bytes.len();
-        }
-    }
-
     fn value(&mut self, value: ValueRef<'_>) {
         match value {
-            ValueRef::Null => self.add(&[0]),
-            ValueRef::Integer(number) => self.add_number(number),
+            ValueRef::Null => self.add(0, 0),
+            ValueRef::Integer(number) => self.add(1, number),
             ValueRef::Text(bytes) => self.add_bytes(2, bytes),
             ValueRef::Blob(bytes) => self.add_bytes(3, bytes),
             // No column has these.
@@ -201,63 +191,66 @@ impl Checksum {
         }
     }
 
-    fn add_number(&mut self, number: i64) {
-        let mut bytes = [1; 9];
-        bytes[1..].copy_from_slice(&number.to_le_bytes());
-        self.add(&bytes);
+    /// Adds the type of a column, and a number or a length.
+    fn add(&mut self, kind: u8, number: i64) {
+        if self.length + HEAD_BYTES > GATHERED_BYTES {
+            self.add_up();
+        }
+        let head = &mut self.gathered[self.length..self.length + HEAD_BYTES];
+        head[0] = kind;
+        head[1..].copy_from_slice(&number.to_le_bytes());
+        self.length += HEAD_BYTES;
     }
 
     fn add_bytes(&mut self, kind: u8, bytes: &[u8]) {
-        let mut head = [kind; 9];
-        head[1..].copy_from_slice(&(bytes.len() as u64).to_le_bytes());
-        self.add(&head);
-        self.add(bytes);
+        self.add(kind, bytes.len() as i64);
+        if self.length + bytes.len() > GATHERED_BYTES {
+            self.add_up();
+            self.sum = crc32c::crc32c_append(self.sum, bytes);
+        } else {
+            self.gathered[self.length..self.length + bytes.len()].copy_from_slice(bytes);
+            self.length += bytes.len();
+        }
+    }
+
+    fn add_up(&mut self) {
+        self.sum = crc32c::crc32c_append(self.sum, &self.gathered[..self.length]);
+        self.length = 0;
     }
 
     /// Adds a number.
-    pub(super) fn number(mut self, number: i64) -> Self {
-        self.add_number(number);
+    pub(super) fn number(&mut self, number: i64) -> &mut Self {
+        self.add(1, number);
         self
     }
 
     /// Adds a number that may be missing.
-    pub(super) fn optional_number(self, number: Option<i64>) -> Self {
-        match number {
-            Some(number) => self.number(number),
-            None => self.null(),
-        }
+    pub(super) fn optional_number(&mut self, number: Option<i64>) -> &mut Self {
+        self.value(number.map_or(ValueRef::Null, ValueRef::Integer));
+        self
     }
 
     /// Adds a text.
-    pub(super) fn text(mut self, text: &str) -> Self {
+    pub(super) fn text(&mut self, text: &str) -> &mut Self {
         self.add_bytes(2, text.as_bytes());
         self
     }
 
     /// Adds a text that may be missing.
-    pub(super) fn optional_text(self, text: Option<&str>) -> Self {
-        match text {
-            Some(text) => self.text(text),
-            None => self.null(),
-        }
+    pub(super) fn optional_text(&mut self, text: Option<&str>) -> &mut Self {
+        self.value(text.map_or(ValueRef::Null, |text| ValueRef::Text(text.as_bytes())));
+        self
     }
 
     /// Adds bytes.
-    pub(super) fn blob(mut self, bytes: &[u8]) -> Self {
+    pub(super) fn blob(&mut self, bytes: &[u8]) -> &mut Self {
         self.add_bytes(3, bytes);
         self
     }
 
     /// Adds bytes that may be missing.
-    pub(super) fn optional_blob(self, bytes: Option<&[u8]>) -> Self {
-        match bytes {
-            Some(bytes) => self.blob(bytes),
-            None => self.null(),
-        }
-    }
-
-    fn null(mut self) -> Self {
-        self.add(&[0]);
+    pub(super) fn optional_blob(&mut self, bytes: Option<&[u8]>) -> &mut Self {
+        self.value(bytes.map_or(ValueRef::Null, ValueRef::Blob));
         self
     }
 
@@ -274,7 +267,9 @@ mod tests {
     #[test]
     fn every_column_counts_and_its_place() {
         let sum = |texts: &[&str]| {
-            texts.iter().fold(Checksum::of(Table::Log), |checksum, text| checksum.text(text)).finish()
+            let mut checksum = Checksum::of(Table::Log);
+            texts.iter().for_each(|text| checksum.value(ValueRef::Text(text.as_bytes())));
+            checksum.finish()
         };
         let long = "x".repeat(1_000);
         let rows: [&[&str]; 7] = [&[], &[""], &["ab", "c"], &["a", "bc"], &["abc"], &[&long], &[&long, ""]];
@@ -284,5 +279,13 @@ mod tests {
         let number = Checksum::of(Table::Log).number(1).finish();
         assert_ne!(number, Checksum::of(Table::Line).number(1).finish());
         assert_ne!(number, Checksum::of(Table::Log).optional_number(None).finish());
+    }
+
+    /// What is in files was computed like this: the numbers of tables and types stay as they are.
+    #[test]
+    fn a_checksum_is_the_same_in_every_version() {
+        let mut checksum = Checksum::of(Table::Log);
+        let sum = checksum.number(-5).text("text").blob(&[0, 255]).optional_number(None).finish();
+        assert_eq!(sum, 2_796_606_880);
     }
 }

@@ -24,9 +24,8 @@ impl Meta {
     /// Reads the row.
     pub(super) fn read(connection: &Connection) -> rusqlite::Result<Self> {
         connection.query_row(&select_all(Table::Meta), [], |row| {
-            let before = (0..3).try_fold(Checksum::of(Table::Meta), |checksum, column| {
-                Ok::<_, rusqlite::Error>(checksum.number(row.get(column)?))
-            })?;
+            let mut before = Checksum::of(Table::Meta);
+            before.number(row.get(0)?).number(row.get(1)?).number(row.get(2)?);
             Ok(Self {
                 latest_at: Timestamp(row.get(3)?),
                 before,
@@ -38,7 +37,7 @@ impl Meta {
 
     /// The checksum of the row with this time.
     pub(super) fn checksum(&self, latest_at: Timestamp) -> i64 {
-        let checksum = self.before.clone().number(latest_at.0);
-        checksum.blob(&self.token_key).number(self.unchecked_to).finish()
+        let mut checksum = self.before.clone();
+        checksum.number(latest_at.0).blob(&self.token_key).number(self.unchecked_to).finish()
     }
 }
