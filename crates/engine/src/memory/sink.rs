@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
-use windlass_core::{ActKey, Alarm, AlarmId, Event, Task, TaskId, Timestamp};
+use windlass_core::{ActKey, Alarm, AlarmId, Event, Members, Task, TaskId, Timestamp};
 
 use super::tables::Tables;
 use crate::{
@@ -190,12 +190,16 @@ fn row(task: &Task) -> TaskRow {
     }
 }
 
-/// The task as lists show it.
+/// The task as lists show it, without members and results.
 pub(super) fn without_results(task: &Task) -> Task {
     let mut task = task.clone();
     for step in &mut task.state.steps {
         step.forward.result = None;
         step.undo.result = None;
+        // All that lists tell of members is how many there are.
+        if let Some(members) = &mut step.members {
+            **members = Members::new(members.total());
+        }
     }
     task
 }

@@ -1,9 +1,10 @@
 //! Changes: what is committed.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use windlass_core::{
-    ActKey, ActState, Actor, Alarm, Effect, Event, EventKind, Json, Message, Name, Task, TaskId, Timestamp,
+    ActKey, ActState, Actor, Alarm, Effect, Event, EventKind, Json, Message, Name, ResolutionKind, Task,
+    TaskId, Timestamp,
 };
 
 use super::{LogLine, StoredFlow};
@@ -63,6 +64,28 @@ impl TaskChange {
         let goes_on = act.is_some_and(|act| act.state == ActState::Ready && act.attempt == attempt);
         let started = EventKind::ActStarted { key, attempt };
         !goes_on && self.events.iter().all(|event| event.kind != started)
+    }
+}
+
+impl TaskChange {
+    /// The members that are not as they were before it, by step and number: what is stored of a task with members
+    /// beside its state.
+    #[must_use]
+    pub fn changed_members(&self) -> BTreeSet<(usize, u32)> {
+        let mut changed = BTreeSet::new();
+        for event in &self.events {
+            let Some(key) = event.kind.act() else { continue };
+            if key.is_member() {
+                changed.insert((key.step, key.member));
+            } else if let EventKind::ActResolved { resolution: ResolutionKind::Retry, .. } = event.kind
+                && let Some(members) = &self.task.state.steps[key.step].members
+            {
+                // Those that failed are to begin again; those that have begun have events of their own.
+                let again = &members.side(key.direction).again;
+                changed.extend(again.iter().map(|number| (key.step, *number)));
+            }
+        }
+        changed
     }
 }
 

@@ -3,7 +3,9 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use async_trait::async_trait;
-use windlass_core::{Alarm, AlarmId, Event, Flow, Input, Json, Name, State, TaskId, Timestamp};
+use windlass_core::{
+    ActKey, Alarm, AlarmId, Direction, Event, Flow, Input, Json, Name, State, TaskId, Timestamp,
+};
 
 use super::{Line, LinePlace, Rest, WakePlace};
 use crate::ports::{
@@ -44,14 +46,14 @@ pub trait RowSink: Send + Sync + 'static {
     /// After a failure every batch fails until [`RowSink::recover`] is called.
     fn write(&self, batch: Arc<Batch>, written: Written);
 
-    /// Tasks that rest or have ended, with their results; in the order of `ids`.
+    /// Tasks that rest or have ended, with their members and results; in the order of `ids`.
     async fn load(&self, ids: &[TaskId]) -> Result<Vec<Option<TaskRow>>, StoreError>;
 
-    /// Tasks that have ended, newest first, without their results. Looks at no more than
+    /// Tasks that have ended, newest first, without members and results. Looks at no more than
     /// [`crate::ports::SCAN_MAX`] of them.
     async fn ended_page(&self, query: &TaskQuery) -> Result<Page<TaskRow, TaskId>, StoreError>;
 
-    /// At most `limit` tasks that rest, newest first, without their results: those older than `before`.
+    /// At most `limit` tasks that rest, newest first, without members and results: those older than `before`.
     async fn resting_page(&self, before: TaskId, limit: usize) -> Result<Vec<TaskRow>, StoreError>;
 
     /// At most `limit` tasks that rest in a line behind the place `after`, with their results, in their order.
@@ -137,19 +139,25 @@ pub struct TaskRow {
     pub version: u32,
     /// What was submitted.
     pub input: Input,
-    /// What changes. Results are in it where they were read.
+    /// What changes. Members and results are in it where they were read.
     pub state: State,
     /// It rests, and none of its current attempts was ever handed out.
     pub never_handed_out: bool,
 }
 
 impl TaskRow {
-    /// Puts a result where it belongs; one for a step the task does not have is passed over.
-    pub fn set_result(&mut self, key: windlass_core::ActKey, result: Json) {
+    /// Puts a result where it belongs; one for a step or a member that the task does not have is passed over.
+    pub fn set_result(&mut self, key: ActKey, result: Json) {
         let Some(step) = self.state.steps.get_mut(key.step) else { return };
+        if key.is_member() {
+            if let Some(members) = &mut step.members {
+                members.set_result(key.member, key.direction, result);
+            }
+            return;
+        }
         match key.direction {
-            windlass_core::Direction::Forward => step.forward.result = Some(result),
-            windlass_core::Direction::Rollback => step.undo.result = Some(result),
+            Direction::Forward => step.forward.result = Some(result),
+            Direction::Rollback => step.undo.result = Some(result),
         }
     }
 

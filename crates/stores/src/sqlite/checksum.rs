@@ -28,10 +28,11 @@ pub(super) enum Table {
     Line,
     Log,
     Meta,
+    Member,
 }
 
 impl Table {
-    pub(super) const ALL: [Self; 13] = [
+    pub(super) const ALL: [Self; 14] = [
         Self::Task,
         Self::Active,
         Self::Resting,
@@ -45,6 +46,7 @@ impl Table {
         Self::Line,
         Self::Log,
         Self::Meta,
+        Self::Member,
     ];
 
     /// Its name.
@@ -78,6 +80,7 @@ impl Table {
             Self::Line => ("line", &["module", "command", "rank", "id"]),
             Self::Log => ("log", &["seq", "task", "act", "attempt", "at", "line"]),
             Self::Meta => ("meta", &["one", "created_at", "epoch", "latest_at", "token_key", "unchecked_to"]),
+            Self::Member => ("member", &["task", "step", "number", "state"]),
         }
     }
 
@@ -123,7 +126,7 @@ impl Table {
     /// Which column has the number of a task, if any.
     pub(super) fn number_column(self) -> Option<usize> {
         match self {
-            Self::Task | Self::Active => Some(0),
+            Self::Task | Self::Active | Self::Member => Some(0),
             Self::Resting | Self::History => Some(1),
             Self::Final => Some(2),
             _ => None,

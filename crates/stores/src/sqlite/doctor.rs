@@ -16,6 +16,7 @@ use super::{
     encoding::{ENDED, from_integer, task_id},
     error::describe,
     lock,
+    member_rows::restore_members,
     migrate::{self, Format, VERSION},
     open::OpenError,
     prefill::wal_path,
@@ -136,6 +137,9 @@ fn problems(connection: &Connection) -> Vec<String> {
     for (what, sql) in BROKEN_LINKS {
         note(broken_links(connection, what, sql));
     }
+    for home in [Table::Active, Table::Resting, Table::Final] {
+        note(members(connection, home));
+    }
     for (what, sql, check) in DECODED {
         note(undecodable(connection, what, sql, *check));
     }
@@ -228,6 +232,11 @@ const BROKEN_LINKS: &[(&str, &str)] = &[
          + (SELECT count(*) FROM final WHERE final.status IN (1, 2, 3, 4) AND final.id = task.id)",
     ),
     (
+        "members of tasks that are not there",
+        "SELECT count(*) FROM member WHERE NOT EXISTS (SELECT 1 FROM task WHERE n = member.task)
+         AND NOT EXISTS (SELECT 1 FROM remains WHERE remains.task = member.task)",
+    ),
+    (
         "tasks of a flow that is not in the catalogue",
         "SELECT count(*) FROM task
          WHERE NOT EXISTS (SELECT 1 FROM flow WHERE name = task.flow AND version = task.version)",
@@ -270,6 +279,28 @@ const DECODED: &[(&str, &str, Check)] =
             Ok(stored::read_message(row.get_ref(1)?.as_blob()?).map(drop))
         }),
     ];
+
+/// Tasks in one table whose members are not those that their states say they may have. A state that cannot be read
+/// is told of elsewhere.
+fn members(connection: &Connection, home: Table) -> rusqlite::Result<Vec<String>> {
+    let table = home.name();
+    let mut statement = connection.prepare(&format!(
+        "SELECT task.id, {table}.task, {table}.state FROM {table} JOIN task ON task.n = {table}.task
+         WHERE {table}.task IN (SELECT DISTINCT task FROM member)"
+    ))?;
+    let mut rows = statement.query([])?;
+    let mut found = Vec::new();
+    while let Some(row) = rows.next()? {
+        let Ok(mut state) = stored::read_state(row.get_ref(2)?.as_blob()?) else { continue };
+        if let Err(fault) = restore_members(connection, &mut state, row.get(1)?) {
+            found.push(format!("members of task {}: {fault}", name_of(row)));
+        }
+        if found.len() >= PROBLEMS_MAX {
+            break;
+        }
+    }
+    Ok(found)
+}
 
 fn undecodable(
     connection: &Connection,

@@ -21,7 +21,7 @@
 //! | `connect.rs` | the settings of each connection, one by one |
 //! | `room.rs` | how much room there is on the disk, and how much is needed |
 //! | `sink.rs` | the port over the threads |
-//! | `writer.rs`, `rows.rs`, `task_rows.rs`, `meta.rs`, `touched.rs`, `directory.rs` | the writer thread, what a transaction writes, where rows are |
+//! | `writer.rs`, `rows.rs`, `task_rows.rs`, `member_rows.rs`, `meta.rs`, `touched.rs`, `directory.rs` | the writer thread, what a transaction writes, where rows are |
 //! | `gate.rs`, `checkpoint.rs` | copying the log into the file without the writer waiting |
 //! | `checksum.rs` | a checksum in every row |
 //! | `recover.rs`, `read.rs` | reading what is active, at a start and after a failed write |
@@ -41,6 +41,8 @@
 //!   is all that a start reads, with the `task` rows that belong to it.
 //! - `resting`: the same of tasks that nothing will wake soon, which are not in memory: with a key to find them by,
 //!   and in the order of their times. A start does not read it.
+//! - `member`: the members of fanned-out steps, apart from the state of their task, so that a commit writes those that
+//!   it changes however many there are. They stay until the task is deleted.
 //! - `history`: events, and the results that came with them. Written once; each row leads to the one before it
 //!   of the same task, so a task's history is found from its newest row without an index, and rows of one
 //!   commit lie side by side. Reading a history from its beginning walks all of it.
@@ -68,6 +70,7 @@ mod error;
 mod gate;
 mod list;
 mod lock;
+mod member_rows;
 mod meta;
 mod migrate;
 mod open;

@@ -2,7 +2,7 @@
 
 use rusqlite::Connection;
 
-use super::{checksum::Table, list, migrate, query, read, recover, resting, sweep};
+use super::{checksum::Table, list, member_rows, migrate, query, read, recover, resting, sweep};
 
 fn database() -> Connection {
     let mut connection = Connection::open_in_memory().unwrap();
@@ -50,6 +50,8 @@ fn queries_find_their_rows_by_keys() {
         &query::select_logs(),
         &query::select_alarm(),
         &list::select_task(),
+        &member_rows::select_members(),
+        sweep::DELETE_MEMBERS,
         list::SELECT_TASK_FROM,
     ] {
         check(sql, &[]);

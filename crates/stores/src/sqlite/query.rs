@@ -13,7 +13,7 @@ use super::{
     directory::{Directory, Place},
     encoding::{act_key, from_integer, task_id, to_integer},
     error::{Fault, of_task},
-    read::{from_sql, history_row, read_results, task_row},
+    read::{complete, from_sql, history_row, task_row},
     resting::resting,
 };
 
@@ -77,7 +77,7 @@ pub(super) fn load(connection: &Connection, ids: &[TaskId]) -> Result<Vec<Option
                 if task.id != *id {
                     return Err(of_task(*id, Fault::damaged("what was submitted is of another task")));
                 }
-                read_results(connection, &mut task, place)?;
+                complete(connection, &mut task, place)?;
                 Some(task)
             }
             None => None,

@@ -1,5 +1,7 @@
 //! From rows to tasks: what recovery, queries and the doctor read alike.
 
+use std::collections::BTreeSet;
+
 use rusqlite::{Connection, Row};
 use windlass_core::{ActKey, ActState, Json, Name, State, TaskId};
 use windlass_engine::{ports::StoredFlow, resident::TaskRow, stored};
@@ -9,6 +11,7 @@ use super::{
     directory::Place,
     encoding::{act_key, task_id},
     error::{Fault, of_task},
+    member_rows::read_members,
 };
 
 /// Reads a task from a row that begins with the columns of [`Table::Task`] and goes on with those of `home`, where
@@ -109,17 +112,20 @@ pub(super) fn history_row<T>(
     Ok((link, payload(row, link)?))
 }
 
-/// Puts the results into `row`, whose rows are at `place`.
-pub(super) fn read_results(connection: &Connection, row: &mut TaskRow, place: Place) -> Result<(), Fault> {
+/// Puts members and results into `row`, whose rows are at `place`.
+pub(super) fn complete(connection: &Connection, row: &mut TaskRow, place: Place) -> Result<(), Fault> {
+    read_members(connection, row, place)?;
     // An act that did not succeed has no result, whatever it had before a person had it tried again.
-    let mut open: Vec<ActKey> = Vec::new();
-    for (index, step) in row.state.steps.iter().enumerate() {
-        for (key, act) in [(ActKey::forward(index), &step.forward), (ActKey::rollback(index), &step.undo)] {
-            if act.state == ActState::Succeeded {
-                open.push(key);
-            }
-        }
-    }
+    let mut open: BTreeSet<ActKey> = BTreeSet::new();
+    let acts = row.state.steps.iter().enumerate().flat_map(|(index, step)| {
+        let keys = [ActKey::forward(index), ActKey::rollback(index)];
+        let members = step.members.iter().flat_map(|members| members.iter());
+        let of_members = members.flat_map(move |(number, member)| {
+            keys.map(|key| (key.of_member(number), member.act(key.direction)))
+        });
+        keys.into_iter().map(|key| (key, step.act(key.direction))).chain(of_members)
+    });
+    open.extend(acts.filter(|(_, act)| act.state == ActState::Succeeded).map(|(key, _)| key));
     let id = row.id;
     let mut next = Some(place.last);
     while let Some(seq) = next.filter(|_| !open.is_empty()) {
@@ -133,7 +139,7 @@ pub(super) fn read_results(connection: &Connection, row: &mut TaskRow, place: Pl
         let (link, result) = read.map_err(|fault| of_task(id, fault))?;
         next = link.previous;
         if let Some((key, result)) = result {
-            open.retain(|open| *open != key);
+            open.remove(&key);
             row.set_result(key, result);
         }
     }

@@ -17,7 +17,7 @@ use super::{
     directory::{Directory, Place},
     encoding::{from_integer, task_id},
     error::{Fault, of_task},
-    read::{from_sql, name, read_results, stored_flow, task_row},
+    read::{complete, from_sql, name, stored_flow, task_row},
     resting,
 };
 
@@ -77,7 +77,7 @@ fn read_tasks(connection: &Connection) -> Result<(Vec<TaskRow>, Vec<Place>), Fau
     let mut rows = statement.query([])?;
     while let Some(row) = rows.next()? {
         let (mut task, place) = task_row(row, Table::Active)?;
-        read_results(connection, &mut task, place)?;
+        complete(connection, &mut task, place)?;
         tasks.push(task);
         places.push(place);
     }

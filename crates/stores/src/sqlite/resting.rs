@@ -12,7 +12,7 @@ use super::{
     directory::Place,
     encoding::{from_integer, task_id, to_integer},
     error::{Fault, of_task},
-    read::{name, read_results, task_row},
+    read::{complete, name, task_row},
     recover::select_all,
 };
 
@@ -75,9 +75,9 @@ fn resting_row(row: &Row<'_>) -> Result<(TaskRow, Place), Fault> {
     Ok((TaskRow { never_handed_out: row.get(NEVER_HANDED_OUT)?, ..task }, place))
 }
 
-fn with_results(connection: &Connection, row: &Row<'_>) -> Result<TaskRow, Fault> {
+fn completed(connection: &Connection, row: &Row<'_>) -> Result<TaskRow, Fault> {
     let (mut task, place) = resting_row(row)?;
-    read_results(connection, &mut task, place)?;
+    complete(connection, &mut task, place)?;
     Ok(task)
 }
 
@@ -85,7 +85,7 @@ fn with_results(connection: &Connection, row: &Row<'_>) -> Result<TaskRow, Fault
 pub(super) fn resting(connection: &Connection, id: TaskId) -> Result<Option<TaskRow>, Fault> {
     let mut statement = connection.prepare_cached(&select_one())?;
     let mut rows = statement.query([id.to_bytes()])?;
-    rows.next()?.map(|row| with_results(connection, row)).transpose()
+    rows.next()?.map(|row| completed(connection, row)).transpose()
 }
 
 /// At most `limit` tasks older than `before`, newest first, without their results.
@@ -109,7 +109,7 @@ pub(super) fn waking(
     let mut statement = connection.prepare_cached(&select_waking())?;
     let parameters = params![after.at.0, after.task.to_bytes(), until.0, to_integer(limit as u64)];
     let rows = statement.query_and_then(parameters, |row| {
-        let task = with_results(connection, row)?;
+        let task = completed(connection, row)?;
         Ok((WakePlace { at: Timestamp(row.get(WAKE_AT)?), task: task.id }, task))
     })?;
     rows.collect()
@@ -128,7 +128,7 @@ pub(super) fn line_page(
     let rows = statement.query_and_then(
         params![module, command, after.rank, after.task.to_bytes(), limit],
         |row| {
-            let task = with_results(connection, row)?;
+            let task = completed(connection, row)?;
             Ok((LinePlace { rank: row.get(RANK)?, task: task.id }, task))
         },
     )?;
@@ -172,7 +172,7 @@ pub(super) fn lines(connection: &Connection) -> Result<(Vec<LimitedLine>, Vec<Ta
         let (module, command) = (line.module.as_str(), line.command.as_str());
         let rows = statement
             .query_and_then(params![module, command, limit.rank, limit.task.to_bytes()], |row| {
-                with_results(connection, row)
+                completed(connection, row)
             })?;
         for row in rows {
             tasks.push(row?);

@@ -3,7 +3,7 @@
 //! Each row is a statement of its own. Inserts of 8 or 16 rows at a time were tried: they saved 3 to 6 % of the
 //! writer's instructions with a hundred changes in a transaction, which is not worth a second way of writing.
 
-use std::collections::{BTreeMap, hash_map::Entry};
+use std::collections::{BTreeMap, BTreeSet, hash_map::Entry};
 
 use rusqlite::{Connection, Statement, params};
 use windlass_core::{AlarmState, Phase, TaskId, Timestamp};
@@ -18,6 +18,7 @@ use super::{
     directory::{Directory, Place},
     encoding::{act_code, to_integer},
     error::Fault,
+    member_rows::{UPSERT_MEMBER, write_member},
     meta::Meta,
     query::SELECT_RESTING_PLACE,
     task_rows::{
@@ -32,6 +33,7 @@ pub(super) struct Rows<'c> {
     insert_active: Statement<'c>,
     update_active: Statement<'c>,
     delete_active: Statement<'c>,
+    upsert_member: Statement<'c>,
     select_resting: Statement<'c>,
     upsert_resting: Statement<'c>,
     delete_resting: Statement<'c>,
@@ -66,6 +68,7 @@ impl<'c> Rows<'c> {
             insert_active: prepare("INSERT INTO active (task, last, state, checksum) VALUES (?1, ?2, ?3, ?4)")?,
             update_active: prepare("UPDATE active SET last = ?2, state = ?3, checksum = ?4 WHERE task = ?1")?,
             delete_active: prepare("DELETE FROM active WHERE task = ?1")?,
+            upsert_member: prepare(UPSERT_MEMBER)?,
             select_resting: prepare(SELECT_RESTING_PLACE)?,
             upsert_resting: prepare(
                 "INSERT INTO resting
@@ -120,7 +123,7 @@ impl<'c> Rows<'c> {
         })
     }
 
-    /// Writes the rows of one change. Its active row comes with [`Rows::finish`].
+    /// Writes the rows of one change. Its active row, and those of its members, come with [`Rows::finish`].
     pub(super) fn write<'b>(
         &mut self,
         touched: &mut Touched<'b>,
@@ -176,17 +179,18 @@ impl<'c> Rows<'c> {
             Entry::Vacant(entry) if change.before == 0 => {
                 let place = Place { task: self.next_task, last: 0 };
                 self.next_task += 1;
-                entry.insert(Draft { place, task, was: Home::New, rest })
+                entry.insert(Draft { place, task, was: Home::New, rest, members: BTreeSet::new() })
             }
             Entry::Vacant(entry) => {
                 let (place, was) = match directory.get(task.id) {
                     Some(place) => (place, Home::Active),
                     None => (resting_place(&mut self.select_resting, task.id)?, Home::Resting),
                 };
-                entry.insert(Draft { place, task, was, rest })
+                entry.insert(Draft { place, task, was, rest, members: BTreeSet::new() })
             }
         };
         (draft.task, draft.rest) = (task, rest);
+        draft.members.extend(change.changed_members());
         if change.before == 0 {
             insert_task(&mut self.insert_task, &mut self.insert_submit_key, draft.place.task, change)?;
         }
@@ -229,8 +233,14 @@ impl<'c> Rows<'c> {
     /// Writes what the transaction's tasks came to, and the latest time.
     pub(super) fn finish(&mut self, touched: &Touched<'_>) -> Result<(), Fault> {
         for (id, draft) in &touched.tasks {
-            let Draft { place, task, was, rest } = draft;
+            let Draft { place, task, was, rest, members } = draft;
             let state = stored::write_state(&task.state);
+            for (step, number) in members {
+                let of_step = task.state.steps[*step].members.as_deref();
+                if let Some(member) = of_step.and_then(|members| members.get(*number)) {
+                    write_member(&mut self.upsert_member, place.task, *step, *number, member)?;
+                }
+            }
             let goes = draft.home();
             if goes != Some(*was) {
                 match was {

@@ -1,6 +1,6 @@
 //! Deleting what is kept too long, a little at a time.
 //!
-//! A task goes at once, with its settled alarms; its history and log lines, of which there may be many, go as far
+//! A task goes at once, with its settled alarms; its history, members and log lines, of which there may be many, go as far
 //! as there is room, and the rest later. What is left is noted in `remains`, so nothing that can be asked for is
 //! ever half there. An alarm that is settled only after its task went is found by itself.
 
@@ -156,6 +156,7 @@ fn delete_remains(connection: &Connection, limit: i64) -> Result<i64, Fault> {
         gone += delete_log_of(connection, &remains.id, limit - gone)?;
         let (deleted, next) = delete_history(connection, remains.task, remains.last, limit - gone)?;
         gone += deleted;
+        gone += delete_members(connection, remains.task, limit - gone)?;
         if gone == limit {
             connection
                 .prepare_cached("UPDATE remains SET last = ?2 WHERE task = ?1")?
@@ -171,6 +172,16 @@ fn delete_log_of(connection: &Connection, id: &[u8; 16], limit: i64) -> Result<i
         .prepare_cached("DELETE FROM log WHERE seq IN (SELECT seq FROM log WHERE task = ?1 LIMIT ?2)")?;
     Ok(statement.execute(params![id, limit])? as i64)
 }
+
+/// Deletes at most `limit` members.
+fn delete_members(connection: &Connection, task: i64, limit: i64) -> Result<i64, Fault> {
+    let mut statement = connection.prepare_cached(DELETE_MEMBERS)?;
+    Ok(statement.execute(params![task, limit])? as i64)
+}
+
+/// Members of the task `?1`, at most `?2`.
+pub(super) const DELETE_MEMBERS: &str = "DELETE FROM member WHERE task = ?1 AND (step, number) IN
+    (SELECT step, number FROM member WHERE task = ?1 LIMIT ?2)";
 
 /// Deletes at most `limit` rows of history from `last` back. Tells how many went and which is the next.
 fn delete_history(

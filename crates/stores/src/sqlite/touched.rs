@@ -1,6 +1,6 @@
 //! What a transaction does to tasks, and where it leaves them.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use windlass_core::{Phase, Task, TaskId, Timestamp};
 use windlass_engine::resident::Rest;
@@ -22,6 +22,8 @@ pub(super) struct Draft<'b> {
     pub(super) was: Home,
     /// How it rests after its last change, if it does.
     pub(super) rest: Option<&'b Rest>,
+    /// The members that its changes have changed, by step and number.
+    pub(super) members: BTreeSet<(usize, u32)>,
 }
 
 /// Which table has the state of a task that has not ended.
