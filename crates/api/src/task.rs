@@ -290,7 +290,7 @@ pub struct BatchResult {
 pub struct ResolveStep {
     /// What to do with it.
     pub action: ResolveAction,
-    /// With `done`: what the step would have returned.
+    /// With `done`: what the step would have returned. With `retry`: parameters that go over those the step had.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Object>)]
     pub params: Option<Payload>,

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use windlass_api::{List, LogLine, ResolveStep, Task, TaskStatus, Why};
+use windlass_api::{List, LogLine, ResolveStep, SendSignal, Task, TaskStatus, Why};
 
 use super::Client;
 use crate::Error;
@@ -110,6 +110,16 @@ impl Client {
     /// [`Error::Refused`] if there is no such task or step (404), or the step waits for nobody (409).
     pub async fn resolve(&self, id: &str, step: &str, resolve: &ResolveStep) -> Result<Task, Error> {
         self.post(&["v1", "tasks", id, "steps", step, "resolve"], resolve).await
+    }
+
+    /// Sends a signal: the first step that waits for it is done. Without `keep: false` it is kept where its step does
+    /// not wait yet.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] if there is no such task, or no step of it ever waits for the signal (404); if the task has
+    /// ended, or none waits now and the signal is not to be kept (409).
+    pub async fn signal(&self, id: &str, name: &str, signal: &SendSignal) -> Result<Task, Error> {
+        self.post(&["v1", "tasks", id, "signals", name], signal).await
     }
 }
 

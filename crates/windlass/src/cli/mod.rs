@@ -256,6 +256,7 @@ mod tests {
           pause    Start nothing new of tasks; what runs may end
           resume   Go on with paused tasks
           resolve  Settle a stuck or held step
+          signal   Send a signal that a step waits for
         ");
     }
 
@@ -308,6 +309,8 @@ mod tests {
             "windlass task start create -p a=1 -p b=x --params - --key k --at +15m --priority -3 --label a=b --wait",
             "windlass task list --status rolled_back --flow f --label a=b --since 15m --until 1m --limit 5 --cursor c",
             "windlass task resolve ID step done --params {\"a\":1}",
+            "windlass task resolve ID step retry -p size=3",
+            "windlass task signal ID approved -p by=me --now",
             "windlass task cancel a b c",
             "windlass task events ID -f",
             "windlass flow show create@3",

@@ -13,23 +13,33 @@ use windlass_api::Payload;
 
 use super::exit::UsageError;
 
-/// The parameters of a task.
+/// Parameters: of a task, of a step, with a signal.
 #[derive(Debug, Args)]
 pub(crate) struct ParamArgs {
     /// A parameter; VALUE is JSON where it can be read as such, else a string
     #[arg(short = 'p', long = "param", value_name = "KEY=VALUE", value_parser = parse_param)]
     assignments: Vec<Assignment>,
 
-    /// A file with a JSON object of parameters, - for the standard input; -p goes over it
-    #[arg(long = "params", value_name = "FILE")]
-    file: Option<PathBuf>,
+    /// A JSON object of parameters, or a file with one, - for the standard input; -p goes over it
+    #[arg(long = "params", value_name = "FILE|JSON", value_parser = parse_source)]
+    source: Option<Source>,
+}
+
+/// Where an object of parameters is.
+#[derive(Debug, Clone)]
+enum Source {
+    /// On the command line.
+    Inline(Payload),
+    /// In a file; `-` is the standard input.
+    File(PathBuf),
 }
 
 impl ParamArgs {
     /// The object they make; none when none were given.
     pub(crate) fn object(&self) -> anyhow::Result<Option<Payload>> {
-        let mut object = match &self.file {
-            Some(path) => {
+        let mut object = match &self.source {
+            Some(Source::Inline(payload)) => parse_object(payload.get(), "--params")?,
+            Some(Source::File(path)) => {
                 let name = if path.as_os_str() == "-" {
                     "the standard input".into()
                 } else {
@@ -47,8 +57,16 @@ impl ParamArgs {
     }
 }
 
+/// Tells a JSON object from the name of a file: a name that begins like JSON can be written as `./{…`.
+fn parse_source(text: &str) -> Result<Source, String> {
+    if text.trim_start().starts_with(['{', '[']) {
+        return parse_payload(text).map(Source::Inline);
+    }
+    Ok(Source::File(text.into()))
+}
+
 /// Reads a JSON object given on the command line as it is.
-pub(crate) fn parse_payload(text: &str) -> Result<Payload, String> {
+pub(super) fn parse_payload(text: &str) -> Result<Payload, String> {
     let object: Object = serde_json::from_str(text).map_err(|error| object_error(&error))?;
     serde_json::value::to_raw_value(&object).map_err(|error| error.to_string())
 }
@@ -156,11 +174,12 @@ impl<'de> Deserialize<'de> for Object {
 mod tests {
     use std::{io::Write as _, path::PathBuf};
 
-    use super::{ParamArgs, parse_label, parse_param, parse_payload};
+    use super::{ParamArgs, Source, parse_label, parse_param, parse_payload, parse_source};
 
     fn object(file: Option<PathBuf>, params: &[&str]) -> anyhow::Result<Option<String>> {
         let assignments = params.iter().map(|text| parse_param(text).unwrap()).collect();
-        Ok(ParamArgs { assignments, file }.object()?.map(|payload| payload.get().to_owned()))
+        let source = file.map(Source::File);
+        Ok(ParamArgs { assignments, source }.object()?.map(|payload| payload.get().to_owned()))
     }
 
     fn file(text: &str) -> tempfile::NamedTempFile {
@@ -197,6 +216,13 @@ mod tests {
     }
 
     #[test]
+    fn an_object_may_stand_on_the_command_line() {
+        let source = Some(parse_source("{\"a\": 1, \"b\": 2.50}").unwrap());
+        let args = ParamArgs { assignments: vec![parse_param("a=3").unwrap()], source };
+        assert_eq!(args.object().unwrap().unwrap().get(), r#"{"a":3,"b":2.50}"#);
+    }
+
+    #[test]
     fn what_is_no_object_is_refused_clearly() {
         for (text, part) in
             [("[1]", "must be a JSON object"), ("{\"a\": ", "no JSON object"), ("", "no JSON object")]
@@ -209,6 +235,7 @@ mod tests {
         assert!(error.to_string().contains("no/such/file.json"), "{error}");
         assert!(parse_payload("3").unwrap_err().contains("must be a JSON object"));
         assert_eq!(parse_payload("{\"a\": 1}").unwrap().get(), "{\"a\":1}");
+        assert!(parse_source("[1]").unwrap_err().contains("must be a JSON object"));
     }
 
     #[test]

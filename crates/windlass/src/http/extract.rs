@@ -9,8 +9,9 @@ use axum::{
 };
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use serde::{Deserialize, de::DeserializeOwned};
+use serde_json::value::RawValue;
 use windlass_api::Span;
-use windlass_core::{Actor, Name, TaskId, Timestamp};
+use windlass_core::{Actor, Json, Name, TaskId, Timestamp};
 
 use super::{
     budget::{BodyBudget, Exhausted},
@@ -26,8 +27,8 @@ pub(crate) const PARAMS_BYTES_MAX: usize = 1 << 20;
 /// The largest body of a batch or of an exchange.
 pub(crate) const BATCH_BYTES_MAX: usize = 8 << 20;
 
-/// The largest body of what a person decides: what a step done by hand would have returned is the large part.
-pub(crate) const RESOLVE_BYTES_MAX: usize = 1 << 20;
+/// The largest body of what a person decides: parameters are the large part.
+pub(crate) const RESOLVE_BYTES_MAX: usize = 2 << 20;
 
 /// The largest result of an attempt.
 pub(crate) const RESULT_BYTES_MAX: usize = 256 << 10;
@@ -93,13 +94,22 @@ pub(crate) async fn read_json(
     if bytes.is_empty() {
         return Err(Refused::malformed("the body is empty: send a JSON object"));
     }
-    if let Err(error) = std::str::from_utf8(&bytes) {
-        return Err(Refused::malformed(format!(
-            "the body is not UTF-8 from byte {} on",
-            error.valid_up_to()
-        )));
+    JsonText::new(bytes)
+}
+
+/// Reads a body that is to be JSON where there is one: no body is an object without fields.
+pub(crate) async fn read_json_if_any(
+    budget: &BodyBudget,
+    headers: &HeaderMap,
+    body: Body,
+    limit: usize,
+) -> Result<JsonText, Refused> {
+    let bytes = read_body(budget, headers, body, limit).await?;
+    if bytes.is_empty() {
+        return Ok(JsonText(Bytes::from_static(b"{}")));
     }
-    Ok(JsonText(bytes))
+    check_json(headers)?;
+    JsonText::new(bytes)
 }
 
 /// Refuses what says of itself that it is no JSON. A browser cannot send JSON to another site unasked, so this
@@ -120,6 +130,16 @@ fn check_json(headers: &HeaderMap) -> Result<(), Refused> {
 pub(crate) struct JsonText(Bytes);
 
 impl JsonText {
+    fn new(bytes: Bytes) -> Result<Self, Refused> {
+        match std::str::from_utf8(&bytes) {
+            Ok(_) => Ok(Self(bytes)),
+            Err(error) => {
+                let valid = error.valid_up_to();
+                Err(Refused::malformed(format!("the body is not UTF-8 from byte {valid} on")))
+            }
+        }
+    }
+
     /// The text.
     pub(crate) fn as_str(&self) -> &str {
         // Checked when it was read; checking again is cheaper than a copy.
@@ -268,6 +288,17 @@ pub(crate) async fn task_in_path(parts: &mut Parts) -> Result<TaskId, Refused> {
 /// A name in a document; `what` says whose.
 pub(crate) fn name(what: &str, text: &str) -> Result<Name, Refused> {
     Name::new(text).map_err(|error| Refused::malformed(format!("{what}: {error}")))
+}
+
+/// A JSON object of at most `bytes_max` bytes in a document; `what` says which.
+pub(crate) fn object(what: &str, raw: &RawValue, bytes_max: usize) -> Result<Json, Refused> {
+    if raw.get().len() > bytes_max {
+        let (bytes, most) = (raw.get().len(), bytes_in_words(bytes_max));
+        return Err(Refused::too_large(format!(
+            "{what} has {bytes} bytes, and may have {most}: keep large data elsewhere and send where it is"
+        )));
+    }
+    Json::from_raw(raw).map_err(|error| Refused::malformed(format!("{what}: {error}")))
 }
 
 /// Who says to act.

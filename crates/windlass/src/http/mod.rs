@@ -25,8 +25,10 @@ mod metrics;
 mod openapi;
 mod problem;
 mod queues;
+mod resolve;
 mod serve;
 mod shutdown;
+mod signals;
 mod submit;
 mod tasks;
 mod view;
@@ -105,14 +107,15 @@ impl App {
 
 /// Everything the server answers.
 pub fn router(app: Arc<App>) -> Router {
-    let routes: [(&'static str, MethodRouter<Arc<App>>); 26] = [
+    let routes: [(&'static str, MethodRouter<Arc<App>>); 27] = [
         ("/v1/tasks", get(tasks::list).post(submit::submit)),
         ("/v1/tasks/batch", post(batch::submit)),
         ("/v1/tasks/{id}", get(tasks::show)),
         ("/v1/tasks/{id}/cancel", post(tasks::cancel)),
         ("/v1/tasks/{id}/pause", post(tasks::pause)),
         ("/v1/tasks/{id}/resume", post(tasks::resume)),
-        ("/v1/tasks/{id}/steps/{step}/resolve", post(tasks::resolve)),
+        ("/v1/tasks/{id}/steps/{step}/resolve", post(resolve::resolve)),
+        ("/v1/tasks/{id}/signals/{name}", post(signals::send)),
         ("/v1/tasks/{id}/events", get(events::events)),
         ("/v1/tasks/{id}/logs", get(logs::logs)),
         ("/v1/tasks/{id}/why", get(why::why)),

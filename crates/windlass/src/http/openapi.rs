@@ -6,8 +6,8 @@ use axum::{body::Bytes, http::StatusCode, response::Response};
 use utoipa::OpenApi;
 
 use super::{
-    alarms, batch, bytes_response, classic, events, exchange, flows, health, logs, metrics, queues, submit,
-    tasks, why, workers,
+    alarms, batch, bytes_response, classic, events, exchange, flows, health, logs, metrics, queues, resolve,
+    signals, submit, tasks, why, workers,
 };
 
 #[derive(OpenApi)]
@@ -33,7 +33,8 @@ use super::{
         tasks::cancel,
         tasks::pause,
         tasks::resume,
-        tasks::resolve,
+        resolve::resolve,
+        signals::send,
         events::events,
         logs::logs,
         why::why,

@@ -10,12 +10,12 @@ use axum::{
 use serde::{Deserialize, Deserializer, de};
 use serde_json::value::RawValue;
 use windlass_api as api;
-use windlass_core::{Actor, Input, Json, JsonError, Name, PRIORITY_MAX, Timestamp};
+use windlass_core::{Actor, Input, Json, Name, PRIORITY_MAX, Timestamp};
 use windlass_engine::{Submission, ports::Loaded};
 
 use super::{
     App, extract,
-    extract::{PARAMS_BYTES_MAX, SUBMIT_BYTES_MAX, bytes_in_words},
+    extract::{PARAMS_BYTES_MAX, SUBMIT_BYTES_MAX},
     flows, idempotency, json_response,
     problem::Refused,
     view::{self, Overlay},
@@ -178,15 +178,7 @@ fn flow_name(text: &str) -> Result<(Name, Option<u32>), Refused> {
 }
 
 fn params(raw: Option<&RawValue>) -> Result<Json, Refused> {
-    let Some(raw) = raw else { return Ok(Json::empty()) };
-    if raw.get().len() > PARAMS_BYTES_MAX {
-        return Err(Refused::too_large(format!(
-            "`params` has {} bytes, and may have {}: keep large data elsewhere and send where it is",
-            raw.get().len(),
-            bytes_in_words(PARAMS_BYTES_MAX)
-        )));
-    }
-    Json::from_raw(raw).map_err(|error: JsonError| Refused::malformed(format!("`params`: {error}")))
+    raw.map_or_else(|| Ok(Json::empty()), |raw| extract::object("`params`", raw, PARAMS_BYTES_MAX))
 }
 
 fn priority(priority: Option<i64>) -> Result<i8, Refused> {

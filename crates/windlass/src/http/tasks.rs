@@ -1,4 +1,4 @@
-//! `/v1/tasks`: looking at tasks and steering them. Submits are in `submit.rs`.
+//! `/v1/tasks`: looking at tasks and steering them. Submits are in `submit.rs`, decisions about steps in `resolve.rs`.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -7,17 +7,16 @@ use axum::{
     http::{HeaderMap, HeaderValue, StatusCode, header, request::Parts},
     response::{IntoResponse as _, Response},
 };
-use serde::{Deserialize, Serialize};
-use serde_json::value::RawValue;
+use serde::Serialize;
 use sha2::{Digest as _, Sha256};
 use windlass_api as api;
-use windlass_core::{Actor, Command, Json, Resolution, TaskId, TaskStatus, Timestamp};
+use windlass_core::{Actor, Command, TaskId, TaskStatus, Timestamp};
 use windlass_engine::ports::{Loaded, TaskQuery};
 
 use super::{
     App, bytes_response,
     classic::ClassicTask,
-    extract::{self, Pairs, RESOLVE_BYTES_MAX, RESULT_BYTES_MAX, bytes_in_words},
+    extract::{self, Pairs},
     ok,
     problem::Refused,
     view::{self, Overlay},
@@ -232,79 +231,11 @@ async fn tell(
     told(app, id, kind, command).await
 }
 
-async fn told(app: &App, id: TaskId, kind: &'static str, command: Command) -> Result<Response, Refused> {
+/// Tells a task something that a person wants, and answers with the task.
+pub(super) async fn told(app: &App, id: TaskId, kind: &'static str, command: Command) -> Result<Response, Refused> {
     let loaded = app.engine.tell(id, command).await?;
     app.metrics.command(kind);
     Ok(ok(&view::task(&loaded, &Overlay::of(app, &loaded).await?)))
-}
-
-/// [`api::ResolveStep`] as it lies in the body.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct ResolveBody<'a> {
-    action: api::ResolveAction,
-    #[serde(borrow, default)]
-    params: Option<&'a RawValue>,
-}
-
-/// Settles a stuck or held step: tries it again, passes over it, takes it as done by hand, or gives up.
-#[utoipa::path(
-    post,
-    path = "/v1/tasks/{id}/steps/{step}/resolve", operation_id = "resolve_step",
-    tag = "tasks",
-    params(
-        ("id" = String, Path, description = "Id of the task"),
-        ("step" = String, Path, description = "Name of the step"),
-    ),
-    request_body = api::ResolveStep,
-    responses(
-        (status = 200, description = "The task", body = api::Task),
-        (status = 400, description = "Malformed", body = api::Problem, content_type = "application/problem+json"),
-        (status = 404, description = "Unknown task or step", body = api::Problem, content_type = "application/problem+json"),
-        (status = 409, description = "The step does not wait for a decision", body = api::Problem, content_type = "application/problem+json"),
-    )
-)]
-pub(crate) async fn resolve(State(app): State<Arc<App>>, request: Request) -> Result<Response, Refused> {
-    let (mut parts, body) = request.into_parts();
-    let (id, step) = extract::path::<(String, String)>(&mut parts).await?;
-    let id = extract::task_id(&id)?;
-    let by = extract::actor(&parts.headers)?;
-    let text = extract::read_json(&app.bodies, &parts.headers, body, RESOLVE_BYTES_MAX).await?;
-    let resolution = resolution(text.parse()?)?;
-    let loaded = app.engine.task(id).await?;
-    let Some(step) = loaded.task.flow.step_index(&step) else {
-        let names: Vec<&str> = loaded.task.flow.steps.iter().map(|step| step.name.as_str()).collect();
-        return Err(Refused::unknown_step(format!(
-            "the task has no step {step:?}: it has {}",
-            names.join(", ")
-        )));
-    };
-    told(&app, id, "resolve", Command::Resolve { step, resolution, by }).await
-}
-
-fn resolution(body: ResolveBody<'_>) -> Result<Resolution, Refused> {
-    if body.params.is_some() && body.action != api::ResolveAction::Done {
-        return Err(Refused::malformed(
-            "`params` goes with the action `done` only: it is what the step returns",
-        ));
-    }
-    Ok(match body.action {
-        api::ResolveAction::Retry => Resolution::Retry(None),
-        api::ResolveAction::Skip => Resolution::Skip,
-        api::ResolveAction::Rollback => Resolution::Rollback,
-        api::ResolveAction::Done => Resolution::Done(body.params.map(done_params).transpose()?),
-    })
-}
-
-fn done_params(raw: &RawValue) -> Result<Json, Refused> {
-    if raw.get().len() > RESULT_BYTES_MAX {
-        let most = bytes_in_words(RESULT_BYTES_MAX);
-        return Err(Refused::too_large(format!(
-            "`params` has {} bytes, and may have {most}",
-            raw.get().len()
-        )));
-    }
-    Json::from_raw(raw).map_err(|error| Refused::malformed(format!("`params`: {error}")))
 }
 
 #[cfg(test)]

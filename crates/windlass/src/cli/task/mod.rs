@@ -10,6 +10,7 @@ mod live;
 mod logs;
 mod resolve;
 mod show;
+mod signal;
 mod start;
 mod steps;
 mod watch;
@@ -45,6 +46,8 @@ pub(crate) enum TaskCommand {
     Resume(IdArgs),
     /// Settle a stuck or held step
     Resolve(resolve::ResolveArgs),
+    /// Send a signal that a step waits for
+    Signal(signal::SignalArgs),
 }
 
 /// One task.
@@ -78,6 +81,7 @@ impl TaskCommand {
             Self::Pause(IdArgs { ids }) => change::run(Change::Pause, &ids, context).await,
             Self::Resume(IdArgs { ids }) => change::run(Change::Resume, &ids, context).await,
             Self::Resolve(args) => args.run(context).await,
+            Self::Signal(args) => args.run(context).await,
         }
     }
 }

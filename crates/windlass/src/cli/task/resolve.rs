@@ -2,13 +2,13 @@
 
 use clap::{Args, ValueEnum};
 use jiff::Timestamp;
-use windlass_api::{Payload, ResolveAction, ResolveStep};
+use windlass_api::{ResolveAction, ResolveStep};
 
 use super::show;
 use crate::cli::{
     connection::Context,
     exit::{Exit, UsageError},
-    params::parse_payload,
+    params::ParamArgs,
 };
 
 /// The step and what to do with it.
@@ -26,19 +26,18 @@ pub(crate) struct ResolveArgs {
     #[arg(value_enum, value_name = "ACTION")]
     action: Action,
 
-    /// With done: a JSON object, as the step would have returned it
-    #[arg(long, value_name = "JSON", value_parser = parse_payload)]
-    params: Option<Payload>,
+    #[command(flatten)]
+    params: ParamArgs,
 }
 
 /// The words for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Action {
-    /// Try it again, with all its retries
+    /// Try it again, with all its retries; parameters go over those it had
     Retry,
     /// Go on without it
     Skip,
-    /// It was done by hand
+    /// It was done by hand; parameters are what it would have returned
     Done,
     /// Give up and roll the task back
     Rollback,
@@ -47,8 +46,9 @@ enum Action {
 impl ResolveArgs {
     /// Runs the command.
     pub(crate) async fn run(self, context: &Context) -> anyhow::Result<Exit> {
-        if self.params.is_some() && self.action != Action::Done {
-            return Err(UsageError("--params goes with the action done only".to_owned()).into());
+        let params = self.params.object()?;
+        if params.is_some() && !matches!(self.action, Action::Retry | Action::Done) {
+            return Err(UsageError("parameters go with the actions retry and done only".to_owned()).into());
         }
         let action = match self.action {
             Action::Retry => ResolveAction::Retry,
@@ -56,7 +56,7 @@ impl ResolveArgs {
             Action::Done => ResolveAction::Done,
             Action::Rollback => ResolveAction::Rollback,
         };
-        let resolve = ResolveStep { action, params: self.params };
+        let resolve = ResolveStep { action, params };
         let task = context.client.resolve(&self.id, &self.step, &resolve).await?;
         context.output.show(&task, |task, style| show::page(task, Timestamp::now(), style))?;
         Ok(Exit::Done)

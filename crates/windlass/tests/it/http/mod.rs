@@ -8,6 +8,8 @@ mod exchange;
 mod metrics;
 mod openapi;
 mod refusals;
+mod resolve;
 mod server;
+mod signals;
 mod submit;
 mod why;

@@ -218,7 +218,7 @@ fn of_tasks(ended: &str, running: &str) -> Vec<Case> {
             resolve(running, "first", r#"{"action":"skip","params":{}}"#),
             400,
             "malformed",
-            "`done` only",
+            "goes with the actions `retry`",
         ),
         case(
             "resolve with no object",
