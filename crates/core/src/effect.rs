@@ -3,8 +3,8 @@
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    ActKey, ActState, AlarmCommand, AlarmId, Event, EventKind, Millis, Name, Pause, Phase, Task, Timestamp,
-    Wakeup, is_to_stop,
+    ActKey, ActState, AlarmCommand, AlarmId, Direction, Event, EventKind, Millis, Name, Pause, Phase, Task,
+    Timestamp, Wakeup, is_to_stop,
     planted::{Bug, is_planted},
 };
 
@@ -100,7 +100,11 @@ pub fn waiting(task: &Task, key: Wakeup) -> Option<Waiting> {
             let ready = Ready {
                 module: module.clone(),
                 command: command.clone(),
-                fairness: act.fairness.clone(),
+                // An undo counts under the key of what it undoes.
+                fairness: act.fairness.clone().or_else(|| {
+                    let forward = ActKey { direction: Direction::Forward, ..act_key };
+                    task.act(forward)?.fairness.clone()
+                }),
                 rank: task.rank(ready_at),
                 ready_at,
                 timeout: action.timeout,

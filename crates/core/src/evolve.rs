@@ -57,7 +57,10 @@ pub fn evolve(task: &mut Task, event: &Event) {
         }),
         EventKind::ActStarted { key, .. } => {
             task.state.started_at = task.state.started_at.or(Some(at));
-            change(task, *key, |act| act.started_at = act.started_at.or(Some(at)));
+            // A fanned-out step starts with the first of its members.
+            for key in [*key, key.of_member(0)] {
+                change(task, key, |act| act.started_at = act.started_at.or(Some(at)));
+            }
         }
         EventKind::ActRetrying { key, until, failure, .. } => change(task, *key, |act| {
             act.failures += 1;
@@ -115,10 +118,11 @@ pub fn evolve(task: &mut Task, event: &Event) {
             change(task, *key, |act| act.fairness = Some(fairness.clone()));
         }
         EventKind::ActFanned { key, members } => {
-            begin(task, *key, 1, at);
             let step = &mut task.state.steps[key.step];
+            // The step as a whole has no attempts. Doing it has begun; undoing it begins with the first member.
             if key.direction == Direction::Forward {
                 step.members = Some(Box::new(Members::new(*members)));
+                step.forward.attempt = 1;
             }
             change(task, *key, |act| act.state = ActState::Fanned);
         }
@@ -181,14 +185,17 @@ fn begin(task: &mut Task, key: ActKey, attempt: u32, at: Timestamp) {
 fn touch(task: &mut Task, key: ActKey) {
     if key.direction == Direction::Forward {
         set_touched(task, key, true);
-        task.state.steps[key.step].touched = true;
     }
 }
 
 fn set_touched(task: &mut Task, key: ActKey, touched: bool) {
     let step = &mut task.state.steps[key.step];
     match &mut step.members {
-        Some(members) if key.is_member() => members.change(key.member, |member| member.touched = touched),
+        // A fanned-out step is as its members are.
+        Some(members) if key.is_member() => {
+            members.change(key.member, |member| member.touched = touched);
+            step.touched = members.touched() > 0;
+        }
         _ => step.touched = touched,
     }
 }
@@ -209,6 +216,11 @@ fn again(act: &mut Act) {
 fn retry_members(task: &mut Task, key: ActKey) -> bool {
     let step = &mut task.state.steps[key.step];
     let (Some(members), false) = (&mut step.members, key.is_member()) else { return false };
+    if members.begun() == 0 {
+        // There were too few of them: the list is looked at again.
+        (step.members, step.forward.attempt) = (None, 0);
+        return false;
+    }
     let failed: Vec<u32> = members.side(key.direction).failed.iter().copied().collect();
     for number in failed {
         members.change(number, |member| again(member.act_mut(key.direction)));

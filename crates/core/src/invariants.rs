@@ -30,17 +30,20 @@ pub fn check(before: &Task, after: &Task, events: &[Event]) -> Result<(), String
             EventKind::ActSucceeded { key: done, .. } => *done == key,
             _ => false,
         });
-        if successes.count() > 1 {
+        let successes = successes.count();
+        if successes > 1 {
             return broken("an act has at most one accepted result");
+        }
+        if successes == 1 && !are_members_done(after, key) {
+            return broken("a fanned-out step is done when its members are");
         }
         if is.state == ActState::Parked && after.state.pause == Pause::None {
             return broken("only a paused task parks attempts");
         }
-        if key.is_member()
-            && is.is_open()
-            && after.act(key.of_member(0)).is_some_and(|act| act.is_satisfied())
-        {
-            return broken("a step is done after all its members");
+        let settled = after.act(key.of_member(0)).is_some_and(|act| act.is_settled());
+        let stays = key.direction == Direction::Rollback || after.state.phase == Phase::Forward;
+        if key.is_member() && is.is_open() && settled && stays {
+            return broken("a step is settled after its members");
         }
     }
     check_order(after).map_err(str::to_owned)?;
@@ -56,6 +59,21 @@ fn changed<'a>(after: &'a Task, events: &'a [Event]) -> impl Iterator<Item = Act
     after.step_acts().map(|(key, _)| key).chain(members)
 }
 
+/// Whether the members of a step, if it has any, are done as far as the flow asks for it.
+fn are_members_done(task: &Task, key: ActKey) -> bool {
+    let members = task.state.steps[key.step].members.as_ref().filter(|_| !key.is_member());
+    members.is_none_or(|members| {
+        let side = members.side(key.direction);
+        let least = match (key.direction, task.flow.steps[key.step].on_partial) {
+            (Direction::Rollback, _) => return members.is_quiet(key.direction) && side.failed.is_empty(),
+            (_, OnPartial::Fail) => members.total(),
+            (_, OnPartial::Continue) => 0,
+            (_, OnPartial::AtLeast(least)) => least,
+        };
+        members.is_quiet(key.direction) && side.settled() == members.total() && side.satisfied >= least
+    })
+}
+
 /// Steps begin when their predecessors are done, and are undone when their successors are.
 fn check_order(task: &Task) -> Result<(), &'static str> {
     let steps = &task.state.steps;
@@ -64,12 +82,6 @@ fn check_order(task: &Task) -> Result<(), &'static str> {
         let begun = step.forward.state != ActState::Idle;
         if begun && !task.flow.steps[index].after.iter().all(|after| task.lets_pass(*after)) {
             return Err("a step begins after its predecessors are done");
-        }
-        if let (OnPartial::Fail, Some(members), true) =
-            (task.flow.steps[index].on_partial, &step.members, step.forward.state == ActState::Succeeded)
-            && members.side(Direction::Forward).satisfied != members.total()
-        {
-            return Err("a fanned-out step is done when its members are");
         }
         if step.undo.state == ActState::Idle {
             continue;

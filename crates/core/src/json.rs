@@ -132,6 +132,12 @@ impl Json {
         Ok(elements.into_iter().map(|element| element.get().into()).collect())
     }
 
+    /// Whether it has a member `name`.
+    #[must_use]
+    pub fn has(&self, name: &str) -> bool {
+        self.members().iter().any(|(member, _)| member == name)
+    }
+
     /// The object without the member `name`.
     #[must_use]
     pub fn without(&self, name: &str) -> Self {

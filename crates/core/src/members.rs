@@ -200,21 +200,44 @@ impl Members {
         side.open.is_empty() && side.again.is_empty()
     }
 
+    /// Whether what is counted is what there is; it takes as long as there are members.
+    ///
+    /// # Errors
+    /// What is counted, and what there is.
+    pub fn check(&self) -> Result<(), String> {
+        let mut again = Self::new(self.total);
+        self.begun.iter().for_each(|member| again.restore(member.clone()));
+        let counts = |members: &Self| {
+            format!("{:?}", (&members.forward, &members.undo, members.touched, members.undone_from))
+        };
+        if again == *self && self.begun() <= self.total {
+            return Ok(());
+        }
+        Err(format!(
+            "of {} members, {} begun, are counted {}; there are {}",
+            self.total,
+            self.begun(),
+            counts(self),
+            counts(&again)
+        ))
+    }
+
     /// Counts a member in, or out before it changes.
     fn count(&mut self, number: u32, member: &Member, add: bool) {
         self.touched = step(self.touched, member.touched, add);
-        if member.undo.state != ActState::Idle {
+        if member.undo.state != ActState::Idle || member.undo.attempt > 0 {
             self.undone_from = Some(self.undone_from.map_or(number, |lowest| lowest.min(number)));
         }
-        self.forward.count(number, &member.forward, add);
-        self.undo.count(number, &member.undo, add);
+        // Doing it has begun with the member, though its parameters did not fit and it never had an attempt.
+        self.forward.count(number, &member.forward, true, add);
+        self.undo.count(number, &member.undo, member.undo.attempt > 0, add);
     }
 }
 
 impl Side {
-    fn count(&mut self, number: u32, act: &Act, add: bool) {
+    fn count(&mut self, number: u32, act: &Act, begun: bool, add: bool) {
         let failed = act.state == ActState::Failed;
-        let again = act.state == ActState::Idle && act.attempt > 0;
+        let again = act.state == ActState::Idle && begun;
         let sets = [(&mut self.open, act.is_open()), (&mut self.failed, failed), (&mut self.again, again)];
         for (set, belongs) in sets {
             match (belongs, add) {

@@ -1,6 +1,6 @@
 //! Parameters: what an act is given, and what a task comes to.
 
-use crate::{ActKey, ActState, Direction, Json, Role, Task, members::Shares};
+use crate::{ActKey, ActState, Cause, DEADLINE_CODE, Direction, Json, Role, Task, members::Shares};
 
 /// The parameter that holds the element of a member.
 pub const ITEM_PARAM: &str = "item";
@@ -22,7 +22,7 @@ impl Task {
     /// the step's ancestors on the way forward, everything so far on the way back; last what a person gave it.
     ///
     /// A member gets those its step had when it was fanned out, with its element as `item` and its place as `index`
-    /// in place of the list. A join that goes on without some, and the step for errors, get `errors`.
+    /// in place of the list, and on the way back what it returned. A join that goes on without some, and the step for errors, get `errors`.
     #[must_use]
     pub fn params_for(&self, key: ActKey) -> Json {
         if key.is_member() {
@@ -52,7 +52,12 @@ impl Task {
         let index = key.member as usize - 1;
         let element = shares.elements.get(index).map_or("null", |element| &**element);
         let own = Json::from_stored(&format!("{{\"{ITEM_PARAM}\":{element},\"{INDEX_PARAM}\":{index}}}"));
-        Json::merge([&shares.common, &own])
+        // Undoing it also gets what doing it returned.
+        let done = match key.direction {
+            Direction::Forward => None,
+            Direction::Rollback => members.get(key.member).and_then(|member| member.forward.result.as_ref()),
+        };
+        Json::merge([Some(&shares.common), done, Some(&own)].into_iter().flatten())
     }
 
     /// All parameters and results merged.
@@ -79,11 +84,17 @@ impl Task {
             Role::Plain => definition.after.iter().copied().filter(failed).collect(),
         };
         let told = definition.role == Role::OnError || !steps.is_empty();
-        told.then(|| self.errors(steps.into_iter()))
+        let late = definition.role == Role::OnError && self.state.cause == Some(Cause::Deadline);
+        let late = late.then(|| {
+            let message = Json::quote(self.message().as_deref().unwrap_or_default());
+            format!("{{\"code\":{DEADLINE_CODE},\"message\":{message}}}")
+        });
+        told.then(|| self.errors(late, steps.into_iter()))
     }
 
-    /// `{"errors": [{"step", "member"?, "code", "message"}]}` of these steps, at most [`ERRORS_MAX`].
-    fn errors(&self, steps: impl Iterator<Item = usize>) -> Json {
+    /// `{"errors": [{"step", "index"?, "code", "message"}]}` of these steps, at most [`ERRORS_MAX`]; `first` is about
+    /// no step.
+    fn errors(&self, first: Option<String>, steps: impl Iterator<Item = usize>) -> Json {
         let keys = steps.flat_map(|index| {
             let key = ActKey::forward(index);
             let members = self.state.steps[index].members.iter();
@@ -103,7 +114,7 @@ impl Task {
                 Json::quote(&failure.message),
             ))
         });
-        let list: Vec<String> = errors.take(ERRORS_MAX).collect();
+        let list: Vec<String> = first.into_iter().chain(errors).take(ERRORS_MAX).collect();
         Json::from_stored(&format!("{{\"{ERRORS_PARAM}\":[{}]}}", list.join(",")))
     }
 
@@ -124,7 +135,7 @@ impl Task {
         }
         text.push(']');
         if !members.side(Direction::Forward).failed.is_empty() {
-            let errors = self.errors([step].into_iter());
+            let errors = self.errors(None, [step].into_iter());
             let list = errors.as_str().split_once(':').map_or("[]}", |(_, list)| list);
             text.push_str(&format!(",{}:{list}", Json::quote(&format!("{name}_errors"))));
         } else {

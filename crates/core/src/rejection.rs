@@ -34,6 +34,19 @@ pub enum Rejection {
     /// The step does not wait for a person.
     #[error("step \"{0}\" does not wait for a decision")]
     NothingToResolve(String),
+    /// A step is said to be done, and one before it is not, or it is no step that a task does.
+    #[error("step \"{0}\" cannot be done already: the steps before it are not")]
+    DoneTooEarly(String),
+    /// Members of the step have begun, each with its element.
+    #[error(
+        "step \"{step}\" has begun with the elements of `{list}`: give it other parameters, not another list"
+    )]
+    ListInUse {
+        /// The step.
+        step: String,
+        /// The parameter that holds the list.
+        list: String,
+    },
     /// The step is being undone already.
     #[error("step \"{0}\" is being rolled back already: use retry, skip or done")]
     AlreadyRollingBack(String),

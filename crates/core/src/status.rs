@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::{Act, ActKey, ActState, Awaited, Ending, Pause, Phase, Task};
+use crate::{Act, ActKey, ActState, Awaited, Direction, Ending, Members, Pause, Phase, Role, Task};
 
 /// What a task is doing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -87,16 +87,24 @@ fn has_begun(task: &Task) -> bool {
         let waits = matches!(
             act.state,
             ActState::Idle | ActState::Ready | ActState::Parked | ActState::Awaiting(_) | ActState::Fanned
-        ) || matches!(act.state, ActState::Delayed { .. }) && act.attempt == 0;
-        act.attempt > 1 || !waits
+        );
+        act.attempt > 1 || act.attempt == 1 && !waits
     };
-    task.state.started_at.is_some() || task.step_acts().any(|(_, act)| ran(act))
+    let settled = |(_, members): (usize, &Members)| members.side(Direction::Forward).settled() > 0;
+    // Of a fanned-out step only its members are handed out.
+    let is_done_by_members = |key: ActKey| task.state.steps[key.step].members.is_some() && !key.is_member();
+    task.state.started_at.is_some()
+        || task.fans().any(settled)
+        || task.step_acts().chain(task.open_acts()).any(|(key, act)| !is_done_by_members(key) && ran(act))
 }
 
 /// The status of a step; `held` are the acts workers have.
 #[must_use]
 pub fn step_status(task: &Task, step: usize, held: &BTreeSet<ActKey>) -> StepStatus {
     let undo = &task.state.steps[step].undo;
+    if task.flow.steps[step].role == Role::OnError {
+        return act_status(undo, held.contains(&ActKey::rollback(step)));
+    }
     match undo.state {
         ActState::Ready
         | ActState::Parked
@@ -105,10 +113,17 @@ pub fn step_status(task: &Task, step: usize, held: &BTreeSet<ActKey>) -> StepSta
         | ActState::Fanned => StepStatus::RollingBack,
         ActState::Succeeded => StepStatus::RolledBack,
         ActState::Failed => StepStatus::RollbackFailed,
+        ActState::Idle | ActState::Skipped if has_open_member(task, step) => StepStatus::Running,
         ActState::Idle | ActState::Skipped => {
             act_status(&task.state.steps[step].forward, held.contains(&ActKey::forward(step)))
         }
     }
+}
+
+/// Whether members of the step are still being done, also when its task has turned around.
+fn has_open_member(task: &Task, step: usize) -> bool {
+    let members = task.state.steps[step].members.as_ref();
+    members.is_some_and(|members| !members.side(Direction::Forward).open.is_empty())
 }
 
 /// The status of one act by itself.
@@ -131,6 +146,6 @@ pub fn act_status(act: &Act, held: bool) -> StepStatus {
 /// Whether the worker that has this act's attempt should stop: its task turned around, or its deadline passed.
 #[must_use]
 pub fn is_to_stop(task: &Task, key: ActKey) -> bool {
-    let turned = key.direction == crate::Direction::Forward && task.state.phase == Phase::Backward;
+    let turned = key.direction == Direction::Forward && task.state.phase == Phase::Backward;
     task.act(key).is_some_and(|act| act.state == ActState::Ready && (turned || act.overdue))
 }

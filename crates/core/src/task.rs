@@ -333,7 +333,7 @@ impl Task {
     /// Index of the furthest touched step; 0 before any is touched.
     #[must_use]
     pub fn cursor(&self) -> usize {
-        self.state.steps.iter().rposition(|step| step.touched).unwrap_or(0)
+        self.flow.plain_steps().filter(|step| self.state.steps[*step].touched).last().unwrap_or(0)
     }
 
     /// The place of an act in its queue: smaller goes first. Fixed when it becomes ready, so nothing starves.

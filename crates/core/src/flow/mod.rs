@@ -135,7 +135,26 @@ impl Flow {
                     format!("step \"{}\" is after step {unknown}, which is not there", step.name),
                 );
             }
-            if let Err(message) = step.check() {
+            let late = step.after.iter().find(|after| self.steps[**after].role == Role::OnError);
+            if let Some(late) = late {
+                let message = format!(
+                    "step \"{}\" is after \"{}\", the step for errors: nothing comes after that",
+                    step.name, self.steps[*late].name
+                );
+                return fault(Some(index), message);
+            }
+            if step.role == Role::OnError && self.steps[..index].iter().any(|step| step.role == Role::OnError)
+            {
+                return fault(
+                    Some(index),
+                    format!("step \"{}\": there is another step for errors: do it in one", step.name),
+                );
+            }
+            let checked = step.check().and_then(|()| match step.role {
+                Role::Plain => Ok(()),
+                Role::OnError => step.check_role(),
+            });
+            if let Err(message) = checked {
                 return fault(Some(index), format!("step \"{}\": {message}", step.name));
             }
         }

@@ -141,6 +141,26 @@ impl StepDefinition {
         self.check_partial()
     }
 
+    /// The step for errors has its turn when the task has failed, and no other place.
+    pub(super) fn check_role(&self) -> Result<(), String> {
+        let unfit = [
+            ("after", !self.after.is_empty()),
+            ("when", self.when.is_some()),
+            ("each", self.each.is_some()),
+            ("delay", self.delay.is_some()),
+            ("rollback", self.rollback.is_some()),
+        ];
+        if let Some((name, _)) = unfit.iter().find(|(_, there)| *there) {
+            return Err(format!(
+                "`{name}` means nothing for the step for errors, which runs once the task has failed: leave it out"
+            ));
+        }
+        if self.run.worker().is_none() {
+            return Err("the step for errors must be a command of a module".to_owned());
+        }
+        Ok(())
+    }
+
     fn check_partial(&self) -> Result<(), String> {
         let joins = self.after.len() > 1;
         match self.on_partial {

@@ -1,6 +1,8 @@
 //! Taking a task in.
 
-use crate::{ActKey, Actor, EventKind, Json, Rejection, ResolutionKind, draft::Draft};
+use std::collections::BTreeSet;
+
+use crate::{ActKey, Actor, EventKind, Json, Rejection, ResolutionKind, Role, draft::Draft, step_name};
 
 /// The task begins its history; a task without a start time begins its first steps. Steps that another task has
 /// done are done.
@@ -12,10 +14,26 @@ pub(super) fn accept(
     if draft.task.state.events > 0 {
         return Err(Rejection::Duplicate);
     }
+    check(draft, done)?;
     draft.emit(EventKind::TaskAccepted);
     for (step, result) in done {
         let (key, resolution) = (ActKey::forward(*step), ResolutionKind::Done);
         draft.emit(EventKind::ActResolved { key, resolution, result: result.clone(), by: by.cloned() });
     }
     Ok(())
+}
+
+/// What is done was done in an order, each step once.
+fn check(draft: &Draft<'_>, done: &[(usize, Option<Json>)]) -> Result<(), Rejection> {
+    let flow = &draft.task.flow;
+    let steps: BTreeSet<usize> = done.iter().map(|(step, _)| *step).collect();
+    for step in &steps {
+        let definition = flow.steps.get(*step).ok_or(Rejection::UnknownAct)?;
+        let before = definition.after.iter().all(|before| steps.contains(before));
+        if definition.role != Role::Plain || !before {
+            return Err(Rejection::DoneTooEarly(step_name(&draft.task, *step).to_string()));
+        }
+    }
+    let repeated = steps.len() < done.len();
+    if repeated { Err(Rejection::Duplicate) } else { Ok(()) }
 }

@@ -12,7 +12,12 @@ pub(super) fn enter(draft: &mut Draft<'_>, key: ActKey) {
     let definition = &draft.task.flow.steps[key.step];
     if let Some(expression) = definition.key.clone() {
         match expression.text(&draft.task.params_for(key)) {
-            Ok(fairness) => draft.emit(EventKind::ActKeyed { key, fairness }),
+            Ok(fairness) => {
+                let known = draft.task.act(key).and_then(|act| act.fairness.as_ref());
+                if known != Some(&fairness) {
+                    draft.emit(EventKind::ActKeyed { key, fairness });
+                }
+            }
             Err(message) => return fail::fail_for_good(draft, key, Failure::new(&message, DATA_CODE, false)),
         }
     }

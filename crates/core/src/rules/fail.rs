@@ -3,7 +3,7 @@
 use super::{attempts, report, turn_back};
 use crate::{
     ActKey, ActState, Attempt, Cause, DEATHS_MAX, Direction, EventKind, Failure, Millis, OnFailure, Phase,
-    Rejection, RetryBy, Stuck, StuckKind,
+    Rejection, RetryBy, Role, Stuck, StuckKind,
     draft::Draft,
     planted::{Bug, is_planted},
     retry_delay, step_name,
@@ -96,7 +96,9 @@ pub(super) fn trouble(draft: &Draft<'_>, key: ActKey) -> Option<Stuck> {
 
 fn describe(draft: &Draft<'_>, kind: StuckKind, step: usize, message: &str) -> Stuck {
     let name = step_name(&draft.task, step);
+    let on_error = draft.task.flow.steps[step].role == Role::OnError;
     let message = match kind {
+        StuckKind::RollbackFailed if on_error => format!("the step for errors, {name}, failed: {message}"),
         StuckKind::RollbackFailed => format!("the rollback of step {name} failed: {message}"),
         StuckKind::Poisoned => format!("step {name} is poisoned: {message}"),
         StuckKind::Held | StuckKind::EngineFault => format!("step {name} failed and is held: {message}"),

@@ -32,9 +32,9 @@ pub(super) fn proceed(draft: &mut Draft<'_>, key: ActKey) {
         match next {
             Some(number) if members.side(key.direction).open.size() < parallel as usize => {
                 let key = key.of_member(number);
-                match members.get(number).map(|member| member.act(key.direction).attempt) {
-                    None | Some(0) => attempts::enter(draft, key),
-                    Some(_) => attempts::begin(draft, key),
+                match key.direction {
+                    Direction::Forward => attempts::enter(draft, key),
+                    Direction::Rollback => attempts::begin(draft, key),
                 }
             }
             _ => break,
@@ -74,8 +74,9 @@ fn settle(draft: &mut Draft<'_>, key: ActKey) {
     let side = members.side(key.direction);
     let forward = key.direction == Direction::Forward;
     if is_lost(draft, key) {
-        // A task that is held lets the others end first: a person decides about the step as a whole.
-        let waits = draft.task.flow.on_failure == OnFailure::Hold || side.poisoned > 0;
+        // The others end first where a person decides about the step as a whole, or where the task goes on.
+        let flow = &draft.task.flow;
+        let waits = flow.on_failure == OnFailure::Hold || side.poisoned > 0 || flow.tolerates(key.step);
         if !waits || side.open.is_empty() {
             let failure = failure(draft, key);
             fail::fail_for_good(draft, key, failure);

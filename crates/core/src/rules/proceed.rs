@@ -2,7 +2,7 @@
 
 use super::{attempts, fail, members};
 use crate::{
-    ActKey, ActState, Cause, Direction, Ending, EventKind, Failure, Millis, OnPartial, Phase, Stuck,
+    ActKey, ActState, Cause, Direction, Ending, EventKind, Failure, Millis, OnPartial, Phase, Role, Stuck,
     StuckKind, Task,
     draft::Draft,
     planted::{Bug, is_planted},
@@ -13,7 +13,11 @@ pub(super) fn proceed(draft: &mut Draft<'_>) {
     match draft.task.state.phase {
         Phase::Scheduled | Phase::Ended(_) => return,
         Phase::Forward => forward(draft),
-        Phase::Backward => backward(draft),
+        Phase::Backward => {}
+    }
+    // What fails on its parameters turns the task around on its way forward.
+    if draft.task.state.phase == Phase::Backward {
+        backward(draft);
     }
     settle_stuck(draft);
 }
@@ -100,6 +104,10 @@ fn backward(draft: &mut Draft<'_>) {
         let members = draft.task.state.steps[key.step].members.as_ref().map(|members| members.total());
         match (draft.task.action(key), members) {
             (Some(_), Some(members)) => draft.emit(EventKind::ActFanned { key, members }),
+            // Others count under the key of what they undo.
+            (Some(_), None) if draft.task.flow.steps[key.step].role == Role::OnError => {
+                attempts::enter(draft, key);
+            }
             (Some(_), None) => attempts::begin(draft, key),
             (None, _) => draft.emit(EventKind::ActSkipped { key }),
         }

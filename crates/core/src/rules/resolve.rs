@@ -28,6 +28,9 @@ pub(super) fn resolve(
     let Some(trouble) = fail::trouble(draft, key) else {
         return Err(Rejection::NothingToResolve(name));
     };
+    if let Resolution::Retry(Some(params)) = resolution {
+        check_list(draft, step, params)?;
+    }
     let (kind, result) = match resolution {
         Resolution::Retry(_) => (ResolutionKind::Retry, None),
         Resolution::Skip => (ResolutionKind::Skip, None),
@@ -52,6 +55,18 @@ pub(super) fn resolve(
     Ok(())
 }
 
+/// Members keep their elements: those that were done are undone with them.
+fn check_list(draft: &Draft<'_>, step: usize, params: &Json) -> Result<(), Rejection> {
+    let begun = draft.task.state.steps[step].members.as_ref().is_some_and(|members| members.begun() > 0);
+    match &draft.task.flow.steps[step].each {
+        Some(each) if begun && params.has(&each.list) => Err(Rejection::ListInUse {
+            step: step_name(&draft.task, step).to_string(),
+            list: each.list.to_string(),
+        }),
+        _ => Ok(()),
+    }
+}
+
 /// The step gets other parameters; those of the same names that it had are recorded as well.
 fn amend(draft: &mut Draft<'_>, key: ActKey, params: &Json, by: Option<&Actor>) {
     let before = draft.task.params_for(key).only(params).as_str().into();
@@ -67,6 +82,10 @@ fn retry(draft: &mut Draft<'_>, key: ActKey) {
         Some((ActState::Fanned, _)) => {}
         // Its turn comes as the task proceeds.
         Some((_, 0)) if key.direction == Direction::Forward => {}
+        // Its key may be another one with other parameters.
+        _ if draft.task.action(key) == Some(&draft.task.flow.steps[key.step].run) => {
+            attempts::enter(draft, key);
+        }
         _ => attempts::begin(draft, key),
     }
 }

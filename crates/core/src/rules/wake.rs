@@ -49,7 +49,9 @@ fn act(draft: &mut Draft<'_>, key: ActKey) -> Result<(), Rejection> {
         ActState::Ready if deadline_passed && draft.is_held(key) => {
             draft.emit(EventKind::ActOverdue { key, attempt });
             let forward = key.direction == Direction::Forward && draft.task.state.phase == Phase::Forward;
-            if forward && draft.task.flow.on_failure == OnFailure::Rollback {
+            // What the end of a member means, or of a step that others do without, is settled when it has ended.
+            let decides = forward && !key.is_member() && !draft.task.flow.tolerates(key.step);
+            if decides && draft.task.flow.on_failure == OnFailure::Rollback {
                 turn_back::turn_back(draft, Cause::Failure { step: key.step });
             }
         }
