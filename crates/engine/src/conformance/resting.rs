@@ -202,7 +202,11 @@ async fn what_may_leave_while_its_line_moves_on_is_handed_out(mut world: World, 
     tasks.push(world.submit(&flow).await);
     gate.close();
     let (store, now) = (world.store(), world.now);
-    let claiming = Box::pin(async move { store.claim(session, &[wish("work", 9)], now).await });
+    let claiming = Box::pin(async move {
+        let wishes = [wish("work", 9)];
+        store.prepare_claims(&wishes).await?;
+        store.claim(session, &wishes, now).await
+    });
     let claimed = match select(claiming, gate.next_write()).await {
         Either::Left((claimed, _)) => claimed,
         // The next page of the line was read, and its new limit is on its way to the disk.

@@ -18,11 +18,11 @@ use super::{
     history::line,
     messages::held,
     resting,
-    world::{LEASE, attempt, tasks_of},
+    world::{LEASE, attempt, tasks_of, wish},
 };
 use crate::{
     ports::{
-        ADOPTION_GRACE, Change, Now, Outcome, QueueChange, QueuePause, SCAN_MAX, Store, StoreError,
+        ADOPTION_GRACE, Change, Due, Now, Outcome, QueueChange, QueuePause, SCAN_MAX, Store, StoreError,
         StoredFlow, SubmitKey, TaskQuery,
     },
     resident::{Resident, RestPolicy, RowSink},
@@ -57,6 +57,7 @@ pub fn run_staging(mut make: impl FnMut() -> Arc<dyn RowSink>) {
         |world, gate| Box::pin(what_workers_have_outlives_a_failed_write(world, gate)),
         |world, gate| Box::pin(what_was_just_reported_stays_with_its_worker(world, gate)),
         |world, gate| Box::pin(a_loss_that_was_not_written_is_told_again(world, gate)),
+        |world, gate| Box::pin(what_is_handed_out_late_has_all_of_its_time(world, gate)),
         |world, gate| Box::pin(a_decision_on_what_was_lost_conflicts(world, gate)),
         |world, gate| Box::pin(a_task_of_a_flow_that_was_lost_conflicts(world, gate)),
         |world, gate| Box::pin(the_key_of_a_failed_submit_is_free(world, gate)),
@@ -223,6 +224,23 @@ async fn a_loss_that_was_not_written_is_told_again(mut world: World, gate: Arc<G
     world.load_nothing().await;
     assert_eq!(tasks_of(&world.lost().await), [id]);
     assert_eq!(world.load(id).await.claims.len(), 1);
+}
+
+async fn what_is_handed_out_late_has_all_of_its_time(mut world: World, _gate: Arc<Gate>) {
+    let flow = world.add_flow(line("flow", 1)).await;
+    world.submit(&flow).await;
+    let session = world.session(1).await;
+    let begun = world.now;
+    let timeout = flow.steps[0].run.timeout;
+    world.pass(timeout);
+    assert_eq!(world.due().await, []);
+    // The call has waited for so long.
+    let claimed = world.store().claim(session, &[wish("work", 1)], begun).await.expect("a claim succeeds");
+    assert_eq!((claimed.len(), claimed[0].at), (1, world.now.wall));
+    world.pass(Millis(timeout.0 - 1));
+    assert_eq!(world.due().await, []);
+    world.pass(Millis(1));
+    assert_eq!(world.due().await, [Due::TimeOut(claimed[0].clone())]);
 }
 
 async fn a_decision_on_what_was_lost_conflicts(mut world: World, gate: Arc<Gate>) {

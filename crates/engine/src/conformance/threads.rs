@@ -55,8 +55,11 @@ async fn callers_at_once_never_get_the_same_attempt(mut world: World) {
     let claimed = at_once(&mut world, move |caller, store| {
         let mut claimed = Vec::new();
         loop {
-            let next =
-                block_on(store.claim(sessions[caller], &[wish("work", 3)], now)).expect("a claim succeeds");
+            let wishes = [wish("work", 3)];
+            let next = block_on(async {
+                store.prepare_claims(&wishes).await.expect("reading what is next succeeds");
+                store.claim(sessions[caller], &wishes, now).await.expect("a claim succeeds")
+            });
             if next.is_empty() {
                 return claimed;
             }

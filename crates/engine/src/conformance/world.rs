@@ -150,6 +150,7 @@ impl World {
 
     pub(super) async fn wish(&mut self, session: SessionId, wishes: &[Wish]) -> Vec<Claimed> {
         let now = self.now;
+        self.store().prepare_claims(wishes).await.expect("reading what is next succeeds");
         self.store().claim(session, wishes, now).await.expect("a claim succeeds")
     }
 

@@ -22,6 +22,11 @@ impl Engine {
                 (wishes.to_vec(), free)
             });
             let Some((wishes, free)) = room else { continue };
+            if free > 0 && self.store.prepare_claims(&wishes).await? {
+                // Some time has passed: the dispatcher comes again with the time it is now.
+                self.timers.set();
+                return Ok(());
+            }
             let mut hand = Hand::new(self, session, seq);
             let filled = hand.fill(&wishes, free, now).await;
             if filled.is_ok() {

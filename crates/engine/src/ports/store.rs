@@ -37,8 +37,15 @@ pub trait Store: Send + Sync + 'static {
     /// Commits `changes`, each for itself. When this returns, what was committed is on disk.
     async fn commit(&self, changes: Vec<Change>) -> Result<Vec<Outcome>, StoreError>;
 
+    /// Reads what claims for these wishes need, so that they wait for nothing: the time of what is claimed runs from the
+    /// `now` of the claim. True when this took time itself: whoever asked begins anew with the time it is by then.
+    async fn prepare_claims(&self, _wishes: &[Wish]) -> Result<bool, StoreError> {
+        Ok(false)
+    }
+
     /// Hands ready attempts to a session: of each wish at most its number, smallest rank first, none of a
-    /// paused queue. Each gets a higher claim number than any time before.
+    /// paused queue; of what [`Store::prepare_claims`] got ready. Each gets a higher claim number than any time
+    /// before.
     async fn claim(&self, session: SessionId, wishes: &[Wish], now: Now) -> Result<Vec<Claimed>, StoreError>;
 
     /// A session says that it has these attempts: those that are current and not known to be with another

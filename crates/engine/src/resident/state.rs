@@ -49,6 +49,8 @@ pub(super) struct Inner {
     pub(super) grace: Grace,
     /// The next claim number. It begins with the boot epoch, so it grows over restarts as well.
     pub(super) next_claim: u64,
+    /// The latest time that was told.
+    latest: Now,
 }
 
 /// How long attempts that were ready before a start, or before a failed write, wait for workers that have them.
@@ -96,8 +98,9 @@ impl Resident {
         let latest_at = recovered.latest_at;
         let scheduler = Scheduler::recover(recovered)?;
         let latest_at = latest_at.max(scheduler.latest_at());
+        let under_way = VecDeque::new();
         let mut inner =
-            Inner { scheduler, under_way: VecDeque::new(), void: false, grace: Grace::Begins, next_claim };
+            Inner { scheduler, under_way, void: false, grace: Grace::Begins, next_claim, latest: now };
         inner.end_grace(now);
         Ok(Self {
             sink,
@@ -329,6 +332,15 @@ impl Inner {
             self.grace = Grace::Over;
             self.scheduler.end_grace();
         }
+    }
+
+    /// The time by now, as far as it was told: a call may have waited for a disk since it began. What it hands out
+    /// then must not have used up its time already.
+    pub(super) fn by_now(&mut self, now: Now) -> Now {
+        if now.mono >= self.latest.mono {
+            self.latest = now;
+        }
+        self.latest
     }
 
     /// Gives an attempt to a session.

@@ -87,9 +87,13 @@ impl Store for Resident {
         Ok(outcomes)
     }
 
+    async fn prepare_claims(&self, wishes: &[Wish]) -> Result<bool, StoreError> {
+        self.refill(wishes).await
+    }
+
     async fn claim(&self, session: SessionId, wishes: &[Wish], now: Now) -> Result<Vec<Claimed>, StoreError> {
-        self.refill(wishes).await?;
         let mut inner = self.inner();
+        let now = inner.by_now(now);
         inner.end_grace(now);
         let mut claimed = Vec::new();
         if inner.void || !inner.scheduler.sessions.knows(session) {
@@ -117,6 +121,7 @@ impl Store for Resident {
         now: Now,
     ) -> Result<Vec<Adoption>, StoreError> {
         let mut inner = self.inner();
+        let now = inner.by_now(now);
         let mut adoptions = Vec::with_capacity(attempts.len());
         for id in attempts {
             let act = inner.scheduler.active.get(&id.task).and_then(|entry| entry.task.act(id.key));
@@ -184,6 +189,7 @@ impl Store for Resident {
         self.current_generation().await?;
         self.wake_due(now, limit).await?;
         let mut inner = self.inner();
+        inner.by_now(now);
         inner.end_grace(now);
         Ok(inner.scheduler.due(now, limit))
     }

@@ -83,23 +83,25 @@ impl Resident {
         Ok(())
     }
 
-    /// Brings back what stands next in lines that run short of what `wishes` may take.
-    pub(super) async fn refill(&self, wishes: &[Wish]) -> Result<(), StoreError> {
+    /// Brings back what stands next in lines that run short of what `wishes` may take. Tells whether any did.
+    pub(super) async fn refill(&self, wishes: &[Wish]) -> Result<bool, StoreError> {
         self.refill_lines(|queues| queues.short(wishes, self.rest.head)).await
     }
 
-    /// Brings back what stands next in lines, as long as `next` names one.
+    /// Brings back what stands next in lines, as long as `next` names one. Tells whether it did, or waited for
+    /// somebody else who did.
     pub(super) async fn refill_lines(
         &self,
         next: impl Fn(&Queues) -> Option<Line>,
-    ) -> Result<(), StoreError> {
+    ) -> Result<bool, StoreError> {
         let page = self.rest.head.div_ceil(2);
+        let mut waited = false;
         while next(&self.inner().scheduler.queues).is_some() {
             let _only = self.waking.lock().await;
             let reading = self.begin_read();
             let (generation, line, after) = {
                 let inner = self.inner();
-                let Some(line) = next(&inner.scheduler.queues) else { return Ok(()) };
+                let Some(line) = next(&inner.scheduler.queues) else { return Ok(true) };
                 let after = inner.scheduler.queues.reach(&line);
                 (inner.scheduler.generation, line, after)
             };
@@ -115,8 +117,9 @@ impl Resident {
                 Some(ticket) => ticket.written().await?,
                 None => break,
             }
+            waited = true;
         }
-        Ok(())
+        Ok(waited)
     }
 
     /// Wakes what was read in `generation` as the next `page` of an order, and has `move_on` say in the same breath

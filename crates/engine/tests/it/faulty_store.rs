@@ -118,6 +118,10 @@ impl Store for FaultyStore {
         self.store.commit(changes).await
     }
 
+    async fn prepare_claims(&self, wishes: &[Wish]) -> Result<bool, StoreError> {
+        self.store.prepare_claims(wishes).await
+    }
+
     async fn claim(&self, session: SessionId, wishes: &[Wish], now: Now) -> Result<Vec<Claimed>, StoreError> {
         let claimed = self.store.claim(session, wishes, now).await;
         self.pass(Verb::Claim).await?;

@@ -93,6 +93,9 @@ impl Pair {
     }
 
     pub(super) async fn claim(&mut self, session: SessionId, wishes: &[Wish], now: Now) -> Vec<Claimed> {
+        for store in [&self.one, &self.other] {
+            self.succeeded(store.prepare_claims(wishes).await);
+        }
         let (one, other) = both!(self, claim(session, wishes, now));
         for (one, other) in one.iter().zip(&other) {
             self.numbers.insert(one.id.claim, other.id.claim);
