@@ -26,6 +26,7 @@ mod history;
 mod leases;
 mod listing;
 mod logs;
+mod members;
 mod messages;
 mod outcomes;
 mod overlooked;
@@ -100,6 +101,7 @@ pub fn cases() -> Vec<Case> {
         leases::cases(),
         listing::cases(),
         logs::cases(),
+        members::cases(),
         messages::cases(),
         outcomes::cases(),
         overlooked::cases(),

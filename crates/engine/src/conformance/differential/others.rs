@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use windlass_core::{Alarm, AlarmCommand, Backoff, Doer, Flow, Message, Millis, OnFailure, Retry, TaskId};
+use windlass_core::{
+    Alarm, AlarmCommand, Backoff, Doer, Each, Flow, Message, Millis, OnFailure, OnPartial, Retry, TaskId,
+};
 
 use super::walk::Walk;
 use crate::{
@@ -114,5 +116,11 @@ pub(super) fn flows() -> Vec<Flow> {
     let mut bare = line("bare", 1);
     bare.steps[0].rollback = None;
     bare.steps[0].run.retry = retry;
-    vec![plain, diamond, hold, hurried, bare]
+    let mut fan = line("fan", 2);
+    fan.steps[0].each = Some(Each { list: "items".into(), parallel: 2 });
+    fan.steps[0].on_partial = OnPartial::AtLeast(2);
+    fan.steps[0].run.retry = retry;
+    let mut held_fan = Flow { on_failure: OnFailure::Hold, ..line("held-fan", 2) };
+    held_fan.steps[1].each = Some(Each { list: "items".into(), parallel: 3 });
+    vec![plain, diamond, hold, hurried, bare, fan, held_fan]
 }

@@ -20,7 +20,7 @@ impl Walk {
         for _ in 0..=self.random.below(3) {
             let Some(flow) = self.random.pick(&self.flows).cloned() else { return };
             let mut input = input(self.now.wall);
-            input.params = json(r#"{"size": 3}"#);
+            input.params = json(r#"{"size": 3, "items": ["a", "b", "c", "d"]}"#);
             input.priority = i8::try_from(self.random.below(5)).unwrap_or(0) - 2;
             input
                 .labels
