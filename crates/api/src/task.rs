@@ -6,10 +6,10 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::{Payload, Problem};
+use crate::{MemberCounts, Payload, Problem, Span};
 
 /// A task to start: the body of `POST /v1/tasks`.
-#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SubmitTask {
     /// Name of the flow to run, `NAME` or `NAME@VERSION`; without a version the newest.
@@ -28,6 +28,10 @@ pub struct SubmitTask {
     /// From -10 to 10; a step of one priority more goes before others that were ready up to 60 s earlier.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub priority: Option<i8>,
+    /// How long it may take from its start before it is turned around; the flow says where this does not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    pub deadline: Option<Span>,
     /// Free words to find the task by: at most 16, names and values of at most 128 bytes.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: BTreeMap<String, String>,
@@ -159,6 +163,19 @@ pub struct Task {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>, format = DateTime)]
     pub at: Option<Timestamp>,
+    /// When it is turned around unless it has ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>, format = DateTime)]
+    pub deadline_at: Option<Timestamp>,
+    /// The step of another task that waits for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent: Option<ParentStep>,
+    /// Id of the task of which it is a new run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rerun_of: Option<String>,
+    /// Its flow has one task with the same value here at a time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unique: Option<String>,
     /// When it was accepted.
     #[schema(value_type = String, format = DateTime)]
     pub created_at: Timestamp,
@@ -171,6 +188,18 @@ pub struct Task {
     /// Its steps in definition order. Left out of lists.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub steps: Vec<Step>,
+}
+
+/// The step of a task that waits for another task.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ParentStep {
+    /// Id of the task that waits.
+    pub task: String,
+    /// Index of its step, from 0.
+    pub step: usize,
+    /// Which of the step's members it is, from 0.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub member: Option<u32>,
 }
 
 /// One position in a task.
@@ -203,6 +232,15 @@ pub struct Step {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>, format = DateTime)]
     pub due_at: Option<Timestamp>,
+    /// What it waits for beside workers and times: `signal NAME`, `task ID` or `lock NAME`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub waits_for: Option<String>,
+    /// The task that does it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub child: Option<String>,
+    /// How its members stand, once it is done for each element of a list.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub members: Option<MemberCounts>,
     /// The worker that has it now.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub worker: Option<String>,
@@ -239,6 +277,9 @@ pub struct StepRollback {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>, format = DateTime)]
     pub due_at: Option<Timestamp>,
+    /// What it waits for beside workers and times: `task ID` or `lock NAME`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub waits_for: Option<String>,
     /// The worker that has it now.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub worker: Option<String>,

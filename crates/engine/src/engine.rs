@@ -9,7 +9,7 @@ use thiserror::Error;
 use windlass_core::{AlarmId, AlarmRejection, Millis, Rejection, TaskId};
 
 use crate::{
-    Counts, Feed, Signal, Tokens,
+    Counts, Feed, RerunRefusal, Signal, Tokens,
     ids::TaskIds,
     inbox::Inbox,
     ports::{Now, Store, StoreError},
@@ -55,6 +55,9 @@ pub enum EngineError {
     /// The alarm's rules refuse it.
     #[error(transparent)]
     AlarmRejected(#[from] AlarmRejection),
+    /// The task cannot be run again like this.
+    #[error(transparent)]
+    RerunRefused(#[from] RerunRefusal),
     /// Too much waits to be written: come back later.
     #[error("too many requests wait to be written")]
     Overloaded,

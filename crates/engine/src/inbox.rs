@@ -6,7 +6,7 @@ use std::{
 };
 
 use futures_channel::oneshot;
-use windlass_core::{Alarm, AlarmCommand, AlarmId, AlarmRejection, Command, Rejection, Task, TaskId};
+use windlass_core::{Alarm, AlarmCommand, AlarmId, AlarmRejection, Command, Json, Rejection, Task, TaskId};
 
 use crate::{
     Signal,
@@ -16,8 +16,8 @@ use crate::{
 /// One thing to decide and commit.
 #[derive(Debug)]
 pub(crate) enum Item {
-    /// A new task, to which nothing has happened yet.
-    Submit { task: Arc<Task>, key: Option<SubmitKey> },
+    /// A new task, to which nothing has happened yet. `done` are steps that the task of which it is a new run has done.
+    Submit { task: Arc<Task>, done: Vec<(usize, Option<Json>)>, key: Option<SubmitKey> },
     /// Something asked of a task. `claim` is that of the token by which a worker reports.
     Task { id: TaskId, command: Command, claim: Option<u64>, logs: Vec<LogLine> },
     /// A message between aggregates.

@@ -70,7 +70,7 @@ impl Engine {
                 Some(flow) => {
                     let task = Task::new(self.ids.next(now.wall), flow, Arc::new(submission.input));
                     fingerprints.push(submission.key.as_ref().map(|key| key.fingerprint));
-                    items.push(Item::Submit { task: Arc::new(task), key: submission.key });
+                    items.push(Item::Submit { task: Arc::new(task), done: Vec::new(), key: submission.key });
                     results.push(None);
                 }
             }
@@ -90,7 +90,11 @@ impl Engine {
         Ok(answers)
     }
 
-    async fn accepted(&self, reply: Reply, fingerprint: Option<[u8; 32]>) -> Result<Accepted, EngineError> {
+    pub(crate) async fn accepted(
+        &self,
+        reply: Reply,
+        fingerprint: Option<[u8; 32]>,
+    ) -> Result<Accepted, EngineError> {
         match reply {
             Reply::Task(loaded) => Ok(Accepted { loaded, repeated: false }),
             Reply::KeyTaken { task, fingerprint: before } if fingerprint == Some(before) => {

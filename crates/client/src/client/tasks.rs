@@ -2,7 +2,9 @@
 
 use std::borrow::Cow;
 
-use windlass_api::{List, LogLine, ResolveStep, SendSignal, Task, TaskStatus, Why};
+use windlass_api::{
+    List, LogLine, Member, RerunTask, ResolveStep, SendSignal, StepStatus, Task, TaskStatus, Why,
+};
 
 use super::Client;
 use crate::Error;
@@ -64,6 +66,20 @@ impl Client {
         self.get_with(&["v1", "tasks"], &filter.query()).await
     }
 
+    /// The members of a step with `each`, in the order of the list; only those in that status, if one is given.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] with status 404 if there is no such task or step, or the step has no members.
+    pub async fn members(
+        &self,
+        id: &str,
+        step: &str,
+        status: Option<StepStatus>,
+    ) -> Result<List<Member>, Error> {
+        let filter: Vec<_> = status.map(|status| ("status", status.as_str().into())).into_iter().collect();
+        self.all_pages(&["v1", "tasks", id, "steps", step, "members"], &filter).await
+    }
+
     /// What the task's attempts wrote, oldest first.
     ///
     /// # Errors
@@ -102,6 +118,16 @@ impl Client {
     /// [`Error::Refused`] if there is none of this id (404), or it is not paused (409).
     pub async fn resume(&self, id: &str) -> Result<Task, Error> {
         self.verb(&["v1", "tasks", id, "resume"]).await
+    }
+
+    /// Runs a task that has ended again: a new task, which takes over what is done of the steps that do not come after
+    /// `from`.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] if there is no such task or step (404), or the task has not ended, or a step to be taken
+    /// over was rolled back (409).
+    pub async fn rerun(&self, id: &str, rerun: &RerunTask) -> Result<Task, Error> {
+        self.post(&["v1", "tasks", id, "rerun"], rerun).await
     }
 
     /// Settles a stuck or held step.

@@ -87,13 +87,15 @@ impl Batch {
     /// Decides one item. Gives the reply where it waits for no change.
     pub(super) fn decide(&mut self, item: &Item, place: Place) -> Option<Reply> {
         match item {
-            Item::Submit { task, key } => match TaskWork::accept(task, kept(key.as_ref()), place, self.now) {
-                Ok(work) => {
-                    self.tasks.insert(task.id, work);
-                    None
+            Item::Submit { task, done, key } => {
+                match TaskWork::accept(task, done, kept(key.as_ref()), place, self.now) {
+                    Ok(work) => {
+                        self.tasks.insert(task.id, work);
+                        None
+                    }
+                    Err(rejection) => Some(Reply::Rejected(rejection)),
                 }
-                Err(rejection) => Some(Reply::Rejected(rejection)),
-            },
+            }
             Item::Task { id, command, claim, logs } => {
                 self.tasks.get_mut(id)?.decide(command, *claim, logs, place, self.now)
             }

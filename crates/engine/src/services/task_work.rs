@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use windlass_core::{
-    Act, ActKey, ActState, Attempt, Command, Context, Effect, EventKind, Outcome, Rejection, Task, TaskId,
-    Transition, apply, is_to_stop,
+    Act, ActKey, ActState, Attempt, Command, Context, Effect, EventKind, Json, Outcome, Rejection, Task,
+    TaskId, Transition, apply, is_to_stop,
     planted::{Bug, is_planted},
 };
 
@@ -29,15 +29,16 @@ impl TaskWork {
         Self { loaded, change: None, pending: Vec::new(), stops: Vec::new() }
     }
 
-    /// Takes a new task in.
+    /// Takes a new task in. `done` are steps that the task of which it is a new run has done.
     pub(super) fn accept(
         task: &Arc<Task>,
+        done: &[(usize, Option<Json>)],
         key: Option<&SubmitKey>,
         place: Place,
         now: Now,
     ) -> Result<Self, Rejection> {
-        let transition =
-            apply(task, &Command::Accept { done: Vec::new(), by: None }, &Context::at(now.wall))?;
+        let accept = Command::Accept { done: done.to_vec(), by: task.input.by.clone() };
+        let transition = apply(task, &accept, &Context::at(now.wall))?;
         let new = Loaded::untouched(task.clone());
         let mut work = Self::new(None);
         work.take(new, transition, Vec::new(), place);

@@ -198,14 +198,7 @@ fn count(n: u64) -> f64 {
 fn task(workload: Workload) -> anyhow::Result<SubmitTask> {
     // When it was sent: the worker says how long the way to it took.
     let params = serde_json::value::to_raw_value(&serde_json::json!({"sent_us": measure::wall_us()}))?;
-    Ok(SubmitTask {
-        flow: workload.as_str().to_owned(),
-        params: Some(params),
-        key: None,
-        at: None,
-        priority: None,
-        labels: std::collections::BTreeMap::new(),
-    })
+    Ok(SubmitTask { flow: workload.as_str().to_owned(), params: Some(params), ..SubmitTask::default() })
 }
 
 /// Submits one by one, many in flight. The latencies are those of the submits.

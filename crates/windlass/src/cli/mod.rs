@@ -247,14 +247,16 @@ mod tests {
         Commands:
           start    Start a task; prints its id
           list     List tasks, newest first
-          show     Show a task and its steps
+          show     Show a task and its steps, or the members of one
           watch    Watch the steps of a task until it ends or is stuck
+          wait     Wait until each of the tasks has ended or is stuck, and tell by the exit code
           events   Print what happened to a task
           logs     Print what the attempts of a task wrote
           why      Tell why a task is where it is
           cancel   Cancel tasks: what was touched is undone
           pause    Start nothing new of tasks; what runs may end
           resume   Go on with paused tasks
+          rerun    Run a task that has ended again from one of its steps on; prints the id of the new task
           resolve  Settle a stuck or held step
           signal   Send a signal that a step waits for
         ");
@@ -311,6 +313,10 @@ mod tests {
             "windlass task resolve ID step done --params {\"a\":1}",
             "windlass task resolve ID step retry -p size=3",
             "windlass task signal ID approved -p by=me --now",
+            "windlass task start create --deadline 2h",
+            "windlass task wait a b",
+            "windlass task show ID --members resize",
+            "windlass task rerun ID --from init -p size=2 --key k",
             "windlass task cancel a b c",
             "windlass task events ID -f",
             "windlass flow show create@3",
@@ -335,6 +341,8 @@ mod tests {
             ("windlass task resolve id step undo", ErrorKind::InvalidValue),
             ("windlass task resolve id step done --params [1]", ErrorKind::ValueValidation),
             ("windlass task cancel", ErrorKind::MissingRequiredArgument),
+            ("windlass task wait", ErrorKind::MissingRequiredArgument),
+            ("windlass task start f --deadline soon", ErrorKind::ValueValidation),
             ("windlass flow show f@x", ErrorKind::ValueValidation),
             ("windlass worker", ErrorKind::MissingRequiredArgument),
             ("windlass worker --modules d --concurrency 0", ErrorKind::ValueValidation),

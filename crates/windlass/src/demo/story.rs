@@ -142,10 +142,8 @@ impl Story<'_> {
         let submit = SubmitTask {
             flow: FLOW.to_owned(),
             params: Some(serde_json::value::to_raw_value(&params)?),
-            key: None,
-            at: None,
-            priority: None,
             labels: [("demo".to_owned(), name.to_owned())].into(),
+            ..SubmitTask::default()
         };
         Ok(self.client.submit(&submit).await?)
     }

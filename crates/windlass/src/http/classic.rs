@@ -7,7 +7,7 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
 use windlass_core::{
-    Act, ActKey, ActState, Action, Direction, Millis, RetryBy, Task, TaskStatus, Timestamp, task_status,
+    Act, ActKey, ActState, Action, Direction, Millis, RetryBy, Role, Task, TaskStatus, Timestamp, task_status,
 };
 use windlass_engine::ports::Loaded;
 
@@ -85,8 +85,13 @@ impl ClassicTask {
 
 fn step(loaded: &Loaded, index: usize) -> ClassicStep {
     let definition = &loaded.task.flow.steps[index];
-    let act = &loaded.task.state.steps[index].forward;
-    let claim = loaded.claims.iter().find(|claim| claim.key == ActKey::forward(index));
+    // The step for errors has its turn on the way back.
+    let key = match definition.role {
+        Role::Plain => ActKey::forward(index),
+        Role::OnError => ActKey::rollback(index),
+    };
+    let act = loaded.task.state.steps[index].act(key.direction);
+    let claim = loaded.claims.iter().find(|claim| claim.key == key);
     let (run, rollback) = (&definition.run, definition.rollback.as_ref());
     ClassicStep {
         code: code(act),

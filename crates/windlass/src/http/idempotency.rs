@@ -2,7 +2,7 @@
 
 use axum::http::HeaderMap;
 use sha2::{Digest as _, Sha256};
-use windlass_core::{Input, Name};
+use windlass_core::{Input, Json, Name, TaskId};
 use windlass_engine::ports::SubmitKey;
 
 use super::problem::Refused;
@@ -55,6 +55,20 @@ pub(crate) fn submit_key(key: &str, flow: &Name, version: Option<u32>, input: &I
     for (name, value) in &input.labels {
         fingerprint.text(name).text(value);
     }
+    // What is seldom there is hashed only where it is, so that keys of earlier versions keep their fingerprints.
+    if let Some(deadline) = input.deadline {
+        fingerprint.text("deadline").number(i64::try_from(deadline.0).ok());
+    }
+    SubmitKey { scope: scope.0.finalize().into(), fingerprint: fingerprint.0.finalize().into() }
+}
+
+/// What the store keeps of the key of a new run of a task.
+pub(crate) fn rerun_key(key: &str, task: TaskId, from: Option<&str>, params: Option<&Json>) -> SubmitKey {
+    let mut scope = Hash::default();
+    scope.text(CALLER).text("rerun").text(&task.to_string()).text(key);
+    let mut fingerprint = Hash::default();
+    fingerprint.number(from.map(|_| 1)).text(from.unwrap_or_default());
+    fingerprint.number(params.map(|_| 1)).text(params.map_or("", Json::as_str));
     SubmitKey { scope: scope.0.finalize().into(), fingerprint: fingerprint.0.finalize().into() }
 }
 
@@ -80,7 +94,7 @@ impl Hash {
 mod tests {
     use std::collections::BTreeMap;
 
-    use windlass_core::{Json, Timestamp};
+    use windlass_core::{Json, Millis, Timestamp};
 
     use super::*;
 
@@ -103,6 +117,7 @@ mod tests {
             Input { labels: BTreeMap::from([("ab".to_owned(), "c".to_owned())]), ..input() },
             Input { priority: 1, ..input() },
             Input { at: Some(Timestamp(0)), ..input() },
+            Input { deadline: Some(Millis(1)), ..input() },
         ];
         for input in changed {
             let key = of(&input);

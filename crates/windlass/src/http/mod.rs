@@ -21,10 +21,12 @@ mod health;
 mod idempotency;
 mod logs;
 pub(crate) mod malformed;
+mod members;
 mod metrics;
 mod openapi;
 mod problem;
 mod queues;
+mod rerun;
 mod resolve;
 mod serve;
 mod shutdown;
@@ -107,7 +109,7 @@ impl App {
 
 /// Everything the server answers.
 pub fn router(app: Arc<App>) -> Router {
-    let routes: [(&'static str, MethodRouter<Arc<App>>); 27] = [
+    let routes: [(&'static str, MethodRouter<Arc<App>>); 29] = [
         ("/v1/tasks", get(tasks::list).post(submit::submit)),
         ("/v1/tasks/batch", post(batch::submit)),
         ("/v1/tasks/{id}", get(tasks::show)),
@@ -115,6 +117,8 @@ pub fn router(app: Arc<App>) -> Router {
         ("/v1/tasks/{id}/pause", post(tasks::pause)),
         ("/v1/tasks/{id}/resume", post(tasks::resume)),
         ("/v1/tasks/{id}/steps/{step}/resolve", post(resolve::resolve)),
+        ("/v1/tasks/{id}/steps/{step}/members", get(members::list)),
+        ("/v1/tasks/{id}/rerun", post(rerun::rerun)),
         ("/v1/tasks/{id}/signals/{name}", post(signals::send)),
         ("/v1/tasks/{id}/events", get(events::events)),
         ("/v1/tasks/{id}/logs", get(logs::logs)),

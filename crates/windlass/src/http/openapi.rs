@@ -6,8 +6,8 @@ use axum::{body::Bytes, http::StatusCode, response::Response};
 use utoipa::OpenApi;
 
 use super::{
-    alarms, batch, bytes_response, classic, events, exchange, flows, health, logs, metrics, queues, resolve,
-    signals, submit, tasks, why, workers,
+    alarms, batch, bytes_response, classic, events, exchange, flows, health, logs, members, metrics, queues,
+    rerun, resolve, signals, submit, tasks, why, workers,
 };
 
 #[derive(OpenApi)]
@@ -34,6 +34,8 @@ use super::{
         tasks::pause,
         tasks::resume,
         resolve::resolve,
+        members::list,
+        rerun::rerun,
         signals::send,
         events::events,
         logs::logs,

@@ -180,6 +180,7 @@ impl From<EngineError> for Refused {
             EngineError::AlarmRejected(AlarmRejection::Resolved) => {
                 Self::conflict("the alarm is resolved already")
             }
+            EngineError::RerunRefused(refusal) => Self::conflict(refusal.to_string()),
             EngineError::Overloaded => Self::new(
                 StatusCode::TOO_MANY_REQUESTS,
                 "overloaded",
@@ -213,6 +214,8 @@ impl From<Rejection> for Refused {
             rejection @ (Rejection::AlreadyRollingBack(_)
             | Rejection::NobodyWaits(_)
             | Rejection::TooManySignals
+            | Rejection::ListInUse { .. }
+            | Rejection::DoneTooEarly(_)
             | Rejection::Duplicate
             | Rejection::Stale
             | Rejection::NothingDue) => Self::conflict(rejection.to_string()),
@@ -283,6 +286,7 @@ impl fmt::Debug for Refused {
 #[cfg(test)]
 mod tests {
     use windlass_core::{AlarmId, TaskId};
+    use windlass_engine::RerunRefusal;
 
     use super::*;
 
@@ -300,6 +304,7 @@ mod tests {
             (EngineError::Rejected(Rejection::UnknownAct), 404, "unknown-step", false),
             (EngineError::Rejected(Rejection::Fault(why())), 500, "engine-fault", false),
             (EngineError::AlarmRejected(AlarmRejection::Resolved), 409, "conflict", false),
+            (EngineError::RerunRefused(RerunRefusal::NotEnded), 409, "conflict", false),
             (EngineError::Overloaded, 429, "overloaded", true),
             (EngineError::Conflict, 409, "conflict", true),
             (EngineError::Store(StoreError::Full(why())), 507, "store-full", false),

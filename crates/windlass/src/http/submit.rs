@@ -10,7 +10,7 @@ use axum::{
 use serde::{Deserialize, Deserializer, de};
 use serde_json::value::RawValue;
 use windlass_api as api;
-use windlass_core::{Actor, Input, Json, Name, PRIORITY_MAX, Timestamp};
+use windlass_core::{Actor, Input, Json, Millis, Name, PRIORITY_MAX, SPAN_MAX, Timestamp};
 use windlass_engine::{Submission, ports::Loaded};
 
 use super::{
@@ -43,6 +43,8 @@ pub(crate) struct SubmitBody<'a> {
     #[serde(default)]
     priority: Option<i64>,
     #[serde(default)]
+    deadline: Option<api::Span>,
+    #[serde(default)]
     labels: BTreeMap<String, String>,
 }
 
@@ -54,8 +56,10 @@ fn start_time<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<jiff:
 
 /// What the headers say about the tasks of a request.
 pub(crate) struct Caller {
-    by: Option<Actor>,
-    traceparent: Option<Box<str>>,
+    /// Who submits.
+    pub(super) by: Option<Actor>,
+    /// W3C trace context.
+    pub(super) traceparent: Option<Box<str>>,
     now: Timestamp,
 }
 
@@ -123,7 +127,8 @@ pub(crate) async fn submit(State(app): State<Arc<App>>, request: Request) -> Res
     }
 }
 
-async fn answer(app: &App, loaded: &Loaded, waited: Option<u64>) -> Result<Response, Refused> {
+/// The task that was taken in, and where it is; 200 when it was waited for and has ended.
+pub(super) async fn answer(app: &App, loaded: &Loaded, waited: Option<u64>) -> Result<Response, Refused> {
     let ended = waited.is_some() && loaded.task.is_ended();
     let status = if ended { StatusCode::OK } else { StatusCode::ACCEPTED };
     let document = view::task(loaded, &Overlay::of(app, loaded).await?);
@@ -154,6 +159,7 @@ impl SubmitBody<'_> {
             labels: self.labels,
             priority,
             at: self.at.map(|at| Timestamp(at.as_millisecond())),
+            deadline: self.deadline.map(deadline).transpose()?,
             by: caller.by.clone(),
             traceparent: caller.traceparent.clone(),
             ..Input::new(params, caller.now)
@@ -191,6 +197,19 @@ fn priority(priority: Option<i64>) -> Result<i8, Refused> {
                 "`priority` is {priority}, and must be from -{PRIORITY_MAX} to {PRIORITY_MAX}"
             ))
         })
+}
+
+fn deadline(span: api::Span) -> Result<Millis, Refused> {
+    let deadline = Millis(span.ms);
+    if deadline == Millis(0) {
+        return Err(Refused::malformed(
+            "a `deadline` of 0 would fail the task at once: give it a length, or leave it out",
+        ));
+    }
+    if deadline > SPAN_MAX {
+        return Err(Refused::malformed("`deadline` is longer than 366 days, which is the most"));
+    }
+    Ok(deadline)
 }
 
 fn check_labels(labels: &BTreeMap<String, String>) -> Result<(), Refused> {
@@ -254,7 +273,7 @@ mod tests {
 
     #[test]
     fn the_body_in_place_is_the_document_of_the_contract() {
-        let all = r#"{"flow":"f@2","params":{"a":1},"key":"k","at":"2030-03-17T17:46:40Z","priority":-3,"labels":{"l":"v"}}"#;
+        let all = r#"{"flow":"f@2","params":{"a":1},"key":"k","at":"2030-03-17T17:46:40Z","priority":-3,"deadline":"2h","labels":{"l":"v"}}"#;
         let document: api::SubmitTask = serde_json::from_str(all).unwrap();
         assert_eq!(serde_json::to_string(&document).unwrap(), all, "the text has every field");
         let body: SubmitBody<'_> = serde_json::from_str(all).unwrap();
@@ -264,6 +283,7 @@ mod tests {
         assert_eq!(submission.input.params.as_str(), r#"{"a":1}"#);
         assert_eq!(submission.input.at, Some(Timestamp(1_900_000_000_000)));
         assert_eq!(submission.input.priority, -3);
+        assert_eq!(submission.input.deadline, Some(Millis::from_secs(7200)));
         assert_eq!(submission.input.labels["l"], "v");
         assert!(submission.key.is_some());
         assert!(serde_json::from_str::<SubmitBody<'_>>(r#"{"flow":"f","parms":{}}"#).is_err());

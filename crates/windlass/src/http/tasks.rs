@@ -232,7 +232,12 @@ async fn tell(
 }
 
 /// Tells a task something that a person wants, and answers with the task.
-pub(super) async fn told(app: &App, id: TaskId, kind: &'static str, command: Command) -> Result<Response, Refused> {
+pub(super) async fn told(
+    app: &App,
+    id: TaskId,
+    kind: &'static str,
+    command: Command,
+) -> Result<Response, Refused> {
     let loaded = app.engine.tell(id, command).await?;
     app.metrics.command(kind);
     Ok(ok(&view::task(&loaded, &Overlay::of(app, &loaded).await?)))

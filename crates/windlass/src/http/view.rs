@@ -5,15 +5,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::value::RawValue;
 use windlass_api as api;
 use windlass_core::{
-    Act, ActKey, ActState, Action, Json, StepStatus, Task, TaskStatus, Timestamp, act_status, step_status,
-    task_status,
+    Act, ActKey, ActState, Action, Awaited, Json, Parent, Role, StepStatus, Task, TaskStatus, Timestamp,
+    act_status, step_status, task_status,
 };
 use windlass_engine::{
     Engine,
     ports::{Claim, Loaded, SessionId},
 };
 
-use super::{App, problem::Refused};
+use super::{App, members, problem::Refused};
 
 /// What the store does not know of a task: who has its attempts, and how far these say they are.
 pub(crate) struct Overlay<'a> {
@@ -33,8 +33,15 @@ impl<'a> Overlay<'a> {
         Ok(Self { engine: &app.engine, workers })
     }
 
-    fn worker(&self, claim: &Claim) -> String {
+    /// The worker that has an attempt.
+    pub(super) fn worker(&self, claim: &Claim) -> String {
         self.workers.get(&claim.session).cloned().unwrap_or_else(|| claim.session.to_string())
+    }
+
+    /// How far the attempt that a worker has says it is.
+    pub(super) fn progress(&self, task: &Task, key: ActKey, claim: Option<&Claim>) -> Option<api::Progress> {
+        let progress = self.engine.progress(task.id, key, claim?.attempt)?;
+        Some(self::progress(&progress))
     }
 }
 
@@ -68,6 +75,10 @@ pub(crate) fn summary(loaded: &Loaded) -> api::Task {
         labels: input.labels.clone(),
         priority: input.priority,
         at: input.at.map(time),
+        deadline_at: loaded.task.deadline_at().map(time),
+        parent: input.parent.map(parent),
+        rerun_of: input.rerun_of.map(|id| id.to_string()),
+        unique: input.unique.as_deref().map(str::to_owned),
         created_at: time(input.created_at),
         started_at: state.started_at.or(handed_out_at).map(time),
         ended_at: state.ended_at.map(time),
@@ -75,13 +86,21 @@ pub(crate) fn summary(loaded: &Loaded) -> api::Task {
     }
 }
 
+fn parent(parent: Parent) -> api::ParentStep {
+    api::ParentStep { task: parent.task.to_string(), step: parent.key.step, member: parent.key.index() }
+}
+
 fn step(loaded: &Loaded, held: &BTreeSet<ActKey>, overlay: &Overlay<'_>, index: usize) -> api::Step {
     let task = &loaded.task;
     let definition = &task.flow.steps[index];
-    let key = ActKey::forward(index);
-    let act = &task.state.steps[index].forward;
+    // The step for errors has its turn on the way back.
+    let key = match definition.role {
+        Role::Plain => ActKey::forward(index),
+        Role::OnError => ActKey::rollback(index),
+    };
+    let act = task.state.steps[index].act(key.direction);
     let claim = claim_of(loaded, key);
-    let progress = claim.and_then(|claim| overlay.engine.progress(task.id, key, claim.attempt));
+    let started_at = act.started_at.or(claim.map(|claim| claim.at)).or_else(|| members_begun(loaded, index));
     api::Step {
         name: definition.name.to_string(),
         status: act_word(step_status(task, index, held)),
@@ -90,18 +109,39 @@ fn step(loaded: &Loaded, held: &BTreeSet<ActKey>, overlay: &Overlay<'_>, index: 
         code: act.trouble().map(|failure| failure.code),
         attempts: act.attempt,
         result: act.result.as_ref().map(payload),
-        started_at: act.started_at.or(claim.map(|claim| claim.at)).map(time),
+        started_at: started_at.map(time),
         ended_at: act.ended_at.map(time),
         due_at: due_at(act).map(time),
+        waits_for: waits_for(act, &definition.run),
+        child: act.child.map(|child| child.to_string()),
+        members: members::counts(loaded, index),
         worker: claim.map(|claim| overlay.worker(claim)),
-        progress: progress.map(|progress| self::progress(&progress)),
-        rollback: definition.rollback.as_ref().map(|action| rollback(loaded, overlay, index, action)),
+        progress: overlay.progress(task, key, claim),
+        rollback: definition
+            .rollback
+            .as_ref()
+            .map(|action| rollback(loaded, overlay, ActKey::rollback(index), action)),
     }
 }
 
-fn rollback(loaded: &Loaded, overlay: &Overlay<'_>, index: usize, action: &Action) -> api::StepRollback {
-    let act = &loaded.task.state.steps[index].undo;
-    let claim = claim_of(loaded, ActKey::rollback(index));
+/// When the first member of a fanned-out step was handed out: the step as a whole never is. Members begin in their
+/// order, so it is that of the first one.
+fn members_begun(loaded: &Loaded, step: usize) -> Option<Timestamp> {
+    let members = loaded.task.state.steps[step].members.as_ref()?;
+    let claim = claim_of(loaded, ActKey::forward(step).of_member(1));
+    members.get(1).and_then(|first| first.forward.started_at).or(claim.map(|claim| claim.at))
+}
+
+/// The undo of a step or of one of its members.
+pub(super) fn rollback(
+    loaded: &Loaded,
+    overlay: &Overlay<'_>,
+    key: ActKey,
+    action: &Action,
+) -> api::StepRollback {
+    let idle = Act::default();
+    let act = loaded.task.act(key).unwrap_or(&idle);
+    let claim = claim_of(loaded, key);
     api::StepRollback {
         status: act_word(act_status(act, claim.is_some())),
         run: run(action),
@@ -111,15 +151,29 @@ fn rollback(loaded: &Loaded, overlay: &Overlay<'_>, index: usize, action: &Actio
         started_at: act.started_at.or(claim.map(|claim| claim.at)).map(time),
         ended_at: act.ended_at.map(time),
         due_at: due_at(act).map(time),
+        waits_for: waits_for(act, action),
         worker: claim.map(|claim| overlay.worker(claim)),
     }
 }
 
-fn claim_of(loaded: &Loaded, key: ActKey) -> Option<&Claim> {
+/// What an act waits for that is neither a worker nor a time.
+pub(super) fn waits_for(act: &Act, action: &Action) -> Option<String> {
+    match act.state {
+        ActState::Awaiting(Awaited::Signal) => Some(action.doer.to_string()),
+        ActState::Awaiting(Awaited::Child) => act.child.map(|child| format!("task {child}")),
+        ActState::Awaiting(Awaited::Lock) => {
+            let lock = act.locks.iter().find(|lock| lock.fence.is_none())?;
+            Some(format!("lock {}", lock.name))
+        }
+        _ => None,
+    }
+}
+
+pub(super) fn claim_of(loaded: &Loaded, key: ActKey) -> Option<&Claim> {
     loaded.claims.iter().find(|claim| claim.key == key)
 }
 
-fn due_at(act: &Act) -> Option<Timestamp> {
+pub(super) fn due_at(act: &Act) -> Option<Timestamp> {
     match act.state {
         ActState::Delayed { until } => Some(until),
         _ => None,
@@ -173,7 +227,7 @@ pub(crate) fn status(status: TaskStatus) -> api::TaskStatus {
     }
 }
 
-fn act_word(status: StepStatus) -> api::StepStatus {
+pub(super) fn act_word(status: StepStatus) -> api::StepStatus {
     match status {
         StepStatus::Pending => api::StepStatus::Pending,
         StepStatus::Ready => api::StepStatus::Ready,

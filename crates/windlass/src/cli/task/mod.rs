@@ -8,11 +8,14 @@ pub(crate) mod fixture;
 mod list;
 mod live;
 mod logs;
+mod members;
+mod rerun;
 mod resolve;
 mod show;
 mod signal;
 mod start;
 mod steps;
+mod wait;
 mod watch;
 mod why;
 
@@ -28,10 +31,12 @@ pub(crate) enum TaskCommand {
     Start(start::StartArgs),
     /// List tasks, newest first
     List(list::ListArgs),
-    /// Show a task and its steps
-    Show(IdArg),
+    /// Show a task and its steps, or the members of one
+    Show(show::ShowArgs),
     /// Watch the steps of a task until it ends or is stuck
     Watch(IdArg),
+    /// Wait until each of the tasks has ended or is stuck, and tell by the exit code
+    Wait(IdArgs),
     /// Print what happened to a task
     Events(events::EventsArgs),
     /// Print what the attempts of a task wrote
@@ -44,6 +49,8 @@ pub(crate) enum TaskCommand {
     Pause(IdArgs),
     /// Go on with paused tasks
     Resume(IdArgs),
+    /// Run a task that has ended again from one of its steps on; prints the id of the new task
+    Rerun(rerun::RerunArgs),
     /// Settle a stuck or held step
     Resolve(resolve::ResolveArgs),
     /// Send a signal that a step waits for
@@ -72,14 +79,16 @@ impl TaskCommand {
         match self {
             Self::Start(args) => args.run(context).await,
             Self::List(args) => args.run(context).await,
-            Self::Show(IdArg { id }) => show::run(&id, context).await,
+            Self::Show(args) => args.run(context).await,
             Self::Watch(IdArg { id }) => watch::run(&id, context).await,
+            Self::Wait(IdArgs { ids }) => wait::run(&ids, context).await,
             Self::Events(args) => args.run(context).await,
             Self::Logs(args) => args.run(context).await,
             Self::Why(IdArg { id }) => why::run(&id, context).await,
             Self::Cancel(IdArgs { ids }) => change::run(Change::Cancel, &ids, context).await,
             Self::Pause(IdArgs { ids }) => change::run(Change::Pause, &ids, context).await,
             Self::Resume(IdArgs { ids }) => change::run(Change::Resume, &ids, context).await,
+            Self::Rerun(args) => args.run(context).await,
             Self::Resolve(args) => args.run(context).await,
             Self::Signal(args) => args.run(context).await,
         }

@@ -1,9 +1,10 @@
 //! `windlass task show`: one task on one page.
 
+use clap::Args;
 use jiff::Timestamp;
 use windlass_api::{Payload, StepStatus, Task, TaskStatus};
 
-use super::steps;
+use super::{members, steps};
 use crate::cli::{
     connection::Context,
     exit::Exit,
@@ -12,11 +13,28 @@ use crate::cli::{
     time::{age, elapsed},
 };
 
-/// Shows a task and its steps.
-pub(crate) async fn run(id: &str, context: &Context) -> anyhow::Result<Exit> {
-    let task = context.client.task(id).await?;
-    context.output.show(&task, |task, style| page(task, Timestamp::now(), style))?;
-    Ok(Exit::Done)
+/// What to show of a task.
+#[derive(Debug, Args)]
+pub(crate) struct ShowArgs {
+    /// Id of the task
+    #[arg(value_name = "ID")]
+    id: String,
+
+    /// Show the members of this step instead: it is done for each element of a list
+    #[arg(long, value_name = "STEP")]
+    members: Option<String>,
+}
+
+impl ShowArgs {
+    /// Shows a task and its steps, or the members of one.
+    pub(crate) async fn run(self, context: &Context) -> anyhow::Result<Exit> {
+        if let Some(step) = &self.members {
+            return members::run(&self.id, step, context).await;
+        }
+        let task = context.client.task(&self.id).await?;
+        context.output.show(&task, |task, style| page(task, Timestamp::now(), style))?;
+        Ok(Exit::Done)
+    }
 }
 
 /// The whole page.
@@ -35,6 +53,18 @@ pub(crate) fn page(task: &Task, now: Timestamp, style: Style) -> String {
     }
     if let Some(started) = task.started_at {
         add("took", elapsed(started, task.ended_at.unwrap_or(now)).into());
+    }
+    if let Some(deadline) = task.deadline_at.filter(|_| task.ended_at.is_none()) {
+        add("deadline", format!("{} ({})", age(deadline, now), whole_seconds(deadline)).into());
+    }
+    if let Some(parent) = &task.parent {
+        add("parent", (&parent.task).into());
+    }
+    if let Some(old) = &task.rerun_of {
+        add("rerun of", old.into());
+    }
+    if let Some(unique) = &task.unique {
+        add("unique", unique.into());
     }
     if task.priority != 0 {
         add("priority", task.priority.to_string().into());

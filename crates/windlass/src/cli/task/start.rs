@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use clap::Args;
 use jiff::Timestamp;
-use windlass_api::{SubmitTask, Task};
+use windlass_api::{Span, SubmitTask, Task};
 use windlass_client::{Client, Error};
 
 use super::{away, show};
@@ -37,6 +37,10 @@ pub(crate) struct StartArgs {
     #[arg(long, value_name = "TIME", value_parser = parse_start, allow_hyphen_values = true)]
     at: Option<Timestamp>,
 
+    /// Turn it around unless it has ended this long after its start
+    #[arg(long, value_name = "SPAN")]
+    deadline: Option<Span>,
+
     /// From -10 to 10: higher goes first
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(i8).range(-10..=10))]
     priority: Option<i8>,
@@ -58,6 +62,7 @@ impl StartArgs {
             params: self.params.object()?,
             key: self.key,
             at: self.at,
+            deadline: self.deadline,
             priority: self.priority,
             labels: self.labels.into_iter().collect(),
         };

@@ -1,8 +1,9 @@
 //! The steps of a task as a table, and the colours of statuses: shared by `show`, `watch` and the live view.
 
 use jiff::Timestamp;
-use windlass_api::{Step, StepRollback, StepStatus, Task, TaskStatus};
+use windlass_api::{Progress, Step, StepRollback, StepStatus, Task, TaskStatus};
 
+use super::members;
 use crate::cli::{
     table::{Cell, Color, Table},
     time::{age, elapsed},
@@ -40,7 +41,8 @@ pub(crate) fn task_color(status: TaskStatus) -> Option<Color> {
     }
 }
 
-fn step_status(status: StepStatus) -> Cell {
+/// The status of a step in its colour.
+pub(crate) fn step_status(status: StepStatus) -> Cell {
     let color = match status {
         StepStatus::Succeeded => Some(Color::Good),
         StepStatus::Running => Some(Color::Active),
@@ -52,7 +54,8 @@ fn step_status(status: StepStatus) -> Cell {
     Cell::colored(status.as_str(), color)
 }
 
-fn count(attempts: u32) -> String {
+/// A number of attempts; nothing before the first.
+pub(crate) fn count(attempts: u32) -> String {
     if attempts == 0 { String::new() } else { attempts.to_string() }
 }
 
@@ -62,7 +65,7 @@ fn taken(step: &Step, now: Timestamp) -> String {
 }
 
 /// How far the undo is; nothing before it began.
-fn undo(rollback: &StepRollback) -> String {
+pub(crate) fn undo(rollback: &StepRollback) -> String {
     match rollback.attempts {
         0 => String::new(),
         1 => rollback.status.as_str().to_owned(),
@@ -77,16 +80,22 @@ fn message(step: &Step, now: Timestamp) -> String {
     if let Some(trouble) = rollback.and_then(|rollback| rollback.message.as_ref()).or(step.message.as_ref()) {
         parts.push(trouble.clone());
     }
-    if let Some(progress) = &step.progress {
-        let value = progress.value.map(|value| format!("{:.0}%", value * 100.0));
-        parts.push(value.into_iter().chain(progress.message.clone()).collect::<Vec<_>>().join(" "));
-    }
+    parts.extend(step.members.as_ref().map(members::summary));
+    parts.extend(step.progress.as_ref().map(progress));
     if let Some(due) = rollback.and_then(|rollback| rollback.due_at).or(step.due_at).filter(|due| *due > now)
     {
         parts.push(format!("next try {}", age(due, now)));
     }
+    let waits = rollback.and_then(|rollback| rollback.waits_for.as_ref()).or(step.waits_for.as_ref());
+    parts.extend(waits.map(|what| format!("waits for {what}")));
     if let Some(worker) = rollback.and_then(|rollback| rollback.worker.as_ref()).or(step.worker.as_ref()) {
         parts.push(format!("on {worker}"));
     }
     parts.join("; ")
+}
+
+/// How far an attempt says it is.
+pub(crate) fn progress(progress: &Progress) -> String {
+    let value = progress.value.map(|value| format!("{:.0}%", value * 100.0));
+    value.into_iter().chain(progress.message.clone()).collect::<Vec<_>>().join(" ")
 }

@@ -1,0 +1,22 @@
+//! Running a task again from one of its steps on.
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use crate::Payload;
+
+/// How a task is run again: the body of `POST /v1/tasks/{id}/rerun`. All of it may be left out.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RerunTask {
+    /// The step to begin at; the first that failed, or else was not done, when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub from: Option<String>,
+    /// Parameters that go over those of the old task: a JSON object.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Object>)]
+    pub params: Option<Payload>,
+    /// Idempotency key, the same thing as the header `Idempotency-Key`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
+}

@@ -1,0 +1,132 @@
+//! A task is run again: a new task of the same flow version, which takes over what the old one has done.
+
+use std::sync::Arc;
+
+use thiserror::Error;
+use windlass_core::{ActState, Actor, Flow, Input, Json, Role, Task, TaskId};
+
+use crate::{
+    Accepted, Engine, EngineError,
+    inbox::Item,
+    ports::{Now, SubmitKey},
+};
+
+/// How a task is to be run again.
+#[derive(Debug, Clone)]
+pub struct Rerun {
+    /// Index of the step to begin at; the first that failed, or else was not done, when left out.
+    pub from: Option<usize>,
+    /// Parameters that go over those of the old task.
+    pub params: Option<Json>,
+    /// Idempotency key.
+    pub key: Option<SubmitKey>,
+    /// Who asks for it.
+    pub by: Option<Actor>,
+    /// W3C trace context of the request.
+    pub traceparent: Option<Box<str>>,
+}
+
+/// Why a task cannot be run again like this. Nothing was changed.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum RerunRefusal {
+    /// Two tasks would do the same work at the same time.
+    #[error("the task has not ended: wait for its end, or cancel it first")]
+    NotEnded,
+    /// Nothing says where to begin.
+    #[error("every step of the task is done: say with `from` which one to begin at")]
+    AllDone,
+    /// The step has its turn only when a task fails.
+    #[error("step \"{0}\" is done only when a task fails: a task cannot begin at it")]
+    NoPlainStep(String),
+    /// What the step did was undone, so there is nothing to take over.
+    #[error(
+        "step \"{0}\" was rolled back, so its result cannot be taken over: begin at it, or at one before it"
+    )]
+    Undone(String),
+}
+
+impl Engine {
+    /// Takes a new run of a task in: the steps that are done are taken over with their results, but for `from` and
+    /// those after it. What was not done is done now, whether it is after `from` or not.
+    ///
+    /// # Errors
+    /// When it is refused; nothing was taken in then.
+    pub async fn rerun(&self, id: TaskId, rerun: Rerun, now: Now) -> Result<Accepted, EngineError> {
+        if self.inbox.is_full() {
+            return Err(EngineError::Overloaded);
+        }
+        let old = self.task(id).await?.task;
+        let done = taken_over(&old, rerun.from)?;
+        let before = &old.input;
+        let input = Input {
+            labels: before.labels.clone(),
+            priority: before.priority,
+            deadline: before.deadline,
+            rerun_of: Some(id),
+            by: rerun.by,
+            traceparent: rerun.traceparent,
+            ..Input::new(
+                Json::merge([Some(&before.params), rerun.params.as_ref()].into_iter().flatten()),
+                now.wall,
+            )
+        };
+        let task = Task::new(self.ids.next(now.wall), old.flow.clone(), Arc::new(input));
+        let fingerprint = rerun.key.as_ref().map(|key| key.fingerprint);
+        let item = Item::Submit { task: Arc::new(task), done, key: rerun.key };
+        match self.inbox.decide(vec![item]).await?.pop() {
+            Some(reply) => self.accepted(reply, fingerprint).await,
+            None => Err(EngineError::Conflict),
+        }
+    }
+}
+
+/// The steps whose results a new run takes over.
+fn taken_over(old: &Task, from: Option<usize>) -> Result<Vec<(usize, Option<Json>)>, RerunRefusal> {
+    if !old.is_ended() {
+        return Err(RerunRefusal::NotEnded);
+    }
+    let flow = &old.flow;
+    let name = |step: usize| flow.steps[step].name.to_string();
+    let from = from.or_else(|| begins_at(old)).ok_or(RerunRefusal::AllDone)?;
+    if flow.steps[from].role != Role::Plain {
+        return Err(RerunRefusal::NoPlainStep(name(from)));
+    }
+    let again = again(flow, |step| step == from || !is_done(old, step));
+    let mut done = Vec::new();
+    for step in flow.plain_steps() {
+        let is_after = step == from || flow.ancestors(step)[from];
+        if !is_after && is_undone(old, step) {
+            return Err(RerunRefusal::Undone(name(step)));
+        }
+        if !again[step] {
+            done.push((step, old.state.steps[step].forward.result.clone()));
+        }
+    }
+    Ok(done)
+}
+
+/// The first step that failed, or else the first that was not done.
+fn begins_at(old: &Task) -> Option<usize> {
+    let failed = |step: &usize| old.state.steps[*step].forward.state == ActState::Failed;
+    let first_failed = old.flow.plain_steps().find(failed);
+    first_failed.or_else(|| old.flow.plain_steps().find(|step| !is_done(old, *step)))
+}
+
+/// Which steps are done again: those that begin so, and all that come after them.
+fn again(flow: &Flow, begins: impl Fn(usize) -> bool) -> Vec<bool> {
+    let steps = 0..flow.steps.len();
+    let is_again = |step: usize| {
+        let ancestors = flow.ancestors(step);
+        begins(step) || steps.clone().any(|before| ancestors[before] && begins(before))
+    };
+    steps.clone().map(is_again).collect()
+}
+
+fn is_done(old: &Task, step: usize) -> bool {
+    old.state.steps[step].forward.is_satisfied()
+}
+
+/// Whether what the step did was undone, or may have been in part.
+fn is_undone(old: &Task, step: usize) -> bool {
+    old.state.steps[step].undo.attempt > 0
+}

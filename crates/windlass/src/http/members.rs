@@ -1,0 +1,187 @@
+//! `GET /v1/tasks/{id}/steps/{step}/members`: the members of a step that is done for each element of a list.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use axum::{
+    extract::{Request, State},
+    response::Response,
+};
+use windlass_api as api;
+use windlass_core::{Act, ActKey, ActState, Direction, Doer, Member, Members, Phase, Task, act_status};
+use windlass_engine::ports::{Claim, Loaded};
+
+use super::{
+    App,
+    extract::{self, Pairs},
+    ok,
+    problem::Refused,
+    resolve::step_of,
+    view::{self, Overlay},
+};
+
+/// Members of a page where the request does not say.
+const PAGE_ITEMS: usize = 100;
+
+/// What doing a member can have come to.
+const STATUSES: [api::StepStatus; 6] = [
+    api::StepStatus::Pending,
+    api::StepStatus::Ready,
+    api::StepStatus::Running,
+    api::StepStatus::Succeeded,
+    api::StepStatus::Failed,
+    api::StepStatus::Skipped,
+];
+
+/// How the members of a step stand, as they are counted: it costs the same however many there are.
+pub(super) fn counts(loaded: &Loaded, step: usize) -> Option<api::MemberCounts> {
+    let members = loaded.task.state.steps[step].members.as_ref()?;
+    let side = members.side(Direction::Forward);
+    let [open, failed] = [&side.open, &side.failed].map(|set| u32::try_from(set.size()).unwrap_or(u32::MAX));
+    let running = match loaded.task.flow.steps[step].run.doer {
+        Doer::Flow { .. } => open,
+        Doer::Worker { .. } | Doer::Signal { .. } => {
+            let is_of_step =
+                |claim: &&Claim| side.open.contains(&claim.key.member) && is_doing(claim.key, step);
+            u32::try_from(loaded.claims.iter().filter(is_of_step).count()).unwrap_or(u32::MAX)
+        }
+    };
+    let left = members.total().saturating_sub(open + failed + side.satisfied);
+    let (pending, skipped) = if is_over(&loaded.task, step) { (0, left) } else { (left, 0) };
+    Some(api::MemberCounts {
+        total: members.total(),
+        pending,
+        ready: open.saturating_sub(running),
+        running,
+        succeeded: side.satisfied,
+        failed,
+        skipped,
+        rolled_back: members.side(Direction::Rollback).satisfied,
+    })
+}
+
+fn is_doing(key: ActKey, step: usize) -> bool {
+    key.step == step && key.is_member() && key.direction == Direction::Forward
+}
+
+/// Whether no more members of the step will begin: it was settled, or its task has turned around.
+fn is_over(task: &Task, step: usize) -> bool {
+    task.state.steps[step].forward.is_settled() || task.state.phase != Phase::Forward
+}
+
+/// The members of a step with `each`, in the order of the list.
+#[utoipa::path(
+    get,
+    path = "/v1/tasks/{id}/steps/{step}/members", operation_id = "list_members",
+    tag = "tasks",
+    params(
+        ("id" = String, Path, description = "Id of the task"),
+        ("step" = String, Path, description = "Name of the step"),
+        ("status" = Option<String>, Query, description = "Only with one of these statuses: comma-separated, or given several times"),
+        ("cursor" = Option<String>, Query, description = "`next` of the page before"),
+        ("limit" = Option<u32>, Query, description = "1 to 1000; 100 when left out"),
+    ),
+    responses(
+        (status = 200, description = "The page; none before the step has its turn", body = api::List<api::Member>),
+        (status = 400, description = "Malformed", body = api::Problem, content_type = "application/problem+json"),
+        (status = 404, description = "Unknown task or step, or a step without `each`", body = api::Problem, content_type = "application/problem+json"),
+    )
+)]
+pub(crate) async fn list(State(app): State<Arc<App>>, request: Request) -> Result<Response, Refused> {
+    let (mut parts, _) = request.into_parts();
+    let (id, step) = extract::path::<(String, String)>(&mut parts).await?;
+    let id = extract::task_id(&id)?;
+    let pairs = Pairs::of(&parts, &["status", "cursor", "limit"])?;
+    let wanted: Vec<api::StepStatus> =
+        pairs.all("status").flat_map(|list| list.split(',')).map(status).collect::<Result<_, _>>()?;
+    let skip: u32 = pairs.number("cursor")?.unwrap_or(0);
+    let limit = pairs.limit(PAGE_ITEMS)?;
+    let loaded = app.engine.task(id).await?;
+    let name = step;
+    let step = step_of(&loaded.task, &name)?;
+    if loaded.task.flow.steps[step].each.is_none() {
+        return Err(Refused::unknown_step(format!(
+            "step {name:?} has no members: the flow does not say `each` for it, so it is done once"
+        )));
+    }
+    let overlay = Overlay::of(&app, &loaded).await?;
+    Ok(ok(&page(&loaded, &overlay, step, &wanted, skip, limit)))
+}
+
+fn status(word: &str) -> Result<api::StepStatus, Refused> {
+    STATUSES.into_iter().find(|status| status.as_str() == word).ok_or_else(|| {
+        let known = STATUSES.map(api::StepStatus::as_str).join(", ");
+        Refused::malformed(format!("{word:?} is no status of a member: they are {known}"))
+    })
+}
+
+/// The members after the first `skip` that are in a status that is wanted.
+fn page(
+    loaded: &Loaded,
+    overlay: &Overlay<'_>,
+    step: usize,
+    wanted: &[api::StepStatus],
+    skip: u32,
+    limit: usize,
+) -> api::List<api::Member> {
+    let Some(members) = &loaded.task.state.steps[step].members else {
+        return api::List { items: Vec::new(), next: None };
+    };
+    let held = loaded.claims.iter().filter(|claim| is_doing(claim.key, step));
+    let held: BTreeMap<u32, &Claim> = held.map(|claim| (claim.key.member, claim)).collect();
+    let is_over = is_over(&loaded.task, step);
+    let mut items = Vec::new();
+    for index in skip..members.total() {
+        let claim = held.get(&(index + 1)).copied();
+        let status = member_status(members, index, claim, is_over);
+        if !wanted.is_empty() && !wanted.contains(&status) {
+            continue;
+        }
+        if items.len() == limit {
+            return api::List { items, next: Some(index.to_string()) };
+        }
+        items.push(document(loaded, overlay, step, index, status, claim));
+    }
+    api::List { items, next: None }
+}
+
+fn member_status(members: &Members, index: u32, claim: Option<&Claim>, is_over: bool) -> api::StepStatus {
+    let idle = Member::default();
+    let act = &members.get(index + 1).unwrap_or(&idle).forward;
+    match act.state {
+        ActState::Idle if is_over => api::StepStatus::Skipped,
+        _ => view::act_word(act_status(act, claim.is_some())),
+    }
+}
+
+fn document(
+    loaded: &Loaded,
+    overlay: &Overlay<'_>,
+    step: usize,
+    index: u32,
+    status: api::StepStatus,
+    claim: Option<&Claim>,
+) -> api::Member {
+    let (task, definition) = (&loaded.task, &loaded.task.flow.steps[step]);
+    let key = ActKey::forward(step).of_member(index + 1);
+    let idle = Act::default();
+    let act = task.act(key).unwrap_or(&idle);
+    let undo = ActKey::rollback(step).of_member(index + 1);
+    let touched = task.act(undo).is_some();
+    let rollback = definition.rollback.as_ref().filter(|_| touched);
+    api::Member {
+        index,
+        status,
+        message: act.trouble().map(|failure| failure.message.to_string()),
+        code: act.trouble().map(|failure| failure.code),
+        attempts: act.attempt,
+        result: act.result.as_ref().map(view::payload),
+        started_at: act.started_at.or(claim.map(|claim| claim.at)).map(view::time),
+        ended_at: act.ended_at.map(view::time),
+        due_at: view::due_at(act).map(view::time),
+        waits_for: view::waits_for(act, &definition.run),
+        child: act.child.map(|child| child.to_string()),
+        worker: claim.map(|claim| overlay.worker(claim)),
+        progress: overlay.progress(task, key, claim),
+        rollback: rollback.map(|action| view::rollback(loaded, overlay, undo, action)),
+    }
+}
