@@ -8,6 +8,7 @@ use windlass_engine::{
 };
 use windlass_stores::sqlite::{OpenError, SqliteSink, doctor};
 
+use crate::members;
 use crate::story::{Place, Story, at, flow, flow_change, id, name, options, wait, write};
 
 fn store() -> (Place, SqliteSink) {
@@ -82,6 +83,8 @@ fn rows_that_cannot_be_read_are_named() {
 fn a_value_that_was_changed_is_found() {
     let (place, sink) = store();
     write(&sink, vec![queue_change("paused", 5), log_change(id(1, 1), "a line")]);
+    let flow = members::fan(2);
+    write(&sink, vec![flow_change(&flow), members::story(&flow, id(4, 4), 3).accept(4)]);
     sink.close();
     let sound = std::fs::read(place.path()).unwrap();
     let mut changed = 0;

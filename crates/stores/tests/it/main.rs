@@ -8,6 +8,7 @@ mod doctor;
 mod failure;
 mod fixture;
 mod listing;
+mod members;
 mod opening;
 mod round_trip;
 mod story;
