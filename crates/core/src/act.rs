@@ -33,8 +33,10 @@ pub struct Act {
     pub fairness: Option<Box<str>>,
     /// The child task that does it, the last one if there were several.
     pub child: Option<TaskId>,
-    /// The locks it needs and has.
+    /// The locks it needs and has, by name; none once it is settled.
     pub locks: Vec<HeldLock>,
+    /// How often it has asked for its locks.
+    pub turn: u32,
     /// The last failure.
     pub failure: Option<Failure>,
     /// What it returned. Stored apart.
@@ -87,6 +89,22 @@ pub struct HeldLock {
     pub name: LockName,
     /// The fencing token under which the act has it; nothing while it waits for it.
     pub fence: Option<u64>,
+    /// A person took it away: whoever checks the fence refuses what is done under it.
+    pub seized: bool,
+}
+
+impl HeldLock {
+    /// A lock that the act does not have yet.
+    #[must_use]
+    pub fn wanted(name: LockName) -> Self {
+        Self { name, fence: None, seized: false }
+    }
+
+    /// Whether the act has it.
+    #[must_use]
+    pub fn is_held(&self) -> bool {
+        self.fence.is_some() && !self.seized
+    }
 }
 
 /// Why an attempt failed.
@@ -182,6 +200,20 @@ impl Act {
     #[must_use]
     pub fn is_settled(&self) -> bool {
         self.is_satisfied() || self.state == ActState::Failed
+    }
+
+    /// The lock it waits for. They are asked for one after the other, in the order of their names: so no two acts
+    /// ever wait for one another.
+    #[must_use]
+    pub fn wanted_lock(&self) -> Option<&HeldLock> {
+        let waits = self.state == ActState::Awaiting(Awaited::Lock);
+        self.locks.iter().find(|lock| waits && lock.fence.is_none())
+    }
+
+    /// The locks it has asked for and not given back.
+    pub fn claimed_locks(&self) -> impl Iterator<Item = &LockName> {
+        let held = self.locks.iter().filter(|lock| lock.is_held());
+        held.chain(self.wanted_lock()).map(|lock| &lock.name)
     }
 
     /// Why it failed last, as long as that matters: once it is done after all, at another attempt or by hand, its

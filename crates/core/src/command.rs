@@ -1,6 +1,6 @@
 //! What can be asked of a task.
 
-use crate::{ActKey, Actor, Failure, Json, Millis, Name, Timestamp};
+use crate::{ActKey, Actor, Failure, Json, LockName, Millis, Name, Timestamp};
 
 /// Something asked of a task.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -55,6 +55,30 @@ pub enum Command {
         step: usize,
         /// How.
         resolution: Resolution,
+        /// Who.
+        by: Option<Actor>,
+    },
+    /// A lock says that an act has it.
+    Granted {
+        /// The act.
+        key: ActKey,
+        /// Which of the times it asked.
+        turn: u32,
+        /// The lock.
+        name: LockName,
+        /// The fencing token.
+        fence: u64,
+    },
+    /// A lock says that a person took it from an act.
+    Seized {
+        /// The act.
+        key: ActKey,
+        /// The lock.
+        name: LockName,
+        /// The fencing token under which the act had it.
+        fence: u64,
+        /// Why.
+        reason: Box<str>,
         /// Who.
         by: Option<Actor>,
     },

@@ -3,8 +3,8 @@
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    ActKey, ActState, AlarmCommand, AlarmId, Direction, Event, EventKind, Millis, Name, Pause, Phase, Task,
-    Timestamp, Wakeup, is_to_stop,
+    Act, ActKey, ActState, Actor, AlarmCommand, AlarmId, Direction, Event, EventKind, LockCommand, LockName,
+    LockOwner, Millis, Name, Pause, Phase, Task, Timestamp, Wakeup, is_to_stop,
     planted::{Bug, is_planted},
 };
 
@@ -72,6 +72,35 @@ pub enum Message {
         id: AlarmId,
         /// What it is told.
         command: AlarmCommand,
+    },
+    /// To a lock.
+    Lock {
+        /// Which.
+        name: LockName,
+        /// What it is told.
+        command: LockCommand,
+    },
+    /// From a lock to a task: an act has it.
+    Granted {
+        /// The act.
+        owner: LockOwner,
+        /// The lock.
+        name: LockName,
+        /// The fencing token.
+        fence: u64,
+    },
+    /// From a lock to a task: a person took it from an act.
+    Seized {
+        /// The act.
+        owner: LockOwner,
+        /// The lock.
+        name: LockName,
+        /// The fencing token under which the act had it.
+        fence: u64,
+        /// Why.
+        reason: Box<str>,
+        /// Who.
+        by: Option<Actor>,
     },
 }
 
@@ -164,8 +193,43 @@ pub(crate) fn effects(before: &Task, after: &Task, events: &[Event]) -> Vec<Effe
         Some(waiting) => Some(Effect::Wait(waiting)),
         None => waiting(before, key).map(|_| Effect::Forget(key)),
     });
-    let messages = events.iter().filter_map(|event| message(after, event)).map(Effect::Send);
+    let mut told: Vec<ActKey> = events.iter().filter_map(|event| event.kind.act()).collect();
+    told.sort_unstable();
+    told.dedup();
+    let locks = told.into_iter().flat_map(|key| lock_messages(before, after, key));
+    let messages = events.iter().filter_map(|event| message(after, event)).chain(locks).map(Effect::Send);
     waits.chain(messages).collect()
+}
+
+/// What locks are told about an act: those that it does not want any more go back, and the next one is asked for.
+fn lock_messages(before: &Task, after: &Task, key: ActKey) -> Vec<Message> {
+    let (was, is) = (before.act(key), after.act(key));
+    let claims = |act: Option<&Act>, wanted: &Act, turn: u32| -> Vec<LockName> {
+        let others = |name: &&LockName| {
+            act.is_none_or(|act| act.turn != turn || act.claimed_locks().all(|other| other != *name))
+        };
+        wanted.claimed_locks().filter(others).cloned().collect()
+    };
+    let owner = |turn: u32| LockOwner { task: after.id, key, turn };
+    let mut messages = Vec::new();
+    if let Some(was) = was {
+        let is_seized = |name: &LockName| {
+            let same = is.filter(|is| is.turn == was.turn);
+            same.is_some_and(|is| is.locks.iter().any(|lock| lock.name == *name && lock.seized))
+        };
+        for name in claims(is, was, was.turn).into_iter().filter(|name| !is_seized(name)) {
+            messages.push(Message::Lock { name, command: LockCommand::Release { owner: owner(was.turn) } });
+        }
+    }
+    if let Some(is) = is {
+        for name in claims(was, is, is.turn)
+            .into_iter()
+            .filter(|name| is.wanted_lock().is_some_and(|lock| lock.name == *name))
+        {
+            messages.push(Message::Lock { name, command: LockCommand::Acquire { owner: owner(is.turn) } });
+        }
+    }
+    messages
 }
 
 fn message(task: &Task, event: &Event) -> Option<Message> {

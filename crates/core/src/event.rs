@@ -238,6 +238,19 @@ pub enum EventKind {
         /// Who.
         by: Option<Actor>,
     },
+    /// A person took a lock from it.
+    ActUnlocked {
+        /// The act.
+        key: ActKey,
+        /// Which lock.
+        name: LockName,
+        /// The fencing token under which it had it.
+        fence: u64,
+        /// Why.
+        reason: Box<str>,
+        /// Who.
+        by: Option<Actor>,
+    },
 }
 
 /// How a person settled a step.
@@ -288,6 +301,7 @@ impl EventKind {
             | Self::ActAwaiting { key, .. }
             | Self::ActLocked { key, .. }
             | Self::ActTaken { key, .. }
+            | Self::ActUnlocked { key, .. }
             | Self::SignalReceived { key, .. } => Some(*key),
         }
     }

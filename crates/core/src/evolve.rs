@@ -76,7 +76,10 @@ pub fn evolve(task: &mut Task, event: &Event) {
             if key.direction == Direction::Forward {
                 set_touched(task, *key, *touched);
             }
-            change(task, *key, |act| act.state = ActState::Idle);
+            change(task, *key, |act| {
+                act.state = ActState::Idle;
+                act.locks.clear();
+            });
         }
         EventKind::ActSucceeded { key, result, .. } => change(task, *key, |act| {
             act.result.clone_from(result);
@@ -135,8 +138,8 @@ pub fn evolve(task: &mut Task, event: &Event) {
                 act.ready_at = Some(at);
                 act.child = child.or(act.child);
                 if *awaited == Awaited::Lock {
-                    act.locks =
-                        locks.iter().map(|name| HeldLock { name: name.clone(), fence: None }).collect();
+                    act.locks = locks.iter().cloned().map(HeldLock::wanted).collect();
+                    act.turn += 1;
                 }
                 act.state = ActState::Awaiting(*awaited);
             });
@@ -144,6 +147,11 @@ pub fn evolve(task: &mut Task, event: &Event) {
         EventKind::ActLocked { key, name, fence } => change(task, *key, |act| {
             if let Some(lock) = act.locks.iter_mut().find(|lock| lock.name == *name) {
                 lock.fence = Some(*fence);
+            }
+        }),
+        EventKind::ActUnlocked { key, name, .. } => change(task, *key, |act| {
+            if let Some(lock) = act.locks.iter_mut().find(|lock| lock.name == *name) {
+                lock.seized = true;
             }
         }),
         EventKind::ActTaken { key, .. } => change(task, *key, |act| act.start_by = None),
@@ -208,6 +216,7 @@ fn again(act: &mut Act) {
         failure: act.failure.take(),
         fairness: act.fairness.take(),
         child: act.child,
+        turn: act.turn,
         ..Act::default()
     };
 }
@@ -233,6 +242,7 @@ fn settle(act: &mut Act, state: ActState, at: Timestamp) {
     act.state = state;
     act.ended_at = Some(at);
     act.start_by = None;
+    act.locks.clear();
 }
 
 /// Changes one act.

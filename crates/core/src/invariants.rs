@@ -77,7 +77,7 @@ fn are_members_done(task: &Task, key: ActKey) -> bool {
 /// Steps begin when their predecessors are done, and are undone when their successors are.
 fn check_order(task: &Task) -> Result<(), &'static str> {
     let steps = &task.state.steps;
-    let forward_open = task.open_acts().any(|(key, _)| key.direction == Direction::Forward);
+    let forward_open = task.has_open(Direction::Forward);
     for (index, step) in steps.iter().enumerate() {
         let begun = step.forward.state != ActState::Idle;
         if begun && !task.flow.steps[index].after.iter().all(|after| task.lets_pass(*after)) {
@@ -115,9 +115,7 @@ fn check_phase(task: &Task) -> Result<(), &'static str> {
         Phase::Ended(_) => Ok(()),
         Phase::Scheduled if open => Err("nothing of a scheduled task has begun"),
         Phase::Scheduled => Ok(()),
-        Phase::Forward if task.open_acts().any(|(key, _)| key.direction == Direction::Rollback) => {
-            Err("nothing is undone on the way forward")
-        }
+        Phase::Forward if task.has_open(Direction::Rollback) => Err("nothing is undone on the way forward"),
         Phase::Forward | Phase::Backward if !open && task.state.stuck.is_none() => {
             Err("every unfinished task has something that will wake it")
         }

@@ -59,7 +59,7 @@ pub use lock::*;
 pub use members::*;
 pub use params::*;
 pub use rejection::*;
-pub use rules::{DATA_CODE, DEADLINE_CODE, START_CODE, TIMEOUT_CODE};
+pub use rules::{DATA_CODE, DEADLINE_CODE, START_CODE, TIMEOUT_CODE, wants_lock};
 pub use status::*;
 pub use task::*;
 pub use time::*;

@@ -1,32 +1,300 @@
-//! Locks: a named resource with one holder, waiters in order, and a fencing token that only grows.
+//! Locks: a named resource with one holder, waiters in their order, and a fencing token that only grows.
+//!
+//! ```text
+//! task ──Acquire──▶ lock ──Granted{fence}──▶ task … ──Release──▶ lock ──Granted──▶ the next one that waits
+//! ```
+//!
+//! Each arrow is a message: written in its sender's commit, consumed in its receiver's. A lock that nobody has or
+//! waits for is kept nowhere, so names may be made of parameters without end. Its fence grows all the same, because
+//! the number of its changes is never behind the clock.
 
-use std::collections::VecDeque;
-
+use rpds::RedBlackTreeMapSync;
 use serde::{Deserialize, Serialize};
+use thiserror::Error;
 
-use crate::{Name, TaskId};
+use crate::{ActKey, Actor, Message, Name, TaskId, Timestamp};
 
 /// The name of a lock.
 pub type LockName = Name;
 
-/// Who holds a lock or waits for it: a step of a task.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+/// Who holds a lock or waits for it: an act that asked for it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct LockOwner {
     /// The task.
     pub task: TaskId,
-    /// Index of its step.
-    pub step: usize,
+    /// Its act.
+    pub key: ActKey,
+    /// Which of the times the act asked for its locks, from 1. What it had before is not mixed up with what it has.
+    pub turn: u32,
 }
 
-/// A named resource. Devices and exclusive queues are locks as well.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+/// Who has a lock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LockHolder {
+    /// The act.
+    pub owner: LockOwner,
+    /// The fencing token under which it has it.
+    pub fence: u64,
+    /// Since when.
+    pub since: Timestamp,
+}
+
+/// Who waits for a lock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LockWaiter {
+    /// The act.
+    pub owner: LockOwner,
+    /// Since when.
+    pub since: Timestamp,
+}
+
+/// A named resource. Cheap to clone, however many wait for it.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Lock {
     /// Its name.
     pub name: LockName,
+    /// Grows with every change and is never behind the clock. The fence is what it was when the lock was given.
+    pub version: u64,
     /// Who has it.
-    pub holder: Option<LockOwner>,
-    /// Who waits, first come first served.
-    pub waiters: VecDeque<LockOwner>,
-    /// Grows each time the lock changes hands; what the holder touches checks it.
-    pub fence: u64,
+    pub holder: Option<LockHolder>,
+    waiters: RedBlackTreeMapSync<u64, LockWaiter>,
+    places: RedBlackTreeMapSync<LockOwner, u64>,
+}
+
+/// Something told to a lock.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum LockCommand {
+    /// An act wants it.
+    Acquire {
+        /// Which.
+        owner: LockOwner,
+    },
+    /// An act does not want it any more.
+    Release {
+        /// Which.
+        owner: LockOwner,
+    },
+    /// A person takes it from its holder.
+    Seize {
+        /// Why.
+        reason: Box<str>,
+        /// Who.
+        by: Option<Actor>,
+    },
+}
+
+/// What a command did to a lock.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LockTransition {
+    /// The lock afterwards.
+    pub lock: Lock,
+    /// Who waits for it now, at which place.
+    pub joined: Option<(u64, LockWaiter)>,
+    /// The place that is free now.
+    pub left: Option<u64>,
+    /// What it tells, each with a number that no other message of this lock ever has.
+    pub messages: Vec<(u64, Message)>,
+}
+
+/// Why a lock does not change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+pub enum LockRejection {
+    /// Nobody has it.
+    #[error("nobody has this lock")]
+    Free,
+}
+
+impl Lock {
+    /// A lock that nobody has.
+    #[must_use]
+    pub fn new(name: LockName) -> Self {
+        Self {
+            name,
+            version: 0,
+            holder: None,
+            waiters: RedBlackTreeMapSync::new_sync(),
+            places: RedBlackTreeMapSync::new_sync(),
+        }
+    }
+
+    /// Those who wait, first come first served.
+    pub fn waiters(&self) -> impl Iterator<Item = &LockWaiter> {
+        self.waiters.values()
+    }
+
+    /// How many wait.
+    #[must_use]
+    pub fn waiting(&self) -> usize {
+        self.waiters.size()
+    }
+
+    /// How many stand before this one, if it waits.
+    #[must_use]
+    pub fn place(&self, owner: &LockOwner) -> Option<usize> {
+        let place = self.places.get(owner)?;
+        Some(self.waiters.range(..*place).count())
+    }
+
+    /// Whether it need not be kept: nobody has it or waits for it, and a new one of its name gets higher numbers.
+    #[must_use]
+    pub fn is_gone(&self, now: Timestamp) -> bool {
+        self.holder.is_none() && self.waiters.is_empty() && self.version < clock(now)
+    }
+
+    /// Puts one who waits back that was stored.
+    pub fn restore(&mut self, place: u64, waiter: LockWaiter) {
+        self.waiters.insert_mut(place, waiter);
+        self.places.insert_mut(waiter.owner, place);
+    }
+
+    /// What `command` makes of the lock. `None`: nothing changes.
+    ///
+    /// # Errors
+    /// When a person takes it and nobody has it.
+    pub fn apply(
+        &self,
+        command: &LockCommand,
+        now: Timestamp,
+    ) -> Result<Option<LockTransition>, LockRejection> {
+        let mut next = LockTransition {
+            lock: Self { version: (self.version + 1).max(clock(now)), ..self.clone() },
+            joined: None,
+            left: None,
+            messages: Vec::new(),
+        };
+        match command {
+            LockCommand::Acquire { owner } => {
+                let has = self.holder.is_some_and(|holder| holder.owner == *owner);
+                if has || self.places.contains_key(owner) {
+                    return Ok(None);
+                }
+                next.join(LockWaiter { owner: *owner, since: now });
+            }
+            LockCommand::Release { owner } => match (self.holder, self.places.get(owner)) {
+                (Some(holder), _) if holder.owner == *owner => next.lock.holder = None,
+                (_, Some(place)) => next.leave(*place),
+                _ => return Ok(None),
+            },
+            LockCommand::Seize { reason, by } => {
+                let Some(holder) = next.lock.holder.take() else { return Err(LockRejection::Free) };
+                let (name, reason, by) = (self.name.clone(), reason.clone(), by.clone());
+                next.tell(Message::Seized { owner: holder.owner, name, fence: holder.fence, reason, by });
+            }
+        }
+        next.give(now);
+        Ok(Some(next))
+    }
+}
+
+impl LockTransition {
+    fn join(&mut self, waiter: LockWaiter) {
+        let place = self.lock.version;
+        self.lock.restore(place, waiter);
+        self.joined = Some((place, waiter));
+    }
+
+    fn leave(&mut self, place: u64) {
+        if let Some(waiter) = self.lock.waiters.get(&place).copied() {
+            self.lock.waiters.remove_mut(&place);
+            self.lock.places.remove_mut(&waiter.owner);
+        }
+        // One who comes and gets it at once never waits.
+        match self.joined {
+            Some((joined, _)) if joined == place => self.joined = None,
+            _ => self.left = Some(place),
+        }
+    }
+
+    /// A lock that nobody has goes to the one who has waited longest.
+    fn give(&mut self, now: Timestamp) {
+        if self.lock.holder.is_some() {
+            return;
+        }
+        let Some((place, waiter)) = self.lock.waiters.first().map(|(place, waiter)| (*place, *waiter)) else {
+            return;
+        };
+        self.leave(place);
+        let (owner, name) = (waiter.owner, self.lock.name.clone());
+        let fence = self.lock.version + 1;
+        self.lock.holder = Some(LockHolder { owner, fence, since: now });
+        self.tell(Message::Granted { owner, name, fence });
+    }
+
+    fn tell(&mut self, message: Message) {
+        self.lock.version += 1;
+        self.messages.push((self.lock.version, message));
+    }
+}
+
+fn clock(now: Timestamp) -> u64 {
+    u64::try_from(now.0).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn owner(task: u128) -> LockOwner {
+        LockOwner { task: TaskId(task), key: ActKey::forward(0), turn: 1 }
+    }
+
+    fn tell(lock: &mut Lock, command: &LockCommand, now: i64) -> Vec<Message> {
+        let next = lock.apply(command, Timestamp(now)).expect("it applies");
+        let Some(next) = next else { return Vec::new() };
+        assert!(next.lock.version > lock.version);
+        *lock = next.lock;
+        next.messages.into_iter().map(|(_, message)| message).collect()
+    }
+
+    fn granted(messages: &[Message]) -> Option<(u128, u64)> {
+        messages.iter().find_map(|message| match message {
+            Message::Granted { owner, fence, .. } => Some((owner.task.0, *fence)),
+            _ => None,
+        })
+    }
+
+    #[test]
+    fn one_after_the_other_has_it_under_a_higher_fence() {
+        let mut lock = Lock::new(Name::new("disk").expect("a name"));
+        let (_, first) = granted(&tell(&mut lock, &LockCommand::Acquire { owner: owner(1) }, 5)).unwrap();
+        for (task, now) in [(2, 6), (3, 6), (4, 6), (2, 6)] {
+            assert_eq!(tell(&mut lock, &LockCommand::Acquire { owner: owner(task) }, now), []);
+        }
+        assert_eq!((lock.waiting(), lock.place(&owner(3))), (3, Some(1)));
+        assert_eq!(tell(&mut lock, &LockCommand::Release { owner: owner(3) }, 7), [], "it waits no more");
+        assert_eq!(tell(&mut lock, &LockCommand::Release { owner: owner(9) }, 7), [], "a stranger");
+        let second = granted(&tell(&mut lock, &LockCommand::Release { owner: owner(1) }, 7)).unwrap();
+        assert!(second.0 == 2 && second.1 > first, "{second:?}");
+        let third = granted(&tell(&mut lock, &LockCommand::Release { owner: owner(2) }, 7)).unwrap();
+        assert!(third.0 == 4 && third.1 > second.1, "{third:?}");
+    }
+
+    #[test]
+    fn a_lock_that_is_gone_comes_back_with_a_higher_fence() {
+        let name = Name::new("disk").expect("a name");
+        let mut lock = Lock::new(name.clone());
+        let (_, first) = granted(&tell(&mut lock, &LockCommand::Acquire { owner: owner(1) }, 5)).unwrap();
+        tell(&mut lock, &LockCommand::Release { owner: owner(1) }, 5);
+        assert!(!lock.is_gone(Timestamp(5)), "a new one might get the same numbers");
+        assert!(lock.is_gone(Timestamp(9)));
+        let mut lock = Lock::new(name);
+        let (_, second) = granted(&tell(&mut lock, &LockCommand::Acquire { owner: owner(2) }, 9)).unwrap();
+        assert!(second > first, "{first} {second}");
+    }
+
+    #[test]
+    fn a_person_takes_it_from_its_holder_and_the_next_one_gets_it() {
+        let mut lock = Lock::new(Name::new("disk").expect("a name"));
+        let seize = LockCommand::Seize { reason: "gone".into(), by: None };
+        assert_eq!(lock.apply(&seize, Timestamp(1)), Err(LockRejection::Free));
+        tell(&mut lock, &LockCommand::Acquire { owner: owner(1) }, 5);
+        tell(&mut lock, &LockCommand::Acquire { owner: owner(2) }, 5);
+        let before = lock.holder.expect("it has one");
+        let messages = tell(&mut lock, &seize, 6);
+        assert!(matches!(&messages[0], Message::Seized { owner, fence, .. }
+            if *owner == before.owner && *fence == before.fence));
+        assert!(granted(&messages).unwrap().1 > before.fence);
+        assert_eq!(tell(&mut lock, &LockCommand::Release { owner: owner(1) }, 7), [], "it has it no more");
+        assert_eq!(lock.holder.map(|holder| holder.owner), Some(owner(2)));
+    }
 }

@@ -303,6 +303,15 @@ impl Task {
         self.open_acts().next().is_some()
     }
 
+    /// Whether anything of one direction is under way. However many members are, it takes as long as there are steps.
+    #[must_use]
+    pub fn has_open(&self, direction: Direction) -> bool {
+        self.state.steps.iter().any(|step| {
+            let members = step.members.as_ref().map(|members| members.side(direction));
+            step.act(direction).is_open() || members.is_some_and(|side| !side.open.is_empty())
+        })
+    }
+
     /// The steps that were fanned out, with their indices.
     pub fn fans(&self) -> impl Iterator<Item = (usize, &Members)> {
         let steps = self.state.steps.iter().enumerate();

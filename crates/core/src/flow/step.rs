@@ -14,6 +14,9 @@ pub const PARALLEL_DEFAULT: u32 = 100;
 /// The most members that may be under way at once.
 pub const PARALLEL_MAX: u32 = 1_000;
 
+/// The most locks a step may need.
+pub const LOCKS_MAX: usize = 16;
+
 /// One step of a flow.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StepDefinition {
@@ -103,8 +106,8 @@ impl StepDefinition {
         if let Doer::Flow { name } = &self.run.doer {
             return Err(format!("`run: flow.{name}` starts a child task, which this version cannot do yet"));
         }
-        if !self.locks.is_empty() {
-            return Err("`locks` is known, but this version cannot take locks yet".to_owned());
+        if self.locks.len() > LOCKS_MAX {
+            return Err(format!("it needs {} locks; the most is {LOCKS_MAX}", self.locks.len()));
         }
         if let Some(rollback) = &self.rollback {
             rollback.check().map_err(|message| format!("its rollback: {message}"))?;

@@ -1,8 +1,8 @@
-//! Attempts begin: with a worker, or by waiting for a signal.
+//! Attempts begin: with a worker once the locks are there, or by waiting for a signal.
 
 use crate::{ActKey, Awaited, Doer, EventKind, Failure, Json, Pause, draft::Draft};
 
-use super::{fail, signal};
+use super::{fail, locks, signal};
 
 /// The code of a step whose parameters do not fit its definition (`EX_DATAERR`).
 pub const DATA_CODE: i32 = 65;
@@ -29,14 +29,17 @@ pub(super) fn begin(draft: &mut Draft<'_>, key: ActKey) {
     let attempt = draft.task.act(key).map_or(0, |act| act.attempt) + 1;
     match draft.task.action(key).map(|action| action.doer.clone()) {
         Some(Doer::Signal { name }) => await_signal(draft, key, attempt, &name),
-        _ if draft.task.state.pause == Pause::Held => draft.emit(EventKind::ActParked { key, attempt }),
         _ => go(draft, key, attempt),
     }
 }
 
-/// A parked attempt goes on.
+/// An attempt goes on as far as it can: a pause parks it, and it has all its locks before it is ready.
 pub(super) fn go(draft: &mut Draft<'_>, key: ActKey, attempt: u32) {
-    draft.emit(EventKind::ActReady { key, attempt });
+    if draft.task.state.pause == Pause::Held {
+        draft.emit(EventKind::ActParked { key, attempt });
+    } else if locks::take(draft, key, attempt) {
+        draft.emit(EventKind::ActReady { key, attempt });
+    }
 }
 
 /// Waiting for a signal is nothing that a pause holds up: it may be there already.

@@ -5,6 +5,7 @@ mod attempts;
 mod cancel;
 mod fail;
 mod hold;
+mod locks;
 mod lose;
 mod members;
 mod pause;
@@ -20,6 +21,7 @@ use crate::{Command, Rejection, draft::Draft};
 
 pub use attempts::DATA_CODE;
 pub use fail::{DEADLINE_CODE, TIMEOUT_CODE};
+pub use locks::wants_lock;
 pub use wake::START_CODE;
 
 /// Runs the rule of `command`, then lets the task proceed as far as it can.
@@ -38,6 +40,10 @@ pub(crate) fn run(draft: &mut Draft<'_>, command: &Command) -> Result<(), Reject
             signal::signal(draft, name, params.as_ref(), *keep, by.as_ref())?;
         }
         Command::Resolve { step, resolution, by } => resolve::resolve(draft, *step, resolution, by.as_ref())?,
+        Command::Granted { key, turn, name, fence } => locks::granted(draft, *key, *turn, name, *fence)?,
+        Command::Seized { key, name, fence, reason, by } => {
+            locks::seized(draft, *key, name, *fence, reason, by.as_ref())?;
+        }
         Command::Hold { message } => hold::hold(draft, message)?,
     }
     // A command that found nothing to do leaves everything as it was.

@@ -92,7 +92,7 @@ fn fanned(draft: &Draft<'_>, direction: Direction) -> Vec<usize> {
 /// Once nothing forward is in flight, touched steps whose touched successors are undone become ready to be
 /// undone; when all are undone the task has ended.
 fn backward(draft: &mut Draft<'_>) {
-    let in_flight = draft.task.open_acts().any(|(key, _)| key.direction == Direction::Forward);
+    let in_flight = draft.task.has_open(Direction::Forward);
     if in_flight && !is_planted(Bug::UndoneInFlight) {
         return;
     }

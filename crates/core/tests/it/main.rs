@@ -5,6 +5,7 @@ mod explore;
 mod flow;
 mod invariants;
 mod laws;
+mod locks;
 mod pairs;
 mod stories;
 mod story;

@@ -22,9 +22,9 @@ use std::fmt::Write as _;
 
 use windlass_core::{
     ActKey, ActState, Action, AlarmCommand, Backoff, Cause, Command, Direction, Doer, Each, Effect, Event,
-    EventKind, Expression, Failure, Flow, Free, Json, Message, Millis, Name, OnFailure, OnPartial, Outcome,
-    Rejection, Report, Resolution, RetryBy, Role, StepDefinition, Timestamp, Transition, Wakeup, act_status,
-    task_status,
+    EventKind, Expression, Failure, Flow, Free, Json, LockCommand, Message, Millis, Name, OnFailure,
+    OnPartial, Outcome, Rejection, Report, Resolution, RetryBy, Role, StepDefinition, Timestamp, Transition,
+    Wakeup, act_status, task_status,
 };
 
 use crate::world::{START, World, anna, input};
@@ -384,6 +384,10 @@ impl Teller {
             EventKind::ActLocked { key, name, fence } => {
                 format!("{} has the lock {name} (fence {fence})", self.act_name(*key))
             }
+            EventKind::ActUnlocked { key, name, fence, reason, by } => {
+                let by = actor(by.as_ref());
+                format!("{} has lock {name} ({fence}) no more{by}: {reason}", self.act_name(*key))
+            }
             EventKind::ActTaken { key, attempt } => format!("{} was taken in time", act(*key, *attempt)),
             EventKind::SignalKept { name, by, .. } => format!("signal {name} kept{}", actor(by.as_ref())),
             EventKind::SignalReceived { key, name, by } => {
@@ -418,6 +422,14 @@ impl Teller {
                 }
             }
             Effect::Forget(key) => format!("forget {}", self.wakeup(*key)),
+            Effect::Send(Message::Lock { name, command }) => match command {
+                LockCommand::Acquire { .. } => format!("acquire {name}"),
+                LockCommand::Release { .. } => format!("release {name}"),
+                LockCommand::Seize { .. } => format!("seize {name}"),
+            },
+            Effect::Send(Message::Granted { .. } | Message::Seized { .. }) => {
+                unreachable!("only locks send these")
+            }
             Effect::Send(Message::Alarm { id, command }) => {
                 let id = id.to_string().replace(&self.world.task.id.to_string(), "TASK");
                 let verb = match command {

@@ -2,12 +2,13 @@
 //!
 //! Stories, laws and the exploration all play on it, so whatever is checked here is checked by all of them.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use windlass_core::{
     Act, ActKey, ActState, Actor, Alarm, AlarmId, AlarmState, Attempt, Command, Context, Direction, Effect,
-    Event, EventKind, Failure, Flow, Free, Input, Json, Message, Millis, Outcome, Pause, Phase, Rejection,
-    Report, Resolution, StuckKind, Task, TaskId, Timestamp, Transition, Waiting, Wakeup, apply, waits,
+    Event, EventKind, Failure, Flow, Free, Input, Json, Lock, LockCommand, LockName, Message, Millis,
+    Outcome, Pause, Phase, Rejection, Report, Resolution, StuckKind, Task, TaskId, Timestamp, Transition,
+    Waiting, Wakeup, apply, waits,
 };
 
 /// When every story begins.
@@ -27,6 +28,9 @@ pub(crate) struct World {
     /// What the store would wait for after the effects so far.
     pub(crate) waits: BTreeMap<Wakeup, Waiting>,
     pub(crate) alarms: BTreeMap<AlarmId, Alarm>,
+    pub(crate) locks: BTreeMap<LockName, Lock>,
+    /// What locks have said and nobody has heard yet.
+    pub(crate) said: VecDeque<Message>,
 }
 
 /// One thing that can happen next.
@@ -74,6 +78,8 @@ impl World {
             ran: BTreeSet::new(),
             waits: BTreeMap::new(),
             alarms: BTreeMap::new(),
+            locks: BTreeMap::new(),
+            said: VecDeque::new(),
         }
     }
 
@@ -110,6 +116,15 @@ impl World {
         Ok(transition)
     }
 
+    /// Tells a lock something; what it says is heard later.
+    pub(crate) fn tell_lock(&mut self, name: &LockName, command: &LockCommand) {
+        let lock = self.locks.entry(name.clone()).or_insert_with(|| Lock::new(name.clone()));
+        if let Some(transition) = lock.apply(command, self.now).expect("the lock takes it") {
+            *lock = transition.lock;
+            self.said.extend(transition.messages.into_iter().map(|(_, message)| message));
+        }
+    }
+
     fn carry_out(&mut self, effect: &Effect) {
         match effect {
             Effect::Wait(waiting) => {
@@ -117,6 +132,10 @@ impl World {
             }
             Effect::Forget(key) => {
                 assert!(self.waits.remove(key).is_some(), "{key:?} is forgotten, and nothing waited for it");
+            }
+            Effect::Send(Message::Lock { name, command }) => self.tell_lock(name, command),
+            Effect::Send(Message::Granted { .. } | Message::Seized { .. }) => {
+                unreachable!("only locks send these")
             }
             Effect::Send(Message::Alarm { id, command }) => {
                 let alarm = Alarm::apply(self.alarms.get(id), id, command, self.now)
