@@ -13,8 +13,9 @@ use crate::{Engine, EngineError, ExchangeAnswer, inbox::Item, ports::Now};
 const ROUND_MAX: usize = 1000;
 
 /// This server was away when so much time has passed since the last round: silence of workers says nothing
-/// then, and every session gets a full new lease.
-const AWAY_AFTER: Millis = Millis(1000);
+/// then, and every session gets a full new lease. It is less than half of the shortest lease: a server that stood
+/// still for as long could not hear in time what renews it.
+const AWAY_AFTER: Millis = Millis(400);
 
 /// Watches over leases.
 pub struct LeaseKeeper {
