@@ -1,13 +1,17 @@
 //! Flows as users write and read them: the body of `PUT /v1/flows/{name}` and of flow files.
 
+mod step;
+
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+pub use step::*;
+
 use crate::{Payload, Span};
 
 /// A definition in the catalogue.
-#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FlowDocument {
     /// Its name. In `PUT /v1/flows/{name}` it may be left out.
@@ -23,99 +27,57 @@ pub struct FlowDocument {
     /// What a final failure does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub on_failure: Option<OnFailure>,
-    /// 1 to 256 steps; each runs after the one before it unless `after` says otherwise.
-    pub steps: Vec<StepDocument>,
-}
-
-/// One step of a flow.
-#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub struct StepDocument {
-    /// Its name, unlike the other steps' names.
-    pub name: String,
-    /// `MODULE.COMMAND`.
-    pub run: String,
-    /// How long one attempt may take; 5 minutes when left out.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub timeout: Option<Span>,
-    /// How long all attempts together may take.
+    /// How long a task of it may take before it is turned around.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deadline: Option<Span>,
-    /// How often a failure is tried again; not at all when left out.
+    /// Which of its tasks are the same, so that a second one is not started beside the first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub retry: Option<RetryDocument>,
-    /// How it is undone; a step without is passed over on the way back.
+    pub unique: Option<UniqueDocument>,
+    /// An expression: what the attempts of its steps are counted under where a limit is by key. Steps may have one
+    /// of their own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub rollback: Option<RollbackDocument>,
-    /// The steps that must be done before it; the one before it when left out.
+    pub key: Option<String>,
+    /// Its steps, with `on_error` at most 256; each runs after the one before it unless `after` says otherwise.
+    pub steps: Vec<StepDocument>,
+    /// What is done once a task has failed, beside undoing it; it gets all errors.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub after: Option<Vec<String>>,
+    pub on_error: Option<ActionDocument>,
 }
 
-/// The undo of a step: `MODULE.COMMAND`, or an object.
+/// Which tasks of a flow are the same: an expression, or an object.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 #[serde(untagged)]
-pub enum RollbackDocument {
-    /// `MODULE.COMMAND` with the defaults.
+pub enum UniqueDocument {
+    /// Those with the same value of this expression, while the first of them runs.
     Short(String),
     /// With settings of its own.
-    Full(RollbackSettings),
+    Full(UniqueSettings),
 }
 
-/// The undo of a step with settings of its own.
+/// Which tasks of a flow are the same, and for how long.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub struct RollbackSettings {
-    /// `MODULE.COMMAND`.
-    pub run: String,
-    /// How long one attempt may take; 5 minutes when left out.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub timeout: Option<Span>,
-    /// How long all attempts together may take.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub deadline: Option<Span>,
-    /// How often a failure is tried again; not at all when left out.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub retry: Option<RetryDocument>,
+pub struct UniqueSettings {
+    /// An expression over what is submitted: those with the same value are the same.
+    pub key: String,
+    /// For how long the first one stands for the others; while it runs when left out.
+    #[serde(default, rename = "while", skip_serializing_if = "Option::is_none")]
+    pub during: Option<UniqueWhile>,
+    /// With `while: finished`: for how long after its end.
+    #[serde(default, rename = "for", skip_serializing_if = "Option::is_none")]
+    pub period: Option<Span>,
 }
 
-/// How often a failed attempt is tried again: a number, or an object.
-#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
-#[serde(untagged)]
-pub enum RetryDocument {
-    /// This often, with exponential back-off from 1 s to 1 minute.
-    Short(u32),
-    /// With settings of its own.
-    Full(RetrySettings),
-}
-
-/// How often and how fast a failed attempt is tried again.
-#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub struct RetrySettings {
-    /// This often: 3 means at most 4 attempts.
-    pub max: u32,
-    /// How the delay grows; exponential when left out.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub backoff: Option<BackoffKind>,
-    /// The first delay; 1 s when left out.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub base: Option<Span>,
-    /// The longest delay; 1 minute when left out.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub cap: Option<Span>,
-}
-
-/// How the delay between attempts grows.
+/// For how long a task stands for others like it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum BackoffKind {
-    /// Twice as long each time, with jitter.
-    Exponential,
-    /// The same each time, with jitter.
-    Fixed,
-    /// None: at once.
-    None,
+pub enum UniqueWhile {
+    /// Until its first step is handed out.
+    Pending,
+    /// Until it ends (the default).
+    Running,
+    /// Until a time after it ended.
+    Finished,
 }
 
 /// Who makes the retries of a step.

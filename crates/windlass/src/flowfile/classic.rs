@@ -9,9 +9,9 @@
 use std::collections::HashSet;
 
 use windlass_api::{
-    BackoffKind, FlowDocument, RetryDocument, RetrySettings, RollbackDocument, RollbackSettings, StepDocument,
+    ActionDocument, ActionSettings, BackoffKind, FlowDocument, RetryDocument, RetrySettings, StepDocument,
 };
-use windlass_core::STEPS_MAX;
+use windlass_core::{FLOW_MODULE, STEPS_MAX};
 
 use super::{
     error::{Fault, quote, too_many_steps},
@@ -65,22 +65,21 @@ fn flow(entry: Entry) -> Result<(FlowDocument, Places), Fault> {
         };
         steps.push(StepDocument {
             name: unlike(&normal.command, &mut names),
-            run: normal.settings.run,
+            run: Some(normal.settings.run),
             timeout: normal.settings.timeout,
             deadline: normal.settings.deadline,
             retry: normal.settings.retry,
-            rollback: rollback.map(|action| RollbackDocument::Full(action.settings)),
-            after: None,
+            rollback: rollback.map(|action| ActionDocument::Full(action.settings)),
+            ..StepDocument::default()
         });
     }
-    let document =
-        FlowDocument { flow: Some(entry.key), params: None, retry_by: None, on_failure: None, steps };
+    let document = FlowDocument { flow: Some(entry.key), steps, ..FlowDocument::default() };
     Ok((document, places))
 }
 
 struct Action {
     command: String,
-    settings: RollbackSettings,
+    settings: ActionSettings,
 }
 
 fn action(node: Node, path: &str, places: &mut Places) -> Result<Action, Fault> {
@@ -95,12 +94,18 @@ fn action(node: Node, path: &str, places: &mut Places) -> Result<Action, Fault> 
             format!("the module {} has a dot, which no module may", quote(&module)),
         ));
     }
+    if module == FLOW_MODULE {
+        let message =
+            format!("the module `{FLOW_MODULE}` is reserved: no worker serves it, so give it another name");
+        return Err(Fault::new(module_at, message));
+    }
     let command = fields.need_text("command", "what the module is asked to do")?;
     // The classic timeout wraps all attempts of the step together; one attempt may use all of it.
     let timeout = fields.span("timeout")?;
     Ok(Action {
-        settings: RollbackSettings {
+        settings: ActionSettings {
             run: format!("{module}.{command}"),
+            start_within: None,
             timeout,
             deadline: timeout,
             retry: Some(RetryDocument::Full(RetrySettings {

@@ -1,30 +1,61 @@
 //! A tree into the document it stands for.
 
 use windlass_api::{
-    BackoffKind, FlowDocument, OnFailure, RetryBy, RetryDocument, RetrySettings, RollbackDocument,
-    RollbackSettings, StepDocument,
+    ActionDocument, ActionSettings, BackoffKind, FlowDocument, LockDocument, LockExpression, OnFailure,
+    OnPartial, OnPartialDocument, RetryBy, RetryDocument, RetrySettings, StepDocument, UniqueDocument,
+    UniqueSettings, UniqueWhile,
 };
 
 use super::{
-    error::Fault,
+    error::{Fault, quote},
     fields::{Fields, count, text},
     tree::{Node, Value},
 };
 
+const FLOW_KEYS: [&str; 9] =
+    ["flow", "params", "retry_by", "on_failure", "deadline", "unique", "key", "steps", "on_error"];
+
+const STEP_KEYS: [&str; 16] = [
+    "name",
+    "run",
+    "wait",
+    "when",
+    "each",
+    "parallel",
+    "on_partial",
+    "delay",
+    "start_within",
+    "timeout",
+    "deadline",
+    "retry",
+    "key",
+    "locks",
+    "rollback",
+    "after",
+];
+
+const ACTION_KEYS: [&str; 5] = ["run", "start_within", "timeout", "deadline", "retry"];
+
 const RUN_HINT: &str = "write MODULE.COMMAND, such as mysql.init_instance";
+
+const PARTIAL_HINT: &str = "fail, continue, or the number that must succeed";
 
 /// One flow.
 pub(super) fn flow(root: Node) -> Result<FlowDocument, Fault> {
-    let mut fields = Fields::of(root, "a flow", &["flow", "params", "retry_by", "on_failure", "steps"])?;
+    let mut fields = Fields::of(root, "a flow", &FLOW_KEYS)?;
     Ok(FlowDocument {
         flow: fields.text("flow")?,
         params: fields.take("params").map(params).transpose()?,
         retry_by: fields.choice("retry_by", &[("engine", RetryBy::Engine), ("module", RetryBy::Module)])?,
         on_failure: fields
             .choice("on_failure", &[("rollback", OnFailure::Rollback), ("hold", OnFailure::Hold)])?,
+        deadline: fields.span("deadline")?,
+        unique: fields.take("unique").map(unique).transpose()?,
+        key: fields.text("key")?,
         steps: steps(
             fields.need("steps", "list what it does, as in `steps: [{name: init, run: mysql.init}]`")?,
         )?,
+        on_error: fields.take("on_error").map(|node| action(node, "on_error")).transpose()?,
     })
 }
 
@@ -46,17 +77,85 @@ fn steps(node: Node) -> Result<Vec<StepDocument>, Fault> {
 }
 
 fn step(node: Node) -> Result<StepDocument, Fault> {
-    let known = ["name", "run", "timeout", "deadline", "retry", "rollback", "after"];
-    let mut fields = Fields::of(node, "a step", &known)?;
+    let mut fields = Fields::of(node, "a step", &STEP_KEYS)?;
     Ok(StepDocument {
         name: fields.need_text("name", "a name unlike those of the other steps")?,
-        run: fields.need_text("run", RUN_HINT)?,
+        run: fields.text("run")?,
+        wait: fields.text("wait")?,
+        when: fields.text("when")?,
+        each: fields.text("each")?,
+        parallel: fields.count("parallel")?,
+        on_partial: fields.take("on_partial").map(on_partial).transpose()?,
+        delay: fields.span("delay")?,
+        start_within: fields.span("start_within")?,
         timeout: fields.span("timeout")?,
         deadline: fields.span("deadline")?,
         retry: fields.take("retry").map(retry).transpose()?,
-        rollback: fields.take("rollback").map(rollback).transpose()?,
+        key: fields.text("key")?,
+        locks: fields.take("locks").map(locks).transpose()?,
+        rollback: fields.take("rollback").map(|node| action(node, "rollback")).transpose()?,
         after: fields.take("after").map(after).transpose()?,
     })
+}
+
+fn unique(node: Node) -> Result<UniqueDocument, Fault> {
+    if !matches!(node.value, Value::Map(_)) {
+        return match node.value {
+            Value::List(_) => Err(node.unexpected("unique", "an expression, or a map with `key`")),
+            _ => text(node, "unique").map(UniqueDocument::Short),
+        };
+    }
+    let mut fields = Fields::of(node, "`unique`", &["key", "while", "for"])?;
+    Ok(UniqueDocument::Full(UniqueSettings {
+        key: fields.need_text("key", "an expression that is the same for tasks that are the same")?,
+        during: fields.choice(
+            "while",
+            &[
+                ("pending", UniqueWhile::Pending),
+                ("running", UniqueWhile::Running),
+                ("finished", UniqueWhile::Finished),
+            ],
+        )?,
+        period: fields.span("for")?,
+    }))
+}
+
+fn on_partial(node: Node) -> Result<OnPartialDocument, Fault> {
+    match &node.value {
+        Value::Number(_) => count(&node, "on_partial").map(OnPartialDocument::AtLeast),
+        Value::Text(word) => match word.as_str() {
+            "fail" => Ok(OnPartialDocument::Word(OnPartial::Fail)),
+            "continue" => Ok(OnPartialDocument::Word(OnPartial::Continue)),
+            _ => {
+                let message = format!("`on_partial` is {}, and must be {PARTIAL_HINT}", quote(word));
+                Err(Fault::new(node.at, message))
+            }
+        },
+        _ => Err(node.unexpected("on_partial", PARTIAL_HINT)),
+    }
+}
+
+fn locks(node: Node) -> Result<Vec<LockDocument>, Fault> {
+    match node.value {
+        Value::List(nodes) => nodes
+            .into_iter()
+            .enumerate()
+            .map(|(index, node)| lock(node, &format!("locks[{index}]")))
+            .collect(),
+        _ => {
+            Err(node
+                .unexpected("locks", "a list of names, such as [licence, {expression: \"'host-' + host\"}]"))
+        }
+    }
+}
+
+fn lock(node: Node, path: &str) -> Result<LockDocument, Fault> {
+    if !matches!(node.value, Value::Map(_)) {
+        return text(node, path).map(LockDocument::Name);
+    }
+    let mut fields = Fields::of(node, "a lock", &["expression"])?;
+    let expression = fields.need_text("expression", "what makes its name of the parameters")?;
+    Ok(LockDocument::Expression(LockExpression { expression }))
 }
 
 fn after(node: Node) -> Result<Vec<String>, Fault> {
@@ -70,16 +169,19 @@ fn after(node: Node) -> Result<Vec<String>, Fault> {
     }
 }
 
-fn rollback(node: Node) -> Result<RollbackDocument, Fault> {
+/// What undoes a step, or is done about errors.
+fn action(node: Node, key: &'static str) -> Result<ActionDocument, Fault> {
     if matches!(node.value, Value::Text(_)) {
-        return text(node, "rollback").map(RollbackDocument::Short);
+        return text(node, key).map(ActionDocument::Short);
     }
     if !matches!(node.value, Value::Map(_)) {
-        return Err(node.unexpected("rollback", "MODULE.COMMAND, or a map with `run`"));
+        return Err(node.unexpected(key, "MODULE.COMMAND, or a map with `run`"));
     }
-    let mut fields = Fields::of(node, "a rollback", &["run", "timeout", "deadline", "retry"])?;
-    Ok(RollbackDocument::Full(RollbackSettings {
+    let what = if key == "rollback" { "a rollback" } else { "`on_error`" };
+    let mut fields = Fields::of(node, what, &ACTION_KEYS)?;
+    Ok(ActionDocument::Full(ActionSettings {
         run: fields.need_text("run", RUN_HINT)?,
+        start_within: fields.span("start_within")?,
         timeout: fields.span("timeout")?,
         deadline: fields.span("deadline")?,
         retry: fields.take("retry").map(retry).transpose()?,

@@ -8,8 +8,7 @@ use super::{
 };
 
 /// Keys the format has, which this version cannot carry out yet.
-const LATER: [&str; 9] =
-    ["each", "parallel", "when", "on_partial", "locks", "exclusive", "device", "delay", "priority"];
+const LATER: [&str; 3] = ["exclusive", "device", "priority"];
 
 /// The keys of a map that may have these and no others.
 pub(super) struct Fields {
@@ -67,7 +66,7 @@ impl Fields {
         self.take(key).map(|node| span(&node, key)).transpose()
     }
 
-    /// A number of retries.
+    /// A number, such as that of retries.
     pub(super) fn count(&mut self, key: &str) -> Result<Option<u32>, Fault> {
         self.take(key).map(|node| count(&node, key)).transpose()
     }
@@ -121,7 +120,7 @@ pub(super) fn span(node: &Node, key: &str) -> Result<Span, Fault> {
     read.map_err(|message| Fault::new(node.at, format!("`{key}`: {}", cut(&message))))
 }
 
-/// A number of retries.
+/// A number, such as that of retries.
 pub(super) fn count(node: &Node, key: &str) -> Result<u32, Fault> {
     let Value::Number(number) = &node.value else {
         return Err(node.unexpected(key, "a whole number, such as 3"));

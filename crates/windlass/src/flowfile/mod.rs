@@ -2,9 +2,9 @@
 //!
 //! ```text
 //!            yaml.rs ─┐
-//! text ───▶  toml.rs ─┼─▶ tree ──▶ document.rs ─┬─▶ Source ──▶ compile.rs ──▶ Flow
-//!            json.rs ─┘       └──▶ classic.rs ──┘   (document + places)       │
-//!                                                      document ◀── write.rs ─┘
+//! text ───▶  toml.rs ─┼─▶ tree ──▶ document.rs ─┬─▶ Source ──▶ compile ──▶ Flow ──▶ difference.rs
+//!            json.rs ─┘       └──▶ classic.rs ──┘   (document + places)     │
+//!                                                    document ◀── write.rs ─┘
 //! ```
 //!
 //! The three formats are read into one tree whose every node knows its place in the text, so that each message
@@ -15,6 +15,7 @@
 
 mod classic;
 mod compile;
+mod difference;
 mod document;
 mod error;
 mod fields;
@@ -26,6 +27,8 @@ mod place;
 mod properties;
 #[cfg(test)]
 mod refusals;
+#[cfg(test)]
+mod refusals_of_graphs;
 mod source;
 #[cfg(test)]
 mod tests;
@@ -35,6 +38,7 @@ mod write;
 mod yaml;
 
 pub use compile::{compile, compile_document};
+pub use difference::{Difference, differences};
 pub use error::FlowError;
 pub use format::Format;
 pub use source::{FILE_BYTES_MAX, Source, read};

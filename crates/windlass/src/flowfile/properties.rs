@@ -2,7 +2,8 @@
 
 use proptest::{collection::vec, option, prelude::*, sample::select};
 use windlass_core::{
-    Action, Backoff, Flow, Millis, Name, OnFailure, Retry, RetryBy, StepDefinition, TIMEOUT_DEFAULT,
+    Action, Backoff, Doer, During, Each, Expression, Flow, Millis, Name, OnFailure, OnPartial,
+    PARALLEL_DEFAULT, PARALLEL_MAX, Retry, RetryBy, Role, StepDefinition, TIMEOUT_DEFAULT, Unique,
 };
 
 use super::{Format, compile, compile_document, document, read};
@@ -109,14 +110,63 @@ fn retry() -> impl Strategy<Value = Retry> {
 }
 
 fn action() -> impl Strategy<Value = Action> {
-    (module(), name(), length(), option::of(length()), retry()).prop_map(
-        |(module, command, timeout, deadline, retry)| Action {
+    (module(), name(), length(), option::of(length()), option::of(length()), retry()).prop_map(
+        |(module, command, timeout, deadline, start_within, retry)| Action {
             timeout,
             deadline,
+            start_within,
             retry,
             ..Action::of_worker(module, command)
         },
     )
+}
+
+fn expression() -> impl Strategy<Value = Expression> {
+    let texts = vec![
+        "size",
+        "size > 3 && !has(params.dry_run)",
+        "'host-' + host",
+        "hosts.all(host, host != '')",
+        "true",
+    ];
+    select(texts).prop_map(|text| Expression::compile(text).unwrap())
+}
+
+fn unique() -> impl Strategy<Value = Unique> {
+    let during =
+        prop_oneof![Just(During::Pending), Just(During::Running), length().prop_map(During::Finished)];
+    (expression(), during).prop_map(|(key, during)| Unique { key, during })
+}
+
+fn each() -> impl Strategy<Value = Each> {
+    let parallel = prop_oneof![Just(PARALLEL_DEFAULT), 1..=PARALLEL_MAX];
+    ("[a-zA-Zé .]{1,12}", parallel).prop_map(|(list, parallel)| Each { list: list.into(), parallel })
+}
+
+/// What a step does, and whatever its place in the graph allows.
+fn step() -> impl Strategy<Value = StepDefinition> {
+    let conditions = || (option::of(expression()), option::of(length()), option::of(expression()));
+    let of_worker = (action(), option::of(action()), option::of(each()), 0_u32..4, conditions()).prop_map(
+        |(run, rollback, each, partial, (when, delay, key))| {
+            let on_partial = match partial {
+                _ if each.is_none() => OnPartial::Fail,
+                0 => OnPartial::Fail,
+                1 => OnPartial::Continue,
+                least => OnPartial::AtLeast(least),
+            };
+            StepDefinition { rollback, each, on_partial, when, delay, key, ..bare(run) }
+        },
+    );
+    let of_signal =
+        (name(), option::of(length()), conditions()).prop_map(|(name, deadline, (when, delay, _))| {
+            let run = Action::of_worker(name.clone(), name.clone());
+            StepDefinition { when, delay, ..bare(Action { doer: Doer::Signal { name }, deadline, ..run }) }
+        });
+    prop_oneof![3 => of_worker, 1 => of_signal]
+}
+
+fn bare(run: Action) -> StepDefinition {
+    StepDefinition::new(Name::new("x").unwrap(), run, Vec::new())
 }
 
 fn json_value() -> impl Strategy<Value = serde_json::Value> {
@@ -144,27 +194,54 @@ fn params() -> impl Strategy<Value = Option<Box<str>>> {
     }))
 }
 
+/// Its predecessors, where they are not the step before it.
+fn placed(
+    index: usize,
+    name: &Name,
+    before: Option<Vec<prop::sample::Index>>,
+    step: StepDefinition,
+) -> StepDefinition {
+    let mut after = match before {
+        None => index.checked_sub(1).into_iter().collect(),
+        Some(_) if index == 0 => Vec::new(),
+        Some(before) => before.iter().map(|before| before.index(index)).collect::<Vec<_>>(),
+    };
+    after.sort_unstable();
+    after.dedup();
+    let joins = after.len() > 1 && step.each.is_none();
+    let on_partial = if joins { OnPartial::Continue } else { step.on_partial };
+    StepDefinition { name: Name::new(&format!("{index}-{name}")).unwrap(), after, on_partial, ..step }
+}
+
+/// A step for errors has the flow's key, which all others have as well that have none of their own.
+fn on_error(run: Action, key: Option<Expression>, steps: &mut Vec<StepDefinition>) {
+    for step in steps.iter_mut().filter(|step| step.run.worker().is_some()) {
+        step.key = step.key.take().or_else(|| key.clone());
+    }
+    let name = Name::new("on_error").unwrap();
+    steps.push(StepDefinition { role: Role::OnError, key, name, ..bare(run) });
+}
+
 fn flow() -> impl Strategy<Value = Flow> {
-    let step = (name(), action(), option::of(action()), option::of(vec(any::<prop::sample::Index>(), 0..4)));
-    (name(), params(), any::<bool>(), any::<bool>(), vec(step, 1..12)).prop_map(
-        |(name, params, own, hold, steps)| {
-            let steps = steps.into_iter().enumerate().map(|(index, (name, run, rollback, after))| {
-                let mut after = match after {
-                    None => index.checked_sub(1).into_iter().collect(),
-                    Some(_) if index == 0 => Vec::new(),
-                    Some(before) => before.iter().map(|before| before.index(index)).collect::<Vec<_>>(),
-                };
-                after.sort_unstable();
-                after.dedup();
-                let name = Name::new(&format!("{index}-{name}")).unwrap();
-                StepDefinition { rollback, ..StepDefinition::new(name, run, after) }
-            });
+    let step = (name(), step(), option::of(vec(any::<prop::sample::Index>(), 0..4)));
+    let on_error_action = option::of((action(), option::of(expression())));
+    let whole = (name(), params(), any::<bool>(), any::<bool>(), option::of(length()), option::of(unique()));
+    (whole, vec(step, 1..12), on_error_action).prop_map(
+        |((name, params, own, hold, deadline, unique), steps, action)| {
+            let steps = steps.into_iter().enumerate();
+            let mut steps =
+                steps.map(|(index, (name, step, before))| placed(index, &name, before, step)).collect();
+            if let Some((run, key)) = action {
+                on_error(run, key, &mut steps);
+            }
             Flow {
                 version: 0,
                 params,
                 retry_by: if own { RetryBy::Module } else { RetryBy::Engine },
                 on_failure: if hold { OnFailure::Hold } else { OnFailure::Rollback },
-                ..Flow::new(name, steps.collect())
+                deadline,
+                unique,
+                ..Flow::new(name, steps)
             }
         },
     )

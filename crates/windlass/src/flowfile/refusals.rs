@@ -9,7 +9,7 @@ use super::{FILE_BYTES_MAX, Format, compile, compile_document, read};
 const YAML: &str = include_str!("../../tests/flowfiles/create_instance.yaml");
 
 /// What is said of each text, with its line and column.
-fn refusals<'a>(format: Format, texts: impl IntoIterator<Item = &'a str>) -> String {
+pub(super) fn refusals<'a>(format: Format, texts: impl IntoIterator<Item = &'a str>) -> String {
     let mut said = String::new();
     for text in texts {
         let error = match read(text, format) {
@@ -23,11 +23,11 @@ fn refusals<'a>(format: Format, texts: impl IntoIterator<Item = &'a str>) -> Str
 }
 
 /// A flow with one step that has these keys beside its name and `run`.
-fn step(keys: &str) -> String {
+pub(super) fn step(keys: &str) -> String {
     format!("flow: f\nsteps:\n  - name: a\n    run: m.c\n    {keys}\n")
 }
 
-fn step_refusals<const N: usize>(keys: [&str; N]) -> String {
+pub(super) fn step_refusals<const N: usize>(keys: [&str; N]) -> String {
     let texts = keys.map(step);
     refusals(Format::Yaml, texts.iter().map(String::as_str))
 }
@@ -41,22 +41,30 @@ fn unknown_keys_are_refused_with_a_suggestion() {
         "colour: red",
         "retry: { max: 3, backof: none }",
         "rollback: { run: m.undo, after: [a] }",
-        "each: hosts",
+        "on_partal: continue",
+        "locks: [{ expresion: a }]",
+        "priority: 3",
     ]), @r#"
-    5:5: unknown key "timout" in a step: did you mean `timeout`? Known are `name`, `run`, `timeout`, `deadline`, `retry`, `rollback` and `after`
-    5:5: unknown key "Retry" in a step: did you mean `retry`? Known are `name`, `run`, `timeout`, `deadline`, `retry`, `rollback` and `after`
-    5:5: unknown key "retries" in a step: did you mean `retry`? Known are `name`, `run`, `timeout`, `deadline`, `retry`, `rollback` and `after`
-    5:5: unknown key "colour" in a step; known are `name`, `run`, `timeout`, `deadline`, `retry`, `rollback` and `after`
+    5:5: unknown key "timout" in a step: did you mean `timeout`? Known are `name`, `run`, `wait`, `when`, `each`, `parallel`, `on_partial`, `delay`, `start_within`, `timeout`, `deadline`, `retry`, `key`, `locks`, `rollback` and `after`
+    5:5: unknown key "Retry" in a step: did you mean `retry`? Known are `name`, `run`, `wait`, `when`, `each`, `parallel`, `on_partial`, `delay`, `start_within`, `timeout`, `deadline`, `retry`, `key`, `locks`, `rollback` and `after`
+    5:5: unknown key "retries" in a step: did you mean `retry`? Known are `name`, `run`, `wait`, `when`, `each`, `parallel`, `on_partial`, `delay`, `start_within`, `timeout`, `deadline`, `retry`, `key`, `locks`, `rollback` and `after`
+    5:5: unknown key "colour" in a step; known are `name`, `run`, `wait`, `when`, `each`, `parallel`, `on_partial`, `delay`, `start_within`, `timeout`, `deadline`, `retry`, `key`, `locks`, `rollback` and `after`
     5:22: unknown key "backof" in a retry: did you mean `backoff`? Known are `max`, `backoff`, `base` and `cap`
-    5:30: unknown key "after" in a rollback; known are `run`, `timeout`, `deadline` and `retry`
-    5:5: `each` is known but not supported by this version yet
+    5:30: unknown key "after" in a rollback; known are `run`, `start_within`, `timeout`, `deadline` and `retry`
+    5:5: unknown key "on_partal" in a step: did you mean `on_partial`? Known are `name`, `run`, `wait`, `when`, `each`, `parallel`, `on_partial`, `delay`, `start_within`, `timeout`, `deadline`, `retry`, `key`, `locks`, `rollback` and `after`
+    5:15: unknown key "expresion" in a lock: did you mean `expression`? Known are `expression`
+    5:5: `priority` is known but not supported by this version yet
     "#);
     insta::assert_snapshot!(refusals(Format::Yaml, [
         "flow: f\nstep: []\n",
         "flow: f\nexclusive: nightly\nsteps: []\n",
+        "flow: f\non_error: { run: m.c, after: [a] }\nsteps: []\n",
+        "flow: f\nunique: { key: a, until: finished }\nsteps: []\n",
     ]), @r#"
-    2:1: unknown key "step" in a flow: did you mean `steps`? Known are `flow`, `params`, `retry_by`, `on_failure` and `steps`
+    2:1: unknown key "step" in a flow: did you mean `steps`? Known are `flow`, `params`, `retry_by`, `on_failure`, `deadline`, `unique`, `key`, `steps` and `on_error`
     2:1: `exclusive` is known but not supported by this version yet
+    2:23: unknown key "after" in `on_error`; known are `run`, `start_within`, `timeout`, `deadline` and `retry`
+    2:19: unknown key "until" in `unique`; known are `key`, `while` and `for`
     "#);
 }
 
@@ -134,7 +142,7 @@ fn values_of_the_wrong_type_are_refused() {
     2:13: `on_failure` is "ignore", and must be rollback or hold
     2:8: `steps` is a map of keys, and must be a list of steps, each with `name` and `run`
     2:9: a step is a map of keys, and this is a text
-    2:9: a step needs `run`: write MODULE.COMMAND, such as mysql.init_instance
+    2:9: a step needs `run`: write MODULE.COMMAND, such as mysql.init_instance; or `wait`: the signal it waits for
     2:9: a step needs `name`: a name unlike those of the other steps
     1:1: a flow needs `steps`: list what it does, as in `steps: [{name: init, run: mysql.init}]`
     1:1: a flow needs `steps`: list what it does, as in `steps: [{name: init, run: mysql.init}]`
@@ -146,7 +154,7 @@ fn values_of_the_wrong_type_are_refused() {
 
 #[test]
 fn a_command_is_a_name_and_no_path() {
-    let runs = ["../x", "m/../../etc/passwd", "m.", ".c", "init", "m.-c", "m. c", "", "flow.child"];
+    let runs = ["../x", "m/../../etc/passwd", "m.", ".c", "init", "m.-c", "m. c", "", "flow.", "flow.-c"];
     let texts = runs.map(|run| format!("flow: f\nsteps:\n  - name: a\n    run: \"{run}\"\n"));
     insta::assert_snapshot!(refusals(Format::Yaml, texts.iter().map(String::as_str)), @r#"
     4:10: "../x" is a path, and `run` is a name that workers look up: write MODULE.COMMAND, such as mysql.init_instance
@@ -157,7 +165,8 @@ fn a_command_is_a_name_and_no_path() {
     4:10: `run`: "-c" is no name: write 1 to 128 of A-Z a-z 0-9 _ . - and begin with a letter or digit
     4:10: `run`: " c" is no name: write 1 to 128 of A-Z a-z 0-9 _ . - and begin with a letter or digit
     4:10: "" names no command: write MODULE.COMMAND, such as mysql.init_instance
-    4:10: "flow.child" would start a flow as a step, which this version cannot do yet; `flow` is reserved for it
+    4:10: "flow." names no command: write MODULE.COMMAND, such as mysql.init_instance
+    4:10: `run`: "-c" is no name: write 1 to 128 of A-Z a-z 0-9 _ . - and begin with a letter or digit
     "#);
     let error = read(&step("").replace("m.c", &format!("m.{}", "c".repeat(129))), Format::Yaml)
         .and_then(|sources| compile(&sources[0]))
@@ -230,9 +239,9 @@ fn every_format_says_where() {
     1:8: cannot read this TOML: string values must be quoted, expected literal string
     2:1: the key "flow" is there twice: take one away
     5:11: `timeout`: "-5m" is negative: a duration is 0 or more
-    5:1: unknown key "timout" in a step: did you mean `timeout`? Known are `name`, `run`, `timeout`, `deadline`, `retry`, `rollback` and `after`
+    5:1: unknown key "timout" in a step: did you mean `timeout`? Known are `name`, `run`, `wait`, `when`, `each`, `parallel`, `on_partial`, `delay`, `start_within`, `timeout`, `deadline`, `retry`, `key`, `locks`, `rollback` and `after`
     6:8: step "a" is there twice, as step 1 and step 2: give each a name of its own
-    2:1: a step needs `run`: write MODULE.COMMAND, such as mysql.init_instance
+    2:1: a step needs `run`: write MODULE.COMMAND, such as mysql.init_instance; or `wait`: the signal it waits for
     4:8: the number "99999999999999999999" is too large or begins with 0: it must fit into 64 bits, or be in quotes
     4:8: the number is infinite or none at all, which parameters cannot carry
     "#);
@@ -254,7 +263,7 @@ fn every_format_says_where() {
     3:2: the key "flow" is there twice: take one away
     1:2: cannot read this JSON: key must be a string
     1:10: a `/` that begins no comment: write `//` or `/* … */`
-    2:62: unknown key "timout" in a step: did you mean `timeout`? Known are `name`, `run`, `timeout`, `deadline`, `retry`, `rollback` and `after`
+    2:62: unknown key "timout" in a step: did you mean `timeout`? Known are `name`, `run`, `wait`, `when`, `each`, `parallel`, `on_partial`, `delay`, `start_within`, `timeout`, `deadline`, `retry`, `key`, `locks`, `rollback` and `after`
     3:12: step "a" is there twice, as step 1 and step 2: give each a name of its own
     1:17: cannot read this JSON: unexpected end of hex escape
     1:31: the number is infinite or none at all, which parameters cannot carry
@@ -271,6 +280,7 @@ fn classic_catalogues_are_refused_in_their_own_words() {
         "{\"f\": [\n{\"normal\": {\"module\": \"m.n\", \"command\": \"c\", \"timeout\": 5, \"retry\": 0}}]}",
         "{\"f\": [\n{\"normal\": {\"module\": \"m\", \"command\": \"../c\", \"timeout\": 5, \"retry\": 0}}]}",
         "{\"f\": [\n{\"normal\": {\"module\": \"m\", \"timeout\": 5, \"retry\": 0}}]}",
+        "{\"f\": [\n{\"normal\": {\"module\": \"flow\", \"command\": \"g\", \"timeout\": 5, \"retry\": 0}}]}",
         "{\"f\": [\n{\"rollback\": null}]}",
         &format!("{{\"f\": [\n{{\"normal\": {action}, \"undo\": {action}}}]}}"),
         &format!("{{\"f\": [{{\"normal\": {action}}}],\n \"f\": [{{\"normal\": {action}}}]}}"),
@@ -282,6 +292,7 @@ fn classic_catalogues_are_refused_in_their_own_words() {
     2:23: the module "m.n" has a dot, which no module may
     2:39: "../c" is no name: write 1 to 128 of A-Z a-z 0-9 _ . - and begin with a letter or digit
     2:12: a classic action needs `command`: what the module is asked to do
+    2:23: the module `flow` is reserved: no worker serves it, so give it another name
     2:1: a classic step needs `normal`: what the step does: module, command, timeout, retry
     2:71: unknown key "undo" in a classic step; known are `normal` and `rollback`
     2:2: the key "f" is there twice: take one away

@@ -1,6 +1,6 @@
 //! Whole files, and what they mean.
 
-use windlass_core::{Backoff, Flow, Millis};
+use windlass_core::{Backoff, Doer, During, Each, Expression, Flow, Millis, Name, OnPartial, Role};
 
 use super::{Format, compile, compile_document, document, read};
 
@@ -141,6 +141,98 @@ fn every_key_is_understood() {
     assert_eq!(flows[1].steps[1].run.retry.max, 3, "merged from the step before");
 }
 
+#[test]
+fn keys_of_graphs_are_understood() {
+    let flow = &flows(EVERYTHING, Format::Yaml)[2];
+    assert_eq!(flow.deadline, Some(Millis::from_secs(3600)));
+    let unique = flow.unique.as_ref().unwrap();
+    assert_eq!(
+        (unique.key.source(), unique.during),
+        ("release", During::Finished(Millis::from_secs(86_400)))
+    );
+    let step = |name: &str| &flow.steps[flow.step_index(name).unwrap()];
+
+    assert_eq!(step("list-hosts").run.start_within, Some(Millis::from_secs(60)));
+    let canary = step("canary");
+    assert_eq!(canary.run.doer, Doer::Signal { name: Name::new("canary-seen").unwrap() });
+    assert_eq!(canary.run.deadline, Some(Millis::from_secs(1800)), "how long it waits");
+    assert_eq!((canary.when.as_ref().unwrap().source(), &canary.key), ("!params.urgent", &None));
+
+    let install = step("install");
+    assert_eq!(install.each, Some(Each { list: "hosts".into(), parallel: 20 }));
+    assert_eq!((install.on_partial, install.delay), (OnPartial::AtLeast(3), Some(Millis::from_secs(10))));
+    assert_eq!(install.rollback.as_ref().unwrap().start_within, Some(Millis::from_secs(300)));
+    let keys: Vec<_> = flow.steps.iter().map(|step| step.key.as_ref().map(Expression::source)).collect();
+    let region = Some("'region-' + region");
+    assert_eq!(keys, [region, None, Some("release"), region, region, region, region]);
+
+    assert_eq!((step("announce").on_partial, &*step("announce").after), (OnPartial::Continue, &[3, 4][..]));
+    let on_error = step("on_error");
+    assert_eq!((on_error.role, on_error.run.retry.max, &*on_error.after), (Role::OnError, 2, &[][..]));
+    assert_eq!(flow.steps.last().unwrap().name, on_error.name);
+}
+
+/// What is said once for all steps is written once.
+#[test]
+fn the_way_back_says_things_once() {
+    let flow = &flows(EVERYTHING, Format::Yaml)[2];
+    insta::assert_snapshot!(serde_saphyr::to_string(&document(flow)).unwrap(), @r#"
+    flow: rollout
+    deadline: 1h
+    unique:
+      key: release
+      while: finished
+      for: 24h
+    key: "'region-' + region"
+    steps:
+    - name: list-hosts
+      run: inventory.hosts
+      start_within: 1m
+    - name: canary
+      wait: canary-seen
+      when: "!params.urgent"
+      timeout: 30m
+    - name: install
+      run: host.install
+      each: hosts
+      parallel: 20
+      on_partial: 3
+      delay: 10s
+      key: release
+      rollback:
+        run: host.restore
+        start_within: 5m
+    - name: check-east
+      run: probe.check
+    - name: check-west
+      run: probe.check
+      after:
+      - install
+    - name: announce
+      run: mail.announce
+      on_partial: continue
+      after:
+      - check-east
+      - check-west
+    on_error:
+      run: mail.report
+      start_within: 10m
+      timeout: 30s
+      retry: 2
+    "#);
+    let all =
+        flows("flow: f\nsteps:\n  - { name: a, run: m.c, key: x }\n  - { name: b, wait: s }\n", Format::Yaml);
+    insta::assert_snapshot!(serde_saphyr::to_string(&document(&all[0])).unwrap(), @"
+    flow: f
+    key: x
+    steps:
+    - name: a
+      run: m.c
+    - name: b
+      wait: s
+    ");
+}
+
 /// The keys are named twice: by the types of the API and by the reader. This keeps them the same.
 #[test]
 fn a_document_the_api_writes_is_read_back_as_it_was() {
@@ -209,5 +301,5 @@ fn the_reference_says_what_is_so() {
             _ => assert!(!said.unwrap().is_empty()),
         }
     }
-    assert_eq!(read_blocks, 11);
+    assert_eq!(read_blocks, 14);
 }

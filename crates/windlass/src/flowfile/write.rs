@@ -1,16 +1,22 @@
 //! The way back: a flow as the document that makes it, with the defaults left out.
 
 use windlass_api::{
-    BackoffKind, FlowDocument, OnFailure, RetryBy, RetryDocument, RetrySettings, RollbackDocument,
-    RollbackSettings, Span, StepDocument,
+    ActionDocument, ActionSettings, BackoffKind, FlowDocument, LockDocument, LockExpression, OnFailure,
+    OnPartialDocument, RetryBy, RetryDocument, RetrySettings, Span, StepDocument, UniqueDocument,
+    UniqueSettings, UniqueWhile,
 };
-use windlass_core::{Action, Backoff, Flow, Millis, Retry, StepDefinition, TIMEOUT_DEFAULT};
+use windlass_core::{
+    Action, Backoff, Doer, During, Expression, Flow, LockRef, Millis, OnPartial, PARALLEL_DEFAULT, Retry,
+    Role, StepDefinition, TIMEOUT_DEFAULT, Unique,
+};
 
 use super::{json, tree::Node};
 
 /// The document of a flow; [`compile_document`](super::compile_document) makes the same flow of it again.
 #[must_use]
 pub fn document(flow: &Flow) -> FlowDocument {
+    let key = common_key(flow);
+    let plain = flow.steps.iter().enumerate().filter(|(_, step)| step.role == Role::Plain);
     FlowDocument {
         flow: Some(flow.name.as_str().to_owned()),
         params: flow.params.as_deref().and_then(params),
@@ -22,13 +28,41 @@ pub fn document(flow: &Flow) -> FlowDocument {
             windlass_core::OnFailure::Rollback => None,
             windlass_core::OnFailure::Hold => Some(OnFailure::Hold),
         },
-        steps: flow
-            .steps
-            .iter()
-            .enumerate()
-            .map(|(index, definition)| step(flow, index, definition))
-            .collect(),
+        deadline: flow.deadline.map(span),
+        unique: flow.unique.as_ref().map(unique),
+        key: key.map(text),
+        steps: plain.map(|(index, definition)| step(flow, index, definition, key)).collect(),
+        on_error: on_error(flow).map(|definition| action(&definition.run)),
     }
+}
+
+fn on_error(flow: &Flow) -> Option<&StepDefinition> {
+    flow.steps.iter().find(|step| step.role == Role::OnError)
+}
+
+/// The key that is said once for all steps: the step for errors cannot say its own; else one that all workers' steps
+/// have.
+fn common_key(flow: &Flow) -> Option<&Expression> {
+    if let Some(on_error) = on_error(flow) {
+        return on_error.key.as_ref();
+    }
+    let mut keys = flow.steps.iter().filter(|step| step.run.worker().is_some()).map(|step| step.key.as_ref());
+    let first = keys.next()??;
+    keys.all(|key| key == Some(first)).then_some(first)
+}
+
+fn unique(unique: &Unique) -> UniqueDocument {
+    let key = text(&unique.key);
+    let (during, period) = match unique.during {
+        During::Running => return UniqueDocument::Short(key),
+        During::Pending => (UniqueWhile::Pending, None),
+        During::Finished(period) => (UniqueWhile::Finished, Some(span(period))),
+    };
+    UniqueDocument::Full(UniqueSettings { key, during: Some(during), period })
+}
+
+fn text(expression: &Expression) -> String {
+    expression.source().to_owned()
 }
 
 /// The common parameters. They were checked when the flow was compiled, so this always finds an object.
@@ -39,32 +73,70 @@ fn params(text: &str) -> Option<serde_json::Map<String, serde_json::Value>> {
     }
 }
 
-fn step(flow: &Flow, index: usize, definition: &StepDefinition) -> StepDocument {
-    let RollbackSettings { run, timeout, deadline, retry } = action(&definition.run);
+fn step(flow: &Flow, index: usize, definition: &StepDefinition, key: Option<&Expression>) -> StepDocument {
+    let settings = settings(&definition.run);
     let linear: Vec<usize> = index.checked_sub(1).into_iter().collect();
     let names = || definition.after.iter().filter_map(|before| flow.steps.get(*before));
+    let (run, wait) = match &definition.run.doer {
+        Doer::Signal { name } => (None, Some(name.to_string())),
+        Doer::Worker { .. } | Doer::Flow { .. } => (Some(settings.run), None),
+    };
+    // Of a step that waits, `timeout` says what the deadline of others does.
+    let (timeout, deadline) = match definition.run.worker() {
+        Some(_) => (settings.timeout, settings.deadline),
+        None => (settings.deadline, None),
+    };
     StepDocument {
         name: definition.name.as_str().to_owned(),
         run,
+        wait,
+        when: definition.when.as_ref().map(text),
+        each: definition.each.as_ref().map(|each| each.list.to_string()),
+        parallel: definition
+            .each
+            .as_ref()
+            .map(|each| each.parallel)
+            .filter(|parallel| *parallel != PARALLEL_DEFAULT),
+        on_partial: match definition.on_partial {
+            OnPartial::Fail => None,
+            OnPartial::Continue => Some(OnPartialDocument::Word(windlass_api::OnPartial::Continue)),
+            OnPartial::AtLeast(least) => Some(OnPartialDocument::AtLeast(least)),
+        },
+        delay: definition.delay.map(span),
+        start_within: settings.start_within,
         timeout,
         deadline,
-        retry,
-        rollback: definition.rollback.as_ref().map(rollback),
+        retry: settings.retry,
+        key: definition.key.as_ref().filter(|own| Some(*own) != key).map(text),
+        locks: (!definition.locks.is_empty()).then(|| definition.locks.iter().map(lock).collect()),
+        rollback: definition.rollback.as_ref().map(action),
         after: (definition.after != linear)
             .then(|| names().map(|step| step.name.as_str().to_owned()).collect()),
     }
 }
 
-fn rollback(definition: &Action) -> RollbackDocument {
-    match action(definition) {
-        RollbackSettings { run, timeout: None, deadline: None, retry: None } => RollbackDocument::Short(run),
-        settings => RollbackDocument::Full(settings),
+fn lock(lock: &LockRef) -> LockDocument {
+    match lock {
+        LockRef::Name(name) => LockDocument::Name(name.to_string()),
+        LockRef::Expression(expression) => {
+            LockDocument::Expression(LockExpression { expression: text(expression) })
+        }
     }
 }
 
-fn action(action: &Action) -> RollbackSettings {
-    RollbackSettings {
+fn action(definition: &Action) -> ActionDocument {
+    match settings(definition) {
+        ActionSettings { run, start_within: None, timeout: None, deadline: None, retry: None } => {
+            ActionDocument::Short(run)
+        }
+        settings => ActionDocument::Full(settings),
+    }
+}
+
+fn settings(action: &Action) -> ActionSettings {
+    ActionSettings {
         run: action.doer.to_string(),
+        start_within: action.start_within.map(span),
         timeout: unless(action.timeout, TIMEOUT_DEFAULT),
         deadline: action.deadline.map(span),
         retry: (action.retry != Retry::default()).then(|| retry(&action.retry)),

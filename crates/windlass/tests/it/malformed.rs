@@ -269,7 +269,18 @@ fn flows() -> Vec<Value> {
         "f": [{"normal": {"module": "m", "command": "c", "timeout": 1800, "retry": 3},
                "rollback": {"module": "m", "command": "u", "timeout": 900, "retry": 3}}],
     });
-    vec![flow, classic]
+    let graph = serde_json::json!({
+        "flow": "g", "deadline": "1h", "unique": {"key": "a + b", "while": "finished", "for": "1h"}, "key": "a",
+        "on_error": {"run": "m.e", "timeout": "1m", "start_within": "1m", "retry": 1},
+        "steps": [
+            {"name": "one", "wait": "s", "timeout": "5m", "when": "size > 3 && !has(params.dry_run)"},
+            {"name": "two", "run": "m.d", "each": "list", "parallel": 3, "on_partial": "continue", "delay": "1s",
+             "start_within": "1m", "key": "'k-' + a", "locks": ["l", {"expression": "'l-' + a"}]},
+            {"name": "three", "run": "m.f", "after": ["one", "two"], "on_partial": 2},
+            {"name": "four", "run": "flow.child", "timeout": "1h", "retry": 1},
+        ],
+    });
+    vec![flow, classic, graph]
 }
 
 fn exchanges() -> Vec<Value> {

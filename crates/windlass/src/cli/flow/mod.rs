@@ -1,6 +1,7 @@
 //! `windlass flow`: definitions.
 
 mod check;
+mod diff;
 
 use std::{path::PathBuf, str::FromStr};
 
@@ -32,6 +33,12 @@ pub(crate) enum FlowCommand {
     },
     /// Check flow files; needs no server
     Check(FilesArg),
+    /// Show what applying files would change, or what has changed between two versions; ends with 1 where flows differ
+    Diff {
+        /// Flow files, or two versions: backup@1 backup@2
+        #[arg(required = true, value_name = "FILE|NAME@VERSION")]
+        names: Vec<String>,
+    },
 }
 
 /// Flow files.
@@ -70,6 +77,7 @@ impl FlowCommand {
             Self::Check(FilesArg { files }) => check::run(&files, &connection.output()),
             Self::Apply(FilesArg { files }) => apply(&files, &connection.open()?).await,
             Self::List => list(&connection.open()?).await,
+            Self::Diff { names } => diff::run(&names, &connection.open()?).await,
             Self::Show { flow } => show(&flow, &connection.open()?).await,
         }
     }

@@ -1,0 +1,176 @@
+//! A document into the flow the engine runs: defaults filled in, names resolved, everything checked.
+
+mod action;
+mod circle;
+mod step;
+
+use std::collections::HashMap;
+
+use windlass_api::{FlowDocument, OnFailure, RetryBy, UniqueDocument, UniqueSettings, UniqueWhile};
+use windlass_core::{During, Expression, Flow, FlowFault, Json, Name, STEPS_MAX, Unique};
+
+use super::{
+    FlowError, Source,
+    error::{quote, too_many_steps},
+};
+use circle::circle;
+
+/// The name of the step that a flow's `on_error` becomes.
+pub(super) const ON_ERROR: &str = "on_error";
+
+/// Compiles a flow of a file. Its version is 0 until the catalogue gives it one.
+///
+/// # Errors
+/// The first mistake found, with its line and column.
+pub fn compile(source: &Source) -> Result<Flow, FlowError> {
+    flow(source).map_err(|mistake| source.error(&mistake.path, mistake.message))
+}
+
+/// Compiles a document that has no text to point into. Its version is 0 until the catalogue gives it one.
+///
+/// # Errors
+/// The first mistake found, with its path.
+pub fn compile_document(document: &FlowDocument) -> Result<Flow, FlowError> {
+    flow(document).map_err(|Mistake { path, message }| FlowError::new(format!("{path}: {message}")))
+}
+
+/// Something wrong at a path of the document, such as `steps[2].after[0]`.
+struct Mistake {
+    path: String,
+    message: String,
+}
+
+impl Mistake {
+    fn new(path: impl Into<String>, message: impl Into<String>) -> Self {
+        Self { path: path.into(), message: message.into() }
+    }
+}
+
+fn flow(document: &FlowDocument) -> Result<Flow, Mistake> {
+    let name = document
+        .flow
+        .as_deref()
+        .ok_or_else(|| Mistake::new("flow", "the flow has no name: begin with `flow: NAME`"))?;
+    let count = document.steps.len() + usize::from(document.on_error.is_some());
+    if count > STEPS_MAX {
+        return Err(Mistake::new("steps", too_many_steps(count)));
+    }
+    let names = step_names(document)?;
+    let key = document.key.as_deref().map(|text| expression("key", "key", text)).transpose()?;
+    let steps = document.steps.iter().enumerate();
+    let mut steps: Vec<_> = steps
+        .map(|(index, document)| step::step(index, document, &names, key.as_ref()))
+        .collect::<Result<_, _>>()?;
+    if let Some(on_error) = &document.on_error {
+        steps.push(step::on_error(on_error, key)?);
+    }
+    let name = Name::new(name).map_err(|error| Mistake::new("flow", error.to_string()))?;
+    let flow = Flow {
+        version: 0,
+        params: params(document)?,
+        retry_by: match document.retry_by.unwrap_or(RetryBy::Engine) {
+            RetryBy::Engine => windlass_core::RetryBy::Engine,
+            RetryBy::Module => windlass_core::RetryBy::Module,
+        },
+        on_failure: match document.on_failure.unwrap_or(OnFailure::Rollback) {
+            OnFailure::Rollback => windlass_core::OnFailure::Rollback,
+            OnFailure::Hold => windlass_core::OnFailure::Hold,
+        },
+        deadline: action::length("", "deadline", document.deadline)?,
+        unique: document.unique.as_ref().map(unique).transpose()?,
+        ..Flow::new(name, steps)
+    };
+    if let Some(circle) = circle(&flow.steps) {
+        let names: Vec<&str> = circle.iter().map(|index| flow.steps[*index].name.as_str()).collect();
+        let message = format!("steps wait for one another in a circle: {}; break it", names.join(" → "));
+        return Err(Mistake::new(format!("steps[{}].after", circle[0]), message));
+    }
+    flow.check().map_err(|fault| of_fault(fault, document))?;
+    Ok(flow)
+}
+
+/// What the core finds wrong, at the key that its message names first: `rollback` or, in backquotes, `` `delay` ``.
+fn of_fault(FlowFault { step, message }: FlowFault, document: &FlowDocument) -> Mistake {
+    let key = message.split('`').nth(1).and_then(|quoted| quoted.split(':').next()).unwrap_or_default();
+    let path = match step {
+        None if document.steps.is_empty() => "steps".to_owned(),
+        None => key.to_owned(),
+        Some(index) if index < document.steps.len() => format!("steps[{index}].{key}"),
+        Some(_) => format!("{ON_ERROR}.{key}"),
+    };
+    Mistake::new(path, message)
+}
+
+/// The common parameters as text; none at all and an empty object are the same.
+fn params(document: &FlowDocument) -> Result<Option<Box<str>>, Mistake> {
+    let Some(params) = document.params.as_ref().filter(|params| !params.is_empty()) else {
+        return Ok(None);
+    };
+    let text = serde_json::to_string(params).map_err(|error| Mistake::new("params", error.to_string()))?;
+    Json::parse(&text).map_err(|error| Mistake::new("params", format!("`params`: {error}")))?;
+    Ok(Some(text.into()))
+}
+
+/// Which tasks are the same.
+fn unique(document: &UniqueDocument) -> Result<Unique, Mistake> {
+    let UniqueSettings { key, during, period } = match document {
+        UniqueDocument::Short(text) => {
+            return Ok(Unique { key: expression("unique", "unique", text)?, during: During::Running });
+        }
+        UniqueDocument::Full(settings) => settings,
+    };
+    let period = action::length("unique", "for", *period)?;
+    let during = match (during.unwrap_or(UniqueWhile::Running), period) {
+        (UniqueWhile::Finished, Some(period)) => During::Finished(period),
+        (UniqueWhile::Finished, None) => {
+            let message = "`while: finished` needs `for`: how long after its end, as in `for: 1h`";
+            return Err(Mistake::new("unique.while", message));
+        }
+        (_, Some(_)) => {
+            let message =
+                "`for` counts from a task's end: write `while: finished` beside it, or leave it out";
+            return Err(Mistake::new("unique.for", message));
+        }
+        (UniqueWhile::Pending, None) => During::Pending,
+        (UniqueWhile::Running, None) => During::Running,
+    };
+    Ok(Unique { key: expression("unique.key", "key", key)?, during })
+}
+
+/// The index of every step by its name.
+fn step_names(document: &FlowDocument) -> Result<HashMap<&str, usize>, Mistake> {
+    let mut names = HashMap::new();
+    for (index, step) in document.steps.iter().enumerate() {
+        let path = || format!("steps[{index}].name");
+        if step.name == ON_ERROR && document.on_error.is_some() {
+            let message = format!(
+                "the step that the flow's `{ON_ERROR}` becomes is called so: give this one another name"
+            );
+            return Err(Mistake::new(path(), message));
+        }
+        if let Some(first) = names.insert(step.name.as_str(), index) {
+            return Err(Mistake::new(
+                path(),
+                format!(
+                    "step {} is there twice, as step {} and step {}: give each a name of its own",
+                    quote(&step.name),
+                    first + 1,
+                    index + 1
+                ),
+            ));
+        }
+    }
+    Ok(names)
+}
+
+/// An expression at a path. A mistake says where in its text it is, which need not lie in the file as it is read.
+fn expression(path: impl Into<String>, key: &str, text: &str) -> Result<Expression, Mistake> {
+    Expression::compile(text).map_err(|error| {
+        let place = match (error.line, error.column) {
+            (Some(1) | None, Some(column)) => format!(" (column {column} of the expression)"),
+            (Some(line), Some(column)) => format!(" (line {line}, column {column} of the expression)"),
+            (_, None) => String::new(),
+        };
+        Mistake::new(path, format!("`{key}`: {}{place}", error.message))
+    })
+}

@@ -1,0 +1,131 @@
+//! One step: its place in the graph, and on what conditions and how often it is done.
+
+use std::collections::HashMap;
+
+use windlass_api::{ActionDocument, LockDocument, OnPartialDocument, StepDocument};
+use windlass_core::{
+    Each, Expression, LockRef, NAME_BYTES_MAX, Name, OnPartial, PARALLEL_DEFAULT, Role, StepDefinition,
+};
+
+use super::{Mistake, ON_ERROR, action, expression, quote};
+use crate::flowfile::fields::nearest;
+
+/// A step of the list. `key` is the flow's, for steps without one of their own.
+pub(super) fn step(
+    index: usize,
+    document: &StepDocument,
+    names: &HashMap<&str, usize>,
+    key: Option<&Expression>,
+) -> Result<StepDefinition, Mistake> {
+    let path = format!("steps[{index}]");
+    let name =
+        Name::new(&document.name).map_err(|error| Mistake::new(format!("{path}.name"), error.to_string()))?;
+    let run = action::of_step(&path, document)?;
+    if let (Some(_), None) = (&document.key, run.worker()) {
+        let message = "`key` is for limits on what workers do, and no worker does this step: leave it out";
+        return Err(Mistake::new(format!("{path}.key"), message));
+    }
+    let rollback = document.rollback.as_ref();
+    let rollback = rollback.map(|document| action::of_document(&format!("{path}.rollback"), document));
+    let own = |key: &str, text: &Option<String>| {
+        text.as_deref().map(|text| expression(format!("{path}.{key}"), key, text)).transpose()
+    };
+    let after = match &document.after {
+        None => index.checked_sub(1).into_iter().collect(),
+        Some(after) => predecessors(&path, after, names)?,
+    };
+    Ok(StepDefinition {
+        rollback: rollback.transpose()?,
+        when: own("when", &document.when)?,
+        each: each(&path, document)?,
+        on_partial: match document.on_partial {
+            None | Some(OnPartialDocument::Word(windlass_api::OnPartial::Fail)) => OnPartial::Fail,
+            Some(OnPartialDocument::Word(windlass_api::OnPartial::Continue)) => OnPartial::Continue,
+            Some(OnPartialDocument::AtLeast(least)) => OnPartial::AtLeast(least),
+        },
+        delay: action::delay(&path, "delay", document.delay)?,
+        key: own("key", &document.key)?.or_else(|| key.filter(|_| run.worker().is_some()).cloned()),
+        locks: locks(&path, document.locks.as_deref().unwrap_or_default())?,
+        ..StepDefinition::new(name, run, after)
+    })
+}
+
+/// The step that is done about errors.
+pub(super) fn on_error(
+    document: &ActionDocument,
+    key: Option<Expression>,
+) -> Result<StepDefinition, Mistake> {
+    let name = Name::new(ON_ERROR).map_err(|error| Mistake::new(ON_ERROR, error.to_string()))?;
+    let run = action::of_document(ON_ERROR, document)?;
+    Ok(StepDefinition { role: Role::OnError, key, ..StepDefinition::new(name, run, Vec::new()) })
+}
+
+/// The list of which each element is done, and how many at once.
+fn each(path: &str, document: &StepDocument) -> Result<Option<Each>, Mistake> {
+    let Some(list) = &document.each else {
+        return match document.parallel {
+            None => Ok(None),
+            Some(_) => {
+                let message = "`parallel` is for a step with `each`: name the parameter with the list, as in `each: hosts`";
+                Err(Mistake::new(format!("{path}.parallel"), message))
+            }
+        };
+    };
+    if !(1..=NAME_BYTES_MAX).contains(&list.len()) {
+        let message = format!(
+            "`each` is {}: write the name of the parameter with the list, of 1 to {NAME_BYTES_MAX} bytes",
+            quote(list)
+        );
+        return Err(Mistake::new(format!("{path}.each"), message));
+    }
+    Ok(Some(Each { list: list.as_str().into(), parallel: document.parallel.unwrap_or(PARALLEL_DEFAULT) }))
+}
+
+fn locks(path: &str, documents: &[LockDocument]) -> Result<Vec<LockRef>, Mistake> {
+    let mut locks: Vec<LockRef> = Vec::with_capacity(documents.len());
+    for (position, document) in documents.iter().enumerate() {
+        let path = format!("{path}.locks[{position}]");
+        let lock = match document {
+            LockDocument::Name(name) => LockRef::Name(
+                Name::new(name).map_err(|error| Mistake::new(&path, format!("`locks`: {error}")))?,
+            ),
+            LockDocument::Expression(lock) => {
+                LockRef::Expression(expression(format!("{path}.expression"), "expression", &lock.expression)?)
+            }
+        };
+        if locks.contains(&lock) {
+            return Err(Mistake::new(path, "`locks` names the same lock twice: take one away"));
+        }
+        locks.push(lock);
+    }
+    Ok(locks)
+}
+
+/// The indices of the steps that `after` names, in ascending order.
+fn predecessors(path: &str, after: &[String], names: &HashMap<&str, usize>) -> Result<Vec<usize>, Mistake> {
+    let mut indices = Vec::with_capacity(after.len());
+    for (position, name) in after.iter().enumerate() {
+        let path = || format!("{path}.after[{position}]");
+        let Some(index) = names.get(name.as_str()) else {
+            if name == ON_ERROR {
+                let message =
+                    format!("nothing comes after `{ON_ERROR}`: it has its turn once the task has failed");
+                return Err(Mistake::new(path(), message));
+            }
+            let hint = match nearest(name, names.keys().copied()) {
+                Some(near) => format!(": did you mean \"{near}\"?"),
+                None => ": write names of steps of this flow".to_owned(),
+            };
+            return Err(Mistake::new(
+                path(),
+                format!("`after` names {}, and no step is called that{hint}", quote(name)),
+            ));
+        };
+        if indices.contains(index) {
+            return Err(Mistake::new(path(), format!("`after` names {} twice: take one away", quote(name))));
+        }
+        indices.push(*index);
+    }
+    indices.sort_unstable();
+    Ok(indices)
+}
