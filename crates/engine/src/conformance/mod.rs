@@ -24,6 +24,7 @@ mod front;
 mod gate;
 mod history;
 mod leases;
+mod limits;
 mod listing;
 mod logs;
 mod members;
@@ -99,6 +100,7 @@ pub fn cases() -> Vec<Case> {
         events::cases(),
         flows::cases(),
         leases::cases(),
+        limits::cases(),
         listing::cases(),
         logs::cases(),
         members::cases(),

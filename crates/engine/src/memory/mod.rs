@@ -11,6 +11,7 @@ mod sessions;
 mod shared;
 mod sink;
 mod tables;
+mod turns;
 mod waits;
 
 pub use shared::SharedStore;

@@ -3,13 +3,13 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
-use windlass_core::{ActKey, Alarm, AlarmId, Event, Millis, TaskId};
+use windlass_core::{ActKey, Alarm, AlarmId, Event, Millis, Ready, TaskId};
 
 use super::{sessions::Sessions, sink::without_results, tables::Tables, waits::Waits};
 use crate::ports::{
-    Adoption, AttemptId, Change, Claimed, Due, Envelope, Loaded, LogLine, Now, Outcome, Page, QueueState,
-    Retention, SessionId, SessionRenewal, SessionState, Store, StoreError, StoredAlarm, StoredFlow,
-    TIMEOUT_GRACE, TaskQuery, Wish,
+    Adoption, AttemptId, Change, Claimed, Due, Envelope, Limit, LimitState, Loaded, LogLine, Now, Outcome,
+    Page, QueueState, Retention, SessionId, SessionRenewal, SessionState, Store, StoreError, StoredAlarm,
+    StoredFlow, TIMEOUT_GRACE, TaskQuery, Wish,
 };
 
 /// Keeps rows as long as a handle of it lives; a clone is a handle of the same rows, as a server's connection
@@ -88,12 +88,13 @@ impl Store for SharedStore {
             return Ok(claimed);
         }
         let grace = rows.grace(session);
+        let limits: Vec<Limit> = rows.tables.limits().cloned().collect();
         for wish in wishes {
             if rows.tables.paused().contains_key(&wish.module) {
                 continue;
             }
             for _ in 0..wish.free {
-                let Some(next) = rows.waits.claim(session, wish, grace, now) else { break };
+                let Some(next) = rows.waits.claim(session, wish, &limits, grace, now) else { break };
                 claimed.push(next);
             }
         }
@@ -116,7 +117,9 @@ impl Store for SharedStore {
     }
 
     async fn release(&self, session: SessionId, attempt: AttemptId, _now: Now) -> Result<(), StoreError> {
-        self.rows().waits.release(session, attempt);
+        let mut rows = self.rows();
+        let Rows { tables, waits, .. } = &mut *rows;
+        waits.release(session, attempt, tables.limits());
         Ok(())
     }
 
@@ -197,6 +200,16 @@ impl Store for SharedStore {
             u32::try_from(theirs.count()).unwrap_or(u32::MAX)
         };
         Ok(rows.sessions.states(now, running))
+    }
+
+    async fn limits(&self, now: Now) -> Result<Vec<LimitState>, StoreError> {
+        let rows = self.rows();
+        Ok(rows.tables.limits().map(|limit| rows.waits.limit(limit, None, now)).collect())
+    }
+
+    async fn keeping_back(&self, ready: &Ready, now: Now) -> Result<Vec<LimitState>, StoreError> {
+        let rows = self.rows();
+        Ok(rows.waits.keeping_back(rows.tables.limits(), ready, now))
     }
 
     async fn place(&self, task: TaskId, key: ActKey) -> Result<Option<u64>, StoreError> {

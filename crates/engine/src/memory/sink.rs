@@ -59,6 +59,7 @@ impl RowSink for MemorySink {
             lines: tables.limited().collect(),
             tasks: tables.awake().map(|task| row(task)).chain(in_lines).collect(),
             queues: tables.paused().iter().map(paused).collect(),
+            limits: tables.limits().cloned().collect(),
             messages: tables.messages().cloned().collect(),
             latest_at: tables.latest_at(),
         })

@@ -10,8 +10,8 @@ use windlass_core::{Alarm, AlarmId, AlarmState, Event, Millis, Name, Task, TaskI
 
 use crate::{
     ports::{
-        AlarmChange, Change, Envelope, LogLine, MessageId, Outcome, Page, QueueChange, QueuePause, Retention,
-        SCAN_MAX, StoredAlarm, StoredFlow, SubmitKey, TaskChange, TaskQuery,
+        AlarmChange, Change, Envelope, Limit, LimitChange, LogLine, MessageId, Outcome, Page, QueueChange,
+        QueuePause, Retention, SCAN_MAX, StoredAlarm, StoredFlow, SubmitKey, TaskChange, TaskQuery,
     },
     resident::{LimitedLine, Line, LinePlace, Rest, WakePlace},
 };
@@ -37,6 +37,7 @@ pub(super) struct Tables {
     /// All versions of each flow, oldest first.
     flows: BTreeMap<Name, Vec<StoredFlow>>,
     paused: BTreeMap<Name, QueuePause>,
+    limits: BTreeMap<Name, Limit>,
     logs: BTreeMap<TaskId, Vec<LogLine>>,
     latest_at: Timestamp,
 }
@@ -77,7 +78,7 @@ impl Tables {
                 let versions = self.flows.get(&stored.flow.name).map_or(0, Vec::len);
                 stored.flow.version as usize == versions + 1
             }
-            Change::Queue(_) | Change::Logs(_) | Change::Probe => true,
+            Change::Queue(_) | Change::Limit(_) | Change::Logs(_) | Change::Probe => true,
         };
         if fits { Outcome::Committed } else { Outcome::Conflict }
     }
@@ -97,6 +98,12 @@ impl Tables {
             }
             Change::Queue(QueueChange { name, paused: None }) => {
                 self.paused.remove(name);
+            }
+            Change::Limit(LimitChange { name, limit: Some(limit) }) => {
+                self.limits.insert(name.clone(), limit.clone());
+            }
+            Change::Limit(LimitChange { name, limit: None }) => {
+                self.limits.remove(name);
             }
             Change::Logs(lines) => self.write_logs(lines),
             Change::Probe => {}
@@ -303,6 +310,11 @@ impl Tables {
     /// The queues that are paused.
     pub(super) fn paused(&self) -> &BTreeMap<Name, QueuePause> {
         &self.paused
+    }
+
+    /// Limits, by name.
+    pub(super) fn limits(&self) -> impl Iterator<Item = &Limit> {
+        self.limits.values()
     }
 
     /// Deletes at most `limit` log lines, tasks, alarms and submit keys that are kept too long; resolved alarms go

@@ -6,8 +6,10 @@ use windlass_core::{
     ActKey, ActState, Effect, Free, Millis, Name, Ready, Task, TaskId, Timestamp, Waiting, Wakeup,
 };
 
+use super::turns::{Starts, Turns};
 use crate::ports::{
-    AttemptId, Claim, Claimed, Due, Loaded, Now, QueuePause, QueueState, SessionId, TaskChange, Wish,
+    AttemptId, Claim, Claimed, Due, Limit, LimitHolder, LimitState, Loaded, Now, QueuePause, QueueState,
+    SessionId, TaskChange, Wish,
 };
 
 /// One row per (task, wake-up).
@@ -20,6 +22,8 @@ pub(super) struct Waits {
     modules: BTreeSet<Name>,
     /// Claims so far.
     claims: u64,
+    turns: Turns,
+    starts: Starts,
 }
 
 #[derive(Debug)]
@@ -34,6 +38,8 @@ struct ClaimColumns {
     session: SessionId,
     at: Timestamp,
     timeout_at: Millis,
+    /// When it was handed out, for limits by starts.
+    started: Millis,
 }
 
 /// A ready row in the order of its queue: rank, then age, then order of definition.
@@ -106,22 +112,97 @@ impl Waits {
         Loaded { claims, handed_out, ..Loaded::untouched(task) }
     }
 
-    /// Gives the first in line for `wish` to a session.
+    /// Gives the next in line for `wish` to a session, as `limits` allow and keys take turns.
     pub(super) fn claim(
         &mut self,
         session: SessionId,
         wish: &Wish,
+        limits: &[Limit],
         grace: Millis,
         now: Now,
     ) -> Option<Claimed> {
         let wanted = |ready: &Ready| {
             ready.module == wish.module
                 && wish.commands.as_ref().is_none_or(|commands| commands.contains(&ready.command))
+                && !limits.iter().any(|limit| self.is_reached(limit, ready, now.mono))
         };
-        let (_, task, key) = self.line(wanted).into_iter().next()?;
+        let line = self.line(wanted);
+        let (turn, (_, task, key), fairness) = self.next_in_turn(&self.turns, &wish.module, &line)?;
+        self.turns.had(&wish.module, fairness, turn);
         self.claims += 1;
         let number = self.claims;
-        self.hold(session, task, key, number, grace, now)
+        let claimed = self.hold(session, task, key, number, grace, now);
+        self.start(limits, task, key, now.mono);
+        claimed
+    }
+
+    /// Who of a line has the next turn: the turn, the place and the key.
+    fn next_in_turn(
+        &self,
+        turns: &Turns,
+        module: &Name,
+        line: &[Place],
+    ) -> Option<(u64, Place, Option<Box<str>>)> {
+        let places = line.iter().filter_map(|place| {
+            let fairness = self.row(place.1, place.2)?.waiting.ready.as_ref()?.fairness.clone();
+            Some((turns.next(module, fairness.as_deref()), *place, fairness))
+        });
+        places.min()
+    }
+
+    /// Counts the start of an attempt.
+    fn start(&mut self, limits: &[Limit], task: TaskId, key: ActKey, now: Millis) {
+        let row = self.rows.get(&task).and_then(|rows| rows.get(&Wakeup::Act(key)));
+        let Some(ready) = row.and_then(|row| row.waiting.ready.as_ref()) else { return };
+        for limit in limits {
+            self.starts.start(limit, ready, now);
+        }
+    }
+
+    /// Whether a limit keeps a ready attempt back.
+    fn is_reached(&self, limit: &Limit, ready: &Ready, now: Millis) -> bool {
+        let Some(key) = limit.counts_ready(ready) else { return false };
+        limit.running.is_some_and(|most| self.holders(limit, Some(key)).len() >= most as usize)
+            || self.starts.next_start(limit, key, now).is_some()
+    }
+
+    /// The attempts in hands that count under a limit, oldest first: under a key, or under any.
+    fn holders(&self, limit: &Limit, of: Option<Option<&str>>) -> Vec<LimitHolder> {
+        let rows = self.rows.iter().flat_map(|(task, rows)| rows.values().map(|row| (*task, row)));
+        let holder = |(task, row): (TaskId, &WaitRow)| {
+            let ready = row.waiting.ready.as_ref()?;
+            let key = limit.counts_ready(ready)?;
+            let (claimed, _) = claimed(task, row)?;
+            (of.is_none() || of == Some(key)).then(|| LimitHolder { claimed, key: ready.fairness.clone() })
+        };
+        let mut holders: Vec<LimitHolder> = rows.filter_map(holder).collect();
+        holders.sort_by_key(|holder| (holder.claimed.at, holder.claimed.id));
+        holders
+    }
+
+    /// A limit with what counts under it: under a key, or under any.
+    pub(super) fn limit(&self, limit: &Limit, of: Option<Option<&str>>, now: Now) -> LimitState {
+        let holders = self.holders(limit, of);
+        let key = of.or((!limit.per_key).then_some(None));
+        let next_start = key.and_then(|key| self.starts.next_start(limit, key, now.mono));
+        LimitState {
+            limit: limit.clone(),
+            running: holders.len() as u64,
+            started: self.starts.count(limit, of, now.mono) as u64,
+            next_start_at: next_start.map(|at| now.wall + Millis(at.0 - now.mono.0)),
+            holders,
+        }
+    }
+
+    /// The limits that keep a ready attempt back.
+    pub(super) fn keeping_back<'l>(
+        &self,
+        limits: impl Iterator<Item = &'l Limit>,
+        ready: &Ready,
+        now: Now,
+    ) -> Vec<LimitState> {
+        let reached = limits.filter(|limit| self.is_reached(limit, ready, now.mono));
+        reached.map(|limit| self.limit(limit, Some(limit.counts_ready(ready).flatten()), now)).collect()
     }
 
     /// Gives an attempt to the session that says it has it, unless it is over or another one has it.
@@ -138,11 +219,18 @@ impl Waits {
     }
 
     /// Takes an attempt back from the session that has it under this claim.
-    pub(super) fn release(&mut self, session: SessionId, id: AttemptId) {
+    pub(super) fn release<'l>(
+        &mut self,
+        session: SessionId,
+        id: AttemptId,
+        limits: impl Iterator<Item = &'l Limit>,
+    ) {
         let row = self.rows.get_mut(&id.task).and_then(|rows| rows.get_mut(&Wakeup::Act(id.key)));
-        if let Some(row) = row {
-            let theirs = |claim: &mut ClaimColumns| claim.session == session && claim.number == id.claim;
-            row.claim.take_if(theirs);
+        let Some(row) = row else { return };
+        let theirs = |claim: &mut ClaimColumns| claim.session == session && claim.number == id.claim;
+        let claim = row.claim.take_if(theirs);
+        if let (Some(claim), Some(ready)) = (claim, &row.waiting.ready) {
+            limits.for_each(|limit| self.starts.take_back(limit, ready, claim.started));
         }
     }
 
@@ -158,7 +246,7 @@ impl Waits {
         let row = self.rows.get_mut(&task)?.get_mut(&Wakeup::Act(key))?;
         let timeout = row.waiting.ready.as_ref()?.timeout;
         let timeout_at = Millis(now.mono.0.saturating_add(timeout.0).saturating_add(grace.0));
-        row.claim = Some(ClaimColumns { number, session, at: now.wall, timeout_at });
+        row.claim = Some(ClaimColumns { number, session, at: now.wall, timeout_at, started: now.mono });
         let attempt = row.waiting.attempt;
         self.handed_out.entry(task).or_default().insert(key, attempt);
         claimed(task, row).map(|(claimed, _)| claimed)
@@ -204,8 +292,19 @@ impl Waits {
     /// How many attempts of its queue stand before this one.
     pub(super) fn place(&self, task: TaskId, key: ActKey) -> Option<u64> {
         let ready = self.row(task, key)?.waiting.ready.as_ref()?;
-        let line = self.line(|other| other.module == ready.module);
-        line.iter().position(|place| *place == (ready.rank, task, key)).map(|before| before as u64)
+        let mut line = self.line(|other| other.module == ready.module);
+        let mut turns = self.turns.clone();
+        let mut before = 0;
+        // As they would be handed out.
+        while let Some((turn, place, fairness)) = self.next_in_turn(&turns, &ready.module, &line) {
+            if place == (ready.rank, task, key) {
+                return Some(before);
+            }
+            turns.had(&ready.module, fairness, turn);
+            line.retain(|other| *other != place);
+            before += 1;
+        }
+        None
     }
 
     /// The queues with their counts.

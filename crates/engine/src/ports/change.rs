@@ -7,7 +7,7 @@ use windlass_core::{
     TaskId, Timestamp,
 };
 
-use super::{LogLine, StoredFlow};
+use super::{LimitChange, LogLine, StoredFlow};
 
 /// One unit of change: all of it is on disk, or none.
 #[derive(Debug, Clone)]
@@ -20,6 +20,8 @@ pub enum Change {
     Flow(StoredFlow),
     /// A queue is paused or not.
     Queue(QueueChange),
+    /// A limit is set or removed.
+    Limit(LimitChange),
     /// Log lines of attempts that go on.
     Logs(Vec<LogLine>),
     /// Nothing changes, but something is written all the same: whoever asks whether the store writes asks so.

@@ -3,11 +3,13 @@
 mod change;
 mod claim;
 mod clock;
+mod limit;
 mod query;
 mod store;
 
 pub use change::*;
 pub use claim::*;
 pub use clock::*;
+pub use limit::*;
 pub use query::*;
 pub use store::*;

@@ -8,11 +8,11 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use async_trait::async_trait;
 use thiserror::Error;
-use windlass_core::{ActKey, Alarm, AlarmId, Context, Event, Millis, Task, TaskId, Timestamp};
+use windlass_core::{ActKey, Alarm, AlarmId, Context, Event, Millis, Ready, Task, TaskId, Timestamp};
 
 use super::{
-    Adoption, AttemptId, Change, Claim, Claimed, Due, Envelope, LogLine, Now, Outcome, Page, QueueState,
-    Retention, SessionId, SessionRenewal, SessionState, StoredAlarm, StoredFlow, TaskQuery, Wish,
+    Adoption, AttemptId, Change, Claim, Claimed, Due, Envelope, LimitState, LogLine, Now, Outcome, Page,
+    QueueState, Retention, SessionId, SessionRenewal, SessionState, StoredAlarm, StoredFlow, TaskQuery, Wish,
 };
 
 /// A store.
@@ -43,9 +43,9 @@ pub trait Store: Send + Sync + 'static {
         Ok(false)
     }
 
-    /// Hands ready attempts to a session: of each wish at most its number, smallest rank first, none of a
-    /// paused queue; of what [`Store::prepare_claims`] got ready. Each gets a higher claim number than any time
-    /// before.
+    /// Hands ready attempts to a session: of each wish at most its number, smallest rank first where keys do not take
+    /// turns, none that a limit keeps back, none of a paused queue; of what [`Store::prepare_claims`] got ready. Each
+    /// gets a higher claim number than any time before.
     async fn claim(&self, session: SessionId, wishes: &[Wish], now: Now) -> Result<Vec<Claimed>, StoreError>;
 
     /// A session says that it has these attempts: those that are current and not known to be with another
@@ -105,6 +105,12 @@ pub trait Store: Send + Sync + 'static {
 
     /// All sessions whose lease has not ended.
     async fn sessions(&self, now: Now) -> Result<Vec<SessionState>, StoreError>;
+
+    /// All limits with what counts under them, by name.
+    async fn limits(&self, now: Now) -> Result<Vec<LimitState>, StoreError>;
+
+    /// The limits that keep a ready attempt like this one from being handed out, with what counts under its key.
+    async fn keeping_back(&self, ready: &Ready, now: Now) -> Result<Vec<LimitState>, StoreError>;
 
     /// How many attempts stand before this act's in the queue of its module; nothing when it is not in it.
     async fn place(&self, task: TaskId, key: ActKey) -> Result<Option<u64>, StoreError>;

@@ -2,8 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use windlass_core::{ActKey, Millis, Name, Task, TaskId, Timestamp};
+use windlass_core::{ActKey, Millis, Task, TaskId, Timestamp};
 
+use super::{Line, limits::Key};
 use crate::ports::{AttemptId, Claim, Claimed, Now, SessionId};
 
 /// All attempts that sessions have.
@@ -23,7 +24,11 @@ pub(super) struct Held {
     pub(super) session: SessionId,
     pub(super) at: Timestamp,
     pub(super) timeout_at: Millis,
-    pub(super) module: Name,
+    pub(super) line: Line,
+    /// What it counts under where a limit is by key.
+    pub(super) fairness: Option<Key>,
+    /// When it was handed out, for limits by starts.
+    pub(super) started: Millis,
 }
 
 impl Claims {
@@ -81,12 +86,17 @@ impl Claims {
             id: AttemptId { task, key, attempt: held.attempt, claim: held.number },
             session: held.session,
             at: held.at,
-            module: held.module.clone(),
+            module: held.line.module.clone(),
         })
     }
 
     pub(super) fn next_timeout(&self) -> Option<Millis> {
         self.timeouts.first().map(|(at, ..)| *at)
+    }
+
+    /// All claims with their tasks, oldest tasks first.
+    pub(super) fn all(&self) -> impl Iterator<Item = (TaskId, &Held)> {
+        self.claims.iter().map(|((task, _), held)| (*task, held))
     }
 
     /// All claims with their tasks, for a scheduler that is built anew.

@@ -17,6 +17,8 @@
 //! from the sink, keeping what workers hold.
 
 mod claims;
+mod limiting;
+mod limits;
 mod list;
 mod place;
 mod queue;
@@ -29,6 +31,7 @@ mod standing;
 mod state;
 mod store;
 mod submit_keys;
+mod turns;
 mod waking;
 
 pub use rest::{Line, LinePlace, Rest, RestPolicy, WakePlace};

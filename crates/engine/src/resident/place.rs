@@ -22,6 +22,13 @@ impl Resident {
             None => self.resting_ready(task, key).await?,
         };
         let Some(ready) = ready else { return Ok(None) };
+        {
+            let inner = self.inner();
+            let queues = &inner.scheduler.queues;
+            if let Some(own) = queues.same_key_before(task, key, &ready) {
+                return Ok(Some(own + queues.turns_before(&ready, own)));
+            }
+        }
         let place = LinePlace { rank: ready.rank, task };
         let (mut before, lines) = {
             let inner = self.inner();
@@ -40,7 +47,7 @@ impl Resident {
         for (line, reach) in lines {
             before += self.sink.line_count(&line, reach, place).await?;
         }
-        Ok(Some(before))
+        Ok(Some(before + self.inner().scheduler.queues.turns_before(&ready, before)))
     }
 
     /// What is ready of an act of a task that rests.

@@ -1,36 +1,43 @@
-//! Ready attempts, by module and command, smallest rank first.
+//! Ready attempts, by module and command, smallest rank first; keys take turns.
 
 use std::collections::BTreeMap;
 
-use windlass_core::{ActKey, Name, Ready, TaskId};
+use windlass_core::{ActKey, Millis, Name, Ready, TaskId};
 
 use super::{
     LimitedLine, Line, LinePlace,
+    limits::LimitUse,
     standing::{Admission, Place, Standing},
+    turns::{Candidate, Keyed, Position},
 };
 use crate::ports::{QueuePause, QueueState, Wish};
 
 /// The ready attempts of all modules.
 #[derive(Debug, Default)]
 pub(super) struct Queues {
-    modules: BTreeMap<Name, Queue>,
+    pub(super) modules: BTreeMap<Name, Queue>,
+    /// Workers are given time to name what they have: until then it is not known what is in hands.
+    pub(super) awaits_holders: bool,
 }
 
 /// The ready attempts of one module.
 #[derive(Debug, Default)]
-struct Queue {
-    /// One line per command, so that a worker that lacks some never walks over theirs.
+pub(super) struct Queue {
+    /// One line per command, so that a worker that lacks some never walks over theirs. Attempts with keys are not in it.
     commands: BTreeMap<Name, Standing>,
+    /// Attempts with keys, if there are any.
+    pub(super) keyed: Option<Box<Keyed>>,
+    pub(super) limits: Vec<LimitUse>,
     /// Attempts in memory.
-    ready: u64,
-    running: u64,
+    pub(super) ready: u64,
+    pub(super) running: u64,
     paused: Option<QueuePause>,
     /// Something waited here at some time.
     used: bool,
 }
 
 impl Queues {
-    fn queue(&mut self, module: &Name) -> &mut Queue {
+    pub(super) fn queue(&mut self, module: &Name) -> &mut Queue {
         if !self.modules.contains_key(module) {
             self.modules.insert(module.clone(), Queue::default());
         }
@@ -42,7 +49,13 @@ impl Queues {
             Some(queue) => queue,
             None => self.modules.entry(ready.module.clone()).or_default(),
         };
+        queue.used = true;
         let place = Place::new(task, key, ready);
+        if let Some(fairness) = &ready.fairness {
+            let keyed = queue.keyed.get_or_insert_default();
+            queue.ready += u64::from(keyed.insert(&ready.command, fairness, place));
+            return;
+        }
         let line = match queue.commands.get_mut(&ready.command) {
             Some(line) => line,
             None => queue.commands.entry(ready.command.clone()).or_default(),
@@ -50,43 +63,31 @@ impl Queues {
         if line.places.insert(place) {
             queue.ready += 1;
         }
-        queue.used = true;
     }
 
     pub(super) fn remove(&mut self, task: TaskId, key: ActKey, ready: &Ready) {
         let Some(queue) = self.modules.get_mut(&ready.module) else { return };
-        let Some(line) = queue.commands.get_mut(&ready.command) else { return };
-        if line.places.remove(&Place::new(task, key, ready)) {
-            queue.ready -= 1;
-        }
-        if line.is_forgettable() {
-            queue.commands.remove(&ready.command);
+        let place = Place::new(task, key, ready);
+        match &ready.fairness {
+            Some(fairness) => queue.remove_keyed(&ready.command, fairness, &place),
+            None => queue.remove(&ready.command, &place),
         }
     }
 
-    /// Takes the first in line for `wish`.
-    pub(super) fn pop(&mut self, wish: &Wish) -> Option<Place> {
+    /// Takes the next for `wish`.
+    pub(super) fn pop(&mut self, wish: &Wish, now: Millis) -> Option<Place> {
         let queue = self.modules.get_mut(&wish.module).filter(|queue| queue.paused.is_none())?;
-        let first = |(name, line): (&Name, &Standing)| line.first().map(|place| (*place, name.clone()));
-        let (place, command) = match &wish.commands {
-            None => queue.commands.iter().filter_map(first).min()?,
-            Some(commands) => {
-                commands.iter().filter_map(|name| queue.commands.get_key_value(name).and_then(first)).min()?
-            }
+        let next = if queue.keyed.is_none() && queue.limits.is_empty() {
+            let (place, command) = queue.first(wish, |_| true)?;
+            Candidate { turn: 0, place, command, key: None }
+        } else {
+            queue.next_in_turn(wish, now, self.awaits_holders)?
         };
-        if let Some(line) = queue.commands.get_mut(&command) {
-            line.places.remove(&place);
-            if line.is_forgettable() {
-                queue.commands.remove(&command);
-            }
+        match &next.key {
+            Some(key) => queue.remove_keyed(&next.command, key, &next.place),
+            None => queue.remove(&next.command, &next.place),
         }
-        queue.ready -= 1;
-        Some(place)
-    }
-
-    pub(super) fn count_running(&mut self, module: &Name, by: i64) {
-        let queue = self.queue(module);
-        queue.running = queue.running.saturating_add_signed(by);
+        Some(next.place)
     }
 
     pub(super) fn set_paused(&mut self, module: &Name, paused: Option<QueuePause>) {
@@ -95,15 +96,45 @@ impl Queues {
 
     /// Whether this attempt stands in its line.
     pub(super) fn contains(&self, task: TaskId, key: ActKey, ready: &Ready) -> bool {
-        let line = self.modules.get(&ready.module).and_then(|queue| queue.commands.get(&ready.command));
-        line.is_some_and(|line| line.places.contains(&Place::new(task, key, ready)))
+        let Some(queue) = self.modules.get(&ready.module) else { return false };
+        let place = Place::new(task, key, ready);
+        match &ready.fairness {
+            Some(fairness) => {
+                let keyed = queue.keyed.as_ref();
+                keyed.is_some_and(|keyed| keyed.contains(&ready.command, fairness, &place))
+            }
+            None => queue.commands.get(&ready.command).is_some_and(|line| line.places.contains(&place)),
+        }
     }
 
-    /// Attempts in memory that stand before this one, of its module.
+    /// Attempts in memory and without a key that stand before this one, of its module.
     pub(super) fn before(&self, task: TaskId, key: ActKey, ready: &Ready) -> impl Iterator<Item = TaskId> {
         let place = Place::new(task, key, ready);
         let lines = self.modules.get(&ready.module).into_iter().flat_map(|queue| queue.commands.values());
         lines.flat_map(move |line| line.places.range(..place)).map(|place| place.task)
+    }
+
+    /// Attempts of other keys that have their turn before this one, which has `own` attempts of its key before it.
+    pub(super) fn turns_before(&self, ready: &Ready, own: u64) -> u64 {
+        let Some(queue) = self.modules.get(&ready.module) else { return 0 };
+        let Some(keyed) = &queue.keyed else { return 0 };
+        let keyless = queue.commands.values().filter_map(|line| line.places.first()).min().map(|first| {
+            let in_memory: usize = queue.commands.values().map(|line| line.places.len()).sum();
+            let waiting = in_memory as u64 + queue.resting();
+            (None, Position { next: (keyed.keyless_turn(), *first), waiting })
+        });
+        let keys = keyed.standing().map(|(key, position)| (Some(key), position));
+        let positions: BTreeMap<Option<&str>, Position> = keyless.into_iter().chain(keys).collect();
+        let Some(this) = positions.get(&ready.fairness.as_deref()) else { return 0 };
+        let others = positions.iter().filter(|(key, _)| **key != ready.fairness.as_deref());
+        others.map(|(_, other)| other.before(this, own)).sum()
+    }
+
+    /// Attempts of the same key that stand before this one, which has a key.
+    pub(super) fn same_key_before(&self, task: TaskId, key: ActKey, ready: &Ready) -> Option<u64> {
+        let fairness = ready.fairness.as_ref()?;
+        let keyed = self.modules.get(&ready.module)?.keyed.as_ref()?;
+        Some(keyed.before(fairness, &Place::new(task, key, ready)))
     }
 
     fn line(&self, line: &Line) -> Option<&Standing> {
@@ -202,16 +233,88 @@ impl Queues {
             .filter(|(_, queue)| queue.used || queue.running > 0 || queue.paused.is_some())
             .map(|(name, queue)| QueueState {
                 name: name.clone(),
-                ready: queue.ready + queue.commands.values().map(|line| line.resting).sum::<u64>(),
+                ready: queue.ready + queue.resting(),
                 running: queue.running,
-                oldest_ready_at: queue
-                    .commands
-                    .values()
-                    .filter_map(|line| line.places.first())
-                    .min()
-                    .map(|place| place.ready_at),
+                oldest_ready_at: queue.oldest_ready_at(),
                 paused: queue.paused.clone(),
             })
             .collect()
+    }
+}
+
+impl Queue {
+    /// The first in line without a key, of those commands that are `allowed`.
+    fn first(&self, wish: &Wish, allowed: impl Fn(&Name) -> bool) -> Option<(Place, Name)> {
+        let first = |(name, line): (&Name, &Standing)| line.first().map(|place| (*place, name.clone()));
+        match &wish.commands {
+            None => self.commands.iter().filter(|(name, _)| allowed(name)).filter_map(first).min(),
+            Some(commands) => {
+                let commands = commands.iter().filter(|name| allowed(name));
+                commands.filter_map(|name| self.commands.get_key_value(name).and_then(first)).min()
+            }
+        }
+    }
+
+    /// The next for `wish`, as limits allow and keys take turns.
+    fn next_in_turn(&mut self, wish: &Wish, now: Millis, awaits_holders: bool) -> Option<Candidate> {
+        if awaits_holders && self.limits.iter().any(|used| used.limit.running.is_some()) {
+            return None;
+        }
+        let passed: Vec<_> = self.limits.iter_mut().flat_map(|used| used.pass(now)).collect();
+        let limits = std::mem::take(&mut self.limits);
+        let allowed = |command: &Name| !limits.iter().any(|used| used.keeps_back(command, None));
+        let keyless = self.first(wish, allowed);
+        let next = match &mut self.keyed {
+            None => keyless.map(|(place, command)| Candidate { turn: 0, place, command, key: None }),
+            Some(keyed) => {
+                passed.iter().for_each(|key| keyed.let_stand(key));
+                let turn = keyed.keyless_turn();
+                let keyless = keyless.map(|(place, command)| Candidate { turn, place, command, key: None });
+                let is_named =
+                    |command: &Name| wish.commands.as_ref().is_none_or(|commands| commands.contains(command));
+                let next = keyed.first(
+                    |command| is_named(command) && allowed(command),
+                    |command, key| limits.iter().any(|used| used.keeps_back(command, Some(key))),
+                );
+                let next = keyless.into_iter().chain(next).min();
+                if let Some(next) = &next {
+                    keyed.had(next.turn, next.key.as_ref());
+                }
+                next
+            }
+        };
+        self.limits = limits;
+        next
+    }
+
+    fn remove(&mut self, command: &Name, place: &Place) {
+        let Some(line) = self.commands.get_mut(command) else { return };
+        if line.places.remove(place) {
+            self.ready -= 1;
+        }
+        if line.is_forgettable() {
+            self.commands.remove(command);
+        }
+    }
+
+    fn remove_keyed(&mut self, command: &Name, key: &str, place: &Place) {
+        let Some(keyed) = &mut self.keyed else { return };
+        if keyed.remove(command, key, place) {
+            self.ready -= 1;
+        }
+        if keyed.is_empty() {
+            self.keyed = None;
+        }
+    }
+
+    /// Tasks of it that rest.
+    pub(super) fn resting(&self) -> u64 {
+        self.commands.values().map(|line| line.resting).sum()
+    }
+
+    fn oldest_ready_at(&self) -> Option<windlass_core::Timestamp> {
+        let lines = self.commands.values().filter_map(|line| line.places.first());
+        let keyed = self.keyed.iter().flat_map(|keyed| keyed.firsts());
+        lines.chain(keyed).min().map(|place| place.ready_at)
     }
 }

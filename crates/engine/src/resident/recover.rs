@@ -11,6 +11,7 @@ use windlass_core::{
 use super::{
     Line, LinePlace, Recovered,
     claims::Held,
+    limits::LimitUse,
     rest::ready_act,
     scheduler::{Entry, Scheduler, may_have_been_handed_out},
 };
@@ -30,6 +31,9 @@ impl Scheduler {
         for queue in recovered.queues {
             scheduler.queues.set_paused(&queue.name, queue.paused);
         }
+        for limit in recovered.limits {
+            scheduler.queues.set_limit(LimitUse::new(limit));
+        }
         scheduler.messages = recovered.messages.into_iter().map(|envelope| (envelope.id, envelope)).collect();
         for line in recovered.lines {
             scheduler.queues.recover_line(&line);
@@ -40,6 +44,7 @@ impl Scheduler {
             let task = row.into_task(|name, version| flow(name, version).map(|stored| stored.flow))?;
             scheduler.recover_task(task, rests);
         }
+        scheduler.queues.awaits_holders = !scheduler.recovered.is_empty();
         Ok(scheduler)
     }
 
@@ -68,6 +73,7 @@ impl Scheduler {
     /// The adoption grace is over: what nobody named is handed out. An attempt that came after it, by a change
     /// that is still on its way to the disk, is published with that change.
     pub(super) fn end_grace(&mut self) {
+        self.queues.awaits_holders = false;
         for ((id, key), attempt) in std::mem::take(&mut self.recovered) {
             let act = self.active.get(&id).and_then(|entry| entry.task.act(key));
             if act.is_some_and(|act| act.attempt == attempt) {
@@ -92,6 +98,7 @@ impl Scheduler {
         self.sessions = before.sessions;
         self.submit_keys = before.submit_keys.without_staged();
         self.departures = before.departures.without_waiting();
+        self.queues.take_over_starts(before.queues);
         // What was in memory may rest by now, and the other way round.
         self.woken = before.woken + 1;
         for (task, held) in before.claims.into_all().chain(dropped) {
@@ -102,7 +109,7 @@ impl Scheduler {
                 .is_some_and(|act| act.state == ActState::Ready && act.attempt == held.attempt);
             if current {
                 self.sessions.hold_again(held.session, task, held.key, held.at);
-                self.queues.count_running(&held.module, 1);
+                self.queues.hold(&held);
                 self.claims.insert(task, held);
             } else {
                 self.sessions.drop_hold(held.session, task, held.key);

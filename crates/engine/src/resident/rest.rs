@@ -214,6 +214,8 @@ impl Scheduler {
     /// Whether a ready attempt is one that was in no hands and may be handed out.
     fn may_stand_on_disk(&self, id: TaskId, key: ActKey, ready: &Ready) -> bool {
         ready.free == Free::HandOut
+            // Whose turn it is is decided over all that have keys.
+            && ready.fairness.is_none()
             && self.claims.get(id, key).is_none()
             && !self.recovered.contains_key(&(id, key))
     }

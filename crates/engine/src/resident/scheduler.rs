@@ -128,6 +128,10 @@ impl Scheduler {
                 self.queues.set_paused(&change.name, change.paused.clone());
                 Outcome::Committed
             }
+            Change::Limit(change) => {
+                self.set_limit(change);
+                Outcome::Committed
+            }
             Change::Logs(_) | Change::Probe => Outcome::Committed,
         }
     }
@@ -244,7 +248,7 @@ impl Scheduler {
         };
         for claim in self.claims.drop_where(id, |key, attempt| !open(key, attempt)) {
             self.sessions.drop_hold(claim.session, id, claim.key);
-            self.queues.count_running(&claim.module, -1);
+            self.queues.let_go(&claim);
             self.dropped.push((id, claim));
         }
     }
@@ -262,7 +266,7 @@ impl Scheduler {
                     self.alarms.remove(&alarm.id.0);
                 }
             }
-            Change::Flow(_) | Change::Queue(_) | Change::Logs(_) | Change::Probe => {}
+            Change::Flow(_) | Change::Queue(_) | Change::Limit(_) | Change::Logs(_) | Change::Probe => {}
         }
     }
 

@@ -9,7 +9,7 @@ use windlass_core::{
 
 use super::{Line, LinePlace, Rest, WakePlace};
 use crate::ports::{
-    Change, Envelope, LogLine, Now, Page, QueueChange, Retention, StoreError, StoredAlarm, StoredFlow,
+    Change, Envelope, Limit, LogLine, Now, Page, QueueChange, Retention, StoreError, StoredAlarm, StoredFlow,
     SubmitKey, TaskQuery,
 };
 
@@ -111,6 +111,8 @@ pub struct Recovered {
     pub tasks: Vec<TaskRow>,
     /// Queues that are paused.
     pub queues: Vec<QueueChange>,
+    /// Limits.
+    pub limits: Vec<Limit>,
     /// Messages that were not consumed.
     pub messages: Vec<Envelope>,
     /// The latest time known to be written: the clock must not be behind it.

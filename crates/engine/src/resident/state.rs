@@ -17,6 +17,7 @@ use windlass_core::{
 use super::{
     Batch, Line, LinePlace, RestPolicy, RowSink, TaskRow,
     claims::Held,
+    limits::Key,
     scheduler::{AlarmVersions, Scheduler, may_have_been_handed_out},
 };
 use crate::ports::{
@@ -349,8 +350,7 @@ impl Inner {
         let ready = self.scheduler.published_ready(task, key)?;
         let grace = if self.scheduler.sessions.is_attached(session) { TIMEOUT_GRACE } else { Millis(0) };
         let timeout_at = Millis(now.mono.0.saturating_add(ready.timeout.0).saturating_add(grace.0));
-        let module = ready.module.clone();
-        let line = Some((Line::of(ready), LinePlace { rank: ready.rank, task }));
+        let place = LinePlace { rank: ready.rank, task };
         let held = Held {
             key,
             attempt: number,
@@ -358,17 +358,19 @@ impl Inner {
             session,
             at: now.wall,
             timeout_at,
-            module: module.clone(),
+            line: Line::of(ready),
+            fairness: ready.fairness.as_deref().map(Key::from),
+            started: now.mono,
         };
-        self.scheduler.claims.insert(task, held);
         self.scheduler.sessions.hold(session, task, key);
-        self.scheduler.queues.count_running(&module, 1);
+        self.scheduler.queues.start(&held);
         if let Some(entry) = self.scheduler.active.get_mut(&task) {
             entry.handed_out.insert(key);
-            if let Some((line, place)) = line.filter(|_| entry.rests_on_disk) {
-                self.scheduler.queues.keep_limit_behind(&line, place);
+            if entry.rests_on_disk {
+                self.scheduler.queues.keep_limit_behind(&held.line, place);
             }
         }
+        self.scheduler.claims.insert(task, held);
         self.scheduler.claims.claimed(task, key)
     }
 }

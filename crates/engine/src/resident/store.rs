@@ -2,15 +2,15 @@
 
 use async_trait::async_trait;
 use windlass_core::{
-    ActKey, ActState, Alarm, AlarmId, Event, Millis, TaskId,
+    ActKey, ActState, Alarm, AlarmId, Event, Millis, Ready, TaskId,
     planted::{Bug, is_planted},
 };
 
 use super::{Resident, queue::Queues, state::Grace};
 use crate::ports::{
-    Adoption, AttemptId, Change, Claimed, Due, Envelope, Loaded, LogLine, Now, Outcome, Page, QueueState,
-    Retention, SessionId, SessionRenewal, SessionState, Store, StoreError, StoredAlarm, StoredFlow,
-    TaskQuery, Wish,
+    Adoption, AttemptId, Change, Claimed, Due, Envelope, LimitState, Loaded, LogLine, Now, Outcome, Page,
+    QueueState, Retention, SessionId, SessionRenewal, SessionState, Store, StoreError, StoredAlarm,
+    StoredFlow, TaskQuery, Wish,
 };
 
 #[async_trait]
@@ -29,7 +29,8 @@ impl Store for Resident {
             Grace::Begins => Some(now.mono),
             Grace::Until(until) => Some(until),
         };
-        let mono = [scheduler.claims.next_timeout(), scheduler.sessions.next_end(), grace_until];
+        let start = scheduler.queues.next_start(now.mono);
+        let mono = [scheduler.claims.next_timeout(), scheduler.sessions.next_end(), grace_until, start];
         let mono = mono.into_iter().flatten().map(|at| Millis(at.0.saturating_sub(now.mono.0)));
         let waking = scheduler.next_waking(now.wall, self.rest.horizon, self.rest.page);
         mono.chain(due).chain([waking]).min()
@@ -101,7 +102,7 @@ impl Store for Resident {
         }
         for wish in wishes {
             for _ in 0..wish.free {
-                let Some(place) = inner.scheduler.queues.pop(wish) else { break };
+                let Some(place) = inner.scheduler.queues.pop(wish, now.mono) else { break };
                 let attempt =
                     inner.scheduler.active.get(&place.task).and_then(|entry| entry.task.act(place.key));
                 let Some(attempt) = attempt.map(|act| act.attempt) else { continue };
@@ -154,7 +155,8 @@ impl Store for Resident {
             .is_some_and(|held| held.session == session && held.number == attempt.claim);
         if theirs && let Some(held) = scheduler.claims.remove(attempt.task, attempt.key) {
             scheduler.sessions.drop_hold(session, attempt.task, attempt.key);
-            scheduler.queues.count_running(&held.module, -1);
+            scheduler.queues.let_go(&held);
+            scheduler.queues.take_back_start(&held);
             if let Some(ready) = scheduler.published_ready(attempt.task, attempt.key).cloned() {
                 scheduler.stand_in_line(attempt.task, attempt.key, &ready);
             }
@@ -235,6 +237,16 @@ impl Store for Resident {
 
     async fn sessions(&self, now: Now) -> Result<Vec<SessionState>, StoreError> {
         Ok(self.inner().scheduler.sessions.states(now))
+    }
+
+    async fn limits(&self, now: Now) -> Result<Vec<LimitState>, StoreError> {
+        self.current_generation().await?;
+        Ok(self.inner().scheduler.limits(now))
+    }
+
+    async fn keeping_back(&self, ready: &Ready, now: Now) -> Result<Vec<LimitState>, StoreError> {
+        self.current_generation().await?;
+        Ok(self.inner().scheduler.keeping_back(ready, now))
     }
 
     async fn place(&self, task: TaskId, key: ActKey) -> Result<Option<u64>, StoreError> {

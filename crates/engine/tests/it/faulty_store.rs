@@ -7,11 +7,11 @@ use std::{
 };
 
 use async_trait::async_trait;
-use windlass_core::{ActKey, Alarm, AlarmId, Event, Millis, TaskId};
+use windlass_core::{ActKey, Alarm, AlarmId, Event, Millis, Ready, TaskId};
 use windlass_engine::ports::{
-    Adoption, AttemptId, Change, Claimed, Due, Envelope, Loaded, LogLine, Now, Outcome, Page, QueueState,
-    Retention, SessionId, SessionRenewal, SessionState, Store, StoreError, StoredAlarm, StoredFlow,
-    TaskQuery, Wish,
+    Adoption, AttemptId, Change, Claimed, Due, Envelope, LimitState, Loaded, LogLine, Now, Outcome, Page,
+    QueueState, Retention, SessionId, SessionRenewal, SessionState, Store, StoreError, StoredAlarm,
+    StoredFlow, TaskQuery, Wish,
 };
 
 /// The calls that can be held or failed.
@@ -200,6 +200,14 @@ impl Store for FaultyStore {
 
     async fn sessions(&self, now: Now) -> Result<Vec<SessionState>, StoreError> {
         self.store.sessions(now).await
+    }
+
+    async fn limits(&self, now: Now) -> Result<Vec<LimitState>, StoreError> {
+        self.store.limits(now).await
+    }
+
+    async fn keeping_back(&self, ready: &Ready, now: Now) -> Result<Vec<LimitState>, StoreError> {
+        self.store.keeping_back(ready, now).await
     }
 
     async fn place(&self, task: TaskId, key: ActKey) -> Result<Option<u64>, StoreError> {

@@ -1,11 +1,11 @@
 //! A server's connection to a database that it shares with others.
 
 use async_trait::async_trait;
-use windlass_core::{ActKey, Alarm, AlarmId, Event, Millis, TaskId};
+use windlass_core::{ActKey, Alarm, AlarmId, Event, Millis, Ready, TaskId};
 use windlass_engine::{
     memory::SharedStore,
     ports::{
-        Adoption, AttemptId, Change, Claimed, Due, Envelope, Loaded, LogLine, Now, Outcome, Page, QueueState,
+        Adoption, AttemptId, Change, Claimed, Due, Envelope, LimitState, Loaded, LogLine, Now, Outcome, Page, QueueState,
         Retention, SessionId, SessionRenewal, SessionState, Store, StoreError, StoredAlarm, StoredFlow,
         TaskQuery, Wish,
     },
@@ -139,6 +139,14 @@ impl Store for Database {
 
     async fn sessions(&self, now: Now) -> Result<Vec<SessionState>, StoreError> {
         read!(self, self.rows.sessions(now))
+    }
+
+    async fn limits(&self, now: Now) -> Result<Vec<LimitState>, StoreError> {
+        read!(self, self.rows.limits(now))
+    }
+
+    async fn keeping_back(&self, ready: &Ready, now: Now) -> Result<Vec<LimitState>, StoreError> {
+        read!(self, self.rows.keeping_back(ready, now))
     }
 
     async fn place(&self, task: TaskId, key: ActKey) -> Result<Option<u64>, StoreError> {

@@ -29,10 +29,12 @@ pub(super) enum Table {
     Log,
     Meta,
     Member,
+    Limit,
+    Unique,
 }
 
 impl Table {
-    pub(super) const ALL: [Self; 14] = [
+    pub(super) const ALL: [Self; 16] = [
         Self::Task,
         Self::Active,
         Self::Resting,
@@ -47,6 +49,8 @@ impl Table {
         Self::Log,
         Self::Meta,
         Self::Member,
+        Self::Limit,
+        Self::Unique,
     ];
 
     /// Its name.
@@ -79,6 +83,10 @@ impl Table {
             Self::Queue => ("queue", &["name", "paused_at", "by_name", "by_claimed"]),
             Self::Line => ("line", &["module", "command", "rank", "id"]),
             Self::Log => ("log", &["seq", "task", "act", "attempt", "at", "line"]),
+            Self::Limit => {
+                ("limit_rule", &["name", "queue", "command", "per_key", "running", "starts", "per"])
+            }
+            Self::Unique => ("unique_task", &["flow", "key", "task"]),
             Self::Meta => ("meta", &["one", "created_at", "epoch", "latest_at", "token_key", "unchecked_to"]),
             Self::Member => ("member", &["task", "step", "number", "state"]),
         }

@@ -14,6 +14,7 @@ const MIGRATIONS: &[(&str, Rewrite)] = &[
     (include_str!("migrations/0002.sql"), resting::lay_down_scheduled),
     (include_str!("migrations/0003.sql"), |_| Ok(())),
     (include_str!("migrations/0004.sql"), |_| Ok(())),
+    (include_str!("migrations/0005.sql"), |_| Ok(())),
 ];
 
 /// What a step does with the rows that are there, beyond what SQL can say.

@@ -68,6 +68,7 @@ mod doctor;
 mod encoding;
 mod error;
 mod gate;
+mod limits;
 mod list;
 mod lock;
 mod member_rows;

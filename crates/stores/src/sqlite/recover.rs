@@ -17,6 +17,7 @@ use super::{
     directory::{Directory, Place},
     encoding::{from_integer, task_id},
     error::{Fault, of_task},
+    limits,
     read::{complete, from_sql, name, stored_flow, task_row},
     resting,
 };
@@ -57,6 +58,7 @@ pub(super) fn recover(connection: &Connection, directory: &Directory) -> Result<
     let flows = read_flows(connection)?;
     let (mut tasks, places) = read_tasks(connection)?;
     let queues = read_queues(connection)?;
+    let limits = limits::read(connection)?;
     let messages = read_messages(connection)?;
     let mut active = directory.lock();
     active.clear();
@@ -64,7 +66,7 @@ pub(super) fn recover(connection: &Connection, directory: &Directory) -> Result<
     drop(active);
     let (lines, in_hands) = resting::lines(connection)?;
     tasks.extend(in_hands);
-    Ok(Recovered { epoch, token_key, flows, lines, tasks, queues, messages, latest_at })
+    Ok(Recovered { epoch, token_key, flows, lines, tasks, queues, limits, messages, latest_at })
 }
 
 fn read_tasks(connection: &Connection) -> Result<(Vec<TaskRow>, Vec<Place>), Fault> {

@@ -18,6 +18,7 @@ use super::{
     directory::{Directory, Place},
     encoding::{act_code, to_integer},
     error::Fault,
+    limits::LimitRows,
     member_rows::{UPSERT_MEMBER, write_member},
     meta::Meta,
     query::SELECT_RESTING_PLACE,
@@ -48,6 +49,7 @@ pub(super) struct Rows<'c> {
     upsert_queue: Statement<'c>,
     delete_queue: Statement<'c>,
     insert_log: Statement<'c>,
+    limits: LimitRows<'c>,
     update_latest_at: Statement<'c>,
     next_task: i64,
     next_history: i64,
@@ -112,6 +114,7 @@ impl<'c> Rows<'c> {
             insert_log: prepare(
                 "INSERT INTO log (seq, task, act, attempt, at, line, checksum) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
             )?,
+            limits: LimitRows::new(connection)?,
             update_latest_at: prepare("UPDATE meta SET latest_at = ?1, checksum = ?2")?,
             next_task: number(
                 "SELECT 1 + max((SELECT coalesce(max(n), 0) FROM task),
@@ -148,6 +151,10 @@ impl<'c> Rows<'c> {
             Change::Queue(change) => {
                 self.write_queue(change)?;
                 change.paused.as_ref().map(|paused| paused.at)
+            }
+            Change::Limit(change) => {
+                self.limits.write(change)?;
+                None
             }
             Change::Logs(lines) => {
                 self.write_logs(lines)?;
