@@ -1,6 +1,8 @@
 //! Handing out: ready attempts go to polls that wait.
 
-use windlass_core::{Attempt, Command, Failure, Outcome, Report};
+use std::collections::BTreeMap;
+
+use windlass_core::{Attempt, Command, Failure, Outcome, Report, TaskId};
 
 use super::{ATTEMPTS_MAX, ExchangeAnswer, HandedOut, Seq, answer_size::AnswerSize};
 use crate::{
@@ -40,6 +42,18 @@ impl Engine {
             }
         }
         Ok(())
+    }
+
+    /// The tasks that attempts are of, each once: many may be of one task, as its members are.
+    pub(super) async fn tasks_of(
+        &self,
+        attempts: &[AttemptId],
+    ) -> Result<BTreeMap<TaskId, Loaded>, StoreError> {
+        let mut ids: Vec<TaskId> = attempts.iter().map(|id| id.task).collect();
+        ids.sort_unstable();
+        ids.dedup();
+        let tasks = self.store.load(&ids).await?;
+        Ok(ids.into_iter().zip(tasks).filter_map(|(id, loaded)| Some((id, loaded?))).collect())
     }
 
     /// A claimed attempt as its worker gets it.
@@ -108,12 +122,11 @@ impl<'a> Hand<'a> {
     async fn take_in(&mut self, claimed: impl Iterator<Item = AttemptId>) -> Result<bool, StoreError> {
         let first = self.rest.len();
         self.rest.extend(claimed);
-        let ids: Vec<_> = self.rest[first..].iter().map(|id| id.task).collect();
-        let tasks = self.engine.store.load(&ids).await?;
+        let tasks = self.engine.tasks_of(&self.rest[first..]).await?;
         let mut fits = true;
-        for (id, loaded) in self.rest.split_off(first).into_iter().zip(tasks) {
+        for id in self.rest.split_off(first) {
             // A task that is not there any more has nothing to hand out.
-            let Some(attempt) = loaded.map(|loaded| self.engine.handed_out(id, &loaded)) else {
+            let Some(attempt) = tasks.get(&id.task).map(|loaded| self.engine.handed_out(id, loaded)) else {
                 self.rest.push(id);
                 continue;
             };

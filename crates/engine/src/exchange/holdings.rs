@@ -27,11 +27,11 @@ impl Engine {
         }
         let ids: Vec<AttemptId> = named.iter().map(|(_, id)| *id).collect();
         let adoptions = self.store.adopt(session, &ids, now).await?;
-        let tasks = self.store.load(&ids.iter().map(|id| id.task).collect::<Vec<_>>()).await?;
+        let tasks = self.tasks_of(&ids).await?;
         let mut sessions = self.sessions.lock();
         let session = sessions.get(session);
-        for (((token, id), adoption), loaded) in named.into_iter().zip(adoptions).zip(tasks) {
-            let stop = loaded.is_none_or(|loaded| match adoption {
+        for ((token, id), adoption) in named.into_iter().zip(adoptions) {
+            let stop = tasks.get(&id.task).is_none_or(|loaded| match adoption {
                 Adoption::Held => is_to_stop(&loaded.task, id.key),
                 Adoption::Gone => !is_parked(&loaded.task, &id),
             });
@@ -88,10 +88,10 @@ impl Engine {
         if missing.is_empty() {
             return Ok(Vec::new());
         }
-        let tasks = self.store.load(&missing.iter().map(|(_, id)| id.task).collect::<Vec<_>>()).await?;
+        let tasks = self.tasks_of(&missing.iter().map(|(_, id)| *id).collect::<Vec<_>>()).await?;
         let (mut again, mut size) = (Vec::new(), AnswerSize::default());
-        for ((token, id), loaded) in missing.into_iter().zip(tasks) {
-            let theirs = loaded.filter(|loaded| {
+        for (token, id) in missing {
+            let theirs = tasks.get(&id.task).filter(|loaded| {
                 loaded.claims.iter().any(|claim| {
                     claim.key == id.key
                         && claim.attempt == id.attempt
@@ -108,7 +108,7 @@ impl Engine {
                 self.store.release(session, id, now).await?;
                 continue;
             }
-            let attempt = self.handed_out(id, &loaded);
+            let attempt = self.handed_out(id, loaded);
             if attempt.is_too_large() {
                 self.refuse_too_large(id);
             } else if size.add(&attempt) {

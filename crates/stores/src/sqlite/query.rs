@@ -13,7 +13,7 @@ use super::{
     directory::{Directory, Place},
     encoding::{act_key, from_integer, task_id, to_integer},
     error::{Fault, of_task},
-    read::{complete, from_sql, history_row, task_row},
+    read::{complete, from_sql, history_row, select_history, task_row},
     resting::resting,
 };
 
@@ -134,17 +134,18 @@ pub(super) fn events(
 ) -> Result<Option<Vec<(u64, Event)>>, Fault> {
     let Some(place) = place(connection, directory, task)? else { return Ok(None) };
     let wanted = to_integer(after.saturating_add(1));
+    let mut select = connection.prepare_cached(&select_history())?;
     let mut walked = Vec::new();
     let mut next = Some(place.last);
     while let Some(seq) = next {
-        let read = history_row(connection, place.task, seq, |_, _| Ok(()));
+        let read = history_row(&mut select, place.task, seq, |_, _| Ok(()));
         let (link, ()) = read.map_err(|fault| of_task(task, fault))?;
         walked.push(seq);
         next = link.previous.filter(|_| link.first > wanted);
     }
     let mut found = Vec::new();
     for seq in walked.into_iter().rev() {
-        let read = history_row(connection, place.task, seq, |row, _| {
+        let read = history_row(&mut select, place.task, seq, |row, _| {
             let events = row.get_ref(6)?.as_blob_or_null().map_err(from_sql)?;
             Ok(events.map(stored::read_events).transpose()?)
         });

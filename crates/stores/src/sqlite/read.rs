@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use rusqlite::{Connection, Row};
+use rusqlite::{Connection, Row, Statement};
 use windlass_core::{ActKey, ActState, Json, Name, State, TaskId};
 use windlass_engine::{ports::StoredFlow, resident::TaskRow, stored};
 
@@ -91,15 +91,15 @@ pub(super) fn select_history() -> String {
     format!("SELECT {} FROM history WHERE seq = ?1", Table::History.select())
 }
 
-/// Reads the row `seq` of the history of the task with number `task`, and with it what `payload` reads.
+/// Reads the row `seq` of the history of the task with number `task` by [`select_history`], and with it what `payload`
+/// reads.
 pub(super) fn history_row<T>(
-    connection: &Connection,
+    select: &mut Statement<'_>,
     task: i64,
     seq: i64,
     payload: impl FnOnce(&Row<'_>, Link) -> Result<T, Fault>,
 ) -> Result<(Link, T), Fault> {
-    let mut statement = connection.prepare_cached(&select_history())?;
-    let mut rows = statement.query([seq])?;
+    let mut rows = select.query([seq])?;
     let Some(row) = rows.next()? else {
         return Err(Fault::damaged(format!("row {seq} of the history is missing")));
     };
@@ -127,9 +127,10 @@ pub(super) fn complete(connection: &Connection, row: &mut TaskRow, place: Place)
     });
     open.extend(acts.filter(|(_, act)| act.state == ActState::Succeeded).map(|(key, _)| key));
     let id = row.id;
+    let mut select = connection.prepare_cached(&select_history())?;
     let mut next = Some(place.last);
     while let Some(seq) = next.filter(|_| !open.is_empty()) {
-        let read = history_row(connection, place.task, seq, |history, link| {
+        let read = history_row(&mut select, place.task, seq, |history, link| {
             // From the newest back: the first result found for an act is the one that counts.
             let found = link.act.map(act_key).filter(|key| open.contains(key));
             found

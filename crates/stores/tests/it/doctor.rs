@@ -40,7 +40,7 @@ fn a_sound_store_is_counted_while_it_is_open_and_once_it_is_closed() {
         assert_eq!(report.problems, [""; 0]);
         let ended = |status| report.ended[&status];
         assert_eq!((report.active, ended(TaskStatus::Succeeded), ended(TaskStatus::Failed)), (1, 2, 0));
-        assert_eq!((report.flows, report.epoch, report.format), ((1, 1), 1, 4));
+        assert_eq!((report.flows, report.epoch, report.format), ((1, 1), 1, report.format_known));
         assert_eq!(report.wal_bytes, options().wal_bytes);
         assert_eq!(report.opened_by, opened_by);
     };

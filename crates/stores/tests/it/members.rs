@@ -8,6 +8,7 @@ use windlass_core::{ActKey, Each, Event, EventKind, Flow, Millis, OnFailure, Tas
 use windlass_engine::{
     ports::{Change, Retention, TaskChange},
     resident::RowSink,
+    stored,
 };
 use windlass_stores::sqlite::{SqliteOptions, SqliteSink, doctor};
 
@@ -154,4 +155,23 @@ fn members_that_are_missing_or_too_many_are_found() {
         let error = wait(sink.recover()).unwrap_err().to_string();
         assert!(error.contains(expected) && error.contains(&story.task.id.to_string()), "{damage}: {error}");
     }
+}
+
+#[test]
+fn a_member_beyond_those_of_its_step_is_found() {
+    let (place, sink, _) = store(4);
+    sink.close();
+    // A state that would be believed, of a step that has fewer members.
+    let mut fewer = story(&fan(2), id(1, 1), 3);
+    fewer.accept(1);
+    let shell = Connection::open(place.path()).unwrap();
+    let state = stored::write_state(&fewer.task.state);
+    shell.execute("UPDATE active SET state = ?1, checksum = NULL", [state]).unwrap();
+    drop(shell);
+    let expected = "it has member 4 of step 0, of which there are 3";
+    let problems = doctor(&place.path()).unwrap().problems.join("\n");
+    assert!(problems.contains(expected), "{problems}");
+    let sink = SqliteSink::open(&place.path(), SqliteOptions::default()).unwrap();
+    let error = wait(sink.recover()).unwrap_err().to_string();
+    assert!(error.contains(expected), "{error}");
 }
