@@ -6,14 +6,29 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::{MemberCounts, Payload, Problem, Span};
+use crate::{
+    ActionDocument, MemberCounts, OnFailure, Payload, Problem, RetryBy, Span, StepDocument,
+};
 
-/// A task to start: the body of `POST /v1/tasks`.
+/// A task to start: the body of `POST /v1/tasks`. It has `flow`, or `steps` of its own.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SubmitTask {
     /// Name of the flow to run, `NAME` or `NAME@VERSION`; without a version the newest.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub flow: String,
+    /// What to do instead of a flow of the catalogue: 1 to 256 steps as in a flow.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub steps: Vec<StepDocument>,
+    /// With `steps`: what is done once the task has failed, before anything is undone; it gets all errors.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub on_error: Option<ActionDocument>,
+    /// With `steps`: what a final failure does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub on_failure: Option<OnFailure>,
+    /// With `steps`: who makes the retries of a step.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retry_by: Option<RetryBy>,
     /// Parameters shared by all steps: a JSON object of at most 1 MiB.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Object>)]

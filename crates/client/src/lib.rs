@@ -20,6 +20,8 @@
 //! # }
 //! ```
 //!
+//! A task may bring its steps along instead: see [`workflow`].
+//!
 //! # Doing the work
 //!
 //! ```no_run
@@ -82,6 +84,7 @@ mod client;
 mod error;
 mod pacing;
 mod worker;
+pub mod workflow;
 
 pub use client::{Client, EventStream, TaskFilter};
 pub use error::Error;

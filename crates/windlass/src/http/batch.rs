@@ -10,7 +10,7 @@ use axum::{
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use windlass_api as api;
-use windlass_engine::Submission;
+use windlass_engine::{Submission, ports::Now};
 
 use super::{
     App, extract,
@@ -64,7 +64,7 @@ pub(crate) async fn submit(State(app): State<Arc<App>>, request: Request) -> Res
     let mut refusals = Vec::with_capacity(batch.tasks.len());
     let mut submissions = Vec::with_capacity(batch.tasks.len());
     for task in batch.tasks {
-        match submission(task, &caller) {
+        match submission(&app, task, &caller, now).await {
             Ok(submission) => {
                 submissions.push(submission);
                 refusals.push(None);
@@ -92,7 +92,7 @@ pub(crate) async fn submit(State(app): State<Arc<App>>, request: Request) -> Res
     Ok(ok(&api::SubmitBatchAnswer { results }))
 }
 
-fn submission(task: &RawValue, caller: &Caller) -> Result<Submission, Refused> {
+async fn submission(app: &App, task: &RawValue, caller: &Caller, now: Now) -> Result<Submission, Refused> {
     if task.get().len() > SUBMIT_BYTES_MAX {
         let most = bytes_in_words(SUBMIT_BYTES_MAX);
         return Err(Refused::too_large(format!(
@@ -100,7 +100,9 @@ fn submission(task: &RawValue, caller: &Caller) -> Result<Submission, Refused> {
             task.get().len()
         )));
     }
-    extract::parse::<SubmitBody<'_>>(task.get())?.into_submission(&HeaderMap::new(), caller)
+    let prepared =
+        extract::parse::<SubmitBody<'_>>(task.get())?.prepare(task.get(), &HeaderMap::new(), caller)?;
+    prepared.store_flow(app, now).await
 }
 
 fn result(accepted: Result<String, Refused>) -> api::BatchResult {

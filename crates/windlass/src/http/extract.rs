@@ -154,6 +154,12 @@ impl JsonText {
 
 /// Parses a document.
 pub(crate) fn parse<'a, T: Deserialize<'a>>(text: &'a str) -> Result<T, Refused> {
+    // An array would be read as the fields of a document in their order, which nobody means.
+    if text.trim_start().starts_with('[') {
+        return Err(Refused::malformed(
+            "the body is not as it should be: it is an array, and must be an object",
+        ));
+    }
     serde_json::from_str(text).map_err(|error| {
         let place = |n: usize| u64::try_from(n).ok().filter(|n| *n > 0);
         let (line, column) = (place(error.line()), place(error.column()));

@@ -13,7 +13,7 @@ use windlass_core::Flow;
 use windlass_engine::{EngineError, ports::StoredFlow};
 
 use super::{
-    App,
+    App, adhoc,
     extract::{self, Pairs},
     json_response, ok,
     problem::Refused,
@@ -22,11 +22,26 @@ use super::{
 use crate::flowfile::{self, FILE_BYTES_MAX, Format, Source};
 
 /// The newest version of every flow, by name.
-#[utoipa::path(get, path = "/v1/flows", operation_id = "list_flows", tag = "flows", responses((status = 200, description = "The page", body = api::List<api::Flow>)))]
+#[utoipa::path(
+    get,
+    path = "/v1/flows", operation_id = "list_flows",
+    tag = "flows",
+    params(("all" = Option<bool>, Query, description = "`true`: also the flows that tasks brought along as `steps`")),
+    responses((status = 200, description = "The page", body = api::List<api::Flow>))
+)]
 pub(crate) async fn list(State(app): State<Arc<App>>, request: Request) -> Result<Response, Refused> {
     let (parts, _) = request.into_parts();
-    Pairs::of(&parts, &[])?;
-    let items = app.engine.flows().await?.iter().map(document).collect();
+    let pairs = Pairs::of(&parts, &["all"])?;
+    let all = match pairs.one("all")? {
+        None | Some("false") => false,
+        Some("true") => true,
+        Some(other) => {
+            return Err(Refused::malformed(format!("\"all\" is {other:?}, and must be true or false")));
+        }
+    };
+    let flows = app.engine.flows().await?;
+    let items =
+        flows.iter().filter(|stored| all || !adhoc::is_adhoc(&stored.flow.name)).map(document).collect();
     Ok(ok(&api::List { items, next: None }))
 }
 
@@ -105,6 +120,11 @@ pub(crate) async fn apply(State(app): State<Arc<App>>, request: Request) -> Resu
     let (mut parts, body) = request.into_parts();
     let name: String = extract::path(&mut parts).await?;
     extract::name("the flow in the path", &name)?;
+    if adhoc::is_adhoc(&name) {
+        return Err(Refused::malformed(format!(
+            "{name:?} is a name that flows get which tasks bring along as `steps`: choose another one"
+        )));
+    }
     let body = extract::read_body(&app.bodies, &parts.headers, body, FILE_BYTES_MAX).await?;
     let flow = read(&parts.headers, &body, Some(name))?;
     let application = app.engine.apply_flow(flow, app.now()).await?;

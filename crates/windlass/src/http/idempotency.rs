@@ -45,10 +45,19 @@ pub(crate) fn key<'a>(headers: &'a HeaderMap, field: Option<&'a str>) -> Result<
     }
 }
 
-/// What the store keeps of a key: hashes of where it counts and of what was submitted.
-pub(crate) fn submit_key(key: &str, flow: &Name, version: Option<u32>, input: &Input) -> SubmitKey {
-    let mut scope = Hash::default();
-    scope.text(CALLER).text(flow).text(key);
+/// Where keys of tasks that bring their steps along count: no flow has such a name.
+pub(crate) const ADHOC: &str = "adhoc:";
+
+/// What the store keeps of a key: hashes of where it counts, the flow as a rule, and of what was submitted.
+pub(crate) fn submit_key(
+    key: &str,
+    scope: &str,
+    flow: &Name,
+    version: Option<u32>,
+    input: &Input,
+) -> SubmitKey {
+    let mut hash = Hash::default();
+    hash.text(CALLER).text(scope).text(key);
     let mut fingerprint = Hash::default();
     fingerprint.text(flow).number(version.map(i64::from)).text(input.params.as_str());
     fingerprint.number(input.at.map(|at| at.0)).number(Some(input.priority.into()));
@@ -59,7 +68,7 @@ pub(crate) fn submit_key(key: &str, flow: &Name, version: Option<u32>, input: &I
     if let Some(deadline) = input.deadline {
         fingerprint.text("deadline").number(i64::try_from(deadline.0).ok());
     }
-    SubmitKey { scope: scope.0.finalize().into(), fingerprint: fingerprint.0.finalize().into() }
+    SubmitKey { scope: hash.0.finalize().into(), fingerprint: fingerprint.0.finalize().into() }
 }
 
 /// What the store keeps of the key of a new run of a task.
@@ -108,7 +117,7 @@ mod tests {
     #[test]
     fn only_what_was_submitted_makes_the_fingerprint() {
         let flow = Name::new("f").unwrap();
-        let of = |input: &Input| submit_key("k", &flow, None, input);
+        let of = |input: &Input| submit_key("k", &flow, &flow, None, input);
         let before = of(&input());
         let later = Input { created_at: Timestamp(8), traceparent: Some("x".into()), ..input() };
         assert_eq!(of(&later), before);
@@ -124,10 +133,10 @@ mod tests {
             assert_eq!(key.scope, before.scope);
             assert_ne!(key.fingerprint, before.fingerprint, "{input:?}");
         }
-        let version = submit_key("k", &flow, Some(1), &input());
+        let version = submit_key("k", &flow, &flow, Some(1), &input());
         assert_eq!(version.scope, before.scope);
         assert_ne!(version.fingerprint, before.fingerprint);
-        let other_flow = submit_key("k", &Name::new("g").unwrap(), None, &input());
+        let other_flow = submit_key("k", "g", &Name::new("g").unwrap(), None, &input());
         assert_ne!(
             other_flow.scope, before.scope,
             "keys of different flows have nothing to do with one another"

@@ -8,6 +8,7 @@
 //!
 //! Documents are those of [`windlass_api`]; `openapi.rs` gathers the contract from the handlers.
 
+mod adhoc;
 mod alarms;
 mod batch;
 mod budget;
@@ -19,6 +20,7 @@ mod flows;
 mod guard;
 mod health;
 mod idempotency;
+mod json_path;
 mod logs;
 pub(crate) mod malformed;
 mod members;

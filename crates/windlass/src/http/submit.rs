@@ -10,11 +10,16 @@ use axum::{
 use serde::{Deserialize, Deserializer, de};
 use serde_json::value::RawValue;
 use windlass_api as api;
-use windlass_core::{Actor, Input, Json, Millis, Name, PRIORITY_MAX, SPAN_MAX, Timestamp};
-use windlass_engine::{Submission, ports::Loaded};
+use windlass_core::{Actor, Flow, Input, Json, Millis, Name, PRIORITY_MAX, SPAN_MAX, Timestamp};
+use windlass_engine::{
+    Submission,
+    ports::{Loaded, Now},
+};
 
 use super::{
-    App, extract,
+    App,
+    adhoc::Workflow,
+    extract,
     extract::{PARAMS_BYTES_MAX, SUBMIT_BYTES_MAX},
     flows, idempotency, json_response,
     problem::Refused,
@@ -32,8 +37,16 @@ const LABEL_BYTES_MAX: usize = 128;
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct SubmitBody<'a> {
-    #[serde(borrow)]
-    flow: Cow<'a, str>,
+    #[serde(borrow, default)]
+    flow: Option<Cow<'a, str>>,
+    #[serde(borrow, default)]
+    steps: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    on_error: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    on_failure: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    retry_by: Option<&'a RawValue>,
     #[serde(borrow, default)]
     params: Option<&'a RawValue>,
     #[serde(borrow, default)]
@@ -75,7 +88,7 @@ impl Caller {
     }
 }
 
-/// Accepts a task: when this is answered it is on disk.
+/// Accepts a task: when this is answered it is on disk. It runs a flow of the catalogue, or brings its steps along.
 ///
 /// With `Prefer: wait=n` the answer waits up to n seconds (60 at most) for the task's end. A request repeated under
 /// the same idempotency key is answered with the task of the first one.
@@ -111,7 +124,8 @@ pub(crate) async fn submit(State(app): State<Arc<App>>, request: Request) -> Res
     let text = extract::read_json(&app.bodies, headers, body, SUBMIT_BYTES_MAX).await?;
     let now = app.now();
     let caller = Caller::of(headers, now.wall)?;
-    let submission = text.parse::<SubmitBody<'_>>()?.into_submission(headers, &caller)?;
+    let prepared = text.parse::<SubmitBody<'_>>()?.prepare(text.as_str(), headers, &caller)?;
+    let submission = prepared.store_flow(&app, now).await?;
     let accepted = match app.engine.submit(submission, now).await {
         Ok(accepted) => accepted,
         Err(error) => return Err(flows::with_versions(&app, error).await),
@@ -147,10 +161,51 @@ pub(super) async fn answer(app: &App, loaded: &Loaded, waited: Option<u64>) -> R
     Ok(response)
 }
 
-impl SubmitBody<'_> {
-    /// Checks what the types do not say. `headers` are those that speak of this task alone.
-    pub(crate) fn into_submission(self, headers: &HeaderMap, caller: &Caller) -> Result<Submission, Refused> {
-        let (flow, version) = flow_name(&self.flow)?;
+/// A task that was looked at, and the flow that it brings along.
+pub(crate) struct Prepared {
+    submission: Submission,
+    flow: Option<Flow>,
+}
+
+impl Prepared {
+    /// The submission, once the flow it brings along is in the catalogue.
+    pub(crate) async fn store_flow(self, app: &App, now: Now) -> Result<Submission, Refused> {
+        let Some(flow) = self.flow else { return Ok(self.submission) };
+        let applied = app.engine.apply_flow(flow, now).await?;
+        Ok(Submission { version: Some(applied.stored.flow.version), ..self.submission })
+    }
+}
+
+impl<'a> SubmitBody<'a> {
+    /// Checks what the types do not say. `text` is the document; `headers` are those that speak of this task alone.
+    pub(crate) fn prepare(
+        self,
+        text: &str,
+        headers: &HeaderMap,
+        caller: &Caller,
+    ) -> Result<Prepared, Refused> {
+        let workflow = self.workflow();
+        let (name, version, flow) = match &self.flow {
+            Some(_) if workflow.is_there() => {
+                return Err(Refused::malformed(
+                    "the task has `flow` and also steps of its own: give the name of a flow, or `steps` with `on_error`, \
+                     `on_failure` and `retry_by` if need be",
+                ));
+            }
+            Some(flow) => {
+                let (name, version) = flow_name(flow)?;
+                (name, version, None)
+            }
+            None if self.steps.is_some() => {
+                let flow = workflow.compile(text)?;
+                (flow.name.clone(), None, Some(flow))
+            }
+            None => {
+                return Err(Refused::malformed(
+                    "the task needs `flow`, the name of a flow, or `steps`, what it is to do",
+                ));
+            }
+        };
         let params = params(self.params)?;
         check_labels(&self.labels)?;
         let priority = priority(self.priority)?;
@@ -164,8 +219,20 @@ impl SubmitBody<'_> {
             traceparent: caller.traceparent.clone(),
             ..Input::new(params, caller.now)
         };
-        let key = key.map(|key| idempotency::submit_key(key, &flow, version, &input));
-        Ok(Submission { flow, version, input, key })
+        // Tasks with steps of their own share their keys: their flows' names come from what is in them.
+        let scope = if flow.is_some() { idempotency::ADHOC } else { &name };
+        let key = key.map(|key| idempotency::submit_key(key, scope, &name, version, &input));
+        Ok(Prepared { submission: Submission { flow: name, version, input, key }, flow })
+    }
+
+    fn workflow(&self) -> Workflow<'a> {
+        let keys = [
+            ("retry_by", self.retry_by),
+            ("on_failure", self.on_failure),
+            ("steps", self.steps),
+            ("on_error", self.on_error),
+        ];
+        Workflow { keys }
     }
 }
 
@@ -278,7 +345,7 @@ mod tests {
         assert_eq!(serde_json::to_string(&document).unwrap(), all, "the text has every field");
         let body: SubmitBody<'_> = serde_json::from_str(all).unwrap();
         let caller = Caller { by: None, traceparent: None, now: Timestamp(1) };
-        let submission = body.into_submission(&HeaderMap::new(), &caller).unwrap();
+        let submission = body.prepare(all, &HeaderMap::new(), &caller).unwrap().submission;
         assert_eq!((submission.flow.as_str(), submission.version), ("f", Some(2)));
         assert_eq!(submission.input.params.as_str(), r#"{"a":1}"#);
         assert_eq!(submission.input.at, Some(Timestamp(1_900_000_000_000)));

@@ -8,3 +8,4 @@ mod http;
 mod malformed;
 mod modules;
 mod site;
+mod workflows;

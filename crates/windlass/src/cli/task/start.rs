@@ -65,6 +65,7 @@ impl StartArgs {
             deadline: self.deadline,
             priority: self.priority,
             labels: self.labels.into_iter().collect(),
+            ..SubmitTask::default()
         };
         let task = context.client.submit(&submit).await?;
         if !self.wait {

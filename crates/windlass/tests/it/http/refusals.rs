@@ -91,7 +91,7 @@ fn of_submits() -> Vec<Case> {
         case("no document", submit(""), 400, "malformed", "send a JSON object"),
         case("not UTF-8", not_utf8, 400, "malformed", "not UTF-8 from byte 1"),
         case("an array", submit("[]"), 400, "malformed", "not as it should be"),
-        case("no flow", submit("{}"), 400, "malformed", "missing field `flow`"),
+        case("no flow", submit("{}"), 400, "malformed", "needs `flow`"),
         case(
             "an unknown field",
             submit(r#"{"flow":"f","parms":{}}"#),

@@ -1,0 +1,135 @@
+//! Ad-hoc flows: a task that brings its steps along instead of the name of a flow.
+//!
+//! The steps become a flow of the catalogue whose name says what is in it, so that the same steps are stored once and
+//! everything else (versions, history, new runs) is as for any other flow. Lists of flows leave them out.
+
+use serde_json::value::RawValue;
+use sha2::{Digest as _, Sha256};
+use windlass_core::{Flow, Name};
+
+use super::{json_path, problem::Refused};
+use crate::flowfile::{self, FlowError, Format};
+
+/// What the names of ad-hoc flows begin with.
+const PREFIX: &str = "adhoc-";
+
+/// Characters of a name after the prefix: 64 bits of the hash.
+const HASH_CHARS: usize = 16;
+
+/// What a task says in place of the name of a flow: keys of a flow file, as they lie in the body.
+#[derive(Debug, Default)]
+pub(super) struct Workflow<'a> {
+    /// The keys with their documents, in the order in which they are looked at.
+    pub(super) keys: [(&'static str, Option<&'a RawValue>); 4],
+}
+
+/// Whether a flow of this name is one that a task brought along.
+pub(super) fn is_adhoc(name: &str) -> bool {
+    let hex = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
+    name.strip_prefix(PREFIX).is_some_and(|hash| hash.len() == HASH_CHARS && hash.bytes().all(hex))
+}
+
+impl Workflow<'_> {
+    /// Whether there is anything of it.
+    pub(super) fn is_there(&self) -> bool {
+        self.keys.iter().any(|(_, document)| document.is_some())
+    }
+
+    /// The flow they make. `body` is the text they lie in; a mistake is told with its path and its place there.
+    pub(super) fn compile(&self, body: &str) -> Result<Flow, Refused> {
+        let text = Text::of(self, body);
+        let refused = |error| text.refused(error, body);
+        let sources = flowfile::read(&text.text, Format::Json).map_err(refused)?;
+        let source = sources.first().ok_or_else(|| Refused::malformed("`steps` makes no flow"))?;
+        let flow = flowfile::compile(source).map_err(refused)?;
+        let name = name(&flow)?;
+        Ok(Flow { name, ..flow })
+    }
+}
+
+/// A hash of the flow as it would be written: what means the same has the same name, however it was written.
+fn name(flow: &Flow) -> Result<Name, Refused> {
+    let document = serde_json::to_vec(&flowfile::document(flow))
+        .map_err(|error| Refused::fault(format!("the flow cannot be written: {error}")))?;
+    let hash = Sha256::digest(&document);
+    let hash: String = hash[..HASH_CHARS / 2].iter().map(|byte| format!("{byte:02x}")).collect();
+    Name::new(&format!("{PREFIX}{hash}")).map_err(|error| Refused::fault(error.to_string()))
+}
+
+/// The steps as the text of a flow file, and where its pieces are in the body.
+struct Text {
+    text: String,
+    /// Where each piece begins here and in the body, and how long it is.
+    pieces: Vec<(usize, usize, usize)>,
+}
+
+impl Text {
+    fn of(workflow: &Workflow<'_>, body: &str) -> Self {
+        let mut text = r#"{"flow":"adhoc""#.to_owned();
+        let mut pieces = Vec::new();
+        for (key, document) in &workflow.keys {
+            let Some(document) = document else { continue };
+            text.push_str(&format!(",\"{key}\":"));
+            // Documents are borrowed from the body, so their place in it is known.
+            let in_body = (document.get().as_ptr() as usize).saturating_sub(body.as_ptr() as usize);
+            pieces.push((text.len(), in_body, document.get().len()));
+            text.push_str(document.get());
+        }
+        text.push('}');
+        Self { text, pieces }
+    }
+
+    /// The refusal of a mistake in this text: its path, and its line and column in the body.
+    fn refused(&self, error: FlowError, body: &str) -> Refused {
+        let Some(at) = error.line.zip(error.column).and_then(|place| byte_at(&self.text, place)) else {
+            return error.into();
+        };
+        let path = json_path::path(&self.text, at);
+        let message = if path.is_empty() { error.message } else { format!("{path}: {}", error.message) };
+        let piece = self.pieces.iter().find(|(start, _, len)| (*start..start + len).contains(&at));
+        let place = piece.map(|(start, in_body, _)| place_of(body, in_body + at - start));
+        let (line, column) = place.unzip();
+        FlowError { message, line, column }.into()
+    }
+}
+
+/// The byte at a line and character, both from 1.
+fn byte_at(text: &str, (line, column): (u64, u64)) -> Option<usize> {
+    let before = usize::try_from(line).ok()?.checked_sub(1)?;
+    let start: usize = text.split_inclusive('\n').take(before).map(str::len).sum();
+    let column = usize::try_from(column).ok()?.checked_sub(1)?;
+    let within = text.get(start..)?.char_indices().nth(column).map_or(text.len() - start, |(index, _)| index);
+    Some(start + within)
+}
+
+/// The line and character of a byte, both from 1.
+fn place_of(text: &str, at: usize) -> (u64, u64) {
+    let before = text.get(..at).unwrap_or(text);
+    let line = before.bytes().filter(|byte| *byte == b'\n').count() + 1;
+    let start = before.rfind('\n').map_or(0, |newline| newline + 1);
+    let column = before[start..].chars().count() + 1;
+    (line as u64, column as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_adhoc_flows_are_told_from_others() {
+        assert!(is_adhoc("adhoc-0123456789abcdef"));
+        for other in
+            ["adhoc", "adhoc-", "adhoc-0123456789abcde", "adhoc-0123456789abcdeF", "x-0123456789abcdef"]
+        {
+            assert!(!is_adhoc(other), "{other}");
+        }
+    }
+
+    #[test]
+    fn lines_and_bytes_are_the_same_places() {
+        let text = "größe\n  x\n";
+        for at in text.char_indices().map(|(index, _)| index) {
+            assert_eq!(byte_at(text, place_of(text, at)), Some(at), "{at}");
+        }
+    }
+}
