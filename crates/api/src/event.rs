@@ -10,7 +10,7 @@ use crate::Direction;
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct Event {
     /// Its number in the task, from 1. Missing on live notices that are not part of the history
-    /// (`step.started` and `step.progress` while the attempt runs).
+    /// (`step.started` and `step.progress` while the attempt runs, `step.log` where lines are asked for).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub n: Option<u64>,
     /// Id of the task.
@@ -49,6 +49,9 @@ pub struct LogLine {
     pub at: Timestamp,
     /// The step.
     pub step: String,
+    /// The member of a fanned-out step, by its place in the list, from 0.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub member: Option<u32>,
     /// Do or undo.
     pub direction: Direction,
     /// Number of the attempt.

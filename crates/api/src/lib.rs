@@ -5,6 +5,7 @@
 //! fields ending in `_ms` are milliseconds, payloads are JSON objects passed on as they came.
 
 mod alarm;
+mod bulk;
 mod event;
 mod flow;
 mod list;
@@ -19,6 +20,7 @@ mod why;
 mod worker;
 
 pub use alarm::*;
+pub use bulk::*;
 pub use event::*;
 pub use flow::*;
 pub use list::*;

@@ -3,17 +3,51 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use crate::Direction;
+
 /// Why a task is where it is: the answer of `GET /v1/tasks/{id}/why`.
+///
+/// A task can wait for several things at once. `sentence`, `reason`, `step` and `data` tell of the first: what holds
+/// the task as a whole, or its first step in definition order; `reasons` has them all.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct Why {
     /// One sentence for people.
     pub sentence: String,
-    /// The machine-readable reason: `no_worker`, `queued`, `running`, `retry`, `scheduled`, `task_paused`,
-    /// `queue_paused`, `stuck`, `ending`, `ended`, `grace`.
+    /// The machine-readable reason: `no_worker`, `queued`, `running`, `retry`, `postponed`, `deadline`, `delayed`,
+    /// `signal`, `child`, `lock`, `members`, `scheduled`, `task_paused`, `queue_paused`, `stuck`, `ending`, `ended`;
+    /// `grace` for 300 ms after a start of the server, `moving` while it is on its way to its next state.
     pub reason: String,
     /// The step it is about.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub step: Option<String>,
+    /// More about it, by reason.
+    #[serde(default)]
+    #[schema(value_type = Object)]
+    pub data: serde_json::Value,
+    /// Everything it waits for, at most 20.
+    #[serde(default)]
+    pub reasons: Vec<WhyReason>,
+    /// How many more there are.
+    #[serde(default)]
+    pub more: usize,
+}
+
+/// One thing that a task waits for.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+pub struct WhyReason {
+    /// The machine-readable reason.
+    pub reason: String,
+    /// One sentence for people.
+    pub sentence: String,
+    /// The step it is about; left out where it is about the task as a whole.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub step: Option<String>,
+    /// The member of a fanned-out step, by its place in the list, from 0.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub member: Option<u32>,
+    /// Do or undo.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub direction: Option<Direction>,
     /// More about it, by reason.
     #[serde(default)]
     #[schema(value_type = Object)]

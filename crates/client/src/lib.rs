@@ -86,7 +86,7 @@ mod pacing;
 mod worker;
 pub mod workflow;
 
-pub use client::{Client, EventStream, TaskFilter};
+pub use client::{Client, EventStream, LogStream, TaskFilter};
 pub use error::Error;
 pub use windlass_api as api;
 pub use worker::{Failure, Handler, Job, Outcome, Worker, WorkerBuilder};

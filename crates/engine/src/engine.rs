@@ -1,9 +1,9 @@
 //! The engine itself: what it is made of, and how it refuses.
 //!
-//! Tasks are taken in in `submit.rs`, told things in `tell.rs`, asked about in `ask.rs` and `why.rs`; workers are
+//! Tasks are taken in in `submit.rs`, told things in `tell.rs`, asked about in `ask.rs` and `why`; workers are
 //! heard in `exchange`.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use thiserror::Error;
 use windlass_core::{AlarmId, AlarmRejection, Millis, Rejection, TaskId};
@@ -14,6 +14,7 @@ use crate::{
     inbox::Inbox,
     ports::{Now, Store, StoreError},
     progress::ProgressBoard,
+    queue_rates::QueueRates,
     sessions::LocalSessions,
 };
 
@@ -28,6 +29,9 @@ pub struct Engine {
     pub(crate) timers: Signal,
     pub(crate) counts: Counts,
     pub(crate) progress: ProgressBoard,
+    pub(crate) rates: QueueRates,
+    /// When the lease keeper had its first round: since then it is known which workers there are.
+    pub(crate) began: OnceLock<Now>,
     pub(crate) ids: TaskIds,
 }
 
@@ -83,6 +87,8 @@ impl Engine {
             timers: Signal::default(),
             counts: Counts::default(),
             progress: ProgressBoard::default(),
+            rates: QueueRates::default(),
+            began: OnceLock::new(),
             ids: TaskIds::new(random),
         }
     }

@@ -15,6 +15,8 @@ use futures_channel::mpsc;
 use futures_util::{Stream, StreamExt as _};
 use windlass_core::{ActKey, Event, TaskId, Timestamp};
 
+use crate::ports::LogLine;
+
 /// What watchers hear.
 #[derive(Debug, Clone)]
 pub enum Notice {
@@ -46,6 +48,11 @@ pub enum Notice {
         at: Timestamp,
         /// How far.
         progress: Progress,
+    },
+    /// Attempts wrote lines, which are on disk.
+    Logged {
+        /// The lines of one report.
+        lines: Arc<[LogLine]>,
     },
 }
 

@@ -9,12 +9,13 @@ use std::{
 
 use futures_channel::oneshot;
 use windlass_core::{
-    Millis,
+    Millis, Name,
     planted::{Bug, is_planted},
 };
 
 use crate::{
     exchange::{ExchangeAnswer, SILENCE_ATTACHED, Seq},
+    last_heard::{LastHeard, LastWorkers},
     ports::{AttemptId, Now, SessionId, SessionRenewal, Wish, WorkerState},
 };
 
@@ -31,6 +32,8 @@ pub(crate) struct Inner {
     waiting: VecDeque<(SessionId, Seq)>,
     /// Attached sessions whose poll ended without another one being open.
     closed: BTreeSet<SessionId>,
+    /// Who served modules that no session here serves any more.
+    gone: LastWorkers,
 }
 
 /// One session.
@@ -53,6 +56,8 @@ pub(crate) struct LocalSession {
     pub(crate) checked_at: Option<Millis>,
     /// How often attempts are being claimed for it right now.
     pub(crate) hands: usize,
+    /// Modules it served before, and until when.
+    pub(crate) served_before: Vec<(Name, Millis)>,
 }
 
 /// What a session can take.
@@ -199,7 +204,14 @@ impl Inner {
 
     /// Forgets sessions that were silent for long. Gives those whose poll has waited long enough.
     pub(crate) fn expire(&mut self, now: Now) -> Vec<SessionId> {
-        self.sessions.retain(|_, session| session.is_remembered(now));
+        let gone = &mut self.gone;
+        self.sessions.retain(|id, session| {
+            let is_remembered = session.is_remembered(now);
+            if !is_remembered {
+                session.note_in(gone, *id);
+            }
+            is_remembered
+        });
         if self.sessions.len() > IDLE_SESSIONS_MAX {
             self.forget_idle();
         }
@@ -213,8 +225,21 @@ impl Inner {
         let mut idle: Vec<(Millis, SessionId)> = idle.map(|(id, session)| (session.seen_at, *id)).collect();
         idle.sort_unstable();
         for (_, id) in idle.iter().take(idle.len().saturating_sub(IDLE_SESSIONS_MAX)) {
-            self.sessions.remove(id);
+            if let Some(session) = self.sessions.remove(id) {
+                session.note_in(&mut self.gone, *id);
+            }
         }
+    }
+
+    /// The worker of a module that was heard of last.
+    pub(crate) fn last_heard(&self, module: &Name, now: Now) -> Option<LastHeard> {
+        let here = self.sessions.iter().filter_map(|(id, session)| {
+            let at = session.served().filter(|(served, _)| *served == module).map(|(_, at)| at).max()?;
+            Some((at, session.name(*id)))
+        });
+        let gone = self.gone.get(module).map(|(at, worker)| (at, worker.into()));
+        let last = here.chain(gone).max_by_key(|(at, _)| *at);
+        last.map(|(at, worker): (Millis, Box<str>)| LastHeard::new(&worker, at, now))
     }
 }
 
@@ -222,6 +247,23 @@ impl LocalSession {
     /// Neither has anything nor polls.
     fn is_idle(&self) -> bool {
         self.poll.is_none() && self.given.is_empty()
+    }
+
+    /// The modules it serves or served, and when it was last heard of with them.
+    fn served(&self) -> impl Iterator<Item = (&Name, Millis)> {
+        let now = self.worker.modules.iter().map(|module| (module, self.seen_at));
+        now.chain(self.served_before.iter().map(|(module, at)| (module, *at)))
+    }
+
+    fn name(&self, id: SessionId) -> Box<str> {
+        let name = &self.worker.name;
+        if name.is_empty() { id.to_string().into() } else { name.clone() }
+    }
+
+    /// It is forgotten; which modules it served is not.
+    fn note_in(&self, gone: &mut LastWorkers, id: SessionId) {
+        let name = self.name(id);
+        self.served().for_each(|(module, at)| gone.note(module, at, &name));
     }
 
     fn is_remembered(&self, now: Now) -> bool {

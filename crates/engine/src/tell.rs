@@ -34,6 +34,27 @@ impl Engine {
         }
     }
 
+    /// Tells several tasks the same, each for itself and all in one commit. When this returns, what came of it is on
+    /// disk.
+    ///
+    /// # Errors
+    /// When the store fails; of each task by itself when it is not there or the rules refuse it.
+    pub async fn tell_all(
+        &self,
+        tasks: &[TaskId],
+        command: &Command,
+    ) -> Result<Vec<Result<(), EngineError>>, EngineError> {
+        let item = |id: &TaskId| Item::Task { id: *id, command: command.clone(), claim: None, logs: Vec::new() };
+        let replies = self.inbox.decide(tasks.iter().map(item).collect()).await?;
+        let told = |(id, reply): (&TaskId, Reply)| match reply {
+            Reply::Task(_) | Reply::Done => Ok(()),
+            Reply::Missing => Err(EngineError::UnknownTask(*id)),
+            Reply::Rejected(rejection) => Err(rejection.into()),
+            _ => Err(EngineError::Conflict),
+        };
+        Ok(tasks.iter().zip(replies).map(told).collect())
+    }
+
     /// Tells an alarm something.
     ///
     /// # Errors

@@ -3,31 +3,22 @@
 use std::{
     pin::Pin,
     task::{Context, Poll},
-    time::Duration,
 };
 
-use bytes::Bytes;
-use futures_util::{Stream, StreamExt, stream};
-use reqwest::{
-    Method,
-    header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue},
-};
+use futures_util::{Stream, StreamExt as _};
 use windlass_api::{Event, List};
 
-use super::{Client, request::Details, sse::SseReader};
-use crate::{Error, pacing::Pacing};
-
-const EVENT_STREAM: HeaderValue = HeaderValue::from_static("text/event-stream");
-const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
+use super::{
+    Client,
+    follow::{Follower, Said},
+};
+use crate::Error;
 
 /// The kind of a task's last event.
 const ENDED: &str = "task.ended";
 
 /// Events asked for at once: as many as a server gives on a page.
 const PAGE_EVENTS: u32 = 1000;
-
-/// How long the headers of a stream may take.
-const OPEN_TIMEOUT: Duration = Duration::from_secs(30);
 
 impl Client {
     /// The task's events after the one of that number, oldest first; after 0 = all.
@@ -51,44 +42,8 @@ impl Client {
     /// [`Error::Refused`] with status 404 if there is none of this id, [`Error::Unreachable`] if the server is not
     /// there to begin with.
     pub async fn follow_events(&self, id: &str, after: u64) -> Result<EventStream, Error> {
-        let body = self.open_events(id, after).await?;
-        let follower = Follower {
-            client: self.clone(),
-            id: id.to_owned(),
-            after,
-            body: Some(body),
-            reader: SseReader::default(),
-            pacing: Pacing::default(),
-            over: false,
-        };
-        let events = stream::unfold(follower, |mut follower| async move {
-            let event = follower.next().await?;
-            Some((event, follower))
-        });
-        Ok(EventStream { events: events.boxed() })
-    }
-
-    async fn open_events(&self, id: &str, after: u64) -> Result<Body, Error> {
-        let path = ["v1", "tasks", id, "events"];
-        let details = Details {
-            headers: HeaderMap::from_iter([
-                (ACCEPT, EVENT_STREAM),
-                (LAST_EVENT_ID, HeaderValue::from(after)),
-            ]),
-            ..Details::default()
-        };
-        let response = tokio::time::timeout(OPEN_TIMEOUT, self.send(Method::GET, &path, details))
-            .await
-            .map_err(|_| self.unreachable("no answer in 30 s"))??;
-        let kind = response.headers().get(CONTENT_TYPE).map_or(&b""[..], HeaderValue::as_bytes);
-        if !kind.starts_with(EVENT_STREAM.as_bytes()) {
-            return Err(Error::Malformed {
-                server: self.server().to_owned(),
-                call: format!("GET /{}", path.join("/")),
-                detail: format!("an event stream was asked for and {} came", String::from_utf8_lossy(kind)),
-            });
-        }
-        Ok(response.bytes_stream().boxed())
+        let follower = Follower::open(self.clone(), ["tasks", id, "events"], after, read).await?;
+        Ok(EventStream { events: follower.into_stream().boxed() })
     }
 }
 
@@ -111,75 +66,7 @@ impl std::fmt::Debug for EventStream {
     }
 }
 
-type Body = Pin<Box<dyn Stream<Item = reqwest::Result<Bytes>> + Send>>;
-
-struct Follower {
-    client: Client,
-    id: String,
-    /// The number of the last event that was handed on.
-    after: u64,
-    /// The open connection.
-    body: Option<Body>,
-    reader: SseReader,
-    pacing: Pacing,
-    over: bool,
-}
-
-impl Follower {
-    async fn next(&mut self) -> Option<Result<Event, Error>> {
-        loop {
-            if self.over {
-                return None;
-            }
-            if let Some(data) = self.reader.next_event() {
-                return Some(self.read(&data));
-            }
-            let Some(body) = &mut self.body else {
-                match self.reopen().await {
-                    Ok(()) => continue,
-                    Err(error) => {
-                        self.over = true;
-                        return Some(Err(error));
-                    }
-                }
-            };
-            match body.next().await {
-                Some(Ok(bytes)) => {
-                    self.pacing.succeeded();
-                    self.reader.push(&bytes);
-                }
-                Some(Err(_)) | None => self.body = None,
-            }
-        }
-    }
-
-    fn read(&mut self, data: &str) -> Result<Event, Error> {
-        let event: Event = serde_json::from_str(data).map_err(|error| {
-            self.over = true;
-            Error::Malformed {
-                server: self.client.server().to_owned(),
-                call: format!("GET /v1/tasks/{}/events", self.id),
-                detail: error.to_string(),
-            }
-        })?;
-        self.after = event.n.unwrap_or(self.after);
-        self.over = event.kind == ENDED;
-        Ok(event)
-    }
-
-    /// Opens the stream again where it was lost; only a refusal ends this.
-    async fn reopen(&mut self) -> Result<(), Error> {
-        self.reader = SseReader::default();
-        loop {
-            tokio::time::sleep(self.pacing.failed()).await;
-            match self.client.open_events(&self.id, self.after).await {
-                Ok(body) => {
-                    self.body = Some(body);
-                    return Ok(());
-                }
-                Err(error) if error.is_temporary() => {}
-                Err(error) => return Err(error),
-            }
-        }
-    }
+fn read(data: &str, after: u64) -> serde_json::Result<Said<Event>> {
+    let event: Event = serde_json::from_str(data)?;
+    Ok(Said { after: event.n.unwrap_or(after), over: event.kind == ENDED, item: Some(event) })
 }

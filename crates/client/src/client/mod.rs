@@ -1,13 +1,16 @@
 //! The control client: one method per call of the HTTP API, one file per kind of thing.
 //!
 //! Every method is one request and one answer, except for lists, which are read page by page to their end (tasks,
-//! which may be millions, are given one page at a time), and for [`Client::wait`] and [`Client::follow_events`],
-//! which live through restarts of the server.
+//! which may be millions, are given one page at a time), and for [`Client::wait`], [`Client::follow_events`] and
+//! [`Client::follow_logs`], which live through restarts of the server.
 
 mod alarms;
+mod bulk;
 mod events;
 mod exchange;
 mod flows;
+mod follow;
+mod logs;
 mod pages;
 mod queues;
 mod request;
@@ -19,6 +22,7 @@ mod wait;
 use std::time::Duration;
 
 pub use events::EventStream;
+pub use logs::LogStream;
 use reqwest::{
     Url,
     header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue},

@@ -2,9 +2,7 @@
 
 use std::borrow::Cow;
 
-use windlass_api::{
-    List, LogLine, Member, RerunTask, ResolveStep, SendSignal, StepStatus, Task, TaskStatus, Why,
-};
+use windlass_api::{List, Member, RerunTask, ResolveStep, SendSignal, StepStatus, Task, TaskStatus, Why};
 
 use super::Client;
 use crate::Error;
@@ -78,14 +76,6 @@ impl Client {
     ) -> Result<List<Member>, Error> {
         let filter: Vec<_> = status.map(|status| ("status", status.as_str().into())).into_iter().collect();
         self.all_pages(&["v1", "tasks", id, "steps", step, "members"], &filter).await
-    }
-
-    /// What the task's attempts wrote, oldest first.
-    ///
-    /// # Errors
-    /// [`Error::Refused`] with status 404 if there is none of this id.
-    pub async fn task_logs(&self, id: &str) -> Result<List<LogLine>, Error> {
-        self.all_pages(&["v1", "tasks", id, "logs"], &[]).await
     }
 
     /// Why the task is where it is.

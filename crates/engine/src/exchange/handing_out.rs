@@ -1,8 +1,12 @@
 //! Handing out: ready attempts go to polls that wait.
 
+<<<<<<< HEAD
+use windlass_core::{Action, Attempt, Command, Failure, Outcome, Report};
+=======
 use std::collections::BTreeMap;
 
 use windlass_core::{Attempt, Command, Failure, Outcome, Report, TaskId};
+>>>>>>> d343d0427cc989719fa153ff99782c836b1d9ead
 
 use super::{ATTEMPTS_MAX, ExchangeAnswer, HandedOut, Seq, answer_size::AnswerSize};
 use crate::{
@@ -157,6 +161,10 @@ impl<'a> Hand<'a> {
         for attempt in &self.attempts {
             local.give(attempt.token.clone(), attempt.id);
         }
+        let modules = self.attempts.iter().filter_map(|attempt| {
+            attempt.task.action(attempt.id.key).and_then(Action::worker).map(|(module, _)| module)
+        });
+        self.engine.rates.note(modules, now.mono);
         if !self.engine.feed.is_idle() {
             for HandedOut { id, .. } in &self.attempts {
                 let worker = local.worker.name.clone();

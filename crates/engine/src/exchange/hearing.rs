@@ -82,6 +82,10 @@ impl LocalSession {
         {
             let modules = || wishes.iter().map(|wish| &wish.module);
             if !modules().eq(self.worker.modules.iter()) {
+                let before = self.worker.modules.iter().filter(|module| !modules().any(|now| now == *module));
+                let before: Vec<_> = before.map(|module| (module.clone(), self.seen_at)).collect();
+                self.served_before.retain(|(module, _)| !before.iter().any(|(again, _)| again == module));
+                self.served_before.extend(before);
                 Arc::make_mut(&mut self.worker).modules = modules().cloned().collect();
             }
             self.offers = Offers { seq: call.seq, wishes: wishes.clone(), free: call.free };

@@ -1,6 +1,9 @@
 //! A batch in the making: the tasks and alarms its items are about, as they become by one item after the other.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use windlass_core::{
     AlarmCommand, AlarmId, Effect, Event, Message, TaskId,
@@ -12,7 +15,7 @@ use crate::{
     Engine,
     inbox::{Item, Reply},
     ports::{
-        AttemptId, Change, Envelope, Loaded, MessageId, Now, SessionId, StoreError, SubmitKey, TaskChange,
+        AttemptId, Change, Envelope, Loaded, LogLine, MessageId, Now, SessionId, StoreError, SubmitKey, TaskChange,
     },
 };
 
@@ -39,6 +42,22 @@ pub(super) struct Part {
     pub(super) pending: Vec<Pending>,
     /// Of a task's change: what is needed once it is on disk.
     pub(super) task: Option<TaskPart>,
+    /// What attempts wrote, for those who watch.
+    pub(super) logs: Option<Logged>,
+}
+
+/// Lines that attempts of a task wrote.
+pub(super) struct Logged {
+    pub(super) task: TaskId,
+    /// The lines, if anybody watched when they came.
+    pub(super) lines: Option<Arc<[LogLine]>>,
+}
+
+impl Logged {
+    fn of(lines: &[LogLine], watched: bool) -> Option<Self> {
+        let task = lines.first()?.task;
+        Some(Self { task, lines: watched.then(|| lines.into()) })
+    }
 }
 
 /// What of a task's change is needed once it is on disk.
@@ -130,17 +149,23 @@ impl Batch {
                 continue;
             };
             let events = watched.then(|| change.events.clone());
+            let logs = Logged::of(&change.logs, watched);
             let task = TaskPart { loaded, events, has_timer: has_timer(&change), stops };
             changes.push(Change::Task(Box::new(change)));
-            parts.push(Part { pending, task: Some(task) });
+            parts.push(Part { pending, task: Some(task), logs });
         }
         for (change, pending) in self.alarms.into_values().flat_map(|work| work.changes) {
             changes.push(Change::Alarm(change));
-            parts.push(Part { pending, task: None });
+            parts.push(Part { pending, task: None, logs: None });
         }
         for (change, place) in self.others {
+            let logs = match &change {
+                Change::Logs(lines) => Logged::of(lines, watched),
+                _ => None,
+            };
             changes.push(change);
-            parts.push(Part { pending: vec![Pending { place, reply: Some(Reply::Done) }], task: None });
+            let pending = vec![Pending { place, reply: Some(Reply::Done) }];
+            parts.push(Part { pending, task: None, logs });
         }
         (changes, parts)
     }

@@ -12,7 +12,7 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use super::batch::{Batch, Pending, Place, TaskPart};
+use super::batch::{Batch, Logged, Pending, Place, TaskPart};
 use crate::{
     Engine, EngineError, Notice,
     inbox::{Item, Operation, Replies, Reply},
@@ -120,13 +120,17 @@ impl Committer {
                     continue;
                 }
                 Outcome::KeyTaken { task, fingerprint } => Reply::KeyTaken { task, fingerprint },
-                Outcome::Committed => match part.task {
-                    Some(task) => {
-                        self.committed(&task, now);
-                        Reply::Task(task.loaded)
+                Outcome::Committed => {
+                    // What an attempt wrote comes before how it ended.
+                    part.logs.iter().for_each(|logs| self.logged(logs));
+                    match part.task {
+                        Some(task) => {
+                            self.committed(&task, now);
+                            Reply::Task(task.loaded)
+                        }
+                        None => Reply::Done,
                     }
-                    None => Reply::Done,
-                },
+                }
             };
             for Pending { place, reply } in part.pending {
                 replies[place.0][place.1] = Some(reply.unwrap_or_else(|| came_to.clone()));
@@ -134,6 +138,15 @@ impl Committer {
         }
         again.sort_unstable();
         Ok(again)
+    }
+
+    /// Lines are on disk.
+    fn logged(&self, logs: &Logged) {
+        match &logs.lines {
+            Some(lines) => self.engine.feed.tell(logs.task, &Notice::Logged { lines: lines.clone() }),
+            // Whoever began to watch meanwhile comes back and reads them from the disk.
+            None => self.engine.feed.dismiss(logs.task),
+        }
     }
 
     /// A task's change is on disk: workers are told what to stop, watchers what happened.

@@ -35,6 +35,7 @@ impl LeaseKeeper {
     /// # Errors
     /// When the store fails; what is over stays over.
     pub async fn run_once(&self, now: Now) -> Result<usize, EngineError> {
+        self.engine.began.get_or_init(|| now);
         let before = self.last_round.lock().unwrap_or_else(PoisonError::into_inner).replace(now.mono);
         if before.is_some_and(|before| now.mono.0 > before.0 + AWAY_AFTER.0) {
             tracing::warn!("this server was away for a while; all workers get a full new lease");

@@ -50,7 +50,7 @@ fn a_failure_is_rolled_back_in_reverse_and_a_failed_undo_raises_an_alarm() {
     assert_eq!(world.status(id), "Stuck: Succeeded RollbackFailed");
     let alarms = world.drive(world.engine.alarms(false, 10)).unwrap();
     assert_eq!((alarms.len(), alarms[0].state), (1, AlarmState::Raised));
-    assert!(matches!(world.drive(world.engine.why(id, world.now())).unwrap().1, Why::Stuck { .. }));
+    assert!(matches!(world.why(id).first(), Why::Stuck { .. }));
     world
         .drive(world.engine.tell_alarm(alarms[0].id.clone(), AlarmCommand::Acknowledge { by: None }))
         .unwrap();
@@ -114,7 +114,7 @@ fn a_cancel_reaches_the_worker_and_waits_for_its_end() {
     let Poll::Ready(answer) = world.turn(poll.as_mut()) else { panic!("a cancel ends the poll") };
     assert_eq!(answer.unwrap().cancels, std::slice::from_ref(&a.token));
     assert_eq!(world.status(id), "RollingBack: Running Pending");
-    assert!(matches!(world.drive(world.engine.why(id, world.now())).unwrap().1, Why::Ending { .. }));
+    assert!(matches!(world.why(id).first(), Why::Ending { .. }));
     assert_eq!(worker.report(&a.token, ok()), ReportStatus::Accepted, "it made it in time");
     let undo = worker.take();
     worker.report(&undo.token, ok());
@@ -135,7 +135,7 @@ fn a_paused_task_starts_nothing_and_a_paused_queue_hands_out_nothing() {
     let queue = windlass_core::Name::new("m").unwrap();
     world.drive(world.engine.set_queue_paused(queue.clone(), true, None, world.now())).unwrap();
     assert!(worker.poll().attempts.is_empty());
-    assert!(matches!(world.drive(world.engine.why(id, world.now())).unwrap().1, Why::QueuePaused { .. }));
+    assert!(matches!(world.why(id).first(), Why::QueuePaused { .. }));
     world.drive(world.engine.set_queue_paused(queue, false, None, world.now())).unwrap();
     worker.take();
 }

@@ -12,4 +12,5 @@ mod reports;
 mod restarts;
 mod stored;
 mod stores;
+mod why;
 mod world;

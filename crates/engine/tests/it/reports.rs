@@ -19,10 +19,7 @@ fn a_retry_waits_for_its_time() {
     let first = worker.take();
     worker.report(&first.token, failed("try again"));
     assert!(worker.poll().attempts.is_empty());
-    assert!(matches!(
-        world.drive(world.engine.why(id, world.now())).unwrap().1,
-        Why::Retry { attempt: 1, .. }
-    ));
+    assert!(matches!(world.why(id).first(), Why::Retry { attempt: 1, .. }));
     world.pass(1100);
     let second = worker.take();
     assert_eq!(second.id.attempt, 2);

@@ -15,8 +15,8 @@ use windlass_core::{
     Timestamp,
 };
 use windlass_engine::{
-    Accepted, Engine, EngineError, Exchange, ExchangeAnswer, HandedOut, ReportStatus, Said, Submission,
-    WorkerReport,
+    Accepted, Engine, EngineError, Exchange, ExchangeAnswer, Explanation, HandedOut, ReportStatus, Said,
+    Submission, WorkerReport,
     memory::MemorySink,
     ports::{Now, SessionId, Store, SubmitKey, Wish, WorkerState},
     resident::Resident,
@@ -139,6 +139,10 @@ impl World {
 
     pub(crate) fn task(&self, id: TaskId) -> Arc<Task> {
         self.drive(self.engine.task(id)).unwrap().task
+    }
+
+    pub(crate) fn why(&self, id: TaskId) -> Explanation {
+        self.drive(self.engine.why(id, self.now())).unwrap().1
     }
 
     /// The task's status and its steps' statuses, as users see them.

@@ -251,17 +251,21 @@ impl Pairs {
 
     /// A point in time: RFC 3339, or how long ago.
     pub(crate) fn time(&self, name: &str, now: Timestamp) -> Result<Option<Timestamp>, Refused> {
-        let Some(text) = self.one(name)? else { return Ok(None) };
-        if let Ok(at) = text.parse::<jiff::Timestamp>() {
-            return Ok(Some(Timestamp(at.as_millisecond())));
-        }
-        let Ok(ago) = text.parse::<Span>() else {
-            return Err(Refused::malformed(format!(
-                "{name:?} is {text:?}, and must be a time such as 2030-03-17T17:46:40Z, or how long ago, such as 15m"
-            )));
-        };
-        Ok(Some(Timestamp(now.0.saturating_sub_unsigned(ago.ms))))
+        self.one(name)?.map(|text| past(name, text, now)).transpose()
     }
+}
+
+/// A point in time: RFC 3339, or how long ago.
+pub(crate) fn past(name: &str, text: &str, now: Timestamp) -> Result<Timestamp, Refused> {
+    if let Ok(at) = text.parse::<jiff::Timestamp>() {
+        return Ok(Timestamp(at.as_millisecond()));
+    }
+    let Ok(ago) = text.parse::<Span>() else {
+        return Err(Refused::malformed(format!(
+            "{name:?} is {text:?}, and must be a time such as 2030-03-17T17:46:40Z, or how long ago, such as 15m"
+        )));
+    };
+    Ok(Timestamp(now.0.saturating_sub_unsigned(ago.ms)))
 }
 
 /// The parameters in a path, decoded.

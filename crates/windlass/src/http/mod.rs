@@ -12,6 +12,7 @@ mod adhoc;
 mod alarms;
 mod batch;
 mod budget;
+mod bulk;
 mod classic;
 mod events;
 mod exchange;
@@ -111,9 +112,10 @@ impl App {
 
 /// Everything the server answers.
 pub fn router(app: Arc<App>) -> Router {
-    let routes: [(&'static str, MethodRouter<Arc<App>>); 29] = [
+    let routes: [(&'static str, MethodRouter<Arc<App>>); 30] = [
         ("/v1/tasks", get(tasks::list).post(submit::submit)),
         ("/v1/tasks/batch", post(batch::submit)),
+        ("/v1/tasks/bulk", post(bulk::change)),
         ("/v1/tasks/{id}", get(tasks::show)),
         ("/v1/tasks/{id}/cancel", post(tasks::cancel)),
         ("/v1/tasks/{id}/pause", post(tasks::pause)),

@@ -6,7 +6,7 @@ use axum::{body::Bytes, http::StatusCode, response::Response};
 use utoipa::OpenApi;
 
 use super::{
-    alarms, batch, bytes_response, classic, events, exchange, flows, health, logs, members, metrics, queues,
+    alarms, batch, bulk, bytes_response, classic, events, exchange, flows, health, logs, members, metrics, queues,
     rerun, resolve, signals, submit, tasks, why, workers,
 };
 
@@ -28,6 +28,7 @@ use super::{
     paths(
         submit::submit,
         batch::submit,
+        bulk::change,
         tasks::list,
         tasks::show,
         tasks::cancel,

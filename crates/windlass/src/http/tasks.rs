@@ -29,7 +29,7 @@ const PAGE_ITEMS: usize = 100;
 const CURSOR_PREFIX: &str = "t";
 
 /// Every status with its word.
-const STATUSES: [TaskStatus; 11] = [
+pub(super) const STATUSES: [TaskStatus; 11] = [
     TaskStatus::Scheduled,
     TaskStatus::Pending,
     TaskStatus::Running,
@@ -88,7 +88,7 @@ pub(super) fn query(parts: &Parts, now: Timestamp) -> Result<TaskQuery, Refused>
     })
 }
 
-fn status(text: &str) -> Result<TaskStatus, Refused> {
+pub(super) fn status(text: &str) -> Result<TaskStatus, Refused> {
     let found = STATUSES.into_iter().find(|status| view::status(*status).as_str() == text);
     found.ok_or_else(|| {
         let known: Vec<&str> = STATUSES.iter().map(|status| view::status(*status).as_str()).collect();

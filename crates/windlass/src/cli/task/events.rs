@@ -64,7 +64,7 @@ impl EventsArgs {
 /// Starts that were shown live: their events follow with the ends of the attempts, and would show them again.
 #[derive(Debug, Default)]
 pub(crate) struct Starts {
-    shown: HashSet<(Option<String>, Option<u32>, bool)>,
+    shown: HashSet<(Option<String>, Option<u32>, Option<u32>, bool)>,
 }
 
 impl Starts {
@@ -73,7 +73,8 @@ impl Starts {
         if !event.kind.ends_with(".started") || event.step.is_none() {
             return false;
         }
-        let start = (event.step.clone(), event.attempt, event.direction == Some(Direction::Rollback));
+        let undo = event.direction == Some(Direction::Rollback);
+        let start = (event.step.clone(), event.member, event.attempt, undo);
         match event.n {
             None => !self.shown.insert(start),
             Some(_) => self.shown.contains(&start),
@@ -102,7 +103,8 @@ pub(crate) fn line(event: &Event, style: Style) -> String {
         line.push_str(&one_line(text));
     };
     if let Some(step) = &event.step {
-        add(step);
+        let member = event.member.map(|member| format!("[{member}]")).unwrap_or_default();
+        add(&format!("{step}{member}"));
     }
     if let Some(attempt) = event.attempt {
         let undo = if event.direction == Some(Direction::Rollback) { "undo " } else { "" };
@@ -157,6 +159,7 @@ mod tests {
                 "step.failed",
                 json!({"step": "init", "attempt": 2, "data": {"code": 3, "message": "no\nspace"}}),
             ),
+            event("step.lost", json!({"step": "resize", "member": 3, "attempt": 1})),
             event("rollback.succeeded", json!({"step": "init", "attempt": 1, "direction": "rollback"})),
             event("task.ended", json!({"data": {"status": "rolled_back"}})),
         ];
@@ -165,6 +168,7 @@ mod tests {
         2030-03-17T17:46:40.250Z  task.accepted         by operator
         2030-03-17T17:46:40.250Z  step.ready            init  attempt 1
         2030-03-17T17:46:40.250Z  step.failed           init  attempt 2  no space code=3
+        2030-03-17T17:46:40.250Z  step.lost             resize[3]  attempt 1
         2030-03-17T17:46:40.250Z  rollback.succeeded    init  undo attempt 1
         2030-03-17T17:46:40.250Z  task.ended            status=rolled_back
         ");
@@ -191,5 +195,6 @@ mod tests {
             !starts.is_repeated(&Event { attempt: Some(2), ..start(Some(5)) }),
             "that one was not seen live"
         );
+        assert!(!starts.is_repeated(&Event { member: Some(1), ..start(Some(6)) }), "nor that member");
     }
 }

@@ -19,7 +19,7 @@ use crate::cli::{
 };
 
 /// All statuses, as users see them.
-const STATUSES: [TaskStatus; 11] = [
+pub(super) const STATUSES: [TaskStatus; 11] = [
     TaskStatus::Scheduled,
     TaskStatus::Pending,
     TaskStatus::Running,
@@ -86,7 +86,7 @@ impl ListArgs {
     }
 }
 
-fn status_of(word: &str) -> Result<TaskStatus, String> {
+pub(super) fn status_of(word: &str) -> Result<TaskStatus, String> {
     STATUSES.into_iter().find(|status| status.as_str() == word).ok_or_else(|| format!("{word} is no status"))
 }
 

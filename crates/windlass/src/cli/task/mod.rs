@@ -1,6 +1,7 @@
 //! `windlass task`: one file per bigger verb.
 
 mod away;
+mod bulk;
 mod change;
 mod events;
 #[cfg(test)]
@@ -43,12 +44,12 @@ pub(crate) enum TaskCommand {
     Logs(logs::LogsArgs),
     /// Tell why a task is where it is
     Why(IdArg),
-    /// Cancel tasks: what was touched is undone
-    Cancel(IdArgs),
-    /// Start nothing new of tasks; what runs may end
-    Pause(IdArgs),
-    /// Go on with paused tasks
-    Resume(IdArgs),
+    /// Cancel tasks, by id or all that meet a filter: what was touched is undone
+    Cancel(bulk::ChangeArgs),
+    /// Start nothing new of tasks, by id or all that meet a filter; what runs may end
+    Pause(bulk::ChangeArgs),
+    /// Go on with paused tasks, by id or all that meet a filter
+    Resume(bulk::ChangeArgs),
     /// Run a task that has ended again from one of its steps on; prints the id of the new task
     Rerun(rerun::RerunArgs),
     /// Settle a stuck or held step
@@ -85,9 +86,9 @@ impl TaskCommand {
             Self::Events(args) => args.run(context).await,
             Self::Logs(args) => args.run(context).await,
             Self::Why(IdArg { id }) => why::run(&id, context).await,
-            Self::Cancel(IdArgs { ids }) => change::run(Change::Cancel, &ids, context).await,
-            Self::Pause(IdArgs { ids }) => change::run(Change::Pause, &ids, context).await,
-            Self::Resume(IdArgs { ids }) => change::run(Change::Resume, &ids, context).await,
+            Self::Cancel(args) => args.run(Change::Cancel, context).await,
+            Self::Pause(args) => args.run(Change::Pause, context).await,
+            Self::Resume(args) => args.run(Change::Resume, context).await,
             Self::Rerun(args) => args.run(context).await,
             Self::Resolve(args) => args.run(context).await,
             Self::Signal(args) => args.run(context).await,

@@ -16,17 +16,24 @@ pub(super) fn event(task: &Task, n: u64, event: &Event) -> api::Event {
     api::Event { n: Some(n), ..document(task, event.at, said) }
 }
 
-/// What is not in the history yet: that an attempt was handed out, or how far it is.
-pub(super) fn live(task: &Task, notice: &Notice) -> Option<api::Event> {
+/// What is not in the history: that an attempt was handed out just now, how far it is, what it wrote.
+pub(super) fn live(task: &Task, notice: &Notice) -> Vec<api::Event> {
     match notice {
-        Notice::Event { .. } => None,
+        Notice::Event { .. } => Vec::new(),
+        Notice::Logged { lines } => lines
+            .iter()
+            .map(|line| {
+                let said = Said::act("log", line.key, line.attempt).with(json!({ "line": line.line }));
+                document(task, line.at, said)
+            })
+            .collect(),
         Notice::Started { key, attempt, at, worker } => {
             let said = Said::act("started", *key, *attempt).with(json!({ "worker": worker }));
-            Some(document(task, *at, said))
+            vec![document(task, *at, said)]
         }
         Notice::Progressed { key, attempt, at, progress } => {
             let said = Said::act("progress", *key, *attempt).with(json!(view::progress(progress)));
-            Some(document(task, *at, said))
+            vec![document(task, *at, said)]
         }
     }
 }
@@ -125,6 +132,10 @@ impl Said {
             }
             EventKind::ActLocked { key, name, fence } => {
                 Self::whole("locked", *key).with(json!({ "lock": name.as_str(), "fence": fence }))
+            }
+            EventKind::ActUnlocked { key, name, fence, reason, by } => {
+                let data = json!({ "lock": name.as_str(), "fence": fence, "reason": reason });
+                Self::whole("unlocked", *key).with(data).by(by.as_ref())
             }
             EventKind::ActTaken { key, attempt } => Self::act("taken", *key, *attempt),
             EventKind::SignalKept { name, by, .. } => {

@@ -23,19 +23,20 @@ use super::{
     ok,
     problem::Refused,
 };
-use stream::Follower;
+use stream::{Follower, Lines};
 
 /// Events of a page where the request does not say.
 const PAGE_EVENTS: usize = 100;
 
 /// How often a stream without news says that it lives, so that proxies do not cut it.
-const HEARTBEAT: Duration = Duration::from_secs(15);
+pub(super) const HEARTBEAT: Duration = Duration::from_secs(15);
 
 /// What happened to a task, oldest first.
 ///
 /// With `Accept: text/event-stream` the answer is a stream of server-sent events that goes on until the task has
 /// ended: `id` is the event's number, `event` its kind, `data` the document. Notices of what is not in the history
-/// yet (`step.started` and `step.progress` of a running attempt) have no `id`.
+/// yet (`step.started` and `step.progress` of a running attempt; with `logs=true` also `step.log`, a line it wrote) have no
+/// `id`.
 #[utoipa::path(
     get,
     path = "/v1/tasks/{id}/events", operation_id = "list_events",
@@ -45,6 +46,7 @@ const HEARTBEAT: Duration = Duration::from_secs(15);
         ("after" = Option<u64>, Query, description = "Only those after the one with this number"),
         ("cursor" = Option<String>, Query, description = "`next` of the page before"),
         ("limit" = Option<u32>, Query, description = "1 to 1000; 100 when left out; not for streams"),
+        ("logs" = Option<bool>, Query, description = "Whether a stream also has the lines that attempts write from now on"),
         ("Last-Event-ID" = Option<u64>, Header, description = "As `after`, for streams"),
     ),
     responses(
@@ -76,12 +78,19 @@ async fn page(app: &App, id: TaskId, parts: &Parts) -> Result<Response, Refused>
 }
 
 async fn stream(app: Arc<App>, id: TaskId, parts: &Parts) -> Result<Response, Refused> {
-    let pairs = Pairs::of(parts, &["after"])?;
+    let pairs = Pairs::of(parts, &["after", "logs"])?;
+    let lines = match pairs.one("logs")? {
+        None | Some("false") => Lines::LeftOut,
+        Some("true") => Lines::Sent,
+        Some(other) => {
+            return Err(Refused::malformed(format!("\"logs\" is {other:?}, and can be true or false")));
+        }
+    };
     let after = match last_event_id(&parts.headers)? {
         Some(last) => last,
         None => pairs.number("after")?.unwrap_or(0),
     };
-    let follower = Follower::begin(app, id, after).await?;
+    let follower = Follower::begin(app, id, after, lines).await?;
     let events = follower.into_stream().map(|event| Ok::<_, Infallible>(sse_event(&event)));
     Ok(Sse::new(events).keep_alive(KeepAlive::new().interval(HEARTBEAT)).into_response())
 }
@@ -95,14 +104,14 @@ fn sse_event(event: &api::Event) -> sse::Event {
     }
 }
 
-fn wants_stream(headers: &HeaderMap) -> bool {
+pub(super) fn wants_stream(headers: &HeaderMap) -> bool {
     let accepted = headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
     accepted.flat_map(|value| value.split(',')).any(|range| {
         range.split(';').next().unwrap_or_default().trim().eq_ignore_ascii_case("text/event-stream")
     })
 }
 
-fn last_event_id(headers: &HeaderMap) -> Result<Option<u64>, Refused> {
+pub(super) fn last_event_id(headers: &HeaderMap) -> Result<Option<u64>, Refused> {
     let Some(value) = headers.get("last-event-id") else { return Ok(None) };
     let number = value.to_str().ok().and_then(|text| text.trim().parse().ok());
     number.map(Some).ok_or_else(|| {

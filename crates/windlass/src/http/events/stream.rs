@@ -26,7 +26,17 @@ pub(super) struct Follower {
     /// The number of the last event handed on.
     last: u64,
     pending: VecDeque<api::Event>,
+    lines: Lines,
     source: Source,
+}
+
+/// Whether a stream has the lines that attempts write.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Lines {
+    /// It has.
+    Sent,
+    /// Those who want them ask for the logs.
+    LeftOut,
 }
 
 /// Where the next events come from.
@@ -41,11 +51,16 @@ enum Source {
 
 impl Follower {
     /// Follows a task from the event after the one with that number.
-    pub(super) async fn begin(app: Arc<App>, id: TaskId, after: u64) -> Result<Self, Refused> {
+    pub(super) async fn begin(
+        app: Arc<App>,
+        id: TaskId,
+        after: u64,
+        lines: Lines,
+    ) -> Result<Self, Refused> {
         // Nobody watches what is not there. The history is read after watching has begun, in `next`.
         let task = app.engine.task(id).await?.task;
         let source = Source::History(app.engine.feed().watch(id));
-        Ok(Self { app, id, task, last: after, pending: VecDeque::new(), source })
+        Ok(Self { app, id, task, last: after, pending: VecDeque::new(), lines, source })
     }
 
     /// The events, until the task has ended and all of them were sent, or the server stops.
@@ -111,6 +126,7 @@ impl Follower {
                     Source::History(notices)
                 }
             }
+            Some(Notice::Logged { .. }) if self.lines == Lines::LeftOut => Source::Feed(notices),
             Some(live) => {
                 self.pending.extend(document::live(&self.task, &live));
                 Source::Feed(notices)

@@ -2,10 +2,12 @@
 //! those matter. Time is a clock that tests turn, so documents are the same in every run.
 
 mod adhoc;
+mod bulk;
 mod connections;
 mod documents;
 mod events;
 mod exchange;
+mod logs;
 mod members;
 mod metrics;
 mod openapi;

@@ -23,12 +23,12 @@ async fn waiting_for_a_worker() {
     let server = Server::start().await;
     server.apply("f", FLOW).await;
     let id = server.submit("f", json!({})).await;
-    assert_snapshot!(why(&server, &id).await, @"no_worker (check): Step check waits for a worker that serves resource.check: no worker is connected.");
+    assert_snapshot!(why(&server, &id).await, @"no_worker (check): Step check waits for a worker that serves resource.check: no worker is connected; none of resource was seen since this server started 500ms ago.");
     Worker::new(&server, 1, &["mysql"]).poll().await;
-    assert_snapshot!(why(&server, &id).await, @"no_worker (check): Step check waits for a worker that serves resource.check: the one connected worker does not.");
+    assert_snapshot!(why(&server, &id).await, @"no_worker (check): Step check waits for a worker that serves resource.check: the one connected worker does not; none of resource was seen since this server started 500ms ago.");
     let other_command = json!({ "modules": [{ "name": "resource", "commands": ["restore"], "free": 1 }] });
     Worker::new(&server, 2, &[]).call(other_command).await;
-    assert_snapshot!(why(&server, &id).await, @"no_worker (check): Step check waits for a worker that serves resource.check: none of the 2 connected workers does.");
+    assert_snapshot!(why(&server, &id).await, @"no_worker (check): Step check waits for a worker that serves resource.check: the connected worker of resource does not have this command.");
 }
 
 #[tokio::test]
@@ -44,9 +44,9 @@ async fn waiting_for_its_turn() {
     let mut worker = Worker::new(&server, 1, &["resource"]);
     worker.poll().await;
     server.verb("/v1/queues/resource/resume").await;
-    assert_snapshot!(why(&server, &first).await, @"queued (check): Step check is the next in the queue resource, once one of its workers is free (one worker connected).");
-    assert_snapshot!(why(&server, &second).await, @"queued (check): Step check is second in the queue resource (one worker connected).");
-    assert_snapshot!(why(&server, &third).await, @"queued (check): Step check waits in the queue resource behind 2 others (one worker connected).");
+    assert_snapshot!(why(&server, &first).await, @"queued (check): Step check is the next in the queue resource, once one of its workers is free (one worker connected; no estimate: nothing of the queue was handed out in the last minute).");
+    assert_snapshot!(why(&server, &second).await, @"queued (check): Step check is second in the queue resource (one worker connected; no estimate: nothing of the queue was handed out in the last minute).");
+    assert_snapshot!(why(&server, &third).await, @"queued (check): Step check waits in the queue resource behind 2 others (one worker connected; no estimate: nothing of the queue was handed out in the last minute).");
 }
 
 #[tokio::test]
@@ -65,7 +65,7 @@ async fn running_and_retrying() {
     let (before, rest) = retry.split_once("due in ").unwrap();
     let (seconds, after) = rest.split_once("s;").unwrap();
     assert!((6..=12).contains(&seconds.parse::<u32>().unwrap()), "{retry}");
-    assert_snapshot!(format!("{before}due in Ns;{after}"), @"retry (init): Attempt 2 of step init is due in Ns; the last attempt failed: connection refused.");
+    assert_snapshot!(format!("{before}due in Ns;{after}"), @"retry (init): Retry 1 of 1 of step init is due in Ns; the last attempt failed: connection refused.");
 }
 
 #[tokio::test]
@@ -76,9 +76,9 @@ async fn held_by_a_person() {
     let mut worker = Worker::new(&server, 1, &["resource", "mysql"]);
     let attempt = worker.take().await;
     server.verb(&format!("/v1/tasks/{id}/pause")).await;
-    assert_snapshot!(why(&server, &id).await, @"task_paused (-): The task is being paused: one attempt is still in flight, nothing new starts.");
+    assert_snapshot!(why(&server, &id).await, @"task_paused (-): The task was paused by ops (claimed) 0s ago: one attempt is still in flight, nothing new starts. At the same time: check (running).");
     worker.report(&attempt, "succeeded", json!({})).await;
-    assert_snapshot!(why(&server, &id).await, @"task_paused (-): The task is paused: nothing starts until somebody resumes it.");
+    assert_snapshot!(why(&server, &id).await, @"task_paused (-): The task was paused by ops (claimed) 0s ago: nothing starts until somebody resumes it.");
     server.verb(&format!("/v1/tasks/{id}/resume")).await;
     worker.take().await;
     server.verb(&format!("/v1/tasks/{id}/cancel")).await;

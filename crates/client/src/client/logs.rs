@@ -1,0 +1,90 @@
+//! What the attempts of a task wrote, and what they go on to write.
+
+use std::{
+    pin::Pin,
+    task::{Context, Poll},
+};
+
+use futures_util::{Stream, StreamExt as _};
+use serde::Deserialize;
+use windlass_api::{List, LogLine};
+
+use super::{
+    Client,
+    follow::{Follower, Said},
+};
+use crate::Error;
+
+impl Client {
+    /// What the task's attempts wrote, oldest first.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] with status 404 if there is none of this id.
+    pub async fn task_logs(&self, id: &str) -> Result<List<LogLine>, Error> {
+        self.all_pages(&["v1", "tasks", id, "logs"], &[]).await
+    }
+
+    /// The lines after the first `skip`, and then those to come, until the task has ended.
+    ///
+    /// When the connection is lost, the stream opens another one and goes on where it was, for as long as it takes.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] with status 404 if there is none of this id, [`Error::Unreachable`] if the server is not
+    /// there to begin with.
+    pub async fn follow_logs(&self, id: &str, skip: u64) -> Result<LogStream, Error> {
+        let follower = Follower::open(self.clone(), ["tasks", id, "logs"], skip, read).await?;
+        Ok(LogStream { lines: follower.into_stream().boxed() })
+    }
+}
+
+/// The lines that the attempts of one task write: see [`Client::follow_logs`].
+pub struct LogStream {
+    lines: Pin<Box<dyn Stream<Item = Result<LogLine, Error>> + Send>>,
+}
+
+impl Stream for LogStream {
+    type Item = Result<LogLine, Error>;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        self.lines.as_mut().poll_next(context)
+    }
+}
+
+impl std::fmt::Debug for LogStream {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("LogStream").finish_non_exhaustive()
+    }
+}
+
+/// A message of the stream: a line, or the end of the task with its status.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Message {
+    Line(LogLine),
+    End {
+        #[serde(rename = "status")]
+        _status: serde::de::IgnoredAny,
+    },
+}
+
+fn read(data: &str, after: u64) -> serde_json::Result<Said<LogLine>> {
+    Ok(match serde_json::from_str(data)? {
+        Message::Line(line) => Said { item: Some(line), after: after + 1, over: false },
+        Message::End { .. } => Said { item: None, after, over: true },
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_counted_and_the_end_is_none() {
+        let line = r#"{"at":"2030-03-17T17:46:40Z","step":"a","direction":"forward","attempt":1,"line":"x"}"#;
+        let said = read(line, 7).unwrap();
+        assert_eq!((said.item.unwrap().line.as_str(), said.after, said.over), ("x", 8, false));
+        let end = read(r#"{"status":"succeeded"}"#, 8).unwrap();
+        assert!(end.item.is_none() && end.over && end.after == 8);
+        assert!(read("{}", 0).is_err());
+    }
+}

@@ -1,0 +1,166 @@
+//! What one act waits for.
+
+use std::collections::BTreeMap;
+
+use windlass_core::{
+    Act, ActKey, ActState, Awaited, DEATHS_MAX, Direction, Doer, OnFailure, Phase, StuckKind, TaskId,
+    TaskStatus, is_to_stop, task_status,
+};
+
+use super::{AtWorker, Why};
+use crate::{
+    Engine, EngineError,
+    ports::{Claim, Loaded, Now, QueueState, SessionState},
+};
+
+/// A task and what is around it, looked at once.
+pub(super) struct Look<'a> {
+    pub(super) engine: &'a Engine,
+    pub(super) loaded: &'a Loaded,
+    pub(super) claims: BTreeMap<ActKey, &'a Claim>,
+    pub(super) queues: Vec<QueueState>,
+    pub(super) workers: Vec<SessionState>,
+    pub(super) now: Now,
+}
+
+impl<'a> Look<'a> {
+    pub(super) async fn new(
+        engine: &'a Engine,
+        loaded: &'a Loaded,
+        now: Now,
+    ) -> Result<Look<'a>, EngineError> {
+        let claims = loaded.claims.iter().map(|claim| (claim.key, claim)).collect();
+        let mut look = Self { engine, loaded, claims, queues: Vec::new(), workers: Vec::new(), now };
+        if loaded.task.open_acts().any(|(_, act)| act.state == ActState::Ready) {
+            look.queues = engine.queues().await?;
+            look.workers = engine.workers(now).await?;
+        }
+        Ok(look)
+    }
+
+    /// Whether there is anything to tell of an act.
+    pub(super) fn is_open(&self, key: ActKey) -> bool {
+        let task = &self.loaded.task;
+        task.act(key).is_some_and(|act| act.is_open() || act.state == ActState::Fanned)
+            || self.has_open_members(key)
+            || self.trouble(key).is_some()
+    }
+
+    /// What the act of a step waits for, or of one of its members that is under way; nothing = for nothing.
+    pub(super) async fn why(&self, key: ActKey) -> Result<Option<Why>, EngineError> {
+        let task = &self.loaded.task;
+        let Some(act) = task.act(key) else { return Ok(None) };
+        if act.state == ActState::Fanned || self.has_open_members(key) {
+            return self.why_members(key).await;
+        }
+        Ok(match act.state {
+            ActState::Ready => Some(match self.claims.get(&key) {
+                Some(claim) => self.why_claimed(key, claim),
+                None => self.why_ready(key, act).await?,
+            }),
+            ActState::Delayed { until } => Some(self.why_delayed(key, act, until).await?),
+            ActState::Awaiting(awaited) => Some(self.why_awaiting(key, act, awaited).await?),
+            ActState::Failed => self.trouble(key),
+            // The pause is told of by itself.
+            ActState::Parked => None,
+            ActState::Idle | ActState::Succeeded | ActState::Skipped | ActState::Fanned => None,
+        })
+    }
+
+    fn has_open_members(&self, key: ActKey) -> bool {
+        let members = self.loaded.task.state.steps[key.step].members.as_ref();
+        !key.is_member() && members.is_some_and(|members| !members.side(key.direction).open.is_empty())
+    }
+
+    fn why_claimed(&self, key: ActKey, claim: &Claim) -> Why {
+        let task = &self.loaded.task;
+        let worker = self.workers.iter().find(|worker| worker.session == claim.session);
+        let name = worker.map(|worker| worker.worker.name.to_string()).filter(|name| !name.is_empty());
+        let at_worker = AtWorker {
+            attempt: claim.attempt,
+            worker: name.unwrap_or_else(|| claim.session.to_string()),
+            since: claim.at,
+            timeout: task.action(key).map(|action| action.timeout),
+            progress: self.engine.progress(task.id, key, claim.attempt),
+        };
+        if is_to_stop(task, key) { Why::Ending(at_worker) } else { Why::Running(at_worker) }
+    }
+
+    async fn why_delayed(
+        &self,
+        key: ActKey,
+        act: &Act,
+        until: windlass_core::Timestamp,
+    ) -> Result<Why, EngineError> {
+        if let Some(at) = act.deadline_at.filter(|at| !act.overdue && *at <= until) {
+            return Ok(Why::DeadlineFirst { at });
+        }
+        if act.attempt == 0 {
+            return Ok(Why::Delayed { until });
+        }
+        let attempt = act.attempt;
+        if act.postponements > 0
+            && let Some(message) = self.engine.postponed(&self.loaded.task, key, attempt).await?
+        {
+            return Ok(Why::Postponed { attempt, until, message: Some(message).filter(|it| !it.is_empty()) });
+        }
+        Ok(Why::Retry {
+            attempt,
+            failures: act.failures,
+            retries: self.loaded.task.action(key).map_or(0, |action| action.retry.max),
+            until,
+            message: act.failure.as_ref().map(|failure| failure.message.to_string()),
+        })
+    }
+
+    async fn why_awaiting(&self, key: ActKey, act: &Act, awaited: Awaited) -> Result<Why, EngineError> {
+        let since = act.ready_at;
+        Ok(match awaited {
+            Awaited::Signal => {
+                let doer = self.loaded.task.action(key).map(|action| &action.doer);
+                let Some(Doer::Signal { name }) = doer else { return Ok(Why::Moving) };
+                Why::Signal { name: name.clone(), since, until: act.deadline_at }
+            }
+            Awaited::Child => {
+                let status = match act.child {
+                    Some(child) => self.status_of(child).await?,
+                    None => None,
+                };
+                Why::Child { task: act.child.filter(|_| status.is_some()), status }
+            }
+            Awaited::Lock => {
+                let missing = act.locks.iter().filter(|lock| lock.fence.is_none());
+                Why::Lock { names: missing.map(|lock| lock.name.clone()).collect(), since }
+            }
+        })
+    }
+
+    /// What another task does; nothing when it is not there.
+    async fn status_of(&self, id: TaskId) -> Result<Option<TaskStatus>, EngineError> {
+        match self.engine.task(id).await {
+            Ok(loaded) => Ok(Some(task_status(&loaded.task, &loaded.held()))),
+            Err(EngineError::UnknownTask(_)) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// What a step that failed for good waits for a person for.
+    fn trouble(&self, key: ActKey) -> Option<Why> {
+        let task = &self.loaded.task;
+        let act = task.act(key).filter(|act| act.state == ActState::Failed && !key.is_member())?;
+        let members = task.state.steps[key.step].members.as_ref();
+        let poisoned = act.deaths >= DEATHS_MAX
+            || members.is_some_and(|members| members.side(key.direction).poisoned > 0);
+        let kind = match key.direction {
+            // On the way back a step that failed is undone like any other.
+            Direction::Forward if task.state.phase != Phase::Forward => return None,
+            Direction::Forward if task.flow.tolerates(key.step) => return None,
+            _ if poisoned => StuckKind::Poisoned,
+            Direction::Rollback => StuckKind::RollbackFailed,
+            Direction::Forward if task.flow.on_failure == OnFailure::Hold => StuckKind::Held,
+            Direction::Forward => return None,
+        };
+        let message = act.failure.as_ref().map_or("it failed", |failure| &*failure.message);
+        Some(Why::Stuck { kind, message: message.to_owned() })
+    }
+}

@@ -1,0 +1,73 @@
+//! Why a ready attempt is not with a worker.
+
+use windlass_core::{Act, ActKey, Action, Free, Name, when_free};
+
+use super::{Why, acts::Look};
+use crate::EngineError;
+
+/// The workers that are connected, as one command sees them.
+struct Workers {
+    /// They serve it.
+    serve: usize,
+    /// They serve its module without it.
+    without_command: usize,
+    /// They serve other modules.
+    others: usize,
+}
+
+impl Look<'_> {
+    pub(super) async fn why_ready(&self, key: ActKey, _act: &Act) -> Result<Why, EngineError> {
+        let task = &self.loaded.task;
+        let is_awaited = self.loaded.awaited.contains(&key);
+        if when_free(task, key) != Free::HandOut {
+            return Ok(if is_awaited { Why::Grace } else { Why::Moving });
+        }
+        let Some((module, command)) = task.action(key).and_then(Action::worker) else {
+            return Ok(Why::Moving);
+        };
+        let queue = self.queues.iter().find(|queue| queue.name == *module);
+        if let Some(pause) = queue.and_then(|queue| queue.paused.clone()) {
+            return Ok(Why::QueuePaused { module: module.clone(), pause });
+        }
+        let workers = self.workers_for(module, command);
+        if workers.serve == 0 {
+            let last = self.engine.sessions.lock().last_heard(module, self.now);
+            let since_start = self.engine.began.get().filter(|_| last.is_none()).map(|began| began.wall);
+            return Ok(Why::NoWorker {
+                module: module.clone(),
+                without_command: workers.without_command,
+                others: workers.others,
+                last,
+                since_start,
+            });
+        }
+        if is_awaited {
+            return Ok(Why::Grace);
+        }
+        Ok(match self.engine.store.place(task.id, key).await? {
+            Some(before) => Why::Queued {
+                module: module.clone(),
+                before,
+                workers: workers.serve,
+                estimate: self.engine.rates.time_for(module, before + 1, self.now.mono),
+            },
+            None => Why::Moving,
+        })
+    }
+
+    fn workers_for(&self, module: &Name, command: &Name) -> Workers {
+        // Of workers that talk to other servers only the modules are known.
+        let local = self.engine.sessions.lock();
+        let mut workers = Workers { serve: 0, without_command: 0, others: 0 };
+        for worker in &self.workers {
+            if !worker.worker.modules.contains(module) {
+                workers.others += 1;
+            } else if local.lacks(worker.session, module, command) {
+                workers.without_command += 1;
+            } else {
+                workers.serve += 1;
+            }
+        }
+        workers
+    }
+}

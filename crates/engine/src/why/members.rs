@@ -1,0 +1,32 @@
+//! What a fanned-out step waits for: its members, and of those the first that no worker has.
+
+use windlass_core::ActKey;
+
+use super::{Reason, Why, acts::Look};
+use crate::EngineError;
+
+impl Look<'_> {
+    pub(super) async fn why_members(&self, key: ActKey) -> Result<Option<Why>, EngineError> {
+        let Some(members) = &self.loaded.task.state.steps[key.step].members else { return Ok(None) };
+        let side = members.side(key.direction);
+        let open = || side.open.iter().map(|number| key.of_member(*number));
+        let first = open().find(|key| !self.claims.contains_key(key)).or_else(|| open().next());
+        let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
+        Ok(Some(Why::Members {
+            total: members.total(),
+            done: side.satisfied,
+            failed: count(side.failed.size()),
+            under_way: count(side.open.size()),
+            first: match first {
+                Some(first) => self.why_member(first).await?.map(Box::new),
+                None => None,
+            },
+        }))
+    }
+
+    async fn why_member(&self, key: ActKey) -> Result<Option<Reason>, EngineError> {
+        // A member is not fanned out itself, so this goes no deeper.
+        let why = Box::pin(self.why(key)).await?;
+        Ok(why.map(|why| Reason { key: Some(key), why }))
+    }
+}

@@ -1,0 +1,182 @@
+//! `windlass task cancel|pause|resume` with a filter in place of ids: counts the tasks, asks, and does it.
+
+use std::io::{self, BufRead as _, IsTerminal as _, Write as _};
+
+use clap::{
+    Args,
+    builder::{PossibleValuesParser, TypedValueParser as _},
+};
+use jiff::Timestamp;
+use windlass_api::{BulkAction, BulkAnswer, BulkChange, BulkFilter, TaskStatus};
+
+use super::{
+    change::{self, Change},
+    list,
+};
+use crate::cli::{
+    connection::Context,
+    exit::{Exit, UsageError},
+    params::parse_label,
+    time::parse_past,
+};
+
+/// Calls made for one command: each acts on up to 10,000 tasks.
+const CALLS_MAX: usize = 1000;
+
+/// Which tasks: ids, or a filter.
+#[derive(Debug, Args)]
+pub(crate) struct ChangeArgs {
+    /// Ids of the tasks
+    #[arg(
+        value_name = "ID",
+        required_unless_present_any = ["status", "flow", "labels", "since", "until"],
+        conflicts_with_all = ["status", "flow", "labels", "since", "until"],
+    )]
+    ids: Vec<String>,
+
+    /// In place of ids: all in this status
+    #[arg(long, value_name = "STATUS", value_parser = PossibleValuesParser::new(unfinished()).try_map(|word| list::status_of(&word)))]
+    status: Option<TaskStatus>,
+
+    /// All of this flow
+    #[arg(long, value_name = "FLOW")]
+    flow: Option<String>,
+
+    /// All with this label; with all of them when given more than once
+    #[arg(long = "label", value_name = "K=V", value_parser = parse_label)]
+    labels: Vec<(String, String)>,
+
+    /// All accepted since then: RFC 3339, or 15m ago
+    #[arg(long, value_name = "TIME", value_parser = parse_past)]
+    since: Option<Timestamp>,
+
+    /// All accepted until then: RFC 3339, or 15m ago
+    #[arg(long, value_name = "TIME", value_parser = parse_past)]
+    until: Option<Timestamp>,
+
+    /// Do it without asking
+    #[arg(short = 'y', long, conflicts_with = "ids")]
+    yes: bool,
+}
+
+fn unfinished() -> Vec<&'static str> {
+    list::STATUSES.into_iter().filter(|status| !status.is_ended()).map(TaskStatus::as_str).collect()
+}
+
+impl ChangeArgs {
+    /// Does it with the tasks named, or with all that meet the filter.
+    pub(crate) async fn run(self, change: Change, context: &Context) -> anyhow::Result<Exit> {
+        if !self.ids.is_empty() {
+            return change::run(change, &self.ids, context).await;
+        }
+        let action = action(change);
+        let mut bulk = BulkChange { action, filter: self.filter(), expect: None };
+        let count = context.client.bulk(&bulk).await?.matched;
+        let mut sum = BulkAnswer { matched: count, done: 0, refused: 0, left: count };
+        if count > 0 && !self.yes && !is_wanted(action, count)? {
+            return Ok(Exit::Failed);
+        }
+        for _ in 0..CALLS_MAX {
+            if sum.left == 0 {
+                break;
+            }
+            bulk.expect = Some(sum.left);
+            let answer = context.client.bulk(&bulk).await?;
+            (sum.done, sum.refused) = (sum.done + answer.done, sum.refused + answer.refused);
+            sum.left = answer.left;
+            if answer.done == 0 {
+                break;
+            }
+        }
+        context.output.show(&sum, |sum, _| render(action, sum))?;
+        Ok(if sum.left == 0 { Exit::Done } else { Exit::Failed })
+    }
+
+    fn filter(&self) -> BulkFilter {
+        BulkFilter {
+            status: self.status.into_iter().collect(),
+            flow: self.flow.clone(),
+            labels: self.labels.iter().cloned().collect(),
+            since: self.since.map(|time| time.to_string()),
+            until: self.until.map(|time| time.to_string()),
+        }
+    }
+}
+
+fn action(change: Change) -> BulkAction {
+    match change {
+        Change::Cancel => BulkAction::Cancel,
+        Change::Pause => BulkAction::Pause,
+        Change::Resume => BulkAction::Resume,
+    }
+}
+
+/// Asks the person at the terminal.
+fn is_wanted(action: BulkAction, count: u64) -> anyhow::Result<bool> {
+    if !io::stdin().is_terminal() {
+        return Err(UsageError(format!(
+            "{count} tasks would be told to {}, and nobody is there to be asked: add --yes",
+            action.as_str()
+        ))
+        .into());
+    }
+    eprint!("{} {count} task{}? [y/N] ", action.as_str(), if count == 1 { "" } else { "s" });
+    io::stderr().flush()?;
+    let mut answer = String::new();
+    io::stdin().lock().read_line(&mut answer)?;
+    Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
+}
+
+fn render(action: BulkAction, sum: &BulkAnswer) -> String {
+    let done = match action {
+        BulkAction::Cancel => "cancelled",
+        BulkAction::Pause => "paused",
+        BulkAction::Resume => "resumed",
+    };
+    let mut text = format!("{} of {} tasks {done}", sum.done, sum.matched);
+    if sum.refused > 0 {
+        text.push_str(&format!(", {} had gone on meanwhile", sum.refused));
+    }
+    if sum.left > 0 {
+        text.push_str(&format!(", {} left", sum.left));
+    }
+    text + "\n"
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Debug, Parser)]
+    struct Line {
+        #[command(flatten)]
+        args: ChangeArgs,
+    }
+
+    fn parse(words: &[&str]) -> Result<ChangeArgs, clap::Error> {
+        Line::try_parse_from(["cancel"].iter().chain(words)).map(|line| line.args)
+    }
+
+    #[test]
+    fn it_is_ids_or_a_filter_and_never_nothing() {
+        assert!(parse(&[]).is_err(), "all tasks are never meant by saying nothing");
+        assert!(parse(&["--yes"]).is_err());
+        assert!(parse(&["some-id", "--flow", "f"]).is_err());
+        assert!(parse(&["some-id", "--yes"]).is_err());
+        assert!(parse(&["--status", "succeeded"]).is_err(), "it has ended");
+        assert_eq!(parse(&["a", "b"]).unwrap().ids, ["a", "b"]);
+        let filter = parse(&["--flow", "f", "--label", "team=a", "--status", "running", "-y"]).unwrap();
+        assert!(filter.yes);
+        let filter = filter.filter();
+        assert_eq!((filter.flow.as_deref(), &*filter.status), (Some("f"), &[TaskStatus::Running][..]));
+        assert_eq!(filter.labels["team"], "a");
+    }
+
+    #[test]
+    fn what_was_not_done_is_told() {
+        let sum = BulkAnswer { matched: 10, done: 7, refused: 1, left: 2 };
+        assert_eq!(render(BulkAction::Pause, &sum), "7 of 10 tasks paused, 1 had gone on meanwhile, 2 left\n");
+    }
+}

@@ -1,0 +1,110 @@
+//! `GET /v1/tasks/{id}/logs`: what attempts wrote, as a list or as a stream that goes on.
+
+mod stream;
+
+use std::{convert::Infallible, sync::Arc};
+
+use axum::{
+    extract::{Request, State},
+    http::request::Parts,
+    response::{
+        IntoResponse as _, Response,
+        sse::{self, KeepAlive, Sse},
+    },
+};
+use futures_util::StreamExt as _;
+use windlass_api as api;
+use windlass_core::{Task, TaskId};
+use windlass_engine::ports::LogLine;
+
+use super::{
+    App,
+    events::{HEARTBEAT, last_event_id, wants_stream},
+    extract::{self, Pairs},
+    ok,
+    problem::Refused,
+    view,
+};
+use stream::{Follower, Sent};
+
+/// Lines of a page where the request does not say: people read logs from the beginning to the end.
+const PAGE_LINES: usize = 1000;
+
+/// The lines that the attempts of a task wrote, in the order they came.
+///
+/// With `Accept: text/event-stream` the answer is a stream of server-sent events that goes on until the task has
+/// ended: `id` is the number of the line, `event` is `step.log` or `rollback.log`, `data` the document. The last event
+/// is `task.ended`.
+#[utoipa::path(
+    get,
+    path = "/v1/tasks/{id}/logs", operation_id = "list_logs",
+    tag = "tasks",
+    params(
+        ("id" = String, Path, description = "Id of the task"),
+        ("cursor" = Option<String>, Query, description = "`next` of the page before"),
+        ("limit" = Option<u32>, Query, description = "1 to 1000; 1000 when left out; not for streams"),
+        ("Last-Event-ID" = Option<u64>, Header, description = "Only the lines after the one with this number, for streams"),
+    ),
+    responses(
+        (status = 200, description = "A page, or the stream", content(
+            (api::List<api::LogLine> = "application/json"),
+            (String = "text/event-stream"),
+        )),
+        (status = 404, description = "Unknown task", body = api::Problem, content_type = "application/problem+json"),
+    )
+)]
+pub(crate) async fn logs(State(app): State<Arc<App>>, request: Request) -> Result<Response, Refused> {
+    let (mut parts, _) = request.into_parts();
+    let id = extract::task_in_path(&mut parts).await?;
+    if wants_stream(&parts.headers) { stream(app, id, &parts).await } else { page(&app, id, &parts).await }
+}
+
+async fn page(app: &App, id: TaskId, parts: &Parts) -> Result<Response, Refused> {
+    let pairs = Pairs::of(parts, &["cursor", "limit"])?;
+    let skip: u64 = pairs.number("cursor")?.unwrap_or(0);
+    let limit = pairs.limit(PAGE_LINES)?;
+    let task = app.engine.task(id).await?.task;
+    let lines = app.engine.logs(id, skip, limit).await?;
+    let next = (lines.len() == limit).then(|| (skip + lines.len() as u64).to_string());
+    Ok(ok(&api::List { items: lines.into_iter().map(|line| document(&task, line)).collect(), next }))
+}
+
+async fn stream(app: Arc<App>, id: TaskId, parts: &Parts) -> Result<Response, Refused> {
+    let pairs = Pairs::of(parts, &["cursor"])?;
+    let skip = match last_event_id(&parts.headers)? {
+        Some(last) => last,
+        None => pairs.number("cursor")?.unwrap_or(0),
+    };
+    let lines = Follower::begin(app, id, skip).await?.into_stream();
+    let events = lines.map(|sent| Ok::<_, Infallible>(sse_event(&sent)));
+    Ok(Sse::new(events).keep_alive(KeepAlive::new().interval(HEARTBEAT)).into_response())
+}
+
+fn sse_event(sent: &Sent) -> sse::Event {
+    match sent {
+        Sent::Line { number, line } => {
+            let kind = match line.direction {
+                api::Direction::Forward => "step.log",
+                api::Direction::Rollback => "rollback.log",
+            };
+            let data = serde_json::to_string(line).unwrap_or_default();
+            sse::Event::default().event(kind).id(number.to_string()).data(data)
+        }
+        Sent::End { status } => {
+            let data = serde_json::json!({ "status": status.as_str() });
+            sse::Event::default().event("task.ended").data(data.to_string())
+        }
+    }
+}
+
+fn document(task: &Task, line: LogLine) -> api::LogLine {
+    let step = task.flow.steps.get(line.key.step);
+    api::LogLine {
+        at: view::time(line.at),
+        step: step.map(|step| step.name.to_string()).unwrap_or_default(),
+        member: line.key.index(),
+        direction: view::direction(line.key.direction),
+        attempt: line.attempt,
+        line: line.line.into(),
+    }
+}

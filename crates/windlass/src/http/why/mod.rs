@@ -1,0 +1,96 @@
+//! `GET /v1/tasks/{id}/why`: why a task is where it is, in one sentence.
+
+mod attempts;
+mod sentences;
+mod waits;
+
+use std::sync::Arc;
+
+use axum::{
+    extract::{Request, State},
+    response::Response,
+};
+use windlass_api as api;
+use windlass_core::{Task, Timestamp};
+use windlass_engine::{Explanation, Reason};
+
+use super::{
+    App,
+    extract::{self, Pairs},
+    ok,
+    problem::Refused,
+    view,
+};
+use sentences::About;
+
+/// How many of the other things that a task waits for the sentence names.
+const OTHERS_NAMED: usize = 3;
+
+/// Why a task is where it is: what it waits for, and what would end the wait.
+#[utoipa::path(
+    get,
+    path = "/v1/tasks/{id}/why", operation_id = "explain_task",
+    tag = "tasks",
+    params(("id" = String, Path, description = "Id of the task")),
+    responses(
+        (status = 200, description = "The reason", body = api::Why),
+        (status = 404, description = "Unknown task", body = api::Problem, content_type = "application/problem+json"),
+    )
+)]
+pub(crate) async fn why(State(app): State<Arc<App>>, request: Request) -> Result<Response, Refused> {
+    let (mut parts, _) = request.into_parts();
+    let id = extract::task_in_path(&mut parts).await?;
+    Pairs::of(&parts, &[])?;
+    let now = app.now();
+    let (loaded, explanation) = app.engine.why(id, now).await?;
+    Ok(ok(&document(&loaded.task, &explanation, now.wall)))
+}
+
+/// The engine's reasons as a document: the first one's sentence with the others after it.
+fn document(task: &Task, explanation: &Explanation, now: Timestamp) -> api::Why {
+    let reasons: Vec<api::WhyReason> =
+        explanation.reasons.iter().map(|reason| one(task, reason, now)).collect();
+    let first = reasons.first().cloned();
+    let (sentence, reason, step, data) =
+        first.map(|first| (first.sentence, first.reason, first.step, first.data)).unwrap_or_default();
+    api::Why {
+        sentence: sentence + &others(&reasons, explanation.more),
+        reason,
+        step,
+        data,
+        reasons,
+        more: explanation.more,
+    }
+}
+
+fn one(task: &Task, reason: &Reason, now: Timestamp) -> api::WhyReason {
+    let about = About { task, key: reason.key, now };
+    let (sentence, data) = about.explain(&reason.why);
+    api::WhyReason {
+        reason: reason.why.as_str().to_owned(),
+        sentence,
+        step: reason.key.and_then(|key| task.flow.steps.get(key.step)).map(|step| step.name.to_string()),
+        member: reason.key.and_then(windlass_core::ActKey::index),
+        direction: reason.key.map(|key| view::direction(key.direction)),
+        data,
+    }
+}
+
+/// What is said of the reasons after the first.
+fn others(reasons: &[api::WhyReason], more: usize) -> String {
+    let Some(others) = reasons.get(1..).filter(|others| !others.is_empty()) else { return String::new() };
+    let named: Vec<String> = others
+        .iter()
+        .take(OTHERS_NAMED)
+        .map(|other| match (&other.step, other.direction) {
+            (Some(step), Some(api::Direction::Rollback)) => {
+                format!("the rollback of {step} ({})", other.reason)
+            }
+            (Some(step), _) => format!("{step} ({})", other.reason),
+            (None, _) => other.reason.clone(),
+        })
+        .collect();
+    let rest = others.len() - named.len() + more;
+    let rest = if rest == 0 { String::new() } else { format!(" and {rest} more") };
+    format!(" At the same time: {}{rest}.", named.join(", "))
+}
