@@ -1,12 +1,8 @@
 //! Handing out: ready attempts go to polls that wait.
 
-<<<<<<< HEAD
-use windlass_core::{Action, Attempt, Command, Failure, Outcome, Report};
-=======
 use std::collections::BTreeMap;
 
-use windlass_core::{Attempt, Command, Failure, Outcome, Report, TaskId};
->>>>>>> d343d0427cc989719fa153ff99782c836b1d9ead
+use windlass_core::{Action, Attempt, Command, Failure, Outcome, Report, TaskId};
 
 use super::{ATTEMPTS_MAX, ExchangeAnswer, HandedOut, Seq, answer_size::AnswerSize};
 use crate::{
