@@ -31,13 +31,36 @@ fn two_minutes_of_the_readme() {
     run("README.md");
 }
 
-/// Runs the blocks of a page.
+#[test]
+fn a_fan_out_over_files() {
+    run("examples/fan-out/README.md");
+}
+
+#[test]
+fn a_chord() {
+    run("examples/chord/README.md");
+}
+
+#[test]
+fn a_person_approves() {
+    run("examples/approval/README.md");
+}
+
+#[test]
+fn a_saga_over_a_diamond() {
+    run("examples/diamond-saga/README.md");
+}
+
+/// Runs the blocks of a page; those of an example run in a copy of its folder.
 fn run(page: &str) {
-    let text =
-        fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(page)).expect(page);
+    let page_path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(page);
+    let text = fs::read_to_string(&page_path).expect(page);
     let blocks = blocks(&text);
     assert!(!blocks.is_empty(), "{page} has no commands");
     let mut shell = Shell::start();
+    if page.starts_with("examples/") {
+        copy(page_path.parent().expect("a folder"), shell.folder.path());
+    }
     let mut servers = Vec::new();
     for block in &blocks {
         let place = format!("{page}:{}", block.line);
@@ -50,6 +73,20 @@ fn run(page: &str) {
             && let Err(missing) = matches(expected, &printed)
         {
             panic!("{place}: expected {missing:?} in what it printed:\n{printed}");
+        }
+    }
+}
+
+/// Copies what is in a folder, with its permissions.
+fn copy(from: &Path, to: &Path) {
+    for entry in fs::read_dir(from).expect("a folder") {
+        let entry = entry.expect("an entry");
+        let copied = to.join(entry.file_name());
+        if entry.file_type().expect("a type").is_dir() {
+            fs::create_dir(&copied).expect("create a folder");
+            copy(&entry.path(), &copied);
+        } else {
+            fs::copy(entry.path(), &copied).expect("copy a file");
         }
     }
 }
