@@ -171,6 +171,7 @@ fn watchers_hear_what_is_on_disk_in_order() {
             Notice::Event { n, .. } => n.to_string(),
             Notice::Started { .. } => "started".to_owned(),
             Notice::Progressed { .. } => "progressed".to_owned(),
+            Notice::Logged { .. } => "logged".to_owned(),
         });
     }
     assert_eq!(heard, ["started", "3", "4", "5"]);
