@@ -6,9 +6,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::{
-    ActionDocument, MemberCounts, OnFailure, Payload, Problem, RetryBy, Span, StepDocument,
-};
+use crate::{ActionDocument, MemberCounts, OnFailure, Payload, Problem, RetryBy, Span, StepDocument};
 
 /// A task to start: the body of `POST /v1/tasks`. It has `flow`, or `steps` of its own.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, ToSchema)]

@@ -33,14 +33,7 @@ pub(super) async fn apply_flow_of(client: &Client, name: &str, run: &str) -> Res
 
 /// A task of the drill's flow, to be submitted under `key`.
 pub(super) fn task(key: String) -> SubmitTask {
-    SubmitTask {
-        flow: FLOW.to_owned(),
-        params: None,
-        key: Some(key),
-        at: None,
-        priority: None,
-        labels: BTreeMap::new(),
-    }
+    SubmitTask { flow: FLOW.to_owned(), key: Some(key), ..SubmitTask::default() }
 }
 
 /// The same, with a step that works for `ms` where a hand runs it.

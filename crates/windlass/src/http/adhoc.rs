@@ -7,7 +7,7 @@ use serde_json::value::RawValue;
 use sha2::{Digest as _, Sha256};
 use windlass_core::{Flow, Name};
 
-use super::{json_path, problem::Refused};
+use super::{extract::place_of, json_path, problem::Refused};
 use crate::flowfile::{self, FlowError, Format};
 
 /// What the names of ad-hoc flows begin with.
@@ -100,15 +100,6 @@ fn byte_at(text: &str, (line, column): (u64, u64)) -> Option<usize> {
     let column = usize::try_from(column).ok()?.checked_sub(1)?;
     let within = text.get(start..)?.char_indices().nth(column).map_or(text.len() - start, |(index, _)| index);
     Some(start + within)
-}
-
-/// The line and character of a byte, both from 1.
-fn place_of(text: &str, at: usize) -> (u64, u64) {
-    let before = text.get(..at).unwrap_or(text);
-    let line = before.bytes().filter(|byte| *byte == b'\n').count() + 1;
-    let start = before.rfind('\n').map_or(0, |newline| newline + 1);
-    let column = before[start..].chars().count() + 1;
-    (line as u64, column as u64)
 }
 
 #[cfg(test)]

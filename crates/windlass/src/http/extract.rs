@@ -155,16 +155,26 @@ impl JsonText {
 /// Parses a document.
 pub(crate) fn parse<'a, T: Deserialize<'a>>(text: &'a str) -> Result<T, Refused> {
     // An array would be read as the fields of a document in their order, which nobody means.
-    if text.trim_start().starts_with('[') {
-        return Err(Refused::malformed(
-            "the body is not as it should be: it is an array, and must be an object",
-        ));
+    let begins = text.len() - text.trim_start().len();
+    if text[begins..].starts_with('[') {
+        let (line, column) = place_of(text, begins);
+        let array = "the body is not as it should be: it is an array, and must be an object";
+        return Err(Refused::malformed(array).at(Some(line), Some(column)));
     }
     serde_json::from_str(text).map_err(|error| {
         let place = |n: usize| u64::try_from(n).ok().filter(|n| *n > 0);
         let (line, column) = (place(error.line()), place(error.column()));
         Refused::malformed(describe(&error, field::<T>(text).as_deref())).at(line, column)
     })
+}
+
+/// The line and character of a byte, both from 1.
+pub(super) fn place_of(text: &str, at: usize) -> (u64, u64) {
+    let before = text.get(..at).unwrap_or(text);
+    let line = before.bytes().filter(|byte| *byte == b'\n').count() + 1;
+    let start = before.rfind('\n').map_or(0, |newline| newline + 1);
+    let column = before[start..].chars().count() + 1;
+    (line as u64, column as u64)
 }
 
 /// The field of a document that cannot be read as a `T`, as `labels.team`. It is read once more to find it: good

@@ -75,3 +75,33 @@ fn several_tasks_are_waited_for_and_the_worst_of_them_is_the_exit_code() {
     assert_eq!(again.status.code(), Some(0), "{again:?}");
     assert_eq!(site.run(&["task", "rerun", &bad]).status.code(), Some(4), "its first step was rolled back");
 }
+
+const APPROVED: &str = "
+flow: approved
+steps:
+  - { name: each, run: m.echo, each: files, parallel: 2 }
+  - { name: approve, wait: approved }
+  - { name: last, run: m.echo }
+";
+
+#[test]
+fn members_are_shown_and_a_signal_lets_a_task_go_on() {
+    let site = Site::with_worker();
+    std::fs::write(site.path("approved.yaml"), APPROVED).unwrap();
+    assert_eq!(site.run(&["flow", "apply", &site.path("approved.yaml")]).status.code(), Some(0));
+    let task = site.json(&["task", "start", "approved", "-p", "files=[\"a\",\"b\",\"c\"]"]);
+    let id = task["id"].as_str().unwrap();
+    // It is kept where the step does not wait yet.
+    let output = site.run(&["task", "signal", id, "approved", "-p", "limit=3"]);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    assert_eq!(site.run(&["task", "wait", id]).status.code(), Some(0));
+    assert_eq!(site.json(&["task", "show", id])["result"]["limit"], 3);
+    let page = super::site::text(&site.run(&["task", "show", id]).stdout);
+    assert!(page.contains("3 of 3 members done"), "{page}");
+    let members = super::site::text(&site.run(&["task", "show", id, "--members", "each"]).stdout);
+    assert_eq!(members.lines().filter(|line| line.contains("succeeded")).count(), 3, "{members}");
+    let events = super::site::text(&site.run(&["task", "events", id]).stdout);
+    assert!(events.lines().any(|line| line.contains("signal") && line.contains("by ops")), "{events}");
+    assert_eq!(site.run(&["task", "signal", id, "approved"]).status.code(), Some(4), "it has ended");
+    assert_eq!(site.run(&["task", "show", id, "--members", "last"]).status.code(), Some(3));
+}

@@ -101,7 +101,7 @@ impl Server {
 
     /// Lets time pass, in steps that no silence of the server itself is seen in, and does what is due.
     pub(super) async fn pass(&self, ms: u64) {
-        const STEP_MS: u64 = 500;
+        const STEP_MS: u64 = 250;
         let mut left = ms;
         loop {
             let step = left.min(STEP_MS);

@@ -43,6 +43,7 @@ async fn a_step_that_waits_is_done_by_the_signal_and_returns_what_came_with_it()
     let id = server.submit("f", json!({ "size": 3 })).await;
     let mut worker = Worker::new(&server, 1, &["m"]);
     worker.run("succeeded", json!({})).await;
+    assert_eq!(server.task(&id).await["steps"][1]["waits_for"], "signal approved");
     let answer = send(&server, &id, "approved", r#"{"params":{"limit":2.50}}"#).await;
     assert_eq!(answer.status, StatusCode::OK, "{answer:?}");
     let step = &answer.json()["steps"][1];

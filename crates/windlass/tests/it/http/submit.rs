@@ -204,3 +204,22 @@ async fn a_field_that_cannot_be_read_is_named() {
         assert!(detail.contains(said), "{detail}");
     }
 }
+
+#[tokio::test]
+async fn a_task_is_turned_around_when_its_deadline_passes() {
+    let server = Server::start().await;
+    server.apply("f", "steps: [{ name: only, run: m.c, rollback: m.undo }]").await;
+    for (deadline, detail) in [("0s", "a `deadline` of 0"), ("367d", "366 days"), ("soon", "deadline")] {
+        let answer = server.post("/v1/tasks", &json!({ "flow": "f", "deadline": deadline })).await;
+        assert_eq!(answer.status, StatusCode::BAD_REQUEST, "{answer:?}");
+        assert!(answer.json()["detail"].as_str().unwrap().contains(detail), "{answer:?}");
+    }
+    let task = server.post("/v1/tasks", &json!({ "flow": "f", "deadline": "10s" })).await.json();
+    assert_eq!(task["deadline_at"], "2030-03-17T17:46:51Z");
+    let id = task["id"].as_str().unwrap();
+    server.pass(9_500).await;
+    assert_eq!(server.task(id).await["status"], "pending");
+    server.pass(1_000).await;
+    let task = server.task(id).await;
+    assert_eq!((&task["status"], &task["message"]), (&json!("failed"), &json!("the task's deadline passed")));
+}

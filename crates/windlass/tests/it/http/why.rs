@@ -23,9 +23,9 @@ async fn waiting_for_a_worker() {
     let server = Server::start().await;
     server.apply("f", FLOW).await;
     let id = server.submit("f", json!({})).await;
-    assert_snapshot!(why(&server, &id).await, @"no_worker (check): Step check waits for a worker that serves resource.check: no worker is connected; none of resource was seen since this server started 500ms ago.");
+    assert_snapshot!(why(&server, &id).await, @"no_worker (check): Step check waits for a worker that serves resource.check: no worker is connected; none of resource was seen since this server started 750ms ago.");
     Worker::new(&server, 1, &["mysql"]).poll().await;
-    assert_snapshot!(why(&server, &id).await, @"no_worker (check): Step check waits for a worker that serves resource.check: the one connected worker does not; none of resource was seen since this server started 500ms ago.");
+    assert_snapshot!(why(&server, &id).await, @"no_worker (check): Step check waits for a worker that serves resource.check: the one connected worker does not; none of resource was seen since this server started 750ms ago.");
     let other_command = json!({ "modules": [{ "name": "resource", "commands": ["restore"], "free": 1 }] });
     Worker::new(&server, 2, &[]).call(other_command).await;
     assert_snapshot!(why(&server, &id).await, @"no_worker (check): Step check waits for a worker that serves resource.check: the connected worker of resource does not have this command.");
