@@ -47,7 +47,16 @@ pub fn apply(task: &Task, command: &Command, context: &Context) -> Result<Transi
 
 /// A bug that the invariants would refuse is left to the simulator.
 fn is_planted_in_rules() -> bool {
-    [Bug::RollbackForward, Bug::UndoneInFlight, Bug::ResultTwice, Bug::FailedStepNotUndone]
-        .into_iter()
-        .any(is_planted)
+    [
+        Bug::RollbackForward,
+        Bug::UndoneInFlight,
+        Bug::ResultTwice,
+        Bug::FailedStepNotUndone,
+        Bug::JoinEarly,
+        Bug::MemberForgotten,
+        Bug::PartialIgnored,
+        Bug::MembersMiscounted,
+    ]
+    .into_iter()
+    .any(is_planted)
 }

@@ -191,7 +191,8 @@ pub(crate) fn effects(before: &Task, after: &Task, events: &[Event]) -> Vec<Effe
     keys.dedup();
     let waits = keys.into_iter().filter_map(|key| match waiting(after, key) {
         Some(waiting) => Some(Effect::Wait(waiting)),
-        None => waiting(before, key).map(|_| Effect::Forget(key)),
+        // Before it was taken in nothing waited for anything.
+        None => waiting(before, key).filter(|_| before.state.events > 0).map(|_| Effect::Forget(key)),
     });
     let mut told: Vec<ActKey> = events.iter().filter_map(|event| event.kind.act()).collect();
     told.sort_unstable();

@@ -227,7 +227,7 @@ fn retry_members(task: &mut Task, key: ActKey) -> bool {
     let (Some(members), false) = (&mut step.members, key.is_member()) else { return false };
     if members.begun() == 0 {
         // There were too few of them: the list is looked at again.
-        (step.members, step.forward.attempt) = (None, 0);
+        step.members = None;
         return false;
     }
     let failed: Vec<u32> = members.side(key.direction).failed.iter().copied().collect();

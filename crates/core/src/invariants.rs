@@ -92,7 +92,7 @@ fn check_order(task: &Task) -> Result<(), &'static str> {
         if !step.touched {
             return Err("only touched steps are undone");
         }
-        if !task.flow.successors(index).all(|next| !steps[next].touched || steps[next].undo.is_satisfied()) {
+        if !task.is_undone_after(index) {
             return Err("a step is undone after its touched successors");
         }
     }

@@ -29,6 +29,7 @@ mod invariants;
 mod json;
 mod lock;
 mod members;
+mod order;
 mod params;
 pub mod planted;
 mod rejection;

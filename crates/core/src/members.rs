@@ -8,7 +8,10 @@ use std::sync::{Arc, OnceLock};
 use rpds::{RedBlackTreeSetSync, VectorSync};
 use serde::{Deserialize, Serialize};
 
-use crate::{Act, ActState, DEATHS_MAX, Direction, Json};
+use crate::{
+    Act, ActState, DEATHS_MAX, Direction, Json,
+    planted::{Bug, is_planted},
+};
 
 /// The members of a fanned-out step. Members are stored apart, each by itself.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -153,7 +156,9 @@ impl Members {
             return self.restore(member);
         }
         let Some(mut member) = self.get(number).cloned() else { return };
-        self.count(number, &member, false);
+        if !is_planted(Bug::MembersMiscounted) {
+            self.count(number, &member, false);
+        }
         change(&mut member);
         self.count(number, &member, true);
         self.begun.set_mut(number as usize - 1, member);

@@ -54,6 +54,20 @@ pub enum Bug {
     LostUpdate,
     /// What is free of a paused task is handed out.
     PauseIgnored,
+    /// In a paused task the next attempts become ready.
+    BegunInPause,
+    /// A step begins when one of those before it is done.
+    JoinEarly,
+    /// The end of a member does not let the next one begin.
+    MemberForgotten,
+    /// However many members begin at once.
+    WindowIgnored,
+    /// A step is done although members of it failed.
+    PartialIgnored,
+    /// Members that change are counted twice.
+    MembersMiscounted,
+    /// A signal that came early is not given to its step.
+    KeptSignalForgotten,
 }
 
 impl Bug {
@@ -83,6 +97,13 @@ impl Bug {
         Self::ReadyForgotten,
         Self::LostUpdate,
         Self::PauseIgnored,
+        Self::BegunInPause,
+        Self::JoinEarly,
+        Self::MemberForgotten,
+        Self::WindowIgnored,
+        Self::PartialIgnored,
+        Self::MembersMiscounted,
+        Self::KeptSignalForgotten,
     ];
 }
 

@@ -4,9 +4,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 
-use crate::{
-    Act, ActKey, ActState, Actor, Direction, Flow, Json, Members, Millis, Name, Role, TaskId, Timestamp,
-};
+use crate::{Act, ActKey, Actor, Direction, Flow, Json, Members, Millis, Name, Role, TaskId, Timestamp};
 
 /// One run of a flow.
 #[derive(Debug, Clone, PartialEq)]
@@ -316,14 +314,6 @@ impl Task {
     pub fn fans(&self) -> impl Iterator<Item = (usize, &Members)> {
         let steps = self.state.steps.iter().enumerate();
         steps.filter_map(|(index, step)| Some((index, step.members.as_deref()?)))
-    }
-
-    /// Whether those after this step need not wait for it any more: it is done or passed over, or has failed and
-    /// they do without it.
-    #[must_use]
-    pub fn lets_pass(&self, step: usize) -> bool {
-        let act = &self.state.steps[step].forward;
-        act.is_satisfied() || act.state == ActState::Failed && self.flow.tolerates(step)
     }
 
     /// When its deadline is, if it has one.

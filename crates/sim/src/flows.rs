@@ -1,13 +1,22 @@
 //! Flows of all shapes.
 
-use windlass_core::{Action, Backoff, Flow, Millis, Name, OnFailure, Retry, RetryBy, StepDefinition};
+use windlass_core::{
+    Action, Backoff, Doer, Each, Expression, Flow, Millis, Name, OnFailure, OnPartial, Retry, RetryBy, Role,
+    StepDefinition,
+};
 
 use crate::world::World;
 
 /// Longer than a world may take to come to rest: an attempt with such a timeout is not saved by it.
 pub(crate) const LONG_MS: u64 = 4 * 3_600_000;
 
-/// A flow of one to five steps, a line or any graph.
+/// The signal that steps wait for.
+pub(crate) const SIGNAL: &str = "go";
+
+/// The most elements of the list that steps are done for.
+pub(crate) const LIST_MAX: u64 = 6;
+
+/// A flow of one to five steps, a line or any graph, with all that a step can be.
 pub(crate) fn draw(world: &World, name: &str) -> Flow {
     let line = world.chance(500);
     let count = world.within(1..=5);
@@ -16,18 +25,56 @@ pub(crate) fn draw(world: &World, name: &str) -> Flow {
             Some(before) if line => vec![before],
             _ => (0..index).filter(|_| world.chance(400)).collect(),
         };
-        StepDefinition {
+        let mut step = StepDefinition {
             rollback: world.chance(800).then(|| action(world, "undo")),
             ..StepDefinition::new(named(&format!("s{index}")), action(world, "do"), after)
-        }
+        };
+        enrich(world, &mut step);
+        step
     });
-    let steps = steps.collect();
+    let mut steps: Vec<StepDefinition> = steps.collect();
+    if world.chance(200) {
+        let run = action(world, "tell");
+        let errors = StepDefinition::new(named("errors"), run, Vec::new());
+        steps.push(StepDefinition { role: Role::OnError, ..errors });
+    }
     Flow {
         version: 0,
         retry_by: if world.chance(100) { RetryBy::Module } else { RetryBy::Engine },
         on_failure: if world.chance(250) { OnFailure::Hold } else { OnFailure::Rollback },
+        deadline: world.chance(120).then(|| Millis(world.within(3_000..=60_000))),
         ..Flow::new(named(name), steps)
     }
+}
+
+/// Members, joins that do with less, conditions, delays, signals, keys, and times within which to begin.
+fn enrich(world: &World, step: &mut StepDefinition) {
+    if world.chance(120) {
+        let conditions = ["size > 1", "size < 100", "has(params.list)", "missing == 1"];
+        step.when = world.choose(&conditions).map(|text| expression(text));
+    }
+    if world.chance(300) {
+        let parallel = u32::try_from(world.within(1..=3)).unwrap_or(1);
+        step.each = Some(Each { list: "list".into(), parallel });
+    } else if world.chance(100) {
+        step.run.doer = Doer::Signal { name: named(SIGNAL) };
+        step.rollback = None;
+    }
+    let parts = if step.each.is_some() { 3 } else { step.after.len() as u64 };
+    if parts > 1 && world.chance(500) {
+        let least = u32::try_from(world.within(1..=parts)).unwrap_or(1);
+        step.on_partial = if world.chance(500) { OnPartial::Continue } else { OnPartial::AtLeast(least) };
+    }
+    step.delay = world.chance(100).then(|| Millis(world.within(10..=3_000)));
+    step.run.start_within = world.chance(100).then(|| Millis(world.within(500..=8_000)));
+    if world.chance(150) {
+        step.key = Some(expression(if step.each.is_some() { "item" } else { "size" }));
+    }
+}
+
+/// The expressions of this crate are all sound.
+fn expression(text: &str) -> Expression {
+    Expression::compile(text).unwrap_or_else(|error| panic!("{text}: {error}"))
 }
 
 fn action(world: &World, command: &str) -> Action {

@@ -1,6 +1,10 @@
 //! Attempts begin: with a worker once the locks are there, or by waiting for a signal.
 
-use crate::{ActKey, Awaited, Doer, EventKind, Failure, Json, Pause, draft::Draft};
+use crate::{
+    ActKey, Awaited, Doer, EventKind, Failure, Json, Pause,
+    draft::Draft,
+    planted::{Bug, is_planted},
+};
 
 use super::{fail, locks, signal};
 
@@ -35,7 +39,7 @@ pub(super) fn begin(draft: &mut Draft<'_>, key: ActKey) {
 
 /// An attempt goes on as far as it can: a pause parks it, and it has all its locks before it is ready.
 pub(super) fn go(draft: &mut Draft<'_>, key: ActKey, attempt: u32) {
-    if draft.task.state.pause == Pause::Held {
+    if draft.task.state.pause == Pause::Held && !is_planted(Bug::BegunInPause) {
         draft.emit(EventKind::ActParked { key, attempt });
     } else if locks::take(draft, key, attempt) {
         draft.emit(EventKind::ActReady { key, attempt });
@@ -47,7 +51,7 @@ fn await_signal(draft: &mut Draft<'_>, key: ActKey, attempt: u32, name: &crate::
     let (awaited, child, locks) = (Awaited::Signal, None, Vec::new());
     draft.emit(EventKind::ActAwaiting { key, attempt, awaited, child, locks });
     let kept = draft.task.state.signals.iter().find(|signal| signal.name == *name).cloned();
-    if let Some(kept) = kept {
+    if let Some(kept) = kept.filter(|_| !is_planted(Bug::KeptSignalForgotten)) {
         let params = kept.params.as_deref().map(Json::from_stored);
         signal::receive(draft, key, name, params, kept.by);
     }

@@ -46,10 +46,12 @@ pub(super) fn fail(draft: &mut Draft<'_>, key: ActKey, failure: Failure) {
 
 /// The act failed and is not tried again.
 pub(super) fn fail_for_good(draft: &mut Draft<'_>, key: ActKey, failure: Failure) {
-    let Some(act) = draft.task.act(key) else { return };
+    // A member whose parameters do not fit fails before it has begun.
+    let act = draft.task.act(key);
     // When the deadline passed first, that is what failed the step.
-    let failure = if act.overdue { act.failure.clone().unwrap_or(failure) } else { failure };
-    let attempt = act.attempt;
+    let overdue = act.filter(|act| act.overdue).and_then(|act| act.failure.clone());
+    let failure = overdue.unwrap_or(failure);
+    let attempt = act.map_or(0, |act| act.attempt);
     draft.emit(EventKind::ActFailed { key, attempt, failure });
     if key.is_member() {
         // What that means for the step is settled once the task proceeds.

@@ -4,6 +4,7 @@ use super::{attempts, fail};
 use crate::{
     ActKey, ActState, Direction, EventKind, Failure, Members, OnFailure, OnPartial, PARALLEL_DEFAULT,
     draft::Draft,
+    planted::{Bug, is_planted},
 };
 
 /// A step with `each` has its turn: how many members it has is known from now on.
@@ -25,12 +26,16 @@ pub(super) fn proceed(draft: &mut Draft<'_>, key: ActKey) {
     // What begins may end at once; each of the members begins once.
     while is_fanned(draft, key) && !is_lost(draft, key) {
         let Some(members) = members(draft, key) else { return };
+        if is_planted(Bug::MemberForgotten) && members.side(key.direction).settled() > 0 {
+            break;
+        }
+        let window = if is_planted(Bug::WindowIgnored) { u32::MAX } else { parallel };
         let next = match key.direction {
             Direction::Forward => members.next_forward(),
             Direction::Rollback => members.next_undo(),
         };
         match next {
-            Some(number) if members.side(key.direction).open.size() < parallel as usize => {
+            Some(number) if members.side(key.direction).open.size() < window as usize => {
                 let key = key.of_member(number);
                 match key.direction {
                     Direction::Forward => attempts::enter(draft, key),
@@ -59,7 +64,7 @@ fn is_lost(draft: &Draft<'_>, key: ActKey) -> bool {
     };
     let failed = members.side(key.direction).failed.size();
     match draft.task.flow.steps[key.step].on_partial {
-        OnPartial::Fail => failed > 0,
+        OnPartial::Fail => failed > 0 && !is_planted(Bug::PartialIgnored),
         OnPartial::Continue => false,
         OnPartial::AtLeast(least) => members.total() as usize - failed < least as usize,
     }

@@ -46,8 +46,10 @@ fn next_step(task: &Task) -> Option<usize> {
         return None;
     }
     task.flow.plain_steps().find(|index| {
+        let after = &task.flow.steps[*index].after;
+        let one = is_planted(Bug::JoinEarly) && after.iter().any(|before| task.lets_pass(*before));
         task.state.steps[*index].forward.state == ActState::Idle
-            && task.flow.steps[*index].after.iter().all(|after| task.lets_pass(*after))
+            && (one || after.iter().all(|before| task.lets_pass(*before)))
     })
 }
 
@@ -126,14 +128,11 @@ fn backward(draft: &mut Draft<'_>) {
 
 /// The last touched step in definition order whose undo can begin.
 fn next_undo(draft: &Draft<'_>) -> Option<ActKey> {
-    let (flow, steps) = (&draft.task.flow, &draft.task.state.steps);
+    let steps = &draft.task.state.steps;
     (0..steps.len())
         .rev()
         .filter(|index| steps[*index].touched && steps[*index].undo.state == ActState::Idle)
-        .find(|index| {
-            is_planted(Bug::RollbackForward)
-                || flow.successors(*index).all(|next| !steps[next].touched || steps[next].undo.is_satisfied())
-        })
+        .find(|index| is_planted(Bug::RollbackForward) || draft.task.is_undone_after(*index))
         .map(ActKey::rollback)
 }
 

@@ -82,10 +82,9 @@ fn retry(draft: &mut Draft<'_>, key: ActKey) {
         Some((ActState::Fanned, _)) => {}
         // Its turn comes as the task proceeds.
         Some((_, 0)) if key.direction == Direction::Forward => {}
+        Some((ActState::Idle, _)) if draft.task.flow.steps[key.step].each.is_some() => {}
         // Its key may be another one with other parameters.
-        _ if draft.task.action(key) == Some(&draft.task.flow.steps[key.step].run) => {
-            attempts::enter(draft, key);
-        }
+        _ if key.direction == Direction::Forward => attempts::enter(draft, key),
         _ => attempts::begin(draft, key),
     }
 }

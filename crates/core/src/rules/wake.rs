@@ -71,7 +71,7 @@ fn act(draft: &mut Draft<'_>, key: ActKey) -> Result<(), Rejection> {
         }
         ActState::Delayed { until } if until <= now || is_planted(Bug::RetriedEarly) => match attempt {
             // It waited for its turn.
-            0 if draft.task.flow.steps[key.step].each.is_some() && !key.is_member() => {
+            _ if draft.task.flow.steps[key.step].each.is_some() && !key.is_member() => {
                 members::fan(draft, key);
             }
             0 => attempts::enter(draft, key),

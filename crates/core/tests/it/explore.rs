@@ -43,6 +43,41 @@ fn a_diamond_on_its_way_back() {
     explore("a diamond, back", "flow a > b c > d\naccept\nok a\nok b\nok c\nfail d boom", ALL);
 }
 
+#[test]
+fn a_fan_out_with_two_members() {
+    let settings = "a: each list, parallel 1\nb: no rollback\ninput {\"list\":[1,2]}";
+    explore("two members", &format!("flow a > b\n{settings}\naccept"), 14);
+}
+
+#[test]
+fn a_fan_out_with_two_members_on_its_way_back() {
+    let settings = "a: each list\ninput {\"list\":[1,2]}";
+    explore(
+        "two members, back",
+        &format!("flow a > b\n{settings}\naccept\nok a[1]\nok a[2]\nfinal b boom"),
+        16,
+    );
+}
+
+#[test]
+fn a_fan_out_that_holds() {
+    let settings = "a: each list, on_partial 1, no rollback\non_failure hold\ninput {\"list\":[1,2]}";
+    explore("two members that hold", &format!("flow a\n{settings}\naccept"), 12);
+}
+
+#[test]
+fn a_join_that_continues() {
+    let settings = "a: no rollback\nc: on_partial continue, no rollback";
+    explore("a join that continues", &format!("flow a b > c\n{settings}\naccept"), 12);
+}
+
+#[test]
+fn a_signal_after_a_condition() {
+    let settings =
+        "a: when x == 1, no rollback\nb: signal go, deadline 5s\nc: no rollback, delay 1s\ndeadline 60s";
+    explore("a signal", &format!("flow a > b > c\n{settings}\ninput {{\"x\":1}}\naccept"), 16);
+}
+
 /// What the rules can see of a world.
 type Canonical = Vec<u8>;
 
@@ -114,10 +149,17 @@ fn canonical(world: &World) -> Canonical {
         u8::from(matches!(state.cause, Some(Cause::Cancel { .. }))),
         u8::from(state.started_at.is_some()),
     ];
+    bytes.push(small(state.signals.len()));
     for step in &state.steps {
         bytes.push(u8::from(step.touched));
+        let members = step.members.iter().flat_map(|members| members.iter());
+        bytes.extend(members.map(|(_, member)| 2 + u8::from(member.touched)));
     }
+    let ahead = world.task.deadline_at().map_or(u64::MAX, |deadline_at| (deadline_at - world.now).0);
+    bytes.extend(ahead.to_le_bytes());
     for (key, act) in world.task.acts() {
+        // Members come as they begin, so each says which it is.
+        bytes.push(u8::from(key.is_member()) * (1 + small(key.member as usize)));
         // What is settled is never looked at again, but for why it failed.
         if act.is_satisfied() {
             bytes.extend([1, u8::from(act.attempt > 0)]);
@@ -150,7 +192,7 @@ fn act_bytes(bytes: &mut Vec<u8>, act: &Act, now: Timestamp) {
         _ => None,
     };
     // A time that has come is the same however long ago it came.
-    for time in [until, act.deadline_at] {
+    for time in [until, act.deadline_at, act.start_by] {
         let ahead = time.map_or(u64::MAX, |time| (time - now).0);
         bytes.extend(ahead.to_le_bytes());
     }

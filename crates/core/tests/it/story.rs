@@ -4,11 +4,16 @@
 //!
 //! ```text
 //! flow a > b c > d          steps; those of one group run in parallel, each after all of the group before
-//! b: retry 2, no rollback   how a step is done: retry N, backoff fixed|none, base T, cap T, timeout T, deadline T
+//! b: retry 2, no rollback   how a step is done: retry N, backoff fixed|none, base T, cap T, timeout T, deadline T,
+//!                           start_within T
 //! ~b: retry 1               how it is undone
-//! on_failure hold · retry_by module · params {…} · input {…} · priority N · at T
+//! b: when x > 1, key x      only of steps: when EXPRESSION, key EXPRESSION, delay T, signal NAME, role on_error,
+//!                           each LIST, parallel N (2 unless told), on_partial continue|N
+//! on_failure hold · retry_by module · params {…} · input {…} · priority N · at T · deadline T
 //!
-//! accept · cancel · pause · resume · hold WHY · resolve STEP retry|skip|done [JSON]|rollback
+//! accept [STEP…]            those steps were done by another task
+//! cancel · pause · resume · hold WHY · resolve STEP retry [JSON]|skip|done [JSON]|rollback
+//! signal NAME [JSON]        it is kept for later where no step waits; not so with `signal? NAME [JSON]`
 //! take b · decline b · lose b · timeout b · park b · wake b
 //! ok b [JSON] · fail b WHY · final b WHY · later b [T]
 //! + T        the clock goes on by T                 wake     wakes everything that is due
@@ -16,7 +21,8 @@
 //! show b     the parameters that b is given         next     the clock goes on to what is due next, and it is woken
 //! ```
 //!
-//! `~b` is the undo of `b`; `b#1` names an attempt other than the current one. A worker that reports has taken.
+//! `~b` is the undo of `b`, `b[2]` its second member; `b#1` names an attempt other than the current one. A worker
+//! that reports has taken.
 
 use std::fmt::Write as _;
 
@@ -38,6 +44,17 @@ pub(crate) fn tell(story: &str) -> String {
         teller.play(&line);
     }
     teller.told
+}
+
+/// What happens in a story: its events alone, and how things stand at its end.
+pub(crate) fn events(story: &str) -> String {
+    let is_effect = |line: &&str| line.starts_with("  ->");
+    let told = tell(story);
+    let lines: Vec<&str> = told.lines().filter(|line| !is_effect(line)).collect();
+    let last = lines.iter().rposition(|line| line.starts_with("  =="));
+    let told = lines.into_iter().enumerate();
+    let kept = told.filter(|(index, line)| !line.starts_with("  ==") || Some(*index) == last);
+    kept.map(|(_, line)| format!("{line}\n")).collect()
 }
 
 /// Plays a story that has no surprises and gives what stands at its end.
@@ -110,6 +127,7 @@ fn set(flow: &mut Flow, act: &str, setting: &str) {
         "when" => return step.when = Some(Expression::compile(value).unwrap()),
         "key" => return step.key = Some(Expression::compile(value).unwrap()),
         "each" => return step.each = Some(Each { list: value.into(), parallel: 2 }),
+        "parallel" => return step.each.as_mut().unwrap().parallel = value.parse().unwrap(),
         "on_partial" => return step.on_partial = partial(value),
         "delay" => return step.delay = Some(span(value)),
         "signal" => {
@@ -181,7 +199,10 @@ impl Teller {
 
     fn command(&mut self, word: &str, rest: &str) -> Command {
         match word {
-            "accept" => return Command::Accept { done: Vec::new(), by: None },
+            "accept" => {
+                let done = rest.split_whitespace().map(|step| (self.key(step).0.step, None));
+                return Command::Accept { done: done.collect(), by: None };
+            }
             "cancel" => return Command::Cancel { by: anna() },
             "pause" => return Command::Pause { by: anna() },
             "resume" => return Command::Resume { by: anna() },

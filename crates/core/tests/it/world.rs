@@ -5,10 +5,10 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use windlass_core::{
-    Act, ActKey, ActState, Actor, Alarm, AlarmId, AlarmState, Attempt, Command, Context, Direction, Effect,
-    Event, EventKind, Failure, Flow, Free, Input, Json, Lock, LockCommand, LockName, Message, Millis,
-    Outcome, Pause, Phase, Rejection, Report, Resolution, StuckKind, Task, TaskId, Timestamp, Transition,
-    Waiting, Wakeup, apply, waits,
+    Act, ActKey, ActState, Actor, Alarm, AlarmId, AlarmState, Attempt, Awaited, Command, Context, Direction,
+    Doer, Effect, Event, EventKind, Failure, Flow, Free, Input, Json, Lock, LockCommand, LockName, Message,
+    Millis, Name, Outcome, Pause, Phase, Rejection, Report, Resolution, StuckKind, Task, TaskId, Timestamp,
+    Transition, Waiting, Wakeup, apply, waits,
 };
 
 /// When every story begins.
@@ -23,8 +23,8 @@ pub(crate) struct World {
     pub(crate) held: BTreeMap<ActKey, (u32, Timestamp)>,
     /// Which attempt of an act a worker may have had.
     pub(crate) handed_out: BTreeMap<ActKey, u32>,
-    /// Steps that a worker had, so that they may have had effects.
-    pub(crate) ran: BTreeSet<usize>,
+    /// What a worker had to do, so that it may have had effects.
+    pub(crate) ran: BTreeSet<ActKey>,
     /// What the store would wait for after the effects so far.
     pub(crate) waits: BTreeMap<Wakeup, Waiting>,
     pub(crate) alarms: BTreeMap<AlarmId, Alarm>,
@@ -56,6 +56,8 @@ pub(crate) enum Move {
     Done(usize),
     GiveUp(usize),
     Hold,
+    /// Somebody sends the signal of this step, to be kept if it comes too early.
+    Signal(usize),
 }
 
 pub(crate) fn input(at: Option<Timestamp>) -> Input {
@@ -169,7 +171,9 @@ impl World {
     /// spends no retry, and what has taken too many workers with it is not tried again.
     fn check_attempts(&self, before: &Task, transition: &Transition) {
         let current = |act: &Act| matches!(act.state, ActState::Ready | ActState::Parked);
-        for ((key, was), (_, is)) in before.acts().zip(self.task.acts()) {
+        let idle = Act::default();
+        for (key, is) in self.task.acts() {
+            let was = before.act(key).unwrap_or(&idle);
             if current(was) && current(is) && was.attempt == is.attempt {
                 assert_eq!(was.ready_at, is.ready_at, "{key:?} lost its place");
             }
@@ -183,8 +187,8 @@ impl World {
             if let EventKind::ActLost { key, .. } = event.kind
                 && self.act(key).is_open()
             {
-                let failures = before.act(key).map(|was| was.failures);
-                assert_eq!(failures, Some(self.act(key).failures), "{key:?} was lost, and spent a retry");
+                let failures = before.act(key).map_or(0, |was| was.failures);
+                assert_eq!(failures, self.act(key).failures, "{key:?} was lost, and spent a retry");
             }
             if let EventKind::ActRetrying { key, until, .. } = &event.kind {
                 let deadline_at = self.act(*key).deadline_at;
@@ -207,9 +211,13 @@ impl World {
             assert_eq!(self.waits, BTreeMap::new(), "an ended task waits for nothing");
             assert_eq!(self.task.state.stuck, None, "an ended task is not stuck");
         }
-        for step in &self.ran {
-            assert!(self.task.state.steps[*step].touched, "step {step} ran, and would not be undone");
+        for key in &self.ran {
+            let step = &self.task.state.steps[key.step];
+            let member = step.members.as_ref().and_then(|members| members.get(key.member));
+            let touched = member.map_or(step.touched, |member| member.touched);
+            assert!(touched && step.touched, "{key:?} ran, and would not be undone");
         }
+        self.check_members();
         let raised: BTreeSet<(StuckKind, Option<String>)> = self
             .alarms
             .values()
@@ -221,6 +229,24 @@ impl World {
         assert_eq!(raised, self.troubles(), "alarms are there for what waits for a person: {:#?}", self.task);
     }
 
+    /// What is counted of members is what there is, a window of them is under way, and none once their step is
+    /// settled.
+    fn check_members(&self) {
+        for (index, members) in self.task.fans() {
+            members.check().unwrap_or_else(|wrong| panic!("{wrong}"));
+            let step = &self.task.state.steps[index];
+            assert_eq!(step.touched, members.touched() > 0, "a fanned-out step is as its members are");
+            let parallel = self.task.flow.steps[index].each.as_ref().expect("it is fanned out").parallel;
+            for direction in [Direction::Forward, Direction::Rollback] {
+                let open = members.iter().filter(|(_, member)| member.act(direction).is_open()).count();
+                assert!(open <= parallel as usize, "{open} members of step {index} are under way");
+                let settled = step.act(direction).is_settled();
+                let turned = direction == Direction::Forward && self.task.state.phase == Phase::Backward;
+                assert!(!settled || open == 0 || turned, "step {index} is settled before its members");
+            }
+        }
+    }
+
     /// What waits for a person, seen from outside.
     fn troubles(&self) -> BTreeSet<(StuckKind, Option<String>)> {
         let mut troubles = BTreeSet::new();
@@ -230,10 +256,14 @@ impl World {
         if self.task.state.stuck.as_ref().is_some_and(|stuck| stuck.kind == StuckKind::EngineFault) {
             troubles.insert((StuckKind::EngineFault, None));
         }
-        for (key, act) in self.task.acts().filter(|(_, act)| act.state == ActState::Failed) {
+        for (key, act) in self.task.step_acts().filter(|(_, act)| act.state == ActState::Failed) {
+            let killed = |act: &Act| act.state == ActState::Failed && act.deaths >= windlass_core::DEATHS_MAX;
+            let members = self.task.state.steps[key.step].members.iter().flat_map(|members| members.iter());
+            let poisoned = killed(act) || members.into_iter().any(|(_, m)| killed(m.act(key.direction)));
             let kind = match (key.direction, self.task.state.phase) {
                 (Direction::Forward, Phase::Backward) => continue,
-                _ if act.deaths >= windlass_core::DEATHS_MAX => StuckKind::Poisoned,
+                (Direction::Forward, _) if self.task.flow.tolerates(key.step) => continue,
+                _ if poisoned => StuckKind::Poisoned,
                 (Direction::Forward, _) => StuckKind::Held,
                 (Direction::Rollback, _) => StuckKind::RollbackFailed,
             };
@@ -259,7 +289,7 @@ impl World {
         self.held.insert(key, (number, now));
         self.handed_out.insert(key, number);
         if key.direction == Direction::Forward {
-            self.ran.insert(key.step);
+            self.ran.insert(key);
         }
     }
 
@@ -319,7 +349,19 @@ impl World {
             Move::Done(step) => resolve(step, Resolution::Done(None)),
             Move::GiveUp(step) => resolve(step, Resolution::Rollback),
             Move::Hold => Command::Hold { message: "a count is off".into() },
+            Move::Signal(step) => {
+                let name = self.signal_of(step)?;
+                Command::Signal { name, params: None, keep: true, by: anna() }
+            }
         })
+    }
+
+    /// The signal that a step waits for when it has its turn.
+    fn signal_of(&self, step: usize) -> Option<Name> {
+        match &self.task.flow.steps[step].run.doer {
+            Doer::Signal { name } => Some(name.clone()),
+            _ => None,
+        }
     }
 
     /// Everything that can happen now: workers, clock and people in any order.
@@ -344,7 +386,7 @@ impl World {
             if self.handed_out.contains_key(&key) {
                 moves.extend([Move::Succeed(key), Move::Fail(key), Move::FailForGood(key), Move::Later(key)]);
             }
-            if act.state == ActState::Failed {
+            if act.state == ActState::Failed && !key.is_member() {
                 let step = key.step;
                 moves.extend([Move::Retry(step), Move::Skip(step), Move::Done(step), Move::GiveUp(step)]);
             }
@@ -353,6 +395,9 @@ impl World {
             self.waits.values().filter(|waiting| waiting.due_at.is_some()).map(|w| Move::Wake(w.key)),
         );
         if !self.task.is_ended() {
+            let kept = self.task.state.signals.len();
+            let signals = (0..self.task.flow.steps.len()).filter(|step| self.signal_of(*step).is_some());
+            moves.extend(signals.filter(|_| kept == 0).map(Move::Signal));
             moves.extend([Move::Cancel, Move::Hold]);
             let paused = self.task.state.pause == Pause::Held;
             moves.push(if paused { Move::Resume } else { Move::Pause });
@@ -384,6 +429,10 @@ impl World {
         }
         if let Some((key, _)) = free(Free::HandOut) {
             return Some(Move::Take(key));
+        }
+        let waits = |act: &Act| act.state == ActState::Awaiting(Awaited::Signal);
+        if let Some((key, _)) = self.task.step_acts().find(|(_, act)| waits(act)) {
+            return Some(Move::Signal(key.step));
         }
         let first = self.waits.values().filter(|waiting| waiting.due_at.is_some()).min_by_key(|w| w.due_at);
         first.map(|waiting| Move::Wake(waiting.key))

@@ -3,11 +3,15 @@
 
 use std::{pin::Pin, rc::Rc};
 
-use windlass_core::{Actor, AlarmCommand, AlarmId, Command, Name, Pause, Phase, Resolution, Task, TaskId};
+use windlass_core::{
+    ActState, Actor, AlarmCommand, AlarmId, Awaited, Command, Json, Name, Pause, Phase, Resolution, Task,
+    TaskId,
+};
 use windlass_engine::{EngineError, ports::TaskQuery};
 
 use super::{Live, submitter::repeat};
 use crate::{
+    flows::SIGNAL,
     judge::Seen,
     world::{Host, World},
 };
@@ -39,7 +43,7 @@ impl Caretaker {
     async fn interfere(&self) {
         let world = &self.world;
         let Some(task) = self.any_task() else { return };
-        match world.below(10) {
+        match world.below(12) {
             0 => self.tell(task.id, Command::Cancel { by: by() }).await,
             1 | 2 => self.tell(task.id, Command::Pause { by: by() }).await,
             3 | 4 => self.tell(task.id, Command::Resume { by: by() }).await,
@@ -55,6 +59,7 @@ impl Caretaker {
                     self.tell_alarm(alarm, command).await;
                 }
             }
+            8 | 9 => self.signal(task.id, world.chance(700)).await,
             _ => self.resolve(&task).await,
         }
     }
@@ -72,6 +77,9 @@ impl Caretaker {
             if task.state.stuck.is_some() {
                 self.resolve(&task).await;
             }
+            if task.open_acts().any(|(_, act)| act.state == ActState::Awaiting(Awaited::Signal)) {
+                self.signal(task.id, false).await;
+            }
         }
     }
 
@@ -81,13 +89,21 @@ impl Caretaker {
         let stuck = task.state.stuck.as_ref().and_then(|stuck| stuck.step);
         let any = usize::try_from(world.below(task.state.steps.len() as u64)).unwrap_or(0);
         let resolution = match world.below(5) {
-            0 | 1 => Resolution::Retry(None),
+            0 => Resolution::Retry(None),
+            1 => Resolution::Retry(Json::parse("{\"size\":3,\"missing\":1}").ok()),
             2 => Resolution::Skip,
             3 => Resolution::Done(None),
             _ if task.state.phase == Phase::Backward => Resolution::Skip,
             _ => Resolution::Rollback,
         };
         self.tell(task.id, Command::Resolve { step: stuck.unwrap_or(any), resolution, by: by() }).await;
+    }
+
+    /// Sends the signal that steps wait for, to be kept or only if one waits now.
+    async fn signal(&self, id: TaskId, keep: bool) {
+        let Ok(name) = Name::new(SIGNAL) else { return };
+        let params = self.world.chance(500).then(|| Json::parse("{\"go\":true}").ok()).flatten();
+        self.tell(id, Command::Signal { name, params, keep, by: by() }).await;
     }
 
     /// Reads what is shown of tasks.
@@ -125,6 +141,10 @@ impl Caretaker {
             Command::Pause { .. } => "command: pause",
             Command::Resume { .. } => "command: resume",
             Command::Resolve { resolution: Resolution::Retry(None), .. } => "command: resolve retry",
+            Command::Resolve { resolution: Resolution::Retry(Some(_)), .. } => {
+                "command: resolve retry, amended"
+            }
+            Command::Signal { .. } => "command: signal",
             Command::Resolve { resolution: Resolution::Skip, .. } => "command: resolve skip",
             Command::Resolve { resolution: Resolution::Done(_), .. } => "command: resolve done",
             Command::Resolve { resolution: Resolution::Rollback, .. } => "command: resolve rollback",

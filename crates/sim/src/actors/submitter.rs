@@ -120,6 +120,18 @@ fn input(world: &World) -> Input {
         priority: if world.chance(200) { 5 } else { 0 },
         at: world.chance(150).then_some(Timestamp(begin + later)),
         by: Some(Actor { name: "submitter".into(), claimed: true }),
-        ..Input::new(Json::empty(), Timestamp(begin))
+        ..Input::new(params(world), Timestamp(begin))
     }
+}
+
+/// A size and a list; now and then there is no list, or something else in its place.
+fn params(world: &World) -> Json {
+    let size = world.below(5);
+    let list: Vec<String> = (0..world.within(0..=flows::LIST_MAX)).map(|item| item.to_string()).collect();
+    let text = match world.below(40) {
+        0 => format!("{{\"size\":{size}}}"),
+        1 => format!("{{\"size\":{size},\"list\":\"none\"}}"),
+        _ => format!("{{\"size\":{size},\"list\":[{}]}}", list.join(",")),
+    };
+    Json::parse(&text).unwrap_or_else(|error| panic!("{text}: {error:?}"))
 }

@@ -1,10 +1,10 @@
 //! Each act has at most one accepted result, from the worker that was given its attempt last, as far as the server
 //! knows: a resident store forgets in a restart who has what, until workers name what they hold.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use windlass_core::{ActKey, EventKind, ResolutionKind, TaskId};
-use windlass_engine::ports::{AttemptId, Change};
+use windlass_engine::ports::{AttemptId, Change, TaskChange};
 
 use super::{Invariant, broken};
 use crate::{
@@ -21,6 +21,8 @@ pub(super) struct AcceptedResults {
     runs: BTreeMap<u64, AttemptId>,
     /// Reports that were told to be accepted.
     accepted: BTreeMap<(TaskId, ActKey, u32), u64>,
+    /// Acts that are done.
+    done: BTreeSet<(TaskId, ActKey)>,
 }
 
 impl Invariant for AcceptedResults {
@@ -48,13 +50,29 @@ impl Invariant for AcceptedResults {
                 Ok(())
             }
             Seen::Reported { id, accepted: true } => self.accept(id, truth),
-            Seen::Written(Change::Task(change)) => once(change),
+            Seen::Written(Change::Task(change)) => self.once(change),
             _ => Ok(()),
         }
     }
 }
 
 impl AcceptedResults {
+    /// An act is done once, also if it is one of many members.
+    fn once(&mut self, change: &TaskChange) -> Result<(), Violation> {
+        for event in &change.events {
+            let (EventKind::ActSucceeded { key, .. }
+            | EventKind::ActResolved { key, resolution: ResolutionKind::Done, .. }) = &event.kind
+            else {
+                continue;
+            };
+            if !self.done.insert((change.task.id, *key)) {
+                let message = format!("task {}: {key:?} succeeded twice", change.task.id);
+                return Err(broken("accepted results", change.task.id, message));
+            }
+        }
+        Ok(())
+    }
+
     fn accept(&mut self, id: &AttemptId, truth: &Truth) -> Result<(), Violation> {
         let Some(known) = truth.tasks.get(&id.task) else {
             return Err(broken(
@@ -91,27 +109,6 @@ impl AcceptedResults {
             }
             _ => Ok(()),
         }
-    }
-}
-
-/// An act succeeds once; only a person may have it done again.
-fn once(change: &windlass_engine::ports::TaskChange) -> Result<(), Violation> {
-    let mut done: BTreeMap<ActKey, u32> = BTreeMap::new();
-    for event in &change.events {
-        match &event.kind {
-            EventKind::ActSucceeded { key, .. }
-            | EventKind::ActResolved { key, resolution: ResolutionKind::Done, .. } => {
-                *done.entry(*key).or_default() += 1;
-            }
-            _ => {}
-        }
-    }
-    match done.into_iter().find(|(_, times)| *times > 1) {
-        Some((key, times)) => {
-            let message = format!("task {}: {key:?} succeeded {times} times", change.task.id);
-            Err(broken("accepted results", change.task.id, message))
-        }
-        None => Ok(()),
     }
 }
 

@@ -34,7 +34,13 @@ impl Invariant for AttemptLimits {
             match &event.kind {
                 EventKind::ActRetrying { .. } => spent.retries += 1,
                 EventKind::ActLost { .. } => spent.deaths += 1,
-                EventKind::ActResolved { resolution: ResolutionKind::Retry, .. } => *spent = Spent::default(),
+                EventKind::ActResolved { resolution: ResolutionKind::Retry, .. } => {
+                    // Of a step with members those that failed are tried again.
+                    self.spent.retain(|(other, spent), _| {
+                        (*other, spent.step, spent.direction) != (task.id, key.step, key.direction)
+                    });
+                    continue;
+                }
                 _ => continue,
             }
             let max = match (task.flow.retry_by, task.action(key)) {

@@ -1,4 +1,4 @@
-//! A retry is not made before its time, and a scheduled task does not start before its own.
+//! A retry is not made before its time, a step that waits does not begin before its own, and a scheduled task does not start before its own.
 
 use windlass_core::{ActState, EventKind, Phase, Task};
 use windlass_engine::ports::Change;
@@ -20,12 +20,13 @@ impl Invariant for Delays {
         let mut task = Task::clone(&known.before);
         for event in &known.events {
             let until = match &event.kind {
-                EventKind::ActReady { key, .. } | EventKind::ActParked { key, .. } => {
-                    match task.act(*key).map(|act| act.state) {
-                        Some(ActState::Delayed { until }) => Some(until),
-                        _ => None,
-                    }
-                }
+                EventKind::ActReady { key, .. }
+                | EventKind::ActParked { key, .. }
+                | EventKind::ActFanned { key, .. }
+                | EventKind::ActAwaiting { key, .. } => match task.act(*key).map(|act| act.state) {
+                    Some(ActState::Delayed { until }) => Some(until),
+                    _ => None,
+                },
                 EventKind::TaskStarted if task.state.phase == Phase::Scheduled => task.input.at,
                 _ => None,
             };

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use windlass_core::{ActKey, EventKind, TaskId};
+use windlass_core::{ActKey, EventKind, Task, TaskId};
 use windlass_engine::ports::{AttemptId, Change};
 
 use super::{Invariant, broken};
@@ -38,7 +38,9 @@ impl Invariant for Effects {
             }
             Seen::Written(Change::Task(change)) => {
                 let mut succeeded = change.events.iter().filter_map(|event| match event.kind {
-                    EventKind::ActSucceeded { key, .. } => Some((change.task.id, key)),
+                    EventKind::ActSucceeded { key, .. } if runs(&change.task, key) => {
+                        Some((change.task.id, key))
+                    }
                     _ => None,
                 });
                 match succeeded.find(|act| !self.done.contains(act)) {
@@ -52,6 +54,12 @@ impl Invariant for Effects {
             _ => Ok(()),
         }
     }
+}
+
+/// Whether it is done by a worker: no signal, and no step whose members do it.
+fn runs(task: &Task, key: ActKey) -> bool {
+    let by_members = task.state.steps[key.step].members.is_some() && !key.is_member();
+    !by_members && task.action(key).is_some_and(|action| action.worker().is_some())
 }
 
 impl Effects {

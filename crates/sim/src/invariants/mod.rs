@@ -8,7 +8,9 @@ mod delays;
 mod effects;
 mod ending;
 mod engine_faults;
+mod joins;
 mod leases;
+mod members;
 mod paused_tasks;
 mod rollback_order;
 mod shown_state;
@@ -47,6 +49,8 @@ pub(crate) fn all(config: &Config) -> Vec<Box<dyn Invariant>> {
         Box::<delays::Delays>::default(),
         Box::<effects::Effects>::default(),
         Box::new(leases::Leases::new(config)),
+        Box::<joins::Joins>::default(),
+        Box::<members::Windows>::default(),
         Box::<wake_ups::WakeUps>::default(),
         Box::<alarms::Alarms>::default(),
         Box::<paused_tasks::PausedTasks>::default(),

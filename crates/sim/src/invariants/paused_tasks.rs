@@ -1,14 +1,14 @@
-//! Nothing of a paused task is handed out.
+//! Nothing of a paused task becomes ready, and nothing of it is handed out.
 
 use std::collections::BTreeMap;
 
-use windlass_core::{Pause, TaskId};
+use windlass_core::{EventKind, Pause, Task, TaskId};
 use windlass_engine::ports::Change;
 
 use super::{Invariant, broken};
 use crate::{
     judge::{Seen, Violation},
-    truth::Truth,
+    truth::{Known, Truth},
     world::World,
 };
 
@@ -24,6 +24,9 @@ impl Invariant for PausedTasks {
     fn see(&mut self, seen: &Seen, truth: &Truth, world: &World) -> Result<(), Violation> {
         match seen {
             Seen::Written(Change::Task(change)) => {
+                if let Some(known) = truth.tasks.get(&change.task.id) {
+                    begins_nothing(known)?;
+                }
                 let paused = truth
                     .tasks
                     .get(&change.task.id)
@@ -49,4 +52,16 @@ impl Invariant for PausedTasks {
             _ => Ok(()),
         }
     }
+}
+
+fn begins_nothing(known: &Known) -> Result<(), Violation> {
+    let mut task = Task::clone(&known.before);
+    for event in &known.events {
+        if let (EventKind::ActReady { key, .. }, Pause::Held) = (&event.kind, task.state.pause) {
+            let message = format!("task {} is paused, and {key:?} becomes ready", task.id);
+            return Err(broken("paused tasks", task.id, message));
+        }
+        windlass_core::evolve(&mut task, event);
+    }
+    Ok(())
 }

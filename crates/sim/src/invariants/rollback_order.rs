@@ -35,8 +35,8 @@ impl Invariant for RollbackOrder {
 
 fn too_early(task: &Task, step: usize) -> Option<String> {
     let steps = &task.state.steps;
-    if let Some(open) = steps.iter().position(|step| step.forward.is_open()) {
-        return Some(format!("step {open} is in flight"));
+    if let Some((open, _)) = task.open_acts().find(|(key, _)| key.direction == Direction::Forward) {
+        return Some(format!("{open:?} is in flight"));
     }
     let later = |later: &usize| task.flow.ancestors(*later)[step] && steps[*later].touched;
     let undone = |state: ActState| matches!(state, ActState::Succeeded | ActState::Skipped);

@@ -1,6 +1,7 @@
-//! Every unfinished task has something that will wake it: an attempt that is ready, a time, or a person.
+//! Every unfinished task has something that will wake it: an attempt that is ready, a time, or a person; and no step
+//! waits for a signal that is there.
 
-use windlass_core::{ActState, Pause, waits};
+use windlass_core::{ActState, Awaited, Doer, Pause, Task, waits};
 use windlass_engine::ports::Change;
 
 use super::{Invariant, broken};
@@ -18,12 +19,28 @@ impl Invariant for WakeUps {
         let Seen::Written(Change::Task(change)) = seen else { return Ok(()) };
         let Some(known) = truth.tasks.get(&change.task.id) else { return Ok(()) };
         let task = &known.task;
+        if let Some(name) = awaited_signal(task) {
+            let message = format!("task {} waits for the signal {name}, which it has kept", task.id);
+            return Err(broken("wake-ups", task.id, message));
+        }
+        let by_signal = || task.open_acts().any(|(_, act)| act.state == ActState::Awaiting(Awaited::Signal));
         let parked = || task.open_acts().any(|(_, act)| act.state == ActState::Parked);
-        let by_person = task.state.stuck.is_some() || (task.state.pause == Pause::Held && parked());
+        let by_person =
+            task.state.stuck.is_some() || by_signal() || (task.state.pause == Pause::Held && parked());
         if !task.is_ended() && !by_person && waits(task).is_empty() {
             let message = format!("task {} has not ended, and nothing will wake it", task.id);
             return Err(broken("wake-ups", task.id, message));
         }
         Ok(())
     }
+}
+
+/// A signal that a step waits for although it was kept.
+fn awaited_signal(task: &Task) -> Option<String> {
+    let waiting = task.open_acts().filter(|(_, act)| act.state == ActState::Awaiting(Awaited::Signal));
+    let mut names = waiting.filter_map(|(key, _)| match &task.action(key)?.doer {
+        Doer::Signal { name } => Some(name),
+        _ => None,
+    });
+    names.find(|name| task.state.signals.iter().any(|kept| kept.name == **name)).map(ToString::to_string)
 }

@@ -1,12 +1,19 @@
 //! One file of stories per rule.
 
 mod cancel;
+mod clock;
+mod condition;
 mod deadline;
+mod fan;
 mod forward;
 mod given_back;
 mod hold;
+mod join;
+mod on_error;
 mod params;
 mod pause;
+mod rerun;
 mod resolve;
 mod retry;
 mod rollback;
+mod signal;
