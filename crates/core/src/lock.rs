@@ -138,7 +138,7 @@ impl Lock {
     /// Whether it need not be kept: nobody has it or waits for it, and a new one of its name gets higher numbers.
     #[must_use]
     pub fn is_gone(&self, now: Timestamp) -> bool {
-        self.holder.is_none() && self.waiters.is_empty() && self.version < clock(now)
+        self.holder.is_none() && self.waiters.is_empty() && self.version <= clock(now)
     }
 
     /// Puts one who waits back that was stored.
@@ -276,9 +276,15 @@ mod tests {
         let (_, first) = granted(&tell(&mut lock, &LockCommand::Acquire { owner: owner(1) }, 5)).unwrap();
         tell(&mut lock, &LockCommand::Release { owner: owner(1) }, 5);
         assert!(!lock.is_gone(Timestamp(5)), "a new one might get the same numbers");
-        assert!(lock.is_gone(Timestamp(9)));
+        tell(&mut lock, &LockCommand::Acquire { owner: owner(1) }, 8);
+        tell(&mut lock, &LockCommand::Release { owner: owner(1) }, 9);
+        assert!(!lock.is_gone(Timestamp(9)), "it was changed twice in a millisecond, just before");
+        tell(&mut lock, &LockCommand::Acquire { owner: owner(1) }, 20);
+        let first = lock.holder.map_or(first, |holder| holder.fence);
+        tell(&mut lock, &LockCommand::Release { owner: owner(1) }, 30);
+        assert!(lock.is_gone(Timestamp(30)));
         let mut lock = Lock::new(name);
-        let (_, second) = granted(&tell(&mut lock, &LockCommand::Acquire { owner: owner(2) }, 9)).unwrap();
+        let (_, second) = granted(&tell(&mut lock, &LockCommand::Acquire { owner: owner(2) }, 30)).unwrap();
         assert!(second > first, "{first} {second}");
     }
 

@@ -1,7 +1,7 @@
 //! What is asked of the engine. People are shown only what is on disk.
 
 use windlass_core::{
-    ActKey, Alarm, Event, TaskId,
+    ActKey, Alarm, Event, Lock, LockName, TaskId,
     planted::{Bug, is_planted},
 };
 
@@ -20,6 +20,14 @@ impl Engine {
     pub async fn task(&self, id: TaskId) -> Result<Loaded, EngineError> {
         let mut loaded = self.on_disk(|| self.store.load(std::slice::from_ref(&id))).await?;
         loaded.pop().flatten().ok_or(EngineError::UnknownTask(id))
+    }
+
+    /// The tasks with these ids as they are on disk, in their order.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub async fn tasks_by_id(&self, ids: &[TaskId]) -> Result<Vec<Option<Loaded>>, EngineError> {
+        self.on_disk(|| self.store.load(ids)).await
     }
 
     /// Tasks, newest first, without results.
@@ -100,6 +108,24 @@ impl Engine {
         Ok(self.store.alarms(all, limit).await?)
     }
 
+    /// A lock: who has it and who waits for it.
+    ///
+    /// # Errors
+    /// When nobody has it or waits for it, or the store fails.
+    pub async fn lock(&self, name: &LockName) -> Result<Lock, EngineError> {
+        let lock = self.on_disk(|| self.store.lock(name)).await?;
+        lock.filter(is_in_use).ok_or_else(|| EngineError::UnknownLock(name.clone()))
+    }
+
+    /// At most `limit` locks that somebody has, with names above `after`, by name.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub async fn locks(&self, after: Option<&LockName>, limit: usize) -> Result<Vec<Lock>, EngineError> {
+        let locks = self.on_disk(|| self.store.locks(after, limit)).await?;
+        Ok(locks.into_iter().filter(is_in_use).collect())
+    }
+
     /// Whether the store writes: something that means nothing is written, as commits are.
     ///
     /// # Errors
@@ -133,6 +159,11 @@ impl Engine {
     pub fn progress(&self, task: TaskId, key: ActKey, attempt: u32) -> Option<Progress> {
         self.progress.get(task, key, attempt)
     }
+}
+
+/// A lock whose number is not behind the clock yet is kept though nobody has it.
+fn is_in_use(lock: &Lock) -> bool {
+    lock.holder.is_some() || lock.waiting() > 0
 }
 
 pub(crate) fn named(name: &str, version: Option<u32>) -> String {

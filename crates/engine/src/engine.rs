@@ -6,7 +6,7 @@
 use std::sync::{Arc, OnceLock};
 
 use thiserror::Error;
-use windlass_core::{AlarmId, AlarmRejection, Millis, Rejection, TaskId};
+use windlass_core::{AlarmId, AlarmRejection, LockName, LockRejection, Millis, Name, Rejection, TaskId};
 
 use crate::{
     Counts, Feed, RerunRefusal, Signal, Tokens,
@@ -47,6 +47,14 @@ pub enum EngineError {
     /// There is no such alarm.
     #[error("there is no alarm {0}")]
     UnknownAlarm(AlarmId),
+    /// What was submitted has nothing by which its flow tells tasks that are the same.
+    #[error("`unique` of the flow {flow}: {message}")]
+    NoUniqueKey {
+        /// The flow.
+        flow: Name,
+        /// What its key evaluates to.
+        message: String,
+    },
     /// The same key was used for something else.
     #[error("this idempotency key was used for task {task} with another body")]
     KeyReused {
@@ -68,6 +76,12 @@ pub enum EngineError {
     /// Others changed it each time it was tried: try again.
     #[error("others changed it at the same time")]
     Conflict,
+    /// Nobody has this lock, and nobody waits for it.
+    #[error("there is no lock {0} that anybody has or waits for")]
+    UnknownLock(LockName),
+    /// The lock's rules refuse it.
+    #[error(transparent)]
+    LockRejected(#[from] LockRejection),
     /// The store.
     #[error(transparent)]
     Store(#[from] StoreError),

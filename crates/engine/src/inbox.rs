@@ -6,7 +6,10 @@ use std::{
 };
 
 use futures_channel::oneshot;
-use windlass_core::{Alarm, AlarmCommand, AlarmId, AlarmRejection, Command, Json, Rejection, Task, TaskId};
+use windlass_core::{
+    Alarm, AlarmCommand, AlarmId, AlarmRejection, Command, Json, Lock, LockCommand, LockHolder, LockName,
+    LockRejection, Rejection, Task, TaskId,
+};
 
 use crate::{
     Signal,
@@ -24,6 +27,8 @@ pub(crate) enum Item {
     Message(Envelope),
     /// Something told to an alarm by a person.
     Alarm { id: AlarmId, command: AlarmCommand },
+    /// Something told to a lock by a person.
+    Lock { name: LockName, command: LockCommand },
     /// A change that needs no decision.
     Change(Change),
 }
@@ -35,14 +40,20 @@ pub(crate) enum Reply {
     Task(Loaded),
     /// The alarm as it is on disk now.
     Alarm(Alarm),
+    /// The lock as it is on disk now, and who had it before.
+    Lock { lock: Lock, before: Option<LockHolder> },
     /// It is on disk.
     Done,
     /// The rules refuse it.
     Rejected(Rejection),
     /// The alarm's rules refuse it.
     AlarmRejected(AlarmRejection),
+    /// The lock's rules refuse it.
+    LockRejected(LockRejection),
     /// Submitted before under the same key.
     KeyTaken { task: TaskId, fingerprint: [u8; 32] },
+    /// A task that is the same stands for it.
+    Repeats { task: TaskId },
     /// There is no such task.
     Missing,
     /// Others changed it each time it was tried.

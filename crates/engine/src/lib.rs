@@ -24,6 +24,7 @@ mod feed;
 mod ids;
 mod inbox;
 mod last_heard;
+mod limit;
 #[doc(hidden)]
 pub mod malformed;
 pub mod memory;
@@ -47,6 +48,7 @@ pub use exchange::*;
 pub use feed::*;
 pub use inbox::*;
 pub use last_heard::LastHeard;
+pub use limit::*;
 pub use rerun::*;
 pub use signal::Signal;
 pub use submit::*;

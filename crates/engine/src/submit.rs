@@ -2,7 +2,7 @@
 
 use std::{collections::HashMap, sync::Arc};
 
-use windlass_core::{Flow, Input, Name, Task};
+use windlass_core::{Flow, Input, Json, Name, Task, TaskId};
 
 use crate::{
     Engine, EngineError,
@@ -68,7 +68,14 @@ impl Engine {
             match flows.get(&wanted).cloned().flatten() {
                 None => results.push(Some(Err(EngineError::UnknownFlow(named(&wanted.0, wanted.1))))),
                 Some(flow) => {
-                    let task = Task::new(self.ids.next(now.wall), flow, Arc::new(submission.input));
+                    let input = match with_unique_key(&flow, submission.input) {
+                        Ok(input) => input,
+                        Err(error) => {
+                            results.push(Some(Err(error)));
+                            continue;
+                        }
+                    };
+                    let task = Task::new(self.ids.next(now.wall), flow, Arc::new(input));
                     fingerprints.push(submission.key.as_ref().map(|key| key.fingerprint));
                     items.push(Item::Submit { task: Arc::new(task), done: Vec::new(), key: submission.key });
                     results.push(None);
@@ -98,16 +105,32 @@ impl Engine {
         match reply {
             Reply::Task(loaded) => Ok(Accepted { loaded, repeated: false }),
             Reply::KeyTaken { task, fingerprint: before } if fingerprint == Some(before) => {
-                match self.task(task).await {
-                    Ok(loaded) => Ok(Accepted { loaded, repeated: true }),
-                    // It was on its way to the disk and did not get there: the same submit may be taken in now.
-                    Err(EngineError::UnknownTask(_)) => Err(EngineError::Conflict),
-                    Err(error) => Err(error),
-                }
+                self.taken_in_before(task).await
             }
+            Reply::Repeats { task } => self.taken_in_before(task).await,
             Reply::KeyTaken { task, .. } => Err(EngineError::KeyReused { task }),
             Reply::Rejected(rejection) => Err(rejection.into()),
             _ => Err(EngineError::Conflict),
         }
     }
+
+    async fn taken_in_before(&self, task: TaskId) -> Result<Accepted, EngineError> {
+        match self.task(task).await {
+            Ok(loaded) => Ok(Accepted { loaded, repeated: true }),
+            // It was on its way to the disk and did not get there: the same submit may be taken in now.
+            Err(EngineError::UnknownTask(_)) => Err(EngineError::Conflict),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// What is submitted, with what it has in common with tasks that are the same.
+fn with_unique_key(flow: &Flow, mut input: Input) -> Result<Input, EngineError> {
+    let Some(unique) = &flow.unique else { return Ok(input) };
+    let common = flow.params.as_deref().map(Json::from_stored);
+    let params = Json::merge(common.iter().chain([&input.params]));
+    let key = unique.key.text(&params);
+    input.unique =
+        Some(key.map_err(|message| EngineError::NoUniqueKey { flow: flow.name.clone(), message })?);
+    Ok(input)
 }

@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
-use windlass_core::{Actor, Alarm, AlarmCommand, AlarmId, AlarmRejection, Command, Flow, Name, TaskId};
+use windlass_core::{
+    Actor, Alarm, AlarmCommand, AlarmId, AlarmRejection, Command, Flow, Lock, LockCommand, LockHolder,
+    LockName, LockRejection, Name, TaskId,
+};
 
 use crate::{
     Engine, EngineError,
@@ -17,6 +20,15 @@ pub struct FlowApplication {
     pub stored: StoredFlow,
     /// Whether anything changed.
     pub changed: bool,
+}
+
+/// A lock that a person took from its holder.
+#[derive(Debug, Clone)]
+pub struct SeizedLock {
+    /// The lock as it is now.
+    pub lock: Lock,
+    /// Who had it.
+    pub from: LockHolder,
 }
 
 impl Engine {
@@ -44,7 +56,8 @@ impl Engine {
         tasks: &[TaskId],
         command: &Command,
     ) -> Result<Vec<Result<(), EngineError>>, EngineError> {
-        let item = |id: &TaskId| Item::Task { id: *id, command: command.clone(), claim: None, logs: Vec::new() };
+        let item =
+            |id: &TaskId| Item::Task { id: *id, command: command.clone(), claim: None, logs: Vec::new() };
         let replies = self.inbox.decide(tasks.iter().map(item).collect()).await?;
         let told = |(id, reply): (&TaskId, Reply)| match reply {
             Reply::Task(_) | Reply::Done => Ok(()),
@@ -64,6 +77,24 @@ impl Engine {
             Reply::Alarm(alarm) => Ok(alarm),
             Reply::AlarmRejected(AlarmRejection::Unknown) => Err(EngineError::UnknownAlarm(id)),
             Reply::AlarmRejected(rejection) => Err(rejection.into()),
+            _ => Err(EngineError::Conflict),
+        }
+    }
+
+    /// Takes a lock from its holder, for the next one that waits. Whoever had it goes on under a fence that is old.
+    ///
+    /// # Errors
+    /// When nobody has the lock.
+    pub async fn seize_lock(
+        &self,
+        name: LockName,
+        reason: &str,
+        by: Option<Actor>,
+    ) -> Result<SeizedLock, EngineError> {
+        let command = LockCommand::Seize { reason: reason.into(), by };
+        match only(self.inbox.decide(vec![Item::Lock { name: name.clone(), command }]).await)? {
+            Reply::Lock { lock, before: Some(from) } => Ok(SeizedLock { lock, from }),
+            Reply::LockRejected(LockRejection::Free) => Err(EngineError::UnknownLock(name)),
             _ => Err(EngineError::Conflict),
         }
     }

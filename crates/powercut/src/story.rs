@@ -97,6 +97,7 @@ impl Story {
             logs: Vec::new(),
             messages: Vec::new(),
             submit_key: None,
+            consumes: None,
         })))
     }
 }

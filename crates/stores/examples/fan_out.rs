@@ -8,10 +8,10 @@
 use std::{
     error::Error,
     fs,
-    future::Future,
+    future::{Future, poll_fn},
     pin::pin,
     sync::Arc,
-    task::{Context, Poll, Waker},
+    task::Poll,
     time::{Duration, Instant},
 };
 
@@ -151,15 +151,22 @@ impl Bench {
         Ok(self.drive(self.engine.exchange(call, NOW))?)
     }
 
-    /// Polls `future` to its end, committing what it waits for.
+    /// Runs `future` to its end, and commits what it waits for.
     fn drive<T>(&self, future: impl Future<Output = T>) -> T {
         let mut future = pin!(future);
-        loop {
-            if let Poll::Ready(output) = future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
-                return output;
+        let mut committing = pin!(async {
+            loop {
+                self.engine.inbox().wait().await;
+                while self.committer.run_once(NOW).await > 0 {}
             }
-            self.runtime.block_on(async { while self.committer.run_once(NOW).await > 0 {} });
-        }
+        });
+        self.runtime.block_on(poll_fn(|context| {
+            if let Poll::Ready(output) = future.as_mut().poll(context) {
+                return Poll::Ready(output);
+            }
+            let _: Poll<()> = committing.as_mut().poll(context);
+            future.as_mut().poll(context)
+        }))
     }
 }
 

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use windlass_core::{Alarm, AlarmId, Event, TaskId, Timestamp};
 
 use crate::{
-    ports::{LogLine, Now, Page, Retention, StoreError, StoredAlarm, SubmitKey, TaskQuery},
+    ports::{LogLine, Now, Page, Retention, StoreError, StoredAlarm, SubmitKey, TaskQuery, UniqueKey},
     resident::{Batch, Line, LinePlace, Recovered, RowSink, TaskRow, WakePlace, Written},
 };
 
@@ -90,6 +90,10 @@ impl<F: Front> RowSink for F {
 
     async fn submit_keys(&self, scopes: &[[u8; 32]]) -> Result<Vec<Option<(TaskId, SubmitKey)>>, StoreError> {
         self.read(self.behind().submit_keys(scopes)).await
+    }
+
+    async fn unique_tasks(&self, keys: &[UniqueKey]) -> Result<Vec<Option<TaskId>>, StoreError> {
+        self.read(self.behind().unique_tasks(keys)).await
     }
 
     async fn events(&self, task: TaskId, after: u64, limit: usize) -> Result<Vec<(u64, Event)>, StoreError> {

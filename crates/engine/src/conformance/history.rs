@@ -78,6 +78,7 @@ fn change(before: &Task, transition: Transition) -> TaskChange {
         logs: Vec::new(),
         messages: Vec::new(),
         submit_key: None,
+        consumes: None,
         events,
     };
     for event in &change.events {
@@ -90,8 +91,8 @@ fn change(before: &Task, transition: Transition) -> TaskChange {
     for effect in effects {
         match effect {
             Effect::Send(message) => {
-                let n = before + 1 + change.messages.len() as u64;
-                change.messages.push(Envelope { id: MessageId { task: change.task.id, n }, message });
+                let id = MessageId::of_task(change.task.id, before + 1, change.messages.len());
+                change.messages.push(Envelope { id, message });
             }
             wait => change.waits.push(wait),
         }

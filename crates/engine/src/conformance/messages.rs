@@ -3,7 +3,7 @@
 use windlass_core::{Alarm, AlarmCommand, Message, OnFailure, Resolution};
 
 use super::{World, history::line, topic};
-use crate::ports::{AlarmChange, Change, Envelope, MessageId, Outcome};
+use crate::ports::{AlarmChange, Change, Envelope, MessageId, Outcome, Sender};
 
 topic![
     a_message_comes_with_its_senders_change,
@@ -29,12 +29,16 @@ pub(super) async fn held(world: &mut World) -> windlass_core::TaskId {
 
 /// The change that a message about an alarm asks for, on the alarm as it is now.
 pub(super) async fn delivery(world: &mut World, envelope: &Envelope) -> AlarmChange {
-    let Message::Alarm { id, command } = &envelope.message;
+    let Message::Alarm { id, command } = &envelope.message else { panic!("it is to an alarm: {envelope:?}") };
     let stored = world.store().alarm(id).await.expect("reading an alarm succeeds");
     let now = world.now.wall;
     let alarm =
         Alarm::apply(stored.as_ref().map(|stored| &stored.alarm), id, command, now).expect("it applies");
-    AlarmChange { before: stored.map_or(0, |stored| stored.version), alarm, consumes: Some(envelope.id) }
+    AlarmChange {
+        before: stored.map_or(0, |stored| stored.version),
+        alarm,
+        consumes: Some(envelope.id.clone()),
+    }
 }
 
 /// Delivers every message that waits.
@@ -50,9 +54,9 @@ async fn a_message_comes_with_its_senders_change(mut world: World) {
     let id = held(&mut world).await;
     let messages = world.messages().await;
     assert_eq!(messages.len(), 1);
-    assert_eq!(messages[0].id.task, id);
-    let Message::Alarm { command, .. } = &messages[0].message;
-    assert!(matches!(command, AlarmCommand::Raise { task, .. } if *task == id));
+    assert_eq!(messages[0].id.sender, Sender::Task(id));
+    assert!(matches!(&messages[0].message,
+        Message::Alarm { command: AlarmCommand::Raise { task, .. }, .. } if *task == id));
     assert_eq!(world.messages().await, messages, "it waits until it is consumed");
 }
 
@@ -75,7 +79,7 @@ async fn a_change_whose_message_is_gone_changes_nothing(mut world: World) {
     let id = held(&mut world).await;
     let envelope = world.messages().await.remove(0);
     let mut change = delivery(&mut world, &envelope).await;
-    change.consumes = Some(MessageId { task: id, n: envelope.id.n + 1_000 });
+    change.consumes = Some(MessageId { sender: Sender::Task(id), n: envelope.id.n + 1_000 });
     let alarm = change.alarm.as_ref().expect("it is raised").id.clone();
     assert_eq!(world.commit_one(Change::Alarm(change)).await, Outcome::Conflict);
     assert_eq!(world.messages().await, [envelope]);
@@ -85,7 +89,7 @@ async fn a_change_whose_message_is_gone_changes_nothing(mut world: World) {
 async fn a_message_may_change_nothing(mut world: World) {
     held(&mut world).await;
     let envelope = world.messages().await.remove(0);
-    let nothing = AlarmChange { before: 0, alarm: None, consumes: Some(envelope.id) };
+    let nothing = AlarmChange { before: 0, alarm: None, consumes: Some(envelope.id.clone()) };
     let outcomes = world.commit(vec![Change::Alarm(nothing.clone()), Change::Alarm(nothing)]).await;
     assert_eq!(outcomes, [Outcome::Committed, Outcome::Conflict]);
     assert_eq!(world.messages().await, []);
@@ -98,7 +102,10 @@ async fn messages_wait_in_order_and_no_more_are_read_than_asked_for(mut world: W
     world.apply(id, retry).await;
     let other = held_again(&mut world, id).await;
     let messages = world.messages().await;
-    let of = |task| messages.iter().filter(|message| message.id.task == task).collect::<Vec<_>>();
+    let of = |task| {
+        let sender = Sender::Task(task);
+        messages.iter().filter(|message| message.id.sender == sender).collect::<Vec<_>>()
+    };
     assert_eq!((of(id).len(), of(other).len()), (3, 1), "raised, cleared, raised · raised");
     assert!(of(id).windows(2).all(|pair| pair[0].id < pair[1].id), "a sender's messages keep their order");
     let first = world.store().messages(2).await.expect("reading messages succeeds");

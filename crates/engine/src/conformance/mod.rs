@@ -26,6 +26,7 @@ mod history;
 mod leases;
 mod limits;
 mod listing;
+mod locks;
 mod logs;
 mod members;
 mod messages;
@@ -41,6 +42,7 @@ mod submit_keys;
 mod sweeping;
 mod tasks;
 mod threads;
+mod unique;
 mod world;
 
 pub use bench::Bench;
@@ -102,6 +104,7 @@ pub fn cases() -> Vec<Case> {
         leases::cases(),
         limits::cases(),
         listing::cases(),
+        locks::cases(),
         logs::cases(),
         members::cases(),
         messages::cases(),
@@ -115,6 +118,7 @@ pub fn cases() -> Vec<Case> {
         sweeping::cases(),
         tasks::cases(),
         threads::cases(),
+        unique::cases(),
     ]
     .into_iter()
     .flatten()

@@ -3,13 +3,13 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
-use windlass_core::{ActKey, Alarm, AlarmId, Event, Millis, Ready, TaskId};
+use windlass_core::{ActKey, Alarm, AlarmId, Event, Lock, LockName, Millis, Ready, TaskId};
 
 use super::{sessions::Sessions, sink::without_results, tables::Tables, waits::Waits};
 use crate::ports::{
     Adoption, AttemptId, Change, Claimed, Due, Envelope, Limit, LimitState, Loaded, LogLine, Now, Outcome,
     Page, QueueState, Retention, SessionId, SessionRenewal, SessionState, Store, StoreError, StoredAlarm,
-    StoredFlow, TIMEOUT_GRACE, TaskQuery, Wish,
+    StoredFlow, TIMEOUT_GRACE, TaskChange, TaskQuery, Wish,
 };
 
 /// Keeps rows as long as a handle of it lives; a clone is a handle of the same rows, as a server's connection
@@ -49,10 +49,20 @@ impl Rows {
             if self.waits.overlooked_by(change) {
                 return Outcome::Conflict;
             }
+            if let Some(task) = self.standing_for(change) {
+                return Outcome::Repeats { task };
+            }
             self.waits.apply(change);
         }
         self.tables.write(change);
         outcome
+    }
+
+    /// The task that stands for a new one.
+    fn standing_for(&self, change: &TaskChange) -> Option<TaskId> {
+        let first = self.tables.task(self.tables.unique_task(&change.unique()?)?)?;
+        let is_held = !self.waits.loaded(first.clone()).claims.is_empty();
+        change.is_stood_for_by(first, is_held).then_some(first.id)
     }
 
     fn grace(&self, session: SessionId) -> Millis {
@@ -182,6 +192,16 @@ impl Store for SharedStore {
 
     async fn alarm(&self, id: &AlarmId) -> Result<Option<StoredAlarm>, StoreError> {
         Ok(self.rows().tables.alarm(id).cloned())
+    }
+
+    async fn lock(&self, name: &LockName) -> Result<Option<Lock>, StoreError> {
+        Ok(self.rows().tables.locks().get(name).cloned())
+    }
+
+    async fn locks(&self, after: Option<&LockName>, limit: usize) -> Result<Vec<Lock>, StoreError> {
+        let rows = self.rows();
+        let above = rows.tables.locks().values().filter(|lock| after.is_none_or(|after| lock.name > *after));
+        Ok(above.take(limit).cloned().collect())
     }
 
     async fn alarms(&self, all: bool, limit: usize) -> Result<Vec<Alarm>, StoreError> {

@@ -9,7 +9,7 @@ use super::tables::Tables;
 use crate::{
     ports::{
         Change, LogLine, Now, Outcome, Page, QueueChange, Retention, StoreError, StoredAlarm, SubmitKey,
-        TaskQuery,
+        TaskQuery, UniqueKey,
     },
     resident::{Batch, Line, LinePlace, Recovered, Rest, RowSink, TaskRow, WakePlace, Written},
 };
@@ -61,6 +61,7 @@ impl RowSink for MemorySink {
             queues: tables.paused().iter().map(paused).collect(),
             limits: tables.limits().cloned().collect(),
             messages: tables.messages().cloned().collect(),
+            locks: tables.locks().values().cloned().collect(),
             latest_at: tables.latest_at(),
         })
     }
@@ -155,6 +156,11 @@ impl RowSink for MemorySink {
     async fn submit_keys(&self, scopes: &[[u8; 32]]) -> Result<Vec<Option<(TaskId, SubmitKey)>>, StoreError> {
         let inner = self.inner();
         Ok(scopes.iter().map(|scope| inner.tables.submit_key(scope)).collect())
+    }
+
+    async fn unique_tasks(&self, keys: &[UniqueKey]) -> Result<Vec<Option<TaskId>>, StoreError> {
+        let inner = self.inner();
+        Ok(keys.iter().map(|key| inner.tables.unique_task(key)).collect())
     }
 
     async fn events(&self, task: TaskId, after: u64, limit: usize) -> Result<Vec<(u64, Event)>, StoreError> {

@@ -6,12 +6,15 @@ use std::{
     sync::Arc,
 };
 
-use windlass_core::{Alarm, AlarmId, AlarmState, Event, Millis, Name, Task, TaskId, Timestamp};
+use windlass_core::{
+    Alarm, AlarmId, AlarmState, Event, Lock, LockName, Millis, Name, Task, TaskId, Timestamp,
+};
 
 use crate::{
     ports::{
-        AlarmChange, Change, Envelope, Limit, LimitChange, LogLine, MessageId, Outcome, Page, QueueChange,
-        QueuePause, Retention, SCAN_MAX, StoredAlarm, StoredFlow, SubmitKey, TaskChange, TaskQuery,
+        AlarmChange, Change, Envelope, Limit, LimitChange, LockChange, LogLine, MessageId, Outcome, Page,
+        QueueChange, QueuePause, Retention, SCAN_MAX, StoredAlarm, StoredFlow, SubmitKey, TaskChange,
+        TaskQuery, UniqueKey,
     },
     resident::{LimitedLine, Line, LinePlace, Rest, WakePlace},
 };
@@ -32,7 +35,10 @@ pub(super) struct Tables {
     lines: BTreeMap<Line, (LinePlace, BTreeSet<LinePlace>)>,
     events: BTreeMap<TaskId, Vec<Event>>,
     submit_keys: BTreeMap<[u8; 32], SubmitKeyRow>,
+    /// The newest task of each key.
+    unique: BTreeMap<UniqueKey, TaskId>,
     messages: BTreeMap<MessageId, Envelope>,
+    locks: BTreeMap<LockName, Lock>,
     alarms: BTreeMap<AlarmId, StoredAlarm>,
     /// All versions of each flow, oldest first.
     flows: BTreeMap<Name, Vec<StoredFlow>>,
@@ -67,13 +73,19 @@ impl Tables {
                 {
                     return Outcome::KeyTaken { task: row.task, fingerprint: row.key.fingerprint };
                 }
-                self.tasks.get(&change.task.id).map_or(0, |task| task.state.events) == change.before
+                self.waits(change.consumes.as_ref())
+                    && self.tasks.get(&change.task.id).map_or(0, |task| task.state.events) == change.before
             }
             Change::Alarm(change) => {
                 let version = |alarm: &Alarm| self.alarms.get(&alarm.id).map_or(0, |stored| stored.version);
-                change.consumes.is_none_or(|message| self.messages.contains_key(&message))
+                self.waits(change.consumes.as_ref())
                     && change.alarm.as_ref().is_none_or(|alarm| version(alarm) == change.before)
             }
+            Change::Lock(change) => {
+                let version = self.locks.get(&change.lock.name).map_or(0, |lock| lock.version);
+                self.waits(change.consumes.as_ref()) && version == change.before
+            }
+            Change::Consume(message) => self.waits(Some(message)),
             Change::Flow(stored) => {
                 let versions = self.flows.get(&stored.flow.name).map_or(0, Vec::len);
                 stored.flow.version as usize == versions + 1
@@ -88,6 +100,8 @@ impl Tables {
         match change {
             Change::Task(change) => self.write_task(change),
             Change::Alarm(change) => self.write_alarm(change),
+            Change::Lock(change) => self.write_lock(change),
+            Change::Consume(message) => drop(self.messages.remove(message)),
             Change::Flow(stored) => {
                 self.saw(stored.created_at);
                 self.flows.entry(stored.flow.name.clone()).or_default().push(stored.clone());
@@ -126,12 +140,38 @@ impl Tables {
         self.tasks.insert(id, change.task.clone());
         self.events.entry(id).or_default().extend(change.events.iter().cloned());
         self.write_logs(&change.logs);
-        for envelope in &change.messages {
-            self.messages.insert(envelope.id, envelope.clone());
+        if let Some(message) = &change.consumes {
+            self.messages.remove(message);
         }
+        self.send(&change.messages);
         if let Some(key) = &change.submit_key {
             let row = SubmitKeyRow { task: id, key: key.clone(), accepted_at: change.task.input.created_at };
             self.submit_keys.insert(key.scope, row);
+        }
+        self.unique.extend(change.unique().map(|key| (key, id)));
+    }
+
+    /// Whether the message waits that is to be consumed, if one is.
+    fn waits(&self, message: Option<&MessageId>) -> bool {
+        message.is_none_or(|message| self.messages.contains_key(message))
+    }
+
+    fn send(&mut self, messages: &[Envelope]) {
+        for envelope in messages {
+            self.messages.insert(envelope.id.clone(), envelope.clone());
+        }
+    }
+
+    fn write_lock(&mut self, change: &LockChange) {
+        self.saw(change.at);
+        if let Some(message) = &change.consumes {
+            self.messages.remove(message);
+        }
+        self.send(&change.messages);
+        if change.is_kept() {
+            self.locks.insert(change.lock.name.clone(), change.lock.clone());
+        } else {
+            self.locks.remove(&change.lock.name);
         }
     }
 
@@ -266,6 +306,11 @@ impl Tables {
         self.submit_keys.get(scope).map(|row| (row.task, row.key.clone()))
     }
 
+    /// The newest task with a key.
+    pub(super) fn unique_task(&self, key: &UniqueKey) -> Option<TaskId> {
+        self.unique.get(key).copied()
+    }
+
     pub(super) fn events(&self, task: TaskId, after: u64, limit: usize) -> Vec<(u64, Event)> {
         let events = self.events.get(&task).into_iter().flatten();
         let skip = usize::try_from(after).unwrap_or(usize::MAX);
@@ -279,6 +324,11 @@ impl Tables {
 
     pub(super) fn messages(&self) -> impl Iterator<Item = &Envelope> {
         self.messages.values()
+    }
+
+    /// All locks, by name.
+    pub(super) fn locks(&self) -> &BTreeMap<LockName, Lock> {
+        &self.locks
     }
 
     pub(super) fn alarm(&self, id: &AlarmId) -> Option<&StoredAlarm> {
@@ -340,6 +390,7 @@ impl Tables {
             self.tasks.values().filter(|task| ended(task).is_some_and(|at| is_old(at, retention.tasks)));
         let old: BTreeSet<TaskId> = old.map(|task| task.id).take(room).collect();
         room -= old.len();
+        self.unique.retain(|_, task| !old.contains(task));
         for id in &old {
             self.tasks.remove(id);
             self.events.remove(id);

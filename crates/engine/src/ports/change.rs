@@ -3,8 +3,8 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use windlass_core::{
-    ActKey, ActState, Actor, Alarm, Effect, Event, EventKind, Json, Message, Name, ResolutionKind, Task,
-    TaskId, Timestamp,
+    ActKey, ActState, Actor, Alarm, Effect, Event, EventKind, Json, Lock, LockName, LockTransition,
+    LockWaiter, Message, Name, ResolutionKind, Task, TaskId, Timestamp,
 };
 
 use super::{LimitChange, LogLine, StoredFlow};
@@ -16,6 +16,10 @@ pub enum Change {
     Task(Box<TaskChange>),
     /// An alarm was raised, acknowledged or resolved.
     Alarm(AlarmChange),
+    /// A lock has another holder, or others wait for it.
+    Lock(LockChange),
+    /// A message found nothing to do: it is consumed.
+    Consume(MessageId),
     /// A flow has a new version.
     Flow(StoredFlow),
     /// A queue is paused or not.
@@ -55,6 +59,8 @@ pub struct TaskChange {
     pub messages: Vec<Envelope>,
     /// For a new task: the key under which it was submitted.
     pub submit_key: Option<SubmitKey>,
+    /// The message that is consumed by this.
+    pub consumes: Option<MessageId>,
 }
 
 impl TaskChange {
@@ -70,6 +76,12 @@ impl TaskChange {
 }
 
 impl TaskChange {
+    /// The acts to which something happened, some of them several times. What workers have or had of all others is as
+    /// it was, however many there are.
+    pub fn acts(&self) -> impl Iterator<Item = ActKey> {
+        self.events.iter().filter_map(|event| event.kind.act())
+    }
+
     /// The members that are not as they were before it, by step and number: what is stored of a task with members
     /// beside its state.
     #[must_use]
@@ -111,6 +123,43 @@ pub struct AlarmChange {
     pub consumes: Option<MessageId>,
 }
 
+/// A lock has another holder, or others wait for it.
+#[derive(Debug, Clone)]
+pub struct LockChange {
+    /// The version it must have now; 0 for one that is not kept.
+    pub before: u64,
+    /// The lock afterwards. It is not kept any more when it [is gone](Lock::is_gone) at that time.
+    pub lock: Lock,
+    /// When.
+    pub at: Timestamp,
+    /// Who waits for it now, at which place.
+    pub joined: Option<(u64, LockWaiter)>,
+    /// The place that is free now.
+    pub left: Option<u64>,
+    /// Messages it sends.
+    pub messages: Vec<Envelope>,
+    /// The message that is consumed by this.
+    pub consumes: Option<MessageId>,
+}
+
+impl LockChange {
+    /// What a transition of a lock that had the version `before` asks for.
+    #[must_use]
+    pub fn new(before: u64, transition: LockTransition, at: Timestamp, consumes: Option<MessageId>) -> Self {
+        let LockTransition { lock, joined, left, messages } = transition;
+        let sender = Sender::Lock(lock.name.clone());
+        let envelope = |(n, message)| Envelope { id: MessageId { sender: sender.clone(), n }, message };
+        let messages = messages.into_iter().map(envelope).collect();
+        Self { before, lock, at, joined, left, messages, consumes }
+    }
+
+    /// Whether the lock is kept afterwards.
+    #[must_use]
+    pub fn is_kept(&self) -> bool {
+        !self.lock.is_gone(self.at)
+    }
+}
+
 /// A queue is paused or not.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct QueueChange {
@@ -130,13 +179,32 @@ pub struct QueuePause {
 }
 
 /// Identifies a message: its sender, and a number that no other message of the sender has.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct MessageId {
     /// The sender.
-    pub task: TaskId,
-    /// One of the event numbers of the change that sent it: the first message of a change has the number of its
-    /// first event, the second one that of the second. A change never sends more messages than it has events.
+    pub sender: Sender,
+    /// Grows from message to message of a sender.
     pub n: u64,
+}
+
+/// Who sends a message.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Sender {
+    /// A task.
+    Task(TaskId),
+    /// A lock.
+    Lock(LockName),
+}
+
+/// Messages that one change of a task may send, as a number of bits: more than all its acts have locks.
+const CHANGE_MESSAGES_BITS: u32 = 24;
+
+impl MessageId {
+    /// The id of the message of a task with this place in a change, whose first event has the number `first`.
+    #[must_use]
+    pub fn of_task(task: TaskId, first: u64, place: usize) -> Self {
+        Self { sender: Sender::Task(task), n: (first << CHANGE_MESSAGES_BITS) + place as u64 }
+    }
 }
 
 /// A message on its way.
@@ -155,6 +223,11 @@ pub enum Outcome {
     Committed,
     /// The aggregate has another version, or the message was consumed: load and try again.
     Conflict,
+    /// A task that is the same stands for the new one.
+    Repeats {
+        /// That task.
+        task: TaskId,
+    },
     /// A task was submitted under this key before.
     KeyTaken {
         /// That task.

@@ -6,6 +6,7 @@ mod clock;
 mod limit;
 mod query;
 mod store;
+mod unique;
 
 pub use change::*;
 pub use claim::*;
@@ -13,3 +14,4 @@ pub use clock::*;
 pub use limit::*;
 pub use query::*;
 pub use store::*;
+pub use unique::*;

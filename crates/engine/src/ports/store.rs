@@ -8,7 +8,9 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use async_trait::async_trait;
 use thiserror::Error;
-use windlass_core::{ActKey, Alarm, AlarmId, Context, Event, Millis, Ready, Task, TaskId, Timestamp};
+use windlass_core::{
+    ActKey, Alarm, AlarmId, Context, Event, Lock, LockName, Millis, Ready, Task, TaskId, Timestamp,
+};
 
 use super::{
     Adoption, AttemptId, Change, Claim, Claimed, Due, Envelope, LimitState, LogLine, Now, Outcome, Page,
@@ -85,7 +87,7 @@ pub trait Store: Send + Sync + 'static {
     /// All flows, each in its newest version, by name.
     async fn flows(&self) -> Result<Vec<StoredFlow>, StoreError>;
 
-    /// Tasks, newest first, as they are on disk. Results may be missing: [`Store::load`] has them all.
+    /// Tasks, newest first, as they are on disk. Members and results may be missing: [`Store::load`] has them all.
     async fn tasks(&self, query: &TaskQuery) -> Result<Page<Loaded, TaskId>, StoreError>;
 
     /// Events of a task with numbers above `after`, in order.
@@ -96,6 +98,12 @@ pub trait Store: Send + Sync + 'static {
 
     /// The alarm with this id and its version.
     async fn alarm(&self, id: &AlarmId) -> Result<Option<StoredAlarm>, StoreError>;
+
+    /// The lock with this name, if anybody has it or waits for it.
+    async fn lock(&self, name: &LockName) -> Result<Option<Lock>, StoreError>;
+
+    /// At most `limit` locks with names above `after`, by name.
+    async fn locks(&self, after: Option<&LockName>, limit: usize) -> Result<Vec<Lock>, StoreError>;
 
     /// At most `limit` alarms, those raised last first; resolved ones only with `all`.
     async fn alarms(&self, all: bool, limit: usize) -> Result<Vec<Alarm>, StoreError>;

@@ -48,13 +48,6 @@ impl Claims {
         Some(held)
     }
 
-    /// Removes the claims of a task that `over` is true for.
-    pub(super) fn drop_where(&mut self, task: TaskId, over: impl Fn(&ActKey, u32) -> bool) -> Vec<Held> {
-        let keys: Vec<ActKey> =
-            self.range(task).filter(|held| over(&held.key, held.attempt)).map(|held| held.key).collect();
-        keys.into_iter().filter_map(|key| self.remove(task, key)).collect()
-    }
-
     /// Whether `test` is true for a claim of a task.
     pub(super) fn any(&self, task: TaskId, test: impl Fn(ActKey, u32) -> bool) -> bool {
         self.range(task).any(|held| test(held.key, held.attempt))

@@ -32,6 +32,7 @@ mod state;
 mod store;
 mod submit_keys;
 mod turns;
+mod uniqueness;
 mod waking;
 
 pub use rest::{Line, LinePlace, Rest, RestPolicy, WakePlace};

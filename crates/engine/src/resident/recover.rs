@@ -34,7 +34,9 @@ impl Scheduler {
         for limit in recovered.limits {
             scheduler.queues.set_limit(LimitUse::new(limit));
         }
-        scheduler.messages = recovered.messages.into_iter().map(|envelope| (envelope.id, envelope)).collect();
+        scheduler.messages =
+            recovered.messages.into_iter().map(|envelope| (envelope.id.clone(), envelope)).collect();
+        scheduler.locks = recovered.locks.into_iter().map(|lock| (lock.name.clone(), lock)).collect();
         for line in recovered.lines {
             scheduler.queues.recover_line(&line);
         }

@@ -6,8 +6,8 @@ use std::{
 };
 
 use windlass_core::{
-    Act, ActKey, ActState, AlarmId, Direction, Effect, Flow, Free, Name, Ready, Task, TaskId, Timestamp,
-    Waiting, Wakeup,
+    Act, ActKey, ActState, AlarmId, Direction, Effect, Flow, Free, Lock, LockName, Name, Ready, Task, TaskId,
+    Timestamp, Waiting, Wakeup,
     planted::{Bug, is_planted},
     waiting,
 };
@@ -20,7 +20,8 @@ use super::{
     submit_keys::SubmitKeys,
 };
 use crate::ports::{
-    AlarmChange, Change, Due, Envelope, Loaded, MessageId, Now, Outcome, StoredAlarm, StoredFlow, TaskChange,
+    AlarmChange, Change, Due, Envelope, Loaded, LockChange, MessageId, Now, Outcome, StoredAlarm, StoredFlow,
+    TaskChange, UniqueKey,
 };
 
 /// The versions of alarms, as far as there are any.
@@ -35,11 +36,15 @@ pub(super) struct Scheduler {
     pub(super) claims: Claims,
     pub(super) sessions: Sessions,
     pub(super) submit_keys: SubmitKeys,
+    /// Keys of unique tasks that are on their way to the disk.
+    pub(super) unique: BTreeMap<UniqueKey, TaskId>,
     /// All versions of each flow, oldest first.
     pub(super) flows: BTreeMap<Name, Vec<StoredFlow>>,
     /// Alarms changed by commits on their way to the disk.
     pub(super) alarms: BTreeMap<Arc<str>, StoredAlarm>,
     pub(super) messages: BTreeMap<MessageId, Envelope>,
+    /// Locks that somebody has or waits for.
+    pub(super) locks: BTreeMap<LockName, Lock>,
     /// Attempts that no session has and that are not handed out: of paused tasks, and those that are to stop.
     pub(super) kept_back: BTreeSet<(TaskId, ActKey)>,
     /// Claims that staged changes have dropped since they were last taken away.
@@ -79,13 +84,19 @@ impl Entry {
     }
 
     /// The task goes on. That an attempt was handed out is forgotten with the attempt.
-    fn become_task(&mut self, next: &Arc<Task>) {
+    fn become_task(&mut self, change: &TaskChange) {
         self.rests_on_disk = false;
+        let next = &change.task;
         let before = std::mem::replace(&mut self.task, next.clone());
-        self.handed_out.retain(|key| match (before.act(*key), next.act(*key)) {
-            (Some(before), Some(act)) => before.attempt == act.attempt && is_current(act),
-            _ => false,
-        });
+        for key in change.acts() {
+            let goes_on = match (before.act(key), next.act(key)) {
+                (Some(before), Some(act)) => before.attempt == act.attempt && is_current(act),
+                _ => false,
+            };
+            if !goes_on {
+                self.handed_out.remove(&key);
+            }
+        }
     }
 }
 
@@ -116,6 +127,12 @@ impl Scheduler {
         match change {
             Change::Task(change) => self.stage_task(change),
             Change::Alarm(change) => self.stage_alarm(change, versions),
+            Change::Lock(change) => self.stage_lock(change),
+            Change::Consume(message) if self.has_message(Some(message)) => {
+                self.messages.remove(message);
+                Outcome::Committed
+            }
+            Change::Consume(_) => Outcome::Conflict,
             Change::Flow(stored) => {
                 let versions = self.flows.entry(stored.flow.name.clone()).or_default();
                 if stored.flow.version as usize != versions.len() + 1 {
@@ -143,7 +160,11 @@ impl Scheduler {
         {
             return Outcome::KeyTaken { task: *task, fingerprint: key.fingerprint };
         }
-        if self.claims.any(id, |key, attempt| change.overlooks(key, attempt)) {
+        if !self.has_message(change.consumes.as_ref())
+            || change
+                .acts()
+                .any(|key| self.claims.get(id, key).is_some_and(|held| change.overlooks(key, held.attempt)))
+        {
             return Outcome::Conflict;
         }
         let is_new = change.before == 0 && self.has_flow(&change.task.flow);
@@ -152,7 +173,7 @@ impl Scheduler {
             Some(entry) if entry.task.state.events != change.before && !is_planted(Bug::LostUpdate) => {
                 return Outcome::Conflict;
             }
-            Some(entry) => entry.become_task(&change.task),
+            Some(entry) => entry.become_task(change),
             None if !is_new => return Outcome::Conflict,
             None => {
                 let task = change.task.clone();
@@ -162,10 +183,12 @@ impl Scheduler {
         if let Some(key) = &change.submit_key {
             self.submit_keys.stage(id, key);
         }
+        self.stage_unique(change);
+        self.consume(change.consumes.as_ref());
         for key in change.waits.iter().filter_map(wakeup) {
             self.withdraw(id, key);
         }
-        self.drop_stale_claims(&change.task);
+        self.drop_stale_claims(change);
         Outcome::Committed
     }
 
@@ -183,17 +206,47 @@ impl Scheduler {
                 return Outcome::Conflict;
             }
         }
-        if let Some(consumed) = change.consumes
-            && !is_planted(Bug::MessageTwice)
-            && self.messages.remove(&consumed).is_none()
-        {
+        if !self.has_message(change.consumes.as_ref()) {
             return Outcome::Conflict;
         }
+        self.consume(change.consumes.as_ref());
         if let Some(alarm) = &change.alarm {
             let staged = StoredAlarm { alarm: alarm.clone(), version: change.before + 1 };
             self.alarms.insert(alarm.id.0.clone(), staged);
         }
         Outcome::Committed
+    }
+
+    fn stage_lock(&mut self, change: &LockChange) -> Outcome {
+        let name = &change.lock.name;
+        let version = self.locks.get(name).map_or(0, |lock| lock.version);
+        if version != change.before || !self.has_message(change.consumes.as_ref()) {
+            return Outcome::Conflict;
+        }
+        self.consume(change.consumes.as_ref());
+        if change.is_kept() {
+            self.locks.insert(name.clone(), change.lock.clone());
+        } else {
+            self.locks.remove(name);
+        }
+        Outcome::Committed
+    }
+
+    /// Whether the message waits that is to be consumed, if one is.
+    fn has_message(&self, message: Option<&MessageId>) -> bool {
+        message.is_none_or(|message| self.messages.contains_key(message)) || is_planted(Bug::MessageTwice)
+    }
+
+    fn consume(&mut self, message: Option<&MessageId>) {
+        if let Some(message) = message.filter(|_| !is_planted(Bug::MessageTwice)) {
+            self.messages.remove(message);
+        }
+    }
+
+    fn publish_messages(&mut self, messages: &[Envelope]) {
+        for envelope in messages.iter().filter(|_| !is_planted(Bug::MessageLost)) {
+            self.messages.insert(envelope.id.clone(), envelope.clone());
+        }
     }
 
     /// Takes what an act waits for out of queues and due times.
@@ -240,13 +293,17 @@ impl Scheduler {
         }
     }
 
-    /// Forgets claims of attempts that are over by what the task is now.
-    fn drop_stale_claims(&mut self, task: &Task) {
-        let id = task.id;
-        let open = |key: &ActKey, attempt: u32| {
-            task.act(*key).is_some_and(|act| act.state == ActState::Ready && act.attempt == attempt)
-        };
-        for claim in self.claims.drop_where(id, |key, attempt| !open(key, attempt)) {
+    /// Forgets claims of attempts that are over by a change.
+    fn drop_stale_claims(&mut self, change: &TaskChange) {
+        let (id, task) = (change.task.id, &change.task);
+        for key in change.acts() {
+            let goes_on = |attempt: u32| {
+                task.act(key).is_some_and(|act| act.state == ActState::Ready && act.attempt == attempt)
+            };
+            if self.claims.get(id, key).is_none_or(|held| goes_on(held.attempt)) {
+                continue;
+            }
+            let Some(claim) = self.claims.remove(id, key) else { continue };
             self.sessions.drop_hold(claim.session, id, claim.key);
             self.queues.let_go(&claim);
             self.dropped.push((id, claim));
@@ -266,7 +323,13 @@ impl Scheduler {
                     self.alarms.remove(&alarm.id.0);
                 }
             }
-            Change::Flow(_) | Change::Queue(_) | Change::Limit(_) | Change::Logs(_) | Change::Probe => {}
+            Change::Lock(change) => self.publish_messages(&change.messages),
+            Change::Consume(_)
+            | Change::Flow(_)
+            | Change::Queue(_)
+            | Change::Limit(_)
+            | Change::Logs(_)
+            | Change::Probe => {}
         }
     }
 
@@ -275,9 +338,8 @@ impl Scheduler {
         if let Some(key) = &change.submit_key {
             self.submit_keys.settle(key);
         }
-        for envelope in change.messages.iter().filter(|_| !is_planted(Bug::MessageLost)) {
-            self.messages.insert(envelope.id, envelope.clone());
-        }
+        self.settle_unique(change);
+        self.publish_messages(&change.messages);
         let Some(entry) = self.active.get(&id) else { return };
         if entry.task.is_ended() {
             if change.task.is_ended() {

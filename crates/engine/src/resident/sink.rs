@@ -4,13 +4,13 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use async_trait::async_trait;
 use windlass_core::{
-    ActKey, Alarm, AlarmId, Direction, Event, Flow, Input, Json, Name, State, TaskId, Timestamp,
+    ActKey, Alarm, AlarmId, Direction, Event, Flow, Input, Json, Lock, Name, State, TaskId, Timestamp,
 };
 
 use super::{Line, LinePlace, Rest, WakePlace};
 use crate::ports::{
     Change, Envelope, Limit, LogLine, Now, Page, QueueChange, Retention, StoreError, StoredAlarm, StoredFlow,
-    SubmitKey, TaskQuery,
+    SubmitKey, TaskQuery, UniqueKey,
 };
 
 /// Told once about a written batch, from any thread.
@@ -79,6 +79,9 @@ pub trait RowSink: Send + Sync + 'static {
     /// The tasks that were submitted under these keys, in their order.
     async fn submit_keys(&self, scopes: &[[u8; 32]]) -> Result<Vec<Option<(TaskId, SubmitKey)>>, StoreError>;
 
+    /// The newest tasks with these keys, in their order.
+    async fn unique_tasks(&self, keys: &[UniqueKey]) -> Result<Vec<Option<TaskId>>, StoreError>;
+
     /// Events of a task with numbers above `after`, in order.
     async fn events(&self, task: TaskId, after: u64, limit: usize) -> Result<Vec<(u64, Event)>, StoreError>;
 
@@ -115,6 +118,8 @@ pub struct Recovered {
     pub limits: Vec<Limit>,
     /// Messages that were not consumed.
     pub messages: Vec<Envelope>,
+    /// Locks that somebody has or waits for.
+    pub locks: Vec<Lock>,
     /// The latest time known to be written: the clock must not be behind it.
     pub latest_at: Timestamp,
 }

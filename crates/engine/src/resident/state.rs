@@ -19,6 +19,7 @@ use super::{
     claims::Held,
     limits::Key,
     scheduler::{AlarmVersions, Scheduler, may_have_been_handed_out},
+    uniqueness::Firsts,
 };
 use crate::ports::{
     ADOPTION_GRACE, AlarmChange, AttemptId, Change, Claimed, Loaded, Now, Outcome, SessionId, StoreError,
@@ -36,6 +37,8 @@ pub struct Resident {
     pub(super) rest: RestPolicy,
     /// Only one at a time brings tasks back that rest.
     pub(super) waking: futures_util::lock::Mutex<()>,
+    /// Only one commit at a time looks for unique tasks and stages what is based on them.
+    pub(super) taking_in_unique: futures_util::lock::Mutex<()>,
     /// Only one commit at a time reads versions of alarms and stages what is based on them.
     pub(super) changing_alarms: futures_util::lock::Mutex<()>,
 }
@@ -111,6 +114,7 @@ impl Resident {
             rebuilding: futures_util::lock::Mutex::new(()),
             rest,
             waking: futures_util::lock::Mutex::new(()),
+            taking_in_unique: futures_util::lock::Mutex::new(()),
             changing_alarms: futures_util::lock::Mutex::new(()),
         })
     }
@@ -138,7 +142,7 @@ impl Resident {
 
     /// Waits until everything is on disk that was staged by now, in `generation`.
     pub(super) async fn settled(&self, generation: u64) -> Result<(), StoreError> {
-        let (_, ticket) = self.stage(Vec::new(), generation, &[], &AlarmVersions::new());
+        let (_, ticket) = self.stage(Vec::new(), generation, &[], &Firsts::default(), &AlarmVersions::new());
         if let Some(ticket) = ticket {
             ticket.written().await?;
         }
@@ -211,6 +215,7 @@ impl Resident {
         changes: Vec<Change>,
         generation: u64,
         taken: &[(TaskId, SubmitKey)],
+        firsts: &Firsts<'_>,
         versions: &AlarmVersions,
     ) -> (Vec<Outcome>, Option<Ticket>) {
         let mut inner = self.inner();
@@ -223,7 +228,9 @@ impl Resident {
         let mut outcomes = Vec::with_capacity(changes.len());
         let mut batch = Vec::with_capacity(changes.len());
         for change in changes {
-            let outcome = on_disk(&change, taken).unwrap_or_else(|| inner.scheduler.stage(&change, versions));
+            let outcome = on_disk(&change, taken)
+                .or_else(|| inner.scheduler.repeated(&change, firsts))
+                .unwrap_or_else(|| inner.scheduler.stage(&change, versions));
             if outcome == Outcome::Committed {
                 if is_planted(Bug::HandedOutEarly) {
                     inner.scheduler.publish(&change);

@@ -1,8 +1,10 @@
 //! The store port over the scheduler and its sink.
 
+use std::ops::Bound;
+
 use async_trait::async_trait;
 use windlass_core::{
-    ActKey, ActState, Alarm, AlarmId, Event, Millis, Ready, TaskId,
+    ActKey, ActState, Alarm, AlarmId, Event, Lock, LockName, Millis, Ready, TaskId,
     planted::{Bug, is_planted},
 };
 
@@ -70,13 +72,15 @@ impl Store for Resident {
         let alarms = changes.iter().any(|change| matches!(change, Change::Alarm(_)));
         let only = if alarms { Some(self.changing_alarms.lock().await) } else { None };
         let versions = self.alarm_versions(&changes).await?;
+        let firsts = self.firsts(&changes).await?;
         let lookup = keyed.then(|| Lookup::begin(self));
         let taken = self.taken_keys(&changes).await;
         let awake = match taken {
             Ok(taken) => self.bring_back(&changes, generation).await.map(|awake| (awake, taken)),
             Err(error) => Err(error),
         };
-        let staged = awake.map(|(_awake, taken)| self.stage(changes, generation, &taken, &versions));
+        let staged = awake.map(|(_awake, taken)| self.stage(changes, generation, &taken, &firsts, &versions));
+        drop(firsts);
         drop(only);
         drop(lookup);
         let (outcomes, ticket) = staged?;
@@ -223,6 +227,19 @@ impl Store for Resident {
     async fn alarm(&self, id: &AlarmId) -> Result<Option<StoredAlarm>, StoreError> {
         // From the disk, whatever is on its way there: a change that is decided on it conflicts until it is.
         self.sink.alarm(id).await
+    }
+
+    async fn lock(&self, name: &LockName) -> Result<Option<Lock>, StoreError> {
+        self.current_generation().await?;
+        Ok(self.inner().scheduler.locks.get(name).cloned())
+    }
+
+    async fn locks(&self, after: Option<&LockName>, limit: usize) -> Result<Vec<Lock>, StoreError> {
+        self.current_generation().await?;
+        let inner = self.inner();
+        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let above = inner.scheduler.locks.range::<LockName, _>((from, Bound::Unbounded));
+        Ok(above.take(limit).map(|(_, lock)| lock.clone()).collect())
     }
 
     async fn alarms(&self, all: bool, limit: usize) -> Result<Vec<Alarm>, StoreError> {

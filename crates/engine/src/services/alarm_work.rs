@@ -35,7 +35,7 @@ impl AlarmWork {
         place: Place,
         now: Timestamp,
     ) -> Option<Reply> {
-        let alarm = match (Alarm::apply(self.alarm.as_ref(), id, command, now), consumes) {
+        let alarm = match (Alarm::apply(self.alarm.as_ref(), id, command, now), &consumes) {
             (Ok(alarm), _) => alarm,
             // A message that finds nothing to do is consumed all the same.
             (Err(_), Some(_)) => None,

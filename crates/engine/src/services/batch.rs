@@ -1,4 +1,5 @@
-//! A batch in the making: the tasks and alarms its items are about, as they become by one item after the other.
+//! A batch in the making: the tasks, locks and alarms its items are about, as they become by one item after the
+//! other.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -6,16 +7,22 @@ use std::{
 };
 
 use windlass_core::{
-    AlarmCommand, AlarmId, Effect, Event, Message, TaskId,
+    AlarmCommand, AlarmId, Command, Effect, Event, LockCommand, LockName, LockOwner, Message, TaskId,
     planted::{Bug, is_planted},
+    wants_lock,
 };
 
-use super::{alarm_work::AlarmWork, task_work::TaskWork};
+use super::{
+    alarm_work::AlarmWork,
+    lock_work::LockWork,
+    task_work::{TaskStep, TaskWork},
+};
 use crate::{
     Engine,
     inbox::{Item, Reply},
     ports::{
-        AttemptId, Change, Envelope, Loaded, LogLine, MessageId, Now, SessionId, StoreError, SubmitKey, TaskChange,
+        AttemptId, Change, Envelope, Loaded, LogLine, MessageId, Now, SessionId, StoreError, SubmitKey,
+        TaskChange,
     },
 };
 
@@ -29,11 +36,12 @@ pub(super) struct Pending {
     pub(super) reply: Option<Reply>,
 }
 
-/// The tasks and alarms of a batch, as they become by its items.
+/// The tasks, locks and alarms of a batch, as they become by its items.
 pub(super) struct Batch {
     now: Now,
     tasks: BTreeMap<TaskId, TaskWork>,
     alarms: BTreeMap<AlarmId, AlarmWork>,
+    locks: BTreeMap<LockName, LockWork>,
     others: Vec<(Change, Place)>,
 }
 
@@ -42,6 +50,8 @@ pub(super) struct Part {
     pub(super) pending: Vec<Pending>,
     /// Of a task's change: what is needed once it is on disk.
     pub(super) task: Option<TaskPart>,
+    /// It waits for a time, or has sent a message.
+    pub(super) has_timer: bool,
     /// What attempts wrote, for those who watch.
     pub(super) logs: Option<Logged>,
 }
@@ -66,8 +76,6 @@ pub(super) struct TaskPart {
     pub(super) loaded: Loaded,
     /// What happened, if anybody watched when it was decided.
     pub(super) events: Option<Vec<Event>>,
-    /// It waits for a time, or has sent a message.
-    pub(super) has_timer: bool,
     /// Attempts that workers are to stop.
     pub(super) stops: Vec<(SessionId, AttemptId)>,
 }
@@ -78,16 +86,22 @@ impl Batch {
         items: impl Iterator<Item = &'a Item>,
         now: Now,
     ) -> Result<Self, StoreError> {
-        let (mut ids, mut alarm_ids) = (Vec::new(), BTreeSet::new());
+        let mut ids = Vec::new();
+        let (mut alarm_ids, mut lock_names) = (BTreeSet::new(), BTreeSet::new());
         for item in items {
             match item {
                 Item::Task { id, .. } => ids.push(*id),
-                Item::Alarm { id, .. } => {
-                    alarm_ids.insert(id.clone());
-                }
-                Item::Message(Envelope { message: Message::Alarm { id, .. }, .. }) => {
-                    alarm_ids.insert(id.clone());
-                }
+                Item::Alarm { id, .. } => drop(alarm_ids.insert(id.clone())),
+                Item::Lock { name, .. } => drop(lock_names.insert(name.clone())),
+                Item::Message(Envelope { message, .. }) => match message {
+                    Message::Alarm { id, .. } => drop(alarm_ids.insert(id.clone())),
+                    Message::Lock { name, .. } => drop(lock_names.insert(name.clone())),
+                    Message::Granted { owner, name, .. } => {
+                        ids.push(owner.task);
+                        lock_names.insert(name.clone());
+                    }
+                    Message::Seized { owner, .. } => ids.push(owner.task),
+                },
                 Item::Submit { .. } | Item::Change(_) => {}
             }
         }
@@ -100,7 +114,12 @@ impl Batch {
             let stored = engine.store.alarm(&id).await?;
             alarms.insert(id, AlarmWork::new(stored));
         }
-        Ok(Self { now, tasks, alarms, others: Vec::new() })
+        let mut locks = BTreeMap::new();
+        for name in lock_names {
+            let stored = engine.store.lock(&name).await?;
+            locks.insert(name.clone(), LockWork::new(name, stored));
+        }
+        Ok(Self { now, tasks, alarms, locks, others: Vec::new() })
     }
 
     /// Decides one item. Gives the reply where it waits for no change.
@@ -118,15 +137,67 @@ impl Batch {
             Item::Task { id, command, claim, logs } => {
                 self.tasks.get_mut(id)?.decide(command, *claim, logs, place, self.now)
             }
-            Item::Message(Envelope { id, message: Message::Alarm { id: alarm, command } }) => {
-                self.decide_alarm(alarm, command, Some(*id), place)
-            }
+            Item::Message(envelope) => self.deliver(envelope, place),
             Item::Alarm { id, command } => self.decide_alarm(id, command, None, place),
+            Item::Lock { name, command } => self.locks.get_mut(name)?.decide(command, place, self.now.wall),
             Item::Change(change) => {
                 self.others.push((change.clone(), place));
                 None
             }
         }
+    }
+
+    /// Decides what a message says; one that finds nothing to do is consumed all the same.
+    fn deliver(&mut self, Envelope { id, message }: &Envelope, place: Place) -> Option<Reply> {
+        let found = match message {
+            Message::Alarm { id: alarm, command } => {
+                return self.decide_alarm(alarm, command, Some(id.clone()), place);
+            }
+            Message::Lock { name, command } => self.tell_lock(name, command, id, place),
+            Message::Granted { owner, name, fence } => self.grant(*owner, name, *fence, id, place),
+            Message::Seized { owner, name, fence, reason, by } => {
+                let (name, reason, by) = (name.clone(), reason.clone(), by.clone());
+                let command = Command::Seized { key: owner.key, name, fence: *fence, reason, by };
+                self.tell_task(owner.task, &command, id, place)
+            }
+        };
+        if !found {
+            self.others.push((Change::Consume(id.clone()), place));
+        }
+        None
+    }
+
+    /// An act gets a lock. One that does not want it any more never will again: the lock goes on to the next.
+    fn grant(
+        &mut self,
+        owner: LockOwner,
+        name: &LockName,
+        fence: u64,
+        message: &MessageId,
+        place: Place,
+    ) -> bool {
+        let task = self.tasks.get(&owner.task).and_then(TaskWork::task);
+        if task.is_some_and(|task| wants_lock(task, &owner, name)) {
+            let (key, turn, name) = (owner.key, owner.turn, name.clone());
+            return self.tell_task(owner.task, &Command::Granted { key, turn, name, fence }, message, place);
+        }
+        self.tell_lock(name, &LockCommand::Release { owner }, message, place)
+    }
+
+    fn tell_task(&mut self, id: TaskId, command: &Command, message: &MessageId, place: Place) -> bool {
+        let (task, now) = (self.tasks.get_mut(&id), self.now);
+        task.is_some_and(|task| task.consume(command, message, place, now))
+    }
+
+    fn tell_lock(
+        &mut self,
+        name: &LockName,
+        command: &LockCommand,
+        message: &MessageId,
+        place: Place,
+    ) -> bool {
+        let (lock, now) = (self.locks.get_mut(name), self.now.wall);
+        lock.is_some_and(|lock| lock.consume(command, message, place, now))
     }
 
     fn decide_alarm(
@@ -142,21 +213,22 @@ impl Batch {
     /// What is to be committed, and who waits for the outcome of each. Events are kept where somebody watches.
     pub(super) fn into_changes(self, watched: bool) -> (Vec<Change>, Vec<Part>) {
         let (mut changes, mut parts) = (Vec::new(), Vec::new());
-        for work in self.tasks.into_values() {
-            let TaskWork { loaded, change, pending, stops } = work;
-            let (Some(loaded), Some(change)) = (loaded, change) else {
-                debug_assert!(pending.is_empty(), "only a change has an outcome to wait for");
-                continue;
-            };
+        for step in self.tasks.into_values().flat_map(|work| work.steps) {
+            let TaskStep { change, loaded, pending, stops } = step;
             let events = watched.then(|| change.events.clone());
             let logs = Logged::of(&change.logs, watched);
-            let task = TaskPart { loaded, events, has_timer: has_timer(&change), stops };
+            let (task, has_timer) = (Some(TaskPart { loaded, events, stops }), has_timer(&change));
             changes.push(Change::Task(Box::new(change)));
-            parts.push(Part { pending, task: Some(task), logs });
+            parts.push(Part { pending, task, logs, has_timer });
+        }
+        for (change, pending) in self.locks.into_values().flat_map(|work| work.changes) {
+            let has_timer = !change.messages.is_empty();
+            changes.push(Change::Lock(change));
+            parts.push(Part { pending, task: None, logs: None, has_timer });
         }
         for (change, pending) in self.alarms.into_values().flat_map(|work| work.changes) {
             changes.push(Change::Alarm(change));
-            parts.push(Part { pending, task: None, logs: None });
+            parts.push(Part { pending, task: None, logs: None, has_timer: false });
         }
         for (change, place) in self.others {
             let logs = match &change {
@@ -165,7 +237,7 @@ impl Batch {
             };
             changes.push(change);
             let pending = vec![Pending { place, reply: Some(Reply::Done) }];
-            parts.push(Part { pending, task: None, logs });
+            parts.push(Part { pending, task: None, logs, has_timer: false });
         }
         (changes, parts)
     }

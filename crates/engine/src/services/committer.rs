@@ -119,8 +119,12 @@ impl Committer {
                     again.extend(part.pending.into_iter().map(|pending| pending.place));
                     continue;
                 }
+                Outcome::Repeats { task } => Reply::Repeats { task },
                 Outcome::KeyTaken { task, fingerprint } => Reply::KeyTaken { task, fingerprint },
                 Outcome::Committed => {
+                    if part.has_timer {
+                        self.engine.timers.set();
+                    }
                     // What an attempt wrote comes before how it ended.
                     part.logs.iter().for_each(|logs| self.logged(logs));
                     match part.task {
@@ -155,9 +159,6 @@ impl Committer {
         self.engine.progress.forget_ended(task);
         for (session, attempt) in &part.stops {
             self.engine.cancel(*session, attempt, now);
-        }
-        if part.has_timer {
-            self.engine.timers.set();
         }
         match &part.events {
             Some(events) => {

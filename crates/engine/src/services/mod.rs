@@ -6,6 +6,7 @@ mod committer;
 mod dispatcher;
 mod janitor;
 mod lease_keeper;
+mod lock_work;
 mod messenger;
 mod task_work;
 mod timekeeper;

@@ -1,10 +1,10 @@
 //! A task in a batch, and what is done to it.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use windlass_core::{
-    Act, ActKey, ActState, Attempt, Command, Context, Effect, EventKind, Json, Outcome, Rejection, Task,
-    TaskId, Transition, apply, is_to_stop,
+    Act, ActKey, ActState, Attempt, Command, Context, Effect, Event, EventKind, Json, Outcome, Rejection,
+    Task, TaskId, Transition, apply, is_to_stop,
     planted::{Bug, is_planted},
 };
 
@@ -14,11 +14,19 @@ use crate::{
     ports::{AttemptId, Claim, Envelope, Loaded, LogLine, MessageId, Now, SessionId, SubmitKey, TaskChange},
 };
 
-/// A task and what is done to it: all commands of a batch make one change.
+/// A task and what is done to it: all commands of a batch make one change, but for messages.
 pub(super) struct TaskWork {
     /// The task as it is by now; nothing when it is not there.
-    pub(super) loaded: Option<Loaded>,
-    pub(super) change: Option<TaskChange>,
+    loaded: Option<Loaded>,
+    pub(super) steps: Vec<TaskStep>,
+}
+
+/// One change of a task. A message that is consumed has one of its own, so that one that was consumed elsewhere fails
+/// alone, or with what was built on it.
+pub(super) struct TaskStep {
+    pub(super) change: TaskChange,
+    /// The task afterwards.
+    pub(super) loaded: Loaded,
     pub(super) pending: Vec<Pending>,
     /// Attempts that workers are to stop.
     pub(super) stops: Vec<(SessionId, AttemptId)>,
@@ -26,7 +34,12 @@ pub(super) struct TaskWork {
 
 impl TaskWork {
     pub(super) fn new(loaded: Option<Loaded>) -> Self {
-        Self { loaded, change: None, pending: Vec::new(), stops: Vec::new() }
+        Self { loaded, steps: Vec::new() }
+    }
+
+    /// The task as it is by now.
+    pub(super) fn task(&self) -> Option<&Arc<Task>> {
+        self.loaded.as_ref().map(|loaded| &loaded.task)
     }
 
     /// Takes a new task in. `done` are steps that the task of which it is a new run has done.
@@ -41,10 +54,8 @@ impl TaskWork {
         let transition = apply(task, &accept, &Context::at(now.wall))?;
         let new = Loaded::untouched(task.clone());
         let mut work = Self::new(None);
-        work.take(new, transition, Vec::new(), place);
-        if let Some(change) = &mut work.change {
-            change.submit_key = key.cloned();
-        }
+        let step = work.take(new, transition, None, place);
+        step.change.submit_key = key.cloned();
         Ok(work)
     }
 
@@ -69,32 +80,50 @@ impl TaskWork {
         };
         if transition.events.is_empty() {
             // Nothing to do. When an item before it in this batch changed the task, its outcome is awaited.
-            if self.change.is_some() {
-                self.pending.push(Pending { place, reply: None });
+            if let Some(step) = self.steps.last_mut() {
+                step.pending.push(Pending { place, reply: None });
                 return None;
             }
             return Some(Reply::Task(loaded));
         }
-        self.note_stops(&loaded, &transition.task, &command);
-        self.take(loaded, transition, logs.to_vec(), place);
+        let stops = stops(&loaded, &transition, &command);
+        let step = self.take(loaded, transition, None, place);
+        step.stops.extend(stops);
+        step.change.logs.extend_from_slice(logs);
         None
+    }
+
+    /// Decides what a message says. Tells whether it found something to do, and is consumed by that.
+    pub(super) fn consume(&mut self, command: &Command, message: &MessageId, place: Place, now: Now) -> bool {
+        let Some(loaded) = self.loaded.clone() else { return false };
+        let Ok(transition) = transition(&loaded, command, now) else { return false };
+        if transition.events.is_empty() {
+            return false;
+        }
+        let stops = stops(&loaded, &transition, command);
+        self.take(loaded, transition, Some(message), place).stops.extend(stops);
+        true
     }
 
     /// A refusal holds when the task is on disk as it was decided on.
     fn refuse(&mut self, rejection: Rejection, place: Place) -> Option<Reply> {
         let reply = Reply::Rejected(rejection);
-        if self.change.is_none() {
-            return Some(reply);
-        }
-        self.pending.push(Pending { place, reply: Some(reply) });
+        let Some(step) = self.steps.last_mut() else { return Some(reply) };
+        step.pending.push(Pending { place, reply: Some(reply) });
         None
     }
 
-    /// Takes a transition of `before` into the task's change.
-    fn take(&mut self, before: Loaded, transition: Transition, logs: Vec<LogLine>, place: Place) {
+    /// Takes a transition of `before` into the task's change, or into a change of its own that consumes a message.
+    fn take(
+        &mut self,
+        before: Loaded,
+        transition: Transition,
+        consumes: Option<&MessageId>,
+        place: Place,
+    ) -> &mut TaskStep {
         let Transition { task, events, effects } = transition;
         let task = Arc::new(task);
-        let change = self.change.get_or_insert_with(|| TaskChange {
+        let change = TaskChange {
             before: before.task.state.events,
             generation: before.generation,
             task: task.clone(),
@@ -104,8 +133,32 @@ impl TaskWork {
             logs: Vec::new(),
             messages: Vec::new(),
             submit_key: None,
-        });
-        change.task = task.clone();
+            consumes: consumes.cloned(),
+        };
+        let acts: BTreeSet<ActKey> = events.iter().filter_map(|event| event.kind.act()).collect();
+        let loaded = goes_on(before, task, &acts);
+        self.loaded = Some(loaded.clone());
+        let goes_on =
+            self.steps.last().is_some_and(|step| consumes.or(step.change.consumes.as_ref()).is_none());
+        let mut step = match self.steps.pop() {
+            Some(step) if goes_on => step,
+            last => {
+                self.steps.extend(last);
+                TaskStep { change, loaded: loaded.clone(), pending: Vec::new(), stops: Vec::new() }
+            }
+        };
+        step.take(loaded, events, effects);
+        step.pending.push(Pending { place, reply: None });
+        self.steps.push_mut(step)
+    }
+}
+
+impl TaskStep {
+    /// The task goes on by these events.
+    fn take(&mut self, loaded: Loaded, events: Vec<Event>, effects: Vec<Effect>) {
+        let change = &mut self.change;
+        change.task = loaded.task.clone();
+        self.loaded = loaded;
         for event in &events {
             if let EventKind::ActSucceeded { key, result: Some(result), .. }
             | EventKind::ActResolved { key, result: Some(result), .. } = &event.kind
@@ -116,32 +169,35 @@ impl TaskWork {
         for effect in effects {
             match effect {
                 Effect::Send(message) => {
-                    let n = change.before + 1 + change.messages.len() as u64;
-                    change.messages.push(Envelope { id: MessageId { task: task.id, n }, message });
+                    let id = MessageId::of_task(change.task.id, change.before + 1, change.messages.len());
+                    change.messages.push(Envelope { id, message });
                 }
                 wait => change.waits.push(wait),
             }
         }
         change.events.extend(events);
-        change.logs.extend(logs);
-        self.loaded = Some(goes_on(before, task));
-        self.pending.push(Pending { place, reply: None });
     }
+}
 
-    /// Which workers must stop because of what just happened: their task turned around, their step's deadline
-    /// passed, or the attempt was given up.
-    fn note_stops(&mut self, before: &Loaded, after: &Task, command: &Command) {
-        let given_up = match command {
-            Command::TimeOut(attempt) | Command::Lose(attempt) => Some(attempt.key),
-            _ => None,
-        };
-        for claim in &before.claims {
-            let turned = is_to_stop(after, claim.key) && !is_to_stop(&before.task, claim.key);
-            if turned || given_up == Some(claim.key) {
-                self.stops.push((claim.session, attempt_id(after.id, claim)));
-            }
+/// Which workers must stop because of what just happened: their task turned around, their step's deadline passed,
+/// or the attempt was given up.
+fn stops(before: &Loaded, transition: &Transition, command: &Command) -> Vec<(SessionId, AttemptId)> {
+    let after = &transition.task;
+    let given_up = match command {
+        Command::TimeOut(attempt) | Command::Lose(attempt) => Some(attempt.key),
+        _ => None,
+    };
+    // Of a task that goes on in its direction, only those attempts can be to stop to which something happened.
+    let all = before.task.state.phase != after.state.phase;
+    let happened = |claim: &Claim| transition.events.iter().any(|event| event.kind.act() == Some(claim.key));
+    let mut stops = Vec::new();
+    for claim in before.claims.iter().filter(|claim| all || happened(claim)) {
+        let turned = is_to_stop(after, claim.key) && !is_to_stop(&before.task, claim.key);
+        if turned || given_up == Some(claim.key) {
+            stops.push((claim.session, attempt_id(after.id, claim)));
         }
     }
+    stops
 }
 
 /// A report under a lower claim than the one known is late; one that passes gets the time it was handed out.
@@ -201,19 +257,23 @@ fn transition(loaded: &Loaded, command: &Command, now: Now) -> Result<Transition
     }
 }
 
-/// The task after a transition: claims end with their attempts, and so does that one was handed out.
-fn goes_on(before: Loaded, task: Arc<Task>) -> Loaded {
+/// The task after a transition in which something happened to `acts`: claims end with their attempts, and so does that
+/// one was handed out.
+fn goes_on(before: Loaded, task: Arc<Task>, acts: &BTreeSet<ActKey>) -> Loaded {
     let Loaded { task: was, mut claims, mut handed_out, mut awaited, generation } = before;
-    claims.retain(|claim| {
+    let is_open = |claim: &Claim| {
         task.act(claim.key).is_some_and(|act| act.state == ActState::Ready && act.attempt == claim.attempt)
-    });
+    };
+    claims.retain(|claim| !acts.contains(&claim.key) || is_open(claim));
     let is_current = |act: &Act| matches!(act.state, ActState::Ready | ActState::Parked);
     let goes_on = |key: &ActKey| match (was.act(*key), task.act(*key)) {
         (Some(was), Some(act)) => was.attempt == act.attempt && is_current(act),
         _ => false,
     };
-    handed_out.retain(goes_on);
-    awaited.retain(goes_on);
+    for key in acts.iter().filter(|key| !goes_on(key)) {
+        handed_out.remove(key);
+        awaited.remove(key);
+    }
     Loaded { task, claims, handed_out, awaited, generation }
 }
 

@@ -9,7 +9,8 @@ mod before;
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use windlass_core::{
-    Actor, Event, Flow, Input, Json, Member, Message, Millis, Parent, State, TaskId, Timestamp,
+    Actor, Event, Flow, Input, Json, LockHolder, LockWaiter, Member, Message, Millis, Parent, State, TaskId,
+    Timestamp,
 };
 
 use self::before::{FlowBefore, InputHeadBefore, StateBefore};
@@ -98,6 +99,8 @@ stored!(write_member, read_member, Member, Member, "a member of a step");
 stored!(write_flow, read_flow, Flow, FlowBefore, "a flow");
 stored!(write_events, read_events, Vec<Event>, Vec<Event>, "events of a task");
 stored!(write_message, read_message, Message, Message, "a message");
+stored!(write_lock_waiter, read_lock_waiter, LockWaiter, LockWaiter, "who waits for a lock");
+stored!(write_lock_holder, read_lock_holder, Option<LockHolder>, Option<LockHolder>, "who has a lock");
 stored!(write_alarm, read_alarm, windlass_core::Alarm, windlass_core::Alarm, "an alarm");
 
 /// Writes what was submitted with a task, but for its parameters.

@@ -7,7 +7,7 @@ use std::{
 };
 
 use async_trait::async_trait;
-use windlass_core::{ActKey, Alarm, AlarmId, Event, Millis, Ready, TaskId};
+use windlass_core::{ActKey, Alarm, AlarmId, Event, Lock, LockName, Millis, Ready, TaskId};
 use windlass_engine::ports::{
     Adoption, AttemptId, Change, Claimed, Due, Envelope, LimitState, Loaded, LogLine, Now, Outcome, Page,
     QueueState, Retention, SessionId, SessionRenewal, SessionState, Store, StoreError, StoredAlarm,
@@ -184,6 +184,14 @@ impl Store for FaultyStore {
 
     async fn logs(&self, task: TaskId, skip: u64, limit: usize) -> Result<Vec<LogLine>, StoreError> {
         self.store.logs(task, skip, limit).await
+    }
+
+    async fn lock(&self, name: &LockName) -> Result<Option<Lock>, StoreError> {
+        self.store.lock(name).await
+    }
+
+    async fn locks(&self, after: Option<&LockName>, limit: usize) -> Result<Vec<Lock>, StoreError> {
+        self.store.locks(after, limit).await
     }
 
     async fn alarm(&self, id: &AlarmId) -> Result<Option<StoredAlarm>, StoreError> {

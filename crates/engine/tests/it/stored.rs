@@ -8,13 +8,13 @@ use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
 
 use windlass_core::{
     ActKey, Actor, Alarm, AlarmCommand, AlarmId, AlarmState, Cause, Command, Context, Event, Failure, Flow,
-    Input, Json, Message, Name, Outcome, Report, State, StuckKind, Task, TaskId, Timestamp, apply,
+    Input, Json, Members, Message, Name, Outcome, Report, State, StuckKind, Task, TaskId, Timestamp, apply,
 };
 use windlass_engine::stored;
 
 use crate::world::flow;
 
-fn fixture(name: &str, written: &[u8]) -> Vec<u8> {
+pub(crate) fn fixture(name: &str, written: &[u8]) -> Vec<u8> {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/it/fixtures").join(name);
     if std::env::var_os("WINDLASS_WRITE_FIXTURES").is_some() && !path.exists() {
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -68,11 +68,14 @@ fn input() -> Input {
     }
 }
 
-/// Results are stored apart, so what is read back lacks them.
-fn without_results(mut state: State) -> State {
+/// Results and members are stored apart, so what is read back lacks them.
+pub(crate) fn without_results(mut state: State) -> State {
     for step in &mut state.steps {
         step.forward.result = None;
         step.undo.result = None;
+        if let Some(members) = &mut step.members {
+            **members = Members::new(members.total());
+        }
     }
     state
 }

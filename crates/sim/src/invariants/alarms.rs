@@ -23,7 +23,7 @@ impl Invariant for Alarms {
         match seen {
             Seen::Written(Change::Task(change)) => {
                 for envelope in &change.messages {
-                    let Message::Alarm { id, command } = &envelope.message;
+                    let Message::Alarm { id, command } = &envelope.message else { continue };
                     if matches!(command, AlarmCommand::Raise { .. }) {
                         *self.raised.entry(id.clone()).or_default() += 1;
                     }

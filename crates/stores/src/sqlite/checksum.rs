@@ -31,10 +31,12 @@ pub(super) enum Table {
     Member,
     Limit,
     Unique,
+    Lock,
+    LockWaiter,
 }
 
 impl Table {
-    pub(super) const ALL: [Self; 16] = [
+    pub(super) const ALL: [Self; 18] = [
         Self::Task,
         Self::Active,
         Self::Resting,
@@ -51,6 +53,8 @@ impl Table {
         Self::Member,
         Self::Limit,
         Self::Unique,
+        Self::Lock,
+        Self::LockWaiter,
     ];
 
     /// Its name.
@@ -89,6 +93,8 @@ impl Table {
             Self::Unique => ("unique_task", &["flow", "key", "task"]),
             Self::Meta => ("meta", &["one", "created_at", "epoch", "latest_at", "token_key", "unchecked_to"]),
             Self::Member => ("member", &["task", "step", "number", "state"]),
+            Self::Lock => ("lock", &["name", "version", "holder"]),
+            Self::LockWaiter => ("lock_waiter", &["name", "place", "waiter"]),
         }
     }
 

@@ -22,6 +22,7 @@
 //! | `room.rs` | how much room there is on the disk, and how much is needed |
 //! | `sink.rs` | the port over the threads |
 //! | `writer.rs`, `rows.rs`, `task_rows.rs`, `member_rows.rs`, `meta.rs`, `touched.rs`, `directory.rs` | the writer thread, what a transaction writes, where rows are |
+//! | `lock_rows.rs` | locks, who waits for them, messages |
 //! | `gate.rs`, `checkpoint.rs` | copying the log into the file without the writer waiting |
 //! | `checksum.rs` | a checksum in every row |
 //! | `recover.rs`, `read.rs` | reading what is active, at a start and after a failed write |
@@ -71,6 +72,7 @@ mod gate;
 mod limits;
 mod list;
 mod lock;
+mod lock_rows;
 mod member_rows;
 mod meta;
 mod migrate;
@@ -89,6 +91,7 @@ mod sink;
 mod sweep;
 mod task_rows;
 mod touched;
+mod unique_rows;
 mod writer;
 
 pub use doctor::{Report, doctor};

@@ -2,7 +2,7 @@
 
 use rusqlite::Connection;
 
-use super::{checksum::Table, list, member_rows, migrate, query, read, recover, resting, sweep};
+use super::{checksum::Table, list, member_rows, migrate, query, read, recover, resting, sweep, unique_rows};
 
 fn database() -> Connection {
     let mut connection = Connection::open_in_memory().unwrap();
@@ -47,6 +47,7 @@ fn queries_find_their_rows_by_keys() {
         query::SELECT_RESTING_PLACE,
         &resting::select_one(),
         &query::select_submit_key(),
+        &unique_rows::select_unique_task(),
         &query::select_logs(),
         &query::select_alarm(),
         &list::select_task(),

@@ -7,18 +7,17 @@
 use rusqlite::Connection;
 use windlass_core::{Actor, Timestamp};
 use windlass_engine::{
-    ports::{Envelope, MessageId, QueueChange, QueuePause, StoredFlow},
+    ports::{QueueChange, QueuePause, StoredFlow},
     resident::{Recovered, TaskRow},
-    stored,
 };
 
 use super::{
     checksum::Table,
     directory::{Directory, Place},
-    encoding::{from_integer, task_id},
-    error::{Fault, of_task},
+    error::Fault,
     limits,
-    read::{complete, from_sql, name, stored_flow, task_row},
+    lock_rows::{read_locks, read_messages},
+    read::{complete, name, stored_flow, task_row},
     resting,
 };
 
@@ -59,14 +58,14 @@ pub(super) fn recover(connection: &Connection, directory: &Directory) -> Result<
     let (mut tasks, places) = read_tasks(connection)?;
     let queues = read_queues(connection)?;
     let limits = limits::read(connection)?;
-    let messages = read_messages(connection)?;
+    let (messages, locks) = (read_messages(connection)?, read_locks(connection)?);
     let mut active = directory.lock();
     active.clear();
     active.extend(tasks.iter().map(|task| task.id).zip(places));
     drop(active);
     let (lines, in_hands) = resting::lines(connection)?;
     tasks.extend(in_hands);
-    Ok(Recovered { epoch, token_key, flows, lines, tasks, queues, limits, messages, latest_at })
+    Ok(Recovered { epoch, token_key, flows, lines, tasks, queues, limits, messages, locks, latest_at })
 }
 
 fn read_tasks(connection: &Connection) -> Result<(Vec<TaskRow>, Vec<Place>), Fault> {
@@ -102,16 +101,4 @@ fn read_queues(connection: &Connection) -> Result<Vec<QueueChange>, Fault> {
         Ok(QueueChange { name: name(row, 0)?, paused })
     })?;
     queues.collect()
-}
-
-fn read_messages(connection: &Connection) -> Result<Vec<Envelope>, Fault> {
-    let mut statement = connection.prepare(&select_all(Table::Message))?;
-    let messages = statement.query_and_then([], |row| {
-        let task = task_id(row, 0)?;
-        Table::Message.check(row, 0).map_err(|fault| of_task(task, fault))?;
-        let data = row.get_ref(2)?.as_blob().map_err(from_sql)?;
-        let message = stored::read_message(data).map_err(|error| of_task(task, error))?;
-        Ok(Envelope { id: MessageId { task, n: from_integer(row.get(1)?) }, message })
-    })?;
-    messages.collect()
 }

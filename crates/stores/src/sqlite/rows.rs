@@ -20,12 +20,14 @@ use super::{
     error::Fault,
     limits::LimitRows,
     member_rows::{UPSERT_MEMBER, write_member},
+    lock_rows::LockRows,
     meta::Meta,
     query::SELECT_RESTING_PLACE,
     task_rows::{
         HistoryRow, insert_final, insert_history, insert_task, resting_place, write_active, write_resting,
     },
     touched::{Draft, Home, Touched},
+    unique_rows::UniqueRows,
 };
 
 /// The statements that write, prepared once for a connection, and the numbers of the next rows.
@@ -42,14 +44,14 @@ pub(super) struct Rows<'c> {
     insert_history: Statement<'c>,
     insert_final: Statement<'c>,
     insert_submit_key: Statement<'c>,
-    insert_message: Statement<'c>,
-    delete_message: Statement<'c>,
+    locks: LockRows<'c>,
     upsert_alarm: Statement<'c>,
     insert_flow: Statement<'c>,
     upsert_queue: Statement<'c>,
     delete_queue: Statement<'c>,
     insert_log: Statement<'c>,
     limits: LimitRows<'c>,
+    unique: UniqueRows<'c>,
     update_latest_at: Statement<'c>,
     next_task: i64,
     next_history: i64,
@@ -96,8 +98,7 @@ impl<'c> Rows<'c> {
                 "INSERT INTO submit_key (scope, fingerprint, task, created_at, orphan, checksum)
                  VALUES (?1, ?2, ?3, ?4, 0, ?5)",
             )?,
-            insert_message: prepare("INSERT INTO message (task, n, data, checksum) VALUES (?1, ?2, ?3, ?4)")?,
-            delete_message: prepare("DELETE FROM message WHERE task = ?1 AND n = ?2")?,
+            locks: LockRows::new(connection)?,
             upsert_alarm: prepare(
                 "INSERT INTO alarm (id, version, task, resolved, raised_at, data, checksum)
                  VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7) ON CONFLICT (id) DO UPDATE
@@ -115,6 +116,7 @@ impl<'c> Rows<'c> {
                 "INSERT INTO log (seq, task, act, attempt, at, line, checksum) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
             )?,
             limits: LimitRows::new(connection)?,
+            unique: UniqueRows::new(connection)?,
             update_latest_at: prepare("UPDATE meta SET latest_at = ?1, checksum = ?2")?,
             next_task: number(
                 "SELECT 1 + max((SELECT coalesce(max(n), 0) FROM task),
@@ -143,6 +145,14 @@ impl<'c> Rows<'c> {
             Change::Alarm(change) => {
                 self.write_alarm(change)?;
                 change.alarm.as_ref().map(|alarm| alarm.raised_at)
+            }
+            Change::Lock(change) => {
+                self.locks.write(change)?;
+                Some(change.at)
+            }
+            Change::Consume(message) => {
+                self.locks.consume(Some(message))?;
+                None
             }
             Change::Flow(flow) => {
                 self.write_flow(flow)?;
@@ -200,6 +210,7 @@ impl<'c> Rows<'c> {
         draft.members.extend(change.changed_members());
         if change.before == 0 {
             insert_task(&mut self.insert_task, &mut self.insert_submit_key, draft.place.task, change)?;
+            self.unique.write(change)?;
         }
         // A row for the events, which has room for one result; each further result has a row without events.
         let mut results = change.results.iter();
@@ -228,12 +239,8 @@ impl<'c> Rows<'c> {
             (events, first, count) = (None, first + count, 0);
         }
         self.write_logs(&change.logs)?;
-        for envelope in &change.messages {
-            let (id, n) = (envelope.id.task.to_bytes(), to_integer(envelope.id.n));
-            let data = stored::write_message(&envelope.message);
-            let checksum = Checksum::of(Table::Message).blob(&id).number(n).blob(&data).finish();
-            self.insert_message.execute(params![id, n, data, checksum])?;
-        }
+        self.locks.send(&change.messages)?;
+        self.locks.consume(change.consumes.as_ref())?;
         Ok(())
     }
 
@@ -308,10 +315,7 @@ impl<'c> Rows<'c> {
                 .finish();
             self.upsert_alarm.execute(params![id, version, task, resolved, raised_at, data, checksum])?;
         }
-        if let Some(message) = &change.consumes {
-            self.delete_message.execute(params![message.task.to_bytes(), to_integer(message.n)])?;
-        }
-        Ok(())
+        self.locks.consume(change.consumes.as_ref())
     }
 
     fn write_flow(&mut self, stored: &StoredFlow) -> Result<(), Fault> {

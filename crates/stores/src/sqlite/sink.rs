@@ -11,7 +11,7 @@ use async_trait::async_trait;
 use futures_channel::oneshot;
 use windlass_core::{Alarm, AlarmId, Event, TaskId, Timestamp};
 use windlass_engine::{
-    ports::{LogLine, Now, Page, Retention, StoreError, StoredAlarm, SubmitKey, TaskQuery},
+    ports::{LogLine, Now, Page, Retention, StoreError, StoredAlarm, SubmitKey, TaskQuery, UniqueKey},
     resident::{Batch, Line, LinePlace, Recovered, RowSink, TaskRow, WakePlace, Written},
 };
 
@@ -24,7 +24,7 @@ use super::{
     open::{OpenError, SqliteOptions, prepare},
     query,
     readers::Readers,
-    resting,
+    resting, unique_rows,
     writer::{Command, Writer},
 };
 
@@ -175,6 +175,11 @@ impl RowSink for SqliteSink {
     async fn submit_keys(&self, scopes: &[[u8; 32]]) -> Result<Vec<Option<(TaskId, SubmitKey)>>, StoreError> {
         let scopes = scopes.to_vec();
         self.readers()?.look_up(move |connection| query::submit_keys(connection, &scopes)).await
+    }
+
+    async fn unique_tasks(&self, keys: &[UniqueKey]) -> Result<Vec<Option<TaskId>>, StoreError> {
+        let keys = keys.to_vec();
+        self.readers()?.look_up(move |connection| unique_rows::unique_tasks(connection, &keys)).await
     }
 
     async fn events(&self, task: TaskId, after: u64, limit: usize) -> Result<Vec<(u64, Event)>, StoreError> {

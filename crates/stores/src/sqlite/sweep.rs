@@ -129,6 +129,7 @@ fn delete_task(connection: &Connection, expired: &Expired) -> Result<(), Fault> 
     };
     // Whether the key is old enough to go as well is seen with the other orphans.
     execute("UPDATE submit_key SET orphan = 1 WHERE scope = (SELECT scope FROM task WHERE n = ?1)", &[task])?;
+    execute("DELETE FROM unique_task WHERE task = ?1", &[&id])?;
     execute("DELETE FROM alarm WHERE task = ?1 AND resolved = 1", &[&id])?;
     execute("DELETE FROM final WHERE status = ?1 AND id = ?2", &[status, &id])?;
     execute("DELETE FROM task WHERE n = ?1", &[task])?;

@@ -166,7 +166,7 @@ fn messages_stay_until_they_are_consumed_by_an_alarm() {
 
     let (sink, recovered) = place.open();
     assert_eq!(recovered.messages, std::slice::from_ref(&envelope));
-    let Message::Alarm { id: alarm_id, command } = envelope.message;
+    let Message::Alarm { id: alarm_id, command } = envelope.message else { unreachable!() };
     let raised = Alarm::apply(None, &alarm_id, &command, at(3)).unwrap();
     write(
         &sink,

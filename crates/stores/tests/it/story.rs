@@ -120,8 +120,11 @@ impl Story {
             _ => None,
         });
         let messages = messages
-            .zip(1..)
-            .map(|(message, n)| Envelope { id: MessageId { task: self.task.id, n: before + n }, message })
+            .zip(0..)
+            .map(|(message, place)| Envelope {
+                id: MessageId::of_task(self.task.id, before + 1, place),
+                message,
+            })
             .collect();
         self.task = Arc::new(transition.task);
         self.events.extend(transition.events.clone());
@@ -135,6 +138,7 @@ impl Story {
             logs: Vec::new(),
             messages,
             submit_key: None,
+            consumes: None,
         }))
     }
 

@@ -56,13 +56,13 @@ impl Walk {
     pub(super) async fn deliver(&mut self) {
         let messages = self.pair.messages().await;
         let Some(envelope) = self.random.pick(&messages) else { return };
-        let Message::Alarm { id, command } = &envelope.message;
+        let Message::Alarm { id, command } = &envelope.message else { return };
         let stored = self.pair.alarm(id).await;
         let alarm = Alarm::apply(stored.as_ref().map(|stored| &stored.alarm), id, command, self.now.wall);
         let change = AlarmChange {
             before: stored.map_or(0, |stored| stored.version),
             alarm: alarm.ok().flatten(),
-            consumes: Some(envelope.id),
+            consumes: Some(envelope.id.clone()),
         };
         let change = Change::Alarm(change);
         if self.random.once_in(4) {

@@ -134,6 +134,7 @@ impl Walk {
                 Outcome::Committed => kind,
                 Outcome::Conflict => "conflict",
                 Outcome::KeyTaken { .. } => "key taken",
+                Outcome::Repeats { .. } => "repeats",
             });
         }
         outcomes.first() == Some(&Outcome::Committed)

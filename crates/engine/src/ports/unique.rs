@@ -1,0 +1,49 @@
+//! Unique tasks: of those that are the same, one is taken in and stands for the others.
+
+use windlass_core::{During, Name, Phase, Task};
+
+use super::TaskChange;
+
+/// What tasks of a flow have in common that are the same.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct UniqueKey {
+    /// The flow, in whatever version.
+    pub flow: Name,
+    /// The value of its `unique` key for what was submitted.
+    pub key: Box<str>,
+}
+
+impl UniqueKey {
+    /// The key of a task, where its flow has one.
+    #[must_use]
+    pub fn of(task: &Task) -> Option<Self> {
+        task.flow.unique.as_ref()?;
+        let key = task.input.unique.clone()?;
+        Some(Self { flow: task.flow.name.clone(), key })
+    }
+}
+
+impl TaskChange {
+    /// For a new task: what it has in common with those that are the same.
+    #[must_use]
+    pub fn unique(&self) -> Option<UniqueKey> {
+        if self.before == 0 { UniqueKey::of(&self.task) } else { None }
+    }
+
+    /// Whether `first`, which has the same key, stands for the new task. `is_held` tells that a session has an attempt
+    /// of it.
+    #[must_use]
+    pub fn is_stood_for_by(&self, first: &Task, is_held: bool) -> bool {
+        let Some(unique) = &self.task.flow.unique else { return false };
+        match unique.during {
+            During::Pending => {
+                let has_begun = is_held || first.state.started_at.is_some();
+                !has_begun && matches!(first.state.phase, Phase::Scheduled | Phase::Forward)
+            }
+            During::Running => !first.is_ended(),
+            During::Finished(span) => {
+                first.state.ended_at.is_none_or(|ended_at| ended_at + span > self.task.input.created_at)
+            }
+        }
+    }
+}

@@ -1,0 +1,170 @@
+//! Locks over the whole engine: one holder at a time, first come first served, and none is lost.
+
+use windlass_core::{ActState, Awaited, Command, Flow, LockRef, Name, TaskId};
+use windlass_engine::{EngineError, memory::MemorySink};
+
+use crate::world::{World, failed, flow, ok};
+
+fn name(text: &str) -> Name {
+    Name::new(text).unwrap()
+}
+
+/// A flow of one step that needs these locks.
+fn locked(name: &str, locks: &[&str], retries: u32) -> Flow {
+    let mut flow = flow(name, &["write"], retries);
+    flow.steps[0].locks = locks.iter().map(|lock| LockRef::Name(Name::new(lock).unwrap())).collect();
+    flow
+}
+
+fn holder(world: &World, lock: &str) -> Option<TaskId> {
+    let lock = world.drive(world.engine.lock(&name(lock))).ok()?;
+    lock.holder.map(|holder| holder.owner.task)
+}
+
+#[test]
+fn one_after_the_other_gets_the_lock_in_the_order_they_came() {
+    let world = World::new();
+    world.apply(locked("backup", &["disk"], 0));
+    let tasks: Vec<TaskId> = (0..3).map(|_| world.submit("backup")).collect();
+    world.pass(100);
+    let mut worker = world.worker(1);
+    let mut fences = Vec::new();
+    for (place, task) in tasks.iter().enumerate() {
+        let attempt = worker.take();
+        assert_eq!(attempt.id.task, *task, "first come, first served");
+        assert_eq!(holder(&world, "disk"), Some(*task));
+        let lock = world.drive(world.engine.lock(&name("disk"))).unwrap();
+        assert_eq!(lock.waiting(), tasks.len() - place - 1);
+        fences.extend(attempt.task.act(attempt.id.key).unwrap().locks[0].fence);
+        worker.report(&attempt.token, ok());
+        world.pass(100);
+    }
+    assert!(fences.len() == 3 && fences.is_sorted_by(|one, next| one < next), "{fences:?}");
+    assert_eq!(holder(&world, "disk"), None);
+    assert!(world.drive(world.engine.locks(None, 10)).unwrap().is_empty());
+    assert!(tasks.iter().all(|task| world.status(*task) == "Succeeded: Succeeded"));
+}
+
+#[test]
+fn two_that_need_the_same_locks_never_wait_for_one_another() {
+    let world = World::new();
+    world.apply(locked("there", &["a", "b"], 0));
+    world.apply(locked("back", &["b", "a"], 0));
+    let tasks: Vec<TaskId> = (0..6).map(|n| world.submit(["there", "back"][n % 2])).collect();
+    let mut worker = world.worker(1);
+    for _ in &tasks {
+        world.pass(100);
+        let attempt = worker.take();
+        worker.report(&attempt.token, ok());
+    }
+    world.pass(100);
+    assert!(tasks.iter().all(|task| world.task(*task).is_ended()));
+}
+
+#[test]
+fn a_lock_goes_on_when_its_task_fails_is_cancelled_or_loses_its_worker() {
+    let world = World::new();
+    world.apply(locked("backup", &["disk"], 0));
+    let (first, second, third) = (world.submit("backup"), world.submit("backup"), world.submit("backup"));
+    world.pass(100);
+    let mut worker = world.worker(1);
+    let attempt = worker.take();
+    world.drive(world.engine.tell(second, Command::Cancel { by: None })).unwrap();
+    worker.report(&attempt.token, failed("no"));
+    world.pass(100);
+    eprintln!(
+        "{:#?}\n{:?}",
+        world.drive(world.engine.lock(&name("disk"))),
+        world.drive(world.engine.events(first, 0, 100))
+    );
+    assert_eq!(
+        holder(&world, "disk"),
+        Some(first),
+        "its undo asks for the lock anew, and nobody waits before it"
+    );
+    let undo = worker.take();
+    worker.report(&undo.token, ok());
+    world.pass(100);
+    let attempt = worker.take();
+    assert_eq!((attempt.id.task, holder(&world, "disk")), (third, Some(third)));
+    // The worker is silent: the attempt is lost, the lock is not.
+    let fence = world.task(third).act(attempt.id.key).unwrap().locks[0].fence;
+    world.pass(60_000);
+    assert_eq!(holder(&world, "disk"), Some(third));
+    let mut other = world.worker(2);
+    let again = other.take();
+    assert_eq!(again.task.act(again.id.key).unwrap().locks[0].fence, fence);
+    other.report(&again.token, ok());
+    world.pass(100);
+    assert_eq!(holder(&world, "disk"), None);
+}
+
+#[test]
+fn locks_and_those_who_wait_survive_a_restart() {
+    let sink = MemorySink::new([7; 32]);
+    let (first, second);
+    {
+        let world = World::open(&sink);
+        world.apply(locked("backup", &["disk"], 0));
+        (first, second) = (world.submit("backup"), world.submit("backup"));
+        world.pass(100);
+        assert_eq!(holder(&world, "disk"), Some(first));
+    }
+    let world = World::open(&sink);
+    world.pass(1_000);
+    let lock = world.drive(world.engine.lock(&name("disk"))).unwrap();
+    assert_eq!(lock.holder.map(|holder| holder.owner.task), Some(first));
+    assert_eq!(lock.waiters().map(|waiter| waiter.owner.task).collect::<Vec<_>>(), [second]);
+    let mut worker = world.worker(1);
+    for task in [first, second] {
+        let attempt = worker.take();
+        assert_eq!(attempt.id.task, task);
+        worker.report(&attempt.token, ok());
+        world.pass(100);
+    }
+    assert_eq!(holder(&world, "disk"), None);
+}
+
+#[test]
+fn a_person_takes_a_lock_and_the_history_of_its_task_says_so() {
+    let world = World::new();
+    world.apply(locked("backup", &["disk"], 0));
+    let (first, second) = (world.submit("backup"), world.submit("backup"));
+    world.pass(100);
+    let mut worker = world.worker(1);
+    let attempt = worker.take();
+    let seized = world.drive(world.engine.seize_lock(name("disk"), "its machine is gone", None)).unwrap();
+    assert_eq!(seized.from.owner.task, first);
+    assert_eq!(seized.lock.holder.map(|holder| holder.owner.task), Some(second));
+    world.pass(100);
+    let act = world.task(first).state.steps[0].forward.clone();
+    assert!(act.locks[0].seized && act.state == ActState::Ready, "it is not stopped");
+    let next = worker.take();
+    assert_eq!(next.id.task, second);
+    // What the former holder says is heard as ever, and takes nothing from the one who has the lock now.
+    worker.report(&attempt.token, ok());
+    world.pass(100);
+    assert_eq!(holder(&world, "disk"), Some(second));
+    let unknown = world.drive(world.engine.seize_lock(name("other"), "why", None));
+    assert_eq!(unknown.err(), Some(EngineError::UnknownLock(name("other"))));
+}
+
+#[test]
+fn a_task_that_waits_for_a_lock_waits_in_a_pause_as_well() {
+    let world = World::new();
+    world.apply(locked("backup", &["disk"], 0));
+    let (first, second) = (world.submit("backup"), world.submit("backup"));
+    world.pass(100);
+    world.drive(world.engine.tell(second, Command::Pause { by: None })).unwrap();
+    let mut worker = world.worker(1);
+    let attempt = worker.take();
+    worker.report(&attempt.token, ok());
+    world.pass(100);
+    assert_eq!(holder(&world, "disk"), Some(second));
+    assert_eq!(world.task(second).state.steps[0].forward.state, ActState::Parked);
+    assert!(worker.poll().attempts.is_empty());
+    world.drive(world.engine.tell(second, Command::Resume { by: None })).unwrap();
+    let attempt = worker.take();
+    assert_eq!(attempt.id.task, second);
+    assert_ne!(world.task(first).state.steps[0].forward.state, ActState::Awaiting(Awaited::Lock));
+}
