@@ -11,6 +11,7 @@ mod exchange;
 mod flows;
 mod follow;
 mod logs;
+mod limits;
 mod pages;
 mod queues;
 mod request;

@@ -12,6 +12,7 @@ mod dev;
 mod doctor;
 mod exit;
 mod flow;
+mod limit;
 mod logging;
 pub(crate) mod malformed;
 mod openapi;
@@ -69,6 +70,9 @@ enum Command {
     /// Queues: the work of each module
     #[command(subcommand)]
     Queue(queue::QueueCommand),
+    /// Limits: how much of a queue may be in hands at once, and begin
+    #[command(subcommand)]
+    Limit(limit::LimitCommand),
     /// Run a server and a worker in one process, for development
     Dev(dev::DevArgs),
     /// Run a server
@@ -139,6 +143,7 @@ fn execute(cli: Cli) -> anyhow::Result<Exit> {
         Command::Flow(command) => block_on(command.run(connection)),
         Command::Task(command) => block_on(command.run(&connection.open()?)),
         Command::Queue(command) => block_on(command.run(&connection.open()?)),
+        Command::Limit(command) => block_on(command.run(&connection.open()?)),
         Command::Dev(args) => block_on(args.run()),
         Command::Server(args) => block_on(args.run()),
         Command::Worker(args) => block_on(args.run(connection)),

@@ -22,6 +22,7 @@ mod guard;
 mod health;
 mod idempotency;
 mod json_path;
+mod limits;
 mod logs;
 pub(crate) mod malformed;
 mod members;
@@ -112,7 +113,7 @@ impl App {
 
 /// Everything the server answers.
 pub fn router(app: Arc<App>) -> Router {
-    let routes: [(&'static str, MethodRouter<Arc<App>>); 30] = [
+    let routes: [(&'static str, MethodRouter<Arc<App>>); 32] = [
         ("/v1/tasks", get(tasks::list).post(submit::submit)),
         ("/v1/tasks/batch", post(batch::submit)),
         ("/v1/tasks/bulk", post(bulk::change)),
@@ -135,6 +136,8 @@ pub fn router(app: Arc<App>) -> Router {
         ("/v1/queues/{name}", get(queues::show)),
         ("/v1/queues/{name}/pause", post(queues::pause)),
         ("/v1/queues/{name}/resume", post(queues::resume)),
+        ("/v1/limits", get(limits::list)),
+        ("/v1/limits/{name}", get(limits::show).put(limits::set).delete(limits::remove)),
         ("/v1/workers", get(workers::list)),
         ("/v1/alarms", get(alarms::list)),
         ("/v1/alarms/{id}/acknowledge", post(alarms::acknowledge)),

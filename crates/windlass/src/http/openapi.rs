@@ -6,7 +6,7 @@ use axum::{body::Bytes, http::StatusCode, response::Response};
 use utoipa::OpenApi;
 
 use super::{
-    alarms, batch, bulk, bytes_response, classic, events, exchange, flows, health, logs, members, metrics, queues,
+    alarms, batch, bulk, bytes_response, classic, events, exchange, flows, health, limits, logs, members, metrics, queues,
     rerun, resolve, signals, submit, tasks, why, workers,
 };
 
@@ -22,6 +22,7 @@ use super::{
         (name = "flows", description = "The catalogue of flows"),
         (name = "workers", description = "Doing the work"),
         (name = "queues", description = "The work of each module"),
+        (name = "limits", description = "How much may be in hands at once, and begin"),
         (name = "alarms", description = "What a person must see"),
         (name = "server", description = "The server itself"),
     ),
@@ -51,6 +52,10 @@ use super::{
         queues::show,
         queues::pause,
         queues::resume,
+        limits::list,
+        limits::show,
+        limits::set,
+        limits::remove,
         alarms::list,
         alarms::acknowledge,
         alarms::resolve,

@@ -118,6 +118,17 @@ impl Refused {
         Self::new(StatusCode::NOT_FOUND, "unknown-queue", "There is no such queue", detail)
     }
 
+    /// There is no limit of this name.
+    pub(crate) fn unknown_limit(name: &str) -> Self {
+        let detail = format!("there is no limit {name:?}: GET /v1/limits lists them");
+        Self::new(StatusCode::NOT_FOUND, "unknown-limit", "There is no such limit", detail)
+    }
+
+    /// A limit limits nothing, or everything.
+    pub(crate) fn unusable_limit(detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::UNPROCESSABLE_ENTITY, "unusable-limit", "The limit cannot be used", detail)
+    }
+
     /// It cannot be done as things are now.
     pub(crate) fn conflict(detail: impl Into<String>) -> Self {
         Self::new(StatusCode::CONFLICT, "conflict", "This cannot be done now", detail)

@@ -1,0 +1,103 @@
+//! Limits on what is handed out.
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use crate::{Direction, Span};
+
+/// A limit as it is set.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SetLimit {
+    /// The queue, which is a module.
+    pub queue: String,
+    /// Only attempts of this command.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub command: Option<String>,
+    /// Whether attempts of each key are counted for themselves; those without a key are not then.
+    #[serde(default)]
+    pub per_key: bool,
+    /// So many may be in hands at once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 1)]
+    pub running: Option<u32>,
+    /// So many may begin in a span of time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub starts: Option<LimitStarts>,
+}
+
+/// How many attempts may begin in a span of time, wherever the span begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct LimitStarts {
+    /// So many,
+    #[schema(minimum = 1, maximum = 100_000)]
+    pub count: u32,
+    /// in so long.
+    pub per: Span,
+}
+
+/// A limit and what counts under it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Limit {
+    /// Its name.
+    pub name: String,
+    /// The queue, which is a module.
+    pub queue: String,
+    /// Only attempts of this command.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub command: Option<String>,
+    /// Whether attempts of each key are counted for themselves.
+    pub per_key: bool,
+    /// So many may be in hands at once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub running: Option<u32>,
+    /// So many may begin in a span of time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub starts: Option<LimitStarts>,
+    /// What counts under it, of all keys together.
+    pub usage: LimitUsage,
+    /// Who has attempts in hands, oldest first, at most 100.
+    pub holders: Vec<LimitHolder>,
+    /// What is odd about it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
+}
+
+/// What counts under a limit.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct LimitUsage {
+    /// Attempts in hands.
+    pub running: u64,
+    /// Attempts that began within the last span.
+    pub started: u64,
+    /// When the next may begin, where the starts are used up.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>, format = DateTime)]
+    pub next_start_at: Option<Timestamp>,
+}
+
+/// An attempt in hands that counts under a limit.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct LimitHolder {
+    /// Id of the task.
+    pub task: String,
+    /// Name of the step.
+    pub step: String,
+    /// Which member of the step, from 0.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub member: Option<u32>,
+    /// Forward, or rolling back.
+    pub direction: Direction,
+    /// Number of the attempt.
+    pub attempt: u32,
+    /// The key it counts under.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
+    /// Since when.
+    #[schema(value_type = String, format = DateTime)]
+    pub since: Timestamp,
+    /// Name of the worker.
+    pub worker: String,
+}
