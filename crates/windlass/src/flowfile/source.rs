@@ -32,7 +32,8 @@ pub struct Source {
 
 impl Source {
     /// An error at a path of the document, such as `steps[2].retry.cap`.
-    pub(super) fn error(&self, path: &str, message: String) -> FlowError {
+    #[must_use]
+    pub fn error(&self, path: &str, message: String) -> FlowError {
         FlowError::at(&self.text, self.places.find(path), message)
     }
 }

@@ -1,5 +1,7 @@
 //! `/v1/flows`: the catalogue.
 
+mod chain;
+
 use std::sync::Arc;
 
 use axum::{
@@ -126,7 +128,7 @@ pub(crate) async fn apply(State(app): State<Arc<App>>, request: Request) -> Resu
         )));
     }
     let body = extract::read_body(&app.bodies, &parts.headers, body, FILE_BYTES_MAX).await?;
-    let flow = read(&parts.headers, &body, Some(name))?;
+    let flow = read(&app, &parts.headers, &body, Some(name)).await?;
     let application = app.engine.apply_flow(flow, app.now()).await?;
     app.metrics.command("apply_flow");
     let applied =
@@ -154,7 +156,7 @@ pub(crate) async fn apply(State(app): State<Arc<App>>, request: Request) -> Resu
 pub(crate) async fn check(State(app): State<Arc<App>>, request: Request) -> Result<Response, Refused> {
     let (parts, body) = request.into_parts();
     let body = extract::read_body(&app.bodies, &parts.headers, body, FILE_BYTES_MAX).await?;
-    let flow = read(&parts.headers, &body, None)?;
+    let flow = read(&app, &parts.headers, &body, None).await?;
     let newest = match app.engine.flow(&flow.name, None).await {
         Ok(stored) => Some(stored.flow),
         Err(EngineError::UnknownFlow(_)) => None,
@@ -180,7 +182,7 @@ fn applied(flow: &Flow, change: api::FlowChange) -> api::FlowApplied {
 }
 
 /// Reads the one flow of a body. With `name`, it has or gets that name.
-fn read(headers: &HeaderMap, body: &[u8], name: Option<String>) -> Result<Flow, Refused> {
+async fn read(app: &App, headers: &HeaderMap, body: &[u8], name: Option<String>) -> Result<Flow, Refused> {
     let format = format(headers)?;
     let text = std::str::from_utf8(body).map_err(|error| {
         Refused::malformed(format!("the body is not UTF-8 from byte {} on", error.valid_up_to()))
@@ -196,7 +198,9 @@ fn read(headers: &HeaderMap, body: &[u8], name: Option<String>) -> Result<Flow, 
     if let Some(name) = name {
         give_name(&mut source, name)?;
     }
-    Ok(flowfile::compile(&source)?)
+    let flow = flowfile::compile(&source)?;
+    chain::check(app, &source, &flow).await?;
+    Ok(flow)
 }
 
 fn give_name(source: &mut Source, name: String) -> Result<(), Refused> {

@@ -3,6 +3,7 @@
 mod cli;
 mod demo;
 mod docs;
+mod flows;
 mod hints;
 mod http;
 mod malformed;

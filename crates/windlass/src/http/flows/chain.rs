@@ -1,0 +1,126 @@
+//! Flows that run flows: a chain that comes back to itself would start tasks for ever.
+//!
+//! Each flow is looked at when it is applied, with the newest versions of the others. What cannot be seen then, two
+//! flows applied at the same time or a version that comes later, meets the limit on tasks below one another.
+
+use std::collections::BTreeMap;
+
+use windlass_core::{Doer, Flow};
+
+use crate::{
+    flowfile::Source,
+    http::{App, problem::Refused},
+};
+
+/// How many flows may run one another in a chain. Deeper ones are hardly meant, and nobody could follow them.
+pub(super) const CHAIN_MAX: usize = 8;
+
+/// Refuses a flow that would come back to itself, or begin too long a chain, at the step that begins it.
+pub(super) async fn check(app: &App, source: &Source, flow: &Flow) -> Result<(), Refused> {
+    if children(flow).next().is_none() {
+        return Ok(());
+    }
+    let stored = app.engine.flows().await?;
+    let newest = stored.iter().map(|stored| (stored.flow.name.as_str(), &*stored.flow)).collect();
+    match wrong(flow, &newest) {
+        None => Ok(()),
+        Some((step, message)) => Err(source.error(&format!("steps[{step}].run"), message).into()),
+    }
+}
+
+/// The steps of a flow that run others, with their indices.
+fn children(flow: &Flow) -> impl Iterator<Item = (usize, &str)> {
+    flow.steps.iter().enumerate().filter_map(|(index, step)| match &step.run.doer {
+        Doer::Flow { name } => Some((index, name.as_str())),
+        Doer::Worker { .. } | Doer::Signal { .. } => None,
+    })
+}
+
+/// What is wrong with the chains that `flow` begins, and the index of the step that begins the one at fault.
+fn wrong<'a>(flow: &'a Flow, newest: &BTreeMap<&str, &'a Flow>) -> Option<(usize, String)> {
+    let own = flow.name.as_str();
+    // Of the flows that can be reached in so many turns, the first way to each.
+    let mut reached: BTreeMap<&str, (usize, Vec<&str>)> = BTreeMap::new();
+    for (step, child) in children(flow) {
+        reached.entry(child).or_insert_with(|| (step, vec![own, child]));
+    }
+    for _ in 1..CHAIN_MAX {
+        if let Some((step, way)) = reached.get(own) {
+            let message =
+                format!("the flow would start itself for ever: {}; take one of them away", way.join(" → "));
+            return Some((*step, message));
+        }
+        let mut next = BTreeMap::new();
+        for (name, (step, way)) in &reached {
+            let Some(flow) = newest.get(name) else { continue };
+            for (_, child) in children(flow) {
+                next.entry(child).or_insert_with(|| (*step, way.iter().copied().chain([child]).collect()));
+            }
+        }
+        reached = next;
+    }
+    let (step, way) = reached.into_values().next()?;
+    Some((
+        step,
+        format!(
+            "flows run one another more than {CHAIN_MAX} deep: {} …; the most is {CHAIN_MAX}",
+            way.join(" → ")
+        ),
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use windlass_core::{Action, Name, StepDefinition};
+
+    use super::*;
+
+    /// A flow that runs these others, after a step of a worker.
+    fn flow(name: &str, others: &[&str]) -> Flow {
+        let named = |name: &str| Name::new(name).unwrap();
+        let work = Action::of_worker(named("m"), named("c"));
+        let runs =
+            others.iter().map(|other| Action { doer: Doer::Flow { name: named(other) }, ..work.clone() });
+        let actions = [work.clone()].into_iter().chain(runs).enumerate();
+        let steps =
+            actions.map(|(index, run)| StepDefinition::new(named(&format!("s{index}")), run, Vec::new()));
+        Flow::new(named(name), steps.collect())
+    }
+
+    fn said(applied: &Flow, others: &[Flow]) -> Option<(usize, String)> {
+        wrong(applied, &others.iter().map(|flow| (flow.name.as_str(), flow)).collect())
+    }
+
+    #[test]
+    fn a_chain_that_comes_back_is_refused_and_one_that_ends_is_not() {
+        let others = [flow("b", &["d", "c"]), flow("c", &["a"]), flow("d", &["unknown"])];
+        let (step, message) = said(&flow("a", &["d", "b"]), &others).unwrap();
+        assert_eq!(
+            (step, &*message),
+            (2, "the flow would start itself for ever: a → b → c → a; take one of them away")
+        );
+        assert_eq!(said(&flow("a", &["d"]), &others), None);
+        assert_eq!(said(&flow("e", &["d", "d"]), &others), None, "the same twice is no circle");
+        let (step, message) = said(&flow("a", &["a"]), &[]).unwrap();
+        assert_eq!(
+            (step, &*message),
+            (1, "the flow would start itself for ever: a → a; take one of them away")
+        );
+        // What is applied counts, not the version before it.
+        assert_eq!(said(&flow("c", &[]), &others), None);
+    }
+
+    #[test]
+    fn a_chain_has_a_length() {
+        let names: Vec<String> = (0..=CHAIN_MAX).map(|index| format!("f{index}")).collect();
+        let chain = |last: usize| -> Vec<Flow> {
+            (1..last).map(|index| flow(&names[index], &[&names[index + 1]])).collect()
+        };
+        assert_eq!(said(&flow("f0", &["f1"]), &chain(CHAIN_MAX - 1)), None);
+        let (step, message) = said(&flow("f0", &["f1"]), &chain(CHAIN_MAX)).unwrap();
+        assert!(step == 1 && message.contains("more than 8 deep: f0 → f1 →"), "{message}");
+        // Others that run one another for ever, applied at the same moment, end the look at them as well.
+        let others = [flow("x", &["y"]), flow("y", &["x"])];
+        assert!(said(&flow("f0", &["x"]), &others).is_some());
+    }
+}

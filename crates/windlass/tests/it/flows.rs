@@ -1,0 +1,78 @@
+//! Versions of flows: what applying would change, what has changed, and what each of them was.
+
+use super::site::{Site, text};
+
+const CHANGED: &str = "
+flow: good
+on_failure: hold
+steps:
+  - { name: one, run: m.echo, timeout: 1h }
+  - { name: between, wait: approved }
+  - { name: two, run: m.echo }
+---
+flow: better
+steps:
+  - { name: one, run: m.echo }
+";
+
+/// What a command printed, and how it ended.
+fn said(site: &Site, arguments: &[&str]) -> (String, Option<i32>) {
+    let output = site.run(arguments);
+    let said = text(&output.stdout) + &text(&output.stderr);
+    (said.replace(&site.dir.path().display().to_string(), "DIR"), output.status.code())
+}
+
+#[test]
+fn what_applying_would_change_is_told_step_by_step() {
+    let site = Site::start();
+    let (same, code) = said(&site, &["flow", "diff", &site.path("flows.yaml")]);
+    assert_eq!((same.lines().next(), code), (Some("good@1 → DIR/flows.yaml: the same"), Some(0)));
+
+    let changed = site.path("changed.yaml");
+    std::fs::write(&changed, CHANGED).unwrap();
+    let (differs, code) = said(&site, &["flow", "diff", &changed]);
+    insta::assert_snapshot!(differs, @"
+    good@1 → DIR/changed.yaml
+      ~ on_failure: (left out) → hold
+      ~ step one: timeout: (left out) → 1h
+      ~ step two: after: [one] → [between]
+      + step between: wait: approved, after: [one]
+    DIR/changed.yaml: flow better is new
+    ");
+    assert_eq!(code, Some(1));
+    let items = &site.json(&["flow", "diff", &changed])["items"];
+    assert_eq!((&items[0]["before"], &items[0]["same"]), (&"good@1".into(), &false.into()));
+    assert_eq!(items[0]["differences"][1]["after"], "1h");
+
+    let (said, code) = said(&site, &["flow", "diff", &changed, &site.path("none.yaml")]);
+    assert!(said.contains("none.yaml") && code == Some(2), "{said}");
+}
+
+#[test]
+fn every_version_stays() {
+    let site = Site::start();
+    let changed = site.path("changed.yaml");
+    std::fs::write(&changed, CHANGED).unwrap();
+    assert_eq!(site.run(&["flow", "apply", &changed]).status.code(), Some(0));
+
+    let (differs, code) = said(&site, &["flow", "diff", "good@1", "good@2"]);
+    assert!(differs.starts_with("good@1 → good@2\n  ~ on_failure: (left out) → hold\n"), "{differs}");
+    assert_eq!(code, Some(1));
+    let (same, code) = said(&site, &["flow", "diff", "good@1", "good@1"]);
+    assert_eq!((&*same, code), ("good@1 → good@1: the same\n", Some(0)));
+    for (arguments, expected) in [
+        (["flow", "diff", "good@1", "good@9"], 3),
+        (["flow", "diff", "good@1", &changed], 2),
+        (["flow", "diff", "good@1", "good@x"], 2),
+    ] {
+        let (said, code) = said(&site, &arguments);
+        assert_eq!(code, Some(expected), "{said}");
+    }
+
+    // What is shown of an old version can be applied again, as the next one.
+    let old = site.run(&["flow", "show", "good@1"]);
+    assert!(text(&old.stdout).starts_with("# version 1, applied "), "{old:?}");
+    std::fs::write(site.path("old.yaml"), &old.stdout).unwrap();
+    assert_eq!(site.run(&["flow", "apply", &site.path("old.yaml")]).status.code(), Some(0));
+    assert_eq!(said(&site, &["flow", "diff", "good@1", "good@3"]).1, Some(0));
+}
