@@ -175,6 +175,18 @@ impl From<EngineError> for Refused {
                 "There is no such alarm",
                 format!("there is no alarm {id}; GET /v1/alarms?all=true lists those there are"),
             ),
+            EngineError::UnknownLock(name) => Self::new(
+                StatusCode::NOT_FOUND,
+                "unknown-lock",
+                "Nobody has this lock",
+                format!("nobody has the lock {name}; GET /v1/locks lists those that somebody has"),
+            ),
+            EngineError::NoUniqueKey { .. } => Self::new(
+                StatusCode::UNPROCESSABLE_ENTITY,
+                "no-unique-key",
+                "The task has no key by which it is unique",
+                error.to_string(),
+            ),
             EngineError::KeyReused { task } => Self::new(
                 StatusCode::UNPROCESSABLE_ENTITY,
                 "idempotency-key-reused",
@@ -185,6 +197,7 @@ impl From<EngineError> for Refused {
                 ),
             ),
             EngineError::Rejected(rejection) => rejection.into(),
+            EngineError::LockRejected(rejection) => Self::conflict(rejection.to_string()),
             EngineError::AlarmRejected(AlarmRejection::Unknown) => {
                 Self::fault("an alarm was told something early")
             }
@@ -296,7 +309,7 @@ impl fmt::Debug for Refused {
 
 #[cfg(test)]
 mod tests {
-    use windlass_core::{AlarmId, TaskId};
+    use windlass_core::{AlarmId, LockRejection, Name, TaskId};
     use windlass_engine::RerunRefusal;
 
     use super::*;
@@ -308,6 +321,8 @@ mod tests {
             (EngineError::UnknownFlow(why()), 404, "unknown-flow", false),
             (EngineError::UnknownTask(TaskId(1)), 404, "unknown-task", false),
             (EngineError::UnknownAlarm(AlarmId("a".into())), 404, "unknown-alarm", false),
+            (EngineError::UnknownLock(Name::new("a").expect("a name")), 404, "unknown-lock", false),
+            (EngineError::LockRejected(LockRejection::Free), 409, "conflict", false),
             (EngineError::KeyReused { task: TaskId(1) }, 422, "idempotency-key-reused", false),
             (EngineError::Rejected(Rejection::Ended), 409, "conflict", false),
             (EngineError::Rejected(Rejection::NothingToResolve(why())), 409, "conflict", false),
