@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::{Payload, Progress};
+use crate::{AttemptLock, Payload, Progress};
 
 /// The exchange protocol spoken here.
 pub const PROTOCOL: u32 = 1;
@@ -192,6 +192,9 @@ pub struct Attempt {
     /// W3C trace context of the submit, where it had one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub traceparent: Option<String>,
+    /// The locks that the step has while it runs, by name.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub locks: Vec<AttemptLock>,
 }
 
 /// Do it or undo it.

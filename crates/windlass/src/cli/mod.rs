@@ -13,6 +13,7 @@ mod doctor;
 mod exit;
 mod flow;
 mod limit;
+mod lock;
 mod logging;
 pub(crate) mod malformed;
 mod openapi;
@@ -81,6 +82,9 @@ enum Command {
     Worker(worker::WorkerArgs),
     /// List the connected workers
     WorkerList,
+    /// Locks: who has them and who waits for them
+    #[command(subcommand)]
+    Lock(lock::LockCommand),
     /// Alarms: what a person must see
     #[command(subcommand)]
     Alarm(alarm::AlarmCommand),
@@ -148,6 +152,7 @@ fn execute(cli: Cli) -> anyhow::Result<Exit> {
         Command::Server(args) => block_on(args.run()),
         Command::Worker(args) => block_on(args.run(connection)),
         Command::WorkerList => block_on(worker_list::run(&connection.open()?)),
+        Command::Lock(command) => block_on(command.run(&connection.open()?)),
         Command::Alarm(command) => block_on(command.run(&connection.open()?)),
         Command::Bench(args) => block_on(args.run(&connection.output())),
         Command::Doctor(args) => args.run(connection.format),

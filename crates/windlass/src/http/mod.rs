@@ -23,6 +23,7 @@ mod health;
 mod idempotency;
 mod json_path;
 mod limits;
+mod locks;
 mod logs;
 pub(crate) mod malformed;
 mod members;
@@ -113,7 +114,7 @@ impl App {
 
 /// Everything the server answers.
 pub fn router(app: Arc<App>) -> Router {
-    let routes: [(&'static str, MethodRouter<Arc<App>>); 32] = [
+    let routes: [(&'static str, MethodRouter<Arc<App>>); 35] = [
         ("/v1/tasks", get(tasks::list).post(submit::submit)),
         ("/v1/tasks/batch", post(batch::submit)),
         ("/v1/tasks/bulk", post(bulk::change)),
@@ -139,6 +140,9 @@ pub fn router(app: Arc<App>) -> Router {
         ("/v1/limits", get(limits::list)),
         ("/v1/limits/{name}", get(limits::show).put(limits::set).delete(limits::remove)),
         ("/v1/workers", get(workers::list)),
+        ("/v1/locks", get(locks::list)),
+        ("/v1/locks/{name}", get(locks::show)),
+        ("/v1/locks/{name}/release", post(locks::release)),
         ("/v1/alarms", get(alarms::list)),
         ("/v1/alarms/{id}/acknowledge", post(alarms::acknowledge)),
         ("/v1/alarms/{id}/resolve", post(alarms::resolve)),

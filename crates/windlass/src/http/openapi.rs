@@ -6,8 +6,8 @@ use axum::{body::Bytes, http::StatusCode, response::Response};
 use utoipa::OpenApi;
 
 use super::{
-    alarms, batch, bulk, bytes_response, classic, events, exchange, flows, health, limits, logs, members, metrics, queues,
-    rerun, resolve, signals, submit, tasks, why, workers,
+    alarms, batch, bulk, bytes_response, classic, events, exchange, flows, health, limits, locks, logs,
+    members, metrics, queues, rerun, resolve, signals, submit, tasks, why, workers,
 };
 
 #[derive(OpenApi)]
@@ -23,6 +23,7 @@ use super::{
         (name = "workers", description = "Doing the work"),
         (name = "queues", description = "The work of each module"),
         (name = "limits", description = "How much may be in hands at once, and begin"),
+        (name = "locks", description = "Who has which lock"),
         (name = "alarms", description = "What a person must see"),
         (name = "server", description = "The server itself"),
     ),
@@ -56,6 +57,9 @@ use super::{
         limits::show,
         limits::set,
         limits::remove,
+        locks::list,
+        locks::show,
+        locks::release,
         alarms::list,
         alarms::acknowledge,
         alarms::resolve,

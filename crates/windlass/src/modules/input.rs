@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 
 use serde::Serialize;
-use windlass_api::{Attempt, Direction, Payload};
+use windlass_api::{Attempt, AttemptLock, Direction, Payload};
 
 /// The one variable of ours that a command inherits: where the server is, for commands that call it.
 const INHERITED: &str = "WINDLASS_SERVER";
@@ -21,6 +21,8 @@ struct Document<'a> {
     error: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     result: Option<&'a Payload>,
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    locks: &'a [AttemptLock],
 }
 
 /// The document on stdin, as one line: a command without a JSON parser can still read it by lines.
@@ -34,21 +36,27 @@ pub(super) fn document(attempt: &Attempt) -> serde_json::Result<Vec<u8>> {
         idempotency_key: &attempt.idempotency_key,
         error: attempt.error.as_deref(),
         result: attempt.result.as_ref(),
+        locks: &attempt.locks,
     };
     let mut bytes = serde_json::to_vec(&document)?;
     bytes.push(b'\n');
     Ok(bytes)
 }
 
-/// The variables that say which attempt this is.
+/// The variables that say which attempt this is, and the locks it has as `NAME=FENCE …`.
 pub(super) fn variables(attempt: &Attempt) -> Vec<(&'static str, String)> {
-    vec![
+    let mut variables = vec![
         ("WINDLASS_TASK", attempt.task.clone()),
         ("WINDLASS_STEP", attempt.step.clone()),
         ("WINDLASS_ATTEMPT", attempt.attempt.to_string()),
         ("WINDLASS_ATTEMPT_TOKEN", attempt.token.clone()),
         ("WINDLASS_IDEMPOTENCY_KEY", attempt.idempotency_key.clone()),
-    ]
+    ];
+    if !attempt.locks.is_empty() {
+        let locks = attempt.locks.iter().map(|lock| format!("{}={}", lock.name, lock.fence));
+        variables.push(("WINDLASS_LOCKS", locks.collect::<Vec<_>>().join(" ")));
+    }
+    variables
 }
 
 /// The worker's own variables that a command does not inherit: all of ours but the server's address. Tokens and

@@ -3,7 +3,7 @@
 use serde::Serialize;
 use serde_json::value::RawValue;
 use windlass_api as api;
-use windlass_core::{Direction, Json};
+use windlass_core::{Direction, HeldLock, Json};
 use windlass_engine::{ExchangeAnswer, HandedOut, ReportAnswer, ReportStatus, effect_key};
 
 use crate::http::{problem::Refused, view};
@@ -38,6 +38,8 @@ struct AttemptBody<'a> {
     result: Option<&'a RawValue>,
     #[serde(skip_serializing_if = "Option::is_none")]
     traceparent: Option<&'a str>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    locks: Vec<api::AttemptLock>,
 }
 
 /// [`api::ReportAnswer`], written from where its parts are.
@@ -87,8 +89,13 @@ impl<'a> AttemptBody<'a> {
             error: undone.and_then(|_| task.message()),
             result: undone.and_then(|step| step.forward.result.as_ref()).map(raw).transpose()?,
             traceparent: task.input.traceparent.as_deref(),
+            locks: task.act(id.key).map(|act| act.locks.iter().filter_map(lock).collect()).unwrap_or_default(),
         })
     }
+}
+
+fn lock(lock: &HeldLock) -> Option<api::AttemptLock> {
+    Some(api::AttemptLock { name: lock.name.to_string(), fence: lock.fence? })
 }
 
 fn raw(json: &Json) -> Result<&RawValue, Refused> {

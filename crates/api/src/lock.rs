@@ -1,0 +1,83 @@
+//! Locks: who has them and who waits for them.
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use crate::Direction;
+
+/// A named resource that one step at a time has. One that nobody has or waits for is not kept.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+pub struct Lock {
+    /// Its name.
+    pub name: String,
+    /// Who has it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub holder: Option<LockHolder>,
+    /// How many wait for it.
+    pub waiting: u64,
+    /// Those who wait, first come first served: the first 100 of them; none in lists.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub waiters: Vec<LockWaiter>,
+}
+
+/// Who has a lock.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+pub struct LockHolder {
+    /// Which step.
+    #[serde(flatten)]
+    pub step: LockStep,
+    /// The fencing token under which it has it.
+    pub fence: u64,
+}
+
+/// Who waits for a lock.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+pub struct LockWaiter {
+    /// Which step.
+    #[serde(flatten)]
+    pub step: LockStep,
+}
+
+/// A step that has a lock or waits for it.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+pub struct LockStep {
+    /// Id of the task.
+    pub task: String,
+    /// Name of the step; empty when its task is not there any more.
+    pub step: String,
+    /// Which of its members, from 0.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub index: Option<u32>,
+    /// Do it or undo it.
+    pub direction: Direction,
+    /// Since when it has the lock, or waits for it.
+    #[schema(value_type = String, format = DateTime)]
+    pub since: Timestamp,
+}
+
+/// Takes a lock from its holder.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ReleaseLock {
+    /// Why, for the history of the task that had it.
+    pub reason: String,
+}
+
+/// A lock that was taken from its holder.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+pub struct ReleasedLock {
+    /// The lock as it is now.
+    pub lock: Lock,
+    /// Who had it. What it does goes on: whatever checks fencing tokens refuses it from now on.
+    pub former: LockHolder,
+}
+
+/// A lock that an attempt has.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct AttemptLock {
+    /// Its name.
+    pub name: String,
+    /// Its fencing token: grows each time the lock changes hands. Hand it to what the lock is for.
+    pub fence: u64,
+}

@@ -1,0 +1,32 @@
+//! Locks.
+
+use windlass_api::{List, Lock, ReleaseLock, ReleasedLock};
+
+use super::Client;
+use crate::Error;
+
+impl Client {
+    /// The locks that somebody has, by name.
+    ///
+    /// # Errors
+    /// As every call: see [`Error`].
+    pub async fn locks(&self) -> Result<List<Lock>, Error> {
+        self.all_pages(&["v1", "locks"], &[]).await
+    }
+
+    /// One lock with those who wait for it.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] with status 404 if nobody has it.
+    pub async fn lock(&self, name: &str) -> Result<Lock, Error> {
+        self.get(&["v1", "locks", name]).await
+    }
+
+    /// Takes a lock from its holder, for the next one that waits. The former holder is not stopped.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] with status 404 if nobody has it.
+    pub async fn release_lock(&self, name: &str, reason: &str) -> Result<ReleasedLock, Error> {
+        self.post(&["v1", "locks", name, "release"], &ReleaseLock { reason: reason.to_owned() }).await
+    }
+}

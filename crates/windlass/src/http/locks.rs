@@ -1,0 +1,162 @@
+//! `/v1/locks`: who has which lock, and who waits for it.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use axum::{
+    extract::{Request, State},
+    response::Response,
+};
+use windlass_api as api;
+use windlass_core::{Lock, LockHolder, LockOwner, LockWaiter, Name, TaskId, Timestamp};
+
+use super::{
+    App,
+    extract::{self, Pairs},
+    ok,
+    problem::Refused,
+    view,
+};
+
+/// Locks in one answer where nothing is said.
+const PAGE_ITEMS: usize = 100;
+
+/// Waiters that are shown of one lock.
+const WAITERS_MAX: usize = 100;
+
+/// The longest reason, in characters.
+const REASON_CHARS_MAX: usize = 1000;
+
+/// The locks that somebody has, by name.
+#[utoipa::path(
+    get,
+    path = "/v1/locks", operation_id = "list_locks",
+    tag = "locks",
+    params(
+        ("cursor" = Option<String>, Query, description = "`next` of the page before"),
+        ("limit" = Option<usize>, Query, description = "At most so many, up to 1000"),
+    ),
+    responses((status = 200, description = "The page", body = api::List<api::Lock>))
+)]
+pub(crate) async fn list(State(app): State<Arc<App>>, request: Request) -> Result<Response, Refused> {
+    let (parts, _) = request.into_parts();
+    let pairs = Pairs::of(&parts, &["cursor", "limit"])?;
+    let limit = pairs.limit(PAGE_ITEMS)?;
+    let after = pairs.one("cursor")?.map(|cursor| extract::name("\"cursor\"", cursor)).transpose()?;
+    let locks = app.engine.locks(after.as_ref(), limit + 1).await?;
+    let next = (locks.len() > limit).then(|| locks[limit - 1].name.to_string());
+    let locks = &locks[..locks.len().min(limit)];
+    let holders = locks.iter().filter_map(|lock| lock.holder);
+    let steps = Steps::of(&app, holders.map(|holder| holder.owner)).await?;
+    let items = locks.iter().map(|lock| document(lock, &steps, 0)).collect();
+    Ok(ok(&api::List { items, next }))
+}
+
+/// One lock with those who wait for it.
+#[utoipa::path(
+    get,
+    path = "/v1/locks/{name}", operation_id = "get_lock",
+    tag = "locks",
+    params(("name" = String, Path, description = "Name of the lock")),
+    responses(
+        (status = 200, description = "The lock", body = api::Lock),
+        (status = 404, description = "Nobody has it", body = api::Problem, content_type = "application/problem+json"),
+    )
+)]
+pub(crate) async fn show(State(app): State<Arc<App>>, request: Request) -> Result<Response, Refused> {
+    let (mut parts, _) = request.into_parts();
+    Pairs::of(&parts, &[])?;
+    let name = lock_in_path(&mut parts).await?;
+    let lock = app.engine.lock(&name).await?;
+    let steps = Steps::of(&app, owners(&lock)).await?;
+    Ok(ok(&document(&lock, &steps, WAITERS_MAX)))
+}
+
+/// Takes a lock from its holder; the next one that waits gets it. The former holder is not stopped, but its fencing
+/// token is old from now on.
+#[utoipa::path(
+    post,
+    path = "/v1/locks/{name}/release", operation_id = "release_lock",
+    tag = "locks",
+    params(("name" = String, Path, description = "Name of the lock")),
+    request_body = api::ReleaseLock,
+    responses(
+        (status = 200, description = "The lock, and who had it", body = api::ReleasedLock),
+        (status = 400, description = "No reason", body = api::Problem, content_type = "application/problem+json"),
+        (status = 404, description = "Nobody has it", body = api::Problem, content_type = "application/problem+json"),
+    )
+)]
+pub(crate) async fn release(State(app): State<Arc<App>>, request: Request) -> Result<Response, Refused> {
+    let (mut parts, body) = request.into_parts();
+    let name = lock_in_path(&mut parts).await?;
+    let by = extract::actor(&parts.headers)?;
+    let body = extract::read_json(&app.bodies, &parts.headers, body, extract::SUBMIT_BYTES_MAX).await?;
+    let reason = body.parse::<api::ReleaseLock>()?.reason;
+    let reason = reason.trim();
+    if reason.is_empty() || reason.chars().count() > REASON_CHARS_MAX {
+        return Err(Refused::malformed(format!(
+            "\"reason\" must say in 1 to {REASON_CHARS_MAX} characters why the lock is taken from its holder"
+        )));
+    }
+    let seized = app.engine.seize_lock(name.clone(), reason, by.clone()).await?;
+    let LockOwner { task, .. } = seized.from.owner;
+    tracing::info!(lock = %name, %task, by = by.map(|by| by.to_string()), "a lock was taken from its holder");
+    app.metrics.command("release_lock");
+    let steps = Steps::of(&app, owners(&seized.lock).chain([seized.from.owner])).await?;
+    let lock = document(&seized.lock, &steps, WAITERS_MAX);
+    Ok(ok(&api::ReleasedLock { lock, former: holder(&seized.from, &steps) }))
+}
+
+async fn lock_in_path(parts: &mut axum::http::request::Parts) -> Result<Name, Refused> {
+    let name: String = extract::path(parts).await?;
+    extract::name("the lock", &name)
+}
+
+/// Those of a lock that are shown.
+fn owners(lock: &Lock) -> impl Iterator<Item = LockOwner> {
+    let holder = lock.holder.iter().map(|holder| holder.owner);
+    holder.chain(lock.waiters().take(WAITERS_MAX).map(|waiter| waiter.owner))
+}
+
+/// What steps are called.
+struct Steps(BTreeMap<(TaskId, usize), String>);
+
+impl Steps {
+    async fn of(app: &App, owners: impl Iterator<Item = LockOwner>) -> Result<Self, Refused> {
+        let owners: Vec<LockOwner> = owners.collect();
+        let mut ids: Vec<TaskId> = owners.iter().map(|owner| owner.task).collect();
+        ids.sort_unstable();
+        ids.dedup();
+        let found = app.engine.tasks_by_id(&ids).await?;
+        let tasks: BTreeMap<TaskId, _> = ids.into_iter().zip(found).collect();
+        let name = |owner: &LockOwner| {
+            let loaded = tasks.get(&owner.task)?.as_ref()?;
+            let step = loaded.task.flow.steps.get(owner.key.step)?;
+            Some(((owner.task, owner.key.step), step.name.to_string()))
+        };
+        Ok(Self(owners.iter().filter_map(name).collect()))
+    }
+
+    fn step(&self, owner: &LockOwner, since: Timestamp) -> api::LockStep {
+        api::LockStep {
+            task: owner.task.to_string(),
+            step: self.0.get(&(owner.task, owner.key.step)).cloned().unwrap_or_default(),
+            index: owner.key.index(),
+            direction: view::direction(owner.key.direction),
+            since: view::time(since),
+        }
+    }
+}
+
+fn document(lock: &Lock, steps: &Steps, waiters_max: usize) -> api::Lock {
+    let waiter = |waiter: &LockWaiter| api::LockWaiter { step: steps.step(&waiter.owner, waiter.since) };
+    api::Lock {
+        name: lock.name.to_string(),
+        holder: lock.holder.as_ref().map(|found| holder(found, steps)),
+        waiting: lock.waiting() as u64,
+        waiters: lock.waiters().take(waiters_max).map(waiter).collect(),
+    }
+}
+
+fn holder(holder: &LockHolder, steps: &Steps) -> api::LockHolder {
+    api::LockHolder { step: steps.step(&holder.owner, holder.since), fence: holder.fence }
+}
