@@ -27,7 +27,15 @@ impl Client {
         self.post(&["v1", "flows", "check"], flow).await
     }
 
-    /// The newest version of each flow.
+    /// The newest version of each flow, those that tasks brought along as their own steps as well.
+    ///
+    /// # Errors
+    /// As every call: see [`Error`].
+    pub async fn all_flows(&self) -> Result<List<Flow>, Error> {
+        self.all_pages(&["v1", "flows"], &[("all", "true".into())]).await
+    }
+
+    /// The newest version of each flow of the catalogue.
     ///
     /// # Errors
     /// As every call: see [`Error`].

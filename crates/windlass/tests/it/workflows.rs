@@ -53,6 +53,8 @@ fn chains_groups_chords_and_delays_run() {
     let names: Vec<&str> =
         flows["items"].as_array().unwrap().iter().map(|flow| flow["name"].as_str().unwrap()).collect();
     assert!(names.contains(&"good") && !names.iter().any(|name| name.starts_with("adhoc-")), "{names:?}");
+    let all = super::site::text(&site.run(&["flow", "list", "--all"]).stdout);
+    assert_eq!(all.lines().filter(|line| line.starts_with("adhoc-")).count(), 4, "{all}");
 }
 
 #[test]

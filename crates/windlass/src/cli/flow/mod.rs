@@ -24,7 +24,11 @@ pub(crate) enum FlowCommand {
     /// Store the flows of files; a changed flow gets a new version, running tasks keep theirs
     Apply(FilesArg),
     /// List the flows
-    List,
+    List {
+        /// Also those that tasks brought along as their own steps
+        #[arg(long)]
+        all: bool,
+    },
     /// Print a flow as a flow file
     Show {
         /// The newest version of a flow, or the one named
@@ -76,7 +80,7 @@ impl FlowCommand {
         match self {
             Self::Check(FilesArg { files }) => check::run(&files, &connection.output()),
             Self::Apply(FilesArg { files }) => apply(&files, &connection.open()?).await,
-            Self::List => list(&connection.open()?).await,
+            Self::List { all } => list(all, &connection.open()?).await,
             Self::Diff { names } => diff::run(&names, &connection.open()?).await,
             Self::Show { flow } => show(&flow, &connection.open()?).await,
         }
@@ -112,8 +116,9 @@ async fn apply(files: &[PathBuf], context: &Context) -> anyhow::Result<Exit> {
     Ok(Exit::Done)
 }
 
-async fn list(context: &Context) -> anyhow::Result<Exit> {
-    let flows = context.client.flows().await?;
+async fn list(all: bool, context: &Context) -> anyhow::Result<Exit> {
+    let client = &context.client;
+    let flows = if all { client.all_flows().await? } else { client.flows().await? };
     context.output.show(&flows, |flows, style| render_list(&flows.items, Timestamp::now(), style))?;
     Ok(Exit::Done)
 }
