@@ -1,6 +1,6 @@
 //! Which flows can run, and what the others are told.
 
-use windlass_core::{Doer, Flow, Millis, Name, RETRIES_MAX, SPAN_MAX, STEPS_MAX};
+use windlass_core::{Doer, Flow, Millis, Name, RETRIES_MAX, Role, SPAN_MAX, STEPS_MAX};
 
 use crate::story::flow;
 
@@ -71,6 +71,31 @@ fn a_flow_cannot_start_flows_yet() {
     let name = Name::new("a").unwrap();
     let (_, message) = told("a", |flow| flow.steps[0].run.doer = Doer::Flow { name: name.clone() });
     assert_eq!(message, "step \"a\": `run: flow.a` starts a child task, which this version cannot do yet");
+}
+
+#[test]
+fn the_step_for_errors_has_no_other_place() {
+    let on_error = |flow: &mut Flow, step: usize| {
+        (flow.steps[step].role, flow.steps[step].rollback) = (Role::OnError, None);
+    };
+    let mut sound = flow("a b");
+    on_error(&mut sound, 1);
+    assert_eq!(sound.check(), Ok(()));
+    let (step, message) = told("a b", |flow| {
+        on_error(flow, 1);
+        flow.steps[1].delay = Some(Millis(1));
+    });
+    let unfit = "step \"b\": `delay` means nothing for the step for errors, which runs once the task has failed: leave it out";
+    assert_eq!((step, &*message), (Some(1), unfit));
+    let (step, message) = told("a > b", |flow| on_error(flow, 0));
+    let after = "step \"b\" is after \"a\", the step for errors: nothing comes after that";
+    assert_eq!((step, &*message), (Some(1), after));
+    let (step, message) = told("a b c", |flow| {
+        on_error(flow, 1);
+        on_error(flow, 2);
+    });
+    let twice = "step \"c\": there is another step for errors: do it in one";
+    assert_eq!((step, &*message), (Some(2), twice));
 }
 
 #[test]

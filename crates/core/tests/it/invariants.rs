@@ -36,6 +36,34 @@ fn steps_keep_their_order() {
 }
 
 #[test]
+fn the_order_holds_through_steps_that_were_passed_over() {
+    let story = "flow a > b > c\nb: when false\naccept\nok a\nfail c x";
+    assert_eq!(
+        broken(story, |task| task.state.steps[0].undo.state = ActState::Ready),
+        "a step is undone after its touched successors"
+    );
+}
+
+#[test]
+fn a_step_is_settled_after_its_members() {
+    let story = "flow a b\na: each list, on_partial continue\ninput {\"list\":[1,2]}\naccept";
+    let world = play(&format!("{story}\nok a[1]"));
+    let settled = |done: bool| {
+        let mut after = world.task.clone();
+        let key = ActKey::forward(0);
+        let member = EventKind::ActOverdue { key: key.of_member(2), attempt: 1 };
+        let step = EventKind::ActSucceeded { key, attempt: 1, result: None };
+        let kind = if done { step } else { member };
+        let events = [Event { at: world.now, kind }];
+        after.state.events += 1;
+        after.state.steps[0].forward.state = ActState::Succeeded;
+        check(&world.task, &after, &events)
+    };
+    assert_eq!(settled(true), Err("a fanned-out step is done when its members are".to_owned()));
+    assert_eq!(settled(false), Err("a step is settled after its members".to_owned()));
+}
+
+#[test]
 fn what_is_done_stays_done() {
     assert_eq!(
         broken("flow a > b\naccept\nok a", |task| task.state.steps[0].forward.failures = 1),

@@ -117,7 +117,7 @@ fn every_command_in_every_kind_of_state() {
             })
             .collect();
         writeln!(table, "{name} ({status:?}{})", acts.concat()).unwrap();
-        for (answer, commands) in answers(&world) {
+        for (answer, commands) in answers(&world, commands(&world)) {
             writeln!(table, "  {answer}: {}", commands.join(" · ")).unwrap();
         }
     }
@@ -457,9 +457,9 @@ fn every_command_in_every_kind_of_state() {
 }
 
 /// The commands by what they are answered, in the order of the first of each.
-fn answers(world: &World) -> Vec<(String, Vec<&'static str>)> {
+fn answers(world: &World, commands: Vec<(&'static str, Command)>) -> Vec<(String, Vec<&'static str>)> {
     let mut answers: Vec<(String, Vec<&'static str>)> = Vec::new();
-    for (name, command) in commands(world) {
+    for (name, command) in commands {
         let answer = match apply(&world.task, &command, &world.context()) {
             Ok(transition) if transition.events.is_empty() => "nothing changes".to_owned(),
             Ok(transition) => {
@@ -481,4 +481,268 @@ fn answers(world: &World) -> Vec<(String, Vec<&'static str>)> {
         }
     }
     answers
+}
+
+/// Stories to states of what graphs are made of. `a` is done by two members, one at a time; or waits for a signal.
+const PARTS: &[(&str, &str, &str)] = &[
+    ("delayed first", "a: delay 5s", "accept"),
+    ("awaits a signal", "a: signal go, deadline 5s", "accept"),
+    ("awaits a signal, paused", "a: signal go", "accept\npause"),
+    ("awaits a signal, too late", "a: signal go, deadline 5s", "accept\n+ 9s"),
+    ("a signal is kept", "b: signal go", "accept\nsignal go"),
+    ("task too late", "deadline 5s", "accept\n+ 9s"),
+    ("not taken in time", "a: start_within 5s", "accept\n+ 9s"),
+    ("taken in time", "a: start_within 5s", "accept\ntake a\n+ 9s"),
+    ("members ready", "a: each list, parallel 1", "accept"),
+    ("a member runs", "a: each list, parallel 1", "accept\ntake a[1]"),
+    ("the last member runs", "a: each list, parallel 1", "accept\nok a[1]\ntake a[2]"),
+    ("a member is overdue", "a: each list, parallel 1, deadline 5s", "accept\ntake a[1]\nnext"),
+    ("members paused", "a: each list, parallel 1", "accept\npause"),
+    ("members draining", "a: each list", "accept\ntake a[1]\ncancel"),
+    ("members held", "a: each list, parallel 1\non_failure hold", "accept\nfinal a[1] x"),
+    ("members undone", "a: each list, parallel 1", "accept\nfinal a[1] x"),
+    ("a member's undo failed", "a: each list, parallel 1", "accept\nfinal a[1] x\nfinal ~a[1] x"),
+];
+
+/// Every kind of command about a step with members, or one that waits for a signal.
+fn commands_of_parts(world: &World) -> Vec<(&'static str, Command)> {
+    let attempt = |key: ActKey| {
+        let number = world.task.act(key).map_or(1, |act| act.attempt.max(1));
+        Attempt { key, number, started_at: None }
+    };
+    let ok = |key| Command::Report(Report { attempt: attempt(key), outcome: Outcome::Succeeded(None) });
+    let failed = || Outcome::Failed(Failure::new("x", 65, false));
+    let fail = |key| Command::Report(Report { attempt: attempt(key), outcome: failed() });
+    let resolve = |resolution| Command::Resolve { step: 0, resolution, by: anna() };
+    let signal = |keep| Command::Signal {
+        name: windlass_core::Name::new("go").unwrap(),
+        params: None,
+        keep,
+        by: anna(),
+    };
+    let list = windlass_core::Json::parse("{\"list\":[7]}").unwrap();
+    let (a, undo) = (ActKey::forward(0), ActKey::rollback(0));
+    vec![
+        ("ok a", ok(a)),
+        ("ok a[1]", ok(a.of_member(1))),
+        ("fail a[1]", fail(a.of_member(1))),
+        ("lose a[1]", Command::Lose(attempt(a.of_member(1)))),
+        ("ok a[2]", ok(a.of_member(2))),
+        ("ok a[3]", ok(a.of_member(3))),
+        ("ok ~a", ok(undo)),
+        ("ok ~a[1]", ok(undo.of_member(1))),
+        ("wake a", Command::Wake(Wakeup::Act(a))),
+        ("wake a[1]", Command::Wake(Wakeup::Act(a.of_member(1)))),
+        ("wake deadline", Command::Wake(Wakeup::Deadline)),
+        ("signal", signal(true)),
+        ("signal now", signal(false)),
+        ("cancel", Command::Cancel { by: anna() }),
+        ("pause", Command::Pause { by: anna() }),
+        ("resume", Command::Resume { by: anna() }),
+        ("resolve retry", resolve(Resolution::Retry(None))),
+        ("resolve retry, another list", resolve(Resolution::Retry(Some(list)))),
+        ("resolve skip", resolve(Resolution::Skip)),
+        ("resolve done", resolve(Resolution::Done(None))),
+        ("resolve rollback", resolve(Resolution::Rollback)),
+        ("hold", Command::Hold { message: "x".into() }),
+    ]
+}
+
+#[test]
+fn every_command_in_every_kind_of_state_of_parts() {
+    let mut table = String::new();
+    for (name, settings, story) in PARTS {
+        let world = play(&format!("flow a > b\ninput {{\"list\":[1,2]}}\n{settings}\n{story}"));
+        let status = task_status(&world.task, &world.context().held);
+        writeln!(table, "{name} ({status:?})").unwrap();
+        for (answer, commands) in answers(&world, commands_of_parts(&world)) {
+            writeln!(table, "  {answer}: {}", commands.join(" · ")).unwrap();
+        }
+    }
+    assert_snapshot!(table, @r#"
+    delayed first (Pending)
+      unknown: ok a · ok a[1] · fail a[1] · lose a[1] · ok a[2] · ok a[3] · ok ~a · ok ~a[1] · wake a[1]
+      nothing is due: wake a · wake deadline
+      no step of the task waits for a signal "go": look at the flow for its name: signal · signal now
+      -> Cancelled: cancel
+      -> Paused: pause
+      nothing changes: resume
+      nothing to resolve: resolve retry · resolve retry, another list · resolve skip · resolve done · resolve rollback
+      -> Stuck: hold
+    awaits a signal (Pending)
+      another attempt has taken over: ok a
+      unknown: ok a[1] · fail a[1] · lose a[1] · ok a[2] · ok a[3] · ok ~a · ok ~a[1] · wake a[1]
+      nothing is due: wake a · wake deadline
+      -> Running: signal · signal now
+      -> Cancelled: cancel
+      -> Paused: pause
+      nothing changes: resume
+      nothing to resolve: resolve retry · resolve retry, another list · resolve skip · resolve done · resolve rollback
+      -> Stuck: hold
+    awaits a signal, paused (Paused)
+      another attempt has taken over: ok a
+      unknown: ok a[1] · fail a[1] · lose a[1] · ok a[2] · ok a[3] · ok ~a · ok ~a[1] · wake a[1]
+      nothing is due: wake a · wake deadline
+      -> Paused: signal · signal now
+      -> Cancelled: cancel
+      nothing changes: pause
+      -> Pending: resume
+      nothing to resolve: resolve retry · resolve retry, another list · resolve skip · resolve done · resolve rollback
+      -> Stuck: hold
+    awaits a signal, too late (Pending)
+      another attempt has taken over: ok a
+      unknown: ok a[1] · fail a[1] · lose a[1] · ok a[2] · ok a[3] · ok ~a · ok ~a[1] · wake a[1]
+      -> Failed: wake a
+      nothing is due: wake deadline
+      -> Running: signal · signal now
+      -> Cancelled: cancel
+      -> Paused: pause
+      nothing changes: resume
+      nothing to resolve: resolve retry · resolve retry, another list · resolve skip · resolve done · resolve rollback
+      -> Stuck: hold
+    a signal is kept (Pending)
+      -> Succeeded: ok a
+      unknown: ok a[1] · fail a[1] · lose a[1] · ok a[2] · ok a[3] · ok ~a · ok ~a[1] · wake a[1]
+      nothing is due: wake a · wake deadline
+      -> Pending: signal
+      no step waits for the signal "go" now: send it later, or have it kept: signal now
+      -> Cancelled: cancel
+      -> Paused: pause
+      nothing changes: resume
+      nothing to resolve: resolve retry · resolve retry, another list · resolve skip · resolve done · resolve rollback
+      -> Stuck: hold
+    task too late (Pending)
+      -> Running: ok a
+      unknown: ok a[1] · fail a[1] · lose a[1] · ok a[2] · ok a[3] · ok ~a · ok ~a[1] · wake a[1]
+      nothing is due: wake a
+      -> Failed: wake deadline
+      no step of the task waits for a signal "go": look at the flow for its name: signal · signal now
+      -> Cancelled: cancel
+      -> Paused: pause
+      nothing changes: resume
+      nothing to resolve: resolve retry · resolve retry, another list · resolve skip · resolve done · resolve rollback
+      -> Stuck: hold
+    not taken in time (Pending)
+      -> Running: ok a
+      unknown: ok a[1] · fail a[1] · lose a[1] · ok a[2] · ok a[3] · ok ~a · ok ~a[1] · wake a[1]
+      -> RollingBack: wake a
+      nothing is due: wake deadline
+      no step of the task waits for a signal "go": look at the flow for its name: signal · signal now
+      -> Cancelled: cancel
+      -> Paused: pause
+      nothing changes: resume
+      nothing to resolve: resolve retry · resolve retry, another list · resolve skip · resolve done · resolve rollback
+      -> Stuck: hold
+    taken in time (Running)
+      -> Running: ok a · wake a
+      unknown: ok a[1] · fail a[1] · lose a[1] · ok a[2] · ok a[3] · ok ~a · ok ~a[1] · wake a[1]
+      nothing is due: wake deadline
+      no step of the task waits for a signal "go": look at the flow for its name: signal · signal now
+      -> RollingBack: cancel
+      -> Pausing: pause
+      nothing changes: resume
+      nothing to resolve: resolve retry · resolve retry, another list · resolve skip · resolve done · resolve rollback
+      -> Stuck: hold
+    members ready (Pending)
+      another attempt has taken over: ok a
+      -> Running: ok a[1] · lose a[1]
+      -> RollingBack: fail a[1]
+      unknown: ok a[2] · ok a[3] · ok ~a · ok ~a[1]
+      nothing is due: wake a · wake a[1] · wake deadline
+      no step of the task waits for a signal "go": look at the flow for its name: signal · signal now
+      -> Cancelled: cancel
+      -> Paused: pause
+      nothing changes: resume
+      nothing to resolve: resolve retry · resolve retry, another list · resolve skip · resolve done · resolve rollback
+      -> Stuck: hold
+    a member runs (Running)
+      another attempt has taken over: ok a
+      -> Running: ok a[1] · lose a[1]
+      -> RollingBack: fail a[1] · cancel
+      unknown: ok a[2] · ok a[3] · ok ~a · ok ~a[1]
+      nothing is due: wake a · wake a[1] · wake deadline
+      no step of the task waits for a signal "go": look at the flow for its name: signal · signal now
+      -> Pausing: pause
+      nothing changes: resume
+      nothing to resolve: resolve retry · resolve retry, another list · resolve skip · resolve done · resolve rollback
+      -> Stuck: hold
+    the last member runs (Running)
+      another attempt has taken over: ok a
+      this attempt was reported before: ok a[1] · fail a[1] · lose a[1]
+      -> Running: ok a[2]
+      unknown: ok a[3] · ok ~a · ok ~a[1]
+      nothing is due: wake a · wake a[1] · wake deadline
+      no step of the task waits for a signal "go": look at the flow for its name: signal · signal now
+      -> RollingBack: cancel
+      -> Pausing: pause
+      nothing changes: resume
+      nothing to resolve: resolve retry · resolve retry, another list · resolve skip · resolve done · resolve rollback
+      -> Stuck: hold
+    a member is overdue (Running)
+      another attempt has taken over: ok a
+      -> Running: ok a[1]
+      -> RollingBack: fail a[1] · lose a[1] · cancel
+      unknown: ok a[2] · ok a[3] · ok ~a · ok ~a[1]
+      nothing is due: wake a · wake a[1] · wake deadline
+      no step of the task waits for a signal "go": look at the flow for its name: signal · signal now
+      -> Pausing: pause
+      nothing changes: resume
+      nothing to resolve: resolve retry · resolve retry, another list · resolve skip · resolve done · resolve rollback
+      -> Stuck: hold
+    members paused (Paused)
+      another attempt has taken over: ok a
+      -> Paused: ok a[1] · fail a[1] · lose a[1]
+      unknown: ok a[2] · ok a[3] · ok ~a · ok ~a[1]
+      nothing is due: wake a · wake a[1] · wake deadline
+      no step of the task waits for a signal "go": look at the flow for its name: signal · signal now
+      -> Cancelled: cancel
+      nothing changes: pause
+      -> Pending: resume
+      nothing to resolve: resolve retry · resolve retry, another list · resolve skip · resolve done · resolve rollback
+      -> Stuck: hold
+    members draining (RollingBack)
+      another attempt has taken over: ok a · ok a[2]
+      -> RollingBack: ok a[1] · fail a[1] · lose a[1]
+      unknown: ok a[3] · ok ~a · ok ~a[1]
+      nothing is due: wake a · wake a[1] · wake deadline
+      no step of the task waits for a signal "go": look at the flow for its name: signal · signal now
+      nothing changes: cancel · resume
+      -> Pausing: pause
+      nothing to resolve: resolve retry · resolve retry, another list · resolve skip · resolve done
+      rolling back already: resolve rollback
+      -> Stuck: hold
+    members held (Stuck)
+      this attempt was reported before: ok a · ok a[1] · fail a[1] · lose a[1]
+      unknown: ok a[2] · ok a[3] · ok ~a · ok ~a[1]
+      nothing is due: wake a · wake a[1] · wake deadline
+      no step of the task waits for a signal "go": look at the flow for its name: signal · signal now
+      -> RollingBack: cancel · resolve rollback
+      -> Stuck: pause · hold
+      nothing changes: resume
+      -> Running: resolve retry · resolve skip · resolve done
+      step "a" has begun with the elements of `list`: give it other parameters, not another list: resolve retry, another list
+    members undone (RollingBack)
+      this attempt was reported before: ok a · ok a[1] · fail a[1] · lose a[1]
+      unknown: ok a[2] · ok a[3]
+      another attempt has taken over: ok ~a
+      -> RolledBack: ok ~a[1]
+      nothing is due: wake a · wake a[1] · wake deadline
+      no step of the task waits for a signal "go": look at the flow for its name: signal · signal now
+      nothing changes: cancel · resume
+      -> Paused: pause
+      nothing to resolve: resolve retry · resolve retry, another list · resolve skip · resolve done
+      rolling back already: resolve rollback
+      -> Stuck: hold
+    a member's undo failed (Stuck)
+      this attempt was reported before: ok a · ok a[1] · fail a[1] · lose a[1] · ok ~a · ok ~a[1]
+      unknown: ok a[2] · ok a[3]
+      nothing is due: wake a · wake a[1] · wake deadline
+      no step of the task waits for a signal "go": look at the flow for its name: signal · signal now
+      nothing changes: cancel · resume
+      -> Stuck: pause · hold
+      -> RollingBack: resolve retry
+      step "a" has begun with the elements of `list`: give it other parameters, not another list: resolve retry, another list
+      -> RolledBack: resolve skip · resolve done
+      rolling back already: resolve rollback
+    "#);
 }

@@ -17,6 +17,9 @@ use crate::{
 pub(super) struct AcceptedResults {
     /// The highest claim under which a worker began each attempt before it ended.
     claims: BTreeMap<(TaskId, ActKey, u32), u64>,
+    /// What was given to workers since the server that owns the store started: what came from one before it, though it be
+    /// on its way still, this one does not know until the worker names it.
+    given: BTreeSet<AttemptId>,
     /// What each run is of.
     runs: BTreeMap<u64, AttemptId>,
     /// Reports that were told to be accepted.
@@ -30,6 +33,11 @@ impl Invariant for AcceptedResults {
         match seen {
             Seen::ServerStarted if !world.config.shared => {
                 self.claims.clear();
+                self.given.clear();
+                Ok(())
+            }
+            Seen::Given { id } => {
+                self.given.insert(*id);
                 Ok(())
             }
             Seen::RunEnded { run, reported } => {
@@ -43,7 +51,7 @@ impl Invariant for AcceptedResults {
                 self.runs.insert(*run, *id);
                 let act = truth.tasks.get(&id.task).and_then(|known| known.task.act(id.key));
                 let current = act.is_some_and(|act| act.is_open() && act.attempt == id.attempt);
-                if current {
+                if current && self.given.contains(id) {
                     let claim = self.claims.entry(attempt(id)).or_default();
                     *claim = id.claim.max(*claim);
                 }
