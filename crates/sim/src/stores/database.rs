@@ -1,13 +1,13 @@
 //! A server's connection to a database that it shares with others.
 
 use async_trait::async_trait;
-use windlass_core::{ActKey, Alarm, AlarmId, Event, Millis, Ready, TaskId};
+use windlass_core::{ActKey, Alarm, AlarmId, Event, Lock, LockName, Millis, Ready, TaskId};
 use windlass_engine::{
     memory::SharedStore,
     ports::{
-        Adoption, AttemptId, Change, Claimed, Due, Envelope, LimitState, Loaded, LogLine, Now, Outcome, Page, QueueState,
-        Retention, SessionId, SessionRenewal, SessionState, Store, StoreError, StoredAlarm, StoredFlow,
-        TaskQuery, Wish,
+        Adoption, AttemptId, Change, Claimed, Due, Envelope, LimitState, Loaded, LogLine, Now, Outcome, Page,
+        QueueState, Retention, SessionId, SessionRenewal, SessionState, Store, StoreError, StoredAlarm,
+        StoredFlow, TaskQuery, Wish,
     },
 };
 
@@ -131,6 +131,14 @@ impl Store for Database {
 
     async fn alarms(&self, all: bool, limit: usize) -> Result<Vec<Alarm>, StoreError> {
         read!(self, self.rows.alarms(all, limit))
+    }
+
+    async fn lock(&self, name: &LockName) -> Result<Option<Lock>, StoreError> {
+        read!(self, self.rows.lock(name))
+    }
+
+    async fn locks(&self, after: Option<&LockName>, limit: usize) -> Result<Vec<Lock>, StoreError> {
+        read!(self, self.rows.locks(after, limit))
     }
 
     async fn queues(&self) -> Result<Vec<QueueState>, StoreError> {
