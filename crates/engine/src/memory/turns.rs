@@ -33,8 +33,11 @@ impl Turns {
 /// When attempts began that count under limits by starts, in their order.
 #[derive(Debug, Default)]
 pub(super) struct Starts {
-    of_limits: BTreeMap<Name, Vec<(Millis, Option<Box<str>>)>>,
+    of_limits: BTreeMap<Name, Vec<Start>>,
 }
+
+/// When an attempt began, and under which key.
+type Start = (Millis, Option<Box<str>>);
 
 impl Starts {
     /// An attempt begins.
