@@ -1,6 +1,6 @@
 //! Why a ready attempt is not with a worker.
 
-use windlass_core::{Act, ActKey, Action, Free, Name, when_free};
+use windlass_core::{Act, ActKey, Action, Free, Name, Wakeup, waiting, when_free};
 
 use super::{Why, acts::Look};
 use crate::EngineError;
@@ -44,6 +44,9 @@ impl Look<'_> {
         if is_awaited {
             return Ok(Why::Grace);
         }
+        if let Some(limited) = self.why_limited(key).await? {
+            return Ok(limited);
+        }
         Ok(match self.engine.store.place(task.id, key).await? {
             Some(before) => Why::Queued {
                 module: module.clone(),
@@ -53,6 +56,16 @@ impl Look<'_> {
             },
             None => Why::Moving,
         })
+    }
+
+    /// The first limit that keeps the attempt back.
+    async fn why_limited(&self, key: ActKey) -> Result<Option<Why>, EngineError> {
+        let waiting = waiting(&self.loaded.task, Wakeup::Act(key));
+        let Some(ready) = waiting.and_then(|waiting| waiting.ready) else { return Ok(None) };
+        let limits = self.engine.store.keeping_back(&ready, self.now).await?;
+        let Some(state) = limits.into_iter().next() else { return Ok(None) };
+        let holders = self.engine.holders(&state, self.now).await?;
+        Ok(Some(Why::Limited { state: Box::new(state), holders }))
     }
 
     fn workers_for(&self, module: &Name, command: &Name) -> Workers {

@@ -11,8 +11,8 @@ use windlass_core::{
 };
 
 use crate::{
-    Engine, EngineError, LastHeard, Progress,
-    ports::{Loaded, Now, QueuePause},
+    Engine, EngineError, Holder, LastHeard, Progress,
+    ports::{LimitState, Loaded, Now, QueuePause},
 };
 use acts::Look;
 
@@ -156,6 +156,13 @@ pub enum Why {
         /// Since when this server runs, where there was none since.
         since_start: Option<Timestamp>,
     },
+    /// A limit is reached.
+    Limited {
+        /// The limit, with what counts under the attempt's key.
+        state: Box<LimitState>,
+        /// Who holds it, oldest first, at most [`HOLDERS_TOLD_MAX`](crate::HOLDERS_TOLD_MAX).
+        holders: Vec<Holder>,
+    },
     /// It waits for its turn.
     Queued {
         /// The queue.
@@ -209,6 +216,7 @@ impl Why {
             Self::Members { .. } => "members",
             Self::QueuePaused { .. } => "queue_paused",
             Self::NoWorker { .. } => "no_worker",
+            Self::Limited { .. } => "limit",
             Self::Queued { .. } => "queued",
             Self::Grace => "grace",
             Self::Moving => "moving",

@@ -3,7 +3,10 @@
 use serde_json::json;
 use windlass_api as api;
 use windlass_core::{Millis, Name, Timestamp};
-use windlass_engine::{AtWorker, LastHeard, ports::QueuePause};
+use windlass_engine::{
+    AtWorker, Holder, LastHeard,
+    ports::{LimitState, QueuePause},
+};
 
 use super::sentences::{About, Explained, span};
 use crate::http::view;
@@ -98,6 +101,40 @@ impl About<'_> {
             format!("{} begins {}: its flow delays it.", self.opening(), self.when(until)),
             json!({ "until": view::time(until) }),
         )
+    }
+
+    pub(super) fn limited(self, state: &LimitState, holders: &[Holder]) -> Explained {
+        let limit = &state.limit;
+        let opening = self.opening();
+        let key = if limit.per_key { " of its key" } else { "" };
+        let is_full = limit.running.is_some_and(|most| state.running >= most.into());
+        let sentence = match (is_full, state.next_start_at, holders.first()) {
+            (false, Some(at), _) => format!(
+                "{opening} is ready, and the limit {} lets no more{key} begin for {}.",
+                limit.name,
+                span(at, self.now)
+            ),
+            (_, _, Some(holder)) => format!(
+                "{opening} is ready, and the limit {} allows {} in hands{key}: task {} has had step {} for {}; \
+                 `windlass limit show {}` lists all.",
+                limit.name,
+                limit.running.unwrap_or_default(),
+                holder.task,
+                holder.step,
+                span(self.now, holder.since),
+                limit.name
+            ),
+            _ => format!("{opening} is ready, and is kept back by the limit {}.", limit.name),
+        };
+        let tasks: Vec<String> = holders.iter().map(|holder| holder.task.to_string()).collect();
+        let facts = json!({
+            "limit": limit.name,
+            "running": state.running,
+            "started": state.started,
+            "next_start_at": state.next_start_at.map(view::time),
+            "holders": tasks,
+        });
+        (sentence, facts)
     }
 
     pub(super) fn queue_paused(self, module: &Name, pause: &QueuePause) -> Explained {

@@ -49,6 +49,7 @@ impl About<'_> {
             Why::NoWorker { module, without_command, others, last, since_start } => {
                 self.no_worker(module, [*without_command, *others], last.as_ref(), *since_start)
             }
+            Why::Limited { state, holders } => self.limited(state, holders),
             Why::Queued { module, before, workers, estimate } => {
                 self.queued(module, *before, *workers, *estimate)
             }
