@@ -191,7 +191,13 @@ mod tests {
             }],
             warnings: vec!["it is odd".to_owned()],
         };
-        assert_snapshot!(paragraph(&limit, now, Style::PLAIN), @r"
+        assert_snapshot!(paragraph(&limit, now, Style::PLAIN), @"
+        LIMIT   WORK                RUNNING                 STARTS
+        gentle  mysql.init per key  1 (at most 2 of a key)  7 in 1m (at most 100 of a key)
+        note: it is odd
+
+        TASK  STEP     ATTEMPT  KEY       SINCE   WORKER
+        0190  each[3]  1        tenant-7  5s ago  build-1
         ");
     }
 
