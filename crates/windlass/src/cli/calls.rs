@@ -5,6 +5,7 @@
 const COMMANDS: &[(&str, &str)] = &[
     ("GET /v1/alarms?all=true", "`windlass alarm list --all`"),
     ("GET /v1/limits", "`windlass limit list`"),
+    ("GET /v1/locks", "`windlass lock list`"),
     ("GET /v1/queues", "`windlass queue list`"),
     ("GET /v1/tasks/ID/why", "`windlass task why ID`"),
     ("GET /v1/tasks", "`windlass task list`"),

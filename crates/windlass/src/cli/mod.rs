@@ -263,9 +263,9 @@ mod tests {
           events   Print what happened to a task
           logs     Print what the attempts of a task wrote
           why      Tell why a task is where it is
-          cancel   Cancel tasks: what was touched is undone
-          pause    Start nothing new of tasks; what runs may end
-          resume   Go on with paused tasks
+          cancel   Cancel tasks, by id or all that meet a filter: what was touched is undone
+          pause    Start nothing new of tasks, by id or all that meet a filter; what runs may end
+          resume   Go on with paused tasks, by id or all that meet a filter
           rerun    Run a task that has ended again from one of its steps on; prints the id of the new task
           resolve  Settle a stuck or held step
           signal   Send a signal that a step waits for
@@ -356,7 +356,7 @@ mod tests {
             ("windlass flow show f@x", ErrorKind::ValueValidation),
             ("windlass worker", ErrorKind::MissingRequiredArgument),
             ("windlass worker --modules d --concurrency 0", ErrorKind::ValueValidation),
-            ("windlass lock list", ErrorKind::InvalidSubcommand),
+            ("windlass device list", ErrorKind::InvalidSubcommand),
         ] {
             let error = parse(line).expect_err(line);
             assert_eq!(error.kind(), kind, "{line}: {error}");
