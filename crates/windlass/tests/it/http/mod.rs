@@ -7,6 +7,7 @@ mod connections;
 mod documents;
 mod events;
 mod exchange;
+mod locks;
 mod logs;
 mod members;
 mod metrics;
