@@ -20,6 +20,7 @@ mod claims;
 mod limiting;
 mod limits;
 mod list;
+mod messages;
 mod place;
 mod queue;
 mod recover;
