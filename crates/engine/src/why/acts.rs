@@ -128,10 +128,7 @@ impl<'a> Look<'a> {
                 };
                 Why::Child { task: act.child.filter(|_| status.is_some()), status }
             }
-            Awaited::Lock => {
-                let missing = act.locks.iter().filter(|lock| lock.fence.is_none());
-                Why::Lock { names: missing.map(|lock| lock.name.clone()).collect(), since }
-            }
+            Awaited::Lock => self.why_locked(key, act).await?,
         })
     }
 

@@ -3,6 +3,7 @@
 mod acts;
 mod handing_out;
 mod history;
+mod locks;
 mod members;
 
 use windlass_core::{
@@ -116,10 +117,14 @@ pub enum Why {
         /// What that task does.
         status: Option<TaskStatus>,
     },
-    /// Others have a lock that it needs.
+    /// Another step has a lock that it needs.
     Lock {
-        /// The locks it does not have yet.
-        names: Vec<Name>,
+        /// The lock; others that it needs come after it.
+        name: Name,
+        /// Who has it; nothing = it is on its way.
+        holder: Option<HeldBy>,
+        /// How many wait for it and come before.
+        before: usize,
         /// Since when it waits.
         since: Option<Timestamp>,
     },
@@ -178,6 +183,19 @@ pub enum Why {
     Grace,
     /// It is on its way: to a worker, or to its next state.
     Moving,
+}
+
+/// The step that has what others wait for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HeldBy {
+    /// The task.
+    pub task: TaskId,
+    /// The name of its step, if the task is still there.
+    pub step: Option<Name>,
+    /// The act.
+    pub key: ActKey,
+    /// Since when.
+    pub since: Timestamp,
 }
 
 /// An attempt that a worker has.

@@ -2,11 +2,12 @@
 //! gone.
 
 use windlass_core::{
-    Actor, Command, Doer, Each, Expression, Failure, Flow, Input, Json, Millis, Name, OnFailure, Outcome,
-    Resolution, Retry, StepDefinition, StuckKind, TaskId,
+    Actor, Command, Doer, Each, Expression, Failure, Flow, Input, Json, LockRef, Millis, Name, OnFailure,
+    Outcome, Resolution, Retry, StepDefinition, StuckKind, TaskId,
 };
 use windlass_engine::{
-    Exchange, Explanation, Progress, REASONS_MAX, Said, Submission, Why, memory::MemorySink, ports::Wish,
+    Exchange, Explanation, HeldBy, Progress, REASONS_MAX, Said, Submission, Why, memory::MemorySink,
+    ports::Wish,
 };
 
 use crate::world::{WorkerInWorld, World, failed, flow, ok};
@@ -387,6 +388,35 @@ fn a_poisoned_step_and_a_failed_undo_wait_for_a_person() {
     }
     assert!(matches!(world.why(id).first(), Why::Stuck { kind: StuckKind::RollbackFailed, .. }));
     assert_eq!(world.why(id).reasons[0].key, Some(windlass_core::ActKey::rollback(0)));
+}
+
+#[test]
+fn a_lock_is_named_with_the_step_that_has_it() {
+    let world = World::new();
+    let mut locked = flow("f", &["a"], 0);
+    locked.steps[0].locks = vec![LockRef::Name(name("disk"))];
+    let first = start(&world, locked);
+    world.serve();
+    let since = world.now().wall;
+    let mut worker = world.worker(1);
+    let attempt = worker.take();
+    world.pass(100);
+    let (second, third) = (world.submit("f"), world.submit("f"));
+    world.serve();
+    let place = |id: TaskId| match world.why(id).first() {
+        Why::Lock { name: lock, holder: Some(holder), before, .. } => {
+            let step = Some(name("a"));
+            let key = windlass_core::ActKey::forward(0);
+            assert_eq!((lock, holder), (&name("disk"), &HeldBy { task: first, step, key, since }));
+            *before
+        }
+        other => panic!("{other:?}"),
+    };
+    assert_eq!((place(second), place(third)), (0, 1));
+    worker.report(&attempt.token, ok());
+    world.serve();
+    assert_eq!(world.why(second).first().as_str(), "queued", "the lock is its own now");
+    worker.take();
 }
 
 /// Steps that all begin at once.

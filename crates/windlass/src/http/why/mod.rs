@@ -1,6 +1,7 @@
 //! `GET /v1/tasks/{id}/why`: why a task is where it is, in one sentence.
 
 mod attempts;
+mod locks;
 mod sentences;
 mod waits;
 

@@ -41,7 +41,7 @@ impl About<'_> {
             Why::Delayed { until } => self.delayed(*until),
             Why::Signal { name, since, until } => self.signal(name, *since, *until),
             Why::Child { task, status } => self.child(*task, *status),
-            Why::Lock { names, since } => self.lock(names, *since),
+            Why::Lock { name, holder, before, since } => self.lock(name, holder.as_ref(), *before, *since),
             Why::Members { total, done, failed, under_way, first } => {
                 self.members([*total, *done, *failed, *under_way], first.as_deref())
             }

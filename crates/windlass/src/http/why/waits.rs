@@ -1,4 +1,4 @@
-//! Sentences about what else is waited for: people, other tasks, locks, members.
+//! Sentences about what else is waited for: people, other tasks, members.
 
 use serde_json::{Value, json};
 use windlass_core::{Name, TaskId, TaskStatus, Timestamp};
@@ -33,19 +33,6 @@ impl About<'_> {
             _ => format!("{} is starting its task.", self.opening()),
         };
         (sentence, json!({ "task": child.map(|child| child.to_string()), "status": word }))
-    }
-
-    pub(super) fn lock(self, names: &[Name], since: Option<Timestamp>) -> Explained {
-        let names: Vec<&str> = names.iter().map(|name| name.as_str()).collect();
-        let locks = match names.as_slice() {
-            [one] => format!("the lock {one}"),
-            several => format!("the locks {}", several.join(", ")),
-        };
-        let since_when = since.map(|since| format!(" since {} ago", span(self.now, since)));
-        (
-            format!("{} waits for {locks}{}.", self.opening(), since_when.unwrap_or_default()),
-            json!({ "locks": names, "since": since.map(view::time) }),
-        )
     }
 
     /// Of a fanned-out step: how many members there are, are done, have failed, are under way.

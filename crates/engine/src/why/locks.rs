@@ -1,0 +1,46 @@
+//! Who has the lock that an act waits for.
+
+use windlass_core::{Act, ActKey, LockOwner, TaskId, Timestamp};
+
+use super::{HeldBy, Why, acts::Look};
+use crate::EngineError;
+
+impl Look<'_> {
+    /// Who has the lock that an act waits for.
+    pub(super) async fn why_locked(&self, key: ActKey, act: &Act) -> Result<Why, EngineError> {
+        let Some(wanted) = act.wanted_lock() else { return Ok(Why::Moving) };
+        let name = wanted.name.clone();
+        let (holder, before) = match self.engine.lock(&name).await {
+            Ok(lock) => {
+                let owner = LockOwner { task: self.loaded.task.id, key, turn: act.turn };
+                // What was granted and not heard of yet is on its way.
+                let other = lock.holder.filter(|holder| holder.owner != owner);
+                let holder = match other {
+                    Some(holder) => {
+                        Some(self.holder(holder.owner.task, holder.owner.key, holder.since).await?)
+                    }
+                    None => None,
+                };
+                (holder, lock.place(&owner).unwrap_or_default())
+            }
+            Err(EngineError::UnknownLock(_)) => (None, 0),
+            Err(error) => return Err(error),
+        };
+        Ok(Why::Lock { name, holder, before, since: act.ready_at })
+    }
+
+    /// An act of some task, with the name of its step.
+    async fn holder(&self, task: TaskId, key: ActKey, since: Timestamp) -> Result<HeldBy, EngineError> {
+        let name = |flow: &windlass_core::Flow| flow.steps.get(key.step).map(|step| step.name.clone());
+        let step = if task == self.loaded.task.id {
+            name(&self.loaded.task.flow)
+        } else {
+            match self.engine.task(task).await {
+                Ok(loaded) => name(&loaded.task.flow),
+                Err(EngineError::UnknownTask(_)) => None,
+                Err(error) => return Err(error),
+            }
+        };
+        Ok(HeldBy { task, step, key, since })
+    }
+}
