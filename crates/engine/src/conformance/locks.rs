@@ -1,8 +1,7 @@
 //! Locks: kept with who has them and who waits, changed in their version, gone when nobody needs them.
 
 use windlass_core::{
-    ActKey, Command, Lock, LockCommand, LockName, LockOwner, LockRef, Message, Millis, Name,
-    TaskId,
+    ActKey, Command, Lock, LockCommand, LockName, LockOwner, LockRef, Message, Millis, Name, TaskId,
 };
 
 use super::{World, history::line, topic};

@@ -36,6 +36,7 @@ mod parking;
 mod queues;
 mod reopening;
 mod resting;
+mod staged_lists;
 mod staging;
 mod stopping;
 mod submit_keys;

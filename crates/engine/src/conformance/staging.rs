@@ -10,20 +10,20 @@ use std::{
 
 use async_trait::async_trait;
 use futures_util::future::LocalBoxFuture;
-use windlass_core::{ActState, Command, Flow, Millis, Pause, TaskStatus};
+use windlass_core::{ActState, Command, Flow, Millis, Pause};
 
 use super::{
     Bench, World, block_on,
     gate::Gate,
     history::line,
     messages::held,
-    resting,
+    resting, staged_lists,
     world::{LEASE, attempt, tasks_of, wish},
 };
 use crate::{
     ports::{
-        ADOPTION_GRACE, Change, Due, Now, Outcome, QueueChange, QueuePause, SCAN_MAX, Store, StoreError,
-        StoredFlow, SubmitKey, TaskQuery,
+        ADOPTION_GRACE, Change, Due, Now, Outcome, QueueChange, QueuePause, Store, StoreError, StoredFlow,
+        SubmitKey,
     },
     resident::{Resident, RestPolicy, RowSink},
 };
@@ -62,12 +62,10 @@ pub fn run_staging(mut make: impl FnMut() -> Arc<dyn RowSink>) {
         |world, gate| Box::pin(a_task_of_a_flow_that_was_lost_conflicts(world, gate)),
         |world, gate| Box::pin(the_key_of_a_failed_submit_is_free(world, gate)),
         |world, gate| Box::pin(keys_are_found_by_lookups_around_a_failed_write(world, gate)),
-        |world, gate| Box::pin(a_task_that_ends_while_a_list_is_read_is_on_it(world, gate)),
-        |world, gate| Box::pin(a_list_looks_at_no_more_than_so_many_active_tasks(world, gate)),
-        |world, gate| Box::pin(a_list_waits_for_what_it_shows(world, gate)),
         |world, gate| Box::pin(the_catalogue_forgets_what_was_not_written(world, gate)),
         |world, gate| Box::pin(a_message_is_sent_and_consumed_when_it_is_written(world, gate)),
     ];
+    cases.extend(staged_lists::cases());
     cases.extend(resting::cases());
     for rest in [RestPolicy::default(), RestPolicy::EAGER] {
         for case in &cases {
@@ -325,52 +323,6 @@ async fn keys_are_found_by_lookups_around_a_failed_write(mut world: World, gate:
     gate.let_read_go(0);
     let taken = Outcome::KeyTaken { task: id, fingerprint: [1; 32] };
     assert_eq!(late.await.expect("nothing fails any more"), [taken]);
-}
-
-async fn a_task_that_ends_while_a_list_is_read_is_on_it(mut world: World, gate: Arc<Gate>) {
-    let flow = world.add_flow(line("flow", 1)).await;
-    let id = world.submit(&flow).await;
-    let session = world.session(1).await;
-    let claimed = world.claim_one(session).await;
-    gate.hold_reads();
-    let store = world.store();
-    let query = TaskQuery { limit: 9, ..TaskQuery::default() };
-    let mut listing = Box::pin(async move { store.tasks(&query).await });
-    assert!(listing.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
-    world.succeed(&claimed, None).await;
-    gate.let_read_go(0);
-    let page = listing.await.expect("listing succeeds");
-    assert_eq!(page.items.iter().map(|loaded| loaded.task.id).collect::<Vec<_>>(), [id]);
-}
-
-async fn a_list_looks_at_no_more_than_so_many_active_tasks(mut world: World, _gate: Arc<Gate>) {
-    let flow = world.add_flow(line("flow", 1)).await;
-    let tasks: Vec<Change> = (0..SCAN_MAX + 10).map(|_| world.new_task(&flow, |_| {}).into()).collect();
-    world.commit(tasks).await;
-    let labels = [("none".to_owned(), "has".to_owned())].into();
-    let query = TaskQuery { limit: 9, labels, statuses: vec![TaskStatus::Pending], ..TaskQuery::default() };
-    let page = world.store().tasks(&query).await.expect("listing succeeds");
-    assert!(page.items.is_empty());
-    let rest = TaskQuery { before: page.next, ..query };
-    assert!(rest.before.is_some(), "there is more to look at");
-    let page = world.store().tasks(&rest).await.expect("listing succeeds");
-    assert!(page.items.is_empty() && page.next.is_none());
-}
-
-async fn a_list_waits_for_what_it_shows(mut world: World, gate: Arc<Gate>) {
-    let flow = world.add_flow(line("flow", 1)).await;
-    gate.close();
-    let new = world.new_task(&flow, |_| {});
-    let id = new.task.id;
-    let submitting = begin(&mut world, vec![new.into()]);
-    let store = world.store();
-    let newest = TaskQuery { limit: 1, ..TaskQuery::default() };
-    let mut listing = Box::pin(async move { store.tasks(&newest).await });
-    assert!(listing.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
-    gate.open();
-    let page = listing.await.expect("listing succeeds");
-    assert_eq!(page.items.first().map(|loaded| loaded.task.id), Some(id));
-    assert_eq!(submitting.await.expect("it is written"), [Outcome::Committed]);
 }
 
 async fn the_catalogue_forgets_what_was_not_written(mut world: World, gate: Arc<Gate>) {

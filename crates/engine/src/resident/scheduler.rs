@@ -20,8 +20,7 @@ use super::{
     submit_keys::SubmitKeys,
 };
 use crate::ports::{
-    Change, Due, Envelope, Loaded, MessageId, Now, Outcome, StoredAlarm, StoredFlow,
-    TaskChange, UniqueKey,
+    Change, Due, Envelope, Loaded, MessageId, Now, Outcome, StoredAlarm, StoredFlow, TaskChange, UniqueKey,
 };
 
 /// The versions of alarms, as far as there are any.

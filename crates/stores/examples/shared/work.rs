@@ -58,6 +58,6 @@ pub(crate) fn change(
         messages: Vec::new(),
         logs: Vec::new(),
         submit_key: None,
-            consumes: None,
+        consumes: None,
     })
 }

@@ -19,8 +19,8 @@ use super::{
     encoding::{act_code, to_integer},
     error::Fault,
     limits::LimitRows,
-    member_rows::{UPSERT_MEMBER, write_member},
     lock_rows::LockRows,
+    member_rows::{UPSERT_MEMBER, write_member},
     meta::Meta,
     query::SELECT_RESTING_PLACE,
     task_rows::{

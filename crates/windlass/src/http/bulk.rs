@@ -76,7 +76,8 @@ fn query(change: &api::BulkChange, now: Timestamp) -> Result<TaskQuery, Refused>
             "`filter` is empty, which would be all tasks: give at least one of status, flow, labels, since, until",
         ));
     }
-    let mut statuses = filter.status.iter().map(|word| tasks::status(word.as_str())).collect::<Result<Vec<_>, _>>()?;
+    let mut statuses =
+        filter.status.iter().map(|word| tasks::status(word.as_str())).collect::<Result<Vec<_>, _>>()?;
     if let Some(ended) = filter.status.iter().find(|status| status.is_ended()) {
         return Err(Refused::malformed(format!(
             "`filter.status` has {:?}: a task that has ended cannot be told to {}",

@@ -114,8 +114,9 @@ async fn limit(app: &App, name: &str) -> Result<api::Limit, Refused> {
 fn document(report: &LimitReport, warnings: Vec<String>) -> api::Limit {
     let state = &report.state;
     let limit = &state.limit;
-    let starts =
-        limit.starts.map(|starts| api::LimitStarts { count: starts.count, per: api::Span::from_ms(starts.per.0) });
+    let starts = limit
+        .starts
+        .map(|starts| api::LimitStarts { count: starts.count, per: api::Span::from_ms(starts.per.0) });
     api::Limit {
         name: limit.name.to_string(),
         queue: limit.queue.to_string(),

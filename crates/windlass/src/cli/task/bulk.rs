@@ -177,6 +177,9 @@ mod tests {
     #[test]
     fn what_was_not_done_is_told() {
         let sum = BulkAnswer { matched: 10, done: 7, refused: 1, left: 2 };
-        assert_eq!(render(BulkAction::Pause, &sum), "7 of 10 tasks paused, 1 had gone on meanwhile, 2 left\n");
+        assert_eq!(
+            render(BulkAction::Pause, &sum),
+            "7 of 10 tasks paused, 1 had gone on meanwhile, 2 left\n"
+        );
     }
 }

@@ -51,12 +51,7 @@ enum Source {
 
 impl Follower {
     /// Follows a task from the event after the one with that number.
-    pub(super) async fn begin(
-        app: Arc<App>,
-        id: TaskId,
-        after: u64,
-        lines: Lines,
-    ) -> Result<Self, Refused> {
+    pub(super) async fn begin(app: Arc<App>, id: TaskId, after: u64, lines: Lines) -> Result<Self, Refused> {
         // Nobody watches what is not there. The history is read after watching has begun, in `next`.
         let task = app.engine.task(id).await?.task;
         let source = Source::History(app.engine.feed().watch(id));

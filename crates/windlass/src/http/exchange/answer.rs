@@ -89,7 +89,10 @@ impl<'a> AttemptBody<'a> {
             error: undone.and_then(|_| task.message()),
             result: undone.and_then(|step| step.forward.result.as_ref()).map(raw).transpose()?,
             traceparent: task.input.traceparent.as_deref(),
-            locks: task.act(id.key).map(|act| act.locks.iter().filter_map(lock).collect()).unwrap_or_default(),
+            locks: task
+                .act(id.key)
+                .map(|act| act.locks.iter().filter_map(lock).collect())
+                .unwrap_or_default(),
         })
     }
 }

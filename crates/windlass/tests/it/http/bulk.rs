@@ -39,9 +39,8 @@ async fn start() -> Server {
 async fn tasks_are_counted_first_and_then_told() {
     let server = start().await;
     let of_f = |action: &str| json!({ "action": action, "filter": { "flow": "f" } });
-    let expecting = |action: &str, expect: u64| {
-        json!({ "action": action, "filter": { "flow": "f" }, "expect": expect })
-    };
+    let expecting =
+        |action: &str, expect: u64| json!({ "action": action, "filter": { "flow": "f" }, "expect": expect });
     assert_eq!(counts(&bulk(&server, of_f("pause")).await), [2, 0, 0, 2], "the ended one does not count");
     assert_eq!(statuses(&server).await, ["succeeded", "pending", "pending", "pending"], "nothing was done");
 
@@ -70,7 +69,8 @@ async fn who_did_it_is_in_the_history_of_each() {
 async fn a_count_that_is_far_off_does_nothing() {
     let server = start().await;
     for expect in [0, 1, 3, 20] {
-        let answer = bulk(&server, json!({ "action": "cancel", "filter": { "flow": "f" }, "expect": expect })).await;
+        let answer =
+            bulk(&server, json!({ "action": "cancel", "filter": { "flow": "f" }, "expect": expect })).await;
         assert_eq!(answer.status, StatusCode::CONFLICT, "{expect}");
         assert!(answer.json()["detail"].as_str().unwrap().starts_with("2 tasks meet the filter now"));
     }

@@ -2,7 +2,6 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    ops::Bound,
     sync::Arc,
 };
 
@@ -16,8 +15,10 @@ use crate::{
         QueueChange, QueuePause, Retention, SCAN_MAX, StoredAlarm, StoredFlow, SubmitKey, TaskChange,
         TaskQuery, UniqueKey,
     },
-    resident::{LimitedLine, Line, LinePlace, Rest, WakePlace},
+    resident::{Line, LinePlace, Rest, WakePlace},
 };
+
+mod resting;
 
 /// Submit keys are kept as long as their task, and at least this long.
 const SUBMIT_KEYS_KEPT_MIN: Millis = Millis::from_secs(24 * 3600);
@@ -197,89 +198,6 @@ impl Tables {
 
     pub(super) fn task(&self, id: TaskId) -> Option<&Arc<Task>> {
         self.tasks.get(&id)
-    }
-
-    /// Tasks that have not ended and do not rest, oldest first.
-    pub(super) fn awake(&self) -> impl Iterator<Item = &Arc<Task>> {
-        self.tasks.values().filter(|task| !task.is_ended() && !self.resting.contains_key(&task.id))
-    }
-
-    /// A task rests so from now on, or does not.
-    pub(super) fn lay_down(&mut self, id: TaskId, rest: Option<Rest>) {
-        if let Some(before) = self.resting.remove(&id) {
-            if let Some(at) = before.wake_at {
-                self.wakes.remove(&WakePlace { at, task: id });
-            }
-            if let Some((line, place)) = &before.line {
-                self.line(line).1.remove(place);
-            }
-        }
-        let Some(rest) = rest else { return };
-        if let Some(at) = rest.wake_at {
-            self.wakes.insert(WakePlace { at, task: id });
-        }
-        if let Some((line, place)) = &rest.line {
-            self.line(line).1.insert(*place);
-        }
-        self.resting.insert(id, rest);
-    }
-
-    fn line(&mut self, line: &Line) -> &mut (LinePlace, BTreeSet<LinePlace>) {
-        self.lines.entry(line.clone()).or_insert_with(|| (LinePlace::LAST, BTreeSet::new()))
-    }
-
-    /// Up to here attempts of a line may be handed out.
-    pub(super) fn set_limit(&mut self, line: &Line, limit: LinePlace) {
-        self.line(line).0 = limit;
-    }
-
-    /// Lines with their limits, and how many tasks rest behind them.
-    pub(super) fn limited(&self) -> impl Iterator<Item = LimitedLine> {
-        self.lines.iter().map(|(line, (limit, places))| {
-            let resting = places.iter().filter(|place| *place > limit).count() as u64;
-            LimitedLine { line: line.clone(), limit: *limit, resting }
-        })
-    }
-
-    /// Tasks that rest in lines and whose attempts may have been handed out.
-    pub(super) fn up_to_limits(&self) -> impl Iterator<Item = &Arc<Task>> {
-        let lines = self.lines.values();
-        let places = lines.flat_map(|(limit, places)| places.iter().take_while(move |place| *place <= limit));
-        places.filter_map(|place| self.tasks.get(&place.task))
-    }
-
-    /// Tasks that rest in a line behind a place, in their order.
-    pub(super) fn behind(
-        &self,
-        line: &Line,
-        after: LinePlace,
-    ) -> impl Iterator<Item = (LinePlace, &Arc<Task>)> {
-        let places = self.lines.get(line).into_iter().flat_map(|(_, places)| places);
-        let places = places.skip_while(move |place| **place <= after);
-        places.filter_map(|place| Some((*place, self.tasks.get(&place.task)?)))
-    }
-
-    /// How a task rests, if it does.
-    pub(super) fn rest(&self, id: TaskId) -> Option<&Rest> {
-        self.resting.get(&id)
-    }
-
-    /// Tasks that rest and are older than `before`, newest first.
-    pub(super) fn resting(&self, before: TaskId) -> impl Iterator<Item = (&Arc<Task>, &Rest)> {
-        self.resting.range(..before).rev().filter_map(|(id, rest)| Some((self.tasks.get(id)?, rest)))
-    }
-
-    /// Tasks that rest and are to be woken after this place and at `until` at the latest, in this order.
-    pub(super) fn waking(
-        &self,
-        after: WakePlace,
-        until: Timestamp,
-    ) -> impl Iterator<Item = (WakePlace, &Arc<Task>, &Rest)> {
-        let until = WakePlace::end_of(until);
-        let from = (Bound::Excluded(after), Bound::Included(until.max(after)));
-        let places = self.wakes.range(from).take_while(move |place| **place <= until);
-        places
-            .filter_map(|place| Some((*place, self.tasks.get(&place.task)?, self.resting.get(&place.task)?)))
     }
 
     /// Looks through tasks, newest first, for a page of those that `pick` takes.
