@@ -12,6 +12,7 @@ use crate::{
 
 /// Something that happened and that can be seen from outside.
 #[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "there is one at a time")]
 pub(crate) enum Seen {
     /// A change is on disk.
     Written(Change),

@@ -64,7 +64,16 @@ impl EventsArgs {
 /// Starts that were shown live: their events follow with the ends of the attempts, and would show them again.
 #[derive(Debug, Default)]
 pub(crate) struct Starts {
-    shown: HashSet<(Option<String>, Option<u32>, Option<u32>, bool)>,
+    shown: HashSet<Start>,
+}
+
+/// A start of an attempt.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Start {
+    step: Option<String>,
+    member: Option<u32>,
+    attempt: Option<u32>,
+    undo: bool,
 }
 
 impl Starts {
@@ -73,8 +82,12 @@ impl Starts {
         if !event.kind.ends_with(".started") || event.step.is_none() {
             return false;
         }
-        let undo = event.direction == Some(Direction::Rollback);
-        let start = (event.step.clone(), event.member, event.attempt, undo);
+        let start = Start {
+            step: event.step.clone(),
+            member: event.member,
+            attempt: event.attempt,
+            undo: event.direction == Some(Direction::Rollback),
+        };
         match event.n {
             None => !self.shown.insert(start),
             Some(_) => self.shown.contains(&start),
