@@ -89,12 +89,14 @@ impl Task {
             let message = Json::quote(self.message().as_deref().unwrap_or_default());
             format!("{{\"code\":{DEADLINE_CODE},\"message\":{message}}}")
         });
-        told.then(|| self.errors(late, steps.into_iter()))
+        told.then(|| {
+            Json::from_stored(&format!("{{\"{ERRORS_PARAM}\":{}}}", self.errors(late, steps.into_iter())))
+        })
     }
 
-    /// `{"errors": [{"step", "index"?, "code", "message"}]}` of these steps, at most [`ERRORS_MAX`]; `first` is about
-    /// no step.
-    fn errors(&self, first: Option<String>, steps: impl Iterator<Item = usize>) -> Json {
+    /// The list `[{"step", "index"?, "code", "message"}]` of these steps, at most [`ERRORS_MAX`]; `first` is about no
+    /// step.
+    fn errors(&self, first: Option<String>, steps: impl Iterator<Item = usize>) -> String {
         let keys = steps.flat_map(|index| {
             let key = ActKey::forward(index);
             let members = self.state.steps[index].members.iter();
@@ -115,7 +117,7 @@ impl Task {
             ))
         });
         let list: Vec<String> = first.into_iter().chain(errors).take(ERRORS_MAX).collect();
-        Json::from_stored(&format!("{{\"{ERRORS_PARAM}\":[{}]}}", list.join(",")))
+        format!("[{}]", list.join(","))
     }
 
     /// What the members of a step came to: an array under the step's name, in the order of the list, with null for
@@ -135,12 +137,10 @@ impl Task {
         }
         text.push(']');
         if !members.side(Direction::Forward).failed.is_empty() {
-            let errors = self.errors(None, [step].into_iter());
-            let list = errors.as_str().split_once(':').map_or("[]}", |(_, list)| list);
-            text.push_str(&format!(",{}:{list}", Json::quote(&format!("{name}_errors"))));
-        } else {
-            text.push('}');
+            let errors = Json::quote(&format!("{name}_errors"));
+            text.push_str(&format!(",{errors}:{}", self.errors(None, [step].into_iter())));
         }
+        text.push('}');
         if text.len() > JOINED_BYTES_MAX {
             return Err(text.len());
         }

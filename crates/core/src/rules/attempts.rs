@@ -1,15 +1,12 @@
 //! Attempts begin: with a worker once the locks are there, or by waiting for a signal.
 
 use crate::{
-    ActKey, Awaited, Doer, EventKind, Failure, Json, Pause,
+    ActKey, Awaited, Doer, EventKind, Json, Pause,
     draft::Draft,
     planted::{Bug, is_planted},
 };
 
 use super::{fail, locks, signal};
-
-/// The code of a step whose parameters do not fit its definition (`EX_DATAERR`).
-pub const DATA_CODE: i32 = 65;
 
 /// An act has its turn: what depends on its parameters is settled, and its first attempt begins.
 pub(super) fn enter(draft: &mut Draft<'_>, key: ActKey) {
@@ -22,7 +19,7 @@ pub(super) fn enter(draft: &mut Draft<'_>, key: ActKey) {
                     draft.emit(EventKind::ActKeyed { key, fairness });
                 }
             }
-            Err(message) => return fail::fail_for_good(draft, key, Failure::new(&message, DATA_CODE, false)),
+            Err(message) => return fail::fail_on_data(draft, key, &message),
         }
     }
     begin(draft, key);

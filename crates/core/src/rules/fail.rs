@@ -9,6 +9,9 @@ use crate::{
     retry_delay, step_name,
 };
 
+/// The code of a step whose parameters do not fit its definition (`EX_DATAERR`).
+pub const DATA_CODE: i32 = 65;
+
 /// The code of an attempt that ran longer than its timeout, as of the program `timeout`.
 pub const TIMEOUT_CODE: i32 = 124;
 
@@ -42,6 +45,11 @@ pub(super) fn fail(draft: &mut Draft<'_>, key: ActKey, failure: Failure) {
     } else {
         fail_for_good(draft, key, failure);
     }
+}
+
+/// The act cannot be done with the parameters it has.
+pub(super) fn fail_on_data(draft: &mut Draft<'_>, key: ActKey, message: &str) {
+    fail_for_good(draft, key, Failure::new(message, DATA_CODE, false));
 }
 
 /// The act failed and is not tried again.

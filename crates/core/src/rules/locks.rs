@@ -5,8 +5,8 @@
 
 use super::{attempts, fail};
 use crate::{
-    ActKey, Actor, Awaited, EventKind, Failure, HeldLock, LockName, LockOwner, LockRef, Name, Rejection,
-    Task, draft::Draft,
+    ActKey, Actor, Awaited, EventKind, HeldLock, LockName, LockOwner, LockRef, Name, Rejection, Task,
+    draft::Draft,
 };
 
 /// Whether the act has all its locks. If not it asks for them, anew for all of them where a person took one away:
@@ -23,7 +23,7 @@ pub(super) fn take(draft: &mut Draft<'_>, key: ActKey, attempt: u32) -> bool {
         Ok(locks) => {
             draft.emit(EventKind::ActAwaiting { key, attempt, awaited: Awaited::Lock, child: None, locks });
         }
-        Err(message) => fail::fail_for_good(draft, key, Failure::new(&message, attempts::DATA_CODE, false)),
+        Err(message) => fail::fail_on_data(draft, key, &message),
     }
     false
 }

@@ -15,7 +15,7 @@ pub(super) fn fan(draft: &mut Draft<'_>, key: ActKey) {
             let members = u32::try_from(elements.len()).unwrap_or(u32::MAX);
             draft.emit(EventKind::ActFanned { key, members });
         }
-        Err(message) => fail::fail_for_good(draft, key, Failure::new(&message, attempts::DATA_CODE, false)),
+        Err(message) => fail::fail_on_data(draft, key, &message),
     }
 }
 
@@ -107,7 +107,7 @@ fn settle(draft: &mut Draft<'_>, key: ActKey) {
                 "the results of its members are {bytes} bytes together; the most is {}: return less, or a reference",
                 crate::JOINED_BYTES_MAX
             );
-            fail::fail_for_good(draft, key, Failure::new(&message, attempts::DATA_CODE, false));
+            fail::fail_on_data(draft, key, &message);
         }
     }
 }
@@ -123,7 +123,7 @@ fn failure(draft: &Draft<'_>, key: ActKey) -> Failure {
             OnPartial::Fail | OnPartial::Continue => return none(),
         };
         let message = format!("it has {} members, and at least {least} must succeed", members.total());
-        return Failure::new(&message, attempts::DATA_CODE, false);
+        return Failure::new(&message, fail::DATA_CODE, false);
     };
     let act = draft.task.act(key.of_member(*number));
     let Some(failure) = act.and_then(|act| act.failure.as_ref()) else { return none() };

@@ -19,8 +19,7 @@ mod wake;
 
 use crate::{Command, Rejection, draft::Draft};
 
-pub use attempts::DATA_CODE;
-pub use fail::{DEADLINE_CODE, TIMEOUT_CODE};
+pub use fail::{DATA_CODE, DEADLINE_CODE, TIMEOUT_CODE};
 pub use locks::wants_lock;
 pub use wake::START_CODE;
 

@@ -70,7 +70,7 @@ fn turn(draft: &mut Draft<'_>, index: usize) {
             Ok(true) => {}
             Ok(false) => return draft.emit(EventKind::ActSkipped { key }),
             Err(message) => {
-                return fail::fail_for_good(draft, key, Failure::new(&message, attempts::DATA_CODE, false));
+                return fail::fail_on_data(draft, key, &message);
             }
         }
     }
