@@ -12,6 +12,7 @@ use crate::{
     Counts, Feed, RerunRefusal, Signal, Tokens,
     ids::TaskIds,
     inbox::Inbox,
+    latest_time::LatestTime,
     ports::{Now, Store, StoreError},
     progress::ProgressBoard,
     queue_rates::QueueRates,
@@ -33,6 +34,7 @@ pub struct Engine {
     /// When the lease keeper had its first round: since then it is known which workers there are.
     pub(crate) began: OnceLock<Now>,
     pub(crate) ids: TaskIds,
+    pub(crate) decided: LatestTime,
 }
 
 /// Why the engine did not do what it was asked. Nothing was changed.
@@ -104,6 +106,7 @@ impl Engine {
             rates: QueueRates::default(),
             began: OnceLock::new(),
             ids: TaskIds::new(random),
+            decided: LatestTime::default(),
         }
     }
 

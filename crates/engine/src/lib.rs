@@ -24,6 +24,7 @@ mod feed;
 mod ids;
 mod inbox;
 mod last_heard;
+mod latest_time;
 mod limit;
 #[doc(hidden)]
 pub mod malformed;

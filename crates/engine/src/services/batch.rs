@@ -119,6 +119,8 @@ impl Batch {
             let stored = engine.store.lock(&name).await?;
             locks.insert(name.clone(), LockWork::new(name, stored));
         }
+        // What was loaded may have been decided later than this batch began: what happens next does not happen before it.
+        let now = engine.decided.not_before(now);
         Ok(Self { now, tasks, alarms, locks, others: Vec::new() })
     }
 

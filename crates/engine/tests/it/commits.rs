@@ -211,3 +211,18 @@ fn people_are_shown_what_is_on_disk_only() {
         assert!(matches!(poll(asking.as_mut()), Poll::Ready(Ok(()))), "{what}");
     }
 }
+
+#[test]
+fn what_is_decided_by_a_batch_that_began_earlier_happens_after_what_it_builds_on() {
+    let world = World::new();
+    world.apply(flow("f", &["a"], 0));
+    let early = world.now();
+    world.pass(50);
+    let task = world.submit("f");
+    let mut pausing = pin!(world.engine.tell(task, Command::Pause { by: None }));
+    assert!(poll(pausing.as_mut()).is_pending());
+    block_on(Committer::new(world.engine.clone()).run_once(early));
+    assert!(poll(pausing.as_mut()).is_ready());
+    let events = block_on(world.engine.events(task, 0, 100)).unwrap();
+    assert!(events.is_sorted_by_key(|(_, event)| event.at), "{events:#?}");
+}

@@ -2,7 +2,12 @@
 
 use insta::assert_snapshot;
 
-use crate::story::{events, tell};
+use windlass_core::{ActKey, Millis};
+
+use crate::{
+    story::{events, play, tell},
+    world::{Move, START},
+};
 
 #[test]
 fn a_step_waits_its_delay_once_those_before_it_are_done() {
@@ -303,4 +308,13 @@ fn a_pause_gives_an_attempt_its_time_again() {
         ended: Succeeded
       == Succeeded: a=succeeded
     ");
+}
+
+#[test]
+fn an_attempt_is_handed_out_after_it_became_ready_whatever_the_clock_says() {
+    let mut world = play("flow a > b\naccept\n+ 5s\nok a");
+    let (a, b) = (ActKey::forward(0), ActKey::forward(1));
+    world.held.insert(b, (1, START + Millis(4000)));
+    world.play(Move::Succeed(b)).unwrap().unwrap();
+    assert_eq!(world.act(b).started_at, world.act(a).ended_at);
 }

@@ -2,7 +2,7 @@
 
 use insta::assert_snapshot;
 
-use crate::story::tell;
+use crate::story::{events, tell};
 
 #[test]
 fn a_deadline_passes_in_the_queue() {
@@ -465,5 +465,22 @@ fn a_deadline_that_passes_in_a_pause_counts_on_resume() {
         ended: Failed
       -> forget a
       == Failed: a=failed ~a=skipped
+    ");
+}
+
+#[test]
+fn a_deadline_that_passes_with_the_time_to_begin_is_seen_once() {
+    assert_snapshot!(events("flow a\na: deadline 8s, start_within 3s\naccept\ntake a\n+ 20s\nwake a\nwake a"), @"
+    accept
+        accepted
+        a#1 ready
+    take a
+    + 20s
+    wake a
+        a#1 overdue
+        rolling back: a failed
+      == RollingBack: a=running
+    wake a
+        rejected: nothing is due
     ");
 }
