@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Json, LockName, TaskId, Timestamp};
+use crate::{ActExtras, Json, LockName, Timestamp};
 
 /// Doing or undoing a step: its attempts and how they went.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -15,8 +15,6 @@ pub struct Act {
     pub failures: u32,
     /// Attempts whose worker died or went silent.
     pub deaths: u32,
-    /// Times an attempt asked to be tried later.
-    pub postponements: u32,
     /// When the current attempt became ready; decides its rank.
     pub ready_at: Option<Timestamp>,
     /// By when all attempts together must be done.
@@ -27,18 +25,10 @@ pub struct Act {
     pub started_at: Option<Timestamp>,
     /// When it was settled.
     pub ended_at: Option<Timestamp>,
-    /// By when a worker must have taken the current attempt, as long as none was seen with it.
-    pub start_by: Option<Timestamp>,
-    /// What its attempts are counted under where a limit is by key.
-    pub fairness: Option<Box<str>>,
-    /// The child task that does it, the last one if there were several.
-    pub child: Option<TaskId>,
-    /// The locks it needs and has, by name; none once it is settled.
-    pub locks: Vec<HeldLock>,
-    /// How often it has asked for its locks.
-    pub turn: u32,
     /// The last failure.
     pub failure: Option<Failure>,
+    /// What most acts lack.
+    pub extras: Option<Box<ActExtras>>,
     /// What it returned. Stored apart.
     #[serde(skip)]
     pub result: Option<Json>,
@@ -207,12 +197,12 @@ impl Act {
     #[must_use]
     pub fn wanted_lock(&self) -> Option<&HeldLock> {
         let waits = self.state == ActState::Awaiting(Awaited::Lock);
-        self.locks.iter().find(|lock| waits && lock.fence.is_none())
+        self.locks().iter().find(|lock| waits && lock.fence.is_none())
     }
 
     /// The locks it has asked for and not given back.
     pub fn claimed_locks(&self) -> impl Iterator<Item = &LockName> {
-        let held = self.locks.iter().filter(|lock| lock.is_held());
+        let held = self.locks().iter().filter(|lock| lock.is_held());
         held.chain(self.wanted_lock()).map(|lock| &lock.name)
     }
 

@@ -130,16 +130,16 @@ pub fn waiting(task: &Task, key: Wakeup) -> Option<Waiting> {
                 module: module.clone(),
                 command: command.clone(),
                 // An undo counts under the key of what it undoes.
-                fairness: act.fairness.clone().or_else(|| {
+                fairness: act.fairness().map(Box::from).or_else(|| {
                     let forward = ActKey { direction: Direction::Forward, ..act_key };
-                    task.act(forward)?.fairness.clone()
+                    task.act(forward)?.fairness().map(Box::from)
                 }),
                 rank: task.rank(ready_at),
                 ready_at,
                 timeout: action.timeout,
                 free: when_free(task, act_key),
             };
-            let due_at = [deadline_at, act.start_by].into_iter().flatten().min();
+            let due_at = [deadline_at, act.start_by()].into_iter().flatten().min();
             Some(Waiting { key, attempt: act.attempt, ready: Some(ready), due_at })
         }
         ActState::Delayed { until } => {
@@ -207,7 +207,7 @@ fn lock_messages(before: &Task, after: &Task, key: ActKey) -> Vec<Message> {
     let (was, is) = (before.act(key), after.act(key));
     let claims = |act: Option<&Act>, wanted: &Act, turn: u32| -> Vec<LockName> {
         let others = |name: &&LockName| {
-            act.is_none_or(|act| act.turn != turn || act.claimed_locks().all(|other| other != *name))
+            act.is_none_or(|act| act.turn() != turn || act.claimed_locks().all(|other| other != *name))
         };
         wanted.claimed_locks().filter(others).cloned().collect()
     };
@@ -215,19 +215,19 @@ fn lock_messages(before: &Task, after: &Task, key: ActKey) -> Vec<Message> {
     let mut messages = Vec::new();
     if let Some(was) = was {
         let is_seized = |name: &LockName| {
-            let same = is.filter(|is| is.turn == was.turn);
-            same.is_some_and(|is| is.locks.iter().any(|lock| lock.name == *name && lock.seized))
+            let same = is.filter(|is| is.turn() == was.turn());
+            same.is_some_and(|is| is.locks().iter().any(|lock| lock.name == *name && lock.seized))
         };
-        for name in claims(is, was, was.turn).into_iter().filter(|name| !is_seized(name)) {
-            messages.push(Message::Lock { name, command: LockCommand::Release { owner: owner(was.turn) } });
+        for name in claims(is, was, was.turn()).into_iter().filter(|name| !is_seized(name)) {
+            messages.push(Message::Lock { name, command: LockCommand::Release { owner: owner(was.turn()) } });
         }
     }
     if let Some(is) = is {
-        for name in claims(was, is, is.turn)
+        for name in claims(was, is, is.turn())
             .into_iter()
             .filter(|name| is.wanted_lock().is_some_and(|lock| lock.name == *name))
         {
-            messages.push(Message::Lock { name, command: LockCommand::Acquire { owner: owner(is.turn) } });
+            messages.push(Message::Lock { name, command: LockCommand::Acquire { owner: owner(is.turn()) } });
         }
     }
     messages

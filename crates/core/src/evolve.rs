@@ -2,7 +2,7 @@
 
 use crate::{
     Act, ActKey, ActState, Awaited, Cause, DEADLINE_CODE, Direction, Event, EventKind, Failure, HeldLock,
-    Json, KeptSignal, Members, Pause, Phase, ResolutionKind, Role, Task, Timestamp,
+    Json, KeptSignal, LockName, Members, Pause, Phase, ResolutionKind, Role, Task, Timestamp,
     planted::{Bug, is_planted},
 };
 
@@ -44,7 +44,7 @@ pub fn evolve(task: &mut Task, event: &Event) {
                 if !matches!(act.state, ActState::Parked | ActState::Ready) {
                     act.ready_at = Some(at);
                 }
-                act.start_by = start_within.map(|span| at + span);
+                set_start_by(act, start_within.map(|span| at + span));
                 act.state = ActState::Ready;
             });
         }
@@ -68,7 +68,7 @@ pub fn evolve(task: &mut Task, event: &Event) {
             act.state = ActState::Delayed { until: *until };
         }),
         EventKind::ActPostponed { key, until, .. } => change(task, *key, |act| {
-            act.postponements += 1;
+            act.change_extras(|extras| extras.postponements += 1);
             act.state = ActState::Delayed { until: *until };
         }),
         EventKind::ActLost { key, .. } => change(task, *key, |act| act.deaths += 1),
@@ -78,7 +78,7 @@ pub fn evolve(task: &mut Task, event: &Event) {
             }
             change(task, *key, |act| {
                 act.state = ActState::Idle;
-                act.locks.clear();
+                forget_locks(act);
             });
         }
         EventKind::ActSucceeded { key, result, .. } => change(task, *key, |act| {
@@ -118,7 +118,7 @@ pub fn evolve(task: &mut Task, event: &Event) {
             change(task, *key, |act| act.state = ActState::Delayed { until: *until });
         }
         EventKind::ActKeyed { key, fairness } => {
-            change(task, *key, |act| act.fairness = Some(fairness.clone()));
+            change(task, *key, |act| act.change_extras(|extras| extras.fairness = Some(fairness.clone())));
         }
         EventKind::ActFanned { key, members } => {
             let step = &mut task.state.steps[key.step];
@@ -136,25 +136,23 @@ pub fn evolve(task: &mut Task, event: &Event) {
             begin(task, *key, *attempt, at);
             change(task, *key, |act| {
                 act.ready_at = Some(at);
-                act.child = child.or(act.child);
-                if *awaited == Awaited::Lock {
-                    act.locks = locks.iter().cloned().map(HeldLock::wanted).collect();
-                    act.turn += 1;
-                }
+                act.change_extras(|extras| {
+                    extras.child = child.or(extras.child);
+                    if *awaited == Awaited::Lock {
+                        extras.locks = locks.iter().cloned().map(HeldLock::wanted).collect();
+                        extras.turn += 1;
+                    }
+                });
                 act.state = ActState::Awaiting(*awaited);
             });
         }
-        EventKind::ActLocked { key, name, fence } => change(task, *key, |act| {
-            if let Some(lock) = act.locks.iter_mut().find(|lock| lock.name == *name) {
-                lock.fence = Some(*fence);
-            }
-        }),
-        EventKind::ActUnlocked { key, name, .. } => change(task, *key, |act| {
-            if let Some(lock) = act.locks.iter_mut().find(|lock| lock.name == *name) {
-                lock.seized = true;
-            }
-        }),
-        EventKind::ActTaken { key, .. } => change(task, *key, |act| act.start_by = None),
+        EventKind::ActLocked { key, name, fence } => {
+            change_lock(task, *key, name, |lock| lock.fence = Some(*fence));
+        }
+        EventKind::ActUnlocked { key, name, .. } => {
+            change_lock(task, *key, name, |lock| lock.seized = true);
+        }
+        EventKind::ActTaken { key, .. } => change(task, *key, |act| set_start_by(act, None)),
         EventKind::SignalKept { name, params, by } => {
             task.state.signals.push(KeptSignal { name: name.clone(), params: params.clone(), by: by.clone() })
         }
@@ -214,11 +212,16 @@ fn again(act: &mut Act) {
         attempt: act.attempt,
         started_at: act.started_at,
         failure: act.failure.take(),
-        fairness: act.fairness.take(),
-        child: act.child,
-        turn: act.turn,
+        extras: act.extras.take(),
         ..Act::default()
     };
+    if act.extras.is_some() {
+        act.change_extras(|extras| {
+            extras.postponements = 0;
+            extras.start_by = None;
+            extras.locks.clear();
+        });
+    }
 }
 
 /// A person wants a fanned-out step tried again: its members that failed begin again. Tells whether it is one.
@@ -241,8 +244,33 @@ fn retry_members(task: &mut Task, key: ActKey) -> bool {
 fn settle(act: &mut Act, state: ActState, at: Timestamp) {
     act.state = state;
     act.ended_at = Some(at);
-    act.start_by = None;
-    act.locks.clear();
+    set_start_by(act, None);
+    forget_locks(act);
+}
+
+/// By when a worker must have taken the attempt that is ready.
+fn set_start_by(act: &mut Act, start_by: Option<Timestamp>) {
+    if act.start_by() != start_by {
+        act.change_extras(|extras| extras.start_by = start_by);
+    }
+}
+
+/// The act has and wants no lock any more.
+fn forget_locks(act: &mut Act) {
+    if !act.locks().is_empty() {
+        act.change_extras(|extras| extras.locks.clear());
+    }
+}
+
+/// Changes one of the locks that an act needs.
+fn change_lock(task: &mut Task, key: ActKey, name: &LockName, set: impl FnOnce(&mut HeldLock)) {
+    change(task, key, |act| {
+        act.change_extras(|extras| {
+            if let Some(lock) = extras.locks.iter_mut().find(|lock| lock.name == *name) {
+                set(lock);
+            }
+        });
+    });
 }
 
 /// Changes one act.

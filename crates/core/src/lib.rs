@@ -13,6 +13,7 @@
 //! The core cannot fail, it can only reject ([`Rejection`]).
 
 mod act;
+mod act_extras;
 mod alarm;
 mod apply;
 mod backoff;
@@ -40,6 +41,7 @@ mod time;
 mod trigger;
 
 pub use act::*;
+pub use act_extras::*;
 pub use alarm::*;
 pub use apply::*;
 pub use backoff::*;

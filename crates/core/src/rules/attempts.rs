@@ -14,8 +14,8 @@ pub(super) fn enter(draft: &mut Draft<'_>, key: ActKey) {
     if let Some(expression) = definition.key.clone() {
         match expression.text(&draft.task.params_for(key)) {
             Ok(fairness) => {
-                let known = draft.task.act(key).and_then(|act| act.fairness.as_ref());
-                if known != Some(&fairness) {
+                let known = draft.task.act(key).and_then(|act| act.fairness());
+                if known != Some(&*fairness) {
                     draft.emit(EventKind::ActKeyed { key, fairness });
                 }
             }

@@ -15,7 +15,7 @@ pub(super) fn take(draft: &mut Draft<'_>, key: ActKey, attempt: u32) -> bool {
     if draft.task.flow.steps[key.step].locks.is_empty() {
         return true;
     }
-    let held = draft.task.act(key).map_or(&[][..], |act| &act.locks);
+    let held = draft.task.act(key).map_or(&[][..], |act| act.locks());
     if !held.is_empty() && held.iter().all(HeldLock::is_held) {
         return true;
     }
@@ -50,7 +50,7 @@ fn names(task: &Task, key: ActKey) -> Result<Vec<LockName>, String> {
 #[must_use]
 pub fn wants_lock(task: &Task, owner: &LockOwner, name: &LockName) -> bool {
     let Some(act) = task.act(owner.key).filter(|_| task.id == owner.task) else { return false };
-    act.turn == owner.turn && act.wanted_lock().is_some_and(|lock| lock.name == *name)
+    act.turn() == owner.turn && act.wanted_lock().is_some_and(|lock| lock.name == *name)
 }
 
 /// A lock says that the act has it. With the last one the attempt goes on.
@@ -83,7 +83,7 @@ pub(super) fn seized(
 ) -> Result<(), Rejection> {
     let act = draft.task.act(key).ok_or(Rejection::UnknownAct)?;
     let has = |lock: &HeldLock| lock.name == *name && lock.fence == Some(fence) && lock.is_held();
-    if !act.locks.iter().any(has) {
+    if !act.locks().iter().any(has) {
         return Err(Rejection::NothingDue);
     }
     let (name, reason, by) = (name.clone(), reason.into(), by.cloned());

@@ -44,7 +44,7 @@ fn act(draft: &mut Draft<'_>, key: ActKey) -> Result<(), Rejection> {
     let act = draft.task.act(key).ok_or(Rejection::UnknownAct)?;
     let (state, attempt) = (act.state, act.attempt);
     let deadline_passed = !act.overdue && act.deadline_at.is_some_and(|deadline_at| deadline_at <= now);
-    let start_passed = act.start_by.is_some_and(|start_by| start_by <= now);
+    let start_passed = act.start_by().is_some_and(|start_by| start_by <= now);
     match state {
         ActState::Ready if deadline_passed && draft.is_held(key) => {
             draft.emit(EventKind::ActOverdue { key, attempt });

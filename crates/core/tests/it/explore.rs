@@ -192,7 +192,7 @@ fn act_bytes(bytes: &mut Vec<u8>, act: &Act, now: Timestamp) {
         _ => None,
     };
     // A time that has come is the same however long ago it came.
-    for time in [until, act.deadline_at, act.start_by] {
+    for time in [until, act.deadline_at, act.start_by()] {
         let ahead = time.map_or(u64::MAX, |time| (time - now).0);
         bytes.extend(ahead.to_le_bytes());
     }

@@ -106,7 +106,7 @@ fn locks_are_asked_for_one_after_the_other_in_the_order_of_their_names() {
     release(&mut world, "b");
     assert_eq!((state(&world, STEP), world.act(STEP).attempt), (ActState::Ready, 1));
     let fences: Vec<_> =
-        world.act(STEP).locks.iter().map(|lock| (lock.name.to_string(), lock.fence)).collect();
+        world.act(STEP).locks().iter().map(|lock| (lock.name.to_string(), lock.fence)).collect();
     assert_eq!(fences.len(), 2);
     assert!(fences[0].0 == "a" && fences[1].0 == "b" && fences.iter().all(|(_, fence)| fence.is_some()));
 }
@@ -115,7 +115,7 @@ fn locks_are_asked_for_one_after_the_other_in_the_order_of_their_names() {
 fn they_are_held_through_retries_and_losses_and_given_back_with_the_result() {
     let mut world = begin(flow(&["a"]));
     hear(&mut world);
-    let fence = world.act(STEP).locks[0].fence;
+    let fence = world.act(STEP).locks()[0].fence;
     report(&mut world, STEP, failure(true));
     assert!(matches!(state(&world, STEP), ActState::Delayed { .. }));
     assert_eq!(holder(&world, "a"), MINE, "a retry is no end");
@@ -125,7 +125,7 @@ fn they_are_held_through_retries_and_losses_and_given_back_with_the_result() {
     assert_eq!(state(&world, STEP), ActState::Ready);
     let attempt = take(&mut world, STEP);
     apply(&mut world, &Command::Lose(attempt));
-    assert_eq!((state(&world, STEP), world.act(STEP).locks[0].fence), (ActState::Ready, fence));
+    assert_eq!((state(&world, STEP), world.act(STEP).locks()[0].fence), (ActState::Ready, fence));
     report(&mut world, STEP, Outcome::Succeeded(None));
     hear(&mut world);
     assert_eq!(holder(&world, "a"), None);
@@ -185,10 +185,10 @@ fn a_pause_asks_for_no_lock_and_a_lock_that_comes_in_a_pause_is_kept() {
 fn a_lock_that_a_person_took_is_asked_for_again_with_all_the_others_before_the_next_attempt() {
     let mut world = begin(flow(&["a", "b"]));
     hear(&mut world);
-    let before = world.act(STEP).locks[0].fence;
+    let before = world.act(STEP).locks()[0].fence;
     world.tell_lock(&name("a"), &LockCommand::Seize { reason: "its machine is gone".into(), by: anna() });
     hear(&mut world);
-    assert!(world.act(STEP).locks[0].seized && state(&world, STEP) == ActState::Ready, "it goes on");
+    assert!(world.act(STEP).locks()[0].seized && state(&world, STEP) == ActState::Ready, "it goes on");
     acquire(&mut world, "a");
     let attempt = take(&mut world, STEP);
     apply(&mut world, &Command::Lose(attempt));
@@ -196,7 +196,7 @@ fn a_lock_that_a_person_took_is_asked_for_again_with_all_the_others_before_the_n
     assert_eq!((holder(&world, "a"), holder(&world, "b")), (Some(TaskId(99)), None));
     release(&mut world, "a");
     assert_eq!((state(&world, STEP), holder(&world, "b")), (ActState::Ready, MINE));
-    assert!(world.act(STEP).locks[0].fence > before);
+    assert!(world.act(STEP).locks()[0].fence > before);
     assert_eq!(world.act(STEP).attempt, 2);
 }
 

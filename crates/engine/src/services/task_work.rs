@@ -236,7 +236,7 @@ fn late_or_repeated(task: &Task, command: &Command, rejection: Rejection) -> Rej
 fn ended_with(act: &Act, outcome: &Outcome) -> bool {
     match (outcome, act.state) {
         (Outcome::Succeeded(_), state) => state == ActState::Succeeded,
-        (Outcome::RetryLater { .. }, ActState::Delayed { .. }) => act.postponements > 0,
+        (Outcome::RetryLater { .. }, ActState::Delayed { .. }) => act.postponements() > 0,
         _ if act.overdue => true,
         (Outcome::Failed(failure), _) => act.trouble() == Some(failure),
         (Outcome::RetryLater { message, .. }, _) => {

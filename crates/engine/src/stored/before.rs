@@ -2,8 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 use windlass_core::{
-    Act, ActState, Action, Actor, Cause, Doer, Failure, Flow, LockName, Millis, Name, OnFailure, Pause,
-    Phase, Retry, RetryBy, State, Step, StepDefinition, Stuck, Timestamp,
+    Act, ActExtras, ActState, Action, Actor, Cause, Doer, Failure, Flow, LockName, Millis, Name, OnFailure,
+    Pause, Phase, Retry, RetryBy, State, Step, StepDefinition, Stuck, Timestamp,
 };
 
 use super::InputHead;
@@ -145,14 +145,15 @@ impl From<ActBefore> for Act {
             attempt,
             failures,
             deaths,
-            postponements,
             ready_at,
             deadline_at,
             overdue,
             started_at,
             ended_at,
             failure,
-            ..Self::default()
+            extras: (postponements > 0)
+                .then(|| Box::new(ActExtras { postponements, ..ActExtras::default() })),
+            result: None,
         }
     }
 }

@@ -99,7 +99,7 @@ impl<'a> Look<'a> {
             return Ok(Why::Delayed { until });
         }
         let attempt = act.attempt;
-        if act.postponements > 0
+        if act.postponements() > 0
             && let Some(message) = self.engine.postponed(&self.loaded.task, key, attempt).await?
         {
             return Ok(Why::Postponed { attempt, until, message: Some(message).filter(|it| !it.is_empty()) });
@@ -122,11 +122,11 @@ impl<'a> Look<'a> {
                 Why::Signal { name: name.clone(), since, until: act.deadline_at }
             }
             Awaited::Child => {
-                let status = match act.child {
+                let status = match act.child() {
                     Some(child) => self.status_of(child).await?,
                     None => None,
                 };
-                Why::Child { task: act.child.filter(|_| status.is_some()), status }
+                Why::Child { task: act.child().filter(|_| status.is_some()), status }
             }
             Awaited::Lock => self.why_locked(key, act).await?,
         })

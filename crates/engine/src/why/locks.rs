@@ -12,7 +12,7 @@ impl Look<'_> {
         let name = wanted.name.clone();
         let (holder, before) = match self.engine.lock(&name).await {
             Ok(lock) => {
-                let owner = LockOwner { task: self.loaded.task.id, key, turn: act.turn };
+                let owner = LockOwner { task: self.loaded.task.id, key, turn: act.turn() };
                 // What was granted and not heard of yet is on its way.
                 let other = lock.holder.filter(|holder| holder.owner != owner);
                 let holder = match other {

@@ -35,7 +35,7 @@ fn one_after_the_other_gets_the_lock_in_the_order_they_came() {
         assert_eq!(holder(&world, "disk"), Some(*task));
         let lock = world.drive(world.engine.lock(&name("disk"))).unwrap();
         assert_eq!(lock.waiting(), tasks.len() - place - 1);
-        fences.extend(attempt.task.act(attempt.id.key).unwrap().locks[0].fence);
+        fences.extend(attempt.task.act(attempt.id.key).unwrap().locks()[0].fence);
         worker.report(&attempt.token, ok());
         world.pass(100);
     }
@@ -75,12 +75,12 @@ fn a_lock_goes_on_when_its_task_fails_is_cancelled_or_loses_its_worker() {
     let attempt = worker.take();
     assert_eq!((attempt.id.task, holder(&world, "disk")), (third, Some(third)), "the undo waits its turn");
     // The worker is silent: the attempt is lost, the lock is not.
-    let fence = world.task(third).act(attempt.id.key).unwrap().locks[0].fence;
+    let fence = world.task(third).act(attempt.id.key).unwrap().locks()[0].fence;
     world.pass(60_000);
     assert_eq!(holder(&world, "disk"), Some(third));
     let mut other = world.worker(2);
     let again = other.take();
-    assert_eq!(again.task.act(again.id.key).unwrap().locks[0].fence, fence);
+    assert_eq!(again.task.act(again.id.key).unwrap().locks()[0].fence, fence);
     other.report(&again.token, ok());
     world.pass(100);
     let undo = other.take();
@@ -129,7 +129,7 @@ fn a_person_takes_a_lock_and_the_history_of_its_task_says_so() {
     assert_eq!(seized.lock.holder.map(|holder| holder.owner.task), Some(second));
     world.pass(100);
     let act = world.task(first).state.steps[0].forward.clone();
-    assert!(act.locks[0].seized && act.state == ActState::Ready, "it is not stopped");
+    assert!(act.locks()[0].seized && act.state == ActState::Ready, "it is not stopped");
     let next = worker.take();
     assert_eq!(next.id.task, second);
     // What the former holder says is heard as ever, and takes nothing from the one who has the lock now.

@@ -4,11 +4,11 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use windlass_core::{
-    Act, ActKey, ActState, Action, Actor, Awaited, Backoff, Cause, Command, Context, Direction, Doer, During,
-    Each, Event, EventKind, Expression, Failure, Flow, HeldLock, Input, Json, LockCommand, LockHolder,
-    LockOwner, LockRef, LockWaiter, Member, Message, Millis, Name, OnFailure, OnPartial, Outcome, Parent,
-    Report, Resolution, ResolutionKind, Retry, RetryBy, Role, StepDefinition, Task, TaskId, Timestamp,
-    Unique, apply,
+    Act, ActExtras, ActKey, ActState, Action, Actor, Awaited, Backoff, Cause, Command, Context, Direction,
+    Doer, During, Each, Event, EventKind, Expression, Failure, Flow, HeldLock, Input, Json, LockCommand,
+    LockHolder, LockOwner, LockRef, LockWaiter, Member, Message, Millis, Name, OnFailure, OnPartial, Outcome,
+    Parent, Report, Resolution, ResolutionKind, Retry, RetryBy, Role, StepDefinition, Task, TaskId,
+    Timestamp, Unique, apply,
 };
 use windlass_engine::stored;
 
@@ -104,21 +104,23 @@ fn act(state: ActState) -> Act {
         attempt: 3,
         failures: 2,
         deaths: 1,
-        postponements: 4,
         ready_at: Some(at(1)),
         deadline_at: Some(at(2)),
         overdue: true,
         started_at: Some(at(3)),
         ended_at: Some(at(4)),
-        start_by: Some(at(5)),
-        fairness: Some("owner-a".into()),
-        child: Some(CHILD),
-        locks: vec![
-            HeldLock { name: name("disk"), fence: Some(77), seized: false },
-            HeldLock { name: name("dir-a"), fence: None, seized: true },
-        ],
-        turn: 2,
         failure: Some(Failure::new("no space", 28, true)),
+        extras: Some(Box::new(ActExtras {
+            postponements: 4,
+            start_by: Some(at(5)),
+            fairness: Some("owner-a".into()),
+            child: Some(CHILD),
+            locks: vec![
+                HeldLock { name: name("disk"), fence: Some(77), seized: false },
+                HeldLock { name: name("dir-a"), fence: None, seized: true },
+            ],
+            turn: 2,
+        })),
         result: None,
     }
 }

@@ -179,7 +179,7 @@ fn document(
         ended_at: act.ended_at.map(view::time),
         due_at: view::due_at(act).map(view::time),
         waits_for: view::waits_for(act, &definition.run),
-        child: act.child.map(|child| child.to_string()),
+        child: act.child().map(|child| child.to_string()),
         worker: claim.map(|claim| overlay.worker(claim)),
         progress: overlay.progress(task, key, claim),
         rollback: rollback.map(|action| view::rollback(loaded, overlay, undo, action)),

@@ -113,7 +113,7 @@ fn step(loaded: &Loaded, held: &BTreeSet<ActKey>, overlay: &Overlay<'_>, index: 
         ended_at: act.ended_at.map(time),
         due_at: due_at(act).map(time),
         waits_for: waits_for(act, &definition.run),
-        child: act.child.map(|child| child.to_string()),
+        child: act.child().map(|child| child.to_string()),
         members: members::counts(loaded, index),
         worker: claim.map(|claim| overlay.worker(claim)),
         progress: overlay.progress(task, key, claim),
@@ -160,9 +160,9 @@ pub(super) fn rollback(
 pub(super) fn waits_for(act: &Act, action: &Action) -> Option<String> {
     match act.state {
         ActState::Awaiting(Awaited::Signal) => Some(action.doer.to_string()),
-        ActState::Awaiting(Awaited::Child) => act.child.map(|child| format!("task {child}")),
+        ActState::Awaiting(Awaited::Child) => act.child().map(|child| format!("task {child}")),
         ActState::Awaiting(Awaited::Lock) => {
-            let lock = act.locks.iter().find(|lock| lock.fence.is_none())?;
+            let lock = act.locks().iter().find(|lock| lock.fence.is_none())?;
             Some(format!("lock {}", lock.name))
         }
         _ => None,

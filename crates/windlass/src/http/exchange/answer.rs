@@ -91,7 +91,7 @@ impl<'a> AttemptBody<'a> {
             traceparent: task.input.traceparent.as_deref(),
             locks: task
                 .act(id.key)
-                .map(|act| act.locks.iter().filter_map(lock).collect())
+                .map(|act| act.locks().iter().filter_map(lock).collect())
                 .unwrap_or_default(),
         })
     }
