@@ -97,6 +97,8 @@ pub fn evolve(task: &mut Task, event: &Event) {
         }
         EventKind::ActOverdue { key, .. } => change(task, *key, |act| {
             act.overdue = true;
+            // A worker has it, so one took it.
+            set_start_by(act, None);
             act.failure = Some(Failure::new("the step's deadline passed", DEADLINE_CODE, false));
         }),
         EventKind::ActSkipped { key } => change(task, *key, |act| settle(act, ActState::Skipped, at)),

@@ -57,9 +57,11 @@ pub(super) fn check_current(draft: &Draft<'_>, attempt: &Attempt) -> Result<(), 
     }
 }
 
-/// Records when the attempt was handed out, where that is known.
+/// Records when the attempt was handed out, where that is known: not before it became ready, also when the clock of whoever
+/// handed it out was behind.
 pub(super) fn start(draft: &mut Draft<'_>, attempt: &Attempt) {
     if let Some(at) = attempt.started_at {
+        let at = at.max(draft.task.act(attempt.key).and_then(|act| act.ready_at).unwrap_or(at));
         draft.emit_at(at, EventKind::ActStarted { key: attempt.key, attempt: attempt.number });
     }
 }
