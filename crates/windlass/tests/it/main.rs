@@ -6,6 +6,7 @@ mod docs;
 mod flows;
 mod hints;
 mod http;
+mod keeping_back;
 mod malformed;
 mod modules;
 mod site;

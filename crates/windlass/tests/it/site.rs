@@ -5,11 +5,15 @@ use std::{
     os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
     process::{Child, Command, Output, Stdio},
+    time::{Duration, Instant},
 };
 
 use tempfile::TempDir;
 
 pub(super) const PROGRAM: &str = env!("CARGO_BIN_EXE_windlass");
+
+/// Far more than anything here takes.
+const PATIENCE: Duration = Duration::from_secs(20);
 
 const FLOWS: &str = r"
 flow: good
@@ -69,6 +73,11 @@ impl Site {
         std::fs::create_dir_all(&module).unwrap();
         script(&module.join("echo"), "echo \"{\\\"ran\\\": \\\"$WINDLASS_STEP\\\"}\"");
         script(&module.join("fail"), "echo 'no space left' >&2; exit 7");
+        script(
+            &module.join("told"),
+            "read -r document; printf '{\"stdin\": %s, \"locks\": \"%s\"}' \"$document\" \"$WINDLASS_LOCKS\"",
+        );
+        script(&module.join("gate"), "until test -e open; do sleep 0.02; done");
         let worker = Command::new(PROGRAM)
             .args(["worker", "--server", &site.url, "--modules", &site.path("modules")])
             .stderr(Stdio::null())
@@ -80,6 +89,19 @@ impl Site {
 
     pub(super) fn path(&self, name: &str) -> String {
         self.dir.path().join(name).display().to_string()
+    }
+
+    /// Lets the command `m.gate` end, now and from now on.
+    pub(super) fn open_gate(&self) {
+        std::fs::write(self.dir.path().join("modules/m/open"), "").unwrap();
+    }
+
+    /// Applies flows written in YAML.
+    pub(super) fn apply(&self, yaml: &str) {
+        let file = self.path("applied.yaml");
+        std::fs::write(&file, yaml).unwrap();
+        let output = self.run(&["flow", "apply", &file]);
+        assert_eq!(output.status.code(), Some(0), "{output:?}");
     }
 
     pub(super) fn run(&self, arguments: &[&str]) -> Output {
@@ -107,6 +129,18 @@ impl Drop for Site {
             child.kill().unwrap();
             child.wait().unwrap();
         }
+    }
+}
+
+/// Asks until it is so: the processes of a site go on by themselves.
+pub(super) fn until<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
+    let began = Instant::now();
+    loop {
+        if let Some(found) = ask() {
+            return found;
+        }
+        assert!(began.elapsed() < PATIENCE, "{what}: not after {PATIENCE:?}");
+        std::thread::sleep(Duration::from_millis(10));
     }
 }
 

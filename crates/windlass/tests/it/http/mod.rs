@@ -7,6 +7,7 @@ mod connections;
 mod documents;
 mod events;
 mod exchange;
+mod limits;
 mod locks;
 mod logs;
 mod members;
