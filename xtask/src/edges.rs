@@ -4,6 +4,8 @@
 //! engine ─▶ core      stores ─▶ engine, core      sim ─▶ engine, core      client ─▶ api      windlass ─▶ the others
 //! ```
 //!
+//! Tests may use `testkit`, which uses nothing of ours.
+//!
 //! `core` and `api` use nothing of ours. Products (the folders of `stores`) never use one another. What makes a
 //! crate what it is (the core decides and does nothing, the engine has no runtime, the client no server in it) is
 //! kept by naming what it may never use.
@@ -19,13 +21,24 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("windlass-core", &[]),
     ("windlass-api", &[]),
     ("windlass-engine", &["windlass-core"]),
-    ("windlass-stores", &["windlass-engine", "windlass-core"]),
+    ("windlass-testkit", &[]),
+    ("windlass-stores", &["windlass-engine", "windlass-core", "windlass-testkit"]),
     ("windlass-sim", &["windlass-engine", "windlass-core"]),
     ("windlass-powercut", &["windlass-stores", "windlass-engine", "windlass-core"]),
     ("windlass-client", &["windlass-api"]),
-    ("windlass", &["windlass-core", "windlass-engine", "windlass-stores", "windlass-api", "windlass-client"]),
+    (
+        "windlass",
+        &[
+            "windlass-core",
+            "windlass-engine",
+            "windlass-stores",
+            "windlass-api",
+            "windlass-client",
+            "windlass-testkit",
+        ],
+    ),
     // Its drills talk to servers as any other client.
-    ("xtask", &["windlass-client"]),
+    ("xtask", &["windlass-client", "windlass-testkit"]),
 ];
 
 /// A crate, packages it may never use outside its tests, and why.
@@ -41,10 +54,17 @@ const NEVER: &[(&str, &[&str], &str)] = &[
         "the engine needs no runtime, network, disk or clock: they come in through its ports and arguments",
     ),
     ("windlass-client", &["axum", "hyper", "rusqlite"], "the client has no server code in it"),
+    ("windlass-stores", &["windlass-testkit"], KIT),
+    ("windlass", &["windlass-testkit"], KIT),
 ];
+
+const KIT: &str = "the test kit is for tests";
 
 /// The crates whose folders are products.
 const PRODUCT_FOLDERS: &[&str] = &["crates/stores/src"];
+
+/// Their folders that are no products, but what products have in common.
+const SHARED: &[&str] = &["lib", "rows"];
 
 /// Checks all edges.
 pub(crate) fn check(workspace: &Workspace) -> anyhow::Result<Findings> {
@@ -92,7 +112,7 @@ fn product<'a>(folder: &str, path: &'a str) -> Option<&'a str> {
     let rest = path.strip_prefix(folder)?.strip_prefix('/')?;
     let product = rest.split('/').next()?;
     let product = product.strip_suffix(".rs").unwrap_or(product);
-    (path.ends_with(".rs") && product != "lib").then_some(product)
+    (path.ends_with(".rs") && !SHARED.contains(&product)).then_some(product)
 }
 
 fn check_product<'a>(path: &str, text: &str, others: impl Iterator<Item = &'a str>, findings: &mut Findings) {
@@ -133,6 +153,7 @@ mod tests {
         assert_eq!(product("crates/stores/src", "crates/stores/src/sqlite/sink.rs"), Some("sqlite"));
         assert_eq!(product("crates/stores/src", "crates/stores/src/memory.rs"), Some("memory"));
         assert_eq!(product("crates/stores/src", "crates/stores/src/lib.rs"), None);
+        assert_eq!(product("crates/stores/src", "crates/stores/src/rows/keys.rs"), None);
         let mut findings = Findings::default();
         check_product("a.rs", "use crate::sqlite::Sink;", ["sqlite"].into_iter(), &mut findings);
         check_product("b.rs", "use crate::memory::Sink;", ["sqlite"].into_iter(), &mut findings);

@@ -1,0 +1,104 @@
+//! MariaDB, as Debian's package `mariadb-server` has it or as it is on the path.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+    sync::Mutex,
+};
+
+use anyhow::Result;
+use rustix::process::Signal;
+
+use crate::{
+    product::{Product, finish},
+    server::Server,
+};
+
+/// What the server does first. Without it, only a local socket would let the administrator in.
+const FIRST: &str = "CREATE USER IF NOT EXISTS root@'127.0.0.1';
+GRANT ALL ON *.* TO root@'127.0.0.1' WITH GRANT OPTION;
+";
+
+/// The file with it, in the data directory. It must not look like a database or a table.
+const FIRST_FILE: &str = "first.sql";
+
+/// Size of the log: the default of 96 MiB would be copied for every server.
+const LOG_SIZE: &str = "--innodb-log-file-size=32M";
+
+/// MariaDB as it is installed on this machine.
+#[derive(Debug)]
+pub struct MariaDbProduct {
+    server: PathBuf,
+    client: PathBuf,
+    installer: PathBuf,
+}
+
+impl Product for MariaDbProduct {
+    const NAME: &'static str = "MariaDB";
+    const PACKAGE: &'static str = "mariadb-server";
+    const USER: &'static str = "mysql";
+    const SIGNALS: (Signal, &'static str) = (Signal::TERM, "KILL");
+    const DIRECTORY: &'static str = "select trim(trailing '/' from @@datadir)";
+    const QUICK: &'static [&'static str] =
+        &["innodb-flush-log-at-trx-commit=0", "innodb-doublewrite=OFF", "sync-binlog=0"];
+    const DATABASE: &'static str = "mysql";
+
+    fn find() -> Option<Self> {
+        let in_path = std::env::var_os("PATH").unwrap_or_default();
+        let mut folders: Vec<PathBuf> = std::env::split_paths(&in_path).collect();
+        // Not on the path of everybody, and servers are there.
+        folders.push("/usr/sbin".into());
+        let find = |name: &str| folders.iter().map(|folder| folder.join(name)).find(|path| path.is_file());
+        Some(Self {
+            server: find("mariadbd")?,
+            client: find("mariadb")?,
+            installer: find("mariadb-install-db")?,
+        })
+    }
+
+    fn slot() -> &'static Mutex<Option<&'static Server<Self>>> {
+        static SLOT: Mutex<Option<&'static Server<MariaDbProduct>>> = Mutex::new(None);
+        &SLOT
+    }
+
+    fn program(&self) -> &Path {
+        &self.server
+    }
+
+    fn initialise(&self, run: &dyn Fn(&Path) -> Command, data: &Path) -> Result<()> {
+        let mut command = run(&self.installer);
+        command.arg("--no-defaults").arg(format!("--datadir={}", data.display()));
+        command.args(["--auth-root-authentication-method=normal", "--skip-test-db", "--skip-name-resolve"]);
+        command.arg(LOG_SIZE);
+        finish(command)?;
+        Ok(fs::write(data.join(FIRST_FILE), FIRST)?)
+    }
+
+    fn arrange(&self, command: &mut Command, data: &Path, port: u16, settings: &[String]) {
+        let file = |name: &str, file: &str| format!("--{name}={}", data.join(file).display());
+        command.arg("--no-defaults").arg(format!("--datadir={}", data.display()));
+        command.args(["--bind-address=127.0.0.1", "--skip-name-resolve", "--max-connections=300"]);
+        command.args(["--innodb-buffer-pool-size=64M", LOG_SIZE]).arg(format!("--port={port}"));
+        command.arg(file("init-file", FIRST_FILE)).arg(file("pid-file", "pid"));
+        // Relative to the data directory, whose path may be longer than a socket's may be.
+        command.arg("--socket=socket");
+        command.args(settings.iter().map(|setting| format!("--{setting}")));
+    }
+
+    fn ask(&self, port: u16, database: &str, statement: &str) -> Command {
+        let mut command = Command::new(&self.client);
+        command.arg("--no-defaults").args(["--protocol=tcp", "--host=127.0.0.1", "--user=root"]);
+        command.args(["--connect-timeout=5", "--skip-column-names", "--batch"]).arg(format!("--port={port}"));
+        command.arg(format!("--database={database}")).arg("--execute").arg(statement).stdin(Stdio::null());
+        command
+    }
+
+    fn url(port: u16, database: &str) -> String {
+        format!("mysql://root@127.0.0.1:{port}/{database}")
+    }
+
+    fn drop_database(name: &str) -> String {
+        format!("drop database if exists {name}")
+    }
+}

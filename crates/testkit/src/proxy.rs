@@ -1,0 +1,198 @@
+//! A network that fails, between clients and a server: see [`Proxy`].
+
+use std::{
+    io::{self, Read as _, Write as _},
+    net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream},
+    sync::{Arc, Condvar, Mutex, MutexGuard},
+    thread,
+    time::{Duration, Instant},
+};
+
+use anyhow::Result;
+use std::sync::mpsc;
+
+/// Bytes under way in each direction, in pieces of [`PIECE`]: a network holds some, not everything.
+const PIECES_MAX: usize = 64;
+
+/// Most bytes passed on at once.
+const PIECE: usize = 16 * 1024;
+
+/// Passes connections on to a server, and is a bad network when told so.
+#[derive(Debug)]
+pub struct Proxy {
+    shared: Arc<Shared>,
+    address: SocketAddr,
+}
+
+#[derive(Debug)]
+struct Shared {
+    target: SocketAddr,
+    weather: Mutex<Weather>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Weather {
+    mode: Mode,
+    delay: Duration,
+    /// Both ends of every connection.
+    connections: Vec<(TcpStream, TcpStream)>,
+}
+
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+enum Mode {
+    #[default]
+    Open,
+    /// Nothing comes through, and nobody is told.
+    Stalled,
+    /// Connections are closed.
+    Cut,
+    /// For ever.
+    Gone,
+}
+
+impl Proxy {
+    /// Begins to pass on connections to a port of 127.0.0.1.
+    ///
+    /// # Errors
+    /// When there is no port to listen on.
+    pub fn start(target: u16) -> Result<Self> {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+        let address = listener.local_addr()?;
+        let target = SocketAddr::from((Ipv4Addr::LOCALHOST, target));
+        let shared = Arc::new(Shared { target, weather: Mutex::default(), changed: Condvar::new() });
+        let accepting = Arc::clone(&shared);
+        thread::spawn(move || accepting.accept(&listener));
+        Ok(Self { shared, address })
+    }
+
+    /// The port it listens on, on 127.0.0.1.
+    pub fn port(&self) -> u16 {
+        self.address.port()
+    }
+
+    /// Closes all connections, and every new one at once, until [`heal`](Self::heal).
+    pub fn cut(&self) {
+        self.shared.turn(Mode::Cut);
+    }
+
+    /// Lets nothing through in either direction without telling anybody, until [`heal`](Self::heal): what is on its
+    /// way arrives then. This is what a partition looks like from both sides.
+    pub fn stall(&self) {
+        self.shared.turn(Mode::Stalled);
+    }
+
+    /// Delays everything by `delay` in each direction, from now on.
+    pub fn delay(&self, delay: Duration) {
+        self.shared.lock().delay = delay;
+    }
+
+    /// Lets everything through again, without delay.
+    pub fn heal(&self) {
+        self.shared.lock().delay = Duration::ZERO;
+        self.shared.turn(Mode::Open);
+    }
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        self.shared.turn(Mode::Gone);
+        // The thread that accepts notices with the next connection.
+        let _ = TcpStream::connect(self.address);
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, Weather> {
+        self.weather.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    fn turn(&self, mode: Mode) {
+        let mut weather = self.lock();
+        weather.mode = mode;
+        if matches!(mode, Mode::Cut | Mode::Gone) {
+            for (client, server) in weather.connections.drain(..) {
+                close(&client);
+                close(&server);
+            }
+        }
+        self.changed.notify_all();
+    }
+
+    fn accept(self: Arc<Self>, listener: &TcpListener) {
+        for client in listener.incoming() {
+            let mode = self.lock().mode;
+            match (mode, client) {
+                (Mode::Gone, _) => return,
+                (Mode::Cut, _) | (_, Err(_)) => {}
+                (Mode::Open | Mode::Stalled, Ok(client)) => {
+                    // A server that is away closes the connection, as its machine would.
+                    let _ = self.connect(client);
+                }
+            }
+        }
+    }
+
+    fn connect(self: &Arc<Self>, client: TcpStream) -> io::Result<()> {
+        let server = TcpStream::connect(self.target)?;
+        client.set_nodelay(true)?;
+        server.set_nodelay(true)?;
+        let mut weather = self.lock();
+        if matches!(weather.mode, Mode::Cut | Mode::Gone) {
+            return Ok(());
+        }
+        weather.connections.push((client.try_clone()?, server.try_clone()?));
+        drop(weather);
+        self.carry(client.try_clone()?, server.try_clone()?);
+        self.carry(server, client);
+        Ok(())
+    }
+
+    /// Passes on one direction of a connection, until either end closes it.
+    fn carry(self: &Arc<Self>, mut from: TcpStream, mut to: TcpStream) {
+        let (sender, pieces) = mpsc::sync_channel::<(Instant, Vec<u8>)>(PIECES_MAX);
+        thread::spawn(move || {
+            let mut buffer = vec![0; PIECE];
+            while let Ok(length @ 1..) = from.read(&mut buffer) {
+                if sender.send((Instant::now(), buffer[..length].to_vec())).is_err() {
+                    break;
+                }
+            }
+        });
+        let shared = Arc::clone(self);
+        thread::spawn(move || {
+            for (came_at, piece) in pieces {
+                if !shared.let_through(came_at) || to.write_all(&piece).is_err() {
+                    break;
+                }
+            }
+            // The other direction may have more to say; a cut has closed both.
+            let _ = to.shutdown(Shutdown::Write);
+        });
+    }
+
+    /// Waits until what came then may go on. False when it never may.
+    fn let_through(&self, came_at: Instant) -> bool {
+        let mut weather = self.lock();
+        loop {
+            let wait = (came_at + weather.delay).saturating_duration_since(Instant::now());
+            weather = match weather.mode {
+                Mode::Cut | Mode::Gone => return false,
+                Mode::Open if wait.is_zero() => return true,
+                Mode::Open => {
+                    let waited = self.changed.wait_timeout(weather, wait);
+                    waited.unwrap_or_else(|poisoned| poisoned.into_inner()).0
+                }
+                Mode::Stalled => {
+                    let waited = self.changed.wait(weather);
+                    waited.unwrap_or_else(|poisoned| poisoned.into_inner())
+                }
+            };
+        }
+    }
+}
+
+/// Closes a connection for both sides; one that is closed already has nothing against it.
+fn close(stream: &TcpStream) {
+    let _ = stream.shutdown(Shutdown::Both);
+}

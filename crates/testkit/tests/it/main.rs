@@ -1,0 +1,4 @@
+//! The test kit on the servers it is for.
+
+mod proxy;
+mod servers;
