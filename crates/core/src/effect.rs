@@ -107,50 +107,68 @@ pub enum Message {
 /// What the act or the start waits for in this state of the task, if for anything.
 #[must_use]
 pub fn waiting(task: &Task, key: Wakeup) -> Option<Waiting> {
-    let act_key = match key {
+    let (ready, due_at) = match awaited(task, key)? {
+        For::Time(at) => (None, Some(at)),
+        For::Worker { key, or_time } => (Some(ready(task, key)?), or_time),
+    };
+    let attempt = match key {
+        Wakeup::Start | Wakeup::Deadline => 0,
+        Wakeup::Act(key) => task.act(key)?.attempt,
+    };
+    Some(Waiting { key, attempt, ready, due_at })
+}
+
+/// What is waited for.
+enum For {
+    Worker { key: ActKey, or_time: Option<Timestamp> },
+    Time(Timestamp),
+}
+
+/// What the act or the start waits for, if for anything.
+fn awaited(task: &Task, key: Wakeup) -> Option<For> {
+    let key = match key {
         Wakeup::Start => {
-            let at = task.input.at.filter(|_| task.state.phase == Phase::Scheduled)?;
-            return Some(Waiting { key, attempt: 0, ready: None, due_at: Some(at) });
+            return task.input.at.filter(|_| task.state.phase == Phase::Scheduled).map(For::Time);
         }
         Wakeup::Deadline => {
-            let at = task
-                .deadline_at()
-                .filter(|_| matches!(task.state.phase, Phase::Scheduled | Phase::Forward))?;
-            return Some(Waiting { key, attempt: 0, ready: None, due_at: Some(at) });
+            let runs = matches!(task.state.phase, Phase::Scheduled | Phase::Forward);
+            return task.deadline_at().filter(|_| runs).map(For::Time);
         }
-        Wakeup::Act(act_key) => act_key,
+        Wakeup::Act(key) => key,
     };
-    let (act, action) = (task.act(act_key)?, task.action(act_key)?);
+    let act = task.act(key)?;
     let deadline_at = act.deadline_at.filter(|_| !act.overdue);
     match act.state {
         ActState::Ready => {
-            let ready_at = act.ready_at.unwrap_or_default();
-            let (module, command) = action.worker()?;
-            let ready = Ready {
-                module: module.clone(),
-                command: command.clone(),
-                // An undo counts under the key of what it undoes.
-                fairness: act.fairness().map(Box::from).or_else(|| {
-                    let forward = ActKey { direction: Direction::Forward, ..act_key };
-                    task.act(forward)?.fairness().map(Box::from)
-                }),
-                rank: task.rank(ready_at),
-                ready_at,
-                timeout: action.timeout,
-                free: when_free(task, act_key),
-            };
-            let due_at = [deadline_at, act.start_by()].into_iter().flatten().min();
-            Some(Waiting { key, attempt: act.attempt, ready: Some(ready), due_at })
+            task.action(key)?.worker()?;
+            Some(For::Worker { key, or_time: [deadline_at, act.start_by()].into_iter().flatten().min() })
         }
         ActState::Delayed { until } => {
-            let due_at = deadline_at.map_or(until, |deadline_at| deadline_at.min(until));
-            Some(Waiting { key, attempt: act.attempt, ready: None, due_at: Some(due_at) })
+            Some(For::Time(deadline_at.map_or(until, |deadline_at| deadline_at.min(until))))
         }
-        ActState::Awaiting(_) => {
-            deadline_at.map(|at| Waiting { key, attempt: act.attempt, ready: None, due_at: Some(at) })
-        }
+        ActState::Awaiting(_) => deadline_at.map(For::Time),
         _ => None,
     }
+}
+
+/// The ready attempt of an act that workers do.
+fn ready(task: &Task, key: ActKey) -> Option<Ready> {
+    let (act, action) = (task.act(key)?, task.action(key)?);
+    let (module, command) = action.worker()?;
+    let ready_at = act.ready_at.unwrap_or_default();
+    Some(Ready {
+        module: module.clone(),
+        command: command.clone(),
+        // An undo counts under the key of what it undoes.
+        fairness: act.fairness().map(Box::from).or_else(|| {
+            let forward = ActKey { direction: Direction::Forward, ..key };
+            task.act(forward)?.fairness().map(Box::from)
+        }),
+        rank: task.rank(ready_at),
+        ready_at,
+        timeout: action.timeout,
+        free: when_free(task, key),
+    })
 }
 
 /// What is to become of the ready attempt of an act while no worker has it.
@@ -174,7 +192,10 @@ pub fn waits(task: &Task) -> Vec<Waiting> {
 
 /// What is to be done about the step from `before` to `after` by `events`.
 pub(crate) fn effects(before: &Task, after: &Task, events: &[Event]) -> Vec<Effect> {
-    let mut keys: Vec<Wakeup> = events.iter().filter_map(|event| event.kind.act()).map(Wakeup::Act).collect();
+    let mut keys = Vec::with_capacity(events.len());
+    for event in events {
+        keys.extend(event.kind.act().map(Wakeup::Act));
+    }
     if before.state.phase != after.state.phase
         || events.iter().any(|event| event.kind == EventKind::TaskAccepted)
     {
@@ -189,22 +210,32 @@ pub(crate) fn effects(before: &Task, after: &Task, events: &[Event]) -> Vec<Effe
     }
     keys.sort_unstable();
     keys.dedup();
-    let waits = keys.into_iter().filter_map(|key| match waiting(after, key) {
-        Some(waiting) => Some(Effect::Wait(waiting)),
-        // Before it was taken in nothing waited for anything.
-        None => waiting(before, key).filter(|_| before.state.events > 0).map(|_| Effect::Forget(key)),
-    });
-    let mut told: Vec<ActKey> = events.iter().filter_map(|event| event.kind.act()).collect();
-    told.sort_unstable();
-    told.dedup();
-    let locks = told.into_iter().flat_map(|key| lock_messages(before, after, key));
-    let messages = events.iter().filter_map(|event| message(after, event)).chain(locks).map(Effect::Send);
-    waits.chain(messages).collect()
+    let mut effects = Vec::with_capacity(keys.len());
+    for key in &keys {
+        if let Some(waiting) = waiting(after, *key) {
+            effects.push(Effect::Wait(waiting));
+        } else if before.state.events > 0 && awaited(before, *key).is_some() {
+            // Before it was taken in nothing waited for anything.
+            effects.push(Effect::Forget(*key));
+        }
+    }
+    for event in events {
+        effects.extend(message(after, event).map(Effect::Send));
+    }
+    for key in keys {
+        if let Wakeup::Act(key) = key {
+            effects.extend(lock_messages(before, after, key).into_iter().map(Effect::Send));
+        }
+    }
+    effects
 }
 
 /// What locks are told about an act: those that it does not want any more go back, and the next one is asked for.
 fn lock_messages(before: &Task, after: &Task, key: ActKey) -> Vec<Message> {
     let (was, is) = (before.act(key), after.act(key));
+    if [was, is].into_iter().flatten().all(|act| act.locks().is_empty()) {
+        return Vec::new();
+    }
     let claims = |act: Option<&Act>, wanted: &Act, turn: u32| -> Vec<LockName> {
         let others = |name: &&LockName| {
             act.is_none_or(|act| act.turn() != turn || act.claimed_locks().all(|other| other != *name))

@@ -17,46 +17,63 @@ pub fn check(before: &Task, after: &Task, events: &[Event]) -> Result<(), String
     if before.is_ended() {
         return broken("an ended task does not change");
     }
-    let idle = Act::default();
-    for key in changed(after, events) {
-        let (was, Some(is)) = (before.act(key).unwrap_or(&idle), after.act(key)) else { continue };
-        if is.attempt < was.attempt {
-            return broken("attempt numbers only grow");
-        }
-        if was.is_satisfied() && is != was {
-            return broken("what is done or passed over stays so");
-        }
-        let successes = events.iter().filter(|event| match &event.kind {
-            EventKind::ActSucceeded { key: done, .. } => *done == key,
-            _ => false,
-        });
-        let successes = successes.count();
-        if successes > 1 {
-            return broken("an act has at most one accepted result");
-        }
-        if successes == 1 && !are_members_done(after, key) {
-            return broken("a fanned-out step is done when its members are");
-        }
-        if is.state == ActState::Parked && after.state.pause == Pause::None {
-            return broken("only a paused task parks attempts");
-        }
-        let settled = after.act(key.of_member(0)).is_some_and(|act| act.is_settled());
-        let stays = key.direction == Direction::Rollback || after.state.phase == Phase::Forward;
-        if key.is_member() && is.is_open() && settled && stays {
-            return broken("a step is settled after its members");
-        }
-    }
-    check_order(after).map_err(str::to_owned)?;
-    check_phase(after).map_err(str::to_owned)
+    check_acts(before, after, events).map_err(str::to_owned)?;
+    check_successes(after, events).map_err(str::to_owned)?;
+    let open = [after.has_open(Direction::Forward), after.has_open(Direction::Rollback)];
+    check_order(after, open).map_err(str::to_owned)?;
+    check_phase(after, open).map_err(str::to_owned)
 }
 
 /// The acts of steps as a whole, and of the members to which something happened.
-fn changed<'a>(after: &'a Task, events: &'a [Event]) -> impl Iterator<Item = ActKey> + 'a {
-    let mut members: Vec<ActKey> =
-        events.iter().filter_map(|event| event.kind.act()).filter(|key| key.is_member()).collect();
-    members.sort_unstable();
-    members.dedup();
-    after.step_acts().map(|(key, _)| key).chain(members)
+fn check_acts(before: &Task, after: &Task, events: &[Event]) -> Result<(), &'static str> {
+    for (was, is) in before.state.steps.iter().zip(&after.state.steps) {
+        check_act(&was.forward, &is.forward, after)?;
+        check_act(&was.undo, &is.undo, after)?;
+    }
+    let keys = events.iter().filter_map(|event| event.kind.act());
+    for key in keys.filter(|key| key.is_member()) {
+        let idle = Act::default();
+        let (was, Some(is)) = (before.act(key).unwrap_or(&idle), after.act(key)) else { continue };
+        check_act(was, is, after)?;
+        let settled = after.act(key.of_member(0)).is_some_and(|act| act.is_settled());
+        let stays = key.direction == Direction::Rollback || after.state.phase == Phase::Forward;
+        if is.is_open() && settled && stays {
+            return Err("a step is settled after its members");
+        }
+    }
+    Ok(())
+}
+
+/// What holds of every act by itself.
+fn check_act(was: &Act, is: &Act, after: &Task) -> Result<(), &'static str> {
+    if is.attempt < was.attempt {
+        return Err("attempt numbers only grow");
+    }
+    if was.is_satisfied() && is != was {
+        return Err("what is done or passed over stays so");
+    }
+    if is.state == ActState::Parked && after.state.pause == Pause::None {
+        return Err("only a paused task parks attempts");
+    }
+    Ok(())
+}
+
+/// Each result is the only one of its act, and that of a fanned-out step comes after those of its members.
+fn check_successes(after: &Task, events: &[Event]) -> Result<(), &'static str> {
+    let done = |event: &Event| match event.kind {
+        EventKind::ActSucceeded { key, .. } => Some(key),
+        _ => None,
+    };
+    for (index, event) in events.iter().enumerate() {
+        let Some(key) = done(event) else { continue };
+        if events[index + 1..].iter().any(|later| done(later) == Some(key)) {
+            return Err("an act has at most one accepted result");
+        }
+        if !are_members_done(after, key) {
+            return Err("a fanned-out step is done when its members are");
+        }
+    }
+    Ok(())
 }
 
 /// Whether the members of a step, if it has any, are done as far as the flow asks for it.
@@ -75,9 +92,8 @@ fn are_members_done(task: &Task, key: ActKey) -> bool {
 }
 
 /// Steps begin when their predecessors are done, and are undone when their successors are.
-fn check_order(task: &Task) -> Result<(), &'static str> {
+fn check_order(task: &Task, [forward_open, _]: [bool; 2]) -> Result<(), &'static str> {
     let steps = &task.state.steps;
-    let forward_open = task.has_open(Direction::Forward);
     for (index, step) in steps.iter().enumerate() {
         let begun = step.forward.state != ActState::Idle;
         if begun && !task.flow.steps[index].after.iter().all(|after| task.lets_pass(*after)) {
@@ -100,10 +116,10 @@ fn check_order(task: &Task) -> Result<(), &'static str> {
 }
 
 /// The phase agrees with the steps, and everything that is not over has something that will wake it.
-fn check_phase(task: &Task) -> Result<(), &'static str> {
+fn check_phase(task: &Task, [forward_open, undo_open]: [bool; 2]) -> Result<(), &'static str> {
     let steps = &task.state.steps;
     let undone = || steps.iter().all(|step| !step.touched || step.undo.is_satisfied());
-    let open = task.has_open_act();
+    let open = forward_open || undo_open;
     match task.state.phase {
         Phase::Ended(_) if open => Err("an ended task has nothing in flight"),
         Phase::Ended(Ending::Succeeded) if !task.flow.plain_steps().all(|step| task.lets_pass(step)) => {
@@ -115,7 +131,7 @@ fn check_phase(task: &Task) -> Result<(), &'static str> {
         Phase::Ended(_) => Ok(()),
         Phase::Scheduled if open => Err("nothing of a scheduled task has begun"),
         Phase::Scheduled => Ok(()),
-        Phase::Forward if task.has_open(Direction::Rollback) => Err("nothing is undone on the way forward"),
+        Phase::Forward if undo_open => Err("nothing is undone on the way forward"),
         Phase::Forward | Phase::Backward if !open && task.state.stuck.is_none() => {
             Err("every unfinished task has something that will wake it")
         }

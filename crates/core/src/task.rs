@@ -295,10 +295,10 @@ impl Task {
         self.step_acts().filter(|(_, act)| act.is_open()).chain(members)
     }
 
-    /// Whether anything is under way.
+    /// Whether anything is under way. However many members are, it takes as long as there are steps.
     #[must_use]
     pub fn has_open_act(&self) -> bool {
-        self.open_acts().next().is_some()
+        self.has_open(Direction::Forward) || self.has_open(Direction::Rollback)
     }
 
     /// Whether anything of one direction is under way. However many members are, it takes as long as there are steps.

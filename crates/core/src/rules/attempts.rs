@@ -28,8 +28,11 @@ pub(super) fn enter(draft: &mut Draft<'_>, key: ActKey) {
 /// The next attempt of an act begins. In a pause it is parked.
 pub(super) fn begin(draft: &mut Draft<'_>, key: ActKey) {
     let attempt = draft.task.act(key).map_or(0, |act| act.attempt) + 1;
-    match draft.task.action(key).map(|action| action.doer.clone()) {
-        Some(Doer::Signal { name }) => await_signal(draft, key, attempt, &name),
+    match draft.task.action(key).map(|action| &action.doer) {
+        Some(Doer::Signal { name }) => {
+            let name = name.clone();
+            await_signal(draft, key, attempt, &name);
+        }
         _ => go(draft, key, attempt),
     }
 }

@@ -26,9 +26,7 @@ pub(super) fn proceed(draft: &mut Draft<'_>) {
 fn forward(draft: &mut Draft<'_>) {
     // What begins may end at once, and others after it may begin then; each begins once.
     loop {
-        for index in fanned(draft, Direction::Forward) {
-            members::proceed(draft, ActKey::forward(index));
-        }
+        proceed_with_members(draft, Direction::Forward);
         match next_step(&draft.task) {
             Some(index) => turn(draft, index),
             None => break,
@@ -46,10 +44,12 @@ fn next_step(task: &Task) -> Option<usize> {
         return None;
     }
     task.flow.plain_steps().find(|index| {
+        if task.state.steps[*index].forward.state != ActState::Idle {
+            return false;
+        }
         let after = &task.flow.steps[*index].after;
         let one = is_planted(Bug::JoinEarly) && after.iter().any(|before| task.lets_pass(*before));
-        task.state.steps[*index].forward.state == ActState::Idle
-            && (one || after.iter().all(|before| task.lets_pass(*before)))
+        one || after.iter().all(|before| task.lets_pass(*before))
     })
 }
 
@@ -85,10 +85,13 @@ fn turn(draft: &mut Draft<'_>, index: usize) {
     }
 }
 
-/// The steps whose members do or undo them.
-fn fanned(draft: &Draft<'_>, direction: Direction) -> Vec<usize> {
-    let is_fanned = |index: &usize| draft.task.state.steps[*index].act(direction).state == ActState::Fanned;
-    draft.task.fans().map(|(index, _)| index).filter(is_fanned).collect()
+/// Members do or undo their steps.
+fn proceed_with_members(draft: &mut Draft<'_>, direction: Direction) {
+    for step in 0..draft.task.state.steps.len() {
+        if draft.task.state.steps[step].act(direction).state == ActState::Fanned {
+            members::proceed(draft, ActKey { step, member: 0, direction });
+        }
+    }
 }
 
 /// Once nothing forward is in flight, touched steps whose touched successors are undone become ready to be
@@ -99,9 +102,7 @@ fn backward(draft: &mut Draft<'_>) {
         return;
     }
     loop {
-        for index in fanned(draft, Direction::Rollback) {
-            members::proceed(draft, ActKey::rollback(index));
-        }
+        proceed_with_members(draft, Direction::Rollback);
         let Some(key) = next_undo(draft) else { break };
         let members = draft.task.state.steps[key.step].members.as_ref().map(|members| members.total());
         match (draft.task.action(key), members) {
