@@ -13,7 +13,7 @@ use windlass_core::{
 
 use crate::{
     Signal,
-    ports::{Change, Envelope, Loaded, LogLine, StoreError, SubmitKey},
+    ports::{Change, Claimed, Envelope, Loaded, LogLine, StoreError, SubmitKey},
 };
 
 /// One thing to decide and commit.
@@ -23,6 +23,8 @@ pub(crate) enum Item {
     Submit { task: Arc<Task>, done: Vec<(usize, Option<Json>)>, key: Option<SubmitKey> },
     /// Something asked of a task. `claim` is that of the token by which a worker reports.
     Task { id: TaskId, command: Command, claim: Option<u64>, logs: Vec<LogLine> },
+    /// The session that has an attempt is over.
+    Lost(Claimed),
     /// A message between aggregates.
     Message(Envelope),
     /// Something told to an alarm by a person.

@@ -16,7 +16,7 @@ use windlass_core::{
 use crate::{
     exchange::{ExchangeAnswer, SILENCE_ATTACHED, Seq},
     last_heard::{LastHeard, LastWorkers},
-    ports::{AttemptId, Now, SessionId, SessionRenewal, Wish, WorkerState},
+    ports::{AttemptId, Now, PollState, SessionId, SessionRenewal, Wish, WorkerState},
 };
 
 /// The sessions that talk to this server.
@@ -177,15 +177,17 @@ impl Inner {
     /// How the store is to renew a session now.
     pub(crate) fn renewal(&self, id: SessionId) -> Option<SessionRenewal> {
         let session = self.sessions.get(&id)?;
-        let must_poll = session.attached && session.poll.is_none();
+        let must_poll = session.attached || is_planted(Bug::LeaseCutShort);
+        let lease_unpolled = if must_poll { SILENCE_ATTACHED.min(session.lease) } else { session.lease };
         Some(SessionRenewal {
             session: id,
-            lease: if must_poll || is_planted(Bug::LeaseCutShort) {
-                SILENCE_ATTACHED.min(session.lease)
-            } else {
-                session.lease
+            poll: match &session.poll {
+                _ if session.last_poll == 0 => PollState::Unknown,
+                Some(poll) => PollState::Open(poll.seq),
+                None => PollState::Closed(session.last_poll),
             },
-            lease_full: session.lease,
+            lease: if is_planted(Bug::LeaseCutShort) { lease_unpolled } else { session.lease },
+            lease_unpolled,
             // The store may have forgotten the session since it was last heard of, so it is told each time. A
             // server that was never polled knows less of the worker than others may have told the store.
             worker: (session.last_poll > 0).then(|| session.worker.clone()),

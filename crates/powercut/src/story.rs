@@ -98,6 +98,7 @@ impl Story {
             messages: Vec::new(),
             submit_key: None,
             consumes: None,
+            lost: Vec::new(),
         })))
     }
 }

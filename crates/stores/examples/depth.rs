@@ -24,7 +24,7 @@ use windlass_core::{
     Attempt, Command, Flow, Millis, Name, Outcome as Ended, Report, Retry, TaskId, Timestamp,
 };
 use windlass_engine::{
-    ports::{Change, Loaded, Now, Outcome, SessionId, SessionRenewal, Store, StoredFlow, Wish},
+    ports::{Change, Loaded, Now, Outcome, PollState, SessionId, SessionRenewal, Store, StoredFlow, Wish},
     resident::Resident,
 };
 use windlass_stores::sqlite::{SqliteOptions, SqliteSink};
@@ -105,7 +105,10 @@ async fn hand_out(store: &Resident) -> Result<(), Box<dyn Error>> {
     // Behind the grace in which workers name what they have.
     let now = Now { wall: START, mono: Millis(60_000) };
     let (session, lease) = (SessionId(1), Millis::from_secs(3_600));
-    store.renew(SessionRenewal { session, lease, lease_full: lease, worker: None }, now).await?;
+    let poll = PollState::Unknown;
+    store
+        .renew(vec![SessionRenewal { session, poll, lease, lease_unpolled: lease, worker: None }], now)
+        .await?;
     let wish =
         Wish { module: Name::new("bench")?, commands: None, free: u32::try_from(RUN_BATCH).unwrap_or(1) };
     let started = Instant::now();

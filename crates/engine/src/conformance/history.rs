@@ -79,6 +79,7 @@ fn change(before: &Task, transition: Transition) -> TaskChange {
         messages: Vec::new(),
         submit_key: None,
         consumes: None,
+        lost: Vec::new(),
         events,
     };
     for event in &change.events {

@@ -8,7 +8,9 @@ use super::{
     topic,
     world::{LEASE, attempt, work},
 };
-use crate::ports::{Claimed, SessionId, WorkerState};
+use crate::ports::{
+    Claimed, LostClaim, Outcome, PollState, SessionId, SessionRenewal, TaskChange, WorkerState,
+};
 
 topic![
     what_a_silent_session_has_is_lost_once_its_lease_ends,
@@ -19,6 +21,11 @@ topic![
     no_more_is_told_lost_than_asked_for,
     sessions_are_listed_with_what_they_say_and_have,
     what_was_given_back_is_not_lost,
+    a_loss_does_not_hold_when_the_session_was_heard_of_since,
+    a_loss_does_not_hold_when_the_claim_is_not_the_sessions_any_more,
+    the_end_of_an_earlier_poll_does_not_shorten_a_lease,
+    what_is_heard_beside_an_open_poll_keeps_the_lease,
+    an_opening_that_comes_after_the_end_does_not_count,
 ];
 
 async fn what_a_silent_session_has_is_lost_once_its_lease_ends(mut world: World) {
@@ -154,6 +161,103 @@ async fn sessions_are_listed_with_what_they_say_and_have(mut world: World) {
     world.pass(Millis(LEASE.0 - 10));
     let states = sessions(&mut world).await;
     assert_eq!(states.iter().map(|state| state.session).collect::<Vec<_>>(), [quiet]);
+}
+
+/// The change by which what a session has is lost, as it is decided now.
+async fn loss(world: &mut World, claimed: &Claimed) -> TaskChange {
+    let mut change = world.decide(claimed.id.task, &Command::Lose(attempt(claimed))).await;
+    let (key, claim, session) = (claimed.id.key, claimed.id.claim, claimed.session);
+    change.lost.push(LostClaim { key, claim, session, at: world.now.mono });
+    change
+}
+
+async fn a_loss_does_not_hold_when_the_session_was_heard_of_since(mut world: World) {
+    let flow = world.add_flow(line("flow", 1)).await;
+    let id = world.submit(&flow).await;
+    let session = world.session(1).await;
+    let claimed = world.claim_one(session).await;
+    world.pass(LEASE);
+    assert_eq!(world.lost().await.len(), 1);
+    let late = loss(&mut world, &claimed).await;
+    // Another server hears of it before that is written.
+    world.pass(Millis(130));
+    world.renew(session).await;
+    assert_eq!(world.commit_one(late).await, Outcome::Heard);
+    let loaded = world.load(id).await;
+    assert_eq!((loaded.claims.len(), loaded.task.state.steps[0].forward.deaths), (1, 0));
+    world.pass(LEASE);
+    let change = loss(&mut world, &claimed).await;
+    assert_eq!(world.commit_one(change).await, Outcome::Committed);
+    assert_eq!(world.load(id).await.task.state.steps[0].forward.deaths, 1);
+}
+
+async fn a_loss_does_not_hold_when_the_claim_is_not_the_sessions_any_more(mut world: World) {
+    let flow = world.add_flow(line("flow", 1)).await;
+    let id = world.submit(&flow).await;
+    let session = world.session(1).await;
+    let claimed = world.claim_one(session).await;
+    world.pass(LEASE);
+    let late = loss(&mut world, &claimed).await;
+    world.release(session, claimed.id).await;
+    let other = world.session(2).await;
+    let again = world.claim_one(other).await;
+    assert_eq!(again.id.attempt, claimed.id.attempt);
+    assert_eq!(world.commit_one(late).await, Outcome::Heard);
+    assert_eq!(world.load(id).await.claims[0].session, other);
+}
+
+/// How long an attached session of these cases may be without a poll.
+const UNPOLLED: Millis = Millis(1_000);
+
+/// Something is told of the poll of an attached session.
+async fn tell_poll(world: &mut World, session: SessionId, poll: PollState) {
+    let renewal = SessionRenewal { session, poll, lease: LEASE, lease_unpolled: UNPOLLED, worker: None };
+    world.renew_as(renewal).await;
+}
+
+/// An attached session that has an attempt and polls.
+async fn polling(world: &mut World) -> SessionId {
+    let flow = world.add_flow(line("flow", 1)).await;
+    world.submit(&flow).await;
+    let session = SessionId(1);
+    tell_poll(world, session, PollState::Open(5)).await;
+    world.claim_one(session).await;
+    session
+}
+
+async fn the_end_of_an_earlier_poll_does_not_shorten_a_lease(mut world: World) {
+    let session = polling(&mut world).await;
+    // It goes on with another server, and the first one sees only that its connection is closed.
+    tell_poll(&mut world, session, PollState::Open(6)).await;
+    world.pass(Millis(10));
+    tell_poll(&mut world, session, PollState::Closed(5)).await;
+    world.pass(Millis(LEASE.0 - 1));
+    assert!(world.lost().await.is_empty());
+    tell_poll(&mut world, session, PollState::Closed(6)).await;
+    world.pass(UNPOLLED);
+    assert_eq!(world.lost().await.len(), 1);
+}
+
+async fn what_is_heard_beside_an_open_poll_keeps_the_lease(mut world: World) {
+    let session = polling(&mut world).await;
+    // Reports go to a server that has no poll of the session.
+    tell_poll(&mut world, session, PollState::Unknown).await;
+    world.pass(Millis(LEASE.0 - 1));
+    assert!(world.lost().await.is_empty());
+    tell_poll(&mut world, session, PollState::Closed(5)).await;
+    tell_poll(&mut world, session, PollState::Unknown).await;
+    world.pass(UNPOLLED);
+    assert_eq!(world.lost().await.len(), 1);
+}
+
+async fn an_opening_that_comes_after_the_end_does_not_count(mut world: World) {
+    let session = polling(&mut world).await;
+    tell_poll(&mut world, session, PollState::Closed(7)).await;
+    for late in [6, 7] {
+        tell_poll(&mut world, session, PollState::Open(late)).await;
+    }
+    world.pass(UNPOLLED);
+    assert_eq!(world.lost().await.len(), 1);
 }
 
 async fn sessions(world: &mut World) -> Vec<crate::ports::SessionState> {

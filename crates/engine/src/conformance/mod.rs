@@ -36,6 +36,7 @@ mod parking;
 mod queues;
 mod reopening;
 mod resting;
+mod servers;
 mod staged_lists;
 mod staging;
 mod stopping;
@@ -114,6 +115,7 @@ pub fn cases() -> Vec<Case> {
         parking::cases(),
         queues::cases(),
         reopening::cases(),
+        servers::cases(),
         stopping::cases(),
         submit_keys::cases(),
         sweeping::cases(),

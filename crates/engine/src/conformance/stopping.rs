@@ -7,6 +7,7 @@ use super::{World, history::line, topic, world::FIRST};
 use crate::ports::{ADOPTION_GRACE, Adoption, Claimed, Due, SessionId};
 
 topic![
+    what_is_to_stop_is_told_by_its_session,
     what_is_to_stop_stays_with_the_one_who_has_it,
     what_is_to_stop_is_given_up_when_it_is_given_back,
     what_is_overdue_is_given_up_when_it_is_given_back,
@@ -30,6 +31,24 @@ fn give_up(claimed: &Claimed) -> Due {
 async fn settle(world: &mut World, claimed: &Claimed) {
     let attempt = Attempt { key: claimed.id.key, number: claimed.id.attempt, started_at: None };
     world.apply(claimed.id.task, Command::Lose(attempt)).await;
+}
+
+async fn to_stop(world: &mut World, sessions: &[u128]) -> Vec<Claimed> {
+    let sessions: Vec<SessionId> = sessions.iter().copied().map(SessionId).collect();
+    world.store().to_stop(&sessions).await.expect("asking what is to stop succeeds")
+}
+
+async fn what_is_to_stop_is_told_by_its_session(mut world: World) {
+    let (_, claimed) = cancelled(&mut world).await;
+    let flow = world.load(claimed.id.task).await.task.flow.clone();
+    world.submit(&flow).await;
+    let other = world.session(2).await;
+    world.claim_one(other).await;
+    assert_eq!(to_stop(&mut world, &[2, 1, 3]).await, std::slice::from_ref(&claimed));
+    assert_eq!(to_stop(&mut world, &[2]).await, [], "what goes on is not to stop");
+    assert_eq!(to_stop(&mut world, &[]).await, []);
+    world.succeed(&claimed, None).await;
+    assert_eq!(to_stop(&mut world, &[1]).await, [], "it has ended");
 }
 
 async fn what_is_to_stop_stays_with_the_one_who_has_it(mut world: World) {

@@ -13,8 +13,8 @@ use super::{
 };
 use crate::ids::TaskIds;
 use crate::ports::{
-    AttemptId, Change, Claimed, Due, Envelope, Loaded, Now, Outcome, SessionId, SessionRenewal, Store,
-    StoredFlow, TaskChange, Wish, WorkerState,
+    AttemptId, Change, Claimed, Due, Envelope, Loaded, Now, Outcome, PollState, SessionId, SessionRenewal,
+    Store, StoredFlow, TaskChange, Wish, WorkerState,
 };
 
 /// How long sessions of the suite may be silent.
@@ -143,9 +143,19 @@ impl World {
         lease: Millis,
         worker: Option<WorkerState>,
     ) {
-        let renewal = SessionRenewal { session, lease, lease_full: LEASE, worker: worker.map(Arc::new) };
+        let renewal = SessionRenewal {
+            session,
+            poll: PollState::Unknown,
+            lease: LEASE,
+            lease_unpolled: lease,
+            worker: worker.map(Arc::new),
+        };
+        self.renew_as(renewal).await;
+    }
+
+    pub(super) async fn renew_as(&mut self, renewal: SessionRenewal) {
         let now = self.now;
-        self.store().renew(renewal, now).await.expect("a renewal succeeds");
+        self.store().renew(vec![renewal], now).await.expect("a renewal succeeds");
     }
 
     pub(super) async fn wish(&mut self, session: SessionId, wishes: &[Wish]) -> Vec<Claimed> {

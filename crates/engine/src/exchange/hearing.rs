@@ -42,18 +42,10 @@ impl Engine {
     }
 
     pub(super) async fn renew(&self, renewal: Option<SessionRenewal>, now: Now) -> Result<(), StoreError> {
-        let Some(renewal) = renewal else { return Ok(()) };
-        let (session, lease) = (renewal.session, renewal.lease);
-        let is_short = lease < renewal.lease_full;
-        self.store.renew(renewal, now).await?;
-        if is_short {
-            // A poll that was opened meanwhile may have reached the store first: then it has the short lease now.
-            let newer = self.sessions.lock().renewal(session).filter(|newer| newer.lease > lease);
-            if let Some(newer) = newer {
-                self.store.renew(newer, now).await?;
-            }
+        match renewal {
+            Some(renewal) => self.store.renew(vec![renewal], now).await,
+            None => Ok(()),
         }
-        Ok(())
     }
 }
 

@@ -7,6 +7,7 @@
 //!
 //! Both keep the same [`tables`], so what they have in common is written once.
 
+mod servers;
 mod sessions;
 mod shared;
 mod sink;
@@ -14,5 +15,6 @@ mod tables;
 mod turns;
 mod waits;
 
+pub(crate) use servers::Servers;
 pub use shared::SharedStore;
 pub use sink::MemorySink;

@@ -15,7 +15,9 @@ pub(super) struct Sessions {
 #[derive(Debug)]
 struct SessionRow {
     lease_until: Millis,
-    lease_full: Millis,
+    lease: Millis,
+    /// Number of the last poll, and whether it is open.
+    poll: (u64, bool),
     last_seen_at: Timestamp,
     worker: Arc<WorkerState>,
 }
@@ -23,9 +25,11 @@ struct SessionRow {
 impl Sessions {
     pub(super) fn renew(&mut self, renewal: SessionRenewal, now: Now) {
         let before = self.rows.remove(&renewal.session);
+        let poll = renewal.poll.after(before.as_ref().map_or((0, false), |row| row.poll));
         let row = SessionRow {
-            lease_until: later(now, renewal.lease),
-            lease_full: renewal.lease_full,
+            lease_until: later(now, if poll.1 { renewal.lease } else { renewal.lease_unpolled }),
+            lease: renewal.lease,
+            poll,
             last_seen_at: now.wall,
             worker: renewal.worker.or(before.map(|row| row.worker)).unwrap_or_default(),
         };
@@ -34,7 +38,7 @@ impl Sessions {
 
     pub(super) fn forgive(&mut self, now: Now) {
         for row in self.rows.values_mut() {
-            row.lease_until = row.lease_until.max(later(now, row.lease_full));
+            row.lease_until = row.lease_until.max(later(now, row.lease));
         }
     }
 
@@ -47,8 +51,8 @@ impl Sessions {
     }
 
     /// Whether the session has been silent for longer than its lease, or was never heard of.
-    pub(super) fn is_over(&self, session: SessionId, now: Now) -> bool {
-        self.rows.get(&session).is_none_or(|row| row.lease_until <= now.mono)
+    pub(super) fn is_over(&self, session: SessionId, at: Millis) -> bool {
+        self.rows.get(&session).is_none_or(|row| row.lease_until <= at)
     }
 
     /// Forgets sessions that are over and hold nothing.

@@ -5,11 +5,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use async_trait::async_trait;
 use windlass_core::{ActKey, Alarm, AlarmId, Event, Lock, LockName, Millis, Ready, TaskId};
 
-use super::{sessions::Sessions, sink::without_results, tables::Tables, waits::Waits};
+use super::{servers::Servers, sessions::Sessions, sink::without_results, tables::Tables, waits::Waits};
 use crate::ports::{
-    Adoption, AttemptId, Change, Claimed, Due, Envelope, Limit, LimitState, Loaded, LogLine, Now, Outcome,
-    Page, QueueState, Retention, SessionId, SessionRenewal, SessionState, Store, StoreError, StoredAlarm,
-    StoredFlow, TIMEOUT_GRACE, TaskChange, TaskQuery, Wish,
+    Adoption, AttemptId, Change, Claimed, Due, Envelope, Limit, LimitState, Loaded, LogLine, LostClaim, Now,
+    Outcome, Page, QueueState, Retention, ServerId, ServerState, Service, ServiceLease, SessionId,
+    SessionRenewal, SessionState, Store, StoreError, StoredAlarm, StoredFlow, TIMEOUT_GRACE, TaskChange,
+    TaskQuery, Wish,
 };
 
 /// Keeps rows as long as a handle of it lives; a clone is a handle of the same rows, as a server's connection
@@ -25,6 +26,7 @@ struct Rows {
     tables: Tables,
     waits: Waits,
     sessions: Sessions,
+    servers: Servers,
 }
 
 impl SharedStore {
@@ -49,6 +51,9 @@ impl Rows {
             if self.waits.overlooked_by(change) {
                 return Outcome::Conflict;
             }
+            if change.lost.iter().any(|lost| !self.is_lost(change.task.id, lost)) {
+                return Outcome::Heard;
+            }
             if let Some(task) = self.standing_for(change) {
                 return Outcome::Repeats { task };
             }
@@ -65,6 +70,11 @@ impl Rows {
         change.is_stood_for_by(first, is_held).then_some(first.id)
     }
 
+    /// Whether a claim is to be lost still.
+    fn is_lost(&self, task: TaskId, lost: &LostClaim) -> bool {
+        self.waits.has_claim(task, lost) && self.sessions.is_over(lost.session, lost.at)
+    }
+
     fn grace(&self, session: SessionId) -> Millis {
         if self.sessions.is_attached(session) { TIMEOUT_GRACE } else { Millis(0) }
     }
@@ -78,6 +88,10 @@ impl Store for SharedStore {
 
     fn next_wake(&self, _now: Now) -> Option<Millis> {
         None
+    }
+
+    fn is_shared(&self) -> bool {
+        true
     }
 
     async fn load(&self, ids: &[TaskId]) -> Result<Vec<Option<Loaded>>, StoreError> {
@@ -133,8 +147,9 @@ impl Store for SharedStore {
         Ok(())
     }
 
-    async fn renew(&self, session: SessionRenewal, now: Now) -> Result<(), StoreError> {
-        self.rows().sessions.renew(session, now);
+    async fn renew(&self, sessions: Vec<SessionRenewal>, now: Now) -> Result<(), StoreError> {
+        let mut rows = self.rows();
+        sessions.into_iter().for_each(|session| rows.sessions.renew(session, now));
         Ok(())
     }
 
@@ -149,12 +164,16 @@ impl Store for SharedStore {
         Ok(claimed.filter(|claimed| claimed.session == session).collect())
     }
 
+    async fn to_stop(&self, sessions: &[SessionId]) -> Result<Vec<Claimed>, StoreError> {
+        Ok(self.rows().waits.to_stop(sessions))
+    }
+
     async fn lost(&self, now: Now, limit: usize) -> Result<Vec<Claimed>, StoreError> {
         let mut rows = self.rows();
         let Rows { waits, sessions, .. } = &mut *rows;
         sessions.forget(now, |session| waits.all_claimed().any(|(claimed, _)| claimed.session == session));
         let lost = waits.all_claimed().map(|(claimed, _)| claimed);
-        Ok(lost.filter(|claimed| sessions.is_over(claimed.session, now)).take(limit).collect())
+        Ok(lost.filter(|claimed| sessions.is_over(claimed.session, now.mono)).take(limit).collect())
     }
 
     async fn due(&self, now: Now, limit: usize) -> Result<Vec<Due>, StoreError> {
@@ -234,6 +253,30 @@ impl Store for SharedStore {
 
     async fn place(&self, task: TaskId, key: ActKey) -> Result<Option<u64>, StoreError> {
         Ok(self.rows().waits.place(task, key))
+    }
+
+    async fn register(&self, server: ServerState) -> Result<(), StoreError> {
+        self.rows().servers.register(server);
+        Ok(())
+    }
+
+    async fn servers(&self) -> Result<Vec<ServerState>, StoreError> {
+        Ok(self.rows().servers.list())
+    }
+
+    async fn leave(&self, server: ServerId) -> Result<(), StoreError> {
+        self.rows().servers.leave(server);
+        Ok(())
+    }
+
+    async fn lease(
+        &self,
+        service: Service,
+        server: ServerId,
+        length: Millis,
+        now: Now,
+    ) -> Result<ServiceLease, StoreError> {
+        Ok(self.rows().servers.lease(service, server, length, now))
     }
 
     async fn sweep(&self, retention: &Retention, now: Now, limit: usize) -> Result<u64, StoreError> {

@@ -8,8 +8,8 @@ use windlass_core::{
 
 use super::turns::{Starts, Turns};
 use crate::ports::{
-    AttemptId, Claim, Claimed, Due, Limit, LimitHolder, LimitState, Loaded, Now, QueuePause, QueueState,
-    SessionId, TaskChange, Wish,
+    AttemptId, Claim, Claimed, Due, Limit, LimitHolder, LimitState, Loaded, LostClaim, Now, QueuePause,
+    QueueState, SessionId, TaskChange, Wish,
 };
 
 /// One row per (task, wake-up).
@@ -250,6 +250,21 @@ impl Waits {
         let attempt = row.waiting.attempt;
         self.handed_out.entry(task).or_default().insert(key, attempt);
         claimed(task, row).map(|(claimed, _)| claimed)
+    }
+
+    /// Whether this claim is still there.
+    pub(super) fn has_claim(&self, task: TaskId, lost: &LostClaim) -> bool {
+        let claim = self.row(task, lost.key).and_then(|row| row.claim.as_ref());
+        claim.is_some_and(|claim| claim.number == lost.claim && claim.session == lost.session)
+    }
+
+    /// What these sessions have and are to stop.
+    pub(super) fn to_stop(&self, sessions: &[SessionId]) -> Vec<Claimed> {
+        let rows = self.rows.iter().flat_map(|(task, rows)| rows.values().map(|row| (*task, row)));
+        let to_stop = rows
+            .filter(|(_, row)| row.waiting.ready.as_ref().is_some_and(|ready| ready.free == Free::GiveUp));
+        let claimed = to_stop.filter_map(|(task, row)| claimed(task, row)).map(|(claimed, _)| claimed);
+        claimed.filter(|claimed| sessions.contains(&claimed.session)).collect()
     }
 
     /// Every claimed attempt with the time its timeout is over.

@@ -7,7 +7,7 @@ use windlass_core::{
     LockWaiter, Message, Name, ResolutionKind, Task, TaskId, Timestamp,
 };
 
-use super::{LimitChange, LogLine, StoredFlow};
+use super::{LimitChange, LogLine, LostClaim, StoredFlow};
 
 /// One unit of change: all of it is on disk, or none.
 #[derive(Debug, Clone)]
@@ -61,6 +61,9 @@ pub struct TaskChange {
     pub submit_key: Option<SubmitKey>,
     /// The message that is consumed by this.
     pub consumes: Option<MessageId>,
+    /// Claims that it takes from sessions that are over. Where a session was heard of since, or the claim is not its
+    /// own any more, nothing of the change holds: [`Outcome::Heard`].
+    pub lost: Vec<LostClaim>,
 }
 
 impl TaskChange {
@@ -223,6 +226,8 @@ pub enum Outcome {
     Committed,
     /// The aggregate has another version, or the message was consumed: load and try again.
     Conflict,
+    /// A session was heard of from which a [`LostClaim`] was to be taken, or has it no more. Nothing was changed.
+    Heard,
     /// A task that is the same stands for the new one.
     Repeats {
         /// That task.

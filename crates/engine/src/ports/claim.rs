@@ -75,17 +75,60 @@ pub enum Adoption {
     Gone,
 }
 
-/// A session was heard of.
+/// A session was heard of, or a poll of it ended.
+///
+/// Of an attached session it is known by its open poll that it is there. It may talk to several servers at once, and
+/// each knows only of its own calls; so the store keeps the highest number of a poll it was told of, and whether that
+/// one is open. What is told of an earlier poll changes neither.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SessionRenewal {
     /// Which.
     pub session: SessionId,
-    /// How long it may be silent from now.
+    /// What is told of its poll.
+    pub poll: PollState,
+    /// How long it may be silent from now while its last poll is open.
     pub lease: Millis,
-    /// Full length of its lease, given anew by [`Store::forgive`](crate::ports::Store::forgive).
-    pub lease_full: Millis,
+    /// How long it may be silent from now while it has no poll open: `lease` again where it needs none.
+    pub lease_unpolled: Millis,
     /// What it said of itself; nothing = what the store knows stands.
     pub worker: Option<Arc<WorkerState>>,
+}
+
+/// What is told of a session's poll.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PollState {
+    /// Nothing: what is known of it stands.
+    Unknown,
+    /// The poll with this number is open. One that was told to be closed stays so.
+    Open(u64),
+    /// The poll with this number is open no more.
+    Closed(u64),
+}
+
+impl PollState {
+    /// What a store knows by this, that knew `(number, is_open)` of the last poll before; `(0, false)` = of none.
+    #[must_use]
+    pub fn after(self, (number, is_open): (u64, bool)) -> (u64, bool) {
+        match self {
+            Self::Open(told) if told > number => (told, true),
+            Self::Closed(told) if told >= number => (told, false),
+            _ => (number, is_open),
+        }
+    }
+}
+
+/// A claim that a change takes from its session because that was silent for longer than its lease. The change holds
+/// only if that is still so: another server may have heard of the session meanwhile.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LostClaim {
+    /// The act.
+    pub key: ActKey,
+    /// Number of the claim.
+    pub claim: u64,
+    /// Who has it.
+    pub session: SessionId,
+    /// When the session was found to be over; its lease must have ended by then.
+    pub at: Millis,
 }
 
 /// What a worker says of itself.

@@ -5,6 +5,7 @@ mod claim;
 mod clock;
 mod limit;
 mod query;
+mod server;
 mod store;
 mod unique;
 
@@ -13,5 +14,6 @@ pub use claim::*;
 pub use clock::*;
 pub use limit::*;
 pub use query::*;
+pub use server::*;
 pub use store::*;
 pub use unique::*;

@@ -14,7 +14,8 @@ use windlass_core::{
 
 use super::{
     Adoption, AttemptId, Change, Claim, Claimed, Due, Envelope, LimitState, LogLine, Now, Outcome, Page,
-    QueueState, Retention, SessionId, SessionRenewal, SessionState, StoredAlarm, StoredFlow, TaskQuery, Wish,
+    QueueState, Retention, ServerId, ServerState, Service, ServiceLease, SessionId, SessionRenewal,
+    SessionState, StoredAlarm, StoredFlow, TaskQuery, Wish,
 };
 
 /// A store.
@@ -31,6 +32,23 @@ pub trait Store: Send + Sync + 'static {
     /// that tells only what is on disk has one for ever.
     fn generation(&self) -> u64 {
         0
+    }
+
+    /// Whether other servers may work on the same data: then the engine looks now and then at what they did.
+    fn is_shared(&self) -> bool {
+        false
+    }
+
+    /// Returns when another server may have made something ready, due or to be stopped since the last call. It may
+    /// return for nothing, and need not for everything: the engine looks by itself from time to time, and sooner where
+    /// this returns. A store that cannot tell waits for ever.
+    async fn news(&self) {
+        std::future::pending().await
+    }
+
+    /// What time it is by the store's clock, where it is shared: all servers go by that one.
+    async fn time(&self) -> Result<Option<Timestamp>, StoreError> {
+        Ok(None)
     }
 
     /// The tasks with these ids, in their order, with their results.
@@ -63,14 +81,24 @@ pub trait Store: Send + Sync + 'static {
     /// says becomes of it.
     async fn release(&self, session: SessionId, attempt: AttemptId, now: Now) -> Result<(), StoreError>;
 
-    /// A session was heard of.
-    async fn renew(&self, session: SessionRenewal, now: Now) -> Result<(), StoreError>;
+    /// Sessions were heard of, or polls of them ended; each session is named once.
+    async fn renew(&self, sessions: Vec<SessionRenewal>, now: Now) -> Result<(), StoreError>;
 
     /// Gives every session a full new lease: this server was away, so silence says nothing.
     async fn forgive(&self, now: Now) -> Result<(), StoreError>;
 
     /// What a session has.
     async fn held(&self, session: SessionId) -> Result<Vec<Claimed>, StoreError>;
+
+    /// What these sessions have and are to stop: [`windlass_core::Free::GiveUp`] would become of it if it were free.
+    async fn to_stop(&self, sessions: &[SessionId]) -> Result<Vec<Claimed>, StoreError>;
+
+    /// The versions of these tasks, in their order; nothing for one that is not there. For stores that can tell more
+    /// cheaply than by loading them.
+    async fn versions(&self, ids: &[TaskId]) -> Result<Vec<Option<u64>>, StoreError> {
+        let loaded = self.load(ids).await?;
+        Ok(loaded.into_iter().map(|loaded| Some(loaded?.task.state.events)).collect())
+    }
 
     /// At most `limit` attempts whose session's lease has ended. They are told again until they are settled.
     async fn lost(&self, now: Now, limit: usize) -> Result<Vec<Claimed>, StoreError>;
@@ -122,6 +150,26 @@ pub trait Store: Send + Sync + 'static {
 
     /// How many attempts stand before this act's in the queue of its module; nothing when it is not in it.
     async fn place(&self, task: TaskId, key: ActKey) -> Result<Option<u64>, StoreError>;
+
+    /// A server is heard of. Others that were silent for [`SERVER_FORGOTTEN_AFTER`](super::SERVER_FORGOTTEN_AFTER) may be
+    /// forgotten.
+    async fn register(&self, server: ServerState) -> Result<(), StoreError>;
+
+    /// The servers on this store, those that started first before others.
+    async fn servers(&self) -> Result<Vec<ServerState>, StoreError>;
+
+    /// A server ends: it is forgotten at once, and what it does by itself goes to others.
+    async fn leave(&self, server: ServerId) -> Result<(), StoreError>;
+
+    /// Makes a server the one that does this for so long from now, where it is already or no other one is; tells which
+    /// one does it, and until when.
+    async fn lease(
+        &self,
+        service: Service,
+        server: ServerId,
+        length: Millis,
+        now: Now,
+    ) -> Result<ServiceLease, StoreError>;
 
     /// Deletes at most `limit` of what is kept too long. Tells how many rows went.
     async fn sweep(&self, retention: &Retention, now: Now, limit: usize) -> Result<u64, StoreError>;

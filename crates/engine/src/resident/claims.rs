@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use windlass_core::{ActKey, Millis, Task, TaskId, Timestamp};
 
 use super::{Line, limits::Key};
-use crate::ports::{AttemptId, Claim, Claimed, Now, SessionId};
+use crate::ports::{AttemptId, Claim, Claimed, LostClaim, Now, SessionId};
 
 /// All attempts that sessions have.
 #[derive(Debug, Default)]
@@ -81,6 +81,12 @@ impl Claims {
             at: held.at,
             module: held.line.module.clone(),
         })
+    }
+
+    /// Whether this claim is still there.
+    pub(super) fn has(&self, task: TaskId, lost: &LostClaim) -> bool {
+        let held = self.get(task, lost.key);
+        held.is_some_and(|held| held.number == lost.claim && held.session == lost.session)
     }
 
     pub(super) fn next_timeout(&self) -> Option<Millis> {

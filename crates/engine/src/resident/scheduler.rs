@@ -20,7 +20,8 @@ use super::{
     submit_keys::SubmitKeys,
 };
 use crate::ports::{
-    Change, Due, Envelope, Loaded, MessageId, Now, Outcome, StoredAlarm, StoredFlow, TaskChange, UniqueKey,
+    Change, Due, Envelope, Loaded, LostClaim, MessageId, Now, Outcome, StoredAlarm, StoredFlow, TaskChange,
+    UniqueKey,
 };
 
 /// The versions of alarms, as far as there are any.
@@ -165,6 +166,12 @@ impl Scheduler {
                 .any(|key| self.claims.get(id, key).is_some_and(|held| change.overlooks(key, held.attempt)))
         {
             return Outcome::Conflict;
+        }
+        let is_lost =
+            |lost: &LostClaim| self.claims.has(id, lost) && self.sessions.is_over(lost.session, lost.at);
+        let builds_on = |entry: &Entry| entry.task.state.events == change.before;
+        if self.active.get(&id).is_some_and(builds_on) && !change.lost.iter().all(is_lost) {
+            return Outcome::Heard;
         }
         let is_new = change.before == 0 && self.has_flow(&change.task.flow);
         match self.active.get_mut(&id) {

@@ -20,7 +20,9 @@ pub(super) struct Sessions {
 #[derive(Debug)]
 struct Session {
     lease_until: Millis,
-    lease_full: Millis,
+    lease: Millis,
+    /// Number of the last poll, and whether it is open.
+    poll: (u64, bool),
     last_seen_at: Timestamp,
     worker: Arc<WorkerState>,
     holds: BTreeSet<(TaskId, ActKey)>,
@@ -28,17 +30,22 @@ struct Session {
 
 impl Sessions {
     pub(super) fn renew(&mut self, renewal: SessionRenewal, now: Now) {
-        let lease_until = Millis(now.mono.0 + renewal.lease.0);
+        let known = self.sessions.get(&renewal.session);
+        let poll = renewal.poll.after(known.map_or((0, false), |session| session.poll));
+        let lease = if poll.1 { renewal.lease } else { renewal.lease_unpolled };
+        let lease_until = Millis(now.mono.0.saturating_add(lease.0));
         let session = self.sessions.entry(renewal.session).or_insert_with(|| Session {
             lease_until,
-            lease_full: renewal.lease_full,
+            lease: renewal.lease,
+            poll,
             last_seen_at: now.wall,
             worker: Arc::default(),
             holds: BTreeSet::new(),
         });
         self.ends.remove(&(session.lease_until, renewal.session));
         session.lease_until = lease_until;
-        session.lease_full = renewal.lease_full;
+        session.lease = renewal.lease;
+        session.poll = poll;
         session.last_seen_at = now.wall;
         if let Some(worker) = renewal.worker {
             session.worker = worker;
@@ -49,7 +56,7 @@ impl Sessions {
     pub(super) fn forgive(&mut self, now: Now) {
         self.ends.clear();
         for (id, session) in &mut self.sessions {
-            session.lease_until = session.lease_until.max(Millis(now.mono.0 + session.lease_full.0));
+            session.lease_until = session.lease_until.max(Millis(now.mono.0.saturating_add(session.lease.0)));
             self.ends.insert((session.lease_until, *id));
         }
     }
@@ -71,7 +78,8 @@ impl Sessions {
             self.ends.insert((lease_until, session));
             Session {
                 lease_until,
-                lease_full: lease_until,
+                lease: lease_until,
+                poll: (0, false),
                 last_seen_at: since,
                 worker: Arc::default(),
                 holds: BTreeSet::new(),
@@ -89,6 +97,11 @@ impl Sessions {
     /// What a session has.
     pub(super) fn holds(&self, session: SessionId) -> impl Iterator<Item = &(TaskId, ActKey)> {
         self.sessions.get(&session).into_iter().flat_map(|session| &session.holds)
+    }
+
+    /// Whether the session has been silent for longer than its lease, or was never heard of.
+    pub(super) fn is_over(&self, session: SessionId, at: Millis) -> bool {
+        self.sessions.get(&session).is_none_or(|session| session.lease_until <= at)
     }
 
     pub(super) fn knows(&self, session: SessionId) -> bool {

@@ -21,6 +21,7 @@ use super::{
     scheduler::{AlarmVersions, Scheduler, may_have_been_handed_out},
     uniqueness::Firsts,
 };
+use crate::memory::Servers;
 use crate::ports::{
     ADOPTION_GRACE, AlarmChange, AttemptId, Change, Claimed, Loaded, Now, Outcome, SessionId, StoreError,
     SubmitKey, TIMEOUT_GRACE,
@@ -41,6 +42,8 @@ pub struct Resident {
     pub(super) taking_in_unique: futures_util::lock::Mutex<()>,
     /// Only one commit at a time reads versions of alarms and stages what is based on them.
     pub(super) changing_alarms: futures_util::lock::Mutex<()>,
+    /// There is one server at a time, and nothing of it is written: the next one finds that it is gone.
+    servers: Mutex<Servers>,
 }
 
 pub(super) struct Inner {
@@ -82,6 +85,9 @@ const FAILED: u8 = 2;
 /// Claims of one boot; the epoch stands above them.
 const CLAIM_BITS: u32 = 40;
 
+/// Fences of services of one boot; the epoch stands above them.
+const FENCE_BITS: u32 = 32;
+
 impl Resident {
     /// Reads what is active from `sink`. `now` begins the grace in which workers name what they have.
     ///
@@ -100,6 +106,7 @@ impl Resident {
         let token_key = recovered.token_key;
         let next_claim = (u64::from(recovered.epoch) << CLAIM_BITS) + 1;
         let latest_at = recovered.latest_at;
+        let epoch = recovered.epoch;
         let scheduler = Scheduler::recover(recovered)?;
         let latest_at = latest_at.max(scheduler.latest_at());
         let under_way = VecDeque::new();
@@ -116,12 +123,17 @@ impl Resident {
             waking: futures_util::lock::Mutex::new(()),
             taking_in_unique: futures_util::lock::Mutex::new(()),
             changing_alarms: futures_util::lock::Mutex::new(()),
+            servers: Mutex::new(Servers::after_fence(u64::from(epoch) << FENCE_BITS)),
         })
     }
 
     /// The latest time known to be written: the clock must not be behind it.
     pub fn latest_at(&self) -> Timestamp {
         self.latest_at
+    }
+
+    pub(super) fn servers(&self) -> MutexGuard<'_, Servers> {
+        self.servers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Locks the state, with everything published that has reached the disk.

@@ -4,15 +4,15 @@ use std::ops::Bound;
 
 use async_trait::async_trait;
 use windlass_core::{
-    ActKey, ActState, Alarm, AlarmId, Event, Lock, LockName, Millis, Ready, TaskId,
+    ActKey, ActState, Alarm, AlarmId, Event, Free, Lock, LockName, Millis, Ready, TaskId,
     planted::{Bug, is_planted},
 };
 
 use super::{Resident, queue::Queues, state::Grace};
 use crate::ports::{
     Adoption, AttemptId, Change, Claimed, Due, Envelope, LimitState, Loaded, LogLine, Now, Outcome, Page,
-    QueueState, Retention, SessionId, SessionRenewal, SessionState, Store, StoreError, StoredAlarm,
-    StoredFlow, TaskQuery, Wish,
+    QueueState, Retention, ServerId, ServerState, Service, ServiceLease, SessionId, SessionRenewal,
+    SessionState, Store, StoreError, StoredAlarm, StoredFlow, TaskQuery, Wish,
 };
 
 #[async_trait]
@@ -168,8 +168,9 @@ impl Store for Resident {
         Ok(())
     }
 
-    async fn renew(&self, session: SessionRenewal, now: Now) -> Result<(), StoreError> {
-        self.inner().scheduler.sessions.renew(session, now);
+    async fn renew(&self, sessions: Vec<SessionRenewal>, now: Now) -> Result<(), StoreError> {
+        let mut inner = self.inner();
+        sessions.into_iter().for_each(|session| inner.scheduler.sessions.renew(session, now));
         Ok(())
     }
 
@@ -182,6 +183,16 @@ impl Store for Resident {
         let inner = self.inner();
         let holds = inner.scheduler.sessions.holds(session);
         Ok(holds.filter_map(|(task, key)| inner.scheduler.claims.claimed(*task, *key)).collect())
+    }
+
+    async fn to_stop(&self, sessions: &[SessionId]) -> Result<Vec<Claimed>, StoreError> {
+        let inner = self.inner();
+        let scheduler = &inner.scheduler;
+        let holds = sessions.iter().flat_map(|session| scheduler.sessions.holds(*session));
+        let is_to_stop = |(task, key): &&(TaskId, ActKey)| {
+            scheduler.published_ready(*task, *key).is_some_and(|ready| ready.free == Free::GiveUp)
+        };
+        Ok(holds.filter(is_to_stop).filter_map(|(task, key)| scheduler.claims.claimed(*task, *key)).collect())
     }
 
     async fn lost(&self, now: Now, limit: usize) -> Result<Vec<Claimed>, StoreError> {
@@ -268,6 +279,30 @@ impl Store for Resident {
 
     async fn place(&self, task: TaskId, key: ActKey) -> Result<Option<u64>, StoreError> {
         self.place_in_line(task, key).await
+    }
+
+    async fn register(&self, server: ServerState) -> Result<(), StoreError> {
+        self.servers().register(server);
+        Ok(())
+    }
+
+    async fn servers(&self) -> Result<Vec<ServerState>, StoreError> {
+        Ok(self.servers().list())
+    }
+
+    async fn leave(&self, server: ServerId) -> Result<(), StoreError> {
+        self.servers().leave(server);
+        Ok(())
+    }
+
+    async fn lease(
+        &self,
+        service: Service,
+        server: ServerId,
+        length: Millis,
+        now: Now,
+    ) -> Result<ServiceLease, StoreError> {
+        Ok(self.servers().lease(service, server, length, now))
     }
 
     async fn sweep(&self, retention: &Retention, now: Now, limit: usize) -> Result<u64, StoreError> {

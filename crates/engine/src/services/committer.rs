@@ -119,6 +119,16 @@ impl Committer {
                     again.extend(part.pending.into_iter().map(|pending| pending.place));
                     continue;
                 }
+                Outcome::Heard => {
+                    // Whoever was to be given up is there; what else was in the change is decided without it.
+                    for Pending { place, .. } in part.pending {
+                        match item(&place) {
+                            Item::Lost(_) => replies[place.0][place.1] = Some(Reply::Conflict),
+                            _ => again.push(place),
+                        }
+                    }
+                    continue;
+                }
                 Outcome::Repeats { task } => Reply::Repeats { task },
                 Outcome::KeyTaken { task, fingerprint } => Reply::KeyTaken { task, fingerprint },
                 Outcome::Committed => {

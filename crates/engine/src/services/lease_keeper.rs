@@ -3,11 +3,15 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use windlass_core::{
-    Attempt, Command, Millis,
+    Millis,
     planted::{Bug, is_planted},
 };
 
-use crate::{Engine, EngineError, ExchangeAnswer, inbox::Item, ports::Now};
+use crate::{
+    Engine, EngineError, ExchangeAnswer,
+    inbox::{Item, Reply},
+    ports::Now,
+};
 
 /// Attempts given up in one round.
 const ROUND_MAX: usize = 1000;
@@ -47,21 +51,9 @@ impl LeaseKeeper {
         if lost.is_empty() || is_planted(Bug::NoLeaseExpiry) {
             return Ok(0);
         }
-        let items: Vec<Item> = lost
-            .into_iter()
-            .map(|claimed| {
-                let attempt =
-                    Attempt { key: claimed.id.key, number: claimed.id.attempt, started_at: Some(claimed.at) };
-                Item::Task {
-                    id: claimed.id.task,
-                    command: Command::Lose(attempt),
-                    claim: None,
-                    logs: Vec::new(),
-                }
-            })
-            .collect();
-        let count = items.len();
-        self.engine.inbox.decide(items).await?;
+        let items: Vec<Item> = lost.into_iter().map(Item::Lost).collect();
+        let replies = self.engine.inbox.decide(items).await?;
+        let count = replies.iter().filter(|reply| matches!(reply, Reply::Task(_))).count();
         tracing::info!(count, "attempts of silent workers were made ready again");
         Ok(count)
     }

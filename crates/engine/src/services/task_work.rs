@@ -11,7 +11,10 @@ use windlass_core::{
 use super::batch::{Pending, Place};
 use crate::{
     inbox::Reply,
-    ports::{AttemptId, Claim, Envelope, Loaded, LogLine, MessageId, Now, SessionId, SubmitKey, TaskChange},
+    ports::{
+        AttemptId, Claim, Claimed, Envelope, Loaded, LogLine, LostClaim, MessageId, Now, SessionId,
+        SubmitKey, TaskChange,
+    },
 };
 
 /// A task and what is done to it: all commands of a batch make one change, but for messages.
@@ -93,6 +96,27 @@ impl TaskWork {
         None
     }
 
+    /// Gives an attempt up whose session is over, if the session has it still; the store has the last word, since
+    /// another server may hear of the session meanwhile. Gives the reply where it waits for no change.
+    pub(super) fn lose(&mut self, lost: &Claimed, place: Place, now: Now) -> Option<Reply> {
+        let Some(loaded) = self.loaded.clone() else { return Some(Reply::Missing) };
+        let AttemptId { key, attempt, claim, .. } = lost.id;
+        let has = |held: &Claim| (held.key, held.number, held.session) == (key, claim, lost.session);
+        if !loaded.claims.iter().any(has) {
+            return self.refuse(Rejection::Stale, place);
+        }
+        let command = Command::Lose(Attempt { key, number: attempt, started_at: Some(lost.at) });
+        let transition = match transition(&loaded, &command, now) {
+            Ok(transition) => transition,
+            Err(rejection) => return self.refuse(rejection, place),
+        };
+        let stops = stops(&loaded, &transition, &command);
+        let step = self.take(loaded, transition, None, place);
+        step.stops.extend(stops);
+        step.change.lost.push(LostClaim { key, claim, session: lost.session, at: now.mono });
+        None
+    }
+
     /// Decides what a message says. Tells whether it found something to do, and is consumed by that.
     pub(super) fn consume(&mut self, command: &Command, message: &MessageId, place: Place, now: Now) -> bool {
         let Some(loaded) = self.loaded.clone() else { return false };
@@ -134,6 +158,7 @@ impl TaskWork {
             messages: Vec::new(),
             submit_key: None,
             consumes: consumes.cloned(),
+            lost: Vec::new(),
         };
         let acts: BTreeSet<ActKey> = events.iter().filter_map(|event| event.kind.act()).collect();
         let loaded = goes_on(before, task, &acts);

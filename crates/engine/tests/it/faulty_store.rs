@@ -10,8 +10,8 @@ use async_trait::async_trait;
 use windlass_core::{ActKey, Alarm, AlarmId, Event, Lock, LockName, Millis, Ready, TaskId};
 use windlass_engine::ports::{
     Adoption, AttemptId, Change, Claimed, Due, Envelope, LimitState, Loaded, LogLine, Now, Outcome, Page,
-    QueueState, Retention, SessionId, SessionRenewal, SessionState, Store, StoreError, StoredAlarm,
-    StoredFlow, TaskQuery, Wish,
+    QueueState, Retention, ServerId, ServerState, Service, ServiceLease, SessionId, SessionRenewal,
+    SessionState, Store, StoreError, StoredAlarm, StoredFlow, TaskQuery, Wish,
 };
 
 /// The calls that can be held or failed.
@@ -97,6 +97,10 @@ impl Store for FaultyStore {
         self.store.token_key()
     }
 
+    fn is_shared(&self) -> bool {
+        self.store.is_shared()
+    }
+
     fn next_wake(&self, now: Now) -> Option<Millis> {
         self.store.next_wake(now)
     }
@@ -141,9 +145,9 @@ impl Store for FaultyStore {
         self.store.release(session, attempt, now).await
     }
 
-    async fn renew(&self, session: SessionRenewal, now: Now) -> Result<(), StoreError> {
+    async fn renew(&self, sessions: Vec<SessionRenewal>, now: Now) -> Result<(), StoreError> {
         self.pass(Verb::Renew).await?;
-        self.store.renew(session, now).await
+        self.store.renew(sessions, now).await
     }
 
     async fn forgive(&self, now: Now) -> Result<(), StoreError> {
@@ -152,6 +156,10 @@ impl Store for FaultyStore {
 
     async fn held(&self, session: SessionId) -> Result<Vec<Claimed>, StoreError> {
         self.store.held(session).await
+    }
+
+    async fn to_stop(&self, sessions: &[SessionId]) -> Result<Vec<Claimed>, StoreError> {
+        self.store.to_stop(sessions).await
     }
 
     async fn lost(&self, now: Now, limit: usize) -> Result<Vec<Claimed>, StoreError> {
@@ -220,6 +228,28 @@ impl Store for FaultyStore {
 
     async fn place(&self, task: TaskId, key: ActKey) -> Result<Option<u64>, StoreError> {
         self.store.place(task, key).await
+    }
+
+    async fn register(&self, server: ServerState) -> Result<(), StoreError> {
+        self.store.register(server).await
+    }
+
+    async fn servers(&self) -> Result<Vec<ServerState>, StoreError> {
+        self.store.servers().await
+    }
+
+    async fn leave(&self, server: ServerId) -> Result<(), StoreError> {
+        self.store.leave(server).await
+    }
+
+    async fn lease(
+        &self,
+        service: Service,
+        server: ServerId,
+        length: Millis,
+        now: Now,
+    ) -> Result<ServiceLease, StoreError> {
+        self.store.lease(service, server, length, now).await
     }
 
     async fn sweep(&self, retention: &Retention, now: Now, limit: usize) -> Result<u64, StoreError> {

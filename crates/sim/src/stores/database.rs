@@ -6,8 +6,8 @@ use windlass_engine::{
     memory::SharedStore,
     ports::{
         Adoption, AttemptId, Change, Claimed, Due, Envelope, LimitState, Loaded, LogLine, Now, Outcome, Page,
-        QueueState, Retention, SessionId, SessionRenewal, SessionState, Store, StoreError, StoredAlarm,
-        StoredFlow, TaskQuery, Wish,
+        QueueState, Retention, ServerId, ServerState, Service, ServiceLease, SessionId, SessionRenewal,
+        SessionState, Store, StoreError, StoredAlarm, StoredFlow, TaskQuery, Wish,
     },
 };
 
@@ -42,6 +42,10 @@ macro_rules! write {
 impl Store for Database {
     fn token_key(&self) -> [u8; 32] {
         self.rows.token_key()
+    }
+
+    fn is_shared(&self) -> bool {
+        self.rows.is_shared()
     }
 
     fn next_wake(&self, now: Now) -> Option<Millis> {
@@ -81,8 +85,8 @@ impl Store for Database {
         write!(self, self.rows.release(session, attempt, now))
     }
 
-    async fn renew(&self, session: SessionRenewal, now: Now) -> Result<(), StoreError> {
-        write!(self, self.rows.renew(session, now))
+    async fn renew(&self, sessions: Vec<SessionRenewal>, now: Now) -> Result<(), StoreError> {
+        write!(self, self.rows.renew(sessions, now))
     }
 
     async fn forgive(&self, now: Now) -> Result<(), StoreError> {
@@ -91,6 +95,10 @@ impl Store for Database {
 
     async fn held(&self, session: SessionId) -> Result<Vec<Claimed>, StoreError> {
         read!(self, self.rows.held(session))
+    }
+
+    async fn to_stop(&self, sessions: &[SessionId]) -> Result<Vec<Claimed>, StoreError> {
+        read!(self, self.rows.to_stop(sessions))
     }
 
     async fn lost(&self, now: Now, limit: usize) -> Result<Vec<Claimed>, StoreError> {
@@ -159,6 +167,28 @@ impl Store for Database {
 
     async fn place(&self, task: TaskId, key: ActKey) -> Result<Option<u64>, StoreError> {
         read!(self, self.rows.place(task, key))
+    }
+
+    async fn register(&self, server: ServerState) -> Result<(), StoreError> {
+        write!(self, self.rows.register(server))
+    }
+
+    async fn servers(&self) -> Result<Vec<ServerState>, StoreError> {
+        read!(self, self.rows.servers())
+    }
+
+    async fn leave(&self, server: ServerId) -> Result<(), StoreError> {
+        write!(self, self.rows.leave(server))
+    }
+
+    async fn lease(
+        &self,
+        service: Service,
+        server: ServerId,
+        length: Millis,
+        now: Now,
+    ) -> Result<ServiceLease, StoreError> {
+        write!(self, self.rows.lease(service, server, length, now))
     }
 
     async fn sweep(&self, retention: &Retention, now: Now, limit: usize) -> Result<u64, StoreError> {

@@ -7,8 +7,8 @@ use windlass_core::{Millis, Name, Retry};
 use windlass_engine::{
     memory::MemorySink,
     ports::{
-        Change, Limit, LimitChange, Now, Outcome, STARTS_MAX, SessionId, SessionRenewal, Starts, Store as _,
-        StoredFlow, Wish,
+        Change, Limit, LimitChange, Now, Outcome, PollState, STARTS_MAX, SessionId, SessionRenewal, Starts,
+        Store as _, StoredFlow, Wish,
     },
     resident::Resident,
 };
@@ -63,7 +63,9 @@ fn commits(part: Part, claims: Claims) -> Result<(), Box<dyn Error>> {
         // Past the grace after a start.
         let now = Now { mono: Millis::from_secs(1), ..now };
         let lease = Millis::from_secs(3600);
-        store.renew(SessionRenewal { session: SESSION, lease, lease_full: lease, worker: None }, now).await?;
+        let poll = PollState::Unknown;
+        let renewal = SessionRenewal { session: SESSION, poll, lease, lease_unpolled: lease, worker: None };
+        store.renew(vec![renewal], now).await?;
         let wish = [Wish { module, commands: None, free: u32::MAX }];
         for (number, batch) in batches.by_ref().take(part.rounds(WARM, MEASURED)).enumerate() {
             let outcomes = store.commit(batch).await?;

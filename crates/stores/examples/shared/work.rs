@@ -59,5 +59,6 @@ pub(crate) fn change(
         logs: Vec::new(),
         submit_key: None,
         consumes: None,
+        lost: Vec::new(),
     })
 }

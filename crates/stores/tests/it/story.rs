@@ -139,6 +139,7 @@ impl Story {
             messages,
             submit_key: None,
             consumes: None,
+            lost: Vec::new(),
         }))
     }
 

@@ -88,8 +88,16 @@ impl Pair {
     }
 
     pub(super) async fn commit(&self, changes: Vec<Change>) -> Vec<Outcome> {
-        let outcomes = both!(self, commit(changes.clone()));
-        self.same("outcomes", outcomes)
+        let mut elsewhere = changes.clone();
+        for change in &mut elsewhere {
+            let Change::Task(change) = change else { continue };
+            for lost in &mut change.lost {
+                lost.claim = self.numbers.get(&lost.claim).copied().unwrap_or(lost.claim);
+            }
+        }
+        let one = self.succeeded(self.one.commit(changes).await);
+        let other = self.succeeded(self.other.commit(elsewhere).await);
+        self.same("outcomes", (one, other))
     }
 
     pub(super) async fn claim(&mut self, session: SessionId, wishes: &[Wish], now: Now) -> Vec<Claimed> {
@@ -116,11 +124,19 @@ impl Pair {
     }
 
     pub(super) async fn renew(&self, renewal: SessionRenewal, now: Now) {
-        both!(self, renew(renewal.clone(), now));
+        both!(self, renew(vec![renewal.clone()], now));
     }
 
     pub(super) async fn forgive(&self, now: Now) {
         both!(self, forgive(now));
+    }
+
+    pub(super) async fn to_stop(&self, sessions: &[SessionId]) -> Vec<Claimed> {
+        let (mut one, mut other) = both!(self, to_stop(sessions));
+        // Any order will do.
+        one.sort_by_key(|claimed| claimed.id);
+        other.sort_by_key(|claimed| (claimed.id.task, claimed.id.key));
+        self.same_claims("attempts to stop", (one, other))
     }
 
     pub(super) async fn lost(&self, now: Now) -> Vec<Claimed> {

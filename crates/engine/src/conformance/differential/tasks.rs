@@ -5,7 +5,7 @@ use windlass_core::{Attempt, Command, Failure, Millis, Outcome as Ended, Report,
 use super::walk::Walk;
 use crate::{
     conformance::history::{accept, decide, input, json},
-    ports::{Change, Claimed, Due, SubmitKey},
+    ports::{AttemptId, Change, Claimed, Due, LostClaim, SubmitKey, TaskChange},
 };
 
 /// Tasks it keeps busy; it submits more only when fewer are active.
@@ -116,7 +116,16 @@ impl Walk {
     pub(super) async fn settle_lost(&mut self) {
         let lost = self.pair.lost(self.now).await;
         if let Some(claimed) = self.random.pick(&lost).cloned() {
-            self.do_task("lose", claimed.id.task, Command::Lose(attempt(&claimed))).await;
+            let AttemptId { task, key, claim, .. } = claimed.id;
+            let Some(loaded) = self.pair.load(&[task]).await.remove(0) else { return };
+            let command = Command::Lose(attempt(&claimed));
+            let Ok(mut change) = decide(&loaded, &command, self.now.wall) else { return };
+            // Now and then the session is heard of before that is committed.
+            if self.random.once_in(4) {
+                self.renew(claimed.session).await;
+            }
+            change.lost.push(LostClaim { key, claim, session: claimed.session, at: self.now.mono });
+            self.commit_task("lose", change).await;
         }
     }
 
@@ -124,9 +133,13 @@ impl Walk {
     async fn do_task(&mut self, kind: &'static str, id: TaskId, command: Command) {
         let Some(loaded) = self.pair.load(&[id]).await.remove(0) else { return };
         let Ok(change) = decide(&loaded, &command, self.now.wall) else { return };
-        if change.events.is_empty() {
-            return;
+        if !change.events.is_empty() {
+            self.commit_task(kind, change).await;
         }
+    }
+
+    async fn commit_task(&mut self, kind: &'static str, change: TaskChange) {
+        let id = change.task.id;
         if self.random.once_in(12) {
             self.late.push(change.into());
             return;

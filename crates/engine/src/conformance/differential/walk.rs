@@ -113,6 +113,8 @@ impl Walk {
         let limit = if self.random.once_in(2) { usize::MAX } else { 3 };
         self.pair.due(self.now, limit).await;
         self.pair.lost(self.now).await;
+        let sessions: Vec<SessionId> = (0..SESSIONS).map(|session| SessionId(session.into())).collect();
+        self.pair.to_stop(&sessions).await;
         let picked = self.random.pick(&self.active).copied();
         if let Some(id) = picked {
             self.pair.compare_task(id).await;
@@ -134,6 +136,7 @@ impl Walk {
                 Outcome::Committed => kind,
                 Outcome::Conflict => "conflict",
                 Outcome::KeyTaken { .. } => "key taken",
+                Outcome::Heard => "heard",
                 Outcome::Repeats { .. } => "repeats",
             });
         }

@@ -7,7 +7,7 @@ use windlass_core::{Millis, is_to_stop};
 use super::walk::Walk;
 use crate::{
     conformance::history::name,
-    ports::{Adoption, AttemptId, Loaded, SessionId, SessionRenewal, Wish, WorkerState},
+    ports::{Adoption, AttemptId, Loaded, PollState, SessionId, SessionRenewal, Wish, WorkerState},
 };
 
 impl Walk {
@@ -111,7 +111,13 @@ impl Walk {
         });
         let lease = Millis(1_000 + self.random.below(20_000));
         let worker = said.map(Arc::new);
-        let renewal = SessionRenewal { session, lease, lease_full: Millis(20_000), worker };
+        let poll = self.random.below(4);
+        let poll = match self.random.below(3) {
+            0 => PollState::Unknown,
+            1 => PollState::Open(poll),
+            _ => PollState::Closed(poll),
+        };
+        let renewal = SessionRenewal { session, poll, lease: Millis(20_000), lease_unpolled: lease, worker };
         self.pair.renew(renewal, self.now).await;
         self.count("renew");
     }

@@ -1,0 +1,83 @@
+//! Servers on one store: which there are, and which of them does what only one is to do.
+
+use std::fmt;
+
+use windlass_core::{Millis, Timestamp};
+
+/// A server: the UUID it made when it started.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ServerId(pub u128);
+
+impl fmt::Display for ServerId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        uuid::Uuid::from_u128(self.0).hyphenated().fmt(f)
+    }
+}
+
+/// A server as it says of itself, and when it was last heard of.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ServerState {
+    /// Which.
+    pub id: ServerId,
+    /// Version of the program.
+    pub version: Box<str>,
+    /// Where others reach it.
+    pub address: Box<str>,
+    /// The highest level of features that it knows: what is above the lowest level of all servers is not used yet.
+    pub level: u32,
+    /// When it started.
+    pub started_at: Timestamp,
+    /// When it was last heard of.
+    pub heard_at: Timestamp,
+    /// The same, by the time that leases go by.
+    pub heard: Millis,
+}
+
+impl ServerState {
+    /// Whether it was heard of lately.
+    #[must_use]
+    pub fn is_up(&self, now: Millis) -> bool {
+        now.0 < self.heard.0.saturating_add(SERVER_SILENT_AFTER.0)
+    }
+}
+
+/// A server that was not heard of for so long is taken for gone.
+pub const SERVER_SILENT_AFTER: Millis = Millis::from_secs(5);
+
+/// A server that was not heard of for so long is no longer listed.
+pub const SERVER_FORGOTTEN_AFTER: Millis = Millis::from_secs(3600);
+
+/// What only one server at a time is to do. The others would do it as well as that one, but all of them at once would
+/// be in one another's way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Service {
+    /// What is due and what was lost, and messages that their senders left.
+    Timekeeping,
+    /// Deleting what was kept long enough.
+    Sweeping,
+}
+
+impl Service {
+    /// All of them.
+    pub const ALL: [Self; 2] = [Self::Timekeeping, Self::Sweeping];
+
+    /// Its name, as stores keep it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Timekeeping => "timekeeping",
+            Self::Sweeping => "sweeping",
+        }
+    }
+}
+
+/// Which server does what only one is to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ServiceLease {
+    /// The server.
+    pub holder: ServerId,
+    /// Grows with every new holder: what was done under a lower one is by a server that has lost the lease.
+    pub fence: u64,
+    /// Until when, by the time that leases go by.
+    pub until: Millis,
+}
