@@ -33,6 +33,9 @@ pub struct FlowDocument {
     /// Which of its tasks are the same, so that a second one is not started beside the first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unique: Option<UniqueDocument>,
+    /// How long its ended tasks are kept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retention: Option<Span>,
     /// An expression: what the attempts of its steps are counted under where a limit is by key. Steps may have one
     /// of their own.
     #[serde(default, skip_serializing_if = "Option::is_none")]

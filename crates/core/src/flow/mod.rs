@@ -36,6 +36,8 @@ pub struct Flow {
     pub deadline: Option<Millis>,
     /// Which of its tasks are the same, so that a second one is not started beside the first.
     pub unique: Option<Unique>,
+    /// How long its ended tasks are kept; nothing = as long as the server keeps tasks.
+    pub retention: Option<Millis>,
     /// Its steps, in definition order.
     pub steps: Vec<StepDefinition>,
 }
@@ -100,6 +102,7 @@ impl Flow {
             on_failure: OnFailure::Rollback,
             deadline: None,
             unique: None,
+            retention: None,
             steps,
         }
     }
@@ -161,11 +164,11 @@ impl Flow {
         if self.plain_steps().next().is_none() {
             return fault(None, "a flow needs a step beside `on_error`".to_owned());
         }
-        if self.deadline.is_some_and(|deadline| deadline > SPAN_MAX || deadline == Millis(0)) {
-            return fault(
-                None,
-                "the flow's `deadline` must be longer than 0 and at most 366 days".to_owned(),
-            );
+        for (key, span) in [("deadline", self.deadline), ("retention", self.retention)] {
+            if span.is_some_and(|span| span > SPAN_MAX || span == Millis(0)) {
+                let message = format!("the flow's `{key}` must be longer than 0 and at most 366 days");
+                return fault(None, message);
+            }
         }
         if let Some(index) = self.cycle() {
             return fault(

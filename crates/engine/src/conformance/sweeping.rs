@@ -1,6 +1,6 @@
 //! Retention: what is kept too long goes, a bounded piece at a time, and nothing else.
 
-use windlass_core::{ActKey, Command, Millis, TaskId};
+use windlass_core::{ActKey, Command, Flow, Millis, TaskId};
 
 use super::{
     World,
@@ -12,6 +12,7 @@ use crate::ports::{Change, LogLine, Outcome, Retention, SubmitKey, TaskQuery};
 
 topic![
     ended_tasks_go_with_all_that_is_theirs,
+    tasks_are_kept_as_long_as_their_flow_says,
     what_has_not_ended_stays,
     no_more_goes_at_once_than_asked_for,
     log_lines_go_before_their_task,
@@ -76,6 +77,40 @@ async fn ended_tasks_go_with_all_that_is_theirs(mut world: World) {
     let query = TaskQuery { limit: 10, ..TaskQuery::default() };
     let page = world.store().tasks(&query).await.expect("listing tasks succeeds");
     assert_eq!(page.items.iter().map(|loaded| loaded.task.id).collect::<Vec<_>>(), [young]);
+}
+
+async fn tasks_are_kept_as_long_as_their_flow_says(mut world: World) {
+    let kept = |name, version, retention| Flow { version, retention, ..line(name, 1) };
+    let flows = [
+        kept("brief", 1, Some(HOUR)),
+        // Of later versions only their own tasks are kept as they say.
+        kept("brief", 2, Some(Millis(DAY.0 * 5))),
+        kept("brief", 3, None),
+        kept("long", 1, Some(Millis(DAY.0 * 10))),
+    ];
+    let mut tasks = Vec::new();
+    for flow in flows {
+        let flow = world.add_flow(flow).await;
+        let id = world.submit(&flow).await;
+        end(&mut world, id).await;
+        tasks.push(id);
+    }
+    let ended = world.now.wall;
+    for (ms, left) in [
+        (HOUR.0 - 1, &tasks[..]),
+        (HOUR.0, &tasks[1..]),
+        (RETENTION.tasks.0 - 1, &tasks[1..]),
+        (RETENTION.tasks.0, &[tasks[1], tasks[3]]),
+        (DAY.0 * 5, &tasks[3..]),
+        (DAY.0 * 10 - 1, &tasks[3..]),
+        (DAY.0 * 10, &[]),
+    ] {
+        world.pass(Millis(ms - (world.now.wall - ended).0));
+        sweep_all(&mut world).await;
+        let there = world.store().load(&tasks).await.expect("loading succeeds");
+        let there: Vec<TaskId> = there.into_iter().flatten().map(|loaded| loaded.task.id).collect();
+        assert_eq!(there, left, "after {ms} ms");
+    }
 }
 
 async fn what_has_not_ended_stays(mut world: World) {

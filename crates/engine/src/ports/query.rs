@@ -105,7 +105,7 @@ pub struct QueueState {
 /// How long things are kept.
 #[derive(Debug, Clone, Copy)]
 pub struct Retention {
-    /// Ended tasks with all that belongs to them.
+    /// Ended tasks with all that belongs to them, where their flows do not say for how long.
     pub tasks: Millis,
     /// Log lines.
     pub logs: Millis,

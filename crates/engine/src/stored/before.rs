@@ -87,7 +87,7 @@ impl From<FlowBefore> for Flow {
     fn from(flow: FlowBefore) -> Self {
         let FlowBefore { name, version, params, retry_by, on_failure, steps } = flow;
         let steps = steps.into_iter().map(StepDefinition::from).collect();
-        Self { name, version, params, retry_by, on_failure, deadline: None, unique: None, steps }
+        Self { params, retry_by, on_failure, version, ..Self::new(name, steps) }
     }
 }
 

@@ -33,10 +33,11 @@ pub(super) enum Table {
     Unique,
     Lock,
     LockWaiter,
+    FlowRetention,
 }
 
 impl Table {
-    pub(super) const ALL: [Self; 18] = [
+    pub(super) const ALL: [Self; 19] = [
         Self::Task,
         Self::Active,
         Self::Resting,
@@ -55,6 +56,7 @@ impl Table {
         Self::Unique,
         Self::Lock,
         Self::LockWaiter,
+        Self::FlowRetention,
     ];
 
     /// Its name.
@@ -95,6 +97,7 @@ impl Table {
             Self::Member => ("member", &["task", "step", "number", "state"]),
             Self::Lock => ("lock", &["name", "version", "holder"]),
             Self::LockWaiter => ("lock_waiter", &["name", "place", "waiter"]),
+            Self::FlowRetention => ("flow_retention", &["name", "version", "kept"]),
         }
     }
 

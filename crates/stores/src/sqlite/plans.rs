@@ -53,11 +53,13 @@ fn queries_find_their_rows_by_keys() {
         &list::select_task(),
         &member_rows::select_members(),
         sweep::DELETE_MEMBERS,
+        &sweep::select_expired(),
         list::SELECT_TASK_FROM,
     ] {
         check(sql, &[]);
     }
     check(sweep::DELETE_ALARMS, &["active"]);
+    check(sweep::SELECT_SHORTEST, &[]);
     // A walk along an index that ends at the limit.
     check(&query::select_alarms(), &["alarm"]);
     check(&query::select_open_alarms(), &["alarm"]);

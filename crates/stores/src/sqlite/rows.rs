@@ -22,9 +22,9 @@ use super::{
     lock_rows::LockRows,
     member_rows::{UPSERT_MEMBER, write_member},
     meta::Meta,
-    query::SELECT_RESTING_PLACE,
+    query::{DELETE_FINAL, SELECT_FINAL_PLACE, SELECT_RESTING_PLACE},
     task_rows::{
-        HistoryRow, insert_final, insert_history, insert_task, resting_place, write_active, write_resting,
+        HistoryRow, insert_final, insert_history, insert_task, place_at_rest, write_active, write_resting,
     },
     touched::{Draft, Home, Touched},
     unique_rows::UniqueRows,
@@ -40,6 +40,8 @@ pub(super) struct Rows<'c> {
     select_resting: Statement<'c>,
     upsert_resting: Statement<'c>,
     delete_resting: Statement<'c>,
+    select_final: Statement<'c>,
+    delete_final: Statement<'c>,
     upsert_line: Statement<'c>,
     insert_history: Statement<'c>,
     insert_final: Statement<'c>,
@@ -47,6 +49,7 @@ pub(super) struct Rows<'c> {
     locks: LockRows<'c>,
     upsert_alarm: Statement<'c>,
     insert_flow: Statement<'c>,
+    insert_retention: Statement<'c>,
     upsert_queue: Statement<'c>,
     delete_queue: Statement<'c>,
     insert_log: Statement<'c>,
@@ -86,6 +89,8 @@ impl<'c> Rows<'c> {
                  ON CONFLICT (module, command) DO UPDATE SET rank = ?3, id = ?4, checksum = ?5",
             )?,
             delete_resting: prepare("DELETE FROM resting WHERE id = ?1")?,
+            select_final: prepare(SELECT_FINAL_PLACE)?,
+            delete_final: prepare(DELETE_FINAL)?,
             insert_history: prepare(
                 "INSERT INTO history (seq, task, previous, first, count, act, events, result, checksum)
                  VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
@@ -103,6 +108,9 @@ impl<'c> Rows<'c> {
                 "INSERT INTO alarm (id, version, task, resolved, raised_at, data, checksum)
                  VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7) ON CONFLICT (id) DO UPDATE
                  SET version = ?2, resolved = ?4, raised_at = ?5, data = ?6, checksum = ?7",
+            )?,
+            insert_retention: prepare(
+                "INSERT INTO flow_retention (name, version, kept, checksum) VALUES (?1, ?2, ?3, ?4)",
             )?,
             insert_flow: prepare(
                 "INSERT INTO flow (name, version, created_at, data, checksum) VALUES (?1, ?2, ?3, ?4, ?5)",
@@ -201,7 +209,7 @@ impl<'c> Rows<'c> {
             Entry::Vacant(entry) => {
                 let (place, was) = match directory.get(task.id) {
                     Some(place) => (place, Home::Active),
-                    None => (resting_place(&mut self.select_resting, task.id)?, Home::Resting),
+                    None => place_at_rest(&mut self.select_resting, &mut self.select_final, task.id)?,
                 };
                 entry.insert(Draft { place, task, was, rest, members: BTreeSet::new() })
             }
@@ -261,6 +269,7 @@ impl<'c> Rows<'c> {
                     Home::New => {}
                     Home::Active => drop(self.delete_active.execute([place.task])?),
                     Home::Resting => drop(self.delete_resting.execute([id.to_bytes()])?),
+                    Home::Final => drop(self.delete_final.execute([id.to_bytes()])?),
                 }
             }
             match task.state.phase {
@@ -324,6 +333,14 @@ impl<'c> Rows<'c> {
         let checksum =
             Checksum::of(Table::Flow).text(name).number(flow.version.into()).number(at).blob(&data).finish();
         self.insert_flow.execute(params![name, flow.version, at, data, checksum])?;
+        if let Some(kept) = flow.retention.map(|kept| to_integer(kept.0)) {
+            let checksum = Checksum::of(Table::FlowRetention)
+                .text(name)
+                .number(flow.version.into())
+                .number(kept)
+                .finish();
+            self.insert_retention.execute(params![name, flow.version, kept, checksum])?;
+        }
         Ok(())
     }
 

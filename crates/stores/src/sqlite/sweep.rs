@@ -3,6 +3,9 @@
 //! A task goes at once, with its settled alarms; its history, members and log lines, of which there may be many, go as far
 //! as there is room, and the rest later. What is left is noted in `remains`, so nothing that can be asked for is
 //! ever half there. An alarm that is settled only after its task went is found by itself.
+//!
+//! Where flows say how long their tasks are kept, all tasks are looked at that are older than the shortest of them, so
+//! those that are kept longer are passed by again and again: a bounded number in each sweep.
 
 use rusqlite::{Connection, OptionalExtension, params};
 use windlass_core::{Millis, TaskId, Timestamp};
@@ -10,7 +13,7 @@ use windlass_engine::ports::{Now, Retention};
 
 use super::{
     checksum::Table,
-    encoding::{ENDED, task_id, to_integer},
+    encoding::{ENDED, from_integer, task_id, to_integer},
     error::Fault,
     list::ORDER_TOLERANCE,
 };
@@ -26,6 +29,30 @@ const KEY_KEPT: Millis = Millis::from_secs(24 * 3600);
 #[derive(Debug, Default)]
 pub(super) struct Sweeper {
     after: [Option<TaskId>; ENDED.len()],
+}
+
+/// From how long ago tasks go.
+#[derive(Clone, Copy)]
+struct Cut {
+    now: Timestamp,
+    /// Where their flow does not say.
+    kept: Millis,
+    /// The shortest that any flow or the server says.
+    kept_min: Millis,
+}
+
+impl Cut {
+    fn new(connection: &Connection, now: Timestamp, kept: Millis) -> Result<Self, Fault> {
+        let mut statement = connection.prepare_cached(SELECT_SHORTEST)?;
+        let shortest: Option<i64> = statement.query_row([], |row| row.get(0))?;
+        let kept_min = shortest.map_or(kept, |shortest| kept.min(Millis(from_integer(shortest))));
+        Ok(Self { now, kept, kept_min })
+    }
+}
+
+/// What is exactly as old as this goes.
+fn until(now: Timestamp, kept: Millis) -> Timestamp {
+    Timestamp(now.0.saturating_sub_unsigned(kept.0))
 }
 
 /// A task that is to go.
@@ -53,17 +80,17 @@ impl Sweeper {
         now: Now,
         limit: usize,
     ) -> Result<u64, Fault> {
-        // What is exactly as old as this goes.
-        let until = |kept: Millis| Timestamp(now.wall.0.saturating_sub_unsigned(kept.0));
+        let until = |kept: Millis| until(now.wall, kept);
         let limit = to_integer(limit as u64);
         let mut left = limit;
         left -= delete_logs(connection, until(retention.logs), left)?;
         left -= delete_remains(connection, left)?;
+        let cut = Cut::new(connection, now.wall, retention.tasks)?;
         for index in 0..ENDED.len() {
             if left == 0 {
                 break;
             }
-            for expired in self.expired(connection, index, until(retention.tasks), left)? {
+            for expired in self.expired(connection, index, cut, left)? {
                 delete_task(connection, &expired)?;
                 left -= 1;
             }
@@ -74,12 +101,12 @@ impl Sweeper {
         Ok(u64::try_from(limit - left).unwrap_or(0))
     }
 
-    /// The next tasks of one status that ended at `until` or before, at most `limit`.
+    /// The next tasks of one status that have been kept long enough, at most `limit`.
     fn expired(
         &mut self,
         connection: &Connection,
         index: usize,
-        until: Timestamp,
+        cut: Cut,
         limit: i64,
     ) -> Result<Vec<Expired>, Fault> {
         let status = ENDED[index].1;
@@ -91,10 +118,12 @@ impl Sweeper {
             let id = task_id(row, 1)?;
             let (ended_at, created_at) = (Timestamp(row.get(4)?), Timestamp(row.get(Table::Final.width())?));
             // Those that follow were accepted later still, so they cannot have ended in time.
-            if created_at > until + ORDER_TOLERANCE {
+            if created_at > until(cut.now, cut.kept_min) + ORDER_TOLERANCE {
                 return Ok(expired);
             }
-            if ended_at <= until {
+            let kept: Option<i64> = row.get(Table::Final.width() + 1)?;
+            let kept = kept.map_or(cut.kept, |kept| Millis(from_integer(kept)));
+            if ended_at <= until(cut.now, kept) {
                 match Table::Final.check(row, 0) {
                     Ok(()) => expired.push(Expired { id, status, task: row.get(2)?, last: row.get(3)? }),
                     // It is left for people to look at.
@@ -111,10 +140,15 @@ impl Sweeper {
     }
 }
 
-/// Ended tasks of one status behind an id, oldest first, with the time of their acceptance.
-fn select_expired() -> String {
+/// The shortest that a flow says its tasks are kept.
+pub(super) const SELECT_SHORTEST: &str = "SELECT min(kept) FROM flow_retention";
+
+/// Ended tasks of one status behind an id, oldest first, with the time of their acceptance and how long their flow
+/// says they are kept.
+pub(super) fn select_expired() -> String {
     format!(
-        "SELECT {}, task.created_at FROM final CROSS JOIN task ON task.n = final.task
+        "SELECT {}, task.created_at, flow_retention.kept FROM final CROSS JOIN task ON task.n = final.task
+         LEFT JOIN flow_retention ON flow_retention.name = task.flow AND flow_retention.version = task.version
          WHERE final.status = ?1 AND final.id > ?2 ORDER BY final.id LIMIT ?3",
         Table::Final.select()
     )

@@ -12,8 +12,18 @@ use super::{
     tree::{Node, Value},
 };
 
-const FLOW_KEYS: [&str; 9] =
-    ["flow", "params", "retry_by", "on_failure", "deadline", "unique", "key", "steps", "on_error"];
+const FLOW_KEYS: [&str; 10] = [
+    "flow",
+    "params",
+    "retry_by",
+    "on_failure",
+    "deadline",
+    "unique",
+    "retention",
+    "key",
+    "steps",
+    "on_error",
+];
 
 const STEP_KEYS: [&str; 16] = [
     "name",
@@ -51,6 +61,7 @@ pub(super) fn flow(root: Node) -> Result<FlowDocument, Fault> {
             .choice("on_failure", &[("rollback", OnFailure::Rollback), ("hold", OnFailure::Hold)])?,
         deadline: fields.span("deadline")?,
         unique: fields.take("unique").map(unique).transpose()?,
+        retention: fields.span("retention")?,
         key: fields.text("key")?,
         steps: steps(
             fields.need("steps", "list what it does, as in `steps: [{name: init, run: mysql.init}]`")?,

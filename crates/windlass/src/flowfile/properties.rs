@@ -225,9 +225,17 @@ fn on_error(run: Action, key: Option<Expression>, steps: &mut Vec<StepDefinition
 fn flow() -> impl Strategy<Value = Flow> {
     let step = (name(), step(), option::of(vec(any::<prop::sample::Index>(), 0..4)));
     let on_error_action = option::of((action(), option::of(expression())));
-    let whole = (name(), params(), any::<bool>(), any::<bool>(), option::of(length()), option::of(unique()));
+    let whole = (
+        name(),
+        params(),
+        any::<bool>(),
+        any::<bool>(),
+        option::of(length()),
+        option::of(unique()),
+        option::of(length()),
+    );
     (whole, vec(step, 1..12), on_error_action).prop_map(
-        |((name, params, own, hold, deadline, unique), steps, action)| {
+        |((name, params, own, hold, deadline, unique, retention), steps, action)| {
             let steps = steps.into_iter().enumerate();
             let mut steps =
                 steps.map(|(index, (name, step, before))| placed(index, &name, before, step)).collect();
@@ -241,6 +249,7 @@ fn flow() -> impl Strategy<Value = Flow> {
                 on_failure: if hold { OnFailure::Hold } else { OnFailure::Rollback },
                 deadline,
                 unique,
+                retention,
                 ..Flow::new(name, steps)
             }
         },

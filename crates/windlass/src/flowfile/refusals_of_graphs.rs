@@ -123,6 +123,8 @@ fn keys_of_graphs_must_make_sense_together() {
         "flow: f\non_error: m.c\nsteps: []\n",
         "flow: f\ndeadline: 0\nsteps: [{ name: a, run: m.c }]\n",
         "flow: f\ndeadline: 400d\nsteps: [{ name: a, run: m.c }]\n",
+        "flow: f\nretention: 0\nsteps: [{ name: a, run: m.c }]\n",
+        "flow: f\nretention: 400d\nsteps: [{ name: a, run: m.c }]\n",
         "flow: f\nunique: [a]\nsteps: [{ name: a, run: m.c }]\n",
         "flow: f\nunique: { while: running }\nsteps: [{ name: a, run: m.c }]\n",
         "flow: f\nunique: { key: a, while: ended }\nsteps: [{ name: a, run: m.c }]\n",
@@ -139,6 +141,8 @@ fn keys_of_graphs_must_make_sense_together() {
     3:8: a flow needs a step beside `on_error`
     2:11: a deadline of 0 would fail every task: give it a length, or leave it out
     2:11: `deadline` is longer than 366 days, which is the most
+    2:12: a retention of 0 would delete every task at its end: give it a length, or leave it out
+    2:12: `retention` is longer than 366 days, which is the most
     2:9: `unique` is a list, and must be an expression, or a map with `key`
     2:9: `unique` needs `key`: an expression that is the same for tasks that are the same
     2:26: `while` is "ended", and must be pending, running or finished

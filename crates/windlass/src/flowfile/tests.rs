@@ -145,6 +145,7 @@ fn every_key_is_understood() {
 fn keys_of_graphs_are_understood() {
     let flow = &flows(EVERYTHING, Format::Yaml)[2];
     assert_eq!(flow.deadline, Some(Millis::from_secs(3600)));
+    assert_eq!(flow.retention, Some(Millis::from_secs(90 * 86_400)));
     let unique = flow.unique.as_ref().unwrap();
     assert_eq!(
         (unique.key.source(), unique.during),
@@ -183,6 +184,7 @@ fn the_way_back_says_things_once() {
       key: release
       while: finished
       for: 24h
+    retention: 2160h
     key: "'region-' + region"
     steps:
     - name: list-hosts

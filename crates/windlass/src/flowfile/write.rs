@@ -30,6 +30,7 @@ pub fn document(flow: &Flow) -> FlowDocument {
         },
         deadline: flow.deadline.map(span),
         unique: flow.unique.as_ref().map(unique),
+        retention: flow.retention.map(span),
         key: key.map(text),
         steps: plain.map(|(index, definition)| step(flow, index, definition, key)).collect(),
         on_error: on_error(flow).map(|definition| action(&definition.run)),

@@ -304,8 +304,8 @@ impl Tables {
         }
         self.logs.retain(|_, lines| !lines.is_empty());
         let ended = |task: &Task| task.is_ended().then_some(task.state.ended_at).flatten();
-        let old =
-            self.tasks.values().filter(|task| ended(task).is_some_and(|at| is_old(at, retention.tasks)));
+        let kept = |task: &Task| task.flow.retention.unwrap_or(retention.tasks);
+        let old = self.tasks.values().filter(|task| ended(task).is_some_and(|at| is_old(at, kept(task))));
         let old: BTreeSet<TaskId> = old.map(|task| task.id).take(room).collect();
         room -= old.len();
         self.unique.retain(|_, task| !old.contains(task));

@@ -169,6 +169,10 @@ pub(super) fn length(path: &str, key: &str, span: Option<Span>) -> Result<Option
         let of = if matches!(path, "" | "unique") { "task" } else { "attempt" };
         let message = match key {
             "for" => "a `for` of 0 is no time at all: give it a length, or leave it out".to_owned(),
+            "retention" => {
+                "a retention of 0 would delete every task at its end: give it a length, or leave it out"
+                    .to_owned()
+            }
             _ => format!("a {key} of 0 would fail every {of}: give it a length, or leave it out"),
         };
         return Err(Mistake::new(inside(path, key), message));

@@ -78,6 +78,7 @@ fn flow(document: &FlowDocument) -> Result<Flow, Mistake> {
         },
         deadline: action::length("", "deadline", document.deadline)?,
         unique: document.unique.as_ref().map(unique).transpose()?,
+        retention: action::length("", "retention", document.retention)?,
         ..Flow::new(name, steps)
     };
     if let Some(circle) = circle(&flow.steps) {
