@@ -2,9 +2,13 @@
 //!
 //! - [`sqlite`] (feature `sqlite`, default): the row sink under `windlass_engine::resident::Resident`. One file,
 //!   nothing to install, one server.
+//! - [`postgres`] (feature `postgres`): rows in a PostgreSQL database, which any number of servers share.
 //!
 //! Products never use one another. What a store promises is in `windlass_engine::ports`, and is shown by the
 //! conformance suite there.
 
+#[cfg(feature = "postgres")]
+pub mod postgres;
+mod rows;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;

@@ -1,0 +1,314 @@
+//! Hands ready attempts to sessions.
+//!
+//! Where no limit is and no keys take turns, one statement takes the first in line that nobody else is about to take.
+//! Else claims of a queue go one after the other: what is in hands is counted, the first attempts of each key are read,
+//! and which of them are handed out is decided in `crate::rows`.
+
+use uuid::Uuid;
+use windlass_core::{Millis, Name, TaskId};
+use windlass_engine::ports::{AttemptId, Claimed, Limit, Now, SessionId, TIMEOUT_GRACE, Wish};
+
+use super::{
+    connection::{Batch, Connection, parameters},
+    error::Fault,
+    limits::{Counted, READ_LIMITS, limit},
+};
+use crate::rows::{Candidate, Hands, act_key, choose, from_integer, name, small, to_integer};
+
+const CLAIM: &str = "WITH next AS (
+        SELECT w.task, w.act FROM windlass_wait w
+        WHERE w.module = $1 AND w.session IS NULL AND w.free = 0
+          AND ($2::text[] IS NULL OR w.command = ANY($2))
+          AND NOT EXISTS (SELECT FROM windlass_queue q WHERE q.name = $1 AND q.paused_at IS NOT NULL)
+          AND NOT EXISTS (SELECT FROM windlass_limit l WHERE l.queue = $1)
+          AND NOT EXISTS (SELECT FROM windlass_wait k
+                          WHERE k.module = $1 AND k.session IS NULL AND k.free = 0 AND k.fairness <> '')
+          AND EXISTS (SELECT FROM windlass_session s WHERE s.id = $4)
+        ORDER BY w.rank, w.task, w.act LIMIT $3 FOR UPDATE OF w SKIP LOCKED
+    )
+    UPDATE windlass_wait w
+    SET session = s.id, claim = nextval('windlass_claim'), claimed_at = $5, handed_out = w.attempt,
+        timeout_at = $6 + w.timeout + CASE WHEN s.attached THEN $7::int8 ELSE 0 END
+    FROM next, windlass_session s
+    WHERE w.task = next.task AND w.act = next.act AND s.id = $4
+    RETURNING w.task, w.act, w.attempt, w.claim, w.rank";
+
+/// Whether what is handed out of a queue is to be decided with limits and turns in mind.
+const IS_RULED: &str = "SELECT EXISTS (SELECT FROM windlass_limit l WHERE l.queue = $1)
+    OR EXISTS (SELECT FROM windlass_wait k
+               WHERE k.module = $1 AND k.session IS NULL AND k.free = 0 AND k.fairness <> '')";
+
+/// One after the other: the row of the queue is held until the end.
+const QUEUE: &str = "SELECT paused_at IS NOT NULL, turn FROM windlass_queue WHERE name = $1 FOR UPDATE";
+const SESSION: &str = "SELECT coalesce(attached, false) FROM windlass_session WHERE id = $1";
+const RUNNING: &str = "SELECT command, fairness FROM windlass_wait WHERE session IS NOT NULL AND module = $1";
+const BEGUN: &str = "SELECT b.name, b.key, b.at FROM windlass_begun b
+    JOIN windlass_limit l ON l.name = b.name WHERE l.queue = $1 AND b.at > $2 - l.per";
+const FORGET_BEGUN: &str = "DELETE FROM windlass_begun b USING windlass_limit l
+    WHERE l.queue = $1 AND l.name = b.name AND b.at <= $2 - l.per";
+
+/// The keys behind the one that had its turn last, then those before it, and of each the first attempts that no limit
+/// holds back.
+const CANDIDATES: &str = "WITH RECURSIVE behind AS (
+        (SELECT fairness, 1 AS n FROM windlass_wait
+         WHERE module = $1 AND session IS NULL AND free = 0 AND fairness <> '' AND fairness > $2
+         ORDER BY fairness LIMIT 1)
+        UNION ALL
+        SELECT (SELECT w.fairness FROM windlass_wait w
+                WHERE w.module = $1 AND w.session IS NULL AND w.free = 0 AND w.fairness <> ''
+                  AND w.fairness > b.fairness
+                ORDER BY w.fairness LIMIT 1), b.n + 1
+        FROM behind b WHERE b.fairness IS NOT NULL AND b.n < $3
+    ), before AS (
+        (SELECT fairness, 1 AS n FROM windlass_wait
+         WHERE module = $1 AND session IS NULL AND free = 0 AND fairness <> '' AND fairness <= $2
+         ORDER BY fairness LIMIT 1)
+        UNION ALL
+        SELECT (SELECT w.fairness FROM windlass_wait w
+                WHERE w.module = $1 AND w.session IS NULL AND w.free = 0 AND w.fairness <> ''
+                  AND w.fairness > b.fairness AND w.fairness <= $2
+                ORDER BY w.fairness LIMIT 1), b.n + 1
+        FROM before b WHERE b.fairness IS NOT NULL AND b.n < $3
+    ), keys AS (
+        SELECT fairness FROM behind WHERE fairness IS NOT NULL
+        UNION ALL SELECT fairness FROM before WHERE fairness IS NOT NULL
+        UNION ALL SELECT ''::bytea
+    )
+    SELECT c.task, c.act, c.attempt, c.rank, c.command, c.fairness FROM keys CROSS JOIN LATERAL (
+        SELECT w.* FROM windlass_wait w
+        WHERE w.module = $1 AND w.session IS NULL AND w.free = 0 AND w.fairness = keys.fairness
+          AND ($4::text[] IS NULL OR w.command = ANY($4))
+          AND NOT EXISTS (SELECT FROM unnest($5::text[], $6::bytea[]) AS b (command, key)
+                          WHERE (b.command IS NULL OR b.command = w.command)
+                            AND (b.key IS NULL OR b.key = w.fairness))
+        ORDER BY w.rank, w.task, w.act LIMIT $7
+    ) c";
+const HAND_OUT: &str = "UPDATE windlass_wait w
+    SET session = $4, claim = nextval('windlass_claim'), claimed_at = $5, handed_out = w.attempt,
+        timeout_at = $6::int8 + w.timeout + $7::int8
+    FROM unnest($1::uuid[], $2::int8[], $3::int8[]) AS n (task, act, attempt)
+    WHERE w.task = n.task AND w.act = n.act AND w.attempt = n.attempt AND w.session IS NULL AND w.free = 0
+    RETURNING w.task, w.act, w.attempt, w.claim, w.rank";
+const BEGIN_STARTS: &str = "INSERT INTO windlass_begun (name, key, at, claim)
+    SELECT n.name, n.key, $5, w.claim
+    FROM unnest($1::text[], $2::bytea[], $3::uuid[], $4::int8[]) AS n (name, key, task, act)
+    JOIN windlass_wait w ON w.task = n.task AND w.act = n.act WHERE w.session IS NOT NULL";
+const SET_TURN: &str = "UPDATE windlass_queue SET turn = $2 WHERE name = $1";
+
+/// Looks at one queue with limits or turns so often, each time behind what was found to be held back.
+const ROUNDS_MAX: usize = 16;
+
+/// Hands attempts to a session as one of its wishes says.
+pub(super) async fn claim(
+    connection: &mut Connection<'_>,
+    session: SessionId,
+    wish: &Wish,
+    now: Now,
+) -> Result<Vec<Claimed>, Fault> {
+    let module = wish.module.as_str();
+    let commands = commands(wish);
+    let id = Uuid::from_u128(session.0);
+    let mut batch = Batch::default();
+    batch.add(
+        CLAIM,
+        parameters![
+            module,
+            commands,
+            i64::from(wish.free),
+            id,
+            now.wall.0,
+            to_integer(now.mono.0),
+            to_integer(TIMEOUT_GRACE.0)
+        ],
+    );
+    batch.add(IS_RULED, parameters![module]);
+    let results = connection.send(batch).await?;
+    let [claimed, is_ruled] = &results[..] else { return Ok(Vec::new()) };
+    let is_ruled: bool = is_ruled.first().map(|row| row.try_get(0)).transpose()?.unwrap_or(false);
+    if claimed.is_empty() && is_ruled {
+        return claim_ruled(connection, session, wish, now).await;
+    }
+    in_order(claimed, session, &wish.module, now)
+}
+
+fn commands(wish: &Wish) -> Option<Vec<&str>> {
+    wish.commands.as_ref().map(|commands| commands.iter().map(|command| command.as_str()).collect())
+}
+
+/// What was claimed, in the order of the queue.
+fn in_order(
+    rows: &[tokio_postgres::Row],
+    session: SessionId,
+    module: &Name,
+    now: Now,
+) -> Result<Vec<Claimed>, Fault> {
+    let mut claimed = Vec::with_capacity(rows.len());
+    for row in rows {
+        let task: Uuid = row.try_get(0)?;
+        let id = AttemptId {
+            task: TaskId(task.as_u128()),
+            key: act_key(row.try_get(1)?),
+            attempt: small(row.try_get(2)?),
+            claim: from_integer(row.try_get(3)?),
+        };
+        let rank: i64 = row.try_get(4)?;
+        claimed.push((rank, Claimed { id, session, at: now.wall, module: module.clone() }));
+    }
+    claimed.sort_by_key(|(rank, claimed)| (*rank, claimed.id));
+    Ok(claimed.into_iter().map(|(_, claimed)| claimed).collect())
+}
+
+/// A queue while nobody else claims of it.
+struct Queue {
+    is_paused: bool,
+    turn: Option<Vec<u8>>,
+    /// The session's grace; nothing = nobody knows the session.
+    grace: Option<Millis>,
+    hands: Hands,
+}
+
+async fn claim_ruled(
+    connection: &mut Connection<'_>,
+    session: SessionId,
+    wish: &Wish,
+    now: Now,
+) -> Result<Vec<Claimed>, Fault> {
+    let queue = hold_queue(connection, session, wish, now).await?;
+    let Queue { is_paused: false, mut turn, grace: Some(grace), mut hands } = queue else {
+        connection.roll_back().await?;
+        return Ok(Vec::new());
+    };
+    let module = wish.module.as_str();
+    let (most, mut chosen) = (wish.free as usize, Vec::<Candidate>::new());
+    for _ in 0..ROUNDS_MAX {
+        let missing = most - chosen.len();
+        if missing == 0 {
+            break;
+        }
+        let blocked = hands.blocked();
+        let blocked_commands: Vec<Option<&str>> =
+            blocked.iter().map(|(command, _)| command.as_ref().map(|command| command.as_str())).collect();
+        let blocked_keys: Vec<Option<&[u8]>> = blocked.iter().map(|(_, key)| key.as_deref()).collect();
+        let keys = i32::try_from(most + blocked.len()).unwrap_or(i32::MAX);
+        let rows = connection
+            .query(
+                CANDIDATES,
+                &[
+                    &module,
+                    &turn.clone().unwrap_or_default(),
+                    &keys,
+                    &commands(wish),
+                    &blocked_commands,
+                    &blocked_keys,
+                    &to_integer(most as u64),
+                ],
+            )
+            .await?;
+        let mut candidates = rows.iter().map(candidate).collect::<Result<Vec<_>, _>>()?;
+        candidates.retain(|new| chosen.iter().all(|old| (old.task, old.act) != (new.task, new.act)));
+        let round = choose(candidates, &mut hands, turn, missing);
+        turn = round.turn;
+        let is_done = round.attempts.is_empty() || !round.held_back;
+        chosen.extend(round.attempts);
+        if is_done {
+            break;
+        }
+    }
+    hand_out(connection, session, wish, chosen, (turn, grace), &hands, now).await
+}
+
+/// Waits until nobody else claims of the queue, and reads what counts under its limits.
+async fn hold_queue(
+    connection: &mut Connection<'_>,
+    session: SessionId,
+    wish: &Wish,
+    now: Now,
+) -> Result<Queue, Fault> {
+    let (module, mono) = (wish.module.as_str(), to_integer(now.mono.0));
+    let mut batch = Batch::begin();
+    batch.add(QUEUE, parameters![module]);
+    batch.add(SESSION, parameters![Uuid::from_u128(session.0)]);
+    batch.add(READ_LIMITS, parameters![Some(module)]);
+    batch.add(RUNNING, parameters![module]);
+    batch.add(BEGUN, parameters![module, mono]);
+    batch.add(FORGET_BEGUN, parameters![module, mono]);
+    let results = connection.send(batch).await?;
+    let (mut is_paused, mut turn) = (false, None);
+    for row in &results[0] {
+        (is_paused, turn) = (row.try_get(0)?, row.try_get(1)?);
+    }
+    let attached: Option<bool> = results[1].first().map(|row| row.try_get(0)).transpose()?;
+    let grace = attached.map(|attached| if attached { TIMEOUT_GRACE } else { Millis(0) });
+    let limits = results[2].iter().map(limit).collect::<Result<Vec<Limit>, _>>()?;
+    let mut hands = Hands::new(limits);
+    for row in &results[3] {
+        hands.hold(&name(row.try_get(0)?)?, row.try_get(1)?);
+    }
+    for row in &results[4] {
+        let Counted { limit, key, at } = Counted::read(row)?;
+        hands.begin(limit, key, at, now.mono);
+    }
+    Ok(Queue { is_paused, turn, grace, hands })
+}
+
+fn candidate(row: &tokio_postgres::Row) -> Result<Candidate, Fault> {
+    let task: Uuid = row.try_get(0)?;
+    Ok(Candidate {
+        task: task.as_u128(),
+        act: row.try_get(1)?,
+        attempt: row.try_get(2)?,
+        rank: row.try_get(3)?,
+        command: name(row.try_get(4)?)?,
+        fairness: row.try_get(5)?,
+    })
+}
+
+async fn hand_out(
+    connection: &mut Connection<'_>,
+    session: SessionId,
+    wish: &Wish,
+    chosen: Vec<Candidate>,
+    (turn, grace): (Option<Vec<u8>>, Millis),
+    hands: &Hands,
+    now: Now,
+) -> Result<Vec<Claimed>, Fault> {
+    if chosen.is_empty() {
+        connection.roll_back().await?;
+        return Ok(Vec::new());
+    }
+    let mut rows: Vec<(Uuid, i64, i64)> = chosen
+        .iter()
+        .map(|candidate| (Uuid::from_u128(candidate.task), candidate.act, candidate.attempt))
+        .collect();
+    // In the order in which commits lock them.
+    rows.sort_unstable();
+    let tasks: Vec<Uuid> = rows.iter().map(|row| row.0).collect();
+    let acts: Vec<i64> = rows.iter().map(|row| row.1).collect();
+    let attempts: Vec<i64> = rows.iter().map(|row| row.2).collect();
+    let (id, mono) = (Uuid::from_u128(session.0), to_integer(now.mono.0));
+    let mut batch = Batch::default();
+    batch.add(HAND_OUT, parameters![tasks, acts, attempts, id, now.wall.0, mono, to_integer(grace.0)]);
+    let (mut names, mut keys, mut tasks, mut acts) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    for candidate in &chosen {
+        for (limit, key) in hands.starts(candidate) {
+            names.push(limit.to_string());
+            keys.push(key);
+            tasks.push(Uuid::from_u128(candidate.task));
+            acts.push(candidate.act);
+        }
+    }
+    if !names.is_empty() {
+        batch.add(BEGIN_STARTS, parameters![names, keys, tasks, acts, mono]);
+    }
+    batch.add(SET_TURN, parameters![wish.module.as_str(), turn]);
+    let results = connection.send(batch.and_commit()).await?;
+    let mut claimed = in_order(&results[0], session, &wish.module, now)?;
+    // In the order of their turns.
+    let place = |claimed: &Claimed| {
+        chosen.iter().position(|candidate| {
+            candidate.task == claimed.id.task.0 && act_key(candidate.act) == claimed.id.key
+        })
+    };
+    claimed.sort_by_key(place);
+    Ok(claimed)
+}

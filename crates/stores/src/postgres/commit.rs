@@ -1,0 +1,190 @@
+//! Commits batches: what they touch is read and locked in one trip to the database, decided here, and written and
+//! committed in another. A batch of new tasks needs only the second.
+
+use std::{
+    collections::BTreeSet,
+    sync::{Mutex, PoisonError},
+    time::{Duration, Instant},
+};
+
+use uuid::Uuid;
+use windlass_core::Name;
+use windlass_engine::ports::{Change, Outcome, StoreError};
+
+use super::{
+    connection::{Batch, Connection, Database, TRIES_MAX, parameters, pause},
+    error::Fault,
+    find::find,
+    flows::Flows,
+    write::add_writes,
+};
+use crate::rows::{Decided, Found, Keys, Writes, decide};
+
+const USE_QUEUES: &str = "INSERT INTO windlass_queue (name, used)
+    SELECT name, true FROM unnest($1::text[]) AS n (name) ORDER BY name
+    ON CONFLICT (name) DO UPDATE SET used = true WHERE NOT windlass_queue.used";
+const STATUS: &str = "SELECT pg_xact_status($1::text::xid8)";
+const IS_THERE: &str = "SELECT true FROM windlass_task WHERE id = $1::uuid";
+
+/// How long it is asked what became of a transaction whose connection was lost while it committed.
+const ASK_MAX: Duration = Duration::from_secs(20);
+
+/// Commits batches.
+#[derive(Default)]
+pub(super) struct Committer {
+    /// Queues that are known to be written down as used.
+    queues: Mutex<BTreeSet<Name>>,
+}
+
+/// How a transaction is found again whose connection was lost while it committed.
+enum Trace {
+    /// By its number.
+    Number(String),
+    /// By a task that only it can have written.
+    Task(Uuid),
+}
+
+/// How a try ended.
+enum Try {
+    Done(Vec<Outcome>),
+    /// The connection was lost while it committed.
+    Unknown(Trace, Vec<Outcome>, Fault),
+}
+
+impl Committer {
+    pub(super) async fn commit(
+        &self,
+        database: &Database,
+        flows: &Flows,
+        changes: &[Change],
+    ) -> Result<Vec<Outcome>, StoreError> {
+        let keys = Keys::of(changes);
+        let (mut tries, mut careful, mut lost) = (0, false, None);
+        loop {
+            tries += 1;
+            let fault = match self.attempt(database, flows, changes, &keys, careful).await {
+                Ok(Try::Done(outcomes)) => return Ok(outcomes),
+                Ok(Try::Unknown(trace, outcomes, fault)) => {
+                    if was_committed(database, &trace, &fault).await? {
+                        return Ok(outcomes);
+                    }
+                    lost = Some((trace, outcomes));
+                    fault
+                }
+                Err(fault) => fault,
+            };
+            // What was lost may have been on its way when it was asked for, and be what is in the way now.
+            if fault.is_taken()
+                && let Some((trace, outcomes)) = lost.take()
+                && was_committed(database, &trace, &fault).await?
+            {
+                return Ok(outcomes);
+            }
+            careful |= fault.is_taken();
+            let again = fault.is_taken() || fault.is_contention() || fault.is_lost_connection();
+            if !again || tries >= TRIES_MAX {
+                return Err(fault.into());
+            }
+            tracing::debug!(%fault, tries, "a batch is committed again");
+            if !fault.is_taken() {
+                pause(tries).await;
+            }
+        }
+    }
+
+    async fn attempt(
+        &self,
+        database: &Database,
+        flows: &Flows,
+        changes: &[Change],
+        keys: &Keys,
+        careful: bool,
+    ) -> Result<Try, Fault> {
+        let mut connection = database.connection().await?;
+        let first = keys.new_tasks.first().map(|id| Uuid::from_u128(id.0));
+        let (Decided { outcomes, writes }, trace, batch) = match first {
+            Some(first) if keys.is_all_new() && !careful => {
+                (decide(changes, Found::default()), Trace::Task(first), Batch::begin())
+            }
+            _ => {
+                let (found, number) = find(&mut connection, flows, keys, careful).await?;
+                (decide(changes, found), Trace::Number(number), Batch::default())
+            }
+        };
+        match self.write(&mut connection, batch, &writes).await {
+            Ok(()) => Ok(Try::Done(outcomes)),
+            Err(fault) if fault.is_lost_connection() => Ok(Try::Unknown(trace, outcomes, fault)),
+            Err(fault) => Err(fault),
+        }
+    }
+
+    async fn write<'w>(
+        &self,
+        connection: &mut Connection<'_>,
+        mut batch: Batch<'w>,
+        writes: &'w Writes,
+    ) -> Result<(), Fault> {
+        if writes.is_empty() {
+            return connection.roll_back().await;
+        }
+        let new_queues = self.new_queues(writes);
+        if !new_queues.is_empty() {
+            let names: Vec<String> = new_queues.iter().map(ToString::to_string).collect();
+            batch.add(USE_QUEUES, parameters![names]);
+        }
+        add_writes(&mut batch, writes);
+        connection.send(batch.and_commit()).await?;
+        if !new_queues.is_empty() {
+            self.queues.lock().unwrap_or_else(PoisonError::into_inner).extend(new_queues);
+        }
+        Ok(())
+    }
+
+    fn new_queues(&self, writes: &Writes) -> BTreeSet<Name> {
+        let known = self.queues.lock().unwrap_or_else(PoisonError::into_inner);
+        writes.modules().into_iter().filter(|module| !known.contains(module)).collect()
+    }
+}
+
+/// Whether a transaction is on disk whose connection was lost while it committed.
+async fn was_committed(database: &Database, trace: &Trace, fault: &Fault) -> Result<bool, StoreError> {
+    let began = Instant::now();
+    let mut tries = 0;
+    loop {
+        match ask(database, trace).await {
+            Ok(Some(committed)) => return Ok(committed),
+            Ok(None) => {}
+            Err(error) if began.elapsed() >= ASK_MAX => {
+                let message = format!("{fault}; it cannot be told whether it was committed: {error}");
+                return Err(StoreError::Unavailable(message));
+            }
+            Err(_) => {}
+        }
+        if began.elapsed() >= ASK_MAX {
+            let message = format!("{fault}; the database has not settled what became of it");
+            return Err(StoreError::Unavailable(message));
+        }
+        tries += 1;
+        pause(tries).await;
+    }
+}
+
+/// What became of a transaction: on disk, or not; nothing while it is not settled.
+async fn ask(database: &Database, trace: &Trace) -> Result<Option<bool>, Fault> {
+    let mut connection = database.connection().await?;
+    match trace {
+        Trace::Number(number) => {
+            let rows = connection.query(STATUS, &[number]).await?;
+            let status: Option<String> = rows.first().map(|row| row.try_get(0)).transpose()?.flatten();
+            Ok(match status.as_deref() {
+                Some("committed") => Some(true),
+                Some("in progress") => None,
+                _ => Some(false),
+            })
+        }
+        Trace::Task(task) => {
+            let rows = connection.query(IS_THERE, &[task]).await?;
+            Ok(Some(!rows.is_empty()))
+        }
+    }
+}

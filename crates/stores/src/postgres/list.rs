@@ -1,0 +1,83 @@
+//! Lists of tasks: newest first, looked at one after the other where no index serves a filter.
+
+use uuid::Uuid;
+use windlass_core::{TaskId, TaskStatus};
+use windlass_engine::ports::{Loaded, Page, SCAN_MAX, TaskQuery};
+
+use super::{
+    connection::Connection,
+    error::Fault,
+    flows::Flows,
+    load::{task_head, with_flows},
+};
+use crate::rows::{ENDED, to_integer};
+
+/// Tasks older than one, with what is claimed of them; `$3` are the endings, where only ended ones are wanted.
+const PAGE: &str = "
+    SELECT t.id, t.flow, t.version, t.head, t.params, t.state,
+           w.acts, w.attempts, w.claims, w.sessions, w.since, w.handed_out
+    FROM windlass_task t
+    LEFT JOIN LATERAL (
+        SELECT array_agg(act) AS acts, array_agg(attempt) AS attempts, array_agg(claim) AS claims,
+               array_agg(session) AS sessions, array_agg(claimed_at) AS since,
+               array_agg(handed_out) AS handed_out
+        FROM windlass_wait WHERE task = t.id AND (session IS NOT NULL OR handed_out IS NOT NULL)
+    ) w ON true
+    WHERE t.id < $1 AND ($3::text IS NULL OR t.flow = $3) AND ($4::int8 IS NULL OR t.created_at >= $4)
+      AND ($5::int8 IS NULL OR t.created_at < $5)
+    ORDER BY t.id DESC LIMIT $2";
+const PAGE_OF_ENDED: &str = "
+    SELECT t.id, t.flow, t.version, t.head, t.params, t.state,
+           NULL::int8[], NULL::int8[], NULL::int8[], NULL::uuid[], NULL::int8[], NULL::int8[]
+    FROM windlass_task t
+    WHERE t.id < $1 AND ($3::text IS NULL OR t.flow = $3) AND ($4::int8 IS NULL OR t.created_at >= $4)
+      AND ($5::int8 IS NULL OR t.created_at < $5) AND t.ending IS NOT NULL AND t.ending = ANY($6::int2[])
+    ORDER BY t.id DESC LIMIT $2";
+
+/// A page of tasks.
+pub(super) async fn page(
+    connection: &mut Connection<'_>,
+    flows: &Flows,
+    query: &TaskQuery,
+) -> Result<Page<Loaded, TaskId>, Fault> {
+    let mut before = query.before.unwrap_or(TaskId(u128::MAX));
+    let (mut items, mut looked_at): (Vec<Loaded>, usize) = (Vec::new(), 0);
+    let endings = only_ended(&query.statuses);
+    let flow = query.flow.as_ref().map(|flow| flow.as_str());
+    let (since, until) = (query.since.map(|at| at.0), query.until.map(|at| at.0));
+    loop {
+        // One more than are wanted tells whether there are any behind them.
+        let wanted = query.limit.saturating_sub(items.len()).saturating_add(1).min(SCAN_MAX - looked_at + 1);
+        let (id, limit) = (Uuid::from_u128(before.0), to_integer(wanted as u64));
+        let rows = match &endings {
+            Some(endings) => {
+                connection.query(PAGE_OF_ENDED, &[&id, &limit, &flow, &since, &until, endings]).await?
+            }
+            None => connection.query(PAGE, &[&id, &limit, &flow, &since, &until]).await?,
+        };
+        let parts = rows.iter().map(task_head).collect::<Result<Vec<_>, _>>()?;
+        for loaded in with_flows(connection, flows, parts).await? {
+            if items.len() >= query.limit || looked_at == SCAN_MAX {
+                return Ok(Page { items, next: Some(before) });
+            }
+            looked_at += 1;
+            before = loaded.task.id;
+            if query.matches(&loaded.task, &loaded.held()) {
+                items.push(loaded);
+            }
+        }
+        if rows.len() < wanted {
+            return Ok(Page { items, next: None });
+        }
+    }
+}
+
+/// The endings that are wanted, where tasks that have not ended are not.
+fn only_ended(statuses: &[TaskStatus]) -> Option<Vec<i16>> {
+    let code = |status: &TaskStatus| {
+        let (_, code) = ENDED.iter().find(|(ended, _)| ended == status)?;
+        i16::try_from(*code).ok()
+    };
+    let codes: Option<Vec<i16>> = statuses.iter().map(code).collect();
+    codes.filter(|codes| !codes.is_empty())
+}

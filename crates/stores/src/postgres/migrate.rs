@@ -1,0 +1,54 @@
+//! The schema: its version, the way from older ones, and how far back servers may be to work on it.
+
+use tokio_postgres::Client;
+
+use super::open::OpenError;
+
+/// The steps from one version to the next; the version is their number. A step that was released is never changed, only
+/// followed by another. Each says from which version on servers can work on what it makes: where that is the one before,
+/// servers of both versions work side by side while they are replaced one by one.
+const MIGRATIONS: &[(&str, i32)] = &[(include_str!("migrations/0001.sql"), 1)];
+
+/// The version that this program makes and writes.
+pub(super) const VERSION: i32 = MIGRATIONS.len() as i32;
+
+/// Held while the schema is looked at and changed, so that servers that start at once do it one after the other: "Wndl"
+/// and a number.
+const LOCK: i64 = 0x576e_646c_0000_0001;
+
+/// Brings the schema to [`VERSION`], all of it or nothing. Gives the key that tokens are signed with.
+pub(super) async fn migrate(client: &mut Client, fresh_key: [u8; 32]) -> Result<[u8; 32], OpenError> {
+    let failed = |error: tokio_postgres::Error| OpenError::migration(&error);
+    let transaction = client.transaction().await.map_err(failed)?;
+    transaction.query_one("SELECT pg_advisory_xact_lock($1)", &[&LOCK]).await.map_err(failed)?;
+    let known = transaction.query_one("SELECT to_regclass('windlass_meta') IS NOT NULL", &[]).await;
+    let known: bool = known.and_then(|row| row.try_get(0)).map_err(failed)?;
+    let (found, readable_from) = if known {
+        let meta =
+            transaction.query_one("SELECT schema_version, readable_from FROM windlass_meta", &[]).await;
+        let meta = meta.map_err(failed)?;
+        (meta.try_get(0).map_err(failed)?, meta.try_get(1).map_err(failed)?)
+    } else {
+        (0_i32, 0_i32)
+    };
+    if readable_from > VERSION {
+        return Err(OpenError::Newer { found, readable_from, known: VERSION });
+    }
+    let steps = MIGRATIONS.iter().skip(usize::try_from(found).unwrap_or(0));
+    for (sql, readable_from) in steps {
+        transaction.batch_execute(sql).await.map_err(failed)?;
+        if !known {
+            let found = "INSERT INTO windlass_meta
+                (schema_version, readable_from, created_at, token_key, probed)
+                SELECT 0, 0, floor(extract(epoch FROM clock_timestamp()) * 1000)::int8, $1, 0
+                WHERE NOT EXISTS (SELECT FROM windlass_meta)";
+            transaction.execute(found, &[&&fresh_key[..]]).await.map_err(failed)?;
+        }
+        let note = "UPDATE windlass_meta SET schema_version = schema_version + 1, readable_from = $1";
+        transaction.execute(note, &[readable_from]).await.map_err(failed)?;
+    }
+    let key = transaction.query_one("SELECT token_key FROM windlass_meta", &[]).await.map_err(failed)?;
+    let key: Vec<u8> = key.try_get(0).map_err(failed)?;
+    transaction.commit().await.map_err(failed)?;
+    key.try_into().map_err(|_| OpenError::Damaged("the key of its tokens has not 32 bytes".to_owned()))
+}

@@ -1,0 +1,274 @@
+//! Opening: from a URL to a database that is checked and has today's schema.
+
+use std::{path::PathBuf, str::FromStr, time::Duration};
+
+use deadpool_postgres::{Hook, HookError, Manager, ManagerConfig, Pool, RecyclingMethod, Runtime};
+use thiserror::Error;
+use tokio_postgres::{
+    Client, Config,
+    config::{Host, SslMode},
+    error::SqlState,
+};
+
+use super::{
+    connection::{Database, SETTINGS, WAIT_MAX},
+    error::describe,
+    migrate::migrate,
+    tls::{self, Tls, TlsError},
+};
+
+/// How long a server may take to answer a connection.
+const CONNECT_MAX: Duration = Duration::from_secs(5);
+
+/// The name of our connections, as the database lists them.
+const APPLICATION_NAME: &str = "windlass";
+
+/// Where the database is, and how to get there.
+#[derive(Debug, Clone)]
+pub struct PostgresOptions {
+    config: Config,
+    root_certificate: Option<PathBuf>,
+    verify: bool,
+    /// Connections at most.
+    pub connections: usize,
+}
+
+impl FromStr for PostgresOptions {
+    type Err = OpenError;
+
+    /// Reads `postgres://USER:PASSWORD@HOST:PORT/DATABASE`, with the parameters that libpq knows; of those about TLS
+    /// `sslmode` and `sslrootcert`.
+    fn from_str(url: &str) -> Result<Self, OpenError> {
+        let (mut root_certificate, mut verify) = (None, false);
+        let (base, query) = url.split_once('?').unwrap_or((url, ""));
+        let mut parameters = Vec::new();
+        for parameter in query.split('&').filter(|parameter| !parameter.is_empty()) {
+            match parameter.split_once('=') {
+                Some(("sslrootcert", path)) => root_certificate = Some(PathBuf::from(path)),
+                Some(("sslmode", "verify-full" | "verify-ca")) => {
+                    verify = true;
+                    parameters.push("sslmode=require");
+                }
+                _ => parameters.push(parameter),
+            }
+        }
+        let url =
+            if parameters.is_empty() { base.to_owned() } else { format!("{base}?{}", parameters.join("&")) };
+        // The error says what is wrong and has nothing of the URL in it.
+        let mut config: Config =
+            url.parse().map_err(|error: tokio_postgres::Error| OpenError::Url(describe(&error)))?;
+        if config.get_dbname().is_none_or(str::is_empty) {
+            return Err(OpenError::Url("it names no database: end it with /DATABASE".to_owned()));
+        }
+        if config.get_hosts().is_empty() {
+            return Err(OpenError::Url("it names no host".to_owned()));
+        }
+        if config.get_connect_timeout().is_none() {
+            config.connect_timeout(CONNECT_MAX);
+        }
+        if config.get_application_name().is_none() {
+            config.application_name(APPLICATION_NAME);
+        }
+        config.keepalives_idle(Duration::from_secs(10)).tcp_user_timeout(Duration::from_secs(15));
+        verify |= root_certificate.is_some() && config.get_ssl_mode() != SslMode::Disable;
+        Ok(Self { config, root_certificate, verify, connections: 16 })
+    }
+}
+
+impl PostgresOptions {
+    /// Where it is, without anything secret.
+    #[must_use]
+    pub fn place(&self) -> String {
+        let ports = self.config.get_ports();
+        let hosts = self.config.get_hosts().iter().enumerate().map(|(index, host)| {
+            let port = ports.get(index).or(ports.first()).copied().unwrap_or(5432);
+            match host {
+                Host::Tcp(host) => format!("{host}:{port}"),
+                Host::Unix(path) => format!("{}:{port}", path.display()),
+            }
+        });
+        let hosts: Vec<String> = hosts.collect();
+        let user = self.config.get_user().unwrap_or("?");
+        format!("{user}@{}/{}", hosts.join(","), self.config.get_dbname().unwrap_or("?"))
+    }
+
+    /// Makes a connection that is not in the pool.
+    pub(super) async fn connect(
+        &self,
+    ) -> Result<(Client, tokio_postgres::Connection<tokio_postgres::Socket, tls::Stream>), OpenError> {
+        let connected = self.config.connect(self.tls()?).await;
+        connected.map_err(|error| OpenError::connection(self, &error))
+    }
+
+    fn tls(&self) -> Result<Tls, OpenError> {
+        Ok(tls::connector(self.verify, self.root_certificate.as_deref())?)
+    }
+}
+
+/// Why a database was not opened.
+#[derive(Debug, Error)]
+pub enum OpenError {
+    /// The URL is none.
+    #[error("it is no URL of a PostgreSQL database: {0}; write postgres://USER:PASSWORD@HOST:PORT/DATABASE")]
+    Url(String),
+    /// TLS cannot be set up.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
+    /// Nobody answers there, or not in time.
+    #[error("no PostgreSQL server can be reached at {place}: {message}; see that it runs and listens there")]
+    Unreachable {
+        /// Where.
+        place: String,
+        /// What the system says.
+        message: String,
+    },
+    /// The server does not let us in.
+    #[error("the PostgreSQL server at {place} refuses: {message}; {advice}")]
+    Refused {
+        /// Where.
+        place: String,
+        /// What it says.
+        message: String,
+        /// What to do.
+        advice: &'static str,
+    },
+    /// It is too old.
+    #[error("the PostgreSQL server at {place} has version {found}: version 13 or newer is needed")]
+    TooOld {
+        /// Where.
+        place: String,
+        /// Its version.
+        found: String,
+    },
+    /// It takes no writes.
+    #[error("the database at {place} takes no writes ({why}): give the address of the primary server")]
+    ReadOnly {
+        /// Where.
+        place: String,
+        /// Why.
+        why: &'static str,
+    },
+    /// Another character set.
+    #[error("the database at {place} has encoding {found}: make one with ENCODING 'UTF8'")]
+    Encoding {
+        /// Where.
+        place: String,
+        /// Its encoding.
+        found: String,
+    },
+    /// A newer program made the schema.
+    #[error(
+        "the tables in the database are of version {found}, which servers read that know version {readable_from} or newer; this one knows {known}: use a newer version of windlass"
+    )]
+    Newer {
+        /// Its version.
+        found: i32,
+        /// The lowest version that may work on it.
+        readable_from: i32,
+        /// The newest one known here.
+        known: i32,
+    },
+    /// The schema could not be made.
+    #[error("the tables cannot be made: {message}; {advice}")]
+    Migration {
+        /// What the database says.
+        message: String,
+        /// What to do.
+        advice: &'static str,
+    },
+    /// What it holds is not what was written.
+    #[error("the database is damaged: {0}")]
+    Damaged(String),
+    /// The system gives no random bytes.
+    #[error("the system gives no random bytes: {0}")]
+    Random(String),
+}
+
+impl OpenError {
+    fn connection(options: &PostgresOptions, error: &tokio_postgres::Error) -> Self {
+        let (place, message) = (options.place(), describe(error));
+        let advice = match error.code().map(SqlState::code) {
+            Some("28P01" | "28000") => "look at the user, the password and pg_hba.conf",
+            Some("3D000") => "create the database first",
+            Some("42501") => "GRANT CONNECT on the database to this user",
+            Some("53300") => "let it have more connections (max_connections)",
+            Some("57P03") => "it is starting or stopping: try again",
+            Some(_) => "see the server's log",
+            None => return Self::Unreachable { place, message },
+        };
+        Self::Refused { place, message, advice }
+    }
+
+    pub(super) fn migration(error: &tokio_postgres::Error) -> Self {
+        let advice = match error.code() {
+            Some(&SqlState::INSUFFICIENT_PRIVILEGE) => {
+                "GRANT CREATE, USAGE on the schema to this user, or let its owner start windlass once"
+            }
+            Some(&SqlState::DUPLICATE_TABLE) => {
+                "something else has tables with these names: give windlass a database or schema of its own"
+            }
+            _ => "see the server's log",
+        };
+        Self::Migration { message: describe(error), advice }
+    }
+}
+
+/// A database that was opened.
+pub(super) struct Opened {
+    pub(super) database: Database,
+    pub(super) token_key: [u8; 32],
+}
+
+/// Checks the database, brings its schema to today's version, and gives a pool of connections to it.
+pub(super) async fn open(options: &PostgresOptions) -> Result<Opened, OpenError> {
+    let (mut client, connection) = options.connect().await?;
+    let driver = tokio::spawn(connection);
+    let checked = check(&mut client, options).await;
+    drop(client);
+    // It ends with its client.
+    let _ = driver.await;
+    let token_key = checked?;
+    let manager = Manager::from_config(
+        options.config.clone(),
+        options.tls()?,
+        ManagerConfig { recycling_method: RecyclingMethod::Fast },
+    );
+    let set = Hook::async_fn(|client: &mut deadpool_postgres::ClientWrapper, _| {
+        Box::pin(async move { client.batch_execute(SETTINGS).await.map_err(HookError::Backend) })
+    });
+    let pool = Pool::builder(manager)
+        .max_size(options.connections)
+        .runtime(Runtime::Tokio1)
+        .wait_timeout(Some(WAIT_MAX))
+        .create_timeout(Some(CONNECT_MAX * 2))
+        .post_create(set)
+        .build();
+    let pool = pool.map_err(|error| OpenError::Damaged(error.to_string()))?;
+    Ok(Opened { database: Database::new(pool), token_key })
+}
+
+async fn check(client: &mut Client, options: &PostgresOptions) -> Result<[u8; 32], OpenError> {
+    let place = options.place();
+    let failed = |error: tokio_postgres::Error| OpenError::connection(options, &error);
+    client.batch_execute("SET statement_timeout = '60s'; SET lock_timeout = '30s'").await.map_err(failed)?;
+    let sql = "SELECT current_setting('server_version_num')::int4, current_setting('server_version'),
+        pg_is_in_recovery(), current_setting('transaction_read_only') = 'on',
+        current_setting('server_encoding')";
+    let row = client.query_one(sql, &[]).await.map_err(failed)?;
+    let get = |column: usize| row.try_get::<_, String>(column).map_err(failed);
+    if row.try_get::<_, i32>(0).map_err(failed)? < 130_000 {
+        return Err(OpenError::TooOld { place, found: get(1)? });
+    }
+    if row.try_get(2).map_err(failed)? {
+        return Err(OpenError::ReadOnly { place, why: "the server is a replica" });
+    }
+    if row.try_get(3).map_err(failed)? {
+        return Err(OpenError::ReadOnly { place, why: "its transactions are read-only" });
+    }
+    if get(4)? != "UTF8" {
+        return Err(OpenError::Encoding { place, found: get(4)? });
+    }
+    let mut token_key = [0; 32];
+    getrandom::fill(&mut token_key).map_err(|error| OpenError::Random(error.to_string()))?;
+    migrate(client, token_key).await
+}

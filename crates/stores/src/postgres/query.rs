@@ -1,0 +1,151 @@
+//! What is asked beside tasks: events, log lines, alarms and locks.
+
+use std::collections::BTreeMap;
+
+use tokio_postgres::Row;
+use uuid::Uuid;
+use windlass_core::{Alarm, AlarmId, Event, Lock, LockName, TaskId, Timestamp};
+use windlass_engine::{
+    ports::{LogLine, StoreError, StoredAlarm},
+    stored,
+};
+
+use super::{connection::Connection, error::Fault};
+use crate::rows::{act_key, from_integer, name, of_task, small, to_integer};
+
+const VERSIONS: &str = "SELECT id, events FROM windlass_task WHERE id = ANY($1::uuid[])";
+const EVENTS: &str = "SELECT h.last, h.events FROM windlass_history h
+    WHERE h.task = $1 AND h.last > $2 AND EXISTS (SELECT FROM windlass_task t WHERE t.id = $1)
+    ORDER BY h.last LIMIT $3";
+const LOGS: &str = "SELECT act, attempt, at, line FROM windlass_log
+    WHERE task = $1 AND EXISTS (SELECT FROM windlass_task t WHERE t.id = $1) ORDER BY seq OFFSET $2 LIMIT $3";
+const ALARM: &str = "SELECT data, version FROM windlass_alarm WHERE id = $1";
+const ALARMS: &str = "SELECT data FROM windlass_alarm ORDER BY raised_at DESC, id LIMIT $1";
+const OPEN_ALARMS: &str =
+    "SELECT data FROM windlass_alarm WHERE NOT resolved ORDER BY raised_at DESC, id LIMIT $1";
+const LOCK: &str = "SELECT l.name, l.version, l.holder, w.place, w.waiter
+    FROM windlass_lock l LEFT JOIN windlass_lock_waiter w ON w.name = l.name
+    WHERE l.name = $1 ORDER BY w.place";
+const LOCKS: &str = "SELECT l.name, l.version, l.holder, w.place, w.waiter
+    FROM (SELECT * FROM windlass_lock WHERE $1::text IS NULL OR name > $1 ORDER BY name LIMIT $2) l
+    LEFT JOIN windlass_lock_waiter w ON w.name = l.name ORDER BY l.name, w.place";
+
+/// The versions of these tasks, in their order.
+pub(super) async fn versions(
+    connection: &mut Connection<'_>,
+    ids: &[TaskId],
+) -> Result<Vec<Option<u64>>, Fault> {
+    let keys: Vec<Uuid> = ids.iter().map(|id| Uuid::from_u128(id.0)).collect();
+    let rows = connection.query(VERSIONS, &[&keys]).await?;
+    let mut found = BTreeMap::new();
+    for row in &rows {
+        found.insert(row.try_get::<_, Uuid>(0)?, from_integer(row.try_get(1)?));
+    }
+    Ok(keys.iter().map(|id| found.get(id).copied()).collect())
+}
+
+/// Events of a task with numbers above `after`, in order.
+pub(super) async fn events(
+    connection: &mut Connection<'_>,
+    task: TaskId,
+    after: u64,
+    limit: usize,
+) -> Result<Vec<(u64, Event)>, Fault> {
+    let (id, most) = (Uuid::from_u128(task.0), to_integer(limit as u64));
+    let rows = connection.query(EVENTS, &[&id, &to_integer(after), &most]).await?;
+    let mut found = Vec::new();
+    for row in &rows {
+        let last = from_integer(row.try_get(0)?);
+        let events = stored::read_events(row.try_get(1)?).map_err(|error| of_task(task, &error))?;
+        let first = last + 1 - events.len() as u64;
+        found.extend((first..).zip(events).filter(|(number, _)| *number > after));
+    }
+    found.truncate(limit);
+    Ok(found)
+}
+
+/// Log lines of a task, in the order they came.
+pub(super) async fn logs(
+    connection: &mut Connection<'_>,
+    task: TaskId,
+    skip: u64,
+    limit: usize,
+) -> Result<Vec<LogLine>, Fault> {
+    let id = Uuid::from_u128(task.0);
+    let rows = connection.query(LOGS, &[&id, &to_integer(skip), &to_integer(limit as u64)]).await?;
+    let mut lines = Vec::with_capacity(rows.len());
+    for row in &rows {
+        lines.push(LogLine {
+            task,
+            key: act_key(row.try_get(0)?),
+            attempt: small(row.try_get(1)?),
+            at: Timestamp(row.try_get(2)?),
+            line: String::from_utf8_lossy(row.try_get(3)?).into(),
+        });
+    }
+    Ok(lines)
+}
+
+/// The alarm with this id.
+pub(super) async fn alarm(
+    connection: &mut Connection<'_>,
+    id: &AlarmId,
+) -> Result<Option<StoredAlarm>, Fault> {
+    let rows = connection.query(ALARM, &[&&*id.0]).await?;
+    let read = |row: &Row| -> Result<StoredAlarm, Fault> {
+        Ok(StoredAlarm {
+            alarm: stored::read_alarm(row.try_get(0)?)?,
+            version: from_integer(row.try_get(1)?),
+        })
+    };
+    rows.first().map(read).transpose()
+}
+
+/// At most `limit` alarms, those raised last first.
+pub(super) async fn alarms(
+    connection: &mut Connection<'_>,
+    all: bool,
+    limit: usize,
+) -> Result<Vec<Alarm>, Fault> {
+    let sql = if all { ALARMS } else { OPEN_ALARMS };
+    let rows = connection.query(sql, &[&to_integer(limit as u64)]).await?;
+    rows.iter().map(|row| Ok(stored::read_alarm(row.try_get(0)?)?)).collect()
+}
+
+/// The lock with this name.
+pub(super) async fn lock(connection: &mut Connection<'_>, of: &LockName) -> Result<Option<Lock>, Fault> {
+    let rows = connection.query(LOCK, &[&of.as_str()]).await?;
+    Ok(read_locks(&rows)?.pop())
+}
+
+/// At most `limit` locks with names above `after`, by name.
+pub(super) async fn locks(
+    connection: &mut Connection<'_>,
+    after: Option<&LockName>,
+    limit: usize,
+) -> Result<Vec<Lock>, Fault> {
+    let after = after.map(|name| name.as_str());
+    let rows = connection.query(LOCKS, &[&after, &to_integer(limit as u64)]).await?;
+    read_locks(&rows)
+}
+
+/// Locks from rows in the order of their names, each with a row for each who waits.
+fn read_locks(rows: &[Row]) -> Result<Vec<Lock>, Fault> {
+    let mut locks: Vec<Lock> = Vec::new();
+    for row in rows {
+        let of: &str = row.try_get(0)?;
+        if locks.last().is_none_or(|lock| lock.name.as_str() != of) {
+            let mut lock = Lock::new(name(of)?);
+            lock.version = from_integer(row.try_get(1)?);
+            lock.holder = stored::read_lock_holder(row.try_get(2)?)?;
+            locks.push(lock);
+        }
+        let waiter = row.try_get::<_, Option<i64>>(3)?.zip(row.try_get::<_, Option<&[u8]>>(4)?);
+        if let (Some((place, waiter)), Some(lock)) = (waiter, locks.last_mut()) {
+            let damaged =
+                |error: StoreError| StoreError::Damaged(format!("who waits for lock {of}: {error}"));
+            lock.restore(from_integer(place), stored::read_lock_waiter(waiter).map_err(damaged)?);
+        }
+    }
+    Ok(locks)
+}

@@ -1,0 +1,317 @@
+//! The store port over the database.
+
+use std::{fmt, future::Future, sync::Arc};
+
+use async_trait::async_trait;
+use tokio::runtime::Handle;
+use windlass_core::{ActKey, Alarm, AlarmId, Event, Lock, LockName, Millis, Name, Ready, TaskId, Timestamp};
+use windlass_engine::ports::{
+    Adoption, AttemptId, Change, Claimed, Due, Envelope, LimitState, Loaded, LogLine, Now, Outcome, Page,
+    QueueState, Retention, ServerId, ServerState, Service, ServiceLease, SessionId, SessionRenewal,
+    SessionState, Store, StoreError, StoredAlarm, StoredFlow, TaskQuery, Wish,
+};
+
+use super::{
+    claim,
+    commit::Committer,
+    connection::{Connection, Database, retrying},
+    due,
+    error::Fault,
+    flows::Flows,
+    limits::Limits,
+    list, load,
+    newest::Newest,
+    news::News,
+    open::{OpenError, Opened, PostgresOptions, open},
+    query, queues, servers, sessions, sweep,
+};
+
+/// Tasks in a PostgreSQL database, on which other servers may work as well.
+///
+/// Whatever is begun is done to its end on the runtime on which the store was opened, even when nobody waits for it any
+/// more: no transaction is left open by whoever goes away.
+pub struct PostgresStore {
+    inner: Arc<Inner>,
+    news: News,
+    runtime: Handle,
+    token_key: [u8; 32],
+}
+
+struct Inner {
+    database: Arc<Database>,
+    flows: Arc<Flows>,
+    newest: Newest,
+    committer: Committer,
+}
+
+impl PostgresStore {
+    /// Opens the database and brings its tables to today's version. Must be called on a Tokio runtime, which the store
+    /// works on from then on.
+    ///
+    /// # Errors
+    /// When it cannot be reached, does not let us in, takes no writes, or has tables of a newer version.
+    pub async fn open(options: &PostgresOptions) -> Result<Self, OpenError> {
+        let Opened { database, token_key } = open(options).await?;
+        let inner = Inner {
+            database: Arc::new(database),
+            flows: Arc::default(),
+            newest: Newest::default(),
+            committer: Committer::default(),
+        };
+        let news = News::listen(options.clone());
+        Ok(Self { inner: Arc::new(inner), news, runtime: Handle::current(), token_key })
+    }
+
+    /// How often something was sent to the database and waited for.
+    #[must_use]
+    pub fn round_trips(&self) -> u64 {
+        self.inner.database.trips()
+    }
+
+    /// Does something to its end on the store's runtime.
+    async fn spawn<T: Send + 'static>(
+        &self,
+        work: impl Future<Output = Result<T, StoreError>> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        let ended = |error| StoreError::Unavailable(format!("what the store did has ended: {error}"));
+        self.runtime.spawn(work).await.unwrap_or_else(|error| Err(ended(error)))
+    }
+}
+
+impl Drop for PostgresStore {
+    fn drop(&mut self) {
+        self.inner.database.close();
+    }
+}
+
+impl fmt::Debug for PostgresStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PostgresStore").finish_non_exhaustive()
+    }
+}
+
+/// Does something with a connection, to its end.
+macro_rules! with_connection {
+    ($store:expr, |$inner:ident, $connection:ident| $work:expr) => {{
+        let $inner = $store.inner.clone();
+        $store
+            .spawn(async move {
+                let database = &$inner.database;
+                retrying!(database, |$connection| $work.await)
+            })
+            .await
+    }};
+}
+
+const TIME: &str = "SELECT floor(extract(epoch FROM clock_timestamp()) * 1000)::int8";
+
+async fn time(connection: &mut Connection<'_>) -> Result<Option<Timestamp>, Fault> {
+    let rows = connection.query(TIME, &[]).await?;
+    Ok(rows.first().map(|row| row.try_get(0)).transpose()?.map(Timestamp))
+}
+
+#[async_trait]
+impl Store for PostgresStore {
+    fn token_key(&self) -> [u8; 32] {
+        self.token_key
+    }
+
+    fn next_wake(&self, _now: Now) -> Option<Millis> {
+        None
+    }
+
+    fn is_shared(&self) -> bool {
+        true
+    }
+
+    async fn news(&self) {
+        self.news.next().await;
+    }
+
+    async fn time(&self) -> Result<Option<Timestamp>, StoreError> {
+        with_connection!(self, |inner, connection| time(&mut connection))
+    }
+
+    async fn load(&self, ids: &[TaskId]) -> Result<Vec<Option<Loaded>>, StoreError> {
+        let ids = ids.to_vec();
+        with_connection!(self, |inner, connection| load::load(&mut connection, &inner.flows, &ids))
+    }
+
+    async fn versions(&self, ids: &[TaskId]) -> Result<Vec<Option<u64>>, StoreError> {
+        let ids = ids.to_vec();
+        with_connection!(self, |inner, connection| query::versions(&mut connection, &ids))
+    }
+
+    async fn commit(&self, changes: Vec<Change>) -> Result<Vec<Outcome>, StoreError> {
+        if changes.is_empty() {
+            return Ok(Vec::new());
+        }
+        let inner = self.inner.clone();
+        self.spawn(async move { inner.committer.commit(&inner.database, &inner.flows, &changes).await }).await
+    }
+
+    async fn claim(&self, session: SessionId, wishes: &[Wish], now: Now) -> Result<Vec<Claimed>, StoreError> {
+        let mut claimed = Vec::new();
+        for wish in wishes {
+            let wish = wish.clone();
+            claimed.extend(with_connection!(self, |inner, connection| claim::claim(
+                &mut connection,
+                session,
+                &wish,
+                now
+            ))?);
+        }
+        Ok(claimed)
+    }
+
+    async fn adopt(
+        &self,
+        session: SessionId,
+        attempts: &[AttemptId],
+        now: Now,
+    ) -> Result<Vec<Adoption>, StoreError> {
+        let attempts = attempts.to_vec();
+        with_connection!(self, |inner, connection| sessions::adopt(&mut connection, session, &attempts, now))
+    }
+
+    async fn release(&self, session: SessionId, attempt: AttemptId, _now: Now) -> Result<(), StoreError> {
+        with_connection!(self, |inner, connection| sessions::release(&mut connection, session, attempt))
+    }
+
+    async fn renew(&self, renewals: Vec<SessionRenewal>, now: Now) -> Result<(), StoreError> {
+        with_connection!(self, |inner, connection| sessions::renew(&mut connection, &renewals, now))
+    }
+
+    async fn forgive(&self, now: Now) -> Result<(), StoreError> {
+        with_connection!(self, |inner, connection| sessions::forgive(&mut connection, now))
+    }
+
+    async fn held(&self, session: SessionId) -> Result<Vec<Claimed>, StoreError> {
+        with_connection!(self, |inner, connection| sessions::held(&mut connection, session))
+    }
+
+    async fn to_stop(&self, of: &[SessionId]) -> Result<Vec<Claimed>, StoreError> {
+        let of = of.to_vec();
+        with_connection!(self, |inner, connection| sessions::to_stop(&mut connection, &of))
+    }
+
+    async fn lost(&self, now: Now, limit: usize) -> Result<Vec<Claimed>, StoreError> {
+        with_connection!(self, |inner, connection| sessions::lost(&mut connection, now, limit))
+    }
+
+    async fn due(&self, now: Now, limit: usize) -> Result<Vec<Due>, StoreError> {
+        with_connection!(self, |inner, connection| due::due(&mut connection, now, limit))
+    }
+
+    async fn messages(&self, limit: usize) -> Result<Vec<Envelope>, StoreError> {
+        with_connection!(self, |inner, connection| due::messages(&mut connection, limit))
+    }
+
+    async fn flow(&self, name: &str, version: Option<u32>) -> Result<Option<StoredFlow>, StoreError> {
+        let Ok(name) = Name::new(name) else { return Ok(None) };
+        let inner = self.inner.clone();
+        let Some(version) = version else {
+            return self
+                .spawn(async move { inner.newest.get(&inner.database, &inner.flows, name).await })
+                .await;
+        };
+        if let Some(known) = inner.flows.known(&name, version) {
+            return Ok(Some(known));
+        }
+        with_connection!(self, |inner, connection| async {
+            inner.flows.read(&mut connection, std::iter::once((name.clone(), version))).await?;
+            Ok(inner.flows.known(&name, version))
+        })
+    }
+
+    async fn flows(&self) -> Result<Vec<StoredFlow>, StoreError> {
+        with_connection!(self, |inner, connection| inner.flows.all(&mut connection))
+    }
+
+    async fn tasks(&self, query: &TaskQuery) -> Result<Page<Loaded, TaskId>, StoreError> {
+        let query = query.clone();
+        with_connection!(self, |inner, connection| list::page(&mut connection, &inner.flows, &query))
+    }
+
+    async fn events(&self, task: TaskId, after: u64, limit: usize) -> Result<Vec<(u64, Event)>, StoreError> {
+        with_connection!(self, |inner, connection| query::events(&mut connection, task, after, limit))
+    }
+
+    async fn logs(&self, task: TaskId, skip: u64, limit: usize) -> Result<Vec<LogLine>, StoreError> {
+        with_connection!(self, |inner, connection| query::logs(&mut connection, task, skip, limit))
+    }
+
+    async fn alarm(&self, id: &AlarmId) -> Result<Option<StoredAlarm>, StoreError> {
+        let id = id.clone();
+        with_connection!(self, |inner, connection| query::alarm(&mut connection, &id))
+    }
+
+    async fn lock(&self, name: &LockName) -> Result<Option<Lock>, StoreError> {
+        let name = name.clone();
+        with_connection!(self, |inner, connection| query::lock(&mut connection, &name))
+    }
+
+    async fn locks(&self, after: Option<&LockName>, limit: usize) -> Result<Vec<Lock>, StoreError> {
+        let after = after.cloned();
+        with_connection!(self, |inner, connection| query::locks(&mut connection, after.as_ref(), limit))
+    }
+
+    async fn alarms(&self, all: bool, limit: usize) -> Result<Vec<Alarm>, StoreError> {
+        with_connection!(self, |inner, connection| query::alarms(&mut connection, all, limit))
+    }
+
+    async fn queues(&self) -> Result<Vec<QueueState>, StoreError> {
+        with_connection!(self, |inner, connection| queues::queues(&mut connection))
+    }
+
+    async fn sessions(&self, now: Now) -> Result<Vec<SessionState>, StoreError> {
+        with_connection!(self, |inner, connection| sessions::sessions(&mut connection, now))
+    }
+
+    async fn limits(&self, now: Now) -> Result<Vec<LimitState>, StoreError> {
+        let limits = with_connection!(self, |inner, connection| Limits::read(&mut connection, now))?;
+        Ok(limits.states())
+    }
+
+    async fn keeping_back(&self, ready: &Ready, now: Now) -> Result<Vec<LimitState>, StoreError> {
+        let limits = with_connection!(self, |inner, connection| Limits::read(&mut connection, now))?;
+        Ok(limits.keeping_back(ready))
+    }
+
+    async fn place(&self, task: TaskId, key: ActKey) -> Result<Option<u64>, StoreError> {
+        with_connection!(self, |inner, connection| queues::place(&mut connection, task, key))
+    }
+
+    async fn register(&self, server: ServerState) -> Result<(), StoreError> {
+        with_connection!(self, |inner, connection| servers::register(&mut connection, &server))
+    }
+
+    async fn servers(&self) -> Result<Vec<ServerState>, StoreError> {
+        with_connection!(self, |inner, connection| servers::servers(&mut connection))
+    }
+
+    async fn leave(&self, server: ServerId) -> Result<(), StoreError> {
+        with_connection!(self, |inner, connection| servers::leave(&mut connection, server))
+    }
+
+    async fn lease(
+        &self,
+        service: Service,
+        server: ServerId,
+        length: Millis,
+        now: Now,
+    ) -> Result<ServiceLease, StoreError> {
+        with_connection!(self, |inner, connection| servers::lease(
+            &mut connection,
+            service,
+            server,
+            length,
+            now
+        ))
+    }
+
+    async fn sweep(&self, retention: &Retention, now: Now, limit: usize) -> Result<u64, StoreError> {
+        let retention = *retention;
+        with_connection!(self, |inner, connection| sweep::sweep(&mut connection, &retention, now, limit))
+    }
+}

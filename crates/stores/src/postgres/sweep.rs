@@ -1,0 +1,154 @@
+//! Deletes what is kept too long, a little at a time.
+//!
+//! A task goes at once, with its settled alarms; its history, members, results and log lines, of which there may be many,
+//! go as far as there is room, and the rest later. What is left is noted in `windlass_remains`, so nothing that can be
+//! asked for is ever half there.
+
+use uuid::Uuid;
+use windlass_core::Millis;
+use windlass_engine::ports::{Now, Retention};
+
+use super::{
+    connection::{Batch, Connection, parameters},
+    error::Fault,
+};
+use crate::rows::{ENDED, to_integer};
+
+/// How long an idempotency key is kept at least, though its task may go before.
+const KEY_KEPT: Millis = Millis::from_secs(24 * 3600);
+
+/// Ids are made of the time of acceptance, by clocks of several servers and applications: this much disorder is
+/// allowed for.
+const ORDER_TOLERANCE_MS: i64 = 600_000;
+
+/// Lines come in the order of time, so the oldest are first.
+const LOGS: &str = "DELETE FROM windlass_log WHERE seq IN (
+        SELECT seq FROM (SELECT seq, at FROM windlass_log ORDER BY seq LIMIT $2) oldest WHERE at <= $1
+    ) RETURNING true";
+/// A task that ended by some time was accepted by then, so its id is smaller than those made later.
+const EXPIRED: &str = "SELECT id, scope FROM windlass_task
+    WHERE ending IS NOT NULL AND ending = $1 AND id < $2 AND ended_at <= $3 ORDER BY id LIMIT $4
+    FOR UPDATE SKIP LOCKED";
+const ORPHAN: &str = "UPDATE windlass_submit_key SET orphan = true WHERE scope = ANY($1::bytea[])";
+const UNIQUE: &str = "DELETE FROM windlass_unique_task WHERE task = ANY($1::uuid[])";
+const ALARMS_OF: &str = "DELETE FROM windlass_alarm WHERE task = ANY($1::uuid[]) AND resolved";
+const WAITS_OF: &str = "DELETE FROM windlass_wait WHERE task = ANY($1::uuid[])";
+const TASKS: &str = "DELETE FROM windlass_task WHERE id = ANY($1::uuid[])";
+const NOTE: &str = "INSERT INTO windlass_remains (task) SELECT unnest($1::uuid[]) ON CONFLICT DO NOTHING";
+const REMAINS: &str = "SELECT task FROM windlass_remains ORDER BY task LIMIT $1 FOR UPDATE SKIP LOCKED";
+const FORGET: &str = "DELETE FROM windlass_remains WHERE task = ANY($1::uuid[])";
+const OF_TASKS: [&str; 4] = [
+    "DELETE FROM windlass_log WHERE seq IN
+        (SELECT seq FROM windlass_log WHERE task = ANY($1::uuid[]) LIMIT $2) RETURNING true",
+    "DELETE FROM windlass_history WHERE (task, last) IN
+        (SELECT task, last FROM windlass_history WHERE task = ANY($1::uuid[]) LIMIT $2) RETURNING true",
+    "DELETE FROM windlass_member WHERE (task, step, number) IN
+        (SELECT task, step, number FROM windlass_member WHERE task = ANY($1::uuid[]) LIMIT $2) RETURNING true",
+    "DELETE FROM windlass_result WHERE (task, act) IN
+        (SELECT task, act FROM windlass_result WHERE task = ANY($1::uuid[]) LIMIT $2) RETURNING true",
+];
+/// Settled alarms of tasks that are gone.
+const ALARMS: &str = "DELETE FROM windlass_alarm WHERE id IN (
+        SELECT a.id FROM windlass_alarm a WHERE a.raised_at <= $1 AND a.resolved
+        AND NOT EXISTS (SELECT FROM windlass_task t WHERE t.id = a.task) LIMIT $2
+    ) RETURNING true";
+const ORPHANS: &str = "DELETE FROM windlass_submit_key WHERE scope IN (
+        SELECT scope FROM windlass_submit_key WHERE orphan AND created_at <= $1 ORDER BY created_at LIMIT $2
+    ) RETURNING true";
+
+/// Deletes at most `limit` rows of what is kept too long, tasks counted as one each. Tells how many went.
+pub(super) async fn sweep(
+    connection: &mut Connection<'_>,
+    retention: &Retention,
+    now: Now,
+    limit: usize,
+) -> Result<u64, Fault> {
+    // What is exactly as old as this goes.
+    let until = |kept: Millis| now.wall.0.saturating_sub_unsigned(kept.0);
+    let limit = to_integer(limit as u64);
+    let mut left = limit;
+    left -= delete(connection, LOGS, until(retention.logs), left).await?;
+    left -= delete_remains(connection, left).await?;
+    for (_, ending) in ENDED {
+        left -= delete_tasks(connection, ending, until(retention.tasks), left).await?;
+    }
+    left -= delete_remains(connection, left).await?;
+    left -= delete(connection, ALARMS, until(retention.tasks), left).await?;
+    left -= delete(connection, ORPHANS, until(KEY_KEPT), left).await?;
+    Ok(u64::try_from(limit - left).unwrap_or(0))
+}
+
+async fn delete(
+    connection: &mut Connection<'_>,
+    sql: &'static str,
+    until: i64,
+    most: i64,
+) -> Result<i64, Fault> {
+    if most <= 0 {
+        return Ok(0);
+    }
+    Ok(connection.query(sql, &[&until, &most]).await?.len() as i64)
+}
+
+async fn delete_tasks(
+    connection: &mut Connection<'_>,
+    ending: i64,
+    until: i64,
+    most: i64,
+) -> Result<i64, Fault> {
+    if most <= 0 {
+        return Ok(0);
+    }
+    let ending = i16::try_from(ending).unwrap_or(0);
+    let mut batch = Batch::begin();
+    batch.add(EXPIRED, parameters![ending, first_id_after(until), until, most]);
+    let rows = connection.send(batch).await?.remove(0);
+    if rows.is_empty() {
+        connection.roll_back().await?;
+        return Ok(0);
+    }
+    let (mut tasks, mut scopes): (Vec<Uuid>, Vec<Vec<u8>>) = (Vec::new(), Vec::new());
+    for row in &rows {
+        tasks.push(row.try_get(0)?);
+        scopes.extend(row.try_get::<_, Option<Vec<u8>>>(1)?);
+    }
+    let mut batch = Batch::default();
+    // Whether a key is old enough to go as well is seen with the other orphans.
+    batch.add(ORPHAN, parameters![scopes]);
+    for sql in [UNIQUE, ALARMS_OF, WAITS_OF, TASKS, NOTE] {
+        batch.add(sql, parameters![tasks.clone()]);
+    }
+    connection.send(batch.and_commit()).await?;
+    Ok(tasks.len() as i64)
+}
+
+/// An id greater than all that were made by this time.
+fn first_id_after(until: i64) -> Uuid {
+    let millis = u64::try_from(until.saturating_add(ORDER_TOLERANCE_MS)).unwrap_or(0);
+    Uuid::from_u128(u128::from(millis) << 80)
+}
+
+/// Deletes at most `most` rows of what is left of tasks.
+async fn delete_remains(connection: &mut Connection<'_>, most: i64) -> Result<i64, Fault> {
+    let mut gone = 0;
+    while gone < most {
+        let mut batch = Batch::begin();
+        batch.add(REMAINS, parameters![most]);
+        let rows = connection.send(batch).await?.remove(0);
+        if rows.is_empty() {
+            connection.roll_back().await?;
+            return Ok(gone);
+        }
+        let tasks = rows.iter().map(|row| row.try_get(0)).collect::<Result<Vec<Uuid>, _>>()?;
+        for sql in OF_TASKS {
+            let room = most - gone;
+            gone += connection.query(sql, &[&tasks, &room]).await?.len() as i64;
+        }
+        let mut batch = Batch::default();
+        if gone < most {
+            batch.add(FORGET, parameters![tasks]);
+        }
+        connection.send(batch.and_commit()).await?;
+    }
+    Ok(gone)
+}

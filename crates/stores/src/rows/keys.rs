@@ -1,0 +1,94 @@
+//! What a batch of changes touches: what must be read and locked before it is decided.
+
+use std::collections::BTreeSet;
+
+use windlass_core::{AlarmId, Effect, LockName, Name, TaskId};
+use windlass_engine::ports::{Change, MessageId, SessionId, TaskChange, UniqueKey};
+
+use super::{act_code, wakeup_code};
+
+/// What a batch of changes touches, each kind in the order in which it is locked: kinds as they stand here, too.
+#[derive(Debug, Default)]
+pub(crate) struct Keys {
+    /// Tasks that go on.
+    pub(crate) tasks: BTreeSet<TaskId>,
+    /// New tasks. That nobody has their ids needs no look beforehand: writing them would fail.
+    pub(crate) new_tasks: BTreeSet<TaskId>,
+    /// What tasks that go on waited for.
+    pub(crate) waits: BTreeSet<(TaskId, i64)>,
+    /// Sessions from which claims are taken.
+    pub(crate) sessions: BTreeSet<SessionId>,
+    /// Locks.
+    pub(crate) locks: BTreeSet<LockName>,
+    /// Alarms.
+    pub(crate) alarms: BTreeSet<AlarmId>,
+    /// Messages that are consumed.
+    pub(crate) messages: BTreeSet<MessageId>,
+    /// Idempotency keys of new tasks. As with their ids: writing one that is taken would fail.
+    pub(crate) scopes: BTreeSet<[u8; 32]>,
+    /// What new tasks have in common with others.
+    pub(crate) unique: BTreeSet<UniqueKey>,
+    /// Flows that get another version.
+    pub(crate) flows: BTreeSet<Name>,
+}
+
+impl Keys {
+    /// What these changes touch.
+    pub(crate) fn of(changes: &[Change]) -> Self {
+        let mut keys = Self::default();
+        for change in changes {
+            match change {
+                Change::Task(change) => keys.add_task(change),
+                Change::Alarm(change) => {
+                    keys.alarms.extend(change.alarm.as_ref().map(|alarm| alarm.id.clone()));
+                    keys.messages.extend(change.consumes.clone());
+                }
+                Change::Lock(change) => {
+                    keys.locks.insert(change.lock.name.clone());
+                    keys.messages.extend(change.consumes.clone());
+                }
+                Change::Consume(message) => drop(keys.messages.insert(message.clone())),
+                Change::Flow(stored) => drop(keys.flows.insert(stored.flow.name.clone())),
+                Change::Queue(_) | Change::Limit(_) | Change::Logs(_) | Change::Probe => {}
+            }
+        }
+        keys
+    }
+
+    fn add_task(&mut self, change: &TaskChange) {
+        let id = change.task.id;
+        self.messages.extend(change.consumes.clone());
+        if change.before == 0 {
+            self.new_tasks.insert(id);
+            self.scopes.extend(change.submit_key.as_ref().map(|key| key.scope));
+            self.unique.extend(change.unique());
+            return;
+        }
+        self.tasks.insert(id);
+        for effect in &change.waits {
+            match effect {
+                Effect::Wait(waiting) => drop(self.waits.insert((id, wakeup_code(waiting.key)))),
+                Effect::Forget(wakeup) => drop(self.waits.insert((id, wakeup_code(*wakeup)))),
+                Effect::Send(_) => {}
+            }
+        }
+        for lost in &change.lost {
+            self.waits.insert((id, act_code(lost.key)));
+            self.sessions.insert(lost.session);
+        }
+    }
+
+    /// Whether nothing must be read before these changes are decided, unless writing them fails.
+    pub(crate) fn is_all_new(&self) -> bool {
+        let Self { tasks, new_tasks: _, waits, sessions, locks, alarms, messages, scopes: _, unique, flows } =
+            self;
+        tasks.is_empty()
+            && waits.is_empty()
+            && sessions.is_empty()
+            && locks.is_empty()
+            && alarms.is_empty()
+            && messages.is_empty()
+            && unique.is_empty()
+            && flows.is_empty()
+    }
+}

@@ -1,0 +1,25 @@
+//! What stores that several servers share have in common, whatever the product: a batch of changes is decided on what
+//! the database has of it, and comes to rows.
+//!
+//! ```text
+//! changes ─▶ Keys: what the batch touches ─▶ the product reads and locks it ─▶ Found
+//!        ─▶ decide(changes, found) ─▶ an outcome for each, and Writes ─▶ the product writes them and commits
+//! ```
+//!
+//! So versions, keys and claims are checked in one place, change by change, and SQL only reads and writes.
+
+mod decide;
+mod encoding;
+mod found;
+mod keys;
+mod tasks;
+mod turns;
+mod writes;
+
+pub(crate) use decide::{Decided, decide};
+pub(crate) use encoding::*;
+pub(crate) use found::{Found, FoundWait};
+pub(crate) use keys::Keys;
+pub(crate) use tasks::{TaskParts, claimed_wait, name, of_task};
+pub(crate) use turns::{Candidate, Hands, choose};
+pub(crate) use writes::{TaskWrite, WaitWrite, Writes};
