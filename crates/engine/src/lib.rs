@@ -14,6 +14,7 @@
 //! Janitor ─▶ Store::sweep
 //! ```
 
+mod adhoc;
 mod ask;
 #[cfg(feature = "conformance")]
 pub mod conformance;
@@ -43,6 +44,7 @@ mod tell;
 mod token;
 mod why;
 
+pub use adhoc::*;
 pub use counts::Counts;
 pub use engine::*;
 pub use exchange::*;

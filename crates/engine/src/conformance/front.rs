@@ -3,7 +3,7 @@
 use std::{future::Future, sync::Arc};
 
 use async_trait::async_trait;
-use windlass_core::{Alarm, AlarmId, Event, TaskId, Timestamp};
+use windlass_core::{Alarm, AlarmId, Event, Name, TaskId, Timestamp};
 
 use crate::{
     ports::{LogLine, Now, Page, Retention, StoreError, StoredAlarm, SubmitKey, TaskQuery, UniqueKey},
@@ -94,6 +94,10 @@ impl<F: Front> RowSink for F {
 
     async fn unique_tasks(&self, keys: &[UniqueKey]) -> Result<Vec<Option<TaskId>>, StoreError> {
         self.read(self.behind().unique_tasks(keys)).await
+    }
+
+    async fn have_tasks(&self, flows: &[Name]) -> Result<Vec<bool>, StoreError> {
+        self.read(self.behind().have_tasks(flows)).await
     }
 
     async fn events(&self, task: TaskId, after: u64, limit: usize) -> Result<Vec<(u64, Event)>, StoreError> {

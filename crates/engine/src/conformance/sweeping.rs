@@ -13,6 +13,7 @@ use crate::ports::{Change, LogLine, Outcome, Retention, SubmitKey, TaskQuery};
 topic![
     ended_tasks_go_with_all_that_is_theirs,
     tasks_are_kept_as_long_as_their_flow_says,
+    flows_that_came_with_tasks_go_with_the_last_of_them,
     what_has_not_ended_stays,
     no_more_goes_at_once_than_asked_for,
     log_lines_go_before_their_task,
@@ -111,6 +112,43 @@ async fn tasks_are_kept_as_long_as_their_flow_says(mut world: World) {
         let there: Vec<TaskId> = there.into_iter().flatten().map(|loaded| loaded.task.id).collect();
         assert_eq!(there, left, "after {ms} ms");
     }
+}
+
+async fn names(world: &mut World) -> Vec<String> {
+    let flows = world.store().flows().await.expect("listing flows succeeds");
+    flows.iter().map(|stored| stored.flow.name.to_string()).collect()
+}
+
+async fn flows_that_came_with_tasks_go_with_the_last_of_them(mut world: World) {
+    const BROUGHT: &str = "adhoc-0123456789abcdef";
+    let brought = world.add_flow(line(BROUGHT, 1)).await;
+    for lasting in ["flow", "adhoc", "adhoc-mine"] {
+        world.add_flow(line(lasting, 1)).await;
+    }
+    let (first, last) = (world.submit(&brought).await, world.submit(&brought).await);
+    end(&mut world, first).await;
+    world.pass(RETENTION.tasks);
+    sweep_all(&mut world).await;
+    assert!(world.find(first).await.is_none());
+    assert_eq!(names(&mut world).await, ["adhoc", BROUGHT, "adhoc-mine", "flow"], "one has not ended");
+    end(&mut world, last).await;
+    world.pass(Millis(RETENTION.tasks.0 - 1));
+    sweep_all(&mut world).await;
+    assert_eq!(world.load(last).await.task.flow, brought);
+    world.pass(Millis(1));
+    sweep_all(&mut world).await;
+    assert_eq!(names(&mut world).await, ["adhoc", "adhoc-mine", "flow"]);
+    assert!(world.store().flow(BROUGHT, Some(1)).await.expect("reading flows succeeds").is_none());
+
+    // Whoever had it in hands when it went brings it along, as often as may be.
+    let (again, other) = (world.submit(&brought).await, world.submit(&brought).await);
+    sweep_all(&mut world).await;
+    for id in [again, other] {
+        assert_eq!(world.load(id).await.task.flow, brought);
+        end(&mut world, id).await;
+        assert_eq!(world.load(id).await.task.flow, brought);
+    }
+    assert_eq!(names(&mut world).await, ["adhoc", BROUGHT, "adhoc-mine", "flow"]);
 }
 
 async fn what_has_not_ended_stays(mut world: World) {

@@ -285,6 +285,7 @@ impl Store for SharedStore {
         for task in tasks {
             rows.waits.delete(task);
         }
-        Ok(swept as u64)
+        let flows = rows.tables.sweep_flows(limit - swept);
+        Ok((swept + flows) as u64)
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
-use windlass_core::{ActKey, Alarm, AlarmId, Event, Members, Task, TaskId, Timestamp};
+use windlass_core::{ActKey, Alarm, AlarmId, Event, Members, Name, Task, TaskId, Timestamp};
 
 use super::tables::Tables;
 use crate::{
@@ -82,6 +82,9 @@ impl RowSink for MemorySink {
             }
             for (line, limit) in &batch.limits {
                 tables.set_limit(line, *limit);
+            }
+            for flow in &batch.unused_flows {
+                tables.delete_flow(flow);
             }
             refused
         };
@@ -177,6 +180,11 @@ impl RowSink for MemorySink {
 
     async fn alarms(&self, all: bool, limit: usize) -> Result<Vec<Alarm>, StoreError> {
         Ok(self.inner().tables.alarms(all, limit))
+    }
+
+    async fn have_tasks(&self, flows: &[Name]) -> Result<Vec<bool>, StoreError> {
+        let inner = self.inner();
+        Ok(flows.iter().map(|flow| inner.tables.has_tasks(flow)).collect())
     }
 
     async fn sweep(&self, retention: &Retention, now: Now, limit: usize) -> Result<u64, StoreError> {

@@ -34,6 +34,7 @@ mod store;
 mod submit_keys;
 mod turns;
 mod uniqueness;
+mod unused_flows;
 mod waking;
 
 pub use rest::{Line, LinePlace, Rest, RestPolicy, WakePlace};

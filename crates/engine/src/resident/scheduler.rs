@@ -18,6 +18,7 @@ use super::{
     rest::{Departures, WakePlace},
     sessions::Sessions,
     submit_keys::SubmitKeys,
+    unused_flows::Leaving,
 };
 use crate::ports::{
     Change, Due, Envelope, Loaded, LostClaim, MessageId, Now, Outcome, StoredAlarm, StoredFlow, TaskChange,
@@ -59,6 +60,8 @@ pub(super) struct Scheduler {
     pub(super) awake_until: WakePlace,
     /// How many tasks have come back to memory.
     pub(super) woken: u64,
+    /// Flows that tasks brought along and that go.
+    pub(super) leaving: Leaving,
 }
 
 /// An active task.

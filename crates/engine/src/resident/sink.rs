@@ -25,6 +25,8 @@ pub struct Batch {
     pub resting: BTreeMap<TaskId, Rest>,
     /// Up to where attempts may be handed out from now on, of lines with tasks at rest.
     pub limits: BTreeMap<Line, LinePlace>,
+    /// Flows that came with tasks and have none any more: they go.
+    pub unused_flows: Vec<Name>,
 }
 
 impl From<Vec<Change>> for Batch {
@@ -82,6 +84,9 @@ pub trait RowSink: Send + Sync + 'static {
     /// The newest tasks with these keys, in their order.
     async fn unique_tasks(&self, keys: &[UniqueKey]) -> Result<Vec<Option<TaskId>>, StoreError>;
 
+    /// Whether there are tasks of these flows, which came with tasks; in their order.
+    async fn have_tasks(&self, flows: &[Name]) -> Result<Vec<bool>, StoreError>;
+
     /// Events of a task with numbers above `after`, in order.
     async fn events(&self, task: TaskId, after: u64, limit: usize) -> Result<Vec<(u64, Event)>, StoreError>;
 
@@ -94,7 +99,7 @@ pub trait RowSink: Send + Sync + 'static {
     /// At most `limit` alarms, those raised last first; resolved ones only with `all`.
     async fn alarms(&self, all: bool, limit: usize) -> Result<Vec<Alarm>, StoreError>;
 
-    /// Deletes at most `limit` of what is kept too long. Tells how many rows went.
+    /// Deletes at most `limit` of what is kept too long, but for flows. Tells how many rows went.
     async fn sweep(&self, retention: &Retention, now: Now, limit: usize) -> Result<u64, StoreError>;
 }
 

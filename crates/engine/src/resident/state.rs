@@ -10,7 +10,7 @@ use std::{
 
 use futures_channel::oneshot;
 use windlass_core::{
-    Millis, TaskId, Timestamp,
+    Millis, Name, TaskId, Timestamp,
     planted::{Bug, is_planted},
 };
 
@@ -42,6 +42,8 @@ pub struct Resident {
     pub(super) taking_in_unique: futures_util::lock::Mutex<()>,
     /// Only one commit at a time reads versions of alarms and stages what is based on them.
     pub(super) changing_alarms: futures_util::lock::Mutex<()>,
+    /// Only one at a time looks for flows that no task has any more: after which the next look goes on.
+    pub(super) swept_flows: futures_util::lock::Mutex<Option<Name>>,
     /// There is one server at a time, and nothing of it is written: the next one finds that it is gone.
     servers: Mutex<Servers>,
 }
@@ -123,6 +125,7 @@ impl Resident {
             waking: futures_util::lock::Mutex::new(()),
             taking_in_unique: futures_util::lock::Mutex::new(()),
             changing_alarms: futures_util::lock::Mutex::new(()),
+            swept_flows: futures_util::lock::Mutex::new(None),
             servers: Mutex::new(Servers::after_fence(u64::from(epoch) << FENCE_BITS)),
         })
     }
@@ -240,6 +243,7 @@ impl Resident {
         let mut outcomes = Vec::with_capacity(changes.len());
         let mut batch = Vec::with_capacity(changes.len());
         for change in changes {
+            batch.extend(inner.scheduler.bring_along(&change));
             let outcome = on_disk(&change, taken)
                 .or_else(|| inner.scheduler.repeated(&change, firsts))
                 .unwrap_or_else(|| inner.scheduler.stage(&change, versions));
@@ -281,7 +285,7 @@ impl Resident {
     /// A task that rests or has ended, from its row as it was read in `generation`.
     pub(super) fn loaded_row(&self, row: TaskRow, generation: u64) -> Result<Loaded, StoreError> {
         let inner = self.inner();
-        let flow = |name: &str, version| inner.scheduler.flow(name, Some(version)).map(|stored| stored.flow);
+        let flow = |name: &str, version| inner.scheduler.flow_of_row(name, version).map(|stored| stored.flow);
         let never_handed_out = row.never_handed_out;
         let task = row.into_task(flow)?;
         let handed_out = if never_handed_out { BTreeSet::new() } else { may_have_been_handed_out(&task) };

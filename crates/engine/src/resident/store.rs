@@ -306,7 +306,9 @@ impl Store for Resident {
     }
 
     async fn sweep(&self, retention: &Retention, now: Now, limit: usize) -> Result<u64, StoreError> {
-        self.sink.sweep(retention, now, limit).await
+        let swept = self.sink.sweep(retention, now, limit).await?;
+        let flows = self.sweep_flows(limit.saturating_sub(usize::try_from(swept).unwrap_or(limit))).await?;
+        Ok(swept + flows as u64)
     }
 }
 

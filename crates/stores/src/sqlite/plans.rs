@@ -54,6 +54,7 @@ fn queries_find_their_rows_by_keys() {
         &member_rows::select_members(),
         sweep::DELETE_MEMBERS,
         &sweep::select_expired(),
+        query::HAS_TASKS,
         list::SELECT_TASK_FROM,
     ] {
         check(sql, &[]);

@@ -1,7 +1,7 @@
 //! Queries for what is not in memory.
 
 use rusqlite::{Connection, Row, params};
-use windlass_core::{Alarm, AlarmId, Event, TaskId, Timestamp};
+use windlass_core::{Alarm, AlarmId, Event, Name, TaskId, Timestamp};
 use windlass_engine::{
     ports::{LogLine, StoredAlarm, SubmitKey},
     resident::TaskRow,
@@ -203,4 +203,17 @@ fn alarm_row(row: &Row<'_>) -> Result<Alarm, Fault> {
     };
     let id: String = row.get(0)?;
     read().map_err(|fault: Fault| Fault::damaged(format!("alarm {id}: {fault}")))
+}
+
+/// Whether a flow that came with tasks has any: by the index of those alone.
+pub(super) const HAS_TASKS: &str = "SELECT 1 FROM task WHERE flow = ?1 AND flow GLOB 'adhoc-*' LIMIT 1";
+
+/// Whether there are tasks of these flows, which came with tasks.
+pub(super) fn have_tasks(connection: &Connection, flows: &[Name]) -> Result<Vec<bool>, Fault> {
+    let mut statement = connection.prepare_cached(HAS_TASKS)?;
+    let mut found = Vec::with_capacity(flows.len());
+    for flow in flows {
+        found.push(statement.exists([flow.as_str()])?);
+    }
+    Ok(found)
 }

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet, hash_map::Entry};
 
 use rusqlite::{Connection, Statement, params};
-use windlass_core::{AlarmState, Phase, TaskId, Timestamp};
+use windlass_core::{AlarmState, Name, Phase, TaskId, Timestamp};
 use windlass_engine::{
     ports::{AlarmChange, Change, LogLine, QueueChange, StoredFlow, TaskChange},
     resident::{Line, LinePlace, Rest},
@@ -48,6 +48,7 @@ pub(super) struct Rows<'c> {
     upsert_alarm: Statement<'c>,
     insert_flow: Statement<'c>,
     insert_retention: Statement<'c>,
+    delete_flow: Statement<'c>,
     upsert_queue: Statement<'c>,
     delete_queue: Statement<'c>,
     insert_log: Statement<'c>,
@@ -105,6 +106,7 @@ impl<'c> Rows<'c> {
                  VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7) ON CONFLICT (id) DO UPDATE
                  SET version = ?2, resolved = ?4, raised_at = ?5, data = ?6, checksum = ?7",
             )?,
+            delete_flow: prepare("DELETE FROM flow WHERE name = ?1")?,
             insert_retention: prepare(
                 "INSERT INTO flow_retention (name, version, kept, checksum) VALUES (?1, ?2, ?3, ?4)",
             )?,
@@ -288,6 +290,14 @@ impl<'c> Rows<'c> {
         if latest_at > self.meta.latest_at {
             self.update_latest_at.execute([latest_at.0, self.meta.checksum(latest_at)])?;
             self.meta.latest_at = latest_at;
+        }
+        Ok(())
+    }
+
+    /// Deletes flows that came with tasks: they have one version, and none says how long its tasks are kept.
+    pub(super) fn delete_flows(&mut self, names: &[Name]) -> Result<(), Fault> {
+        for name in names {
+            self.delete_flow.execute([name.as_str()])?;
         }
         Ok(())
     }

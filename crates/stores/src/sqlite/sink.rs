@@ -9,7 +9,7 @@ use std::{
 
 use async_trait::async_trait;
 use futures_channel::oneshot;
-use windlass_core::{Alarm, AlarmId, Event, TaskId, Timestamp};
+use windlass_core::{Alarm, AlarmId, Event, Name, TaskId, Timestamp};
 use windlass_engine::{
     ports::{LogLine, Now, Page, Retention, StoreError, StoredAlarm, SubmitKey, TaskQuery, UniqueKey},
     resident::{Batch, Line, LinePlace, Recovered, RowSink, TaskRow, WakePlace, Written},
@@ -180,6 +180,11 @@ impl RowSink for SqliteSink {
     async fn unique_tasks(&self, keys: &[UniqueKey]) -> Result<Vec<Option<TaskId>>, StoreError> {
         let keys = keys.to_vec();
         self.readers()?.look_up(move |connection| unique_rows::unique_tasks(connection, &keys)).await
+    }
+
+    async fn have_tasks(&self, flows: &[Name]) -> Result<Vec<bool>, StoreError> {
+        let flows = flows.to_vec();
+        self.readers()?.ask(move |connection| query::have_tasks(connection, &flows)).await
     }
 
     async fn events(&self, task: TaskId, after: u64, limit: usize) -> Result<Vec<(u64, Event)>, StoreError> {

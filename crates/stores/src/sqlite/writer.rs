@@ -265,6 +265,7 @@ impl Writer {
                     rows.write(&mut touched, &self.directory, change, &batch.resting)?;
                 }
                 rows.write_limits(&batch.limits)?;
+                rows.delete_flows(&batch.unused_flows)?;
             }
             rows.finish(&touched)?;
             Ok(touched)

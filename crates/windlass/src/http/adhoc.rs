@@ -1,32 +1,22 @@
 //! Ad-hoc flows: a task that brings its steps along instead of the name of a flow.
 //!
 //! The steps become a flow of the catalogue whose name says what is in it, so that the same steps are stored once and
-//! everything else (versions, history, new runs) is as for any other flow. Lists of flows leave them out.
+//! everything else (versions, history, new runs) is as for any other flow. Lists of flows leave them out, and they
+//! go once no task has them any more.
 
 use serde_json::value::RawValue;
 use sha2::{Digest as _, Sha256};
 use windlass_core::{Flow, Name};
+use windlass_engine::{ADHOC_HASH_CHARS, ADHOC_PREFIX};
 
 use super::{extract::place_of, json_path, problem::Refused};
 use crate::flowfile::{self, FlowError, Format};
-
-/// What the names of ad-hoc flows begin with.
-const PREFIX: &str = "adhoc-";
-
-/// Characters of a name after the prefix: 64 bits of the hash.
-const HASH_CHARS: usize = 16;
 
 /// What a task says in place of the name of a flow: keys of a flow file, as they lie in the body.
 #[derive(Debug, Default)]
 pub(super) struct Workflow<'a> {
     /// The keys with their documents, in the order in which they are looked at.
     pub(super) keys: [(&'static str, Option<&'a RawValue>); 4],
-}
-
-/// Whether a flow of this name is one that a task brought along.
-pub(super) fn is_adhoc(name: &str) -> bool {
-    let hex = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
-    name.strip_prefix(PREFIX).is_some_and(|hash| hash.len() == HASH_CHARS && hash.bytes().all(hex))
 }
 
 impl Workflow<'_> {
@@ -52,8 +42,8 @@ fn name(flow: &Flow) -> Result<Name, Refused> {
     let document = serde_json::to_vec(&flowfile::document(flow))
         .map_err(|error| Refused::fault(format!("the flow cannot be written: {error}")))?;
     let hash = Sha256::digest(&document);
-    let hash: String = hash[..HASH_CHARS / 2].iter().map(|byte| format!("{byte:02x}")).collect();
-    Name::new(&format!("{PREFIX}{hash}")).map_err(|error| Refused::fault(error.to_string()))
+    let hash: String = hash[..ADHOC_HASH_CHARS / 2].iter().map(|byte| format!("{byte:02x}")).collect();
+    Name::new(&format!("{ADHOC_PREFIX}{hash}")).map_err(|error| Refused::fault(error.to_string()))
 }
 
 /// The steps as the text of a flow file, and where its pieces are in the body.
@@ -105,16 +95,6 @@ fn byte_at(text: &str, (line, column): (u64, u64)) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn names_of_adhoc_flows_are_told_from_others() {
-        assert!(is_adhoc("adhoc-0123456789abcdef"));
-        for other in
-            ["adhoc", "adhoc-", "adhoc-0123456789abcde", "adhoc-0123456789abcdeF", "x-0123456789abcdef"]
-        {
-            assert!(!is_adhoc(other), "{other}");
-        }
-    }
 
     #[test]
     fn lines_and_bytes_are_the_same_places() {

@@ -12,10 +12,10 @@ use axum::{
 use serde_json::value::RawValue;
 use windlass_api as api;
 use windlass_core::Flow;
-use windlass_engine::{EngineError, ports::StoredFlow};
+use windlass_engine::{EngineError, is_adhoc, ports::StoredFlow};
 
 use super::{
-    App, adhoc,
+    App,
     extract::{self, Pairs},
     json_response, ok,
     problem::Refused,
@@ -42,8 +42,7 @@ pub(crate) async fn list(State(app): State<Arc<App>>, request: Request) -> Resul
         }
     };
     let flows = app.engine.flows().await?;
-    let items =
-        flows.iter().filter(|stored| all || !adhoc::is_adhoc(&stored.flow.name)).map(document).collect();
+    let items = flows.iter().filter(|stored| all || !is_adhoc(&stored.flow.name)).map(document).collect();
     Ok(ok(&api::List { items, next: None }))
 }
 
@@ -122,7 +121,7 @@ pub(crate) async fn apply(State(app): State<Arc<App>>, request: Request) -> Resu
     let (mut parts, body) = request.into_parts();
     let name: String = extract::path(&mut parts).await?;
     extract::name("the flow in the path", &name)?;
-    if adhoc::is_adhoc(&name) {
+    if is_adhoc(&name) {
         return Err(Refused::malformed(format!(
             "{name:?} is a name that flows get which tasks bring along as `steps`: choose another one"
         )));

@@ -10,6 +10,7 @@ use windlass_core::{
 };
 
 use crate::{
+    adhoc::is_adhoc,
     ports::{
         AlarmChange, Change, Envelope, Limit, LimitChange, LockChange, LogLine, MessageId, Outcome, Page,
         QueueChange, QueuePause, Retention, SCAN_MAX, StoredAlarm, StoredFlow, SubmitKey, TaskChange,
@@ -150,6 +151,37 @@ impl Tables {
             self.submit_keys.insert(key.scope, row);
         }
         self.unique.extend(change.unique().map(|key| (key, id)));
+        if change.before == 0 {
+            self.bring_along(&change.task);
+        }
+    }
+
+    /// A task that brought its flow along has it, also where the flow went with the last task before this one.
+    fn bring_along(&mut self, task: &Task) {
+        let (flow, created_at) = (&task.flow, task.input.created_at);
+        if is_adhoc(flow.name.as_str()) && !self.flows.contains_key(&flow.name) {
+            let stored = StoredFlow { flow: flow.clone(), created_at };
+            self.flows.insert(flow.name.clone(), vec![stored]);
+        }
+    }
+
+    /// Whether there are tasks of a flow.
+    pub(super) fn has_tasks(&self, flow: &Name) -> bool {
+        self.tasks.values().any(|task| task.flow.name == *flow)
+    }
+
+    /// Deletes a flow.
+    pub(super) fn delete_flow(&mut self, flow: &Name) {
+        self.flows.remove(flow);
+    }
+
+    /// Deletes at most `limit` flows that came with tasks and have none any more. Tells how many went.
+    pub(super) fn sweep_flows(&mut self, limit: usize) -> usize {
+        let used: BTreeSet<&Name> = self.tasks.values().map(|task| &task.flow.name).collect();
+        let unused = self.flows.keys().filter(|name| is_adhoc(name.as_str()) && !used.contains(name));
+        let unused: Vec<Name> = unused.take(limit).cloned().collect();
+        self.flows.retain(|name, _| !unused.contains(name));
+        unused.len()
     }
 
     /// Whether the message waits that is to be consumed, if one is.
