@@ -1,6 +1,6 @@
 //! What can be asked of a task.
 
-use crate::{ActKey, Actor, Failure, Json, LockName, Millis, Name, Timestamp};
+use crate::{ActKey, Actor, ChildEnd, Failure, Json, LockName, Millis, Name, TaskId, Timestamp};
 
 /// Something asked of a task.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -82,6 +82,19 @@ pub enum Command {
         /// Who.
         by: Option<Actor>,
     },
+    /// The task that a step started has ended.
+    ChildEnded {
+        /// The step, forward or back.
+        key: ActKey,
+        /// That task.
+        child: TaskId,
+        /// What it came to.
+        end: ChildEnd,
+    },
+    /// The task that waits for this one has turned around.
+    CancelForParent,
+    /// The task whose step this one did undoes that step.
+    UndoForParent,
     /// The engine found that a transition would break an invariant: hold the task.
     Hold {
         /// Which invariant.

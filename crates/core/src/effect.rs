@@ -3,8 +3,9 @@
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Act, ActKey, ActState, Actor, AlarmCommand, AlarmId, Direction, Event, EventKind, LockCommand, LockName,
-    LockOwner, Millis, Name, Pause, Phase, Task, Timestamp, Wakeup, is_to_stop,
+    Act, ActKey, ActState, Actor, AlarmCommand, AlarmId, Awaited, ChildCommand, ChildEnd, Direction, Event,
+    EventKind, LockCommand, LockName, LockOwner, Millis, Name, Parent, Pause, Phase, Task, TaskId, Timestamp,
+    Wakeup, child, is_to_stop,
     planted::{Bug, is_planted},
 };
 
@@ -102,6 +103,26 @@ pub enum Message {
         /// Who.
         by: Option<Actor>,
     },
+    /// From a task to the one that its step started.
+    Child {
+        /// That task.
+        child: TaskId,
+        /// The step that waits for it.
+        parent: Parent,
+        /// What it is told.
+        command: ChildCommand,
+    },
+    /// From a task to the one that waits for it: it has ended.
+    ChildEnded {
+        /// The one that waits.
+        parent: TaskId,
+        /// Its step.
+        key: ActKey,
+        /// The one that has ended.
+        child: TaskId,
+        /// What it came to.
+        end: ChildEnd,
+    },
 }
 
 /// What the act or the start waits for in this state of the task, if for anything.
@@ -146,6 +167,8 @@ fn awaited(task: &Task, key: Wakeup) -> Option<For> {
         ActState::Delayed { until } => {
             Some(For::Time(deadline_at.map_or(until, |deadline_at| deadline_at.min(until))))
         }
+        // A child minds the time it was given.
+        ActState::Awaiting(Awaited::Child) => None,
         ActState::Awaiting(_) => deadline_at.map(For::Time),
         _ => None,
     }
@@ -227,6 +250,7 @@ pub(crate) fn effects(before: &Task, after: &Task, events: &[Event]) -> Vec<Effe
             effects.extend(lock_messages(before, after, key).into_iter().map(Effect::Send));
         }
     }
+    effects.extend(child::messages(before, after, events).into_iter().map(Effect::Send));
     effects
 }
 

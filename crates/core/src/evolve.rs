@@ -16,14 +16,15 @@ pub fn evolve(task: &mut Task, event: &Event) {
         EventKind::TaskPaused { .. } => task.state.pause = Pause::Held,
         EventKind::TaskResumed { .. } => task.state.pause = Pause::None,
         EventKind::TaskRollingBack { cause } => {
-            task.state.phase = Phase::Backward;
-            // A person who cancels wants it undone now.
-            if matches!(cause, Cause::Cancel { .. }) {
+            // A child that succeeded and is undone goes on.
+            (task.state.phase, task.state.ended_at) = (Phase::Backward, None);
+            // Whoever cancels wants it undone now.
+            if matches!(cause, Cause::Cancel { .. } | Cause::Parent) {
                 task.state.pause = Pause::None;
             }
             task.state.cause = Some(cause.clone());
             // Once the task has failed, the step for errors has its turn.
-            if matches!(cause, Cause::Failure { .. } | Cause::GivenUp { .. } | Cause::Deadline) {
+            if !matches!(cause, Cause::Cancel { .. } | Cause::Parent) {
                 for (step, definition) in task.state.steps.iter_mut().zip(&task.flow.steps) {
                     step.touched |= definition.role == Role::OnError;
                 }
@@ -55,13 +56,7 @@ pub fn evolve(task: &mut Task, event: &Event) {
             act.attempt = *attempt;
             act.state = ActState::Parked;
         }),
-        EventKind::ActStarted { key, .. } => {
-            task.state.started_at = task.state.started_at.or(Some(at));
-            // A fanned-out step starts with the first of its members.
-            for key in [*key, key.of_member(0)] {
-                change(task, key, |act| act.started_at = act.started_at.or(Some(at)));
-            }
-        }
+        EventKind::ActStarted { key, .. } => start(task, *key, at),
         EventKind::ActRetrying { key, until, failure, .. } => change(task, *key, |act| {
             act.failures += 1;
             act.failure = Some(failure.clone());
@@ -111,6 +106,8 @@ pub fn evolve(task: &mut Task, event: &Event) {
                 ResolutionKind::Skip => settle(act, ActState::Skipped, at),
                 ResolutionKind::Done => {
                     act.result.clone_from(result);
+                    // No task did it, so none can undo it.
+                    act.change_extras(|extras| extras.child = None);
                     settle(act, ActState::Succeeded, at);
                 }
                 ResolutionKind::Rollback => {}
@@ -134,6 +131,7 @@ pub fn evolve(task: &mut Task, event: &Event) {
         EventKind::ActAwaiting { key, attempt, awaited, child, locks } => {
             if *awaited == Awaited::Child {
                 touch(task, *key);
+                start(task, *key, at);
             }
             begin(task, *key, *attempt, at);
             change(task, *key, |act| {
@@ -173,6 +171,15 @@ pub fn evolve(task: &mut Task, event: &Event) {
                 members.handed = Default::default();
             }
         }
+    }
+}
+
+/// An attempt is under way.
+fn start(task: &mut Task, key: ActKey, at: Timestamp) {
+    task.state.started_at = task.state.started_at.or(Some(at));
+    // A fanned-out step starts with the first of its members.
+    for key in [key, key.of_member(0)] {
+        change(task, key, |act| act.started_at = act.started_at.or(Some(at)));
     }
 }
 

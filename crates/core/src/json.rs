@@ -87,7 +87,7 @@ impl Json {
     /// Whether it surely has no members.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.0.bytes().filter(|byte| !byte.is_ascii_whitespace()).count() == 2
+        self.0.bytes().filter(|byte| !byte.is_ascii_whitespace()).take(3).count() == 2
     }
 
     /// Merges objects: a later one's members replace those of an earlier one of the same name, which keep
@@ -141,7 +141,13 @@ impl Json {
     /// The object without the member `name`.
     #[must_use]
     pub fn without(&self, name: &str) -> Self {
-        Self::of_members(self.members().into_iter().filter(|(member, _)| member != name))
+        self.filtered(|member| member != name)
+    }
+
+    /// Of this object the members with names that are `wanted`.
+    #[must_use]
+    pub(crate) fn filtered(&self, wanted: impl Fn(&str) -> bool) -> Self {
+        Self::of_members(self.members().into_iter().filter(|(member, _)| wanted(member)))
     }
 
     /// Of this object the members that `other` has as well.
@@ -149,7 +155,7 @@ impl Json {
     pub fn only(&self, other: &Self) -> Self {
         let other = other.members();
         let has = |name: &str| other.iter().any(|(member, _)| member == name);
-        Self::of_members(self.members().into_iter().filter(|(member, _)| has(member)))
+        self.filtered(has)
     }
 
     /// `text` as JSON writes it.

@@ -17,6 +17,7 @@ mod act_extras;
 mod alarm;
 mod apply;
 mod backoff;
+mod child;
 mod command;
 mod context;
 mod draft;
@@ -45,14 +46,15 @@ pub use act_extras::*;
 pub use alarm::*;
 pub use apply::*;
 pub use backoff::*;
+pub use child::*;
 pub use command::*;
 pub use context::*;
 pub use effect::*;
 pub use event::*;
 pub use evolve::*;
 pub use expression::{
-    EXPRESSION_BYTES_MAX, EXPRESSION_DEPTH_MAX, EXPRESSION_LOOPS_MAX, EXPRESSION_STEPS_MAX,
-    EXPRESSION_TEXT_BYTES_MAX, Expression, ExpressionError,
+    EXPRESSION_BYTES_MAX, EXPRESSION_DEPTH_MAX, EXPRESSION_LOOPS_MAX, EXPRESSION_MEMBER_STEPS_MAX,
+    EXPRESSION_STEPS_MAX, EXPRESSION_TEXT_BYTES_MAX, Expression, ExpressionError,
 };
 pub use flow::*;
 pub use id::*;

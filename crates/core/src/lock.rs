@@ -12,7 +12,10 @@ use rpds::RedBlackTreeMapSync;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use crate::{ActKey, Actor, Message, Name, TaskId, Timestamp};
+use crate::{
+    ActKey, Actor, Message, Name, TaskId, Timestamp,
+    planted::{Bug, is_planted},
+};
 
 /// The name of a lock.
 pub type LockName = Name;
@@ -170,6 +173,7 @@ impl Lock {
                 }
                 next.join(LockWaiter { owner: *owner, since: now });
             }
+            LockCommand::Release { .. } if is_planted(Bug::LockNotReleased) => return Ok(None),
             LockCommand::Release { owner } => match (self.holder, self.places.get(owner)) {
                 (Some(holder), _) if holder.owner == *owner => next.lock.holder = None,
                 (_, Some(place)) => next.leave(*place),
@@ -181,7 +185,10 @@ impl Lock {
                 next.tell(Message::Seized { owner: holder.owner, name, fence: holder.fence, reason, by });
             }
         }
-        next.give(now);
+        let released = matches!(command, LockCommand::Release { .. });
+        if !(released && is_planted(Bug::LockNotPassedOn)) {
+            next.give(now);
+        }
         Ok(Some(next))
     }
 }
@@ -207,7 +214,7 @@ impl LockTransition {
 
     /// A lock that nobody has goes to the one who has waited longest.
     fn give(&mut self, now: Timestamp) {
-        if self.lock.holder.is_some() {
+        if self.lock.holder.is_some() && !is_planted(Bug::LockHeldTwice) {
             return;
         }
         let Some((place, waiter)) = self.lock.waiters.first().map(|(place, waiter)| (*place, *waiter)) else {
@@ -215,7 +222,7 @@ impl LockTransition {
         };
         self.leave(place);
         let (owner, name) = (waiter.owner, self.lock.name.clone());
-        let fence = self.lock.version + 1;
+        let fence = if is_planted(Bug::FenceReused) { 1 } else { self.lock.version + 1 };
         self.lock.holder = Some(LockHolder { owner, fence, since: now });
         self.tell(Message::Granted { owner, name, fence });
     }

@@ -25,6 +25,9 @@ pub struct Members {
     undo: Side,
     #[serde(skip)]
     touched: u32,
+    /// Of the touched ones those that were not begun to be undone.
+    #[serde(skip)]
+    to_undo: u32,
     #[serde(skip)]
     undone_from: Option<u32>,
     #[serde(skip)]
@@ -57,9 +60,11 @@ pub struct Side {
     pub poisoned: u32,
 }
 
-/// What members are given: parameters that all of them get, and their elements as text.
+/// What members are given: parameters that all of them get, those of them that name their keys and locks, and their
+/// elements as text.
 pub(crate) struct Shares {
     pub(crate) common: Json,
+    pub(crate) naming: Json,
     pub(crate) elements: Vec<Box<str>>,
 }
 
@@ -98,6 +103,7 @@ impl Members {
             forward: Side::default(),
             undo: Side::default(),
             touched: 0,
+            to_undo: 0,
             undone_from: None,
             handed: Handed::default(),
         }
@@ -191,6 +197,9 @@ impl Members {
         if let Some(again) = self.undo.again.first() {
             return Some(*again);
         }
+        if self.to_undo == 0 {
+            return None;
+        }
         let idle = |number: &u32| {
             self.get(*number).is_some_and(|member| member.touched && member.undo.state == ActState::Idle)
         };
@@ -230,7 +239,9 @@ impl Members {
     /// Counts a member in, or out before it changes.
     fn count(&mut self, number: u32, member: &Member, add: bool) {
         self.touched = step(self.touched, member.touched, add);
-        if member.undo.state != ActState::Idle || member.undo.attempt > 0 {
+        let undo_begun = member.undo.state != ActState::Idle || member.undo.attempt > 0;
+        self.to_undo = step(self.to_undo, member.touched && !undo_begun, add);
+        if undo_begun {
             self.undone_from = Some(self.undone_from.map_or(number, |lowest| lowest.min(number)));
         }
         // Doing it has begun with the member, though its parameters did not fit and it never had an attempt.

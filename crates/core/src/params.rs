@@ -1,6 +1,9 @@
 //! Parameters: what an act is given, and what a task comes to.
 
-use crate::{ActKey, ActState, Cause, DEADLINE_CODE, Direction, Json, Role, Task, members::Shares};
+use crate::{
+    ActKey, ActState, Cause, DATA_CODE, DEADLINE_CODE, Direction, EXPRESSION_MEMBER_STEPS_MAX,
+    EXPRESSION_STEPS_MAX, Expression, Json, Role, Task, members::Shares,
+};
 
 /// The parameter that holds the element of a member.
 pub const ITEM_PARAM: &str = "item";
@@ -16,6 +19,28 @@ pub const ERRORS_MAX: usize = 100;
 
 /// The largest array of results that a fanned-out step comes to.
 pub const JOINED_BYTES_MAX: usize = 4 << 20;
+
+/// What names are made of, and in how many steps.
+pub(crate) struct Naming {
+    params: Json,
+    steps_max: u64,
+}
+
+impl Naming {
+    /// The name that `expression` makes.
+    pub(crate) fn text(&self, expression: &Expression) -> Result<Box<str>, String> {
+        expression.text_within(&self.params, self.steps_max)
+    }
+}
+
+impl Shares {
+    /// What a member alone is given.
+    fn own(&self, key: ActKey) -> Json {
+        let index = key.index().unwrap_or_default();
+        let element = self.elements.get(index as usize).map_or("null", |element| &**element);
+        Json::from_stored(&format!("{{\"{ITEM_PARAM}\":{element},\"{INDEX_PARAM}\":{index}}}"))
+    }
+}
 
 impl Task {
     /// The parameters handed to an act: the flow's, the caller's, then results in definition order: those of
@@ -41,17 +66,37 @@ impl Task {
         }
     }
 
-    fn params_for_member(&self, key: ActKey) -> Json {
+    /// What the key of an act and its locks are named by: the parameters it is given, of an undo those that its doing was
+    /// given. What a step was done under does not change by what it returned.
+    pub(crate) fn naming(&self, key: ActKey) -> Naming {
+        let on_error = self.flow.steps[key.step].role == Role::OnError;
+        let key = if on_error { key } else { ActKey { direction: Direction::Forward, ..key } };
+        match self.shares(key) {
+            None => Naming { params: self.params_for(key), steps_max: EXPRESSION_STEPS_MAX },
+            Some(shares) => {
+                let params = Json::merge([&shares.naming, &shares.own(key)]);
+                Naming { params, steps_max: EXPRESSION_MEMBER_STEPS_MAX }
+            }
+        }
+    }
+
+    /// What a step's members are given, if this is one.
+    fn shares(&self, key: ActKey) -> Option<&Shares> {
         let (step, definition) = (&self.state.steps[key.step], &self.flow.steps[key.step]);
-        let (Some(members), Some(each)) = (&step.members, &definition.each) else { return Json::empty() };
-        let shares = members.handed.get(|| {
+        let (members, each) = (step.members.as_ref().filter(|_| key.is_member())?, definition.each.as_ref()?);
+        Some(members.handed.get(|| {
             let all = self.params_for(ActKey::forward(key.step));
             let elements = all.elements(&each.list).unwrap_or_default();
-            Shares { common: all.without(&each.list), elements }
-        });
-        let index = key.member as usize - 1;
-        let element = shares.elements.get(index).map_or("null", |element| &**element);
-        let own = Json::from_stored(&format!("{{\"{ITEM_PARAM}\":{element},\"{INDEX_PARAM}\":{index}}}"));
+            let common = all.without(&each.list);
+            let naming = common.filtered(|name| definition.is_named_by(name));
+            Shares { common, naming, elements }
+        }))
+    }
+
+    fn params_for_member(&self, key: ActKey) -> Json {
+        let members = self.state.steps[key.step].members.as_ref();
+        let (Some(members), Some(shares)) = (members, self.shares(key)) else { return Json::empty() };
+        let own = shares.own(key);
         // Undoing it also gets what doing it returned.
         let done = match key.direction {
             Direction::Forward => None,
@@ -84,13 +129,17 @@ impl Task {
             Role::Plain => definition.after.iter().copied().filter(failed).collect(),
         };
         let told = definition.role == Role::OnError || !steps.is_empty();
-        let late = definition.role == Role::OnError && self.state.cause == Some(Cause::Deadline);
-        let late = late.then(|| {
+        let of_task = match self.state.cause.as_ref().filter(|_| definition.role == Role::OnError) {
+            Some(Cause::Deadline) => Some(DEADLINE_CODE),
+            Some(Cause::ResultTooLarge { .. }) => Some(DATA_CODE),
+            _ => None,
+        };
+        let of_task = of_task.map(|code| {
             let message = Json::quote(self.message().as_deref().unwrap_or_default());
-            format!("{{\"code\":{DEADLINE_CODE},\"message\":{message}}}")
+            format!("{{\"code\":{code},\"message\":{message}}}")
         });
         told.then(|| {
-            Json::from_stored(&format!("{{\"{ERRORS_PARAM}\":{}}}", self.errors(late, steps.into_iter())))
+            Json::from_stored(&format!("{{\"{ERRORS_PARAM}\":{}}}", self.errors(of_task, steps.into_iter())))
         })
     }
 

@@ -68,6 +68,28 @@ pub enum Bug {
     MembersMiscounted,
     /// A signal that came early is not given to its step.
     KeptSignalForgotten,
+    /// A lock is given to those who ask, whoever has it.
+    LockHeldTwice,
+    /// Locks of steps that are settled are not given back.
+    LockNotReleased,
+    /// A lock that is given back is not given to the next.
+    LockNotPassedOn,
+    /// A lock changes hands under the same fence.
+    FenceReused,
+    /// Nothing counts under a limit.
+    LimitIgnored,
+    /// What has ended counts under limits still.
+    LimitLeak,
+    /// Starts are not counted.
+    StartsForgotten,
+    /// Keys have no turns: the oldest goes first.
+    TurnsIgnored,
+    /// Tasks that are the same are all taken in.
+    UniqueIgnored,
+    /// A unique task that is on its way to the disk is overlooked.
+    UniqueOverlooked,
+    /// What stands in a paused queue is handed out.
+    QueuePauseIgnored,
 }
 
 impl Bug {
@@ -104,6 +126,17 @@ impl Bug {
         Self::PartialIgnored,
         Self::MembersMiscounted,
         Self::KeptSignalForgotten,
+        Self::LockHeldTwice,
+        Self::LockNotReleased,
+        Self::LockNotPassedOn,
+        Self::FenceReused,
+        Self::LimitIgnored,
+        Self::LimitLeak,
+        Self::StartsForgotten,
+        Self::TurnsIgnored,
+        Self::UniqueIgnored,
+        Self::UniqueOverlooked,
+        Self::QueuePauseIgnored,
     ];
 }
 

@@ -70,7 +70,9 @@ pub fn task_status(task: &Task, held: &BTreeSet<ActKey>) -> TaskStatus {
         return TaskStatus::Stuck;
     }
     if state.pause == Pause::Held {
-        let in_flight = task.open_acts().any(|(_, act)| act.state == ActState::Ready);
+        let in_flight = task
+            .open_acts()
+            .any(|(_, act)| matches!(act.state, ActState::Ready | ActState::Awaiting(Awaited::Child)));
         return if in_flight { TaskStatus::Pausing } else { TaskStatus::Paused };
     }
     match state.phase {

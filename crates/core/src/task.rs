@@ -4,7 +4,10 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Act, ActKey, Actor, Direction, Flow, Json, Members, Millis, Name, Role, TaskId, Timestamp};
+use crate::{
+    Act, ActKey, Actor, CHILD_RESULT_BYTES_MAX, Direction, Failure, Flow, Json, Members, Millis, Name, Role,
+    TaskId, Timestamp,
+};
 
 /// One run of a flow.
 #[derive(Debug, Clone, PartialEq)]
@@ -75,6 +78,8 @@ pub struct Parent {
     pub key: ActKey,
     /// Number of its attempt.
     pub attempt: u32,
+    /// How many tasks stand above: 1 where that task is the topmost.
+    pub depth: u32,
 }
 
 /// What changes about a task: its head and its steps. Stored in a versioned encoding; payloads are kept apart.
@@ -194,6 +199,11 @@ pub enum Cause {
     Deadline,
     /// The task whose step it is was turned around.
     Parent,
+    /// What its steps returned is more than the task that waits for it takes.
+    ResultTooLarge {
+        /// How many bytes.
+        bytes: u64,
+    },
 }
 
 /// One position in a task.
@@ -323,7 +333,8 @@ impl Task {
         Some(self.input.at.unwrap_or(self.input.created_at).max(self.input.created_at) + span)
     }
 
-    /// Whether nothing will happen to it any more.
+    /// Whether nothing will happen to it any more, but that one that succeeded is undone with the task whose step it
+    /// did.
     #[must_use]
     pub fn is_ended(&self) -> bool {
         matches!(self.state.phase, Phase::Ended(_))
@@ -341,6 +352,17 @@ impl Task {
         ready_at.0 - i64::from(self.input.priority) * PRIORITY_STEP_MS
     }
 
+    /// Why the step failed that turned the task around, if one did.
+    #[must_use]
+    pub fn failed_step(&self) -> Option<&Failure> {
+        match self.state.cause.as_ref()? {
+            Cause::Failure { step } | Cause::GivenUp { step, .. } => {
+                self.state.steps.get(*step)?.forward.failure.as_ref()
+            }
+            Cause::Cancel { .. } | Cause::Deadline | Cause::Parent | Cause::ResultTooLarge { .. } => None,
+        }
+    }
+
     /// The failure or trouble to show for the task.
     #[must_use]
     pub fn message(&self) -> Option<String> {
@@ -348,8 +370,7 @@ impl Task {
             return Some(stuck.message.to_string());
         }
         let failure = |step: usize| {
-            let act = &self.state.steps.get(step)?.forward;
-            let message = act.failure.as_ref()?.message.clone();
+            let message = &self.failed_step()?.message;
             Some(format!("step {} failed: {message}", self.flow.steps[step].name))
         };
         match self.state.cause.as_ref()? {
@@ -358,6 +379,10 @@ impl Task {
             Cause::Cancel { by: None } => Some("cancelled".to_owned()),
             Cause::Deadline => Some("the task's deadline passed".to_owned()),
             Cause::Parent => Some("the task that waits for it was turned around".to_owned()),
+            Cause::ResultTooLarge { bytes } => Some(format!(
+                "its results are {bytes} bytes together, and a step takes at most {CHILD_RESULT_BYTES_MAX}: return \
+                 less, or a reference"
+            )),
         }
     }
 }

@@ -10,11 +10,12 @@ use cel::{
 };
 
 use super::{
-    EXPRESSION_STEPS_MAX, functions,
+    functions,
     operators::arithmetic,
-    parameters::PARAMS,
-    value::{Key, Map, TYPES, Value},
+    parameters::{Needs, PARAMS},
+    value::{BYTES_PER_STEP, Key, Map, TYPES, Value},
 };
+use crate::Json;
 
 /// Why there is no value.
 #[derive(Debug, Clone)]
@@ -39,21 +40,39 @@ pub(super) struct Evaluation<'t> {
     /// Elements and accumulators of the loops that run, the innermost last.
     bound: Vec<(&'t str, Answer)>,
     steps_left: u64,
+    steps_max: u64,
 }
 
 impl<'t> Evaluation<'t> {
-    pub(super) fn new(params: Rc<Map>) -> Self {
-        Self { params, bound: Vec::new(), steps_left: EXPRESSION_STEPS_MAX }
+    /// An evaluation that may take so many steps, over no parameters yet.
+    pub(super) fn new(steps_max: u64) -> Self {
+        Self { params: Rc::default(), bound: Vec::new(), steps_left: steps_max, steps_max }
+    }
+
+    /// Reads those of `params` that are needed: a step for each 64 bytes that are looked through.
+    pub(super) fn read(&mut self, needs: &Needs, params: &Json) -> Result<(), String> {
+        if needs.is_empty() {
+            return Ok(());
+        }
+        let steps = (params.as_str().len() / BYTES_PER_STEP) as u64;
+        self.spend(steps).map_err(|failure| self.words(&failure))?;
+        self.params = needs.read(params)?;
+        Ok(())
     }
 
     /// The value of `tree`.
     pub(super) fn run(mut self, tree: &'t IdedExpr) -> Result<Value, String> {
-        self.node(tree).map_err(|failure| match failure {
+        let answer = self.node(tree);
+        answer.map_err(|failure| self.words(&failure))
+    }
+
+    fn words(&self, failure: &Failure) -> String {
+        match failure {
             Failure::Words(words) => words.to_string(),
-            Failure::OutOfSteps => format!(
-                "it takes more than {EXPRESSION_STEPS_MAX} steps: its lists or texts are too long for it"
-            ),
-        })
+            Failure::OutOfSteps => {
+                format!("it takes more than {} steps: its lists or texts are too long for it", self.steps_max)
+            }
+        }
     }
 
     fn node(&mut self, node: &'t IdedExpr) -> Answer {

@@ -48,8 +48,12 @@ pub const EXPRESSION_DEPTH_MAX: usize = 32;
 pub const EXPRESSION_LOOPS_MAX: usize = 2;
 
 /// How many steps an evaluation may take: one for each operation, each element and each 64 bytes of text that it
-/// looks at. Enough for a condition on each of 50,000 elements; some hundredths of a second.
+/// looks at, and before that for each 64 bytes of parameters among which it finds those that it needs. Enough for a condition on each of 50,000 elements; some hundredths of a second.
 pub const EXPRESSION_STEPS_MAX: u64 = 1_000_000;
+
+/// How many of these steps it may take to name the key or a lock of one member: a fan-out names those of a thousand at
+/// once.
+pub const EXPRESSION_MEMBER_STEPS_MAX: u64 = 1_000;
 
 /// How long a key or the name of a lock may be, in bytes.
 pub const EXPRESSION_TEXT_BYTES_MAX: usize = 256;
@@ -100,7 +104,7 @@ impl Expression {
     /// # Errors
     /// When it cannot be evaluated, or is neither true nor false: in words that name it.
     pub fn holds(&self, params: &Json) -> Result<bool, String> {
-        match self.evaluate(params)? {
+        match self.evaluate(params, EXPRESSION_STEPS_MAX)? {
             Value::Bool(holds) => Ok(holds),
             other => Err(format!(
                 "{} evaluates to {}: a condition must be true or false, as in `size > 3`",
@@ -115,7 +119,15 @@ impl Expression {
     /// # Errors
     /// When it cannot be evaluated, or to nothing that can be a key: in words that name it.
     pub fn text(&self, params: &Json) -> Result<Box<str>, String> {
-        let unsuitable = match self.evaluate(params)? {
+        self.text_within(params, EXPRESSION_STEPS_MAX)
+    }
+
+    /// The key or name that it makes of `params`, in at most so many steps.
+    ///
+    /// # Errors
+    /// As [`Self::text`].
+    pub(crate) fn text_within(&self, params: &Json, steps_max: u64) -> Result<Box<str>, String> {
+        let unsuitable = match self.evaluate(params, steps_max)? {
             Value::Text(text) if text.len() > EXPRESSION_TEXT_BYTES_MAX => {
                 format!("a text of {} bytes", text.len())
             }
@@ -133,11 +145,17 @@ impl Expression {
         ))
     }
 
-    fn evaluate(&self, params: &Json) -> Result<Value, String> {
+    /// Whether it looks at the parameter `name`.
+    pub(crate) fn looks_at(&self, name: &str) -> bool {
+        self.program.needs.includes(name)
+    }
+
+    fn evaluate(&self, params: &Json, steps_max: u64) -> Result<Value, String> {
         let Program { tree, needs } = &*self.program;
-        needs
-            .read(params)
-            .and_then(|params| Evaluation::new(params).run(tree))
+        let mut evaluation = Evaluation::new(steps_max);
+        evaluation
+            .read(needs, params)
+            .and_then(|()| evaluation.run(tree))
             .map_err(|reason| format!("{} cannot be evaluated: {reason}", self.quoted()))
     }
 

@@ -26,15 +26,16 @@ impl Needs {
         self.names.insert(name.into());
     }
 
-    fn includes(&self, name: &str) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
+        !self.all && self.names.is_empty()
+    }
+
+    pub(super) fn includes(&self, name: &str) -> bool {
         self.all || self.names.contains(name)
     }
 
     /// Those of `params`, as a map. The rest is passed over.
     pub(super) fn read(&self, params: &Json) -> Result<Rc<Map>, String> {
-        if !self.all && self.names.is_empty() {
-            return Ok(Rc::default());
-        }
         serde_json::Deserializer::from_str(params.as_str())
             .deserialize_map(ReadNeeded(self))
             .map(Rc::new)

@@ -33,6 +33,9 @@ pub(super) enum Key {
     Text(Rc<str>),
 }
 
+/// So many bytes of text are looked at in a step.
+pub(super) const BYTES_PER_STEP: usize = 64;
+
 /// CEL's types: an expression can compare `type(x)` with them.
 pub(super) const TYPES: [&str; 9] =
     ["null_type", "bool", "int", "uint", "double", "string", "list", "map", "type"];
@@ -71,7 +74,6 @@ impl Value {
 
     /// How many steps it takes to look at all of it, if it has no parts.
     pub(super) fn steps(&self) -> u64 {
-        const BYTES_PER_STEP: usize = 64;
         match self {
             Self::Text(text) => 1 + (text.len() / BYTES_PER_STEP) as u64,
             _ => 1,

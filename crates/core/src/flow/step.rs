@@ -8,6 +8,9 @@ use crate::{Expression, LockName, Millis, Name};
 /// The most members a fanned-out step may have.
 pub const MEMBERS_MAX: usize = 10_000;
 
+/// How many members of one task may be under way at once, of all its steps together; of each step one may always be.
+pub const MEMBERS_OPEN_MAX: usize = 1_000;
+
 /// How many members are under way at once where the flow does not say.
 pub const PARALLEL_DEFAULT: u32 = 100;
 
@@ -101,11 +104,17 @@ impl StepDefinition {
         }
     }
 
+    /// Whether its key or a lock of it is named by the parameter `name`.
+    pub(crate) fn is_named_by(&self, name: &str) -> bool {
+        let locks = self.locks.iter().filter_map(|lock| match lock {
+            LockRef::Expression(expression) => Some(expression),
+            LockRef::Name(_) => None,
+        });
+        self.key.iter().chain(locks).any(|expression| expression.looks_at(name))
+    }
+
     pub(super) fn check(&self) -> Result<(), String> {
         self.run.check()?;
-        if let Doer::Flow { name } = &self.run.doer {
-            return Err(format!("`run: flow.{name}` starts a child task, which this version cannot do yet"));
-        }
         if self.locks.len() > LOCKS_MAX {
             return Err(format!("it needs {} locks; the most is {LOCKS_MAX}", self.locks.len()));
         }
@@ -128,13 +137,19 @@ impl StepDefinition {
                 return Err(format!("a step that waits for a signal cannot have `{name}`: {why}"));
             }
         }
-        if let Doer::Flow { .. } = self.run.doer
-            && self.rollback.is_some()
-        {
-            return Err(
-                "a child task is rolled back by its own flow: leave `rollback` out, or do it in that flow"
-                    .to_owned(),
-            );
+        if let Doer::Flow { .. } = self.run.doer {
+            if self.rollback.is_some() {
+                return Err(
+                    "a child task is rolled back by its own flow: leave `rollback` out, or do it in that flow"
+                        .to_owned(),
+                );
+            }
+            if self.run.start_within.is_some() {
+                return Err(
+                    "`start_within` is for steps that workers do: `timeout` says how long the task may take"
+                        .to_owned(),
+                );
+            }
         }
         if let Some(each) = &self.each
             && !(1..=PARALLEL_MAX).contains(&each.parallel)

@@ -1,4 +1,4 @@
-//! Attempts begin: with a worker once the locks are there, or by waiting for a signal.
+//! Attempts begin: with a worker once the locks are there, as a task of its own, or by waiting for a signal.
 
 use crate::{
     ActKey, Awaited, Doer, EventKind, Json, Pause,
@@ -6,13 +6,13 @@ use crate::{
     planted::{Bug, is_planted},
 };
 
-use super::{fail, locks, signal};
+use super::{child, fail, locks, signal};
 
 /// An act has its turn: what depends on its parameters is settled, and its first attempt begins.
 pub(super) fn enter(draft: &mut Draft<'_>, key: ActKey) {
     let definition = &draft.task.flow.steps[key.step];
     if let Some(expression) = definition.key.clone() {
-        match expression.text(&draft.task.params_for(key)) {
+        match draft.task.naming(key).text(&expression) {
             Ok(fairness) => {
                 let known = draft.task.act(key).and_then(|act| act.fairness());
                 if known != Some(&*fairness) {
@@ -33,6 +33,8 @@ pub(super) fn begin(draft: &mut Draft<'_>, key: ActKey) {
             let name = name.clone();
             await_signal(draft, key, attempt, &name);
         }
+        // Where no task has anything to undo there is nothing to wait for, neither a lock nor the end of a pause.
+        None if child::to_undo(&draft.task, key).is_none() => draft.emit(EventKind::ActSkipped { key }),
         _ => go(draft, key, attempt),
     }
 }
@@ -42,7 +44,10 @@ pub(super) fn go(draft: &mut Draft<'_>, key: ActKey, attempt: u32) {
     if draft.task.state.pause == Pause::Held && !is_planted(Bug::BegunInPause) {
         draft.emit(EventKind::ActParked { key, attempt });
     } else if locks::take(draft, key, attempt) {
-        draft.emit(EventKind::ActReady { key, attempt });
+        match draft.task.runs_flow(key.step) {
+            Some(_) => child::begin(draft, key, attempt),
+            None => draft.emit(EventKind::ActReady { key, attempt }),
+        }
     }
 }
 

@@ -30,11 +30,11 @@ pub(super) fn take(draft: &mut Draft<'_>, key: ActKey, attempt: u32) -> bool {
 
 /// The locks that an act needs, each once and in the order of their names.
 fn names(task: &Task, key: ActKey) -> Result<Vec<LockName>, String> {
-    let params = task.params_for(key);
+    let naming = task.naming(key);
     let name = |lock: &LockRef| match lock {
         LockRef::Name(name) => Ok(name.clone()),
         LockRef::Expression(expression) => {
-            let text = expression.text(&params)?;
+            let text = naming.text(expression)?;
             Name::new(&text).map_err(|error| {
                 format!("the expression `{}` does not give the name of a lock: {error}", expression.source())
             })

@@ -2,7 +2,8 @@
 
 use super::{attempts, fail};
 use crate::{
-    ActKey, ActState, Direction, EventKind, Failure, Members, OnFailure, OnPartial, PARALLEL_DEFAULT,
+    ActKey, ActState, Direction, EventKind, Failure, MEMBERS_OPEN_MAX, Members, OnFailure, OnPartial,
+    PARALLEL_DEFAULT,
     draft::Draft,
     planted::{Bug, is_planted},
 };
@@ -29,13 +30,13 @@ pub(super) fn proceed(draft: &mut Draft<'_>, key: ActKey) {
         if is_planted(Bug::MemberForgotten) && members.side(key.direction).settled() > 0 {
             break;
         }
-        let window = if is_planted(Bug::WindowIgnored) { u32::MAX } else { parallel };
+        let window = if is_planted(Bug::WindowIgnored) { usize::MAX } else { window(draft, key, parallel) };
         let next = match key.direction {
             Direction::Forward => members.next_forward(),
             Direction::Rollback => members.next_undo(),
         };
         match next {
-            Some(number) if members.side(key.direction).open.size() < window as usize => {
+            Some(number) if members.side(key.direction).open.size() < window => {
                 let key = key.of_member(number);
                 match key.direction {
                     Direction::Forward => attempts::enter(draft, key),
@@ -46,6 +47,15 @@ pub(super) fn proceed(draft: &mut Draft<'_>, key: ActKey) {
         }
     }
     settle(draft, key);
+}
+
+/// How many members of the step may be under way at once: as many as its flow says, unless those of other steps are so many
+/// that all of them together would be too many. One may always be, so that each of them goes on.
+fn window(draft: &Draft<'_>, key: ActKey, parallel: u32) -> usize {
+    let steps = draft.task.state.steps.iter().enumerate().filter(|(step, _)| *step != key.step);
+    let open = |members: &Members| members.side(key.direction).open.size();
+    let others: usize = steps.filter_map(|(_, step)| step.members.as_deref().map(open)).sum();
+    (parallel as usize).min(MEMBERS_OPEN_MAX.saturating_sub(others)).max(1)
 }
 
 fn members<'a>(draft: &'a Draft<'_>, key: ActKey) -> Option<&'a Members> {

@@ -3,6 +3,7 @@
 mod accept;
 mod attempts;
 mod cancel;
+mod child;
 mod fail;
 mod hold;
 mod locks;
@@ -43,6 +44,9 @@ pub(crate) fn run(draft: &mut Draft<'_>, command: &Command) -> Result<(), Reject
         Command::Seized { key, name, fence, reason, by } => {
             locks::seized(draft, *key, name, *fence, reason, by.as_ref())?;
         }
+        Command::ChildEnded { key, child, end } => child::ended(draft, *key, *child, end)?,
+        Command::CancelForParent => child::cancel(draft)?,
+        Command::UndoForParent => child::undo(draft)?,
         Command::Hold { message } => hold::hold(draft, message)?,
     }
     // A command that found nothing to do leaves everything as it was.

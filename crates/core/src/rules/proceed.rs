@@ -1,9 +1,9 @@
 //! After every command: whatever can begin begins, and a task with nothing left to do ends.
 
-use super::{attempts, fail, members};
+use super::{attempts, fail, members, turn_back};
 use crate::{
-    ActKey, ActState, Cause, Direction, Ending, EventKind, Failure, Millis, OnPartial, Phase, Role, Stuck,
-    StuckKind, Task,
+    ActKey, ActState, CHILD_RESULT_BYTES_MAX, Cause, Direction, Ending, EventKind, Failure, Millis,
+    OnPartial, Phase, Role, Stuck, StuckKind, Task,
     draft::Draft,
     planted::{Bug, is_planted},
 };
@@ -32,10 +32,21 @@ fn forward(draft: &mut Draft<'_>) {
             None => break,
         }
     }
-    let task = &draft.task;
-    if task.state.phase == Phase::Forward && task.flow.plain_steps().all(|step| task.lets_pass(step)) {
+    if draft.task.state.phase != Phase::Forward || !are_all_done(&draft.task) {
+        return;
+    }
+    // What cannot be handed over does not count, and nobody else would undo it.
+    let bytes = draft.task.input.parent.map_or(0, |_| draft.task.returned().as_str().len());
+    if bytes > CHILD_RESULT_BYTES_MAX {
+        turn_back::turn_back(draft, Cause::ResultTooLarge { bytes: bytes as u64 });
+    } else {
         end(draft, Ending::Succeeded);
     }
+}
+
+/// Whether all steps are done, as far as those after them ask for it.
+fn are_all_done(task: &Task) -> bool {
+    task.flow.plain_steps().all(|step| task.lets_pass(step))
 }
 
 /// The first step in definition order whose turn has come.
@@ -61,7 +72,7 @@ fn turn(draft: &mut Draft<'_>, index: usize) {
             definition.after.iter().filter(|step| draft.task.state.steps[**step].forward.is_satisfied());
         let (done, all) = (done.count(), definition.after.len());
         if done < least as usize {
-            let message = format!("{done} of the {all} steps before it succeeded, and at least {least} must");
+            let message = format!("{done} of the {all} steps before it succeeded or were passed over, and at least {least} must");
             return fail::fail_for_good(draft, key, Failure::new(&message, 1, false));
         }
     }
@@ -106,13 +117,15 @@ fn backward(draft: &mut Draft<'_>) {
         let Some(key) = next_undo(draft) else { break };
         let members = draft.task.state.steps[key.step].members.as_ref().map(|members| members.total());
         match (draft.task.action(key), members) {
-            (Some(_), Some(members)) => draft.emit(EventKind::ActFanned { key, members }),
+            (None, _) if draft.task.runs_flow(key.step).is_none() => {
+                draft.emit(EventKind::ActSkipped { key })
+            }
+            (_, Some(members)) => draft.emit(EventKind::ActFanned { key, members }),
             // Others count under the key of what they undo.
             (Some(_), None) if draft.task.flow.steps[key.step].role == Role::OnError => {
                 attempts::enter(draft, key);
             }
-            (Some(_), None) => attempts::begin(draft, key),
-            (None, _) => draft.emit(EventKind::ActSkipped { key }),
+            (_, None) => attempts::begin(draft, key),
         }
     }
     let steps = &draft.task.state.steps;
@@ -120,6 +133,9 @@ fn backward(draft: &mut Draft<'_>) {
         let undid = draft.task.flow.plain_steps().any(|step| steps[step].undo.attempt > 0);
         let ending = match draft.task.state.cause {
             Some(Cause::Cancel { .. }) => Ending::Cancelled,
+            // Of a child that had succeeded everything is undone; one that was under way was cancelled with its parent.
+            Some(Cause::Parent) if are_all_done(&draft.task) => Ending::RolledBack,
+            Some(Cause::Parent) => Ending::Cancelled,
             _ if undid => Ending::RolledBack,
             _ => Ending::Failed,
         };

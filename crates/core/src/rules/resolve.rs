@@ -3,7 +3,7 @@
 use super::{attempts, fail, turn_back};
 use crate::{
     ActKey, ActState, Actor, Cause, Direction, EventKind, Json, Phase, Rejection, Resolution, ResolutionKind,
-    draft::Draft, step_name,
+    Role, draft::Draft, step_name,
 };
 
 /// Settles the act of `step` that waits for a decision: its undo on the way back, else the step itself.
@@ -85,6 +85,7 @@ fn retry(draft: &mut Draft<'_>, key: ActKey) {
         Some((ActState::Idle, _)) if draft.task.flow.steps[key.step].each.is_some() => {}
         // Its key may be another one with other parameters.
         _ if key.direction == Direction::Forward => attempts::enter(draft, key),
+        _ if draft.task.flow.steps[key.step].role == Role::OnError => attempts::enter(draft, key),
         _ => attempts::begin(draft, key),
     }
 }

@@ -20,9 +20,14 @@ pub(super) fn signal(
         receive(draft, key, name, params.cloned(), by.cloned());
         return Ok(());
     }
-    let knows = draft.task.flow.steps.iter().any(|step| step.run.doer == Doer::Signal { name: name.clone() });
-    if !knows {
+    let steps = draft.task.flow.steps.iter().zip(&draft.task.state.steps);
+    let mut waiting =
+        steps.filter(|(step, _)| step.run.doer == Doer::Signal { name: name.clone() }).peekable();
+    if waiting.peek().is_none() {
         return Err(Rejection::UnknownSignal(name.to_string()));
+    }
+    if waiting.all(|(_, step)| step.forward.is_satisfied()) {
+        return Err(Rejection::SignalDone(name.to_string()));
     }
     if !keep || draft.task.state.phase == Phase::Backward {
         return Err(Rejection::NobodyWaits(name.to_string()));

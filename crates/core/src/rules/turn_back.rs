@@ -1,26 +1,29 @@
 //! The task turns around: nothing forward starts any more.
 
 use crate::{
-    ActKey, ActState, Actor, Cause, Direction, EventKind,
+    ActKey, ActState, Actor, Awaited, Cause, Direction, EventKind,
     draft::Draft,
     planted::{Bug, is_planted},
 };
 
 use super::fail;
 
-/// Turns the task around. What workers have is waited for (the engine cancels it); what waits in queues or
-/// for a time is withdrawn. [`super::proceed`] begins the undoing once nothing is in flight.
+/// Turns the task around. What workers have is waited for (the engine cancels it), and so are tasks that steps have
+/// started; what waits in queues or for a time is withdrawn. [`super::proceed`] begins the undoing once nothing is in flight.
 pub(super) fn turn_back(draft: &mut Draft<'_>, cause: Cause) {
     let by = match &cause {
         Cause::Cancel { by } | Cause::GivenUp { by, .. } => by.clone(),
-        Cause::Failure { .. } | Cause::Deadline | Cause::Parent => None,
+        Cause::Failure { .. } | Cause::Deadline | Cause::Parent | Cause::ResultTooLarge { .. } => None,
     };
     clear_alarms(draft, by.as_ref());
     draft.emit(EventKind::TaskRollingBack { cause });
     let withdrawn: Vec<EventKind> = draft
         .task
         .open_acts()
-        .filter(|(key, _)| key.direction == Direction::Forward && !draft.is_held(*key))
+        .filter(|(key, act)| {
+            let ends = draft.is_held(*key) || act.state == ActState::Awaiting(Awaited::Child);
+            key.direction == Direction::Forward && !ends
+        })
         .map(|(key, act)| {
             // An attempt is behind any but the first, and behind one that waits to be made again.
             let delayed = matches!(act.state, ActState::Delayed { .. }) && act.attempt > 0;

@@ -2,8 +2,8 @@
 
 use super::{attempts, fail, members, turn_back};
 use crate::{
-    ActKey, ActState, Cause, DEADLINE_CODE, Direction, EventKind, Failure, OnFailure, Phase, Rejection,
-    Wakeup,
+    ActKey, ActState, Awaited, Cause, DEADLINE_CODE, Direction, EventKind, Failure, OnFailure, Phase,
+    Rejection, Wakeup,
     draft::Draft,
     planted::{Bug, is_planted},
 };
@@ -55,6 +55,8 @@ fn act(draft: &mut Draft<'_>, key: ActKey) -> Result<(), Rejection> {
                 turn_back::turn_back(draft, Cause::Failure { step: key.step });
             }
         }
+        // The child was told by when it must have ended, and turns itself around.
+        ActState::Awaiting(Awaited::Child) => return Err(Rejection::NothingDue),
         ActState::Ready | ActState::Delayed { .. } | ActState::Awaiting(_) if deadline_passed => {
             let last =
                 act.failure.as_ref().map(|failure| format!("; the last attempt failed: {}", failure.message));

@@ -67,10 +67,24 @@ fn lengths_of_time_and_retries_are_bounded() {
 }
 
 #[test]
-fn a_flow_cannot_start_flows_yet() {
-    let name = Name::new("a").unwrap();
-    let (_, message) = told("a", |flow| flow.steps[0].run.doer = Doer::Flow { name: name.clone() });
-    assert_eq!(message, "step \"a\": `run: flow.a` starts a child task, which this version cannot do yet");
+fn a_step_that_runs_a_flow_leaves_its_undo_and_its_start_to_it() {
+    let runs = |flow: &mut Flow| {
+        (flow.steps[0].run.doer, flow.steps[0].rollback) =
+            (Doer::Flow { name: Name::new("copy").unwrap() }, None);
+    };
+    let mut sound = flow("a");
+    runs(&mut sound);
+    assert_eq!(sound.check(), Ok(()));
+    let (_, message) = told("a b", |flow| {
+        runs(flow);
+        flow.steps[0].rollback = flow.steps[1].rollback.clone();
+    });
+    assert!(message.contains("leave `rollback` out"), "{message}");
+    let (_, message) = told("a", |flow| {
+        runs(flow);
+        flow.steps[0].run.start_within = Some(Millis(1));
+    });
+    assert!(message.contains("`timeout` says how long the task may take"), "{message}");
 }
 
 #[test]

@@ -7,13 +7,15 @@
 //! b: retry 2, no rollback   how a step is done: retry N, backoff fixed|none, base T, cap T, timeout T, deadline T,
 //!                           start_within T
 //! ~b: retry 1               how it is undone
-//! b: when x > 1, key x      only of steps: when EXPRESSION, key EXPRESSION, delay T, signal NAME, role on_error,
+//! b: when x > 1, key x      only of steps: when EXPRESSION, key EXPRESSION, delay T, signal NAME, runs FLOW, role on_error,
 //!                           each LIST, parallel N (2 unless told), on_partial continue|N
-//! on_failure hold · retry_by module · params {…} · input {…} · priority N · at T · deadline T
+//! on_failure hold · retry_by module · params {…} · input {…} · priority N · at T · deadline T · below N: it is a child,
+//!                           and that many tasks stand above it
 //!
 //! accept [STEP…]            those steps were done by another task
 //! cancel · pause · resume · hold WHY · resolve STEP retry [JSON]|skip|done [JSON]|rollback
 //! signal NAME [JSON]        it is kept for later where no step waits; not so with `signal? NAME [JSON]`
+//! child b ok [JSON]|fail WHY|final WHY|gone: how the task ended that b started · cancelled · undone: by its parent
 //! take b · decline b · lose b · timeout b · park b · wake b
 //! ok b [JSON] · fail b WHY · final b WHY · later b [T]
 //! + T        the clock goes on by T                 wake     wakes everything that is due
@@ -27,10 +29,10 @@
 use std::fmt::Write as _;
 
 use windlass_core::{
-    ActKey, ActState, Action, AlarmCommand, Backoff, Cause, Command, Direction, Doer, Each, Effect, Event,
-    EventKind, Expression, Failure, Flow, Free, Json, LockCommand, Message, Millis, Name, OnFailure,
-    OnPartial, Outcome, Rejection, Report, Resolution, RetryBy, Role, StepDefinition, Timestamp, Transition,
-    Wakeup, act_status, task_status,
+    ActKey, ActState, Action, AlarmCommand, Backoff, Cause, ChildCommand, ChildEnd, Command, Direction, Doer,
+    Each, Effect, Event, EventKind, Expression, Failure, Flow, Free, Json, LockCommand, Message, Millis,
+    Name, OnFailure, OnPartial, Outcome, Parent, Rejection, Report, Resolution, RetryBy, Role, SPAN_MAX,
+    StepDefinition, TaskId, Timestamp, Transition, Wakeup, act_status, task_status,
 };
 
 use crate::world::{START, World, anna, input};
@@ -104,6 +106,11 @@ fn begin(story: &str) -> (World, Vec<String>) {
             "input" => input.params = Json::parse(rest).unwrap(),
             "priority" => input.priority = rest.parse().unwrap(),
             "at" => input.at = Some(START + span(rest)),
+            "below" => {
+                let key = ActKey::forward(4);
+                input.parent =
+                    Some(Parent { task: TaskId(5), key, attempt: 1, depth: rest.parse().unwrap() });
+            }
             _ => match word.strip_suffix(':') {
                 Some(act) => rest.split(',').for_each(|setting| set(&mut flow, act, setting.trim())),
                 None => break,
@@ -132,6 +139,11 @@ fn set(flow: &mut Flow, act: &str, setting: &str) {
         "delay" => return step.delay = Some(span(value)),
         "signal" => {
             step.run.doer = Doer::Signal { name: name(value) };
+            return step.rollback = None;
+        }
+        "runs" => {
+            step.run =
+                Action { doer: Doer::Flow { name: name(value) }, timeout: SPAN_MAX, ..step.run.clone() };
             return step.rollback = None;
         }
         "role" if value == "on_error" => return step.role = Role::OnError,
@@ -207,6 +219,8 @@ impl Teller {
             "pause" => return Command::Pause { by: anna() },
             "resume" => return Command::Resume { by: anna() },
             "hold" => return Command::Hold { message: rest.into() },
+            "cancelled" => return Command::CancelForParent,
+            "undone" => return Command::UndoForParent,
             _ => {}
         }
         let (act, rest) = rest.split_once(' ').unwrap_or((rest, ""));
@@ -215,6 +229,18 @@ impl Teller {
             return Command::Signal { name: name(act), params, keep: word == "signal", by: anna() };
         }
         let (key, number) = self.key(act);
+        if word == "child" {
+            let child = self.world.task.act(key).and_then(|act| act.child()).expect("it has started one");
+            let (word, rest) = rest.split_once(' ').unwrap_or((rest, ""));
+            let end = match word {
+                "ok" => ChildEnd::Succeeded(Some(rest).filter(|rest| !rest.is_empty()).map(Into::into)),
+                "fail" => ChildEnd::Undone(Failure::new(rest, 1, true)),
+                "final" => ChildEnd::Undone(Failure::new(rest, 65, false)),
+                "gone" => ChildEnd::Gone,
+                _ => panic!("no such end: {word}"),
+            };
+            return Command::ChildEnded { key, child, end };
+        }
         if word == "wake" {
             return Command::Wake(match act {
                 "start" => Wakeup::Start,
@@ -351,6 +377,7 @@ impl Teller {
                 Cause::Cancel { by } => format!("rolling back: cancelled{}", actor(by.as_ref())),
                 Cause::Deadline => "rolling back: too late".to_owned(),
                 Cause::Parent => "rolling back: wanted by its parent".to_owned(),
+                Cause::ResultTooLarge { bytes } => format!("rolling back: {bytes} bytes of results"),
             },
             EventKind::TaskStuck(stuck) => format!("stuck ({}): {}", stuck.kind.as_str(), stuck.message),
             EventKind::TaskUnstuck => "stuck no more".to_owned(),
@@ -451,6 +478,31 @@ impl Teller {
             Effect::Send(Message::Granted { .. } | Message::Seized { .. }) => {
                 unreachable!("only locks send these")
             }
+            Effect::Send(Message::Child { parent, command, .. }) => {
+                let step = format!("{}#{}", self.act_name(parent.key), parent.attempt);
+                match command {
+                    ChildCommand::Start(start) => {
+                        let until =
+                            start.until.map(|until| format!(" until {}", time(until))).unwrap_or_default();
+                        format!("start {} for {step} {}{until}", start.flow, start.params)
+                    }
+                    ChildCommand::Cancel => format!("cancel the task of {step}"),
+                    ChildCommand::Undo => format!("undo the task of {step}"),
+                }
+            }
+            Effect::Send(Message::ChildEnded { end, .. }) => match end {
+                ChildEnd::Succeeded(result) => {
+                    format!("tell the parent: done {}", result.as_deref().unwrap_or("{}"))
+                }
+                ChildEnd::Undone(failure) => {
+                    let message = failure.message.replace(&self.world.task.id.to_string(), "TASK");
+                    format!(
+                        "tell the parent: {message} (code {}, retryable {})",
+                        failure.code, failure.retryable
+                    )
+                }
+                ChildEnd::Gone => unreachable!("a task that is gone tells nothing"),
+            },
             Effect::Send(Message::Alarm { id, command }) => {
                 let id = id.to_string().replace(&self.world.task.id.to_string(), "TASK");
                 let verb = match command {

@@ -139,6 +139,8 @@ impl World {
             Effect::Send(Message::Granted { .. } | Message::Seized { .. }) => {
                 unreachable!("only locks send these")
             }
+            // Nobody answers but the story.
+            Effect::Send(Message::Child { .. } | Message::ChildEnded { .. }) => {}
             Effect::Send(Message::Alarm { id, command }) => {
                 let alarm = Alarm::apply(self.alarms.get(id), id, command, self.now)
                     .unwrap_or_else(|rejection| panic!("alarm {id} refuses {command:?}: {rejection}"))

@@ -164,15 +164,19 @@ impl Inner {
 }
 
 impl Scheduler {
-    /// A task that rests is in memory again. What is in memory already is newer, and what has ended is not brought
-    /// back.
+    /// A task that rests is in memory again. What is in memory already is newer. One that has ended is brought back
+    /// where it is to change, as a child that is undone; if it does not, it leaves again.
     fn wake(&mut self, row: TaskRow) -> Result<(), StoreError> {
         if self.active.contains_key(&row.id) {
             return Ok(());
         }
         let never_handed_out = row.never_handed_out;
         let task = row.into_task(|name, version| Some(self.flow(name, Some(version))?.flow))?;
-        if !task.is_ended() {
+        if task.is_ended() {
+            let (id, version) = (task.id, task.state.events);
+            self.active.insert(id, Entry::new(Arc::new(task), BTreeSet::new()));
+            self.let_go(id, version);
+        } else {
             self.wake_task(task, never_handed_out);
         }
         Ok(())

@@ -7,7 +7,8 @@ use std::{
 };
 
 use windlass_core::{
-    AlarmCommand, AlarmId, Command, Effect, Event, LockCommand, LockName, LockOwner, Message, TaskId,
+    AlarmCommand, AlarmId, ChildCommand, Command, Effect, Event, Flow, LockCommand, LockName, LockOwner,
+    Message, Name, TaskId,
     planted::{Bug, is_planted},
     wants_lock,
 };
@@ -38,10 +39,12 @@ pub(super) struct Pending {
 
 /// The tasks, locks and alarms of a batch, as they become by its items.
 pub(super) struct Batch {
-    now: Now,
-    tasks: BTreeMap<TaskId, TaskWork>,
+    pub(super) now: Now,
+    pub(super) tasks: BTreeMap<TaskId, TaskWork>,
     alarms: BTreeMap<AlarmId, AlarmWork>,
     locks: BTreeMap<LockName, LockWork>,
+    /// The newest versions of flows of which tasks are started.
+    pub(super) flows: BTreeMap<Name, Arc<Flow>>,
     others: Vec<(Change, Place)>,
 }
 
@@ -87,7 +90,8 @@ impl Batch {
         now: Now,
     ) -> Result<Self, StoreError> {
         let mut ids = Vec::new();
-        let (mut alarm_ids, mut lock_names) = (BTreeSet::new(), BTreeSet::new());
+        let (mut alarm_ids, mut lock_names, mut flow_names) =
+            (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
         for item in items {
             match item {
                 Item::Task { id, .. } => ids.push(*id),
@@ -102,6 +106,13 @@ impl Batch {
                         lock_names.insert(name.clone());
                     }
                     Message::Seized { owner, .. } => ids.push(owner.task),
+                    Message::Child { child, parent, command } => {
+                        ids.extend([*child, parent.task]);
+                        if let ChildCommand::Start(start) = command {
+                            flow_names.insert(start.flow.clone());
+                        }
+                    }
+                    Message::ChildEnded { parent, .. } => ids.push(*parent),
                 },
                 Item::Submit { .. } | Item::Change(_) => {}
             }
@@ -120,16 +131,21 @@ impl Batch {
             let stored = engine.store.lock(&name).await?;
             locks.insert(name.clone(), LockWork::new(name, stored));
         }
+        let mut flows = BTreeMap::new();
+        for name in flow_names {
+            let stored = engine.store.flow(&name, None).await?;
+            flows.extend(stored.map(|stored| (name, stored.flow)));
+        }
         // What was loaded may have been decided later than this batch began: what happens next does not happen before it.
         let now = engine.decided.not_before(now);
-        Ok(Self { now, tasks, alarms, locks, others: Vec::new() })
+        Ok(Self { now, tasks, alarms, locks, flows, others: Vec::new() })
     }
 
     /// Decides one item. Gives the reply where it waits for no change.
     pub(super) fn decide(&mut self, item: &Item, place: Place) -> Option<Reply> {
         match item {
             Item::Submit { task, done, key } => {
-                match TaskWork::accept(task, done, kept(key.as_ref()), place, self.now) {
+                match TaskWork::accept(task, done, kept(key.as_ref()), None, place, self.now) {
                     Ok(work) => {
                         self.tasks.insert(task.id, work);
                         None
@@ -164,6 +180,10 @@ impl Batch {
                 let command = Command::Seized { key: owner.key, name, fence: *fence, reason, by };
                 self.tell_task(owner.task, &command, id, place)
             }
+            Message::Child { child, parent, command } => self.tell_child(*child, *parent, command, id, place),
+            Message::ChildEnded { parent, key, child, end } => {
+                self.tell_parent(*parent, *key, *child, end.clone(), id, place)
+            }
         };
         if !found {
             self.others.push((Change::Consume(id.clone()), place));
@@ -188,7 +208,13 @@ impl Batch {
         self.tell_lock(name, &LockCommand::Release { owner }, message, place)
     }
 
-    fn tell_task(&mut self, id: TaskId, command: &Command, message: &MessageId, place: Place) -> bool {
+    pub(super) fn tell_task(
+        &mut self,
+        id: TaskId,
+        command: &Command,
+        message: &MessageId,
+        place: Place,
+    ) -> bool {
         let (task, now) = (self.tasks.get_mut(&id), self.now);
         task.is_some_and(|task| task.consume(command, message, place, now))
     }

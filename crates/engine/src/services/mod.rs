@@ -2,6 +2,7 @@
 
 mod alarm_work;
 mod batch;
+mod children;
 mod committer;
 mod dispatcher;
 mod janitor;

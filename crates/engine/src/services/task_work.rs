@@ -45,11 +45,13 @@ impl TaskWork {
         self.loaded.as_ref().map(|loaded| &loaded.task)
     }
 
-    /// Takes a new task in. `done` are steps that the task of which it is a new run has done.
+    /// Takes a new task in. `done` are steps that the task of which it is a new run has done; `consumes` is the message
+    /// by which another task started it.
     pub(super) fn accept(
         task: &Arc<Task>,
         done: &[(usize, Option<Json>)],
         key: Option<&SubmitKey>,
+        consumes: Option<&MessageId>,
         place: Place,
         now: Now,
     ) -> Result<Self, Rejection> {
@@ -57,7 +59,7 @@ impl TaskWork {
         let transition = apply(task, &accept, &Context::at(now.wall))?;
         let new = Loaded::untouched(task.clone());
         let mut work = Self::new(None);
-        let step = work.take(new, transition, None, place);
+        let step = work.take(new, transition, consumes, place);
         step.change.submit_key = key.cloned();
         Ok(work)
     }

@@ -4,11 +4,11 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use windlass_core::{
-    Act, ActExtras, ActKey, ActState, Action, Actor, Awaited, Backoff, Cause, Command, Context, Direction,
-    Doer, During, Each, Event, EventKind, Expression, Failure, Flow, HeldLock, Input, Json, LockCommand,
-    LockHolder, LockOwner, LockRef, LockWaiter, Member, Message, Millis, Name, OnFailure, OnPartial, Outcome,
-    Parent, Report, Resolution, ResolutionKind, Retry, RetryBy, Role, StepDefinition, Task, TaskId,
-    Timestamp, Unique, apply,
+    Act, ActExtras, ActKey, ActState, Action, Actor, Awaited, Backoff, Cause, ChildCommand, ChildEnd,
+    ChildStart, Command, Context, Direction, Doer, During, Each, Event, EventKind, Expression, Failure, Flow,
+    HeldLock, Input, Json, LockCommand, LockHolder, LockOwner, LockRef, LockWaiter, Member, Message, Millis,
+    Name, OnFailure, OnPartial, Outcome, Parent, Report, Resolution, ResolutionKind, Retry, RetryBy, Role,
+    StepDefinition, Task, TaskId, Timestamp, Unique, apply,
 };
 use windlass_engine::stored;
 
@@ -89,7 +89,7 @@ fn input() -> Input {
         priority: 5,
         at: Some(at(1_000)),
         deadline: Some(Millis::from_secs(3_600)),
-        parent: Some(Parent { task: CHILD, key: ActKey::rollback(3).of_member(9), attempt: 2 }),
+        parent: Some(Parent { task: CHILD, key: ActKey::rollback(3).of_member(9), attempt: 2, depth: 3 }),
         rerun_of: Some(CHILD),
         unique: Some("3".into()),
         by: ops(),
@@ -196,6 +196,7 @@ fn events() -> Vec<EventKind> {
         EventKind::ActUnlocked { key, name, fence: 77, reason: "stuck".into(), by: by.clone() },
         EventKind::TaskRollingBack { cause: Cause::Deadline },
         EventKind::TaskRollingBack { cause: Cause::Parent },
+        EventKind::TaskRollingBack { cause: Cause::ResultTooLarge { bytes: 300_000 } },
         EventKind::ActResolved { key, resolution: ResolutionKind::Retry, result: None, by },
     ]
 }
@@ -256,12 +257,29 @@ fn format_2_of_messages_and_locks_is_read() {
     let owner = LockOwner { task: TASK, key: ActKey::forward(0).of_member(3), turn: 2 };
     let disk = || name("disk");
     let to_lock = |command| Message::Lock { name: disk(), command };
+    let parent = Parent { task: TASK, key: owner.key, attempt: 2, depth: 3 };
+    let to_child = |command| Message::Child { child: CHILD, parent, command };
+    let start = ChildStart {
+        flow: name("copy"),
+        params: r#"{"file":"a"}"#.into(),
+        priority: -3,
+        until: Some(at(9)),
+        by: ops(),
+        traceparent: input().traceparent,
+    };
+    let ended = |end| Message::ChildEnded { parent: TASK, key: owner.key, child: CHILD, end };
     let messages = [
         to_lock(LockCommand::Acquire { owner }),
         to_lock(LockCommand::Release { owner }),
         to_lock(LockCommand::Seize { reason: "stuck".into(), by: ops() }),
         Message::Granted { owner, name: disk(), fence: 77 },
         Message::Seized { owner, name: disk(), fence: 77, reason: "stuck".into(), by: ops() },
+        to_child(ChildCommand::Start(Box::new(start))),
+        to_child(ChildCommand::Cancel),
+        to_child(ChildCommand::Undo),
+        ended(ChildEnd::Succeeded(Some(r#"{"n":1}"#.into()))),
+        ended(ChildEnd::Undone(Failure::new("no space", 28, true))),
+        ended(ChildEnd::Gone),
     ];
     for (number, message) in messages.into_iter().enumerate() {
         let bytes = fixture(&format!("message-2-{number}.bin"), &stored::write_message(&message));

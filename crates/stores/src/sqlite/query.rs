@@ -19,6 +19,11 @@ use super::{
 
 pub(super) const SELECT_RESTING_PLACE: &str = "SELECT task, last FROM resting WHERE id = ?1";
 
+/// Of a task that has succeeded: no other end is left again.
+pub(super) const SELECT_FINAL_PLACE: &str = "SELECT task, last FROM final WHERE status = 1 AND id = ?1";
+
+pub(super) const DELETE_FINAL: &str = "DELETE FROM final WHERE status = 1 AND id = ?1";
+
 fn select(table: Table, condition: &str) -> String {
     format!("SELECT {} FROM {} WHERE {condition}", table.select(), table.name())
 }

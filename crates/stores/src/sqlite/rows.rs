@@ -22,9 +22,9 @@ use super::{
     lock_rows::LockRows,
     member_rows::{UPSERT_MEMBER, write_member},
     meta::Meta,
-    query::SELECT_RESTING_PLACE,
+    query::{DELETE_FINAL, SELECT_FINAL_PLACE, SELECT_RESTING_PLACE},
     task_rows::{
-        HistoryRow, insert_final, insert_history, insert_task, resting_place, write_active, write_resting,
+        HistoryRow, insert_final, insert_history, insert_task, place_at_rest, write_active, write_resting,
     },
     touched::{Draft, Home, Touched},
     unique_rows::UniqueRows,
@@ -40,6 +40,8 @@ pub(super) struct Rows<'c> {
     select_resting: Statement<'c>,
     upsert_resting: Statement<'c>,
     delete_resting: Statement<'c>,
+    select_final: Statement<'c>,
+    delete_final: Statement<'c>,
     upsert_line: Statement<'c>,
     insert_history: Statement<'c>,
     insert_final: Statement<'c>,
@@ -88,6 +90,8 @@ impl<'c> Rows<'c> {
                  ON CONFLICT (module, command) DO UPDATE SET rank = ?3, id = ?4, checksum = ?5",
             )?,
             delete_resting: prepare("DELETE FROM resting WHERE id = ?1")?,
+            select_final: prepare(SELECT_FINAL_PLACE)?,
+            delete_final: prepare(DELETE_FINAL)?,
             insert_history: prepare(
                 "INSERT INTO history (seq, task, previous, first, count, act, events, result, checksum)
                  VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
@@ -207,7 +211,7 @@ impl<'c> Rows<'c> {
             Entry::Vacant(entry) => {
                 let (place, was) = match directory.get(task.id) {
                     Some(place) => (place, Home::Active),
-                    None => (resting_place(&mut self.select_resting, task.id)?, Home::Resting),
+                    None => place_at_rest(&mut self.select_resting, &mut self.select_final, task.id)?,
                 };
                 entry.insert(Draft { place, task, was, rest, members: BTreeSet::new() })
             }
@@ -267,6 +271,7 @@ impl<'c> Rows<'c> {
                     Home::New => {}
                     Home::Active => drop(self.delete_active.execute([place.task])?),
                     Home::Resting => drop(self.delete_resting.execute([id.to_bytes()])?),
+                    Home::Final => drop(self.delete_final.execute([id.to_bytes()])?),
                 }
             }
             match task.state.phase {

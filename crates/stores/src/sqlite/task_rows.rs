@@ -9,6 +9,7 @@ use super::{
     directory::Place,
     encoding::ending_code,
     error::Fault,
+    touched::Home,
 };
 
 /// A row of history: the events of a commit, and a result that came with them.
@@ -71,11 +72,19 @@ pub(super) fn insert_final(
     Ok(())
 }
 
-/// Where the rows of a task are that rests.
-pub(super) fn resting_place(select: &mut Statement<'_>, id: TaskId) -> Result<Place, Fault> {
+/// Where the rows of a task are that rests, or has ended and goes on.
+pub(super) fn place_at_rest(
+    resting: &mut Statement<'_>,
+    ended: &mut Statement<'_>,
+    id: TaskId,
+) -> Result<(Place, Home), Fault> {
     let read = |row: &rusqlite::Row<'_>| Ok(Place { task: row.get(0)?, last: row.get(1)? });
-    let place = select.query_row([id.to_bytes()], read).optional()?;
-    place.ok_or_else(|| Fault::damaged(format!("task {id} changed, and is not active")))
+    for (select, home) in [(resting, Home::Resting), (ended, Home::Final)] {
+        if let Some(place) = select.query_row([id.to_bytes()], read).optional()? {
+            return Ok((place, home));
+        }
+    }
+    Err(Fault::damaged(format!("task {id} changed, and is not there")))
 }
 
 /// Writes what was submitted, and its key.

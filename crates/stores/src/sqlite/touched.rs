@@ -26,13 +26,15 @@ pub(super) struct Draft<'b> {
     pub(super) members: BTreeSet<(usize, u32)>,
 }
 
-/// Which table has the state of a task that has not ended.
+/// Which table has the state of a task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Home {
     /// None yet.
     New,
     Active,
     Resting,
+    /// It had ended: a child that succeeded, and is undone with its parent.
+    Final,
 }
 
 impl Draft<'_> {

@@ -156,7 +156,7 @@ proptest! {
         }
         context.add_variable_from_value("params", to_cel(&all));
         let theirs = cel::Value::resolve(&expression.program.tree, &context);
-        let ours = expression.evaluate(&params);
+        let ours = expression.evaluate(&params, crate::EXPRESSION_STEPS_MAX);
         match (&ours, &theirs) {
             (Ok(ours), Ok(theirs)) => prop_assert_eq!(shown(ours), shown_by_cel(theirs), "{}", source),
             (Err(_), Err(_)) => {}

@@ -1,6 +1,7 @@
 //! One file of stories per rule.
 
 mod cancel;
+mod child;
 mod clock;
 mod condition;
 mod deadline;

@@ -1,0 +1,255 @@
+//! Child tasks: what a task says to the one that its step started, and what comes back.
+//!
+//! ```text
+//! parent ──Start───▶ child … ──ChildEnded──▶ parent     the step is done with its result, or fails with its message
+//! parent ──Cancel──▶ child … ──ChildEnded──▶ parent     the parent turned around while the child was under way
+//! parent ──Undo────▶ child … ──ChildEnded──▶ parent     the child had succeeded: it goes back, and so is the step undone
+//! ```
+//!
+//! Each arrow is a message: written in its sender's commit, consumed in its receiver's. A child that ends in any other
+//! way than by success has undone itself by then, so of its step there is nothing left to undo.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    ActKey, ActState, Actor, Awaited, Cause, DATA_CODE, DEADLINE_CODE, Direction, Doer, Ending, Event,
+    EventKind, Failure, Input, Json, Message, Millis, Name, Parent, Phase, SPAN_MAX, Task, TaskId, Timestamp,
+};
+
+/// How many tasks may stand below one another, the topmost included: more are hardly meant, and a flow that comes back
+/// to itself would start tasks for ever.
+pub const DEPTH_MAX: u32 = 8;
+
+/// The most bytes of parameters that a child is given: as many as may be submitted.
+pub const CHILD_PARAMS_BYTES_MAX: usize = 1 << 20;
+
+/// The most bytes of results that a child hands over: as many as a worker may return.
+pub const CHILD_RESULT_BYTES_MAX: usize = 256 << 10;
+
+/// What a task says to the one that its step started.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ChildCommand {
+    /// Begin.
+    Start(Box<ChildStart>),
+    /// Stop, and undo what was done. One that has ended stays as it is.
+    Cancel,
+    /// Undo what was done, though it has succeeded.
+    Undo,
+}
+
+/// How a child begins.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ChildStart {
+    /// Its flow, in the newest version there is when it begins.
+    pub flow: Name,
+    /// Its parameters, as the text of a JSON object.
+    pub params: Box<str>,
+    /// From -10 to 10.
+    pub priority: i8,
+    /// By when it must have ended, or else it is turned around.
+    pub until: Option<Timestamp>,
+    /// Who submitted the topmost task.
+    pub by: Option<Actor>,
+    /// W3C trace context of that submit.
+    pub traceparent: Option<Box<str>>,
+}
+
+/// What a child came to.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ChildEnd {
+    /// It has succeeded, and this is what its steps returned, as the text of a JSON object.
+    Succeeded(Option<Box<str>>),
+    /// It was never begun, or has undone what it did.
+    Undone(Failure),
+    /// It was kept no longer than finished tasks are.
+    Gone,
+}
+
+impl ChildStart {
+    /// What is submitted with the child. Its flow's own deadline holds as well.
+    #[must_use]
+    pub fn input(&self, parent: Parent, flow_deadline: Option<Millis>, now: Timestamp) -> Input {
+        Input {
+            priority: self.priority,
+            deadline: self.until.map(|until| until - now).into_iter().chain(flow_deadline).min(),
+            parent: Some(parent),
+            by: self.by.clone(),
+            traceparent: self.traceparent.clone(),
+            ..Input::new(Json::from_stored(&self.params), now)
+        }
+    }
+}
+
+impl ChildEnd {
+    /// What an ended task came to for the one that waits for it; nothing as long as it has not ended.
+    #[must_use]
+    pub fn of(task: &Task) -> Option<Self> {
+        let Phase::Ended(ending) = task.state.phase else { return None };
+        let how = match ending {
+            Ending::Succeeded => {
+                let returned = Some(task.returned()).filter(|returned| !returned.is_empty());
+                return Some(Self::Succeeded(returned.map(|returned| returned.as_str().into())));
+            }
+            Ending::RolledBack => "was rolled back",
+            Ending::Failed => "failed",
+            Ending::Cancelled => "was cancelled",
+        };
+        let because = task.message().map(|message| format!(": {message}")).unwrap_or_default();
+        let message = format!("task {} of the flow {} {how}{because}", task.id, task.flow.name);
+        let (code, retryable) = match (task.failed_step(), &task.state.cause) {
+            (Some(failure), _) => (failure.code, failure.retryable),
+            // Another one may be faster.
+            (None, Some(Cause::Deadline)) => (DEADLINE_CODE, true),
+            (None, Some(Cause::ResultTooLarge { .. })) => (DATA_CODE, false),
+            // A person who cancelled it does not want another one.
+            (None, _) => (1, false),
+        };
+        Some(Self::Undone(Failure::new(&message, code, retryable)))
+    }
+}
+
+/// What a task says to those that its steps started, and to the one that waits for it, because of what happened to it.
+pub(crate) fn messages(before: &Task, after: &Task, events: &[Event]) -> Vec<Message> {
+    let to_child = |key: ActKey, attempt: u32, child: TaskId, command: ChildCommand| {
+        let parent = Parent { task: after.id, key, attempt, depth: after.depth() + 1 };
+        Message::Child { child, parent, command }
+    };
+    let told = |event: &Event| match &event.kind {
+        EventKind::ActAwaiting { key, attempt, awaited: Awaited::Child, child: Some(child), .. } => {
+            let command = match key.direction {
+                Direction::Forward => ChildCommand::Start(Box::new(after.child_start(*key)?)),
+                Direction::Rollback => ChildCommand::Undo,
+            };
+            Some(to_child(*key, *attempt, *child, command))
+        }
+        EventKind::TaskEnded(_) => {
+            let Parent { task, key, .. } = after.input.parent?;
+            Some(Message::ChildEnded { parent: task, key, child: after.id, end: ChildEnd::of(after)? })
+        }
+        _ => None,
+    };
+    let mut messages: Vec<Message> = events.iter().filter_map(told).collect();
+    // A task that turns around stops those that do its steps, and waits for their ends.
+    if before.state.phase != after.state.phase && after.state.phase == Phase::Backward {
+        let open = after.open_acts().filter(|(key, act)| {
+            key.direction == Direction::Forward && act.state == ActState::Awaiting(Awaited::Child)
+        });
+        messages.extend(
+            open.filter_map(|(key, act)| {
+                Some(to_child(key, act.attempt, act.child()?, ChildCommand::Cancel))
+            }),
+        );
+    }
+    messages
+}
+
+impl Task {
+    /// How the task begins that does this act.
+    fn child_start(&self, key: ActKey) -> Option<ChildStart> {
+        let (act, action) = (self.act(key)?, self.action(key)?);
+        let timeout = Some(action.timeout).filter(|timeout| *timeout < SPAN_MAX);
+        let times_out_at = act.ready_at.zip(timeout).map(|(ready_at, timeout)| ready_at + timeout);
+        Some(ChildStart {
+            flow: self.runs_flow(key.step)?.clone(),
+            params: self.params_for(key).as_str().into(),
+            priority: self.input.priority,
+            until: times_out_at.into_iter().chain(act.deadline_at).min(),
+            by: self.input.by.clone(),
+            traceparent: self.input.traceparent.clone(),
+        })
+    }
+
+    /// How many tasks stand above it.
+    #[must_use]
+    pub fn depth(&self) -> u32 {
+        self.input.parent.map_or(0, |parent| parent.depth)
+    }
+
+    /// The flow that a step runs as a task of its own, if it does.
+    #[must_use]
+    pub fn runs_flow(&self, step: usize) -> Option<&Name> {
+        match &self.flow.steps.get(step)?.run.doer {
+            Doer::Flow { name } => Some(name),
+            Doer::Worker { .. } | Doer::Signal { .. } => None,
+        }
+    }
+
+    /// What its steps returned, merged in definition order: what it hands over to the task that waits for it.
+    #[must_use]
+    pub fn returned(&self) -> Json {
+        Json::merge(self.state.steps.iter().filter_map(|step| step.forward.result.as_ref()))
+    }
+}
+
+impl TaskId {
+    /// The id of the task that an attempt of a step starts: a UUID of version 7 like all others, whose random bits are a
+    /// hash of whose child it is. So each attempt has one child, however often it is started.
+    #[must_use]
+    pub fn of_child(parent: Self, key: ActKey, attempt: u32, at: Timestamp) -> Self {
+        let time = u128::try_from(at.0).unwrap_or(0) & 0xffff_ffff_ffff;
+        let act = (key.step as u64) << 32 | u64::from(key.member);
+        #[expect(clippy::cast_possible_truncation, reason = "both halves are mixed in")]
+        let words = [(parent.0 >> 64) as u64, parent.0 as u64, act, u64::from(attempt)];
+        let hash = |seed: u64| words.iter().fold(seed, |hash, word| mix(hash ^ word));
+        let (high, low) = (u128::from(hash(1)) & 0xfff, u128::from(hash(2)) & (u128::MAX >> 66));
+        // Layout: time 48 | version 4 | 12 | variant 2 | 62.
+        Self(time << 80 | 0x7 << 76 | high << 64 | 0b10 << 62 | low)
+    }
+}
+
+/// The finaliser of SplitMix64.
+fn mix(word: u64) -> u64 {
+    let mut hash = word.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    hash = (hash ^ (hash >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    hash = (hash ^ (hash >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    hash ^ (hash >> 31)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn every_attempt_of_every_act_has_a_child_of_its_own() {
+        let mut ids = BTreeSet::new();
+        let mut made = 0;
+        for parent in [1 << 64, 1, 2, u128::MAX] {
+            for (step, member, attempt) in
+                (0..20).flat_map(|n| [(n, 1, 1), (0, n as u32 + 2, 1), (0, 0, n as u32 + 2)])
+            {
+                let key = ActKey::forward(step).of_member(member);
+                let id = TaskId::of_child(TaskId(parent), key, attempt, Timestamp(1_700_000_000_000));
+                assert_eq!(id, TaskId::of_child(TaskId(parent), key, attempt, Timestamp(1_700_000_000_000)));
+                let uuid = uuid::Uuid::from_u128(id.0);
+                assert_eq!((uuid.get_version_num(), uuid.get_variant()), (7, uuid::Variant::RFC4122));
+                ids.insert(id);
+                made += 1;
+            }
+        }
+        assert_eq!(ids.len(), made);
+        let later = TaskId::of_child(TaskId(1), ActKey::forward(0), 1, Timestamp(1_700_000_000_001));
+        assert!(ids.iter().all(|id| *id < later), "ids sort by when they were made");
+    }
+
+    #[test]
+    fn a_child_has_the_time_that_is_left_and_no_more_than_its_flow_gives() {
+        let start = ChildStart {
+            flow: Name::new("copy").unwrap(),
+            params: "{}".into(),
+            priority: 3,
+            until: Some(Timestamp(500)),
+            by: None,
+            traceparent: None,
+        };
+        let parent = Parent { task: TaskId(1), key: ActKey::forward(0), attempt: 1, depth: 1 };
+        let deadline =
+            |flow: Option<u64>, now| start.input(parent, flow.map(Millis), Timestamp(now)).deadline;
+        assert_eq!(deadline(None, 100), Some(Millis(400)));
+        assert_eq!(deadline(Some(300), 100), Some(Millis(300)));
+        assert_eq!(deadline(Some(3_000), 600), Some(Millis(0)), "its time was over before it began");
+        let free = ChildStart { until: None, ..start };
+        assert_eq!(free.input(parent, None, Timestamp(100)).deadline, None);
+    }
+}

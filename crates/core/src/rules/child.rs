@@ -1,0 +1,111 @@
+//! Child tasks: a step that runs a flow starts a task of it and waits for its end; on the way back it has one that
+//! succeeded undo itself, and waits for that.
+
+use super::{fail, resume, turn_back};
+use crate::{
+    ActKey, ActState, Awaited, CHILD_PARAMS_BYTES_MAX, Cause, ChildEnd, DEPTH_MAX, Direction, Ending,
+    EventKind, Json, Phase, Rejection, Task, TaskId, draft::Draft,
+};
+
+/// The attempt of a step begins that runs a flow: it starts a task, or has the one it started undo itself.
+pub(super) fn begin(draft: &mut Draft<'_>, key: ActKey, attempt: u32) {
+    match key.direction {
+        Direction::Forward => start(draft, key, attempt),
+        Direction::Rollback => match to_undo(&draft.task, key) {
+            Some(child) => wait(draft, key, attempt, child),
+            None => draft.emit(EventKind::ActSkipped { key }),
+        },
+    }
+}
+
+fn start(draft: &mut Draft<'_>, key: ActKey, attempt: u32) {
+    if draft.task.depth() + 1 >= DEPTH_MAX {
+        let message = format!(
+            "tasks stand {DEPTH_MAX} below one another, which is the most: a flow runs itself, or the chain of flows is \
+             too long"
+        );
+        return fail::fail_on_data(draft, key, &message);
+    }
+    let bytes = draft.task.params_for(key).as_str().len();
+    if bytes > CHILD_PARAMS_BYTES_MAX {
+        let message = format!(
+            "the parameters for the task it starts are {bytes} bytes; the most is {CHILD_PARAMS_BYTES_MAX}: hand over \
+             less, or a reference"
+        );
+        return fail::fail_on_data(draft, key, &message);
+    }
+    let child = TaskId::of_child(draft.task.id, key, attempt, draft.context.now);
+    wait(draft, key, attempt, child);
+}
+
+fn wait(draft: &mut Draft<'_>, key: ActKey, attempt: u32, child: TaskId) {
+    let (awaited, child, locks) = (Awaited::Child, Some(child), Vec::new());
+    draft.emit(EventKind::ActAwaiting { key, attempt, awaited, child, locks });
+}
+
+/// The task that did what this act is to undo. One that did not succeed has undone itself, and what a person did by
+/// hand no task can undo.
+pub(super) fn to_undo(task: &Task, key: ActKey) -> Option<TaskId> {
+    task.runs_flow(key.step)?;
+    let forward = task.act(ActKey { direction: Direction::Forward, ..key })?;
+    forward.child().filter(|_| forward.state == ActState::Succeeded)
+}
+
+/// The child has ended: the step is done or has failed, or is undone.
+pub(super) fn ended(
+    draft: &mut Draft<'_>,
+    key: ActKey,
+    child: TaskId,
+    end: &ChildEnd,
+) -> Result<(), Rejection> {
+    let waits = |direction: &Direction| {
+        let act = draft.task.act(ActKey { direction: *direction, ..key });
+        act.is_some_and(|act| act.state == ActState::Awaiting(Awaited::Child) && act.child() == Some(child))
+    };
+    let direction = [Direction::Forward, Direction::Rollback].into_iter().find(waits);
+    let key = ActKey { direction: direction.ok_or(Rejection::NothingDue)?, ..key };
+    let attempt = draft.task.act(key).map_or(0, |act| act.attempt);
+    match (key.direction, end) {
+        (Direction::Forward, ChildEnd::Succeeded(result)) => {
+            let result = result.as_deref().map(Json::from_stored);
+            draft.emit(EventKind::ActSucceeded { key, attempt, result });
+        }
+        (Direction::Forward, ChildEnd::Undone(failure)) => fail::fail(draft, key, failure.clone()),
+        (Direction::Rollback, ChildEnd::Undone(_)) => {
+            draft.emit(EventKind::ActSucceeded { key, attempt, result: None });
+        }
+        (_, ChildEnd::Gone) => {
+            let message = format!(
+                "task {child}, which did it, is not kept any more and cannot undo it: undo it by hand, then say so"
+            );
+            fail::fail_on_data(draft, key, &message);
+        }
+        // It told so before it was asked to undo itself.
+        (Direction::Rollback, ChildEnd::Succeeded(_)) => return Err(Rejection::NothingDue),
+    }
+    Ok(())
+}
+
+/// The task that waits for this one has turned around: this one does too, also out of a pause. One that has ended has
+/// told so.
+pub(super) fn cancel(draft: &mut Draft<'_>) -> Result<(), Rejection> {
+    match draft.task.state.phase {
+        Phase::Scheduled | Phase::Forward => {
+            resume::settle_fault(draft, None);
+            turn_back::turn_back(draft, Cause::Parent);
+            Ok(())
+        }
+        Phase::Backward | Phase::Ended(_) => Err(Rejection::NothingDue),
+    }
+}
+
+/// The task whose step this one did undoes that step: the one way in which a task that has succeeded goes on.
+pub(super) fn undo(draft: &mut Draft<'_>) -> Result<(), Rejection> {
+    match draft.task.state.phase {
+        Phase::Ended(Ending::Succeeded) if draft.task.input.parent.is_some() => {
+            turn_back::turn_back(draft, Cause::Parent);
+            Ok(())
+        }
+        _ => cancel(draft),
+    }
+}

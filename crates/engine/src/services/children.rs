@@ -1,0 +1,86 @@
+//! Messages between a task and those that its steps started, as a batch hears them.
+
+use std::sync::Arc;
+
+use windlass_core::{
+    ActKey, ChildCommand, ChildEnd, ChildStart, Command, DATA_CODE, Failure, Parent, Task, TaskId,
+};
+
+use super::{
+    batch::{Batch, Place},
+    task_work::TaskWork,
+};
+use crate::ports::MessageId;
+
+impl Batch {
+    /// A task says something to the one that its step started. Tells whether that found something to do.
+    pub(super) fn tell_child(
+        &mut self,
+        child: TaskId,
+        parent: Parent,
+        command: &ChildCommand,
+        message: &MessageId,
+        place: Place,
+    ) -> bool {
+        match command {
+            ChildCommand::Start(start) => self.start_child(child, parent, start, message, place),
+            ChildCommand::Cancel => self.tell_task(child, &Command::CancelForParent, message, place),
+            ChildCommand::Undo => self.undo_child(child, parent, message, place),
+        }
+    }
+
+    /// Takes a child in, in the newest version of its flow. One that is there was begun by the same message.
+    fn start_child(
+        &mut self,
+        child: TaskId,
+        parent: Parent,
+        start: &ChildStart,
+        message: &MessageId,
+        place: Place,
+    ) -> bool {
+        if self.task(child).is_some() {
+            return false;
+        }
+        let Some(flow) = self.flows.get(&start.flow).cloned() else {
+            let text = format!("there is no flow {}: apply it, then run the step again", start.flow);
+            let end = ChildEnd::Undone(Failure::new(&text, DATA_CODE, false));
+            return self.tell_parent(parent.task, parent.key, child, end, message, place);
+        };
+        let input = start.input(parent, flow.deadline, self.now.wall);
+        let task = Arc::new(Task::new(child, flow, Arc::new(input)));
+        match TaskWork::accept(&task, &[], None, Some(message), place, self.now) {
+            Ok(work) => {
+                self.tasks.insert(child, work);
+                true
+            }
+            Err(_) => false,
+        }
+    }
+
+    /// A child is to undo what it has done. Where there is nothing to undo its parent hears so at once.
+    fn undo_child(&mut self, child: TaskId, parent: Parent, message: &MessageId, place: Place) -> bool {
+        let end = match self.task(child).map(|task| ChildEnd::of(task)) {
+            None => ChildEnd::Gone,
+            Some(Some(ChildEnd::Undone(failure))) => ChildEnd::Undone(failure),
+            Some(_) => return self.tell_task(child, &Command::UndoForParent, message, place),
+        };
+        self.tell_parent(parent.task, parent.key, child, end, message, place)
+    }
+
+    /// The task that waits for a child hears what became of it.
+    pub(super) fn tell_parent(
+        &mut self,
+        parent: TaskId,
+        key: ActKey,
+        child: TaskId,
+        end: ChildEnd,
+        message: &MessageId,
+        place: Place,
+    ) -> bool {
+        self.tell_task(parent, &Command::ChildEnded { key, child, end }, message, place)
+    }
+
+    fn task(&self, id: TaskId) -> Option<&Arc<Task>> {
+        self.tasks.get(&id).and_then(TaskWork::task)
+    }
+}
