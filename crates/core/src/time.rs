@@ -1,6 +1,9 @@
 //! Points in time and lengths of time, as plain numbers passed in from outside.
 
-use std::ops::{Add, Sub};
+use std::{
+    fmt,
+    ops::{Add, Sub},
+};
 
 use serde::{Deserialize, Serialize};
 
@@ -20,6 +23,21 @@ impl Millis {
     }
 }
 
+impl fmt::Display for Millis {
+    /// As people say it: `1h 30m`, `5s`, `250ms`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let seconds = self.0 / 1000;
+        let parts =
+            [(seconds / 3600, "h"), (seconds / 60 % 60, "m"), (seconds % 60, "s"), (self.0 % 1000, "ms")];
+        let mut space = "";
+        for (count, unit) in parts.into_iter().filter(|(count, _)| *count > 0) {
+            write!(f, "{space}{count}{unit}")?;
+            space = " ";
+        }
+        if self.0 == 0 { f.write_str("0s") } else { Ok(()) }
+    }
+}
+
 impl Add<Millis> for Timestamp {
     type Output = Self;
 
@@ -34,5 +52,19 @@ impl Sub for Timestamp {
     /// How much later this is than `earlier`; nothing when it is not.
     fn sub(self, earlier: Self) -> Millis {
         Millis(u64::try_from(self.0.saturating_sub(earlier.0)).unwrap_or(0))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lengths_are_written_as_people_say_them() {
+        for (ms, text) in
+            [(0, "0s"), (250, "250ms"), (300_000, "5m"), (90_500, "1m 30s 500ms"), (176_400_000, "49h")]
+        {
+            assert_eq!(Millis(ms).to_string(), text);
+        }
     }
 }

@@ -23,7 +23,7 @@ pub(super) fn time_out(draft: &mut Draft<'_>, attempt: &Attempt) -> Result<(), R
     report::check_current(draft, attempt)?;
     report::start(draft, attempt);
     let timeout = draft.task.action(attempt.key).map_or(Millis(0), |action| action.timeout);
-    let message = format!("timed out after {} ms", timeout.0);
+    let message = format!("timed out after {timeout}");
     fail(draft, attempt.key, Failure::new(&message, TIMEOUT_CODE, true));
     Ok(())
 }

@@ -60,7 +60,14 @@ fn act(draft: &mut Draft<'_>, key: ActKey) -> Result<(), Rejection> {
         ActState::Ready | ActState::Delayed { .. } | ActState::Awaiting(_) if deadline_passed => {
             let last =
                 act.failure.as_ref().map(|failure| format!("; the last attempt failed: {}", failure.message));
-            let message = format!("the step's deadline passed{}", last.unwrap_or_default());
+            let what = match draft.task.action(key) {
+                // Such a step is told by its `timeout` how long it waits.
+                Some(crate::Action { doer: crate::Doer::Signal { name }, deadline: Some(span), .. }) => {
+                    format!("the signal {name} did not come within {span}")
+                }
+                _ => "the step's deadline passed".to_owned(),
+            };
+            let message = format!("{what}{}", last.unwrap_or_default());
             fail::fail_for_good(draft, key, Failure::new(&message, DEADLINE_CODE, false));
         }
         ActState::Ready if start_passed && draft.is_held(key) => {
@@ -68,7 +75,7 @@ fn act(draft: &mut Draft<'_>, key: ActKey) -> Result<(), Rejection> {
         }
         ActState::Ready if start_passed => {
             let span = draft.task.action(key).and_then(|action| action.start_within).unwrap_or_default();
-            let message = format!("no worker took it within {} ms", span.0);
+            let message = format!("no worker took it within {span}");
             fail::fail(draft, key, Failure::new(&message, START_CODE, true));
         }
         ActState::Delayed { until } if until <= now || is_planted(Bug::RetriedEarly) => match attempt {

@@ -238,7 +238,7 @@ fn an_attempt_that_no_worker_takes_in_time_has_failed() {
       == Pending: a=ready
     next
         at 5s
-        a#1 failed: no worker took it within 5000 ms; again at 5664ms
+        a#1 failed: no worker took it within 5s; again at 5664ms
       -> wait a until 5664ms
       == Running: a=delayed
     next
@@ -248,7 +248,7 @@ fn an_attempt_that_no_worker_takes_in_time_has_failed() {
       == Running: a=ready
     next
         at 10664ms
-        a#2 failed for good: no worker took it within 5000 ms (code 126)
+        a#2 failed for good: no worker took it within 5s (code 126)
         rolling back: a failed
         ~a#1 ready
       -> forget a

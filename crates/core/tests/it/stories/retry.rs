@@ -160,7 +160,7 @@ fn an_attempt_that_runs_too_long_counts_as_a_failure() {
     + 30s
     timeout a
         a#1 was handed out (at 0s)
-        a#1 failed: timed out after 30000 ms; again at 30664ms
+        a#1 failed: timed out after 30s; again at 30664ms
       -> wait a until 30664ms
       == Running: a=delayed
     ok a#1
@@ -174,7 +174,7 @@ fn an_attempt_that_runs_too_long_counts_as_a_failure() {
         rejected: another attempt has taken over
     timeout a
         a#2 was handed out
-        a#2 failed for good: timed out after 30000 ms (code 124)
+        a#2 failed for good: timed out after 30s (code 124)
         rolling back: a failed
         ~a#1 ready
       -> forget a

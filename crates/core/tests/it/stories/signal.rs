@@ -190,7 +190,7 @@ fn a_signal_that_does_not_come_in_time_fails_its_step() {
       == Running: a=succeeded b=ready
     next
         at 5s
-        b#1 failed for good: the step's deadline passed (code 125)
+        b#1 failed for good: the signal go did not come within 5s (code 125)
         rolling back: b failed
         ~a#1 ready
       -> queue m: ~a#1 una at 5s
@@ -209,9 +209,9 @@ fn a_signal_that_does_not_come_in_time_fails_its_step() {
         a#1 waits for a signal
     next
         at 5s
-        a#1 failed for good: the step's deadline passed (code 125)
-        alarm: step a failed and is held: the step's deadline passed
-        stuck (held): step a failed and is held: the step's deadline passed
+        a#1 failed for good: the signal go did not come within 5s (code 125)
+        alarm: step a failed and is held: the signal go did not come within 5s
+        stuck (held): step a failed and is held: the signal go did not come within 5s
     resolve a retry
         a resolved: Retry by anna
         alarm over: held a by anna
