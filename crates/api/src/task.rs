@@ -159,6 +159,9 @@ pub struct Task {
     pub status: TaskStatus,
     /// Why it failed, is held or was cancelled.
     pub message: Option<String>,
+    /// What it waits for a person for, while it is stuck.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stuck: Option<Stuck>,
     /// Index of the furthest touched step in definition order; 0 before any is touched.
     pub cursor: usize,
     /// The parameters as submitted.
@@ -201,6 +204,18 @@ pub struct Task {
     /// Its steps in definition order. Left out of lists.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub steps: Vec<Step>,
+}
+
+/// What a stuck task waits for a person for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Stuck {
+    /// `rollback_failed`, `poisoned`, `held`, `engine_fault`.
+    pub kind: String,
+    /// The step to settle; with `engine_fault` there is none, and the task is resumed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub step: Option<String>,
+    /// What may be decided of the step.
+    pub choices: Vec<ResolveAction>,
 }
 
 /// The step of a task that waits for another task.
@@ -362,4 +377,17 @@ pub enum ResolveAction {
     Done,
     /// Give up and roll the task back.
     Rollback,
+}
+
+impl ResolveAction {
+    /// The word used on the wire.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Retry => "retry",
+            Self::Skip => "skip",
+            Self::Done => "done",
+            Self::Rollback => "rollback",
+        }
+    }
 }

@@ -40,6 +40,7 @@ mod status;
 mod task;
 mod time;
 mod trigger;
+mod trouble;
 
 pub use act::*;
 pub use act_extras::*;
@@ -69,3 +70,4 @@ pub use status::*;
 pub use task::*;
 pub use time::*;
 pub use trigger::*;
+pub use trouble::*;

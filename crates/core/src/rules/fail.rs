@@ -2,11 +2,10 @@
 
 use super::{attempts, report, turn_back};
 use crate::{
-    ActKey, ActState, Attempt, Cause, DEATHS_MAX, Direction, EventKind, Failure, Millis, OnFailure, Phase,
-    Rejection, RetryBy, Role, Stuck, StuckKind,
+    ActKey, Attempt, Cause, Direction, EventKind, Failure, Millis, Phase, Rejection, RetryBy,
     draft::Draft,
     planted::{Bug, is_planted},
-    retry_delay, step_name,
+    retry_delay,
 };
 
 /// The code of a step whose parameters do not fit its definition (`EX_DATAERR`).
@@ -65,7 +64,7 @@ pub(super) fn fail_for_good(draft: &mut Draft<'_>, key: ActKey, failure: Failure
         // What that means for the step is settled once the task proceeds.
         return;
     }
-    if let Some(stuck) = trouble(draft, key) {
+    if let Some(stuck) = crate::trouble(&draft.task, key) {
         draft.emit(EventKind::AlarmRaised { stuck });
     } else if key.direction == Direction::Forward
         && draft.task.state.phase == Phase::Forward
@@ -81,37 +80,4 @@ pub(super) fn fail_for_good(draft: &mut Draft<'_>, key: ActKey, failure: Failure
 pub(super) fn is_last_chance(draft: &Draft<'_>, key: ActKey) -> bool {
     let turned = key.direction == Direction::Forward && draft.task.state.phase == Phase::Backward;
     turned || draft.task.act(key).is_some_and(|act| act.overdue)
-}
-
-/// What a failed act of an unfinished task waits for a person for.
-pub(super) fn trouble(draft: &Draft<'_>, key: ActKey) -> Option<Stuck> {
-    let act = draft.task.act(key).filter(|act| act.state == ActState::Failed && !key.is_member())?;
-    let forward = key.direction == Direction::Forward;
-    let members = draft.task.state.steps[key.step].members.as_ref();
-    let poisoned =
-        act.deaths >= DEATHS_MAX || members.is_some_and(|members| members.side(key.direction).poisoned > 0);
-    let kind = match draft.task.flow.on_failure {
-        // On the way back a step that failed is undone like any other.
-        _ if forward && draft.task.state.phase != Phase::Forward => return None,
-        _ if forward && draft.task.flow.tolerates(key.step) => return None,
-        // Trying it again, forward or back, may kill another worker: a person must look first.
-        _ if poisoned => StuckKind::Poisoned,
-        _ if !forward => StuckKind::RollbackFailed,
-        OnFailure::Hold => StuckKind::Held,
-        OnFailure::Rollback => return None,
-    };
-    let message = act.failure.as_ref().map_or_else(|| "failed".into(), |failure| failure.message.clone());
-    Some(describe(draft, kind, key.step, &message))
-}
-
-fn describe(draft: &Draft<'_>, kind: StuckKind, step: usize, message: &str) -> Stuck {
-    let name = step_name(&draft.task, step);
-    let on_error = draft.task.flow.steps[step].role == Role::OnError;
-    let message = match kind {
-        StuckKind::RollbackFailed if on_error => format!("the step for errors, {name}, failed: {message}"),
-        StuckKind::RollbackFailed => format!("the rollback of step {name} failed: {message}"),
-        StuckKind::Poisoned => format!("step {name} is poisoned: {message}"),
-        StuckKind::Held | StuckKind::EngineFault => format!("step {name} failed and is held: {message}"),
-    };
-    Stuck { kind, step: Some(step), message: message.into() }
 }

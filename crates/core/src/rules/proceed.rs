@@ -170,7 +170,7 @@ fn settle_stuck(draft: &mut Draft<'_>) {
     let trouble: Option<Stuck> = if draft.task.has_open_act() {
         None
     } else {
-        draft.task.step_acts().find_map(|(key, _)| fail::trouble(draft, key))
+        draft.task.step_acts().find_map(|(key, _)| crate::trouble(&draft.task, key))
     };
     match trouble {
         // Also when one of several troubles was settled: the task then says what it still waits for.

@@ -1,6 +1,6 @@
 //! A person settles a stuck or held step.
 
-use super::{attempts, fail, turn_back};
+use super::{attempts, turn_back};
 use crate::{
     ActKey, ActState, Actor, Cause, Direction, EventKind, Json, Phase, Rejection, Resolution, ResolutionKind,
     Role, draft::Draft, step_name,
@@ -25,7 +25,7 @@ pub(super) fn resolve(
     if backward && *resolution == Resolution::Rollback {
         return Err(Rejection::AlreadyRollingBack(name));
     }
-    let Some(trouble) = fail::trouble(draft, key) else {
+    let Some(trouble) = crate::trouble(&draft.task, key) else {
         return Err(Rejection::NothingToResolve(name));
     };
     if let Resolution::Retry(Some(params)) = resolution {

@@ -6,8 +6,6 @@ use crate::{
     planted::{Bug, is_planted},
 };
 
-use super::fail;
-
 /// Turns the task around. What workers have is waited for (the engine cancels it), and so are tasks that steps have
 /// started; what waits in queues or for a time is withdrawn. [`super::proceed`] begins the undoing once nothing is in flight.
 pub(super) fn turn_back(draft: &mut Draft<'_>, cause: Cause) {
@@ -63,7 +61,8 @@ fn withdraw_fans(draft: &mut Draft<'_>) {
 
 /// Steps that waited for a decision do not wait for it any more.
 fn clear_alarms(draft: &mut Draft<'_>, by: Option<&Actor>) {
-    let waiting: Vec<_> = draft.task.step_acts().filter_map(|(key, _)| fail::trouble(draft, key)).collect();
+    let waiting: Vec<_> =
+        draft.task.step_acts().filter_map(|(key, _)| crate::trouble(&draft.task, key)).collect();
     for stuck in waiting {
         draft.emit(EventKind::AlarmCleared { kind: stuck.kind, step: stuck.step, by: by.cloned() });
     }

@@ -3,8 +3,7 @@
 use std::collections::BTreeMap;
 
 use windlass_core::{
-    Act, ActKey, ActState, Awaited, DEATHS_MAX, Direction, Doer, OnFailure, Phase, StuckKind, TaskId,
-    TaskStatus, is_to_stop, task_status,
+    Act, ActKey, ActState, Awaited, Doer, TaskId, TaskStatus, is_to_stop, task_status, trouble,
 };
 
 use super::{AtWorker, Why};
@@ -43,7 +42,7 @@ impl<'a> Look<'a> {
         let task = &self.loaded.task;
         task.act(key).is_some_and(|act| act.is_open() || act.state == ActState::Fanned)
             || self.has_open_members(key)
-            || self.trouble(key).is_some()
+            || trouble(task, key).is_some()
     }
 
     /// What the act of a step waits for, or of one of its members that is under way; nothing = for nothing.
@@ -60,7 +59,10 @@ impl<'a> Look<'a> {
             }),
             ActState::Delayed { until } => Some(self.why_delayed(key, act, until).await?),
             ActState::Awaiting(awaited) => Some(self.why_awaiting(key, act, awaited).await?),
-            ActState::Failed => self.trouble(key),
+            ActState::Failed => trouble(task, key).map(|stuck| {
+                let message = act.failure.as_ref().map_or("it failed", |failure| &*failure.message);
+                Why::Stuck { kind: stuck.kind, message: message.to_owned() }
+            }),
             // The pause is told of by itself.
             ActState::Parked => None,
             ActState::Idle | ActState::Succeeded | ActState::Skipped | ActState::Fanned => None,
@@ -139,25 +141,5 @@ impl<'a> Look<'a> {
             Err(EngineError::UnknownTask(_)) => Ok(None),
             Err(error) => Err(error),
         }
-    }
-
-    /// What a step that failed for good waits for a person for.
-    fn trouble(&self, key: ActKey) -> Option<Why> {
-        let task = &self.loaded.task;
-        let act = task.act(key).filter(|act| act.state == ActState::Failed && !key.is_member())?;
-        let members = task.state.steps[key.step].members.as_ref();
-        let poisoned = act.deaths >= DEATHS_MAX
-            || members.is_some_and(|members| members.side(key.direction).poisoned > 0);
-        let kind = match key.direction {
-            // On the way back a step that failed is undone like any other.
-            Direction::Forward if task.state.phase != Phase::Forward => return None,
-            Direction::Forward if task.flow.tolerates(key.step) => return None,
-            _ if poisoned => StuckKind::Poisoned,
-            Direction::Rollback => StuckKind::RollbackFailed,
-            Direction::Forward if task.flow.on_failure == OnFailure::Hold => StuckKind::Held,
-            Direction::Forward => return None,
-        };
-        let message = act.failure.as_ref().map_or("it failed", |failure| &*failure.message);
-        Some(Why::Stuck { kind, message: message.to_owned() })
     }
 }

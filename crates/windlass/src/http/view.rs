@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::value::RawValue;
 use windlass_api as api;
 use windlass_core::{
-    Act, ActKey, ActState, Action, Awaited, Json, Parent, Role, StepStatus, Task, TaskStatus, Timestamp,
-    act_status, step_status, task_status,
+    Act, ActKey, ActState, Action, Awaited, Json, Parent, ResolutionKind, Role, StepStatus, Task, TaskStatus,
+    Timestamp, act_status, choices, step_status, task_status,
 };
 use windlass_engine::{
     Engine,
@@ -69,6 +69,7 @@ pub(crate) fn summary(loaded: &Loaded) -> api::Task {
         version: flow.version,
         status: status(task_status(&loaded.task, &loaded.held())),
         message: loaded.task.message(),
+        stuck: stuck(&loaded.task),
         cursor: loaded.task.cursor(),
         params: payload(&input.params),
         result: None,
@@ -83,6 +84,26 @@ pub(crate) fn summary(loaded: &Loaded) -> api::Task {
         started_at: state.started_at.or(handed_out_at).map(time),
         ended_at: state.ended_at.map(time),
         steps: Vec::new(),
+    }
+}
+
+/// What a task waits for a person for.
+fn stuck(task: &Task) -> Option<api::Stuck> {
+    let stuck = task.state.stuck.as_ref()?;
+    let step = stuck.step.map(|step| task.flow.steps[step].name.to_string());
+    // What the engine holds because of a fault is resumed: there is nothing to decide of a step.
+    let choices = if step.is_some() { choices(task) } else { &[] };
+    let choices = choices.iter().copied().map(resolve_action).collect();
+    Some(api::Stuck { kind: stuck.kind.as_str().to_owned(), step, choices })
+}
+
+/// What may be decided of a step, as it is asked for.
+pub(super) fn resolve_action(kind: ResolutionKind) -> api::ResolveAction {
+    match kind {
+        ResolutionKind::Retry => api::ResolveAction::Retry,
+        ResolutionKind::Skip => api::ResolveAction::Skip,
+        ResolutionKind::Done => api::ResolveAction::Done,
+        ResolutionKind::Rollback => api::ResolveAction::Rollback,
     }
 }
 

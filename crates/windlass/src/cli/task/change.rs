@@ -1,8 +1,8 @@
 //! `windlass task cancel`, `pause` and `resume`: the same for any number of tasks.
 
-use windlass_api::{List, Step, StepStatus, Task, TaskStatus};
+use windlass_api::{List, Task};
 
-use super::steps::task_status;
+use super::{show::settling, steps::task_status};
 use crate::cli::{connection::Context, exit::Exit, output::Style, report, table::Table};
 
 /// What to do with each task.
@@ -58,18 +58,10 @@ pub(crate) async fn run(change: Change, ids: &[String], context: &Context) -> an
     Ok(refused.unwrap_or(Exit::Done))
 }
 
-/// What to do about a task that no resuming gets on: it is not paused, it waits for a decision.
+/// What to do about a task that no resuming gets on: it waits for a decision.
 fn held(task: &Task) -> Option<String> {
-    if task.status != TaskStatus::Stuck {
-        return None;
-    }
-    let id = &task.id;
-    let waits = |step: &&Step| matches!(step.status, StepStatus::Failed | StepStatus::RollbackFailed);
-    let step = task.steps.iter().rev().find(waits).map_or("STEP", |step| step.name.as_str());
-    Some(format!(
-        "hint: {id} is held until somebody decides: \
-         `windlass task resolve {id} {step} retry|skip|done|rollback`"
-    ))
+    let command = settling(task)?;
+    Some(format!("hint: {} is held until somebody decides: `{command}`", task.id))
 }
 
 fn render(tasks: &[Task], style: Style) -> String {

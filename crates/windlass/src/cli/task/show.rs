@@ -2,7 +2,7 @@
 
 use clap::Args;
 use jiff::Timestamp;
-use windlass_api::{Payload, StepStatus, Task, TaskStatus};
+use windlass_api::{Payload, Task, TaskStatus};
 
 use super::{members, steps};
 use crate::cli::{
@@ -78,9 +78,10 @@ pub(crate) fn page(task: &Task, now: Timestamp, style: Style) -> String {
         add("result", compact(result).into());
     }
     let mut page = format!("{}\n{}", head.text(style), steps::table(task, now).text(style));
-    if task.status == TaskStatus::Stuck {
+    let advice = advice(task);
+    if !advice.is_empty() {
         page.push('\n');
-        page.push_str(&advice(task));
+        page.push_str(&advice);
     }
     page
 }
@@ -109,13 +110,18 @@ pub(crate) fn verdict(task: &Task, style: Style) -> String {
 
 /// What a person is to do next, where one is needed.
 fn advice(task: &Task) -> String {
-    if task.status != TaskStatus::Stuck {
-        return String::new();
+    match settling(task) {
+        Some(command) => format!("It waits for a person: {command}\n"),
+        None => String::new(),
     }
-    let waiting =
-        task.steps.iter().find(|step| matches!(step.status, StepStatus::RollbackFailed | StepStatus::Failed));
-    let step = waiting.map_or("STEP", |step| step.name.as_str());
-    format!("It waits for a person: windlass task resolve {} {step} retry|skip|done|rollback\n", task.id)
+}
+
+/// The command that settles what a stuck task waits for a person for, with what may be decided.
+pub(crate) fn settling(task: &Task) -> Option<String> {
+    let (id, stuck) = (&task.id, task.stuck.as_ref()?);
+    let Some(step) = &stuck.step else { return Some(format!("windlass task resume {id}")) };
+    let choices: Vec<&str> = stuck.choices.iter().map(|choice| choice.as_str()).collect();
+    Some(format!("windlass task resolve {id} {step} {}", choices.join("|")))
 }
 
 /// A payload on one line, as short as it goes without changing a digit.
@@ -184,7 +190,7 @@ mod tests {
         init    rollback_failed  1      1m 39s  failed (4 tries)  directory not empty
         deduct  rolled_back      1      1m 40s  succeeded         no quota left
 
-        It waits for a person: windlass task resolve 01990a6e-0000-7000-8000-000000000002 init retry|skip|done|rollback
+        It waits for a person: windlass task resolve 01990a6e-0000-7000-8000-000000000002 init retry|skip|done
         "#);
     }
 
@@ -200,7 +206,7 @@ mod tests {
         deduct  rolled_back      1      1m 40s  succeeded         no quota left
 
         stuck: the undo of step init failed: directory not empty
-        It waits for a person: windlass task resolve 01990a6e-0000-7000-8000-000000000002 init retry|skip|done|rollback
+        It waits for a person: windlass task resolve 01990a6e-0000-7000-8000-000000000002 init retry|skip|done
         ");
     }
 

@@ -3,8 +3,7 @@
 use serde_json::{Value, json};
 use windlass_api as api;
 use windlass_core::{
-    ActKey, Actor, Awaited, Cause, Direction, Ending, Event, EventKind, Failure, ResolutionKind, StuckKind,
-    Task, Timestamp,
+    ActKey, Actor, Awaited, Cause, Direction, Ending, Event, EventKind, Failure, StuckKind, Task, Timestamp,
 };
 use windlass_engine::Notice;
 
@@ -102,7 +101,7 @@ impl Said {
             EventKind::ActOverdue { key, attempt } => Self::act("overdue", *key, *attempt),
             EventKind::ActSkipped { key } => Self::whole("skipped", *key),
             EventKind::ActResolved { key, resolution, result: _, by } => {
-                let data = json!({ "action": resolution_word(*resolution) });
+                let data = json!({ "action": view::resolve_action(*resolution).as_str() });
                 Self::whole("resolved", *key).with(data).by(by.as_ref())
             }
             EventKind::AlarmRaised { stuck } => {
@@ -225,14 +224,5 @@ fn ending_word(ending: Ending) -> &'static str {
         Ending::RolledBack => "rolled_back",
         Ending::Failed => "failed",
         Ending::Cancelled => "cancelled",
-    }
-}
-
-fn resolution_word(resolution: ResolutionKind) -> &'static str {
-    match resolution {
-        ResolutionKind::Retry => "retry",
-        ResolutionKind::Skip => "skip",
-        ResolutionKind::Done => "done",
-        ResolutionKind::Rollback => "rollback",
     }
 }

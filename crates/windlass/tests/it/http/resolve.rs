@@ -53,3 +53,48 @@ async fn parameters_of_a_retry_are_an_object_and_go_with_no_other_action() {
     }
     assert_eq!(server.task(&id).await["status"], "stuck");
 }
+
+#[tokio::test]
+async fn what_waits_for_a_person_is_named_with_what_may_be_decided_of_it() {
+    let server = Server::start().await;
+    let flow = "
+steps:
+  - { name: top, run: m.top }
+  - { name: left, run: left.do, after: [top] }
+  - { name: right, run: right.do, rollback: undo.right, after: [top] }
+";
+    server.apply("f", flow).await;
+    let id = server.submit("f", json!({})).await;
+    let failed = json!({ "error": { "message": "no", "retryable": false } });
+    let modules = [("m", "succeeded"), ("right", "succeeded"), ("left", "failed"), ("undo", "failed")];
+    for (session, (module, outcome)) in (1..).zip(modules) {
+        let said = if outcome == "failed" { failed.clone() } else { json!({}) };
+        Worker::new(&server, session, &[module]).run(outcome, said).await;
+    }
+    let task = server.task(&id).await;
+    // The step that failed is not the one that waits.
+    assert_eq!(
+        task["stuck"],
+        json!({ "kind": "rollback_failed", "step": "right", "choices": ["retry", "skip", "done"] })
+    );
+    let skip = json!({ "action": "skip" });
+    assert_eq!(
+        server.post(&format!("/v1/tasks/{id}/steps/right/resolve"), &skip).await.status,
+        StatusCode::OK
+    );
+    assert_eq!(server.task(&id).await["stuck"], json!(null));
+
+    server.apply("g", "on_error: m.note\nsteps: [{ name: one, run: m.one }]\n").await;
+    let id = server.submit("g", json!({})).await;
+    let mut worker = Worker::new(&server, 9, &["m"]);
+    worker.run("failed", failed.clone()).await;
+    worker.run("failed", failed).await;
+    let task = server.task(&id).await;
+    assert_eq!(task["stuck"]["step"], "on_error");
+
+    server.apply("h", FLOW).await;
+    let id = server.submit("h", json!({})).await;
+    worker.run("failed", json!({ "error": { "message": "no" } })).await;
+    let choices = json!(["retry", "skip", "done", "rollback"]);
+    assert_eq!(server.task(&id).await["stuck"], json!({ "kind": "held", "step": "one", "choices": choices }));
+}
