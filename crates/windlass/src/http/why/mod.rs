@@ -1,6 +1,7 @@
 //! `GET /v1/tasks/{id}/why`: why a task is where it is, in one sentence.
 
 mod attempts;
+mod brief;
 mod locks;
 mod sentences;
 mod waits;
@@ -55,7 +56,7 @@ fn document(task: &Task, explanation: &Explanation, now: Timestamp) -> api::Why 
     let (sentence, reason, step, data) =
         first.map(|first| (first.sentence, first.reason, first.step, first.data)).unwrap_or_default();
     api::Why {
-        sentence: sentence + &others(&reasons, explanation.more),
+        sentence: sentence + &others(task, explanation, now),
         reason,
         step,
         data,
@@ -78,20 +79,13 @@ fn one(task: &Task, reason: &Reason, now: Timestamp) -> api::WhyReason {
 }
 
 /// What is said of the reasons after the first.
-fn others(reasons: &[api::WhyReason], more: usize) -> String {
-    let Some(others) = reasons.get(1..).filter(|others| !others.is_empty()) else { return String::new() };
-    let named: Vec<String> = others
-        .iter()
-        .take(OTHERS_NAMED)
-        .map(|other| match (&other.step, other.direction) {
-            (Some(step), Some(api::Direction::Rollback)) => {
-                format!("the rollback of {step} ({})", other.reason)
-            }
-            (Some(step), _) => format!("{step} ({})", other.reason),
-            (None, _) => other.reason.clone(),
-        })
-        .collect();
-    let rest = others.len() - named.len() + more;
-    let rest = if rest == 0 { String::new() } else { format!(" and {rest} more") };
+fn others(task: &Task, explanation: &Explanation, now: Timestamp) -> String {
+    let Some(others) = explanation.reasons.get(1..).filter(|others| !others.is_empty()) else {
+        return String::new();
+    };
+    let brief = |reason: &Reason| About { task, key: reason.key, now }.brief(&reason.why);
+    let named: Vec<String> = others.iter().take(OTHERS_NAMED).map(brief).collect();
+    let rest = others.len() - named.len() + explanation.more;
+    let rest = if rest == 0 { String::new() } else { format!(", and {rest} more") };
     format!(" At the same time: {}{rest}.", named.join(", "))
 }

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use windlass_api as api;
-use windlass_core::{ActKey, Actor, Direction, StuckKind, Task, TaskStatus, Timestamp};
+use windlass_core::{ActKey, Actor, Direction, ResolutionKind, Role, StuckKind, Task, TaskStatus, Timestamp};
 use windlass_engine::Why;
 
 use crate::http::view;
@@ -126,10 +126,15 @@ impl About<'_> {
         (sentence, json!({ "kind": kind.as_str(), "message": message, "choices": choices }))
     }
 
-    /// `step init`, `step init[3]` or `the rollback of step init`; `the task` where it is about none.
+    /// `step init`, `step init[3]`, `the rollback of step init` or `the step for errors`; `the task` where it is about
+    /// none.
     pub(super) fn subject(self) -> String {
         let Some(key) = self.key else { return "the task".to_owned() };
-        let name = self.task.flow.steps.get(key.step).map(|step| step.name.as_str()).unwrap_or_default();
+        let Some(step) = self.task.flow.steps.get(key.step) else { return "the task".to_owned() };
+        if step.role == Role::OnError {
+            return "the step for errors".to_owned();
+        }
+        let name = &step.name;
         let member = key.index().map(|index| format!("[{index}]")).unwrap_or_default();
         match key.direction {
             Direction::Forward => format!("step {name}{member}"),
@@ -147,23 +152,18 @@ impl About<'_> {
 
 /// What a person may decide of a step, and what each would do.
 fn choices(task: &Task, key: ActKey) -> Vec<(&'static str, &'static str)> {
-    let mut choices = match key.direction {
-        Direction::Forward => vec![
-            ("retry", "tries it again, with all its retries"),
-            ("skip", "goes on without it"),
-            ("done", "takes it as done by hand"),
-        ],
-        Direction::Rollback => vec![
-            ("retry", "tries to undo it again, with all its retries"),
-            ("skip", "leaves it as it is, and undoes those before it"),
-            ("done", "takes it as undone by hand"),
-        ],
+    let is_undo = key.direction == Direction::Rollback && task.flow.steps[key.step].role == Role::Plain;
+    let does = |choice: ResolutionKind| match (choice, is_undo) {
+        (ResolutionKind::Retry, false) => "tries it again, with all its retries",
+        (ResolutionKind::Retry, true) => "tries to undo it again, with all its retries",
+        (ResolutionKind::Skip, false) => "goes on without it",
+        (ResolutionKind::Skip, true) => "leaves it as it is, and undoes those before it",
+        (ResolutionKind::Done, false) => "takes it as done by hand",
+        (ResolutionKind::Done, true) => "takes it as undone by hand",
+        (ResolutionKind::Rollback, _) => "undoes what was touched, and ends the task",
     };
-    // A task that goes backward already cannot be told to.
-    if task.state.cause.is_none() {
-        choices.push(("rollback", "undoes what was touched, and ends the task"));
-    }
-    choices
+    let choices = windlass_core::choices(task).iter();
+    choices.map(|choice| (view::resolve_action(*choice).as_str(), does(*choice))).collect()
 }
 
 /// The time between two instants, as people say it: to the second, or to the millisecond when it is short.

@@ -76,7 +76,7 @@ async fn held_by_a_person() {
     let mut worker = Worker::new(&server, 1, &["resource", "mysql"]);
     let attempt = worker.take().await;
     server.verb(&format!("/v1/tasks/{id}/pause")).await;
-    assert_snapshot!(why(&server, &id).await, @"task_paused (-): The task was paused by ops (claimed) 0s ago: one attempt is still in flight, nothing new starts. At the same time: check (running).");
+    assert_snapshot!(why(&server, &id).await, @"task_paused (-): The task was paused by ops (claimed) 0s ago: one attempt is still in flight, nothing new starts. At the same time: step check is with worker worker-1.");
     worker.report(&attempt, "succeeded", json!({})).await;
     assert_snapshot!(why(&server, &id).await, @"task_paused (-): The task was paused by ops (claimed) 0s ago: nothing starts until somebody resumes it.");
     server.verb(&format!("/v1/tasks/{id}/resume")).await;
@@ -121,4 +121,28 @@ async fn not_before_its_time() {
     let task: Value = server.post("/v1/tasks", &body).await.json();
     assert_eq!(task["status"], "scheduled");
     assert_snapshot!(why(&server, task["id"].as_str().unwrap()).await, @"scheduled (-): The task starts in 1h 30m, at 2030-03-17T19:16:41Z.");
+}
+
+#[tokio::test]
+async fn what_else_is_waited_for_comes_in_half_sentences() {
+    let server = Server::start().await;
+    let flow = "
+on_error: mail.tell
+on_failure: rollback
+steps:
+  - { name: one, run: m.one }
+  - { name: two, run: m.two, after: [] }
+  - { name: three, wait: go, after: [] }
+  - { name: four, run: n.four, after: [] }
+  - { name: five, run: n.five, after: [] }
+";
+    server.apply("g", flow).await;
+    let id = server.submit("g", json!({})).await;
+    let mut worker = Worker::new(&server, 1, &["m"]);
+    let first = worker.take().await;
+    assert_snapshot!(why(&server, &id).await, @"running (one): Attempt 1 of step one has been with worker worker-1 for 0s. At the same time: step two waits for its turn in the queue m, step three waits for the signal go, step four waits for a worker of n, and 1 more.");
+    let no_retry = json!({ "error": { "message": "no space", "retryable": false } });
+    assert_eq!(worker.report(&first, "failed", no_retry.clone()).await, "accepted");
+    Worker::new(&server, 2, &["mail"]).run("failed", no_retry).await;
+    assert_snapshot!(why(&server, &id).await, @"stuck (on_error): The task waits for a person, because the step for errors failed: no space; settle it with `windlass task resolve ID on_error retry|skip|done`.");
 }
