@@ -44,6 +44,8 @@ pub struct Event {
 /// A line an attempt wrote.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct LogLine {
+    /// Its number: it grows within a task, with gaps, and stays the same when older lines are deleted.
+    pub number: u64,
     /// When the server got it.
     #[schema(value_type = String, format = DateTime)]
     pub at: Timestamp,

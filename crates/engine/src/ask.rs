@@ -55,12 +55,17 @@ impl Engine {
         Ok(events)
     }
 
-    /// Log lines of a task's attempts, after the first `skip`.
+    /// Log lines of a task's attempts with numbers above `after`, each with its number.
     ///
     /// # Errors
     /// When the task is not there or the store fails.
-    pub async fn logs(&self, task: TaskId, skip: u64, limit: usize) -> Result<Vec<LogLine>, EngineError> {
-        let lines = self.store.logs(task, skip, limit).await?;
+    pub async fn logs(
+        &self,
+        task: TaskId,
+        after: u64,
+        limit: usize,
+    ) -> Result<Vec<(u64, LogLine)>, EngineError> {
+        let lines = self.store.logs(task, after, limit).await?;
         if lines.is_empty() {
             self.task(task).await?;
         }

@@ -73,7 +73,7 @@ impl Contents {
             for event in sink.events(*task, 0, usize::MAX).await? {
                 add("event", &(task, event));
             }
-            for line in sink.logs(*task, 0, usize::MAX).await?.iter().enumerate() {
+            for line in &sink.logs(*task, 0, usize::MAX).await? {
                 add("log line", &(task, line));
             }
         }

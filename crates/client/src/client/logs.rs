@@ -24,15 +24,15 @@ impl Client {
         self.all_pages(&["v1", "tasks", id, "logs"], &[]).await
     }
 
-    /// The lines after the first `skip`, and then those to come, until the task has ended.
+    /// The lines with numbers above `after`, and then those to come, until the task has ended.
     ///
     /// When the connection is lost, the stream opens another one and goes on where it was, for as long as it takes.
     ///
     /// # Errors
     /// [`Error::Refused`] with status 404 if there is none of this id, [`Error::Unreachable`] if the server is not
     /// there to begin with.
-    pub async fn follow_logs(&self, id: &str, skip: u64) -> Result<LogStream, Error> {
-        let follower = Follower::open(self.clone(), ["tasks", id, "logs"], skip, read).await?;
+    pub async fn follow_logs(&self, id: &str, after: u64) -> Result<LogStream, Error> {
+        let follower = Follower::open(self.clone(), ["tasks", id, "logs"], after, read).await?;
         Ok(LogStream { lines: follower.into_stream().boxed() })
     }
 }
@@ -69,7 +69,7 @@ enum Message {
 
 fn read(data: &str, after: u64) -> serde_json::Result<Said<LogLine>> {
     Ok(match serde_json::from_str(data)? {
-        Message::Line(line) => Said { item: Some(line), after: after + 1, over: false },
+        Message::Line(line) => Said { after: line.number, item: Some(line), over: false },
         Message::End { .. } => Said { item: None, after, over: true },
     })
 }
@@ -79,12 +79,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_are_counted_and_the_end_is_none() {
-        let line = r#"{"at":"2030-03-17T17:46:40Z","step":"a","direction":"forward","attempt":1,"line":"x"}"#;
+    fn lines_have_numbers_and_the_end_has_none() {
+        let line = r#"{"number":12,"at":"2030-03-17T17:46:40Z","step":"a","direction":"forward","attempt":1,"line":"x"}"#;
         let said = read(line, 7).unwrap();
-        assert_eq!((said.item.unwrap().line.as_str(), said.after, said.over), ("x", 8, false));
-        let end = read(r#"{"status":"succeeded"}"#, 8).unwrap();
-        assert!(end.item.is_none() && end.over && end.after == 8);
+        assert_eq!((said.item.unwrap().line.as_str(), said.after, said.over), ("x", 12, false));
+        let end = read(r#"{"status":"succeeded"}"#, 12).unwrap();
+        assert!(end.item.is_none() && end.over && end.after == 12);
         assert!(read("{}", 0).is_err());
     }
 }

@@ -104,8 +104,8 @@ impl<F: Front> RowSink for F {
         self.read(self.behind().events(task, after, limit)).await
     }
 
-    async fn logs(&self, task: TaskId, skip: u64, limit: usize) -> Result<Vec<LogLine>, StoreError> {
-        self.read(self.behind().logs(task, skip, limit)).await
+    async fn logs(&self, task: TaskId, after: u64, limit: usize) -> Result<Vec<(u64, LogLine)>, StoreError> {
+        self.read(self.behind().logs(task, after, limit)).await
     }
 
     async fn alarm(&self, id: &AlarmId) -> Result<Option<StoredAlarm>, StoreError> {

@@ -3,9 +3,14 @@
 use windlass_core::{ActKey, Millis, TaskId};
 
 use super::{World, history::line, topic};
-use crate::ports::{Change, LogLine, Outcome};
+use crate::ports::{Change, LogLine, Outcome, Retention};
 
-topic![lines_keep_the_order_they_came_in, lines_are_read_in_pieces, lines_of_tasks_are_kept_apart];
+topic![
+    lines_keep_the_order_they_came_in,
+    lines_are_read_in_pieces,
+    lines_of_tasks_are_kept_apart,
+    numbers_of_lines_never_come_again,
+];
 
 async fn write(world: &mut World, task: TaskId, key: ActKey, attempt: u32, lines: &[&str]) -> Vec<LogLine> {
     let at = world.now.wall;
@@ -15,8 +20,12 @@ async fn write(world: &mut World, task: TaskId, key: ActKey, attempt: u32, lines
     lines
 }
 
-async fn read(world: &mut World, task: TaskId, skip: u64, limit: usize) -> Vec<LogLine> {
-    world.store().logs(task, skip, limit).await.expect("reading logs succeeds")
+async fn numbered(world: &mut World, task: TaskId, after: u64, limit: usize) -> Vec<(u64, LogLine)> {
+    world.store().logs(task, after, limit).await.expect("reading logs succeeds")
+}
+
+async fn read(world: &mut World, task: TaskId) -> Vec<LogLine> {
+    numbered(world, task, 0, 100).await.into_iter().map(|(_, line)| line).collect()
 }
 
 async fn lines_keep_the_order_they_came_in(mut world: World) {
@@ -29,7 +38,7 @@ async fn lines_keep_the_order_they_came_in(mut world: World) {
     );
     world.pass(Millis(10));
     expected.extend(write(&mut world, id, ActKey::rollback(1), 1, &["undone"]).await);
-    assert_eq!(read(&mut world, id, 0, 100).await, expected);
+    assert_eq!(read(&mut world, id).await, expected);
 }
 
 async fn lines_are_read_in_pieces(mut world: World) {
@@ -41,14 +50,14 @@ async fn lines_are_read_in_pieces(mut world: World) {
         world.pass(Millis(10));
     }
     for limit in [1, 5, 12, 100] {
-        let mut found = Vec::new();
+        let (mut found, mut after) = (Vec::new(), 0);
         loop {
-            let piece = read(&mut world, id, found.len() as u64, limit).await;
+            let piece = numbered(&mut world, id, after, limit).await;
             assert!(piece.len() <= limit);
-            if piece.is_empty() {
-                break;
-            }
-            found.extend(piece);
+            let Some((last, _)) = piece.last() else { break };
+            assert!(*last > after, "numbers grow");
+            after = *last;
+            found.extend(piece.into_iter().map(|(_, line)| line));
         }
         assert_eq!(found, expected, "in pieces of {limit}");
     }
@@ -67,7 +76,25 @@ async fn lines_of_tasks_are_kept_apart(mut world: World) {
     };
     let lines = vec![line(one, "1"), line(other, "2"), line(one, "3")];
     assert_eq!(world.commit_one(Change::Logs(lines.clone())).await, Outcome::Committed);
-    assert_eq!(read(&mut world, one, 0, 10).await, [lines[0].clone(), lines[2].clone()]);
-    assert_eq!(read(&mut world, other, 0, 10).await, [lines[1].clone()]);
-    assert_eq!(read(&mut world, TaskId(7), 0, 10).await, []);
+    assert_eq!(read(&mut world, one).await, [lines[0].clone(), lines[2].clone()]);
+    assert_eq!(read(&mut world, other).await, [lines[1].clone()]);
+    assert_eq!(read(&mut world, TaskId(7)).await, []);
+}
+
+async fn numbers_of_lines_never_come_again(mut world: World) {
+    let flow = world.add_flow(line("flow", 1)).await;
+    let (id, other) = (world.submit(&flow).await, world.submit(&flow).await);
+    write(&mut world, id, ActKey::forward(0), 1, &["a", "b", "c"]).await;
+    write(&mut world, other, ActKey::forward(0), 1, &["x"]).await;
+    let seen = numbered(&mut world, id, 0, 100).await.last().map_or(0, |(number, _)| *number);
+    world.pass(Millis::from_secs(60));
+    let retention = Retention { tasks: Millis::from_secs(3600), logs: Millis::from_secs(30) };
+    let now = world.now;
+    while world.store().sweep(&retention, now, 100).await.expect("sweeping succeeds") > 0 {}
+    assert_eq!(read(&mut world, id).await, []);
+    // Also when the store was closed in between, with no line left in it.
+    world.reopen().await;
+    let later = write(&mut world, id, ActKey::forward(0), 1, &["d"]).await;
+    let found = numbered(&mut world, id, seen, 100).await;
+    assert_eq!(found.into_iter().map(|(_, line)| line).collect::<Vec<_>>(), later);
 }

@@ -91,7 +91,7 @@ async fn what_belongs_to_tasks_is_there_after_a_reopening(mut world: World) {
         let events = world.store().events(id, 0, 100).await.expect("reading events succeeds");
         assert_eq!(events.len() as u64, world.load(id).await.task.state.events);
         let logs = world.store().logs(id, 0, 100).await.expect("reading logs succeeds");
-        assert_eq!(logs.iter().map(|log| &*log.line).collect::<Vec<_>>(), ["said"]);
+        assert_eq!(logs.iter().map(|(_, log)| &*log.line).collect::<Vec<_>>(), ["said"]);
         let mut again = world.new_task(&flow, |_| {});
         again.submit_key = Some(SubmitKey { scope: [scope; 32], fingerprint: [99; 32] });
         let taken = Outcome::KeyTaken { task: id, fingerprint: [scope + 10; 32] };

@@ -205,8 +205,8 @@ impl Store for SharedStore {
         Ok(self.rows().tables.events(task, after, limit))
     }
 
-    async fn logs(&self, task: TaskId, skip: u64, limit: usize) -> Result<Vec<LogLine>, StoreError> {
-        Ok(self.rows().tables.logs(task, skip, limit))
+    async fn logs(&self, task: TaskId, after: u64, limit: usize) -> Result<Vec<(u64, LogLine)>, StoreError> {
+        Ok(self.rows().tables.logs(task, after, limit))
     }
 
     async fn alarm(&self, id: &AlarmId) -> Result<Option<StoredAlarm>, StoreError> {

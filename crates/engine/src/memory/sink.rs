@@ -170,8 +170,8 @@ impl RowSink for MemorySink {
         Ok(self.inner().tables.events(task, after, limit))
     }
 
-    async fn logs(&self, task: TaskId, skip: u64, limit: usize) -> Result<Vec<LogLine>, StoreError> {
-        Ok(self.inner().tables.logs(task, skip, limit))
+    async fn logs(&self, task: TaskId, after: u64, limit: usize) -> Result<Vec<(u64, LogLine)>, StoreError> {
+        Ok(self.inner().tables.logs(task, after, limit))
     }
 
     async fn alarm(&self, id: &AlarmId) -> Result<Option<StoredAlarm>, StoreError> {

@@ -121,8 +121,10 @@ pub trait Store: Send + Sync + 'static {
     /// Events of a task with numbers above `after`, in order.
     async fn events(&self, task: TaskId, after: u64, limit: usize) -> Result<Vec<(u64, Event)>, StoreError>;
 
-    /// Log lines of a task, in the order they came, after the first `skip`.
-    async fn logs(&self, task: TaskId, skip: u64, limit: usize) -> Result<Vec<LogLine>, StoreError>;
+    /// Log lines of a task with numbers above `after`, in the order they came, each with its number. The numbers of a
+    /// task's lines only grow, with gaps: none comes again once its line was deleted, and none becomes visible after
+    /// a greater one.
+    async fn logs(&self, task: TaskId, after: u64, limit: usize) -> Result<Vec<(u64, LogLine)>, StoreError>;
 
     /// The alarm with this id and its version.
     async fn alarm(&self, id: &AlarmId) -> Result<Option<StoredAlarm>, StoreError>;

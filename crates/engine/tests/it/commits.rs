@@ -103,7 +103,7 @@ fn log_lines_of_a_report_that_is_decided_again_are_kept_once() {
     let Poll::Ready(answer) = poll(reporting) else { panic!("it is decided") };
     assert_eq!(answer.unwrap().reports[0].status, ReportStatus::Accepted);
     let lines = two.other.drive(two.other.engine.logs(id, 0, 9)).unwrap();
-    assert_eq!(lines.iter().map(|line| &*line.line).collect::<Vec<_>>(), ["one", "two"]);
+    assert_eq!(lines.iter().map(|(_, line)| &*line.line).collect::<Vec<_>>(), ["one", "two"]);
 }
 
 #[test]

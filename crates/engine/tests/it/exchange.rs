@@ -345,7 +345,7 @@ fn log_lines_are_kept_from_workers_that_this_server_has_not_polled() {
     let call = Exchange { reports: vec![report], ..worker.call(0) };
     assert_eq!(exchange(&world, call).reports[0].status, ReportStatus::Accepted);
     let lines = world.drive(world.engine.logs(id, 0, 10)).unwrap();
-    assert_eq!(lines.iter().map(|line| &*line.line).collect::<Vec<_>>(), ["one", "two"]);
+    assert_eq!(lines.iter().map(|(_, line)| &*line.line).collect::<Vec<_>>(), ["one", "two"]);
 }
 
 #[test]
@@ -363,7 +363,7 @@ fn log_lines_that_could_not_be_written_do_not_count() {
     }
     let kept = world.drive(world.engine.logs(id, 0, 10)).unwrap();
     assert_eq!(kept.len(), 1);
-    assert_eq!(*kept[0].line, *line);
+    assert_eq!(*kept[0].1.line, *line);
 }
 
 #[test]

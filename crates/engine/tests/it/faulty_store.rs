@@ -190,8 +190,8 @@ impl Store for FaultyStore {
         self.store.events(task, after, limit).await
     }
 
-    async fn logs(&self, task: TaskId, skip: u64, limit: usize) -> Result<Vec<LogLine>, StoreError> {
-        self.store.logs(task, skip, limit).await
+    async fn logs(&self, task: TaskId, after: u64, limit: usize) -> Result<Vec<(u64, LogLine)>, StoreError> {
+        self.store.logs(task, after, limit).await
     }
 
     async fn lock(&self, name: &LockName) -> Result<Option<Lock>, StoreError> {

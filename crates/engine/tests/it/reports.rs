@@ -105,7 +105,7 @@ fn log_lines_are_kept_up_to_their_limit() {
     world.drive(world.engine.exchange(call, world.now())).unwrap();
     let kept = world.drive(world.engine.logs(id, 0, 1000)).unwrap();
     assert_eq!(kept.len(), 65);
-    assert!(kept[64].line.contains("dropped"));
+    assert!(kept[64].1.line.contains("dropped"));
 }
 
 /// A task whose step `a` timed out, and the attempt its worker still has.

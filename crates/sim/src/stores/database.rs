@@ -129,8 +129,8 @@ impl Store for Database {
         read!(self, self.rows.events(task, after, limit))
     }
 
-    async fn logs(&self, task: TaskId, skip: u64, limit: usize) -> Result<Vec<LogLine>, StoreError> {
-        read!(self, self.rows.logs(task, skip, limit))
+    async fn logs(&self, task: TaskId, after: u64, limit: usize) -> Result<Vec<(u64, LogLine)>, StoreError> {
+        read!(self, self.rows.logs(task, after, limit))
     }
 
     async fn alarm(&self, id: &AlarmId) -> Result<Option<StoredAlarm>, StoreError> {

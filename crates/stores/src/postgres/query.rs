@@ -17,8 +17,8 @@ const VERSIONS: &str = "SELECT id, events FROM windlass_task WHERE id = ANY($1::
 const EVENTS: &str = "SELECT h.last, h.events FROM windlass_history h
     WHERE h.task = $1 AND h.last > $2 AND EXISTS (SELECT FROM windlass_task t WHERE t.id = $1)
     ORDER BY h.last LIMIT $3";
-const LOGS: &str = "SELECT act, attempt, at, line FROM windlass_log
-    WHERE task = $1 AND EXISTS (SELECT FROM windlass_task t WHERE t.id = $1) ORDER BY seq OFFSET $2 LIMIT $3";
+const LOGS: &str = "SELECT seq, act, attempt, at, line FROM windlass_log
+    WHERE task = $1 AND seq > $2 AND EXISTS (SELECT FROM windlass_task t WHERE t.id = $1) ORDER BY seq LIMIT $3";
 const ALARM: &str = "SELECT data, version FROM windlass_alarm WHERE id = $1";
 const ALARMS: &str = "SELECT data FROM windlass_alarm ORDER BY raised_at DESC, id LIMIT $1";
 const OPEN_ALARMS: &str =
@@ -68,20 +68,21 @@ pub(super) async fn events(
 pub(super) async fn logs(
     connection: &mut Connection<'_>,
     task: TaskId,
-    skip: u64,
+    after: u64,
     limit: usize,
-) -> Result<Vec<LogLine>, Fault> {
+) -> Result<Vec<(u64, LogLine)>, Fault> {
     let id = Uuid::from_u128(task.0);
-    let rows = connection.query(LOGS, &[&id, &to_integer(skip), &to_integer(limit as u64)]).await?;
+    let rows = connection.query(LOGS, &[&id, &to_integer(after), &to_integer(limit as u64)]).await?;
     let mut lines = Vec::with_capacity(rows.len());
     for row in &rows {
-        lines.push(LogLine {
+        let line = LogLine {
             task,
-            key: act_key(row.try_get(0)?),
-            attempt: small(row.try_get(1)?),
-            at: Timestamp(row.try_get(2)?),
-            line: String::from_utf8_lossy(row.try_get(3)?).into(),
-        });
+            key: act_key(row.try_get(1)?),
+            attempt: small(row.try_get(2)?),
+            at: Timestamp(row.try_get(3)?),
+            line: String::from_utf8_lossy(row.try_get(4)?).into(),
+        };
+        lines.push((from_integer(row.try_get(0)?), line));
     }
     Ok(lines)
 }

@@ -237,8 +237,8 @@ impl Store for PostgresStore {
         with_connection!(self, |inner, connection| query::events(&mut connection, task, after, limit))
     }
 
-    async fn logs(&self, task: TaskId, skip: u64, limit: usize) -> Result<Vec<LogLine>, StoreError> {
-        with_connection!(self, |inner, connection| query::logs(&mut connection, task, skip, limit))
+    async fn logs(&self, task: TaskId, after: u64, limit: usize) -> Result<Vec<(u64, LogLine)>, StoreError> {
+        with_connection!(self, |inner, connection| query::logs(&mut connection, task, after, limit))
     }
 
     async fn alarm(&self, id: &AlarmId) -> Result<Option<StoredAlarm>, StoreError> {

@@ -117,7 +117,7 @@ pub fn doctor(path: &Path) -> Result<Report, OpenError> {
         flows: (count("SELECT count(DISTINCT name) FROM flow")?, count("SELECT count(*) FROM flow")?),
         open_alarms: count("SELECT count(*) FROM alarm WHERE resolved = 0")?,
         messages: count("SELECT count(*) FROM message")?,
-        log_lines: count("SELECT count(*) FROM log")?,
+        log_lines: count("SELECT count(*) FROM log WHERE task <> zeroblob(16)")?,
         problems: problems(&snapshot),
     })
 }

@@ -33,7 +33,7 @@ pub(super) fn select_submit_key() -> String {
 }
 
 pub(super) fn select_logs() -> String {
-    select(Table::Log, "task = ?1 ORDER BY seq LIMIT ?2 OFFSET ?3")
+    select(Table::Log, "task = ?1 AND seq > ?2 ORDER BY seq LIMIT ?3")
 }
 
 pub(super) fn select_alarm() -> String {
@@ -164,24 +164,25 @@ pub(super) fn events(
     Ok(Some(found))
 }
 
-/// Log lines of a task, in the order they came.
+/// Log lines of a task with numbers above `after`, in the order they came.
 pub(super) fn logs(
     connection: &Connection,
     task: TaskId,
-    skip: u64,
+    after: u64,
     limit: usize,
-) -> Result<Vec<LogLine>, Fault> {
+) -> Result<Vec<(u64, LogLine)>, Fault> {
     let mut statement = connection.prepare_cached(&select_logs())?;
-    let parameters = params![task.to_bytes(), to_integer(limit as u64), to_integer(skip)];
+    let parameters = params![task.to_bytes(), to_integer(after), to_integer(limit as u64)];
     let lines = statement.query_and_then(parameters, |row| {
         Table::Log.check(row, 0).map_err(|fault| of_task(task, fault))?;
-        Ok(LogLine {
+        let line = LogLine {
             task,
             key: act_key(row.get(2)?),
             attempt: row.get(3)?,
             at: Timestamp(row.get(4)?),
             line: row.get_ref(5)?.as_str().map_err(from_sql)?.into(),
-        })
+        };
+        Ok((from_integer(row.get(0)?), line))
     })?;
     lines.collect()
 }

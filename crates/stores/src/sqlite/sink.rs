@@ -198,8 +198,8 @@ impl RowSink for SqliteSink {
         Ok(Vec::new())
     }
 
-    async fn logs(&self, task: TaskId, skip: u64, limit: usize) -> Result<Vec<LogLine>, StoreError> {
-        self.readers()?.ask(move |connection| query::logs(connection, task, skip, limit)).await
+    async fn logs(&self, task: TaskId, after: u64, limit: usize) -> Result<Vec<(u64, LogLine)>, StoreError> {
+        self.readers()?.ask(move |connection| query::logs(connection, task, after, limit)).await
     }
 
     async fn alarm(&self, id: &AlarmId) -> Result<Option<StoredAlarm>, StoreError> {

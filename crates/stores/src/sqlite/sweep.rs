@@ -12,7 +12,7 @@ use windlass_core::{Millis, TaskId, Timestamp};
 use windlass_engine::ports::{Now, Retention};
 
 use super::{
-    checksum::Table,
+    checksum::{Checksum, Table},
     encoding::{ENDED, from_integer, task_id, to_integer},
     error::Fault,
     list::ORDER_TOLERANCE,
@@ -175,9 +175,14 @@ fn delete_task(connection: &Connection, expired: &Expired) -> Result<(), Fault> 
 fn delete_logs(connection: &Connection, until: Timestamp, limit: i64) -> Result<i64, Fault> {
     // Lines come in the order of time, so the oldest are first.
     let mut statement = connection.prepare_cached(
-        "DELETE FROM log WHERE seq IN (SELECT seq FROM log ORDER BY seq LIMIT ?2) AND at <= ?1",
+        "DELETE FROM log WHERE seq IN (SELECT seq FROM log ORDER BY seq LIMIT ?2) AND at <= ?1
+             AND seq < (SELECT max(seq) FROM log)",
     )?;
-    Ok(statement.execute(params![until.0, limit])? as i64)
+    let gone = statement.execute(params![until.0, limit])? as i64;
+    if gone == limit {
+        return Ok(gone);
+    }
+    Ok(gone + blank_newest(connection, |newest| newest.at <= until)?)
 }
 
 /// Deletes at most `limit` rows of what is left of tasks.
@@ -203,9 +208,46 @@ fn delete_remains(connection: &Connection, limit: i64) -> Result<i64, Fault> {
 }
 
 fn delete_log_of(connection: &Connection, id: &[u8; 16], limit: i64) -> Result<i64, Fault> {
-    let mut statement = connection
-        .prepare_cached("DELETE FROM log WHERE seq IN (SELECT seq FROM log WHERE task = ?1 LIMIT ?2)")?;
-    Ok(statement.execute(params![id, limit])? as i64)
+    let mut statement = connection.prepare_cached(
+        "DELETE FROM log WHERE seq IN (SELECT seq FROM log WHERE task = ?1 LIMIT ?2)
+             AND seq < (SELECT max(seq) FROM log)",
+    )?;
+    let gone = statement.execute(params![id, limit])? as i64;
+    if gone == limit {
+        return Ok(gone);
+    }
+    Ok(gone + blank_newest(connection, |newest| newest.task == *id)?)
+}
+
+/// The task that blank lines are of: none.
+pub(super) const NOBODY: [u8; 16] = [0; 16];
+
+/// The newest log line.
+struct Newest {
+    seq: i64,
+    task: [u8; 16],
+    at: Timestamp,
+}
+
+/// Blanks the newest log line where it is to go, and tells how many lines went with it. Its number stays, so that
+/// none comes again: those who follow a task ask for lines above the last they saw.
+fn blank_newest(connection: &Connection, goes: impl Fn(&Newest) -> bool) -> Result<i64, Fault> {
+    let read = |row: &rusqlite::Row<'_>| {
+        Ok(Newest { seq: row.get(0)?, task: row.get(1)?, at: Timestamp(row.get(2)?) })
+    };
+    let mut select = connection.prepare_cached("SELECT seq, task, at FROM log ORDER BY seq DESC LIMIT 1")?;
+    let Some(newest) = select.query_row([], read).optional()? else { return Ok(0) };
+    if newest.task == NOBODY || !goes(&newest) {
+        return Ok(0);
+    }
+    let mut checksum = Checksum::of(Table::Log);
+    checksum.number(newest.seq).blob(&NOBODY).number(0).number(0).number(newest.at.0).text("");
+    connection
+        .prepare_cached(
+            "UPDATE log SET task = ?2, act = 0, attempt = 0, line = '', checksum = ?3 WHERE seq = ?1",
+        )?
+        .execute(params![newest.seq, NOBODY, checksum.finish()])?;
+    Ok(1)
 }
 
 /// Deletes at most `limit` members.

@@ -59,7 +59,7 @@ fn check(store: &str, resting: u64) {
     assert_eq!((deploy.input.labels["team"].as_str(), deploy.input.priority), ("data", 2));
     let events = block_on(store.events(id, 0, 100)).unwrap();
     assert_eq!(events.len() as u64, deploy.state.events);
-    assert_eq!(&*block_on(store.logs(id, 0, 10)).unwrap()[0].line, "working");
+    assert_eq!(&*block_on(store.logs(id, 0, 10)).unwrap()[0].1.line, "working");
 
     let stuck = by_flow["broken"][0].state.stuck.as_ref().unwrap();
     assert_eq!((stuck.kind, stuck.step), (StuckKind::RollbackFailed, Some(0)));

@@ -26,7 +26,9 @@ fn log(task: windlass_core::TaskId, ms: i64) -> Change {
 fn counts(place: &Place) -> Vec<(&'static str, i64)> {
     let connection = Connection::open(place.path()).unwrap();
     let count = |table| connection.query_row(&format!("SELECT count(*) FROM {table}"), [], |row| row.get(0));
-    ["task", "final", "history", "submit_key", "alarm", "log", "active", "remains"]
+    // The line with the highest number is blanked instead of deleted, so that the number never comes again.
+    let lines = "log WHERE task <> zeroblob(16)";
+    ["task", "final", "history", "submit_key", "alarm", lines, "active", "remains"]
         .into_iter()
         .map(|table| (table, count(table).unwrap()))
         .collect()
@@ -86,7 +88,7 @@ fn ended_tasks_go_with_all_their_rows_and_nothing_else_does() {
             ("history", 5),
             ("submit_key", 0),
             ("alarm", 0),
-            ("log", 10),
+            ("log WHERE task <> zeroblob(16)", 10),
             ("active", 1),
             ("remains", 0)
         ]

@@ -46,7 +46,9 @@ pub(super) struct Tables {
     flows: BTreeMap<Name, Vec<StoredFlow>>,
     paused: BTreeMap<Name, QueuePause>,
     limits: BTreeMap<Name, Limit>,
-    logs: BTreeMap<TaskId, Vec<LogLine>>,
+    logs: BTreeMap<TaskId, Vec<(u64, LogLine)>>,
+    /// How many lines were written, those included that are deleted.
+    logged: u64,
     latest_at: Timestamp,
 }
 
@@ -129,7 +131,8 @@ impl Tables {
     fn write_logs(&mut self, lines: &[LogLine]) {
         for line in lines {
             self.saw(line.at);
-            self.logs.entry(line.task).or_default().push(line.clone());
+            self.logged += 1;
+            self.logs.entry(line.task).or_default().push((self.logged, line.clone()));
         }
     }
 
@@ -267,9 +270,10 @@ impl Tables {
         (1..).zip(events.cloned()).skip(skip).take(limit).collect()
     }
 
-    pub(super) fn logs(&self, task: TaskId, skip: u64, limit: usize) -> Vec<LogLine> {
-        let skip = usize::try_from(skip).unwrap_or(usize::MAX);
-        self.logs.get(&task).into_iter().flatten().skip(skip).take(limit).cloned().collect()
+    pub(super) fn logs(&self, task: TaskId, after: u64, limit: usize) -> Vec<(u64, LogLine)> {
+        let lines = self.logs.get(&task).map(Vec::as_slice).unwrap_or_default();
+        let first = lines.partition_point(|(number, _)| *number <= after);
+        lines[first..].iter().take(limit).cloned().collect()
     }
 
     pub(super) fn messages(&self) -> impl Iterator<Item = &Envelope> {
@@ -328,7 +332,7 @@ impl Tables {
         let is_old = |at: Timestamp, kept: Millis| at + kept <= now;
         let mut room = limit;
         for lines in self.logs.values_mut() {
-            lines.retain(|line| {
+            lines.retain(|(_, line)| {
                 let goes = room > 0 && is_old(line.at, retention.logs);
                 room -= usize::from(goes);
                 !goes

@@ -82,6 +82,7 @@ mod tests {
 
     fn line(step: &str, attempt: u32, text: &str) -> LogLine {
         LogLine {
+            number: 1,
             at: "2030-03-17T17:46:40.25Z".parse().unwrap(),
             step: step.to_owned(),
             member: None,

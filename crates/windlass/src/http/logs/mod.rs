@@ -61,34 +61,35 @@ pub(crate) async fn logs(State(app): State<Arc<App>>, request: Request) -> Resul
 
 async fn page(app: &App, id: TaskId, parts: &Parts) -> Result<Response, Refused> {
     let pairs = Pairs::of(parts, &["cursor", "limit"])?;
-    let skip: u64 = pairs.number("cursor")?.unwrap_or(0);
+    let after: u64 = pairs.number("cursor")?.unwrap_or(0);
     let limit = pairs.limit(PAGE_LINES)?;
     let task = app.engine.task(id).await?.task;
-    let lines = app.engine.logs(id, skip, limit).await?;
-    let next = (lines.len() == limit).then(|| (skip + lines.len() as u64).to_string());
-    Ok(ok(&api::List { items: lines.into_iter().map(|line| document(&task, line)).collect(), next }))
+    let lines = app.engine.logs(id, after, limit).await?;
+    let next = lines.last().filter(|_| lines.len() == limit).map(|(number, _)| number.to_string());
+    let items = lines.into_iter().map(|(number, line)| document(&task, number, line)).collect();
+    Ok(ok(&api::List { items, next }))
 }
 
 async fn stream(app: Arc<App>, id: TaskId, parts: &Parts) -> Result<Response, Refused> {
     let pairs = Pairs::of(parts, &["cursor"])?;
-    let skip = match last_event_id(&parts.headers)? {
+    let after = match last_event_id(&parts.headers)? {
         Some(last) => last,
         None => pairs.number("cursor")?.unwrap_or(0),
     };
-    let lines = Follower::begin(app, id, skip).await?.into_stream();
+    let lines = Follower::begin(app, id, after).await?.into_stream();
     let events = lines.map(|sent| Ok::<_, Infallible>(sse_event(&sent)));
     Ok(Sse::new(events).keep_alive(KeepAlive::new().interval(HEARTBEAT)).into_response())
 }
 
 fn sse_event(sent: &Sent) -> sse::Event {
     match sent {
-        Sent::Line { number, line } => {
+        Sent::Line(line) => {
             let kind = match line.direction {
                 api::Direction::Forward => "step.log",
                 api::Direction::Rollback => "rollback.log",
             };
             let data = serde_json::to_string(line).unwrap_or_default();
-            sse::Event::default().event(kind).id(number.to_string()).data(data)
+            sse::Event::default().event(kind).id(line.number.to_string()).data(data)
         }
         Sent::End { status } => {
             let data = serde_json::json!({ "status": status.as_str() });
@@ -97,9 +98,10 @@ fn sse_event(sent: &Sent) -> sse::Event {
     }
 }
 
-fn document(task: &Task, line: LogLine) -> api::LogLine {
+fn document(task: &Task, number: u64, line: LogLine) -> api::LogLine {
     let step = task.flow.steps.get(line.key.step);
     api::LogLine {
+        number,
         at: view::time(line.at),
         step: step.map(|step| step.name.to_string()).unwrap_or_default(),
         member: line.key.index(),

@@ -20,16 +20,16 @@ const PAGE_LINES: usize = 500;
 pub(super) struct Follower {
     app: Arc<App>,
     id: TaskId,
-    /// How many lines were handed on, or left out as asked.
-    skip: u64,
+    /// The number of the last line that was handed on, or that was not asked for.
+    after: u64,
     pending: VecDeque<Sent>,
     source: Source,
 }
 
 /// What a stream of lines has.
 pub(super) enum Sent {
-    /// A line, with its number in the task, from 1.
-    Line { number: u64, line: api::LogLine },
+    /// A line.
+    Line(api::LogLine),
     /// There are no more.
     End { status: api::TaskStatus },
 }
@@ -45,12 +45,12 @@ enum Source {
 }
 
 impl Follower {
-    /// Follows the lines of a task after the first `skip`.
-    pub(super) async fn begin(app: Arc<App>, id: TaskId, skip: u64) -> Result<Self, Refused> {
+    /// Follows the lines of a task with numbers above `after`.
+    pub(super) async fn begin(app: Arc<App>, id: TaskId, after: u64) -> Result<Self, Refused> {
         // Nobody watches what is not there.
         app.engine.task(id).await?;
         let source = Source::Kept(app.engine.feed().watch(id));
-        Ok(Self { app, id, skip, pending: VecDeque::new(), source })
+        Ok(Self { app, id, after, pending: VecDeque::new(), source })
     }
 
     /// The lines, until the task has ended and all of them were sent, or the server stops.
@@ -89,11 +89,11 @@ impl Follower {
     async fn read(&mut self, notices: Watch) -> Result<Source, EngineError> {
         // Asked in this order, so that an ended task has no more lines than those found then.
         let loaded = self.app.engine.task(self.id).await?;
-        let lines = self.app.engine.logs(self.id, self.skip, PAGE_LINES).await?;
+        let lines = self.app.engine.logs(self.id, self.after, PAGE_LINES).await?;
         let is_all = lines.len() < PAGE_LINES;
-        for line in lines {
-            self.skip += 1;
-            self.pending.push_back(Sent::Line { number: self.skip, line: document(&loaded.task, line) });
+        for (number, line) in lines {
+            self.after = number;
+            self.pending.push_back(Sent::Line(document(&loaded.task, number, line)));
         }
         Ok(if !is_all {
             Source::Kept(notices)
