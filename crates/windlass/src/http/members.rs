@@ -14,6 +14,7 @@ use super::{
     App,
     extract::{self, Pairs},
     ok,
+    page::Page,
     problem::Refused,
     resolve::step_of,
     view::{self, Overlay},
@@ -68,7 +69,8 @@ fn is_over(task: &Task, step: usize) -> bool {
     task.state.steps[step].forward.is_settled() || task.state.phase != Phase::Forward
 }
 
-/// The members of a step with `each`, in the order of the list.
+/// The members of a step with `each`, in the order of the list. A page ends early, with `next`, once they have 8 MiB of
+/// results.
 #[utoipa::path(
     get,
     path = "/v1/tasks/{id}/steps/{step}/members", operation_id = "list_members",
@@ -129,19 +131,22 @@ fn page(
     let held = loaded.claims.iter().filter(|claim| is_doing(claim.key, step));
     let held: BTreeMap<u32, &Claim> = held.map(|claim| (claim.key.member, claim)).collect();
     let is_over = is_over(&loaded.task, step);
-    let mut items = Vec::new();
+    let mut page = Page::new(limit);
     for index in skip..members.total() {
         let claim = held.get(&(index + 1)).copied();
         let status = member_status(members, index, claim, is_over);
         if !wanted.is_empty() && !wanted.contains(&status) {
             continue;
         }
-        if items.len() == limit {
-            return api::List { items, next: Some(index.to_string()) };
+        if page.room() == 0 {
+            return page.into_list(Some(index.to_string()));
         }
-        items.push(document(loaded, overlay, step, index, status, claim));
+        let member = document(loaded, overlay, step, index, status, claim);
+        let undone = member.rollback.as_ref().and_then(|rollback| rollback.result.as_ref());
+        let bytes = member.result.iter().chain(undone).map(|result| result.get().len()).sum();
+        page.push(member, bytes);
     }
-    api::List { items, next: None }
+    page.into_list(None)
 }
 
 fn member_status(members: &Members, index: u32, claim: Option<&Claim>, is_over: bool) -> api::StepStatus {

@@ -29,6 +29,7 @@ pub(crate) mod malformed;
 mod members;
 mod metrics;
 mod openapi;
+mod page;
 mod problem;
 mod queues;
 mod rerun;

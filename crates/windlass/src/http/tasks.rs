@@ -18,12 +18,16 @@ use super::{
     classic::ClassicTask,
     extract::{self, Pairs},
     ok,
+    page::Page,
     problem::Refused,
     view::{self, Overlay},
 };
 
 /// Tasks of a page where the request does not say.
 const PAGE_ITEMS: usize = 100;
+
+/// Tasks read at once: each may have a megabyte of parameters.
+const READ_AT_ONCE: usize = 32;
 
 /// What the cursor of a list begins with, so that it is not taken for anything else.
 const CURSOR_PREFIX: &str = "t";
@@ -43,7 +47,8 @@ pub(super) const STATUSES: [TaskStatus; 11] = [
     TaskStatus::Stuck,
 ];
 
-/// Tasks, newest first, without steps and results.
+/// Tasks, newest first, without steps and results. A page ends early, with `next`, once its tasks have 8 MiB of
+/// parameters.
 #[utoipa::path(
     get,
     path = "/v1/tasks", operation_id = "list_tasks",
@@ -65,9 +70,35 @@ pub(super) const STATUSES: [TaskStatus; 11] = [
 pub(crate) async fn list(State(app): State<Arc<App>>, request: Request) -> Result<Response, Refused> {
     let (parts, _) = request.into_parts();
     let query = query(&parts, app.now().wall)?;
-    let page = app.engine.tasks(&query).await?;
-    let items = page.items.iter().map(view::summary).collect();
-    Ok(ok(&api::List { items, next: page.next.map(cursor) }))
+    Ok(ok(&page(&app, query).await?))
+}
+
+/// A page of tasks. They are read a few at a time, so that not many more are in memory than there is room for.
+async fn page(app: &App, mut query: TaskQuery) -> Result<api::List<api::Task>, Refused> {
+    let mut page = Page::new(query.limit);
+    loop {
+        query.limit = page.room().min(READ_AT_ONCE);
+        let read = app.engine.tasks(&query).await?;
+        let (found, mut taken) = (read.items.len(), 0);
+        for loaded in &read.items {
+            if page.room() == 0 {
+                break;
+            }
+            let task = view::summary(loaded);
+            let bytes = task.params.get().len();
+            page.push(task, bytes);
+            query.before = Some(loaded.task.id);
+            taken += 1;
+        }
+        // Where all were taken the store knows whether there are more.
+        if taken == found {
+            query.before = read.next;
+        }
+        // What found less than it might have looked at enough.
+        if page.room() == 0 || found < query.limit || query.before.is_none() {
+            return Ok(page.into_list(query.before.map(cursor)));
+        }
+    }
 }
 
 pub(super) fn query(parts: &Parts, now: Timestamp) -> Result<TaskQuery, Refused> {

@@ -188,6 +188,23 @@ async fn pages_of_tasks_go_from_the_newest_to_the_oldest() {
 }
 
 #[tokio::test]
+async fn a_page_ends_before_it_is_too_large() {
+    let server = server().await;
+    let text = "x".repeat(1_000_000);
+    for _ in 0..10 {
+        server.submit("f", json!({ "text": text })).await;
+    }
+    let page = server.get("/v1/tasks?limit=1000").await;
+    assert!(page.text.len() < 10 << 20, "{} bytes", page.text.len());
+    let page = page.json();
+    assert_eq!(page["items"].as_array().unwrap().len(), 9, "8 MiB, and the task that goes beyond them");
+    let next = page["next"].as_str().unwrap();
+    let rest = server.get(&format!("/v1/tasks?cursor={next}")).await.json();
+    assert_eq!((rest["items"].as_array().unwrap().len(), &rest["next"]), (1, &json!(null)));
+    assert!(rest["items"][0]["id"].as_str() < page["items"][8]["id"].as_str());
+}
+
+#[tokio::test]
 async fn a_field_that_cannot_be_read_is_named() {
     let server = server().await;
     for (body, said) in [
