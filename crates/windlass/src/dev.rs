@@ -9,9 +9,10 @@ use std::{
 
 use anyhow::Context as _;
 use tokio::sync::watch;
-use windlass_engine::{Engine, ports::Clock as _};
+use windlass_engine::{Engine, EngineError, ports::Clock as _};
 
 use crate::{
+    chain,
     clock::SystemClock,
     config::ServerConfig,
     flowfile::{self, Format},
@@ -39,7 +40,7 @@ pub(crate) async fn run(
     let mut loops = Loops::default();
     if let Some(dir) = flows {
         let mut watcher = FlowWatcher::new(dir, engine, clock);
-        watcher.look().await.context("the flows cannot be applied")?;
+        watcher.look().await?;
         loops.spawn("applies flows as they change", watcher.run());
     }
     let working = async {
@@ -100,7 +101,8 @@ impl FlowWatcher {
         }
     }
 
-    /// Applies what has changed since the last look.
+    /// Applies what has changed since the last look. A file that cannot be applied keeps none of the others from it, and
+    /// is tried again once it has changed.
     async fn look(&mut self) -> anyhow::Result<()> {
         let entries = std::fs::read_dir(&self.dir)
             .with_context(|| format!("cannot read the folder of flows {}", self.dir.display()))?;
@@ -110,8 +112,14 @@ impl FlowWatcher {
                 continue;
             }
             let modified = path.metadata()?.modified()?;
-            if self.seen.insert(path.clone(), modified) != Some(modified) {
-                self.apply(&path).await?;
+            if self.seen.insert(path.clone(), modified) != Some(modified)
+                && let Err(error) = self.apply(&path).await
+            {
+                tracing::error!("{error:#}");
+                if error.is::<EngineError>() {
+                    // Not for what is in the file.
+                    self.seen.remove(&path);
+                }
             }
         }
         Ok(())
@@ -125,6 +133,9 @@ impl FlowWatcher {
         };
         for source in flowfile::read(&text, Format::of_path(path)?).map_err(place)? {
             let flow = flowfile::compile(&source).map_err(place)?;
+            if let Some(bad) = chain::check(&self.engine, &flow).await? {
+                return Err(place(source.error(&bad.path(), bad.message)));
+            }
             let applied = self.engine.apply_flow(flow, self.clock.now()).await?;
             if applied.changed {
                 println!("applied flow {} version {}", applied.stored.flow.name, applied.stored.flow.version);

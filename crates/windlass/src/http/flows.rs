@@ -1,7 +1,5 @@
 //! `/v1/flows`: the catalogue.
 
-mod chain;
-
 use std::sync::Arc;
 
 use axum::{
@@ -21,7 +19,10 @@ use super::{
     problem::Refused,
     view,
 };
-use crate::flowfile::{self, FILE_BYTES_MAX, Format, Source};
+use crate::{
+    chain,
+    flowfile::{self, FILE_BYTES_MAX, Format, Source},
+};
 
 /// The newest version of every flow, by name.
 #[utoipa::path(
@@ -198,8 +199,10 @@ async fn read(app: &App, headers: &HeaderMap, body: &[u8], name: Option<String>)
         give_name(&mut source, name)?;
     }
     let flow = flowfile::compile(&source)?;
-    chain::check(app, &source, &flow).await?;
-    Ok(flow)
+    match chain::check(&app.engine, &flow).await? {
+        None => Ok(flow),
+        Some(bad) => Err(source.error(&bad.path(), bad.message).into()),
+    }
 }
 
 fn give_name(source: &mut Source, name: String) -> Result<(), Refused> {

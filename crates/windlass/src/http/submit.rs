@@ -26,6 +26,7 @@ use super::{
     view::{self, Overlay},
     wait,
 };
+use crate::{chain, flowfile::FlowError};
 
 /// Labels a task may have.
 const LABELS_MAX: usize = 16;
@@ -171,6 +172,10 @@ impl Prepared {
     /// The submission, once the flow it brings along is in the catalogue.
     pub(crate) async fn store_flow(self, app: &App, now: Now) -> Result<Submission, Refused> {
         let Some(flow) = self.flow else { return Ok(self.submission) };
+        if let Some(bad) = chain::check(&app.engine, &flow).await? {
+            let message = format!("{}: {}", bad.path(), bad.message);
+            return Err(FlowError { message, line: None, column: None }.into());
+        }
         let applied = app.engine.apply_flow(flow, now).await?;
         Ok(Submission { version: Some(applied.stored.flow.version), ..self.submission })
     }

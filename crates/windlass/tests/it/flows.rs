@@ -1,6 +1,11 @@
 //! Versions of flows: what applying would change, what has changed, and what each of them was.
 
-use super::site::{Site, text};
+use std::{
+    io::{BufRead as _, BufReader},
+    process::{Command, Stdio},
+};
+
+use super::site::{PROGRAM, Site, text};
 
 const CHANGED: &str = "
 flow: good
@@ -75,4 +80,23 @@ fn every_version_stays() {
     std::fs::write(site.path("old.yaml"), &old.stdout).unwrap();
     assert_eq!(site.run(&["flow", "apply", &site.path("old.yaml")]).status.code(), Some(0));
     assert_eq!(said(&site, &["flow", "diff", "good@1", "good@3"]).1, Some(0));
+}
+
+#[test]
+fn a_file_that_cannot_be_applied_keeps_dev_from_nothing_else() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("a-broken.yaml"), "flow: broken\nsteps: 3\n").unwrap();
+    std::fs::write(dir.path().join("b-good.yaml"), "flow: good\nsteps: [{ name: one, run: m.c }]\n").unwrap();
+    let mut dev = Command::new(PROGRAM)
+        .args(["dev", "--listen", "127.0.0.1:0", "--store", "memory:", "--flows"])
+        .arg(dir.path())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let lines = BufReader::new(dev.stdout.take().unwrap()).lines();
+    let lines: Vec<String> = lines.take(2).map_while(Result::ok).collect();
+    dev.kill().unwrap();
+    dev.wait().unwrap();
+    assert_eq!(lines.get(1).map(String::as_str), Some("applied flow good version 1"), "{lines:?}");
 }

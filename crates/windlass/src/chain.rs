@@ -1,31 +1,40 @@
 //! Flows that run flows: a chain that comes back to itself would start tasks for ever.
 //!
-//! Each flow is looked at when it is applied, with the newest versions of the others. What cannot be seen then, two
+//! Each flow is looked at when it is applied, however it comes, with the newest versions of the others. What cannot be seen then, two
 //! flows applied at the same time or a version that comes later, meets the limit on tasks below one another.
 
 use std::collections::BTreeMap;
 
 use windlass_core::{Doer, Flow};
+use windlass_engine::{Engine, EngineError};
 
-use crate::{
-    flowfile::Source,
-    http::{App, problem::Refused},
-};
+/// How many flows may run one another in a chain: as many as tasks may stand below one another.
+const CHAIN_MAX: usize = windlass_core::DEPTH_MAX as usize;
 
-/// How many flows may run one another in a chain. Deeper ones are hardly meant, and nobody could follow them.
-pub(super) const CHAIN_MAX: usize = 8;
+/// A chain that must not be.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct BadChain {
+    /// Index of the step that begins it.
+    step: usize,
+    /// What is wrong with it.
+    pub(crate) message: String,
+}
 
-/// Refuses a flow that would come back to itself, or begin too long a chain, at the step that begins it.
-pub(super) async fn check(app: &App, source: &Source, flow: &Flow) -> Result<(), Refused> {
+impl BadChain {
+    /// Where it begins in the document of the flow.
+    pub(crate) fn path(&self) -> String {
+        format!("steps[{}].run", self.step)
+    }
+}
+
+/// What is wrong with the chains that `flow` would begin: one comes back to it, or is too long.
+pub(crate) async fn check(engine: &Engine, flow: &Flow) -> Result<Option<BadChain>, EngineError> {
     if children(flow).next().is_none() {
-        return Ok(());
+        return Ok(None);
     }
-    let stored = app.engine.flows().await?;
+    let stored = engine.flows().await?;
     let newest = stored.iter().map(|stored| (stored.flow.name.as_str(), &*stored.flow)).collect();
-    match wrong(flow, &newest) {
-        None => Ok(()),
-        Some((step, message)) => Err(source.error(&format!("steps[{step}].run"), message).into()),
-    }
+    Ok(wrong(flow, &newest))
 }
 
 /// The steps of a flow that run others, with their indices.
@@ -36,8 +45,7 @@ fn children(flow: &Flow) -> impl Iterator<Item = (usize, &str)> {
     })
 }
 
-/// What is wrong with the chains that `flow` begins, and the index of the step that begins the one at fault.
-fn wrong<'a>(flow: &'a Flow, newest: &BTreeMap<&str, &'a Flow>) -> Option<(usize, String)> {
+fn wrong<'a>(flow: &'a Flow, newest: &BTreeMap<&str, &'a Flow>) -> Option<BadChain> {
     let own = flow.name.as_str();
     // Of the flows that can be reached in so many turns, the first way to each.
     let mut reached: BTreeMap<&str, (usize, Vec<&str>)> = BTreeMap::new();
@@ -48,7 +56,7 @@ fn wrong<'a>(flow: &'a Flow, newest: &BTreeMap<&str, &'a Flow>) -> Option<(usize
         if let Some((step, way)) = reached.get(own) {
             let message =
                 format!("the flow would start itself for ever: {}; take one of them away", way.join(" → "));
-            return Some((*step, message));
+            return Some(BadChain { step: *step, message });
         }
         let mut next = BTreeMap::new();
         for (name, (step, way)) in &reached {
@@ -60,13 +68,11 @@ fn wrong<'a>(flow: &'a Flow, newest: &BTreeMap<&str, &'a Flow>) -> Option<(usize
         reached = next;
     }
     let (step, way) = reached.into_values().next()?;
-    Some((
-        step,
-        format!(
-            "flows run one another more than {CHAIN_MAX} deep: {} …; the most is {CHAIN_MAX}",
-            way.join(" → ")
-        ),
-    ))
+    let message = format!(
+        "flows run one another more than {CHAIN_MAX} deep: {} …; the most is {CHAIN_MAX}",
+        way.join(" → ")
+    );
+    Some(BadChain { step, message })
 }
 
 #[cfg(test)]
@@ -88,7 +94,8 @@ mod tests {
     }
 
     fn said(applied: &Flow, others: &[Flow]) -> Option<(usize, String)> {
-        wrong(applied, &others.iter().map(|flow| (flow.name.as_str(), flow)).collect())
+        let bad = wrong(applied, &others.iter().map(|flow| (flow.name.as_str(), flow)).collect())?;
+        Some((bad.step, bad.message))
     }
 
     #[test]
