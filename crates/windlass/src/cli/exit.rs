@@ -40,7 +40,9 @@ impl Exit {
             Some(ClientError::Unreachable { .. }) => Self::Unreachable,
             Some(ClientError::Refused(problem)) => match problem.status {
                 404 => Self::NotFound,
-                409 | 422 => Self::Conflict,
+                409 => Self::Conflict,
+                // Others of this status are about what was sent, whatever the state.
+                422 if problem.name() == "idempotency-key-reused" => Self::Conflict,
                 _ => Self::Failed,
             },
             Some(ClientError::Invalid(_)) => Self::Usage,
@@ -90,7 +92,7 @@ mod tests {
             (401, Exit::Failed),
             (404, Exit::NotFound),
             (409, Exit::Conflict),
-            (422, Exit::Conflict),
+            (422, Exit::Failed),
             (429, Exit::Failed),
             (500, Exit::Failed),
         ] {
@@ -98,6 +100,18 @@ mod tests {
             // What was being done is added on the way up and must not hide the cause.
             let error = anyhow::Error::from(refused).context("while something was done");
             assert_eq!(Exit::of_error(&error), exit, "{status}");
+        }
+    }
+
+    #[test]
+    fn of_what_cannot_be_processed_only_a_key_used_again_is_a_conflict() {
+        for (name, exit) in [
+            ("idempotency-key-reused", Exit::Conflict),
+            ("no-unique-key", Exit::Failed),
+            ("unusable-limit", Exit::Failed),
+        ] {
+            let refused = ClientError::Refused(Problem::new(422, name, "title", "detail"));
+            assert_eq!(Exit::of_error(&refused.into()), exit, "{name}");
         }
     }
 

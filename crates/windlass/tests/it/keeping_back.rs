@@ -82,8 +82,8 @@ fn a_limit_that_cannot_be_is_refused_with_what_to_do() {
         [&["limit", "set", "odd"][..], more].concat()
     }
     for (more, code, said) in [
-        (&["--queue", "m"][..], 4, "it limits nothing"),
-        (&["--queue", "m", "--running", "0"], 4, "pause the queue m"),
+        (&["--queue", "m"][..], 1, "it limits nothing"),
+        (&["--queue", "m", "--running", "0"], 1, "pause the queue m"),
         (&["--queue", "m/n", "--running", "1"], 1, "`queue`"),
         (&["--queue", "m", "--starts", "5"], 2, "100/1m"),
         (&["--queue", "m", "--starts", "x/1m"], 2, "\"x\" is no number"),
