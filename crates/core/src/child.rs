@@ -12,8 +12,9 @@
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    ActKey, ActState, Actor, Awaited, Cause, DATA_CODE, DEADLINE_CODE, Direction, Doer, Ending, Event,
-    EventKind, Failure, Input, Json, Message, Millis, Name, Parent, Phase, SPAN_MAX, Task, TaskId, Timestamp,
+    ActKey, ActState, Actor, Awaited, CHILD_TIMEOUT_DEFAULT, Cause, DATA_CODE, DEADLINE_CODE, Direction,
+    Doer, Ending, Event, EventKind, Failure, Input, Json, Message, Millis, Name, Parent, Phase, Task, TaskId,
+    Timestamp,
 };
 
 /// How many tasks may stand below one another, the topmost included: more are hardly meant, and a flow that comes back
@@ -147,7 +148,7 @@ impl Task {
     /// How the task begins that does this act.
     fn child_start(&self, key: ActKey) -> Option<ChildStart> {
         let (act, action) = (self.act(key)?, self.action(key)?);
-        let timeout = Some(action.timeout).filter(|timeout| *timeout < SPAN_MAX);
+        let timeout = Some(action.timeout).filter(|timeout| *timeout < CHILD_TIMEOUT_DEFAULT);
         let times_out_at = act.ready_at.zip(timeout).map(|(ready_at, timeout)| ready_at + timeout);
         Some(ChildStart {
             flow: self.runs_flow(key.step)?.clone(),

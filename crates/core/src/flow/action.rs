@@ -8,6 +8,9 @@ use crate::{Millis, Name};
 /// How long one attempt may take where the flow does not say.
 pub const TIMEOUT_DEFAULT: Millis = Millis::from_secs(5 * 60);
 
+/// How long a task may take that a step starts, where the flow does not say: as long as its own flow lets it.
+pub const CHILD_TIMEOUT_DEFAULT: Millis = SPAN_MAX;
+
 /// The most retries a flow may ask for.
 pub const RETRIES_MAX: u32 = 1_000_000;
 

@@ -72,7 +72,9 @@ fn turn(draft: &mut Draft<'_>, index: usize) {
             definition.after.iter().filter(|step| draft.task.state.steps[**step].forward.is_satisfied());
         let (done, all) = (done.count(), definition.after.len());
         if done < least as usize {
-            let message = format!("{done} of the {all} steps before it succeeded or were passed over, and at least {least} must");
+            let message = format!(
+                "{done} of the {all} steps before it succeeded or were passed over, and at least {least} must"
+            );
             return fail::fail_for_good(draft, key, Failure::new(&message, 1, false));
         }
     }

@@ -220,3 +220,22 @@ fn a_flow_may_not_ask_for_too_many() {
     assert!(fault.message.contains("the most is 16"), "{}", fault.message);
     assert_eq!(flow(&names[..16]).check(), Ok(()));
 }
+
+#[test]
+fn a_step_is_undone_under_the_lock_it_was_done_under() {
+    let mut flow = flow(&[]);
+    flow.steps[0].locks = vec![LockRef::Expression(Expression::compile("'disk-' + disk").unwrap())];
+    let params = windlass_core::Json::parse(r#"{"disk":"7"}"#).unwrap();
+    let mut world = World::new(flow, windlass_core::Input { params, ..input(None) });
+    apply(&mut world, &Command::Accept { done: Vec::new(), by: None });
+    hear(&mut world);
+    let renamed = windlass_core::Json::parse(r#"{"disk":"8"}"#).unwrap();
+    let attempt = Attempt { key: STEP, number: 1, started_at: Some(world.now) };
+    let report = Report { attempt, outcome: Outcome::Succeeded(Some(renamed)) };
+    apply(&mut world, &Command::Report(report));
+    hear(&mut world);
+    apply(&mut world, &Command::Cancel { by: None });
+    hear(&mut world);
+    let undo = world.act(ActKey::rollback(0));
+    assert_eq!(undo.locks()[0].name, name("disk-7"));
+}

@@ -29,10 +29,10 @@
 use std::fmt::Write as _;
 
 use windlass_core::{
-    ActKey, ActState, Action, AlarmCommand, Backoff, Cause, ChildCommand, ChildEnd, Command, Direction, Doer,
-    Each, Effect, Event, EventKind, Expression, Failure, Flow, Free, Json, LockCommand, Message, Millis,
-    Name, OnFailure, OnPartial, Outcome, Parent, Rejection, Report, Resolution, RetryBy, Role, SPAN_MAX,
-    StepDefinition, TaskId, Timestamp, Transition, Wakeup, act_status, task_status,
+    ActKey, ActState, Action, AlarmCommand, Backoff, CHILD_TIMEOUT_DEFAULT, Cause, ChildCommand, ChildEnd,
+    Command, Direction, Doer, Each, Effect, Event, EventKind, Expression, Failure, Flow, Free, Json,
+    LockCommand, Message, Millis, Name, OnFailure, OnPartial, Outcome, Parent, Rejection, Report, Resolution,
+    RetryBy, Role, StepDefinition, TaskId, Timestamp, Transition, Wakeup, act_status, task_status,
 };
 
 use crate::world::{START, World, anna, input};
@@ -142,8 +142,11 @@ fn set(flow: &mut Flow, act: &str, setting: &str) {
             return step.rollback = None;
         }
         "runs" => {
-            step.run =
-                Action { doer: Doer::Flow { name: name(value) }, timeout: SPAN_MAX, ..step.run.clone() };
+            step.run = Action {
+                doer: Doer::Flow { name: name(value) },
+                timeout: CHILD_TIMEOUT_DEFAULT,
+                ..step.run.clone()
+            };
             return step.rollback = None;
         }
         "role" if value == "on_error" => return step.role = Role::OnError,

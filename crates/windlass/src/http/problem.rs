@@ -237,6 +237,7 @@ impl From<Rejection> for Refused {
             }
             rejection @ (Rejection::AlreadyRollingBack(_)
             | Rejection::NobodyWaits(_)
+            | Rejection::SignalDone(_)
             | Rejection::TooManySignals
             | Rejection::ListInUse { .. }
             | Rejection::DoneTooEarly(_)

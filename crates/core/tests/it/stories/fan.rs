@@ -1,11 +1,11 @@
 //! Fanned-out steps: one member for each element of a list, a window of them at once, results in order.
 
 use insta::assert_snapshot;
-use windlass_core::{ActKey, Rejection, Resolution};
+use windlass_core::{ActKey, Direction, Rejection, Resolution};
 
 use crate::{
     story::{events, play, tell},
-    world::anna,
+    world::{Move, World, anna},
 };
 
 #[test]
@@ -1035,4 +1035,42 @@ fn a_fan_whose_members_have_nothing_to_undo_ends_as_failed() {
     let world = play("flow a\na: each hosts\ninput {\"hosts\":[1]}\n~a: no rollback\naccept\nfinal a[1] x");
     assert_eq!(world.task.act(ActKey::rollback(0)).unwrap().attempt, 0);
     assert_eq!(world.task.state.phase, windlass_core::Phase::Ended(windlass_core::Ending::Failed));
+}
+
+/// How many members of each step are under way.
+fn open(world: &World) -> Vec<usize> {
+    let members = world.task.state.steps.iter().filter_map(|step| step.members.as_deref());
+    members.map(|members| members.side(Direction::Forward).open.size()).collect()
+}
+
+#[test]
+fn members_of_all_steps_together_are_a_thousand_at_once() {
+    let list = vec!["0"; 700].join(",");
+    let mut world = play(&format!(
+        "flow a b c\na: each l, parallel 1000\nb: each l, parallel 1000\nc: each l, parallel 1000\ninput {{\"l\":[{list}]}}\naccept"
+    ));
+    assert_eq!(open(&world), [700, 300, 1], "each goes on");
+    for member in 1..=400 {
+        let member = ActKey::forward(0).of_member(member);
+        world.play(Move::Take(member));
+        world.play(Move::Succeed(member)).unwrap().unwrap();
+    }
+    assert_eq!(open(&world), [300, 699, 1]);
+}
+
+#[test]
+fn what_names_a_member_is_little_and_read_for_each_of_them() {
+    let big = "x".repeat(100_000);
+    let input = format!("{{\"l\":[1,2],\"big\":\"{big}\",\"small\":\"s\"}}");
+    let keys = |key: &str| {
+        let world = play(&format!("flow a\na: each l, key {key}\ninput {input}\naccept"));
+        let member = world.act(ActKey::forward(0).of_member(1)).clone();
+        (member.fairness().map(str::to_owned), member.failure.map(|failure| failure.message))
+    };
+    assert_eq!(keys("small + string(item)"), (Some("s1".to_owned()), None));
+    let (key, failure) = keys("string(size(big))");
+    assert_eq!(key, None);
+    assert!(failure.as_deref().is_some_and(|text| text.contains("more than 1000 steps")), "{failure:?}");
+    let alone = play(&format!("flow a\na: key string(size(big))\ninput {input}\naccept"));
+    assert_eq!(alone.act(ActKey::forward(0)).fairness(), Some("100000"));
 }

@@ -102,7 +102,7 @@ fn signals_are_taken_in_their_order_each_by_one_step() {
         c#1 succeeded {"n":2}
         d#1 ready
     signal? go
-        rejected: no step waits for the signal "go" now: send it later, or have it kept
+        rejected: no step will wait for the signal "go" any more: those that do are done or passed over
     ok d
         d#1 was handed out
         d#1 succeeded
@@ -223,4 +223,20 @@ fn a_signal_that_does_not_come_in_time_fails_its_step() {
         ended: Succeeded
       == Succeeded: a=succeeded
     ");
+}
+
+#[test]
+fn a_signal_that_nobody_can_use_any_more_is_refused() {
+    assert_snapshot!(events("flow a > b\na: signal go\naccept\nsignal go\nsignal go"), @r#"
+    accept
+        accepted
+        a#1 waits for a signal
+    signal go
+        a got the signal go by anna
+        a#1 succeeded
+        b#1 ready
+      == Running: a=succeeded b=ready
+    signal go
+        rejected: no step will wait for the signal "go" any more: those that do are done or passed over
+    "#);
 }
