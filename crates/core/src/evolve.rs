@@ -25,8 +25,10 @@ pub fn evolve(task: &mut Task, event: &Event) {
             task.state.cause = Some(cause.clone());
             // Once the task has failed, the step for errors has its turn.
             if !matches!(cause, Cause::Cancel { .. } | Cause::Parent) {
-                for (step, definition) in task.state.steps.iter_mut().zip(&task.flow.steps) {
-                    step.touched |= definition.role == Role::OnError;
+                for (index, definition) in task.flow.steps.iter().enumerate() {
+                    if definition.role == Role::OnError {
+                        task.state.step_mut(index).touched = true;
+                    }
                 }
             }
         }
@@ -82,7 +84,7 @@ pub fn evolve(task: &mut Task, event: &Event) {
         }),
         EventKind::ActFailed { key, failure, .. } => {
             if key.direction == Direction::Forward && is_planted(Bug::FailedStepNotUndone) {
-                task.state.steps[key.step].touched = false;
+                task.state.step_mut(key.step).touched = false;
             }
             change(task, *key, |act| {
                 act.failures += 1;
@@ -120,7 +122,7 @@ pub fn evolve(task: &mut Task, event: &Event) {
             change(task, *key, |act| act.change_extras(|extras| extras.fairness = Some(fairness.clone())));
         }
         EventKind::ActFanned { key, members } => {
-            let step = &mut task.state.steps[key.step];
+            let step = task.state.step_mut(key.step);
             // The step as a whole has no attempts. Doing it has begun; undoing it begins with the first member.
             if key.direction == Direction::Forward {
                 step.members = Some(Box::new(Members::new(*members)));
@@ -163,7 +165,7 @@ pub fn evolve(task: &mut Task, event: &Event) {
             }
         }
         EventKind::StepAmended { step, after, .. } => {
-            let step = &mut task.state.steps[*step];
+            let step = task.state.step_mut(*step);
             let before = step.amended.as_deref().map(Json::from_stored);
             let amended = Json::merge(before.iter().chain([&Json::from_stored(after)]));
             step.amended = Some(amended.as_str().into());
@@ -188,7 +190,7 @@ fn begin(task: &mut Task, key: ActKey, attempt: u32, at: Timestamp) {
     let deadline = task.action(key).and_then(|action| action.deadline);
     // An undo of a member makes the undo of its step one that was tried.
     if key.is_member() && key.direction == Direction::Rollback {
-        task.state.steps[key.step].undo.attempt = 1;
+        task.state.step_mut(key.step).undo.attempt = 1;
     }
     change(task, key, |act| {
         act.attempt = attempt;
@@ -204,7 +206,7 @@ fn touch(task: &mut Task, key: ActKey) {
 }
 
 fn set_touched(task: &mut Task, key: ActKey, touched: bool) {
-    let step = &mut task.state.steps[key.step];
+    let step = task.state.step_mut(key.step);
     match &mut step.members {
         // A fanned-out step is as its members are.
         Some(members) if key.is_member() => {
@@ -235,7 +237,7 @@ fn again(act: &mut Act) {
 
 /// A person wants a fanned-out step tried again: its members that failed begin again. Tells whether it is one.
 fn retry_members(task: &mut Task, key: ActKey) -> bool {
-    let step = &mut task.state.steps[key.step];
+    let step = task.state.step_mut(key.step);
     let (Some(members), false) = (&mut step.members, key.is_member()) else { return false };
     if members.begun() == 0 {
         // There were too few of them: the list is looked at again.
@@ -284,7 +286,7 @@ fn change_lock(task: &mut Task, key: ActKey, name: &LockName, set: impl FnOnce(&
 
 /// Changes one act.
 fn change(task: &mut Task, key: ActKey, change: impl FnOnce(&mut Act)) {
-    let step = &mut task.state.steps[key.step];
+    let step = task.state.step_mut(key.step);
     match (&mut step.members, key.direction) {
         (Some(members), direction) if key.is_member() => {
             members.change(key.member, |member| change(member.act_mut(direction)));

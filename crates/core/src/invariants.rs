@@ -1,8 +1,12 @@
 //! What must hold after every transition, in release builds as well. A broken one is a defect of the rules.
 
+use std::sync::Arc;
+
 use crate::{
     Act, ActKey, ActState, Cause, Direction, Ending, Event, EventKind, OnPartial, Pause, Phase, Task,
 };
+
+const PARKED: &str = "only a paused task parks attempts";
 
 /// Checks the step from `before` to `after` by `events`.
 ///
@@ -29,14 +33,24 @@ pub fn check(before: &Task, after: &Task, events: &[Event]) -> Result<(), String
 /// The acts of steps as a whole, and of the members to which something happened.
 fn check_acts(before: &Task, after: &Task, events: &[Event]) -> Result<(), &'static str> {
     for (was, is) in before.state.steps.iter().zip(&after.state.steps) {
-        check_act(&was.forward, &is.forward, after)?;
-        check_act(&was.undo, &is.undo, after)?;
+        let parked = is.forward.state == ActState::Parked || is.undo.state == ActState::Parked;
+        if parked && after.state.pause == Pause::None {
+            return Err(PARKED);
+        }
+        // Those that both share did not change.
+        if !Arc::ptr_eq(was, is) {
+            check_act(&was.forward, &is.forward)?;
+            check_act(&was.undo, &is.undo)?;
+        }
     }
     let keys = events.iter().filter_map(|event| event.kind.act());
     for key in keys.filter(|key| key.is_member()) {
         let idle = Act::default();
         let (was, Some(is)) = (before.act(key).unwrap_or(&idle), after.act(key)) else { continue };
-        check_act(was, is, after)?;
+        check_act(was, is)?;
+        if is.state == ActState::Parked && after.state.pause == Pause::None {
+            return Err(PARKED);
+        }
         let settled = after.act(key.of_member(0)).is_some_and(|act| act.is_settled());
         let stays = key.direction == Direction::Rollback || after.state.phase == Phase::Forward;
         if is.is_open() && settled && stays {
@@ -54,16 +68,13 @@ fn is_undone_with_parent(before: &Task, events: &[Event]) -> bool {
         && events.first().is_some_and(|event| event.kind == turned)
 }
 
-/// What holds of every act by itself.
-fn check_act(was: &Act, is: &Act, after: &Task) -> Result<(), &'static str> {
+/// What holds of every act that changed.
+fn check_act(was: &Act, is: &Act) -> Result<(), &'static str> {
     if is.attempt < was.attempt {
         return Err("attempt numbers only grow");
     }
     if was.is_satisfied() && is != was {
         return Err("what is done or passed over stays so");
-    }
-    if is.state == ActState::Parked && after.state.pause == Pause::None {
-        return Err("only a paused task parks attempts");
     }
     Ok(())
 }

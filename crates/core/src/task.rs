@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::{
     Act, ActKey, Actor, CHILD_RESULT_BYTES_MAX, Direction, Failure, Flow, Json, Members, Millis, Name, Role,
@@ -101,8 +101,20 @@ pub struct State {
     pub ended_at: Option<Timestamp>,
     /// Signals that came before a step waited for them, in their order.
     pub signals: Vec<KeptSignal>,
-    /// One per step of the flow, in its order.
-    pub steps: Vec<Step>,
+    /// One per step of the flow, in its order. A transition shares those that it does not change.
+    #[serde(deserialize_with = "shared")]
+    pub steps: Vec<Arc<Step>>,
+}
+
+fn shared<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Arc<Step>>, D::Error> {
+    Ok(Vec::<Step>::deserialize(deserializer)?.into_iter().map(Arc::new).collect())
+}
+
+impl State {
+    /// A step that is to be changed.
+    pub fn step_mut(&mut self, index: usize) -> &mut Step {
+        Arc::make_mut(&mut self.steps[index])
+    }
 }
 
 /// A signal that came before a step waited for it.
@@ -236,7 +248,7 @@ impl Task {
     /// A task of `flow` to which nothing has happened yet.
     #[must_use]
     pub fn new(id: TaskId, flow: Arc<Flow>, input: Arc<Input>) -> Self {
-        let steps = vec![Step::default(); flow.steps.len()];
+        let steps = vec![Arc::default(); flow.steps.len()];
         let phase = if input.at.is_some() { Phase::Scheduled } else { Phase::Forward };
         let state = State {
             phase,

@@ -18,19 +18,22 @@ fn broken(story: &str, breaking: impl Fn(&mut Task)) -> String {
 #[test]
 fn steps_keep_their_order() {
     assert_eq!(
-        broken("flow a > b\naccept", |task| task.state.steps[1].forward.state = ActState::Ready),
+        broken("flow a > b\naccept", |task| task.state.step_mut(1).forward.state = ActState::Ready),
         "a step begins after its predecessors are done"
     );
     assert_eq!(
-        broken("flow a > b\naccept\nok a\nfail b x", |task| task.state.steps[0].undo.state = ActState::Ready),
+        broken("flow a > b\naccept\nok a\nfail b x", |task| task.state.step_mut(0).undo.state =
+            ActState::Ready),
         "a step is undone after its touched successors"
     );
     assert_eq!(
-        broken("flow a > b\naccept\nok a\ncancel", |task| task.state.steps[1].undo.state = ActState::Ready),
+        broken("flow a > b\naccept\nok a\ncancel", |task| task.state.step_mut(1).undo.state =
+            ActState::Ready),
         "only touched steps are undone"
     );
     assert_eq!(
-        broken("flow a b\naccept\ntake a\nfail b x", |task| task.state.steps[1].undo.state = ActState::Ready),
+        broken("flow a b\naccept\ntake a\nfail b x", |task| task.state.step_mut(1).undo.state =
+            ActState::Ready),
         "undoing begins after everything in flight has ended"
     );
 }
@@ -39,7 +42,7 @@ fn steps_keep_their_order() {
 fn the_order_holds_through_steps_that_were_passed_over() {
     let story = "flow a > b > c\nb: when false\naccept\nok a\nfail c x";
     assert_eq!(
-        broken(story, |task| task.state.steps[0].undo.state = ActState::Ready),
+        broken(story, |task| task.state.step_mut(0).undo.state = ActState::Ready),
         "a step is undone after its touched successors"
     );
 }
@@ -56,7 +59,7 @@ fn a_step_is_settled_after_its_members() {
         let kind = if done { step } else { member };
         let events = [Event { at: world.now, kind }];
         after.state.events += 1;
-        after.state.steps[0].forward.state = ActState::Succeeded;
+        after.state.step_mut(0).forward.state = ActState::Succeeded;
         check(&world.task, &after, &events)
     };
     assert_eq!(settled(true), Err("a fanned-out step is done when its members are".to_owned()));
@@ -66,15 +69,15 @@ fn a_step_is_settled_after_its_members() {
 #[test]
 fn what_is_done_stays_done() {
     assert_eq!(
-        broken("flow a > b\naccept\nok a", |task| task.state.steps[0].forward.failures = 1),
+        broken("flow a > b\naccept\nok a", |task| task.state.step_mut(0).forward.failures = 1),
         "what is done or passed over stays so"
     );
     assert_eq!(
-        broken("flow a\naccept\nlose a", |task| task.state.steps[0].forward.attempt = 1),
+        broken("flow a\naccept\nlose a", |task| task.state.step_mut(0).forward.attempt = 1),
         "attempt numbers only grow"
     );
     assert_eq!(
-        broken("flow a\naccept", |task| task.state.steps[0].forward.state = ActState::Parked),
+        broken("flow a\naccept", |task| task.state.step_mut(0).forward.state = ActState::Parked),
         "only a paused task parks attempts"
     );
     assert_eq!(broken("flow a\naccept", |task| task.state.events += 1), "every event is counted once");
@@ -83,7 +86,7 @@ fn what_is_done_stays_done() {
 #[test]
 fn the_phase_agrees_with_the_steps() {
     let end = |task: &mut Task, ending| task.state.phase = Phase::Ended(ending);
-    let settle = |task: &mut Task| task.state.steps[0].forward.state = ActState::Failed;
+    let settle = |task: &mut Task| task.state.step_mut(0).forward.state = ActState::Failed;
     assert_eq!(
         broken("flow a\naccept", |task| end(task, Ending::Succeeded)),
         "an ended task has nothing in flight"
@@ -115,7 +118,7 @@ fn the_phase_agrees_with_the_steps() {
 #[test]
 fn every_unfinished_task_has_something_that_will_wake_it() {
     assert_eq!(
-        broken("flow a\naccept", |task| task.state.steps[0].forward.state = ActState::Failed),
+        broken("flow a\naccept", |task| task.state.step_mut(0).forward.state = ActState::Failed),
         "every unfinished task has something that will wake it"
     );
     assert_eq!(

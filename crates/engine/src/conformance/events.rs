@@ -1,5 +1,7 @@
 //! The history of a task: every event once, numbered from 1 without a gap.
 
+use std::sync::Arc;
+
 use windlass_core::{Command, Event, EventKind, TaskId};
 
 use super::{
@@ -95,7 +97,7 @@ async fn replaying_the_events_gives_the_task(mut world: World) {
         windlass_core::evolve(&mut replayed, &event);
     }
     for (replayed, step) in replayed.state.steps.iter_mut().zip(&task.state.steps) {
-        replayed.forward.result.clone_from(&step.forward.result);
+        Arc::make_mut(replayed).forward.result.clone_from(&step.forward.result);
     }
     assert_eq!(replayed, *task);
 }

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
-use windlass_core::{ActKey, Alarm, AlarmId, Event, Members, Name, Task, TaskId, Timestamp};
+use windlass_core::{ActKey, Alarm, AlarmId, Event, Members, Name, Step, Task, TaskId, Timestamp};
 
 use super::tables::Tables;
 use crate::{
@@ -208,7 +208,10 @@ fn row(task: &Task) -> TaskRow {
 /// The task as lists show it, without members and results.
 pub(super) fn without_results(task: &Task) -> Task {
     let mut task = task.clone();
-    for step in &mut task.state.steps {
+    let has_any =
+        |step: &Step| step.forward.result.is_some() || step.undo.result.is_some() || step.members.is_some();
+    for step in task.state.steps.iter_mut().filter(|step| has_any(step)) {
+        let step = Arc::make_mut(step);
         step.forward.result = None;
         step.undo.result = None;
         // All that lists tell of members is how many there are.

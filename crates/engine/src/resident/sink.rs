@@ -162,7 +162,10 @@ pub struct TaskRow {
 impl TaskRow {
     /// Puts a result where it belongs; one for a step or a member that the task does not have is passed over.
     pub fn set_result(&mut self, key: ActKey, result: Json) {
-        let Some(step) = self.state.steps.get_mut(key.step) else { return };
+        if key.step >= self.state.steps.len() {
+            return;
+        }
+        let step = self.state.step_mut(key.step);
         if key.is_member() {
             if let Some(members) = &mut step.members {
                 members.set_result(key.member, key.direction, result);

@@ -1,5 +1,7 @@
 //! Types of formats before today's, as they were written, and how they are read as those of today.
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 use windlass_core::{
     Act, ActExtras, ActState, Action, Actor, Cause, Doer, Failure, Flow, LockName, Millis, Name, OnFailure,
@@ -109,7 +111,7 @@ impl From<ActionBefore> for Action {
 impl From<StateBefore> for State {
     fn from(state: StateBefore) -> Self {
         let StateBefore { phase, pause, stuck, cause, events, started_at, ended_at, steps } = state;
-        let steps = steps.into_iter().map(Step::from).collect();
+        let steps = steps.into_iter().map(|step| Arc::new(step.into())).collect();
         Self { phase, pause, stuck, cause, events, started_at, ended_at, signals: Vec::new(), steps }
     }
 }

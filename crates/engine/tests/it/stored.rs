@@ -7,8 +7,9 @@
 use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
 
 use windlass_core::{
-    ActKey, Actor, Alarm, AlarmCommand, AlarmId, AlarmState, Cause, Command, Context, Event, Failure, Flow,
-    Input, Json, Members, Message, Name, Outcome, Report, State, StuckKind, Task, TaskId, Timestamp, apply,
+    ActKey, Actor, Alarm, AlarmCommand, AlarmId, AlarmState, Cause, Command, Context, Event, EventKind,
+    Failure, Flow, Input, Json, Members, Message, Name, Outcome, Report, State, StuckKind, Task, TaskId,
+    Timestamp, apply,
 };
 use windlass_engine::stored;
 
@@ -23,6 +24,8 @@ pub(crate) fn fixture(name: &str, written: &[u8]) -> Vec<u8> {
     std::fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
+const STARTED: Timestamp = Timestamp(1_700_000_000_500);
+
 /// A task that has seen a retry, a pause, a failure for good and a rollback, with all its events.
 fn history() -> (Task, Vec<Event>) {
     let flow = Flow { version: 3, ..flow("create", &["check", "init"], 1) };
@@ -31,7 +34,7 @@ fn history() -> (Task, Vec<Event>) {
     let mut events = Vec::new();
     let ops = Some(Actor { name: "ops".into(), claimed: true });
     let report = |key, number, outcome| {
-        let attempt = windlass_core::Attempt { key, number, started_at: Some(Timestamp(1_700_000_000_500)) };
+        let attempt = windlass_core::Attempt { key, number, started_at: Some(STARTED) };
         Command::Report(Report { attempt, outcome })
     };
     let boom = || Outcome::Failed(Failure::new("boom", 7, true));
@@ -54,6 +57,15 @@ fn history() -> (Task, Vec<Event>) {
         events.extend(transition.events);
         task = transition.task;
     }
+    // Today's rules record no start of an attempt before it was ready; those that wrote format 1 did.
+    let mut replayed = Task::new(task.id, task.flow.clone(), task.input.clone());
+    for event in &mut events {
+        if matches!(event.kind, EventKind::ActStarted { .. }) {
+            event.at = STARTED;
+        }
+        windlass_core::evolve(&mut replayed, event);
+    }
+    task = replayed;
     assert!(matches!(task.state.cause, Some(Cause::Failure { step: 1 })));
     (task, events)
 }
@@ -71,6 +83,7 @@ fn input() -> Input {
 /// Results and members are stored apart, so what is read back lacks them.
 pub(crate) fn without_results(mut state: State) -> State {
     for step in &mut state.steps {
+        let step = Arc::make_mut(step);
         step.forward.result = None;
         step.undo.result = None;
         if let Some(members) = &mut step.members {

@@ -138,7 +138,7 @@ fn task() -> (Task, Vec<Event>) {
         let attempt = windlass_core::Attempt {
             key: ActKey::forward(0).of_member(number),
             number: 1,
-            started_at: Some(at(10)),
+            started_at: Some(at(1_002)),
         };
         Command::Report(Report { attempt, outcome })
     };

@@ -3,6 +3,8 @@
 //!
 //! How many of a step have begun is not written elsewhere: it is how many rows there are, numbered without a gap.
 
+use std::sync::Arc;
+
 use rusqlite::{Connection, Row, Statement, params};
 use windlass_core::{Member, State};
 use windlass_engine::{resident::TaskRow, stored};
@@ -63,7 +65,7 @@ fn restore(row: &Row<'_>, state: &mut State) -> Result<(), Fault> {
     Table::Member.check(row, 0)?;
     let (step, number): (i64, u32) = (row.get(1)?, row.get(2)?);
     let of_step = usize::try_from(step).ok().and_then(|step| state.steps.get_mut(step));
-    let Some(members) = of_step.and_then(|step| step.members.as_mut()) else {
+    let Some(members) = of_step.and_then(|step| Arc::make_mut(step).members.as_mut()) else {
         return Err(Fault::damaged(format!("it has a member of step {step}, which has none")));
     };
     let next = members.begun() + 1;
