@@ -73,9 +73,9 @@ pub(super) fn insert_final(
 }
 
 /// Where the rows of a task are that rests, or has ended and goes on.
-pub(super) fn place_at_rest(
-    resting: &mut Statement<'_>,
-    ended: &mut Statement<'_>,
+pub(super) fn place_at_rest<'c>(
+    resting: &mut Statement<'c>,
+    ended: &mut Statement<'c>,
     id: TaskId,
 ) -> Result<(Place, Home), Fault> {
     let read = |row: &rusqlite::Row<'_>| Ok(Place { task: row.get(0)?, last: row.get(1)? });
