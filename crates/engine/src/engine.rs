@@ -3,8 +3,12 @@
 //! Tasks are taken in in `submit.rs`, told things in `tell.rs`, asked about in `ask.rs` and `why`; workers are
 //! heard in `exchange`.
 
-use std::sync::{Arc, OnceLock};
+use std::{
+    pin::pin,
+    sync::{Arc, OnceLock},
+};
 
+use futures_util::future::select;
 use thiserror::Error;
 use windlass_core::{AlarmId, AlarmRejection, LockName, LockRejection, Millis, Name, Rejection, TaskId};
 
@@ -13,6 +17,7 @@ use crate::{
     ids::TaskIds,
     inbox::Inbox,
     latest_time::LatestTime,
+    leading::Leading,
     ports::{Now, Store, StoreError},
     progress::ProgressBoard,
     queue_rates::QueueRates,
@@ -34,6 +39,7 @@ pub struct Engine {
     /// When the lease keeper had its first round: since then it is known which workers there are.
     pub(crate) began: OnceLock<Now>,
     pub(crate) ids: TaskIds,
+    pub(crate) leading: Leading,
     pub(crate) decided: LatestTime,
 }
 
@@ -106,6 +112,7 @@ impl Engine {
             rates: QueueRates::default(),
             began: OnceLock::new(),
             ids: TaskIds::new(random),
+            leading: Leading::default(),
             decided: LatestTime::default(),
         }
     }
@@ -118,6 +125,12 @@ impl Engine {
     /// Set when something new is due; the program looks at [`Engine::next_wake`] then.
     pub fn timers(&self) -> &Signal {
         &self.timers
+    }
+
+    /// Waits until something new is due, or other servers on the store may have made something ready or due.
+    pub async fn stirred(&self) {
+        let (timers, news) = (pin!(self.timers.wait()), self.store.news());
+        select(timers, news).await;
     }
 
     /// How much was committed.

@@ -103,6 +103,14 @@ impl Feed {
         self.watchers.tasks.load(Ordering::Relaxed) == 0
     }
 
+    /// The tasks that are watched.
+    pub(crate) fn watched(&self) -> Vec<TaskId> {
+        if self.is_idle() {
+            return Vec::new();
+        }
+        self.watchers.change(|by_task| by_task.keys().copied().collect())
+    }
+
     /// Ends the watching of a task; watchers come back with the number of the last event they saw.
     pub(crate) fn dismiss(&self, task: TaskId) {
         if self.is_idle() {

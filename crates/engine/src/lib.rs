@@ -26,6 +26,7 @@ mod ids;
 mod inbox;
 mod last_heard;
 mod latest_time;
+mod leading;
 mod limit;
 #[doc(hidden)]
 pub mod malformed;

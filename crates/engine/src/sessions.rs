@@ -52,6 +52,10 @@ pub(crate) struct LocalSession {
     /// Attempts it is to stop, by token, and when it was last told.
     pub(crate) cancels: BTreeMap<String, Option<Millis>>,
     pub(crate) seen_at: Millis,
+    /// When the store was last told of it by this server.
+    pub(crate) renewed_at: Option<Millis>,
+    /// It was heard of since then.
+    pub(crate) is_unsaid: bool,
     /// When what the store says it has was last looked at.
     pub(crate) checked_at: Option<Millis>,
     /// How often attempts are being claimed for it right now.
@@ -166,16 +170,45 @@ impl Inner {
         was_open
     }
 
-    /// Attached sessions whose poll ended since the last call and that have none open now.
-    pub(crate) fn take_closed(&mut self) -> Vec<SessionId> {
-        let closed = std::mem::take(&mut self.closed);
-        let without_poll =
-            |id: &SessionId| self.sessions.get(id).is_some_and(|session| session.poll.is_none());
-        closed.into_iter().filter(without_poll).collect()
+    /// What the store is to be told of sessions: those that were heard of and it was not told of, and attached ones
+    /// whose poll has ended without another one being open.
+    pub(crate) fn take_renewals(&mut self, now: Now) -> Vec<SessionRenewal> {
+        let mut closed = std::mem::take(&mut self.closed);
+        closed.retain(|id| self.sessions.get(id).is_some_and(|session| session.poll.is_none()));
+        let unsaid = self.sessions.iter().filter(|(_, session)| session.is_unsaid).map(|(id, _)| *id);
+        closed.extend(unsaid);
+        closed.into_iter().filter_map(|id| self.take_renewal(id, now)).collect()
+    }
+
+    /// What the store is to be told of a session now.
+    pub(crate) fn take_renewal(&mut self, id: SessionId, now: Now) -> Option<SessionRenewal> {
+        let renewal = self.renewal(id)?;
+        let session = self.sessions.get_mut(&id)?;
+        (session.renewed_at, session.is_unsaid) = (Some(now.mono), false);
+        Some(renewal)
+    }
+
+    /// The store could not be told of a session: the next call of it is not heard until it is.
+    pub(crate) fn untell(&mut self, id: SessionId) {
+        if let Some(session) = self.sessions.get_mut(&id) {
+            (session.renewed_at, session.is_unsaid) = (None, true);
+        }
+    }
+
+    /// The sessions that were not silent for longer than their lease, before a time in which this server heard nobody.
+    pub(crate) fn note_unheard_since(&mut self, at: Millis) {
+        for session in self.sessions.values_mut() {
+            session.is_unsaid |= at.0 < session.seen_at.0.saturating_add(session.lease.0);
+        }
+    }
+
+    /// Sessions that have a poll open here.
+    pub(crate) fn polling(&self) -> Vec<SessionId> {
+        self.sessions.iter().filter(|(_, session)| session.poll.is_some()).map(|(id, _)| *id).collect()
     }
 
     /// How the store is to renew a session now.
-    pub(crate) fn renewal(&self, id: SessionId) -> Option<SessionRenewal> {
+    fn renewal(&self, id: SessionId) -> Option<SessionRenewal> {
         let session = self.sessions.get(&id)?;
         let must_poll = session.attached || is_planted(Bug::LeaseCutShort);
         let lease_unpolled = if must_poll { SILENCE_ATTACHED.min(session.lease) } else { session.lease };

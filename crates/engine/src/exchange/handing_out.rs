@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use windlass_core::{Action, Attempt, Command, Failure, Outcome, Report, TaskId};
+use windlass_core::{Action, Attempt, Command, Failure, Name, Outcome, Report, TaskId};
 
 use super::{ATTEMPTS_MAX, ExchangeAnswer, HandedOut, Seq, answer_size::AnswerSize};
 use crate::{
@@ -18,6 +18,7 @@ impl Engine {
     /// Hands ready attempts to polls that wait, the one that waits longest first.
     pub(crate) async fn dispatch(&self, now: Now) -> Result<(), EngineError> {
         let waiting = self.sessions.lock().waiting();
+        let mut empty = Vec::new();
         for (session, seq) in waiting {
             let room = self.sessions.lock().find(session).map(|local| {
                 let (wishes, free) = local.room();
@@ -30,7 +31,7 @@ impl Engine {
                 return Ok(());
             }
             let mut hand = Hand::new(self, session, seq);
-            let filled = hand.fill(&wishes, free, now).await;
+            let filled = hand.fill(&wishes, free, &mut empty, now).await;
             if filled.is_ok() {
                 hand.give(now);
             }
@@ -75,6 +76,9 @@ impl Engine {
     }
 }
 
+/// What wishes are for: of many polls that wait for the same, only the first one that gets nothing asks the store.
+type Line = (Name, Option<Vec<Name>>);
+
 /// What was claimed for a poll and not given to it yet. Nobody else can have it, so it must not be lost: when this
 /// is dropped before its time, the session gets it with its next poll.
 struct Hand<'a> {
@@ -94,12 +98,22 @@ impl<'a> Hand<'a> {
         Self { engine, session, seq, attempts: Vec::new(), size: AnswerSize::default(), rest: Vec::new() }
     }
 
-    /// Claims what the session can take, as far as it fits in an answer.
-    async fn fill(&mut self, wishes: &[Wish], free: u32, now: Now) -> Result<(), StoreError> {
+    /// Claims what the session can take, as far as it fits in an answer; nothing from lines that are `empty`.
+    async fn fill(
+        &mut self,
+        wishes: &[Wish],
+        free: u32,
+        empty: &mut Vec<Line>,
+        now: Now,
+    ) -> Result<(), StoreError> {
         let mut free = free.min(u32::try_from(ATTEMPTS_MAX).unwrap_or(u32::MAX));
         // Begin with another module each time, so that none of a worker's modules starves.
         let first = usize::try_from(self.seq).unwrap_or(0) % wishes.len().max(1);
         for wish in wishes[first..].iter().chain(&wishes[..first]) {
+            let line = (wish.module.clone(), wish.commands.clone());
+            if empty.contains(&line) {
+                continue;
+            }
             let mut wanted = wish.free;
             while wanted.min(free) > 0 {
                 let asked = Wish { free: wanted.min(free).min(CLAIMS_MAX), ..wish.clone() };
@@ -110,6 +124,7 @@ impl<'a> Hand<'a> {
                     return Ok(());
                 }
                 if count < asked.free {
+                    empty.push(line);
                     break;
                 }
                 (wanted, free) = (wanted.saturating_sub(count), free.saturating_sub(count));

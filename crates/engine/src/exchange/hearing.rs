@@ -24,7 +24,11 @@ impl Engine {
     /// for gone while it is looked up what to answer.
     pub(super) fn hear(&self, call: &Exchange, now: Now) -> Heard<'_> {
         let mut sessions = self.sessions.lock();
-        let lease = sessions.get(call.session).hear(call, now);
+        let local = sessions.get(call.session);
+        let lease = local.hear(call, now);
+        // Where each call would be a round trip to a database, most are told to it together with others.
+        let was_told_lately = self.store.is_shared() && local.was_told_lately(now);
+        local.is_unsaid = true;
         let is_poll = call.reports.is_empty();
         let answer = is_poll.then(|| {
             // Well within the lease: a poll that is answered at its end must not find its session over.
@@ -32,24 +36,52 @@ impl Engine {
             sessions.open_poll(call.session, call.seq, Millis(now.mono.0 + wait.0))
         });
         let poll = answer.flatten().map(|answer| OpenPoll::new(self, call.session, call.seq, answer));
-        Heard { lease, renewal: sessions.renewal(call.session), poll }
+        let renewal = if was_told_lately { None } else { sessions.take_renewal(call.session, now) };
+        Heard { lease, renewal, poll }
     }
 
-    /// An attached session without an open poll has little time left to open one.
-    pub(crate) async fn shorten_lease(&self, session: SessionId, now: Now) -> Result<(), StoreError> {
-        let renewal = self.sessions.lock().renewal(session);
-        self.renew(renewal, now).await
+    /// Tells the store of sessions. Where that fails, it is told again.
+    pub(crate) async fn renew(&self, renewals: Vec<SessionRenewal>, now: Now) -> Result<(), StoreError> {
+        if renewals.is_empty() {
+            return Ok(());
+        }
+        let told = Told { engine: self, sessions: renewals.iter().map(|renewal| renewal.session).collect() };
+        self.store.renew(renewals, now).await?;
+        told.is_done();
+        Ok(())
     }
+}
 
-    pub(super) async fn renew(&self, renewal: Option<SessionRenewal>, now: Now) -> Result<(), StoreError> {
-        match renewal {
-            Some(renewal) => self.store.renew(vec![renewal], now).await,
-            None => Ok(()),
+/// Sessions that the store is being told of. Where that comes to nothing, it is told again.
+struct Told<'a> {
+    engine: &'a Engine,
+    sessions: Vec<SessionId>,
+}
+
+impl Told<'_> {
+    fn is_done(mut self) {
+        self.sessions.clear();
+    }
+}
+
+impl Drop for Told<'_> {
+    fn drop(&mut self) {
+        if !self.sessions.is_empty() {
+            let mut sessions = self.engine.sessions.lock();
+            self.sessions.iter().for_each(|session| sessions.untell(*session));
         }
     }
 }
 
+/// So long after the store was told of a session it need not be told again at once; nor within a tenth of its lease.
+const TOLD_LATELY: Millis = Millis(200);
+
 impl LocalSession {
+    fn was_told_lately(&self, now: Now) -> bool {
+        let lately = TOLD_LATELY.min(Millis(self.lease.0 / 10));
+        self.renewed_at.is_some_and(|at| now.mono.0 < at.0.saturating_add(lately.0))
+    }
+
     /// Takes note of what a call says of the session. Gives its lease.
     fn hear(&mut self, call: &Exchange, now: Now) -> Millis {
         let default = if call.attached { LEASE_ATTACHED } else { LEASE_DETACHED };

@@ -45,16 +45,19 @@ impl Engine {
         Ok(())
     }
 
-    /// Puts back what the store says a session has and nobody told it of: the answer of the store to a claim was
-    /// lost, or another server claimed it and could not give it to the session any more.
-    pub(super) async fn put_back_unheard(
+    /// Compares what a session holds with what the store says it has, now and then.
+    ///
+    /// Puts back what nobody told it of: the answer of the store to a claim was lost, or another server claimed it and
+    /// could not give it to the session any more. Gives what it holds and has no more, as far as the store says: another
+    /// server may have given that up.
+    pub(super) async fn compare_with_store(
         &self,
         session: SessionId,
         holding: &[String],
         now: Now,
-    ) -> Result<(), EngineError> {
+    ) -> Result<Vec<String>, EngineError> {
         if !self.sessions.lock().get(session).is_to_check(now) {
-            return Ok(());
+            return Ok(Vec::new());
         }
         let claimed = self.store.held(session).await?;
         let unheard: Vec<AttemptId> = {
@@ -73,7 +76,9 @@ impl Engine {
         for id in unheard {
             self.store.release(session, id, now).await?;
         }
-        Ok(())
+        let has = |id: &AttemptId| claimed.iter().any(|claimed| claimed.id == *id);
+        let is_gone = |token: &&String| self.tokens.read(token).is_some_and(|id| !has(&id));
+        Ok(holding.iter().filter(is_gone).cloned().collect())
     }
 
     /// Attempts that were given to a session and did not reach it are given again, under the same token; as many

@@ -158,7 +158,7 @@ impl Engine {
     /// When the store fails; the worker keeps its reports and calls again.
     pub async fn exchange(&self, call: Exchange, now: Now) -> Result<ExchangeAnswer, EngineError> {
         let Heard { lease, renewal, poll } = self.hear(&call, now);
-        self.renew(renewal, now).await?;
+        self.renew(renewal.into_iter().collect(), now).await?;
         if call.reports.is_empty() {
             return match poll {
                 Some(poll) => self.answer_poll(call, poll, lease, now).await,

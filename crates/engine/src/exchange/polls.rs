@@ -49,8 +49,11 @@ impl Engine {
         let (session, seq) = (call.session, call.seq);
         let mut answer = ExchangeAnswer { lease, ..ExchangeAnswer::default() };
         if let Some(holding) = &call.holding {
-            self.put_back_unheard(session, holding, now).await?;
-            let compared = self.sessions.lock().get(session).compare(holding);
+            let gone = self.compare_with_store(session, holding, now).await?;
+            let mut compared = self.sessions.lock().get(session).compare(holding);
+            compared.unknown.extend(gone);
+            compared.unknown.sort_unstable();
+            compared.unknown.dedup();
             self.adopt(session, compared.unknown, now).await?;
             answer.attempts = self.hand_again(session, compared.missing, now).await?;
         }
@@ -75,6 +78,12 @@ impl Engine {
         {
             sessions.answer(session, seq, answer);
         }
+    }
+
+    /// Whether the session is to be told already that it is to stop this attempt.
+    pub(crate) fn is_cancelled(&self, session: SessionId, id: &AttemptId) -> bool {
+        let token = self.tokens.seal(id);
+        self.sessions.lock().find(session).is_some_and(|local| local.cancels.contains_key(&token))
     }
 
     /// Tells the session that has this attempt to stop it.

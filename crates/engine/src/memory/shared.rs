@@ -1,11 +1,12 @@
 //! A store without a memory of its own, in memory: the model of every store in SQL.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use async_trait::async_trait;
 use windlass_core::{ActKey, Alarm, AlarmId, Event, Lock, LockName, Millis, Ready, TaskId};
 
 use super::{servers::Servers, sessions::Sessions, sink::without_results, tables::Tables, waits::Waits};
+use crate::Signal;
 use crate::ports::{
     Adoption, AttemptId, Change, Claimed, Due, Envelope, Limit, LimitState, Loaded, LogLine, LostClaim, Now,
     Outcome, Page, QueueState, Retention, ServerId, ServerState, Service, ServiceLease, SessionId,
@@ -15,10 +16,20 @@ use crate::ports::{
 
 /// Keeps rows as long as a handle of it lives; a clone is a handle of the same rows, as a server's connection
 /// to a database is. Claims and leases are rows too, so they survive the servers that made them.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub struct SharedStore {
     token_key: [u8; 32],
     rows: Arc<Mutex<Rows>>,
+    /// Set when another handle has changed something.
+    news: Arc<Signal>,
+}
+
+impl Clone for SharedStore {
+    fn clone(&self) -> Self {
+        let news = Arc::default();
+        self.rows().news.push(Arc::downgrade(&news));
+        Self { token_key: self.token_key, rows: self.rows.clone(), news }
+    }
 }
 
 #[derive(Debug, Default)]
@@ -27,13 +38,25 @@ struct Rows {
     waits: Waits,
     sessions: Sessions,
     servers: Servers,
+    /// Of each handle.
+    news: Vec<Weak<Signal>>,
 }
 
 impl SharedStore {
     /// No rows yet. `token_key` is what tokens are signed with.
     #[must_use]
     pub fn new(token_key: [u8; 32]) -> Self {
-        Self { token_key, rows: Arc::default() }
+        let (rows, news) = (Arc::<Mutex<Rows>>::default(), Arc::default());
+        let store = Self { token_key, rows, news };
+        store.rows().news.push(Arc::downgrade(&store.news));
+        store
+    }
+
+    /// Tells the other handles that there is something new.
+    fn tell_others(&self, rows: &mut Rows) {
+        rows.news.retain(|news| news.strong_count() > 0);
+        let others = rows.news.iter().filter_map(Weak::upgrade);
+        others.filter(|news| !Arc::ptr_eq(news, &self.news)).for_each(|news| news.set());
     }
 
     fn rows(&self) -> MutexGuard<'_, Rows> {
@@ -94,6 +117,10 @@ impl Store for SharedStore {
         true
     }
 
+    async fn news(&self) {
+        self.news.wait().await;
+    }
+
     async fn load(&self, ids: &[TaskId]) -> Result<Vec<Option<Loaded>>, StoreError> {
         let rows = self.rows();
         let load = |id: &TaskId| rows.tables.task(*id).map(|task| rows.waits.loaded(task.clone()));
@@ -102,7 +129,11 @@ impl Store for SharedStore {
 
     async fn commit(&self, changes: Vec<Change>) -> Result<Vec<Outcome>, StoreError> {
         let mut rows = self.rows();
-        Ok(changes.iter().map(|change| rows.commit(change)).collect())
+        let outcomes: Vec<Outcome> = changes.iter().map(|change| rows.commit(change)).collect();
+        if outcomes.contains(&Outcome::Committed) {
+            self.tell_others(&mut rows);
+        }
+        Ok(outcomes)
     }
 
     async fn claim(&self, session: SessionId, wishes: &[Wish], now: Now) -> Result<Vec<Claimed>, StoreError> {

@@ -16,7 +16,7 @@ use super::batch::{Batch, Logged, Pending, Place, TaskPart};
 use crate::{
     Engine, EngineError, Notice,
     inbox::{Item, Operation, Replies, Reply},
-    ports::{Now, Outcome, StoreError},
+    ports::{Change, Envelope, Now, Outcome, StoreError},
 };
 
 /// Items decided in one batch.
@@ -102,7 +102,9 @@ impl Committer {
             }
         }
         let (changes, parts) = batch.into_changes(!self.engine.feed.is_idle());
+        let sent = self.sent(&changes);
         let outcomes = self.engine.store.commit(changes).await?;
+        self.carry(sent, &outcomes);
         let mut again = Vec::new();
         // A reply that changes nothing holds when what it was decided on is on disk now, and was not lost instead.
         let held = self.engine.store.generation() == generation;
@@ -152,6 +154,28 @@ impl Committer {
         }
         again.sort_unstable();
         Ok(again)
+    }
+
+    /// The messages that each change sends, where other servers would have to find them: this one carries them itself.
+    fn sent(&self, changes: &[Change]) -> Vec<Vec<Envelope>> {
+        if !self.engine.store.is_shared() {
+            return Vec::new();
+        }
+        let sent = changes.iter().map(|change| match change {
+            Change::Task(change) => change.messages.clone(),
+            Change::Lock(change) => change.messages.clone(),
+            _ => Vec::new(),
+        });
+        sent.collect()
+    }
+
+    /// Messages that were sent by changes that are on disk go on their way.
+    fn carry(&self, sent: Vec<Vec<Envelope>>, outcomes: &[Outcome]) {
+        let committed = sent.into_iter().zip(outcomes).filter(|(_, outcome)| **outcome == Outcome::Committed);
+        let items: Vec<Item> = committed.flat_map(|(sent, _)| sent).map(Item::Message).collect();
+        if !items.is_empty() {
+            self.engine.inbox.post(items);
+        }
     }
 
     /// Lines are on disk.

@@ -1,6 +1,6 @@
 //! Watches over leases: attempts of workers that went silent are made again, polls that waited long enough end.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use windlass_core::{
     Millis,
@@ -10,21 +10,29 @@ use windlass_core::{
 use crate::{
     Engine, EngineError, ExchangeAnswer,
     inbox::{Item, Reply},
-    ports::Now,
+    ports::{Now, Service},
 };
 
 /// Attempts given up in one round.
 const ROUND_MAX: usize = 1000;
 
-/// This server was away when so much time has passed since the last round: silence of workers says nothing
-/// then, and every session gets a full new lease. It is less than half of the shortest lease: a server that stood
-/// still for as long could not hear in time what renews it.
+/// This server was away when so much time has passed since the last round that succeeded: silence of workers says
+/// nothing then. It is less than half of the shortest lease: a server that stood still for as long could not hear in
+/// time what renews it.
 const AWAY_AFTER: Millis = Millis(400);
 
 /// Watches over leases.
 pub struct LeaseKeeper {
     engine: Arc<Engine>,
-    last_round: Mutex<Option<Millis>>,
+    last_round: Mutex<Option<Round>>,
+}
+
+/// The last round that succeeded, and what came after it.
+#[derive(Debug, Clone, Copy)]
+struct Round {
+    at: Millis,
+    /// A round after it failed.
+    has_failed: bool,
 }
 
 impl LeaseKeeper {
@@ -40,13 +48,33 @@ impl LeaseKeeper {
     /// When the store fails; what is over stays over.
     pub async fn run_once(&self, now: Now) -> Result<usize, EngineError> {
         self.engine.began.get_or_init(|| now);
-        let before = self.last_round.lock().unwrap_or_else(PoisonError::into_inner).replace(now.mono);
-        if before.is_some_and(|before| now.mono.0 > before.0 + AWAY_AFTER.0) {
-            tracing::warn!("this server was away for a while; all workers get a full new lease");
-            self.engine.store.forgive(now).await?;
+        let before = *self.last_round();
+        let lost = self.round(before, now).await;
+        match &lost {
+            Ok(_) => *self.last_round() = Some(Round { at: now.mono, has_failed: false }),
+            Err(_) => {
+                if let Some(round) = self.last_round().as_mut() {
+                    round.has_failed = true;
+                }
+            }
         }
+        lost
+    }
+
+    fn last_round(&self) -> MutexGuard<'_, Option<Round>> {
+        self.last_round.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn round(&self, before: Option<Round>, now: Now) -> Result<usize, EngineError> {
         self.end_polls(now);
-        self.shorten_leases(now).await?;
+        if let Some(before) = before.filter(|before| now.mono.0 > before.at.0 + AWAY_AFTER.0) {
+            self.return_from_away(before, now).await?;
+        }
+        let renewals = self.engine.sessions.lock().take_renewals(now);
+        self.engine.renew(renewals, now).await?;
+        if !self.engine.leads(Service::Timekeeping, now) {
+            return Ok(0);
+        }
         let lost = self.engine.store.lost(now, ROUND_MAX).await?;
         if lost.is_empty() || is_planted(Bug::NoLeaseExpiry) {
             return Ok(0);
@@ -58,20 +86,23 @@ impl LeaseKeeper {
         Ok(count)
     }
 
+    /// This server stood still, or could not reach the store. The silence of workers that talk to it says nothing;
+    /// where the store was away, that of no worker does.
+    async fn return_from_away(&self, before: Round, now: Now) -> Result<(), EngineError> {
+        if self.engine.store.is_shared() && !before.has_failed {
+            tracing::warn!("this server was away for a while; its workers get a full new lease");
+            self.engine.sessions.lock().note_unheard_since(before.at);
+            return Ok(());
+        }
+        tracing::warn!("this server was away for a while; all workers get a full new lease");
+        Ok(self.engine.store.forgive(now).await?)
+    }
+
     fn end_polls(&self, now: Now) {
         let expired = self.engine.sessions.lock().expire(now);
         for session in expired {
             let lease = self.engine.sessions.lock().get(session).lease;
             self.engine.answer(session, ExchangeAnswer { lease, ..ExchangeAnswer::default() });
         }
-    }
-
-    /// An attached worker without an open poll is gone unless it opens one soon.
-    async fn shorten_leases(&self, now: Now) -> Result<(), EngineError> {
-        let closed = self.engine.sessions.lock().take_closed();
-        for session in closed {
-            self.engine.shorten_lease(session, now).await?;
-        }
-        Ok(())
     }
 }

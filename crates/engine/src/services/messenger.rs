@@ -1,31 +1,52 @@
 //! Carries messages from one aggregate to another: each was written in its sender's commit and is consumed in
 //! its receiver's, so none is lost and none acts twice.
 
-use std::sync::Arc;
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, PoisonError},
+};
 
-use crate::{Engine, EngineError, inbox::Item, ports::Now};
+use windlass_core::Millis;
+
+use crate::{
+    Engine, EngineError,
+    inbox::Item,
+    ports::{Envelope, MessageId, Now, Service},
+};
 
 /// Messages carried in one round.
 const ROUND_MAX: usize = 1000;
 
+/// Of several servers each carries the messages that it has sent itself, at once. What is still there after so long is
+/// carried by the one that keeps time: its sender is gone.
+const LEFT_AFTER: Millis = Millis(500);
+
 /// Carries messages between aggregates.
 pub struct Messenger {
     engine: Arc<Engine>,
+    /// Messages of several servers that are under way, and when they were first seen.
+    seen: Mutex<BTreeMap<MessageId, Millis>>,
 }
 
 impl Messenger {
     /// A messenger of `engine`.
     #[must_use]
     pub fn new(engine: Arc<Engine>) -> Self {
-        Self { engine }
+        Self { engine, seen: Mutex::default() }
     }
 
     /// Delivers a bounded number of messages. Tells how many.
     ///
     /// # Errors
     /// When the store fails; the messages stay.
-    pub async fn run_once(&self, _now: Now) -> Result<usize, EngineError> {
-        let messages = self.engine.store.messages(ROUND_MAX).await?;
+    pub async fn run_once(&self, now: Now) -> Result<usize, EngineError> {
+        if !self.engine.leads(Service::Timekeeping, now) {
+            return Ok(0);
+        }
+        let mut messages = self.engine.store.messages(ROUND_MAX).await?;
+        if self.engine.store.is_shared() {
+            messages = self.left(messages, now);
+        }
         if messages.is_empty() {
             return Ok(0);
         }
@@ -33,5 +54,15 @@ impl Messenger {
         let count = items.len();
         self.engine.inbox.decide(items).await?;
         Ok(count)
+    }
+
+    /// Those messages that are still there though they were seen a while ago.
+    fn left(&self, messages: Vec<Envelope>, now: Now) -> Vec<Envelope> {
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = std::mem::take(&mut *seen);
+        let first_seen = |id: &MessageId| before.get(id).copied().unwrap_or(now.mono);
+        *seen = messages.iter().map(|envelope| (envelope.id.clone(), first_seen(&envelope.id))).collect();
+        let is_left = |id: &MessageId| first_seen(id).0.saturating_add(LEFT_AFTER.0) <= now.mono.0;
+        messages.into_iter().filter(|envelope| is_left(&envelope.id)).collect()
     }
 }

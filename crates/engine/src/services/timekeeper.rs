@@ -7,7 +7,7 @@ use windlass_core::{Attempt, Command};
 use crate::{
     Engine, EngineError,
     inbox::Item,
-    ports::{Due, Now},
+    ports::{Due, Now, Service},
 };
 
 /// Things done in one round.
@@ -30,6 +30,9 @@ impl Timekeeper {
     /// # Errors
     /// When the store fails; what is due stays due.
     pub async fn run_once(&self, now: Now) -> Result<usize, EngineError> {
+        if !self.engine.leads(Service::Timekeeping, now) {
+            return Ok(0);
+        }
         let due = self.engine.store.due(now, ROUND_MAX).await?;
         if due.is_empty() {
             return Ok(0);

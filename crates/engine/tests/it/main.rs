@@ -11,6 +11,7 @@ mod malformed;
 mod pausing;
 mod reports;
 mod restarts;
+mod servers;
 mod stored;
 mod stored_2;
 mod stores;

@@ -18,9 +18,9 @@ use windlass_engine::{
     Accepted, Engine, EngineError, Exchange, ExchangeAnswer, Explanation, HandedOut, ReportStatus, Said,
     Submission, WorkerReport,
     memory::MemorySink,
-    ports::{Now, SessionId, Store, SubmitKey, Wish, WorkerState},
+    ports::{Now, ServerId, ServerState, SessionId, Store, SubmitKey, Wish, WorkerState},
     resident::Resident,
-    services::{Committer, Dispatcher, LeaseKeeper, Messenger, Timekeeper},
+    services::{Committer, Dispatcher, LeaseKeeper, Lookout, Membership, Messenger, Timekeeper},
 };
 
 /// Where the clock of a world begins.
@@ -35,7 +35,9 @@ pub(crate) struct World {
     timekeeper: Timekeeper,
     lease_keeper: LeaseKeeper,
     messenger: Messenger,
+    lookout: Lookout,
     dispatcher: Dispatcher,
+    membership: Membership,
     elapsed_ms: Arc<AtomicI64>,
 }
 
@@ -59,7 +61,9 @@ impl World {
             timekeeper: Timekeeper::new(engine.clone()),
             lease_keeper: LeaseKeeper::new(engine.clone()),
             messenger: Messenger::new(engine.clone()),
+            lookout: Lookout::new(engine.clone()),
             dispatcher: Dispatcher::new(engine.clone()),
+            membership: Membership::new(engine.clone(), server(random)),
             engine,
             elapsed_ms: Arc::default(),
         }
@@ -87,6 +91,11 @@ impl World {
         self.serve();
     }
 
+    /// Time passes without this server.
+    pub(crate) fn be_away_unserved(&self, ms: i64) {
+        self.elapsed_ms.fetch_add(ms, Ordering::Relaxed);
+    }
+
     /// Runs the services until nothing more is to be done.
     pub(crate) fn serve(&self) {
         self.drive(async {
@@ -95,8 +104,19 @@ impl World {
             while self.timekeeper.run_once(now).await.unwrap() + self.messenger.run_once(now).await.unwrap()
                 > 0
             {}
+            self.lookout.run_once(now).await.unwrap();
             self.dispatcher.run_once(now).await.unwrap();
         });
+    }
+
+    /// Says that this server is there, as the program does every second.
+    pub(crate) fn be_heard(&self) {
+        self.drive(self.membership.run_once(self.now())).unwrap();
+    }
+
+    /// This server ends in order.
+    pub(crate) fn end(&self) {
+        self.drive(self.membership.end()).unwrap();
     }
 
     /// Polls `future` to its end, committing whatever it waits for.
@@ -163,6 +183,19 @@ impl World {
             attached: true,
             holding: Vec::new(),
         }
+    }
+}
+
+/// What a server says of itself.
+fn server(number: u64) -> ServerState {
+    ServerState {
+        id: ServerId(number.into()),
+        version: "0.0.0".into(),
+        address: format!("http://server-{number}").into(),
+        level: 0,
+        started_at: Timestamp(BEGIN_MS),
+        heard_at: Timestamp(BEGIN_MS),
+        heard: Millis(0),
     }
 }
 

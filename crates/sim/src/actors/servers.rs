@@ -10,9 +10,11 @@ use windlass_core::{Millis, Timestamp};
 use windlass_engine::{
     Engine,
     memory::{MemorySink, SharedStore},
-    ports::{Now, Store},
+    ports::{Now, ServerId, ServerState, Store},
     resident::Resident,
-    services::{Committer, Dispatcher, LeaseKeeper, Messenger, Timekeeper},
+    services::{
+        Committer, Dispatcher, HEARTBEAT_EVERY, LeaseKeeper, Lookout, Membership, Messenger, Timekeeper,
+    },
 };
 
 use crate::{
@@ -119,6 +121,9 @@ pub(crate) fn start(world: &Rc<World>, server: usize) {
             world.spawn(Host::Server(server), commit(live.clone()));
         }
         world.spawn(Host::Server(server), keep_time(world.clone(), live.clone()));
+        if world.config.shared {
+            world.spawn(Host::Server(server), be_heard(world.clone(), live.clone()));
+        }
         *world.servers.seats[server].live.borrow_mut() = Some(live);
         world.see(Seen::ServerStarted);
         world.tell(|| format!("server {server} runs"));
@@ -180,14 +185,34 @@ async fn keep_time(world: Rc<World>, live: Rc<Live>) {
     let timekeeper = Timekeeper::new(engine.clone());
     let lease_keeper = LeaseKeeper::new(engine.clone());
     let messenger = Messenger::new(engine.clone());
+    let lookout = Lookout::new(engine.clone());
     let dispatcher = Dispatcher::new(engine.clone());
     loop {
         let failed = lease_keeper.run_once(live.now()).await.is_err()
             | timekeeper.run_once(live.now()).await.is_err()
             | messenger.run_once(live.now()).await.is_err()
+            | lookout.run_once(live.now()).await.is_err()
             | dispatcher.run_once(live.now()).await.is_err();
         let wake = engine.next_wake(live.now()).unwrap_or(Millis(TICK_MS)).0;
         let pause = if failed { TICK_MS } else { wake.clamp(TICK_MIN_MS, TICK_MS) };
-        world.at_most(pause, engine.timers().wait()).await;
+        world.at_most(pause, engine.stirred()).await;
+    }
+}
+
+async fn be_heard(world: Rc<World>, live: Rc<Live>) {
+    let now = live.now();
+    let me = ServerState {
+        id: ServerId(world.random().into()),
+        version: "sim".into(),
+        address: "sim".into(),
+        level: 0,
+        started_at: now.wall,
+        heard_at: now.wall,
+        heard: now.mono,
+    };
+    let membership = Membership::new(live.engine.clone(), me);
+    loop {
+        let heard = membership.run_once(live.now()).await;
+        world.sleep(if heard.is_ok() { HEARTBEAT_EVERY.0 } else { TICK_MS }).await;
     }
 }

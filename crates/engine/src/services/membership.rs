@@ -1,0 +1,66 @@
+//! Being one of several servers on a store: being heard of, and having the leases of what only one of them does.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use windlass_core::Millis;
+
+use crate::{
+    Engine, EngineError,
+    ports::{Now, ServerState, Service},
+};
+
+/// How often a server is to say that it is there.
+pub const HEARTBEAT_EVERY: Millis = Millis::from_secs(1);
+
+/// For how long a server has the lease of a service. So much later at most others go on with what a server did for
+/// all that is gone.
+pub const SERVICE_LEASE: Millis = Millis::from_secs(3);
+
+/// Makes this server one of those on its store.
+pub struct Membership {
+    engine: Arc<Engine>,
+    me: ServerState,
+    /// It was heard of by the store.
+    has_begun: Mutex<bool>,
+}
+
+impl Membership {
+    /// A membership of `engine` as `me`.
+    #[must_use]
+    pub fn new(engine: Arc<Engine>, me: ServerState) -> Self {
+        Self { engine, me, has_begun: Mutex::default() }
+    }
+
+    /// Says that this server is there, and asks for the leases of services.
+    ///
+    /// The first server on a store after a time in which there was none gives all sessions a full new lease: nobody
+    /// could hear of them.
+    ///
+    /// # Errors
+    /// When the store fails; leases that this server has end in time.
+    pub async fn run_once(&self, now: Now) -> Result<(), EngineError> {
+        let store = &self.engine.store;
+        if !*self.has_begun.lock().unwrap_or_else(PoisonError::into_inner) {
+            let is_other_up = |server: &ServerState| server.id != self.me.id && server.is_up(now.mono);
+            if !store.servers().await?.iter().any(is_other_up) {
+                store.forgive(now).await?;
+            }
+        }
+        store.register(ServerState { heard_at: now.wall, heard: now.mono, ..self.me.clone() }).await?;
+        *self.has_begun.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        for service in Service::ALL {
+            let lease = store.lease(service, self.me.id, SERVICE_LEASE, now).await?;
+            self.engine.leading.note(service, (lease.holder == self.me.id).then_some(lease.until));
+        }
+        Ok(())
+    }
+
+    /// This server ends: what it did for all goes to others at once.
+    ///
+    /// # Errors
+    /// When the store fails; others take over when its leases have ended.
+    pub async fn end(&self) -> Result<(), EngineError> {
+        Service::ALL.iter().for_each(|service| self.engine.leading.note(*service, None));
+        Ok(self.engine.store.leave(self.me.id).await?)
+    }
+}

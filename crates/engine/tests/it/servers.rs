@@ -1,0 +1,251 @@
+//! Several servers on one store: any of them answers any call, and each hears in time of what concerns those who talk
+//! to it.
+
+use std::{pin::pin, sync::Arc, task::Poll};
+
+use futures_util::StreamExt as _;
+use windlass_core::{ActState, Command, Millis, TaskId};
+use windlass_engine::{
+    ReportStatus, Said,
+    memory::SharedStore,
+    services::{HEARTBEAT_EVERY, SERVICE_LEASE},
+};
+
+use crate::world::{World, flow, ok};
+
+/// Two servers on one store; the first one keeps time.
+struct Two {
+    store: SharedStore,
+    one: World,
+    other: World,
+}
+
+impl Two {
+    fn new() -> Self {
+        let store = SharedStore::new([7; 32]);
+        let (one, other) = (Arc::new(store.clone()), Arc::new(store.clone()));
+        let two = Self { store, one: World::over(one, 1), other: World::over(other, 2) };
+        two.be_heard();
+        two
+    }
+
+    fn be_heard(&self) {
+        self.one.be_heard();
+        self.other.be_heard();
+    }
+
+    /// Time passes, with both at work.
+    fn pass(&self, ms: i64) {
+        const STEP_MS: i64 = 50;
+        for at in 1..=ms / STEP_MS {
+            self.one.pass(STEP_MS);
+            self.other.pass(STEP_MS);
+            if (at * STEP_MS) % i64::try_from(HEARTBEAT_EVERY.0).unwrap() == 0 {
+                self.be_heard();
+            }
+        }
+    }
+}
+
+#[test]
+fn an_attached_worker_may_report_to_another_server_than_it_polls() {
+    let two = Two::new();
+    two.one.apply(flow("f", &["a", "b"], 0));
+    let id = two.one.submit("f");
+    let mut worker = two.one.worker(1);
+    let first = worker.take();
+    let mut poll = pin!(worker.open_poll(10_000));
+    assert!(two.one.turn(poll.as_mut()).is_pending());
+    two.pass(300);
+    // The other server has no poll of this worker.
+    let mut there = worker.at(&two.other);
+    assert_eq!(there.report(&first.token, Said::Running(None)), ReportStatus::Accepted);
+    two.pass(3_000);
+    assert_eq!(two.one.task(id).state.steps[0].forward.deaths, 0);
+    assert_eq!(there.report(&first.token, ok()), ReportStatus::Accepted);
+    two.pass(150);
+    let Poll::Ready(answer) = two.one.turn(poll.as_mut()) else { panic!("the next step is ready") };
+    assert_eq!(answer.unwrap().attempts.len(), 1);
+}
+
+#[test]
+fn a_connection_that_ends_at_one_server_says_nothing_once_the_worker_polls_another() {
+    let two = Two::new();
+    two.one.apply(flow("f", &["a"], 0));
+    let id = two.one.submit("f");
+    let mut worker = two.one.worker(1);
+    worker.take();
+    let mut there = worker.at(&two.other);
+    there.seq += 1;
+    {
+        let mut poll = pin!(worker.open_poll(10_000));
+        assert!(two.one.turn(poll.as_mut()).is_pending());
+    }
+    let mut poll = pin!(there.open_poll(10_000));
+    assert!(two.other.turn(poll.as_mut()).is_pending());
+    two.pass(4_000);
+    assert_eq!(two.other.task(id).state.steps[0].forward.deaths, 0);
+}
+
+#[test]
+fn a_worker_whose_last_connection_ends_is_gone_within_a_second_wherever_that_was() {
+    let two = Two::new();
+    two.one.apply(flow("f", &["a"], 0));
+    let id = two.one.submit("f");
+    let mut worker = two.other.worker(1);
+    worker.take();
+    {
+        let mut poll = pin!(worker.open_poll(10_000));
+        assert!(two.other.turn(poll.as_mut()).is_pending());
+        two.pass(500);
+    }
+    two.pass(1_200);
+    assert_eq!(two.one.task(id).state.steps[0].forward.deaths, 1);
+}
+
+#[test]
+fn a_cancel_at_one_server_reaches_a_worker_that_polls_at_another() {
+    let two = Two::new();
+    two.one.apply(flow("f", &["a"], 0));
+    let id = two.one.submit("f");
+    let mut worker = two.other.worker(1);
+    let had = worker.take();
+    let mut poll = pin!(worker.open_poll(10_000));
+    assert!(two.other.turn(poll.as_mut()).is_pending());
+    two.one.drive(two.one.engine.tell(id, Command::Cancel { by: None })).unwrap();
+    two.pass(50);
+    let Poll::Ready(answer) = two.other.turn(poll.as_mut()) else { panic!("the worker is told to stop") };
+    assert_eq!(answer.unwrap().cancels, [had.token]);
+    let mut poll = pin!(worker.open_poll(10_000));
+    two.pass(100);
+    assert!(two.other.turn(poll.as_mut()).is_pending(), "it is told once, and again after a second");
+}
+
+#[test]
+fn what_one_server_gave_up_is_stopped_at_another() {
+    let two = Two::new();
+    let mut slow = flow("f", &["a"], 0);
+    slow.steps[0].run.timeout = Millis::from_secs(2);
+    two.one.apply(slow);
+    let id = two.one.submit("f");
+    let mut worker = two.other.worker(1);
+    let had = worker.take();
+    // Its timeout and its grace are over, and it goes on.
+    for _ in 0..13 {
+        worker.poll();
+        two.pass(1_000);
+    }
+    assert!(two.one.status(id).starts_with("RollingBack") || two.one.task(id).is_ended());
+    let told: Vec<String> = (0..6)
+        .flat_map(|_| {
+            two.pass(1_000);
+            worker.poll().cancels
+        })
+        .collect();
+    assert!(told.contains(&had.token), "{told:?}");
+}
+
+#[test]
+fn what_one_server_makes_ready_stirs_the_other() {
+    let two = Two::new();
+    two.one.apply(flow("f", &["a"], 0));
+    two.pass(100);
+    let mut worker = two.other.worker(1);
+    let mut poll = pin!(worker.open_poll(10_000));
+    assert!(two.other.turn(poll.as_mut()).is_pending());
+    two.other.serve();
+    two.other.drive(async { two.other.engine.stirred().await });
+    let mut stirred = pin!(two.other.engine.stirred());
+    assert!(two.other.turn(stirred.as_mut()).is_pending());
+    two.one.submit("f");
+    assert!(two.other.turn(stirred.as_mut()).is_ready());
+    two.other.serve();
+    assert!(two.other.turn(poll.as_mut()).is_ready());
+}
+
+#[test]
+fn who_watches_a_task_at_one_server_is_sent_to_look_when_another_changed_it() {
+    let two = Two::new();
+    two.one.apply(flow("f", &["a"], 0));
+    let id = two.one.submit("f");
+    // The first look sends everybody away once: they may have read the task before it.
+    let mut first = two.other.engine.feed().watch(id);
+    two.pass(50);
+    assert!(two.other.drive(first.next()).is_none());
+    let mut watch = two.other.engine.feed().watch(id);
+    two.pass(200);
+    let mut next = pin!(watch.next());
+    assert!(two.other.turn(next.as_mut()).is_pending());
+    two.one.drive(two.one.engine.tell(id, Command::Pause { by: None })).unwrap();
+    two.pass(50);
+    assert!(matches!(two.other.turn(next.as_mut()), Poll::Ready(None)));
+}
+
+/// Whether the first step waits for its next attempt.
+fn is_delayed(world: &World, id: TaskId) -> bool {
+    matches!(world.task(id).state.steps[0].forward.state, ActState::Delayed { .. })
+}
+
+#[test]
+fn one_server_does_what_is_due_and_another_goes_on_when_that_is_gone() {
+    let two = Two::new();
+    let lease = i64::try_from(SERVICE_LEASE.0).unwrap();
+    two.one.apply(flow("f", &["a"], 1));
+    let retried = |world: &World, session: u128| {
+        let id = world.submit("f");
+        let mut worker = world.worker(session);
+        let token = worker.take().token;
+        worker.report(&token, crate::world::failed("not yet"));
+        id
+    };
+    let id = retried(&two.one, 1);
+    two.other.pass(1_500);
+    assert!(is_delayed(&two.one, id), "the first one keeps time");
+    two.one.pass(1_500);
+    assert!(!is_delayed(&two.one, id));
+    // From here on there is only the other one.
+    two.other.worker(2).poll();
+    let id = retried(&two.other, 3);
+    for _ in 0..lease / 1_000 + 1 {
+        two.other.be_heard();
+        two.other.pass(1_000);
+    }
+    assert!(!is_delayed(&two.other, id));
+}
+
+#[test]
+fn a_server_that_ends_in_order_leaves_its_part_to_others_at_once() {
+    let two = Two::new();
+    two.one.apply(flow("f", &["a"], 1));
+    two.one.end();
+    two.other.be_heard();
+    let id = two.other.submit("f");
+    let mut worker = two.other.worker(1);
+    let token = worker.take().token;
+    worker.report(&token, crate::world::failed("not yet"));
+    two.other.pass(1_050);
+    assert!(!is_delayed(&two.other, id));
+}
+
+#[test]
+fn the_first_server_after_a_time_without_any_gives_workers_a_full_new_lease() {
+    let two = Two::new();
+    two.one.apply(flow("f", &["a"], 0));
+    let id = two.one.submit("f");
+    let mut worker = two.one.worker(1);
+    worker.take();
+    // Nobody hears of anything for a minute.
+    let next = World::over(Arc::new(two.store.clone()), 3);
+    next.be_away_unserved(60_000);
+    next.be_heard();
+    next.serve();
+    assert_eq!(next.task(id).state.steps[0].forward.deaths, 0);
+    for _ in 0..9 {
+        next.be_heard();
+        next.pass(1_000);
+    }
+    assert_eq!(next.task(id).state.steps[0].forward.deaths, 0);
+    next.be_heard();
+    next.pass(1_100);
+    assert_eq!(next.task(id).state.steps[0].forward.deaths, 1);
+}
