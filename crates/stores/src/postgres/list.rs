@@ -1,5 +1,7 @@
 //! Lists of tasks: newest first, looked at one after the other where no index serves a filter.
 
+use std::collections::HashMap;
+
 use uuid::Uuid;
 use windlass_core::{TaskId, TaskStatus};
 use windlass_engine::ports::{Loaded, Page, SCAN_MAX, TaskQuery};
@@ -8,7 +10,7 @@ use super::{
     connection::Connection,
     error::Fault,
     flows::Flows,
-    load::{task_head, with_flows},
+    load::{load, task_head, with_flows},
 };
 use crate::rows::{ENDED, to_integer};
 
@@ -56,7 +58,8 @@ pub(super) async fn page(
             None => connection.query(PAGE, &[&id, &limit, &flow, &since, &until]).await?,
         };
         let parts = rows.iter().map(task_head).collect::<Result<Vec<_>, _>>()?;
-        for loaded in with_flows(connection, flows, parts).await? {
+        let found = with_flows(connection, flows, parts).await?;
+        for loaded in with_members(connection, flows, found).await? {
             if items.len() >= query.limit || looked_at == SCAN_MAX {
                 return Ok(Page { items, next: Some(before) });
             }
@@ -70,6 +73,26 @@ pub(super) async fn page(
             return Ok(Page { items, next: None });
         }
     }
+}
+
+/// How far a task with members is that has not ended is seen by them.
+async fn with_members(
+    connection: &mut Connection<'_>,
+    flows: &Flows,
+    mut found: Vec<Loaded>,
+) -> Result<Vec<Loaded>, Fault> {
+    let is_fanned = |loaded: &&Loaded| !loaded.task.is_ended() && loaded.task.fans().next().is_some();
+    let ids: Vec<TaskId> = found.iter().filter(is_fanned).map(|loaded| loaded.task.id).collect();
+    let mut whole: HashMap<TaskId, Loaded> = HashMap::new();
+    for loaded in load(connection, flows, &ids).await?.into_iter().flatten() {
+        whole.insert(loaded.task.id, loaded);
+    }
+    for loaded in &mut found {
+        if let Some(whole) = whole.remove(&loaded.task.id) {
+            *loaded = whole;
+        }
+    }
+    Ok(found)
 }
 
 /// The endings that are wanted, where tasks that have not ended are not.

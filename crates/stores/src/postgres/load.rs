@@ -44,9 +44,9 @@ pub(super) async fn load(
     let rows = connection.query(LOAD, &[&keys]).await?;
     let parts = rows.iter().map(task_parts).collect::<Result<Vec<_>, _>>()?;
     let loaded = with_flows(connection, flows, parts).await?;
-    let mut found: HashMap<TaskId, Loaded> =
-        loaded.into_iter().map(|loaded| (loaded.task.id, loaded)).collect();
-    Ok(ids.iter().map(|id| found.remove(id)).collect())
+    let found: HashMap<TaskId, Loaded> = loaded.into_iter().map(|loaded| (loaded.task.id, loaded)).collect();
+    // One may be asked for twice.
+    Ok(ids.iter().map(|id| found.get(id).cloned()).collect())
 }
 
 /// Puts tasks together with their flows.

@@ -12,23 +12,22 @@ use super::{
     connection::{Batch, Connection, parameters},
     error::Fault,
 };
-use crate::rows::{ENDED, to_integer};
+use crate::rows::to_integer;
 
 /// How long an idempotency key is kept at least, though its task may go before.
 const KEY_KEPT: Millis = Millis::from_secs(24 * 3600);
-
-/// Ids are made of the time of acceptance, by clocks of several servers and applications: this much disorder is
-/// allowed for.
-const ORDER_TOLERANCE_MS: i64 = 600_000;
 
 /// Lines come in the order of time, so the oldest are first.
 const LOGS: &str = "DELETE FROM windlass_log WHERE seq IN (
         SELECT seq FROM (SELECT seq, at FROM windlass_log ORDER BY seq LIMIT $2) oldest WHERE at <= $1
     ) RETURNING true";
-/// A task that ended by some time was accepted by then, so its id is smaller than those made later.
-const EXPIRED: &str = "SELECT id, scope FROM windlass_task
-    WHERE ending IS NOT NULL AND ending = $1 AND id < $2 AND ended_at <= $3 ORDER BY id LIMIT $4
+/// Tasks whose flows do not say for how long they are kept, and those whose flows do.
+const OLD: &str = "SELECT id, scope FROM windlass_task
+    WHERE ending IS NOT NULL AND kept_for IS NULL AND ended_at <= $1 ORDER BY ended_at LIMIT $2
     FOR UPDATE SKIP LOCKED";
+const OLD_BY_FLOW: &str = "SELECT id, scope FROM windlass_task
+    WHERE ending IS NOT NULL AND kept_for IS NOT NULL AND ended_at + kept_for <= $1
+    ORDER BY ended_at + kept_for LIMIT $2 FOR UPDATE SKIP LOCKED";
 const ORPHAN: &str = "UPDATE windlass_submit_key SET orphan = true WHERE scope = ANY($1::bytea[])";
 const UNIQUE: &str = "DELETE FROM windlass_unique_task WHERE task = ANY($1::uuid[])";
 const ALARMS_OF: &str = "DELETE FROM windlass_alarm WHERE task = ANY($1::uuid[]) AND resolved";
@@ -69,9 +68,8 @@ pub(super) async fn sweep(
     let mut left = limit;
     left -= delete(connection, LOGS, until(retention.logs), left).await?;
     left -= delete_remains(connection, left).await?;
-    for (_, ending) in ENDED {
-        left -= delete_tasks(connection, ending, until(retention.tasks), left).await?;
-    }
+    left -= delete_tasks(connection, OLD, until(retention.tasks), left).await?;
+    left -= delete_tasks(connection, OLD_BY_FLOW, now.wall.0, left).await?;
     left -= delete_remains(connection, left).await?;
     left -= delete(connection, ALARMS, until(retention.tasks), left).await?;
     left -= delete(connection, ORPHANS, until(KEY_KEPT), left).await?;
@@ -92,16 +90,15 @@ async fn delete(
 
 async fn delete_tasks(
     connection: &mut Connection<'_>,
-    ending: i64,
+    sql: &'static str,
     until: i64,
     most: i64,
 ) -> Result<i64, Fault> {
     if most <= 0 {
         return Ok(0);
     }
-    let ending = i16::try_from(ending).unwrap_or(0);
     let mut batch = Batch::begin();
-    batch.add(EXPIRED, parameters![ending, first_id_after(until), until, most]);
+    batch.add(sql, parameters![until, most]);
     let rows = connection.send(batch).await?.remove(0);
     if rows.is_empty() {
         connection.roll_back().await?;
@@ -120,12 +117,6 @@ async fn delete_tasks(
     }
     connection.send(batch.and_commit()).await?;
     Ok(tasks.len() as i64)
-}
-
-/// An id greater than all that were made by this time.
-fn first_id_after(until: i64) -> Uuid {
-    let millis = u64::try_from(until.saturating_add(ORDER_TOLERANCE_MS)).unwrap_or(0);
-    Uuid::from_u128(u128::from(millis) << 80)
 }
 
 /// Deletes at most `most` rows of what is left of tasks.

@@ -12,9 +12,9 @@ use super::{
 use crate::rows::{TaskWrite, Writes, act_code, ending_code, sender_bytes, to_integer};
 
 const INSERT_TASKS: &str = "INSERT INTO windlass_task
-    (id, flow, version, created_at, head, params, scope, events, ending, ended_at, state)
+    (id, flow, version, created_at, head, params, scope, events, ending, ended_at, state, kept_for)
     SELECT * FROM unnest($1::uuid[], $2::text[], $3::int8[], $4::int8[], $5::bytea[], $6::text[], $7::bytea[],
-                         $8::int8[], $9::int2[], $10::int8[], $11::bytea[])";
+                         $8::int8[], $9::int2[], $10::int8[], $11::bytea[], $12::int8[])";
 const UPDATE_TASKS: &str = "UPDATE windlass_task t
     SET events = n.events, ending = n.ending, ended_at = n.ended_at, state = n.state
     FROM unnest($1::uuid[], $2::int8[], $3::int2[], $4::int8[], $5::bytea[])
@@ -137,6 +137,8 @@ fn add_new_tasks<'w>(batch: &mut Batch<'w>, new: &[&'w TaskWrite]) {
     let params: Vec<&str> = new.iter().map(|write| input(write).params.as_str()).collect();
     let scopes: Vec<Option<&[u8]>> =
         new.iter().map(|write| write.scope.as_ref().map(|scope| &scope[..])).collect();
+    let kept_for: Vec<Option<i64>> =
+        new.iter().map(|write| write.task.flow.retention.map(|span| to_integer(span.0))).collect();
     let ((endings, ended_at), (events, states)) = (endings(new), states(new));
     let parameters = parameters![
         ids(new),
@@ -149,7 +151,8 @@ fn add_new_tasks<'w>(batch: &mut Batch<'w>, new: &[&'w TaskWrite]) {
         events,
         endings,
         ended_at,
-        states
+        states,
+        kept_for
     ];
     add(batch, INSERT_TASKS, new.len(), parameters);
 }

@@ -1,15 +1,28 @@
-//! The SQLite row sink on real files.
+//! Stores on real files and real servers: what all of them must do, and what each can do wrong by itself.
 
-#![cfg(feature = "sqlite")]
-
+#[cfg(feature = "sqlite")]
 mod conformance;
+#[cfg(feature = "sqlite")]
 mod crash;
+#[cfg(feature = "sqlite")]
 mod doctor;
+#[cfg(feature = "sqlite")]
 mod failure;
+#[cfg(feature = "sqlite")]
 mod fixture;
+#[cfg(feature = "sqlite")]
 mod listing;
+#[cfg(feature = "sqlite")]
 mod members;
+#[cfg(feature = "mysql")]
+mod mysql;
+#[cfg(feature = "sqlite")]
 mod opening;
+#[cfg(feature = "postgres")]
+mod postgres;
+#[cfg(feature = "sqlite")]
 mod round_trip;
+#[cfg(feature = "sqlite")]
 mod story;
+#[cfg(feature = "sqlite")]
 mod sweep;

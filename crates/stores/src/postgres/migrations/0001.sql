@@ -11,12 +11,16 @@ CREATE TABLE windlass_task (
     head       bytea   NOT NULL,     -- what was submitted, without its parameters
     params     text    NOT NULL,
     scope      bytea,                -- of its idempotency key, where it has one
+    kept_for   bigint,               -- how long it is kept once it has ended, where its flow says
     events     bigint  NOT NULL,     -- how many it has had: its version
     ending     smallint,             -- 1 succeeded, 2 rolled back, 3 failed, 4 cancelled; NULL = it has not ended
     ended_at   bigint,
     state      bytea   NOT NULL
 ) WITH (fillfactor = 80, autovacuum_vacuum_scale_factor = 0.05);
 CREATE INDEX windlass_task_ended ON windlass_task (ending, id) WHERE ending IS NOT NULL;
+CREATE INDEX windlass_task_old ON windlass_task (ended_at) WHERE ending IS NOT NULL AND kept_for IS NULL;
+CREATE INDEX windlass_task_old_by_flow ON windlass_task ((ended_at + kept_for))
+    WHERE ending IS NOT NULL AND kept_for IS NOT NULL;
 
 -- What tasks wait for: a row per act (or start, or deadline). A claim is some columns of it, so it goes with the row.
 CREATE TABLE windlass_wait (
