@@ -2,11 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use windlass_core::{
-    Act, ActKey, ActState, Awaited, Doer, TaskId, TaskStatus, is_to_stop, task_status, trouble,
-};
+use windlass_core::{Act, ActKey, ActState, Awaited, Doer, TaskId, is_to_stop, task_status, trouble};
 
-use super::{AtWorker, Why};
+use super::{AtWorker, ChildReason, Explanation, Reason, Why};
 use crate::{
     Engine, EngineError,
     ports::{Claim, Loaded, Now, QueueState, SessionState},
@@ -124,20 +122,26 @@ impl<'a> Look<'a> {
                 Why::Signal { name: name.clone(), since, until: act.deadline_at }
             }
             Awaited::Child => {
-                let status = match act.child() {
-                    Some(child) => self.status_of(child).await?,
+                let child = match act.child() {
+                    Some(child) => self.why_child(child).await?,
                     None => None,
                 };
-                Why::Child { task: act.child().filter(|_| status.is_some()), status }
+                Why::Child { task: act.child().filter(|_| child.is_some()), child }
             }
             Awaited::Lock => self.why_locked(key, act).await?,
         })
     }
 
-    /// What another task does; nothing when it is not there.
-    async fn status_of(&self, id: TaskId) -> Result<Option<TaskStatus>, EngineError> {
-        match self.engine.task(id).await {
-            Ok(loaded) => Ok(Some(task_status(&loaded.task, &loaded.held()))),
+    /// Why a task that a step waits for is where it is; nothing when it is not there. Tasks stand only so deep below
+    /// one another.
+    async fn why_child(&self, id: TaskId) -> Result<Option<Box<ChildReason>>, EngineError> {
+        match Box::pin(self.engine.why(id, self.now)).await {
+            Ok((loaded, Explanation { reasons, .. })) => {
+                let status = task_status(&loaded.task, &loaded.held());
+                let first = reasons.into_iter().next();
+                let reason = first.unwrap_or(Reason { key: None, why: Why::Moving });
+                Ok(Some(Box::new(ChildReason { task: loaded.task, status, reason })))
+            }
             Err(EngineError::UnknownTask(_)) => Ok(None),
             Err(error) => Err(error),
         }

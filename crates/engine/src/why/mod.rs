@@ -6,9 +6,11 @@ mod history;
 mod locks;
 mod members;
 
+use std::sync::Arc;
+
 use windlass_core::{
-    ActKey, ActState, Actor, Millis, Name, Pause, Phase, StuckKind, Task, TaskId, TaskStatus, Timestamp,
-    task_status,
+    ActKey, ActState, Actor, Awaited, Millis, Name, Pause, Phase, StuckKind, Task, TaskId, TaskStatus,
+    Timestamp, task_status,
 };
 
 use crate::{
@@ -114,8 +116,8 @@ pub enum Why {
     Child {
         /// Which; nothing = it is being started.
         task: Option<TaskId>,
-        /// What that task does.
-        status: Option<TaskStatus>,
+        /// What that task does, and why it is where it is.
+        child: Option<Box<ChildReason>>,
     },
     /// Another step has a lock that it needs.
     Lock {
@@ -183,6 +185,17 @@ pub enum Why {
     Grace,
     /// It is on its way: to a worker, or to its next state.
     Moving,
+}
+
+/// Why a task that a step waits for is where it is.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ChildReason {
+    /// The task.
+    pub task: Arc<Task>,
+    /// What it does.
+    pub status: TaskStatus,
+    /// The first of its reasons.
+    pub reason: Reason,
 }
 
 /// The step that has what others wait for.
@@ -305,11 +318,12 @@ fn keys(task: &Task) -> Vec<ActKey> {
     task.step_acts().map(|(key, _)| key).collect()
 }
 
-/// Attempts that workers have, or may be about to name.
+/// Attempts that workers have, or may be about to name, and tasks that were started.
 fn in_flight(loaded: &Loaded) -> usize {
     let awaited = loaded.awaited.iter().filter(|key| {
         let waits = loaded.task.act(**key).is_some_and(|act| act.state == ActState::Ready);
         waits && !loaded.claims.iter().any(|claim| claim.key == **key)
     });
-    loaded.claims.len() + awaited.count()
+    let children = loaded.task.open_acts().filter(|(_, act)| act.state == ActState::Awaiting(Awaited::Child));
+    loaded.claims.len() + awaited.count() + children.count()
 }

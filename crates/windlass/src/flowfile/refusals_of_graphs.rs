@@ -98,7 +98,10 @@ fn keys_of_graphs_must_make_sense_together() {
         "wait: approved\n    timeout: 5s\n    deadline: 5s",
         "wait: approved\n    timeout: 0",
         "when: x",
-        "run: flow.f",
+        "run: flow.f\n    rollback: m.undo",
+        "run: flow.f\n    start_within: 3s",
+        "run: flow.f\n    key: owner",
+        "run: flow.f\n    timeout: 0",
     ];
     let texts = waiting.map(|keys| step(keys).replace("run: m.c\n    ", ""));
     insta::assert_snapshot!(refusals(Format::Yaml, texts.iter().map(String::as_str)), @r#"
@@ -110,7 +113,10 @@ fn keys_of_graphs_must_make_sense_together() {
     6:15: a step that waits for a signal cannot have this `deadline`: it is the same as its `timeout`
     5:14: a timeout of 0 would fail every attempt: give it a length, or leave it out
     3:5: a step needs `run`: write MODULE.COMMAND, such as mysql.init_instance; or `wait`: the signal it waits for
-    4:10: step "a": `run: flow.f` starts a child task, which this version cannot do yet
+    5:15: step "a": a child task is rolled back by its own flow: leave `rollback` out, or do it in that flow
+    5:19: a step that runs a flow cannot have this `start_within`: no worker takes it; `timeout` says how long the task may take
+    5:10: `key` is for limits on what workers do, and no worker does this step: leave it out
+    5:14: a timeout of 0 would fail every attempt: give it a length, or leave it out
     "#);
     insta::assert_snapshot!(refusals(Format::Yaml, [
         "flow: f\nsteps:\n  - { name: a, run: m.c }\n  - { name: b, run: m.c }\n  \

@@ -6,8 +6,8 @@ use windlass_api::{
     UniqueSettings, UniqueWhile,
 };
 use windlass_core::{
-    Action, Backoff, Doer, During, Expression, Flow, LockRef, Millis, OnPartial, PARALLEL_DEFAULT, Retry,
-    Role, StepDefinition, TIMEOUT_DEFAULT, Unique,
+    Action, Backoff, CHILD_TIMEOUT_DEFAULT, Doer, During, Expression, Flow, LockRef, Millis, OnPartial,
+    PARALLEL_DEFAULT, Retry, Role, StepDefinition, TIMEOUT_DEFAULT, Unique,
 };
 
 use super::{json, tree::Node};
@@ -82,10 +82,10 @@ fn step(flow: &Flow, index: usize, definition: &StepDefinition, key: Option<&Exp
         Doer::Signal { name } => (None, Some(name.to_string())),
         Doer::Worker { .. } | Doer::Flow { .. } => (Some(settings.run), None),
     };
-    // Of a step that waits, `timeout` says what the deadline of others does.
-    let (timeout, deadline) = match definition.run.worker() {
-        Some(_) => (settings.timeout, settings.deadline),
-        None => (settings.deadline, None),
+    // Of a step that waits for a signal, `timeout` says what the deadline of others does.
+    let (timeout, deadline) = match &definition.run.doer {
+        Doer::Signal { .. } => (settings.deadline, None),
+        Doer::Worker { .. } | Doer::Flow { .. } => (settings.timeout, settings.deadline),
     };
     StepDocument {
         name: definition.name.as_str().to_owned(),
@@ -138,7 +138,10 @@ fn settings(action: &Action) -> ActionSettings {
     ActionSettings {
         run: action.doer.to_string(),
         start_within: action.start_within.map(span),
-        timeout: unless(action.timeout, TIMEOUT_DEFAULT),
+        timeout: match action.doer {
+            Doer::Flow { .. } => unless(action.timeout, CHILD_TIMEOUT_DEFAULT),
+            Doer::Worker { .. } | Doer::Signal { .. } => unless(action.timeout, TIMEOUT_DEFAULT),
+        },
         deadline: action.deadline.map(span),
         retry: (action.retry != Retry::default()).then(|| retry(&action.retry)),
     }

@@ -4,7 +4,8 @@ use windlass_api::{
     ActionDocument, ActionSettings, BackoffKind, RetryDocument, RetrySettings, Span, StepDocument,
 };
 use windlass_core::{
-    Action, Backoff, Doer, FLOW_MODULE, Millis, Name, RETRIES_MAX, Retry, SPAN_MAX, TIMEOUT_DEFAULT,
+    Action, Backoff, CHILD_TIMEOUT_DEFAULT, Doer, FLOW_MODULE, Millis, Name, RETRIES_MAX, Retry, SPAN_MAX,
+    TIMEOUT_DEFAULT,
 };
 
 use super::{Mistake, quote};
@@ -31,7 +32,8 @@ pub(super) fn of_step(path: &str, document: &StepDocument) -> Result<Action, Mis
     let settings = Settings { start_within, timeout, deadline, retry: retry.as_ref() };
     match doer {
         Doer::Worker { .. } => of_worker(path, doer, &settings),
-        Doer::Flow { .. } | Doer::Signal { .. } => of_waiting(path, doer, &settings),
+        Doer::Flow { .. } => of_flow(path, doer, &settings),
+        Doer::Signal { .. } => of_waiting(path, doer, &settings),
     }
 }
 
@@ -75,9 +77,24 @@ fn of_worker(path: &str, doer: Doer, settings: &Settings<'_>) -> Result<Action, 
     })
 }
 
-/// A step that waits for a signal or a task. Its `timeout` is how long it waits, as nobody makes attempts.
+/// A step that runs a flow. Its `timeout` is how long each task of it may take.
+fn of_flow(path: &str, doer: Doer, settings: &Settings<'_>) -> Result<Action, Mistake> {
+    if settings.start_within.is_some() {
+        let message = "a step that runs a flow cannot have this `start_within`: no worker takes it; `timeout` says how \
+            long the task may take";
+        return Err(Mistake::new(format!("{path}.start_within"), message));
+    }
+    Ok(Action {
+        doer,
+        timeout: length(path, "timeout", *settings.timeout)?.unwrap_or(CHILD_TIMEOUT_DEFAULT),
+        deadline: length(path, "deadline", *settings.deadline)?,
+        start_within: None,
+        retry: retry(&format!("{path}.retry"), settings.retry)?,
+    })
+}
+
+/// A step that waits for a signal. Its `timeout` is how long it waits, as nobody makes attempts.
 fn of_waiting(path: &str, doer: Doer, settings: &Settings<'_>) -> Result<Action, Mistake> {
-    let what = if matches!(doer, Doer::Flow { .. }) { "a task" } else { "a signal" };
     let unfit = [
         (
             "start_within",
@@ -89,10 +106,10 @@ fn of_waiting(path: &str, doer: Doer, settings: &Settings<'_>) -> Result<Action,
             settings.deadline.is_some() && settings.timeout.is_some(),
             "it is the same as its `timeout`",
         ),
-        ("retry", settings.retry.is_some() && what == "a signal", "there is nothing to try again"),
+        ("retry", settings.retry.is_some(), "there is nothing to try again"),
     ];
     if let Some((key, _, why)) = unfit.iter().find(|(_, there, _)| *there) {
-        let message = format!("a step that waits for {what} cannot have this `{key}`: {why}");
+        let message = format!("a step that waits for a signal cannot have this `{key}`: {why}");
         return Err(Mistake::new(format!("{path}.{key}"), message));
     }
     let timeout = length(path, "timeout", *settings.timeout)?;
@@ -101,7 +118,7 @@ fn of_waiting(path: &str, doer: Doer, settings: &Settings<'_>) -> Result<Action,
         timeout: TIMEOUT_DEFAULT,
         deadline: timeout.or(length(path, "deadline", *settings.deadline)?),
         start_within: None,
-        retry: retry(&format!("{path}.retry"), settings.retry)?,
+        retry: Retry::default(),
     })
 }
 

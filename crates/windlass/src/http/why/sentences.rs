@@ -40,7 +40,7 @@ impl About<'_> {
             Why::DeadlineFirst { at } => self.deadline(*at),
             Why::Delayed { until } => self.delayed(*until),
             Why::Signal { name, since, until } => self.signal(name, *since, *until),
-            Why::Child { task, status } => self.child(*task, *status),
+            Why::Child { task, child } => self.child(*task, child.as_deref()),
             Why::Lock { name, holder, before, since } => self.lock(name, holder.as_ref(), *before, *since),
             Why::Members { total, done, failed, under_way, first } => {
                 self.members([*total, *done, *failed, *under_way], first.as_deref())

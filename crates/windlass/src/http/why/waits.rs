@@ -1,8 +1,8 @@
 //! Sentences about what else is waited for: people, other tasks, members.
 
 use serde_json::{Value, json};
-use windlass_core::{Name, TaskId, TaskStatus, Timestamp};
-use windlass_engine::Reason;
+use windlass_core::{Name, TaskId, Timestamp};
+use windlass_engine::{ChildReason, Reason};
 
 use super::sentences::{About, Explained, span};
 use crate::http::view;
@@ -23,16 +23,30 @@ impl About<'_> {
         )
     }
 
-    pub(super) fn child(self, child: Option<TaskId>, status: Option<TaskStatus>) -> Explained {
-        let word = status.map(|status| view::status(status).as_str());
-        let sentence = match (child, word) {
-            (Some(child), Some(word)) => format!(
-                "{} waits for the task {child}, which is {word}: `windlass task why {child}` tells more.",
-                self.opening()
-            ),
-            _ => format!("{} is starting its task.", self.opening()),
+    /// The task that the step started, and why that is where it is.
+    pub(super) fn child(self, task: Option<TaskId>, child: Option<&ChildReason>) -> Explained {
+        let Some(ChildReason { task: child, status, reason }) = child else {
+            let data = json!({ "task": task.map(|task| task.to_string()), "status": Value::Null });
+            return (format!("{} is starting its task.", self.opening()), data);
         };
-        (sentence, json!({ "task": child.map(|child| child.to_string()), "status": word }))
+        let word = view::status(*status).as_str();
+        let about = About { task: child, key: reason.key, now: self.now };
+        let (its_sentence, its_data) = about.explain(&reason.why);
+        let step = reason.key.and_then(|key| child.flow.steps.get(key.step)).map(|step| step.name.as_str());
+        (
+            format!(
+                "{} waits for task {} (flow {}), which is {word}: {its_sentence}",
+                self.opening(),
+                child.id,
+                child.flow.name
+            ),
+            json!({
+                "task": child.id.to_string(), "flow": child.flow.name.as_str(), "status": word,
+                "because": {
+                    "reason": reason.why.as_str(), "step": step, "sentence": its_sentence, "data": its_data,
+                },
+            }),
+        )
     }
 
     /// Of a fanned-out step: how many members there are, are done, have failed, are under way.
