@@ -2,11 +2,14 @@
 //!
 //! - [`sqlite`] (feature `sqlite`, default): the row sink under `windlass_engine::resident::Resident`. One file,
 //!   nothing to install, one server.
+//! - [`mysql`] (feature `mysql`): rows in a MySQL or MariaDB database, which any number of servers share.
 //! - [`postgres`] (feature `postgres`): rows in a PostgreSQL database, which any number of servers share.
 //!
 //! Products never use one another. What a store promises is in `windlass_engine::ports`, and is shown by the
 //! conformance suite there.
 
+#[cfg(feature = "mysql")]
+pub mod mysql;
 #[cfg(feature = "postgres")]
 pub mod postgres;
 mod rows;

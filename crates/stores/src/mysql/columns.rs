@@ -1,0 +1,70 @@
+//! Columns of rows that were read.
+
+use mysql_async::{Row, Value};
+use windlass_core::{Name, TaskId};
+
+use super::error::{Fault, damaged};
+
+/// Reads the columns of a row by their places.
+pub(super) trait Columns {
+    /// The bytes of a column; nothing of NULL.
+    fn optional_bytes(&self, column: usize) -> Result<Option<&[u8]>, Fault>;
+
+    fn bytes(&self, column: usize) -> Result<&[u8], Fault> {
+        self.optional_bytes(column)?.ok_or_else(|| damaged(format!("column {column} of a row is empty")))
+    }
+
+    /// A whole number; nothing of NULL.
+    fn optional_number(&self, column: usize) -> Result<Option<i64>, Fault> {
+        let Some(bytes) = self.optional_bytes(column)? else { return Ok(None) };
+        let number = std::str::from_utf8(bytes).ok().and_then(|text| text.parse().ok());
+        Ok(Some(number.ok_or_else(|| damaged(format!("column {column} of a row is no number")))?))
+    }
+
+    fn number(&self, column: usize) -> Result<i64, Fault> {
+        self.optional_number(column)?.ok_or_else(|| damaged(format!("column {column} of a row is empty")))
+    }
+
+    fn text(&self, column: usize) -> Result<&str, Fault> {
+        let no_text = |_| damaged(format!("column {column} of a row is no text"));
+        std::str::from_utf8(self.bytes(column)?).map_err(no_text)
+    }
+
+    fn name(&self, column: usize) -> Result<Name, Fault> {
+        Ok(crate::rows::name(self.text(column)?)?)
+    }
+
+    fn optional_name(&self, column: usize) -> Result<Option<Name>, Fault> {
+        if self.optional_bytes(column)?.is_none() { Ok(None) } else { self.name(column).map(Some) }
+    }
+
+    /// An identifier; nothing of NULL.
+    fn optional_id(&self, column: usize) -> Result<Option<u128>, Fault> {
+        let Some(bytes) = self.optional_bytes(column)? else { return Ok(None) };
+        let no_id = |_| damaged(format!("column {column} of a row has not 16 bytes"));
+        Ok(Some(u128::from_be_bytes(bytes.try_into().map_err(no_id)?)))
+    }
+
+    fn id(&self, column: usize) -> Result<u128, Fault> {
+        self.optional_id(column)?.ok_or_else(|| damaged(format!("column {column} of a row is empty")))
+    }
+
+    fn task(&self, column: usize) -> Result<TaskId, Fault> {
+        Ok(TaskId(self.id(column)?))
+    }
+
+    fn hash(&self, column: usize) -> Result<[u8; 32], Fault> {
+        let no_hash = |_| damaged(format!("column {column} of a row has not 32 bytes"));
+        self.bytes(column)?.try_into().map_err(no_hash)
+    }
+}
+
+impl Columns for Row {
+    fn optional_bytes(&self, column: usize) -> Result<Option<&[u8]>, Fault> {
+        match self.as_ref(column) {
+            Some(Value::Bytes(bytes)) => Ok(Some(bytes)),
+            Some(Value::NULL) => Ok(None),
+            _ => Err(damaged(format!("column {column} of a row is missing"))),
+        }
+    }
+}

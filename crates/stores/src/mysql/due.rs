@@ -1,0 +1,60 @@
+//! What is due, and messages that wait.
+
+use windlass_core::Wakeup;
+use windlass_engine::{
+    ports::{Due, Envelope, MessageId, Now},
+    stored,
+};
+
+use super::{
+    columns::Columns as _,
+    connection::Connection,
+    error::Fault,
+    limits::{CLAIMED, claimed},
+    script::{Script, cells},
+};
+use crate::rows::{free, from_integer, sender, small, to_integer, wakeup};
+
+/// At most `limit` things that are due.
+pub(super) async fn due(connection: &mut Connection<'_>, now: Now, limit: usize) -> Result<Vec<Due>, Fault> {
+    let mut script = Script::default();
+    let wakes = "SELECT task, act FROM windlass_wait FORCE INDEX (by_due) WHERE due_at <= ?
+        ORDER BY due_at, task, act";
+    script.add(&format!("{wakes} LIMIT {limit}"), cells![now.wall.0]);
+    let timed_out = format!(
+        "{CLAIMED} FROM windlass_wait FORCE INDEX (by_timeout) WHERE timeout_at <= ?
+         ORDER BY timeout_at, task, act LIMIT {limit}"
+    );
+    script.add(&timed_out, cells![to_integer(now.mono.0)]);
+    let kept_back = "SELECT task, act, attempt, free FROM windlass_wait FORCE INDEX (by_kept_back)
+        WHERE kept_back = 1 ORDER BY task, act";
+    script.add(&format!("{kept_back} LIMIT {limit}"), []);
+    let sets = connection.run(script).await?;
+    let mut due = Vec::new();
+    for row in &sets[0] {
+        due.push(Due::Wake { task: row.task(0)?, wakeup: wakeup(row.number(1)?) });
+    }
+    for row in &sets[1] {
+        due.push(Due::TimeOut(claimed(row)?));
+    }
+    for row in &sets[2] {
+        let Wakeup::Act(key) = wakeup(row.number(1)?) else { continue };
+        let code = i16::try_from(row.number(3)?).unwrap_or_default();
+        due.extend(Due::of_free(row.task(0)?, key, small(row.number(2)?), free(code)));
+    }
+    due.truncate(limit);
+    Ok(due)
+}
+
+/// At most `limit` messages that were not consumed.
+pub(super) async fn messages(connection: &mut Connection<'_>, limit: usize) -> Result<Vec<Envelope>, Fault> {
+    let mut script = Script::default();
+    script.add(&format!("SELECT sender, n, data FROM windlass_message ORDER BY sender, n LIMIT {limit}"), []);
+    let sets = connection.run(script).await?;
+    let mut messages = Vec::new();
+    for row in &sets[0] {
+        let id = MessageId { sender: sender(row.bytes(0)?)?, n: from_integer(row.number(1)?) };
+        messages.push(Envelope { id, message: stored::read_message(row.bytes(2)?)? });
+    }
+    Ok(messages)
+}

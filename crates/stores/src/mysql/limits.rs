@@ -1,0 +1,75 @@
+//! Limits, and what counts under them.
+
+use std::collections::HashMap;
+
+use mysql_async::Row;
+use windlass_core::Millis;
+use windlass_engine::ports::{Claimed, Limit, Now, Starts};
+
+use super::{
+    columns::Columns as _,
+    connection::Connection,
+    error::Fault,
+    script::{Script, cells},
+};
+use crate::rows::{Limits, claimed_wait, fairness_key, from_integer, small, to_integer};
+
+pub(super) const READ_LIMITS: &str =
+    "SELECT name, queue, command, per_key, running, starts, per FROM windlass_limit";
+
+/// The columns of what a session has.
+pub(super) const CLAIMED: &str = "SELECT task, act, attempt, claim, session, claimed_at, module";
+
+/// A limit from the columns of [`READ_LIMITS`].
+pub(super) fn limit(row: &Row) -> Result<Limit, Fault> {
+    let starts = row.optional_number(5)?.zip(row.optional_number(6)?);
+    let starts = starts.map(|(count, per)| Starts { count: small(count), per: Millis(from_integer(per)) });
+    Ok(Limit {
+        name: row.name(0)?,
+        queue: row.name(1)?,
+        command: row.optional_name(2)?,
+        per_key: row.number(3)? == 1,
+        running: row.optional_number(4)?.map(small),
+        starts,
+    })
+}
+
+/// What a session has, from the columns of [`CLAIMED`].
+pub(super) fn claimed(row: &Row) -> Result<Claimed, Fault> {
+    let (task, act, attempt) = (row.id(0)?, row.number(1)?, row.number(2)?);
+    let (claim, session, at) = (row.number(3)?, row.id(4)?, row.number(5)?);
+    Ok(claimed_wait(task, act, attempt, claim, session, at, row.text(6)?)?)
+}
+
+pub(super) fn millis(row: &Row, column: usize) -> Result<Millis, Fault> {
+    Ok(Millis(from_integer(row.number(column)?)))
+}
+
+/// Reads all limits with what counts under them.
+pub(super) async fn read_limits(connection: &mut Connection<'_>, now: Now) -> Result<Limits, Fault> {
+    let mut script = Script::begin_reading();
+    script.add(&format!("{READ_LIMITS} ORDER BY name"), []);
+    let held = format!(
+        "{CLAIMED}, command, fairness FROM windlass_wait FORCE INDEX (by_session)
+         WHERE session IS NOT NULL AND module IN (SELECT queue FROM windlass_limit)
+         ORDER BY claimed_at, task, act"
+    );
+    script.add(&held, []);
+    script.add(
+        "SELECT b.name, b.fairness, b.at FROM windlass_begun b JOIN windlass_limit l ON l.name = b.name
+         WHERE b.at > ? - l.per ORDER BY b.at",
+        cells![to_integer(now.mono.0)],
+    );
+    script.end();
+    let sets = connection.run(script).await?;
+    let limits = sets[2].iter().map(limit).collect::<Result<Vec<_>, _>>()?;
+    let mut held = Vec::new();
+    for row in &sets[3] {
+        held.push((claimed(row)?, row.name(7)?, fairness_key(row.bytes(8)?)));
+    }
+    let mut begun: HashMap<_, Vec<_>> = HashMap::new();
+    for row in &sets[4] {
+        begun.entry(row.name(0)?).or_default().push((row.bytes(1)?.to_vec(), millis(row, 2)?));
+    }
+    Ok(Limits { limits, held, begun, now })
+}

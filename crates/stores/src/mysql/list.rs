@@ -1,0 +1,118 @@
+//! Lists of tasks: newest first, looked at one after the other where no index serves a filter.
+
+use std::collections::HashMap;
+
+use windlass_core::{TaskId, TaskStatus};
+use windlass_engine::ports::{Loaded, Page, SCAN_MAX, TaskQuery};
+
+use super::{
+    columns::Columns as _,
+    connection::Connection,
+    error::Fault,
+    flows::Flows,
+    load::{TASK, add_waits, read_waits, task_head, with_flows},
+    script::{Cell, Script, cells},
+};
+use crate::rows::ENDED;
+
+/// Tasks looked at together: each may be large.
+const PIECE: usize = 200;
+
+/// A page of tasks.
+pub(super) async fn page(
+    connection: &mut Connection<'_>,
+    flows: &Flows,
+    query: &TaskQuery,
+) -> Result<Page<Loaded, TaskId>, Fault> {
+    let mut before = query.before.unwrap_or(TaskId(u128::MAX));
+    let (mut items, mut looked_at): (Vec<Loaded>, usize) = (Vec::new(), 0);
+    loop {
+        // One more than are wanted tells whether there are any behind them.
+        let wanted = query.limit.saturating_sub(items.len()).saturating_add(1);
+        let wanted = wanted.min(SCAN_MAX - looked_at + 1).min(PIECE);
+        let ids = ids(connection, query, before, wanted).await?;
+        for loaded in heads(connection, flows, &ids).await? {
+            if items.len() >= query.limit || looked_at == SCAN_MAX {
+                return Ok(Page { items, next: Some(before) });
+            }
+            looked_at += 1;
+            before = loaded.task.id;
+            if query.matches(&loaded.task, &loaded.held()) {
+                items.push(loaded);
+            }
+        }
+        if ids.len() < wanted {
+            return Ok(Page { items, next: None });
+        }
+    }
+}
+
+/// The next tasks that may be on the page, newest first.
+async fn ids(
+    connection: &mut Connection<'_>,
+    query: &TaskQuery,
+    before: TaskId,
+    wanted: usize,
+) -> Result<Vec<TaskId>, Fault> {
+    let mut condition = String::new();
+    let mut cells = cells![before];
+    if let Some(flow) = &query.flow {
+        condition.push_str(" AND t.flow = ?");
+        cells.push(flow.into());
+    }
+    for (is, time) in [(">=", query.since), ("<", query.until)] {
+        if let Some(time) = time {
+            condition = format!("{condition} AND t.created_at {is} ?");
+            cells.push(time.0.into());
+        }
+    }
+    let order = format!("ORDER BY t.id DESC LIMIT {wanted}");
+    let (sql, cells) = match only_ended(&query.statuses) {
+        None => (format!("SELECT t.id FROM windlass_task t WHERE t.id < ?{condition} {order}"), cells),
+        // Each ending is a list of its own that is in order already.
+        Some(endings) => {
+            let list = |ending: &i64| {
+                format!(
+                    "(SELECT t.id FROM windlass_state s FORCE INDEX (by_ending)
+                      STRAIGHT_JOIN windlass_task t ON t.id = s.task
+                      WHERE s.ending = {ending} AND s.task < ?{condition} ORDER BY s.task DESC LIMIT {wanted})"
+                )
+            };
+            let lists: Vec<String> = endings.iter().map(list).collect();
+            let cells: Vec<Cell<'_>> = endings.iter().flat_map(|_| cells.clone()).collect();
+            (format!("SELECT t.id FROM ({}) t {order}", lists.join(" UNION ALL ")), cells)
+        }
+    };
+    let mut script = Script::default();
+    script.add(&sql, cells);
+    let sets = connection.run(script).await?;
+    sets.iter().flatten().map(|row| row.task(0)).collect()
+}
+
+/// These tasks without members and results, in their order, as far as they are still there.
+async fn heads(connection: &mut Connection<'_>, flows: &Flows, ids: &[TaskId]) -> Result<Vec<Loaded>, Fault> {
+    if ids.is_empty() {
+        return Ok(Vec::new());
+    }
+    let mut script = Script::begin_reading();
+    let skip = script.statements();
+    let count = script.for_keys(&format!("{TASK} WHERE t.id"), ids.iter().map(|id| Cell::from(*id)), "");
+    add_waits(&mut script, ids);
+    script.end();
+    let mut sets = connection.run(script).await?.into_iter().skip(skip);
+    let mut parts = HashMap::new();
+    for row in sets.by_ref().take(count).flatten() {
+        let head = task_head(&row)?;
+        parts.insert(head.id, head);
+    }
+    read_waits(&mut parts, &sets.take(count).collect())?;
+    let ordered = ids.iter().filter_map(|id| parts.remove(id)).collect();
+    with_flows(connection, flows, ordered, false).await
+}
+
+/// The endings that are wanted, where tasks that have not ended are not.
+fn only_ended(statuses: &[TaskStatus]) -> Option<Vec<i64>> {
+    let code = |status: &TaskStatus| ENDED.iter().find(|(ended, _)| ended == status).map(|(_, code)| *code);
+    let codes: Option<Vec<i64>> = statuses.iter().map(code).collect();
+    codes.filter(|codes| !codes.is_empty())
+}

@@ -1,0 +1,71 @@
+//! The schema and its versions.
+
+use mysql_async::{Conn, prelude::Queryable as _};
+
+use super::{commit::NOW, open::OpenError};
+
+/// Every step from nothing to today's schema, in order; the version is their number. A step that was released is never
+/// changed, only followed by another. Each says from which version on servers can work on what it makes: where that is
+/// the one before, servers of both versions work side by side while they are replaced one by one.
+///
+/// Statements that define tables commit by themselves here, so a step is made of such that may be run again.
+const MIGRATIONS: &[(&str, i64)] = &[(include_str!("migrations/0001.sql"), 1)];
+
+/// The version that this program makes and writes.
+pub(super) const VERSION: i64 = MIGRATIONS.len() as i64;
+
+/// Held while the schema is looked at and changed, so that servers that start at once do it one after the other. Such
+/// locks are known to the whole server, so the database is part of the name.
+const LOCK: &str = "concat('windlass.', md5(database()))";
+
+/// Brings the schema to [`VERSION`]. Gives the key that tokens are signed with.
+pub(super) async fn migrate(conn: &mut Conn, fresh_key: [u8; 32]) -> Result<[u8; 32], OpenError> {
+    let failed = |error: mysql_async::Error| OpenError::migration(&error);
+    let locked: Option<Option<i64>> =
+        conn.query_first(format!("SELECT get_lock({LOCK}, 60)")).await.map_err(failed)?;
+    if locked.flatten() != Some(1) {
+        return Err(OpenError::Locked);
+    }
+    let migrated = migrate_alone(conn, fresh_key).await;
+    let released = conn.query_drop(format!("DO release_lock({LOCK})")).await.map_err(failed);
+    let key = migrated?;
+    released?;
+    Ok(key)
+}
+
+async fn migrate_alone(conn: &mut Conn, fresh_key: [u8; 32]) -> Result<[u8; 32], OpenError> {
+    let failed = |error: mysql_async::Error| OpenError::migration(&error);
+    let known: Option<i64> = conn
+        .query_first(
+            "SELECT 1 FROM information_schema.tables
+             WHERE table_schema = database() AND table_name = 'windlass_meta'",
+        )
+        .await
+        .map_err(failed)?;
+    let meta: Option<(i64, i64)> = match known {
+        Some(_) => conn
+            .query_first("SELECT schema_version, readable_from FROM windlass_meta")
+            .await
+            .map_err(failed)?,
+        None => None,
+    };
+    let (found, readable_from) = meta.unwrap_or((0, 0));
+    if readable_from > VERSION {
+        return Err(OpenError::Newer { found, readable_from, known: VERSION });
+    }
+    let steps = (1_i64..).zip(MIGRATIONS).skip(usize::try_from(found).unwrap_or(0));
+    for (version, (sql, readable_from)) in steps {
+        conn.query_drop(*sql).await.map_err(failed)?;
+        let digits: String = fresh_key.iter().map(|byte| format!("{byte:02x}")).collect();
+        let note = format!(
+            "INSERT INTO windlass_meta (one, schema_version, readable_from, created_at, token_key, probed)
+             VALUES (1, {version}, {readable_from}, {NOW}, x'{digits}', 0)
+             ON DUPLICATE KEY UPDATE schema_version = {version}, readable_from = {readable_from}"
+        );
+        conn.query_drop(note).await.map_err(failed)?;
+    }
+    let key: Option<Vec<u8>> =
+        conn.query_first("SELECT token_key FROM windlass_meta").await.map_err(failed)?;
+    let key = key.and_then(|key| key.try_into().ok());
+    key.ok_or_else(|| OpenError::Damaged("the key of its tokens has not 32 bytes".to_owned()))
+}

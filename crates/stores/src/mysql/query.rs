@@ -1,0 +1,168 @@
+//! What is asked beside tasks: versions, events, log lines, alarms and locks.
+
+use std::collections::HashMap;
+
+use mysql_async::Row;
+use windlass_core::{Alarm, AlarmId, Event, Lock, LockName, TaskId, Timestamp};
+use windlass_engine::{
+    ports::{LogLine, StoredAlarm},
+    stored,
+};
+
+use super::{
+    columns::Columns as _,
+    connection::Connection,
+    error::{Fault, damaged},
+    script::{Cell, Script, cells},
+};
+use crate::rows::{act_key, from_integer, of_task, small, to_integer};
+
+/// The versions of these tasks, in their order.
+pub(super) async fn versions(
+    connection: &mut Connection<'_>,
+    ids: &[TaskId],
+) -> Result<Vec<Option<u64>>, Fault> {
+    let mut script = Script::default();
+    let keys = ids.iter().map(|id| Cell::from(*id));
+    script.for_keys("SELECT task, events FROM windlass_state WHERE task", keys, "");
+    let sets = connection.run(script).await?;
+    let mut found = HashMap::new();
+    for row in sets.iter().flatten() {
+        found.insert(row.task(0)?, from_integer(row.number(1)?));
+    }
+    Ok(ids.iter().map(|id| found.get(id).copied()).collect())
+}
+
+/// Events of a task with numbers above `after`, in order.
+pub(super) async fn events(
+    connection: &mut Connection<'_>,
+    task: TaskId,
+    after: u64,
+    limit: usize,
+) -> Result<Vec<(u64, Event)>, Fault> {
+    let mut script = Script::default();
+    let sql = format!(
+        "SELECT h.last, h.events FROM windlass_history h
+         WHERE h.task = ? AND h.last > ? AND EXISTS (SELECT 1 FROM windlass_task t WHERE t.id = h.task)
+         ORDER BY h.last LIMIT {limit}"
+    );
+    script.add(&sql, cells![task, to_integer(after)]);
+    let sets = connection.run(script).await?;
+    let mut found = Vec::new();
+    for row in &sets[0] {
+        let last = from_integer(row.number(0)?);
+        let events = stored::read_events(row.bytes(1)?).map_err(|error| of_task(task, &error))?;
+        let first = (last + 1).saturating_sub(events.len() as u64);
+        found.extend((first..).zip(events).filter(|(number, _)| *number > after));
+    }
+    found.truncate(limit);
+    Ok(found)
+}
+
+/// Log lines of a task with numbers above `after`, in the order they came.
+pub(super) async fn logs(
+    connection: &mut Connection<'_>,
+    task: TaskId,
+    after: u64,
+    limit: usize,
+) -> Result<Vec<(u64, LogLine)>, Fault> {
+    let mut script = Script::default();
+    let sql = format!(
+        "SELECT l.act, l.attempt, l.at, l.line, l.seq FROM windlass_log l
+         WHERE l.task = ? AND l.seq > ? AND EXISTS (SELECT 1 FROM windlass_task t WHERE t.id = l.task)
+         ORDER BY l.seq LIMIT {limit}"
+    );
+    script.add(&sql, cells![task, to_integer(after)]);
+    let sets = connection.run(script).await?;
+    let mut lines = Vec::new();
+    for row in &sets[0] {
+        let line = LogLine {
+            task,
+            key: act_key(row.number(0)?),
+            attempt: small(row.number(1)?),
+            at: Timestamp(row.number(2)?),
+            line: String::from_utf8_lossy(row.bytes(3)?).into(),
+        };
+        lines.push((from_integer(row.number(4)?), line));
+    }
+    Ok(lines)
+}
+
+/// The alarm with this id.
+pub(super) async fn alarm(
+    connection: &mut Connection<'_>,
+    id: &AlarmId,
+) -> Result<Option<StoredAlarm>, Fault> {
+    let mut script = Script::default();
+    script.add("SELECT data, version FROM windlass_alarm WHERE id = ?", cells![&*id.0]);
+    let sets = connection.run(script).await?;
+    let read = |row: &Row| -> Result<StoredAlarm, Fault> {
+        Ok(StoredAlarm { alarm: stored::read_alarm(row.bytes(0)?)?, version: from_integer(row.number(1)?) })
+    };
+    sets[0].first().map(read).transpose()
+}
+
+/// At most `limit` alarms, those raised last first.
+pub(super) async fn alarms(
+    connection: &mut Connection<'_>,
+    all: bool,
+    limit: usize,
+) -> Result<Vec<Alarm>, Fault> {
+    let only = if all { "" } else { "WHERE resolved = 0" };
+    let mut script = Script::default();
+    let sql = format!("SELECT data FROM windlass_alarm {only} ORDER BY raised_at DESC, id LIMIT {limit}");
+    script.add(&sql, []);
+    let sets = connection.run(script).await?;
+    sets[0].iter().map(|row| Ok(stored::read_alarm(row.bytes(0)?)?)).collect()
+}
+
+const LOCK: &str = "SELECT l.name, l.version, l.holder, w.place, w.waiter";
+
+/// The lock with this name.
+pub(super) async fn lock(connection: &mut Connection<'_>, of: &LockName) -> Result<Option<Lock>, Fault> {
+    let mut script = Script::default();
+    let sql = format!(
+        "{LOCK} FROM windlass_lock l LEFT JOIN windlass_lock_waiter w ON w.name = l.name
+         WHERE l.name = ? ORDER BY w.place"
+    );
+    script.add(&sql, cells![of]);
+    let sets = connection.run(script).await?;
+    Ok(read_locks(&sets[0])?.pop())
+}
+
+/// At most `limit` locks with names above `after`, by name.
+pub(super) async fn locks(
+    connection: &mut Connection<'_>,
+    after: Option<&LockName>,
+    limit: usize,
+) -> Result<Vec<Lock>, Fault> {
+    let mut script = Script::default();
+    let sql = format!(
+        "{LOCK} FROM (SELECT * FROM windlass_lock WHERE name > ? ORDER BY name LIMIT {limit}) l
+         LEFT JOIN windlass_lock_waiter w ON w.name = l.name ORDER BY l.name, w.place"
+    );
+    // Every name is above none.
+    script.add(&sql, cells![after.map_or("", |name| name.as_str())]);
+    let sets = connection.run(script).await?;
+    read_locks(&sets[0])
+}
+
+/// Locks from rows in the order of their names, each with a row for each who waits.
+fn read_locks(rows: &[Row]) -> Result<Vec<Lock>, Fault> {
+    let mut locks: Vec<Lock> = Vec::new();
+    for row in rows {
+        let of = row.text(0)?;
+        if locks.last().is_none_or(|lock| lock.name.as_str() != of) {
+            let mut lock = Lock::new(row.name(0)?);
+            lock.version = from_integer(row.number(1)?);
+            lock.holder = stored::read_lock_holder(row.bytes(2)?)?;
+            locks.push(lock);
+        }
+        let waiter = row.optional_number(3)?.zip(row.optional_bytes(4)?);
+        if let (Some((place, waiter)), Some(lock)) = (waiter, locks.last_mut()) {
+            let of_lock = |error| damaged(format!("who waits for lock {of}: {error}"));
+            lock.restore(from_integer(place), stored::read_lock_waiter(waiter).map_err(of_lock)?);
+        }
+    }
+    Ok(locks)
+}

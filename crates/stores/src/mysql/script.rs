@@ -1,0 +1,350 @@
+//! Statements as text that go to the database together.
+//!
+//! Every value is written as a number or as hexadecimal digits: nothing that people or workers wrote is ever part of a
+//! statement, whatever the server's settings for quoting are.
+
+use std::{borrow::Cow, fmt::Write as _};
+
+use windlass_core::{Name, TaskId};
+
+/// Bytes of statements that are sent as one packet, unless one statement alone is longer. Servers allow 16 MiB or more
+/// unless they were set otherwise.
+const PACKET_BYTES: usize = 4 << 20;
+
+/// Bytes after which rows are written by another statement.
+const STATEMENT_BYTES: usize = 1 << 20;
+
+/// Keys that one condition names: more would make the server's optimizer slow, or give up on the index.
+const KEYS_MAX: usize = 500;
+
+/// A value in a statement.
+#[derive(Debug, Clone)]
+pub(super) enum Cell<'a> {
+    Null,
+    Number(i64),
+    Bytes(Cow<'a, [u8]>),
+    /// The claim's number with this place among those that are handed out together: see [`NEXT_CLAIMS`].
+    Claim(usize),
+}
+
+/// Gets numbers for [`CLAIMS_AT_ONCE`] claims. They grow from one use to the next, whoever it is by: the counter is not
+/// taken back with a transaction, and a number is got after the rows are locked that it is for.
+pub(super) const NEXT_CLAIMS: [&str; 3] = [
+    "INSERT INTO windlass_claim (n) VALUES (NULL)",
+    "SET @claims = LAST_INSERT_ID() << 10",
+    "DELETE FROM windlass_claim WHERE n = @claims >> 10",
+];
+
+/// So many claims get numbers together.
+pub(super) const CLAIMS_AT_ONCE: usize = 1 << 10;
+
+impl From<i64> for Cell<'_> {
+    fn from(number: i64) -> Self {
+        Self::Number(number)
+    }
+}
+
+impl From<u32> for Cell<'_> {
+    fn from(number: u32) -> Self {
+        Self::Number(number.into())
+    }
+}
+
+impl From<bool> for Cell<'_> {
+    fn from(value: bool) -> Self {
+        Self::Number(value.into())
+    }
+}
+
+/// Identifiers, as 16 bytes in the order of their numbers.
+impl From<u128> for Cell<'_> {
+    fn from(id: u128) -> Self {
+        Self::Bytes(id.to_be_bytes().to_vec().into())
+    }
+}
+
+impl From<TaskId> for Cell<'_> {
+    fn from(id: TaskId) -> Self {
+        id.0.into()
+    }
+}
+
+impl<'a> From<&'a [u8]> for Cell<'a> {
+    fn from(bytes: &'a [u8]) -> Self {
+        Self::Bytes(bytes.into())
+    }
+}
+
+impl<'a> From<&'a [u8; 32]> for Cell<'a> {
+    fn from(bytes: &'a [u8; 32]) -> Self {
+        Self::Bytes(bytes[..].into())
+    }
+}
+
+impl<'a> From<&'a str> for Cell<'a> {
+    fn from(text: &'a str) -> Self {
+        Self::Bytes(text.as_bytes().into())
+    }
+}
+
+impl<'a> From<&'a Name> for Cell<'a> {
+    fn from(name: &'a Name) -> Self {
+        name.as_str().into()
+    }
+}
+
+impl From<Vec<u8>> for Cell<'_> {
+    fn from(bytes: Vec<u8>) -> Self {
+        Self::Bytes(bytes.into())
+    }
+}
+
+impl<'a, T: Into<Cell<'a>>> From<Option<T>> for Cell<'a> {
+    fn from(value: Option<T>) -> Self {
+        value.map_or(Self::Null, Into::into)
+    }
+}
+
+/// A row of values.
+macro_rules! cells {
+    ($($cell:expr),* $(,)?) => { vec![$($crate::mysql::script::Cell::from($cell)),*] };
+}
+pub(super) use cells;
+
+/// Statements that go to the database together, in packets of bounded length.
+#[derive(Debug, Default)]
+pub(super) struct Script {
+    packets: Vec<Packet>,
+}
+
+/// Some statements.
+#[derive(Debug, Default)]
+pub(super) struct Packet {
+    pub(super) text: String,
+    pub(super) statements: usize,
+}
+
+impl Script {
+    /// Statements that begin a transaction.
+    pub(super) fn begin() -> Self {
+        let mut script = Self::default();
+        script.add("START TRANSACTION", []);
+        script
+    }
+
+    /// Statements that read as of one moment. [`Script::end`] ends them.
+    pub(super) fn begin_reading() -> Self {
+        let mut script = Self::default();
+        script.add("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ", []);
+        script.add("START TRANSACTION WITH CONSISTENT SNAPSHOT", []);
+        script
+    }
+
+    /// Ends the transaction, and what it did is on disk then.
+    pub(super) fn end(&mut self) {
+        self.add("COMMIT", []);
+    }
+
+    /// Adds a statement with values for its question marks, which stand for nothing else.
+    pub(super) fn add<'a>(&mut self, sql: &str, cells: impl IntoIterator<Item = Cell<'a>>) {
+        let mut cells = cells.into_iter();
+        let packet = self.next();
+        for part in sql.split_inclusive('?') {
+            match part.strip_suffix('?') {
+                Some(before) => {
+                    packet.text.push_str(before);
+                    write(&mut packet.text, &cells.next().unwrap_or(Cell::Null));
+                }
+                None => packet.text.push_str(part),
+            }
+        }
+        packet.end();
+    }
+
+    /// Adds statements that insert rows: `head`, the rows, and `tail`. None where there are no rows.
+    pub(super) fn insert<'a>(
+        &mut self,
+        head: &str,
+        rows: impl IntoIterator<Item = Vec<Cell<'a>>>,
+        tail: &str,
+    ) {
+        let mut rows = rows.into_iter().peekable();
+        while rows.peek().is_some() {
+            let packet = self.next();
+            let begun = packet.text.len();
+            packet.text.push_str(head);
+            let mut before = " VALUES ";
+            while packet.text.len() - begun < STATEMENT_BYTES
+                && let Some(row) = rows.next()
+            {
+                packet.text.push_str(before);
+                write_row(&mut packet.text, &row);
+                before = ", ";
+            }
+            packet.text.push(' ');
+            packet.text.push_str(tail);
+            packet.end();
+        }
+    }
+
+    /// Adds statements with keys of one column: `head`, ` IN (…)` and `tail`. None where there are no keys.
+    pub(super) fn for_keys<'a>(
+        &mut self,
+        head: &str,
+        keys: impl IntoIterator<Item = Cell<'a>>,
+        tail: &str,
+    ) -> usize {
+        let mut keys = keys.into_iter().peekable();
+        let mut statements = 0;
+        while keys.peek().is_some() {
+            let packet = self.next();
+            packet.text.push_str(head);
+            packet.text.push_str(" IN ");
+            write_row(&mut packet.text, &keys.by_ref().take(KEYS_MAX).collect::<Vec<_>>());
+            packet.text.push(' ');
+            packet.text.push_str(tail);
+            packet.end();
+            statements += 1;
+        }
+        statements
+    }
+
+    /// Adds statements with keys of two columns: `head`, `(one = … AND other = …) OR …`, and `tail`. Servers use an
+    /// index for this in every version, unlike for rows of values.
+    pub(super) fn for_pairs<'a>(
+        &mut self,
+        head: &str,
+        (one, other): (&str, &str),
+        keys: impl IntoIterator<Item = (Cell<'a>, Cell<'a>)>,
+        tail: &str,
+    ) -> usize {
+        let mut keys = keys.into_iter().peekable();
+        let mut statements = 0;
+        while keys.peek().is_some() {
+            let packet = self.next();
+            packet.text.push_str(head);
+            let mut before = " (";
+            for (first, second) in keys.by_ref().take(KEYS_MAX) {
+                packet.text.push_str(before);
+                packet.text.push_str(one);
+                packet.text.push_str(" = ");
+                write(&mut packet.text, &first);
+                packet.text.push_str(" AND ");
+                packet.text.push_str(other);
+                packet.text.push_str(" = ");
+                write(&mut packet.text, &second);
+                before = " OR ";
+            }
+            packet.text.push_str(") ");
+            packet.text.push_str(tail);
+            packet.end();
+            statements += 1;
+        }
+        statements
+    }
+
+    /// How many statements there are.
+    pub(super) fn statements(&self) -> usize {
+        self.packets.iter().map(|packet| packet.statements).sum()
+    }
+
+    pub(super) fn into_packets(self) -> Vec<Packet> {
+        self.packets
+    }
+
+    /// The packet of the next statement.
+    fn next(&mut self) -> &mut Packet {
+        if self.packets.last().is_none_or(|packet| packet.text.len() >= PACKET_BYTES) {
+            self.packets.push(Packet::default());
+        }
+        let last = self.packets.len() - 1;
+        &mut self.packets[last]
+    }
+}
+
+impl Packet {
+    fn end(&mut self) {
+        self.text.push_str(";\n");
+        self.statements += 1;
+    }
+}
+
+fn write_row(text: &mut String, cells: &[Cell<'_>]) {
+    let mut before = '(';
+    for cell in cells {
+        text.push(before);
+        write(text, cell);
+        before = ',';
+    }
+    text.push(')');
+}
+
+fn write(text: &mut String, cell: &Cell<'_>) {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    match cell {
+        Cell::Null => text.push_str("NULL"),
+        Cell::Number(number) => {
+            // Writing to a string cannot fail.
+            let _ = write!(text, "{number}");
+        }
+        Cell::Claim(place) => {
+            let _ = write!(text, "@claims + {place}");
+        }
+        Cell::Bytes(bytes) => {
+            text.reserve(2 * bytes.len() + 3);
+            text.push_str("x'");
+            for byte in bytes.iter() {
+                text.push(char::from(DIGITS[usize::from(byte >> 4)]));
+                text.push(char::from(DIGITS[usize::from(byte & 15)]));
+            }
+            text.push('\'');
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(script: Script) -> String {
+        script.into_packets().into_iter().map(|packet| packet.text).collect()
+    }
+
+    #[test]
+    fn values_are_never_part_of_statements() {
+        let mut script = Script::default();
+        script.add("SELECT ?, ? FROM t WHERE a = ?", cells!["'; --?", -7_i64, None::<i64>]);
+        assert_eq!(text(script), "SELECT x'273b202d2d3f', -7 FROM t WHERE a = NULL;\n");
+    }
+
+    #[test]
+    fn rows_and_keys_come_in_statements() {
+        let mut script = Script::default();
+        script.insert("INSERT INTO t (a, b)", [cells![1_i64, true], cells![2_i64, ""]], "IGNORE");
+        script.insert("INSERT INTO t (a, b)", Vec::<Vec<Cell<'_>>>::new(), "");
+        assert_eq!(script.for_keys("SELECT a FROM t WHERE a", cells![1_i64, 2_i64], "FOR UPDATE"), 1);
+        assert_eq!(script.for_keys("SELECT a FROM t WHERE a", cells![], ""), 0);
+        let pairs = [(Cell::from(1_u128), Cell::from(1_i64)), (Cell::from(2_u128), Cell::from(2_i64))];
+        assert_eq!(script.for_pairs("DELETE FROM t WHERE", ("a", "b"), pairs, ""), 1);
+        assert_eq!(script.statements(), 3);
+        assert_eq!(
+            text(script),
+            "INSERT INTO t (a, b) VALUES (1,1), (2,x'') IGNORE;\n\
+             SELECT a FROM t WHERE a IN (1,2) FOR UPDATE;\n\
+             DELETE FROM t WHERE (a = x'00000000000000000000000000000001' AND b = 1 \
+             OR a = x'00000000000000000000000000000002' AND b = 2) ;\n"
+        );
+    }
+
+    #[test]
+    fn many_rows_come_in_packets() {
+        let long = vec![7_u8; 600_000];
+        let mut script = Script::default();
+        script.insert("INSERT", (0..20_i64).map(|n| cells![n, &long[..]]), "");
+        let packets = script.into_packets();
+        assert!(packets.len() > 1);
+        let rows: usize = packets.iter().map(|packet| packet.text.matches("x'").count()).sum();
+        assert_eq!(rows, 20);
+        assert!(packets.iter().all(|packet| packet.text.len() < PACKET_BYTES + 2 * STATEMENT_BYTES));
+    }
+}

@@ -1,0 +1,247 @@
+//! The store port.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use windlass_core::{ActKey, Alarm, AlarmId, Event, Lock, LockName, Millis, Name, Ready, TaskId, Timestamp};
+use windlass_engine::ports::{
+    Adoption, AttemptId, Change, Claimed, Due, Envelope, LimitState, Loaded, LogLine, Now, Outcome, Page,
+    QueueState, Retention, ServerId, ServerState, Service, ServiceLease, SessionId, SessionRenewal,
+    SessionState, Store, StoreError, StoredAlarm, StoredFlow, TaskQuery, Wish,
+};
+
+use super::{
+    claim,
+    columns::Columns as _,
+    commit::{Committer, NOW},
+    connection::{Database, retrying},
+    due,
+    flows::Flows,
+    limits::read_limits,
+    list,
+    load::load,
+    open::{MySqlOptions, OpenError, open},
+    query, queues,
+    script::Script,
+    servers, sessions, sweep,
+};
+
+/// How often it is looked whether other servers did something: MySQL tells nobody by itself.
+const NEWS_EVERY: Duration = Duration::from_millis(200);
+
+/// Rows in a MySQL or MariaDB database.
+pub struct MySqlStore {
+    database: Database,
+    flows: Flows,
+    committer: Committer,
+    token_key: [u8; 32],
+}
+
+impl MySqlStore {
+    /// Opens a database: checks what it is and brings its tables to today's version.
+    ///
+    /// # Errors
+    /// Why it cannot be used, and what to do.
+    pub async fn open(options: &MySqlOptions) -> Result<Self, OpenError> {
+        let opened = open(options).await?;
+        Ok(Self {
+            database: opened.database,
+            flows: Flows::default(),
+            committer: Committer::default(),
+            token_key: opened.token_key,
+        })
+    }
+
+    /// How often something went to the database and was waited for.
+    #[must_use]
+    pub fn trips(&self) -> u64 {
+        self.database.trips()
+    }
+}
+
+#[async_trait]
+impl Store for MySqlStore {
+    fn token_key(&self) -> [u8; 32] {
+        self.token_key
+    }
+
+    fn next_wake(&self, _now: Now) -> Option<Millis> {
+        None
+    }
+
+    fn is_shared(&self) -> bool {
+        true
+    }
+
+    async fn news(&self) {
+        self.database.within(async { tokio::time::sleep(NEWS_EVERY).await }).await;
+    }
+
+    async fn time(&self) -> Result<Option<Timestamp>, StoreError> {
+        retrying!(self.database, |connection| {
+            let mut script = Script::default();
+            script.add(&format!("SELECT {NOW}"), []);
+            let sets = connection.run(script).await?;
+            sets[0].first().map(|row| Ok(Timestamp(row.number(0)?))).transpose()
+        })
+    }
+
+    async fn load(&self, ids: &[TaskId]) -> Result<Vec<Option<Loaded>>, StoreError> {
+        retrying!(self.database, |connection| load(&mut connection, &self.flows, ids, false).await)
+    }
+
+    async fn commit(&self, changes: Vec<Change>) -> Result<Vec<Outcome>, StoreError> {
+        self.database.within(self.committer.commit(&self.database, &self.flows, &changes)).await
+    }
+
+    async fn claim(&self, session: SessionId, wishes: &[Wish], now: Now) -> Result<Vec<Claimed>, StoreError> {
+        let mut claimed = Vec::new();
+        for wish in wishes.iter().filter(|wish| wish.free > 0) {
+            let result: Result<Vec<Claimed>, StoreError> = retrying!(self.database, |connection| {
+                claim::claim(&mut connection, session, wish, now).await
+            });
+            match result {
+                Ok(found) => claimed.extend(found),
+                // What was handed out already must reach the worker.
+                Err(error) if claimed.is_empty() => return Err(error),
+                Err(_) => break,
+            }
+        }
+        Ok(claimed)
+    }
+
+    async fn adopt(
+        &self,
+        session: SessionId,
+        attempts: &[AttemptId],
+        now: Now,
+    ) -> Result<Vec<Adoption>, StoreError> {
+        retrying!(self.database, |connection| {
+            sessions::adopt(&mut connection, session, attempts, now).await
+        })
+    }
+
+    async fn release(&self, session: SessionId, attempt: AttemptId, _now: Now) -> Result<(), StoreError> {
+        retrying!(self.database, |connection| sessions::release(&mut connection, session, attempt).await)
+    }
+
+    async fn renew(&self, sessions: Vec<SessionRenewal>, now: Now) -> Result<(), StoreError> {
+        retrying!(self.database, |connection| sessions::renew(&mut connection, &sessions, now).await)
+    }
+
+    async fn forgive(&self, now: Now) -> Result<(), StoreError> {
+        retrying!(self.database, |connection| sessions::forgive(&mut connection, now).await)
+    }
+
+    async fn held(&self, session: SessionId) -> Result<Vec<Claimed>, StoreError> {
+        retrying!(self.database, |connection| sessions::held(&mut connection, &[session], false).await)
+    }
+
+    async fn to_stop(&self, sessions: &[SessionId]) -> Result<Vec<Claimed>, StoreError> {
+        retrying!(self.database, |connection| sessions::held(&mut connection, sessions, true).await)
+    }
+
+    async fn versions(&self, ids: &[TaskId]) -> Result<Vec<Option<u64>>, StoreError> {
+        retrying!(self.database, |connection| query::versions(&mut connection, ids).await)
+    }
+
+    async fn lost(&self, now: Now, limit: usize) -> Result<Vec<Claimed>, StoreError> {
+        retrying!(self.database, |connection| sessions::lost(&mut connection, now, limit).await)
+    }
+
+    async fn due(&self, now: Now, limit: usize) -> Result<Vec<Due>, StoreError> {
+        retrying!(self.database, |connection| due::due(&mut connection, now, limit).await)
+    }
+
+    async fn messages(&self, limit: usize) -> Result<Vec<Envelope>, StoreError> {
+        retrying!(self.database, |connection| due::messages(&mut connection, limit).await)
+    }
+
+    async fn flow(&self, name: &str, version: Option<u32>) -> Result<Option<StoredFlow>, StoreError> {
+        // No flow has a name that is none.
+        let Ok(name) = Name::new(name) else { return Ok(None) };
+        retrying!(self.database, |connection| self.flows.one(&mut connection, &name, version).await)
+    }
+
+    async fn flows(&self) -> Result<Vec<StoredFlow>, StoreError> {
+        retrying!(self.database, |connection| self.flows.all(&mut connection).await)
+    }
+
+    async fn tasks(&self, query: &TaskQuery) -> Result<Page<Loaded, TaskId>, StoreError> {
+        retrying!(self.database, |connection| list::page(&mut connection, &self.flows, query).await)
+    }
+
+    async fn events(&self, task: TaskId, after: u64, limit: usize) -> Result<Vec<(u64, Event)>, StoreError> {
+        retrying!(self.database, |connection| query::events(&mut connection, task, after, limit).await)
+    }
+
+    async fn logs(&self, task: TaskId, after: u64, limit: usize) -> Result<Vec<(u64, LogLine)>, StoreError> {
+        retrying!(self.database, |connection| query::logs(&mut connection, task, after, limit).await)
+    }
+
+    async fn alarm(&self, id: &AlarmId) -> Result<Option<StoredAlarm>, StoreError> {
+        retrying!(self.database, |connection| query::alarm(&mut connection, id).await)
+    }
+
+    async fn lock(&self, name: &LockName) -> Result<Option<Lock>, StoreError> {
+        retrying!(self.database, |connection| query::lock(&mut connection, name).await)
+    }
+
+    async fn locks(&self, after: Option<&LockName>, limit: usize) -> Result<Vec<Lock>, StoreError> {
+        retrying!(self.database, |connection| query::locks(&mut connection, after, limit).await)
+    }
+
+    async fn alarms(&self, all: bool, limit: usize) -> Result<Vec<Alarm>, StoreError> {
+        retrying!(self.database, |connection| query::alarms(&mut connection, all, limit).await)
+    }
+
+    async fn queues(&self) -> Result<Vec<QueueState>, StoreError> {
+        retrying!(self.database, |connection| queues::queues(&mut connection).await)
+    }
+
+    async fn sessions(&self, now: Now) -> Result<Vec<SessionState>, StoreError> {
+        retrying!(self.database, |connection| sessions::sessions(&mut connection, now).await)
+    }
+
+    async fn limits(&self, now: Now) -> Result<Vec<LimitState>, StoreError> {
+        retrying!(self.database, |connection| Ok(read_limits(&mut connection, now).await?.states()))
+    }
+
+    async fn keeping_back(&self, ready: &Ready, now: Now) -> Result<Vec<LimitState>, StoreError> {
+        retrying!(self.database, |connection| Ok(read_limits(&mut connection, now)
+            .await?
+            .keeping_back(ready)))
+    }
+
+    async fn place(&self, task: TaskId, key: ActKey) -> Result<Option<u64>, StoreError> {
+        retrying!(self.database, |connection| queues::place(&mut connection, task, key).await)
+    }
+
+    async fn register(&self, server: ServerState) -> Result<(), StoreError> {
+        retrying!(self.database, |connection| servers::register(&mut connection, &server).await)
+    }
+
+    async fn servers(&self) -> Result<Vec<ServerState>, StoreError> {
+        retrying!(self.database, |connection| servers::servers(&mut connection).await)
+    }
+
+    async fn leave(&self, server: ServerId) -> Result<(), StoreError> {
+        retrying!(self.database, |connection| servers::leave(&mut connection, server).await)
+    }
+
+    async fn lease(
+        &self,
+        service: Service,
+        server: ServerId,
+        length: Millis,
+        now: Now,
+    ) -> Result<ServiceLease, StoreError> {
+        retrying!(self.database, |connection| {
+            servers::lease(&mut connection, service, server, length, now).await
+        })
+    }
+
+    async fn sweep(&self, retention: &Retention, now: Now, limit: usize) -> Result<u64, StoreError> {
+        retrying!(self.database, |connection| sweep::sweep(&mut connection, retention, now, limit).await)
+    }
+}

@@ -1,0 +1,186 @@
+//! Deletes what is kept too long, a little at a time.
+//!
+//! A task goes at once, with its settled alarms; its history, members, results and log lines, of which there may be many,
+//! go as far as there is room, and the rest later. What is left is noted in `windlass_remains`, so nothing that can be
+//! asked for is ever half there.
+
+use windlass_core::{Millis, TaskId};
+use windlass_engine::ports::{Now, Retention};
+
+use super::{
+    columns::Columns as _,
+    commit::NOW,
+    connection::Connection,
+    error::Fault,
+    script::{Cell, Script, cells},
+};
+
+/// How long an idempotency key is kept at least, though its task may go before.
+const KEY_KEPT: Millis = Millis::from_secs(24 * 3600);
+
+/// How long the mark of a connection's last commit is kept: far longer than anybody asks about it.
+const MARK_KEPT_MS: u64 = 3_600_000;
+
+/// Deletes at most `limit` rows of what is kept too long, tasks counted as one each. Tells how many went.
+pub(super) async fn sweep(
+    connection: &mut Connection<'_>,
+    retention: &Retention,
+    now: Now,
+    limit: usize,
+) -> Result<u64, Fault> {
+    // What is exactly as old as this goes.
+    let until = |kept: Millis| now.wall.0.saturating_sub_unsigned(kept.0);
+    let mut sweeper = Sweeper { connection, left: limit };
+    sweeper.marks().await?;
+    sweeper.logs(until(retention.logs)).await?;
+    sweeper.remains().await?;
+    sweeper.tasks("kept_until", now.wall.0).await?;
+    sweeper.tasks("kept_since", until(retention.tasks)).await?;
+    sweeper.remains().await?;
+    sweeper.alarms(until(retention.tasks)).await?;
+    sweeper.orphans(until(KEY_KEPT)).await?;
+    Ok((limit - sweeper.left) as u64)
+}
+
+struct Sweeper<'c, 'd> {
+    connection: &'c mut Connection<'d>,
+    /// So many more may go.
+    left: usize,
+}
+
+impl Sweeper<'_, '_> {
+    /// Marks of connections that are gone. Nobody counts them.
+    async fn marks(&mut self) -> Result<(), Fault> {
+        let mut script = Script::default();
+        let old = format!("DELETE FROM windlass_commit WHERE at < {NOW} - {MARK_KEPT_MS} LIMIT 1000");
+        script.add(&old, []);
+        self.connection.run(script).await?;
+        Ok(())
+    }
+
+    /// Lines come in the order of time, so the oldest are first.
+    async fn logs(&mut self, until: i64) -> Result<(), Fault> {
+        let lines = format!("SELECT seq, at <= ? FROM windlass_log ORDER BY seq LIMIT {}", self.left);
+        let mut script = Script::default();
+        script.add(&lines, cells![until]);
+        let sets = self.connection.run(script).await?;
+        let mut old = Vec::new();
+        for row in &sets[0] {
+            if row.number(1)? == 1 {
+                old.push(Cell::from(row.number(0)?));
+            }
+        }
+        self.delete("DELETE FROM windlass_log WHERE seq", old).await
+    }
+
+    /// Deletes rows by their keys.
+    async fn delete(&mut self, head: &str, keys: Vec<Cell<'_>>) -> Result<(), Fault> {
+        self.left = self.left.saturating_sub(keys.len());
+        let mut script = Script::default();
+        if script.for_keys(head, keys, "") > 0 {
+            self.connection.run(script).await?;
+        }
+        Ok(())
+    }
+
+    /// Tasks with a time in this column that is over.
+    async fn tasks(&mut self, column: &str, until: i64) -> Result<(), Fault> {
+        if self.left == 0 {
+            return Ok(());
+        }
+        let mut script = Script::begin();
+        let expired = format!(
+            "SELECT s.task, t.scope FROM windlass_state s FORCE INDEX (by_{column})
+             STRAIGHT_JOIN windlass_task t ON t.id = s.task
+             WHERE s.{column} <= ? ORDER BY s.{column} LIMIT {} FOR UPDATE SKIP LOCKED",
+            self.left
+        );
+        script.add(&expired, cells![until]);
+        let sets = self.connection.send(script).await?;
+        let (mut tasks, mut scopes): (Vec<TaskId>, Vec<Cell<'_>>) = (Vec::new(), Vec::new());
+        for row in &sets[1] {
+            tasks.push(row.task(0)?);
+            scopes.extend(row.optional_bytes(1)?.map(Cell::from));
+        }
+        if tasks.is_empty() {
+            return self.connection.roll_back().await;
+        }
+        let keys = || tasks.iter().map(|task| Cell::from(*task));
+        let mut script = Script::default();
+        // Whether a key is old enough to go as well is seen with the other orphans.
+        script.for_keys("UPDATE windlass_submit_key SET orphan = 1 WHERE scope", scopes, "");
+        script.for_keys("DELETE FROM windlass_unique_task WHERE task", keys(), "");
+        script.for_keys("DELETE FROM windlass_alarm WHERE resolved = 1 AND task", keys(), "");
+        script.for_keys("DELETE FROM windlass_wait WHERE task", keys(), "");
+        script.for_keys("DELETE FROM windlass_state WHERE task", keys(), "");
+        script.for_keys("DELETE FROM windlass_task WHERE id", keys(), "");
+        script.insert("INSERT IGNORE INTO windlass_remains (task)", keys().map(|key| vec![key]), "");
+        script.end();
+        self.connection.run(script).await?;
+        self.left -= tasks.len();
+        Ok(())
+    }
+
+    /// What is left of tasks that are gone.
+    async fn remains(&mut self) -> Result<(), Fault> {
+        while self.left > 0 {
+            let mut script = Script::begin();
+            let some = "SELECT task FROM windlass_remains ORDER BY task LIMIT 500 FOR UPDATE SKIP LOCKED";
+            script.add(some, []);
+            let sets = self.connection.send(script).await?;
+            let tasks = sets[1].iter().map(|row| row.task(0)).collect::<Result<Vec<_>, _>>()?;
+            if tasks.is_empty() {
+                return self.connection.roll_back().await;
+            }
+            let keys = || tasks.iter().map(|task| Cell::from(*task));
+            for table in ["log", "history", "member", "result"] {
+                let mut script = Script::default();
+                let head = format!("DELETE FROM windlass_{table} WHERE task");
+                script.for_keys(&head, keys(), &format!("LIMIT {}", self.left));
+                script.add("SELECT ROW_COUNT()", []);
+                let sets = self.connection.send(script).await?;
+                let gone = sets[1].first().map(|row| row.number(0)).transpose()?.unwrap_or(0);
+                self.left = self.left.saturating_sub(usize::try_from(gone).unwrap_or(0));
+            }
+            let mut script = Script::default();
+            if self.left > 0 {
+                script.for_keys("DELETE FROM windlass_remains WHERE task", keys(), "");
+            }
+            script.end();
+            self.connection.run(script).await?;
+        }
+        Ok(())
+    }
+
+    /// Settled alarms of tasks that are gone.
+    async fn alarms(&mut self, until: i64) -> Result<(), Fault> {
+        let sql = format!(
+            "SELECT a.id FROM windlass_alarm a WHERE a.resolved = 1 AND a.raised_at <= ?
+             AND NOT EXISTS (SELECT 1 FROM windlass_task t WHERE t.id = a.task) LIMIT {}",
+            self.left
+        );
+        self.delete_found(&sql, until, "DELETE FROM windlass_alarm WHERE resolved = 1 AND id").await
+    }
+
+    /// Idempotency keys of tasks that are gone.
+    async fn orphans(&mut self, until: i64) -> Result<(), Fault> {
+        let sql = format!(
+            "SELECT scope FROM windlass_submit_key WHERE orphan = 1 AND created_at <= ?
+             ORDER BY created_at LIMIT {}",
+            self.left
+        );
+        self.delete_found(&sql, until, "DELETE FROM windlass_submit_key WHERE orphan = 1 AND scope").await
+    }
+
+    async fn delete_found(&mut self, sql: &str, until: i64, head: &str) -> Result<(), Fault> {
+        if self.left == 0 {
+            return Ok(());
+        }
+        let mut script = Script::default();
+        script.add(sql, cells![until]);
+        let sets = self.connection.run(script).await?;
+        let keys = sets[0].iter().map(|row| Ok(row.bytes(0)?.into()));
+        let keys = keys.collect::<Result<Vec<Cell<'_>>, Fault>>()?;
+        self.delete(head, keys).await
+    }
+}

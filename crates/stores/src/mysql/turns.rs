@@ -1,0 +1,216 @@
+//! Hands out of queues where limits are or keys take turns: one claim after the other.
+//!
+//! What is in hands is counted, the first attempts of each key are read, and which of them are handed out is decided in
+//! `crate::rows`. An attempt that a commit has changed meanwhile is passed over.
+
+use std::collections::HashMap;
+
+use mysql_async::Row;
+use windlass_core::Millis;
+use windlass_engine::ports::{Claimed, Limit};
+
+use super::{
+    claim::{Wanted, add_next_claims, claimed_now, finish, grace},
+    columns::Columns as _,
+    connection::Connection,
+    error::Fault,
+    limits::{READ_LIMITS, limit},
+    script::{Cell, Script, cells},
+};
+use crate::rows::{Candidate, Hands, choose, to_integer};
+
+/// Looks at one queue so often, each time behind what was found to be held back.
+const ROUNDS_MAX: usize = 16;
+
+/// A queue while nobody else claims of it in turns.
+struct Queue {
+    turn: Option<Vec<u8>>,
+    grace: Millis,
+    hands: Hands,
+}
+
+pub(super) async fn claim_in_turns(
+    connection: &mut Connection<'_>,
+    wanted: Wanted<'_>,
+) -> Result<Vec<Claimed>, Fault> {
+    let Some(Queue { mut turn, grace, mut hands }) = hold_queue(connection, wanted).await? else {
+        connection.roll_back().await?;
+        return Ok(Vec::new());
+    };
+    let (mut chosen, mut timeouts) = (Vec::<Candidate>::new(), HashMap::new());
+    for _ in 0..ROUNDS_MAX {
+        let missing = wanted.most - chosen.len();
+        if missing == 0 {
+            break;
+        }
+        let mut candidates = candidates(connection, wanted, turn.as_deref(), &hands, &mut timeouts).await?;
+        candidates.retain(|new| chosen.iter().all(|old| (old.task, old.act) != (new.task, new.act)));
+        let round = choose(candidates, &mut hands, turn, missing);
+        turn = round.turn;
+        let is_done = round.attempts.is_empty() || !round.held_back;
+        chosen.extend(round.attempts);
+        if is_done {
+            break;
+        }
+    }
+    if chosen.is_empty() {
+        connection.roll_back().await?;
+        return Ok(Vec::new());
+    }
+    hand_out(connection, wanted, &chosen, (turn, grace), &hands, &timeouts).await
+}
+
+/// Waits until nobody else claims of the queue, and reads what counts under its limits. Nothing when it is paused, or
+/// nobody knows the session.
+async fn hold_queue(connection: &mut Connection<'_>, wanted: Wanted<'_>) -> Result<Option<Queue>, Fault> {
+    let (module, mono) = (wanted.module, to_integer(wanted.now.mono.0));
+    let mut script = Script::begin();
+    let queue = "SELECT paused_at IS NOT NULL, turn FROM windlass_queue WHERE name = ? FOR UPDATE";
+    script.add(queue, cells![module]);
+    script.add("SELECT coalesce(attached, 0) FROM windlass_session WHERE id = ?", cells![wanted.session.0]);
+    script.add(&format!("{READ_LIMITS} WHERE queue = ?"), cells![module]);
+    let running = "SELECT command, fairness FROM windlass_wait FORCE INDEX (by_session)
+        WHERE session IS NOT NULL AND module = ?";
+    script.add(running, cells![module]);
+    let begun =
+        "SELECT b.name, b.fairness, b.at FROM windlass_begun b JOIN windlass_limit l ON l.name = b.name
+        WHERE l.queue = ? AND b.at > ? - l.per";
+    script.add(begun, cells![module, mono]);
+    let forget = "DELETE b FROM windlass_begun b JOIN windlass_limit l ON l.name = b.name
+        WHERE l.queue = ? AND b.at <= ? - l.per";
+    script.add(forget, cells![module, mono]);
+    let sets = connection.send(script).await?;
+    let (mut is_paused, mut turn) = (false, None);
+    for row in &sets[1] {
+        is_paused = row.number(0)? == 1;
+        turn = row.optional_bytes(1)?.map(<[u8]>::to_vec);
+    }
+    let grace = grace(&sets, 2)?.filter(|_| !is_paused);
+    let Some(grace) = grace else { return Ok(None) };
+    let limits = sets[3].iter().map(limit).collect::<Result<Vec<Limit>, _>>()?;
+    let mut hands = Hands::new(limits);
+    for row in &sets[4] {
+        hands.hold(&row.name(0)?, row.bytes(1)?);
+    }
+    for row in &sets[5] {
+        hands.begin(row.name(0)?, row.bytes(1)?.to_vec(), super::limits::millis(row, 2)?, wanted.now.mono);
+    }
+    Ok(Some(Queue { turn, grace, hands }))
+}
+
+/// The first attempts of each key that no limit holds back: of the keys behind the one that had its turn last, and of
+/// those before it.
+async fn candidates(
+    connection: &mut Connection<'_>,
+    wanted: Wanted<'_>,
+    turn: Option<&[u8]>,
+    hands: &Hands,
+    timeouts: &mut HashMap<(u128, i64), i64>,
+) -> Result<Vec<Candidate>, Fault> {
+    let blocked = hands.blocked();
+    let (most, turn) = (wanted.most + blocked.len(), turn.unwrap_or_default());
+    let mut script = Script::default();
+    for is in [">", "<="] {
+        let keys = format!(
+            "SELECT DISTINCT fairness FROM windlass_wait FORCE INDEX (by_queue)
+             WHERE queue = ? AND fairness > x'' AND fairness {is} ? ORDER BY fairness LIMIT {most}"
+        );
+        script.add(&keys, cells![wanted.module, turn]);
+    }
+    let sets = connection.send(script).await?;
+    let mut keys = vec![Vec::new()];
+    for row in sets.iter().flatten() {
+        keys.push(row.bytes(0)?.to_vec());
+    }
+    let (mut condition, mut conditions) = wanted.and_command();
+    for (command, key) in &blocked {
+        condition.push_str(" AND NOT (true");
+        if let Some(command) = command {
+            condition.push_str(" AND command = ?");
+            conditions.push(command.into());
+        }
+        if let Some(key) = key {
+            condition.push_str(" AND fairness = ?");
+            conditions.push(key[..].into());
+        }
+        condition.push(')');
+    }
+    let first = format!(
+        "SELECT task, act, attempt, place, command, fairness, timeout
+         FROM windlass_wait FORCE INDEX (by_queue) WHERE queue = ? AND fairness = ?{condition}
+         ORDER BY place, task, act LIMIT {}",
+        wanted.most
+    );
+    let mut script = Script::default();
+    for key in &keys {
+        script.add(&first, cells![wanted.module, &key[..]].into_iter().chain(conditions.iter().cloned()));
+    }
+    let sets = connection.send(script).await?;
+    let mut candidates = Vec::new();
+    for row in sets.iter().flatten() {
+        let candidate = candidate(row)?;
+        timeouts.insert((candidate.task, candidate.act), row.optional_number(6)?.unwrap_or(0));
+        candidates.push(candidate);
+    }
+    Ok(candidates)
+}
+
+fn candidate(row: &Row) -> Result<Candidate, Fault> {
+    Ok(Candidate {
+        task: row.id(0)?,
+        act: row.number(1)?,
+        attempt: row.number(2)?,
+        rank: row.number(3)?,
+        command: row.name(4)?,
+        fairness: row.bytes(5)?.to_vec(),
+    })
+}
+
+async fn hand_out(
+    connection: &mut Connection<'_>,
+    wanted: Wanted<'_>,
+    chosen: &[Candidate],
+    (turn, grace): (Option<Vec<u8>>, Millis),
+    hands: &Hands,
+    timeouts: &HashMap<(u128, i64), i64>,
+) -> Result<Vec<Claimed>, Fault> {
+    const TAKE: &str = "UPDATE windlass_wait SET session = ?, claim = ?, claimed_at = ?, timeout_at = ?,
+        handed_out = attempt, queue = NULL WHERE task = ? AND act = ? AND attempt = ? AND queue = ?";
+    const BEGIN: &str = "INSERT INTO windlass_begun (name, fairness, at, claim)
+        SELECT ?, ?, ?, claim FROM windlass_wait WHERE task = ? AND act = ? AND session = ? AND claim = ?";
+    let (id, mono) = (wanted.session.0, to_integer(wanted.now.mono.0));
+    let mut script = Script::default();
+    add_next_claims(&mut script);
+    let mut places: Vec<usize> = (0..chosen.len()).collect();
+    // In the order in which commits lock them.
+    places.sort_unstable_by_key(|place| (chosen[*place].task, chosen[*place].act));
+    for place in places {
+        let Candidate { task, act, attempt, .. } = chosen[place];
+        let timeout = timeouts.get(&(task, act)).copied().unwrap_or(0);
+        let timeout_at = wanted.timeout_at(timeout, grace);
+        let claim = Cell::Claim(place);
+        let mut cells = cells![id];
+        cells.push(claim.clone());
+        cells.extend(cells![wanted.now.wall.0, timeout_at, task, act, attempt, wanted.module]);
+        script.add(TAKE, cells);
+        for (limit, key) in hands.starts(&chosen[place]) {
+            let mut cells = cells![&limit, &key[..], mono, task, act, id];
+            cells.push(claim.clone());
+            script.add(BEGIN, cells);
+        }
+    }
+    script.add("UPDATE windlass_queue SET turn = ? WHERE name = ?", cells![turn, wanted.module]);
+    script.add(
+        "SELECT task, act, attempt, claim FROM windlass_wait FORCE INDEX (by_session)
+         WHERE session = ? AND claim BETWEEN @claims AND @claims + 1023 ORDER BY claim",
+        cells![id],
+    );
+    script.end();
+    let read = script.statements() - 2;
+    let sets = finish(connection, script).await?;
+    // In the order of their turns.
+    let claimed = sets[read]
+        .iter()
+        .map(|row| Ok(claimed_now(wanted, row.task(0)?, row.number(1)?, row.number(2)?, row.number(3)?)));
+    claimed.collect()
+}
