@@ -15,6 +15,7 @@ mod adoption;
 mod alarms;
 mod bench;
 mod block_on;
+mod children;
 mod claims;
 mod differential;
 mod due;
@@ -99,6 +100,7 @@ pub fn cases() -> Vec<Case> {
     [
         adoption::cases(),
         alarms::cases(),
+        children::cases(),
         claims::cases(),
         due::cases(),
         events::cases(),
