@@ -4,14 +4,14 @@ use std::collections::HashMap;
 
 use tokio_postgres::Row;
 use uuid::Uuid;
-use windlass_core::{Millis, Name, Ready};
-use windlass_engine::ports::{Claimed, Limit, LimitHolder, LimitState, Now, Starts};
+use windlass_core::{Millis, Name};
+use windlass_engine::ports::{Claimed, Limit, Now, Starts};
 
 use super::{
     connection::{Batch, Connection, parameters},
     error::Fault,
 };
-use crate::rows::{claimed_wait, fairness_bytes, fairness_key, from_integer, name, small, to_integer};
+use crate::rows::{Limits, claimed_wait, fairness_key, from_integer, name, small, to_integer};
 
 /// The limits of one queue, or all, by name.
 pub(super) const READ_LIMITS: &str = "SELECT name, queue, command, per_key, running, starts, per
@@ -54,79 +54,23 @@ impl Counted {
 }
 
 /// All limits with what counts under them.
-pub(super) struct Limits {
-    limits: Vec<Limit>,
-    held: Vec<(Claimed, Name, Option<String>)>,
-    begun: HashMap<Name, Vec<(Vec<u8>, Millis)>>,
-    now: Now,
-}
-
-impl Limits {
-    pub(super) async fn read(connection: &mut Connection<'_>, now: Now) -> Result<Self, Fault> {
-        let mut batch = Batch::default();
-        batch.add(READ_LIMITS, parameters![None::<&str>]);
-        batch.add(HELD, Vec::new());
-        batch.add(BEGUN, parameters![to_integer(now.mono.0)]);
-        let results = connection.send(batch).await?;
-        let limits = results[0].iter().map(limit).collect::<Result<Vec<_>, _>>()?;
-        let mut held = Vec::new();
-        for row in &results[1] {
-            held.push((claimed(row)?, name(row.try_get(7)?)?, fairness_key(row.try_get(8)?)));
-        }
-        let mut begun: HashMap<Name, Vec<(Vec<u8>, Millis)>> = HashMap::new();
-        for row in &results[2] {
-            let Counted { limit, key, at } = Counted::read(row)?;
-            begun.entry(limit).or_default().push((key, at));
-        }
-        Ok(Self { limits, held, begun, now })
+pub(super) async fn limits(connection: &mut Connection<'_>, now: Now) -> Result<Limits, Fault> {
+    let mut batch = Batch::default();
+    batch.add(READ_LIMITS, parameters![None::<&str>]);
+    batch.add(HELD, Vec::new());
+    batch.add(BEGUN, parameters![to_integer(now.mono.0)]);
+    let results = connection.send(batch).await?;
+    let limits = results[0].iter().map(limit).collect::<Result<Vec<_>, _>>()?;
+    let mut held = Vec::new();
+    for row in &results[1] {
+        held.push((claimed(row)?, name(row.try_get(7)?)?, fairness_key(row.try_get(8)?)));
     }
-
-    /// The state of each limit, by name.
-    pub(super) fn states(&self) -> Vec<LimitState> {
-        self.limits.iter().map(|limit| self.state(limit, None)).collect()
+    let mut begun: HashMap<Name, Vec<(Vec<u8>, Millis)>> = HashMap::new();
+    for row in &results[2] {
+        let Counted { limit, key, at } = Counted::read(row)?;
+        begun.entry(limit).or_default().push((key, at));
     }
-
-    /// The limits that keep a ready attempt back.
-    pub(super) fn keeping_back(&self, ready: &Ready) -> Vec<LimitState> {
-        let mut states = Vec::new();
-        for limit in &self.limits {
-            let Some(key) = limit.counts_ready(ready) else { continue };
-            let state = self.state(limit, Some(key));
-            let full = limit.running.is_some_and(|most| state.running >= u64::from(most));
-            if full || state.next_start_at.is_some() {
-                states.push(state);
-            }
-        }
-        states
-    }
-
-    /// A limit with what counts under it: under a key, or under any.
-    fn state(&self, limit: &Limit, of: Option<Option<&str>>) -> LimitState {
-        let holders = self.held.iter().filter(|(claimed, ..)| claimed.module == limit.queue);
-        let holders = holders.filter_map(|(claimed, command, fairness)| {
-            let key = limit.counts(command, fairness.as_deref())?;
-            let counts = of.is_none_or(|of| of == key);
-            counts.then(|| LimitHolder { claimed: claimed.clone(), key: fairness.as_deref().map(Into::into) })
-        });
-        let holders: Vec<LimitHolder> = holders.collect();
-        let starts = self.begun.get(&limit.name).into_iter().flatten();
-        let of_key = |key: Option<&str>| fairness_bytes(key);
-        let recent: Vec<Millis> =
-            starts.filter(|(key, _)| of.is_none_or(|of| of_key(of) == *key)).map(|(_, at)| *at).collect();
-        let key = of.or((!limit.per_key).then_some(None));
-        let next = key.zip(limit.starts).and_then(|(_, starts)| {
-            let at = recent.get(recent.len().checked_sub(starts.count as usize)?)?;
-            let at = at.0.saturating_add(starts.per.0);
-            Some(self.now.wall + Millis(at.saturating_sub(self.now.mono.0)))
-        });
-        LimitState {
-            limit: limit.clone(),
-            running: holders.len() as u64,
-            started: recent.len() as u64,
-            next_start_at: next,
-            holders,
-        }
-    }
+    Ok(Limits { limits, held, begun, now })
 }
 
 /// A claimed row, from its first columns.

@@ -10,7 +10,7 @@ use super::{
     connection::{Batch, Connection, parameters},
     error::Fault,
 };
-use crate::rows::{act_code, from_integer, name};
+use crate::rows::{KeyInLine, act_code, from_integer, name, place_among};
 
 const QUEUES: &str = "SELECT q.name, q.paused_at, q.by_name, q.by_claimed,
         (SELECT count(*) FROM windlass_wait w
@@ -52,10 +52,6 @@ pub(super) async fn queues(connection: &mut Connection<'_>) -> Result<Vec<QueueS
     Ok(queues)
 }
 
-/// A key in line: itself, how many it has, how many of them stand before the one that is asked for, whether that one
-/// has this key.
-type KeyInLine = (Vec<u8>, u64, u64, bool);
-
 /// How many attempts stand before this act's.
 pub(super) async fn place(
     connection: &mut Connection<'_>,
@@ -70,38 +66,7 @@ pub(super) async fn place(
     for row in &rows {
         turn = row.try_get(4)?;
         let (count, before) = (from_integer(row.try_get(1)?), from_integer(row.try_get(2)?));
-        keys.push((row.try_get(0)?, count, before, row.try_get(3)?));
+        keys.push(KeyInLine { key: row.try_get(0)?, count, before, is_own: row.try_get(3)? });
     }
     Ok(place_among(keys, turn.as_deref()))
-}
-
-/// As keys take turns: those behind the one that had its turn last, then the others, one of each at a time.
-fn place_among(mut keys: Vec<KeyInLine>, turn: Option<&[u8]>) -> Option<u64> {
-    let behind = keys.iter().position(|(key, ..)| turn.is_some_and(|turn| &key[..] > turn));
-    keys.rotate_left(behind.unwrap_or(0));
-    let own = keys.iter().position(|(.., is_own)| *is_own)?;
-    let round = keys[own].2;
-    let others = keys.iter().enumerate().filter(|(index, _)| *index != own);
-    let before = others.map(|(index, (_, count, ..))| (*count).min(round + u64::from(index < own)));
-    Some(round + before.sum::<u64>())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_place_is_counted_in_turns() {
-        let keys = |own: &str, before| -> Vec<KeyInLine> {
-            let key = |(key, count): (&str, u64)| {
-                let is_own = key == own;
-                (key.as_bytes().to_vec(), count, if is_own { before } else { 0 }, is_own)
-            };
-            [("=a", 5), ("=b", 2), ("=c", 1)].map(key).into()
-        };
-        assert_eq!(place_among(keys("=c", 0), None), Some(2));
-        assert_eq!(place_among(keys("=a", 4), None), Some(7));
-        assert_eq!(place_among(keys("=a", 0), Some(b"=a")), Some(2));
-        assert_eq!(place_among(Vec::new(), None), None);
-    }
 }

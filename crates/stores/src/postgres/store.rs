@@ -5,10 +5,13 @@ use std::{fmt, future::Future, sync::Arc};
 use async_trait::async_trait;
 use tokio::runtime::Handle;
 use windlass_core::{ActKey, Alarm, AlarmId, Event, Lock, LockName, Millis, Name, Ready, TaskId, Timestamp};
-use windlass_engine::ports::{
-    Adoption, AttemptId, Change, Claimed, Due, Envelope, LimitState, Loaded, LogLine, Now, Outcome, Page,
-    QueueState, Retention, ServerId, ServerState, Service, ServiceLease, SessionId, SessionRenewal,
-    SessionState, Store, StoreError, StoredAlarm, StoredFlow, TaskQuery, Wish,
+use windlass_engine::{
+    is_adhoc,
+    ports::{
+        Adoption, AttemptId, Change, Claimed, Due, Envelope, LimitState, Loaded, LogLine, Now, Outcome, Page,
+        QueueState, Retention, ServerId, ServerState, Service, ServiceLease, SessionId, SessionRenewal,
+        SessionState, Store, StoreError, StoredAlarm, StoredFlow, TaskQuery, Wish,
+    },
 };
 
 use super::{
@@ -18,8 +21,7 @@ use super::{
     due,
     error::Fault,
     flows::Flows,
-    limits::Limits,
-    list, load,
+    limits, list, load,
     newest::Newest,
     news::News,
     open::{OpenError, Opened, PostgresOptions, open},
@@ -215,6 +217,11 @@ impl Store for PostgresStore {
                 .spawn(async move { inner.newest.get(&inner.database, &inner.flows, name).await })
                 .await;
         };
+        if is_adhoc(name.as_str()) {
+            // It goes with its last task.
+            let newest = self.flow(name.as_str(), None).await?;
+            return Ok(newest.filter(|stored| stored.flow.version == version));
+        }
         if let Some(known) = inner.flows.known(&name, version) {
             return Ok(Some(known));
         }
@@ -269,12 +276,12 @@ impl Store for PostgresStore {
     }
 
     async fn limits(&self, now: Now) -> Result<Vec<LimitState>, StoreError> {
-        let limits = with_connection!(self, |inner, connection| Limits::read(&mut connection, now))?;
+        let limits = with_connection!(self, |inner, connection| limits::limits(&mut connection, now))?;
         Ok(limits.states())
     }
 
     async fn keeping_back(&self, ready: &Ready, now: Now) -> Result<Vec<LimitState>, StoreError> {
-        let limits = with_connection!(self, |inner, connection| Limits::read(&mut connection, now))?;
+        let limits = with_connection!(self, |inner, connection| limits::limits(&mut connection, now))?;
         Ok(limits.keeping_back(ready))
     }
 

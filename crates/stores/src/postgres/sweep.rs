@@ -46,6 +46,15 @@ const OF_TASKS: [&str; 4] = [
     "DELETE FROM windlass_result WHERE (task, act) IN
         (SELECT task, act FROM windlass_result WHERE task = ANY($1::uuid[]) LIMIT $2) RETURNING true",
 ];
+/// Flows that came with tasks and have none any more. They are held while it is looked once more: a task may just have
+/// come.
+const UNUSED_FLOWS: &str = "SELECT f.name FROM windlass_flow f
+    WHERE f.name LIKE 'adhoc-%' AND f.name ~ '^adhoc-[0-9a-f]{16}$'
+      AND NOT EXISTS (SELECT FROM windlass_task t WHERE t.flow = f.name AND t.flow LIKE 'adhoc-%')
+    ORDER BY f.name LIMIT $1 FOR UPDATE SKIP LOCKED";
+const FLOWS: &str = "DELETE FROM windlass_flow f WHERE f.name = ANY($1::text[])
+    AND NOT EXISTS (SELECT FROM windlass_task t WHERE t.flow = f.name AND t.flow LIKE 'adhoc-%')
+    RETURNING true";
 /// Settled alarms of tasks that are gone.
 const ALARMS: &str = "DELETE FROM windlass_alarm WHERE id IN (
         SELECT a.id FROM windlass_alarm a WHERE a.raised_at <= $1 AND a.resolved
@@ -71,6 +80,7 @@ pub(super) async fn sweep(
     left -= delete_tasks(connection, OLD, until(retention.tasks), left).await?;
     left -= delete_tasks(connection, OLD_BY_FLOW, now.wall.0, left).await?;
     left -= delete_remains(connection, left).await?;
+    left -= delete_flows(connection, left).await?;
     left -= delete(connection, ALARMS, until(retention.tasks), left).await?;
     left -= delete(connection, ORPHANS, until(KEY_KEPT), left).await?;
     Ok(u64::try_from(limit - left).unwrap_or(0))
@@ -117,6 +127,24 @@ async fn delete_tasks(
     }
     connection.send(batch.and_commit()).await?;
     Ok(tasks.len() as i64)
+}
+
+/// Deletes at most `most` flows that came with tasks and have none any more.
+async fn delete_flows(connection: &mut Connection<'_>, most: i64) -> Result<i64, Fault> {
+    if most <= 0 {
+        return Ok(0);
+    }
+    let mut batch = Batch::begin();
+    batch.add(UNUSED_FLOWS, parameters![most]);
+    let rows = connection.send(batch).await?.remove(0);
+    if rows.is_empty() {
+        connection.roll_back().await?;
+        return Ok(0);
+    }
+    let names = rows.iter().map(|row| row.try_get(0)).collect::<Result<Vec<String>, _>>()?;
+    let mut batch = Batch::default();
+    batch.add(FLOWS, parameters![names]);
+    Ok(connection.send(batch.and_commit()).await?.remove(0).len() as i64)
 }
 
 /// Deletes at most `most` rows of what is left of tasks.

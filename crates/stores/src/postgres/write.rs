@@ -3,7 +3,10 @@
 use tokio_postgres::types::ToSql;
 use uuid::Uuid;
 use windlass_core::{AlarmState, Phase};
-use windlass_engine::stored;
+use windlass_engine::{
+    ports::{QueuePause, StoredFlow},
+    stored,
+};
 
 use super::{
     connection::{Batch, parameters},
@@ -57,6 +60,10 @@ const UPDATE_ALARMS: &str = "UPDATE windlass_alarm a
     WHERE a.id = n.id";
 const INSERT_FLOWS: &str = "INSERT INTO windlass_flow (name, version, created_at, data)
     SELECT * FROM unnest($1::text[], $2::int8[], $3::int8[], $4::bytea[])";
+/// One that is there is held until the end, for nobody to delete it meanwhile.
+const BRING_FLOWS: &str = "INSERT INTO windlass_flow AS f (name, version, created_at, data)
+    SELECT * FROM unnest($1::text[], $2::int8[], $3::int8[], $4::bytea[])
+    ON CONFLICT (name, version) DO UPDATE SET created_at = f.created_at";
 const PAUSE_QUEUES: &str = "INSERT INTO windlass_queue (name, used, paused_at, by_name, by_claimed)
     SELECT n.name, false, n.at, n.by_name, n.by_claimed
     FROM unnest($1::text[], $2::int8[], $3::bytea[], $4::bool[]) AS n (name, at, by_name, by_claimed)
@@ -264,16 +271,19 @@ fn add_alarms<'w>(batch: &mut Batch<'w>, writes: &'w Writes) {
 
 /// Flows, queues and limits.
 fn add_settings<'w>(batch: &mut Batch<'w>, writes: &'w Writes) {
-    let flows = &writes.flows;
-    let names: Vec<&str> = flows.iter().map(|stored| stored.flow.name.as_str()).collect();
-    let versions: Vec<i64> = flows.iter().map(|stored| stored.flow.version.into()).collect();
-    let created: Vec<i64> = flows.iter().map(|stored| stored.created_at.0).collect();
-    let data: Vec<Vec<u8>> = flows.iter().map(|stored| stored::write_flow(&stored.flow)).collect();
-    add(batch, INSERT_FLOWS, flows.len(), parameters![names, versions, created, data]);
+    let (flows, brought) = (writes.flows.iter().collect(), writes.brought.values().collect());
+    for (sql, flows) in [(INSERT_FLOWS, flows), (BRING_FLOWS, brought)] {
+        let flows: Vec<&StoredFlow> = flows;
+        let names: Vec<&str> = flows.iter().map(|stored| stored.flow.name.as_str()).collect();
+        let versions: Vec<i64> = flows.iter().map(|stored| stored.flow.version.into()).collect();
+        let created: Vec<i64> = flows.iter().map(|stored| stored.created_at.0).collect();
+        let data: Vec<Vec<u8>> = flows.iter().map(|stored| stored::write_flow(&stored.flow)).collect();
+        add(batch, sql, flows.len(), parameters![names, versions, created, data]);
+    }
     let queues: Vec<_> = writes.queues.iter().collect();
     let names: Vec<&str> = queues.iter().map(|(name, _)| name.as_str()).collect();
     let paused: Vec<Option<i64>> = queues.iter().map(|(_, pause)| Some(pause.as_ref()?.at.0)).collect();
-    let by = |pause: &'w Option<windlass_engine::ports::QueuePause>| pause.as_ref()?.by.as_ref();
+    let by = |pause: &'w Option<QueuePause>| pause.as_ref()?.by.as_ref();
     let by_name: Vec<Option<&[u8]>> =
         queues.iter().map(|(_, pause)| Some(by(pause)?.name.as_bytes())).collect();
     let by_claimed: Vec<Option<bool>> = queues.iter().map(|(_, pause)| Some(by(pause)?.claimed)).collect();

@@ -7,6 +7,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use windlass_core::{ActState, Effect, Task, TaskId, Wakeup};
 use windlass_engine::{
+    is_adhoc,
     ports::{
         AlarmChange, Change, Envelope, LockChange, MessageId, Outcome, SessionId, StoredFlow, TaskChange,
     },
@@ -133,6 +134,10 @@ impl Deciding {
             self.found.firsts.insert(task.id, (task.clone(), false));
             let entry = self.writes.unique.entry(unique).or_insert((task.id, was_there));
             entry.0 = task.id;
+        }
+        if change.before == 0 && is_adhoc(task.flow.name.as_str()) {
+            let stored = StoredFlow { flow: task.flow.clone(), created_at: task.input.created_at };
+            self.writes.brought.insert(task.flow.name.clone(), stored);
         }
         self.consume(change.consumes.as_ref());
         self.send(&change.messages);

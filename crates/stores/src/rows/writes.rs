@@ -31,6 +31,8 @@ pub(crate) struct Writes {
     pub(crate) alarms: BTreeMap<AlarmId, (Alarm, u64, bool)>,
     /// New versions of flows.
     pub(crate) flows: Vec<StoredFlow>,
+    /// Flows that new tasks brought along, each in its one version: written where it is not there any more.
+    pub(crate) brought: BTreeMap<Name, StoredFlow>,
     /// Queues that are paused, or are not any more.
     pub(crate) queues: BTreeMap<Name, Option<QueuePause>>,
     /// Limits; nothing = removed.
@@ -91,6 +93,7 @@ impl Writes {
             lock_waiters,
             alarms,
             flows,
+            brought,
             queues,
             limits,
             logs,
@@ -106,6 +109,7 @@ impl Writes {
             && lock_waiters.is_empty()
             && alarms.is_empty()
             && flows.is_empty()
+            && brought.is_empty()
             && queues.is_empty()
             && limits.is_empty()
             && logs.is_empty()

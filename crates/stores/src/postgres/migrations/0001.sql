@@ -21,6 +21,8 @@ CREATE INDEX windlass_task_ended ON windlass_task (ending, id) WHERE ending IS N
 CREATE INDEX windlass_task_old ON windlass_task (ended_at) WHERE ending IS NOT NULL AND kept_for IS NULL;
 CREATE INDEX windlass_task_old_by_flow ON windlass_task ((ended_at + kept_for))
     WHERE ending IS NOT NULL AND kept_for IS NOT NULL;
+-- Tasks that brought their flow along, by it: whether it has any still.
+CREATE INDEX windlass_task_adhoc ON windlass_task (flow) WHERE flow LIKE 'adhoc-%';
 
 -- What tasks wait for: a row per act (or start, or deadline). A claim is some columns of it, so it goes with the row.
 CREATE TABLE windlass_wait (
