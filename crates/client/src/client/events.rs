@@ -42,7 +42,7 @@ impl Client {
     /// [`Error::Refused`] with status 404 if there is none of this id, [`Error::Unreachable`] if the server is not
     /// there to begin with.
     pub async fn follow_events(&self, id: &str, after: u64) -> Result<EventStream, Error> {
-        let follower = Follower::open(self.clone(), ["tasks", id, "events"], after, read).await?;
+        let follower = Follower::open(self.clone(), ["tasks", id, "events"], None, after, read).await?;
         Ok(EventStream { events: follower.into_stream().boxed() })
     }
 }

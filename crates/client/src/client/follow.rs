@@ -37,6 +37,8 @@ type Read<T> = fn(&str, u64) -> serde_json::Result<Said<T>>;
 pub(super) struct Follower<T> {
     client: Client,
     path: Vec<String>,
+    /// What only some messages of the stream are asked for by.
+    filter: Option<(&'static str, String)>,
     /// The number of the last message that was handed on.
     after: u64,
     read: Read<T>,
@@ -52,12 +54,14 @@ impl<T> Follower<T> {
     pub(super) async fn open<const N: usize>(
         client: Client,
         path: [&str; N],
+        filter: Option<(&'static str, String)>,
         after: u64,
         read: Read<T>,
     ) -> Result<Self, Error> {
         let mut follower = Self {
             client,
             path: ["v1"].into_iter().chain(path).map(str::to_owned).collect(),
+            filter,
             after,
             read,
             body: None,
@@ -135,7 +139,9 @@ impl<T> Follower<T> {
 
     async fn connect(&mut self) -> Result<Body, Error> {
         let path: Vec<&str> = self.path.iter().map(String::as_str).collect();
+        let query: Vec<_> = self.filter.iter().map(|(name, value)| (*name, value.as_str().into())).collect();
         let details = Details {
+            query: &query,
             headers: HeaderMap::from_iter([
                 (ACCEPT, EVENT_STREAM),
                 (LAST_EVENT_ID, HeaderValue::from(self.after)),

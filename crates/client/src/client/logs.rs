@@ -16,23 +16,25 @@ use super::{
 use crate::Error;
 
 impl Client {
-    /// What the task's attempts wrote, oldest first.
+    /// What the task's attempts wrote, oldest first: all of it, or that of one step, or of one member (`resize[3]`).
     ///
     /// # Errors
-    /// [`Error::Refused`] with status 404 if there is none of this id.
-    pub async fn task_logs(&self, id: &str) -> Result<List<LogLine>, Error> {
-        self.all_pages(&["v1", "tasks", id, "logs"], &[]).await
+    /// [`Error::Refused`] with status 404 if there is no task of this id, or no such step.
+    pub async fn task_logs(&self, id: &str, step: Option<&str>) -> Result<List<LogLine>, Error> {
+        let filter: Vec<_> = step.map(|step| ("step", step.into())).into_iter().collect();
+        self.all_pages(&["v1", "tasks", id, "logs"], &filter).await
     }
 
-    /// The lines with numbers above `after`, and then those to come, until the task has ended.
+    /// The lines with numbers above `after`, all or those of one step, and then those to come, until the task has ended.
     ///
     /// When the connection is lost, the stream opens another one and goes on where it was, for as long as it takes.
     ///
     /// # Errors
-    /// [`Error::Refused`] with status 404 if there is none of this id, [`Error::Unreachable`] if the server is not
+    /// [`Error::Refused`] with status 404 if there is no task of this id, or no such step, [`Error::Unreachable`] if the server is not
     /// there to begin with.
-    pub async fn follow_logs(&self, id: &str, after: u64) -> Result<LogStream, Error> {
-        let follower = Follower::open(self.clone(), ["tasks", id, "logs"], after, read).await?;
+    pub async fn follow_logs(&self, id: &str, step: Option<&str>, after: u64) -> Result<LogStream, Error> {
+        let filter = step.map(|step| ("step", step.to_owned()));
+        let follower = Follower::open(self.clone(), ["tasks", id, "logs"], filter, after, read).await?;
         Ok(LogStream { lines: follower.into_stream().boxed() })
     }
 }

@@ -44,7 +44,7 @@ async fn paged() -> Client {
                 })
             }
             "/v1/tasks/t/logs" => json!({
-                "at": at, "step": "s", "direction": "forward", "attempt": 1, "line": format!("l{page}"),
+                "number": 1, "at": at, "step": "s", "direction": "forward", "attempt": 1, "line": format!("l{page}"),
             }),
             "/v1/tasks/t/events" => {
                 assert_eq!(
@@ -73,7 +73,8 @@ async fn every_list_comes_whole() {
     let client = paged().await;
     let (flows, queues) = (client.flows().await.unwrap(), client.queues().await.unwrap());
     let (workers, alarms) = (client.workers().await.unwrap(), client.alarms(true).await.unwrap());
-    let (logs, events) = (client.task_logs("t").await.unwrap(), client.task_events("t", 7).await.unwrap());
+    let (logs, events) =
+        (client.task_logs("t", None).await.unwrap(), client.task_events("t", 7).await.unwrap());
     let ends = [flows.next, queues.next, workers.next, alarms.next, logs.next, events.next];
     assert!(ends.iter().all(Option::is_none), "{ends:?}");
     let names = [

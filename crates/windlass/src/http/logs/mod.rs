@@ -14,7 +14,7 @@ use axum::{
 };
 use futures_util::StreamExt as _;
 use windlass_api as api;
-use windlass_core::{Task, TaskId};
+use windlass_core::{ActKey, Task, TaskId};
 use windlass_engine::ports::LogLine;
 
 use super::{
@@ -23,6 +23,7 @@ use super::{
     extract::{self, Pairs},
     ok,
     problem::Refused,
+    resolve::step_of,
     view,
 };
 use stream::{Follower, Sent};
@@ -41,6 +42,7 @@ const PAGE_LINES: usize = 1000;
     tag = "tasks",
     params(
         ("id" = String, Path, description = "Id of the task"),
+        ("step" = Option<String>, Query, description = "Only those of this step, or of one member of it: `resize[3]`. A page may hold fewer then, even none, while there is `next`"),
         ("cursor" = Option<String>, Query, description = "`next` of the page before"),
         ("limit" = Option<u32>, Query, description = "1 to 1000; 1000 when left out; not for streams"),
         ("Last-Event-ID" = Option<u64>, Header, description = "Only the lines after the one with this number, for streams"),
@@ -60,23 +62,28 @@ pub(crate) async fn logs(State(app): State<Arc<App>>, request: Request) -> Resul
 }
 
 async fn page(app: &App, id: TaskId, parts: &Parts) -> Result<Response, Refused> {
-    let pairs = Pairs::of(parts, &["cursor", "limit"])?;
+    let pairs = Pairs::of(parts, &["cursor", "limit", "step"])?;
     let after: u64 = pairs.number("cursor")?.unwrap_or(0);
     let limit = pairs.limit(PAGE_LINES)?;
     let task = app.engine.task(id).await?.task;
+    let wanted = pairs.one("step")?.map(|step| Wanted::read(&task, step)).transpose()?;
     let lines = app.engine.logs(id, after, limit).await?;
     let next = lines.last().filter(|_| lines.len() == limit).map(|(number, _)| number.to_string());
-    let items = lines.into_iter().map(|(number, line)| document(&task, number, line)).collect();
+    let items = lines
+        .into_iter()
+        .filter(|(_, line)| wanted.is_none_or(|wanted| wanted.includes(line.key)))
+        .map(|(number, line)| document(&task, number, line))
+        .collect();
     Ok(ok(&api::List { items, next }))
 }
 
 async fn stream(app: Arc<App>, id: TaskId, parts: &Parts) -> Result<Response, Refused> {
-    let pairs = Pairs::of(parts, &["cursor"])?;
+    let pairs = Pairs::of(parts, &["cursor", "step"])?;
     let after = match last_event_id(&parts.headers)? {
         Some(last) => last,
         None => pairs.number("cursor")?.unwrap_or(0),
     };
-    let lines = Follower::begin(app, id, after).await?.into_stream();
+    let lines = Follower::begin(app, id, after, pairs.one("step")?).await?.into_stream();
     let events = lines.map(|sent| Ok::<_, Infallible>(sse_event(&sent)));
     Ok(Sse::new(events).keep_alive(KeepAlive::new().interval(HEARTBEAT)).into_response())
 }
@@ -95,6 +102,36 @@ fn sse_event(sent: &Sent) -> sse::Event {
             let data = serde_json::json!({ "status": status.as_str() });
             sse::Event::default().event("task.ended").data(data.to_string())
         }
+    }
+}
+
+/// The step of which lines are wanted, or the one member of it.
+#[derive(Clone, Copy)]
+struct Wanted {
+    step: usize,
+    member: Option<u32>,
+}
+
+impl Wanted {
+    /// Reads `resize` or `resize[3]`.
+    fn read(task: &Task, text: &str) -> Result<Self, Refused> {
+        let (name, member) = match text.strip_suffix(']').and_then(|text| text.split_once('[')) {
+            None => (text, None),
+            Some((name, member)) => (name, Some(member)),
+        };
+        let step = step_of(task, name)?;
+        let Some(member) = member else { return Ok(Self { step, member: None }) };
+        let total = task.state.steps[step].members.as_ref().map_or(0, |members| members.total());
+        match member.parse().ok().filter(|member| *member < total) {
+            Some(member) => Ok(Self { step, member: Some(member) }),
+            None => Err(Refused::unknown_step(format!(
+                "step {name:?} has no member {member}: it has {total}, counted from 0"
+            ))),
+        }
+    }
+
+    fn includes(self, key: ActKey) -> bool {
+        key.step == self.step && self.member.is_none_or(|member| key.index() == Some(member))
     }
 }
 

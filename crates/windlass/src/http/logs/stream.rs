@@ -7,7 +7,7 @@ use windlass_api as api;
 use windlass_core::{EventKind, TaskId, task_status};
 use windlass_engine::{EngineError, Notice, Watch};
 
-use super::document;
+use super::{Wanted, document};
 use crate::http::{App, problem::Refused, view};
 
 /// Lines read at once.
@@ -22,6 +22,7 @@ pub(super) struct Follower {
     id: TaskId,
     /// The number of the last line that was handed on, or that was not asked for.
     after: u64,
+    wanted: Option<Wanted>,
     pending: VecDeque<Sent>,
     source: Source,
 }
@@ -45,12 +46,18 @@ enum Source {
 }
 
 impl Follower {
-    /// Follows the lines of a task with numbers above `after`.
-    pub(super) async fn begin(app: Arc<App>, id: TaskId, after: u64) -> Result<Self, Refused> {
+    /// Follows the lines of a task with numbers above `after`, or of them those of a step.
+    pub(super) async fn begin(
+        app: Arc<App>,
+        id: TaskId,
+        after: u64,
+        step: Option<&str>,
+    ) -> Result<Self, Refused> {
         // Nobody watches what is not there.
-        app.engine.task(id).await?;
+        let task = app.engine.task(id).await?.task;
+        let wanted = step.map(|step| Wanted::read(&task, step)).transpose()?;
         let source = Source::Kept(app.engine.feed().watch(id));
-        Ok(Self { app, id, after, pending: VecDeque::new(), source })
+        Ok(Self { app, id, after, wanted, pending: VecDeque::new(), source })
     }
 
     /// The lines, until the task has ended and all of them were sent, or the server stops.
@@ -93,6 +100,9 @@ impl Follower {
         let is_all = lines.len() < PAGE_LINES;
         for (number, line) in lines {
             self.after = number;
+            if self.wanted.is_some_and(|wanted| !wanted.includes(line.key)) {
+                continue;
+            }
             self.pending.push_back(Sent::Line(document(&loaded.task, number, line)));
         }
         Ok(if !is_all {

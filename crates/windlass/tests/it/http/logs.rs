@@ -77,6 +77,27 @@ async fn a_stream_has_every_line_once_until_the_task_has_ended() {
 }
 
 #[tokio::test]
+async fn lines_of_one_step_or_member_are_asked_for_and_what_is_not_there_is_said() {
+    let (server, id) = start().await;
+    write(&server).await;
+    let path = |step: &str| format!("/v1/tasks/{id}/logs?step={step}");
+    let list = server.get(&path("resize[0]")).await.json();
+    let lines: Vec<&Value> = list["items"].as_array().unwrap().iter().map(|line| &line["line"]).collect();
+    assert_eq!(lines, ["four"]);
+    assert_eq!(server.get(&path("resize")).await.json()["items"], list["items"]);
+    let streamed = parse(&server.send(stream(&path("resize"), None)).await.text);
+    assert_eq!(texts(&streamed), [(Some(4), "four"), (None, "end")]);
+    for (step, said) in
+        [("nosuch", "resize"), ("resize[9]", "it has 1, counted from 0"), ("resize[x]", "it has 1")]
+    {
+        let answer = server.get(&path(step)).await;
+        assert_eq!(answer.status, 404, "{step}");
+        assert!(answer.json()["detail"].as_str().unwrap().contains(said), "{answer:?}");
+    }
+    assert_eq!(server.send(stream(&path("nosuch"), None)).await.status, 404);
+}
+
+#[tokio::test]
 async fn the_stream_of_events_has_lines_where_they_are_asked_for() {
     let (server, id) = start().await;
     let path = |query: &str| format!("/v1/tasks/{id}/events{query}");
