@@ -149,7 +149,7 @@ fn unknown(key: &str, what: &str, known: &[&str]) -> String {
 }
 
 /// The name that was probably meant.
-pub(super) fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+pub(crate) fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     /// Longer names are no slips of the finger; comparing them would take time for nothing.
     const BYTES_MAX: usize = 128;
     /// Between `retries` for `retry`, which is meant, and `name` for `command`, which is not.

@@ -40,6 +40,7 @@ mod yaml;
 pub use compile::{compile, compile_document};
 pub use difference::{Difference, differences};
 pub use error::FlowError;
+pub(crate) use fields::nearest;
 pub use format::Format;
 pub use source::{FILE_BYTES_MAX, Source, read};
 pub use write::document;

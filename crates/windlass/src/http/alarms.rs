@@ -30,14 +30,7 @@ const ALARMS_MAX: usize = 1000;
 )]
 pub(crate) async fn list(State(app): State<Arc<App>>, request: Request) -> Result<Response, Refused> {
     let (parts, _) = request.into_parts();
-    let pairs = Pairs::of(&parts, &["all"])?;
-    let all = match pairs.one("all")? {
-        None | Some("false") => false,
-        Some("true") => true,
-        Some(other) => {
-            return Err(Refused::malformed(format!("\"all\" is {other:?}, and must be true or false")));
-        }
-    };
+    let all = Pairs::of(&parts, &["all"])?.flag("all")?;
     let items = app.engine.alarms(all, ALARMS_MAX).await?.into_iter().map(document).collect();
     Ok(ok(&api::List { items, next: None }))
 }

@@ -16,6 +16,7 @@ use windlass_core::{Actor, Json, Name, TaskId, Timestamp};
 use super::{
     budget::{BodyBudget, Exhausted},
     problem::Refused,
+    words,
 };
 
 /// The largest body of a submit.
@@ -189,7 +190,8 @@ fn field<'a, T: Deserialize<'a>>(text: &'a str) -> Option<String> {
 pub(crate) fn describe(error: &serde_json::Error, field: Option<&str>) -> String {
     let text = error.to_string();
     let place = format!(" at line {} column {}", error.line(), error.column());
-    let what = cut(text.strip_suffix(&place).unwrap_or(&text));
+    let what = words::plain(text.strip_suffix(&place).unwrap_or(&text));
+    let what = cut(&what);
     let kind = match error.classify() {
         serde_json::error::Category::Data => "the body is not as it should be",
         _ => "the body is no JSON",
@@ -239,6 +241,17 @@ impl Pairs {
         match (values.next(), values.next()) {
             (_, Some(_)) => Err(Refused::malformed(format!("the query has {name:?} twice: take one away"))),
             (first, None) => Ok(first.map(|(_, value)| value.as_str())),
+        }
+    }
+
+    /// `true` or `false`; false where nothing is said.
+    pub(crate) fn flag(&self, name: &str) -> Result<bool, Refused> {
+        match self.one(name)? {
+            None | Some("false") => Ok(false),
+            Some("true") => Ok(true),
+            Some(other) => {
+                Err(Refused::malformed(format!("{name:?} is {other:?}, and must be true or false")))
+            }
         }
     }
 

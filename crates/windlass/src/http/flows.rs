@@ -34,14 +34,7 @@ use crate::{
 )]
 pub(crate) async fn list(State(app): State<Arc<App>>, request: Request) -> Result<Response, Refused> {
     let (parts, _) = request.into_parts();
-    let pairs = Pairs::of(&parts, &["all"])?;
-    let all = match pairs.one("all")? {
-        None | Some("false") => false,
-        Some("true") => true,
-        Some(other) => {
-            return Err(Refused::malformed(format!("\"all\" is {other:?}, and must be true or false")));
-        }
-    };
+    let all = Pairs::of(&parts, &["all"])?.flag("all")?;
     let flows = app.engine.flows().await?;
     let items = flows.iter().filter(|stored| all || !is_adhoc(&stored.flow.name)).map(document).collect();
     Ok(ok(&api::List { items, next: None }))
@@ -71,7 +64,8 @@ pub(crate) async fn show(State(app): State<Arc<App>>, request: Request) -> Resul
     }
 }
 
-/// The refusal of an error. Where a flow is there and the version is not, it tells which versions are.
+/// The refusal of an error. Where a flow is there and the version is not, it tells which versions are; where there is one
+/// of a name much like it, that one.
 pub(crate) async fn with_versions(app: &App, error: EngineError) -> Refused {
     if let EngineError::UnknownFlow(named) = &error
         && let Some((name, version)) = named.split_once('@')
@@ -83,6 +77,13 @@ pub(crate) async fn with_versions(app: &App, error: EngineError) -> Refused {
             newest => format!("1 to {newest}"),
         };
         return Refused::unknown_flow(format!("flow {name} has no version {version}: it has {there}"));
+    }
+    if let EngineError::UnknownFlow(name) = &error
+        && let Ok(flows) = app.engine.flows().await
+        && let names = flows.iter().map(|stored| stored.flow.name.as_str()).filter(|name| !is_adhoc(name))
+        && let Some(near) = flowfile::nearest(name, names)
+    {
+        return Refused::unknown_flow(format!("there is no flow {name}: did you mean {near}?"));
     }
     error.into()
 }

@@ -42,6 +42,7 @@ mod tasks;
 mod view;
 mod wait;
 mod why;
+mod words;
 mod workers;
 
 use std::sync::{Arc, OnceLock};

@@ -79,13 +79,7 @@ async fn page(app: &App, id: TaskId, parts: &Parts) -> Result<Response, Refused>
 
 async fn stream(app: Arc<App>, id: TaskId, parts: &Parts) -> Result<Response, Refused> {
     let pairs = Pairs::of(parts, &["after", "logs"])?;
-    let lines = match pairs.one("logs")? {
-        None | Some("false") => Lines::LeftOut,
-        Some("true") => Lines::Sent,
-        Some(other) => {
-            return Err(Refused::malformed(format!("\"logs\" is {other:?}, and can be true or false")));
-        }
-    };
+    let lines = if pairs.flag("logs")? { Lines::Sent } else { Lines::LeftOut };
     let after = match last_event_id(&parts.headers)? {
         Some(last) => last,
         None => pairs.number("after")?.unwrap_or(0),

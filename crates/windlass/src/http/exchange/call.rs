@@ -15,6 +15,7 @@ use windlass_engine::{
 use crate::http::{
     extract::{self, RESULT_BYTES_MAX, bytes_in_words, cut},
     problem::Refused,
+    words,
 };
 
 /// Modules one worker may serve.
@@ -205,7 +206,8 @@ fn report(raw: &RawValue) -> Result<WorkerReport, String> {
 fn malformed(error: &serde_json::Error) -> String {
     let text = error.to_string();
     let place = format!(" at line {} column {}", error.line(), error.column());
-    format!("the report is not as it should be: {}", cut(text.strip_suffix(&place).unwrap_or(&text)))
+    let what = words::plain(text.strip_suffix(&place).unwrap_or(&text));
+    format!("the report is not as it should be: {}", cut(&what))
 }
 
 fn said(body: &ReportBody<'_>) -> Result<Said, String> {

@@ -97,9 +97,15 @@ fn of_submits() -> Vec<Case> {
             submit(r#"{"flow":"f","parms":{}}"#),
             400,
             "malformed",
-            "unknown field `parms`",
+            "`parms` is not known here",
         ),
-        case("a field twice", submit(r#"{"flow":"f","flow":"f"}"#), 400, "malformed", "duplicate field"),
+        case(
+            "a field twice",
+            submit(r#"{"flow":"f","flow":"f"}"#),
+            400,
+            "malformed",
+            "`flow` is there twice",
+        ),
         case(
             "params an array",
             submit(r#"{"flow":"f","params":[1]}"#),
@@ -320,7 +326,7 @@ fn of_workers() -> Vec<Case> {
             "malformed",
             "-1",
         ),
-        case("unknown field", exchange(json!({ "wait": 1 })), 400, "malformed", "unknown field `wait`"),
+        case("unknown field", exchange(json!({ "wait": 1 })), 400, "malformed", "`wait` is not known here"),
         case(
             "a long name",
             exchange(json!({ "worker": { "name": "x".repeat(257) } })),

@@ -212,8 +212,14 @@ async fn a_field_that_cannot_be_read_is_named() {
             json!({ "flow": "f", "at": "tomorrow" }),
             "`at`: \"tomorrow\" is no time: write for example 2030-01-31T08:00:00Z",
         ),
-        (json!({ "flow": "f", "priority": "high" }), "`priority`: invalid type"),
-        (json!({ "flow": "f", "labels": { "team": 3 } }), "`labels.team`: invalid type"),
+        (
+            json!({ "flow": "f", "priority": "high" }),
+            "`priority`: it is the text \"high\", and must be a whole number",
+        ),
+        (
+            json!({ "flow": "f", "labels": { "team": 3 } }),
+            "`labels.team`: it is the number 3, and must be a text",
+        ),
     ] {
         let answer = server.post("/v1/tasks", &body).await;
         assert_eq!(answer.status, StatusCode::BAD_REQUEST);
