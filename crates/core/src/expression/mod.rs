@@ -99,6 +99,12 @@ impl Expression {
         &self.source
     }
 
+    /// Whether it is the same whatever the parameters are.
+    #[must_use]
+    pub fn is_constant(&self) -> bool {
+        self.program.needs.is_nothing()
+    }
+
     /// Whether it is true of `params`.
     ///
     /// # Errors

@@ -153,6 +153,33 @@ fn values_of_the_wrong_type_are_refused() {
 }
 
 #[test]
+fn what_no_parameter_can_change_is_evaluated_when_it_is_read() {
+    insta::assert_snapshot!(step_refusals([
+        "when: \"'abc'\"",
+        "when: 1 > 'a'",
+        "key: '[1, 2]'",
+        "locks: [{ expression: \"''\" }]",
+        "locks: [\"'disk-' + disk\"]",
+        "locks: ['a b']",
+    ]), @r#"
+    5:11: `when`: the expression `'abc'` evaluates to a text: a condition must be true or false, as in `size > 3`
+    5:11: `when`: the expression `1 > 'a'` cannot be evaluated: `>` cannot take a whole number (int) and a text (string)
+    5:10: `key`: the expression `[1, 2]` evaluates to a list: a key or a name must be a text of 1 to 256 bytes, a whole number, true or false
+    5:27: `expression`: the expression `''` evaluates to an empty text: a key or a name must be a text of 1 to 256 bytes, a whole number, true or false
+    5:13: `locks`: "'disk-' + disk" is no name: write 1 to 128 of A-Z a-z 0-9 _ . - and begin with a letter or digit. If the parameters are to name it, write { expression: TEXT }
+    5:13: `locks`: "a b" is no name: write 1 to 128 of A-Z a-z 0-9 _ . - and begin with a letter or digit
+    "#);
+    insta::assert_snapshot!(refusals(Format::Yaml, [
+        "flow: f\nkey: '[1]'\nsteps: [{ name: a, run: m.c }]\n",
+        "flow: my flow\nsteps: [{ name: a b, run: m.c }]\n",
+    ]), @r#"
+    2:6: `key`: the expression `[1]` evaluates to a list: a key or a name must be a text of 1 to 256 bytes, a whole number, true or false
+    1:7: "my flow" is no name: write 1 to 128 of A-Z a-z 0-9 _ . - and begin with a letter or digit
+    "#);
+    assert!(compile(&read(&step("when: 'true'"), Format::Yaml).unwrap()[0]).is_ok());
+}
+
+#[test]
 fn a_command_is_a_name_and_no_path() {
     let runs = ["../x", "m/../../etc/passwd", "m.", ".c", "init", "m.-c", "m. c", "", "flow.", "flow.-c"];
     let texts = runs.map(|run| format!("flow: f\nsteps:\n  - name: a\n    run: \"{run}\"\n"));

@@ -51,6 +51,7 @@ fn flow(document: &FlowDocument) -> Result<Flow, Mistake> {
         .flow
         .as_deref()
         .ok_or_else(|| Mistake::new("flow", "the flow has no name: begin with `flow: NAME`"))?;
+    let name = Name::new(name).map_err(|error| Mistake::new("flow", error.to_string()))?;
     let count = document.steps.len() + usize::from(document.on_error.is_some());
     if count > STEPS_MAX {
         return Err(Mistake::new("steps", too_many_steps(count)));
@@ -64,7 +65,6 @@ fn flow(document: &FlowDocument) -> Result<Flow, Mistake> {
     if let Some(on_error) = &document.on_error {
         steps.push(step::on_error(on_error, key)?);
     }
-    let name = Name::new(name).map_err(|error| Mistake::new("flow", error.to_string()))?;
     let flow = Flow {
         version: 0,
         params: params(document)?,
@@ -164,8 +164,32 @@ fn step_names(document: &FlowDocument) -> Result<HashMap<&str, usize>, Mistake> 
     Ok(names)
 }
 
-/// An expression at a path. A mistake says where in its text it is, which need not lie in the file as it is read.
+/// A condition at a path.
+fn condition(path: &str, key: &str, text: &str) -> Result<Expression, Mistake> {
+    let condition = compiled(path, key, text)?;
+    // What no parameter can change is seen now, and not only by the first task.
+    if condition.is_constant() {
+        condition
+            .holds(&Json::empty())
+            .map_err(|message| Mistake::new(path, format!("`{key}`: {message}")))?;
+    }
+    Ok(condition)
+}
+
+/// An expression for a key or a name, at a path.
 fn expression(path: impl Into<String>, key: &str, text: &str) -> Result<Expression, Mistake> {
+    let path = path.into();
+    let expression = compiled(&path, key, text)?;
+    if expression.is_constant() {
+        expression
+            .text(&Json::empty())
+            .map_err(|message| Mistake::new(&path, format!("`{key}`: {message}")))?;
+    }
+    Ok(expression)
+}
+
+/// An expression at a path. A mistake says where in its text it is, which need not lie in the file as it is read.
+fn compiled(path: &str, key: &str, text: &str) -> Result<Expression, Mistake> {
     Expression::compile(text).map_err(|error| {
         let place = match (error.line, error.column) {
             (Some(1) | None, Some(column)) => format!(" (column {column} of the expression)"),

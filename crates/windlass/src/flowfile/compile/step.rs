@@ -7,7 +7,7 @@ use windlass_core::{
     Each, Expression, LockRef, NAME_BYTES_MAX, Name, OnPartial, PARALLEL_DEFAULT, Role, StepDefinition,
 };
 
-use super::{Mistake, ON_ERROR, action, expression, quote};
+use super::{Mistake, ON_ERROR, action, condition, expression, quote};
 use crate::flowfile::fields::nearest;
 
 /// A step of the list. `key` is the flow's, for steps without one of their own.
@@ -27,16 +27,13 @@ pub(super) fn step(
     }
     let rollback = document.rollback.as_ref();
     let rollback = rollback.map(|document| action::of_document(&format!("{path}.rollback"), document));
-    let own = |key: &str, text: &Option<String>| {
-        text.as_deref().map(|text| expression(format!("{path}.{key}"), key, text)).transpose()
-    };
     let after = match &document.after {
         None => index.checked_sub(1).into_iter().collect(),
         Some(after) => predecessors(&path, after, names)?,
     };
     Ok(StepDefinition {
         rollback: rollback.transpose()?,
-        when: own("when", &document.when)?,
+        when: when(&path, document)?,
         each: each(&path, document)?,
         on_partial: match document.on_partial {
             None | Some(OnPartialDocument::Word(windlass_api::OnPartial::Fail)) => OnPartial::Fail,
@@ -44,10 +41,18 @@ pub(super) fn step(
             Some(OnPartialDocument::AtLeast(least)) => OnPartial::AtLeast(least),
         },
         delay: action::delay(&path, "delay", document.delay)?,
-        key: own("key", &document.key)?.or_else(|| key.filter(|_| run.worker().is_some()).cloned()),
+        key: own_key(&path, document)?.or_else(|| key.filter(|_| run.worker().is_some()).cloned()),
         locks: locks(&path, document.locks.as_deref().unwrap_or_default())?,
         ..StepDefinition::new(name, run, after)
     })
+}
+
+fn when(path: &str, document: &StepDocument) -> Result<Option<Expression>, Mistake> {
+    document.when.as_deref().map(|text| condition(&format!("{path}.when"), "when", text)).transpose()
+}
+
+fn own_key(path: &str, document: &StepDocument) -> Result<Option<Expression>, Mistake> {
+    document.key.as_deref().map(|text| expression(format!("{path}.key"), "key", text)).transpose()
 }
 
 /// The step that is done about errors.
@@ -86,9 +91,14 @@ fn locks(path: &str, documents: &[LockDocument]) -> Result<Vec<LockRef>, Mistake
     for (position, document) in documents.iter().enumerate() {
         let path = format!("{path}.locks[{position}]");
         let lock = match document {
-            LockDocument::Name(name) => LockRef::Name(
-                Name::new(name).map_err(|error| Mistake::new(&path, format!("`locks`: {error}")))?,
-            ),
+            LockDocument::Name(name) => LockRef::Name(Name::new(name).map_err(|error| {
+                let hint = if Expression::compile(name).is_ok() {
+                    ". If the parameters are to name it, write { expression: TEXT }"
+                } else {
+                    ""
+                };
+                Mistake::new(&path, format!("`locks`: {error}{hint}"))
+            })?),
             LockDocument::Expression(lock) => {
                 LockRef::Expression(expression(format!("{path}.expression"), "expression", &lock.expression)?)
             }
