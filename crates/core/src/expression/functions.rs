@@ -63,6 +63,18 @@ pub(super) fn call(name: &str, values: &[Value]) -> Result<Value, Failure> {
     }
 }
 
+/// What cannot be made into another kind: of a number its size is at fault, of anything else what it is.
+fn unfit(name: &str, value: &Value) -> Failure {
+    match value {
+        Value::Double(number) => {
+            Failure::words(format!("`{name}` cannot take {number:?}: it is out of range"))
+        }
+        Value::Int(number) => Failure::words(format!("`{name}` cannot take {number}: it is out of range")),
+        Value::Uint(number) => Failure::words(format!("`{name}` cannot take {number}: it is out of range")),
+        _ => mismatch(name, std::slice::from_ref(value)),
+    }
+}
+
 fn mismatch(name: &str, values: &[Value]) -> Failure {
     let described: Vec<_> = values.iter().map(|value| value.described()).collect();
     Failure::words(format!("`{name}` cannot take {}", described.join(" and ")))
@@ -98,7 +110,7 @@ fn int(value: &Value) -> Result<Value, Failure> {
         Value::Text(text) => text.parse().ok(),
         _ => None,
     };
-    number.map(Value::Int).ok_or_else(|| mismatch("int", std::slice::from_ref(value)))
+    number.map(Value::Int).ok_or_else(|| unfit("int", value))
 }
 
 fn uint(value: &Value) -> Result<Value, Failure> {
@@ -111,7 +123,7 @@ fn uint(value: &Value) -> Result<Value, Failure> {
         Value::Text(text) => text.parse().ok(),
         _ => None,
     };
-    number.map(Value::Uint).ok_or_else(|| mismatch("uint", std::slice::from_ref(value)))
+    number.map(Value::Uint).ok_or_else(|| unfit("uint", value))
 }
 
 fn double(value: &Value) -> Result<Value, Failure> {
