@@ -244,7 +244,7 @@ pub struct Step {
     /// Exit code of the last failure, where there was one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub code: Option<i32>,
-    /// Attempts made so far, the current one included.
+    /// Attempts made so far; one that waits for a worker, a lock or a signal is none yet.
     pub attempts: u32,
     /// What it returned.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -289,7 +289,7 @@ pub struct StepRollback {
     pub run: String,
     /// Why it failed last, until it is done.
     pub message: Option<String>,
-    /// Attempts made so far, the current one included.
+    /// Attempts made so far; one that waits for a worker, a lock or a signal is none yet.
     pub attempts: u32,
     /// What it returned.
     #[serde(default, skip_serializing_if = "Option::is_none")]

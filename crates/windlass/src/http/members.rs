@@ -178,7 +178,7 @@ fn document(
         status,
         message: act.trouble().map(|failure| failure.message.to_string()),
         code: act.trouble().map(|failure| failure.code),
-        attempts: act.attempt,
+        attempts: view::attempts(act, claim.is_some()),
         result: act.result.as_ref().map(view::payload),
         started_at: act.started_at.or(claim.map(|claim| claim.at)).map(view::time),
         ended_at: act.ended_at.map(view::time),

@@ -128,7 +128,7 @@ fn step(loaded: &Loaded, held: &BTreeSet<ActKey>, overlay: &Overlay<'_>, index: 
         run: run(&definition.run),
         message: act.trouble().map(|failure| failure.message.to_string()),
         code: act.trouble().map(|failure| failure.code),
-        attempts: act.attempt,
+        attempts: attempts(act, held.contains(&key)),
         result: act.result.as_ref().map(payload),
         started_at: started_at.map(time),
         ended_at: act.ended_at.map(time),
@@ -167,7 +167,7 @@ pub(super) fn rollback(
         status: act_word(act_status(act, claim.is_some())),
         run: run(action),
         message: act.trouble().map(|failure| failure.message.to_string()),
-        attempts: act.attempt,
+        attempts: attempts(act, claim.is_some()),
         result: act.result.as_ref().map(payload),
         started_at: act.started_at.or(claim.map(|claim| claim.at)).map(time),
         ended_at: act.ended_at.map(time),
@@ -175,6 +175,18 @@ pub(super) fn rollback(
         waits_for: waits_for(act, action),
         worker: claim.map(|claim| overlay.worker(claim)),
     }
+}
+
+/// How many attempts were made, the current one included once a worker has it.
+pub(super) fn attempts(act: &Act, has_worker: bool) -> u32 {
+    let waits = match act.state {
+        ActState::Ready | ActState::Parked => !has_worker,
+        ActState::Awaiting(Awaited::Signal | Awaited::Lock) => true,
+        // It was withdrawn before anybody had it.
+        ActState::Idle => act.started_at.is_none(),
+        _ => false,
+    };
+    act.attempt.saturating_sub(waits.into())
 }
 
 /// What an act waits for that is neither a worker nor a time.

@@ -67,8 +67,8 @@ fn taken(step: &Step, now: Timestamp) -> String {
 /// How far the undo is; nothing before it began.
 pub(crate) fn undo(rollback: &StepRollback) -> String {
     match rollback.attempts {
-        0 => String::new(),
-        1 => rollback.status.as_str().to_owned(),
+        0 if rollback.status != StepStatus::Ready => String::new(),
+        0 | 1 => rollback.status.as_str().to_owned(),
         attempts => format!("{} ({attempts} tries)", rollback.status.as_str()),
     }
 }
@@ -84,7 +84,9 @@ fn message(step: &Step, now: Timestamp) -> String {
     parts.extend(step.progress.as_ref().map(progress));
     if let Some(due) = rollback.and_then(|rollback| rollback.due_at).or(step.due_at).filter(|due| *due > now)
     {
-        parts.push(format!("next try {}", age(due, now)));
+        // A delay comes before anything was tried.
+        let is_first = step.attempts == 0 && rollback.is_none_or(|rollback| rollback.due_at.is_none());
+        parts.push(format!("{} {}", if is_first { "begins" } else { "next try" }, age(due, now)));
     }
     let waits = rollback.and_then(|rollback| rollback.waits_for.as_ref()).or(step.waits_for.as_ref());
     parts.extend(waits.map(|what| format!("waits for {what}")));
