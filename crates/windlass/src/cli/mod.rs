@@ -350,7 +350,6 @@ mod tests {
             ("windlass task list --status done", ErrorKind::InvalidValue),
             ("windlass task resolve id step undo", ErrorKind::InvalidValue),
             ("windlass task resolve id step done --params [1]", ErrorKind::ValueValidation),
-            ("windlass task cancel", ErrorKind::MissingRequiredArgument),
             ("windlass task wait", ErrorKind::MissingRequiredArgument),
             ("windlass task start f --deadline soon", ErrorKind::ValueValidation),
             ("windlass flow show f@x", ErrorKind::ValueValidation),

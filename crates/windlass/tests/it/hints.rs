@@ -63,6 +63,24 @@ fn a_version_that_is_not_there_gets_those_that_are() {
 }
 
 #[test]
+fn a_flow_of_a_name_much_like_it_is_suggested() {
+    let site = Site::start();
+    for arguments in [["task", "start", "goood"], ["flow", "show", "goood"]] {
+        let error = refused(&site.run(&arguments));
+        assert!(error.contains("there is no flow goood: did you mean good?"), "{error}");
+    }
+}
+
+#[test]
+fn a_change_of_no_task_and_a_folder_in_place_of_a_file_get_what_to_write() {
+    let site = Site::start();
+    let error = refused(&site.run(&["task", "pause", "--yes"]));
+    assert!(error.contains("or all that meet a filter, with --flow"), "{error}");
+    let output = site.run(&["flow", "check", &site.path("")]);
+    assert!(text(&output.stdout).contains("it is a folder: name the files in it"), "{output:?}");
+}
+
+#[test]
 fn resuming_what_is_held_tells_how_to_settle_it() {
     let site = Site::with_worker();
     assert_eq!(site.run(&["task", "start", "held", "--wait"]).status.code(), Some(11));

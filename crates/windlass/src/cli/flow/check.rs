@@ -74,6 +74,10 @@ fn read_flows(file: &Path) -> Vec<Result<CheckedFlow, FileError>> {
 }
 
 fn read(file: &Path) -> Result<Vec<flowfile::Source>, FlowError> {
+    if file.is_dir() {
+        let message = "it is a folder: name the files in it".to_owned();
+        return Err(FlowError { message, line: None, column: None });
+    }
     let format = Format::of_path(file)?;
     let text = std::fs::read_to_string(file).map_err(|error| FlowError {
         message: format!("cannot read it: {error}"),

@@ -29,7 +29,6 @@ pub(crate) struct ChangeArgs {
     /// Ids of the tasks
     #[arg(
         value_name = "ID",
-        required_unless_present_any = ["status", "flow", "labels", "since", "until"],
         conflicts_with_all = ["status", "flow", "labels", "since", "until"],
     )]
     ids: Vec<String>,
@@ -70,6 +69,14 @@ impl ChangeArgs {
             return change::run(change, &self.ids, context).await;
         }
         let action = action(change);
+        if self.means_all() {
+            return Err(UsageError(format!(
+                "nothing says which tasks to {}: give their ids, or all that meet a filter, with --flow, --label, \
+                 --status, --since or --until",
+                action.as_str()
+            ))
+            .into());
+        }
         let mut bulk = BulkChange { action, filter: self.filter(), expect: None };
         let count = context.client.bulk(&bulk).await?.matched;
         let mut sum = BulkAnswer { matched: count, done: 0, refused: 0, left: count };
@@ -90,6 +97,13 @@ impl ChangeArgs {
         }
         context.output.show(&sum, |sum, _| render(action, sum))?;
         Ok(if sum.left == 0 { Exit::Done } else { Exit::Failed })
+    }
+
+    /// Whether neither an id nor a filter is there: all tasks are never meant by saying nothing.
+    fn means_all(&self) -> bool {
+        let filters =
+            [self.status.is_some(), self.flow.is_some(), self.since.is_some(), self.until.is_some()];
+        self.ids.is_empty() && self.labels.is_empty() && !filters.contains(&true)
     }
 
     fn filter(&self) -> BulkFilter {
@@ -161,8 +175,9 @@ mod tests {
 
     #[test]
     fn it_is_ids_or_a_filter_and_never_nothing() {
-        assert!(parse(&[]).is_err(), "all tasks are never meant by saying nothing");
-        assert!(parse(&["--yes"]).is_err());
+        assert!(parse(&[]).unwrap().means_all());
+        assert!(parse(&["--yes"]).unwrap().means_all());
+        assert!(!parse(&["a"]).unwrap().means_all() && !parse(&["--flow", "f"]).unwrap().means_all());
         assert!(parse(&["some-id", "--flow", "f"]).is_err());
         assert!(parse(&["some-id", "--yes"]).is_err());
         assert!(parse(&["--status", "succeeded"]).is_err(), "it has ended");
