@@ -2,8 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-/// What is asked of the first poll, before the server has said how long its leases are.
-const FIRST_WAIT: Duration = Duration::from_secs(3);
+/// What is asked of the first poll, before the server has said how long its leases are: an answer at once, so that it is
+/// known and told that the connection stands.
+const FIRST_WAIT: Duration = Duration::ZERO;
 
 /// The longest wait of a poll that the server takes.
 const WAIT_MAX: Duration = Duration::from_secs(30);
