@@ -162,7 +162,9 @@ impl Members {
             return self.restore(member);
         }
         let Some(mut member) = self.get(number).cloned() else { return };
-        if !is_planted(Bug::MembersMiscounted) {
+        // Only of those under way: what begins again would begin without end.
+        let is_open = member.forward.state == ActState::Ready;
+        if !(is_open && is_planted(Bug::MembersMiscounted)) {
             self.count(number, &member, false);
         }
         change(&mut member);

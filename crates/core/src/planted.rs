@@ -76,14 +76,12 @@ pub enum Bug {
     LockNotPassedOn,
     /// A lock changes hands under the same fence.
     FenceReused,
-    /// Nothing counts under a limit.
+    /// No limit keeps anything back.
     LimitIgnored,
     /// What has ended counts under limits still.
     LimitLeak,
     /// Starts are not counted.
     StartsForgotten,
-    /// Keys have no turns: the oldest goes first.
-    TurnsIgnored,
     /// Tasks that are the same are all taken in.
     UniqueIgnored,
     /// A unique task that is on its way to the disk is overlooked.
@@ -133,7 +131,6 @@ impl Bug {
         Self::LimitIgnored,
         Self::LimitLeak,
         Self::StartsForgotten,
-        Self::TurnsIgnored,
         Self::UniqueIgnored,
         Self::UniqueOverlooked,
         Self::QueuePauseIgnored,

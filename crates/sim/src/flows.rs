@@ -1,14 +1,17 @@
 //! Flows of all shapes.
 
 use windlass_core::{
-    Action, Backoff, Doer, Each, Expression, Flow, Millis, Name, OnFailure, OnPartial, Retry, RetryBy, Role,
-    StepDefinition,
+    Action, Backoff, Doer, During, Each, Expression, Flow, Json, LockRef, Millis, Name, OnFailure, OnPartial,
+    Retry, RetryBy, Role, StepDefinition, Unique,
 };
 
 use crate::world::World;
 
 /// Longer than a world may take to come to rest: an attempt with such a timeout is not saved by it.
 pub(crate) const LONG_MS: u64 = 4 * 3_600_000;
+
+/// Locks that steps of all flows need.
+const LOCKS: [&str; 2] = ["disk", "net"];
 
 /// The signal that steps wait for.
 pub(crate) const SIGNAL: &str = "go";
@@ -43,6 +46,7 @@ pub(crate) fn draw(world: &World, name: &str) -> Flow {
         retry_by: if world.chance(100) { RetryBy::Module } else { RetryBy::Engine },
         on_failure: if world.chance(250) { OnFailure::Hold } else { OnFailure::Rollback },
         deadline: world.chance(120).then(|| Millis(world.within(3_000..=60_000))),
+        unique: world.chance(150).then(|| unique(world)),
         ..Flow::new(named(name), steps)
     }
 }
@@ -60,6 +64,9 @@ fn enrich(world: &World, step: &mut StepDefinition) {
         step.run.doer = Doer::Signal { name: named(SIGNAL) };
         step.rollback = None;
     }
+    if step.run.worker().is_some() {
+        step.locks = locks(world);
+    }
     let parts = if step.each.is_some() { 3 } else { step.after.len() as u64 };
     if parts > 1 && world.chance(500) {
         let least = u32::try_from(world.within(1..=parts)).unwrap_or(1);
@@ -70,6 +77,33 @@ fn enrich(world: &World, step: &mut StepDefinition) {
     if world.chance(150) {
         step.key = Some(expression(if step.each.is_some() { "item" } else { "size" }));
     }
+}
+
+/// Tasks of the same size are the same, for a while.
+fn unique(world: &World) -> Unique {
+    let during = match world.below(3) {
+        0 => During::Pending,
+        1 => During::Running,
+        _ => During::Finished(Millis(world.within(100..=10_000))),
+    };
+    Unique { key: expression("size"), during }
+}
+
+/// What tasks with these parameters have in common that are the same.
+pub(crate) fn unique_key(params: &Json) -> Option<Box<str>> {
+    expression("size").text(params).ok()
+}
+
+/// None, one or two locks, with names that all tasks share or that come from the parameters.
+fn locks(world: &World) -> Vec<LockRef> {
+    let mut locks = Vec::new();
+    while locks.len() < 2 && world.chance(200) {
+        locks.push(match world.below(3) {
+            2 => LockRef::Expression(expression("'size-' + string(size)")),
+            index => LockRef::Name(named(LOCKS[usize::try_from(index).unwrap_or(0)])),
+        });
+    }
+    locks
 }
 
 /// The expressions of this crate are all sound.

@@ -1,7 +1,12 @@
 //! Whether what happens is what was promised: the truth that is on disk, and the invariants that look at it.
 
+use std::sync::Arc;
+
 use windlass_core::TaskId;
-use windlass_engine::ports::{AttemptId, Change};
+use windlass_engine::{
+    ports::{AttemptId, Change},
+    resident::Batch,
+};
 
 use crate::{
     config::Config,
@@ -14,12 +19,18 @@ use crate::{
 #[derive(Debug)]
 #[expect(clippy::large_enum_variant, reason = "there is one at a time")]
 pub(crate) enum Seen {
+    /// A server that owns its disk goes by these changes from now on, which are on their way there.
+    Staged(Arc<Batch>),
+    /// It has read its disk and goes by what is there: what was staged and not written is void.
+    Recovered,
     /// A change is on disk.
     Written(Change),
     /// A submitter was told that its task is taken in.
     Accepted {
         task: TaskId,
         key: Option<[u8; 32]>,
+        /// What it has in common with tasks that are the same, where its flow is `unique`.
+        same: Option<Box<str>>,
     },
     /// A person was told that a task did what was asked; so many events are said to have happened.
     Told {
@@ -43,6 +54,10 @@ pub(crate) enum Seen {
     InTouch {
         worker: usize,
         called: bool,
+    },
+    /// A server hears what a worker says it runs.
+    Named {
+        ids: Vec<AttemptId>,
     },
     /// A server gives an attempt to a worker.
     Given {

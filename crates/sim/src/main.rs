@@ -12,6 +12,7 @@ mod flows;
 mod hunt;
 mod invariants;
 mod judge;
+mod rows;
 mod run;
 mod stores;
 mod story;

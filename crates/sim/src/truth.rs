@@ -2,11 +2,12 @@
 
 use std::{collections::BTreeMap, rc::Rc, sync::Arc};
 
-use windlass_core::{Alarm, AlarmId, Event, Task, TaskId, evolve};
-use windlass_engine::ports::{Change, TaskChange};
+use windlass_core::{ActState, Alarm, AlarmId, Event, Task, TaskId, evolve};
+use windlass_engine::ports::{AttemptId, Change, TaskChange};
 
 use crate::{
     judge::{Seen, Violation},
+    rows::{Post, Rules},
     world::World,
 };
 
@@ -15,6 +16,14 @@ use crate::{
 pub(crate) struct Truth {
     pub(crate) tasks: BTreeMap<TaskId, Known>,
     pub(crate) alarms: BTreeMap<AlarmId, Alarm>,
+    pub(crate) post: Post,
+    /// What servers go by now; on disk it may be another.
+    pub(crate) rules: Rules,
+    /// Grows with everything that happens to what is stored.
+    pub(crate) version: u64,
+    rules_on_disk: Rules,
+    /// Tasks as the server goes by them, as long as that is on its way to the disk.
+    staged: BTreeMap<TaskId, Arc<Task>>,
     unfinished: Vec<TaskId>,
 }
 
@@ -31,15 +40,62 @@ pub(crate) struct Known {
 impl Truth {
     pub(crate) fn see(&mut self, seen: &Seen, world: &World) -> Result<(), Violation> {
         match seen {
-            Seen::Written(Change::Task(change)) => self.see_task(change, world),
-            Seen::Written(Change::Alarm(change)) => {
-                if let Some(alarm) = &change.alarm {
-                    self.alarms.insert(alarm.id.clone(), alarm.clone());
+            Seen::Written(change) => self.see_written(change, world),
+            Seen::Staged(batch) => {
+                self.version += 1;
+                for change in &batch.changes {
+                    self.rules.apply(change);
+                    if let Change::Task(change) = change {
+                        self.staged.insert(change.task.id, change.task.clone());
+                    }
                 }
+                Ok(())
+            }
+            Seen::Recovered => {
+                self.version += 1;
+                self.rules = self.rules_on_disk.clone();
+                self.staged.clear();
                 Ok(())
             }
             _ => Ok(()),
         }
+    }
+
+    fn see_written(&mut self, change: &Change, world: &World) -> Result<(), Violation> {
+        self.version += 1;
+        self.post.apply(change);
+        self.rules_on_disk.apply(change);
+        if world.config.shared {
+            self.rules.apply(change);
+        }
+        match change {
+            Change::Task(change) => {
+                self.see_task(change, world)?;
+                let id = change.task.id;
+                if self.staged.get(&id).is_some_and(|staged| Arc::ptr_eq(staged, &change.task)) {
+                    self.staged.remove(&id);
+                }
+            }
+            Change::Alarm(change) => {
+                if let Some(alarm) = &change.alarm {
+                    self.alarms.insert(alarm.id.clone(), alarm.clone());
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// The task as servers go by it, on disk or on its way there.
+    pub(crate) fn task_now(&self, id: TaskId) -> Option<&Task> {
+        let staged = self.staged.get(&id).map(|task| &**task);
+        staged.or_else(|| self.tasks.get(&id).map(|known| &*known.task))
+    }
+
+    /// Whether this attempt is one that a worker may have: as far as servers know nothing came of it yet.
+    pub(crate) fn is_current(&self, id: &AttemptId) -> bool {
+        let act = self.task_now(id.task).and_then(|task| task.act(id.key));
+        act.is_some_and(|act| act.state == ActState::Ready && act.attempt == id.attempt)
     }
 
     /// Law: what happened to a task, replayed, gives the task.

@@ -1,6 +1,9 @@
 //! Unique tasks: of those that are the same, one is taken in and stands for the others.
 
-use windlass_core::{During, Name, Phase, Task};
+use windlass_core::{
+    During, Name, Phase, Task,
+    planted::{Bug, is_planted},
+};
 
 use super::TaskChange;
 
@@ -34,7 +37,9 @@ impl TaskChange {
     /// of it.
     #[must_use]
     pub fn is_stood_for_by(&self, first: &Task, is_held: bool) -> bool {
-        let Some(unique) = &self.task.flow.unique else { return false };
+        let Some(unique) = self.task.flow.unique.as_ref().filter(|_| !is_planted(Bug::UniqueIgnored)) else {
+            return false;
+        };
         match unique.during {
             During::Pending => {
                 let has_begun = is_held || first.state.started_at.is_some();

@@ -5,7 +5,10 @@ use std::{
     sync::Arc,
 };
 
-use windlass_core::{Millis, Name};
+use windlass_core::{
+    Millis, Name,
+    planted::{Bug, is_planted},
+};
 
 use crate::ports::{Limit, Starts};
 
@@ -45,7 +48,8 @@ impl LimitUse {
 
     /// Whether an attempt must wait.
     pub(super) fn keeps_back(&self, command: &Name, key: Option<&str>) -> bool {
-        self.limit.counts(command, key).is_some_and(|key| self.is_reached(key))
+        !is_planted(Bug::LimitIgnored)
+            && self.limit.counts(command, key).is_some_and(|key| self.is_reached(key))
     }
 
     /// Whether no more attempts of this key may be in hands, or begin.
@@ -68,6 +72,9 @@ impl LimitUse {
     /// An attempt begins.
     pub(super) fn start(&mut self, command: &Name, key: Option<&Key>, now: Millis) {
         if self.limit.starts.is_none() || self.limit.counts(command, key.map(|key| &**key)).is_none() {
+            return;
+        }
+        if is_planted(Bug::StartsForgotten) {
             return;
         }
         self.change(command, key, |count| count.started += 1);

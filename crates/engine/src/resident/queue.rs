@@ -2,7 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use windlass_core::{ActKey, Millis, Name, Ready, TaskId};
+use windlass_core::{
+    ActKey, Millis, Name, Ready, TaskId,
+    planted::{Bug, is_planted},
+};
 
 use super::{
     LimitedLine, Line, LinePlace,
@@ -76,7 +79,8 @@ impl Queues {
 
     /// Takes the next for `wish`.
     pub(super) fn pop(&mut self, wish: &Wish, now: Millis) -> Option<Place> {
-        let queue = self.modules.get_mut(&wish.module).filter(|queue| queue.paused.is_none())?;
+        let goes_on = |queue: &&mut Queue| queue.paused.is_none() || is_planted(Bug::QueuePauseIgnored);
+        let queue = self.modules.get_mut(&wish.module).filter(goes_on)?;
         let next = if queue.keyed.is_none() && queue.limits.is_empty() {
             let (place, command) = queue.first(wish, |_| true)?;
             Candidate { turn: 0, place, command, key: None }

@@ -6,7 +6,10 @@
 use std::collections::BTreeMap;
 
 use futures_util::lock::MutexGuard;
-use windlass_core::TaskId;
+use windlass_core::{
+    TaskId,
+    planted::{Bug, is_planted},
+};
 
 use super::{Resident, scheduler::Scheduler, waking::Reading};
 use crate::ports::{Change, Loaded, Outcome, Store as _, StoreError, TaskChange, UniqueKey};
@@ -58,7 +61,7 @@ impl Scheduler {
 
     /// A new task is staged: it is the newest with its key.
     pub(super) fn stage_unique(&mut self, change: &TaskChange) {
-        if let Some(key) = change.unique() {
+        if let Some(key) = change.unique().filter(|_| !is_planted(Bug::UniqueOverlooked)) {
             self.unique.insert(key, change.task.id);
         }
     }

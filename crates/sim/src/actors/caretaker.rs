@@ -9,7 +9,7 @@ use windlass_core::{
 };
 use windlass_engine::{EngineError, ports::TaskQuery};
 
-use super::{Live, submitter::repeat};
+use super::{Live, limits, submitter::repeat};
 use crate::{
     flows::SIGNAL,
     judge::Seen,
@@ -43,7 +43,7 @@ impl Caretaker {
     async fn interfere(&self) {
         let world = &self.world;
         let Some(task) = self.any_task() else { return };
-        match world.below(12) {
+        match world.below(16) {
             0 => self.tell(task.id, Command::Cancel { by: by() }).await,
             1 | 2 => self.tell(task.id, Command::Pause { by: by() }).await,
             3 | 4 => self.tell(task.id, Command::Resume { by: by() }).await,
@@ -60,6 +60,8 @@ impl Caretaker {
                 }
             }
             8 | 9 => self.signal(task.id, world.chance(700)).await,
+            10..=12 => self.limit().await,
+            13 => self.seize_lock().await,
             _ => self.resolve(&task).await,
         }
     }
@@ -187,6 +189,46 @@ impl Caretaker {
             .await;
         if told.is_some() {
             self.world.count(if paused { "command: queue pause" } else { "command: queue resume" });
+        }
+    }
+
+    /// Sets a limit, replaces one, or removes one.
+    async fn limit(&self) {
+        let world = &self.world;
+        let Some(limit) = limits::draw(world) else { return };
+        let removed = world.chance(200);
+        world.tell(|| format!("somebody {} {limit:?}", if removed { "removes" } else { "sets" }));
+        let told = self
+            .ask(move |live| {
+                let limit = limit.clone();
+                Box::pin(async move {
+                    if removed {
+                        live.engine.remove_limit(limit.name).await
+                    } else {
+                        live.engine.set_limit(limit).await
+                    }
+                })
+            })
+            .await;
+        if told.is_some() {
+            world.count(if removed { "command: limit removed" } else { "command: limit set" });
+        }
+    }
+
+    /// Takes any lock from whoever has it.
+    async fn seize_lock(&self) {
+        let world = &self.world;
+        let names: Vec<Name> = world.judge.borrow().truth.post.locks.keys().cloned().collect();
+        let Some(name) = world.choose(&names).cloned() else { return };
+        world.tell(|| format!("somebody takes the lock {name} away"));
+        let told = self
+            .ask(move |live| {
+                let name = name.clone();
+                Box::pin(async move { live.engine.seize_lock(name, "it took too long", by()).await })
+            })
+            .await;
+        if told.is_some() {
+            world.count("command: lock taken away");
         }
     }
 

@@ -2,6 +2,7 @@
 
 mod caretaker;
 mod commands;
+mod limits;
 mod nature;
 mod servers;
 mod submitter;

@@ -146,19 +146,19 @@ pub(crate) fn kill(world: &Rc<World>, server: usize) {
 
 async fn open(world: &Rc<World>, server: usize, device: Device) -> (Arc<dyn Store>, Rc<MachineClock>) {
     let wrong = world.servers.seats[server].clock_wrong.clone();
-    let written = world.written.clone();
+    let journal = world.journal.clone();
     match &world.servers.rows {
         Rows::Shared(rows, clock) => {
             let mut clock = clock.borrow_mut();
             let wrong = world.servers.seats[0].clock_wrong.clone();
             let clock =
                 clock.get_or_insert_with(|| Rc::new(MachineClock::start(world, wrong, Timestamp(0)))).clone();
-            (Arc::new(Database { rows: rows.clone(), device, written }), clock)
+            (Arc::new(Database { rows: rows.clone(), device, journal }), clock)
         }
         Rows::Disk(rows) => {
             let clock = Rc::new(MachineClock::start(world, wrong, Timestamp(0)));
             loop {
-                let disk = Disk { rows: rows.clone(), device: device.clone(), written: written.clone() };
+                let disk = Disk { rows: rows.clone(), device: device.clone(), journal: journal.clone() };
                 match Resident::open_with(Arc::new(disk), clock.now(world), world.config.rest).await {
                     Ok(store) => {
                         clock.not_before(store.latest_at());

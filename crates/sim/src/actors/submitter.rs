@@ -39,20 +39,25 @@ async fn submit_to_the_last(world: &Rc<World>, person: usize, count: u64) {
     if applied.is_none() {
         return;
     }
+    let at_once = world.chance(200);
     for number in 0..count {
-        world.sleep(world.within(0..=1500)).await;
+        // Some submit all of theirs at once.
+        if !at_once {
+            world.sleep(world.within(0..=1500)).await;
+        }
         let submission = Submission {
             flow: flow.name.clone(),
             version: None,
             input: input(world),
             key: world.chance(700).then(|| key(person, number)),
         };
-        submit(world, host, submission).await;
+        submit(world, host, submission, flow.unique.is_some()).await;
     }
 }
 
-async fn submit(world: &Rc<World>, host: Host, submission: Submission) {
+async fn submit(world: &Rc<World>, host: Host, submission: Submission, is_unique: bool) {
     let times = if submission.key.is_some() && world.chance(200) { 2 } else { 1 };
+    let same = is_unique.then(|| flows::unique_key(&submission.input.params)).flatten();
     for _ in 0..times {
         let key = submission.key.clone();
         let tries = if key.is_some() { TRIES_MAX } else { 1 };
@@ -69,7 +74,7 @@ async fn submit(world: &Rc<World>, host: Host, submission: Submission) {
             Some(Ok(task)) => {
                 world.count("task accepted");
                 world.tell(|| format!("task {task} is accepted"));
-                world.see(Seen::Accepted { task, key: key.map(|key| key.scope) });
+                world.see(Seen::Accepted { task, key: key.map(|key| key.scope), same: same.clone() });
             }
             Some(Err(_)) => world.count("submit refused"),
             None => world.count("submit without answer"),

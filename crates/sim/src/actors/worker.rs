@@ -152,15 +152,16 @@ impl Worker {
         reports: Vec<WorkerReport>,
         timeout: u64,
     ) -> Option<ExchangeAnswer> {
-        let (call, server) = self.call(polls, reports);
+        let (call, named, server) = self.call(polls, reports);
         let world = &self.world;
         let worker = self.index;
         let serve = move |live: Rc<super::Live>| -> std::pin::Pin<Box<dyn Future<Output = _>>> {
-            let call = call.clone();
+            let (call, ids) = (call.clone(), named.clone());
             Box::pin(async move {
                 if !polls {
                     return live.engine.exchange(call, live.now()).await;
                 }
+                live.world.see(Seen::Named { ids });
                 live.world.see(Seen::InTouch { worker, called: true });
                 let answer = live.engine.exchange(call, live.now()).await;
                 for attempt in answer.iter().flat_map(|answer| &answer.attempts) {
@@ -176,7 +177,8 @@ impl Worker {
         answered?.ok()?.ok()
     }
 
-    fn call(&self, polls: bool, reports: Vec<WorkerReport>) -> (Exchange, usize) {
+    /// A call, what it says the worker runs, and which server it is for.
+    fn call(&self, polls: bool, reports: Vec<WorkerReport>) -> (Exchange, Vec<AttemptId>, usize) {
         let mut state = self.state.borrow_mut();
         state.seq += 1;
         let held: BTreeSet<&String> = state.runs.keys().chain(state.outbox.keys()).collect();
@@ -199,7 +201,7 @@ impl Worker {
             wait: Millis(wait),
             reports,
         };
-        (call, state.server)
+        (call, state.runs.values().map(|run| run.id).collect(), state.server)
     }
 
     /// After a call that failed: at once the first time, then every 100 ms, up to a second.

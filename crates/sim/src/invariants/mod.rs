@@ -10,11 +10,15 @@ mod ending;
 mod engine_faults;
 mod joins;
 mod leases;
+mod limits;
+mod locks;
 mod members;
+mod paused_queues;
 mod paused_tasks;
 mod rollback_order;
 mod shown_state;
 mod touched_steps;
+mod unique_tasks;
 mod wake_ups;
 
 use windlass_core::TaskId;
@@ -54,8 +58,12 @@ pub(crate) fn all(config: &Config) -> Vec<Box<dyn Invariant>> {
         Box::<wake_ups::WakeUps>::default(),
         Box::<alarms::Alarms>::default(),
         Box::<paused_tasks::PausedTasks>::default(),
+        Box::<paused_queues::PausedQueues>::default(),
+        Box::new(limits::Limits::new(config)),
+        Box::<unique_tasks::UniqueTasks>::default(),
         Box::<engine_faults::EngineFaults>::default(),
         Box::<ending::EveryTaskEnds>::default(),
+        Box::<locks::Locks>::default(),
     ]
 }
 

@@ -1,7 +1,7 @@
-//! Every unfinished task has something that will wake it: an attempt that is ready, a time, or a person; and no step
-//! waits for a signal that is there.
+//! Every unfinished task has something that will wake it: an attempt that is ready, a time, a person, or a lock; and no
+//! step waits for a signal that is there.
 
-use windlass_core::{ActState, Awaited, Doer, Pause, Task, waits};
+use windlass_core::{ActState, Awaited, Doer, LockOwner, Pause, Task, waits};
 use windlass_engine::ports::Change;
 
 use super::{Invariant, broken};
@@ -27,12 +27,20 @@ impl Invariant for WakeUps {
         let parked = || task.open_acts().any(|(_, act)| act.state == ActState::Parked);
         let by_person =
             task.state.stuck.is_some() || by_signal() || (task.state.pause == Pause::Held && parked());
-        if !task.is_ended() && !by_person && waits(task).is_empty() {
+        if !task.is_ended() && !by_person && !by_lock(task, truth) && waits(task).is_empty() {
             let message = format!("task {} has not ended, and nothing will wake it", task.id);
             return Err(broken("wake-ups", task.id, message));
         }
         Ok(())
     }
+}
+
+/// Whether a lock will be given to an act that waits for it.
+fn by_lock(task: &Task, truth: &Truth) -> bool {
+    task.open_acts().any(|(key, act)| {
+        let owner = LockOwner { task: task.id, key, turn: act.turn() };
+        act.wanted_lock().is_some_and(|lock| truth.post.is_to_get(&lock.name, &owner))
+    })
 }
 
 /// A signal that a step waits for although it was kept.

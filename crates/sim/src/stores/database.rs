@@ -11,13 +11,13 @@ use windlass_engine::{
     },
 };
 
-use crate::world::{Device, Operation, Written};
+use crate::world::{Device, Journal, Operation};
 
 /// A connection to shared rows.
 pub(crate) struct Database {
     pub(crate) rows: SharedStore,
     pub(crate) device: Device,
-    pub(crate) written: Written,
+    pub(crate) journal: Journal,
 }
 
 /// A call that only reads.
@@ -61,7 +61,7 @@ impl Store for Database {
         let outcomes = self.rows.commit(changes.clone()).await?;
         for (change, outcome) in changes.iter().zip(&outcomes) {
             if *outcome == Outcome::Committed {
-                self.written.add(change);
+                self.journal.written(change);
             }
         }
         self.device.wait(Operation::Back).await?;

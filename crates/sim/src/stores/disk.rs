@@ -9,13 +9,13 @@ use windlass_engine::{
     resident::{Batch, Recovered, RowSink, Written as Told},
 };
 
-use crate::world::{Device, Fate, Operation, Written};
+use crate::world::{Device, Entry, Fate, Journal, Operation};
 
 /// A disk with the rows of a store.
 pub(crate) struct Disk {
     pub(crate) rows: MemorySink,
     pub(crate) device: Device,
-    pub(crate) written: Written,
+    pub(crate) journal: Journal,
 }
 
 impl Front for Disk {
@@ -26,11 +26,14 @@ impl Front for Disk {
     async fn recover(&self) -> Result<Recovered, StoreError> {
         self.device.wait(Operation::Read).await?;
         self.device.mend();
-        self.rows.recover().await
+        let recovered = self.rows.recover().await;
+        self.journal.add(Entry::Recovered);
+        recovered
     }
 
     fn write(&self, batch: Arc<Batch>, told: Told) {
-        let (rows, written) = (self.rows.clone(), self.written.clone());
+        let (rows, journal) = (self.rows.clone(), self.journal.clone());
+        journal.add(Entry::Staged(batch.clone()));
         self.device.submit(Operation::Write, move |fate| match fate {
             Fate::Failed(error) => told(Err(error)),
             Fate::Done | Fate::DoneUntold(_) => {
@@ -39,8 +42,8 @@ impl Front for Disk {
                     batch,
                     Box::new(move |result| {
                         match &result {
-                            Ok(()) => told_of.changes.iter().for_each(|change| written.add(change)),
-                            Err(error) => written.refuse(error),
+                            Ok(()) => told_of.changes.iter().for_each(|change| journal.written(change)),
+                            Err(error) => journal.add(Entry::Refused(error.clone())),
                         }
                         told(match fate {
                             Fate::DoneUntold(error) => Err(error),

@@ -7,7 +7,7 @@ use std::{
 };
 
 use futures_channel::oneshot;
-use windlass_engine::ports::{Change, StoreError};
+use windlass_engine::ports::StoreError;
 
 use super::World;
 
@@ -182,28 +182,5 @@ impl Device {
             world.count("fault: store error");
             Fate::Failed(error)
         }
-    }
-}
-
-/// What was written to all stores of a world, in order, and not looked at yet.
-#[derive(Clone, Default)]
-pub(crate) struct Written(Arc<Mutex<Vec<Result<Change, StoreError>>>>);
-
-impl Written {
-    pub(crate) fn add(&self, change: &Change) {
-        self.push(Ok(change.clone()));
-    }
-
-    /// The rows could not take what the store wrote.
-    pub(crate) fn refuse(&self, error: &StoreError) {
-        self.push(Err(error.clone()));
-    }
-
-    fn push(&self, written: Result<Change, StoreError>) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(written);
-    }
-
-    pub(super) fn take(&self) -> Vec<Result<Change, StoreError>> {
-        std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }

@@ -8,6 +8,7 @@ mod agenda;
 mod clock;
 mod device;
 mod executor;
+mod journal;
 mod network;
 
 use std::{
@@ -23,8 +24,9 @@ use std::{
 use futures_channel::oneshot;
 
 pub(crate) use clock::MachineClock;
-pub(crate) use device::{Device, Fate, Operation, Written};
+pub(crate) use device::{Device, Fate, Operation};
 pub(crate) use executor::JobId;
+pub(crate) use journal::{Entry, Journal};
 pub(crate) use network::{Broken, Network};
 
 use crate::{
@@ -61,8 +63,8 @@ pub(crate) struct World {
     pub(crate) network: Network,
     pub(crate) story: Story,
     pub(crate) judge: RefCell<Judge>,
-    /// What the stores of this world have written, in the order they wrote it.
-    pub(crate) written: Written,
+    /// What the stores of this world did.
+    pub(crate) journal: Journal,
     now: Cell<u64>,
     steps: Cell<u64>,
     calm: Cell<bool>,
@@ -85,7 +87,7 @@ impl World {
             network: Network::default(),
             story: Story::new(tell),
             judge: RefCell::new(Judge::new(&config)),
-            written: Written::default(),
+            journal: Journal::default(),
             now: Cell::new(0),
             steps: Cell::new(0),
             calm: Cell::new(false),
@@ -307,10 +309,17 @@ impl World {
 
     fn judge(&self) -> Result<(), Violation> {
         let mut judge = self.judge.borrow_mut();
-        for change in self.written.take() {
-            let change = change.map_err(|error| Violation::new("rows", error.to_string()))?;
-            self.hash_change(&change);
-            judge.see(&Seen::Written(change), self)?;
+        for entry in self.journal.take() {
+            let seen = match entry {
+                Entry::Staged(batch) => Seen::Staged(batch),
+                Entry::Written(change) => {
+                    self.hash_change(&change);
+                    Seen::Written(change)
+                }
+                Entry::Recovered => Seen::Recovered,
+                Entry::Refused(error) => return Err(Violation::new("rows", error.to_string())),
+            };
+            judge.see(&seen, self)?;
         }
         for seen in std::mem::take(&mut *self.seen.borrow_mut()) {
             judge.see(&seen, self)?;

@@ -1,0 +1,196 @@
+//! No limit is exceeded by what is handed out, as it is when that happens.
+//!
+//! What workers run counts while a server that owns its disk knows of it: after a start, once they have named it. The
+//! starts before one are forgotten.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use windlass_core::{Name, Ready, Wakeup, waiting};
+use windlass_engine::ports::{AttemptId, Change, Limit};
+
+use super::{Invariant, broken};
+use crate::{
+    config::{Config, Fault},
+    judge::{Seen, Violation},
+    truth::Truth,
+    world::World,
+};
+
+/// A start may be counted a little before it is seen.
+const SLACK_MS: u64 = 60;
+
+pub(super) struct Limits {
+    shared: bool,
+    /// A database that is slow or fails may count a start long before it is seen.
+    counts_starts: bool,
+    /// What was given since the server started, with the limits that it counts under.
+    given: BTreeMap<AttemptId, Given>,
+    runs: BTreeMap<u64, Run>,
+    starts: BTreeMap<Name, StartsOf>,
+    /// When limits were set last: what was handed out just before may be seen just after.
+    changed_at: Option<u64>,
+    resumed_at: u64,
+}
+
+struct Given {
+    at: u64,
+    starts: Vec<(Limit, Option<Box<str>>)>,
+}
+
+struct Run {
+    worker: usize,
+    id: AttemptId,
+    /// As it stood in its queue.
+    ready: Ready,
+    /// The server knows of it.
+    known: bool,
+}
+
+/// What began under a limit.
+struct StartsOf {
+    limit: Limit,
+    /// When, and under which key.
+    times: Vec<(u64, Option<Box<str>>)>,
+}
+
+impl Limits {
+    pub(super) fn new(config: &Config) -> Self {
+        let strange = |fault: &Fault| matches!(fault, Fault::StoreFull | Fault::StoreSlow);
+        let failing = config.faults.device_errors > 0 || config.faults.kinds.iter().any(strange);
+        Self {
+            shared: config.shared,
+            counts_starts: !(config.shared && failing),
+            given: BTreeMap::new(),
+            runs: BTreeMap::new(),
+            starts: BTreeMap::new(),
+            changed_at: None,
+            resumed_at: 0,
+        }
+    }
+
+    /// An attempt is given to a worker: with those that workers run it is not one too many.
+    fn give(&mut self, id: &AttemptId, truth: &Truth, world: &World) -> Result<(), Violation> {
+        let Some(ready) = ready(id, truth).filter(|_| !self.given.contains_key(id)) else { return Ok(()) };
+        let mut starts = Vec::new();
+        let just_changed = self.changed_at == Some(world.now());
+        for limit in truth.rules.limits.values().filter(|_| !just_changed) {
+            let Some(key) = limit.counts_ready(&ready) else { continue };
+            if limit.starts.is_some() {
+                starts.push((limit.clone(), key.map(Into::into)));
+            }
+            let Some(most) = limit.running else { continue };
+            let counts = |run: &&Run| {
+                (run.id.task, run.id.key) != (id.task, id.key)
+                    && limit.counts_ready(&run.ready) == Some(key)
+                    && self.is_held(run, truth)
+            };
+            let others: Vec<&Run> = self.runs.values().filter(counts).collect();
+            world.count("limit: by what is in hands");
+            if others.len() >= most as usize {
+                let others: Vec<_> = others.iter().map(|run| (run.worker, run.id.task, run.id.key)).collect();
+                let message = format!(
+                    "task {}: {:?} is handed out beside {others:?}, and the limit is {limit:?}",
+                    id.task, id.key
+                );
+                return Err(broken("limits", id.task, message));
+            }
+        }
+        self.given.insert(*id, Given { at: world.now(), starts });
+        Ok(())
+    }
+
+    /// Whether a server knows that this run goes on.
+    fn is_held(&self, run: &Run, truth: &Truth) -> bool {
+        let next = AttemptId { claim: run.id.claim + 1, ..run.id };
+        let last = AttemptId { claim: u64::MAX, ..run.id };
+        run.known && truth.is_current(&run.id) && self.given.range(next..=last).next().is_none()
+    }
+
+    /// An attempt that was given begins: it counts from when it was given.
+    fn begin(&mut self, id: &AttemptId) -> Result<(), Violation> {
+        let Some(Given { at, starts }) = self.given.get_mut(id) else { return Ok(()) };
+        if !self.counts_starts || *at < self.resumed_at {
+            return Ok(());
+        }
+        for (limit, key) in std::mem::take(starts) {
+            let of = self.starts.entry(limit.name.clone()).or_insert_with(|| StartsOf::new(limit.clone()));
+            if of.limit != limit {
+                *of = StartsOf::new(limit);
+            }
+            of.times.push((*at, key.clone()));
+            if let Some(times) = of.too_many(key.as_deref()) {
+                let message = format!("task {}: starts at {times:?} ms under {:?}", id.task, of.limit);
+                return Err(broken("limits", id.task, message));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl StartsOf {
+    fn new(limit: Limit) -> Self {
+        Self { limit, times: Vec::new() }
+    }
+
+    /// The times of starts that are too near to one another.
+    fn too_many(&self, key: Option<&str>) -> Option<Vec<u64>> {
+        let starts = self.limit.starts?;
+        let of_key = self.times.iter().filter(|(_, of)| of.as_deref() == key).map(|(at, _)| *at);
+        let times: BTreeSet<(u64, usize)> = of_key.enumerate().map(|(index, at)| (at, index)).collect();
+        let times: Vec<u64> = times.into_iter().map(|(at, _)| at).collect();
+        let mut windows = times.windows(starts.count as usize + 1);
+        let near = |window: &&[u64]| {
+            window
+                .first()
+                .zip(window.last())
+                .is_some_and(|(first, last)| last - first + SLACK_MS < starts.per.0)
+        };
+        windows.find(near).map(<[u64]>::to_vec)
+    }
+}
+
+impl Invariant for Limits {
+    fn see(&mut self, seen: &Seen, truth: &Truth, world: &World) -> Result<(), Violation> {
+        match seen {
+            Seen::Staged(batch) if batch.changes.iter().any(is_limit) => self.changed_at = Some(world.now()),
+            Seen::Written(change) if self.shared && is_limit(change) => self.changed_at = Some(world.now()),
+            Seen::Given { id } => self.give(id, truth, world)?,
+            Seen::RunBegan { worker, run, id } => {
+                self.begin(id)?;
+                if let Some(ready) = ready(id, truth) {
+                    let known = self.shared || self.given.contains_key(id);
+                    self.runs.insert(*run, Run { worker: *worker, id: *id, ready, known });
+                }
+            }
+            Seen::Named { ids } => {
+                for run in self.runs.values_mut().filter(|run| ids.contains(&run.id)) {
+                    run.known = true;
+                }
+            }
+            Seen::RunEnded { run, .. } => drop(self.runs.remove(run)),
+            Seen::WorkerKilled { worker } => self.runs.retain(|_, run| run.worker != *worker),
+            // After a failed write a limit may be another one again, of which nothing was counted meanwhile.
+            Seen::ServerResumed | Seen::Recovered => {
+                self.resumed_at = world.now();
+                self.starts.clear();
+            }
+            Seen::ServerKilled if !self.shared => {
+                self.given.clear();
+                self.starts.clear();
+                self.runs.values_mut().for_each(|run| run.known = false);
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+fn is_limit(change: &Change) -> bool {
+    matches!(change, Change::Limit(_))
+}
+
+/// The attempt as it stands in its queue, if it does.
+fn ready(id: &AttemptId, truth: &Truth) -> Option<Ready> {
+    let task = truth.task_now(id.task)?;
+    waiting(task, Wakeup::Act(id.key)).filter(|waiting| waiting.attempt == id.attempt)?.ready
+}

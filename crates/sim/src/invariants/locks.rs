@@ -1,0 +1,130 @@
+//! A lock has one holder at a time, under a fence that only grows; what a worker runs has its locks; and in the end
+//! all of them are free.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use windlass_core::{EventKind, LockHolder, LockName, LockOwner, Message, Task};
+use windlass_engine::ports::{AttemptId, Change, LockChange};
+
+use super::{Invariant, broken};
+use crate::{
+    judge::{Seen, Violation},
+    truth::Truth,
+    world::World,
+};
+
+#[derive(Default)]
+pub(super) struct Locks {
+    /// The last holder of each lock, also of those that nobody has any more.
+    last: BTreeMap<LockName, LockHolder>,
+    /// What a person took from its holder, by lock and fence.
+    seized: BTreeSet<(LockName, u64)>,
+}
+
+impl Invariant for Locks {
+    fn see(&mut self, seen: &Seen, truth: &Truth, _world: &World) -> Result<(), Violation> {
+        match seen {
+            Seen::Written(Change::Lock(change)) => self.change_hands(change, truth),
+            Seen::Written(Change::Task(change)) => {
+                for event in &change.events {
+                    if let EventKind::ActLocked { key, name, fence } = &event.kind {
+                        let owner = LockOwner { task: change.task.id, key: *key, turn: 0 };
+                        self.check_holder(owner, name, *fence, truth)?;
+                    }
+                }
+                Ok(())
+            }
+            Seen::RunBegan { id, .. } => self.check_run(id, truth),
+            _ => Ok(()),
+        }
+    }
+
+    fn at_rest(&mut self, truth: &Truth) -> Result<(), Violation> {
+        let taken = truth.post.locks.values().find(|lock| lock.holder.is_some() || lock.waiting() > 0);
+        taken.map_or(Ok(()), |lock| {
+            let holder = lock.holder.map(|holder| holder.owner);
+            let message = format!(
+                "all tasks have ended, and the lock {} is with {holder:?}; {} wait for it",
+                lock.name,
+                lock.waiting()
+            );
+            Err(Violation::new("locks", message))
+        })
+    }
+}
+
+impl Locks {
+    fn change_hands(&mut self, change: &LockChange, truth: &Truth) -> Result<(), Violation> {
+        for envelope in &change.messages {
+            if let Message::Seized { name, fence, .. } = &envelope.message {
+                self.seized.insert((name.clone(), *fence));
+            }
+        }
+        let Some(holder) = change.lock.holder else { return Ok(()) };
+        let name = &change.lock.name;
+        let Some(last) = self.last.insert(name.clone(), holder).filter(|last| *last != holder) else {
+            return Ok(());
+        };
+        if holder.fence <= last.fence {
+            let message = format!("the lock {name} went to {holder:?} after {last:?}");
+            return Err(broken("locks", holder.owner.task, message));
+        }
+        let claims = truth.tasks.get(&last.owner.task).is_some_and(|known| {
+            let act = known.task.act(last.owner.key).filter(|act| act.turn() == last.owner.turn);
+            act.is_some_and(|act| act.claimed_locks().any(|claimed| claimed == name))
+        });
+        if claims && !self.seized.contains(&(name.clone(), last.fence)) {
+            let message = format!("the lock {name} went to {holder:?} while {:?} has it", last.owner);
+            return Err(broken("locks", holder.owner.task, message));
+        }
+        Ok(())
+    }
+
+    /// What a worker begins has all its locks, unless a person took them away.
+    fn check_run(&self, id: &AttemptId, truth: &Truth) -> Result<(), Violation> {
+        let Some(task) = truth.tasks.get(&id.task).map(|known| &*known.task) else { return Ok(()) };
+        if !truth.is_current(id) || task.flow.steps[id.key.step].locks.is_empty() {
+            return Ok(());
+        }
+        let locks = locks_of(task, id);
+        if locks.is_empty() {
+            let message = format!("task {}: {:?} begins without its locks", id.task, id.key);
+            return Err(broken("locks", id.task, message));
+        }
+        for (name, fence, seized) in locks {
+            if !seized {
+                let owner = LockOwner { task: id.task, key: id.key, turn: 0 };
+                self.check_holder(owner, &name, fence.unwrap_or_default(), truth)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The lock is with this act, whichever of its turns it is, under this fence.
+    fn check_holder(
+        &self,
+        owner: LockOwner,
+        name: &LockName,
+        fence: u64,
+        truth: &Truth,
+    ) -> Result<(), Violation> {
+        let holder = truth.post.locks.get(name).and_then(|lock| lock.holder);
+        let same = holder.is_some_and(|holder| {
+            (holder.owner.task, holder.owner.key, holder.fence) == (owner.task, owner.key, fence)
+        });
+        if same || self.seized.contains(&(name.clone(), fence)) {
+            return Ok(());
+        }
+        let message = format!(
+            "task {}: {:?} has the lock {name} under the fence {fence}, and the lock is with {holder:?}",
+            owner.task, owner.key
+        );
+        Err(broken("locks", owner.task, message))
+    }
+}
+
+/// The locks of an attempt with their fences, and whether a person took them away.
+fn locks_of(task: &Task, id: &AttemptId) -> Vec<(LockName, Option<u64>, bool)> {
+    let locks = task.act(id.key).map(|act| act.locks()).unwrap_or_default();
+    locks.iter().map(|lock| (lock.name.clone(), lock.fence, lock.seized)).collect()
+}

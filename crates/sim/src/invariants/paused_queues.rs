@@ -1,0 +1,61 @@
+//! Nothing of a paused queue is handed out.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use windlass_core::{Action, Name};
+use windlass_engine::ports::AttemptId;
+
+use super::{Invariant, broken};
+use crate::{
+    judge::{Seen, Violation},
+    truth::Truth,
+    world::World,
+};
+
+/// What a database has handed out may be seen so much later.
+const ON_ITS_WAY_MS: u64 = 10_000;
+
+#[derive(Default)]
+pub(super) struct PausedQueues {
+    since: BTreeMap<Name, u64>,
+    /// What was given before: it is given again when the answer was lost.
+    given: BTreeSet<AttemptId>,
+    resumed_at: Option<u64>,
+}
+
+impl Invariant for PausedQueues {
+    fn see(&mut self, seen: &Seen, truth: &Truth, world: &World) -> Result<(), Violation> {
+        match seen {
+            Seen::Staged(_) | Seen::Written(_) | Seen::Recovered => {
+                self.since.retain(|name, _| truth.rules.paused.contains(name));
+                for name in &truth.rules.paused {
+                    if !self.since.contains_key(name) {
+                        self.since.insert(name.clone(), world.now());
+                    }
+                }
+                Ok(())
+            }
+            Seen::ServerResumed => {
+                self.resumed_at = Some(world.now());
+                Ok(())
+            }
+            Seen::Given { id } if self.given.insert(*id) => self.check(id, truth, world),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl PausedQueues {
+    fn check(&self, id: &AttemptId, truth: &Truth, world: &World) -> Result<(), Violation> {
+        let action = truth.tasks.get(&id.task).and_then(|known| known.task.action(id.key));
+        let Some((module, _)) = action.and_then(Action::worker) else { return Ok(()) };
+        let slack = if world.config.shared { ON_ITS_WAY_MS } else { 0 };
+        let since = self.since.get(module).copied().max(self.resumed_at);
+        if self.since.contains_key(module) && since.is_some_and(|since| world.now() > since + slack) {
+            let message =
+                format!("task {}: {:?} is handed out, and its queue {module} is paused", id.task, id.key);
+            return Err(broken("paused queues", id.task, message));
+        }
+        Ok(())
+    }
+}

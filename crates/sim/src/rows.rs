@@ -1,0 +1,83 @@
+//! What rows beside tasks say: locks and messages as they are on disk; limits and paused queues, which a server goes by
+//! as soon as they are on their way there.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use windlass_core::{Lock, LockName, LockOwner, Message, Name};
+use windlass_engine::ports::{Change, Envelope, Limit, MessageId};
+
+/// What servers go by in handing out.
+#[derive(Clone, Default)]
+pub(crate) struct Rules {
+    pub(crate) limits: BTreeMap<Name, Limit>,
+    pub(crate) paused: BTreeSet<Name>,
+}
+
+impl Rules {
+    pub(crate) fn apply(&mut self, change: &Change) {
+        match change {
+            Change::Limit(change) => {
+                self.limits.remove(&change.name);
+                self.limits.extend(change.limit.iter().map(|limit| (change.name.clone(), limit.clone())));
+            }
+            Change::Queue(change) if change.paused.is_some() => {
+                self.paused.insert(change.name.clone());
+            }
+            Change::Queue(change) => {
+                self.paused.remove(&change.name);
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Locks, and messages that were sent and not consumed.
+#[derive(Default)]
+pub(crate) struct Post {
+    pub(crate) locks: BTreeMap<LockName, Lock>,
+    messages: BTreeMap<MessageId, Message>,
+}
+
+impl Post {
+    pub(crate) fn apply(&mut self, change: &Change) {
+        match change {
+            Change::Task(change) => self.carry(&change.messages, change.consumes.as_ref()),
+            Change::Lock(change) => {
+                self.carry(&change.messages, change.consumes.as_ref());
+                let name = change.lock.name.clone();
+                if change.is_kept() {
+                    self.locks.insert(name, change.lock.clone());
+                } else {
+                    self.locks.remove(&name);
+                }
+            }
+            Change::Alarm(change) => self.carry(&[], change.consumes.as_ref()),
+            Change::Consume(message) => self.carry(&[], Some(message)),
+            _ => {}
+        }
+    }
+
+    fn carry(&mut self, sent: &[Envelope], consumed: Option<&MessageId>) {
+        self.messages.extend(sent.iter().map(|envelope| (envelope.id.clone(), envelope.message.clone())));
+        consumed.into_iter().for_each(|id| drop(self.messages.remove(id)));
+    }
+
+    /// Messages on their way.
+    pub(crate) fn messages(&self) -> impl Iterator<Item = &Message> {
+        self.messages.values()
+    }
+
+    /// Whether the lock knows who wants it, or is about to be told: it will have its turn.
+    pub(crate) fn is_to_get(&self, name: &LockName, owner: &LockOwner) -> bool {
+        let known = self.locks.get(name).is_some_and(|lock| {
+            lock.holder.is_some_and(|holder| holder.owner == *owner) || lock.place(owner).is_some()
+        });
+        known
+            || self.messages().any(|message| match message {
+                Message::Lock { name: of, command: windlass_core::LockCommand::Acquire { owner: other } } => {
+                    (of, other) == (name, owner)
+                }
+                _ => false,
+            })
+    }
+}

@@ -1,0 +1,38 @@
+//! What the stores of a world do, in the order in which they do it.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use windlass_engine::{
+    ports::{Change, StoreError},
+    resident::Batch,
+};
+
+/// Something a store did.
+pub(crate) enum Entry {
+    /// It goes by these changes from now on, which are on their way to the disk.
+    Staged(Arc<Batch>),
+    /// A change is on disk.
+    Written(Change),
+    /// It has read the disk and goes by what is there: what was staged and not written is void.
+    Recovered,
+    /// The rows could not take what it wrote.
+    Refused(StoreError),
+}
+
+/// What all stores of a world did and nobody has looked at yet.
+#[derive(Clone, Default)]
+pub(crate) struct Journal(Arc<Mutex<Vec<Entry>>>);
+
+impl Journal {
+    pub(crate) fn add(&self, entry: Entry) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(entry);
+    }
+
+    pub(crate) fn written(&self, change: &Change) {
+        self.add(Entry::Written(change.clone()));
+    }
+
+    pub(super) fn take(&self) -> Vec<Entry> {
+        std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
