@@ -140,6 +140,11 @@ impl<'a> Hand<'a> {
         let tasks = self.engine.tasks_of(&self.rest[first..]).await?;
         let mut fits = true;
         for id in self.rest.split_off(first) {
+            // What stands behind one that does not fit goes after it.
+            if !fits {
+                self.rest.push(id);
+                continue;
+            }
             // A task that is not there any more has nothing to hand out.
             let Some(attempt) = tasks.get(&id.task).map(|loaded| self.engine.handed_out(id, loaded)) else {
                 self.rest.push(id);
