@@ -205,12 +205,11 @@ impl Drop for Connection<'_> {
 async fn exchange(conn: &mut Conn, packet: Packet, sets: &mut Sets) -> Result<(), Fault> {
     let wanted = sets.len() + packet.statements;
     let mut result = conn.query_iter(packet.text).await?;
-    loop {
+    while !result.is_empty() {
         sets.push(result.collect::<Row>().await?);
-        if result.is_empty() {
-            break;
-        }
     }
+    // It also looks empty when a statement has failed that was not the first: this tells.
+    result.drop_result().await?;
     // The last ones that have no rows are not told one by one.
     sets.resize_with(wanted, Vec::new);
     Ok(())

@@ -8,6 +8,7 @@ use std::{
 use mysql_async::Row;
 use windlass_core::{Flow, Name, TaskId, Timestamp};
 use windlass_engine::{
+    is_adhoc,
     ports::{StoreError, StoredFlow},
     stored,
 };
@@ -77,19 +78,23 @@ impl Flows {
         name: &Name,
         version: Option<u32>,
     ) -> Result<Option<StoredFlow>, Fault> {
-        let version = match version {
-            Some(version) => version,
+        // One that came with tasks goes with the last of them, so it is looked whether it is there.
+        let known = version.filter(|_| !is_adhoc(name.as_str()));
+        let found = match known {
+            Some(known) => Some(known),
             None => {
                 let mut script = Script::default();
                 script.add("SELECT max(version) FROM windlass_flow WHERE name = ?", cells![name]);
                 let sets = connection.run(script).await?;
                 let newest = sets.iter().flatten().next().map(|row| row.optional_number(0)).transpose()?;
-                let Some(newest) = newest.flatten() else { return Ok(None) };
-                small(newest)
+                newest.flatten().map(small)
             }
         };
-        self.read(connection, std::iter::once((name.clone(), version)), false).await?;
-        Ok(self.known(name, version))
+        let Some(found) = found.filter(|found| version.is_none_or(|version| version == *found)) else {
+            return Ok(None);
+        };
+        self.read(connection, std::iter::once((name.clone(), found)), false).await?;
+        Ok(self.known(name, found))
     }
 
     /// All flows in their newest versions, by name.

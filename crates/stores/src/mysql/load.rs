@@ -63,9 +63,8 @@ pub(super) async fn load(
         }
     }
     let loaded = with_flows(connection, flows, parts.into_values().collect(), within).await?;
-    let mut found: HashMap<TaskId, Loaded> =
-        loaded.into_iter().map(|loaded| (loaded.task.id, loaded)).collect();
-    Ok(ids.iter().map(|id| found.remove(id)).collect())
+    let found: HashMap<TaskId, Loaded> = loaded.into_iter().map(|loaded| (loaded.task.id, loaded)).collect();
+    Ok(ids.iter().map(|id| found.get(id).cloned()).collect())
 }
 
 /// Puts tasks together with their flows.

@@ -5,7 +5,10 @@
 //! asked for is ever half there.
 
 use windlass_core::{Millis, TaskId};
-use windlass_engine::ports::{Now, Retention};
+use windlass_engine::{
+    is_adhoc,
+    ports::{Now, Retention},
+};
 
 use super::{
     columns::Columns as _,
@@ -39,6 +42,7 @@ pub(super) async fn sweep(
     sweeper.remains().await?;
     sweeper.alarms(until(retention.tasks)).await?;
     sweeper.orphans(until(KEY_KEPT)).await?;
+    sweeper.flows().await?;
     Ok((limit - sweeper.left) as u64)
 }
 
@@ -170,6 +174,37 @@ impl Sweeper<'_, '_> {
             self.left
         );
         self.delete_found(&sql, until, "DELETE FROM windlass_submit_key WHERE orphan = 1 AND scope").await
+    }
+
+    /// Flows that came with tasks and have none any more. They are held while it is looked once more: a task may just
+    /// have come.
+    async fn flows(&mut self) -> Result<(), Fault> {
+        if self.left == 0 {
+            return Ok(());
+        }
+        const UNUSED: &str = "NOT EXISTS (SELECT 1 FROM windlass_task t WHERE t.flow = windlass_flow.name)";
+        let mut script = Script::begin();
+        let sql = format!(
+            "SELECT name FROM windlass_flow WHERE name LIKE 'adhoc-%' AND {UNUSED}
+             ORDER BY name LIMIT {} FOR UPDATE SKIP LOCKED",
+            self.left.min(500)
+        );
+        script.add(&sql, []);
+        let sets = self.connection.send(script).await?;
+        let names = sets[1].iter().map(|row| row.name(0)).collect::<Result<Vec<_>, _>>()?;
+        let names: Vec<Cell<'_>> =
+            names.iter().filter(|name| is_adhoc(name.as_str())).map(Cell::from).collect();
+        if names.is_empty() {
+            return self.connection.roll_back().await;
+        }
+        let mut script = Script::default();
+        script.for_keys(&format!("DELETE FROM windlass_flow WHERE {UNUSED} AND name"), names, "");
+        script.add("SELECT ROW_COUNT()", []);
+        script.end();
+        let sets = self.connection.run(script).await?;
+        let gone = sets[1].first().map(|row| row.number(0)).transpose()?.unwrap_or(0);
+        self.left = self.left.saturating_sub(usize::try_from(gone).unwrap_or(0));
+        Ok(())
     }
 
     async fn delete_found(&mut self, sql: &str, until: i64, head: &str) -> Result<(), Fault> {

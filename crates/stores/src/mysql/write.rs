@@ -184,11 +184,15 @@ fn add_alarms(script: &mut Script, writes: &Writes) {
 }
 
 fn add_flows(script: &mut Script, writes: &Writes) {
-    let flows = writes.flows.iter().map(|stored| {
-        let flow = &stored.flow;
-        cells![&flow.name, flow.version, stored.created_at.0, stored::write_flow(flow)]
-    });
-    script.insert("INSERT INTO windlass_flow (name, version, created_at, data)", flows, "");
+    // One that came with a task before is held until the end, for nobody to delete it meanwhile.
+    let (brought, hold) = (writes.brought.values(), "ON DUPLICATE KEY UPDATE created_at = created_at");
+    for (flows, tail) in [(writes.flows.iter().collect(), ""), (brought.collect::<Vec<_>>(), hold)] {
+        let flows = flows.into_iter().map(|stored| {
+            let flow = &stored.flow;
+            cells![&flow.name, flow.version, stored.created_at.0, stored::write_flow(flow)]
+        });
+        script.insert("INSERT INTO windlass_flow (name, version, created_at, data)", flows, tail);
+    }
 }
 
 fn add_queues(script: &mut Script, writes: &Writes) {

@@ -10,7 +10,8 @@ CREATE TABLE IF NOT EXISTS windlass_task (
     created_at BIGINT         NOT NULL,
     head       LONGBLOB       NOT NULL,  -- what was submitted, without its parameters
     params     LONGBLOB       NOT NULL,
-    scope      BINARY(32)     NULL       -- of its idempotency key, where it has one
+    scope      BINARY(32)     NULL,      -- of its idempotency key, where it has one
+    KEY by_flow (flow)
 ) ENGINE = InnoDB ROW_FORMAT = DYNAMIC;
 
 -- The state of each task, which a commit writes anew.
