@@ -1,11 +1,11 @@
 //! The only file that names concrete stores: from a store's URL to an open store.
 
-use std::{fmt, path::PathBuf, str::FromStr, sync::Arc};
+use std::{fmt, path::PathBuf, str::FromStr, sync::Arc, time::Instant};
 
 use anyhow::Context as _;
 use windlass_engine::{
     memory::MemorySink,
-    ports::Clock as _,
+    ports::{Clock as _, Store},
     resident::{Resident, RowSink},
 };
 
@@ -18,6 +18,8 @@ use crate::{clock::SystemClock, doctor::Diagnosis};
 pub(crate) enum StoreUrl {
     /// A SQLite file.
     Sqlite(PathBuf),
+    /// A PostgreSQL database: its URL, which may have a password in it.
+    Postgres(String),
     /// Nowhere but in memory: gone with the process.
     Memory,
 }
@@ -29,10 +31,14 @@ impl FromStr for StoreUrl {
         match text.split_once(':') {
             Some(("sqlite", path)) if !path.is_empty() => Ok(Self::Sqlite(path.into())),
             Some(("memory", "")) => Ok(Self::Memory),
-            Some(("postgres" | "postgresql" | "mysql", _)) => {
+            Some(("postgres" | "postgresql", _)) => Ok(Self::Postgres(text.to_owned())),
+            Some(("mysql", _)) => {
                 anyhow::bail!("this version has no store for {}: use sqlite:PATH", hide_secrets(text))
             }
-            _ => anyhow::bail!("{:?} is no store: write sqlite:PATH or memory:", hide_secrets(text)),
+            _ => anyhow::bail!(
+                "{:?} is no store: write sqlite:PATH, postgres://USER:PASSWORD@HOST/DATABASE or memory:",
+                hide_secrets(text)
+            ),
         }
     }
 }
@@ -41,13 +47,15 @@ impl fmt::Display for StoreUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Sqlite(path) => write!(f, "sqlite:{}", path.display()),
+            Self::Postgres(url) => f.write_str(&hide_secrets(url)),
             Self::Memory => f.write_str("memory:"),
         }
     }
 }
 
-/// A URL without the password in it.
+/// A URL without the password in it: neither before the host nor among the parameters.
 fn hide_secrets(url: &str) -> String {
+    let url = url.split_once('?').map_or(url, |(url, _)| url);
     match (url.find("://"), url.rfind('@')) {
         (Some(scheme), Some(host)) if scheme < host => format!("{}://…@{}", &url[..scheme], &url[host + 1..]),
         _ => url.to_owned(),
@@ -56,8 +64,20 @@ fn hide_secrets(url: &str) -> String {
 
 /// Opens the store; `clock` is not behind what it holds afterwards. `server` says who has it, to a second server
 /// that wants it.
-pub(crate) async fn open(url: &StoreUrl, clock: &SystemClock, server: &str) -> anyhow::Result<Arc<Resident>> {
+pub(crate) async fn open(
+    url: &StoreUrl,
+    clock: &SystemClock,
+    server: &str,
+) -> anyhow::Result<Arc<dyn Store>> {
     let sink: Arc<dyn RowSink> = match url {
+        StoreUrl::Postgres(address) => {
+            let store = postgres(address).await.with_context(|| format!("cannot open the store {url}"))?;
+            let asked = Instant::now();
+            if let Some(time) = store.time().await? {
+                clock.follow(time, asked.elapsed() / 2);
+            }
+            return Ok(store);
+        }
         StoreUrl::Memory => Arc::new(MemorySink::new(token_key()?)),
         #[cfg(feature = "sqlite")]
         StoreUrl::Sqlite(path) => {
@@ -75,6 +95,19 @@ pub(crate) async fn open(url: &StoreUrl, clock: &SystemClock, server: &str) -> a
         Resident::open(sink, clock.now()).await.with_context(|| format!("cannot read the store {url}"))?;
     clock.not_before(store.latest_at());
     Ok(Arc::new(store))
+}
+
+/// Opens a PostgreSQL database.
+#[cfg(feature = "postgres")]
+async fn postgres(address: &str) -> anyhow::Result<Arc<dyn Store>> {
+    use windlass_stores::postgres::{PostgresOptions, PostgresStore};
+    let options: PostgresOptions = address.parse()?;
+    Ok(Arc::new(PostgresStore::open(&options).await?))
+}
+
+#[cfg(not(feature = "postgres"))]
+async fn postgres(_: &str) -> anyhow::Result<Arc<dyn Store>> {
+    anyhow::bail!("this build has no PostgreSQL store: build it with the feature `postgres`")
 }
 
 /// With less space left than this a store is in danger.
@@ -134,7 +167,11 @@ mod tests {
         for bad in ["", "sqlite:", "memory", "redis://h", "a.db"] {
             assert!(bad.parse::<StoreUrl>().unwrap_err().to_string().contains("sqlite:PATH"), "{bad}");
         }
-        let error = "postgres://me:secret@host/db".parse::<StoreUrl>().unwrap_err().to_string();
+        let error = "mysql://me:secret@host/db".parse::<StoreUrl>().unwrap_err().to_string();
         assert!(!error.contains("secret") && error.contains("host/db"), "{error}");
+        for url in ["postgres://me:secret@host/db", "postgresql://host/db?user=me&password=secret"] {
+            let shown = url.parse::<StoreUrl>().unwrap().to_string();
+            assert!(!shown.contains("secret") && shown.contains("host/db"), "{shown}");
+        }
     }
 }
