@@ -112,7 +112,8 @@ impl ChildEnd {
 /// What a task says to those that its steps started, and to the one that waits for it, because of what happened to it.
 pub(crate) fn messages(before: &Task, after: &Task, events: &[Event]) -> Vec<Message> {
     let to_child = |key: ActKey, attempt: u32, child: TaskId, command: ChildCommand| {
-        let parent = Parent { task: after.id, key, attempt, depth: after.depth() + 1 };
+        let top = after.input.parent.map_or(after.id, |parent| parent.top);
+        let parent = Parent { task: after.id, key, attempt, depth: after.depth() + 1, top };
         Message::Child { child, parent, command }
     };
     let told = |event: &Event| match &event.kind {
@@ -173,6 +174,13 @@ impl Task {
             Doer::Flow { name } => Some(name),
             Doer::Worker { .. } | Doer::Signal { .. } => None,
         }
+    }
+
+    /// The task above all others whose undo may ask it to undo itself. Until that has ended it must be kept.
+    #[must_use]
+    pub fn kept_for(&self) -> Option<TaskId> {
+        let done = self.state.phase == Phase::Ended(Ending::Succeeded);
+        self.input.parent.filter(|_| done).map(|parent| parent.top)
     }
 
     /// What its steps returned, merged in definition order: what it hands over to the task that waits for it.
@@ -244,7 +252,8 @@ mod tests {
             by: None,
             traceparent: None,
         };
-        let parent = Parent { task: TaskId(1), key: ActKey::forward(0), attempt: 1, depth: 1 };
+        let parent =
+            Parent { task: TaskId(1), key: ActKey::forward(0), attempt: 1, depth: 1, top: TaskId(1) };
         let deadline =
             |flow: Option<u64>, now| start.input(parent, flow.map(Millis), Timestamp(now)).deadline;
         assert_eq!(deadline(None, 100), Some(Millis(400)));

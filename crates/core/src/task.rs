@@ -80,6 +80,8 @@ pub struct Parent {
     pub attempt: u32,
     /// How many tasks stand above: 1 where that task is the topmost.
     pub depth: u32,
+    /// The topmost of them.
+    pub top: TaskId,
 }
 
 /// What changes about a task: its head and its steps. Stored in a versioned encoding; payloads are kept apart.

@@ -108,8 +108,13 @@ fn begin(story: &str) -> (World, Vec<String>) {
             "at" => input.at = Some(START + span(rest)),
             "below" => {
                 let key = ActKey::forward(4);
-                input.parent =
-                    Some(Parent { task: TaskId(5), key, attempt: 1, depth: rest.parse().unwrap() });
+                input.parent = Some(Parent {
+                    task: TaskId(5),
+                    key,
+                    attempt: 1,
+                    depth: rest.parse().unwrap(),
+                    top: TaskId(5),
+                });
             }
             _ => match word.strip_suffix(':') {
                 Some(act) => rest.split(',').for_each(|setting| set(&mut flow, act, setting.trim())),

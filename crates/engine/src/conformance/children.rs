@@ -19,7 +19,7 @@ async fn succeeded(world: &mut World, steps: usize) -> TaskId {
         Some(stored) => stored.flow,
         None => world.add_flow(line("child", steps)).await,
     };
-    let parent = Parent { task: TaskId(7), key: ActKey::forward(0), attempt: 1, depth: 1 };
+    let parent = Parent { task: TaskId(7), key: ActKey::forward(0), attempt: 1, depth: 1, top: TaskId(7) };
     let id = world.submit_with(&flow, |input| input.parent = Some(parent)).await;
     let session = world.session(1).await;
     for step in 0..steps {

@@ -89,7 +89,13 @@ fn input() -> Input {
         priority: 5,
         at: Some(at(1_000)),
         deadline: Some(Millis::from_secs(3_600)),
-        parent: Some(Parent { task: CHILD, key: ActKey::rollback(3).of_member(9), attempt: 2, depth: 3 }),
+        parent: Some(Parent {
+            task: CHILD,
+            key: ActKey::rollback(3).of_member(9),
+            attempt: 2,
+            depth: 3,
+            top: TASK,
+        }),
         rerun_of: Some(CHILD),
         unique: Some("3".into()),
         by: ops(),
@@ -257,7 +263,7 @@ fn format_2_of_messages_and_locks_is_read() {
     let owner = LockOwner { task: TASK, key: ActKey::forward(0).of_member(3), turn: 2 };
     let disk = || name("disk");
     let to_lock = |command| Message::Lock { name: disk(), command };
-    let parent = Parent { task: TASK, key: owner.key, attempt: 2, depth: 3 };
+    let parent = Parent { task: TASK, key: owner.key, attempt: 2, depth: 3, top: TASK };
     let to_child = |command| Message::Child { child: CHILD, parent, command };
     let start = ChildStart {
         flow: name("copy"),

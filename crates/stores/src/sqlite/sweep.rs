@@ -4,18 +4,26 @@
 //! as there is room, and the rest later. What is left is noted in `remains`, so nothing that can be asked for is
 //! ever half there. An alarm that is settled only after its task went is found by itself.
 //!
+//! A child that succeeded stays until the topmost task above it has ended: it may be asked to undo itself.
+//!
 //! Where flows say how long their tasks are kept, all tasks are looked at that are older than the shortest of them, so
 //! those that are kept longer are passed by again and again: a bounded number in each sweep.
 
-use rusqlite::{Connection, OptionalExtension, params};
-use windlass_core::{Millis, TaskId, Timestamp};
-use windlass_engine::ports::{Now, Retention};
+use rusqlite::{Connection, OptionalExtension, Row, params};
+use windlass_core::{Ending, Millis, TaskId, Timestamp};
+use windlass_engine::{
+    ports::{Now, Retention},
+    stored,
+};
 
 use super::{
     checksum::{Checksum, Table},
-    encoding::{ENDED, from_integer, task_id, to_integer},
+    directory::Directory,
+    encoding::{ENDED, ending_code, from_integer, task_id, to_integer},
     error::Fault,
     list::ORDER_TOLERANCE,
+    query::SELECT_RESTING_PLACE,
+    read::from_sql,
 };
 
 /// Tasks looked at in one go, in each status.
@@ -76,6 +84,7 @@ impl Sweeper {
     pub(super) fn sweep(
         &mut self,
         connection: &Connection,
+        directory: &Directory,
         retention: &Retention,
         now: Now,
         limit: usize,
@@ -90,7 +99,7 @@ impl Sweeper {
             if left == 0 {
                 break;
             }
-            for expired in self.expired(connection, index, cut, left)? {
+            for expired in self.expired(connection, directory, index, cut, left)? {
                 delete_task(connection, &expired)?;
                 left -= 1;
             }
@@ -105,6 +114,7 @@ impl Sweeper {
     fn expired(
         &mut self,
         connection: &Connection,
+        directory: &Directory,
         index: usize,
         cut: Cut,
         limit: i64,
@@ -123,7 +133,8 @@ impl Sweeper {
             }
             let kept: Option<i64> = row.get(Table::Final.width() + 1)?;
             let kept = kept.map_or(cut.kept, |kept| Millis(from_integer(kept)));
-            if ended_at <= until(cut.now, kept) {
+            let old = ended_at <= until(cut.now, kept);
+            if old && !is_needed(connection, directory, row)? {
                 match Table::Final.check(row, 0) {
                     Ok(()) => expired.push(Expired { id, status, task: row.get(2)?, last: row.get(3)? }),
                     // It is left for people to look at.
@@ -140,14 +151,27 @@ impl Sweeper {
     }
 }
 
+/// Whether the task of a row of [`select_expired`] is a child that may have to undo itself.
+fn is_needed(connection: &Connection, directory: &Directory, row: &Row<'_>) -> Result<bool, Fault> {
+    if row.get::<_, i64>(0)? != ending_code(Ending::Succeeded) {
+        return Ok(false);
+    }
+    let head = row.get_ref(Table::Final.width() + 2)?.as_blob().map_err(from_sql)?;
+    // What cannot be read belongs to a damaged task, which people are to look at.
+    let Ok(input) = stored::read_input(head, "{}") else { return Ok(true) };
+    let Some(top) = input.parent.map(|parent| parent.top) else { return Ok(false) };
+    let mut resting = connection.prepare_cached(SELECT_RESTING_PLACE)?;
+    Ok(directory.get(top).is_some() || resting.exists([top.to_bytes()])?)
+}
+
 /// The shortest that a flow says its tasks are kept.
 pub(super) const SELECT_SHORTEST: &str = "SELECT min(kept) FROM flow_retention";
 
-/// Ended tasks of one status behind an id, oldest first, with the time of their acceptance and how long their flow
-/// says they are kept.
+/// Ended tasks of one status behind an id, oldest first, with the time of their acceptance, how long their flow says
+/// they are kept, and what was submitted.
 pub(super) fn select_expired() -> String {
     format!(
-        "SELECT {}, task.created_at, flow_retention.kept FROM final CROSS JOIN task ON task.n = final.task
+        "SELECT {}, task.created_at, flow_retention.kept, task.head FROM final CROSS JOIN task ON task.n = final.task
          LEFT JOIN flow_retention ON flow_retention.name = task.flow AND flow_retention.version = task.version
          WHERE final.status = ?1 AND final.id > ?2 ORDER BY final.id LIMIT ?3",
         Table::Final.select()

@@ -177,8 +177,8 @@ impl Writer {
                         let _ = reply.send(Err(fault.into()));
                         continue;
                     }
-                    let result =
-                        self.transaction(connection, || sweeper.sweep(connection, &retention, now, limit));
+                    let sweep = || sweeper.sweep(connection, &self.directory, &retention, now, limit);
+                    let result = self.transaction(connection, sweep);
                     let failed = result.as_ref().err().cloned();
                     let _ = reply.send(result.map_err(StoreError::from));
                     if failed.is_some() {

@@ -1,7 +1,9 @@
 //! What is kept too long goes, all of it, a little at a time.
 
 use rusqlite::Connection;
-use windlass_core::{ActKey, Alarm, AlarmCommand, AlarmId, Millis, OnFailure, StuckKind};
+use windlass_core::{
+    ActKey, Alarm, AlarmCommand, AlarmId, Input, Millis, OnFailure, Parent, StuckKind, Task,
+};
 use windlass_engine::{
     ports::{AlarmChange, Change, LogLine, Retention, SubmitKey, TaskChange},
     resident::RowSink,
@@ -32,6 +34,33 @@ fn counts(place: &Place) -> Vec<(&'static str, i64)> {
         .into_iter()
         .map(|table| (table, count(table).unwrap()))
         .collect()
+}
+
+#[test]
+fn a_child_that_succeeded_stays_until_the_topmost_above_it_has_ended() {
+    let place = Place::new();
+    let (sink, _) = place.open();
+    let flow = flow("line", 1, OnFailure::Hold);
+    write(&sink, vec![flow_change(&flow)]);
+    let mut top = Story::new(&flow, id(0, 1), 0, &[]);
+    write(&sink, vec![top.accept(0)]);
+    let mut child = Story::new(&flow, id(1, 2), 1, &[]);
+    let parent = Parent { task: id(9, 9), key: ActKey::forward(0), attempt: 1, depth: 2, top: top.task.id };
+    let input = Input { parent: Some(parent), ..(*child.task.input).clone() };
+    child.task = Task { input: input.into(), ..(*child.task).clone() }.into();
+    write(&sink, child.run(1));
+    assert_eq!(child.task.kept_for(), Some(top.task.id));
+    let retention = Retention { tasks: Millis(1), logs: Millis(1) };
+    let sweep = || wait(sink.sweep(&retention, now(DAY), 1000)).unwrap();
+    let is_there = || wait(sink.load(&[child.task.id])).unwrap()[0].is_some();
+    sweep();
+    assert!(is_there(), "the one above may be undone, and it with that");
+    while !top.task.is_ended() {
+        write(&sink, vec![top.succeed(2, None)]);
+    }
+    // A sweep goes on where the last one stopped.
+    (0..3).for_each(|_| drop(sweep()));
+    assert!(!is_there());
 }
 
 #[test]

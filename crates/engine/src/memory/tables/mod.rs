@@ -341,7 +341,13 @@ impl Tables {
         self.logs.retain(|_, lines| !lines.is_empty());
         let ended = |task: &Task| task.is_ended().then_some(task.state.ended_at).flatten();
         let kept = |task: &Task| task.flow.retention.unwrap_or(retention.tasks);
+        // A child that succeeded may have to undo itself, as long as the topmost of those above it has not ended.
+        let is_needed = |task: &Task| {
+            let top = task.kept_for().and_then(|top| self.tasks.get(&top));
+            top.is_some_and(|top| !top.is_ended())
+        };
         let old = self.tasks.values().filter(|task| ended(task).is_some_and(|at| is_old(at, kept(task))));
+        let old = old.filter(|task| !is_needed(task));
         let old: BTreeSet<TaskId> = old.map(|task| task.id).take(room).collect();
         room -= old.len();
         self.unique.retain(|_, task| !old.contains(task));
