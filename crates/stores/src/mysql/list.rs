@@ -10,7 +10,7 @@ use super::{
     connection::Connection,
     error::Fault,
     flows::Flows,
-    load::{TASK, add_waits, read_waits, task_head, with_flows},
+    load::{TASK, add_waits, load, read_waits, task_head, with_flows},
     script::{Cell, Script, cells},
 };
 use crate::rows::ENDED;
@@ -31,7 +31,11 @@ pub(super) async fn page(
         let wanted = query.limit.saturating_sub(items.len()).saturating_add(1);
         let wanted = wanted.min(SCAN_MAX - looked_at + 1).min(PIECE);
         let ids = ids(connection, query, before, wanted).await?;
-        for loaded in heads(connection, flows, &ids).await? {
+        let mut found = heads(connection, flows, &ids).await?;
+        if !query.statuses.is_empty() {
+            add_members(connection, flows, &mut found).await?;
+        }
+        for loaded in found {
             if items.len() >= query.limit || looked_at == SCAN_MAX {
                 return Ok(Page { items, next: Some(before) });
             }
@@ -108,6 +112,26 @@ async fn heads(connection: &mut Connection<'_>, flows: &Flows, ids: &[TaskId]) -
     read_waits(&mut parts, &sets.take(count).collect())?;
     let ordered = ids.iter().filter_map(|id| parts.remove(id)).collect();
     with_flows(connection, flows, ordered, false).await
+}
+
+/// Reads the members of those tasks whose status depends on them.
+async fn add_members(
+    connection: &mut Connection<'_>,
+    flows: &Flows,
+    tasks: &mut [Loaded],
+) -> Result<(), Fault> {
+    let has_members = |loaded: &Loaded| loaded.task.state.steps.iter().any(|step| step.members.is_some());
+    let fanned_out: Vec<&mut Loaded> =
+        tasks.iter_mut().filter(|loaded| !loaded.task.is_ended() && has_members(loaded)).collect();
+    let ids: Vec<TaskId> = fanned_out.iter().map(|loaded| loaded.task.id).collect();
+    let whole = load(connection, flows, &ids, false).await?;
+    for (task, whole) in fanned_out.into_iter().zip(whole) {
+        // One that was deleted meanwhile stays as it was.
+        if let Some(whole) = whole {
+            *task = whole;
+        }
+    }
+    Ok(())
 }
 
 /// The endings that are wanted, where tasks that have not ended are not.
