@@ -39,6 +39,7 @@ mod reopening;
 mod resting;
 mod servers;
 mod staged_lists;
+mod staged_races;
 mod staging;
 mod stopping;
 mod submit_keys;

@@ -26,7 +26,7 @@ topic![
 ];
 
 /// A task that was paused while a session has its first step.
-async fn paused(world: &mut World) -> (SessionId, Claimed) {
+pub(super) async fn paused(world: &mut World) -> (SessionId, Claimed) {
     let flow = world.add_flow(line("flow", 2)).await;
     let id = world.submit(&flow).await;
     let session = world.session(1).await;

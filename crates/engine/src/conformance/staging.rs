@@ -17,7 +17,7 @@ use super::{
     gate::Gate,
     history::line,
     messages::held,
-    resting, staged_lists,
+    resting, staged_lists, staged_races,
     world::{LEASE, attempt, tasks_of, wish},
 };
 use crate::{
@@ -66,6 +66,7 @@ pub fn run_staging(mut make: impl FnMut() -> Arc<dyn RowSink>) {
         |world, gate| Box::pin(a_message_is_sent_and_consumed_when_it_is_written(world, gate)),
     ];
     cases.extend(staged_lists::cases());
+    cases.extend(staged_races::cases());
     cases.extend(resting::cases());
     for rest in [RestPolicy::default(), RestPolicy::EAGER] {
         for case in &cases {

@@ -17,13 +17,13 @@ topic![
     what_was_deleted_stands_no_more,
 ];
 
-async fn flow(world: &mut World, during: During) -> Arc<Flow> {
+pub(super) async fn flow(world: &mut World, during: During) -> Arc<Flow> {
     let key = Expression::compile("'x'").expect("an expression");
     world.add_flow(Flow { unique: Some(Unique { key, during }), ..line("flow", 1) }).await
 }
 
 /// A new task with a key, not committed yet.
-fn new(world: &mut World, flow: &Arc<Flow>, key: &str) -> TaskChange {
+pub(super) fn new(world: &mut World, flow: &Arc<Flow>, key: &str) -> TaskChange {
     world.new_task(flow, |input| input.unique = Some(key.into()))
 }
 

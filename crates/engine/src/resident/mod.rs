@@ -17,6 +17,7 @@
 //! from the sink, keeping what workers hold.
 
 mod claims;
+mod entry;
 mod limiting;
 mod limits;
 mod list;

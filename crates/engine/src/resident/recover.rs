@@ -1,9 +1,9 @@
 //! Building the state in memory from what the sink has: at a start, and after a failed write.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use windlass_core::{
-    ActState, Task, TaskId, Timestamp, Wakeup,
+    ActKey, ActState, Task, TaskId, Timestamp, Wakeup,
     planted::{Bug, is_planted},
     waits,
 };
@@ -11,9 +11,10 @@ use windlass_core::{
 use super::{
     Line, LinePlace, Recovered,
     claims::Held,
+    entry::{Entry, may_have_been_handed_out},
     limits::LimitUse,
     rest::ready_act,
-    scheduler::{Entry, Scheduler, may_have_been_handed_out},
+    scheduler::Scheduler,
 };
 use crate::ports::StoreError;
 
@@ -72,11 +73,24 @@ impl Scheduler {
         }
     }
 
-    /// The adoption grace is over: what nobody named is handed out. An attempt that came after it, by a change
-    /// that is still on its way to the disk, is published with that change.
+    /// The adoption grace is over: what nobody named is handed out. Of a task of which a change is on its way to the
+    /// disk it waits for that: what is to become of it may be another then.
     pub(super) fn end_grace(&mut self) {
         self.queues.awaits_holders = false;
-        for ((id, key), attempt) in std::mem::take(&mut self.recovered) {
+        let tasks: BTreeSet<TaskId> = self.recovered.keys().map(|(id, _)| *id).collect();
+        tasks.into_iter().for_each(|id| self.end_grace_of(id));
+    }
+
+    /// Publishes what nobody named of a task, once the grace is over and the task is on disk as it is in memory.
+    pub(super) fn end_grace_of(&mut self, id: TaskId) {
+        let under_way = self.active.get(&id).is_some_and(|entry| entry.under_way > 0);
+        if self.recovered.is_empty() || self.queues.awaits_holders || under_way {
+            return;
+        }
+        let of_task = self.recovered.range((id, ActKey::forward(0))..).take_while(|((of, _), _)| *of == id);
+        let unnamed: Vec<(ActKey, u32)> = of_task.map(|((_, key), attempt)| (*key, *attempt)).collect();
+        for (key, attempt) in unnamed {
+            self.recovered.remove(&(id, key));
             let act = self.active.get(&id).and_then(|entry| entry.task.act(key));
             if act.is_some_and(|act| act.attempt == attempt) {
                 self.publish_ready(id, key);
@@ -85,7 +99,7 @@ impl Scheduler {
     }
 
     /// Puts the ready attempt of an act into its queue.
-    pub(super) fn publish_ready(&mut self, id: TaskId, key: windlass_core::ActKey) {
+    pub(super) fn publish_ready(&mut self, id: TaskId, key: ActKey) {
         let wait =
             self.active.get(&id).and_then(|entry| windlass_core::waiting(&entry.task, Wakeup::Act(key)));
         if let Some(wait) = wait {

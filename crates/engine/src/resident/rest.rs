@@ -14,11 +14,7 @@ use std::collections::{BTreeSet, VecDeque};
 
 use windlass_core::{ActKey, ActState, Free, Millis, Name, Ready, TaskId, Timestamp, Waiting, Wakeup, waits};
 
-use super::{
-    Batch,
-    scheduler::{Scheduler, may_have_been_handed_out},
-    standing::Admission,
-};
+use super::{Batch, entry::may_have_been_handed_out, scheduler::Scheduler, standing::Admission};
 use crate::ports::Change;
 
 /// When tasks leave memory, and how many come back at once.

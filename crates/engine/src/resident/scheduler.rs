@@ -6,14 +6,15 @@ use std::{
 };
 
 use windlass_core::{
-    Act, ActKey, ActState, AlarmId, Direction, Effect, Flow, Free, Lock, LockName, Name, Ready, Task, TaskId,
-    Timestamp, Waiting, Wakeup,
+    ActKey, ActState, AlarmId, Effect, Flow, Free, Lock, LockName, Name, Ready, Task, TaskId, Timestamp,
+    Waiting, Wakeup,
     planted::{Bug, is_planted},
     waiting,
 };
 
 use super::{
     claims::{Claims, Held},
+    entry::{Entry, is_current},
     queue::Queues,
     rest::{Departures, WakePlace},
     sessions::Sessions,
@@ -62,45 +63,6 @@ pub(super) struct Scheduler {
     pub(super) woken: u64,
     /// Flows that tasks brought along and that go.
     pub(super) leaving: Leaving,
-}
-
-/// An active task.
-#[derive(Debug)]
-pub(super) struct Entry {
-    pub(super) task: Arc<Task>,
-    /// What of it stands in queues and among due times.
-    published: Vec<Waiting>,
-    /// Acts whose current attempt a worker may have had, now or before.
-    pub(super) handed_out: BTreeSet<ActKey>,
-    /// On disk it rests, as it is.
-    pub(super) rests_on_disk: bool,
-}
-
-impl Entry {
-    pub(super) fn new(task: Arc<Task>, handed_out: BTreeSet<ActKey>) -> Self {
-        Self { task, published: Vec::new(), handed_out, rests_on_disk: false }
-    }
-
-    /// What of it stands in queues and among due times.
-    pub(super) fn published(&self) -> &[Waiting] {
-        &self.published
-    }
-
-    /// The task goes on. That an attempt was handed out is forgotten with the attempt.
-    fn become_task(&mut self, change: &TaskChange) {
-        self.rests_on_disk = false;
-        let next = &change.task;
-        let before = std::mem::replace(&mut self.task, next.clone());
-        for key in change.acts() {
-            let goes_on = match (before.act(key), next.act(key)) {
-                (Some(before), Some(act)) => before.attempt == act.attempt && is_current(act),
-                _ => false,
-            };
-            if !goes_on {
-                self.handed_out.remove(&key);
-            }
-        }
-    }
 }
 
 impl Scheduler {
@@ -185,8 +147,8 @@ impl Scheduler {
             Some(entry) => entry.become_task(change),
             None if !is_new => return Outcome::Conflict,
             None => {
-                let task = change.task.clone();
-                self.active.insert(id, Entry::new(task, BTreeSet::new()));
+                let new = Entry::new(change.task.clone(), BTreeSet::new());
+                self.active.insert(id, Entry { under_way: 1, ..new });
             }
         }
         if let Some(key) = &change.submit_key {
@@ -298,6 +260,10 @@ impl Scheduler {
         }
         self.settle_unique(change);
         self.publish_messages(&change.messages);
+        if let Some(entry) = self.active.get_mut(&id) {
+            entry.under_way = entry.under_way.saturating_sub(1);
+        }
+        self.end_grace_of(id);
         let Some(entry) = self.active.get(&id) else { return };
         if entry.task.is_ended() {
             if change.task.is_ended() {
@@ -383,19 +349,4 @@ fn wakeup(effect: &Effect) -> Option<Wakeup> {
         Effect::Forget(key) => Some(*key),
         Effect::Send(_) => None,
     }
-}
-
-/// Acts whose current attempt may have been with a worker before this server was started.
-pub(super) fn may_have_been_handed_out(task: &Task) -> BTreeSet<ActKey> {
-    task.open_acts()
-        .filter(|(key, act)| {
-            is_current(act) && (key.direction == Direction::Rollback || task.state.steps[key.step].touched)
-        })
-        .map(|(key, _)| key)
-        .collect()
-}
-
-/// Whether the act has an attempt that is not settled.
-fn is_current(act: &Act) -> bool {
-    matches!(act.state, ActState::Ready | ActState::Parked)
 }

@@ -17,8 +17,9 @@ use windlass_core::{
 use super::{
     Batch, Line, LinePlace, RestPolicy, RowSink, TaskRow,
     claims::Held,
+    entry::may_have_been_handed_out,
     limits::Key,
-    scheduler::{AlarmVersions, Scheduler, may_have_been_handed_out},
+    scheduler::{AlarmVersions, Scheduler},
     uniqueness::Firsts,
 };
 use crate::memory::Servers;

@@ -19,6 +19,8 @@ use crate::ports::{Change, Loaded, Outcome, Store as _, StoreError, TaskChange, 
 #[derive(Default)]
 pub(super) struct Firsts<'s> {
     tasks: BTreeMap<UniqueKey, Loaded>,
+    /// Those that were on their way to the disk, and may have got there since.
+    staged: BTreeMap<UniqueKey, TaskId>,
     _only: Option<MutexGuard<'s, ()>>,
     _reading: Option<Reading<'s>>,
 }
@@ -34,16 +36,18 @@ impl Resident {
         keys.dedup();
         let only = self.taking_in_unique.lock().await;
         let reading = self.begin_read();
-        {
+        let staged: BTreeMap<UniqueKey, TaskId> = {
             let inner = self.inner();
-            keys.retain(|key| !inner.scheduler.unique.contains_key(key));
-        }
+            let unique = &inner.scheduler.unique;
+            keys.iter().filter_map(|key| Some((key.clone(), *unique.get(key)?))).collect()
+        };
+        keys.retain(|key| !staged.contains_key(key));
         let found = self.sink.unique_tasks(&keys).await?;
         let (keys, ids): (Vec<UniqueKey>, Vec<TaskId>) =
             keys.into_iter().zip(found).filter_map(|(key, id)| Some((key, id?))).unzip();
         let loaded = self.load(&ids).await?;
         let tasks = keys.into_iter().zip(loaded).filter_map(|(key, loaded)| Some((key, loaded?))).collect();
-        Ok(Firsts { tasks, _only: Some(only), _reading: Some(reading) })
+        Ok(Firsts { tasks, staged, _only: Some(only), _reading: Some(reading) })
     }
 }
 
@@ -53,7 +57,8 @@ impl Scheduler {
         let Change::Task(change) = change else { return None };
         let key = change.unique()?;
         let found = firsts.tasks.get(&key).map(|loaded| &*loaded.task);
-        let task = self.unique.get(&key).copied().or_else(|| found.map(|task| task.id))?;
+        let staged = self.unique.get(&key).or_else(|| firsts.staged.get(&key)).copied();
+        let task = staged.or_else(|| found.map(|task| task.id))?;
         let first = self.active.get(&task).map(|entry| &*entry.task).or(found)?;
         let is_held = self.claims.any(task, |_, _| true);
         change.is_stood_for_by(first, is_held).then_some(Outcome::Repeats { task })

@@ -6,9 +6,10 @@ use windlass_core::{Millis, Task, TaskId, Timestamp, waits};
 
 use super::{
     Batch, Line, LinePlace, Resident, TaskRow, WakePlace,
+    entry::{Entry, may_have_been_handed_out},
     queue::Queues,
     rest::ready_act,
-    scheduler::{Entry, Scheduler, may_have_been_handed_out},
+    scheduler::Scheduler,
     state::Inner,
 };
 use crate::ports::{Change, Now, StoreError, Wish};

@@ -1,0 +1,52 @@
+//! What reaches the disk, or does not yet, while something else goes by it.
+
+use std::sync::Arc;
+
+use windlass_core::{Command, During};
+
+use super::{
+    World,
+    gate::Gate,
+    parking,
+    staging::{GatedCase, begin},
+    unique,
+    world::FIRST,
+};
+use crate::ports::{ADOPTION_GRACE, Outcome};
+
+/// The cases about what happens meanwhile.
+pub(super) fn cases() -> Vec<GatedCase> {
+    vec![
+        |world, gate| Box::pin(a_unique_task_that_is_written_while_others_look_for_it_stands(world, gate)),
+        |world, gate| Box::pin(what_a_grace_leaves_waits_for_a_resume_on_its_way(world, gate)),
+    ]
+}
+
+async fn a_unique_task_that_is_written_while_others_look_for_it_stands(mut world: World, gate: Arc<Gate>) {
+    let flow = unique::flow(&mut world, During::Running).await;
+    gate.close();
+    let first = unique::new(&mut world, &flow, "a");
+    let id = first.task.id;
+    let submitting = begin(&mut world, vec![first.into()]);
+    gate.hold_reads();
+    let again = unique::new(&mut world, &flow, "a");
+    let repeating = begin(&mut world, vec![again.into()]);
+    gate.open();
+    assert_eq!(submitting.await.expect("it is written"), [Outcome::Committed]);
+    gate.let_read_go(0);
+    assert_eq!(repeating.await.expect("nothing fails"), [Outcome::Repeats { task: id }]);
+}
+
+async fn what_a_grace_leaves_waits_for_a_resume_on_its_way(mut world: World, gate: Arc<Gate>) {
+    let (_, claimed) = parking::paused(&mut world).await;
+    world.reopen().await;
+    let session = world.session(2).await;
+    gate.close();
+    let resume = world.decide(claimed.id.task, &Command::Resume { by: None }).await;
+    let resuming = begin(&mut world, vec![resume.into()]);
+    world.pass(ADOPTION_GRACE);
+    assert!(world.claim(session, 9).await.is_empty(), "on disk it is paused");
+    gate.open();
+    assert_eq!(resuming.await.expect("it is written"), [Outcome::Committed]);
+    assert_eq!(world.claim_one(session).await.id.key, FIRST);
+}
