@@ -1,19 +1,27 @@
 //! The server: an engine over a store, its services in loops, and the HTTP interface before it.
 
-use std::{future::Future, net::SocketAddr, sync::Arc, time::Duration};
+use std::{
+    future::Future,
+    net::SocketAddr,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use anyhow::Context as _;
 use tokio::{net::TcpListener, time};
 use windlass_core::Millis;
 use windlass_engine::{
     Engine,
-    ports::{Clock, Retention},
-    services::{Committer, Dispatcher, Janitor, LeaseKeeper, Messenger, Timekeeper},
+    ports::{Clock, Retention, ServerId, ServerState, Store},
+    services::{
+        Committer, Dispatcher, HEARTBEAT_EVERY, Janitor, LeaseKeeper, Lookout, Membership, Messenger,
+        Timekeeper,
+    },
 };
 
 use crate::{clock::SystemClock, config::ServerConfig, http, loops::Loops, wire};
 
-/// The longest time between two looks at what is due: other servers on the same store wake nobody here.
+/// The longest time between two looks at what is due: other servers on the same store need not wake anybody here.
 const TICK: Duration = Duration::from_millis(100);
 
 /// The shortest time between two looks at what is due.
@@ -25,14 +33,19 @@ const SWEEP_EVERY: Duration = Duration::from_secs(60);
 /// Between two batches of deletions, so that they never hold up the rest.
 const SWEEP_PAUSE: Duration = Duration::from_millis(50);
 
+/// The level of features that this version knows, told to other servers on the store.
+const LEVEL: u32 = 1;
+
 /// Batches decided at once: one while the other waits for the disk.
 const COMMITTERS: usize = 2;
 
 /// A server that is ready to run.
 pub(crate) struct Server {
     listener: TcpListener,
+    store: Arc<dyn Store>,
     engine: Arc<Engine>,
     clock: Arc<SystemClock>,
+    me: ServerState,
     retention: Retention,
 }
 
@@ -44,12 +57,24 @@ impl Server {
             .await
             .with_context(|| format!("cannot listen on {}", config.listen))?;
         let clock = Arc::new(SystemClock::new(windlass_core::Timestamp(0)));
-        let store = wire::open(&config.store, &clock, &format!("http://{}", listener.local_addr()?)).await?;
-        let random = uuid::Uuid::new_v4().as_u64_pair().0;
+        let address = format!("http://{}", listener.local_addr()?);
+        let store = wire::open(&config.store, &clock, &address).await?;
+        let (id, now) = (uuid::Uuid::new_v4(), clock.now());
+        let me = ServerState {
+            id: ServerId(id.as_u128()),
+            version: env!("CARGO_PKG_VERSION").into(),
+            address: address.into(),
+            level: LEVEL,
+            started_at: now.wall,
+            heard_at: now.wall,
+            heard: now.mono,
+        };
         Ok(Self {
             listener,
-            engine: Arc::new(Engine::new(store, random)),
+            engine: Arc::new(Engine::new(store.clone(), id.as_u64_pair().0)),
+            store,
             clock,
+            me,
             retention: config.retention(),
         })
     }
@@ -72,19 +97,28 @@ impl Server {
     /// Serves until `shutdown`, then lets what is under way end. When one of its loops ends, it fails at once:
     /// whoever runs it starts it again, and what was answered is on disk.
     pub(crate) async fn run(self, shutdown: impl Future<Output = ()>) -> anyhow::Result<()> {
-        let Self { listener, engine, clock, retention } = self;
+        let Self { listener, store, engine, clock, me, retention } = self;
+        let membership = store.is_shared().then(|| Arc::new(Membership::new(engine.clone(), me)));
         let mut loops = Loops::default();
         for _ in 0..COMMITTERS {
             loops.spawn("decides and commits", commit(engine.clone(), clock.clone()));
         }
         loops.spawn("does what is due", keep_time(engine.clone(), clock.clone()));
         loops.spawn("deletes what is old", sweep(engine.clone(), clock.clone(), retention));
+        if let Some(membership) = membership.clone() {
+            loops.spawn("is one of several servers", be_heard(membership, store, clock.clone()));
+        }
         let app = Arc::new(http::App::new(engine, clock));
         let ended = tokio::select! {
             served = http::serve(listener, app, shutdown) => served.context("the HTTP server failed"),
             error = loops.ended() => Err(error),
         };
         loops.shutdown().await;
+        if let Some(membership) = membership
+            && let Err(error) = membership.end().await
+        {
+            tracing::warn!(%error, "other servers take over once the leases of this one have ended");
+        }
         ended
     }
 }
@@ -98,27 +132,48 @@ async fn commit(engine: Arc<Engine>, clock: Arc<SystemClock>) {
     }
 }
 
-/// Does what is due, watches over leases, carries messages, hands out what became ready by itself.
+/// Is one of the servers on a store that several share: is heard of, has leases, goes by the store's clock.
+async fn be_heard(membership: Arc<Membership>, store: Arc<dyn Store>, clock: Arc<SystemClock>) {
+    loop {
+        let pause = match membership.run_once(clock.now()).await {
+            Ok(()) => Duration::from_millis(HEARTBEAT_EVERY.0),
+            Err(error) => {
+                tracing::warn!(%error, "other servers cannot hear of this one; it is tried again");
+                TICK
+            }
+        };
+        time::sleep(pause).await;
+        let asked = Instant::now();
+        if let Ok(Some(time)) = store.time().await {
+            clock.follow(time, asked.elapsed() / 2);
+        }
+    }
+}
+
+/// Does what is due, watches over leases, carries messages, looks at what other servers did, hands out what became
+/// ready by itself.
 async fn keep_time(engine: Arc<Engine>, clock: Arc<SystemClock>) {
     let timekeeper = Timekeeper::new(engine.clone());
     let lease_keeper = LeaseKeeper::new(engine.clone());
     let messenger = Messenger::new(engine.clone());
+    let lookout = Lookout::new(engine.clone());
     let dispatcher = Dispatcher::new(engine.clone());
     loop {
         let results = (
             lease_keeper.run_once(clock.now()).await,
             timekeeper.run_once(clock.now()).await,
             messenger.run_once(clock.now()).await,
+            lookout.run_once(clock.now()).await,
             dispatcher.run_once(clock.now()).await,
         );
-        let errors = [results.0.err(), results.1.err(), results.2.err(), results.3.err()];
+        let errors = [results.0.err(), results.1.err(), results.2.err(), results.3.err(), results.4.err()];
         let has_failed = errors.iter().any(Option::is_some);
         for error in errors.into_iter().flatten() {
             tracing::warn!(%error, "what is due could not be done; it is tried again");
         }
         tokio::select! {
             () = time::sleep(pause_until(engine.next_wake(clock.now()), has_failed)) => {}
-            () = engine.timers().wait(), if !has_failed => {}
+            () = engine.stirred(), if !has_failed => {}
         }
     }
 }
