@@ -133,6 +133,12 @@ impl Engine {
         select(timers, news).await;
     }
 
+    /// How often something was sent to a server of the store and waited for.
+    #[must_use]
+    pub fn store_round_trips(&self) -> Option<u64> {
+        self.store.round_trips()
+    }
+
     /// How much was committed.
     pub fn counts(&self) -> &Counts {
         &self.counts

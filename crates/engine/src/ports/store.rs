@@ -51,6 +51,11 @@ pub trait Store: Send + Sync + 'static {
         Ok(None)
     }
 
+    /// How often something was sent to a server of the store and waited for; nothing where there is none.
+    fn round_trips(&self) -> Option<u64> {
+        None
+    }
+
     /// The tasks with these ids, in their order, with their results.
     async fn load(&self, ids: &[TaskId]) -> Result<Vec<Option<Loaded>>, StoreError>;
 

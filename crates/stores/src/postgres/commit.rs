@@ -23,6 +23,12 @@ use crate::rows::{Decided, Found, Keys, Writes, decide};
 const USE_QUEUES: &str = "INSERT INTO windlass_queue (name, used)
     SELECT name, true FROM unnest($1::text[]) AS n (name) ORDER BY name
     ON CONFLICT (name) DO UPDATE SET used = true WHERE NOT windlass_queue.used";
+/// Tells other servers, if there are any, that there is something in a queue where nothing was: as much as once for a
+/// batch. What they find is up to them.
+const TELL: &str = "SELECT pg_notify('windlass', $2)
+    WHERE (SELECT count(*) FROM windlass_server) > 1
+      AND EXISTS (SELECT FROM unnest($1::text[]) AS n (name) WHERE NOT EXISTS (
+          SELECT FROM windlass_wait w WHERE w.module = n.name AND w.session IS NULL AND w.free = 0))";
 const STATUS: &str = "SELECT pg_xact_status($1::text::xid8)";
 const IS_THERE: &str = "SELECT true FROM windlass_task WHERE id = $1::uuid";
 
@@ -30,8 +36,9 @@ const IS_THERE: &str = "SELECT true FROM windlass_task WHERE id = $1::uuid";
 const ASK_MAX: Duration = Duration::from_secs(20);
 
 /// Commits batches.
-#[derive(Default)]
 pub(super) struct Committer {
+    /// What it calls itself when it tells others of news.
+    id: String,
     /// Queues that are known to be written down as used.
     queues: Mutex<BTreeSet<Name>>,
 }
@@ -52,6 +59,10 @@ enum Try {
 }
 
 impl Committer {
+    pub(super) fn new(id: String) -> Self {
+        Self { id, queues: Mutex::default() }
+    }
+
     pub(super) async fn commit(
         &self,
         database: &Database,
@@ -127,7 +138,12 @@ impl Committer {
         if writes.is_empty() {
             return connection.roll_back().await;
         }
-        let new_queues = self.new_queues(writes);
+        let modules = writes.modules();
+        let new_queues = self.new_queues(&modules);
+        if !modules.is_empty() {
+            let names: Vec<String> = modules.iter().map(ToString::to_string).collect();
+            batch.add(TELL, parameters![names, self.id.clone()]);
+        }
         if !new_queues.is_empty() {
             let names: Vec<String> = new_queues.iter().map(ToString::to_string).collect();
             batch.add(USE_QUEUES, parameters![names]);
@@ -140,9 +156,9 @@ impl Committer {
         Ok(())
     }
 
-    fn new_queues(&self, writes: &Writes) -> BTreeSet<Name> {
+    fn new_queues(&self, modules: &BTreeSet<Name>) -> BTreeSet<Name> {
         let known = self.queues.lock().unwrap_or_else(PoisonError::into_inner);
-        writes.modules().into_iter().filter(|module| !known.contains(module)).collect()
+        modules.difference(&known).cloned().collect()
     }
 }
 

@@ -8,7 +8,7 @@ use tokio_postgres::AsyncMessage;
 use super::open::PostgresOptions;
 
 /// What is notified when a queue gets attempts that had none.
-pub(super) const CHANNEL: &str = "windlass";
+const CHANNEL: &str = "windlass";
 
 /// Between two tries to listen again.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
@@ -20,10 +20,10 @@ pub(super) struct News {
 }
 
 impl News {
-    /// Listens from now on.
-    pub(super) fn listen(options: PostgresOptions) -> Self {
+    /// Listens from now on. What comes from `own` is no news.
+    pub(super) fn listen(options: PostgresOptions, own: String) -> Self {
         let heard = Arc::new(Notify::new());
-        let listener = tokio::spawn(listen(options, heard.clone()));
+        let listener = tokio::spawn(listen(options, own, heard.clone()));
         Self { heard, listener }
     }
 
@@ -39,7 +39,7 @@ impl Drop for News {
     }
 }
 
-async fn listen(options: PostgresOptions, heard: Arc<Notify>) {
+async fn listen(options: PostgresOptions, own: String, heard: Arc<Notify>) {
     loop {
         if let Ok((client, mut connection)) = options.connect().await {
             let subscribe = async {
@@ -49,7 +49,9 @@ async fn listen(options: PostgresOptions, heard: Arc<Notify>) {
             };
             let hear = async {
                 while let Some(Ok(message)) = poll_fn(|context| connection.poll_message(context)).await {
-                    if let AsyncMessage::Notification(_) = message {
+                    if let AsyncMessage::Notification(news) = message
+                        && news.payload() != own
+                    {
                         heard.notify_one();
                     }
                 }

@@ -268,7 +268,11 @@ async fn check(client: &mut Client, options: &PostgresOptions) -> Result<[u8; 32
     if get(4)? != "UTF8" {
         return Err(OpenError::Encoding { place, found: get(4)? });
     }
-    let mut token_key = [0; 32];
-    getrandom::fill(&mut token_key).map_err(|error| OpenError::Random(error.to_string()))?;
-    migrate(client, token_key).await
+    migrate(client, random_bytes()?).await
+}
+
+pub(super) fn random_bytes<const N: usize>() -> Result<[u8; N], OpenError> {
+    let mut bytes = [0; N];
+    getrandom::fill(&mut bytes).map_err(|error| OpenError::Random(error.to_string()))?;
+    Ok(bytes)
 }

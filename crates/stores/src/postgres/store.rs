@@ -4,6 +4,7 @@ use std::{fmt, future::Future, sync::Arc};
 
 use async_trait::async_trait;
 use tokio::runtime::Handle;
+use uuid::Uuid;
 use windlass_core::{ActKey, Alarm, AlarmId, Event, Lock, LockName, Millis, Name, Ready, TaskId, Timestamp};
 use windlass_engine::{
     is_adhoc,
@@ -24,7 +25,7 @@ use super::{
     limits, list, load,
     newest::Newest,
     news::News,
-    open::{OpenError, Opened, PostgresOptions, open},
+    open::{OpenError, Opened, PostgresOptions, open, random_bytes},
     query, queues, servers, sessions, sweep,
 };
 
@@ -54,20 +55,15 @@ impl PostgresStore {
     /// When it cannot be reached, does not let us in, takes no writes, or has tables of a newer version.
     pub async fn open(options: &PostgresOptions) -> Result<Self, OpenError> {
         let Opened { database, token_key } = open(options).await?;
+        let id = Uuid::from_bytes(random_bytes()?).to_string();
+        let news = News::listen(options.clone(), id.clone());
         let inner = Inner {
             database: Arc::new(database),
             flows: Arc::default(),
             newest: Newest::default(),
-            committer: Committer::default(),
+            committer: Committer::new(id),
         };
-        let news = News::listen(options.clone());
         Ok(Self { inner: Arc::new(inner), news, runtime: Handle::current(), token_key })
-    }
-
-    /// How often something was sent to the database and waited for.
-    #[must_use]
-    pub fn round_trips(&self) -> u64 {
-        self.inner.database.trips()
     }
 
     /// Does something to its end on the store's runtime.
@@ -124,6 +120,10 @@ impl Store for PostgresStore {
 
     fn is_shared(&self) -> bool {
         true
+    }
+
+    fn round_trips(&self) -> Option<u64> {
+        Some(self.inner.database.trips())
     }
 
     async fn news(&self) {

@@ -3,6 +3,10 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::Context as _;
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::TcpStream,
+};
 
 /// Latencies in milliseconds.
 #[derive(Debug, Default)]
@@ -35,6 +39,19 @@ impl Latencies {
 pub(super) fn wall_us() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_micros()).unwrap_or(u64::MAX)
+}
+
+/// How often the server has sent something to its store and waited for it, where its store is a database.
+pub(super) async fn round_trips(url: &str) -> anyhow::Result<Option<f64>> {
+    let address = url.strip_prefix("http://").context("the server's address is no HTTP URL")?;
+    let mut stream = TcpStream::connect(address).await?;
+    let request = format!("GET /metrics HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).await?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.context("cannot read the server's metrics")?;
+    let name = "windlass_store_round_trips_total ";
+    let value = answer.lines().find_map(|line| line.strip_prefix(name));
+    value.map(|value| value.trim().parse().context("a metric is no number")).transpose()
 }
 
 /// CPU time a process has used, in milliseconds.

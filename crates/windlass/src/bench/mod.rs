@@ -18,7 +18,7 @@ use serde::Serialize;
 use windlass_api::{FlowDocument, SubmitBatch, SubmitTask, Task, TaskStatus};
 use windlass_client::{Client, TaskFilter};
 
-use measure::{Latencies, cpu_ms};
+use measure::{Latencies, cpu_ms, round_trips};
 use processes::Processes;
 
 pub(crate) use worker::{WORKER_COMMAND, run_worker};
@@ -69,6 +69,8 @@ pub(crate) struct Measured {
     cpu_ms_client: f64,
     server_rss_mb: f64,
     server_rss_idle_mb: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    round_trips_per_transition: Option<f64>,
 }
 
 impl fmt::Display for Measured {
@@ -92,7 +94,11 @@ impl fmt::Display for Measured {
             f,
             "memory    {:.1} MiB, the server, {:.1} MiB idle",
             self.server_rss_mb, self.server_rss_idle_mb
-        )
+        )?;
+        match self.round_trips_per_transition {
+            Some(trips) => write!(f, "\nstore     {trips:.3} round trips per transition"),
+            None => Ok(()),
+        }
     }
 }
 
@@ -114,6 +120,12 @@ impl Workload {
             Self::Noop | Self::Bulk | Self::Latency => 1,
             Self::Chain3 | Self::Saga3 | Self::Chain3Latency => 3,
         }
+    }
+
+    /// How many reports there are of each of its tasks.
+    fn reports(self) -> u64 {
+        let undone = if self == Self::Saga3 { self.steps() } else { 0 };
+        (self.steps() + undone) as u64
     }
 
     /// How its tasks end.
@@ -141,11 +153,12 @@ impl Workload {
 }
 
 /// Measures `workload` with `n` tasks.
-pub(crate) async fn run(workload: Workload, n: u64) -> anyhow::Result<Measured> {
-    let processes = Processes::start().await?;
+pub(crate) async fn run(workload: Workload, n: u64, store: Option<String>) -> anyhow::Result<Measured> {
+    let processes = Processes::start(store).await?;
     let client = Client::new(processes.url())?;
     client.apply_flow(workload.as_str(), &workload.flow()?).await?;
     let server_rss_idle_mb = processes.server_rss_mb()?;
+    let trips_before = round_trips(processes.url()).await?;
     let cpu_before = (cpu_ms(processes.server())?, cpu_ms(processes.worker())?, cpu_ms(std::process::id())?);
     let started = Instant::now();
     let (latencies, accepted) = match workload {
@@ -161,6 +174,7 @@ pub(crate) async fn run(workload: Workload, n: u64) -> anyhow::Result<Measured> 
     wait_until_idle(&client).await?;
     let finished = started.elapsed();
     let server_rss_mb = processes.server_rss_mb()?;
+    let trips_after = round_trips(processes.url()).await?;
     let cpu_after = (cpu_ms(processes.server())?, cpu_ms(processes.worker())?, cpu_ms(std::process::id())?);
     wait_until_counted(&client, workload, n).await?;
     processes.stop().await?;
@@ -186,6 +200,10 @@ pub(crate) async fn run(workload: Workload, n: u64) -> anyhow::Result<Measured> 
         cpu_ms_client,
         server_rss_mb,
         server_rss_idle_mb,
+        // A task is taken in, and each of its steps is reported.
+        round_trips_per_transition: trips_before
+            .zip(trips_after)
+            .map(|(before, after)| (after - before) / (count(n) * count(1 + workload.reports()))),
     })
 }
 

@@ -24,11 +24,11 @@ pub(super) struct Processes {
 }
 
 impl Processes {
-    /// Starts a server on a new file and a worker that serves `bench.*`.
-    pub(super) async fn start() -> anyhow::Result<Self> {
+    /// Starts a server on a store, or on a new file, and a worker that serves `bench.*`.
+    pub(super) async fn start(store: Option<String>) -> anyhow::Result<Self> {
         let dir = std::env::temp_dir().join(format!("windlass-bench-{}", std::process::id()));
         std::fs::create_dir_all(&dir).context("cannot make a folder for the benchmark's store")?;
-        let store = format!("sqlite:{}", dir.join("bench.db").display());
+        let store = store.unwrap_or_else(|| format!("sqlite:{}", dir.join("bench.db").display()));
         let program = std::env::current_exe()?;
         let mut server = Command::new(&program)
             .args(["server", "--listen", "127.0.0.1:0", "--store", &store])

@@ -15,6 +15,10 @@ pub(crate) struct BenchArgs {
     /// How many tasks
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) n: u64,
+
+    /// An empty store to measure on, which keeps what is written; a SQLite file that is removed where none is named
+    #[arg(long, value_name = "URL")]
+    pub(crate) store: Option<String>,
 }
 
 impl ValueEnum for Workload {
@@ -38,7 +42,7 @@ impl ValueEnum for Workload {
 impl BenchArgs {
     /// Measures, and prints what came out: for programs as one line, so that runs can be appended to a file.
     pub(crate) async fn run(self, output: &Output) -> anyhow::Result<Exit> {
-        let measured = bench::run(self.workload, self.n).await?;
+        let measured = bench::run(self.workload, self.n, self.store).await?;
         output.show_line(&measured, |measured, _| measured.to_string())?;
         Ok(Exit::Done)
     }

@@ -165,6 +165,10 @@ async fn present(app: &App) -> Result<Registry, Refused> {
         "Submits, reports and other items in them",
         ConstCounter::new(counts.items()),
     );
+    if let Some(trips) = app.engine.store_round_trips() {
+        let help = "How often something was sent to the database and waited for";
+        registry.register("store_round_trips", help, ConstCounter::new(trips));
+    }
     if let Some(bytes) = resident_bytes() {
         let memory: Gauge = Gauge::default();
         memory.set(saturating(bytes));
