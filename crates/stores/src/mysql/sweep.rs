@@ -2,7 +2,8 @@
 //!
 //! A task goes at once, with its settled alarms; its history, members, results and log lines, of which there may be many,
 //! go as far as there is room, and the rest later. What is left is noted in `windlass_remains`, so nothing that can be
-//! asked for is ever half there.
+//! asked for is ever half there. A child that succeeded stays until the topmost task above it has ended: it may be asked
+//! to undo itself.
 
 use windlass_core::{Millis, TaskId};
 use windlass_engine::{
@@ -96,7 +97,10 @@ impl Sweeper<'_, '_> {
         let expired = format!(
             "SELECT s.task, t.scope FROM windlass_state s FORCE INDEX (by_{column})
              STRAIGHT_JOIN windlass_task t ON t.id = s.task
-             WHERE s.{column} <= ? ORDER BY s.{column} LIMIT {} FOR UPDATE SKIP LOCKED",
+             WHERE s.{column} <= ? AND NOT EXISTS (
+                 SELECT 1 FROM windlass_state top WHERE top.task = s.kept_for AND top.ending IS NULL
+             )
+             ORDER BY s.{column} LIMIT {} FOR UPDATE SKIP LOCKED",
             self.left
         );
         script.add(&expired, cells![until]);

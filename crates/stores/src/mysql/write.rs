@@ -50,14 +50,15 @@ fn add_tasks(script: &mut Script, writes: &Writes) {
     });
     let head = "INSERT INTO windlass_task (id, flow, version, created_at, head, params, scope)";
     script.insert(head, inputs, "");
-    let head = "INSERT INTO windlass_state (task, events, ending, kept_since, kept_until, state)";
+    let head = "INSERT INTO windlass_state (task, events, ending, kept_since, kept_until, kept_for, state)";
     script.insert(head, new().map(state), "");
     let known = writes.tasks.values().filter(|write| !write.is_new);
     script.insert(
         head,
         known.map(state),
         "ON DUPLICATE KEY UPDATE events = VALUES(events), ending = VALUES(ending),
-         kept_since = VALUES(kept_since), kept_until = VALUES(kept_until), state = VALUES(state)",
+         kept_since = VALUES(kept_since), kept_until = VALUES(kept_until), kept_for = VALUES(kept_for),
+         state = VALUES(state)",
     );
 }
 
@@ -76,6 +77,7 @@ fn state(write: &TaskWrite) -> Vec<Cell<'_>> {
         ending,
         kept_since,
         kept_until,
+        write.task.kept_for(),
         stored::write_state(state)
     ]
 }

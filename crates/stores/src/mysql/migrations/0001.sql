@@ -21,6 +21,7 @@ CREATE TABLE IF NOT EXISTS windlass_state (
     ending     TINYINT    NULL,          -- 1 succeeded, 2 rolled back, 3 failed, 4 cancelled, NULL = it has not ended
     kept_since BIGINT     NULL,          -- of one that has ended: since when, where its flow does not say how long
     kept_until BIGINT     NULL,          -- or until when, where it does
+    kept_for   BINARY(16) NULL,          -- and the task that must have ended before, whose undo may undo it as well
     state      LONGBLOB   NOT NULL,
     KEY by_ending (ending, task),
     KEY by_kept_since (kept_since),
