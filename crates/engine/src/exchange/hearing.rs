@@ -47,7 +47,7 @@ impl Engine {
         }
         let told = Told { engine: self, sessions: renewals.iter().map(|renewal| renewal.session).collect() };
         self.store.renew(renewals, now).await?;
-        told.is_done();
+        told.succeed();
         Ok(())
     }
 }
@@ -59,7 +59,7 @@ struct Told<'a> {
 }
 
 impl Told<'_> {
-    fn is_done(mut self) {
+    fn succeed(mut self) {
         self.sessions.clear();
     }
 }

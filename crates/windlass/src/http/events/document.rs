@@ -188,7 +188,9 @@ impl Said {
             Cause::Cancel { by } => said.with(json!({ "cause": "cancel" })).by(by.as_ref()),
             Cause::Deadline => said.with(json!({ "cause": "deadline" })),
             Cause::Parent => said.with(json!({ "cause": "parent" })),
-            Cause::ResultTooLarge { bytes } => said.with(json!({ "cause": "result_too_large", "bytes": bytes })),
+            Cause::ResultTooLarge { bytes } => {
+                said.with(json!({ "cause": "result_too_large", "bytes": bytes }))
+            }
         }
     }
 
