@@ -27,6 +27,7 @@ mod evolve;
 mod expression;
 mod flow;
 mod id;
+mod input;
 mod invariants;
 mod json;
 mod lock;
@@ -59,6 +60,7 @@ pub use expression::{
 };
 pub use flow::*;
 pub use id::*;
+pub use input::*;
 pub use invariants::*;
 pub use json::*;
 pub use lock::*;

@@ -387,15 +387,8 @@ impl<'c> Rows<'c> {
                 .number(line.at.0)
                 .text(&line.line)
                 .finish();
-            self.insert_log.execute(params![
-                seq,
-                task,
-                act,
-                line.attempt,
-                line.at.0,
-                &*line.line,
-                checksum
-            ])?;
+            let (attempt, at, line) = (line.attempt, line.at.0, &*line.line);
+            self.insert_log.execute(params![seq, task, act, attempt, at, line, checksum])?;
         }
         Ok(())
     }
