@@ -1,9 +1,9 @@
 //! Stores of Windlass: one folder per product, each behind a feature of its own.
 //!
-//! - [`sqlite`] (feature `sqlite`, default): the row sink under `windlass_engine::resident::Resident`. One file,
+//! - `sqlite` (feature `sqlite`, default): the row sink under `windlass_engine::resident::Resident`. One file,
 //!   nothing to install, one server.
-//! - [`mysql`] (feature `mysql`): rows in a MySQL or MariaDB database, which any number of servers share.
-//! - [`postgres`] (feature `postgres`): rows in a PostgreSQL database, which any number of servers share.
+//! - `mysql` (feature `mysql`): rows in a MySQL or MariaDB database, which any number of servers share.
+//! - `postgres` (feature `postgres`): rows in a PostgreSQL database, which any number of servers share.
 //!
 //! Products never use one another. What a store promises is in `windlass_engine::ports`, and is shown by the
 //! conformance suite there.
@@ -12,6 +12,8 @@
 pub mod mysql;
 #[cfg(feature = "postgres")]
 pub mod postgres;
+// SQLite shares its codes alone with the others.
+#[cfg_attr(not(any(feature = "mysql", feature = "postgres")), allow(dead_code, unused_imports))]
 mod rows;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
