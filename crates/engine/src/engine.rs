@@ -14,6 +14,7 @@ use windlass_core::{AlarmId, AlarmRejection, LockName, LockRejection, Millis, Na
 
 use crate::{
     Counts, Feed, RerunRefusal, Signal, Tokens,
+    exchange::Dispatching,
     ids::TaskIds,
     inbox::Inbox,
     latest_time::LatestTime,
@@ -31,6 +32,7 @@ pub struct Engine {
     pub(crate) inbox: Inbox,
     pub(crate) tokens: Tokens,
     pub(crate) sessions: LocalSessions,
+    pub(crate) dispatching: Dispatching,
     pub(crate) feed: Feed,
     pub(crate) timers: Signal,
     pub(crate) counts: Counts,
@@ -105,6 +107,7 @@ impl Engine {
             inbox: Inbox::default(),
             tokens,
             sessions: LocalSessions::default(),
+            dispatching: Dispatching::default(),
             feed: Feed::default(),
             timers: Signal::default(),
             counts: Counts::default(),

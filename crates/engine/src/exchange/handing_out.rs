@@ -15,8 +15,19 @@ use crate::{
 const CLAIMS_MAX: u32 = 100;
 
 impl Engine {
-    /// Hands ready attempts to polls that wait, the one that waits longest first.
+    /// Hands ready attempts to polls that wait. Where that is under way already, it is gone on with for this one.
     pub(crate) async fn dispatch(&self, now: Now) -> Result<(), EngineError> {
+        let Some(mut turn) = self.dispatching.take(&self.timers, now) else { return Ok(()) };
+        let mut next = Some(now);
+        while let Some(now) = next {
+            self.hand_out(now).await?;
+            next = turn.next();
+        }
+        Ok(())
+    }
+
+    /// Hands ready attempts to polls that wait, the one that waits longest first.
+    async fn hand_out(&self, now: Now) -> Result<(), EngineError> {
         let waiting = self.sessions.lock().waiting();
         let mut empty = Vec::new();
         for (session, seq) in waiting {

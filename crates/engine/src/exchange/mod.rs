@@ -5,6 +5,7 @@
 //! is handed out to it ([`handing_out`]).
 
 mod answer_size;
+mod dispatching;
 mod handing_out;
 mod hearing;
 mod holdings;
@@ -16,6 +17,7 @@ use std::sync::Arc;
 
 use windlass_core::{ActKey, Json, Millis, Outcome, Task};
 
+pub(crate) use self::dispatching::Dispatching;
 use self::hearing::Heard;
 use crate::{
     Engine, EngineError, Progress,
