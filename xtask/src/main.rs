@@ -64,6 +64,9 @@ enum Chore {
         /// The long form, some minutes, with an optimised build
         #[arg(long)]
         long: bool,
+        /// `servers` on this database; without it, on PostgreSQL
+        #[arg(long, value_enum)]
+        store: Option<drill::Database>,
     },
     /// Run every drill in its long form, then the simulator for an hour
     Soak(soak::SoakArgs),
@@ -93,8 +96,9 @@ fn run(chore: Chore) -> anyhow::Result<()> {
         Chore::Instructions { bless: true } => instructions::bless(&workspace),
         Chore::Instructions { bless: false } => instructions::check(&workspace)?.into_result(),
         Chore::Sim { arguments } => sim::run(&workspace, &arguments),
-        Chore::Drill { name, long } => {
-            drill::run(&workspace, &name, if long { drill::Length::Long } else { drill::Length::Short })
+        Chore::Drill { name, long, store } => {
+            let length = if long { drill::Length::Long } else { drill::Length::Short };
+            drill::run_on(&workspace, &name, length, store)
         }
         Chore::Soak(args) => soak::run(&workspace, &args),
         Chore::DrillHand(args) => drill::run_hand(&args),

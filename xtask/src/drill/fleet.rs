@@ -5,6 +5,7 @@ use std::{
     net::TcpListener,
     path::{Path, PathBuf},
     process::Stdio,
+    sync::Arc,
     time::{Duration, Instant},
 };
 
@@ -28,8 +29,9 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// A folder with a store, a module and a ledger, and the processes on it. All of it goes when this is dropped.
 pub(super) struct Fleet {
     program: PathBuf,
-    dir: tempfile::TempDir,
+    dir: Arc<tempfile::TempDir>,
     store: PathBuf,
+    database: Option<String>,
     port: u16,
     server_environment: Vec<(&'static str, OsString)>,
     server: Option<Child>,
@@ -48,9 +50,30 @@ impl Fleet {
         Ok(Self {
             program: program.to_owned(),
             store: dir.path().join("drill.db"),
-            dir,
+            dir: Arc::new(dir),
+            database: None,
             port: free_port()?,
             server_environment: Vec::new(),
+            server: None,
+            workers: Vec::new(),
+        })
+    }
+
+    /// The same, with a database at that URL as its store.
+    pub(super) fn on_database(program: &Path, work_ms: u64, url: String) -> Result<Self> {
+        Ok(Self { database: Some(url), ..Self::new(program, work_ms)? })
+    }
+
+    /// One more server with the same store, module and ledger, on another port and with workers of its own. The ones
+    /// before it must run: a port is free when nobody listens there.
+    pub(super) fn beside(&self) -> Result<Self> {
+        Ok(Self {
+            program: self.program.clone(),
+            dir: self.dir.clone(),
+            store: self.store.clone(),
+            database: self.database.clone(),
+            port: free_port()?,
+            server_environment: self.server_environment.clone(),
             server: None,
             workers: Vec::new(),
         })
@@ -81,6 +104,10 @@ impl Fleet {
         Ledger::in_folder(self.dir.path())
     }
 
+    fn store_url(&self) -> String {
+        self.database.clone().unwrap_or_else(|| format!("sqlite:{}", self.store.display()))
+    }
+
     fn address(&self) -> String {
         format!("http://127.0.0.1:{}", self.port)
     }
@@ -109,7 +136,7 @@ impl Fleet {
         let started = Instant::now();
         let mut server = Command::new(&self.program)
             .args(["server", "--listen", &format!("127.0.0.1:{}", self.port)])
-            .args(["--store", &format!("sqlite:{}", self.store.display())])
+            .args(["--store", &self.store_url()])
             .env("WINDLASS_LOG", "warn")
             .envs(self.server_environment.iter().cloned())
             .stdout(Stdio::piped())
@@ -219,8 +246,8 @@ impl Fleet {
 
     /// Runs `windlass doctor` on the store: whether it finds it sound, and what it says.
     pub(super) async fn doctor(&self) -> Result<(bool, String)> {
-        let store = format!("sqlite:{}", self.store.display());
-        let output = Command::new(&self.program).args(["doctor", "--store", &store]).output().await?;
+        let output =
+            Command::new(&self.program).args(["doctor", "--store", &self.store_url()]).output().await?;
         let said = [output.stdout, output.stderr].concat();
         Ok((output.status.success(), String::from_utf8_lossy(&said).trim().to_owned()))
     }

@@ -14,16 +14,18 @@ mod herd;
 mod ledger;
 mod poison;
 mod power_cut;
+mod servers;
 mod stall;
 mod tasks;
 mod under_load;
 mod worker_kill;
 
 pub(crate) use hand::{HandArgs, run as run_hand};
+pub(crate) use servers::Database;
 
 use std::path::PathBuf;
 
-use anyhow::{Result, bail};
+use anyhow::{Result, bail, ensure};
 
 use crate::workspace::Workspace;
 use under_load::Victims;
@@ -46,7 +48,7 @@ impl Length {
 }
 
 /// The names of all drills.
-pub(crate) fn names() -> [&'static str; 10] {
+pub(crate) fn names() -> [&'static str; 11] {
     [
         "worker-kill",
         "server-kill",
@@ -58,11 +60,24 @@ pub(crate) fn names() -> [&'static str; 10] {
         "damaged-file",
         "clock-jump",
         "power-cut",
+        "servers",
     ]
 }
 
-/// Runs the drill `name`. Fails when something was lost, ran twice, or could not be measured.
+/// Runs the drill `name`; the one on databases on PostgreSQL. Fails when something was lost, ran twice, or could not be
+/// measured.
 pub(crate) fn run(workspace: &Workspace, name: &str, length: Length) -> Result<()> {
+    run_on(workspace, name, length, None)
+}
+
+/// The same on one database, where the drill is about databases.
+pub(crate) fn run_on(
+    workspace: &Workspace,
+    name: &str,
+    length: Length,
+    database: Option<Database>,
+) -> Result<()> {
+    ensure!(database.is_none() || name == "servers", "only the drill \"servers\" has a database");
     if name == "power-cut" {
         return power_cut::run(workspace, length);
     }
@@ -79,6 +94,7 @@ pub(crate) fn run(workspace: &Workspace, name: &str, length: Length) -> Result<(
             "clock-jump" => clock_jump::run(&program, length).await,
             "poison" => poison::run(&program, length).await,
             "herd" => herd::run(&program, length).await,
+            "servers" => servers::run(&program, length, database).await,
             _ => bail!("there is no drill {name:?}: there are {}", names().join(", ")),
         }
     })
