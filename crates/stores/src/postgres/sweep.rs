@@ -21,13 +21,18 @@ const KEY_KEPT: Millis = Millis::from_secs(24 * 3600);
 const LOGS: &str = "DELETE FROM windlass_log WHERE seq IN (
         SELECT seq FROM (SELECT seq, at FROM windlass_log ORDER BY seq LIMIT $2) oldest WHERE at <= $1
     ) RETURNING true";
-/// Tasks whose flows do not say for how long they are kept, and those whose flows do.
-const OLD: &str = "SELECT id, scope FROM windlass_task
-    WHERE ending IS NOT NULL AND kept_for IS NULL AND ended_at <= $1 ORDER BY ended_at LIMIT $2
-    FOR UPDATE SKIP LOCKED";
-const OLD_BY_FLOW: &str = "SELECT id, scope FROM windlass_task
-    WHERE ending IS NOT NULL AND kept_for IS NOT NULL AND ended_at + kept_for <= $1
-    ORDER BY ended_at + kept_for LIMIT $2 FOR UPDATE SKIP LOCKED";
+/// Tasks whose flows do not say for how long they are kept, and those whose flows do. A child that succeeded stays until
+/// the topmost task above it has ended: it may have to undo itself.
+const OLD: &str = "SELECT t.id, t.scope FROM windlass_task t
+    WHERE t.ending IS NOT NULL AND t.kept_for IS NULL AND t.ended_at <= $1
+      AND (t.ending <> 1 OR t.top IS NULL
+           OR NOT EXISTS (SELECT FROM windlass_task p WHERE p.id = t.top AND p.ending IS NULL))
+    ORDER BY t.ended_at LIMIT $2 FOR UPDATE OF t SKIP LOCKED";
+const OLD_BY_FLOW: &str = "SELECT t.id, t.scope FROM windlass_task t
+    WHERE t.ending IS NOT NULL AND t.kept_for IS NOT NULL AND t.ended_at + t.kept_for <= $1
+      AND (t.ending <> 1 OR t.top IS NULL
+           OR NOT EXISTS (SELECT FROM windlass_task p WHERE p.id = t.top AND p.ending IS NULL))
+    ORDER BY t.ended_at + t.kept_for LIMIT $2 FOR UPDATE OF t SKIP LOCKED";
 const ORPHAN: &str = "UPDATE windlass_submit_key SET orphan = true WHERE scope = ANY($1::bytea[])";
 const UNIQUE: &str = "DELETE FROM windlass_unique_task WHERE task = ANY($1::uuid[])";
 const ALARMS_OF: &str = "DELETE FROM windlass_alarm WHERE task = ANY($1::uuid[]) AND resolved";

@@ -15,9 +15,9 @@ use super::{
 use crate::rows::{TaskWrite, Writes, act_code, ending_code, sender_bytes, to_integer};
 
 const INSERT_TASKS: &str = "INSERT INTO windlass_task
-    (id, flow, version, created_at, head, params, scope, events, ending, ended_at, state, kept_for)
+    (id, flow, version, created_at, head, params, scope, events, ending, ended_at, state, kept_for, top)
     SELECT * FROM unnest($1::uuid[], $2::text[], $3::int8[], $4::int8[], $5::bytea[], $6::text[], $7::bytea[],
-                         $8::int8[], $9::int2[], $10::int8[], $11::bytea[], $12::int8[])";
+                         $8::int8[], $9::int2[], $10::int8[], $11::bytea[], $12::int8[], $13::uuid[])";
 const UPDATE_TASKS: &str = "UPDATE windlass_task t
     SET events = n.events, ending = n.ending, ended_at = n.ended_at, state = n.state
     FROM unnest($1::uuid[], $2::int8[], $3::int2[], $4::int8[], $5::bytea[])
@@ -146,6 +146,8 @@ fn add_new_tasks<'w>(batch: &mut Batch<'w>, new: &[&'w TaskWrite]) {
         new.iter().map(|write| write.scope.as_ref().map(|scope| &scope[..])).collect();
     let kept_for: Vec<Option<i64>> =
         new.iter().map(|write| write.task.flow.retention.map(|span| to_integer(span.0))).collect();
+    let top = |write: &&TaskWrite| Some(Uuid::from_u128(write.task.input.parent.as_ref()?.top.0));
+    let tops: Vec<Option<Uuid>> = new.iter().map(top).collect();
     let ((endings, ended_at), (events, states)) = (endings(new), states(new));
     let parameters = parameters![
         ids(new),
@@ -159,7 +161,8 @@ fn add_new_tasks<'w>(batch: &mut Batch<'w>, new: &[&'w TaskWrite]) {
         endings,
         ended_at,
         states,
-        kept_for
+        kept_for,
+        tops
     ];
     add(batch, INSERT_TASKS, new.len(), parameters);
 }

@@ -12,6 +12,7 @@ CREATE TABLE windlass_task (
     params     text    NOT NULL,
     scope      bytea,                -- of its idempotency key, where it has one
     kept_for   bigint,               -- how long it is kept once it has ended, where its flow says
+    top        uuid,                 -- of a child: the topmost task above it
     events     bigint  NOT NULL,     -- how many it has had: its version
     ending     smallint,             -- 1 succeeded, 2 rolled back, 3 failed, 4 cancelled; NULL = it has not ended
     ended_at   bigint,
