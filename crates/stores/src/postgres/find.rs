@@ -35,6 +35,9 @@ const UNIQUE: &str = "SELECT u.flow, u.key, u.task FROM unnest($1::text[], $2::b
     ORDER BY u.flow, u.key FOR UPDATE OF u";
 const FLOWS: &str = "SELECT name, max(version) FROM windlass_flow WHERE name = ANY($1::text[]) GROUP BY name";
 
+/// Takes in a row of what was asked for.
+type Read = fn(&mut Found, Row) -> Result<(), Fault>;
+
 /// Begins a transaction and reads and locks what `keys` name, kind after kind. Tells also which transaction it is. With
 /// `careful` it is looked whether what is new is there already.
 pub(super) async fn find(
@@ -45,7 +48,7 @@ pub(super) async fn find(
 ) -> Result<(Found, String), Fault> {
     let mut found = Found::default();
     let mut transaction = String::new();
-    let mut reads: Vec<fn(&mut Found, Row) -> Result<(), Fault>> = Vec::new();
+    let mut reads: Vec<Read> = Vec::new();
     let mut batch = Batch::begin();
     batch.add(TRANSACTION, Vec::new());
     let new_tasks = keys.new_tasks.iter().filter(|_| careful);

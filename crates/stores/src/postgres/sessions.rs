@@ -173,6 +173,9 @@ pub(super) async fn lost(
     results[0].iter().map(claimed).collect()
 }
 
+/// Number of a ready attempt, and the claim and session of who has it.
+type ReadyAttempt = (u32, Option<(u64, Uuid)>);
+
 /// A session says that it has these attempts.
 pub(super) async fn adopt(
     connection: &mut Connection<'_>,
@@ -193,8 +196,7 @@ pub(super) async fn adopt(
     let results = connection.send(batch).await?;
     let attached: Option<bool> = results[1].first().map(|row| row.try_get(0)).transpose()?;
     let grace = if attached == Some(true) { TIMEOUT_GRACE } else { Millis(0) };
-    // Number of the ready attempt, and the claim of who has it.
-    let mut ready: HashMap<(Uuid, i64), (u32, Option<(u64, Uuid)>)> = HashMap::new();
+    let mut ready: HashMap<(Uuid, i64), ReadyAttempt> = HashMap::new();
     for row in &results[0] {
         let claim = row.try_get::<_, Option<i64>>(3)?.map(from_integer);
         let claim = claim.zip(row.try_get(4)?);

@@ -89,9 +89,9 @@ impl Hands {
         blocked
     }
 
-    fn is_full(&self, limit: &Name, key: &Vec<u8>) -> bool {
+    fn is_full(&self, limit: &Name, key: &[u8]) -> bool {
         let Some(limit) = self.limits.iter().find(|of| of.name == *limit) else { return false };
-        let at = (limit.name.clone(), key.clone());
+        let at = (limit.name.clone(), key.to_vec());
         let count = |counts: &HashMap<_, u64>| counts.get(&at).copied().unwrap_or(0);
         limit.running.is_some_and(|most| count(&self.running) >= u64::from(most))
             || limit.starts.is_some_and(|starts| count(&self.begun) >= u64::from(starts.count))
