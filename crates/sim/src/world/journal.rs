@@ -12,7 +12,7 @@ pub(crate) enum Entry {
     /// It goes by these changes from now on, which are on their way to the disk.
     Staged(Arc<Batch>),
     /// A change is on disk.
-    Written(Change),
+    Written(Box<Change>),
     /// It has read the disk and goes by what is there: what was staged and not written is void.
     Recovered,
     /// The rows could not take what it wrote.
@@ -29,7 +29,7 @@ impl Journal {
     }
 
     pub(crate) fn written(&self, change: &Change) {
-        self.add(Entry::Written(change.clone()));
+        self.add(Entry::Written(Box::new(change.clone())));
     }
 
     pub(super) fn take(&self) -> Vec<Entry> {

@@ -314,7 +314,7 @@ impl World {
                 Entry::Staged(batch) => Seen::Staged(batch),
                 Entry::Written(change) => {
                     self.hash_change(&change);
-                    Seen::Written(change)
+                    Seen::Written(*change)
                 }
                 Entry::Recovered => Seen::Recovered,
                 Entry::Refused(error) => return Err(Violation::new("rows", error.to_string())),
