@@ -12,8 +12,10 @@
 pub mod mysql;
 #[cfg(feature = "postgres")]
 pub mod postgres;
-// SQLite shares its codes alone with the others.
-#[cfg_attr(not(any(feature = "mysql", feature = "postgres")), allow(dead_code, unused_imports))]
+#[cfg_attr(
+    not(any(feature = "mysql", feature = "postgres")),
+    allow(dead_code, unused_imports, reason = "SQLite has only the codes in common with the others")
+)]
 mod rows;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
