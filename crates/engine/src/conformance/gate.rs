@@ -89,6 +89,16 @@ impl Gate {
         self.fail();
     }
 
+    /// Whether a write waits here.
+    pub(super) fn holds_a_write(&self) -> bool {
+        !self.state().waiting.is_empty()
+    }
+
+    /// Whether a read waits here.
+    pub(super) fn holds_a_read(&self) -> bool {
+        !self.state().reading.is_empty()
+    }
+
     /// Reads keep their answers from now on, until each is let go.
     pub(super) fn hold_reads(&self) {
         self.state().holds_reads = true;

@@ -1,6 +1,11 @@
 //! What reaches the disk, or does not yet, while something else goes by it.
 
-use std::sync::Arc;
+use std::{
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Waker},
+    time::Duration,
+};
 
 use windlass_core::{Command, During};
 
@@ -27,14 +32,30 @@ async fn a_unique_task_that_is_written_while_others_look_for_it_stands(mut world
     gate.close();
     let first = unique::new(&mut world, &flow, "a");
     let id = first.task.id;
-    let submitting = begin(&mut world, vec![first.into()]);
+    let mut submitting = begin(&mut world, vec![first.into()]);
+    poll_until(&mut submitting, || gate.holds_a_write());
     gate.hold_reads();
     let again = unique::new(&mut world, &flow, "a");
-    let repeating = begin(&mut world, vec![again.into()]);
+    let mut repeating = begin(&mut world, vec![again.into()]);
+    poll_until(&mut repeating, || gate.holds_a_read());
     gate.open();
     assert_eq!(submitting.await.expect("it is written"), [Outcome::Committed]);
     gate.let_read_go(0);
     assert_eq!(repeating.await.expect("nothing fails"), [Outcome::Repeats { task: id }]);
+}
+
+/// Polls `future`, which must not end by that, until it has come so far: where rows are on a disk, that takes a while.
+fn poll_until<T>(future: &mut (impl Future<Output = T> + Unpin), is_so_far: impl Fn() -> bool) {
+    const POLLS_MAX: usize = 10_000;
+    let mut context = Context::from_waker(Waker::noop());
+    for _ in 0..POLLS_MAX {
+        if is_so_far() {
+            return;
+        }
+        assert!(Pin::new(&mut *future).poll(&mut context).is_pending());
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    panic!("it never came so far");
 }
 
 async fn what_a_grace_leaves_waits_for_a_resume_on_its_way(mut world: World, gate: Arc<Gate>) {
