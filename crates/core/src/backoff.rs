@@ -1,6 +1,6 @@
 //! How long to wait before the next attempt.
 
-use crate::{ActKey, Backoff, Direction, Millis, Retry, TaskId};
+use crate::{ActKey, Backoff, Direction, Millis, Retry, TaskId, mix::mix};
 
 /// The delay after failure number `failures` (from 1) of an act: `base × 2^(failures-1)` up to `cap`, of which
 /// a hash of the task, act and failure picks between a half and all. The same input gives the same delay.
@@ -19,17 +19,13 @@ pub fn retry_delay(retry: &Retry, task: TaskId, key: ActKey, failures: u32) -> M
     Millis(half + jitter(task, key, failures) % (full - half + 1))
 }
 
-/// A hash (SplitMix64's finaliser) that spreads the retries of tasks that failed together.
+/// A hash that spreads the retries of tasks that failed together.
 fn jitter(task: TaskId, key: ActKey, failures: u32) -> u64 {
     #[expect(clippy::cast_possible_truncation, reason = "both halves are mixed in")]
     let folded = (task.0 >> 64) as u64 ^ task.0 as u64;
     let direction = u64::from(key.direction == Direction::Rollback);
     let act = ((key.step as u64) << 40) ^ (u64::from(key.member) << 8) ^ direction;
-    let mut hash = folded ^ act.rotate_left(17) ^ (u64::from(failures) << 1);
-    hash = hash.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    hash = (hash ^ (hash >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    hash = (hash ^ (hash >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    hash ^ (hash >> 31)
+    mix(folded ^ act.rotate_left(17) ^ (u64::from(failures) << 1))
 }
 
 #[cfg(test)]

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     ActKey, ActState, Actor, Awaited, CHILD_TIMEOUT_DEFAULT, Cause, DATA_CODE, DEADLINE_CODE, Direction,
     Doer, Ending, Event, EventKind, Failure, Input, Json, Message, Millis, Name, Parent, Phase, Task, TaskId,
-    Timestamp,
+    Timestamp, mix::mix,
 };
 
 /// How many tasks may stand below one another, the topmost included: more are hardly meant, and a flow that comes back
@@ -204,14 +204,6 @@ impl TaskId {
         // Layout: time 48 | version 4 | 12 | variant 2 | 62.
         Self(time << 80 | 0x7 << 76 | high << 64 | 0b10 << 62 | low)
     }
-}
-
-/// The finaliser of SplitMix64.
-fn mix(word: u64) -> u64 {
-    let mut hash = word.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    hash = (hash ^ (hash >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    hash = (hash ^ (hash >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    hash ^ (hash >> 31)
 }
 
 #[cfg(test)]

@@ -32,6 +32,7 @@ mod invariants;
 mod json;
 mod lock;
 mod members;
+mod mix;
 mod order;
 mod params;
 pub mod planted;

@@ -48,7 +48,8 @@ pub const EXPRESSION_DEPTH_MAX: usize = 32;
 pub const EXPRESSION_LOOPS_MAX: usize = 2;
 
 /// How many steps an evaluation may take: one for each operation, each element and each 64 bytes of text that it
-/// looks at, and before that for each 64 bytes of parameters among which it finds those that it needs. Enough for a condition on each of 50,000 elements; some hundredths of a second.
+/// looks at, and before that for each 64 bytes of parameters among which it finds those that it needs. Enough for a
+/// condition on each of 50,000 elements; some hundredths of a second.
 pub const EXPRESSION_STEPS_MAX: u64 = 1_000_000;
 
 /// How many of these steps it may take to name the key or a lock of one member: a fan-out names those of a thousand at
@@ -102,7 +103,7 @@ impl Expression {
     /// Whether it is the same whatever the parameters are.
     #[must_use]
     pub fn is_constant(&self) -> bool {
-        self.program.needs.is_nothing()
+        self.program.needs.is_empty()
     }
 
     /// Whether it is true of `params`.

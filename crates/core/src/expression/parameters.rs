@@ -22,10 +22,6 @@ impl Needs {
         self.all = true;
     }
 
-    pub(super) fn is_nothing(&self) -> bool {
-        !self.all && self.names.is_empty()
-    }
-
     pub(super) fn one(&mut self, name: &str) {
         self.names.insert(name.into());
     }
