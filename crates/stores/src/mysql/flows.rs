@@ -1,47 +1,24 @@
 //! Flows: a version never changes, so it is read once; which version is the newest is asked each time.
 
-use std::{
-    collections::{BTreeSet, HashMap},
-    sync::{Arc, PoisonError, RwLock},
-};
-
 use mysql_async::Row;
-use windlass_core::{Flow, Name, TaskId, Timestamp};
-use windlass_engine::{
-    is_adhoc,
-    ports::{StoreError, StoredFlow},
-    stored,
-};
+use windlass_core::Name;
+use windlass_engine::{is_adhoc, ports::StoredFlow};
 
 use super::{
     columns::Columns as _,
     connection::Connection,
-    error::{Fault, damaged},
+    error::Fault,
     script::{Cell, Script, cells},
 };
-use crate::rows::small;
+use crate::rows::{FlowCache, small, stored_flow};
 
-/// The flows that were read.
+/// The flows, as far as they were read.
 #[derive(Debug, Default)]
 pub(super) struct Flows {
-    known: RwLock<HashMap<(Name, u32), StoredFlow>>,
+    pub(super) cache: FlowCache,
 }
 
 impl Flows {
-    /// A flow that was read before.
-    fn known(&self, name: &Name, version: u32) -> Option<StoredFlow> {
-        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
-        known.get(&(name.clone(), version)).cloned()
-    }
-
-    /// The flow of a task.
-    pub(super) fn of_task(&self, id: TaskId, name: &Name, version: u32) -> Result<Arc<Flow>, StoreError> {
-        let flow = self.known(name, version).map(|stored| stored.flow);
-        flow.ok_or_else(|| {
-            StoreError::Damaged(format!("task {id} is of flow {name} version {version}, which is not there"))
-        })
-    }
-
     /// Reads those of these flows that are not known yet. With `within` the connection has a transaction open.
     pub(super) async fn read(
         &self,
@@ -49,10 +26,7 @@ impl Flows {
         wanted: impl Iterator<Item = (Name, u32)>,
         within: bool,
     ) -> Result<(), Fault> {
-        let unknown: BTreeSet<(Name, u32)> = {
-            let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
-            wanted.filter(|key| !known.contains_key(key)).collect()
-        };
+        let unknown = self.cache.unknown(wanted);
         if unknown.is_empty() {
             return Ok(());
         }
@@ -64,10 +38,8 @@ impl Flows {
             "",
         );
         let sets = if within { connection.send(script).await? } else { connection.run(script).await? };
-        let read = sets.iter().flatten().map(stored_flow).collect::<Result<Vec<_>, _>>()?;
-        let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
-        known
-            .extend(read.into_iter().map(|stored| ((stored.flow.name.clone(), stored.flow.version), stored)));
+        let read = sets.iter().flatten().map(read_flow).collect::<Result<Vec<_>, _>>()?;
+        self.cache.keep(read);
         Ok(())
     }
 
@@ -94,7 +66,7 @@ impl Flows {
             return Ok(None);
         };
         self.read(connection, std::iter::once((name.clone(), found)), false).await?;
-        Ok(self.known(name, found))
+        Ok(self.cache.get(name, found))
     }
 
     /// All flows in their newest versions, by name.
@@ -105,16 +77,10 @@ impl Flows {
         let keys = sets.iter().flatten().map(|row| Ok((row.name(0)?, small(row.number(1)?))));
         let keys = keys.collect::<Result<Vec<_>, Fault>>()?;
         self.read(connection, keys.iter().cloned(), false).await?;
-        Ok(keys.iter().filter_map(|(name, version)| self.known(name, *version)).collect())
+        Ok(self.cache.get_all(&keys))
     }
 }
 
-fn stored_flow(row: &Row) -> Result<StoredFlow, Fault> {
-    let (name, version) = (row.text(0)?, row.number(1)?);
-    let of = |what: &str| damaged(format!("flow {name} version {version} {what}"));
-    let flow = stored::read_flow(row.bytes(3)?).map_err(|error| of(&error.to_string()))?;
-    if flow.name.as_str() != name || flow.version != small(version) {
-        return Err(of("is not what its row says"));
-    }
-    Ok(StoredFlow { flow: flow.into(), created_at: Timestamp(row.number(2)?) })
+fn read_flow(row: &Row) -> Result<StoredFlow, Fault> {
+    Ok(stored_flow(row.text(0)?, row.number(1)?, row.number(2)?, row.bytes(3)?)?)
 }

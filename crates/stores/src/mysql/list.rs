@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 
-use windlass_core::{TaskId, TaskStatus};
-use windlass_engine::ports::{Loaded, Page, SCAN_MAX, TaskQuery};
+use windlass_core::TaskId;
+use windlass_engine::ports::{Loaded, Page, TaskQuery};
 
 use super::{
     columns::Columns as _,
@@ -13,7 +13,7 @@ use super::{
     load::{TASK, add_waits, load, read_waits, task_head, with_flows},
     script::{Cell, Script, cells},
 };
-use crate::rows::ENDED;
+use crate::rows::{Listing, only_ended};
 
 /// Tasks looked at together: each may be large.
 const PIECE: usize = 200;
@@ -24,29 +24,16 @@ pub(super) async fn page(
     flows: &Flows,
     query: &TaskQuery,
 ) -> Result<Page<Loaded, TaskId>, Fault> {
-    let mut before = query.before.unwrap_or(TaskId(u128::MAX));
-    let (mut items, mut looked_at): (Vec<Loaded>, usize) = (Vec::new(), 0);
+    let mut listing = Listing::new(query);
     loop {
-        // One more than are wanted tells whether there are any behind them.
-        let wanted = query.limit.saturating_sub(items.len()).saturating_add(1);
-        let wanted = wanted.min(SCAN_MAX - looked_at + 1).min(PIECE);
-        let ids = ids(connection, query, before, wanted).await?;
+        let wanted = listing.wanted().min(PIECE);
+        let ids = ids(connection, query, listing.before(), wanted).await?;
         let mut found = heads(connection, flows, &ids).await?;
         if !query.statuses.is_empty() {
             add_members(connection, flows, &mut found).await?;
         }
-        for loaded in found {
-            if items.len() >= query.limit || looked_at == SCAN_MAX {
-                return Ok(Page { items, next: Some(before) });
-            }
-            looked_at += 1;
-            before = loaded.task.id;
-            if query.matches(&loaded.task, &loaded.held()) {
-                items.push(loaded);
-            }
-        }
-        if ids.len() < wanted {
-            return Ok(Page { items, next: None });
+        if let Some(page) = listing.look_at(found, ids.len() < wanted) {
+            return Ok(page);
         }
     }
 }
@@ -132,11 +119,4 @@ async fn add_members(
         }
     }
     Ok(())
-}
-
-/// The endings that are wanted, where tasks that have not ended are not.
-fn only_ended(statuses: &[TaskStatus]) -> Option<Vec<i64>> {
-    let code = |status: &TaskStatus| ENDED.iter().find(|(ended, _)| ended == status).map(|(_, code)| *code);
-    let codes: Option<Vec<i64>> = statuses.iter().map(code).collect();
-    codes.filter(|codes| !codes.is_empty())
 }

@@ -78,7 +78,7 @@ pub(super) async fn with_flows(
     flows.read(connection, wanted, within).await?;
     let mut loaded = Vec::with_capacity(parts.len());
     for parts in parts {
-        let flow = flows.of_task(parts.id, &parts.flow, parts.version)?;
+        let flow = flows.cache.of_task(parts.id, &parts.flow, parts.version)?;
         loaded.push(parts.into_loaded(flow)?);
     }
     Ok(loaded)

@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 
 use uuid::Uuid;
-use windlass_core::{TaskId, TaskStatus};
-use windlass_engine::ports::{Loaded, Page, SCAN_MAX, TaskQuery};
+use windlass_core::TaskId;
+use windlass_engine::ports::{Loaded, Page, TaskQuery};
 
 use super::{
     connection::Connection,
@@ -12,7 +12,7 @@ use super::{
     flows::Flows,
     load::{load, task_head, with_flows},
 };
-use crate::rows::{ENDED, to_integer};
+use crate::rows::{Listing, only_ended, to_integer};
 
 /// Tasks older than one, with what is claimed of them; `$3` are the endings, where only ended ones are wanted.
 const PAGE: &str = "
@@ -33,7 +33,7 @@ const PAGE_OF_ENDED: &str = "
            NULL::int8[], NULL::int8[], NULL::int8[], NULL::uuid[], NULL::int8[], NULL::int8[]
     FROM windlass_task t
     WHERE t.id < $1 AND ($3::text IS NULL OR t.flow = $3) AND ($4::int8 IS NULL OR t.created_at >= $4)
-      AND ($5::int8 IS NULL OR t.created_at < $5) AND t.ending IS NOT NULL AND t.ending = ANY($6::int2[])
+      AND ($5::int8 IS NULL OR t.created_at < $5) AND t.ending IS NOT NULL AND t.ending = ANY($6::int8[])
     ORDER BY t.id DESC LIMIT $2";
 
 /// A page of tasks.
@@ -42,15 +42,13 @@ pub(super) async fn page(
     flows: &Flows,
     query: &TaskQuery,
 ) -> Result<Page<Loaded, TaskId>, Fault> {
-    let mut before = query.before.unwrap_or(TaskId(u128::MAX));
-    let (mut items, mut looked_at): (Vec<Loaded>, usize) = (Vec::new(), 0);
+    let mut listing = Listing::new(query);
     let endings = only_ended(&query.statuses);
     let flow = query.flow.as_ref().map(|flow| flow.as_str());
     let (since, until) = (query.since.map(|at| at.0), query.until.map(|at| at.0));
     loop {
-        // One more than are wanted tells whether there are any behind them.
-        let wanted = query.limit.saturating_sub(items.len()).saturating_add(1).min(SCAN_MAX - looked_at + 1);
-        let (id, limit) = (Uuid::from_u128(before.0), to_integer(wanted as u64));
+        let wanted = listing.wanted();
+        let (id, limit) = (Uuid::from_u128(listing.before().0), to_integer(wanted as u64));
         let rows = match &endings {
             Some(endings) => {
                 connection.query(PAGE_OF_ENDED, &[&id, &limit, &flow, &since, &until, endings]).await?
@@ -59,18 +57,9 @@ pub(super) async fn page(
         };
         let parts = rows.iter().map(task_head).collect::<Result<Vec<_>, _>>()?;
         let found = with_flows(connection, flows, parts).await?;
-        for loaded in with_members(connection, flows, found).await? {
-            if items.len() >= query.limit || looked_at == SCAN_MAX {
-                return Ok(Page { items, next: Some(before) });
-            }
-            looked_at += 1;
-            before = loaded.task.id;
-            if query.matches(&loaded.task, &loaded.held()) {
-                items.push(loaded);
-            }
-        }
-        if rows.len() < wanted {
-            return Ok(Page { items, next: None });
+        let found = with_members(connection, flows, found).await?;
+        if let Some(page) = listing.look_at(found, rows.len() < wanted) {
+            return Ok(page);
         }
     }
 }
@@ -93,14 +82,4 @@ async fn with_members(
         }
     }
     Ok(found)
-}
-
-/// The endings that are wanted, where tasks that have not ended are not.
-fn only_ended(statuses: &[TaskStatus]) -> Option<Vec<i16>> {
-    let code = |status: &TaskStatus| {
-        let (_, code) = ENDED.iter().find(|(ended, _)| ended == status)?;
-        i16::try_from(*code).ok()
-    };
-    let codes: Option<Vec<i16>> = statuses.iter().map(code).collect();
-    codes.filter(|codes| !codes.is_empty())
 }

@@ -222,12 +222,12 @@ impl Store for PostgresStore {
             let newest = self.flow(name.as_str(), None).await?;
             return Ok(newest.filter(|stored| stored.flow.version == version));
         }
-        if let Some(known) = inner.flows.known(&name, version) {
+        if let Some(known) = inner.flows.cache.get(&name, version) {
             return Ok(Some(known));
         }
         with_connection!(self, |inner, connection| async {
             inner.flows.read(&mut connection, std::iter::once((name.clone(), version))).await?;
-            Ok(inner.flows.known(&name, version))
+            Ok(inner.flows.cache.get(&name, version))
         })
     }
 

@@ -10,9 +10,11 @@
 
 mod decide;
 mod encoding;
+mod flow_cache;
 mod found;
 mod keys;
 mod limits;
+mod listing;
 mod place;
 mod tasks;
 mod turns;
@@ -20,9 +22,11 @@ mod writes;
 
 pub(crate) use decide::{Decided, decide};
 pub(crate) use encoding::*;
+pub(crate) use flow_cache::{FlowCache, stored_flow};
 pub(crate) use found::{Found, FoundWait};
 pub(crate) use keys::Keys;
 pub(crate) use limits::Limits;
+pub(crate) use listing::{Listing, only_ended};
 pub(crate) use place::{KeyInLine, place_among};
 pub(crate) use tasks::{TaskParts, claimed_wait, name, of_task};
 pub(crate) use turns::{Candidate, Hands, choose};
