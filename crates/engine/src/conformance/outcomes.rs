@@ -1,11 +1,20 @@
 //! Every change has an outcome of its own: what is wrong with one never fails its neighbours.
 
-use windlass_core::Command;
+use windlass_core::{Command, Millis};
 
-use super::{World, history::line, topic, world::work};
-use crate::ports::{Change, LogLine, Outcome, QueueChange, QueuePause, StoredFlow, SubmitKey};
+use super::{
+    World,
+    history::{decide, line},
+    topic,
+    world::work,
+};
+use crate::ports::{Change, Loaded, LogLine, Outcome, QueueChange, QueuePause, StoredFlow, SubmitKey};
 
-topic![a_bad_change_does_not_fail_its_neighbours, nothing_to_commit_is_nothing_done];
+topic![
+    a_bad_change_does_not_fail_its_neighbours,
+    a_change_fails_with_the_one_it_was_built_on,
+    nothing_to_commit_is_nothing_done,
+];
 
 async fn a_bad_change_does_not_fail_its_neighbours(mut world: World) {
     let flow = world.add_flow(line("flow", 2)).await;
@@ -57,6 +66,24 @@ async fn a_bad_change_does_not_fail_its_neighbours(mut world: World) {
     assert!(world.store().flow("other", None).await.expect("reading flows succeeds").is_none());
     let queues = world.store().queues().await.expect("reading queues succeeds");
     assert_eq!(queues.first().and_then(|queue| queue.paused.clone()), Some(pause));
+}
+
+/// Two servers decide the same, at other times; one of them goes on from there at once.
+async fn a_change_fails_with_the_one_it_was_built_on(mut world: World) {
+    let flow = world.add_flow(line("flow", 2)).await;
+    let id = world.submit(&flow).await;
+    let pause = Command::Pause { by: None };
+    let theirs = world.decide(id, &pause).await;
+    let loaded = world.load(id).await;
+    let later = world.now.wall + Millis(1);
+    let ours = decide(&loaded, &pause, later).expect("it is paused");
+    let built = Loaded { task: ours.task.clone(), ..loaded };
+    let resumed = decide(&built, &Command::Resume { by: None }, later).expect("it is resumed");
+    assert_eq!(ours.task.state.events, theirs.task.state.events, "versions do not tell them apart");
+    assert_eq!(world.commit_one(theirs.clone()).await, Outcome::Committed);
+    let outcomes = world.commit(vec![ours.into(), resumed.into()]).await;
+    assert_eq!(outcomes, [Outcome::Conflict, Outcome::Conflict]);
+    assert_eq!(world.load(id).await.task.state, theirs.task.state);
 }
 
 async fn nothing_to_commit_is_nothing_done(mut world: World) {

@@ -8,10 +8,10 @@ use windlass_core::{ActKey, Alarm, AlarmId, Event, Lock, LockName, Millis, Ready
 use super::{servers::Servers, sessions::Sessions, sink::without_results, tables::Tables, waits::Waits};
 use crate::Signal;
 use crate::ports::{
-    Adoption, AttemptId, Change, Claimed, Due, Envelope, Limit, LimitState, Loaded, LogLine, LostClaim, Now,
-    Outcome, Page, QueueState, Retention, ServerId, ServerState, Service, ServiceLease, SessionId,
-    SessionRenewal, SessionState, Store, StoreError, StoredAlarm, StoredFlow, TIMEOUT_GRACE, TaskChange,
-    TaskQuery, Wish,
+    Adoption, AttemptId, BuiltOn, Change, Claimed, Due, Envelope, Limit, LimitState, Loaded, LogLine,
+    LostClaim, Now, Outcome, Page, QueueState, Retention, ServerId, ServerState, Service, ServiceLease,
+    SessionId, SessionRenewal, SessionState, Store, StoreError, StoredAlarm, StoredFlow, TIMEOUT_GRACE,
+    TaskChange, TaskQuery, Wish,
 };
 
 /// Keeps rows as long as a handle of it lives; a clone is a handle of the same rows, as a server's connection
@@ -129,7 +129,14 @@ impl Store for SharedStore {
 
     async fn commit(&self, changes: Vec<Change>) -> Result<Vec<Outcome>, StoreError> {
         let mut rows = self.rows();
-        let outcomes: Vec<Outcome> = changes.iter().map(|change| rows.commit(change)).collect();
+        let mut built_on = BuiltOn::default();
+        let commit = |change: &Change| {
+            let failed = built_on.has_failed(change);
+            let outcome = if failed { Outcome::Conflict } else { rows.commit(change) };
+            built_on.came_to(change, &outcome);
+            outcome
+        };
+        let outcomes: Vec<Outcome> = changes.iter().map(commit).collect();
         if outcomes.contains(&Outcome::Committed) {
             self.tell_others(&mut rows);
         }

@@ -1,5 +1,6 @@
 //! What the engine needs from outside, as small object-safe traits.
 
+mod built_on;
 mod change;
 mod claim;
 mod clock;
@@ -9,6 +10,7 @@ mod server;
 mod store;
 mod unique;
 
+pub use built_on::*;
 pub use change::*;
 pub use claim::*;
 pub use clock::*;

@@ -59,7 +59,8 @@ pub trait Store: Send + Sync + 'static {
     /// The tasks with these ids, in their order, with their results.
     async fn load(&self, ids: &[TaskId]) -> Result<Vec<Option<Loaded>>, StoreError>;
 
-    /// Commits `changes`, each for itself. When this returns, what was committed is on disk.
+    /// Commits `changes`, each for itself, but that one fails with those before it of the same task or lock
+    /// ([`BuiltOn`](super::BuiltOn)). When this returns, what was committed is on disk.
     async fn commit(&self, changes: Vec<Change>) -> Result<Vec<Outcome>, StoreError>;
 
     /// Reads what claims for these wishes need, so that they wait for nothing: the time of what is claimed runs from the

@@ -24,8 +24,8 @@ use super::{
 };
 use crate::memory::Servers;
 use crate::ports::{
-    ADOPTION_GRACE, AlarmChange, AttemptId, Change, Claimed, Loaded, Now, Outcome, SessionId, StoreError,
-    SubmitKey, TIMEOUT_GRACE,
+    ADOPTION_GRACE, AlarmChange, AttemptId, BuiltOn, Change, Claimed, Loaded, Now, Outcome, SessionId,
+    StoreError, SubmitKey, TIMEOUT_GRACE,
 };
 
 /// A store with a single owner: what is active lives in memory, a sink writes it down.
@@ -243,11 +243,17 @@ impl Resident {
         }
         let mut outcomes = Vec::with_capacity(changes.len());
         let mut batch = Vec::with_capacity(changes.len());
+        let mut built_on = BuiltOn::default();
         for change in changes {
+            if built_on.has_failed(&change) {
+                outcomes.push(Outcome::Conflict);
+                continue;
+            }
             batch.extend(inner.scheduler.bring_along(&change));
             let outcome = on_disk(&change, taken)
                 .or_else(|| inner.scheduler.repeated(&change, firsts))
                 .unwrap_or_else(|| inner.scheduler.stage(&change, versions));
+            built_on.came_to(&change, &outcome);
             if outcome == Outcome::Committed {
                 if is_planted(Bug::HandedOutEarly) {
                     inner.scheduler.publish(&change);

@@ -1,7 +1,7 @@
 //! Decides a batch on what the database has: an outcome for each change, and the rows that all of them come to.
 //!
 //! Changes are looked at in their order, each on what those before it leave. So a batch has the same outcomes as if
-//! each change had been committed by itself.
+//! each change had been committed by itself, but that one built on another that failed fails as well.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -9,7 +9,8 @@ use windlass_core::{ActState, Effect, Task, TaskId, Wakeup};
 use windlass_engine::{
     is_adhoc,
     ports::{
-        AlarmChange, Change, Envelope, LockChange, MessageId, Outcome, SessionId, StoredFlow, TaskChange,
+        AlarmChange, BuiltOn, Change, Envelope, LockChange, MessageId, Outcome, SessionId, StoredFlow,
+        TaskChange,
     },
     stored,
 };
@@ -27,7 +28,14 @@ pub(crate) struct Decided {
 /// Decides `changes` on what was found.
 pub(crate) fn decide(changes: &[Change], found: Found) -> Decided {
     let mut deciding = Deciding { found, writes: Writes::default() };
-    let outcomes = changes.iter().map(|change| deciding.decide(change)).collect();
+    let mut built_on = BuiltOn::default();
+    let decide = |change: &Change| {
+        let failed = built_on.has_failed(change);
+        let outcome = if failed { Outcome::Conflict } else { deciding.decide(change) };
+        built_on.came_to(change, &outcome);
+        outcome
+    };
+    let outcomes = changes.iter().map(decide).collect();
     Decided { outcomes, writes: deciding.writes }
 }
 

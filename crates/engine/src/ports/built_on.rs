@@ -1,0 +1,37 @@
+//! Changes of one commit that are built on one another: when one fails, so do those that were decided on what it makes.
+//!
+//! Versions do not tell: what came in its place may have brought the aggregate to the same version by other events.
+
+use std::collections::BTreeSet;
+
+use super::{Change, Outcome, Sender};
+
+/// What failed of a commit by now.
+#[derive(Debug, Default)]
+pub struct BuiltOn {
+    failed: BTreeSet<Sender>,
+}
+
+impl BuiltOn {
+    /// Whether an earlier change of the same task or lock has failed: this one is a conflict then.
+    #[must_use]
+    pub fn has_failed(&self, change: &Change) -> bool {
+        // Nearly always nothing has.
+        !self.failed.is_empty() && aggregate(change).is_some_and(|of| self.failed.contains(&of))
+    }
+
+    /// A change came to this.
+    pub fn came_to(&mut self, change: &Change, outcome: &Outcome) {
+        if *outcome != Outcome::Committed {
+            self.failed.extend(aggregate(change));
+        }
+    }
+}
+
+fn aggregate(change: &Change) -> Option<Sender> {
+    match change {
+        Change::Task(change) => Some(Sender::Task(change.task.id)),
+        Change::Lock(change) => Some(Sender::Lock(change.lock.name.clone())),
+        _ => None,
+    }
+}
