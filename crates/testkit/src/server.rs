@@ -94,6 +94,18 @@ impl<P: Product> Server<P> {
         }
     }
 
+    /// Whether it is installed: where not, that is told.
+    ///
+    /// # Errors
+    /// When it is not, where `CI` is set.
+    pub fn is_installed() -> Result<bool> {
+        let is_installed = P::find().is_some();
+        if !is_installed {
+            missing::skip(P::NAME, P::PACKAGE)?;
+        }
+        Ok(is_installed)
+    }
+
     /// The server that all tests of this program share: quick, and to be left alone. Nothing when it is not installed.
     ///
     /// # Errors

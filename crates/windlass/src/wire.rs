@@ -18,6 +18,8 @@ use crate::{clock::SystemClock, doctor::Diagnosis};
 pub(crate) enum StoreUrl {
     /// A SQLite file.
     Sqlite(PathBuf),
+    /// A MySQL or MariaDB database: its URL, which may have a password in it.
+    MySql(String),
     /// A PostgreSQL database: its URL, which may have a password in it.
     Postgres(String),
     /// Nowhere but in memory: gone with the process.
@@ -32,11 +34,10 @@ impl FromStr for StoreUrl {
             Some(("sqlite", path)) if !path.is_empty() => Ok(Self::Sqlite(path.into())),
             Some(("memory", "")) => Ok(Self::Memory),
             Some(("postgres" | "postgresql", _)) => Ok(Self::Postgres(text.to_owned())),
-            Some(("mysql", _)) => {
-                anyhow::bail!("this version has no store for {}: use sqlite:PATH", hide_secrets(text))
-            }
+            Some(("mysql" | "mariadb", _)) => Ok(Self::MySql(text.to_owned())),
             _ => anyhow::bail!(
-                "{:?} is no store: write sqlite:PATH, postgres://USER:PASSWORD@HOST/DATABASE or memory:",
+                "{:?} is no store: write sqlite:PATH, postgres://USER:PASSWORD@HOST/DATABASE, \
+                 mysql://USER:PASSWORD@HOST/DATABASE or memory:",
                 hide_secrets(text)
             ),
         }
@@ -47,7 +48,7 @@ impl fmt::Display for StoreUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Sqlite(path) => write!(f, "sqlite:{}", path.display()),
-            Self::Postgres(url) => f.write_str(&hide_secrets(url)),
+            Self::MySql(url) | Self::Postgres(url) => f.write_str(&hide_secrets(url)),
             Self::Memory => f.write_str("memory:"),
         }
     }
@@ -70,8 +71,8 @@ pub(crate) async fn open(
     server: &str,
 ) -> anyhow::Result<Arc<dyn Store>> {
     let sink: Arc<dyn RowSink> = match url {
-        StoreUrl::Postgres(address) => {
-            let store = postgres(address).await.with_context(|| format!("cannot open the store {url}"))?;
+        StoreUrl::MySql(_) | StoreUrl::Postgres(_) => {
+            let store = shared(url).await.with_context(|| format!("cannot open the store {url}"))?;
             let asked = Instant::now();
             if let Some(time) = store.time().await? {
                 clock.follow(time, asked.elapsed() / 2);
@@ -97,17 +98,21 @@ pub(crate) async fn open(
     Ok(Arc::new(store))
 }
 
-/// Opens a PostgreSQL database.
-#[cfg(feature = "postgres")]
-async fn postgres(address: &str) -> anyhow::Result<Arc<dyn Store>> {
-    use windlass_stores::postgres::{PostgresOptions, PostgresStore};
-    let options: PostgresOptions = address.parse()?;
-    Ok(Arc::new(PostgresStore::open(&options).await?))
-}
-
-#[cfg(not(feature = "postgres"))]
-async fn postgres(_: &str) -> anyhow::Result<Arc<dyn Store>> {
-    anyhow::bail!("this build has no PostgreSQL store: build it with the feature `postgres`")
+/// Opens a database that other servers may be on.
+async fn shared(url: &StoreUrl) -> anyhow::Result<Arc<dyn Store>> {
+    match url {
+        #[cfg(feature = "mysql")]
+        StoreUrl::MySql(address) => {
+            let options: windlass_stores::mysql::MySqlOptions = address.parse()?;
+            Ok(Arc::new(windlass_stores::mysql::MySqlStore::open(&options).await?))
+        }
+        #[cfg(feature = "postgres")]
+        StoreUrl::Postgres(address) => {
+            let options: windlass_stores::postgres::PostgresOptions = address.parse()?;
+            Ok(Arc::new(windlass_stores::postgres::PostgresStore::open(&options).await?))
+        }
+        _ => anyhow::bail!("this build has no such store: build it with the feature `mysql` or `postgres`"),
+    }
 }
 
 /// With less space left than this a store is in danger.
@@ -167,9 +172,14 @@ mod tests {
         for bad in ["", "sqlite:", "memory", "redis://h", "a.db"] {
             assert!(bad.parse::<StoreUrl>().unwrap_err().to_string().contains("sqlite:PATH"), "{bad}");
         }
-        let error = "mysql://me:secret@host/db".parse::<StoreUrl>().unwrap_err().to_string();
+        let error = "redis://me:secret@host/db".parse::<StoreUrl>().unwrap_err().to_string();
         assert!(!error.contains("secret") && error.contains("host/db"), "{error}");
-        for url in ["postgres://me:secret@host/db", "postgresql://host/db?user=me&password=secret"] {
+        for url in [
+            "mysql://me:secret@host/db",
+            "mariadb://me:secret@host/db",
+            "postgres://me:secret@host/db",
+            "postgresql://host/db?user=me&password=secret",
+        ] {
             let shown = url.parse::<StoreUrl>().unwrap().to_string();
             assert!(!shown.contains("secret") && shown.contains("host/db"), "{shown}");
         }
