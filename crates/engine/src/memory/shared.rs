@@ -130,13 +130,8 @@ impl Store for SharedStore {
     async fn commit(&self, changes: Vec<Change>) -> Result<Vec<Outcome>, StoreError> {
         let mut rows = self.rows();
         let mut built_on = BuiltOn::default();
-        let commit = |change: &Change| {
-            let failed = built_on.has_failed(change);
-            let outcome = if failed { Outcome::Conflict } else { rows.commit(change) };
-            built_on.came_to(change, &outcome);
-            outcome
-        };
-        let outcomes: Vec<Outcome> = changes.iter().map(commit).collect();
+        let outcomes: Vec<Outcome> =
+            changes.iter().map(|change| built_on.outcome(change, || rows.commit(change))).collect();
         if outcomes.contains(&Outcome::Committed) {
             self.tell_others(&mut rows);
         }

@@ -13,18 +13,18 @@ pub struct BuiltOn {
 }
 
 impl BuiltOn {
-    /// Whether an earlier change of the same task or lock has failed: this one is a conflict then.
-    #[must_use]
-    pub fn has_failed(&self, change: &Change) -> bool {
-        // Nearly always nothing has.
-        !self.failed.is_empty() && aggregate(change).is_some_and(|of| self.failed.contains(&of))
-    }
-
-    /// A change came to this.
-    pub fn came_to(&mut self, change: &Change, outcome: &Outcome) {
-        if *outcome != Outcome::Committed {
+    /// The outcome of the next change: what `decide` says, unless an earlier change of the same task or lock has failed.
+    /// It is a conflict then.
+    pub fn outcome(&mut self, change: &Change, decide: impl FnOnce() -> Outcome) -> Outcome {
+        // Nearly always nothing has failed.
+        if !self.failed.is_empty() && aggregate(change).is_some_and(|of| self.failed.contains(&of)) {
+            return Outcome::Conflict;
+        }
+        let outcome = decide();
+        if outcome != Outcome::Committed {
             self.failed.extend(aggregate(change));
         }
+        outcome
     }
 }
 

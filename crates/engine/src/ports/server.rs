@@ -55,11 +55,13 @@ pub enum Service {
     Timekeeping,
     /// Deleting what was kept long enough.
     Sweeping,
+    /// Taking in what applications enqueued.
+    Enqueuing,
 }
 
 impl Service {
     /// All of them.
-    pub const ALL: [Self; 2] = [Self::Timekeeping, Self::Sweeping];
+    pub const ALL: [Self; 3] = [Self::Timekeeping, Self::Sweeping, Self::Enqueuing];
 
     /// Its name, as stores keep it.
     #[must_use]
@@ -67,6 +69,7 @@ impl Service {
         match self {
             Self::Timekeeping => "timekeeping",
             Self::Sweeping => "sweeping",
+            Self::Enqueuing => "enqueuing",
         }
     }
 }

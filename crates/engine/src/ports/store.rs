@@ -13,7 +13,7 @@ use windlass_core::{
 };
 
 use super::{
-    Adoption, AttemptId, Change, Claim, Claimed, Due, Envelope, LimitState, LogLine, Now, Outcome, Page,
+    Adoption, AttemptId, Change, Claim, Claimed, Due, EnqueuedTasks, Envelope, LimitState, LogLine, Now, Outcome, Page,
     QueueState, Retention, ServerId, ServerState, Service, ServiceLease, SessionId, SessionRenewal,
     SessionState, StoredAlarm, StoredFlow, TaskQuery, Wish,
 };
@@ -49,6 +49,11 @@ pub trait Store: Send + Sync + 'static {
     /// What time it is by the store's clock, where it is shared: all servers go by that one.
     async fn time(&self) -> Result<Option<Timestamp>, StoreError> {
         Ok(None)
+    }
+
+    /// What applications enqueued in transactions of their own, where the store is a database that they can share.
+    fn enqueued(&self) -> Option<&dyn EnqueuedTasks> {
+        None
     }
 
     /// How often something was sent to a server of the store and waited for; nothing where there is none.

@@ -33,6 +33,7 @@ mod standing;
 mod state;
 mod store;
 mod submit_keys;
+mod ticket;
 mod turns;
 mod uniqueness;
 mod unused_flows;

@@ -20,6 +20,7 @@ use super::{
     entry::may_have_been_handed_out,
     limits::Key,
     scheduler::{AlarmVersions, Scheduler},
+    ticket::{Ticket, lost},
     uniqueness::Firsts,
 };
 use crate::memory::Servers;
@@ -245,15 +246,12 @@ impl Resident {
         let mut batch = Vec::with_capacity(changes.len());
         let mut built_on = BuiltOn::default();
         for change in changes {
-            if built_on.has_failed(&change) {
-                outcomes.push(Outcome::Conflict);
-                continue;
-            }
-            batch.extend(inner.scheduler.bring_along(&change));
-            let outcome = on_disk(&change, taken)
-                .or_else(|| inner.scheduler.repeated(&change, firsts))
-                .unwrap_or_else(|| inner.scheduler.stage(&change, versions));
-            built_on.came_to(&change, &outcome);
+            let outcome = built_on.outcome(&change, || {
+                batch.extend(inner.scheduler.bring_along(&change));
+                on_disk(&change, taken)
+                    .or_else(|| inner.scheduler.repeated(&change, firsts))
+                    .unwrap_or_else(|| inner.scheduler.stage(&change, versions))
+            });
             if outcome == Outcome::Committed {
                 if is_planted(Bug::HandedOutEarly) {
                     inner.scheduler.publish(&change);
@@ -286,7 +284,7 @@ impl Resident {
                 let _ = sender.send(result);
             }),
         );
-        Ticket(Some(receiver))
+        Ticket::new(receiver)
     }
 
     /// A task that rests or has ended, from its row as it was read in `generation`.
@@ -298,26 +296,6 @@ impl Resident {
         let handed_out = if never_handed_out { BTreeSet::new() } else { may_have_been_handed_out(&task) };
         Ok(Loaded { handed_out, generation, ..Loaded::untouched(Arc::new(task)) })
     }
-}
-
-/// Waits for a batch to be written.
-pub(super) struct Ticket(Option<oneshot::Receiver<Result<(), StoreError>>>);
-
-impl Ticket {
-    fn failed() -> Self {
-        Self(None)
-    }
-
-    pub(super) async fn written(self) -> Result<(), StoreError> {
-        match self.0 {
-            Some(receiver) => receiver.await.unwrap_or_else(|_| Err(lost())),
-            None => Err(lost()),
-        }
-    }
-}
-
-fn lost() -> StoreError {
-    StoreError::Unavailable("an earlier write failed, and what was built on it is void".to_owned())
 }
 
 fn on_disk(change: &Change, taken: &[(TaskId, SubmitKey)]) -> Option<Outcome> {

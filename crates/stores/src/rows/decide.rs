@@ -29,13 +29,8 @@ pub(crate) struct Decided {
 pub(crate) fn decide(changes: &[Change], found: Found) -> Decided {
     let mut deciding = Deciding { found, writes: Writes::default() };
     let mut built_on = BuiltOn::default();
-    let decide = |change: &Change| {
-        let failed = built_on.has_failed(change);
-        let outcome = if failed { Outcome::Conflict } else { deciding.decide(change) };
-        built_on.came_to(change, &outcome);
-        outcome
-    };
-    let outcomes = changes.iter().map(decide).collect();
+    let outcomes =
+        changes.iter().map(|change| built_on.outcome(change, || deciding.decide(change))).collect();
     Decided { outcomes, writes: deciding.writes }
 }
 

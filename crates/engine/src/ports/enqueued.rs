@@ -1,0 +1,46 @@
+//! Tasks that applications enqueue in transactions of their own: a port of stores that are databases which applications
+//! can share.
+
+use async_trait::async_trait;
+use windlass_core::TaskId;
+
+use super::StoreError;
+
+/// A task that an application enqueued, and that was not taken in yet.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Enqueued {
+    /// The id that the application was told: the task gets it.
+    pub id: TaskId,
+    /// Who enqueued it: the user of the database.
+    pub by: Box<str>,
+    /// What is to be done: a document as it is submitted otherwise.
+    pub task: Box<str>,
+    /// How often it was refused before.
+    pub refusals: u32,
+}
+
+/// What became of a task that was enqueued.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Settlement {
+    /// It was taken in: it is forgotten here.
+    Accepted,
+    /// Another task stands for it, so there is none with its id.
+    StandsFor(TaskId),
+    /// It cannot be taken in as it is: it is kept until a person changes something.
+    Refused(Box<str>),
+}
+
+/// Tasks that applications enqueued.
+#[async_trait]
+pub trait EnqueuedTasks: Send + Sync {
+    /// At most `limit` that wait to be taken in, and no more than fit in memory well, in the order in which they were
+    /// enqueued. They are told again until they are settled.
+    async fn waiting(&self, limit: usize) -> Result<Vec<Enqueued>, StoreError>;
+
+    /// Notes what became of these. Tells how many it was noted of: one that an application is just about to enqueue again
+    /// is told again.
+    async fn settle(&self, settled: Vec<(TaskId, Settlement)>) -> Result<usize, StoreError>;
+
+    /// Returns when something may have been enqueued since the last call. It may return for nothing.
+    async fn arrival(&self);
+}
