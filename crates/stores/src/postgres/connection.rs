@@ -1,20 +1,22 @@
 //! Connections: a pool of them, each with its settings, and statements that go to the database together.
 
 use std::{
+    future::Future,
     sync::atomic::{AtomicU64, Ordering},
     time::Duration,
 };
 
 use deadpool_postgres::{Object, Pool};
 use futures_util::future::{BoxFuture, FutureExt as _, join_all};
+use tokio::time::{error::Elapsed, timeout};
 use tokio_postgres::{Row, types::ToSql};
 
 use super::error::Fault;
 
-/// What every connection is set to. A statement, a lock or a transaction that takes longer than this is given up: nothing
-/// that is held up may hold up others without end. Plans are made once, for any length of arrays.
+/// What every connection is set to, beside how long a statement may take. A lock or a transaction that takes longer than
+/// this is given up: nothing that is held up may hold up others without end. Plans are made once, for any length of
+/// arrays.
 pub(super) const SETTINGS: &str = "
-    SET statement_timeout = '30s';
     SET lock_timeout = '5s';
     SET idle_in_transaction_session_timeout = '10s';
     SET default_transaction_isolation = 'read committed';
@@ -28,25 +30,34 @@ pub(super) const SETTINGS: &str = "
 /// How long a call waits for a connection while all of them are busy.
 pub(super) const WAIT_MAX: Duration = Duration::from_secs(10);
 
+/// How much longer than a statement may take its answer is waited for. A server that stands still says nothing at all.
+const ANSWER_AFTER: Duration = Duration::from_secs(5);
+
 /// The database, as this server is connected to it.
 pub(super) struct Database {
     pool: Pool,
+    statement_max: Duration,
     trips: AtomicU64,
 }
 
 impl Database {
-    pub(super) fn new(pool: Pool) -> Self {
-        Self { pool, trips: AtomicU64::new(0) }
+    pub(super) fn new(pool: Pool, statement_max: Duration) -> Self {
+        Self { pool, statement_max, trips: AtomicU64::new(0) }
     }
 
     /// A connection for one piece of work.
     pub(super) async fn connection(&self) -> Result<Connection<'_>, Fault> {
-        Ok(Connection { object: Some(self.pool.get().await?), in_transaction: false, trips: &self.trips })
+        Ok(Connection { object: Some(self.pool.get().await?), in_transaction: false, database: self })
     }
 
     /// How often something went to the database and was waited for.
     pub(super) fn trips(&self) -> u64 {
         self.trips.load(Ordering::Relaxed)
+    }
+
+    /// Waits for an answer for as long as it may take.
+    async fn answer<T>(&self, answer: impl Future<Output = T>) -> Result<T, Elapsed> {
+        timeout(self.statement_max + ANSWER_AFTER, answer).await
     }
 
     /// Gives up all connections, at once where nothing is under way.
@@ -59,7 +70,7 @@ impl Database {
 pub(super) struct Connection<'d> {
     object: Option<Object>,
     in_transaction: bool,
-    trips: &'d AtomicU64,
+    database: &'d Database,
 }
 
 impl Connection<'_> {
@@ -69,57 +80,99 @@ impl Connection<'_> {
         sql: &'static str,
         parameters: &[&(dyn ToSql + Sync)],
     ) -> Result<Vec<Row>, Fault> {
-        let Some(object) = &self.object else { return Ok(Vec::new()) };
-        let statement = object.prepare_cached(sql).await?;
-        self.trips.fetch_add(1, Ordering::Relaxed);
-        Ok(object.query(&statement, parameters).await?)
+        let Some(object) = &self.object else { return Err(Fault::closed()) };
+        let answer = self.database.answer(async {
+            let statement = object.prepare_cached(sql).await?;
+            self.database.trips.fetch_add(1, Ordering::Relaxed);
+            object.query(&statement, parameters).await
+        });
+        let answer = answer.await;
+        self.heard(answer)
     }
 
     /// Sends all statements at once and waits for the rows of each. The first that fails says why.
     pub(super) async fn send(&mut self, batch: Batch<'_>) -> Result<Vec<Vec<Row>>, Fault> {
-        let Some(object) = &self.object else { return Ok(Vec::new()) };
-        let mut statements = Vec::with_capacity(batch.steps.len());
-        for step in &batch.steps {
-            statements.push(object.prepare_cached(step.sql).await?);
-        }
-        self.trips.fetch_add(1, Ordering::Relaxed);
+        let Some(object) = &self.object else { return Err(Fault::closed()) };
         let (begins, commits) = (batch.begins, batch.commits);
         self.in_transaction |= begins;
-        // Polled in their order the first time, they are sent in this order.
-        let begin = begins.then(|| simple(object, "BEGIN"));
-        let steps = batch.steps.iter().zip(&statements).map(|(step, statement)| {
-            async move {
-                let parameters: Vec<&(dyn ToSql + Sync)> =
-                    step.parameters.iter().map(|parameter| &**parameter as &(dyn ToSql + Sync)).collect();
-                object.query(statement, &parameters).await
-            }
-            .boxed()
-        });
-        let commit = commits.then(|| simple(object, "COMMIT"));
-        let results = join_all(begin.into_iter().chain(steps).chain(commit)).await;
-        if commits && !object.is_closed() {
+        let answer = self.database.answer(send(object, &batch, &self.database.trips)).await;
+        let results = self.heard(answer)?;
+        if commits && self.object.as_ref().is_some_and(|object| !object.is_closed()) {
             // Where a statement has failed it was rolled back instead.
             self.in_transaction = false;
         }
-        let rows = results.into_iter().collect::<Result<Vec<_>, _>>()?;
+        let rows = results.into_iter().collect::<Result<Vec<_>, _>>();
+        let rows = self.heard(Ok(rows))?;
         let end = rows.len() - usize::from(commits);
         Ok(rows.into_iter().take(end).skip(usize::from(begins)).collect())
     }
 
     /// Ends the transaction without anything of it.
     pub(super) async fn roll_back(&mut self) -> Result<(), Fault> {
-        let Some(object) = &self.object else { return Ok(()) };
-        self.trips.fetch_add(1, Ordering::Relaxed);
-        object.batch_execute("ROLLBACK").await?;
+        let Some(object) = &self.object else { return Err(Fault::closed()) };
+        self.database.trips.fetch_add(1, Ordering::Relaxed);
+        let answer = self.database.answer(object.batch_execute("ROLLBACK")).await;
+        self.heard(answer)?;
         self.in_transaction = false;
         Ok(())
     }
+
+    /// Closes the connection where it is of no use any more, and all those that have nothing to do where the server did
+    /// not answer at all: they may be as dead.
+    fn heard<T>(&mut self, answer: Answer<T>) -> Result<T, Fault> {
+        let fault = match answer {
+            Ok(Ok(answer)) => return Ok(answer),
+            Ok(Err(error)) => Fault::from(error),
+            Err(_) => Fault::NoAnswer,
+        };
+        if fault.is_lost_connection() {
+            self.close();
+        }
+        if matches!(fault, Fault::NoAnswer) {
+            self.database.pool.retain(|_, _| false);
+        }
+        Err(fault)
+    }
+
+    fn close(&mut self) {
+        drop(self.object.take().map(Object::take));
+    }
+}
+
+/// An answer that came in time, or not.
+type Answer<T> = Result<Result<T, tokio_postgres::Error>, Elapsed>;
+
+/// What each statement of a batch came to, with its beginning and its end where it has them.
+type Results = Vec<Result<Vec<Row>, tokio_postgres::Error>>;
+
+async fn send(
+    object: &Object,
+    batch: &Batch<'_>,
+    trips: &AtomicU64,
+) -> Result<Results, tokio_postgres::Error> {
+    let mut statements = Vec::with_capacity(batch.steps.len());
+    for step in &batch.steps {
+        statements.push(object.prepare_cached(step.sql).await?);
+    }
+    trips.fetch_add(1, Ordering::Relaxed);
+    // Polled in their order the first time, they are sent in this order.
+    let begin = batch.begins.then(|| simple(object, "BEGIN"));
+    let steps = batch.steps.iter().zip(&statements).map(|(step, statement)| {
+        async move {
+            let parameters: Vec<&(dyn ToSql + Sync)> =
+                step.parameters.iter().map(|parameter| &**parameter as &(dyn ToSql + Sync)).collect();
+            object.query(statement, &parameters).await
+        }
+        .boxed()
+    });
+    let commit = batch.commits.then(|| simple(object, "COMMIT"));
+    Ok(join_all(begin.into_iter().chain(steps).chain(commit)).await)
 }
 
 impl Drop for Connection<'_> {
     fn drop(&mut self) {
-        if let Some(object) = self.object.take_if(|_| self.in_transaction) {
-            drop(Object::take(object));
+        if self.in_transaction {
+            self.close();
         }
     }
 }

@@ -16,6 +16,9 @@ pub(super) enum Fault {
     /// No connection could be had.
     #[error("{0}")]
     NoConnection(String),
+    /// It did not answer for longer than a statement may take.
+    #[error("it did not answer in time")]
+    NoAnswer,
     /// What was read or is known already.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -44,6 +47,11 @@ impl From<Fault> for StoreError {
 }
 
 impl Fault {
+    /// Something was to be sent after the connection was lost.
+    pub(super) fn closed() -> Self {
+        Self::NoConnection("the connection is closed".to_owned())
+    }
+
     fn state(&self) -> Option<&SqlState> {
         let Self::Postgres(error) = self else { return None };
         error.code()
@@ -70,6 +78,7 @@ impl Fault {
             SqlState::ADMIN_SHUTDOWN,
             SqlState::CRASH_SHUTDOWN,
             SqlState::CANNOT_CONNECT_NOW,
+            SqlState::TOO_MANY_CONNECTIONS,
             SqlState::READ_ONLY_SQL_TRANSACTION,
             SqlState::IDLE_IN_TRANSACTION_SESSION_TIMEOUT,
         ];
@@ -80,6 +89,7 @@ impl Fault {
                     error.is_closed() || error.source().is_some_and(|source| source.is::<std::io::Error>())
                 }
             },
+            Self::NoAnswer => true,
             Self::NoConnection(_) | Self::Store(_) => false,
         }
     }

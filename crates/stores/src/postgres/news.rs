@@ -44,6 +44,8 @@ async fn listen(options: PostgresOptions, own: String, heard: Arc<Notify>) {
         if let Ok((client, mut connection)) = options.connect().await {
             let subscribe = async {
                 client.batch_execute(&format!("LISTEN {CHANNEL}")).await?;
+                // Something may have been notified while nobody listened.
+                heard.notify_one();
                 // Until it ends.
                 std::future::pending::<Result<(), tokio_postgres::Error>>().await
             };
@@ -60,8 +62,6 @@ async fn listen(options: PostgresOptions, own: String, heard: Arc<Notify>) {
                 _ = subscribe => {}
                 () = hear => {}
             }
-            // Something may have been notified while nobody listened.
-            heard.notify_one();
         }
         sleep(RETRY_AFTER).await;
     }

@@ -20,6 +20,9 @@ use super::{
 /// How long a server may take to answer a connection.
 const CONNECT_MAX: Duration = Duration::from_secs(5);
 
+/// How long a statement may take, where nobody says.
+const STATEMENT_MAX: Duration = Duration::from_secs(30);
+
 /// The name of our connections, as the database lists them.
 const APPLICATION_NAME: &str = "windlass";
 
@@ -31,6 +34,8 @@ pub struct PostgresOptions {
     verify: bool,
     /// Connections at most.
     pub connections: usize,
+    /// How long a statement may take.
+    pub statement_max: Duration,
 }
 
 impl FromStr for PostgresOptions {
@@ -69,9 +74,10 @@ impl FromStr for PostgresOptions {
         if config.get_application_name().is_none() {
             config.application_name(APPLICATION_NAME);
         }
-        config.keepalives_idle(Duration::from_secs(10)).tcp_user_timeout(Duration::from_secs(15));
+        config.keepalives_idle(Duration::from_secs(10)).keepalives_interval(Duration::from_secs(5));
+        config.keepalives_retries(3).tcp_user_timeout(Duration::from_secs(15));
         verify |= root_certificate.is_some() && config.get_ssl_mode() != SslMode::Disable;
-        Ok(Self { config, root_certificate, verify, connections: 16 })
+        Ok(Self { config, root_certificate, verify, connections: 16, statement_max: STATEMENT_MAX })
     }
 }
 
@@ -233,8 +239,10 @@ pub(super) async fn open(options: &PostgresOptions) -> Result<Opened, OpenError>
         options.tls()?,
         ManagerConfig { recycling_method: RecyclingMethod::Fast },
     );
-    let set = Hook::async_fn(|client: &mut deadpool_postgres::ClientWrapper, _| {
-        Box::pin(async move { client.batch_execute(SETTINGS).await.map_err(HookError::Backend) })
+    let settings = format!("SET statement_timeout = {}; {SETTINGS}", options.statement_max.as_millis());
+    let set = Hook::async_fn(move |client: &mut deadpool_postgres::ClientWrapper, _| {
+        let settings = settings.clone();
+        Box::pin(async move { client.batch_execute(&settings).await.map_err(HookError::Backend) })
     });
     let pool = Pool::builder(manager)
         .max_size(options.connections)
@@ -244,7 +252,7 @@ pub(super) async fn open(options: &PostgresOptions) -> Result<Opened, OpenError>
         .post_create(set)
         .build();
     let pool = pool.map_err(|error| OpenError::Damaged(error.to_string()))?;
-    Ok(Opened { database: Database::new(pool), token_key })
+    Ok(Opened { database: Database::new(pool, options.statement_max), token_key })
 }
 
 async fn check(client: &mut Client, options: &PostgresOptions) -> Result<[u8; 32], OpenError> {

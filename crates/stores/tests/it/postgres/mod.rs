@@ -1,6 +1,10 @@
 //! The PostgreSQL store on real servers.
 
 mod conformance;
+// Its tasks are made by what the tests of SQLite are made by.
+#[cfg(feature = "sqlite")]
+mod faults;
+mod opening;
 
 use std::{
     future::Future,
