@@ -14,6 +14,7 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
+use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 use tempfile::TempDir;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_windlass");
@@ -49,6 +50,13 @@ fn a_person_approves() {
 #[test]
 fn a_saga_over_a_diamond() {
     run("examples/diamond-saga/README.md");
+}
+
+#[test]
+fn a_real_postgres_instance() {
+    if windlass_testkit::Postgres::is_installed().unwrap() {
+        run("examples/postgres-instance/README.md");
+    }
 }
 
 /// Runs the blocks of a page; those of an example run in a copy of its folder.
@@ -249,6 +257,22 @@ impl Drop for Shell {
         // It may have ended by itself.
         let _ = self.child.kill();
         let _ = self.child.wait();
+        stop_instances(&self.folder.path().join("data/instances"));
+    }
+}
+
+/// Stops what `examples/postgres-instance` has made: it outlives the worker on purpose, but no page that has failed.
+fn stop_instances(folder: &Path) {
+    for instance in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let running = fs::read_to_string(instance.path().join("data/postmaster.pid")).unwrap_or_default();
+        let pid = running.lines().next().and_then(|pid| Pid::from_raw(pid.parse().ok()?));
+        let Some(pid) = pid else { continue };
+        // It may have ended by itself.
+        let _ = kill_process(pid, Signal::QUIT);
+        let until = Instant::now() + BLOCK_TIME_MAX;
+        while test_kill_process(pid).is_ok() && Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(20));
+        }
     }
 }
 
