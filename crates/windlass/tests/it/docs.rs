@@ -53,6 +53,11 @@ fn a_saga_over_a_diamond() {
 }
 
 #[test]
+fn a_fleet_update_by_child_tasks() {
+    run("examples/fleet-update/README.md");
+}
+
+#[test]
 fn a_real_postgres_instance() {
     if windlass_testkit::Postgres::is_installed().unwrap() {
         run("examples/postgres-instance/README.md");
