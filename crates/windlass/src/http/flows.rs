@@ -9,13 +9,14 @@ use axum::{
 };
 use serde_json::value::RawValue;
 use windlass_api as api;
-use windlass_core::Flow;
+use windlass_core::{Flow, Name};
 use windlass_engine::{EngineError, is_adhoc, ports::StoredFlow};
 
 use super::{
     App,
     extract::{self, Pairs},
     json_response, ok,
+    page::Page,
     problem::Refused,
     view,
 };
@@ -24,20 +25,45 @@ use crate::{
     flowfile::{self, FILE_BYTES_MAX, Format, Source},
 };
 
-/// The newest version of every flow, by name.
+/// Flows of a page where the request does not say.
+const PAGE_ITEMS: usize = 100;
+
+/// The newest version of every flow, by name. A page ends early, with `next`, once its flows have 8 MiB of definitions.
 #[utoipa::path(
     get,
     path = "/v1/flows", operation_id = "list_flows",
     tag = "flows",
-    params(("all" = Option<bool>, Query, description = "`true`: also the flows that tasks brought along as `steps`")),
-    responses((status = 200, description = "The page", body = api::List<api::Flow>))
+    params(
+        ("all" = Option<bool>, Query, description = "`true`: also the flows that tasks brought along as `steps`"),
+        ("cursor" = Option<String>, Query, description = "`next` of the page before"),
+        ("limit" = Option<u32>, Query, description = "1 to 1000; 100 when left out"),
+    ),
+    responses(
+        (status = 200, description = "The page", body = api::List<api::Flow>),
+        (status = 400, description = "Malformed", body = api::Problem, content_type = "application/problem+json"),
+    )
 )]
 pub(crate) async fn list(State(app): State<Arc<App>>, request: Request) -> Result<Response, Refused> {
     let (parts, _) = request.into_parts();
-    let all = Pairs::of(&parts, &["all"])?.flag("all")?;
+    let pairs = Pairs::of(&parts, &["all", "cursor", "limit"])?;
+    let (all, limit) = (pairs.flag("all")?, pairs.limit(PAGE_ITEMS)?);
+    // The cursor is the name of the last flow of the page before: flows that come or go meanwhile move no other.
+    let after = pairs.one("cursor")?.map(|cursor| extract::name("\"cursor\"", cursor)).transpose()?;
     let flows = app.engine.flows().await?;
-    let items = flows.iter().filter(|stored| all || !is_adhoc(&stored.flow.name)).map(document).collect();
-    Ok(ok(&api::List { items, next: None }))
+    let is_wanted =
+        |name: &Name| (all || !is_adhoc(name.as_str())) && after.as_ref().is_none_or(|after| name > after);
+    let mut wanted = flows.iter().filter(|stored| is_wanted(&stored.flow.name)).peekable();
+    let (mut page, mut last) = (Page::new(limit), None);
+    while page.room() > 0
+        && let Some(stored) = wanted.next()
+    {
+        let flow = document(stored);
+        last = Some(flow.name.clone());
+        let bytes = flow.definition.get().len();
+        page.push(flow, bytes);
+    }
+    let next = last.filter(|_| wanted.peek().is_some());
+    Ok(ok(&page.into_list(next)))
 }
 
 /// One flow in one version.

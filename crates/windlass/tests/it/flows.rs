@@ -83,6 +83,19 @@ fn every_version_stays() {
 }
 
 #[test]
+fn a_list_has_the_flows_of_all_pages() {
+    let site = Site::start();
+    let before = site.json(&["flow", "list"])["items"].as_array().unwrap().len();
+    let flow = |n| format!("flow: many-{n}\nsteps: [{{ name: one, run: m.c }}]\n");
+    site.apply(&(0..101).map(flow).collect::<Vec<_>>().join("---\n"));
+    let all = site.json(&["flow", "list"]);
+    assert_eq!(
+        (all["items"].as_array().unwrap().len(), &all["next"]),
+        (before + 101, &serde_json::Value::Null)
+    );
+}
+
+#[test]
 fn a_file_that_cannot_be_applied_keeps_dev_from_nothing_else() {
     let dir = tempfile::tempdir().unwrap();
     std::fs::write(dir.path().join("a-broken.yaml"), "flow: broken\nsteps: 3\n").unwrap();

@@ -147,3 +147,21 @@ async fn a_flow_is_stored_under_versions() {
     assert_eq!(names, [("f", 2), ("modify_ntp", 1)]);
     assert_eq!(server.submit("f@1", json!({})).await.len(), 36);
 }
+
+#[tokio::test]
+async fn flows_come_in_pages() {
+    let server = Server::start().await;
+    for name in ["c", "a", "b-1", "b"] {
+        server.apply(name, "steps: [{ name: a, run: m.c }]").await;
+    }
+    let (mut names, mut path) = (Vec::new(), "/v1/flows?limit=2".to_owned());
+    for expected in [2, 2] {
+        let page = server.get(&path).await.json();
+        let items = page["items"].as_array().unwrap();
+        assert_eq!(items.len(), expected);
+        names.extend(items.iter().map(|flow| flow["name"].as_str().unwrap().to_owned()));
+        path = format!("/v1/flows?limit=2&cursor={}", page["next"].as_str().unwrap_or_default());
+    }
+    assert_eq!(names, ["a", "b", "b-1", "c"]);
+    assert!(path.ends_with("cursor="), "the last page has no next one: {path}");
+}
