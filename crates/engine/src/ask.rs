@@ -8,7 +8,8 @@ use windlass_core::{
 use crate::{
     Engine, EngineError, Progress,
     ports::{
-        Change, Loaded, LogLine, Now, Page, QueueState, SessionState, StoreError, StoredFlow, TaskQuery,
+        Change, Loaded, LogLine, Now, Page, QueueState, ServerState, SessionState, StoreError, StoredFlow,
+        TaskQuery,
     },
 };
 
@@ -103,6 +104,14 @@ impl Engine {
     /// When the store fails.
     pub async fn workers(&self, now: Now) -> Result<Vec<SessionState>, EngineError> {
         Ok(self.store.sessions(now).await?)
+    }
+
+    /// The servers on the store, this one among them, those that started first before others.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub async fn servers(&self) -> Result<Vec<ServerState>, EngineError> {
+        Ok(self.store.servers().await?)
     }
 
     /// At most `limit` alarms, those raised last first; resolved ones only with `all`.

@@ -2,19 +2,21 @@
 
 use std::{
     collections::BTreeMap,
-    sync::{Mutex, PoisonError},
+    sync::{Mutex, OnceLock, PoisonError},
 };
 
 use windlass_core::Millis;
 
 use crate::{
     Engine,
-    ports::{Now, Service},
+    ports::{Now, ServerId, Service},
 };
 
 /// The leases of services that this server has.
 #[derive(Debug, Default)]
 pub(crate) struct Leading {
+    /// This server, once it is a member.
+    pub(crate) me: OnceLock<ServerId>,
     until: Mutex<BTreeMap<Service, Millis>>,
 }
 
@@ -34,6 +36,11 @@ impl Leading {
 }
 
 impl Engine {
+    /// Which of the servers on its store this is, once it is one of them.
+    pub fn server_id(&self) -> Option<ServerId> {
+        self.leading.me.get().copied()
+    }
+
     /// Whether this server is the one that does this. The only server of a store does everything.
     pub(crate) fn leads(&self, service: Service, now: Now) -> bool {
         !self.store.is_shared() || self.leading.until(service).is_some_and(|until| now.mono < until)

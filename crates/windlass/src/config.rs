@@ -55,6 +55,8 @@ pub(crate) struct ServerSection {
     /// Address to listen on.
     #[serde(default, deserialize_with = "listen")]
     pub(crate) listen: Option<SocketAddr>,
+    /// Where others reach it.
+    pub(crate) advertise: Option<String>,
     /// Where tasks are kept.
     pub(crate) store: Option<String>,
     /// For how long ended tasks are kept.
@@ -68,6 +70,8 @@ pub(crate) struct ServerSection {
 pub(crate) struct ServerConfig {
     /// Address to listen on.
     pub(crate) listen: SocketAddr,
+    /// Where others reach it, where that is not the address it listens on.
+    pub(crate) advertise: Option<String>,
     /// Where tasks are kept.
     pub(crate) store: StoreUrl,
     /// For how long ended tasks are kept, with their history and their idempotency keys.
@@ -95,6 +99,7 @@ impl ServerConfig {
         let keep = Retention::default();
         let config = Self {
             listen: given.listen.or(file.listen).unwrap_or(LISTEN_DEFAULT),
+            advertise: given.advertise.or(file.advertise),
             store: given.store.or(file.store).as_deref().unwrap_or(STORE_DEFAULT).parse()?,
             keep_tasks: given.keep_tasks.or(file.keep_tasks).unwrap_or(Span::from_ms(keep.tasks.0)),
             keep_logs: given.keep_logs.or(file.keep_logs).unwrap_or(Span::from_ms(keep.logs.0)),
@@ -136,6 +141,7 @@ impl ServerConfig {
     pub(crate) fn to_toml(&self) -> anyhow::Result<String> {
         let server = ServerSection {
             listen: Some(self.listen),
+            advertise: self.advertise.clone(),
             store: Some(self.store.to_string()),
             keep_tasks: Some(self.keep_tasks),
             keep_logs: Some(self.keep_logs),

@@ -11,8 +11,8 @@ use anyhow::Context as _;
 use tokio::{net::TcpListener, time};
 use windlass_core::Millis;
 use windlass_engine::{
-    Engine,
-    ports::{Clock, Retention, ServerId, ServerState, Store},
+    Engine, EngineError,
+    ports::{Clock, Retention, ServerId, ServerState},
     services::{
         Committer, Dispatcher, HEARTBEAT_EVERY, Janitor, LeaseKeeper, Lookout, Membership, Messenger,
         Timekeeper,
@@ -21,7 +21,7 @@ use windlass_engine::{
 
 use crate::{clock::SystemClock, config::ServerConfig, http, loops::Loops, wire};
 
-/// The longest time between two looks at what is due: other servers on the same store need not wake anybody here.
+/// The longest time between two looks at what is due: other servers on the same store wake nobody here.
 const TICK: Duration = Duration::from_millis(100);
 
 /// The shortest time between two looks at what is due.
@@ -33,19 +33,22 @@ const SWEEP_EVERY: Duration = Duration::from_secs(60);
 /// Between two batches of deletions, so that they never hold up the rest.
 const SWEEP_PAUSE: Duration = Duration::from_millis(50);
 
-/// The level of features that this version knows, told to other servers on the store.
-const LEVEL: u32 = 1;
-
 /// Batches decided at once: one while the other waits for the disk.
 const COMMITTERS: usize = 2;
+
+/// The level of features of this version. A server knows the formats up to its own, and writes none above the lowest
+/// level of all servers on the store.
+const FEATURE_LEVEL: u32 = 1;
+
+/// A question for the time that took longer says little about it.
+const ROUND_TRIP_MAX: Duration = Duration::from_secs(1);
 
 /// A server that is ready to run.
 pub(crate) struct Server {
     listener: TcpListener,
-    store: Arc<dyn Store>,
     engine: Arc<Engine>,
     clock: Arc<SystemClock>,
-    me: ServerState,
+    membership: Membership,
     retention: Retention,
 }
 
@@ -57,26 +60,39 @@ impl Server {
             .await
             .with_context(|| format!("cannot listen on {}", config.listen))?;
         let clock = Arc::new(SystemClock::new(windlass_core::Timestamp(0)));
-        let address = format!("http://{}", listener.local_addr()?);
+        let address = match &config.advertise {
+            Some(address) => address.clone(),
+            None => format!("http://{}", listener.local_addr()?),
+        };
         let store = wire::open(&config.store, &clock, &address).await?;
-        let (id, now) = (uuid::Uuid::new_v4(), clock.now());
+        let id = uuid::Uuid::new_v4();
+        let engine = Arc::new(Engine::new(store, id.as_u64_pair().0));
         let me = ServerState {
             id: ServerId(id.as_u128()),
             version: env!("CARGO_PKG_VERSION").into(),
             address: address.into(),
-            level: LEVEL,
-            started_at: now.wall,
-            heard_at: now.wall,
-            heard: now.mono,
+            level: FEATURE_LEVEL,
+            started_at: clock.now().wall,
+            heard_at: clock.now().wall,
+            heard: clock.now().mono,
         };
-        Ok(Self {
-            listener,
-            engine: Arc::new(Engine::new(store.clone(), id.as_u64_pair().0)),
-            store,
-            clock,
-            me,
-            retention: config.retention(),
-        })
+        let membership = Membership::new(engine.clone(), me);
+        follow_store(&membership, &clock).await.context("the store does not tell the time")?;
+        membership.run_once(clock.now()).await.context("cannot become a server of the store")?;
+        Ok(Self { listener, engine, clock, membership, retention: config.retention() })
+    }
+
+    /// Which server this is.
+    pub(crate) fn id(&self) -> ServerId {
+        self.membership.id()
+    }
+
+    /// Where the other servers on its store are.
+    pub(crate) async fn others(&self) -> anyhow::Result<Vec<String>> {
+        let (id, now) = (self.id(), self.clock.now());
+        let servers = self.engine.servers().await?.into_iter();
+        let others = servers.filter(|server| server.id != id && server.is_up(now.mono));
+        Ok(others.map(|server| server.address.into()).collect())
     }
 
     /// The address it listens on.
@@ -97,27 +113,24 @@ impl Server {
     /// Serves until `shutdown`, then lets what is under way end. When one of its loops ends, it fails at once:
     /// whoever runs it starts it again, and what was answered is on disk.
     pub(crate) async fn run(self, shutdown: impl Future<Output = ()>) -> anyhow::Result<()> {
-        let Self { listener, store, engine, clock, me, retention } = self;
-        let membership = store.is_shared().then(|| Arc::new(Membership::new(engine.clone(), me)));
+        let Self { listener, engine, clock, membership, retention } = self;
+        let membership = Arc::new(membership);
         let mut loops = Loops::default();
         for _ in 0..COMMITTERS {
             loops.spawn("decides and commits", commit(engine.clone(), clock.clone()));
         }
         loops.spawn("does what is due", keep_time(engine.clone(), clock.clone()));
+        loops.spawn("is one of the servers", be_heard(membership.clone(), clock.clone()));
         loops.spawn("deletes what is old", sweep(engine.clone(), clock.clone(), retention));
-        if let Some(membership) = membership.clone() {
-            loops.spawn("is one of several servers", be_heard(membership, store, clock.clone()));
-        }
         let app = Arc::new(http::App::new(engine, clock));
         let ended = tokio::select! {
             served = http::serve(listener, app, shutdown) => served.context("the HTTP server failed"),
             error = loops.ended() => Err(error),
         };
         loops.shutdown().await;
-        if let Some(membership) = membership
-            && let Err(error) = membership.end().await
-        {
-            tracing::warn!(%error, "other servers take over once the leases of this one have ended");
+        // Others would go on in time without this.
+        if let Err(error) = membership.end().await {
+            tracing::warn!(%error, "the store could not be told that this server ends");
         }
         ended
     }
@@ -129,24 +142,6 @@ async fn commit(engine: Arc<Engine>, clock: Arc<SystemClock>) {
     loop {
         engine.inbox().wait().await;
         while committer.run_once(clock.now()).await > 0 {}
-    }
-}
-
-/// Is one of the servers on a store that several share: is heard of, has leases, goes by the store's clock.
-async fn be_heard(membership: Arc<Membership>, store: Arc<dyn Store>, clock: Arc<SystemClock>) {
-    loop {
-        let pause = match membership.run_once(clock.now()).await {
-            Ok(()) => Duration::from_millis(HEARTBEAT_EVERY.0),
-            Err(error) => {
-                tracing::warn!(%error, "other servers cannot hear of this one; it is tried again");
-                TICK
-            }
-        };
-        time::sleep(pause).await;
-        let asked = Instant::now();
-        if let Ok(Some(time)) = store.time().await {
-            clock.follow(time, asked.elapsed() / 2);
-        }
     }
 }
 
@@ -176,6 +171,34 @@ async fn keep_time(engine: Arc<Engine>, clock: Arc<SystemClock>) {
             () = engine.stirred(), if !has_failed => {}
         }
     }
+}
+
+/// Says that this server is there, and goes by the store's clock where that is shared.
+async fn be_heard(membership: Arc<Membership>, clock: Arc<SystemClock>) {
+    loop {
+        time::sleep(Duration::from_millis(HEARTBEAT_EVERY.0)).await;
+        if let Err(error) = follow_store(&membership, &clock).await {
+            tracing::warn!(%error, "the store does not tell the time; it is asked again");
+        }
+        if let Err(error) = membership.run_once(clock.now()).await {
+            tracing::warn!(%error, "the store could not be told that this server is there; it is told again");
+        }
+    }
+}
+
+/// Goes by the store's clock, where that is shared. Where it was set ahead no lease ends by that.
+async fn follow_store(membership: &Membership, clock: &SystemClock) -> Result<(), EngineError> {
+    let asked = Instant::now();
+    let Some(time) = membership.time().await? else { return Ok(()) };
+    let took = asked.elapsed();
+    if took > ROUND_TRIP_MAX {
+        return Ok(());
+    }
+    if let Some(then) = clock.jump_to(time) {
+        membership.forgive(then).await?;
+    }
+    clock.follow(time, took / 2);
+    Ok(())
 }
 
 /// How long to wait for what is next due. What could not be done stays due, and a store that fails is not to be

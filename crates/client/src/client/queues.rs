@@ -1,6 +1,6 @@
-//! Queues and the workers that serve them.
+//! Queues, the workers that serve them, and the servers on the store.
 
-use windlass_api::{List, Queue, Worker};
+use windlass_api::{List, Queue, Server, Worker};
 
 use super::Client;
 use crate::Error;
@@ -36,6 +36,14 @@ impl Client {
     /// As every call: see [`Error`].
     pub async fn resume_queue(&self, name: &str) -> Result<Queue, Error> {
         self.verb(&["v1", "queues", name, "resume"]).await
+    }
+
+    /// The servers on the store of the one that answers.
+    ///
+    /// # Errors
+    /// As every call: see [`Error`].
+    pub async fn servers(&self) -> Result<List<Server>, Error> {
+        self.all_pages(&["v1", "servers"], &[]).await
     }
 
     /// The connected workers.

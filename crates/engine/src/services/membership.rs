@@ -2,11 +2,11 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use windlass_core::Millis;
+use windlass_core::{Millis, Timestamp};
 
 use crate::{
     Engine, EngineError,
-    ports::{Now, ServerState, Service},
+    ports::{Now, ServerId, ServerState, Service},
 };
 
 /// How often a server is to say that it is there.
@@ -28,7 +28,15 @@ impl Membership {
     /// A membership of `engine` as `me`.
     #[must_use]
     pub fn new(engine: Arc<Engine>, me: ServerState) -> Self {
+        // An engine is one server for as long as it lives.
+        let _ = engine.leading.me.set(me.id);
         Self { engine, me, has_begun: Mutex::default() }
+    }
+
+    /// Which server it is.
+    #[must_use]
+    pub fn id(&self) -> ServerId {
+        self.me.id
     }
 
     /// Says that this server is there, and asks for the leases of services.
@@ -53,6 +61,25 @@ impl Membership {
             self.engine.leading.note(service, (lease.holder == self.me.id).then_some(lease.until));
         }
         Ok(())
+    }
+
+    /// What time it is for all servers on the store, where they share it: by the store's clock, and not behind what any
+    /// of them went by. So nothing that was written lies ahead when the store's clock is set back.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub async fn time(&self) -> Result<Option<Timestamp>, EngineError> {
+        let Some(time) = self.engine.store.time().await? else { return Ok(None) };
+        let heard = self.engine.store.servers().await?.into_iter().map(|server| server.heard_at);
+        Ok(heard.chain([time]).max())
+    }
+
+    /// Gives all sessions a full new lease: time has jumped, so silence says nothing.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub async fn forgive(&self, now: Now) -> Result<(), EngineError> {
+        Ok(self.engine.store.forgive(now).await?)
     }
 
     /// This server ends: what it did for all goes to others at once.

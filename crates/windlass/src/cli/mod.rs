@@ -23,6 +23,7 @@ mod queue;
 #[cfg(test)]
 mod reference;
 mod server;
+mod server_list;
 mod signals;
 mod table;
 mod task;
@@ -82,6 +83,9 @@ enum Command {
     Worker(worker::WorkerArgs),
     /// List the connected workers
     WorkerList,
+    /// List the servers on the store
+    #[command(visible_alias = "servers")]
+    ServerList,
     /// Locks: who has them and who waits for them
     #[command(subcommand)]
     Lock(lock::LockCommand),
@@ -152,6 +156,7 @@ fn execute(cli: Cli) -> anyhow::Result<Exit> {
         Command::Server(args) => block_on(args.run()),
         Command::Worker(args) => block_on(args.run(connection)),
         Command::WorkerList => block_on(worker_list::run(&connection.open()?)),
+        Command::ServerList => block_on(server_list::run(&connection.open()?)),
         Command::Lock(command) => block_on(command.run(&connection.open()?)),
         Command::Alarm(command) => block_on(command.run(&connection.open()?)),
         Command::Bench(args) => block_on(args.run(&connection.output())),
@@ -334,6 +339,8 @@ mod tests {
             "windlass alarm list --all",
             "windlass worker --modules DIR --module a --module b --concurrency 4 --name w --server http://h",
             "windlass worker-list",
+            "windlass server-list",
+            "windlass servers -o json",
             "windlass completions bash",
         ] {
             parse(line).unwrap_or_else(|error| panic!("{line}: {error}"));

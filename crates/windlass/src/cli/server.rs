@@ -18,7 +18,11 @@ pub(crate) struct ServerArgs {
     #[arg(long, value_name = "ADDRESS", env = "WINDLASS_SERVER_LISTEN", value_parser = parse_listen)]
     pub(crate) listen: Option<SocketAddr>,
 
-    /// Where tasks are kept: sqlite:PATH or memory: [default: sqlite:windlass.db]
+    /// Where others reach this server, for `server-list` [default: http:// and the address]
+    #[arg(long, value_name = "URL", env = "WINDLASS_SERVER_ADVERTISE")]
+    pub(crate) advertise: Option<String>,
+
+    /// Where tasks are kept: sqlite:PATH, postgres://…, mysql://… or memory: [default: sqlite:windlass.db]
     #[arg(long, value_name = "URL", env = "WINDLASS_SERVER_STORE", hide_env_values = true)]
     pub(crate) store: Option<String>,
 
@@ -48,6 +52,7 @@ impl ServerArgs {
     pub(crate) async fn run(self) -> anyhow::Result<Exit> {
         let given = ServerSection {
             listen: self.listen,
+            advertise: self.advertise,
             store: self.store,
             keep_tasks: self.keep_tasks,
             keep_logs: self.keep_logs,
@@ -62,7 +67,8 @@ impl ServerArgs {
         let shutdown = signals::shutdown()?;
         let server = Server::open(&config).await?;
         println!("listening on http://{}", server.address()?);
-        tracing::info!(store = %config.store, "serving");
+        let others = server.others().await?;
+        tracing::info!(id = %server.id(), store = %config.store, beside = others.join(", "), "serving");
         server.run(shutdown).await?;
         Ok(Exit::Done)
     }

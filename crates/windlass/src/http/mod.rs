@@ -35,6 +35,7 @@ mod queues;
 mod rerun;
 mod resolve;
 mod serve;
+mod servers;
 mod shutdown;
 mod signals;
 mod submit;
@@ -116,7 +117,7 @@ impl App {
 
 /// Everything the server answers.
 pub fn router(app: Arc<App>) -> Router {
-    let routes: [(&'static str, MethodRouter<Arc<App>>); 35] = [
+    let routes: [(&'static str, MethodRouter<Arc<App>>); 36] = [
         ("/v1/tasks", get(tasks::list).post(submit::submit)),
         ("/v1/tasks/batch", post(batch::submit)),
         ("/v1/tasks/bulk", post(bulk::change)),
@@ -142,6 +143,7 @@ pub fn router(app: Arc<App>) -> Router {
         ("/v1/limits", get(limits::list)),
         ("/v1/limits/{name}", get(limits::show).put(limits::set).delete(limits::remove)),
         ("/v1/workers", get(workers::list)),
+        ("/v1/servers", get(servers::list)),
         ("/v1/locks", get(locks::list)),
         ("/v1/locks/{name}", get(locks::show)),
         ("/v1/locks/{name}/release", post(locks::release)),

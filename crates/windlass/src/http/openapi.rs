@@ -7,7 +7,7 @@ use utoipa::OpenApi;
 
 use super::{
     alarms, batch, bulk, bytes_response, classic, events, exchange, flows, health, limits, locks, logs,
-    members, metrics, queues, rerun, resolve, signals, submit, tasks, why, workers,
+    members, metrics, queues, rerun, resolve, servers, signals, submit, tasks, why, workers,
 };
 
 #[derive(OpenApi)]
@@ -25,7 +25,7 @@ use super::{
         (name = "limits", description = "How much may be in hands at once, and begin"),
         (name = "locks", description = "Who has which lock"),
         (name = "alarms", description = "What a person must see"),
-        (name = "server", description = "The server itself"),
+        (name = "server", description = "The server itself, and others on its store"),
     ),
     paths(
         submit::submit,
@@ -63,6 +63,7 @@ use super::{
         alarms::list,
         alarms::acknowledge,
         alarms::resolve,
+        servers::list,
         health::alive,
         health::ready,
         metrics::scrape,

@@ -10,5 +10,6 @@ mod http;
 mod keeping_back;
 mod malformed;
 mod modules;
+mod servers;
 mod site;
 mod workflows;

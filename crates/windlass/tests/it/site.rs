@@ -51,8 +51,18 @@ pub(super) struct Site {
 impl Site {
     pub(super) fn start() -> Self {
         let dir = tempfile::tempdir().unwrap();
+        let store = store(dir.path());
+        let site = Self::open(dir, &store, &[]);
+        std::fs::write(site.dir.path().join("flows.yaml"), FLOWS).unwrap();
+        assert_eq!(site.run(&["flow", "apply", &site.path("flows.yaml")]).status.code(), Some(0));
+        site
+    }
+
+    /// A server in this folder on this store, which may have flows already; with these variables.
+    pub(super) fn open(dir: TempDir, store: &str, variables: &[(&str, &str)]) -> Self {
         let mut server = Command::new(PROGRAM)
-            .args(["server", "--listen", "127.0.0.1:0", "--store", &store(dir.path())])
+            .args(["server", "--listen", "127.0.0.1:0", "--store", store])
+            .envs(variables.iter().copied())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
             .spawn()
@@ -61,15 +71,18 @@ impl Site {
         BufReader::new(server.stdout.take().unwrap()).read_line(&mut line).unwrap();
         let url =
             line.trim().strip_prefix("listening on ").expect("the server says where it listens").to_owned();
-        std::fs::write(dir.path().join("flows.yaml"), FLOWS).unwrap();
-        let site = Self { dir, url, children: vec![server] };
-        assert_eq!(site.run(&["flow", "apply", &site.path("flows.yaml")]).status.code(), Some(0));
-        site
+        Self { dir, url, children: vec![server] }
     }
 
     pub(super) fn with_worker() -> Self {
         let mut site = Self::start();
-        let module = site.dir.path().join("modules/m");
+        site.start_worker();
+        site
+    }
+
+    /// Starts a worker with the module `m` at the server.
+    pub(super) fn start_worker(&mut self) {
+        let module = self.dir.path().join("modules/m");
         std::fs::create_dir_all(&module).unwrap();
         script(&module.join("echo"), "echo \"{\\\"ran\\\": \\\"$WINDLASS_STEP\\\"}\"");
         script(&module.join("fail"), "echo 'no space left' >&2; exit 7");
@@ -79,12 +92,11 @@ impl Site {
         );
         script(&module.join("gate"), "until test -e open; do sleep 0.02; done");
         let worker = Command::new(PROGRAM)
-            .args(["worker", "--server", &site.url, "--modules", &site.path("modules")])
+            .args(["worker", "--server", &self.url, "--modules", &self.path("modules")])
             .stderr(Stdio::null())
             .spawn()
             .unwrap();
-        site.children.push(worker);
-        site
+        self.children.push(worker);
     }
 
     pub(super) fn path(&self, name: &str) -> String {
@@ -120,6 +132,15 @@ impl Site {
         let output = self.run(&["task", "start", flow]);
         assert_eq!(output.status.code(), Some(0), "{output:?}");
         text(&output.stdout).trim().to_owned()
+    }
+}
+
+impl Site {
+    /// Starts a task of `flow`, which is to succeed; gives its id.
+    pub(super) fn start_task_and_wait(&self, flow: &str) -> String {
+        let task = self.json(&["task", "start", flow, "--wait"]);
+        assert_eq!(task["status"], "succeeded", "{task}");
+        task["id"].as_str().unwrap().to_owned()
     }
 }
 

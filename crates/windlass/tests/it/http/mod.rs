@@ -17,6 +17,7 @@ mod refusals;
 mod rerun;
 mod resolve;
 mod server;
+mod servers;
 mod signals;
 mod submit;
 mod why;
