@@ -1,6 +1,6 @@
 //! Lists of tasks: newest first, looked at one after the other where no index serves a filter.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use uuid::Uuid;
 use windlass_core::TaskId;
@@ -28,12 +28,19 @@ const PAGE: &str = "
     WHERE t.id < $1 AND ($3::text IS NULL OR t.flow = $3) AND ($4::int8 IS NULL OR t.created_at >= $4)
       AND ($5::int8 IS NULL OR t.created_at < $5)
     ORDER BY t.id DESC LIMIT $2";
+/// The newest of each ending are read from its part of an index, and the newest of all of them are the page. It is asked
+/// for in the words of that index: with `ending = …` the database may read all tasks from the newest on instead.
 const PAGE_OF_ENDED: &str = "
     SELECT t.id, t.flow, t.version, t.head, t.params, t.state,
            NULL::int8[], NULL::int8[], NULL::int8[], NULL::uuid[], NULL::int8[], NULL::int8[]
-    FROM windlass_task t
-    WHERE t.id < $1 AND ($3::text IS NULL OR t.flow = $3) AND ($4::int8 IS NULL OR t.created_at >= $4)
-      AND ($5::int8 IS NULL OR t.created_at < $5) AND t.ending IS NOT NULL AND t.ending = ANY($6::int8[])
+    FROM unnest($6::int2[]) AS e (ending)
+    CROSS JOIN LATERAL (
+        SELECT * FROM windlass_task t
+        WHERE t.ending IS NOT NULL AND t.ending >= e.ending AND (t.ending, t.id) < (e.ending, $1::uuid)
+          AND ($3::text IS NULL OR t.flow = $3) AND ($4::int8 IS NULL OR t.created_at >= $4)
+          AND ($5::int8 IS NULL OR t.created_at < $5)
+        ORDER BY t.ending DESC, t.id DESC LIMIT $2
+    ) t
     ORDER BY t.id DESC LIMIT $2";
 
 /// A page of tasks.
@@ -43,7 +50,11 @@ pub(super) async fn page(
     query: &TaskQuery,
 ) -> Result<Page<Loaded, TaskId>, Fault> {
     let mut listing = Listing::new(query);
-    let endings = only_ended(&query.statuses);
+    // Each once: a status may be asked for twice.
+    let endings = only_ended(&query.statuses).map(|codes| {
+        let codes: BTreeSet<i16> = codes.into_iter().filter_map(|code| i16::try_from(code).ok()).collect();
+        codes.into_iter().collect::<Vec<_>>()
+    });
     let flow = query.flow.as_ref().map(|flow| flow.as_str());
     let (since, until) = (query.since.map(|at| at.0), query.until.map(|at| at.0));
     loop {
