@@ -14,7 +14,8 @@ pub struct AlarmId(pub Arc<str>);
 impl AlarmId {
     /// The alarm about `kind` of trouble with a step of a task.
     #[must_use]
-    pub fn new(kind: StuckKind, task: TaskId, step: Option<&Name>) -> Self {
+    pub fn new(kind: impl Into<AlarmKind>, task: TaskId, step: Option<&Name>) -> Self {
+        let kind = kind.into();
         match step {
             Some(step) => Self(format!("{}.{task}.{step}", kind.as_str()).into()),
             None => Self(format!("{}.{task}", kind.as_str()).into()),
@@ -25,6 +26,48 @@ impl AlarmId {
 impl fmt::Display for AlarmId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
+    }
+}
+
+/// What an alarm is about: the kinds of trouble with a task that is there, and one with a task that could not be.
+///
+/// Written down by their places in this list: a new one comes last.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum AlarmKind {
+    /// [`StuckKind::Held`].
+    Held,
+    /// [`StuckKind::Poisoned`].
+    Poisoned,
+    /// [`StuckKind::RollbackFailed`].
+    RollbackFailed,
+    /// [`StuckKind::EngineFault`].
+    EngineFault,
+    /// A task that an application enqueued in a transaction of its own was not accepted.
+    Refused,
+}
+
+impl From<StuckKind> for AlarmKind {
+    fn from(kind: StuckKind) -> Self {
+        match kind {
+            StuckKind::Held => Self::Held,
+            StuckKind::Poisoned => Self::Poisoned,
+            StuckKind::RollbackFailed => Self::RollbackFailed,
+            StuckKind::EngineFault => Self::EngineFault,
+        }
+    }
+}
+
+impl AlarmKind {
+    /// The word for it.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Held => StuckKind::Held.as_str(),
+            Self::Poisoned => StuckKind::Poisoned.as_str(),
+            Self::RollbackFailed => StuckKind::RollbackFailed.as_str(),
+            Self::EngineFault => StuckKind::EngineFault.as_str(),
+            Self::Refused => "refused",
+        }
     }
 }
 
@@ -47,7 +90,7 @@ pub struct Alarm {
     /// Its id.
     pub id: AlarmId,
     /// The kind of trouble.
-    pub kind: StuckKind,
+    pub kind: AlarmKind,
     /// The task it is about.
     pub task: TaskId,
     /// The step it is about.
@@ -81,7 +124,7 @@ pub enum AlarmCommand {
     /// It happened, or happened again.
     Raise {
         /// The kind of trouble.
-        kind: StuckKind,
+        kind: AlarmKind,
         /// The task it is about.
         task: TaskId,
         /// The step it is about.

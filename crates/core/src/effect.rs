@@ -296,7 +296,7 @@ fn message(task: &Task, event: &Event) -> Option<Message> {
             Some(Message::Alarm {
                 id: AlarmId::new(stuck.kind, task.id, step.as_ref()),
                 command: AlarmCommand::Raise {
-                    kind: stuck.kind,
+                    kind: stuck.kind.into(),
                     task: task.id,
                     step,
                     message: stuck.message.clone(),

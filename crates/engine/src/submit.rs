@@ -52,6 +52,15 @@ impl Engine {
         submissions: Vec<Submission>,
         now: Now,
     ) -> Result<Vec<Result<Accepted, EngineError>>, EngineError> {
+        let with_id = |submission| (self.ids.next(now.wall), submission);
+        self.submit_as(submissions.into_iter().map(with_id).collect()).await
+    }
+
+    /// Takes many tasks in under these ids, each for itself. One that was taken in before is found by its key.
+    pub(crate) async fn submit_as(
+        &self,
+        submissions: Vec<(TaskId, Submission)>,
+    ) -> Result<Vec<Result<Accepted, EngineError>>, EngineError> {
         if self.inbox.is_full() {
             return Err(EngineError::Overloaded);
         }
@@ -59,7 +68,7 @@ impl Engine {
         let mut items = Vec::with_capacity(submissions.len());
         let mut fingerprints = Vec::with_capacity(submissions.len());
         let mut results = Vec::with_capacity(submissions.len());
-        for submission in submissions {
+        for (id, submission) in submissions {
             let wanted = (submission.flow.clone(), submission.version);
             if !flows.contains_key(&wanted) {
                 let found = self.store.flow(&wanted.0, wanted.1).await?;
@@ -75,7 +84,7 @@ impl Engine {
                             continue;
                         }
                     };
-                    let task = Task::new(self.ids.next(now.wall), flow, Arc::new(input));
+                    let task = Task::new(id, flow, Arc::new(input));
                     fingerprints.push(submission.key.as_ref().map(|key| key.fingerprint));
                     items.push(Item::Submit { task: Arc::new(task), done: Vec::new(), key: submission.key });
                     results.push(None);

@@ -14,7 +14,7 @@ use windlass_engine::{
     Engine, EngineError,
     ports::{Clock, Retention, ServerId, ServerState},
     services::{
-        Committer, Dispatcher, HEARTBEAT_EVERY, Janitor, LeaseKeeper, Lookout, Membership, Messenger,
+        Clerk, Committer, Dispatcher, HEARTBEAT_EVERY, Janitor, LeaseKeeper, Lookout, Membership, Messenger,
         Timekeeper,
     },
 };
@@ -35,6 +35,9 @@ const SWEEP_PAUSE: Duration = Duration::from_millis(50);
 
 /// Batches decided at once: one while the other waits for the disk.
 const COMMITTERS: usize = 2;
+
+/// How often it is looked for what applications enqueued, where nobody tells.
+const ENQUEUED_EVERY: Duration = Duration::from_secs(1);
 
 /// The level of features of this version. A server knows the formats up to its own, and writes none above the lowest
 /// level of all servers on the store.
@@ -122,7 +125,9 @@ impl Server {
         loops.spawn("does what is due", keep_time(engine.clone(), clock.clone()));
         loops.spawn("is one of the servers", be_heard(membership.clone(), clock.clone()));
         loops.spawn("deletes what is old", sweep(engine.clone(), clock.clone(), retention));
-        let app = Arc::new(http::App::new(engine, clock));
+        let app = Arc::new(http::App::new(engine.clone(), clock.clone()));
+        let reader = Arc::new(http::EnqueuedReader(app.clone()));
+        loops.spawn("takes in what was enqueued", take_in(Clerk::new(engine, reader), clock));
         let ended = tokio::select! {
             served = http::serve(listener, app, shutdown) => served.context("the HTTP server failed"),
             error = loops.ended() => Err(error),
@@ -199,6 +204,25 @@ async fn follow_store(membership: &Membership, clock: &SystemClock) -> Result<()
     }
     clock.follow(time, took / 2);
     Ok(())
+}
+
+/// Takes in what applications enqueued by SQL.
+async fn take_in(clerk: Clerk, clock: Arc<SystemClock>) {
+    loop {
+        match clerk.run_once(clock.now()).await {
+            Ok(0) => {}
+            Ok(_) => continue,
+            Err(error) => {
+                tracing::warn!(%error, "what was enqueued could not be taken in; it is tried again")
+            }
+        }
+        // Before the next look something passes in any case: what cannot be taken in now still waits.
+        time::sleep(TICK_MIN).await;
+        tokio::select! {
+            () = clerk.arrival() => {}
+            () = time::sleep(ENQUEUED_EVERY) => {}
+        }
+    }
 }
 
 /// How long to wait for what is next due. What could not be done stays due, and a store that fails is not to be

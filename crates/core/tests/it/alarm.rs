@@ -1,18 +1,18 @@
 //! Alarms: raised, seen, over, and raised again.
 
 use windlass_core::{
-    Alarm, AlarmCommand, AlarmId, AlarmRejection, AlarmState, Millis, Name, StuckKind, TaskId,
+    Alarm, AlarmCommand, AlarmId, AlarmKind, AlarmRejection, AlarmState, Millis, Name, TaskId,
 };
 
 use crate::world::{START, anna};
 
 fn id() -> AlarmId {
-    AlarmId::new(StuckKind::Held, TaskId(7), Some(&Name::new("a").unwrap()))
+    AlarmId::new(AlarmKind::Held, TaskId(7), Some(&Name::new("a").unwrap()))
 }
 
 fn raise(message: &str) -> AlarmCommand {
     let step = Some(Name::new("a").unwrap());
-    AlarmCommand::Raise { kind: StuckKind::Held, task: TaskId(7), step, message: message.into() }
+    AlarmCommand::Raise { kind: AlarmKind::Held, task: TaskId(7), step, message: message.into() }
 }
 
 fn told(alarm: Option<&Alarm>, command: &AlarmCommand) -> Result<Option<Alarm>, AlarmRejection> {

@@ -5,10 +5,10 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use windlass_core::{
-    Act, ActKey, ActState, Actor, Alarm, AlarmId, AlarmState, Attempt, Awaited, Command, Context, Direction,
-    Doer, Effect, Event, EventKind, Failure, Flow, Free, Input, Json, Lock, LockCommand, LockName, Message,
-    Millis, Name, Outcome, Pause, Phase, Rejection, Report, Resolution, StuckKind, Task, TaskId, Timestamp,
-    Transition, Waiting, Wakeup, apply, waits,
+    Act, ActKey, ActState, Actor, Alarm, AlarmId, AlarmKind, AlarmState, Attempt, Awaited, Command, Context,
+    Direction, Doer, Effect, Event, EventKind, Failure, Flow, Free, Input, Json, Lock, LockCommand, LockName,
+    Message, Millis, Name, Outcome, Pause, Phase, Rejection, Report, Resolution, StuckKind, Task, TaskId,
+    Timestamp, Transition, Waiting, Wakeup, apply, waits,
 };
 
 /// When every story begins.
@@ -220,15 +220,16 @@ impl World {
             assert!(touched && step.touched, "{key:?} ran, and would not be undone");
         }
         self.check_members();
-        let raised: BTreeSet<(StuckKind, Option<String>)> = self
+        let raised: BTreeSet<(AlarmKind, Option<String>)> = self
             .alarms
             .values()
             .filter(|alarm| alarm.state != AlarmState::Resolved)
             .map(|alarm| (alarm.kind, alarm.step.as_ref().map(ToString::to_string)))
             // A fault of the engine stays for a person to see, also when the task ends by itself.
-            .filter(|(kind, _)| !(*kind == StuckKind::EngineFault && self.task.is_ended()))
+            .filter(|(kind, _)| !(*kind == AlarmKind::EngineFault && self.task.is_ended()))
             .collect();
-        assert_eq!(raised, self.troubles(), "alarms are there for what waits for a person: {:#?}", self.task);
+        let troubles = self.troubles().into_iter().map(|(kind, step)| (kind.into(), step)).collect();
+        assert_eq!(raised, troubles, "alarms are there for what waits for a person: {:#?}", self.task);
     }
 
     /// What is counted of members is what there is, a window of them is under way, and none once their step is

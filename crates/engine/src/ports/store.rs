@@ -13,9 +13,9 @@ use windlass_core::{
 };
 
 use super::{
-    Adoption, AttemptId, Change, Claim, Claimed, Due, EnqueuedTasks, Envelope, LimitState, LogLine, Now, Outcome, Page,
-    QueueState, Retention, ServerId, ServerState, Service, ServiceLease, SessionId, SessionRenewal,
-    SessionState, StoredAlarm, StoredFlow, TaskQuery, Wish,
+    Adoption, AttemptId, Change, Claim, Claimed, Due, EnqueuedTasks, Envelope, LimitState, LogLine, Now,
+    Outcome, Page, QueueState, Retention, ServerId, ServerState, Service, ServiceLease, SessionId,
+    SessionRenewal, SessionState, StoredAlarm, StoredFlow, TaskQuery, Wish,
 };
 
 /// A store.

@@ -3,6 +3,7 @@
 mod alarm_work;
 mod batch;
 mod children;
+mod clerk;
 mod committer;
 mod dispatcher;
 mod janitor;
@@ -14,6 +15,7 @@ mod messenger;
 mod task_work;
 mod timekeeper;
 
+pub use clerk::{Clerk, ReadEnqueued, Unreadable};
 pub use committer::Committer;
 pub use dispatcher::Dispatcher;
 pub use janitor::Janitor;

@@ -119,7 +119,7 @@ fn format_1_of_messages_and_alarms_is_read() {
     let task = TaskId(0x0190_0000_0000_7000_8000_0000_0000_0001);
     let id = AlarmId::new(StuckKind::RollbackFailed, task, Some(&step));
     let command = AlarmCommand::Raise {
-        kind: StuckKind::RollbackFailed,
+        kind: StuckKind::RollbackFailed.into(),
         task,
         step: Some(step.clone()),
         message: "cannot undo".into(),
@@ -129,7 +129,7 @@ fn format_1_of_messages_and_alarms_is_read() {
     assert_eq!(stored::read_message(&bytes).unwrap(), message);
     let alarm = Alarm {
         id,
-        kind: StuckKind::RollbackFailed,
+        kind: StuckKind::RollbackFailed.into(),
         task,
         step: Some(step),
         message: "cannot undo".into(),

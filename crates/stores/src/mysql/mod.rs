@@ -18,6 +18,7 @@
 //! | `connection.rs`, `script.rs`, `columns.rs` | connections, what is sent, what comes back |
 //! | `commit.rs`, `find.rs`, `write.rs`, `write_waits.rs` | commits |
 //! | `claim.rs`, `turns.rs`, `sessions.rs` | who has what |
+//! | `enqueued.rs` | what applications enqueue in transactions of their own |
 //! | `load.rs`, `flows.rs`, `list.rs`, `query.rs`, `queues.rs`, `limits.rs`, `due.rs` | what is asked |
 //! | `servers.rs`, `sweep.rs` | servers beside this one, and what is kept too long |
 
@@ -26,6 +27,7 @@ mod columns;
 mod commit;
 mod connection;
 mod due;
+mod enqueued;
 mod error;
 mod find;
 mod flows;

@@ -185,7 +185,7 @@ impl OpenError {
     pub(super) fn migration(error: &Error) -> Self {
         let advice = match error {
             Error::Server(error) if [1044, 1142, 1143, 1227, 1370].contains(&error.code) => {
-                "GRANT CREATE, INDEX, SELECT, INSERT, UPDATE, DELETE ON the database to this user"
+                "GRANT CREATE, INDEX, CREATE ROUTINE, ALTER ROUTINE, EXECUTE, SELECT, INSERT, UPDATE, DELETE ON the database to this user"
             }
             Error::Server(error) if [1054, 1146].contains(&error.code) => {
                 "something else has tables with these names: give windlass a database of its own"

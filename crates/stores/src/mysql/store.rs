@@ -5,9 +5,10 @@ use std::time::Duration;
 use async_trait::async_trait;
 use windlass_core::{ActKey, Alarm, AlarmId, Event, Lock, LockName, Millis, Name, Ready, TaskId, Timestamp};
 use windlass_engine::ports::{
-    Adoption, AttemptId, Change, Claimed, Due, Envelope, LimitState, Loaded, LogLine, Now, Outcome, Page,
-    QueueState, Retention, ServerId, ServerState, Service, ServiceLease, SessionId, SessionRenewal,
-    SessionState, Store, StoreError, StoredAlarm, StoredFlow, TaskQuery, Wish,
+    Adoption, AttemptId, Change, Claimed, Due, Enqueued, EnqueuedTasks, Envelope, LimitState, Loaded,
+    LogLine, Now, Outcome, Page, QueueState, Retention, ServerId, ServerState, Service, ServiceLease,
+    SessionId, SessionRenewal, SessionState, Settlement, Store, StoreError, StoredAlarm, StoredFlow,
+    TaskQuery, Wish,
 };
 
 use super::{
@@ -15,7 +16,7 @@ use super::{
     columns::Columns as _,
     commit::{Committer, NOW},
     connection::{Database, retrying},
-    due,
+    due, enqueued,
     flows::Flows,
     limits::read_limits,
     list,
@@ -75,6 +76,10 @@ impl Store for MySqlStore {
 
     async fn news(&self) {
         self.database.within(async { tokio::time::sleep(NEWS_EVERY).await }).await;
+    }
+
+    fn enqueued(&self) -> Option<&dyn EnqueuedTasks> {
+        Some(self)
     }
 
     async fn time(&self) -> Result<Option<Timestamp>, StoreError> {
@@ -243,5 +248,20 @@ impl Store for MySqlStore {
 
     async fn sweep(&self, retention: &Retention, now: Now, limit: usize) -> Result<u64, StoreError> {
         retrying!(self.database, |connection| sweep::sweep(&mut connection, retention, now, limit).await)
+    }
+}
+
+#[async_trait]
+impl EnqueuedTasks for MySqlStore {
+    async fn waiting(&self, limit: usize) -> Result<Vec<Enqueued>, StoreError> {
+        retrying!(self.database, |connection| enqueued::waiting(&mut connection, limit).await)
+    }
+
+    async fn settle(&self, settled: Vec<(TaskId, Settlement)>) -> Result<usize, StoreError> {
+        retrying!(self.database, |connection| enqueued::settle(&mut connection, &settled).await)
+    }
+
+    async fn arrival(&self) {
+        self.news().await;
     }
 }

@@ -20,6 +20,7 @@
 //! | `load.rs`, `list.rs`, `flows.rs`, `newest.rs` | reading tasks and flows |
 //! | `claim.rs`, `limits.rs`, `queues.rs` | handing out |
 //! | `sessions.rs`, `due.rs`, `servers.rs` | workers, what is due, other servers |
+//! | `enqueued.rs` | what applications enqueue in transactions of their own |
 //! | `query.rs`, `sweep.rs` | events, log lines, alarms, locks; deleting what is old |
 //! | `news.rs` | hearing of other servers |
 //!
@@ -43,6 +44,7 @@ mod claim;
 mod commit;
 mod connection;
 mod due;
+mod enqueued;
 mod error;
 mod find;
 mod flows;

@@ -10,26 +10,35 @@ use super::open::PostgresOptions;
 /// What is notified when a queue gets attempts that had none.
 const CHANNEL: &str = "windlass";
 
+/// What is notified when an application has enqueued something.
+const ENQUEUED: &str = "windlass_enqueued";
+
 /// Between two tries to listen again.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// Hears of other servers. Where it cannot listen nothing is heard, and the engine looks by itself.
 pub(super) struct News {
     heard: Arc<Notify>,
+    enqueued: Arc<Notify>,
     listener: JoinHandle<()>,
 }
 
 impl News {
     /// Listens from now on. What comes from `own` is no news.
     pub(super) fn listen(options: PostgresOptions, own: String) -> Self {
-        let heard = Arc::new(Notify::new());
-        let listener = tokio::spawn(listen(options, own, heard.clone()));
-        Self { heard, listener }
+        let (heard, enqueued) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+        let listener = tokio::spawn(listen(options, own, heard.clone(), enqueued.clone()));
+        Self { heard, enqueued, listener }
     }
 
     /// Returns when something was heard since the last call.
     pub(super) async fn next(&self) {
         self.heard.notified().await;
+    }
+
+    /// Returns when an application has enqueued something since the last call.
+    pub(super) async fn enqueued(&self) {
+        self.enqueued.notified().await;
     }
 }
 
@@ -39,11 +48,11 @@ impl Drop for News {
     }
 }
 
-async fn listen(options: PostgresOptions, own: String, heard: Arc<Notify>) {
+async fn listen(options: PostgresOptions, own: String, heard: Arc<Notify>, enqueued: Arc<Notify>) {
     loop {
         if let Ok((client, mut connection)) = options.connect().await {
             let subscribe = async {
-                client.batch_execute(&format!("LISTEN {CHANNEL}")).await?;
+                client.batch_execute(&format!("LISTEN {CHANNEL}; LISTEN {ENQUEUED}")).await?;
                 // Something may have been notified while nobody listened.
                 heard.notify_one();
                 // Until it ends.
@@ -51,10 +60,12 @@ async fn listen(options: PostgresOptions, own: String, heard: Arc<Notify>) {
             };
             let hear = async {
                 while let Some(Ok(message)) = poll_fn(|context| connection.poll_message(context)).await {
-                    if let AsyncMessage::Notification(news) = message
-                        && news.payload() != own
-                    {
-                        heard.notify_one();
+                    match message {
+                        AsyncMessage::Notification(news) if news.channel() == ENQUEUED => {
+                            enqueued.notify_one();
+                        }
+                        AsyncMessage::Notification(news) if news.payload() != own => heard.notify_one(),
+                        _ => {}
                     }
                 }
             };

@@ -9,9 +9,10 @@ use windlass_core::{ActKey, Alarm, AlarmId, Event, Lock, LockName, Millis, Name,
 use windlass_engine::{
     is_adhoc,
     ports::{
-        Adoption, AttemptId, Change, Claimed, Due, Envelope, LimitState, Loaded, LogLine, Now, Outcome, Page,
-        QueueState, Retention, ServerId, ServerState, Service, ServiceLease, SessionId, SessionRenewal,
-        SessionState, Store, StoreError, StoredAlarm, StoredFlow, TaskQuery, Wish,
+        Adoption, AttemptId, Change, Claimed, Due, Enqueued, EnqueuedTasks, Envelope, LimitState, Loaded,
+        LogLine, Now, Outcome, Page, QueueState, Retention, ServerId, ServerState, Service, ServiceLease,
+        SessionId, SessionRenewal, SessionState, Settlement, Store, StoreError, StoredAlarm, StoredFlow,
+        TaskQuery, Wish,
     },
 };
 
@@ -19,7 +20,7 @@ use super::{
     claim,
     commit::Committer,
     connection::{Connection, Database, retrying},
-    due,
+    due, enqueued,
     error::Fault,
     flows::Flows,
     limits, list, load,
@@ -128,6 +129,10 @@ impl Store for PostgresStore {
 
     async fn news(&self) {
         self.news.next().await;
+    }
+
+    fn enqueued(&self) -> Option<&dyn EnqueuedTasks> {
+        Some(self)
     }
 
     async fn time(&self) -> Result<Option<Timestamp>, StoreError> {
@@ -320,5 +325,20 @@ impl Store for PostgresStore {
     async fn sweep(&self, retention: &Retention, now: Now, limit: usize) -> Result<u64, StoreError> {
         let retention = *retention;
         with_connection!(self, |inner, connection| sweep::sweep(&mut connection, &retention, now, limit))
+    }
+}
+
+#[async_trait]
+impl EnqueuedTasks for PostgresStore {
+    async fn waiting(&self, limit: usize) -> Result<Vec<Enqueued>, StoreError> {
+        with_connection!(self, |inner, connection| enqueued::waiting(&mut connection, limit))
+    }
+
+    async fn settle(&self, settled: Vec<(TaskId, Settlement)>) -> Result<usize, StoreError> {
+        with_connection!(self, |inner, connection| enqueued::settle(&mut connection, &settled))
+    }
+
+    async fn arrival(&self) {
+        self.news.enqueued().await;
     }
 }

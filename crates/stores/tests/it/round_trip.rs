@@ -188,7 +188,7 @@ fn alarms_are_listed_newest_first_and_resolved_ones_only_on_demand() {
     let raise = |n: i64| {
         let id = AlarmId(format!("alarm-{n}").into());
         let command = AlarmCommand::Raise {
-            kind: StuckKind::Held,
+            kind: StuckKind::Held.into(),
             task: crate::story::id(n, 1),
             step: Some(name("step-0")),
             message: "look".into(),

@@ -79,8 +79,12 @@ fn ended_tasks_go_with_all_their_rows_and_nothing_else_does() {
         change.submit_key = Some(SubmitKey { scope: [1; 32], fingerprint: [2; 32] });
     }
     let alarm = AlarmId("held".into());
-    let raise =
-        AlarmCommand::Raise { kind: StuckKind::Held, task: old.task.id, step: None, message: "look".into() };
+    let raise = AlarmCommand::Raise {
+        kind: StuckKind::Held.into(),
+        task: old.task.id,
+        step: None,
+        message: "look".into(),
+    };
     let raised = Alarm::apply(None, &alarm, &raise, at(0)).unwrap().unwrap();
     let over = Alarm::apply(Some(&raised), &alarm, &AlarmCommand::Resolve { by: None }, at(0)).unwrap();
     changes.push(Change::Alarm(AlarmChange { before: 0, alarm: over, consumes: None }));

@@ -71,6 +71,14 @@ pub(crate) fn submit_key(
     SubmitKey { scope: hash.0.finalize().into(), fingerprint: fingerprint.0.finalize().into() }
 }
 
+/// What the store keeps of a task that was enqueued without a key: its id.
+pub(crate) fn enqueued_key(task: TaskId) -> SubmitKey {
+    let mut scope = Hash::default();
+    scope.text(CALLER).text("enqueued").text(&task.to_string());
+    let scope = scope.0.finalize().into();
+    SubmitKey { scope, fingerprint: scope }
+}
+
 /// What the store keeps of the key of a new run of a task.
 pub(crate) fn rerun_key(key: &str, task: TaskId, from: Option<&str>, params: Option<&Json>) -> SubmitKey {
     let mut scope = Hash::default();

@@ -14,6 +14,7 @@ mod batch;
 mod budget;
 mod bulk;
 mod classic;
+mod enqueued;
 mod events;
 mod exchange;
 mod extract;
@@ -64,6 +65,7 @@ use windlass_engine::{
 };
 
 pub use classic::StepMessage;
+pub(crate) use enqueued::EnqueuedReader;
 pub use metrics::Metrics;
 pub use openapi::document;
 pub use serve::serve;

@@ -46,6 +46,11 @@ impl Refused {
         self
     }
 
+    /// Whether the same request can succeed a little later.
+    pub(crate) fn is_temporary(&self) -> bool {
+        self.0.is_temporary || self.0.problem.status >= 500
+    }
+
     /// What is wrong, without the rest.
     pub(crate) fn problem(self) -> Problem {
         self.0.problem

@@ -87,6 +87,11 @@ impl Caller {
             now,
         })
     }
+
+    /// Somebody who is known for sure.
+    pub(super) fn known(by: Actor, now: Timestamp) -> Self {
+        Self { by: Some(by), traceparent: None, now }
+    }
 }
 
 /// Accepts a task: when this is answered it is on disk. It runs a flow of the catalogue, or brings its steps along.

@@ -4,6 +4,7 @@ mod children;
 mod cli;
 mod demo;
 mod docs;
+mod enqueue;
 mod flows;
 mod hints;
 mod http;
