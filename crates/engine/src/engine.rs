@@ -42,7 +42,7 @@ pub struct Engine {
     pub(crate) began: OnceLock<Now>,
     pub(crate) ids: TaskIds,
     pub(crate) leading: Leading,
-    pub(crate) decided: LatestTime,
+    pub(crate) latest: LatestTime,
 }
 
 /// Why the engine did not do what it was asked. Nothing was changed.
@@ -116,7 +116,7 @@ impl Engine {
             began: OnceLock::new(),
             ids: TaskIds::new(random),
             leading: Leading::default(),
-            decided: LatestTime::default(),
+            latest: LatestTime::default(),
         }
     }
 

@@ -157,7 +157,7 @@ impl Bench {
         let mut committing = pin!(async {
             loop {
                 self.engine.inbox().wait().await;
-                while self.committer.run_once(NOW).await > 0 {}
+                while self.committer.run_once(|| NOW).await > 0 {}
             }
         });
         self.runtime.block_on(poll_fn(|context| {

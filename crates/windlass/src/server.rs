@@ -146,7 +146,7 @@ async fn commit(engine: Arc<Engine>, clock: Arc<SystemClock>) {
     let committer = Committer::new(engine.clone());
     loop {
         engine.inbox().wait().await;
-        while committer.run_once(clock.now()).await > 0 {}
+        while committer.run_once(|| clock.now()).await > 0 {}
     }
 }
 

@@ -20,7 +20,7 @@ impl Engine {
         let Some(mut turn) = self.dispatching.take(&self.timers, now) else { return Ok(()) };
         let mut next = Some(now);
         while let Some(now) = next {
-            self.hand_out(now).await?;
+            self.hand_out(self.latest.not_before(now)).await?;
             next = turn.next();
         }
         Ok(())

@@ -137,7 +137,7 @@ impl Batch {
             flows.extend(stored.map(|stored| (name, stored.flow)));
         }
         // What was loaded may have been decided later than this batch began: what happens next does not happen before it.
-        let now = engine.decided.not_before(now);
+        let now = engine.latest.not_before(now);
         Ok(Self { now, tasks, alarms, locks, flows, others: Vec::new() })
     }
 

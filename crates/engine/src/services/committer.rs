@@ -37,8 +37,9 @@ impl Committer {
         Self { engine }
     }
 
-    /// Decides and commits one batch. Tells how many items it had; 0 when nothing waited.
-    pub async fn run_once(&self, now: Now) -> usize {
+    /// Decides and commits one batch. Tells how many items it had; 0 when nothing waited. It asks for the time again
+    /// after each commit: what is handed out then has not begun before it.
+    pub async fn run_once(&self, clock: impl Fn() -> Now) -> usize {
         let operations = self.engine.inbox.take(BATCH_ITEMS_MAX);
         if operations.is_empty() {
             return 0;
@@ -54,7 +55,7 @@ impl Committer {
         self.engine.counts.batch(count);
         let mut fault = None;
         for _ in 0..ROUNDS_MAX {
-            match self.round(&operations, &open, &mut replies, now).await {
+            match self.round(&operations, &open, &mut replies, clock()).await {
                 Ok(conflicts) => open = conflicts,
                 Err(error) => {
                     fault = Some(error);
@@ -65,6 +66,8 @@ impl Committer {
                 break;
             }
         }
+        // Whoever is answered may hand out as well, with the time at which it asked.
+        let now = self.engine.latest.not_before(clock());
         // What an earlier round has committed stands, and its operations are answered so.
         let unsettled: BTreeSet<usize> = open.into_iter().map(|(operation, _)| operation).collect();
         for (index, (operation, replies)) in operations.into_iter().zip(replies).enumerate() {

@@ -154,7 +154,7 @@ fn the_end_of_the_grace_hands_out_nothing_that_is_on_its_way_to_the_disk() {
     let mut reporting = pin!(world.engine.exchange(call, world.now()));
     assert!(poll(reporting.as_mut()).is_pending());
     let committer = Committer::new(world.engine.clone());
-    let mut committing = pin!(committer.run_once(world.now()));
+    let mut committing = pin!(committer.run_once(|| world.now()));
     assert!(poll(committing.as_mut()).is_pending(), "its write waits");
     world.pass(BEYOND_GRACE_MS);
     let mut other = world.worker(2);
@@ -177,7 +177,7 @@ fn report_though_told_as_failed<'a>(gated: &'a Gated) -> (WorkerInWorld<'a>, Str
     let mut reporting = pin!(world.engine.exchange(call, world.now()));
     assert!(poll(reporting.as_mut()).is_pending());
     let committer = Committer::new(world.engine.clone());
-    let mut committing = pin!(committer.run_once(world.now()));
+    let mut committing = pin!(committer.run_once(|| world.now()));
     assert!(poll(committing.as_mut()).is_pending(), "its write waits");
     gate.fail_though_written();
     ready(committing);
@@ -223,12 +223,12 @@ fn what_changes_nothing_is_decided_again_when_what_it_was_decided_on_was_lost() 
     gate.close();
     let (mut lost, mut late) = (pin!(resume()), pin!(resume()));
     assert!(poll(lost.as_mut()).is_pending());
-    let mut losing = pin!(committer.run_once(world.now()));
+    let mut losing = pin!(committer.run_once(|| world.now()));
     assert!(poll(losing.as_mut()).is_pending(), "its write waits");
     // The task goes on already, as far as anybody knows.
     assert!(poll(late.as_mut()).is_pending());
     faulty.hold_next(Verb::Commit);
-    let mut committing = pin!(committer.run_once(world.now()));
+    let mut committing = pin!(committer.run_once(|| world.now()));
     assert!(poll(committing.as_mut()).is_pending(), "it is decided");
     gate.fail();
     ready(losing);
@@ -250,7 +250,7 @@ fn a_task_is_shown_as_it_is_on_disk_though_it_was_read_before_a_write_failed() {
     let mut lost = pin!(world.engine.tell(id, Command::Pause { by: None }));
     assert!(poll(lost.as_mut()).is_pending());
     let committer = Committer::new(world.engine.clone());
-    let mut losing = pin!(committer.run_once(world.now()));
+    let mut losing = pin!(committer.run_once(|| world.now()));
     assert!(poll(losing.as_mut()).is_pending(), "its write waits");
     faulty.hold_next(Verb::Commit);
     let mut asking = pin!(world.engine.task(id));

@@ -8,10 +8,14 @@ use std::{
 };
 
 use futures_executor::block_on;
-use windlass_core::{ActKey, AlarmCommand, AlarmRejection, AlarmState, Command, Json, Name, Outcome, TaskId};
+use windlass_core::{
+    ActKey, AlarmCommand, AlarmRejection, AlarmState, Command, Input, Json, Millis, Name, Outcome, TaskId,
+};
 use windlass_engine::{
-    EngineError, Exchange, Progress, ReportStatus, Said, Submission, WorkerReport, memory::SharedStore,
-    ports::StoreError, services::Committer,
+    EngineError, Exchange, Progress, ReportStatus, Said, Submission, WorkerReport,
+    memory::SharedStore,
+    ports::{Limit, Starts, StoreError},
+    services::Committer,
 };
 
 use crate::{
@@ -58,7 +62,7 @@ impl Two {
     /// change a conflict. `at_retry` comes before it is decided again.
     fn commit_beside(&self, task: TaskId, command: Command, at_retry: impl FnOnce(&FaultyStore)) {
         let committer = Committer::new(self.one.engine.clone());
-        let mut committing = pin!(committer.run_once(self.one.now()));
+        let mut committing = pin!(committer.run_once(|| self.one.now()));
         self.faulty.hold_next(Verb::Commit);
         assert!(poll(committing.as_mut()).is_pending(), "something is decided");
         self.other.drive(self.other.engine.tell(task, command)).unwrap();
@@ -221,8 +225,46 @@ fn what_is_decided_by_a_batch_that_began_earlier_happens_after_what_it_builds_on
     let task = world.submit("f");
     let mut pausing = pin!(world.engine.tell(task, Command::Pause { by: None }));
     assert!(poll(pausing.as_mut()).is_pending());
-    block_on(Committer::new(world.engine.clone()).run_once(early));
+    block_on(Committer::new(world.engine.clone()).run_once(|| early));
     assert!(poll(pausing.as_mut()).is_ready());
     let events = block_on(world.engine.events(task, 0, 100)).unwrap();
     assert!(events.is_sorted_by_key(|(_, event)| event.at), "{events:#?}");
+}
+
+#[test]
+fn what_is_handed_out_after_a_slow_commit_begins_then() {
+    let faulty = FaultyStore::new(Arc::new(SharedStore::new([7; 32])));
+    let world = World::over(faulty.clone(), 1);
+    world.apply(flow("f", &["a"], 0));
+    let limit = Limit {
+        name: Name::new("slowly").unwrap(),
+        queue: Name::new("m").unwrap(),
+        command: None,
+        per_key: false,
+        running: None,
+        starts: Some(Starts { count: 1, per: Millis(2_000) }),
+    };
+    world.drive(world.engine.set_limit(limit)).unwrap();
+    let mut worker = world.worker(1);
+    worker.attached = false;
+    let mut polling = pin!(worker.open_poll(30_000));
+    assert!(world.turn(polling.as_mut()).is_pending());
+    let input = Input::new(Json::parse("{}").unwrap(), world.now().wall);
+    let submission = Submission { flow: Name::new("f").unwrap(), version: None, input, key: None };
+    let mut submitting = pin!(world.engine.submit(submission, world.now()));
+    assert!(poll(submitting.as_mut()).is_pending());
+    let committer = Committer::new(world.engine.clone());
+    let mut committing = pin!(committer.run_once(|| world.now()));
+    faulty.hold_next(Verb::Commit);
+    assert!(poll(committing.as_mut()).is_pending());
+    world.be_away_unserved(1_900);
+    faulty.let_go();
+    block_on(committing);
+    let Poll::Ready(answer) = poll(polling) else { panic!("the attempt is handed out") };
+    worker.holding.push(answer.unwrap().attempts.remove(0).token);
+    world.submit("f");
+    world.pass(200);
+    assert!(worker.poll().attempts.is_empty(), "one began 200 ms ago");
+    world.pass(1_900);
+    worker.take();
 }

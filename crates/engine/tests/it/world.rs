@@ -134,7 +134,7 @@ impl World {
     pub(crate) fn turn<T>(&self, mut future: std::pin::Pin<&mut impl Future<Output = T>>) -> Poll<T> {
         let mut context = Context::from_waker(Waker::noop());
         let polled = future.as_mut().poll(&mut context);
-        futures_executor::block_on(async { while self.committer.run_once(self.now()).await > 0 {} });
+        futures_executor::block_on(async { while self.committer.run_once(|| self.now()).await > 0 {} });
         polled
     }
 

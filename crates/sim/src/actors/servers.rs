@@ -176,7 +176,7 @@ async fn commit(live: Rc<Live>) {
     let committer = Committer::new(live.engine.clone());
     loop {
         live.engine.inbox().wait().await;
-        while committer.run_once(live.now()).await > 0 {}
+        while committer.run_once(|| live.now()).await > 0 {}
     }
 }
 

@@ -82,7 +82,7 @@ impl Server {
         tokio::spawn(async move {
             loop {
                 news.inbox().wait().await;
-                while committer.run_once(time.now()).await > 0 {}
+                while committer.run_once(|| time.now()).await > 0 {}
             }
         });
         let app = Arc::new(App::new(engine.clone(), clock.clone()));
