@@ -2,7 +2,7 @@
 
 use crate::{
     ActKey, ActState, Cause, DATA_CODE, DEADLINE_CODE, Direction, EXPRESSION_MEMBER_STEPS_MAX,
-    EXPRESSION_STEPS_MAX, Expression, Json, Role, Task, members::Shares,
+    EXPRESSION_STEPS_MAX, Expression, Json, Role, Task, expression::steps_to_find, members::Shares,
 };
 
 /// The parameter that holds the element of a member.
@@ -74,7 +74,10 @@ impl Task {
         match self.shares(key) {
             None => Naming { params: self.params_for(key), steps_max: EXPRESSION_STEPS_MAX },
             Some(shares) => {
-                let params = Json::merge([&shares.naming, &shares.own(key)]);
+                // What alone takes more steps than there are is not put together for each member first.
+                let is_too_large = steps_to_find(&shares.naming) > EXPRESSION_MEMBER_STEPS_MAX;
+                let own = (!is_too_large).then(|| shares.own(key));
+                let params = Json::merge([Some(&shares.naming), own.as_ref()].into_iter().flatten());
                 Naming { params, steps_max: EXPRESSION_MEMBER_STEPS_MAX }
             }
         }

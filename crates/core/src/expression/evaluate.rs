@@ -13,7 +13,8 @@ use super::{
     functions,
     operators::arithmetic,
     parameters::{Needs, PARAMS},
-    value::{BYTES_PER_STEP, Key, Map, TYPES, Value},
+    steps_to_find,
+    value::{Key, Map, TYPES, Value},
 };
 use crate::Json;
 
@@ -54,7 +55,7 @@ impl<'t> Evaluation<'t> {
         if needs.is_empty() {
             return Ok(());
         }
-        let steps = (params.as_str().len() / BYTES_PER_STEP) as u64;
+        let steps = steps_to_find(params);
         self.spend(steps).map_err(|failure| self.words(&failure))?;
         self.params = needs.read(params)?;
         Ok(())

@@ -35,7 +35,7 @@ pub use error::ExpressionError;
 use crate::Json;
 use evaluate::Evaluation;
 use parameters::Needs;
-use value::Value;
+use value::{BYTES_PER_STEP, Value};
 
 /// How long the text of an expression may be, in bytes. What does not fit here is work for a step.
 pub const EXPRESSION_BYTES_MAX: usize = 1_024;
@@ -55,6 +55,11 @@ pub const EXPRESSION_STEPS_MAX: u64 = 1_000_000;
 /// How many of these steps it may take to name the key or a lock of one member: a fan-out names those of a thousand at
 /// once.
 pub const EXPRESSION_MEMBER_STEPS_MAX: u64 = 1_000;
+
+/// How many steps it takes to find what an expression needs among these parameters.
+pub(crate) fn steps_to_find(params: &Json) -> u64 {
+    (params.as_str().len() / BYTES_PER_STEP) as u64
+}
 
 /// How long a key or the name of a lock may be, in bytes.
 pub const EXPRESSION_TEXT_BYTES_MAX: usize = 256;
