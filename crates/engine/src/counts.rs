@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub struct Counts {
     batches: AtomicU64,
     items: AtomicU64,
+    conflicts: AtomicU64,
 }
 
 impl Counts {
@@ -18,6 +19,15 @@ impl Counts {
     /// Submits, reports and other items in them.
     pub fn items(&self) -> u64 {
         self.items.load(Ordering::Relaxed)
+    }
+
+    /// Changes of tasks, locks and alarms that others had changed meanwhile: they were decided again.
+    pub fn conflicts(&self) -> u64 {
+        self.conflicts.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn conflict(&self) {
+        self.conflicts.fetch_add(1, Ordering::Relaxed);
     }
 
     pub(crate) fn batch(&self, items: usize) {

@@ -17,6 +17,7 @@ use crate::{
     exchange::Dispatching,
     ids::TaskIds,
     inbox::Inbox,
+    known::KnownTasks,
     latest_time::LatestTime,
     leading::Leading,
     ports::{Now, Store, StoreError},
@@ -30,6 +31,7 @@ use crate::{
 pub struct Engine {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) inbox: Inbox,
+    pub(crate) known: KnownTasks,
     pub(crate) tokens: Tokens,
     pub(crate) sessions: LocalSessions,
     pub(crate) dispatching: Dispatching,
@@ -103,6 +105,7 @@ impl Engine {
     pub fn new(store: Arc<dyn Store>, random: u64) -> Self {
         let tokens = Tokens::new(&store.token_key());
         Self {
+            known: KnownTasks::new(store.clone()),
             store,
             inbox: Inbox::default(),
             tokens,
@@ -134,6 +137,17 @@ impl Engine {
     pub async fn stirred(&self) {
         let (timers, news) = (pin!(self.timers.wait()), self.store.news());
         select(timers, news).await;
+    }
+
+    /// Whether other servers may work on the same store.
+    #[must_use]
+    pub fn shares_its_store(&self) -> bool {
+        self.store.is_shared()
+    }
+
+    /// Waits until other servers on the store may have made something ready.
+    pub async fn news(&self) {
+        self.store.news().await;
     }
 
     /// How often something was sent to a server of the store and waited for.

@@ -24,6 +24,7 @@ mod exchange;
 mod feed;
 mod ids;
 mod inbox;
+mod known;
 mod last_heard;
 mod latest_time;
 mod leading;

@@ -99,6 +99,7 @@ impl Story {
             submit_key: None,
             consumes: None,
             lost: Vec::new(),
+            reported: Vec::new(),
         })))
     }
 }

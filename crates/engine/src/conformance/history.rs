@@ -80,6 +80,7 @@ fn change(before: &Task, transition: Transition) -> TaskChange {
         submit_key: None,
         consumes: None,
         lost: Vec::new(),
+        reported: Vec::new(),
         events,
     };
     for event in &change.events {

@@ -14,6 +14,7 @@ topic![
     a_change_that_leaves_the_attempt_alone_is_no_conflict,
     a_report_of_what_was_taken_is_no_conflict,
     a_claim_stays_with_its_attempt_when_the_wait_is_replaced,
+    a_report_by_whoever_had_it_before_is_a_conflict,
 ];
 
 async fn a_pause_does_not_park_what_was_taken_meanwhile(mut world: World) {
@@ -125,4 +126,19 @@ async fn a_claim_stays_with_its_attempt_when_the_wait_is_replaced(mut world: Wor
     assert!(world.claim(session, 9).await.is_empty(), "the session has it");
     let queues = world.store().queues().await.expect("reading queues succeeds");
     assert_eq!((queues[0].ready, queues[0].running), (0, 1));
+}
+
+async fn a_report_by_whoever_had_it_before_is_a_conflict(mut world: World) {
+    let flow = world.add_flow(line("flow", 2)).await;
+    let id = world.submit(&flow).await;
+    let (one, other) = (world.session(1).await, world.session(2).await);
+    let before = world.claim_one(one).await;
+    let mut late = world.decide(id, &super::world::report(&before, super::world::failed())).await;
+    late.reported.push((before.id.key, before.id.claim));
+    world.release(one, before.id).await;
+    let after = world.claim_one(other).await;
+    assert_eq!(world.commit_one(late).await, Outcome::Conflict);
+    let mut report = world.decide(id, &super::world::report(&after, super::world::failed())).await;
+    report.reported.push((after.id.key, after.id.claim));
+    assert_eq!(world.commit_one(report).await, Outcome::Committed);
 }

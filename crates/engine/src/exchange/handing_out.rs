@@ -8,7 +8,7 @@ use super::{ATTEMPTS_MAX, ExchangeAnswer, HandedOut, Seq, answer_size::AnswerSiz
 use crate::{
     Engine, EngineError, Notice,
     inbox::Item,
-    ports::{AttemptId, Loaded, Now, SessionId, StoreError, Wish},
+    ports::{AttemptId, Claimed, Loaded, Now, SessionId, StoreError, Wish},
 };
 
 /// Attempts claimed at once: those that do not fit in the answer go back, so not many more than fit.
@@ -66,6 +66,24 @@ impl Engine {
         ids.dedup();
         let tasks = self.store.load(&ids).await?;
         Ok(ids.into_iter().zip(tasks).filter_map(|(id, loaded)| Some((id, loaded?))).collect())
+    }
+
+    /// The tasks of attempts that were claimed just now; those that are known here are not read.
+    async fn tasks_of_claimed(&self, claimed: &[Claimed]) -> Result<BTreeMap<TaskId, Loaded>, StoreError> {
+        let (mut tasks, mut unknown) = (BTreeMap::new(), Vec::new());
+        for claimed in claimed {
+            match self.known.claimed(claimed) {
+                Some(loaded) => drop(tasks.insert(claimed.id.task, loaded)),
+                None => unknown.push(claimed.id),
+            }
+        }
+        if !unknown.is_empty() {
+            let connected = self.known.connected();
+            let read = self.tasks_of(&unknown).await?;
+            read.values().for_each(|loaded| self.known.learn(loaded, connected));
+            tasks.extend(read);
+        }
+        Ok(tasks)
     }
 
     /// A claimed attempt as its worker gets it.
@@ -131,7 +149,7 @@ impl<'a> Hand<'a> {
                 let claimed =
                     self.engine.store.claim(self.session, std::slice::from_ref(&asked), now).await?;
                 let count = u32::try_from(claimed.len()).unwrap_or(u32::MAX);
-                if count > 0 && !self.take_in(claimed.into_iter().map(|claimed| claimed.id)).await? {
+                if count > 0 && !self.take_in(&claimed).await? {
                     return Ok(());
                 }
                 if count < asked.free {
@@ -145,10 +163,10 @@ impl<'a> Hand<'a> {
     }
 
     /// Takes in what was claimed. Tells whether all of it fits in the answer.
-    async fn take_in(&mut self, claimed: impl Iterator<Item = AttemptId>) -> Result<bool, StoreError> {
+    async fn take_in(&mut self, claimed: &[Claimed]) -> Result<bool, StoreError> {
         let first = self.rest.len();
-        self.rest.extend(claimed);
-        let tasks = self.engine.tasks_of(&self.rest[first..]).await?;
+        self.rest.extend(claimed.iter().map(|claimed| claimed.id));
+        let tasks = self.engine.tasks_of_claimed(claimed).await?;
         let mut fits = true;
         for id in self.rest.split_off(first) {
             // What stands behind one that does not fit goes after it.

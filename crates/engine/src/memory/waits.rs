@@ -49,9 +49,11 @@ impl Waits {
     /// Whether the change would take an attempt away from a session that its author did not know to have it.
     pub(super) fn overlooked_by(&self, change: &TaskChange) -> bool {
         let rows = self.rows.get(&change.task.id).into_iter().flatten();
-        rows.filter(|(_, row)| row.claim.is_some()).any(
-            |(wakeup, row)| matches!(wakeup, Wakeup::Act(key) if change.overlooks(*key, row.waiting.attempt)),
-        )
+        let claimed =
+            rows.filter_map(|(wakeup, row)| Some((wakeup, row.waiting.attempt, row.claim.as_ref()?)));
+        claimed.into_iter().any(|(wakeup, attempt, claim)| {
+            matches!(wakeup, Wakeup::Act(key) if change.overlooks(*key, attempt, claim.number))
+        })
     }
 
     /// Replaces the rows that the change names. A claim stays with its attempt as long as that is ready.

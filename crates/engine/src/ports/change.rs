@@ -64,13 +64,19 @@ pub struct TaskChange {
     /// Claims that it takes from sessions that are over. Where a session was heard of since, or the claim is not its
     /// own any more, nothing of the change holds: [`Outcome::Heard`].
     pub lost: Vec<LostClaim>,
+    /// Acts of which workers report, and the numbers of the claims under which they do.
+    pub reported: Vec<(ActKey, u64)>,
 }
 
 impl TaskChange {
-    /// Whether this attempt ends by the change without having been handed out, as far as its author knew. When
-    /// a session has got it meanwhile, the change is a conflict: the rules must know what workers have.
+    /// Whether the change is made without knowing that a session has this attempt under this claim: it ends the attempt
+    /// without having it been handed out, or by the report of a worker that had it before. Then the change is a
+    /// conflict: the rules must know what workers have.
     #[must_use]
-    pub fn overlooks(&self, key: ActKey, attempt: u32) -> bool {
+    pub fn overlooks(&self, key: ActKey, attempt: u32, claim: u64) -> bool {
+        if self.reported.iter().any(|(reported, under)| *reported == key && *under < claim) {
+            return true;
+        }
         let act = self.task.act(key);
         let goes_on = act.is_some_and(|act| act.state == ActState::Ready && act.attempt == attempt);
         let started = EventKind::ActStarted { key, attempt };

@@ -61,6 +61,12 @@ pub trait Store: Send + Sync + 'static {
         None
     }
 
+    /// Grows when the store was connected to anew. Another server of it may have taken its place, which need not have all
+    /// that was told before.
+    fn connected(&self) -> u64 {
+        0
+    }
+
     /// The tasks with these ids, in their order, with their results.
     async fn load(&self, ids: &[TaskId]) -> Result<Vec<Option<Loaded>>, StoreError>;
 

@@ -126,9 +126,9 @@ impl Scheduler {
             return Outcome::KeyTaken { task: *task, fingerprint: key.fingerprint };
         }
         if !self.has_message(change.consumes.as_ref())
-            || change
-                .acts()
-                .any(|key| self.claims.get(id, key).is_some_and(|held| change.overlooks(key, held.attempt)))
+            || change.acts().any(|key| {
+                self.claims.get(id, key).is_some_and(|held| change.overlooks(key, held.attempt, held.number))
+            })
         {
             return Outcome::Conflict;
         }

@@ -45,6 +45,8 @@ pub(super) struct Batch {
     locks: BTreeMap<LockName, LockWork>,
     /// The newest versions of flows of which tasks are started.
     pub(super) flows: BTreeMap<Name, Arc<Flow>>,
+    /// Tasks that were not read.
+    recalled: BTreeSet<TaskId>,
     others: Vec<(Change, Place)>,
 }
 
@@ -83,17 +85,35 @@ pub(super) struct TaskPart {
     pub(super) stops: Vec<(SessionId, AttemptId)>,
 }
 
+/// What tasks are decided on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Basis {
+    /// What this server knows of them, where it does.
+    Known,
+    /// What the store has.
+    Stored,
+}
+
 impl Batch {
     pub(super) async fn load<'a>(
         engine: &Engine,
         items: impl Iterator<Item = &'a Item>,
+        basis: Basis,
         now: Now,
     ) -> Result<Self, StoreError> {
-        let mut ids = Vec::new();
+        let (mut ids, mut known) = (Vec::new(), BTreeMap::new());
         let (mut alarm_ids, mut lock_names, mut flow_names) =
             (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
         for item in items {
             match item {
+                Item::Task { id, command: Command::Report(report), claim: Some(claim), .. }
+                    if basis == Basis::Known =>
+                {
+                    match engine.known.reported(*id, &report.attempt, *claim) {
+                        Some(loaded) => drop(known.insert(*id, loaded)),
+                        None => ids.push(*id),
+                    }
+                }
                 Item::Task { id, .. } => ids.push(*id),
                 Item::Lost(claimed) => ids.push(claimed.id.task),
                 Item::Alarm { id, .. } => drop(alarm_ids.insert(id.clone())),
@@ -120,7 +140,10 @@ impl Batch {
         ids.sort_unstable();
         ids.dedup();
         let loaded = if ids.is_empty() { Vec::new() } else { engine.store.load(&ids).await? };
-        let tasks = ids.into_iter().zip(loaded.into_iter().map(TaskWork::new)).collect();
+        known.retain(|id, _| ids.binary_search(id).is_err());
+        let recalled = known.keys().copied().collect();
+        let known = known.into_iter().map(|(id, loaded)| (id, TaskWork::new(Some(loaded))));
+        let tasks = ids.into_iter().zip(loaded.into_iter().map(TaskWork::new)).chain(known).collect();
         let mut alarms = BTreeMap::new();
         for id in alarm_ids {
             let stored = engine.store.alarm(&id).await?;
@@ -138,7 +161,12 @@ impl Batch {
         }
         // What was loaded may have been decided later than this batch began: what happens next does not happen before it.
         let now = engine.latest.not_before(now);
-        Ok(Self { now, tasks, alarms, locks, flows, others: Vec::new() })
+        Ok(Self { now, tasks, alarms, locks, flows, recalled, others: Vec::new() })
+    }
+
+    /// Whether an item is decided on what is known here alone, and not on what the store has.
+    pub(super) fn is_on_recalled(&self, item: &Item) -> bool {
+        matches!(item, Item::Task { id, .. } if self.recalled.contains(id))
     }
 
     /// Decides one item. Gives the reply where it waits for no change.

@@ -12,7 +12,7 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use super::batch::{Batch, Logged, Pending, Place, TaskPart};
+use super::batch::{Basis, Batch, Logged, Pending, Place, TaskPart};
 use crate::{
     Engine, EngineError, Notice,
     inbox::{Item, Operation, Replies, Reply},
@@ -53,9 +53,9 @@ impl Committer {
             .collect();
         let count = open.len();
         self.engine.counts.batch(count);
-        let mut fault = None;
+        let (mut fault, mut basis) = (None, Basis::Known);
         for _ in 0..ROUNDS_MAX {
-            match self.round(&operations, &open, &mut replies, clock()).await {
+            match self.round(&operations, &open, basis, &mut replies, clock()).await {
                 Ok(conflicts) => open = conflicts,
                 Err(error) => {
                     fault = Some(error);
@@ -65,6 +65,7 @@ impl Committer {
             if open.is_empty() {
                 break;
             }
+            basis = Basis::Stored;
         }
         // Whoever is answered may hand out as well, with the time at which it asked.
         let now = self.engine.latest.not_before(clock());
@@ -89,26 +90,30 @@ impl Committer {
         &self,
         operations: &[Operation],
         open: &[Place],
+        basis: Basis,
         replies: &mut [Vec<Option<Reply>>],
         now: Now,
     ) -> Result<Vec<Place>, StoreError> {
         let item = |place: &Place| &operations[place.0].items[place.1];
-        let generation = self.engine.store.generation();
-        let mut batch = Batch::load(&self.engine, open.iter().map(item), now).await?;
+        let (generation, connected) = (self.engine.store.generation(), self.engine.known.connected());
+        let mut batch = Batch::load(&self.engine, open.iter().map(item), basis, now).await?;
         // Messages last: one that another server has consumed conflicts, and nothing else is to be built on it.
         let (messages, others): (Vec<&Place>, Vec<&Place>) =
             open.iter().partition(|place| matches!(item(place), Item::Message(_)));
-        let mut unchanging = Vec::new();
+        let (mut unchanging, mut again) = (Vec::new(), Vec::new());
         for place in others.into_iter().chain(messages) {
             if let Some(reply) = batch.decide(item(place), *place) {
-                unchanging.push((*place, reply));
+                match batch.is_on_recalled(item(place)) {
+                    // What no commit has checked is no reason to refuse.
+                    true => again.push(*place),
+                    false => unchanging.push((*place, reply)),
+                }
             }
         }
         let (changes, parts) = batch.into_changes(!self.engine.feed.is_idle());
         let sent = self.sent(&changes);
         let outcomes = self.engine.store.commit(changes).await?;
         self.carry(sent, &outcomes);
-        let mut again = Vec::new();
         // A reply that changes nothing holds when what it was decided on is on disk now, and was not lost instead.
         let held = self.engine.store.generation() == generation;
         for (place, reply) in unchanging {
@@ -121,6 +126,8 @@ impl Committer {
         for (part, outcome) in parts.into_iter().zip(outcomes) {
             let came_to = match outcome {
                 Outcome::Conflict => {
+                    self.engine.counts.conflict();
+                    part.task.iter().for_each(|part| self.engine.known.forget(part.loaded.task.id));
                     again.extend(part.pending.into_iter().map(|pending| pending.place));
                     continue;
                 }
@@ -144,6 +151,7 @@ impl Committer {
                     part.logs.iter().for_each(|logs| self.logged(logs));
                     match part.task {
                         Some(task) => {
+                            self.engine.known.learn(&task.loaded, connected);
                             self.committed(&task, now);
                             Reply::Task(task.loaded)
                         }

@@ -95,6 +95,11 @@ impl TaskWork {
         let step = self.take(loaded, transition, None, place);
         step.stops.extend(stops);
         step.change.logs.extend_from_slice(logs);
+        if let (Command::Report(report), Some(claim)) = (&command, claim)
+            && !is_planted(Bug::NoFence)
+        {
+            step.change.reported.push((report.attempt.key, claim));
+        }
         None
     }
 
@@ -161,6 +166,7 @@ impl TaskWork {
             submit_key: None,
             consumes: consumes.cloned(),
             lost: Vec::new(),
+            reported: Vec::new(),
         };
         let acts: BTreeSet<ActKey> = events.iter().filter_map(|event| event.kind.act()).collect();
         let loaded = goes_on(before, task, &acts);

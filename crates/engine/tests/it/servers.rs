@@ -249,3 +249,22 @@ fn the_first_server_after_a_time_without_any_gives_workers_a_full_new_lease() {
     next.pass(1_100);
     assert_eq!(next.task(id).state.steps[0].forward.deaths, 1);
 }
+
+#[test]
+fn what_another_server_did_meanwhile_is_found_by_the_commit() {
+    let two = Two::new();
+    two.one.apply(flow("f", &["a", "b"], 0));
+    let id = two.one.submit("f");
+    let mut worker = two.one.worker(1);
+    let had = worker.take();
+    let mut there = worker.at(&two.other);
+    assert_eq!(there.report(&had.token, ok()), ReportStatus::Accepted);
+    assert_eq!(two.other.engine.counts().conflicts(), 0);
+    // This server knows the task as it was when it handed the attempt out.
+    assert_eq!(worker.report(&had.token, ok()), ReportStatus::Duplicate);
+    assert_eq!(two.one.engine.counts().conflicts(), 1);
+    let next = worker.take();
+    assert_eq!(worker.report(&next.token, ok()), ReportStatus::Accepted);
+    assert!(two.other.task(id).is_ended());
+    assert_eq!(two.one.engine.counts().conflicts(), 1);
+}

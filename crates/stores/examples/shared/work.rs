@@ -60,5 +60,6 @@ pub(crate) fn change(
         submit_key: None,
         consumes: None,
         lost: Vec::new(),
+        reported: Vec::new(),
     })
 }

@@ -2,7 +2,10 @@
 
 use std::{
     future::Future,
-    sync::atomic::{AtomicU64, Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
     time::Duration,
 };
 
@@ -38,11 +41,18 @@ pub(super) struct Database {
     pool: Pool,
     statement_max: Duration,
     trips: AtomicU64,
+    /// Connections made so far.
+    connected: Arc<AtomicU64>,
 }
 
 impl Database {
-    pub(super) fn new(pool: Pool, statement_max: Duration) -> Self {
-        Self { pool, statement_max, trips: AtomicU64::new(0) }
+    pub(super) fn new(pool: Pool, statement_max: Duration, connected: Arc<AtomicU64>) -> Self {
+        Self { pool, statement_max, trips: AtomicU64::new(0), connected }
+    }
+
+    /// How often it was connected to.
+    pub(super) fn connected(&self) -> u64 {
+        self.connected.load(Ordering::Relaxed)
     }
 
     /// A connection for one piece of work.

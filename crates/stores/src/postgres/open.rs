@@ -1,6 +1,14 @@
 //! Opening: from a URL to a database that is checked and has today's schema.
 
-use std::{path::PathBuf, str::FromStr, time::Duration};
+use std::{
+    path::PathBuf,
+    str::FromStr,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
 
 use deadpool_postgres::{Hook, HookError, Manager, ManagerConfig, Pool, RecyclingMethod, Runtime};
 use thiserror::Error;
@@ -240,8 +248,11 @@ pub(super) async fn open(options: &PostgresOptions) -> Result<Opened, OpenError>
         ManagerConfig { recycling_method: RecyclingMethod::Fast },
     );
     let settings = format!("SET statement_timeout = {}; {SETTINGS}", options.statement_max.as_millis());
+    let connected = Arc::new(AtomicU64::new(0));
+    let connecting = connected.clone();
     let set = Hook::async_fn(move |client: &mut deadpool_postgres::ClientWrapper, _| {
         let settings = settings.clone();
+        connecting.fetch_add(1, Ordering::Relaxed);
         Box::pin(async move { client.batch_execute(&settings).await.map_err(HookError::Backend) })
     });
     let pool = Pool::builder(manager)
@@ -252,7 +263,7 @@ pub(super) async fn open(options: &PostgresOptions) -> Result<Opened, OpenError>
         .post_create(set)
         .build();
     let pool = pool.map_err(|error| OpenError::Damaged(error.to_string()))?;
-    Ok(Opened { database: Database::new(pool, options.statement_max), token_key })
+    Ok(Opened { database: Database::new(pool, options.statement_max, connected), token_key })
 }
 
 async fn check(client: &mut Client, options: &PostgresOptions) -> Result<[u8; 32], OpenError> {

@@ -127,6 +127,10 @@ impl Store for PostgresStore {
         Some(self.inner.database.trips())
     }
 
+    fn connected(&self) -> u64 {
+        self.inner.database.connected()
+    }
+
     async fn news(&self) {
         self.news.next().await;
     }

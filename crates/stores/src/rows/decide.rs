@@ -100,8 +100,9 @@ impl Deciding {
         });
         keys.into_iter().any(|wakeup| {
             let wait = self.found.waits.get(&(change.task.id, wakeup_code(wakeup)));
-            let held = wait.filter(|wait| wait.claim.is_some());
-            matches!((wakeup, held), (Wakeup::Act(key), Some(wait)) if change.overlooks(key, wait.attempt))
+            let held = wait.and_then(|wait| Some((wait.attempt, wait.claim?.0)));
+            matches!((wakeup, held), (Wakeup::Act(key), Some((attempt, claim)))
+                if change.overlooks(key, attempt, claim))
         })
     }
 

@@ -1,0 +1,114 @@
+//! Tasks that this server knows from its own commits and claims, so that it need not read them again.
+//!
+//! Only where servers share a store, and reading is a round trip: another one may have changed such a task meanwhile. So
+//! what is known here is a guess. A commit checks versions, and who has what is changed; where the guess was wrong it
+//! conflicts, and is decided again on what the store has. Nothing but a commit may rely on it: a reply that changes
+//! nothing is decided on what was read.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use windlass_core::{ActState, Attempt, Task, TaskId};
+
+use crate::ports::{Claim, Claimed, Loaded, Store};
+
+/// Tasks known at once; beyond them the oldest are forgotten.
+const TASKS_MAX: usize = 10_000;
+
+/// Bytes of parameters and results of a task that is remembered: a larger one is read when it is needed.
+const TASK_BYTES_MAX: usize = 4 << 10;
+
+/// What this server knows of tasks.
+pub(crate) struct KnownTasks {
+    store: Arc<dyn Store>,
+    tasks: Mutex<BTreeMap<TaskId, Known>>,
+}
+
+struct Known {
+    loaded: Loaded,
+    /// How often the store was connected to anew before this was learnt: it may have gone back to an earlier state since.
+    connected: u64,
+}
+
+impl KnownTasks {
+    pub(crate) fn new(store: Arc<dyn Store>) -> Self {
+        Self { store, tasks: Mutex::default() }
+    }
+
+    /// What a commit or a reading that is about to begin tells is told with this.
+    pub(crate) fn connected(&self) -> u64 {
+        self.store.connected()
+    }
+
+    /// Learns what was committed or read.
+    pub(crate) fn learn(&self, loaded: &Loaded, connected: u64) {
+        if !self.store.is_shared() {
+            return;
+        }
+        let id = loaded.task.id;
+        let mut tasks = self.tasks();
+        if !is_worth_it(&loaded.task) {
+            tasks.remove(&id);
+            return;
+        }
+        let version = |loaded: &Loaded| (loaded.task.state.events, loaded.claims.len());
+        if tasks.get(&id).is_some_and(|known| version(&known.loaded) > version(loaded)) {
+            return;
+        }
+        tasks.insert(id, Known { loaded: loaded.clone(), connected });
+        if tasks.len() > TASKS_MAX {
+            tasks.pop_first();
+        }
+    }
+
+    /// The task of an attempt that the store has just handed out, if it is known as far as that.
+    pub(crate) fn claimed(&self, claimed: &Claimed) -> Option<Loaded> {
+        let mut tasks = self.tasks();
+        let known = tasks.get_mut(&claimed.id.task)?;
+        let id = &claimed.id;
+        let act = known.loaded.task.act(id.key)?;
+        if known.connected != self.store.connected()
+            || act.state != ActState::Ready
+            || act.attempt != id.attempt
+        {
+            return None;
+        }
+        let (key, attempt, number) = (id.key, id.attempt, id.claim);
+        let claim = Claim { key, attempt, number, session: claimed.session, at: claimed.at };
+        known.loaded.claims.retain(|claim| claim.key != key);
+        known.loaded.claims.push(claim);
+        known.loaded.handed_out.insert(key);
+        Some(known.loaded.clone())
+    }
+
+    /// The task of an attempt of which a worker reports, if it is known that the worker has it under this claim.
+    pub(crate) fn reported(&self, task: TaskId, attempt: &Attempt, claim: u64) -> Option<Loaded> {
+        let tasks = self.tasks();
+        let known = tasks.get(&task)?;
+        let has =
+            |held: &Claim| (held.key, held.attempt, held.number) == (attempt.key, attempt.number, claim);
+        let is_theirs = known.connected == self.store.connected() && known.loaded.claims.iter().any(has);
+        is_theirs.then(|| known.loaded.clone())
+    }
+
+    /// A task is not as it is known here.
+    pub(crate) fn forget(&self, task: TaskId) {
+        self.tasks().remove(&task);
+    }
+
+    fn tasks(&self) -> MutexGuard<'_, BTreeMap<TaskId, Known>> {
+        self.tasks.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Whether it is likely to be needed again, and small.
+fn is_worth_it(task: &Task) -> bool {
+    if task.is_ended() || task.fans().next().is_some() {
+        return false;
+    }
+    let results = task.step_acts().filter_map(|(_, act)| act.result.as_ref());
+    let bytes = results.map(|result| result.as_str().len()).sum::<usize>();
+    bytes + task.input.params.as_str().len() <= TASK_BYTES_MAX
+}
