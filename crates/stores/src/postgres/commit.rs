@@ -32,6 +32,9 @@ const TELL: &str = "SELECT pg_notify('windlass', $2)
 const STATUS: &str = "SELECT pg_xact_status($1::text::xid8)";
 const IS_THERE: &str = "SELECT true FROM windlass_task WHERE id = $1::uuid";
 
+/// So long after others were told they are not told again: those who hear of something look twice.
+const TELL_EVERY: Duration = Duration::from_millis(10);
+
 /// How long it is asked what became of a transaction whose connection was lost while it committed.
 const ASK_MAX: Duration = Duration::from_secs(20);
 
@@ -41,6 +44,8 @@ pub(super) struct Committer {
     id: String,
     /// Queues that are known to be written down as used.
     queues: Mutex<BTreeSet<Name>>,
+    /// When others were told last.
+    told: Mutex<Option<Instant>>,
 }
 
 /// How a transaction is found again whose connection was lost while it committed.
@@ -60,7 +65,7 @@ enum Try {
 
 impl Committer {
     pub(super) fn new(id: String) -> Self {
-        Self { id, queues: Mutex::default() }
+        Self { id, queues: Mutex::default(), told: Mutex::default() }
     }
 
     pub(super) async fn commit(
@@ -140,7 +145,8 @@ impl Committer {
         }
         let modules = writes.modules();
         let new_queues = self.new_queues(&modules);
-        if !modules.is_empty() {
+        let tells = !modules.is_empty() && !self.told_lately();
+        if tells {
             let names: Vec<String> = modules.iter().map(ToString::to_string).collect();
             batch.add(TELL, parameters![names, self.id.clone()]);
         }
@@ -149,11 +155,19 @@ impl Committer {
             batch.add(USE_QUEUES, parameters![names]);
         }
         add_writes(&mut batch, writes);
-        connection.send(batch.and_commit()).await?;
+        let results = connection.send(batch.and_commit()).await?;
+        if tells && results.first().is_some_and(|told| !told.is_empty()) {
+            *self.told.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+        }
         if !new_queues.is_empty() {
             self.queues.lock().unwrap_or_else(PoisonError::into_inner).extend(new_queues);
         }
         Ok(())
+    }
+
+    fn told_lately(&self) -> bool {
+        let told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        told.is_some_and(|at| at.elapsed() < TELL_EVERY)
     }
 
     fn new_queues(&self, modules: &BTreeSet<Name>) -> BTreeSet<Name> {

@@ -22,15 +22,36 @@ const QUEUES: &str = "SELECT q.name, q.paused_at, q.by_name, q.by_claimed,
     LEFT JOIN (SELECT module, count(*) AS running FROM windlass_wait WHERE session IS NOT NULL GROUP BY module) r
         ON r.module = q.name
     WHERE q.used OR q.paused_at IS NOT NULL ORDER BY q.name";
-/// Of each key how many are in line, and how many of them before this one.
-const LINE: &str = "SELECT w.fairness, count(*),
-        count(*) FILTER (WHERE (w.rank, w.task, w.act) < (this.rank, this.task, this.act)),
-        w.fairness = this.fairness, q.turn
-    FROM windlass_wait this
-    JOIN windlass_wait w ON w.module = this.module AND w.session IS NULL AND w.free = 0
-    LEFT JOIN windlass_queue q ON q.name = this.module
-    WHERE this.task = $1 AND this.act = $2 AND this.session IS NULL AND this.free = 0
-    GROUP BY w.fairness, w.fairness = this.fairness, q.turn ORDER BY w.fairness";
+/// Of each key how many are in line, and how many of them before this one. Those without a key are the whole line but
+/// those with one: so all is counted in indexes, and no row is read. Where nobody has a key, those behind are of no
+/// interest.
+const LINE: &str = "WITH this AS (
+        SELECT w.module, w.rank, w.task, w.act, w.fairness, q.turn
+        FROM windlass_wait w LEFT JOIN windlass_queue q ON q.name = w.module
+        WHERE w.task = $1 AND w.act = $2 AND w.session IS NULL AND w.free = 0
+    ), keyed AS MATERIALIZED (
+        SELECT w.fairness, count(*) AS n,
+               count(*) FILTER (WHERE (w.rank, w.task, w.act) < (this.rank, this.task, this.act)) AS before
+        FROM this JOIN windlass_wait w
+            ON w.module = this.module AND w.session IS NULL AND w.free = 0 AND w.fairness <> ''
+        GROUP BY w.fairness
+    ), line AS MATERIALIZED (
+        SELECT (SELECT count(*) FROM windlass_wait w
+                WHERE w.module = this.module AND w.session IS NULL AND w.free = 0
+                  AND (w.rank, w.task, w.act) < (this.rank, this.task, this.act)) AS before,
+               CASE WHEN EXISTS (SELECT FROM keyed) THEN (
+                   SELECT count(*) FROM windlass_wait w
+                   WHERE w.module = this.module AND w.session IS NULL AND w.free = 0) END AS n
+        FROM this
+    ), keyless AS (
+        SELECT ''::bytea AS fairness,
+               coalesce(line.n - (SELECT sum(n) FROM keyed)::int8, line.before + 1) AS n,
+               line.before - coalesce((SELECT sum(before) FROM keyed), 0)::int8 AS before
+        FROM line
+    )
+    SELECT k.fairness, k.n, k.before, k.fairness = this.fairness, this.turn
+    FROM this CROSS JOIN (SELECT * FROM keyed UNION ALL SELECT * FROM keyless WHERE n > 0) k
+    ORDER BY k.fairness";
 
 /// All queues, by name.
 pub(super) async fn queues(connection: &mut Connection<'_>) -> Result<Vec<QueueState>, Fault> {
