@@ -36,6 +36,7 @@
 //! |---|---|
 //! | whoever waits goes away | what was begun is done to its end, on the store's runtime |
 //! | a connection is lost | another one is used; what was being committed is looked for by its number |
+//! | the server stands still and says nothing | 5 s after a statement's time is over, it is as if the connection were lost |
 //! | a transaction is dropped half-way | its connection is closed, which ends it |
 //! | others are in the way (deadlock, a lock held too long) | it is tried again, a bounded number of times |
 //! | the database is away | calls fail at once or after some seconds, and go on once it is back |

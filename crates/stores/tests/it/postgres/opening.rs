@@ -12,7 +12,7 @@ fn url_of(url: &str, user: &str) -> String {
 }
 
 fn refusal(url: &str) -> String {
-    let error = open(url).err().expect("it is refused");
+    let error = open(url).expect_err("it is refused");
     let text = error.to_string();
     assert!(!text.contains("secret"), "{text}");
     text
