@@ -2,13 +2,13 @@
 
 use std::{collections::HashMap, sync::Arc};
 
-use windlass_core::{Flow, Input, Json, Name, Task, TaskId};
+use windlass_core::{Flow, Input, Json, Name, Task, TaskId, Timestamp};
 
 use crate::{
     Engine, EngineError,
     ask::named,
     inbox::{Item, Reply},
-    ports::{Loaded, Now, SubmitKey},
+    ports::{Change, KeyChange, Loaded, Now, SubmitKey},
 };
 
 /// A task to take in.
@@ -66,7 +66,7 @@ impl Engine {
         }
         let mut flows: HashMap<(Name, Option<u32>), Option<Arc<Flow>>> = HashMap::new();
         let mut items = Vec::with_capacity(submissions.len());
-        let mut fingerprints = Vec::with_capacity(submissions.len());
+        let mut keys = Vec::with_capacity(submissions.len());
         let mut results = Vec::with_capacity(submissions.len());
         for (id, submission) in submissions {
             let wanted = (submission.flow.clone(), submission.version);
@@ -85,25 +85,51 @@ impl Engine {
                         }
                     };
                     let task = Task::new(id, flow, Arc::new(input));
-                    fingerprints.push(submission.key.as_ref().map(|key| key.fingerprint));
+                    keys.push(submission.key.clone().map(|key| (key, task.input.created_at)));
                     items.push(Item::Submit { task: Arc::new(task), done: Vec::new(), key: submission.key });
                     results.push(None);
                 }
             }
         }
-        let replies = if items.is_empty() { Vec::new() } else { self.inbox.decide(items).await? };
-        let mut decided = replies.into_iter().zip(fingerprints);
+        let mut replies = if items.is_empty() { Vec::new() } else { self.inbox.decide(items).await? };
+        self.keep_keys(&mut replies, &keys).await?;
+        let mut decided = replies.into_iter().zip(keys);
         let mut answers = Vec::with_capacity(results.len());
         for result in results {
             answers.push(match result {
                 Some(refused) => refused,
                 None => match decided.next() {
-                    Some((reply, fingerprint)) => self.accepted(reply, fingerprint).await,
+                    Some((reply, key)) => self.accepted(reply, key.map(|(key, _)| key.fingerprint)).await,
                     None => Err(EngineError::Conflict),
                 },
             });
         }
         Ok(answers)
+    }
+
+    /// Where a task stands for one that was submitted under a key, the key names it from now on, before anybody is told:
+    /// when the answer is lost, the same submit gets the same task again, whatever has become of that meanwhile.
+    async fn keep_keys(
+        &self,
+        replies: &mut [Reply],
+        keys: &[Option<(SubmitKey, Timestamp)>],
+    ) -> Result<(), EngineError> {
+        let (mut repeats, mut items) = (Vec::new(), Vec::new());
+        for (reply, key) in replies.iter_mut().zip(keys) {
+            if let (Reply::Repeats { task }, Some((key, at))) = (&*reply, key) {
+                items.push(Item::Change(Change::Key(KeyChange { key: key.clone(), task: *task, at: *at })));
+                repeats.push(reply);
+            }
+        }
+        if items.is_empty() {
+            return Ok(());
+        }
+        for (reply, kept) in repeats.into_iter().zip(self.inbox.decide(items).await?) {
+            if !matches!(kept, Reply::Done) {
+                *reply = kept;
+            }
+        }
+        Ok(())
     }
 
     pub(crate) async fn accepted(

@@ -26,10 +26,24 @@ pub enum Change {
     Queue(QueueChange),
     /// A limit is set or removed.
     Limit(LimitChange),
+    /// An idempotency key names a task that was there already.
+    Key(KeyChange),
     /// Log lines of attempts that go on.
     Logs(Vec<LogLine>),
     /// Nothing changes, but something is written all the same: whoever asks whether the store writes asks so.
     Probe,
+}
+
+impl Change {
+    /// The idempotency key that it takes, if it takes one.
+    #[must_use]
+    pub fn submit_key(&self) -> Option<&SubmitKey> {
+        match self {
+            Self::Task(change) => change.submit_key.as_ref(),
+            Self::Key(change) => Some(&change.key),
+            _ => None,
+        }
+    }
 }
 
 impl From<TaskChange> for Change {
@@ -119,6 +133,19 @@ pub struct SubmitKey {
     pub scope: [u8; 32],
     /// A hash of what was submitted.
     pub fingerprint: [u8; 32],
+}
+
+/// An idempotency key names a task that was there already and stands for the one that was submitted: whoever submits it
+/// again under the key gets that task, also when it would stand for it no more. The key is kept as those are whose
+/// tasks were deleted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KeyChange {
+    /// The key.
+    pub key: SubmitKey,
+    /// The task it names.
+    pub task: TaskId,
+    /// When it was submitted.
+    pub at: Timestamp,
 }
 
 /// An alarm was raised, acknowledged or resolved.

@@ -22,8 +22,8 @@ use super::{
     unused_flows::Leaving,
 };
 use crate::ports::{
-    Change, Due, Envelope, Loaded, LostClaim, MessageId, Now, Outcome, StoredAlarm, StoredFlow, TaskChange,
-    UniqueKey,
+    Change, Due, Envelope, KeyChange, Loaded, LostClaim, MessageId, Now, Outcome, StoredAlarm, StoredFlow,
+    SubmitKey, TaskChange, UniqueKey,
 };
 
 /// The versions of alarms, as far as there are any.
@@ -114,16 +114,18 @@ impl Scheduler {
                 self.set_limit(change);
                 Outcome::Committed
             }
+            Change::Key(KeyChange { key, task, .. }) => self.taken(Some(key)).unwrap_or_else(|| {
+                self.submit_keys.stage(*task, key);
+                Outcome::Committed
+            }),
             Change::Logs(_) | Change::Probe => Outcome::Committed,
         }
     }
 
     fn stage_task(&mut self, change: &TaskChange) -> Outcome {
         let id = change.task.id;
-        if let Some(key) = &change.submit_key
-            && let Some((task, key)) = self.submit_keys.get(&key.scope)
-        {
-            return Outcome::KeyTaken { task: *task, fingerprint: key.fingerprint };
+        if let Some(taken) = self.taken(change.submit_key.as_ref()) {
+            return taken;
         }
         if !self.has_message(change.consumes.as_ref())
             || change.acts().any(|key| {
@@ -161,6 +163,12 @@ impl Scheduler {
         }
         self.drop_stale_claims(change);
         Outcome::Committed
+    }
+
+    /// What becomes of a change whose key is taken.
+    pub(super) fn taken(&self, key: Option<&SubmitKey>) -> Option<Outcome> {
+        let (task, key) = self.submit_keys.get(&key?.scope)?;
+        Some(Outcome::KeyTaken { task: *task, fingerprint: key.fingerprint })
     }
 
     /// Whether the flow is in the catalogue: one that was read there may not have reached the disk.
@@ -244,6 +252,7 @@ impl Scheduler {
                 }
             }
             Change::Lock(change) => self.publish_messages(&change.messages),
+            Change::Key(change) => self.submit_keys.settle(&change.key),
             Change::Consume(_)
             | Change::Flow(_)
             | Change::Queue(_)

@@ -190,13 +190,8 @@ impl Resident {
         &self,
         changes: &[Change],
     ) -> Result<Vec<(TaskId, SubmitKey)>, StoreError> {
-        let scopes: Vec<[u8; 32]> = changes
-            .iter()
-            .filter_map(|change| match change {
-                Change::Task(change) => change.submit_key.as_ref().map(|key| key.scope),
-                _ => None,
-            })
-            .collect();
+        let scopes: Vec<[u8; 32]> =
+            changes.iter().filter_map(Change::submit_key).map(|key| key.scope).collect();
         if scopes.is_empty() || is_planted(Bug::SubmitKeyForgotten) {
             return Ok(Vec::new());
         }
@@ -299,8 +294,7 @@ impl Resident {
 }
 
 fn on_disk(change: &Change, taken: &[(TaskId, SubmitKey)]) -> Option<Outcome> {
-    let Change::Task(change) = change else { return None };
-    let scope = change.submit_key.as_ref()?.scope;
+    let scope = change.submit_key()?.scope;
     let (task, key) = taken.iter().find(|(_, key)| key.scope == scope)?;
     Some(Outcome::KeyTaken { task: *task, fingerprint: key.fingerprint })
 }

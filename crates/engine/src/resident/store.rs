@@ -66,9 +66,7 @@ impl Store for Resident {
 
     async fn commit(&self, changes: Vec<Change>) -> Result<Vec<Outcome>, StoreError> {
         let generation = self.current_generation().await?;
-        let keyed = changes
-            .iter()
-            .any(|change| matches!(change, Change::Task(change) if change.submit_key.is_some()));
+        let keyed = changes.iter().any(|change| change.submit_key().is_some());
         let alarms = changes.iter().any(|change| matches!(change, Change::Alarm(_)));
         let only = if alarms { Some(self.changing_alarms.lock().await) } else { None };
         let versions = self.alarm_versions(&changes).await?;

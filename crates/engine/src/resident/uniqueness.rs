@@ -56,6 +56,10 @@ impl Scheduler {
     pub(super) fn repeated(&self, change: &Change, firsts: &Firsts<'_>) -> Option<Outcome> {
         let Change::Task(change) = change else { return None };
         let key = change.unique()?;
+        // What its idempotency key names comes first: it may be another task, or another submit.
+        if let Some(taken) = self.taken(change.submit_key.as_ref()) {
+            return Some(taken);
+        }
         let found = firsts.tasks.get(&key).map(|loaded| &*loaded.task);
         let staged = self.unique.get(&key).or_else(|| firsts.staged.get(&key)).copied();
         let task = staged.or_else(|| found.map(|task| task.id))?;

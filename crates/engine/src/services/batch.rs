@@ -294,7 +294,7 @@ impl Batch {
                 _ => None,
             };
             changes.push(change);
-            let pending = vec![Pending { place, reply: Some(Reply::Done) }];
+            let pending = vec![Pending { place, reply: None }];
             parts.push(Part { pending, task: None, logs, has_timer: false });
         }
         (changes, parts)

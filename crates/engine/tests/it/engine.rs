@@ -3,7 +3,7 @@
 use std::{pin::pin, task::Poll};
 
 use futures_util::{FutureExt as _, StreamExt as _};
-use windlass_core::{AlarmCommand, AlarmState, Command, Rejection};
+use windlass_core::{AlarmCommand, AlarmState, Command, During, Expression, Flow, Rejection, Unique};
 use windlass_engine::{
     EngineError, Notice, ReportStatus, Why,
     memory::{MemorySink, SharedStore},
@@ -154,6 +154,26 @@ fn a_key_gives_the_same_task_and_is_refused_for_another_body() {
     assert_eq!((again.loaded.task.id, again.repeated), (first.loaded.task.id, true));
     let other = world.try_submit("f", "{}", key(2));
     assert_eq!(other.unwrap_err(), EngineError::KeyReused { task: first.loaded.task.id });
+}
+
+#[test]
+fn a_key_whose_answer_was_lost_names_the_task_that_stood_for_it() {
+    let world = World::new();
+    let unique = Unique { key: Expression::compile("name").unwrap(), during: During::Running };
+    world.apply(Flow { unique: Some(unique), ..flow("f", &["a"], 0) });
+    let submit = |scope: u8, fingerprint: u8| {
+        let key = SubmitKey { scope: [scope; 32], fingerprint: [fingerprint; 32] };
+        world.try_submit("f", r#"{"name": "x"}"#, Some(key))
+    };
+    let id = |scope: u8, fingerprint: u8| submit(scope, fingerprint).unwrap().loaded.task.id;
+    let first = id(1, 1);
+    assert_eq!(id(2, 1), first, "it stands for what is the same");
+    world.drive(world.engine.tell(first, Command::Cancel { by: None })).unwrap();
+    assert_eq!(id(2, 1), first, "also when the same submit comes again after its end");
+    assert_eq!(submit(2, 2).unwrap_err(), EngineError::KeyReused { task: first });
+    let second = id(3, 1);
+    assert_ne!(second, first, "another submit is another task");
+    assert_eq!((id(1, 1), id(2, 1), id(3, 1)), (first, first, second));
 }
 
 #[test]

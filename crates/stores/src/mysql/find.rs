@@ -79,7 +79,7 @@ pub(super) async fn find(
     readers.push((count, message));
     let count = script.for_keys(
         "SELECT scope, task, fingerprint FROM windlass_submit_key WHERE scope",
-        keys.scopes.iter().filter(|_| careful).map(Cell::from),
+        keys.scopes.iter().filter(|_| keys.reads_scopes(careful)).map(Cell::from),
         "",
     );
     readers.push((count, submit_key));

@@ -110,11 +110,13 @@ fn add_parts(script: &mut Script, writes: &Writes) {
 
 /// Idempotency keys and unique keys.
 fn add_keys(script: &mut Script, writes: &Writes) {
-    let created = |task| writes.tasks.get(task).map_or(0, |write| write.task.input.created_at.0);
     let mut keys: Vec<_> = writes.submit_keys.iter().collect();
-    keys.sort_unstable_by_key(|(key, _)| key.scope);
-    let keys = keys.into_iter().map(|(key, task)| cells![&key.scope, &key.fingerprint, *task, created(task)]);
-    script.insert("INSERT INTO windlass_submit_key (scope, fingerprint, task, created_at)", keys, "");
+    keys.sort_unstable_by_key(|write| write.key.scope);
+    let keys = keys.into_iter().map(|write| {
+        let orphan = write.is_other.then_some(1_i64);
+        cells![&write.key.scope, &write.key.fingerprint, write.task, write.created_at.0, orphan]
+    });
+    script.insert("INSERT INTO windlass_submit_key (scope, fingerprint, task, created_at, orphan)", keys, "");
     for (was_there, tail) in [(false, ""), (true, "ON DUPLICATE KEY UPDATE task = VALUES(task)")] {
         let keys = writes.unique.iter().filter(|(_, (_, was))| *was == was_there);
         let keys = keys.map(|(key, (task, _))| cells![&key.flow, &*key.key, *task]);

@@ -85,7 +85,7 @@ pub(super) async fn find(
         batch.add(MESSAGES, parameters![senders, numbers]);
         reads.push(message);
     }
-    if careful && !keys.scopes.is_empty() {
+    if keys.reads_scopes(careful) {
         let scopes: Vec<&[u8]> = keys.scopes.iter().map(|scope| &scope[..]).collect();
         batch.add(SUBMIT_KEYS, parameters![scopes]);
         reads.push(submit_key);

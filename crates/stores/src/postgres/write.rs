@@ -31,8 +31,10 @@ const PUT_RESULTS: &str = "INSERT INTO windlass_result (task, act, value)
     ON CONFLICT (task, act) DO UPDATE SET value = excluded.value";
 const INSERT_HISTORY: &str = "INSERT INTO windlass_history (task, last, events)
     SELECT * FROM unnest($1::uuid[], $2::int8[], $3::bytea[])";
-const INSERT_SUBMIT_KEYS: &str = "INSERT INTO windlass_submit_key (scope, fingerprint, task, created_at)
-    SELECT * FROM unnest($1::bytea[], $2::bytea[], $3::uuid[], $4::int8[]) AS n (scope) ORDER BY n.scope";
+const INSERT_SUBMIT_KEYS: &str =
+    "INSERT INTO windlass_submit_key (scope, fingerprint, task, created_at, orphan)
+    SELECT * FROM unnest($1::bytea[], $2::bytea[], $3::uuid[], $4::int8[], $5::bool[]) AS n (scope)
+    ORDER BY n.scope";
 const INSERT_UNIQUE: &str = "INSERT INTO windlass_unique_task (flow, key, task)
     SELECT * FROM unnest($1::text[], $2::bytea[], $3::uuid[])";
 const UPDATE_UNIQUE: &str = "UPDATE windlass_unique_task u SET task = n.task
@@ -208,12 +210,12 @@ fn add_parts<'w>(batch: &mut Batch<'w>, writes: &'w Writes) {
 /// Idempotency keys and unique keys.
 fn add_keys<'w>(batch: &mut Batch<'w>, writes: &'w Writes) {
     let keys = &writes.submit_keys;
-    let scopes: Vec<&[u8]> = keys.iter().map(|(key, _)| &key.scope[..]).collect();
-    let fingerprints: Vec<&[u8]> = keys.iter().map(|(key, _)| &key.fingerprint[..]).collect();
-    let tasks: Vec<Uuid> = keys.iter().map(|(_, task)| Uuid::from_u128(task.0)).collect();
-    let created = |task| writes.tasks.get(task).map_or(0, |write| write.task.input.created_at.0);
-    let created: Vec<i64> = keys.iter().map(|(_, task)| created(task)).collect();
-    add(batch, INSERT_SUBMIT_KEYS, keys.len(), parameters![scopes, fingerprints, tasks, created]);
+    let scopes: Vec<&[u8]> = keys.iter().map(|write| &write.key.scope[..]).collect();
+    let fingerprints: Vec<&[u8]> = keys.iter().map(|write| &write.key.fingerprint[..]).collect();
+    let tasks: Vec<Uuid> = keys.iter().map(|write| Uuid::from_u128(write.task.0)).collect();
+    let created: Vec<i64> = keys.iter().map(|write| write.created_at.0).collect();
+    let orphans: Vec<bool> = keys.iter().map(|write| write.is_other).collect();
+    add(batch, INSERT_SUBMIT_KEYS, keys.len(), parameters![scopes, fingerprints, tasks, created, orphans]);
     for (sql, was_there) in [(INSERT_UNIQUE, false), (UPDATE_UNIQUE, true)] {
         let keys = || writes.unique.iter().filter(|(_, (_, was))| *was == was_there);
         let flows: Vec<&str> = keys().map(|(key, _)| key.flow.as_str()).collect();

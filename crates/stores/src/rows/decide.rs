@@ -5,17 +5,17 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use windlass_core::{ActState, Effect, Task, TaskId, Wakeup};
+use windlass_core::{ActState, Effect, Task, TaskId, Timestamp, Wakeup};
 use windlass_engine::{
     is_adhoc,
     ports::{
         AlarmChange, BuiltOn, Change, Envelope, LockChange, MessageId, Outcome, SessionId, StoredFlow,
-        TaskChange,
+        SubmitKey, TaskChange,
     },
     stored,
 };
 
-use super::{Found, FoundWait, TaskWrite, WaitWrite, Writes, act_code, wakeup_code};
+use super::{Found, FoundWait, SubmitKeyWrite, TaskWrite, WaitWrite, Writes, act_code, wakeup_code};
 
 /// A decided batch.
 pub(crate) struct Decided {
@@ -55,6 +55,10 @@ impl Deciding {
                 self.writes.limits.insert(change.name.clone(), change.limit.clone());
                 Outcome::Committed
             }
+            Change::Key(change) => self.taken(Some(&change.key)).unwrap_or_else(|| {
+                self.write_key(&change.key, change.task, change.at, true);
+                Outcome::Committed
+            }),
             Change::Logs(lines) => {
                 self.writes.logs.extend(lines.iter().cloned());
                 Outcome::Committed
@@ -68,9 +72,8 @@ impl Deciding {
 
     fn task(&mut self, change: &TaskChange) -> Outcome {
         let id = change.task.id;
-        let taken = change.submit_key.as_ref().and_then(|key| self.found.submit_keys.get(&key.scope));
-        if let Some((task, fingerprint)) = taken {
-            return Outcome::KeyTaken { task: *task, fingerprint: *fingerprint };
+        if let Some(taken) = self.taken(change.submit_key.as_ref()) {
+            return taken;
         }
         let version = self.found.tasks.get(&id).copied().unwrap_or(0);
         if !self.waits(change.consumes.as_ref()) || version != change.before || self.is_overlooked(change) {
@@ -84,6 +87,17 @@ impl Deciding {
         }
         self.write_task(change);
         Outcome::Committed
+    }
+
+    /// What becomes of a change whose key is taken.
+    fn taken(&self, key: Option<&SubmitKey>) -> Option<Outcome> {
+        let (task, fingerprint) = self.found.submit_keys.get(&key?.scope)?;
+        Some(Outcome::KeyTaken { task: *task, fingerprint: *fingerprint })
+    }
+
+    fn write_key(&mut self, key: &SubmitKey, task: TaskId, created_at: Timestamp, is_other: bool) {
+        self.found.submit_keys.insert(key.scope, (task, key.fingerprint));
+        self.writes.submit_keys.push(SubmitKeyWrite { key: key.clone(), task, created_at, is_other });
     }
 
     /// Whether the message waits that is to be consumed, if one is.
@@ -127,8 +141,7 @@ impl Deciding {
         let task = &change.task;
         self.found.tasks.insert(task.id, task.state.events);
         if let Some(key) = &change.submit_key {
-            self.found.submit_keys.insert(key.scope, (task.id, key.fingerprint));
-            self.writes.submit_keys.push((key.clone(), task.id));
+            self.write_key(key, task.id, task.input.created_at, false);
         }
         if let Some((first, _)) = self.found.firsts.get_mut(&task.id) {
             first.clone_from(task);

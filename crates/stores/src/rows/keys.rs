@@ -49,6 +49,7 @@ impl Keys {
                 }
                 Change::Consume(message) => drop(keys.messages.insert(message.clone())),
                 Change::Flow(stored) => drop(keys.flows.insert(stored.flow.name.clone())),
+                Change::Key(change) => drop(keys.scopes.insert(change.key.scope)),
                 Change::Queue(_) | Change::Limit(_) | Change::Logs(_) | Change::Probe => {}
             }
         }
@@ -76,6 +77,12 @@ impl Keys {
             self.waits.insert((id, act_code(lost.key)));
             self.sessions.insert(lost.session);
         }
+    }
+
+    /// Whether idempotency keys must be read. That one is taken is seen when it is written; but where another task stands
+    /// for the new one, or with `careful`, it must be known before.
+    pub(crate) fn reads_scopes(&self, careful: bool) -> bool {
+        !self.scopes.is_empty() && (careful || !self.unique.is_empty())
     }
 
     /// Whether nothing must be read before these changes are decided, unless writing them fails.

@@ -30,4 +30,4 @@ pub(crate) use listing::{Listing, only_ended};
 pub(crate) use place::{KeyInLine, place_among};
 pub(crate) use tasks::{TaskParts, claimed_wait, name, of_task};
 pub(crate) use turns::{Candidate, Hands, choose};
-pub(crate) use writes::{TaskWrite, WaitWrite, Writes};
+pub(crate) use writes::{SubmitKeyWrite, TaskWrite, WaitWrite, Writes};

@@ -5,7 +5,9 @@ use std::{
     sync::Arc,
 };
 
-use windlass_core::{Alarm, AlarmId, Json, Lock, LockName, LockWaiter, Message, Name, Task, TaskId, Waiting};
+use windlass_core::{
+    Alarm, AlarmId, Json, Lock, LockName, LockWaiter, Message, Name, Task, TaskId, Timestamp, Waiting,
+};
 use windlass_engine::ports::{Limit, LogLine, MessageId, QueuePause, StoredFlow, SubmitKey, UniqueKey};
 
 /// What a transaction writes. Several changes of one aggregate come to one row.
@@ -15,8 +17,8 @@ pub(crate) struct Writes {
     pub(crate) tasks: BTreeMap<TaskId, TaskWrite>,
     /// Events: the task, the number of the last one, and the events encoded.
     pub(crate) history: Vec<(TaskId, u64, Vec<u8>)>,
-    /// Idempotency keys of new tasks.
-    pub(crate) submit_keys: Vec<(SubmitKey, TaskId)>,
+    /// Idempotency keys of submits.
+    pub(crate) submit_keys: Vec<SubmitKeyWrite>,
     /// The newest tasks of unique keys, and whether the key had one before.
     pub(crate) unique: BTreeMap<UniqueKey, (TaskId, bool)>,
     /// Messages that are sent, encoded later.
@@ -41,6 +43,19 @@ pub(crate) struct Writes {
     pub(crate) logs: Vec<LogLine>,
     /// Somebody asks whether the database writes.
     pub(crate) probe: bool,
+}
+
+/// An idempotency key of a submit.
+#[derive(Debug)]
+pub(crate) struct SubmitKeyWrite {
+    /// The key.
+    pub(crate) key: SubmitKey,
+    /// The task it names.
+    pub(crate) task: TaskId,
+    /// When it was submitted.
+    pub(crate) created_at: Timestamp,
+    /// It was submitted with another task, for which this one stands. It is kept as those are whose tasks were deleted.
+    pub(crate) is_other: bool,
 }
 
 /// A task as the batch leaves it.

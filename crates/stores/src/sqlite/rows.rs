@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet, hash_map::Entry};
 use rusqlite::{Connection, Statement, params};
 use windlass_core::{AlarmState, Name, Phase, TaskId, Timestamp};
 use windlass_engine::{
-    ports::{AlarmChange, Change, LogLine, QueueChange, StoredFlow, TaskChange},
+    ports::{AlarmChange, Change, KeyChange, LogLine, QueueChange, StoredFlow, TaskChange},
     resident::{Line, LinePlace, Rest},
     stored,
 };
@@ -24,7 +24,8 @@ use super::{
     meta::Meta,
     query::{DELETE_FINAL, SELECT_FINAL_PLACE, SELECT_RESTING_PLACE},
     task_rows::{
-        HistoryRow, insert_final, insert_history, insert_task, place_at_rest, write_active, write_resting,
+        HistoryRow, insert_final, insert_history, insert_submit_key, insert_task, place_at_rest,
+        write_active, write_resting,
     },
     touched::{Draft, Home, Touched},
     unique_rows::UniqueRows,
@@ -102,7 +103,7 @@ impl<'c> Rows<'c> {
             )?,
             insert_submit_key: prepare(
                 "INSERT INTO submit_key (scope, fingerprint, task, created_at, orphan, checksum)
-                 VALUES (?1, ?2, ?3, ?4, 0, ?5)",
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
             )?,
             locks: LockRows::new(connection)?,
             upsert_alarm: prepare(
@@ -175,6 +176,10 @@ impl<'c> Rows<'c> {
             Change::Limit(change) => {
                 self.limits.write(change)?;
                 None
+            }
+            Change::Key(KeyChange { key, task, at }) => {
+                insert_submit_key(&mut self.insert_submit_key, key, *task, *at, true)?;
+                Some(*at)
             }
             Change::Logs(lines) => {
                 self.write_logs(lines)?;

@@ -2,7 +2,11 @@
 
 use rusqlite::{OptionalExtension, Statement, params};
 use windlass_core::{Ending, TaskId, Timestamp};
-use windlass_engine::{ports::TaskChange, resident::Rest, stored};
+use windlass_engine::{
+    ports::{SubmitKey, TaskChange},
+    resident::Rest,
+    stored,
+};
 
 use super::{
     checksum::{Checksum, Table},
@@ -112,14 +116,28 @@ pub(super) fn insert_task(
         .finish();
     insert_task.execute(params![n, id, flow, version, created_at, head, parameters, scope, checksum])?;
     if let Some(key) = &change.submit_key {
-        let checksum = Checksum::of(Table::SubmitKey)
-            .blob(&key.scope)
-            .blob(&key.fingerprint)
-            .blob(&id)
-            .number(created_at)
-            .finish();
-        insert_submit_key.execute(params![key.scope, key.fingerprint, id, created_at, checksum])?;
+        self::insert_submit_key(insert_submit_key, key, task.id, input.created_at, false)?;
     }
+    Ok(())
+}
+
+/// Writes an idempotency key. One with which another task was submitted, for which this one stands, is kept as those
+/// are whose tasks were deleted.
+pub(super) fn insert_submit_key(
+    insert: &mut Statement<'_>,
+    key: &SubmitKey,
+    task: TaskId,
+    created_at: Timestamp,
+    is_other: bool,
+) -> Result<(), Fault> {
+    let (task, created_at) = (task.to_bytes(), created_at.0);
+    let checksum = Checksum::of(Table::SubmitKey)
+        .blob(&key.scope)
+        .blob(&key.fingerprint)
+        .blob(&task)
+        .number(created_at)
+        .finish();
+    insert.execute(params![key.scope, key.fingerprint, task, created_at, is_other, checksum])?;
     Ok(())
 }
 

@@ -57,6 +57,8 @@ struct SubmitKeyRow {
     task: TaskId,
     key: SubmitKey,
     accepted_at: Timestamp,
+    /// It was submitted with another task, for which this one stands.
+    is_other: bool,
 }
 
 impl Tables {
@@ -71,12 +73,11 @@ impl Tables {
 
     /// What would become of `change`.
     pub(super) fn check(&self, change: &Change) -> Outcome {
+        if let Some(row) = change.submit_key().and_then(|key| self.submit_keys.get(&key.scope)) {
+            return Outcome::KeyTaken { task: row.task, fingerprint: row.key.fingerprint };
+        }
         let fits = match change {
             Change::Task(change) => {
-                if let Some(row) = change.submit_key.as_ref().and_then(|key| self.submit_keys.get(&key.scope))
-                {
-                    return Outcome::KeyTaken { task: row.task, fingerprint: row.key.fingerprint };
-                }
                 self.waits(change.consumes.as_ref())
                     && self.tasks.get(&change.task.id).map_or(0, |task| task.state.events) == change.before
             }
@@ -94,7 +95,7 @@ impl Tables {
                 let versions = self.flows.get(&stored.flow.name).map_or(0, Vec::len);
                 stored.flow.version as usize == versions + 1
             }
-            Change::Queue(_) | Change::Limit(_) | Change::Logs(_) | Change::Probe => true,
+            Change::Queue(_) | Change::Limit(_) | Change::Key(_) | Change::Logs(_) | Change::Probe => true,
         };
         if fits { Outcome::Committed } else { Outcome::Conflict }
     }
@@ -123,6 +124,10 @@ impl Tables {
             Change::Limit(LimitChange { name, limit: None }) => {
                 self.limits.remove(name);
             }
+            Change::Key(change) => {
+                self.saw(change.at);
+                self.write_key(&change.key, change.task, change.at, true);
+            }
             Change::Logs(lines) => self.write_logs(lines),
             Change::Probe => {}
         }
@@ -150,13 +155,17 @@ impl Tables {
         }
         self.send(&change.messages);
         if let Some(key) = &change.submit_key {
-            let row = SubmitKeyRow { task: id, key: key.clone(), accepted_at: change.task.input.created_at };
-            self.submit_keys.insert(key.scope, row);
+            self.write_key(key, id, change.task.input.created_at, false);
         }
         self.unique.extend(change.unique().map(|key| (key, id)));
         if change.before == 0 {
             self.bring_along(&change.task);
         }
+    }
+
+    fn write_key(&mut self, key: &SubmitKey, task: TaskId, accepted_at: Timestamp, is_other: bool) {
+        let row = SubmitKeyRow { task, key: key.clone(), accepted_at, is_other };
+        self.submit_keys.insert(key.scope, row);
     }
 
     /// A task that brought its flow along has it, also where the flow went with the last task before this one.
@@ -369,8 +378,8 @@ impl Tables {
             !goes
         });
         self.submit_keys.retain(|_, row| {
-            let goes =
-                room > 0 && !tasks.contains_key(&row.task) && is_old(row.accepted_at, SUBMIT_KEYS_KEPT_MIN);
+            let is_free = row.is_other || !tasks.contains_key(&row.task);
+            let goes = room > 0 && is_free && is_old(row.accepted_at, SUBMIT_KEYS_KEPT_MIN);
             room -= usize::from(goes);
             !goes
         });
