@@ -41,17 +41,42 @@ pub(super) fn wall_us() -> u64 {
     u64::try_from(since.as_micros()).unwrap_or(u64::MAX)
 }
 
-/// How often the server has sent something to its store and waited for it, where its store is a database.
-pub(super) async fn round_trips(url: &str) -> anyhow::Result<Option<f64>> {
+/// What a server counts of its work with its store.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct StoreCounts {
+    /// How often it has sent something to its store and waited for it, where its store is a database.
+    pub(super) round_trips: Option<f64>,
+    /// Changes that were decided again.
+    pub(super) conflicts: f64,
+}
+
+impl StoreCounts {
+    /// What these servers count together.
+    pub(super) async fn of(urls: &[String]) -> anyhow::Result<Self> {
+        let mut all = Self::default();
+        for url in urls {
+            let metrics = metrics(url).await?;
+            let trips = counter(&metrics, "windlass_store_round_trips_total")?;
+            all.round_trips = trips.map(|trips| trips + all.round_trips.unwrap_or(0.0));
+            all.conflicts += counter(&metrics, "windlass_commit_conflicts_total")?.unwrap_or(0.0);
+        }
+        Ok(all)
+    }
+}
+
+fn counter(metrics: &str, name: &str) -> anyhow::Result<Option<f64>> {
+    let value = metrics.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+    value.map(|value| value.trim().parse().context("a metric is no number")).transpose()
+}
+
+async fn metrics(url: &str) -> anyhow::Result<String> {
     let address = url.strip_prefix("http://").context("the server's address is no HTTP URL")?;
     let mut stream = TcpStream::connect(address).await?;
     let request = format!("GET /metrics HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
     stream.write_all(request.as_bytes()).await?;
     let mut answer = String::new();
     stream.read_to_string(&mut answer).await.context("cannot read the server's metrics")?;
-    let name = "windlass_store_round_trips_total ";
-    let value = answer.lines().find_map(|line| line.strip_prefix(name));
-    value.map(|value| value.trim().parse().context("a metric is no number")).transpose()
+    Ok(answer)
 }
 
 /// CPU time a process has used, in milliseconds.

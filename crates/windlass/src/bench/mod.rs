@@ -1,7 +1,7 @@
 //! `windlass bench`: how fast the program is on this machine, as processes over HTTP with every step on disk.
 //!
-//! A server on a fresh SQLite file and a worker whose commands do nothing run as processes of their own; this
-//! process is the client. The run ends when every task is finished and counted.
+//! A server on a fresh SQLite file and a worker whose commands do nothing run as processes of their own, or several of
+//! both on a database; this process is the client. The run ends when every task is finished and counted.
 
 mod measure;
 mod processes;
@@ -18,7 +18,7 @@ use serde::Serialize;
 use windlass_api::{FlowDocument, SubmitBatch, SubmitTask, Task, TaskStatus};
 use windlass_client::{Client, TaskFilter};
 
-use measure::{Latencies, cpu_ms, round_trips};
+use measure::{Latencies, StoreCounts, cpu_ms};
 use processes::Processes;
 
 pub(crate) use worker::{WORKER_COMMAND, run_worker};
@@ -71,6 +71,8 @@ pub(crate) struct Measured {
     server_rss_idle_mb: f64,
     #[serde(skip_serializing_if = "Option::is_none")]
     round_trips_per_transition: Option<f64>,
+    /// Changes that were decided again.
+    conflicts: f64,
 }
 
 impl fmt::Display for Measured {
@@ -96,7 +98,10 @@ impl fmt::Display for Measured {
             self.server_rss_mb, self.server_rss_idle_mb
         )?;
         match self.round_trips_per_transition {
-            Some(trips) => write!(f, "\nstore     {trips:.3} round trips per transition"),
+            Some(trips) => {
+                let conflicts = self.conflicts;
+                write!(f, "\nstore     {trips:.3} round trips per transition, {conflicts} conflicts")
+            }
             None => Ok(()),
         }
     }
@@ -153,17 +158,23 @@ impl Workload {
 }
 
 /// Measures `workload` with `n` tasks.
-pub(crate) async fn run(workload: Workload, n: u64, store: Option<String>) -> anyhow::Result<Measured> {
-    let processes = Processes::start(store).await?;
-    let client = Client::new(processes.url())?;
+pub(crate) async fn run(
+    workload: Workload,
+    n: u64,
+    store: Option<String>,
+    servers: usize,
+) -> anyhow::Result<Measured> {
+    let processes = Processes::start(store, servers).await?;
+    let clients = processes.urls().iter().map(|url| Client::new(url)).collect::<Result<Vec<_>, _>>()?;
+    let client = clients[0].clone();
     client.apply_flow(workload.as_str(), &workload.flow()?).await?;
     let server_rss_idle_mb = processes.server_rss_mb()?;
-    let trips_before = round_trips(processes.url()).await?;
-    let cpu_before = (cpu_ms(processes.server())?, cpu_ms(processes.worker())?, cpu_ms(std::process::id())?);
+    let counts_before = StoreCounts::of(processes.urls()).await?;
+    let cpu_before = (processes.cpu_ms()?, cpu_ms(std::process::id())?);
     let started = Instant::now();
     let (latencies, accepted) = match workload {
         Workload::Noop | Workload::Chain3 | Workload::Saga3 => {
-            (submit_all(&client, workload, n).await?, None)
+            (submit_all(&clients, workload, n).await?, None)
         }
         Workload::Bulk => {
             let latencies = submit_batches(&client, workload, n).await?;
@@ -174,16 +185,16 @@ pub(crate) async fn run(workload: Workload, n: u64, store: Option<String>) -> an
     wait_until_idle(&client).await?;
     let finished = started.elapsed();
     let server_rss_mb = processes.server_rss_mb()?;
-    let trips_after = round_trips(processes.url()).await?;
-    let cpu_after = (cpu_ms(processes.server())?, cpu_ms(processes.worker())?, cpu_ms(std::process::id())?);
+    let counts_after = StoreCounts::of(processes.urls()).await?;
+    let cpu_after = (processes.cpu_ms()?, cpu_ms(std::process::id())?);
     wait_until_counted(&client, workload, n).await?;
     processes.stop().await?;
 
     let per_task = |before: f64, after: f64| (after - before) / count(n);
     let (cpu_ms_server, cpu_ms_worker, cpu_ms_client) = (
-        per_task(cpu_before.0, cpu_after.0),
+        per_task(cpu_before.0.0, cpu_after.0.0),
+        per_task(cpu_before.0.1, cpu_after.0.1),
         per_task(cpu_before.1, cpu_after.1),
-        per_task(cpu_before.2, cpu_after.2),
     );
     let seconds = accepted.unwrap_or(finished).as_secs_f64();
     Ok(Measured {
@@ -201,9 +212,11 @@ pub(crate) async fn run(workload: Workload, n: u64, store: Option<String>) -> an
         server_rss_mb,
         server_rss_idle_mb,
         // A task is taken in, and each of its steps is reported.
-        round_trips_per_transition: trips_before
-            .zip(trips_after)
+        round_trips_per_transition: counts_before
+            .round_trips
+            .zip(counts_after.round_trips)
             .map(|(before, after)| (after - before) / (count(n) * count(1 + workload.reports()))),
+        conflicts: counts_after.conflicts - counts_before.conflicts,
     })
 }
 
@@ -219,11 +232,11 @@ fn task(workload: Workload) -> anyhow::Result<SubmitTask> {
     Ok(SubmitTask { flow: workload.as_str().to_owned(), params: Some(params), ..SubmitTask::default() })
 }
 
-/// Submits one by one, many in flight. The latencies are those of the submits.
-async fn submit_all(client: &Client, workload: Workload, n: u64) -> anyhow::Result<Latencies> {
+/// Submits one by one to one server after the other, many in flight. The latencies are those of the submits.
+async fn submit_all(clients: &[Client], workload: Workload, n: u64) -> anyhow::Result<Latencies> {
     let mut latencies = Latencies::default();
-    let mut submits = stream::iter(0..n)
-        .map(|_| async {
+    let mut submits = stream::iter(clients.iter().cycle().zip(0..n))
+        .map(|(client, _)| async move {
             let started = Instant::now();
             client.submit(&task(workload)?).await?;
             anyhow::Ok(started.elapsed())

@@ -1,6 +1,10 @@
-//! The server and the worker of a benchmark, as processes of their own on a fresh store.
+//! The servers and the workers of a benchmark, as processes of their own on a fresh store.
 
-use std::{path::PathBuf, process::Stdio, time::Duration};
+use std::{
+    path::{Path, PathBuf},
+    process::Stdio,
+    time::Duration,
+};
 
 use anyhow::{Context as _, ensure};
 use tokio::{
@@ -10,79 +14,81 @@ use tokio::{
 };
 use windlass_client::Client;
 
-use super::{measure::rss_mb, worker::WORKER_COMMAND};
+use super::{
+    measure::{cpu_ms, rss_mb},
+    worker::WORKER_COMMAND,
+};
 
 /// How long a process may take to be ready or to end.
 const PATIENCE: Duration = Duration::from_secs(20);
 
+/// Attempts at once, of all workers together.
+const SLOTS: usize = 256;
+
 /// The processes. They are killed when this is dropped.
 pub(super) struct Processes {
-    server: Child,
-    worker: Child,
-    url: String,
+    servers: Vec<Child>,
+    /// One at each server.
+    workers: Vec<Child>,
+    urls: Vec<String>,
     dir: PathBuf,
 }
 
 impl Processes {
-    /// Starts a server on a store, or on a new file, and a worker that serves `bench.*`.
-    pub(super) async fn start(store: Option<String>) -> anyhow::Result<Self> {
+    /// Starts so many servers on a store, or one on a new file, and a worker at each that serves `bench.*`.
+    pub(super) async fn start(store: Option<String>, servers: usize) -> anyhow::Result<Self> {
         let dir = std::env::temp_dir().join(format!("windlass-bench-{}", std::process::id()));
         std::fs::create_dir_all(&dir).context("cannot make a folder for the benchmark's store")?;
         let store = store.unwrap_or_else(|| format!("sqlite:{}", dir.join("bench.db").display()));
         let program = std::env::current_exe()?;
-        let mut server = Command::new(&program)
-            .args(["server", "--listen", "127.0.0.1:0", "--store", &store])
-            .env("WINDLASS_LOG", "warn")
-            .stdout(Stdio::piped())
-            .kill_on_drop(true)
-            .spawn()
-            .context("cannot start the server")?;
-        let stdout = server.stdout.take().context("the server has no output")?;
-        let mut lines = BufReader::new(stdout).lines();
-        let line =
-            time::timeout(PATIENCE, lines.next_line()).await.context("the server does not start")??;
-        let line = line.context("the server ended at once")?;
-        let url = line.strip_prefix("listening on ").context("the server says something else")?.to_owned();
-        let worker = Command::new(&program)
-            .args([WORKER_COMMAND, &url])
-            .kill_on_drop(true)
-            .spawn()
-            .context("cannot start the worker")?;
-        let processes = Self { server, worker, url, dir };
-        processes.wait_for_worker().await?;
+        let mut processes = Self { servers: Vec::new(), workers: Vec::new(), urls: Vec::new(), dir };
+        for _ in 0..servers {
+            let (server, url) = start_server(&program, &store).await?;
+            processes.servers.push(server);
+            let worker = Command::new(&program)
+                .args([WORKER_COMMAND, &url, &(SLOTS / servers).to_string()])
+                .kill_on_drop(true)
+                .spawn()
+                .context("cannot start the worker")?;
+            processes.workers.push(worker);
+            processes.urls.push(url);
+        }
+        processes.wait_for_workers().await?;
         Ok(processes)
     }
 
-    async fn wait_for_worker(&self) -> anyhow::Result<()> {
-        let client = Client::new(&self.url)?;
+    async fn wait_for_workers(&self) -> anyhow::Result<()> {
+        let client = Client::new(&self.urls[0])?;
         let connected = async {
-            while client.workers().await?.items.is_empty() {
+            while client.workers().await?.items.len() < self.workers.len() {
                 time::sleep(Duration::from_millis(10)).await;
             }
             anyhow::Ok(())
         };
-        time::timeout(PATIENCE, connected).await.context("the worker does not connect")?
+        time::timeout(PATIENCE, connected).await.context("the workers do not connect")?
     }
 
-    pub(super) fn url(&self) -> &str {
-        &self.url
+    /// The addresses of the servers.
+    pub(super) fn urls(&self) -> &[String] {
+        &self.urls
     }
 
-    pub(super) fn server(&self) -> u32 {
-        self.server.id().unwrap_or(0)
+    /// CPU time that all servers, and all workers, have used in milliseconds.
+    pub(super) fn cpu_ms(&self) -> anyhow::Result<(f64, f64)> {
+        let all = |children: &[Child]| {
+            children.iter().map(|child| cpu_ms(child.id().unwrap_or(0))).sum::<anyhow::Result<f64>>()
+        };
+        Ok((all(&self.servers)?, all(&self.workers)?))
     }
 
-    pub(super) fn worker(&self) -> u32 {
-        self.worker.id().unwrap_or(0)
-    }
-
+    /// Memory of all servers.
     pub(super) fn server_rss_mb(&self) -> anyhow::Result<f64> {
-        rss_mb(self.server())
+        self.servers.iter().map(|server| rss_mb(server.id().unwrap_or(0))).sum()
     }
 
-    /// Ends both by SIGTERM and deletes the store.
+    /// Ends all by SIGTERM and deletes the store.
     pub(super) async fn stop(mut self) -> anyhow::Result<()> {
-        for child in [&mut self.worker, &mut self.server] {
+        for child in self.workers.iter_mut().chain(&mut self.servers) {
             let pid = child.id().and_then(|pid| rustix::process::Pid::from_raw(i32::try_from(pid).ok()?));
             if let Some(pid) = pid {
                 rustix::process::kill_process(pid, rustix::process::Signal::TERM)?;
@@ -92,4 +98,21 @@ impl Processes {
         }
         std::fs::remove_dir_all(&self.dir).context("cannot delete the benchmark's store")
     }
+}
+
+/// Starts a server, and gives its address once it listens.
+async fn start_server(program: &Path, store: &str) -> anyhow::Result<(Child, String)> {
+    let mut server = Command::new(program)
+        .args(["server", "--listen", "127.0.0.1:0", "--store", store])
+        .env("WINDLASS_LOG", "warn")
+        .stdout(Stdio::piped())
+        .kill_on_drop(true)
+        .spawn()
+        .context("cannot start the server")?;
+    let stdout = server.stdout.take().context("the server has no output")?;
+    let mut lines = BufReader::new(stdout).lines();
+    let line = time::timeout(PATIENCE, lines.next_line()).await.context("the server does not start")??;
+    let line = line.context("the server ended at once")?;
+    let url = line.strip_prefix("listening on ").context("the server says something else")?.to_owned();
+    Ok((server, url))
 }

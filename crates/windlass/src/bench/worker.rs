@@ -7,11 +7,8 @@ use windlass_client::{Client, Failure, Handler, Job, Outcome, Worker};
 
 use super::measure::wall_us;
 
-/// The program is started with this and the server's address to be the worker.
+/// The program is started with this, the server's address and how many attempts it takes at once to be a worker.
 pub(crate) const WORKER_COMMAND: &str = "bench-worker";
-
-/// Attempts at once.
-const SLOTS: usize = 256;
 
 struct Bench;
 
@@ -52,11 +49,12 @@ pub(crate) fn run_worker(arguments: &[OsString]) -> ExitCode {
 }
 
 fn serve(arguments: &[OsString]) -> anyhow::Result<()> {
-    let [server] = arguments else { anyhow::bail!("usage: {WORKER_COMMAND} SERVER") };
+    let [server, slots] = arguments else { anyhow::bail!("usage: {WORKER_COMMAND} SERVER SLOTS") };
+    let slots = slots.to_string_lossy().parse()?;
     let client = Client::new(&server.to_string_lossy())?;
     let worker = Worker::builder(client)
         .name("bench")
-        .concurrency(SLOTS)
+        .concurrency(slots)
         .module("bench", None, Arc::new(Bench))
         .build()?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;

@@ -19,6 +19,10 @@ pub(crate) struct BenchArgs {
     /// An empty store to measure on, which keeps what is written; a SQLite file that is removed where none is named
     #[arg(long, value_name = "URL")]
     pub(crate) store: Option<String>,
+
+    /// How many servers work on the store, each with a worker of its own
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=16), requires = "store")]
+    pub(crate) servers: u8,
 }
 
 impl ValueEnum for Workload {
@@ -42,7 +46,7 @@ impl ValueEnum for Workload {
 impl BenchArgs {
     /// Measures, and prints what came out: for programs as one line, so that runs can be appended to a file.
     pub(crate) async fn run(self, output: &Output) -> anyhow::Result<Exit> {
-        let measured = bench::run(self.workload, self.n, self.store).await?;
+        let measured = bench::run(self.workload, self.n, self.store, self.servers.into()).await?;
         output.show_line(&measured, |measured, _| measured.to_string())?;
         Ok(Exit::Done)
     }

@@ -165,6 +165,11 @@ async fn present(app: &App) -> Result<Registry, Refused> {
         "Submits, reports and other items in them",
         ConstCounter::new(counts.items()),
     );
+    registry.register(
+        "commit_conflicts",
+        "Changes that were decided again, since another one of the same came first",
+        ConstCounter::new(counts.conflicts()),
+    );
     if let Some(trips) = app.engine.store_round_trips() {
         let help = "How often something was sent to the database and waited for";
         registry.register("store_round_trips", help, ConstCounter::new(trips));
