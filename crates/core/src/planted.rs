@@ -88,6 +88,14 @@ pub enum Bug {
     UniqueOverlooked,
     /// What stands in a paused queue is handed out.
     QueuePauseIgnored,
+    /// A key that has had its turn may have the next one as well.
+    TurnsIgnored,
+    /// Of those who wait for a lock the first is said to have it.
+    WrongHolderNamed,
+    /// Where a limit keeps an attempt back, no worker is said to serve it.
+    WorkersSaidMissing,
+    /// What stands in a paused queue is said to be on its way.
+    QueuePauseNotTold,
 }
 
 impl Bug {
@@ -134,6 +142,10 @@ impl Bug {
         Self::UniqueIgnored,
         Self::UniqueOverlooked,
         Self::QueuePauseIgnored,
+        Self::TurnsIgnored,
+        Self::WrongHolderNamed,
+        Self::WorkersSaidMissing,
+        Self::QueuePauseNotTold,
     ];
 }
 

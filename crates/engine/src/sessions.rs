@@ -202,6 +202,12 @@ impl Inner {
         }
     }
 
+    /// Workers that have a poll open here. The store may hold some for silent as long as this server has not told it.
+    pub(crate) fn polling_workers(&self) -> impl Iterator<Item = (SessionId, &WorkerState)> {
+        let polling = self.sessions.iter().filter(|(_, session)| session.poll.is_some());
+        polling.map(|(id, session)| (*id, &*session.worker))
+    }
+
     /// Sessions that have a poll open here.
     pub(crate) fn polling(&self) -> Vec<SessionId> {
         self.sessions.iter().filter(|(_, session)| session.poll.is_some()).map(|(id, _)| *id).collect()

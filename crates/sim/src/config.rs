@@ -19,6 +19,8 @@ pub(crate) struct Config {
     pub(crate) faults: Faults,
     /// How often, in a thousand turns, somebody interferes with a task.
     pub(crate) interference: u64,
+    /// Whether somebody takes away what tasks wait for, once nothing goes wrong any more.
+    pub(crate) unblocks: bool,
 }
 
 /// What kind of worker it is.
@@ -30,6 +32,8 @@ pub(crate) struct WorkerConfig {
     pub(crate) slots: usize,
     /// It serves the second module as well.
     pub(crate) both_modules: bool,
+    /// It is not started before somebody misses it.
+    pub(crate) is_spare: bool,
 }
 
 /// How attempts go, in a thousand.
@@ -92,6 +96,23 @@ const REST: [RestPolicy; 3] = [
 impl Config {
     /// A kind of world.
     pub(crate) fn draw(dice: &mut fastrand::Rng) -> Self {
+        let mut config = Self::draw_plain(dice);
+        if dice.bool() {
+            config.unblocks = true;
+            // It may be the only one of the second module, which nobody serves before it comes.
+            config.workers[0].both_modules &= dice.bool();
+            config.workers.push(WorkerConfig {
+                attached: true,
+                lease: None,
+                slots: 4,
+                both_modules: true,
+                is_spare: true,
+            });
+        }
+        config
+    }
+
+    fn draw_plain(dice: &mut fastrand::Rng) -> Self {
         let shared = dice.u8(..3) == 0;
         let mut faults = Faults::none(dice);
         if dice.u8(..8) > 0 {
@@ -114,6 +135,7 @@ impl Config {
             },
             faults,
             interference: if dice.bool() { dice.u64(..700) } else { 0 },
+            unblocks: false,
         }
     }
 }
@@ -126,6 +148,7 @@ impl WorkerConfig {
             lease: leases[dice.usize(..leases.len())],
             slots: dice.usize(1..=8),
             both_modules: index == 0 || dice.bool(),
+            is_spare: false,
         }
     }
 }

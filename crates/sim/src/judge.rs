@@ -1,6 +1,6 @@
 //! Whether what happens is what was promised: the truth that is on disk, and the invariants that look at it.
 
-use std::sync::Arc;
+use std::{rc::Rc, sync::Arc};
 
 use windlass_core::TaskId;
 use windlass_engine::{
@@ -9,6 +9,7 @@ use windlass_engine::{
 };
 
 use crate::{
+    answer::Answer,
     config::Config,
     invariants::{self, Invariant},
     truth::Truth,
@@ -41,6 +42,13 @@ pub(crate) enum Seen {
     Shown {
         task: TaskId,
         events: u64,
+    },
+    /// A server said why a task is where it is.
+    Explained(Rc<Answer>),
+    /// It did not, or what it said was not so.
+    Unexplained {
+        task: TaskId,
+        message: String,
     },
     /// A server runs and hears.
     ServerStarted,

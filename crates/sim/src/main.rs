@@ -6,6 +6,7 @@
 //! goes wrong any more, and then every task must come to its end. A world comes from its seed alone.
 
 mod actors;
+mod answer;
 mod config;
 mod flows;
 #[cfg(feature = "planted")]
@@ -26,6 +27,10 @@ use std::{
 };
 
 use clap::Parser;
+
+/// In so many events every reason that there is must have been given why a task is where it is, and everything that
+/// can be named must have been taken away.
+const EVERYTHING_STEPS: u64 = 5_000_000;
 
 /// Runs Windlass in deterministic worlds, and checks what was promised after every event.
 #[derive(Debug, Parser)]
@@ -99,6 +104,12 @@ fn search(cli: &Cli) -> bool {
     }
     for (what, times) in &tally {
         println!("{times:>10}  {what}");
+    }
+    let kinds = answer::KINDS.iter().chain(&answer::TAKEN_AWAY);
+    let never: Vec<&str> = kinds.filter(|kind| !tally.contains_key(**kind)).copied().collect();
+    if steps >= EVERYTHING_STEPS && !never.is_empty() {
+        println!("not once in {steps} events: {never:?}");
+        return false;
     }
     let seconds = begun.elapsed().as_secs_f64();
     println!("{worlds} worlds, {steps} events, no violation, {seconds:.1} s");

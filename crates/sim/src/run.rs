@@ -15,6 +15,12 @@ const RAGE_STEPS: std::ops::RangeInclusive<u64> = 500..=6000;
 const CALM_STEPS_MAX: u64 = 400_000;
 const CALM_MS_MAX: u64 = 3_600_000;
 
+/// For how long somebody takes away what tasks wait for, in events.
+const UNBLOCKING_STEPS_MAX: u64 = 20_000;
+
+/// The number of that person: above those of all others.
+const UNBLOCKER: usize = 10;
+
 /// What came of a run.
 pub(crate) struct Run {
     pub(crate) steps: u64,
@@ -55,6 +61,7 @@ fn begin(world: &Rc<World>) {
     }
     let person = usize::try_from(submitters).unwrap_or(0);
     world.spawn(Host::Person(person), actors::look_after(world.clone(), person));
+    world.spawn(Host::Person(person + 1), actors::ask_why(world.clone(), person + 1));
     // The first poll of these needs an event to come after.
     world.after(0, "begin", |_| {});
 }
@@ -65,6 +72,10 @@ fn drive(world: &Rc<World>) -> Result<(), Violation> {
         world.step()?;
     }
     actors::be_calm(world);
+    if world.config.unblocks {
+        unblock(world)?;
+        actors::start_spare_workers(world);
+    }
     let (steps, ms) = (world.steps() + CALM_STEPS_MAX, world.now() + CALM_MS_MAX);
     let mut rest = 0;
     while world.steps() < steps && world.now() < ms && rest < 500 {
@@ -74,6 +85,19 @@ fn drive(world: &Rc<World>) -> Result<(), Violation> {
     }
     explain(world)?;
     world.judge.borrow_mut().at_rest()
+}
+
+/// Lets somebody take away what tasks wait for, before others see to it that they end.
+fn unblock(world: &Rc<World>) -> Result<(), Violation> {
+    world.set_unblocking(true);
+    world.spawn(Host::Person(UNBLOCKER), actors::unblock_tasks(world.clone(), UNBLOCKER));
+    let last = world.steps() + UNBLOCKING_STEPS_MAX;
+    while world.is_unblocking() && world.steps() < last {
+        world.step()?;
+    }
+    world.set_unblocking(false);
+    world.kill(Host::Person(UNBLOCKER));
+    Ok(())
 }
 
 /// Asks a server why tasks do not end, for the story.

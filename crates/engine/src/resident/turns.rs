@@ -17,7 +17,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use windlass_core::Name;
+use windlass_core::{
+    Name,
+    planted::{Bug, is_planted},
+};
 
 use super::{limits::Key, standing::Place};
 
@@ -168,7 +171,7 @@ impl Keyed {
         match key {
             None => self.keyless = turn + 1,
             Some(key) => {
-                if let Some(of_key) = self.turns.get_mut(key) {
+                if let Some(of_key) = self.turns.get_mut(key).filter(|_| !is_planted(Bug::TurnsIgnored)) {
                     of_key.next = turn + 1;
                 }
             }

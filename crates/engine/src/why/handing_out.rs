@@ -1,9 +1,18 @@
 //! Why a ready attempt is not with a worker.
 
-use windlass_core::{Act, ActKey, Action, Free, Name, Wakeup, waiting, when_free};
+use std::collections::BTreeMap;
+
+use windlass_core::{
+    Act, ActKey, Action, Free, Name, Wakeup,
+    planted::{Bug, is_planted},
+    waiting, when_free,
+};
 
 use super::{Why, acts::Look};
-use crate::EngineError;
+use crate::{
+    EngineError,
+    ports::{SessionId, WorkerState},
+};
 
 /// The workers that are connected, as one command sees them.
 struct Workers {
@@ -27,6 +36,9 @@ impl Look<'_> {
         };
         let queue = self.queues.iter().find(|queue| queue.name == *module);
         if let Some(pause) = queue.and_then(|queue| queue.paused.clone()) {
+            if is_planted(Bug::QueuePauseNotTold) {
+                return Ok(Why::Moving);
+            }
             return Ok(Why::QueuePaused { module: module.clone(), pause });
         }
         let workers = self.workers_for(module, command);
@@ -45,6 +57,10 @@ impl Look<'_> {
             return Ok(Why::Grace);
         }
         if let Some(limited) = self.why_limited(key).await? {
+            if is_planted(Bug::WorkersSaidMissing) {
+                let (module, last, since_start) = (module.clone(), None, None);
+                return Ok(Why::NoWorker { module, without_command: 0, others: 0, last, since_start });
+            }
             return Ok(limited);
         }
         Ok(match self.engine.store.place(task.id, key).await? {
@@ -72,10 +88,12 @@ impl Look<'_> {
         // Of workers that talk to other servers only the modules are known.
         let local = self.engine.sessions.lock();
         let mut workers = Workers { serve: 0, without_command: 0, others: 0 };
-        for worker in &self.workers {
-            if !worker.worker.modules.contains(module) {
+        let mut known: BTreeMap<SessionId, &WorkerState> = local.polling_workers().collect();
+        known.extend(self.workers.iter().map(|worker| (worker.session, &worker.worker)));
+        for (session, worker) in known {
+            if !worker.modules.contains(module) {
                 workers.others += 1;
-            } else if local.lacks(worker.session, module, command) {
+            } else if local.lacks(session, module, command) {
                 workers.without_command += 1;
             } else {
                 workers.serve += 1;

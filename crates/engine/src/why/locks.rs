@@ -1,6 +1,9 @@
 //! Who has the lock that an act waits for.
 
-use windlass_core::{Act, ActKey, LockOwner, TaskId, Timestamp};
+use windlass_core::{
+    Act, ActKey, LockHolder, LockOwner, LockWaiter, TaskId, Timestamp,
+    planted::{Bug, is_planted},
+};
 
 use super::{HeldBy, Why, acts::Look};
 use crate::EngineError;
@@ -13,8 +16,15 @@ impl Look<'_> {
         let (holder, before) = match self.engine.lock(&name).await {
             Ok(lock) => {
                 let owner = LockOwner { task: self.loaded.task.id, key, turn: act.turn() };
+                let first = lock.waiters().next().filter(|_| is_planted(Bug::WrongHolderNamed));
+                let holder = match first {
+                    Some(LockWaiter { owner, since }) => {
+                        Some(LockHolder { owner: *owner, fence: 0, since: *since })
+                    }
+                    None => lock.holder,
+                };
                 // What was granted and not heard of yet is on its way.
-                let other = lock.holder.filter(|holder| holder.owner != owner);
+                let other = holder.filter(|holder| holder.owner != owner);
                 let holder = match other {
                     Some(holder) => {
                         Some(self.holder(holder.owner.task, holder.owner.key, holder.since).await?)

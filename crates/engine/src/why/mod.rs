@@ -181,7 +181,7 @@ pub enum Why {
         /// In how long it has its turn if the queue goes on as in the last minute.
         estimate: Option<Millis>,
     },
-    /// The server has just started; workers may come back and name what they hold.
+    /// The server has just read its disk, as at its start; workers may come back and name what they hold.
     Grace,
     /// It is on its way: to a worker, or to its next state.
     Moving,

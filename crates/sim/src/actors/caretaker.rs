@@ -23,7 +23,9 @@ pub(crate) async fn look_after(world: Rc<World>, person: usize) {
     let caretaker = Caretaker { host: Host::Person(person), world };
     loop {
         caretaker.world.sleep(caretaker.world.within(50..=1200)).await;
-        if caretaker.world.is_calm() {
+        if caretaker.world.is_calm() && caretaker.world.is_unblocking() {
+            caretaker.look().await;
+        } else if caretaker.world.is_calm() {
             caretaker.finish().await;
         } else if caretaker.world.chance(caretaker.world.config.interference) {
             caretaker.interfere().await;

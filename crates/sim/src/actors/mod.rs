@@ -1,14 +1,19 @@
 //! Who acts in a world: servers, workers, people, and nature.
 
+mod asker;
 mod caretaker;
 mod commands;
 mod limits;
 mod nature;
 mod servers;
 mod submitter;
+mod unblocker;
 mod worker;
 
+pub(crate) use asker::ask_why;
 pub(crate) use caretaker::look_after;
 pub(crate) use nature::{be_calm, rage};
 pub(crate) use servers::{Live, Servers};
 pub(crate) use submitter::submit_tasks;
+pub(crate) use unblocker::unblock_tasks;
+pub(crate) use worker::start_spare_workers;

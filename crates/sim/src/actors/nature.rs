@@ -15,7 +15,9 @@ pub(crate) async fn rage(world: Rc<World>) {
         servers::start(&world, server);
     }
     for index in 0..world.config.workers.len() {
-        worker::start_worker(&world, index);
+        if !world.config.workers[index].is_spare {
+            worker::start_worker(&world, index);
+        }
     }
     let faults = world.config.faults.clone();
     while !faults.kinds.is_empty() {

@@ -81,6 +81,15 @@ pub(super) fn start_worker(world: &Rc<World>, index: usize) {
     world.spawn(Host::Worker(index), worker.watch());
 }
 
+/// Starts the workers that were not needed before, unless they run.
+pub(crate) fn start_spare_workers(world: &Rc<World>) {
+    for index in 0..world.config.workers.len() {
+        if world.config.workers[index].is_spare && !world.is_up(Host::Worker(index)) {
+            start_worker(world, index);
+        }
+    }
+}
+
 impl Worker {
     /// Keeps a poll open; one that is not attached asks every now and then.
     async fn poll(self: Rc<Self>) {

@@ -15,9 +15,11 @@ mod locks;
 mod members;
 mod paused_queues;
 mod paused_tasks;
+mod reasons;
 mod rollback_order;
 mod shown_state;
 mod touched_steps;
+mod turns;
 mod unique_tasks;
 mod wake_ups;
 
@@ -61,9 +63,11 @@ pub(crate) fn all(config: &Config) -> Vec<Box<dyn Invariant>> {
         Box::<paused_queues::PausedQueues>::default(),
         Box::new(limits::Limits::new(config)),
         Box::<unique_tasks::UniqueTasks>::default(),
+        Box::new(turns::Turns::new(config)),
         Box::<engine_faults::EngineFaults>::default(),
         Box::<ending::EveryTaskEnds>::default(),
         Box::<locks::Locks>::default(),
+        Box::new(reasons::Reasons::new(config)),
     ]
 }
 

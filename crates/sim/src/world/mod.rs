@@ -69,6 +69,7 @@ pub(crate) struct World {
     steps: Cell<u64>,
     calm: Cell<bool>,
     submitting: Cell<u64>,
+    unblocking: Cell<bool>,
     dice: RefCell<fastrand::Rng>,
     agenda: RefCell<Agenda>,
     executor: Executor,
@@ -92,6 +93,7 @@ impl World {
             steps: Cell::new(0),
             calm: Cell::new(false),
             submitting: Cell::new(0),
+            unblocking: Cell::new(false),
             dice: RefCell::new(dice),
             agenda: RefCell::default(),
             executor: Executor::default(),
@@ -135,6 +137,15 @@ impl World {
 
     pub(crate) fn become_calm(&self) {
         self.calm.set(true);
+    }
+
+    /// Somebody takes away what tasks wait for, and nobody else looks after them.
+    pub(crate) fn is_unblocking(&self) -> bool {
+        self.unblocking.get()
+    }
+
+    pub(crate) fn set_unblocking(&self, unblocking: bool) {
+        self.unblocking.set(unblocking);
     }
 
     /// What tells this run apart from others.

@@ -55,7 +55,7 @@ impl About<'_> {
             }
             Why::Grace => (
                 format!(
-                    "{} is ready: the server has just started, and for a moment a worker that has it may say so.",
+                    "{} is ready: the server has just read its disk, and for a moment a worker that has it may say so.",
                     self.opening()
                 ),
                 json!({}),

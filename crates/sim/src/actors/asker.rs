@@ -1,0 +1,51 @@
+//! Somebody who asks at any moment why tasks are where they are.
+
+use std::{pin::Pin, rc::Rc};
+
+use windlass_core::TaskId;
+use windlass_engine::EngineError;
+
+use super::Live;
+use crate::{
+    answer::Answer,
+    judge::Seen,
+    world::{Host, World},
+};
+
+/// How long an answer is waited for.
+const PATIENCE_MS: u64 = 4_000;
+
+/// Asks for as long as the world goes on.
+pub(crate) async fn ask_why(world: Rc<World>, person: usize) {
+    loop {
+        world.sleep(world.within(20..=400)).await;
+        let task = world.judge.borrow().truth.any_task(&world);
+        if let Some(task) = task {
+            ask(&world, Host::Person(person), task.id).await;
+        }
+    }
+}
+
+/// Asks any server why a task is where it is; what it says is held against the truth. Nothing when it does not answer.
+pub(super) async fn ask(world: &Rc<World>, host: Host, task: TaskId) -> Option<Rc<Answer>> {
+    let server = usize::try_from(world.below(world.servers.count() as u64)).unwrap_or(0);
+    let serve = move |live: Rc<Live>| -> Pin<Box<dyn Future<Output = Option<Rc<Answer>>>>> {
+        Box::pin(async move {
+            let (asked_at, now) = (live.world.now(), live.now());
+            match live.engine.why(task, now).await {
+                Ok((loaded, explanation)) => {
+                    let answer = Rc::new(Answer { loaded, explanation, asked_at, now });
+                    live.world.see(Seen::Explained(answer.clone()));
+                    Some(answer)
+                }
+                Err(EngineError::Store(_)) => None,
+                Err(error) => {
+                    let message = format!("asked why task {task} is where it is, a server says: {error}");
+                    live.world.see(Seen::Unexplained { task, message });
+                    None
+                }
+            }
+        })
+    };
+    world.at_most(PATIENCE_MS, world.call(host, server, false, Rc::new(serve))).await?.ok()?
+}

@@ -1,0 +1,63 @@
+//! Reasons that name another task: the one that a step started, and the one that has a lock.
+
+use windlass_core::{Act, ActKey, Lock, LockOwner, Task};
+use windlass_engine::Why;
+
+use super::{Check, holds};
+use crate::answer::kind;
+
+impl Check<'_> {
+    pub(super) fn check_child(&self, act: &Act, why: &Why) -> Result<(), String> {
+        let Why::Child { task, child } = why else { return Err("it waits for a task".into()) };
+        let since = self.answer.asked_at;
+        match child {
+            Some(child) => {
+                let is_so = act.child() == Some(child.task.id) && *task == Some(child.task.id);
+                holds(is_so, || format!("its task is {:?}", act.child()))?;
+                let version = self.version(&child.task)?;
+                self.world.count(kind(&child.reason.why));
+                self.check_reason(version, &child.reason)
+            }
+            None => {
+                let known = act.child().and_then(|child| self.facts.tasks.get(&child));
+                holds(task.is_none() && !known.is_some_and(|over| over.was_there(since)), || {
+                    format!("its task {:?} is there", act.child())
+                })
+            }
+        }
+    }
+
+    pub(super) fn check_lock(&self, task: &Task, key: ActKey, act: &Act, why: &Why) -> Result<(), String> {
+        let Why::Lock { name, holder, before, since } = why else {
+            return Err("it waits for a lock".into());
+        };
+        let wanted = act.wanted_lock().map(|lock| &lock.name);
+        holds(wanted == Some(name) && *since == act.ready_at, || {
+            format!("it waits for {wanted:?} since {:?}", act.ready_at)
+        })?;
+        let me = LockOwner { task: task.id, key, turn: act.turn() };
+        let is_so = |lock: Option<&Lock>| {
+            let other = lock.and_then(|lock| lock.holder).filter(|other| other.owner != me);
+            let place = lock.and_then(|lock| lock.place(&me)).unwrap_or_default();
+            let same = match (holder, other) {
+                (Some(told), Some(other)) => {
+                    (told.task, told.key, told.since) == (other.owner.task, other.owner.key, other.since)
+                }
+                (None, None) => true,
+                _ => false,
+            };
+            same && place == *before
+        };
+        let over = self.facts.locks.get(name);
+        let at = self.answer.asked_at;
+        let early = over.is_none_or(|over| !over.was_there(at)) && is_so(None);
+        let mut versions = over.into_iter().flat_map(|over| over.since(at));
+        holds(early || versions.any(|lock| is_so(lock.as_ref())), || {
+            let versions: Vec<_> = over.into_iter().flat_map(|over| over.since(at)).collect();
+            format!("the lock was {versions:?}")
+        })?;
+        let Some(told) = holder else { return Ok(()) };
+        let known = self.truth.tasks.get(&told.task).and_then(|known| Self::step_name(&known.task, told.key));
+        holds(told.step.as_deref() == known, || format!("the step is {known:?}"))
+    }
+}
