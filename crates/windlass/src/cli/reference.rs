@@ -6,22 +6,54 @@ const PAGE: &str = include_str!("../../../../docs/reference/cli.md");
 
 #[test]
 fn every_command_and_option_is_on_the_page() {
-    fn check(command: &clap::Command, path: &str) {
-        for subcommand in command.get_subcommands() {
-            let name = subcommand.get_name();
-            assert!(
-                PAGE.contains(&format!("windlass {path}{name}")),
-                "windlass {path}{name} is not on the page"
-            );
-            check(subcommand, &format!("{path}{name} "));
-        }
-        for long in command.get_arguments().filter(|arg| !arg.is_hide_set()).filter_map(clap::Arg::get_long) {
-            let there = PAGE.contains(&format!("--{long}"))
-                || matches!(long, "help" | "version" | "output" | "param");
-            assert!(there, "--{long} of windlass {path}is not on the page");
+    let mut missing = Vec::new();
+    check(&command(), &mut Vec::new(), &mut missing);
+    assert!(missing.is_empty(), "not on the page: {missing:#?}");
+}
+
+fn check<'c>(command: &'c clap::Command, path: &mut Vec<&'c str>, missing: &mut Vec<String>) {
+    let section = section(path);
+    let has_word = |word: &str| {
+        section.split(|c: char| !(c.is_ascii_alphanumeric() || c == '-')).any(|found| found == word)
+    };
+    // What every command has is told once, and checked of the program itself.
+    let is_own =
+        |argument: &&clap::Arg| path.is_empty() || !argument.is_global_set() && argument.get_id() != "help";
+    for argument in command.get_arguments().filter(is_own).filter(|argument| !argument.is_hide_set()) {
+        let long = argument.get_long().map(|long| format!("--{long}"));
+        let short = argument.get_short().map(|short| format!("-{short}"));
+        let mut names = [long, short].into_iter().flatten().peekable();
+        // Which of the two a page uses is its own choice.
+        if names.peek().is_some() && !names.clone().any(|name| has_word(&name)) {
+            missing.push(format!("windlass {} {}", path.join(" "), names.collect::<Vec<_>>().join(", ")));
         }
     }
-    check(&command(), "");
+    for subcommand in command.get_subcommands().filter(|subcommand| !subcommand.is_hide_set()) {
+        path.push(subcommand.get_name());
+        let name = format!("windlass {}", path.join(" "));
+        if !self::section(path).contains(&name) {
+            missing.push(name);
+        }
+        check(subcommand, path, missing);
+        path.pop();
+    }
+}
+
+/// What the page says of a command: what stands under a heading that names it with the one it belongs to, `### task show,
+/// watch`, or else under that of the latter. Of the program itself, all of it.
+fn section(path: &[&str]) -> String {
+    let Some(first) = path.first() else { return PAGE.to_owned() };
+    let sections = || PAGE.split("\n## ").skip(1).flat_map(|chapter| chapter.split("\n### ").enumerate());
+    let title = |text: &'static str| -> Vec<&'static str> {
+        text.lines().next().unwrap_or_default().split([' ', ',']).filter(|word| !word.is_empty()).collect()
+    };
+    let is_own = |words: &[&str]| {
+        words.first() == Some(first) && path.get(1).is_none_or(|second| words[1..].contains(second))
+    };
+    let own = || sections().filter(|(_, text)| is_own(&title(text)));
+    let above = || sections().filter(|(index, text)| *index == 0 && title(text) == [*first]);
+    let found: Vec<&str> = own().map(|(_, text)| text).collect();
+    if found.is_empty() { above().map(|(_, text)| text).collect() } else { found.concat() }
 }
 
 #[test]
