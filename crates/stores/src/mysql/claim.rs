@@ -3,6 +3,7 @@
 //! Where no limit is and no keys take turns, the first in line are taken that nobody else is about to take. Else claims
 //! of a queue go one after the other: see `turns.rs`.
 
+use mysql_async::Row;
 use windlass_core::{Millis, Name, TaskId};
 use windlass_engine::ports::{AttemptId, Claimed, Now, SessionId, StoreError, TIMEOUT_GRACE, Wish};
 
@@ -63,13 +64,13 @@ pub(super) async fn claim(
 ) -> Result<Vec<Claimed>, Fault> {
     let wanted = Wanted::new(session, wish, now);
     let mut script = Script::begin();
-    script.add("SELECT 1 FROM windlass_limit WHERE queue = ? LIMIT 1", cells![wanted.module]);
+    let limit = script.add("SELECT 1 FROM windlass_limit WHERE queue = ? LIMIT 1", cells![wanted.module]);
     let keyed =
         "SELECT 1 FROM windlass_wait FORCE INDEX (by_queue) WHERE queue = ? AND fairness > x'' LIMIT 1";
-    script.add(keyed, cells![wanted.module]);
+    let keyed = script.add(keyed, cells![wanted.module]);
     let paused = "SELECT 1 FROM windlass_queue WHERE name = ? AND paused_at IS NOT NULL";
-    script.add(paused, cells![wanted.module]);
-    script.add("SELECT coalesce(attached, 0) FROM windlass_session WHERE id = ?", cells![session.0]);
+    let paused = script.add(paused, cells![wanted.module]);
+    let attached = script.add(ATTACHED, cells![session.0]);
     let (and_command, commands) = wanted.and_command();
     let line = format!(
         "SELECT task, act, attempt, timeout FROM windlass_wait FORCE INDEX (by_queue)
@@ -77,12 +78,12 @@ pub(super) async fn claim(
          ORDER BY place, task, act LIMIT {} FOR UPDATE SKIP LOCKED",
         wanted.most
     );
-    script.add(&line, cells![wanted.module].into_iter().chain(commands));
+    let line = script.add(&line, cells![wanted.module].into_iter().chain(commands));
     let sets = connection.send(script).await?;
-    let is_ruled = !sets[1].is_empty() || !sets[2].is_empty();
-    let is_paused = !sets[3].is_empty();
-    let grace = grace(&sets, 4)?;
-    let line = &sets[5];
+    let is_ruled = !sets[limit].is_empty() || !sets[keyed].is_empty();
+    let is_paused = !sets[paused].is_empty();
+    let grace = grace(&sets[attached])?;
+    let line = &sets[line];
     match grace {
         Some(_) if is_ruled && !is_paused => {
             connection.roll_back().await?;
@@ -102,11 +103,10 @@ pub(super) async fn claim(
             let head =
                 "INSERT INTO windlass_wait (task, act, attempt, session, claimed_at, timeout_at, claim)";
             script.insert(head, rows, TAKE);
-            script.add("SELECT @claims", []);
+            let first = script.add("SELECT @claims", []);
             script.end();
-            let read = script.statements() - 2;
             let sets = finish(connection, script).await?;
-            let first = sets[read].first().map(|row| row.number(0)).transpose()?.unwrap_or(0);
+            let first = sets[first].first().map(|row| row.number(0)).transpose()?.unwrap_or(0);
             let mut claimed = Vec::with_capacity(line.len());
             for (number, row) in (first..).zip(line) {
                 claimed.push(claimed_now(wanted, row.task(0)?, row.number(1)?, row.number(2)?, number));
@@ -127,9 +127,12 @@ pub(super) fn add_next_claims(script: &mut Script) {
     }
 }
 
-/// How long attempts of the session may run beyond their timeout; nothing = nobody knows the session.
-pub(super) fn grace(sets: &Sets, index: usize) -> Result<Option<Millis>, Fault> {
-    let attached = sets[index].first().map(|row| row.number(0)).transpose()?;
+/// Whether a session is attached: no row where nobody knows it.
+pub(super) const ATTACHED: &str = "SELECT coalesce(attached, 0) FROM windlass_session WHERE id = ?";
+
+/// How long attempts of the session may run beyond their timeout, from the rows of [`ATTACHED`].
+pub(super) fn grace(attached: &[Row]) -> Result<Option<Millis>, Fault> {
+    let attached = attached.first().map(|row| row.number(0)).transpose()?;
     Ok(attached.map(|attached| if attached == 1 { TIMEOUT_GRACE } else { Millis(0) }))
 }
 

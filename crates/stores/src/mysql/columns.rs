@@ -10,23 +10,26 @@ pub(super) trait Columns {
     /// The bytes of a column; nothing of NULL.
     fn optional_bytes(&self, column: usize) -> Result<Option<&[u8]>, Fault>;
 
+    /// What is wrong with a column, which the statement has given this name.
+    fn wrong(&self, column: usize, what: &str) -> Fault;
+
     fn bytes(&self, column: usize) -> Result<&[u8], Fault> {
-        self.optional_bytes(column)?.ok_or_else(|| damaged(format!("column {column} of a row is empty")))
+        self.optional_bytes(column)?.ok_or_else(|| self.wrong(column, "is empty"))
     }
 
     /// A whole number; nothing of NULL.
     fn optional_number(&self, column: usize) -> Result<Option<i64>, Fault> {
         let Some(bytes) = self.optional_bytes(column)? else { return Ok(None) };
         let number = std::str::from_utf8(bytes).ok().and_then(|text| text.parse().ok());
-        Ok(Some(number.ok_or_else(|| damaged(format!("column {column} of a row is no number")))?))
+        Ok(Some(number.ok_or_else(|| self.wrong(column, "is no number"))?))
     }
 
     fn number(&self, column: usize) -> Result<i64, Fault> {
-        self.optional_number(column)?.ok_or_else(|| damaged(format!("column {column} of a row is empty")))
+        self.optional_number(column)?.ok_or_else(|| self.wrong(column, "is empty"))
     }
 
     fn text(&self, column: usize) -> Result<&str, Fault> {
-        let no_text = |_| damaged(format!("column {column} of a row is no text"));
+        let no_text = |_| self.wrong(column, "is no text");
         std::str::from_utf8(self.bytes(column)?).map_err(no_text)
     }
 
@@ -41,12 +44,12 @@ pub(super) trait Columns {
     /// An identifier; nothing of NULL.
     fn optional_id(&self, column: usize) -> Result<Option<u128>, Fault> {
         let Some(bytes) = self.optional_bytes(column)? else { return Ok(None) };
-        let no_id = |_| damaged(format!("column {column} of a row has not 16 bytes"));
+        let no_id = |_| self.wrong(column, "has not 16 bytes");
         Ok(Some(u128::from_be_bytes(bytes.try_into().map_err(no_id)?)))
     }
 
     fn id(&self, column: usize) -> Result<u128, Fault> {
-        self.optional_id(column)?.ok_or_else(|| damaged(format!("column {column} of a row is empty")))
+        self.optional_id(column)?.ok_or_else(|| self.wrong(column, "is empty"))
     }
 
     fn task(&self, column: usize) -> Result<TaskId, Fault> {
@@ -54,7 +57,7 @@ pub(super) trait Columns {
     }
 
     fn hash(&self, column: usize) -> Result<[u8; 32], Fault> {
-        let no_hash = |_| damaged(format!("column {column} of a row has not 32 bytes"));
+        let no_hash = |_| self.wrong(column, "has not 32 bytes");
         self.bytes(column)?.try_into().map_err(no_hash)
     }
 }
@@ -64,7 +67,12 @@ impl Columns for Row {
         match self.as_ref(column) {
             Some(Value::Bytes(bytes)) => Ok(Some(bytes)),
             Some(Value::NULL) => Ok(None),
-            _ => Err(damaged(format!("column {column} of a row is missing"))),
+            _ => Err(self.wrong(column, "is missing")),
         }
+    }
+
+    fn wrong(&self, column: usize, what: &str) -> Fault {
+        let name = self.columns_ref().get(column).map_or("?".into(), |column| column.name_str());
+        damaged(format!("column {column}, {name:?}, of a row {what}"))
     }
 }

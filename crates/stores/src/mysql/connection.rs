@@ -25,7 +25,7 @@ use windlass_engine::ports::StoreError;
 
 use super::{
     error::Fault,
-    script::{Packet, Script},
+    script::{Answer, Packet, Script},
 };
 
 /// What every connection is set to. A statement or a lock that takes longer than this is given up: nothing that is held
@@ -93,7 +93,7 @@ impl Database {
             Some(link) => link,
             None => connect(&self.options, self.is_mariadb).await?,
         };
-        Ok(Connection { link: Some(link), is_busy: false, database: self, _permit: permit })
+        Ok(Connection { link: Some(link), is_open: false, database: self, _permit: permit })
     }
 
     /// Does some work with the runtime's sockets and timers at hand, whoever polls it.
@@ -134,8 +134,10 @@ async fn connect(options: &Opts, is_mariadb: bool) -> Result<Link, Fault> {
 
 /// A connection. When it is dropped within a transaction or in the middle of an answer it is closed, which ends that.
 pub(super) struct Connection<'d> {
+    /// Nothing while an answer is on its way: whoever stops listening then takes the connection with them.
     link: Option<Link>,
-    is_busy: bool,
+    /// A transaction may be open.
+    is_open: bool,
     database: &'d Database,
     _permit: SemaphorePermit<'d>,
 }
@@ -151,28 +153,22 @@ impl Connection<'_> {
         Some((link.id, link.commits))
     }
 
-    /// Sends a script that is a transaction by itself, or none, and waits for the rows of each of its statements.
+    /// Sends a script that is a transaction by itself, or none, or that ends the one that is open, and waits for the rows
+    /// of each of its statements.
     pub(super) async fn run(&mut self, script: Script) -> Result<Sets, Fault> {
         let sets = self.send(script).await?;
-        self.is_busy = false;
+        self.is_open = false;
         Ok(sets)
     }
 
     /// Sends a script after which a transaction is open: [`Connection::run`] or [`Connection::roll_back`] ends it.
     pub(super) async fn send(&mut self, script: Script) -> Result<Sets, Fault> {
-        let Some(link) = &mut self.link else { return Err(Fault::NoAnswer("the connection is closed")) };
-        self.is_busy = true;
+        self.is_open = true;
         let mut sets = Vec::with_capacity(script.statements());
         for packet in script.into_packets() {
-            self.database.trips.fetch_add(1, Ordering::Relaxed);
-            let answer = timeout(ANSWER_MAX, exchange(&mut link.conn, packet, &mut sets)).await;
-            let result = answer.map_err(|_| Fault::NoAnswer("it did not answer within 35 s"));
-            if let Err(fault) = result.and_then(|answered| answered) {
-                if fault.is_lost_connection() {
-                    self.link = None;
-                    self.database.forget_idle();
-                } else if fault.code().is_some() {
-                    // The server has told all it had to tell; what was begun is taken back.
+            if let Err(fault) = self.exchange(packet, &mut sets).await {
+                if self.link.is_some() {
+                    // What was begun is taken back.
                     self.roll_back().await?;
                 }
                 return Err(fault);
@@ -181,37 +177,61 @@ impl Connection<'_> {
         Ok(sets)
     }
 
-    /// Ends the transaction without anything of it.
+    /// Ends the transaction without anything of it, where one is open.
     pub(super) async fn roll_back(&mut self) -> Result<(), Fault> {
-        let Some(link) = &mut self.link else { return Ok(()) };
-        self.database.trips.fetch_add(1, Ordering::Relaxed);
-        let answer = timeout(ANSWER_MAX, link.conn.query_drop("ROLLBACK")).await;
-        answer.map_err(|_| Fault::NoAnswer("it did not answer within 35 s"))??;
-        self.is_busy = false;
+        if !self.is_open {
+            return Ok(());
+        }
+        self.exchange(Packet::one("ROLLBACK"), &mut Vec::new()).await?;
+        self.is_open = false;
         Ok(())
+    }
+
+    /// Sends a packet and waits for its answers. Unless all of them came, or an error in place of one, which ends the
+    /// packet, the connection is closed: what is still to come must not be taken for an answer to something else.
+    async fn exchange(&mut self, packet: Packet, sets: &mut Sets) -> Result<(), Fault> {
+        let Some(mut link) = self.link.take() else {
+            return Err(Fault::NoAnswer("the connection is closed"));
+        };
+        self.database.trips.fetch_add(1, Ordering::Relaxed);
+        let answer = timeout(ANSWER_MAX, exchange(&mut link.conn, packet, sets)).await;
+        let answer = answer.unwrap_or(Err(Fault::NoAnswer("it did not answer within 35 s")));
+        match &answer {
+            Err(fault) if fault.is_lost_connection() => self.database.forget_idle(),
+            Err(fault) if fault.code().is_none() => {}
+            _ => self.link = Some(link),
+        }
+        answer
     }
 }
 
 impl Drop for Connection<'_> {
     fn drop(&mut self) {
         if let Some(link) = self.link.take()
-            && !self.is_busy
+            && !self.is_open
         {
             self.database.idle.lock().unwrap_or_else(PoisonError::into_inner).push(link);
         }
     }
 }
 
+/// Reads exactly one answer for each statement, of its kind.
 async fn exchange(conn: &mut Conn, packet: Packet, sets: &mut Sets) -> Result<(), Fault> {
-    let wanted = sets.len() + packet.statements;
     let mut result = conn.query_iter(packet.text).await?;
-    while !result.is_empty() {
+    for answer in packet.answers {
+        let Some(columns) = result.columns() else {
+            // An error came in its place, which this gives; or nothing came.
+            result.drop_result().await?;
+            return Err(Fault::OutOfStep("an answer is missing"));
+        };
+        if columns.is_empty() != (answer == Answer::Done) {
+            return Err(Fault::OutOfStep("an answer is of another kind than its statement"));
+        }
         sets.push(result.collect::<Row>().await?);
     }
-    // It also looks empty when a statement has failed that was not the first: this tells.
-    result.drop_result().await?;
-    // The last ones that have no rows are not told one by one.
-    sets.resize_with(wanted, Vec::new);
+    if result.columns().is_some() || !result.is_empty() {
+        return Err(Fault::OutOfStep("there are more answers than statements"));
+    }
     Ok(())
 }
 

@@ -20,24 +20,24 @@ pub(super) async fn due(connection: &mut Connection<'_>, now: Now, limit: usize)
     let mut script = Script::default();
     let wakes = "SELECT task, act FROM windlass_wait FORCE INDEX (by_due) WHERE due_at <= ?
         ORDER BY due_at, task, act";
-    script.add(&format!("{wakes} LIMIT {limit}"), cells![now.wall.0]);
+    let wakes = script.add(&format!("{wakes} LIMIT {limit}"), cells![now.wall.0]);
     let timed_out = format!(
         "{CLAIMED} FROM windlass_wait FORCE INDEX (by_timeout) WHERE timeout_at <= ?
          ORDER BY timeout_at, task, act LIMIT {limit}"
     );
-    script.add(&timed_out, cells![to_integer(now.mono.0)]);
+    let timed_out = script.add(&timed_out, cells![to_integer(now.mono.0)]);
     let kept_back = "SELECT task, act, attempt, free FROM windlass_wait FORCE INDEX (by_kept_back)
         WHERE kept_back = 1 ORDER BY task, act";
-    script.add(&format!("{kept_back} LIMIT {limit}"), []);
+    let kept_back = script.add(&format!("{kept_back} LIMIT {limit}"), []);
     let sets = connection.run(script).await?;
     let mut due = Vec::new();
-    for row in &sets[0] {
+    for row in &sets[wakes] {
         due.push(Due::Wake { task: row.task(0)?, wakeup: wakeup(row.number(1)?) });
     }
-    for row in &sets[1] {
+    for row in &sets[timed_out] {
         due.push(Due::TimeOut(claimed(row)?));
     }
-    for row in &sets[2] {
+    for row in &sets[kept_back] {
         let Wakeup::Act(key) = wakeup(row.number(1)?) else { continue };
         let code = i16::try_from(row.number(3)?).unwrap_or_default();
         due.extend(Due::of_free(row.task(0)?, key, small(row.number(2)?), free(code)));

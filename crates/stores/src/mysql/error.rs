@@ -13,6 +13,9 @@ pub(super) enum Fault {
     /// There was no answer in time.
     #[error("{0}")]
     NoAnswer(&'static str),
+    /// What came is not what was asked for. Nothing of it counts, and the connection is given up.
+    #[error("the database's answers are out of step: {0}")]
+    OutOfStep(&'static str),
     /// What was read or is known already.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -28,7 +31,7 @@ const DUPLICATE_KEY: u16 = 1062;
 /// A table or the disk is full.
 const FULL: [u16; 4] = [1021, 1114, 3675, 1041];
 /// The server ends, refuses writes for now, or has ended the connection or its statement.
-const ENDING: [u16; 9] = [1053, 1152, 1158, 1159, 1160, 1161, 1290, 1792, 1836];
+const ENDING: [u16; 12] = [1053, 1152, 1158, 1159, 1160, 1161, 1290, 1792, 1836, 1927, 3168, 4031];
 /// There are no connections left, for now.
 const TOO_MANY: [u16; 3] = [1040, 1203, 1226];
 
@@ -67,7 +70,7 @@ impl Fault {
             Self::MySql(Error::Server(error)) => {
                 ENDING.contains(&error.code) || TOO_MANY.contains(&error.code)
             }
-            Self::MySql(Error::Io(_)) | Self::NoAnswer(_) => true,
+            Self::MySql(Error::Io(_)) | Self::NoAnswer(_) | Self::OutOfStep(_) => true,
             Self::MySql(Error::Driver(error)) => {
                 matches!(error, DriverError::ConnectionClosed | DriverError::PacketOutOfOrder)
             }

@@ -48,27 +48,29 @@ pub(super) fn millis(row: &Row, column: usize) -> Result<Millis, Fault> {
 /// Reads all limits with what counts under them.
 pub(super) async fn read_limits(connection: &mut Connection<'_>, now: Now) -> Result<Limits, Fault> {
     let mut script = Script::begin_reading();
-    script.add(&format!("{READ_LIMITS} ORDER BY name"), []);
+    let limits = script.add(&format!("{READ_LIMITS} ORDER BY name"), []);
     let held = format!(
         "{CLAIMED}, command, fairness FROM windlass_wait FORCE INDEX (by_session)
          WHERE session IS NOT NULL AND module IN (SELECT queue FROM windlass_limit)
          ORDER BY claimed_at, task, act"
     );
-    script.add(&held, []);
-    script.add(
+    let held = script.add(&held, []);
+    let begun = script.add(
         "SELECT b.name, b.fairness, b.at FROM windlass_begun b JOIN windlass_limit l ON l.name = b.name
          WHERE b.at > ? - l.per ORDER BY b.at",
         cells![to_integer(now.mono.0)],
     );
     script.end();
     let sets = connection.run(script).await?;
-    let limits = sets[2].iter().map(limit).collect::<Result<Vec<_>, _>>()?;
+    let limits = sets[limits].iter().map(limit).collect::<Result<Vec<_>, _>>()?;
+    let rows = &sets[held];
     let mut held = Vec::new();
-    for row in &sets[3] {
+    for row in rows {
         held.push((claimed(row)?, row.name(7)?, fairness_key(row.bytes(8)?)));
     }
+    let rows = &sets[begun];
     let mut begun: HashMap<_, Vec<_>> = HashMap::new();
-    for row in &sets[4] {
+    for row in rows {
         begun.entry(row.name(0)?).or_default().push((row.bytes(1)?.to_vec(), millis(row, 2)?));
     }
     Ok(Limits { limits, held, begun, now })

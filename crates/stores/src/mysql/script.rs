@@ -121,7 +121,23 @@ pub(super) struct Script {
 #[derive(Debug, Default)]
 pub(super) struct Packet {
     pub(super) text: String,
-    pub(super) statements: usize,
+    /// What each of them answers with.
+    pub(super) answers: Vec<Answer>,
+}
+
+/// What a statement answers with: what comes is held against it, so that no answer is taken for that of another one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Answer {
+    /// Rows, perhaps none.
+    Rows,
+    /// That it is done.
+    Done,
+}
+
+impl Answer {
+    fn of(statement: &str) -> Self {
+        if statement.trim_start().starts_with("SELECT") { Self::Rows } else { Self::Done }
+    }
 }
 
 impl Script {
@@ -145,8 +161,10 @@ impl Script {
         self.add("COMMIT", []);
     }
 
-    /// Adds a statement with values for its question marks, which stand for nothing else.
-    pub(super) fn add<'a>(&mut self, sql: &str, cells: impl IntoIterator<Item = Cell<'a>>) {
+    /// Adds a statement with values for its question marks, which stand for nothing else. Gives its place in the script,
+    /// which is that of its answer.
+    pub(super) fn add<'a>(&mut self, sql: &str, cells: impl IntoIterator<Item = Cell<'a>>) -> usize {
+        let place = self.statements();
         let mut cells = cells.into_iter();
         let packet = self.next();
         for part in sql.split_inclusive('?') {
@@ -158,7 +176,8 @@ impl Script {
                 None => packet.text.push_str(part),
             }
         }
-        packet.end();
+        packet.end(sql);
+        place
     }
 
     /// Adds statements that insert rows: `head`, the rows, and `tail`. None where there are no rows.
@@ -183,7 +202,7 @@ impl Script {
             }
             packet.text.push(' ');
             packet.text.push_str(tail);
-            packet.end();
+            packet.end(head);
         }
     }
 
@@ -203,7 +222,7 @@ impl Script {
             write_row(&mut packet.text, &keys.by_ref().take(KEYS_MAX).collect::<Vec<_>>());
             packet.text.push(' ');
             packet.text.push_str(tail);
-            packet.end();
+            packet.end(head);
             statements += 1;
         }
         statements
@@ -237,7 +256,7 @@ impl Script {
             }
             packet.text.push_str(") ");
             packet.text.push_str(tail);
-            packet.end();
+            packet.end(head);
             statements += 1;
         }
         statements
@@ -245,7 +264,7 @@ impl Script {
 
     /// How many statements there are.
     pub(super) fn statements(&self) -> usize {
-        self.packets.iter().map(|packet| packet.statements).sum()
+        self.packets.iter().map(|packet| packet.answers.len()).sum()
     }
 
     pub(super) fn into_packets(self) -> Vec<Packet> {
@@ -263,9 +282,17 @@ impl Script {
 }
 
 impl Packet {
-    fn end(&mut self) {
+    /// One statement without values.
+    pub(super) fn one(statement: &str) -> Self {
+        let mut packet = Self { text: statement.to_owned(), answers: Vec::new() };
+        packet.end(statement);
+        packet
+    }
+
+    /// Ends a statement that begins like this.
+    fn end(&mut self, head: &str) {
         self.text.push_str(";\n");
-        self.statements += 1;
+        self.answers.push(Answer::of(head));
     }
 }
 
@@ -327,6 +354,7 @@ mod tests {
         let pairs = [(Cell::from(1_u128), Cell::from(1_i64)), (Cell::from(2_u128), Cell::from(2_i64))];
         assert_eq!(script.for_pairs("DELETE FROM t WHERE", ("a", "b"), pairs, ""), 1);
         assert_eq!(script.statements(), 3);
+        assert_eq!(script.packets[0].answers, [Answer::Done, Answer::Rows, Answer::Done]);
         assert_eq!(
             text(script),
             "INSERT INTO t (a, b) VALUES (1,1), (2,x'') IGNORE;\n\

@@ -92,9 +92,9 @@ pub(super) async fn lease(
              ends = IF(holder = VALUES(holder), VALUES(ends), ends)"
         ),
     );
-    script.add("SELECT holder, fence, ends FROM windlass_service WHERE name = ?", cells![name]);
+    let lease = script.add("SELECT holder, fence, ends FROM windlass_service WHERE name = ?", cells![name]);
     let sets = connection.run(script).await?;
-    let row = sets[1].first().ok_or_else(|| damaged("a lease was not written"))?;
+    let row = sets[lease].first().ok_or_else(|| damaged("a lease was not written"))?;
     Ok(ServiceLease {
         holder: ServerId(row.id(0)?),
         fence: from_integer(row.number(1)?),

@@ -8,7 +8,7 @@ use windlass_engine::ports::{
 };
 
 use super::{
-    claim::grace,
+    claim::{ATTACHED, grace},
     columns::Columns as _,
     connection::Connection,
     error::Fault,
@@ -135,12 +135,12 @@ pub(super) async fn lost(
          FROM windlass_wait w FORCE INDEX (by_session) LEFT JOIN windlass_session s ON s.id = w.session
          WHERE w.session IS NOT NULL AND (s.id IS NULL OR s.lease_until <= ?) LIMIT {limit}"
     );
-    script.add(&lost, cells![mono]);
+    let lost = script.add(&lost, cells![mono]);
     let forgotten = "SELECT s.id FROM windlass_session s WHERE s.lease_until <= ?
         AND NOT EXISTS (SELECT 1 FROM windlass_wait w WHERE w.session = s.id)";
-    script.add(forgotten, cells![mono]);
+    let forgotten = script.add(forgotten, cells![mono]);
     let sets = connection.run(script).await?;
-    let forgotten = sets[1].iter().map(|row| Ok(row.id(0)?.into()));
+    let forgotten = sets[forgotten].iter().map(|row| Ok(row.id(0)?.into()));
     let forgotten = forgotten.collect::<Result<Vec<Cell<'_>>, Fault>>()?;
     if !forgotten.is_empty() {
         let mut script = Script::default();
@@ -152,7 +152,7 @@ pub(super) async fn lost(
         );
         connection.run(script).await?;
     }
-    sets[0].iter().map(claimed).collect()
+    sets[lost].iter().map(claimed).collect()
 }
 
 /// A session says that it has these attempts.
@@ -167,7 +167,8 @@ pub(super) async fn adopt(
     }
     let keys: BTreeSet<(TaskId, i64)> = attempts.iter().map(|id| (id.task, act_code(id.key))).collect();
     let mut script = Script::begin();
-    script.add("SELECT coalesce(attached, 0) FROM windlass_session WHERE id = ?", cells![session.0]);
+    let attached = script.add(ATTACHED, cells![session.0]);
+    let wanted = script.statements();
     script.for_pairs(
         "SELECT task, act, attempt, claim, session, timeout FROM windlass_wait FORCE INDEX (PRIMARY)
          WHERE module IS NOT NULL AND",
@@ -176,9 +177,9 @@ pub(super) async fn adopt(
         "ORDER BY task, act FOR UPDATE",
     );
     let sets = connection.send(script).await?;
-    let grace = grace(&sets, 1)?.unwrap_or(Millis(0));
+    let grace = grace(&sets[attached])?.unwrap_or(Millis(0));
     let mut ready = BTreeMap::new();
-    for row in sets.iter().skip(2).flatten() {
+    for row in sets[wanted..].iter().flatten() {
         let claim = row.optional_number(3)?.map(from_integer).zip(row.optional_id(4)?);
         let timeout = row.optional_number(5)?.unwrap_or(0);
         ready.insert((row.task(0)?, row.number(1)?), (small(row.number(2)?), claim, timeout));

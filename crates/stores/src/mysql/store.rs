@@ -78,6 +78,10 @@ impl Store for MySqlStore {
         self.database.within(async { tokio::time::sleep(NEWS_EVERY).await }).await;
     }
 
+    fn round_trips(&self) -> Option<u64> {
+        Some(self.trips())
+    }
+
     fn enqueued(&self) -> Option<&dyn EnqueuedTasks> {
         Some(self)
     }

@@ -103,10 +103,10 @@ impl Sweeper<'_, '_> {
              ORDER BY s.{column} LIMIT {} FOR UPDATE SKIP LOCKED",
             self.left
         );
-        script.add(&expired, cells![until]);
+        let expired = script.add(&expired, cells![until]);
         let sets = self.connection.send(script).await?;
         let (mut tasks, mut scopes): (Vec<TaskId>, Vec<Cell<'_>>) = (Vec::new(), Vec::new());
-        for row in &sets[1] {
+        for row in &sets[expired] {
             tasks.push(row.task(0)?);
             scopes.extend(row.optional_bytes(1)?.map(Cell::from));
         }
@@ -134,9 +134,9 @@ impl Sweeper<'_, '_> {
         while self.left > 0 {
             let mut script = Script::begin();
             let some = "SELECT task FROM windlass_remains ORDER BY task LIMIT 500 FOR UPDATE SKIP LOCKED";
-            script.add(some, []);
+            let some = script.add(some, []);
             let sets = self.connection.send(script).await?;
-            let tasks = sets[1].iter().map(|row| row.task(0)).collect::<Result<Vec<_>, _>>()?;
+            let tasks = sets[some].iter().map(|row| row.task(0)).collect::<Result<Vec<_>, _>>()?;
             if tasks.is_empty() {
                 return self.connection.roll_back().await;
             }
@@ -145,9 +145,9 @@ impl Sweeper<'_, '_> {
                 let mut script = Script::default();
                 let head = format!("DELETE FROM windlass_{table} WHERE task");
                 script.for_keys(&head, keys(), &format!("LIMIT {}", self.left));
-                script.add("SELECT ROW_COUNT()", []);
+                let gone = script.add("SELECT ROW_COUNT()", []);
                 let sets = self.connection.send(script).await?;
-                let gone = sets[1].first().map(|row| row.number(0)).transpose()?.unwrap_or(0);
+                let gone = sets[gone].first().map(|row| row.number(0)).transpose()?.unwrap_or(0);
                 self.left = self.left.saturating_sub(usize::try_from(gone).unwrap_or(0));
             }
             let mut script = Script::default();
@@ -193,9 +193,9 @@ impl Sweeper<'_, '_> {
              ORDER BY name LIMIT {} FOR UPDATE SKIP LOCKED",
             self.left.min(500)
         );
-        script.add(&sql, []);
+        let unused = script.add(&sql, []);
         let sets = self.connection.send(script).await?;
-        let names = sets[1].iter().map(|row| row.name(0)).collect::<Result<Vec<_>, _>>()?;
+        let names = sets[unused].iter().map(|row| row.name(0)).collect::<Result<Vec<_>, _>>()?;
         let names: Vec<Cell<'_>> =
             names.iter().filter(|name| is_adhoc(name.as_str())).map(Cell::from).collect();
         if names.is_empty() {
@@ -203,10 +203,10 @@ impl Sweeper<'_, '_> {
         }
         let mut script = Script::default();
         script.for_keys(&format!("DELETE FROM windlass_flow WHERE {UNUSED} AND name"), names, "");
-        script.add("SELECT ROW_COUNT()", []);
+        let gone = script.add("SELECT ROW_COUNT()", []);
         script.end();
         let sets = self.connection.run(script).await?;
-        let gone = sets[1].first().map(|row| row.number(0)).transpose()?.unwrap_or(0);
+        let gone = sets[gone].first().map(|row| row.number(0)).transpose()?.unwrap_or(0);
         self.left = self.left.saturating_sub(usize::try_from(gone).unwrap_or(0));
         Ok(())
     }

@@ -10,7 +10,7 @@ use windlass_core::Millis;
 use windlass_engine::ports::{Claimed, Limit};
 
 use super::{
-    claim::{Wanted, add_next_claims, claimed_now, finish, grace},
+    claim::{ATTACHED, Wanted, add_next_claims, claimed_now, finish, grace},
     columns::Columns as _,
     connection::Connection,
     error::Fault,
@@ -66,33 +66,33 @@ async fn hold_queue(connection: &mut Connection<'_>, wanted: Wanted<'_>) -> Resu
     let (module, mono) = (wanted.module, to_integer(wanted.now.mono.0));
     let mut script = Script::begin();
     let queue = "SELECT paused_at IS NOT NULL, turn FROM windlass_queue WHERE name = ? FOR UPDATE";
-    script.add(queue, cells![module]);
-    script.add("SELECT coalesce(attached, 0) FROM windlass_session WHERE id = ?", cells![wanted.session.0]);
-    script.add(&format!("{READ_LIMITS} WHERE queue = ?"), cells![module]);
+    let queue = script.add(queue, cells![module]);
+    let attached = script.add(ATTACHED, cells![wanted.session.0]);
+    let limits = script.add(&format!("{READ_LIMITS} WHERE queue = ?"), cells![module]);
     let running = "SELECT command, fairness FROM windlass_wait FORCE INDEX (by_session)
         WHERE session IS NOT NULL AND module = ?";
-    script.add(running, cells![module]);
+    let running = script.add(running, cells![module]);
     let begun =
         "SELECT b.name, b.fairness, b.at FROM windlass_begun b JOIN windlass_limit l ON l.name = b.name
         WHERE l.queue = ? AND b.at > ? - l.per";
-    script.add(begun, cells![module, mono]);
+    let begun = script.add(begun, cells![module, mono]);
     let forget = "DELETE b FROM windlass_begun b JOIN windlass_limit l ON l.name = b.name
         WHERE l.queue = ? AND b.at <= ? - l.per";
     script.add(forget, cells![module, mono]);
     let sets = connection.send(script).await?;
     let (mut is_paused, mut turn) = (false, None);
-    for row in &sets[1] {
+    for row in &sets[queue] {
         is_paused = row.number(0)? == 1;
         turn = row.optional_bytes(1)?.map(<[u8]>::to_vec);
     }
-    let grace = grace(&sets, 2)?.filter(|_| !is_paused);
+    let grace = grace(&sets[attached])?.filter(|_| !is_paused);
     let Some(grace) = grace else { return Ok(None) };
-    let limits = sets[3].iter().map(limit).collect::<Result<Vec<Limit>, _>>()?;
+    let limits = sets[limits].iter().map(limit).collect::<Result<Vec<Limit>, _>>()?;
     let mut hands = Hands::new(limits);
-    for row in &sets[4] {
+    for row in &sets[running] {
         hands.hold(&row.name(0)?, row.bytes(1)?);
     }
-    for row in &sets[5] {
+    for row in &sets[begun] {
         hands.begin(row.name(0)?, row.bytes(1)?.to_vec(), super::limits::millis(row, 2)?, wanted.now.mono);
     }
     Ok(Some(Queue { turn, grace, hands }))
@@ -200,16 +200,15 @@ async fn hand_out(
         }
     }
     script.add("UPDATE windlass_queue SET turn = ? WHERE name = ?", cells![turn, wanted.module]);
-    script.add(
+    let taken = script.add(
         "SELECT task, act, attempt, claim FROM windlass_wait FORCE INDEX (by_session)
          WHERE session = ? AND claim BETWEEN @claims AND @claims + 1023 ORDER BY claim",
         cells![id],
     );
     script.end();
-    let read = script.statements() - 2;
     let sets = finish(connection, script).await?;
     // In the order of their turns.
-    let claimed = sets[read]
+    let claimed = sets[taken]
         .iter()
         .map(|row| Ok(claimed_now(wanted, row.task(0)?, row.number(1)?, row.number(2)?, row.number(3)?)));
     claimed.collect()

@@ -23,22 +23,22 @@ use windlass_testkit::{Database, MariaDb, MariaDbProduct, Product as _, Proxy};
 use super::{database, open};
 use crate::story::{self, Story};
 
-const NOW: Now = Now { wall: story::START, mono: Millis(5_000) };
+pub(super) const NOW: Now = Now { wall: story::START, mono: Millis(5_000) };
 const SESSION: SessionId = SessionId(1);
 
 /// Adds a flow of one step.
-fn add_flow(store: &MySqlStore) -> Arc<Flow> {
+pub(super) fn add_flow(store: &MySqlStore) -> Arc<Flow> {
     let flow = story::flow("flow", 1, OnFailure::Rollback);
     assert_eq!(block_on(store.commit(vec![story::flow_change(&flow)])).unwrap(), [Outcome::Committed]);
     flow
 }
 
-fn id(number: u64) -> TaskId {
+pub(super) fn id(number: u64) -> TaskId {
     story::id(0, number)
 }
 
 /// What takes a new task in.
-fn new_task(flow: &Arc<Flow>, number: u64) -> Change {
+pub(super) fn new_task(flow: &Arc<Flow>, number: u64) -> Change {
     let mut change = Story::new(flow, id(number), 0, &[]).accept(0);
     if let Change::Task(change) = &mut change {
         change.waits = waits(&change.task).into_iter().map(Effect::Wait).collect();
@@ -46,7 +46,7 @@ fn new_task(flow: &Arc<Flow>, number: u64) -> Change {
     change
 }
 
-fn renew(store: &MySqlStore) {
+pub(super) fn renew(store: &MySqlStore) {
     let lease = Millis::from_secs(600);
     let renewal = SessionRenewal {
         session: SESSION,
@@ -58,7 +58,7 @@ fn renew(store: &MySqlStore) {
     block_on(store.renew(vec![renewal], NOW)).unwrap();
 }
 
-fn wish(free: u32) -> Vec<Wish> {
+pub(super) fn wish(free: u32) -> Vec<Wish> {
     vec![Wish { module: story::name("module"), commands: None, free }]
 }
 
@@ -75,7 +75,7 @@ fn nothing_is_open(database: &Database<'_, MariaDbProduct>) {
 }
 
 /// Polls a future so often and drops it, if it has not ended by then.
-fn drop_after<T>(polls: usize, future: impl Future<Output = T>) -> Option<T> {
+pub(super) fn drop_after<T>(polls: usize, future: impl Future<Output = T>) -> Option<T> {
     let mut future = pin!(future);
     let mut context = Context::from_waker(Waker::noop());
     for _ in 0..polls {
@@ -177,7 +177,8 @@ fn commits_whose_connection_is_cut_come_to_what_was_answered() {
     let answers = thread::scope(|scope| {
         let committing = scope.spawn(|| commit_until(&stop, &store, &flow));
         for cut in 0..60_u64 {
-            thread::sleep(Duration::from_millis(7 + cut % 13));
+            // Later ones leave more time, also to a machine that has much else to do.
+            thread::sleep(Duration::from_millis(7 + cut % 13 + 2 * cut));
             proxy.cut();
             thread::sleep(Duration::from_millis(1));
             proxy.heal();

@@ -1,5 +1,8 @@
 //! The MySQL store on real MariaDB servers.
 
+// Made of the tasks of `faults`.
+#[cfg(feature = "sqlite")]
+mod answers;
 mod conformance;
 // Its tasks are made by what the tests of SQLite are made by.
 #[cfg(feature = "sqlite")]

@@ -46,7 +46,7 @@ fn a_schema_of_a_newer_version_is_left_alone() {
     open(&database.url()).unwrap();
     database.ask("update windlass_meta set readable_from = 6").unwrap();
     let error = open(&database.url()).err().unwrap();
-    assert!(matches!(error, OpenError::Newer { found: 7, readable_from: 6, known: 1 }), "{error}");
+    assert!(matches!(error, OpenError::Newer { found: 7, readable_from: 6, .. }), "{error}");
     assert_eq!(database.ask("select schema_version from windlass_meta").unwrap(), "7");
 }
 
