@@ -6,6 +6,8 @@ mod conformance;
 mod crash;
 #[cfg(feature = "sqlite")]
 mod doctor;
+#[cfg(any(feature = "mysql", feature = "postgres"))]
+mod enqueued;
 #[cfg(feature = "sqlite")]
 mod failure;
 #[cfg(feature = "sqlite")]

@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 use tempfile::TempDir;
+use windlass_testkit::{MariaDb, Postgres};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_windlass");
 
@@ -59,18 +60,54 @@ fn a_fleet_update_by_child_tasks() {
 
 #[test]
 fn a_real_postgres_instance() {
-    if windlass_testkit::Postgres::is_installed().unwrap() {
+    if Postgres::is_installed().unwrap() {
         run("examples/postgres-instance/README.md");
     }
 }
 
+#[test]
+fn tasks_by_sql_with_postgresql() {
+    let Some(server) = Postgres::shared().unwrap() else { return };
+    let database = server.database().unwrap();
+    let url = database.url();
+    run_parts("docs/reference/sql.md", &["PostgreSQL", "What is refused"], &on_postgres(&url));
+}
+
+#[test]
+fn tasks_by_sql_with_mariadb() {
+    let Some(server) = MariaDb::shared().unwrap() else { return };
+    let database = server.database().unwrap();
+    let (url, port, name) = (database.url(), server.port(), database.name());
+    let connection = format!("--protocol=tcp --host=127.0.0.1 --port={port} --user=root --database={name}");
+    let variables = [("WINDLASS_SERVER_STORE", &*url), ("CONNECTION", &*connection)];
+    run_parts("docs/reference/sql.md", &["MariaDB and MySQL"], &variables);
+}
+
+#[test]
+fn orders_and_their_tasks_in_one_transaction() {
+    let Some(server) = Postgres::shared().unwrap() else { return };
+    let database = server.database().unwrap();
+    let url = database.url();
+    run_parts("examples/transactional-enqueue/README.md", &[], &on_postgres(&url));
+}
+
+fn on_postgres(url: &str) -> [(&'static str, &str); 2] {
+    [("WINDLASS_SERVER_STORE", url), ("DATABASE", url)]
+}
+
 /// Runs the blocks of a page; those of an example run in a copy of its folder.
 fn run(page: &str) {
+    run_parts(page, &[], &[]);
+}
+
+/// Runs the blocks under these headings, or all of them, with these variables.
+fn run_parts(page: &str, headings: &[&str], variables: &[(&str, &str)]) {
     let page_path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(page);
     let text = fs::read_to_string(&page_path).expect(page);
-    let blocks = blocks(&text);
+    let mut blocks = blocks(&text);
+    blocks.retain(|block| headings.is_empty() || headings.contains(&&*block.heading));
     assert!(!blocks.is_empty(), "{page} has no commands");
-    let mut shell = Shell::start();
+    let mut shell = Shell::start(variables);
     if page.starts_with("examples/") {
         copy(page_path.parent().expect("a folder"), shell.folder.path());
     }
@@ -107,6 +144,8 @@ fn copy(from: &Path, to: &Path) {
 /// Commands of a page.
 struct Block {
     line: usize,
+    /// What it stands under.
+    heading: String,
     script: String,
     /// What they print.
     expected: Option<String>,
@@ -126,12 +165,18 @@ impl Block {
 fn blocks(text: &str) -> Vec<Block> {
     let mut blocks: Vec<Block> = Vec::new();
     let mut lines = text.lines().enumerate();
+    let mut heading = String::new();
     while let Some((index, line)) = lines.next() {
+        if let Some(begun) = line.strip_prefix("## ") {
+            heading = begun.to_owned();
+        }
         let Some(language) = line.strip_prefix("```") else { continue };
         let body = lines.by_ref().map(|(_, line)| line).take_while(|line| *line != "```");
         let body = body.fold(String::new(), |text, line| text + line + "\n");
         match (language, blocks.last_mut()) {
-            ("sh", _) => blocks.push(Block { line: index + 1, script: body, expected: None }),
+            ("sh", _) => {
+                blocks.push(Block { line: index + 1, heading: heading.clone(), script: body, expected: None })
+            }
             ("json" | "text", Some(block)) if block.expected.is_none() => block.expected = Some(body),
             _ => {}
         }
@@ -165,6 +210,7 @@ struct Shell {
     folder: TempDir,
     address: SocketAddr,
     path: std::ffi::OsString,
+    variables: Vec<(String, String)>,
     child: Child,
     stdin: ChildStdin,
     lines: Receiver<String>,
@@ -172,7 +218,7 @@ struct Shell {
 }
 
 impl Shell {
-    fn start() -> Self {
+    fn start(variables: &[(&str, &str)]) -> Self {
         let folder = tempfile::tempdir().expect("temporary folder");
         // Nobody else takes the port in the moment between here and the server's start, as good as surely.
         let address =
@@ -186,6 +232,7 @@ impl Shell {
             .current_dir(folder.path())
             .env("PATH", &path)
             .env("WINDLASS_SERVER", format!("http://{address}"))
+            .envs(variables.iter().copied())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
@@ -200,7 +247,9 @@ impl Shell {
                 }
             }
         });
-        let mut shell = Self { folder, address, path, child, stdin, lines, blocks: 0 };
+        let own = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
+        let variables = variables.iter().map(own).collect();
+        let mut shell = Self { folder, address, path, variables, child, stdin, lines, blocks: 0 };
         shell.say("exec 2>&1");
         shell
     }
@@ -235,6 +284,7 @@ impl Shell {
             .current_dir(self.folder.path())
             .env("PATH", &self.path)
             .env("WINDLASS_SERVER_LISTEN", self.address.to_string())
+            .envs(self.variables.iter().map(|(name, value)| (name, value)))
             .stdout(Stdio::null())
             .spawn()
             .expect("the program");

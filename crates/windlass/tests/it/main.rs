@@ -1,5 +1,6 @@
 //! The program as its users meet it.
 
+mod backup;
 mod children;
 mod cli;
 mod demo;

@@ -40,7 +40,7 @@ BEGIN
             END IF;
             -- A UUID of version 7: milliseconds, then 12 bits of where in the millisecond, then chance.
             bytes := overlay(bytes PLACING substring(int8send(micros / 1000) FROM 3) FROM 1 FOR 6);
-            bytes := set_byte(set_byte(bytes, 6, 112 | steps >> 8), 7, steps & 255);
+            bytes := set_byte(set_byte(bytes, 6, 112 | (steps >> 8)), 7, steps & 255);
             IF key IS NOT NULL THEN
                 -- The hash under which servers keep keys.
                 hashed := sha256(int8send(0)

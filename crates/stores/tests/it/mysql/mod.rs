@@ -4,6 +4,7 @@
 #[cfg(feature = "sqlite")]
 mod answers;
 mod conformance;
+mod enqueued;
 // Its tasks are made by what the tests of SQLite are made by.
 #[cfg(feature = "sqlite")]
 mod faults;

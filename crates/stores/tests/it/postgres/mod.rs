@@ -1,6 +1,7 @@
 //! The PostgreSQL store on real servers.
 
 mod conformance;
+mod enqueued;
 // Its tasks are made by what the tests of SQLite are made by.
 #[cfg(feature = "sqlite")]
 mod faults;

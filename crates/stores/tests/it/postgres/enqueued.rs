@@ -1,0 +1,39 @@
+//! What applications enqueued.
+
+use super::{database, open};
+use crate::enqueued::Shop;
+
+fn submit(document: &str) -> String {
+    format!("select windlass_submit('{document}')")
+}
+
+#[test]
+fn it_waits_until_it_is_settled() {
+    let Some(database) = database() else { return };
+    let store = open(&database.url()).unwrap();
+    let ask = |statement: &str| database.ask(statement).unwrap();
+    Shop { store: &*store, ask: &ask, submit: &submit }.waits_until_it_is_settled();
+}
+
+#[test]
+fn large_ones_come_in_parts() {
+    let Some(database) = database() else { return };
+    let store = open(&database.url()).unwrap();
+    let ask = |statement: &str| database.ask(statement).unwrap();
+    let many = "select windlass_submit(jsonb_build_object('flow', 'f', 'text', repeat('x', 1900000)))";
+    Shop { store: &*store, ask: &ask, submit: &|_: &str| many.to_owned() }.comes_in_parts();
+}
+
+#[test]
+fn tables_of_version_1_get_there() {
+    let Some(database) = database() else { return };
+    open(&database.url()).unwrap();
+    let before = "drop function windlass_start; drop function windlass_submit; drop table windlass_enqueued;
+        update windlass_meta set schema_version = 1";
+    database.ask(before).unwrap();
+    assert!(database.ask(&submit("{}")).is_err());
+    open(&database.url()).unwrap();
+    let schema = database.ask("select schema_version, readable_from from windlass_meta").unwrap();
+    assert_eq!(schema, "2|1", "servers that know version 1 go on");
+    database.ask(&submit("{}")).unwrap();
+}
