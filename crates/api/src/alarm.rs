@@ -9,7 +9,7 @@ use utoipa::ToSchema;
 pub struct Alarm {
     /// Its id.
     pub id: String,
-    /// `rollback_failed`, `poisoned`, `held`, `engine_fault`.
+    /// `rollback_failed`, `poisoned`, `held`, `engine_fault`; `refused` where a task that was started by SQL could not be.
     pub kind: String,
     /// The task it is about.
     #[serde(default, skip_serializing_if = "Option::is_none")]
