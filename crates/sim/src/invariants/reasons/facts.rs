@@ -30,7 +30,7 @@ pub(super) struct Facts {
     /// Polls that servers hear, by worker, since when.
     pub(super) polls: BTreeMap<usize, u64>,
     pub(super) server_started_at: u64,
-    /// When a server read its disk last: at its start, and after writes that failed.
+    /// When a server read its disk last, at its start and after writes that failed, or went on after it stood still.
     pub(super) recovered_at: u64,
     /// Servers forget who has what when they are killed.
     pub(super) shared: bool,
@@ -88,6 +88,8 @@ impl Facts {
             }
             Seen::Written(change) => self.see_written(change, truth, now),
             Seen::ServerStarted => self.server_started_at = now,
+            // One that stood still goes on where it was.
+            Seen::ServerResumed => self.recovered_at = now,
             Seen::InTouch { worker, called: true } => {
                 self.polls.insert(*worker, now);
             }
