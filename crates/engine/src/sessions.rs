@@ -49,6 +49,8 @@ pub(crate) struct LocalSession {
     pub(crate) last_poll: Seq,
     /// Attempts given to it, by token.
     pub(crate) given: HashMap<String, Given>,
+    /// Attempts it did not begin. A poll may name them that was sent before that was answered.
+    pub(crate) declined: BTreeSet<String>,
     /// Attempts it is to stop, by token, and when it was last told.
     pub(crate) cancels: BTreeMap<String, Option<Millis>>,
     pub(crate) seen_at: Millis,

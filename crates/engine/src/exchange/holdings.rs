@@ -167,6 +167,7 @@ impl LocalSession {
         let missing: BTreeMap<String, AttemptId> =
             absent.map(|(token, given)| (token.clone(), given.id)).collect();
         self.cancels.retain(|token, _| held.contains(token.as_str()));
+        self.declined.retain(|token| held.contains(token.as_str()));
         Compared { unknown, missing: missing.into_iter().collect() }
     }
 }

@@ -50,8 +50,15 @@ impl Engine {
         let mut answer = ExchangeAnswer { lease, ..ExchangeAnswer::default() };
         if let Some(holding) = &call.holding {
             let gone = self.compare_with_store(session, holding, now).await?;
-            let mut compared = self.sessions.lock().get(session).compare(holding);
-            compared.unknown.extend(gone);
+            let mut compared = {
+                let mut sessions = self.sessions.lock();
+                let local = sessions.get(session);
+                let mut compared = local.compare(holding);
+                compared.unknown.extend(gone);
+                // What was given back is not the session's any more, though it is named still.
+                compared.unknown.retain(|token| !local.declined.contains(token));
+                compared
+            };
             compared.unknown.sort_unstable();
             compared.unknown.dedup();
             self.adopt(session, compared.unknown, now).await?;

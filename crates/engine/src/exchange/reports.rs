@@ -53,6 +53,7 @@ impl Engine {
                     status
                 }
                 (Some(id), Ok(Said::Declined)) => {
+                    self.sessions.lock().get(session).declined.insert(token.clone());
                     self.store.release(session, id, now).await?;
                     self.sessions.lock().get(session).given.remove(&token);
                     ReportStatus::Accepted

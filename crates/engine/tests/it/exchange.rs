@@ -382,3 +382,19 @@ fn a_late_report_leaves_the_progress_of_the_next_attempt_alone() {
     assert_eq!(late.report(&lost.token, failed), ReportStatus::Stale);
     assert_eq!(world.engine.progress(id, attempt.id.key, 2).unwrap().value, Some(0.5));
 }
+
+#[test]
+fn what_was_declined_is_not_taken_up_again_by_a_poll_that_names_it() {
+    let world = World::new();
+    world.apply(flow("f", &["a"], 0));
+    world.submit("f");
+    let mut worker = world.worker(1);
+    let declined = worker.take();
+    assert_eq!(worker.report(&declined.token, Said::Declined), ReportStatus::Accepted);
+    // It has not heard yet that this was accepted.
+    worker.holding.push(declined.token.clone());
+    let again = worker.take();
+    assert!(again.id.claim > declined.id.claim, "it was handed out anew");
+    worker.holding.retain(|token| *token != declined.token);
+    assert!(worker.poll().attempts.is_empty());
+}
