@@ -195,13 +195,19 @@ impl Batch {
         }
     }
 
-    /// Decides what a message says; one that finds nothing to do is consumed all the same.
+    /// Decides what a message says; one that finds nothing to do is consumed all the same. Where it finds nothing
+    /// because of what this batch has decided before it, it waits until that is committed: it may come to something else.
     fn deliver(&mut self, Envelope { id, message }: &Envelope, place: Place) -> Option<Reply> {
         let found = match message {
             Message::Alarm { id: alarm, command } => {
                 return self.decide_alarm(alarm, command, Some(id.clone()), place);
             }
             Message::Lock { name, command } => self.tell_lock(name, command, id, place),
+            Message::Granted { owner, name, .. }
+                if self.rests_on_changes(message) && !self.is_wanted(owner, name) =>
+            {
+                return Some(Reply::Conflict);
+            }
             Message::Granted { owner, name, fence } => self.grant(*owner, name, *fence, id, place),
             Message::Seized { owner, name, fence, reason, by } => {
                 let (name, reason, by) = (name.clone(), reason.clone(), by.clone());
@@ -214,6 +220,9 @@ impl Batch {
             }
         };
         if !found {
+            if self.rests_on_changes(message) {
+                return Some(Reply::Conflict);
+            }
             self.others.push((Change::Consume(id.clone()), place));
         }
         None
@@ -228,12 +237,29 @@ impl Batch {
         message: &MessageId,
         place: Place,
     ) -> bool {
-        let task = self.tasks.get(&owner.task).and_then(TaskWork::task);
-        if task.is_some_and(|task| wants_lock(task, &owner, name)) {
+        if self.is_wanted(&owner, name) {
             let (key, turn, name) = (owner.key, owner.turn, name.clone());
             return self.tell_task(owner.task, &Command::Granted { key, turn, name, fence }, message, place);
         }
         self.tell_lock(name, &LockCommand::Release { owner }, message, place)
+    }
+
+    /// Whether an act waits for a lock, as far as it is known here.
+    fn is_wanted(&self, owner: &LockOwner, name: &LockName) -> bool {
+        let task = self.tasks.get(&owner.task).and_then(TaskWork::task);
+        task.is_some_and(|task| wants_lock(task, owner, name))
+    }
+
+    /// Whether what the message is for was changed by this batch.
+    fn rests_on_changes(&self, message: &Message) -> bool {
+        let is_changed = |id: &TaskId| self.tasks.get(id).is_some_and(|work| !work.steps.is_empty());
+        match message {
+            Message::Alarm { .. } => false,
+            Message::Lock { name, .. } => self.locks.get(name).is_some_and(|work| !work.changes.is_empty()),
+            Message::Granted { owner, .. } | Message::Seized { owner, .. } => is_changed(&owner.task),
+            Message::Child { child, parent, .. } => is_changed(child) || is_changed(&parent.task),
+            Message::ChildEnded { parent, .. } => is_changed(parent),
+        }
     }
 
     pub(super) fn tell_task(

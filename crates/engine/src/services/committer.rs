@@ -117,7 +117,7 @@ impl Committer {
         // A reply that changes nothing holds when what it was decided on is on disk now, and was not lost instead.
         let held = self.engine.store.generation() == generation;
         for (place, reply) in unchanging {
-            if held {
+            if held && !matches!(reply, Reply::Conflict) {
                 replies[place.0][place.1] = Some(reply);
             } else {
                 again.push(place);

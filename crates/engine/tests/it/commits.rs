@@ -9,7 +9,8 @@ use std::{
 
 use futures_executor::block_on;
 use windlass_core::{
-    ActKey, AlarmCommand, AlarmRejection, AlarmState, Command, Input, Json, Millis, Name, Outcome, TaskId,
+    ActKey, AlarmCommand, AlarmRejection, AlarmState, Command, Input, Json, LockRef, Millis, Name, Outcome,
+    TaskId,
 };
 use windlass_engine::{
     EngineError, Exchange, Progress, ReportStatus, Said, Submission, WorkerReport,
@@ -267,4 +268,34 @@ fn what_is_handed_out_after_a_slow_commit_begins_then() {
     assert!(worker.poll().attempts.is_empty(), "one began 200 ms ago");
     world.pass(1_900);
     worker.take();
+}
+
+#[test]
+fn a_lock_is_not_given_back_for_a_task_whose_change_is_not_committed() {
+    let two = Two::new();
+    let name = Name::new("disk").unwrap();
+    let mut locking = flow("g", &["a"], 0);
+    locking.steps[0].locks = vec![LockRef::Name(name.clone())];
+    two.one.apply(locking);
+    let input = Input::new(Json::parse("{}").unwrap(), two.one.now().wall);
+    let submission = Submission { flow: Name::new("g").unwrap(), version: None, input, key: None };
+    let mut submitting = pin!(two.one.engine.submit(submission, two.one.now()));
+    assert!(poll(submitting.as_mut()).is_pending());
+    // It is taken in and asks for the lock; the lock is granted, and the task is about to hear so.
+    let committer = Committer::new(two.one.engine.clone());
+    for _ in 0..2 {
+        assert!(block_on(committer.run_once(|| two.one.now())) > 0);
+    }
+    let Poll::Ready(accepted) = poll(submitting) else { panic!("it is taken in") };
+    let id = accepted.unwrap().loaded.task.id;
+    let mut cancelling = pin!(two.one.engine.tell(id, Command::Cancel { by: None }));
+    assert!(poll(cancelling.as_mut()).is_pending());
+    let has_lock =
+        || block_on(two.faulty.store.lock(&name)).unwrap().is_some_and(|lock| lock.holder.is_some());
+    two.commit_beside(id, Command::Pause { by: None }, |_| {
+        assert!(has_lock(), "the task waits for it still");
+    });
+    assert!(poll(cancelling).is_ready());
+    two.one.serve();
+    assert!(!has_lock(), "it was cancelled");
 }
