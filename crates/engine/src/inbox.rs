@@ -77,6 +77,8 @@ pub(crate) struct Operation {
 pub struct Inbox {
     waiting: Mutex<Waiting>,
     news: Signal,
+    /// Set where many wait.
+    many: Signal,
 }
 
 #[derive(Debug, Default)]
@@ -84,6 +86,9 @@ struct Waiting {
     operations: VecDeque<Operation>,
     items: usize,
 }
+
+/// Items that are many: a batch of them is worth a round trip of its own while another one is under way.
+const ITEMS_MANY: usize = 32;
 
 /// Items that may wait before submits are refused. Reports are never refused.
 pub(crate) const INBOX_ITEMS_MAX: usize = 50_000;
@@ -94,8 +99,23 @@ impl Inbox {
         self.news.wait().await;
     }
 
+    /// Waits for many to decide at once.
+    pub async fn wait_for_many(&self) {
+        loop {
+            self.many.wait().await;
+            // Somebody else may have taken them.
+            if self.items() >= ITEMS_MANY {
+                return;
+            }
+        }
+    }
+
     pub(crate) fn is_full(&self) -> bool {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner).items >= INBOX_ITEMS_MAX
+        self.items() >= INBOX_ITEMS_MAX
+    }
+
+    fn items(&self) -> usize {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner).items
     }
 
     /// Puts items in and waits until they are decided and on disk.
@@ -114,12 +134,16 @@ impl Inbox {
     }
 
     fn put(&self, operation: Operation) {
-        {
+        let items = {
             let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
             waiting.items += operation.items.len();
             waiting.operations.push_back(operation);
-        }
+            waiting.items
+        };
         self.news.set();
+        if items >= ITEMS_MANY {
+            self.many.set();
+        }
     }
 
     /// Takes operations of at most `items_max` items together, and one at least.

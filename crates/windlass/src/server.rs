@@ -36,6 +36,10 @@ const SWEEP_PAUSE: Duration = Duration::from_millis(50);
 /// Batches decided at once: one while the other waits for the disk.
 const COMMITTERS: usize = 2;
 
+/// Between two looks at what others made ready. They tell of what comes to an empty queue, and not again within half of
+/// this.
+const NEWS_PAUSE: Duration = Duration::from_millis(20);
+
 /// How often it is looked for what applications enqueued, where nobody tells.
 const ENQUEUED_EVERY: Duration = Duration::from_secs(1);
 
@@ -119,10 +123,16 @@ impl Server {
         let Self { listener, engine, clock, membership, retention } = self;
         let membership = Arc::new(membership);
         let mut loops = Loops::default();
-        for _ in 0..COMMITTERS {
+        if engine.shares_its_store() {
             loops.spawn("decides and commits", commit(engine.clone(), clock.clone()));
+            loops.spawn("decides and commits many", commit_many(engine.clone(), clock.clone()));
+        } else {
+            for _ in 0..COMMITTERS {
+                loops.spawn("decides and commits", commit(engine.clone(), clock.clone()));
+            }
         }
         loops.spawn("does what is due", keep_time(engine.clone(), clock.clone()));
+        loops.spawn("hears of other servers", hear_news(engine.clone(), clock.clone()));
         loops.spawn("is one of the servers", be_heard(membership.clone(), clock.clone()));
         loops.spawn("deletes what is old", sweep(engine.clone(), clock.clone(), retention));
         let app = Arc::new(http::App::new(engine.clone(), clock.clone()));
@@ -150,6 +160,16 @@ async fn commit(engine: Arc<Engine>, clock: Arc<SystemClock>) {
     }
 }
 
+/// Decides and commits what comes in while another batch is under way, where servers share a store. A round trip costs as
+/// much for one item as for many, so what are few wait for the other batch and go together.
+async fn commit_many(engine: Arc<Engine>, clock: Arc<SystemClock>) {
+    let committer = Committer::new(engine.clone());
+    loop {
+        engine.inbox().wait_for_many().await;
+        committer.run_once(|| clock.now()).await;
+    }
+}
+
 /// Does what is due, watches over leases, carries messages, looks at what other servers did, hands out what became
 /// ready by itself.
 async fn keep_time(engine: Arc<Engine>, clock: Arc<SystemClock>) {
@@ -173,7 +193,22 @@ async fn keep_time(engine: Arc<Engine>, clock: Arc<SystemClock>) {
         }
         tokio::select! {
             () = time::sleep(pause_until(engine.next_wake(clock.now()), has_failed)) => {}
-            () = engine.stirred(), if !has_failed => {}
+            () = engine.timers().wait(), if !has_failed => {}
+        }
+    }
+}
+
+/// Hands out what others made ready, as soon as they tell.
+async fn hear_news(engine: Arc<Engine>, clock: Arc<SystemClock>) {
+    let dispatcher = Dispatcher::new(engine.clone());
+    loop {
+        engine.news().await;
+        // Once more after the pause, for what was made ready in it and not told.
+        for _ in 0..2 {
+            if let Err(error) = dispatcher.run_once(clock.now()).await {
+                tracing::warn!(%error, "what others made ready could not be handed out; it is tried again");
+            }
+            time::sleep(NEWS_PAUSE).await;
         }
     }
 }
