@@ -18,13 +18,14 @@ use super::error::Fault;
 
 /// What every connection is set to, beside how long a statement may take. A lock or a transaction that takes longer than
 /// this is given up: nothing that is held up may hold up others without end. Plans are made once, for any length of
-/// arrays.
+/// arrays, and tables may be empty then: so each statement is to go by an index, in its order.
 pub(super) const SETTINGS: &str = "
     SET lock_timeout = '5s';
     SET idle_in_transaction_session_timeout = '10s';
     SET default_transaction_isolation = 'read committed';
     SET plan_cache_mode = 'force_generic_plan';
     SET enable_seqscan = off;
+    SET enable_bitmapscan = off;
     SET enable_hashjoin = off;
     SET enable_mergejoin = off;
     SET jit = off;
