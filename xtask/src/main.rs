@@ -64,7 +64,7 @@ enum Chore {
         /// The long form, some minutes, with an optimised build
         #[arg(long)]
         long: bool,
-        /// `servers` on this database; without it, on PostgreSQL
+        /// `servers` and `database-away` on this database only; without it, on each
         #[arg(long, value_enum)]
         store: Option<drill::Database>,
     },

@@ -108,7 +108,7 @@ impl Fleet {
         self.database.clone().unwrap_or_else(|| format!("sqlite:{}", self.store.display()))
     }
 
-    fn address(&self) -> String {
+    pub(super) fn address(&self) -> String {
         format!("http://127.0.0.1:{}", self.port)
     }
 

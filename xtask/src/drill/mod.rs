@@ -7,6 +7,7 @@
 
 mod clock_jump;
 mod damaged_file;
+mod database_away;
 mod disk_full;
 mod fleet;
 mod hand;
@@ -48,7 +49,7 @@ impl Length {
 }
 
 /// The names of all drills.
-pub(crate) fn names() -> [&'static str; 11] {
+pub(crate) fn names() -> [&'static str; 12] {
     [
         "worker-kill",
         "server-kill",
@@ -61,10 +62,11 @@ pub(crate) fn names() -> [&'static str; 11] {
         "clock-jump",
         "power-cut",
         "servers",
+        "database-away",
     ]
 }
 
-/// Runs the drill `name`; the one on databases on PostgreSQL. Fails when something was lost, ran twice, or could not be
+/// Runs the drill `name`; those on databases on each. Fails when something was lost, ran twice, or could not be
 /// measured.
 pub(crate) fn run(workspace: &Workspace, name: &str, length: Length) -> Result<()> {
     run_on(workspace, name, length, None)
@@ -77,7 +79,10 @@ pub(crate) fn run_on(
     length: Length,
     database: Option<Database>,
 ) -> Result<()> {
-    ensure!(database.is_none() || name == "servers", "only the drill \"servers\" has a database");
+    ensure!(
+        database.is_none() || ["servers", "database-away"].contains(&name),
+        "only the drills \"servers\" and \"database-away\" have a database"
+    );
     if name == "power-cut" {
         return power_cut::run(workspace, length);
     }
@@ -95,6 +100,7 @@ pub(crate) fn run_on(
             "poison" => poison::run(&program, length).await,
             "herd" => herd::run(&program, length).await,
             "servers" => servers::run(&program, length, database).await,
+            "database-away" => database_away::run(&program, length, database).await,
             _ => bail!("there is no drill {name:?}: there are {}", names().join(", ")),
         }
     })

@@ -52,21 +52,22 @@ struct Kill {
     with_workers: bool,
 }
 
-/// Runs the drill on this database, or on PostgreSQL. One that is not installed is left out, which is said.
+impl Database {
+    /// Whether a drill is to run on it: on one database, or on each.
+    pub(super) fn is_wanted(self, only: Option<Self>) -> bool {
+        only.is_none_or(|only| only == self)
+    }
+}
+
+/// Runs the drill on this database, or on each. One that is not installed is left out, which is said.
 pub(super) async fn run(program: &Path, length: Length, database: Option<Database>) -> Result<()> {
-    let database = database.unwrap_or(Database::Postgres);
-    if database == Database::Postgres
+    if Database::Postgres.is_wanted(database)
         && let Some(server) = Postgres::start()?
     {
-        run_on(
-            program,
-            length,
-            &server,
-            "select deadlocks from pg_stat_database where datname = current_database()",
-        )
-        .await?;
+        let deadlocks = "select deadlocks from pg_stat_database where datname = current_database()";
+        run_on(program, length, &server, deadlocks).await?;
     }
-    if database == Database::Mariadb
+    if Database::Mariadb.is_wanted(database)
         && let Some(server) = MariaDb::start()?
     {
         let deadlocks = "select variable_value from information_schema.global_status \
