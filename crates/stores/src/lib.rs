@@ -17,5 +17,8 @@ pub mod postgres;
     allow(dead_code, unused_imports, reason = "SQLite has only the codes in common with the others")
 )]
 mod rows;
+mod schema;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
+
+pub use schema::Schema;

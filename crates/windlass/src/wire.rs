@@ -115,6 +115,26 @@ async fn shared(url: &StoreUrl) -> anyhow::Result<Arc<dyn Store>> {
     }
 }
 
+/// Which version a store's tables are of; nothing is changed.
+pub(crate) async fn schema(url: &StoreUrl) -> anyhow::Result<windlass_stores::Schema> {
+    match url {
+        #[cfg(feature = "sqlite")]
+        StoreUrl::Sqlite(path) => Ok(windlass_stores::sqlite::schema(path)?),
+        #[cfg(feature = "mysql")]
+        StoreUrl::MySql(address) => Ok(windlass_stores::mysql::schema(&address.parse()?).await?),
+        #[cfg(feature = "postgres")]
+        StoreUrl::Postgres(address) => Ok(windlass_stores::postgres::schema(&address.parse()?).await?),
+        _ => anyhow::bail!("it has no tables, or this build has no such store"),
+    }
+}
+
+/// Brings a store's tables to this program's version, as opening them does.
+pub(crate) async fn migrate(url: &StoreUrl) -> anyhow::Result<()> {
+    let clock = SystemClock::new(windlass_core::Timestamp(0));
+    open(url, &clock, "windlass migrate").await?;
+    Ok(())
+}
+
 /// With less space left than this a store is in danger.
 #[cfg(feature = "sqlite")]
 const FREE_BYTES_MIN: u64 = 256 << 20;

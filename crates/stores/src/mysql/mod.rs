@@ -38,6 +38,7 @@ mod migrate;
 mod open;
 mod query;
 mod queues;
+mod schema;
 mod script;
 mod servers;
 mod sessions;
@@ -48,4 +49,5 @@ mod write;
 mod write_waits;
 
 pub use open::{MySqlOptions, OpenError};
+pub use schema::schema;
 pub use store::MySqlStore;

@@ -58,6 +58,12 @@ impl MySqlOptions {
         let (host, port) = (self.options.ip_or_hostname(), self.options.tcp_port());
         format!("{user}@{host}:{port}/{}", self.options.db_name().unwrap_or("?"))
     }
+
+    /// Makes a connection that is not in the pool.
+    pub(super) async fn connect(&self) -> Result<Conn, OpenError> {
+        let conn = timeout(CONNECT_MAX, Conn::new(self.options.clone())).await;
+        conn.map_err(|_| silent(self))?.map_err(|error| OpenError::connection(self, &error))
+    }
 }
 
 /// Why a database was not opened.
@@ -218,8 +224,7 @@ fn silent(options: &MySqlOptions) -> OpenError {
 
 async fn open_in_time(options: &MySqlOptions) -> Result<Opened, OpenError> {
     let failed = |error: Error| OpenError::connection(options, &error);
-    let conn = timeout(CONNECT_MAX, Conn::new(options.options.clone())).await;
-    let mut conn = conn.map_err(|_| silent(options))?.map_err(failed)?;
+    let mut conn = options.connect().await?;
     let settings: Vec<(String, String)> = conn
         .query(
             "SHOW VARIABLES WHERE variable_name IN ('version', 'read_only', 'super_read_only',

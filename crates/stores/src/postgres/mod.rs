@@ -58,6 +58,7 @@ mod news;
 mod open;
 mod query;
 mod queues;
+mod schema;
 mod servers;
 mod sessions;
 mod store;
@@ -67,5 +68,6 @@ mod write;
 mod write_waits;
 
 pub use open::{OpenError, PostgresOptions};
+pub use schema::schema;
 pub use store::PostgresStore;
 pub use tls::TlsError;

@@ -17,7 +17,7 @@
 //!
 //! | file | holds |
 //! |---|---|
-//! | `open.rs`, `lock.rs`, `migrate.rs`, `prefill.rs` | opening: checks, the lock file, the format, the log's size |
+//! | `open.rs`, `lock.rs`, `migrate.rs`, `schema.rs`, `prefill.rs` | opening: checks, the lock file, the format, the log's size |
 //! | `connect.rs` | the settings of each connection, one by one |
 //! | `room.rs` | how much room there is on the disk, and how much is needed |
 //! | `sink.rs` | the port over the threads |
@@ -87,6 +87,7 @@ mod recover;
 mod resting;
 mod room;
 mod rows;
+mod schema;
 mod sink;
 mod sweep;
 mod task_rows;
@@ -96,4 +97,5 @@ mod writer;
 
 pub use doctor::{Report, doctor};
 pub use open::{OpenError, SqliteOptions};
+pub use schema::schema;
 pub use sink::SqliteSink;

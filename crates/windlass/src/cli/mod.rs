@@ -16,6 +16,7 @@ mod limit;
 mod lock;
 mod logging;
 pub(crate) mod malformed;
+mod migrate;
 mod openapi;
 mod output;
 mod params;
@@ -94,6 +95,8 @@ enum Command {
     Alarm(alarm::AlarmCommand),
     /// Measure how fast it is on this machine
     Bench(bench::BenchArgs),
+    /// Bring the tables of a store to this program's version
+    Migrate(migrate::MigrateArgs),
     /// Read a store whole and tell what is wrong with it
     Doctor(doctor::DoctorArgs),
     /// Print the OpenAPI document of the HTTP interface
@@ -160,6 +163,7 @@ fn execute(cli: Cli) -> anyhow::Result<Exit> {
         Command::Lock(command) => block_on(command.run(&connection.open()?)),
         Command::Alarm(command) => block_on(command.run(&connection.open()?)),
         Command::Bench(args) => block_on(args.run(&connection.output())),
+        Command::Migrate(args) => block_on(args.run(connection.format)),
         Command::Doctor(args) => args.run(connection.format),
         Command::Openapi => openapi::run(),
         Command::Completions(args) => args.run(),
@@ -341,6 +345,7 @@ mod tests {
             "windlass worker-list",
             "windlass server-list",
             "windlass servers -o json",
+            "windlass migrate --store sqlite:a.db --check",
             "windlass completions bash",
         ] {
             parse(line).unwrap_or_else(|error| panic!("{line}: {error}"));

@@ -11,6 +11,7 @@ mod hints;
 mod http;
 mod keeping_back;
 mod malformed;
+mod migrate;
 mod modules;
 mod servers;
 mod site;
