@@ -15,6 +15,7 @@
 //! ```
 
 mod adhoc;
+pub mod archive;
 mod ask;
 #[cfg(feature = "conformance")]
 pub mod conformance;

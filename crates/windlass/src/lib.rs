@@ -15,6 +15,7 @@ mod loops;
 pub mod malformed;
 pub mod modules;
 mod server;
+mod transfer;
 mod wire;
 
 use std::ffi::OsString;

@@ -5,7 +5,7 @@ use std::{fmt, path::PathBuf, str::FromStr, sync::Arc, time::Instant};
 use anyhow::Context as _;
 use windlass_engine::{
     memory::MemorySink,
-    ports::{Clock as _, Store},
+    ports::{Archive, Clock as _, Store},
     resident::{Resident, RowSink},
 };
 
@@ -133,6 +133,34 @@ pub(crate) async fn migrate(url: &StoreUrl) -> anyhow::Result<()> {
     let clock = SystemClock::new(windlass_core::Timestamp(0));
     open(url, &clock, "windlass migrate").await?;
     Ok(())
+}
+
+/// The way to a store past its servers: to read it, or to fill it.
+pub(crate) async fn archive(url: &StoreUrl, to_fill: bool) -> anyhow::Result<Box<dyn Archive>> {
+    match url {
+        #[cfg(feature = "sqlite")]
+        StoreUrl::Sqlite(path) => Ok(Box::new(windlass_stores::sqlite::SqliteArchive::open(path)?)),
+        #[cfg(feature = "mysql")]
+        StoreUrl::MySql(address) => {
+            use windlass_stores::mysql::MySqlArchive;
+            let options = address.parse()?;
+            let archive =
+                if to_fill { MySqlArchive::to_fill(&options) .await} else { MySqlArchive::to_read(&options).await };
+            Ok(Box::new(archive?))
+        }
+        #[cfg(feature = "postgres")]
+        StoreUrl::Postgres(address) => {
+            use windlass_stores::postgres::PostgresArchive;
+            let options = address.parse()?;
+            let archive = if to_fill {
+                PostgresArchive::to_fill(&options).await
+            } else {
+                PostgresArchive::to_read(&options).await
+            };
+            Ok(Box::new(archive?))
+        }
+        _ => anyhow::bail!("{url} keeps nothing, or this build has no such store"),
+    }
 }
 
 /// With less space left than this a store is in danger.

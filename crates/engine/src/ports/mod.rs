@@ -1,5 +1,6 @@
 //! What the engine needs from outside, as small object-safe traits.
 
+mod archive;
 mod built_on;
 mod change;
 mod claim;
@@ -11,6 +12,7 @@ mod server;
 mod store;
 mod unique;
 
+pub use archive::*;
 pub use built_on::*;
 pub use change::*;
 pub use claim::*;

@@ -15,6 +15,9 @@ const MIGRATIONS: &[(&str, i64)] =
 /// The version that this program makes and writes.
 pub(super) const VERSION: i64 = MIGRATIONS.len() as i64;
 
+/// What stands for the lowest version that servers must know while an import fills the tables: none does.
+pub(super) const IMPORTING: i64 = i32::MAX as i64;
+
 /// Held while the schema is looked at and changed, so that servers that start at once do it one after the other. Such
 /// locks are known to the whole server, so the database is part of the name.
 const LOCK: &str = "concat('windlass.', md5(database()))";
@@ -51,6 +54,9 @@ async fn migrate_alone(conn: &mut Conn, fresh_key: [u8; 32]) -> Result<[u8; 32],
         None => None,
     };
     let (found, readable_from) = meta.unwrap_or((0, 0));
+    if readable_from == IMPORTING {
+        return Err(OpenError::Importing);
+    }
     if readable_from > VERSION {
         return Err(OpenError::Newer { found, readable_from, known: VERSION });
     }

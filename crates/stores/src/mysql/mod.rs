@@ -22,6 +22,7 @@
 //! | `load.rs`, `flows.rs`, `list.rs`, `query.rs`, `queues.rs`, `limits.rs`, `due.rs` | what is asked |
 //! | `servers.rs`, `sweep.rs` | servers beside this one, and what is kept too long |
 
+mod archive;
 mod claim;
 mod columns;
 mod commit;
@@ -48,6 +49,7 @@ mod turns;
 mod write;
 mod write_waits;
 
+pub use archive::MySqlArchive;
 pub use open::{MySqlOptions, OpenError};
 pub use schema::schema;
 pub use store::MySqlStore;

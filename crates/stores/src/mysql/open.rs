@@ -145,6 +145,9 @@ pub enum OpenError {
     /// Another server makes the schema, and does not come to an end.
     #[error("another server has been making the tables for a minute: see what it does, then try again")]
     Locked,
+    /// An import is filling it, or did not come to its end.
+    #[error("an import into the database is under way or was broken off: wait for its end, or run it again")]
+    Importing,
     /// The schema could not be made.
     #[error("the tables cannot be made: {message}; {advice}")]
     Migration {

@@ -13,6 +13,12 @@ const MIGRATIONS: &[(&str, i32)] =
 /// The version that this program makes and writes.
 pub(super) const VERSION: i32 = MIGRATIONS.len() as i32;
 
+/// What stands for the lowest version that servers must know while an import fills the tables: none does.
+pub(super) const IMPORTING: i32 = i32::MAX;
+
+/// Held while an import fills the tables.
+pub(super) const LOCK_IMPORT: i64 = LOCK + 1;
+
 /// Held while the schema is looked at and changed, so that servers that start at once do it one after the other: "Wndl"
 /// and a number.
 const LOCK: i64 = 0x576e_646c_0000_0001;
@@ -32,6 +38,9 @@ pub(super) async fn migrate(client: &mut Client, fresh_key: [u8; 32]) -> Result<
     } else {
         (0_i32, 0_i32)
     };
+    if readable_from == IMPORTING {
+        return Err(OpenError::Importing);
+    }
     if readable_from > VERSION {
         return Err(OpenError::Newer { found, readable_from, known: VERSION });
     }

@@ -41,6 +41,7 @@
 //! | others are in the way (deadlock, a lock held too long) | it is tried again, a bounded number of times |
 //! | the database is away | calls fail at once or after some seconds, and go on once it is back |
 
+mod archive;
 mod claim;
 mod commit;
 mod connection;
@@ -67,6 +68,7 @@ mod tls;
 mod write;
 mod write_waits;
 
+pub use archive::PostgresArchive;
 pub use open::{OpenError, PostgresOptions};
 pub use schema::schema;
 pub use store::PostgresStore;

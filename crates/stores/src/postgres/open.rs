@@ -182,6 +182,9 @@ pub enum OpenError {
         /// The newest one known here.
         known: i32,
     },
+    /// An import is filling it, or did not come to its end.
+    #[error("an import into the database is under way or was broken off: wait for its end, or run it again")]
+    Importing,
     /// The schema could not be made.
     #[error("the tables cannot be made: {message}; {advice}")]
     Migration {

@@ -8,6 +8,7 @@
 //!
 //! So versions, keys and claims are checked in one place, change by change, and SQL only reads and writes.
 
+mod archive;
 mod decide;
 mod encoding;
 mod flow_cache;
@@ -20,6 +21,7 @@ mod tasks;
 mod turns;
 mod writes;
 
+pub(crate) use archive::{ENQUEUED, FILLED};
 pub(crate) use decide::{Decided, decide};
 pub(crate) use encoding::*;
 pub(crate) use flow_cache::{FlowCache, stored_flow};

@@ -11,6 +11,7 @@ mod connection;
 mod dev;
 mod doctor;
 mod exit;
+mod export;
 mod flow;
 mod limit;
 mod lock;
@@ -95,6 +96,10 @@ enum Command {
     Alarm(alarm::AlarmCommand),
     /// Measure how fast it is on this machine
     Bench(bench::BenchArgs),
+    /// Write all that is in a store into a file
+    Export(export::TransferArgs),
+    /// Read an export into an empty store
+    Import(export::TransferArgs),
     /// Bring the tables of a store to this program's version
     Migrate(migrate::MigrateArgs),
     /// Read a store whole and tell what is wrong with it
@@ -163,6 +168,8 @@ fn execute(cli: Cli) -> anyhow::Result<Exit> {
         Command::Lock(command) => block_on(command.run(&connection.open()?)),
         Command::Alarm(command) => block_on(command.run(&connection.open()?)),
         Command::Bench(args) => block_on(args.run(&connection.output())),
+        Command::Export(args) => block_on(args.export()),
+        Command::Import(args) => block_on(args.import()),
         Command::Migrate(args) => block_on(args.run(connection.format)),
         Command::Doctor(args) => args.run(connection.format),
         Command::Openapi => openapi::run(),
@@ -345,6 +352,8 @@ mod tests {
             "windlass worker-list",
             "windlass server-list",
             "windlass servers -o json",
+            "windlass export --store sqlite:a.db a.export",
+            "windlass import --store postgres://h/d -",
             "windlass migrate --store sqlite:a.db --check",
             "windlass completions bash",
         ] {

@@ -15,4 +15,5 @@ mod migrate;
 mod modules;
 mod servers;
 mod site;
+mod transfer;
 mod workflows;

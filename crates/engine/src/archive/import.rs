@@ -1,0 +1,248 @@
+//! From a file to a store: everything is committed as if it had just happened, but for what would follow from it.
+
+use std::{collections::BTreeMap, io::BufRead, sync::Arc};
+
+use windlass_core::{ActKey, Effect, Flow, Json, Lock, Name, Task, waits};
+
+use super::{
+    ArchiveError,
+    file::Reader,
+    record::{LogRecord, Record, TaskRecord, Totals},
+};
+use crate::{
+    ports::{
+        AlarmChange, AttemptId, Change, Envelope, KeyChange, LimitChange, LockChange, MessageId, Now,
+        Outcome, QueueChange, QueuePause, Sender, SessionId, Store, StoredFlow, SubmitKey, TaskChange,
+    },
+    resident::TaskRow,
+    stored,
+};
+
+/// Changes committed at once, and the bytes of tasks at which fewer are.
+const CHANGES: usize = 200;
+const BYTES: usize = 4 << 20;
+
+/// Who gives back for a moment what workers may have had.
+const GIVES_BACK: SessionId = SessionId(1);
+
+/// Reads all that is in the file into an empty store, which no server has open.
+///
+/// # Errors
+/// When the file is not whole or the store does not take it. What was read by then is in the store: whoever asked
+/// clears it.
+pub async fn import(
+    store: &dyn Store,
+    from: &mut (dyn BufRead + Send),
+    now: Now,
+) -> Result<Totals, ArchiveError> {
+    let mut reader = Reader::begin(from)?;
+    let mut import =
+        Import { store, now, flows: BTreeMap::new(), changes: Vec::new(), bytes: 0, handed_out: Vec::new() };
+    while let Some(record) = reader.next()? {
+        import.take(record)?;
+        if import.changes.len() >= CHANGES || import.bytes >= BYTES {
+            import.commit().await?;
+        }
+    }
+    import.commit().await?;
+    Ok(reader.totals())
+}
+
+struct Import<'s> {
+    store: &'s dyn Store,
+    now: Now,
+    flows: BTreeMap<(Name, u32), Arc<Flow>>,
+    /// What is to be committed next.
+    changes: Vec<Change>,
+    bytes: usize,
+    /// Attempts among it that workers may have had.
+    handed_out: Vec<AttemptId>,
+}
+
+impl Import<'_> {
+    fn take(&mut self, record: Record) -> Result<(), ArchiveError> {
+        let change = match record {
+            Record::Flow { created_at, flow } => {
+                let flow = Arc::new(stored::read_flow(&flow)?);
+                self.flows.insert((flow.name.clone(), flow.version), flow.clone());
+                Change::Flow(StoredFlow { flow, created_at })
+            }
+            Record::Limit(limit) => {
+                let limit = limit.into_limit();
+                Change::Limit(LimitChange { name: limit.name.clone(), limit: Some(limit) })
+            }
+            Record::Queue { name, at, by } => {
+                Change::Queue(QueueChange { name, paused: Some(QueuePause { at, by }) })
+            }
+            Record::Message { sender, n, message } => {
+                let envelope = Envelope { id: sender.into_id(n), message: stored::read_message(&message)? };
+                Change::Lock(self.sending(envelope)?)
+            }
+            Record::Task(task) => {
+                let change = self.task(*task)?;
+                change.into()
+            }
+            Record::Logs(lines) => Change::Logs(lines.into_iter().map(LogRecord::into_line).collect()),
+            Record::Lock { name, version, holder, waiters } => {
+                return self.lock(name, version, &holder, &waiters);
+            }
+            Record::Alarm(alarm) => {
+                let alarm = Some(stored::read_alarm(&alarm)?);
+                Change::Alarm(AlarmChange { before: 0, alarm, consumes: None })
+            }
+            Record::Key { scope, fingerprint, task, at } => {
+                Change::Key(KeyChange { key: SubmitKey { scope, fingerprint }, task, at })
+            }
+            Record::End { .. } => return Ok(()),
+        };
+        self.changes.push(change);
+        Ok(())
+    }
+
+    /// A change that sends a message, whoever its sender is: that of a lock that is not kept.
+    fn sending(&self, envelope: Envelope) -> Result<LockChange, ArchiveError> {
+        let MessageId { sender, .. } = &envelope.id;
+        let name = match sender {
+            Sender::Lock(name) => name.clone(),
+            Sender::Task(_) => {
+                Name::new("import").map_err(|error| ArchiveError::Damaged(error.to_string()))?
+            }
+        };
+        Ok(LockChange {
+            before: 0,
+            lock: Lock::new(name),
+            at: self.now.wall,
+            joined: None,
+            left: None,
+            messages: vec![envelope],
+            consumes: None,
+        })
+    }
+
+    fn task(&mut self, record: TaskRecord) -> Result<TaskChange, ArchiveError> {
+        let TaskRecord { id, flow, version, brought, input, params, state, members, results, .. } = record;
+        self.bytes += params.len() + state.len() + record.events.len();
+        let brought = brought.map(|flow| stored::read_flow(&flow)).transpose()?.map(Arc::new);
+        let mut row = TaskRow {
+            id,
+            flow,
+            version,
+            input: stored::read_input(&input, &params)?,
+            state: stored::read_state(&state)?,
+            never_handed_out: false,
+        };
+        for (step, member) in &members {
+            self.bytes += member.len();
+            let of_step = row.state.steps.get_mut(*step);
+            let Some(members) = of_step.and_then(|step| Arc::make_mut(step).members.as_mut()) else {
+                return Err(ArchiveError::Damaged(format!("task {id} has members of a step that has none")));
+            };
+            members.restore(stored::read_member(member)?);
+        }
+        let results: Vec<(ActKey, Json)> =
+            results.into_iter().map(|(key, result)| (key, Json::from_stored(&result))).collect();
+        for (key, result) in &results {
+            self.bytes += result.as_str().len();
+            row.set_result(*key, result.clone());
+        }
+        let flows = &self.flows;
+        let task = row.into_task(|name, version| {
+            brought.or_else(|| flows.get(&(Name::new(name).ok()?, version)).cloned())
+        })?;
+        for key in record.handed_out {
+            let attempt = task.act(key).map_or(0, |act| act.attempt);
+            self.handed_out.push(AttemptId { task: id, key, attempt, claim: 0 });
+        }
+        Ok(TaskChange {
+            before: 0,
+            generation: self.store.generation(),
+            waits: waits(&task).into_iter().map(Effect::Wait).collect(),
+            task: Arc::new(task),
+            events: stored::read_events(&record.events)?,
+            results,
+            logs: Vec::new(),
+            messages: Vec::new(),
+            submit_key: record.key.map(|(scope, fingerprint)| SubmitKey { scope, fingerprint }),
+            consumes: None,
+            lost: Vec::new(),
+            reported: Vec::new(),
+        })
+    }
+
+    /// A lock comes with one that waits at a time, as they joined.
+    fn lock(
+        &mut self,
+        name: Name,
+        version: u64,
+        holder: &[u8],
+        waiters: &[Vec<u8>],
+    ) -> Result<(), ArchiveError> {
+        let mut lock = Lock::new(name);
+        lock.holder = stored::read_lock_holder(holder)?;
+        let changes = waiters.len().max(1) as u64;
+        if version < changes {
+            let name = &lock.name;
+            return Err(ArchiveError::Damaged(format!("lock {name} had fewer changes than wait for it")));
+        }
+        for n in 0..changes {
+            let (before, at) = (lock.version, self.now.wall);
+            lock.version = version - changes + n + 1;
+            let joined = match usize::try_from(n).ok().and_then(|n| waiters.get(n)) {
+                Some(waiter) => Some((n + 1, stored::read_lock_waiter(waiter)?)),
+                None => None,
+            };
+            if let Some((place, waiter)) = joined {
+                lock.restore(place, waiter);
+            }
+            let (left, messages, consumes) = (None, Vec::new(), None);
+            let change = LockChange { before, lock: lock.clone(), at, joined, left, messages, consumes };
+            self.changes.push(Change::Lock(change));
+        }
+        Ok(())
+    }
+
+    async fn commit(&mut self) -> Result<(), ArchiveError> {
+        let changes = std::mem::take(&mut self.changes);
+        self.bytes = 0;
+        if changes.is_empty() {
+            return Ok(());
+        }
+        let outcomes = self.store.commit(changes.clone()).await?;
+        for (change, outcome) in changes.into_iter().zip(outcomes) {
+            match (change, outcome) {
+                (_, Outcome::Committed) => {}
+                (Change::Task(change), Outcome::Repeats { .. }) => self.commit_repeated(*change).await?,
+                (change, outcome) => return Err(refused(&change, &outcome)),
+            }
+        }
+        // That a worker may have had them is known of attempts that were in somebody's hands once.
+        for id in std::mem::take(&mut self.handed_out) {
+            self.store.adopt(GIVES_BACK, &[id], self.now).await?;
+            self.store.release(GIVES_BACK, id, self.now).await?;
+        }
+        Ok(())
+    }
+
+    /// A task beside one that is the same: a child that had succeeded and is undone now, while a newer one was taken in.
+    /// The newer one stands for those to come.
+    async fn commit_repeated(&self, mut change: TaskChange) -> Result<(), ArchiveError> {
+        let mut input = (*change.task.input).clone();
+        input.unique = None;
+        change.task = Arc::new(Task { input: Arc::new(input), ..(*change.task).clone() });
+        let change = Change::from(change);
+        match self.store.commit(vec![change.clone()]).await?.pop() {
+            Some(Outcome::Committed) => Ok(()),
+            outcome => Err(refused(&change, &outcome.unwrap_or(Outcome::Conflict))),
+        }
+    }
+}
+
+fn refused(change: &Change, outcome: &Outcome) -> ArchiveError {
+    let what = match change {
+        Change::Task(change) => format!("task {}", change.task.id),
+        Change::Flow(stored) => format!("version {} of flow {}", stored.flow.version, stored.flow.name),
+        Change::Lock(change) => format!("lock {}", change.lock.name),
+        other => format!("{other:?}"),
+    };
+    ArchiveError::Refused(format!("the store does not take {what}: {outcome:?}; something is there already"))
+}

@@ -1,0 +1,47 @@
+//! What taking a store into a file and back needs beside what servers do.
+
+use async_trait::async_trait;
+use windlass_core::TaskId;
+
+use super::{KeyChange, StoreError, SubmitKey};
+
+/// A task as it was submitted, for an export.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Submitted {
+    /// Where it stands among all: the next ones are asked for with it.
+    pub place: u128,
+    /// The task.
+    pub id: TaskId,
+    /// The key under which it was submitted.
+    pub key: Option<SubmitKey>,
+}
+
+/// The way to a store past its servers: nothing of it is called while one has the store open.
+#[async_trait]
+pub trait Archive: Send {
+    /// At most `limit` tasks behind that place, those submitted first before others.
+    async fn submitted(&mut self, after: Option<u128>, limit: usize) -> Result<Vec<Submitted>, StoreError>;
+
+    /// At most `limit` idempotency keys with scopes above `after` that stay by themselves: their task was deleted, or was
+    /// submitted under another one.
+    async fn other_keys(
+        &mut self,
+        after: Option<[u8; 32]>,
+        limit: usize,
+    ) -> Result<Vec<KeyChange>, StoreError>;
+
+    /// How many tasks applications enqueued that no server has taken in yet.
+    async fn enqueued(&mut self) -> Result<u64, StoreError>;
+
+    /// Whether nothing is in it.
+    async fn is_empty(&mut self) -> Result<bool, StoreError>;
+
+    /// From now on it is being filled, and no server opens it.
+    async fn begin(&mut self) -> Result<(), StoreError>;
+
+    /// Deletes whatever is in it.
+    async fn clear(&mut self) -> Result<(), StoreError>;
+
+    /// It is whole, or as empty as before: servers may open it.
+    async fn finish(&mut self) -> Result<(), StoreError>;
+}

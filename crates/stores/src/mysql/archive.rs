@@ -1,0 +1,154 @@
+//! The way to a database past its servers, for exports and imports.
+
+use async_trait::async_trait;
+use mysql_async::{Conn, params, prelude::Queryable as _};
+use windlass_core::{TaskId, Timestamp};
+use windlass_engine::ports::{Archive, KeyChange, StoreError, SubmitKey, Submitted};
+
+use super::{
+    migrate::{IMPORTING, VERSION},
+    open::{MySqlOptions, OpenError},
+};
+use crate::rows::{ENQUEUED, FILLED};
+
+/// Locks are known to the whole server, so the database is part of the name.
+const LOCK: &str = "concat('windlass.import.', md5(database()))";
+
+/// What only this product has beside the tables that are filled.
+const STATES: &str = "windlass_state";
+
+type KeyRow = (Vec<u8>, Vec<u8>, Vec<u8>, i64);
+
+/// A connection past the servers of a database.
+pub struct MySqlArchive {
+    conn: Conn,
+}
+
+impl MySqlArchive {
+    /// Opens a database to read it.
+    ///
+    /// # Errors
+    /// When it cannot be reached.
+    pub async fn to_read(options: &MySqlOptions) -> Result<Self, OpenError> {
+        Ok(Self { conn: options.connect().await? })
+    }
+
+    /// Opens a database to fill it, which one at a time may do. What an import left that was broken off is deleted.
+    ///
+    /// # Errors
+    /// When it cannot be reached, or another one is filling it.
+    pub async fn to_fill(options: &MySqlOptions) -> Result<Self, OpenError> {
+        let mut archive = Self::to_read(options).await?;
+        let failed = |error: mysql_async::Error| OpenError::migration(&error);
+        let locked: Option<Option<i64>> =
+            archive.conn.query_first(format!("SELECT get_lock({LOCK}, 0)")).await.map_err(failed)?;
+        if locked.flatten() != Some(1) {
+            return Err(OpenError::Importing);
+        }
+        let known = "SELECT 1 FROM information_schema.tables
+            WHERE table_schema = database() AND table_name = 'windlass_meta'";
+        let known: Option<i64> = archive.conn.query_first(known).await.map_err(failed)?;
+        if known.is_some() {
+            let from = "SELECT readable_from FROM windlass_meta";
+            let from: Option<i64> = archive.conn.query_first(from).await.map_err(failed)?;
+            if from == Some(IMPORTING) {
+                let damaged = |error: StoreError| OpenError::Damaged(error.to_string());
+                archive.clear().await.map_err(damaged)?;
+                archive.finish().await.map_err(damaged)?;
+            }
+        }
+        Ok(archive)
+    }
+
+    async fn mark(&mut self, readable_from: i64) -> Result<(), StoreError> {
+        let sql = format!("UPDATE windlass_meta SET readable_from = {readable_from}");
+        self.conn.query_drop(sql).await.map_err(fault)
+    }
+}
+
+fn fault(error: mysql_async::Error) -> StoreError {
+    StoreError::Unavailable(error.to_string())
+}
+
+fn hash(bytes: &[u8]) -> Result<[u8; 32], StoreError> {
+    bytes.try_into().map_err(|_| StoreError::Damaged("an idempotency key has not 32 bytes".to_owned()))
+}
+
+fn task_id(bytes: &[u8]) -> Result<TaskId, StoreError> {
+    let bytes = bytes.try_into().map_err(|_| StoreError::Damaged("a task's id has not 16 bytes".to_owned()));
+    Ok(TaskId::from_bytes(bytes?))
+}
+
+#[async_trait]
+impl Archive for MySqlArchive {
+    async fn submitted(&mut self, after: Option<u128>, limit: usize) -> Result<Vec<Submitted>, StoreError> {
+        let sql = "SELECT t.id, k.scope, k.fingerprint
+            FROM windlass_task t LEFT JOIN windlass_submit_key k ON k.scope = t.scope AND coalesce(k.orphan, 0) = 0
+            WHERE t.id > :after ORDER BY t.id LIMIT :limit";
+        let after = after.unwrap_or(0).to_be_bytes().to_vec();
+        let parameters = params! { "after" => after, "limit" => limit as u64 };
+        let rows: Vec<(Vec<u8>, Option<Vec<u8>>, Option<Vec<u8>>)> =
+            self.conn.exec(sql, parameters).await.map_err(fault)?;
+        let mut submitted = Vec::with_capacity(rows.len());
+        for (id, scope, fingerprint) in rows {
+            let id = task_id(&id)?;
+            let key = match scope.zip(fingerprint) {
+                Some((scope, fingerprint)) => {
+                    Some(SubmitKey { scope: hash(&scope)?, fingerprint: hash(&fingerprint)? })
+                }
+                None => None,
+            };
+            submitted.push(Submitted { place: id.0, id, key });
+        }
+        Ok(submitted)
+    }
+
+    async fn other_keys(
+        &mut self,
+        after: Option<[u8; 32]>,
+        limit: usize,
+    ) -> Result<Vec<KeyChange>, StoreError> {
+        let sql = "SELECT scope, fingerprint, task, created_at FROM windlass_submit_key
+            WHERE orphan = 1 AND scope > :after ORDER BY scope LIMIT :limit";
+        let after = after.map_or_else(Vec::new, |scope| scope.to_vec());
+        let parameters = params! { "after" => after, "limit" => limit as u64 };
+        let rows: Vec<KeyRow> = self.conn.exec(sql, parameters).await.map_err(fault)?;
+        let mut keys = Vec::with_capacity(rows.len());
+        for (scope, fingerprint, task, created_at) in rows {
+            let key = SubmitKey { scope: hash(&scope)?, fingerprint: hash(&fingerprint)? };
+            keys.push(KeyChange { key, task: task_id(&task)?, at: Timestamp(created_at) });
+        }
+        Ok(keys)
+    }
+
+    async fn enqueued(&mut self) -> Result<u64, StoreError> {
+        let count: Option<u64> = self.conn.query_first(ENQUEUED).await.map_err(fault)?;
+        Ok(count.unwrap_or(0))
+    }
+
+    async fn is_empty(&mut self) -> Result<bool, StoreError> {
+        for table in FILLED {
+            let sql = format!("SELECT 1 FROM {table} LIMIT 1");
+            let row: Option<i64> = self.conn.query_first(sql).await.map_err(fault)?;
+            if row.is_some() {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    async fn begin(&mut self) -> Result<(), StoreError> {
+        self.mark(IMPORTING).await
+    }
+
+    async fn clear(&mut self) -> Result<(), StoreError> {
+        for table in FILLED.iter().chain([&STATES]) {
+            self.conn.query_drop(format!("DELETE FROM {table}")).await.map_err(fault)?;
+        }
+        Ok(())
+    }
+
+    async fn finish(&mut self) -> Result<(), StoreError> {
+        self.mark(VERSION).await
+    }
+}

@@ -1,0 +1,145 @@
+//! The way to a database past its servers, for exports and imports.
+
+use async_trait::async_trait;
+use tokio::task::JoinHandle;
+use tokio_postgres::Client;
+use uuid::Uuid;
+use windlass_core::{TaskId, Timestamp};
+use windlass_engine::ports::{Archive, KeyChange, StoreError, SubmitKey, Submitted};
+
+use super::{
+    error::describe,
+    migrate::{IMPORTING, LOCK_IMPORT, VERSION},
+    open::{OpenError, PostgresOptions},
+};
+use crate::rows::{ENQUEUED, FILLED, from_integer, to_integer};
+
+const SUBMITTED: &str = "SELECT t.id, k.scope, k.fingerprint
+    FROM windlass_task t LEFT JOIN windlass_submit_key k ON k.scope = t.scope AND NOT k.orphan
+    WHERE t.id > $1 ORDER BY t.id LIMIT $2";
+const OTHER_KEYS: &str = "SELECT scope, fingerprint, task, created_at FROM windlass_submit_key
+    WHERE orphan AND scope > $1 ORDER BY scope LIMIT $2";
+const MARK: &str = "UPDATE windlass_meta SET readable_from = $1";
+const IS_IMPORTING: &str = "SELECT readable_from = $1 FROM windlass_meta";
+
+/// A connection past the servers of a database.
+pub struct PostgresArchive {
+    client: Client,
+    /// It ends with its client.
+    _driver: JoinHandle<Result<(), tokio_postgres::Error>>,
+}
+
+impl PostgresArchive {
+    /// Opens a database to read it.
+    ///
+    /// # Errors
+    /// When it cannot be reached.
+    pub async fn to_read(options: &PostgresOptions) -> Result<Self, OpenError> {
+        let (client, connection) = options.connect().await?;
+        Ok(Self { client, _driver: tokio::spawn(connection) })
+    }
+
+    /// Opens a database to fill it, which one at a time may do. What an import left that was broken off is deleted.
+    ///
+    /// # Errors
+    /// When it cannot be reached, or another one is filling it.
+    pub async fn to_fill(options: &PostgresOptions) -> Result<Self, OpenError> {
+        let mut archive = Self::to_read(options).await?;
+        let failed = |error: tokio_postgres::Error| OpenError::migration(&error);
+        let locked = archive.client.query_one("SELECT pg_try_advisory_lock($1)", &[&LOCK_IMPORT]).await;
+        if !locked.and_then(|row| row.try_get::<_, bool>(0)).map_err(failed)? {
+            return Err(OpenError::Importing);
+        }
+        let known = archive.client.query_one("SELECT to_regclass('windlass_meta') IS NOT NULL", &[]).await;
+        if known.and_then(|row| row.try_get::<_, bool>(0)).map_err(failed)? {
+            let row = archive.client.query_opt(IS_IMPORTING, &[&IMPORTING]).await.map_err(failed)?;
+            if row.is_some_and(|row| row.try_get(0).unwrap_or(false)) {
+                let damaged = |error: StoreError| OpenError::Damaged(error.to_string());
+                archive.clear().await.map_err(damaged)?;
+                archive.finish().await.map_err(damaged)?;
+            }
+        }
+        Ok(archive)
+    }
+}
+
+fn fault(error: tokio_postgres::Error) -> StoreError {
+    StoreError::Unavailable(describe(&error))
+}
+
+fn hash(bytes: &[u8]) -> Result<[u8; 32], StoreError> {
+    bytes.try_into().map_err(|_| StoreError::Damaged("an idempotency key has not 32 bytes".to_owned()))
+}
+
+#[async_trait]
+impl Archive for PostgresArchive {
+    async fn submitted(&mut self, after: Option<u128>, limit: usize) -> Result<Vec<Submitted>, StoreError> {
+        let (after, limit) = (Uuid::from_u128(after.unwrap_or(0)), to_integer(limit as u64));
+        let rows = self.client.query(SUBMITTED, &[&after, &limit]).await.map_err(fault)?;
+        let mut submitted = Vec::with_capacity(rows.len());
+        for row in &rows {
+            let id = row.try_get::<_, Uuid>(0).map_err(fault)?.as_u128();
+            let scope: Option<&[u8]> = row.try_get(1).map_err(fault)?;
+            let fingerprint: Option<&[u8]> = row.try_get(2).map_err(fault)?;
+            let key = match scope.zip(fingerprint) {
+                Some((scope, fingerprint)) => {
+                    Some(SubmitKey { scope: hash(scope)?, fingerprint: hash(fingerprint)? })
+                }
+                None => None,
+            };
+            submitted.push(Submitted { place: id, id: TaskId(id), key });
+        }
+        Ok(submitted)
+    }
+
+    async fn other_keys(
+        &mut self,
+        after: Option<[u8; 32]>,
+        limit: usize,
+    ) -> Result<Vec<KeyChange>, StoreError> {
+        let after = after.map_or_else(Vec::new, |scope| scope.to_vec());
+        let rows =
+            self.client.query(OTHER_KEYS, &[&after, &to_integer(limit as u64)]).await.map_err(fault)?;
+        let mut keys = Vec::with_capacity(rows.len());
+        for row in &rows {
+            let (scope, fingerprint) = (row.try_get(0).map_err(fault)?, row.try_get(1).map_err(fault)?);
+            keys.push(KeyChange {
+                key: SubmitKey { scope: hash(scope)?, fingerprint: hash(fingerprint)? },
+                task: TaskId(row.try_get::<_, Uuid>(2).map_err(fault)?.as_u128()),
+                at: Timestamp(row.try_get(3).map_err(fault)?),
+            });
+        }
+        Ok(keys)
+    }
+
+    async fn enqueued(&mut self) -> Result<u64, StoreError> {
+        let row = self.client.query_one(ENQUEUED, &[]).await.map_err(fault)?;
+        Ok(from_integer(row.try_get(0).map_err(fault)?))
+    }
+
+    async fn is_empty(&mut self) -> Result<bool, StoreError> {
+        for table in FILLED {
+            let sql = format!("SELECT EXISTS (SELECT FROM {table})");
+            let row = self.client.query_one(&sql, &[]).await.map_err(fault)?;
+            if row.try_get(0).map_err(fault)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    async fn begin(&mut self) -> Result<(), StoreError> {
+        self.client.execute(MARK, &[&IMPORTING]).await.map_err(fault)?;
+        Ok(())
+    }
+
+    async fn clear(&mut self) -> Result<(), StoreError> {
+        let sql = format!("TRUNCATE {}", FILLED.join(", "));
+        self.client.batch_execute(&sql).await.map_err(fault)
+    }
+
+    async fn finish(&mut self) -> Result<(), StoreError> {
+        self.client.execute(MARK, &[&VERSION]).await.map_err(fault)?;
+        Ok(())
+    }
+}

@@ -1,0 +1,94 @@
+//! The way to a file past its server, for exports and imports.
+
+use std::path::Path;
+
+use async_trait::async_trait;
+use rusqlite::{Connection, params};
+use windlass_core::Timestamp;
+use windlass_engine::ports::{Archive, KeyChange, StoreError, SubmitKey, Submitted};
+
+use super::{
+    connect::{Role, connect},
+    encoding::{task_id, to_integer},
+    error::describe,
+    open::OpenError,
+};
+
+const SUBMITTED: &str = "SELECT t.n, t.id, k.scope, k.fingerprint
+    FROM task t LEFT JOIN submit_key k ON k.scope = t.scope AND k.orphan = 0
+    WHERE t.n > ?1 ORDER BY t.n LIMIT ?2";
+const OTHER_KEYS: &str = "SELECT scope, fingerprint, task, created_at FROM submit_key
+    WHERE orphan = 1 AND scope > ?1 ORDER BY scope LIMIT ?2";
+
+/// A connection that reads a file. One is filled only under another name, and has its own when it is whole: so nothing
+/// is to be done when filling begins and ends.
+pub struct SqliteArchive {
+    connection: Connection,
+}
+
+impl SqliteArchive {
+    /// Opens a file, which is a store.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub fn open(path: &Path) -> Result<Self, OpenError> {
+        let connection = connect(path, Role::Reader).map_err(|error| OpenError::sqlite(path, &error))?;
+        Ok(Self { connection })
+    }
+}
+
+fn fault(error: rusqlite::Error) -> StoreError {
+    StoreError::Unavailable(describe(&error))
+}
+
+#[async_trait]
+impl Archive for SqliteArchive {
+    async fn submitted(&mut self, after: Option<u128>, limit: usize) -> Result<Vec<Submitted>, StoreError> {
+        let after = i64::try_from(after.unwrap_or(0)).unwrap_or(i64::MAX);
+        let mut statement = self.connection.prepare_cached(SUBMITTED).map_err(fault)?;
+        let read = |row: &rusqlite::Row<'_>| {
+            let place: i64 = row.get(0)?;
+            let (scope, fingerprint): (Option<[u8; 32]>, Option<[u8; 32]>) = (row.get(2)?, row.get(3)?);
+            let key = scope.zip(fingerprint).map(|(scope, fingerprint)| SubmitKey { scope, fingerprint });
+            Ok(Submitted { place: u128::from(place.unsigned_abs()), id: task_id(row, 1)?, key })
+        };
+        let rows = statement.query_map(params![after, to_integer(limit as u64)], read).map_err(fault)?;
+        rows.collect::<Result<_, _>>().map_err(fault)
+    }
+
+    async fn other_keys(
+        &mut self,
+        after: Option<[u8; 32]>,
+        limit: usize,
+    ) -> Result<Vec<KeyChange>, StoreError> {
+        let after = after.map_or_else(Vec::new, |scope| scope.to_vec());
+        let mut statement = self.connection.prepare_cached(OTHER_KEYS).map_err(fault)?;
+        let read = |row: &rusqlite::Row<'_>| {
+            let key = SubmitKey { scope: row.get(0)?, fingerprint: row.get(1)? };
+            Ok(KeyChange { key, task: task_id(row, 2)?, at: Timestamp(row.get(3)?) })
+        };
+        let rows = statement.query_map(params![after, to_integer(limit as u64)], read).map_err(fault)?;
+        rows.collect::<Result<_, _>>().map_err(fault)
+    }
+
+    async fn enqueued(&mut self) -> Result<u64, StoreError> {
+        Ok(0)
+    }
+
+    async fn is_empty(&mut self) -> Result<bool, StoreError> {
+        let sql = "SELECT NOT EXISTS (SELECT 1 FROM task) AND NOT EXISTS (SELECT 1 FROM flow)";
+        self.connection.query_row(sql, [], |row| row.get(0)).map_err(fault)
+    }
+
+    async fn begin(&mut self) -> Result<(), StoreError> {
+        Ok(())
+    }
+
+    async fn clear(&mut self) -> Result<(), StoreError> {
+        Ok(())
+    }
+
+    async fn finish(&mut self) -> Result<(), StoreError> {
+        Ok(())
+    }
+}
