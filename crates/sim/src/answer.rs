@@ -43,7 +43,7 @@ pub(crate) const KINDS: [&str; 20] = [
 ];
 
 /// Everything that can be taken away, as runs count it.
-pub(crate) const TAKEN_AWAY: [&str; 12] = [
+pub(crate) const TAKEN_AWAY: [&str; 11] = [
     "taken away: a pause",
     "taken away: the pause of a queue",
     "taken away: what a person was to settle",
@@ -54,7 +54,6 @@ pub(crate) const TAKEN_AWAY: [&str; 12] = [
     "taken away: a time that was to come",
     "taken away: an attempt with a worker",
     "taken away: a place in a queue",
-    "taken away: the end of a task on its way",
     "taken away: something on its way",
 ];
 
@@ -75,8 +74,7 @@ pub(crate) fn taken_away(why: &Why) -> &'static str {
         | Why::Delayed { .. } => TAKEN_AWAY[7],
         Why::Running(_) | Why::Ending(_) => TAKEN_AWAY[8],
         Why::Queued { .. } => TAKEN_AWAY[9],
-        Why::Child { child: Some(_), .. } => TAKEN_AWAY[10],
-        _ => TAKEN_AWAY[11],
+        _ => TAKEN_AWAY[10],
     }
 }
 
