@@ -161,3 +161,32 @@ impl Inbox {
         taken
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        pin::pin,
+        task::{Context, Poll, Waker},
+    };
+
+    use super::*;
+
+    fn probes(count: usize) -> Vec<Item> {
+        (0..count).map(|_| Item::Change(Change::Probe)).collect()
+    }
+
+    #[test]
+    fn many_are_waited_for_together() {
+        let (inbox, mut context) = (Inbox::default(), Context::from_waker(Waker::noop()));
+        let mut many = pin!(inbox.wait_for_many());
+        inbox.post(probes(ITEMS_MANY - 1));
+        assert!(many.as_mut().poll(&mut context).is_pending());
+        inbox.post(probes(1));
+        assert_eq!(many.as_mut().poll(&mut context), Poll::Ready(()));
+        // Somebody else takes them first.
+        inbox.post(probes(1));
+        inbox.take(ITEMS_MANY + 1);
+        let mut many = pin!(inbox.wait_for_many());
+        assert!(many.as_mut().poll(&mut context).is_pending());
+    }
+}
