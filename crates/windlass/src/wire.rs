@@ -144,8 +144,11 @@ pub(crate) async fn archive(url: &StoreUrl, to_fill: bool) -> anyhow::Result<Box
         StoreUrl::MySql(address) => {
             use windlass_stores::mysql::MySqlArchive;
             let options = address.parse()?;
-            let archive =
-                if to_fill { MySqlArchive::to_fill(&options) .await} else { MySqlArchive::to_read(&options).await };
+            let archive = if to_fill {
+                MySqlArchive::to_fill(&options).await
+            } else {
+                MySqlArchive::to_read(&options).await
+            };
             Ok(Box::new(archive?))
         }
         #[cfg(feature = "postgres")]
