@@ -14,7 +14,9 @@ use serde::{Deserialize, Serialize};
 use crate::{
     ActKey, ActState, Actor, Awaited, CHILD_TIMEOUT_DEFAULT, Cause, DATA_CODE, DEADLINE_CODE, Direction,
     Doer, Ending, Event, EventKind, Failure, Input, Json, Message, Millis, Name, Parent, Phase, Task, TaskId,
-    Timestamp, mix::mix,
+    Timestamp,
+    mix::mix,
+    planted::{Bug, is_planted},
 };
 
 /// How many tasks may stand below one another, the topmost included: more are hardly meant, and a flow that comes back
@@ -124,6 +126,7 @@ pub(crate) fn messages(before: &Task, after: &Task, events: &[Event]) -> Vec<Mes
             };
             Some(to_child(*key, *attempt, *child, command))
         }
+        EventKind::TaskEnded(Ending::Cancelled) if is_planted(Bug::ChildEndLost) => None,
         EventKind::TaskEnded(_) => {
             let Parent { task, key, .. } = after.input.parent?;
             Some(Message::ChildEnded { parent: task, key, child: after.id, end: ChildEnd::of(after)? })
@@ -195,6 +198,7 @@ impl TaskId {
     /// hash of whose child it is. So each attempt has one child, however often it is started.
     #[must_use]
     pub fn of_child(parent: Self, key: ActKey, attempt: u32, at: Timestamp) -> Self {
+        let (attempt, at) = if is_planted(Bug::ChildOfBefore) { (1, Timestamp(0)) } else { (attempt, at) };
         let time = u128::try_from(at.0).unwrap_or(0) & 0xffff_ffff_ffff;
         let act = (key.step as u64) << 32 | u64::from(key.member);
         #[expect(clippy::cast_possible_truncation, reason = "both halves are mixed in")]

@@ -96,6 +96,12 @@ pub enum Bug {
     WorkersSaidMissing,
     /// What stands in a paused queue is said to be on its way.
     QueuePauseNotTold,
+    /// The child of a retry is the one that failed.
+    ChildOfBefore,
+    /// A child that was cancelled does not tell its parent that it has ended.
+    ChildEndLost,
+    /// A child that succeeded is not undone with its parent.
+    ChildNotUndone,
 }
 
 impl Bug {
@@ -146,6 +152,9 @@ impl Bug {
         Self::WrongHolderNamed,
         Self::WorkersSaidMissing,
         Self::QueuePauseNotTold,
+        Self::ChildOfBefore,
+        Self::ChildEndLost,
+        Self::ChildNotUndone,
     ];
 }
 

@@ -19,8 +19,8 @@ pub(crate) const SIGNAL: &str = "go";
 /// The most elements of the list that steps are done for.
 pub(crate) const LIST_MAX: u64 = 6;
 
-/// A flow of one to five steps, a line or any graph, with all that a step can be.
-pub(crate) fn draw(world: &World, name: &str) -> Flow {
+/// The flow of a person: one to five steps, a line or any graph, with all that a step can be.
+pub(crate) fn draw(world: &World, person: usize) -> Flow {
     let line = world.chance(500);
     let count = world.within(1..=5);
     let steps = (0..usize::try_from(count).unwrap_or(1)).map(|index| {
@@ -32,7 +32,7 @@ pub(crate) fn draw(world: &World, name: &str) -> Flow {
             rollback: world.chance(800).then(|| action(world, "undo")),
             ..StepDefinition::new(named(&format!("s{index}")), action(world, "do"), after)
         };
-        enrich(world, &mut step);
+        enrich(world, person, &mut step);
         step
     });
     let mut steps: Vec<StepDefinition> = steps.collect();
@@ -47,12 +47,17 @@ pub(crate) fn draw(world: &World, name: &str) -> Flow {
         on_failure: if world.chance(250) { OnFailure::Hold } else { OnFailure::Rollback },
         deadline: world.chance(120).then(|| Millis(world.within(3_000..=60_000))),
         unique: world.chance(150).then(|| unique(world)),
-        ..Flow::new(named(name), steps)
+        ..Flow::new(name(person), steps)
     }
 }
 
-/// Members, joins that do with less, conditions, delays, signals, keys, and times within which to begin.
-fn enrich(world: &World, step: &mut StepDefinition) {
+/// The name of a person's flow.
+fn name(person: usize) -> Name {
+    named(&format!("f{person}"))
+}
+
+/// Members, joins that do with less, conditions, delays, signals, other flows, keys, and times within which to begin.
+fn enrich(world: &World, person: usize, step: &mut StepDefinition) {
     if world.chance(120) {
         let conditions = ["size > 1", "size < 100", "has(params.list)", "missing == 1"];
         step.when = world.choose(&conditions).map(|text| expression(text));
@@ -64,6 +69,11 @@ fn enrich(world: &World, step: &mut StepDefinition) {
         step.run.doer = Doer::Signal { name: named(SIGNAL) };
         step.rollback = None;
     }
+    // A flow runs that of the next person, which may not be there yet; that of the last never is.
+    if step.run.worker().is_some() && world.chance(150) {
+        step.run.doer = Doer::Flow { name: name(person + 1) };
+        step.rollback = None;
+    }
     if step.run.worker().is_some() {
         step.locks = locks(world);
     }
@@ -73,8 +83,10 @@ fn enrich(world: &World, step: &mut StepDefinition) {
         step.on_partial = if world.chance(500) { OnPartial::Continue } else { OnPartial::AtLeast(least) };
     }
     step.delay = world.chance(100).then(|| Millis(world.within(10..=3_000)));
-    step.run.start_within = world.chance(100).then(|| Millis(world.within(500..=8_000)));
-    if world.chance(150) {
+    let by_worker = step.run.worker().is_some();
+    let within = world.chance(100).then(|| Millis(world.within(500..=8_000)));
+    step.run.start_within = within.filter(|_| !matches!(step.run.doer, Doer::Flow { .. }));
+    if world.chance(150) && by_worker {
         step.key = Some(expression(if step.each.is_some() { "item" } else { "size" }));
     }
 }

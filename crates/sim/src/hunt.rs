@@ -4,10 +4,21 @@ use std::time::Instant;
 
 use windlass_core::planted::{Bug, plant};
 
-use crate::run;
+use crate::{judge::Violation, run};
 
 /// Events in which a bug must be found.
 const STEPS_MAX: u64 = 20_000_000;
+
+/// What came of the hunt for a bug.
+#[derive(Default)]
+struct Hunted {
+    worlds: u64,
+    steps: u64,
+    /// What the bug broke.
+    found: Option<Violation>,
+    /// What is broken in the same world without any bug: a defect of its own, and no proof that the bug can be found.
+    defect: Option<Violation>,
+}
 
 /// Hunts each bug from the world `first` on, prints a table, and tells whether all were found.
 pub(crate) fn hunt(bugs: &[Bug], first: u64) -> bool {
@@ -18,20 +29,38 @@ pub(crate) fn hunt(bugs: &[Bug], first: u64) -> bool {
     let mut all = true;
     for bug in bugs {
         let begun = Instant::now();
-        plant(Some(*bug));
-        let (mut worlds, mut steps, mut found) = (0, 0, None);
-        while steps < STEPS_MAX && found.is_none() {
-            let run = run::run(first + worlds, false);
-            worlds += 1;
-            steps += run.steps;
-            found = run.violation;
-        }
-        plant(None);
+        let Hunted { worlds, steps, found, defect } = hunt_one(*bug, first);
         let seconds = begun.elapsed().as_secs_f64();
         let by = found.as_ref().map_or("NOT FOUND", |violation| violation.invariant);
         let world = first + worlds - 1;
         println!("{:<24} {by:<18} {worlds:>7} {steps:>10} {seconds:>7.2}  {world}", format!("{bug:?}"));
-        all &= found.is_some();
+        if let Some(violation) = &defect {
+            println!(
+                "  world {world} has a defect without any bug: {}: {}",
+                violation.invariant, violation.message
+            );
+            println!("  see it with: cargo xtask sim --seed {world}");
+        }
+        all &= found.is_some() && defect.is_none();
     }
     all
+}
+
+/// Goes from world to world until one breaks with the bug. That world is run again without it, as control.
+fn hunt_one(bug: Bug, first: u64) -> Hunted {
+    let mut hunted = Hunted::default();
+    while hunted.steps < STEPS_MAX && hunted.found.is_none() {
+        let world = first + hunted.worlds;
+        plant(Some(bug));
+        let run = run::run(world, false);
+        plant(None);
+        hunted.worlds += 1;
+        hunted.steps += run.steps;
+        hunted.found = run.violation;
+    }
+    if hunted.found.is_some() {
+        let control = run::run(first + hunted.worlds - 1, false);
+        hunted.defect = control.violation;
+    }
+    hunted
 }

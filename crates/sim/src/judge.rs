@@ -71,6 +71,10 @@ pub(crate) enum Seen {
     Given {
         id: AttemptId,
     },
+    /// A worker does not begin what it was given.
+    Declined {
+        id: AttemptId,
+    },
     /// A worker was told what became of the report of an ended attempt.
     Reported {
         id: AttemptId,

@@ -32,6 +32,9 @@ use clap::Parser;
 /// can be named must have been taken away.
 const EVERYTHING_STEPS: u64 = 5_000_000;
 
+/// Lines shown of the story of a violation.
+const LINES_SHOWN: usize = 400;
+
 /// Runs Windlass in deterministic worlds, and checks what was promised after every event.
 #[derive(Debug, Parser)]
 #[command(name = "cargo xtask sim")]
@@ -95,8 +98,11 @@ fn search(cli: &Cli) -> bool {
             println!("world {seed}: {} events, {} ms, trace {:016x}", run.steps, run.ms, run.hash);
         }
         if let Some(violation) = run.violation {
-            let again = run::run(seed, true);
-            again.story.iter().for_each(|line| println!("{line}"));
+            if !cli.story {
+                let (again, task) = (run::run(seed, true), violation.task.map(|task| task.to_string()));
+                let lines = story::last(&again.story, LINES_SHOWN, task.as_deref());
+                lines.iter().for_each(|line| println!("{line}"));
+            }
             println!("\n{}: {}", violation.invariant, violation.message);
             println!("world {seed}, event {}; again with: cargo xtask sim --seed {seed} --story", run.steps);
             return false;

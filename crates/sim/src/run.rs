@@ -28,7 +28,7 @@ pub(crate) struct Run {
     pub(crate) hash: u64,
     pub(crate) tally: BTreeMap<&'static str, u64>,
     pub(crate) violation: Option<Violation>,
-    /// The end of the story, where it was to be told.
+    /// The story, where it was to be told.
     pub(crate) story: Vec<String>,
 }
 
@@ -38,14 +38,13 @@ pub(crate) fn run(seed: u64, tell: bool) -> Run {
     world.tell(|| format!("a world with {:?}", world.config));
     begin(&world);
     let violation = drive(&world).err();
-    let task = violation.as_ref().and_then(|violation| violation.task).map(|task| task.to_string());
     let run = Run {
         steps: world.steps(),
         ms: world.now(),
         hash: world.hash(),
         tally: world.tally(),
         violation,
-        story: world.story.last(400, task.as_deref()),
+        story: world.story.lines(),
     };
     world.end();
     run

@@ -29,13 +29,16 @@ impl Story {
         }
     }
 
-    /// The last lines, of those about `task` and of those about no task.
-    pub(crate) fn last(&self, count: usize, task: Option<&str>) -> Vec<String> {
-        let Some(lines) = &self.lines else { return Vec::new() };
-        let lines = lines.borrow();
-        let about = |line: &&String| task.is_none_or(|task| line.contains(task) || !line.contains("task "));
-        let mut last: Vec<String> = lines.iter().rev().filter(about).take(count).cloned().collect();
-        last.reverse();
-        last
+    /// All lines that were kept.
+    pub(crate) fn lines(&self) -> Vec<String> {
+        self.lines.as_ref().map(|lines| lines.borrow().clone()).unwrap_or_default()
     }
+}
+
+/// The last lines, of those about `task` and of those about no task.
+pub(crate) fn last<'l>(lines: &'l [String], count: usize, task: Option<&str>) -> Vec<&'l str> {
+    let about = |line: &&String| task.is_none_or(|task| line.contains(task) || !line.contains("task "));
+    let mut last: Vec<&str> = lines.iter().rev().filter(about).take(count).map(String::as_str).collect();
+    last.reverse();
+    last
 }

@@ -120,7 +120,8 @@ impl Truth {
         if task != *change.task {
             return Err(broken(format!("the events of task {id} do not give its state")));
         }
-        if !self.tasks.contains_key(&id) {
+        // A child that had succeeded goes on when it is undone.
+        if !self.tasks.contains_key(&id) || before.is_ended() && !task.is_ended() {
             self.unfinished.push(id);
         }
         if task.is_ended() {

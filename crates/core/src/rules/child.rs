@@ -4,7 +4,9 @@
 use super::{fail, resume, turn_back};
 use crate::{
     ActKey, ActState, Awaited, CHILD_PARAMS_BYTES_MAX, Cause, ChildEnd, DEPTH_MAX, Direction, Ending,
-    EventKind, Json, Phase, Rejection, Task, TaskId, draft::Draft,
+    EventKind, Json, Phase, Rejection, Task, TaskId,
+    draft::Draft,
+    planted::{Bug, is_planted},
 };
 
 /// The attempt of a step begins that runs a flow: it starts a task, or has the one it started undo itself.
@@ -48,7 +50,7 @@ fn wait(draft: &mut Draft<'_>, key: ActKey, attempt: u32, child: TaskId) {
 pub(super) fn to_undo(task: &Task, key: ActKey) -> Option<TaskId> {
     task.runs_flow(key.step)?;
     let forward = task.act(ActKey { direction: Direction::Forward, ..key })?;
-    forward.child().filter(|_| forward.state == ActState::Succeeded)
+    forward.child().filter(|_| forward.state == ActState::Succeeded && !is_planted(Bug::ChildNotUndone))
 }
 
 /// The child has ended: the step is done or has failed, or is undone.

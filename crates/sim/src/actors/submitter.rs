@@ -27,7 +27,7 @@ pub(crate) async fn submit_tasks(world: Rc<World>, person: usize, count: u64) {
 
 async fn submit_to_the_last(world: &Rc<World>, person: usize, count: u64) {
     let host = Host::Person(person);
-    let flow = flows::draw(world, &format!("f{person}"));
+    let flow = flows::draw(world, person);
     let applied = {
         let flow = flow.clone();
         until_answered(world, host, move |live| {
@@ -51,7 +51,17 @@ async fn submit_to_the_last(world: &Rc<World>, person: usize, count: u64) {
             input: input(world),
             key: world.chance(700).then(|| key(person, number)),
         };
-        submit(world, host, submission, flow.unique.is_some()).await;
+        let is_unique = flow.unique.is_some();
+        // Now and then one that is the same comes at the same time.
+        if is_unique && world.chance(250) {
+            let (here, twin) = (world.clone(), Submission { key: None, ..submission.clone() });
+            world.begin_to_submit();
+            world.spawn(host, async move {
+                submit(&here, host, twin, true).await;
+                here.end_to_submit();
+            });
+        }
+        submit(world, host, submission, is_unique).await;
     }
 }
 

@@ -174,7 +174,14 @@ impl Worker {
                 live.world.see(Seen::InTouch { worker, called: true });
                 let answer = live.engine.exchange(call, live.now()).await;
                 for attempt in answer.iter().flat_map(|answer| &answer.attempts) {
-                    live.world.see(Seen::Given { id: attempt.id });
+                    let id = attempt.id;
+                    live.world.tell(|| {
+                        let AttemptId { task, key, attempt, claim } = id;
+                        format!(
+                            "task {task}: worker {worker} is given {key:?} attempt {attempt}, claim {claim:x}"
+                        )
+                    });
+                    live.world.see(Seen::Given { id });
                 }
                 live.world.see(Seen::InTouch { worker, called: false });
                 answer
@@ -260,6 +267,7 @@ impl Worker {
         let declined = self.world.config.outcomes.declined;
         if !self.world.is_calm() && self.world.chance(declined) {
             self.world.count("attempt declined");
+            self.world.see(Seen::Declined { id: attempt.id });
             self.say(&attempt.token, attempt.id, Said::Declined);
             return;
         }

@@ -46,17 +46,20 @@ impl Joins {
         match event {
             EventKind::ActReady { attempt, .. } => {
                 comes_after_all(task, key)?;
-                let parked = task.act(key).is_some_and(|act| act.state == ActState::Parked);
-                if *attempt == 1 && !parked && joins(task, key) {
+                if *attempt == 1 && joins(task, key) {
                     let again = !self.ready.insert((task.id, key.step));
                     return count(world, again, "ready", key);
                 }
                 Ok(())
             }
-            EventKind::ActParked { .. }
-            | EventKind::ActFanned { .. }
-            | EventKind::ActAwaiting { .. }
-            | EventKind::ActDelayed { .. } => comes_after_all(task, key),
+            // It is ready again once its task goes on, at once or after it has waited for its locks anew.
+            EventKind::ActParked { .. } => {
+                self.ready.remove(&(task.id, key.step));
+                comes_after_all(task, key)
+            }
+            EventKind::ActFanned { .. } | EventKind::ActAwaiting { .. } | EventKind::ActDelayed { .. } => {
+                comes_after_all(task, key)
+            }
             EventKind::ActSucceeded { result, .. } => {
                 let result = result.as_ref().map(|result| result.as_str().to_owned());
                 if key.is_member() {

@@ -1,7 +1,8 @@
 //! No limit is exceeded by what is handed out, as it is when that happens.
 //!
 //! What workers run counts while a server that owns its disk knows of it: after a start, once they have named it. The
-//! starts before one are forgotten.
+//! starts before one are forgotten. An attempt begins when it is given: what did not arrive and is given again does not
+//! begin anew.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,12 +20,18 @@ use crate::{
 /// A start may be counted a little before it is seen.
 const SLACK_MS: u64 = 60;
 
+/// A database that is slow or fails may have handed something out so long before that is seen.
+const IN_THE_MAKING_MS: u64 = 10_000;
+
 pub(super) struct Limits {
     shared: bool,
-    /// A database that is slow or fails may count a start long before it is seen.
+    /// A start counts from when it is taken from its queue: a disk that is slow, or a database that is slow or fails,
+    /// may let that be long before it is seen.
     counts_starts: bool,
     /// What was given since the server started, with the limits that it counts under.
     given: BTreeMap<AttemptId, Given>,
+    /// What was given before that.
+    given_before: BTreeSet<AttemptId>,
     runs: BTreeMap<u64, Run>,
     starts: BTreeMap<Name, StartsOf>,
     /// When limits were set last: what was handed out just before may be seen just after.
@@ -55,12 +62,13 @@ struct StartsOf {
 
 impl Limits {
     pub(super) fn new(config: &Config) -> Self {
-        let strange = |fault: &Fault| matches!(fault, Fault::StoreFull | Fault::StoreSlow);
-        let failing = config.faults.device_errors > 0 || config.faults.kinds.iter().any(strange);
+        let slow = config.faults.kinds.contains(&Fault::StoreSlow);
+        let failing = config.faults.device_errors > 0 || config.faults.kinds.contains(&Fault::StoreFull);
         Self {
             shared: config.shared,
-            counts_starts: !(config.shared && failing),
+            counts_starts: !(slow || config.shared && failing),
             given: BTreeMap::new(),
+            given_before: BTreeSet::new(),
             runs: BTreeMap::new(),
             starts: BTreeMap::new(),
             changed_at: None,
@@ -72,10 +80,15 @@ impl Limits {
     fn give(&mut self, id: &AttemptId, truth: &Truth, world: &World) -> Result<(), Violation> {
         let Some(ready) = ready(id, truth).filter(|_| !self.given.contains_key(id)) else { return Ok(()) };
         let mut starts = Vec::new();
-        let just_changed = self.changed_at == Some(world.now());
+        let in_the_making = match (self.shared, self.counts_starts) {
+            (false, _) => 0,
+            (true, true) => SLACK_MS,
+            (true, false) => IN_THE_MAKING_MS,
+        };
+        let just_changed = self.changed_at.is_some_and(|at| world.now() <= at + in_the_making);
         for limit in truth.rules.limits.values().filter(|_| !just_changed) {
             let Some(key) = limit.counts_ready(&ready) else { continue };
-            if limit.starts.is_some() {
+            if limit.starts.is_some() && !self.given_before.contains(id) {
                 starts.push((limit.clone(), key.map(Into::into)));
             }
             let Some(most) = limit.running else { continue };
@@ -174,8 +187,10 @@ impl Invariant for Limits {
                 self.resumed_at = world.now();
                 self.starts.clear();
             }
+            // Should it be given again, it begins anew.
+            Seen::Declined { id } => drop(self.given.remove(id)),
             Seen::ServerKilled if !self.shared => {
-                self.given.clear();
+                self.given_before.extend(std::mem::take(&mut self.given).into_keys());
                 self.starts.clear();
                 self.runs.values_mut().for_each(|run| run.known = false);
             }

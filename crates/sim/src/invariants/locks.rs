@@ -22,9 +22,9 @@ pub(super) struct Locks {
 }
 
 impl Invariant for Locks {
-    fn see(&mut self, seen: &Seen, truth: &Truth, _world: &World) -> Result<(), Violation> {
+    fn see(&mut self, seen: &Seen, truth: &Truth, world: &World) -> Result<(), Violation> {
         match seen {
-            Seen::Written(Change::Lock(change)) => self.change_hands(change, truth),
+            Seen::Written(Change::Lock(change)) => self.change_hands(change, truth, world),
             Seen::Written(Change::Task(change)) => {
                 for event in &change.events {
                     if let EventKind::ActLocked { key, name, fence } = &event.kind {
@@ -54,7 +54,11 @@ impl Invariant for Locks {
 }
 
 impl Locks {
-    fn change_hands(&mut self, change: &LockChange, truth: &Truth) -> Result<(), Violation> {
+    fn change_hands(&mut self, change: &LockChange, truth: &Truth, world: &World) -> Result<(), Violation> {
+        world.tell(|| {
+            let lock = &change.lock;
+            format!("the lock {} is with {:?}; {} wait", lock.name, lock.holder, lock.waiting())
+        });
         for envelope in &change.messages {
             if let Message::Seized { name, fence, .. } = &envelope.message {
                 self.seized.insert((name.clone(), *fence));

@@ -4,6 +4,7 @@ mod accepted_results;
 mod accepted_tasks;
 mod alarms;
 mod attempt_limits;
+mod children;
 mod delays;
 mod effects;
 mod ending;
@@ -68,6 +69,7 @@ pub(crate) fn all(config: &Config) -> Vec<Box<dyn Invariant>> {
         Box::<ending::EveryTaskEnds>::default(),
         Box::<locks::Locks>::default(),
         Box::new(reasons::Reasons::new(config)),
+        Box::<children::Children>::default(),
     ]
 }
 

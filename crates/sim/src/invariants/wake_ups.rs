@@ -1,7 +1,7 @@
-//! Every unfinished task has something that will wake it: an attempt that is ready, a time, a person, or a lock; and no
+//! Every unfinished task has something that will wake it: an attempt that is ready, a time, a person, a lock, or a child; and no
 //! step waits for a signal that is there.
 
-use windlass_core::{ActState, Awaited, Doer, LockOwner, Pause, Task, waits};
+use windlass_core::{ActState, Awaited, Doer, LockOwner, Message, Pause, Task, waits};
 use windlass_engine::ports::Change;
 
 use super::{Invariant, broken};
@@ -27,7 +27,12 @@ impl Invariant for WakeUps {
         let parked = || task.open_acts().any(|(_, act)| act.state == ActState::Parked);
         let by_person =
             task.state.stuck.is_some() || by_signal() || (task.state.pause == Pause::Held && parked());
-        if !task.is_ended() && !by_person && !by_lock(task, truth) && waits(task).is_empty() {
+        if !task.is_ended()
+            && !by_person
+            && !by_lock(task, truth)
+            && !by_child(task, truth)
+            && waits(task).is_empty()
+        {
             let message = format!("task {} has not ended, and nothing will wake it", task.id);
             return Err(broken("wake-ups", task.id, message));
         }
@@ -40,6 +45,20 @@ fn by_lock(task: &Task, truth: &Truth) -> bool {
     task.open_acts().any(|(key, act)| {
         let owner = LockOwner { task: task.id, key, turn: act.turn() };
         act.wanted_lock().is_some_and(|lock| truth.post.is_to_get(&lock.name, &owner))
+    })
+}
+
+/// Whether a child that is waited for goes on, or something is on its way to it or from it.
+fn by_child(task: &Task, truth: &Truth) -> bool {
+    task.open_acts().filter(|(_, act)| act.state == ActState::Awaiting(Awaited::Child)).any(|(_, act)| {
+        let Some(child) = act.child() else { return false };
+        truth.tasks.get(&child).is_some_and(|known| !known.task.is_ended())
+            || truth.post.messages().any(|message| match message {
+                Message::Child { child: other, .. } | Message::ChildEnded { child: other, .. } => {
+                    *other == child
+                }
+                _ => false,
+            })
     })
 }
 
