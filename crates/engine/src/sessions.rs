@@ -60,6 +60,8 @@ pub(crate) struct LocalSession {
     pub(crate) is_unsaid: bool,
     /// When what the store says it has was last looked at.
     pub(crate) checked_at: Option<Millis>,
+    /// What the store said then that it has, and neither it nor this server knew of.
+    pub(crate) unheard: BTreeSet<AttemptId>,
     /// How often attempts are being claimed for it right now.
     pub(crate) hands: usize,
     /// Modules it served before, and until when.

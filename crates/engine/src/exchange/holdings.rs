@@ -1,7 +1,7 @@
 //! What a worker says it holds, against what it was given: after a restart of the server, and after an answer
 //! that did not arrive.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use windlass_core::{ActState, Free, Millis, Task, is_to_stop, when_free};
 
@@ -48,8 +48,9 @@ impl Engine {
     /// Compares what a session holds with what the store says it has, now and then.
     ///
     /// Puts back what nobody told it of: the answer of the store to a claim was lost, or another server claimed it and
-    /// could not give it to the session any more. Gives what it holds and has no more, as far as the store says: another
-    /// server may have given that up.
+    /// could not give it to the session any more. It is put back when two polls did not name it: one alone may have been
+    /// sent before another server gave it. Gives what it holds and has no more, as far as the store says: another server
+    /// may have given that up.
     pub(super) async fn compare_with_store(
         &self,
         session: SessionId,
@@ -63,15 +64,14 @@ impl Engine {
         let unheard: Vec<AttemptId> = {
             let mut sessions = self.sessions.lock();
             let local = sessions.get(session);
-            // What is fresh is passed over first: a token costs a MAC.
-            let is_unheard = |claimed: &Claimed| {
-                if now.wall - claimed.at < UNHEARD_AFTER || local.hands > 0 {
-                    return false;
-                }
+            let is_unheard = |claimed: &&Claimed| {
                 let token = self.tokens.seal(&claimed.id);
-                !local.given.contains_key(&token) && !holding.contains(&token)
+                local.hands == 0 && !local.given.contains_key(&token) && !holding.contains(&token)
             };
-            claimed.iter().filter(|claimed| is_unheard(claimed)).map(|claimed| claimed.id).collect()
+            let unheard: BTreeSet<AttemptId> =
+                claimed.iter().filter(is_unheard).map(|claimed| claimed.id).collect();
+            let before = std::mem::replace(&mut local.unheard, unheard.clone());
+            unheard.intersection(&before).copied().collect()
         };
         for id in unheard {
             self.store.release(session, id, now).await?;
@@ -140,9 +140,6 @@ pub(super) struct Compared {
 
 /// How often what the store says a session has is looked at.
 const CHECK_EVERY: Millis = Millis::from_secs(5);
-
-/// What was claimed so recently may be on its way to the session.
-const UNHEARD_AFTER: Millis = Millis::from_secs(2);
 
 impl LocalSession {
     /// Whether it is time to look at what the store says the session has.

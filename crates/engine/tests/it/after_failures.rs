@@ -277,14 +277,14 @@ fn what_was_claimed_for_a_session_that_never_heard_of_it_is_handed_out_anew() {
     assert_eq!(world.status(id), "Running: Running", "the claim was done");
     let mut passed = 0;
     let attempt = loop {
-        assert!(passed < 6_000, "it is looked at every five seconds");
+        assert!(passed < 11_000, "it is looked at every five seconds, twice");
         world.pass(500);
         passed += 500;
         if let Some(attempt) = worker.poll().attempts.pop() {
             break attempt;
         }
     };
-    assert!(passed > 2_000, "what was claimed just now may be on its way");
+    assert!(passed > 5_000, "one poll may have been sent before another server gave it");
     assert_eq!((attempt.id.attempt, world.task(id).state.steps[0].forward.deaths), (1, 0));
     assert_eq!(worker.report(&attempt.token, ok()), ReportStatus::Accepted);
 }
