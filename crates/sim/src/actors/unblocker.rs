@@ -127,12 +127,15 @@ impl Unblocker {
     /// What a person decides of a step that waits for one.
     fn settle(&self, task: &Task, key: Option<ActKey>) -> Command {
         let Some(key) = key else { return Command::Resume { by: by() } };
-        let resolution = match self.world.choose(choices(task)) {
+        let mut choices = choices(task).to_vec();
+        if task.state.steps[key.step].members.is_some() {
+            // Members keep their elements, and with those another try may end as the last one.
+            choices.retain(|choice| *choice != ResolutionKind::Retry);
+        }
+        let resolution = match self.world.choose(&choices) {
             Some(ResolutionKind::Skip) => Resolution::Skip,
             Some(ResolutionKind::Done) => Resolution::Done(None),
             Some(ResolutionKind::Rollback) => Resolution::Rollback,
-            // Members keep their elements.
-            _ if task.state.steps[key.step].members.is_some() => Resolution::Retry(None),
             // What it failed on may have been its parameters: with these every flow can be done.
             _ => Resolution::Retry(Json::parse("{\"size\":3,\"list\":[1,2],\"missing\":1}").ok()),
         };
