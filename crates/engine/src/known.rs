@@ -17,7 +17,7 @@ use crate::ports::{Claim, Claimed, Loaded, Store};
 /// Tasks known at once; beyond them the oldest are forgotten.
 const TASKS_MAX: usize = 10_000;
 
-/// Bytes of parameters and results of a task that is remembered: a larger one is read when it is needed.
+/// Bytes of parameters, results and failures of a task that is remembered: a larger one is read when it is needed.
 const TASK_BYTES_MAX: usize = 4 << 10;
 
 /// What this server knows of tasks.
@@ -108,7 +108,11 @@ fn is_worth_it(task: &Task) -> bool {
     if task.is_ended() || task.fans().next().is_some() {
         return false;
     }
-    let results = task.step_acts().filter_map(|(_, act)| act.result.as_ref());
-    let bytes = results.map(|result| result.as_str().len()).sum::<usize>();
+    let acts = task.step_acts().map(|(_, act)| {
+        let result = act.result.as_ref().map_or(0, |result| result.as_str().len());
+        result + act.failure.as_ref().map_or(0, |failure| failure.message.len())
+    });
+    let amended = task.state.steps.iter().filter_map(|step| step.amended.as_deref()).map(str::len);
+    let bytes = acts.chain(amended).sum::<usize>();
     bytes + task.input.params.as_str().len() <= TASK_BYTES_MAX
 }

@@ -63,6 +63,9 @@ impl Engine {
             compared.unknown.dedup();
             self.adopt(session, compared.unknown, now).await?;
             answer.attempts = self.hand_again(session, compared.missing, now).await?;
+        } else {
+            // Whoever never tells what it holds names nothing that it gave back either.
+            self.sessions.lock().get(session).declined.clear();
         }
         answer.cancels = self.sessions.lock().get(session).due_cancels(now);
         let is_empty = answer.attempts.is_empty() && answer.cancels.is_empty();

@@ -65,6 +65,8 @@ pub(super) struct Database {
     permits: Semaphore,
     idle: Mutex<Vec<Link>>,
     trips: AtomicU64,
+    /// Connections made so far.
+    connected: AtomicU64,
 }
 
 /// A connection, with a number that its transactions are known by.
@@ -80,7 +82,8 @@ impl Database {
     /// Must be called within a Tokio runtime, which is the one that is used.
     pub(super) fn new(options: Opts, is_mariadb: bool) -> Self {
         let (permits, idle) = (Semaphore::new(CONNECTIONS_MAX), Mutex::default());
-        Self { options, is_mariadb, runtime: Handle::current(), permits, idle, trips: AtomicU64::new(0) }
+        let (trips, connected) = (AtomicU64::new(0), AtomicU64::new(0));
+        Self { options, is_mariadb, runtime: Handle::current(), permits, idle, trips, connected }
     }
 
     /// A connection for one piece of work.
@@ -91,7 +94,10 @@ impl Database {
         let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
         let link = match idle {
             Some(link) => link,
-            None => connect(&self.options, self.is_mariadb).await?,
+            None => {
+                self.connected.fetch_add(1, Ordering::Relaxed);
+                connect(&self.options, self.is_mariadb).await?
+            }
         };
         Ok(Connection { link: Some(link), is_open: false, database: self, _permit: permit })
     }
@@ -104,6 +110,11 @@ impl Database {
             work.as_mut().poll(context)
         })
         .await
+    }
+
+    /// How often it was connected to.
+    pub(super) fn connected(&self) -> u64 {
+        self.connected.load(Ordering::Relaxed)
     }
 
     /// How often something went to the database and was waited for.

@@ -82,6 +82,10 @@ impl Store for MySqlStore {
         Some(self.trips())
     }
 
+    fn connected(&self) -> u64 {
+        self.database.connected()
+    }
+
     fn enqueued(&self) -> Option<&dyn EnqueuedTasks> {
         Some(self)
     }
