@@ -1,4 +1,4 @@
-//! The clock of the process: the only place that asks the machine for the time.
+//! The clock of the process: the only place that asks the machine what time it is.
 
 use std::{
     sync::atomic::{AtomicI64, Ordering},
