@@ -18,7 +18,7 @@ use crate::{
     stored,
 };
 
-/// Changes committed at once, and the bytes of tasks at which fewer are.
+/// Changes committed at once, and the bytes of tasks and log lines at which fewer are.
 const CHANGES: usize = 200;
 const BYTES: usize = 4 << 20;
 
@@ -82,7 +82,11 @@ impl Import<'_> {
                 let change = self.task(*task)?;
                 change.into()
             }
-            Record::Logs(lines) => Change::Logs(lines.into_iter().map(LogRecord::into_line).collect()),
+            Record::Logs(lines) => {
+                let lines: Vec<_> = lines.into_iter().map(LogRecord::into_line).collect();
+                self.bytes += lines.iter().map(|line| line.line.len()).sum::<usize>();
+                Change::Logs(lines)
+            }
             Record::Lock { name, version, holder, waiters } => {
                 return self.lock(name, version, &holder, &waiters);
             }
@@ -223,8 +227,9 @@ impl Import<'_> {
         Ok(())
     }
 
-    /// A task beside one that is the same: a child that had succeeded and is undone now, while a newer one was taken in.
-    /// The newer one stands for those to come.
+    /// A task beside an older one that is the same: a child that had succeeded and is undone now, while this one was
+    /// taken in. The older one is in the store already and stands for those to come until it has ended; this one stands
+    /// for none.
     async fn commit_repeated(&self, mut change: TaskChange) -> Result<(), ArchiveError> {
         let mut input = (*change.task.input).clone();
         input.unique = None;
