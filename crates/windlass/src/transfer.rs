@@ -10,7 +10,7 @@ use std::{
 use anyhow::{Context as _, bail, ensure};
 use windlass_engine::{
     archive::{self, Totals},
-    ports::{Archive, Clock as _, Store},
+    ports::{Archive, Clock as _, ImportStage},
 };
 
 use crate::{
@@ -24,8 +24,8 @@ pub(crate) async fn export(url: &StoreUrl, to: &mut (dyn Write + Send)) -> anyho
     ensure!(schema.found > 0, "there is no store at {url}, so nothing can be exported");
     let clock = SystemClock::new(windlass_core::Timestamp(0));
     let store = wire::open(url, &clock, "windlass export").await?;
-    ensure_alone(&*store, &clock, url).await?;
     let mut archive = wire::archive(url, false).await?;
+    ensure_alone(&mut *archive, url).await?;
     let enqueued = archive.enqueued().await?;
     ensure!(
         enqueued == 0,
@@ -33,7 +33,7 @@ pub(crate) async fn export(url: &StoreUrl, to: &mut (dyn Write + Send)) -> anyho
     );
     let totals = archive::export(&*store, &mut *archive, to, clock.now()).await?;
     // One that came meanwhile has changed what was read.
-    ensure_alone(&*store, &clock, url).await?;
+    ensure_alone(&mut *archive, url).await?;
     Ok(totals)
 }
 
@@ -43,32 +43,47 @@ pub(crate) async fn import(url: &StoreUrl, from: &mut (dyn BufRead + Send)) -> a
         return import_file(path, from).await;
     }
     let mut archive = wire::archive(url, true).await.with_context(|| format!("cannot fill {url}"))?;
+    match archive.stage().await? {
+        ImportStage::None => {}
+        // It was broken off before it put anything there.
+        ImportStage::Reserved => archive.set_stage(ImportStage::None).await?,
+        ImportStage::Filling => empty(&mut *archive, url).await?,
+    }
     let clock = SystemClock::new(windlass_core::Timestamp(0));
     let store = wire::open(url, &clock, "windlass import").await?;
     ensure!(
         archive.is_empty().await?,
         "{url} is not empty: an import needs a database without tasks and flows"
     );
-    archive.begin().await?;
-    let filled = fill(&*store, &mut *archive, &clock, url, from).await;
-    if filled.is_err() {
-        archive.clear().await.with_context(|| format!("{url} is not empty again: run the import again"))?;
+    archive.set_stage(ImportStage::Reserved).await?;
+    // From here on no server opens it; what one has done that did before is not the import's to delete.
+    if let Err(error) = ensure_untouched(&mut *archive, url).await {
+        archive.set_stage(ImportStage::None).await?;
+        return Err(error);
     }
-    archive.finish().await?;
-    filled
+    archive.set_stage(ImportStage::Filling).await?;
+    let filled = archive::import(&*store, from, clock.now()).await;
+    if filled.is_err() {
+        empty(&mut *archive, url)
+            .await
+            .with_context(|| format!("{url} is not empty again: run the import again"))?;
+    } else {
+        archive.set_stage(ImportStage::None).await?;
+    }
+    Ok(filled?)
 }
 
-async fn fill(
-    store: &dyn Store,
-    archive: &mut dyn Archive,
-    clock: &SystemClock,
-    url: &StoreUrl,
-    from: &mut (dyn BufRead + Send),
-) -> anyhow::Result<Totals> {
-    // From here on no server opens it; one that did before may have begun something.
-    ensure_alone(store, clock, url).await?;
+async fn ensure_untouched(archive: &mut dyn Archive, url: &StoreUrl) -> anyhow::Result<()> {
+    ensure_alone(archive, url).await?;
     ensure!(archive.is_empty().await?, "a server has begun to work on {url} just now: stop it");
-    Ok(archive::import(store, from, clock.now()).await?)
+    Ok(())
+}
+
+/// Deletes what an import has filled in that did not come to its end.
+async fn empty(archive: &mut dyn Archive, url: &StoreUrl) -> anyhow::Result<()> {
+    ensure_alone(archive, url).await?;
+    archive.clear().await?;
+    Ok(archive.set_stage(ImportStage::None).await?)
 }
 
 /// Fills a file under another name, and gives it its own when it is whole.
@@ -131,13 +146,11 @@ fn beside(path: &Path, end: &str) -> PathBuf {
     name.into()
 }
 
-/// Fails when a server was heard of lately. On a file the lock has told already.
-async fn ensure_alone(store: &dyn Store, clock: &SystemClock, url: &StoreUrl) -> anyhow::Result<()> {
-    let now = clock.now();
-    if let Some(server) = store.servers().await?.iter().find(|server| server.is_up(now.mono)) {
+/// Fails when a server was heard of lately.
+async fn ensure_alone(archive: &mut dyn Archive, url: &StoreUrl) -> anyhow::Result<()> {
+    if let Some(address) = archive.server().await? {
         bail!(
-            "the server at {} works on {url}: stop all servers first (one that was killed counts for 5 s more)",
-            server.address
+            "the server at {address} works on {url}: stop all servers first (one that was killed counts for 5 s more)"
         );
     }
     Ok(())

@@ -16,6 +16,17 @@ pub struct Submitted {
     pub key: Option<SubmitKey>,
 }
 
+/// How far an import into a store has come. It stays with the store, so what was broken off is known for what it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ImportStage {
+    /// There is none: servers open it.
+    None,
+    /// No server opens it, but what is in it is not the import's: one may have worked on it before.
+    Reserved,
+    /// No server opens it, and all that is in it is the import's.
+    Filling,
+}
+
 /// The way to a store past its servers: nothing of it is called while one has the store open.
 #[async_trait]
 pub trait Archive: Send {
@@ -36,12 +47,15 @@ pub trait Archive: Send {
     /// Whether nothing is in it.
     async fn is_empty(&mut self) -> Result<bool, StoreError>;
 
-    /// From now on it is being filled, and no server opens it.
-    async fn begin(&mut self) -> Result<(), StoreError>;
+    /// The address of a server that was heard of lately. On a file its lock tells.
+    async fn server(&mut self) -> Result<Option<String>, StoreError>;
+
+    /// How far an import has come, which may be one that was broken off.
+    async fn stage(&mut self) -> Result<ImportStage, StoreError>;
+
+    /// An import has come so far.
+    async fn set_stage(&mut self, stage: ImportStage) -> Result<(), StoreError>;
 
     /// Deletes whatever is in it.
     async fn clear(&mut self) -> Result<(), StoreError>;
-
-    /// It is whole, or as empty as before: servers may open it.
-    async fn finish(&mut self) -> Result<(), StoreError>;
 }

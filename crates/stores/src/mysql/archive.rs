@@ -3,10 +3,13 @@
 use async_trait::async_trait;
 use mysql_async::{Conn, params, prelude::Queryable as _};
 use windlass_core::{TaskId, Timestamp};
-use windlass_engine::ports::{Archive, KeyChange, StoreError, SubmitKey, Submitted};
+use windlass_engine::ports::{
+    Archive, ImportStage, KeyChange, SERVER_SILENT_AFTER, StoreError, SubmitKey, Submitted,
+};
 
 use super::{
-    migrate::{IMPORTING, VERSION},
+    commit::NOW,
+    migrate::{IMPORTING, READABLE_FROM, RESERVED, VERSION},
     open::{MySqlOptions, OpenError},
 };
 use crate::rows::{ENQUEUED, FILLED};
@@ -33,10 +36,10 @@ impl MySqlArchive {
         Ok(Self { conn: options.connect().await? })
     }
 
-    /// Opens a database to fill it, which one at a time may do. What an import left that was broken off is deleted.
+    /// Opens a database to fill it, which one at a time may do.
     ///
     /// # Errors
-    /// When it cannot be reached, or another one is filling it.
+    /// When it cannot be reached, another one is filling it, or its tables are of a newer version.
     pub async fn to_fill(options: &MySqlOptions) -> Result<Self, OpenError> {
         let mut archive = Self::to_read(options).await?;
         let failed = |error: mysql_async::Error| OpenError::migration(&error);
@@ -45,24 +48,22 @@ impl MySqlArchive {
         if locked.flatten() != Some(1) {
             return Err(OpenError::Importing);
         }
-        let known = "SELECT 1 FROM information_schema.tables
-            WHERE table_schema = database() AND table_name = 'windlass_meta'";
-        let known: Option<i64> = archive.conn.query_first(known).await.map_err(failed)?;
-        if known.is_some() {
-            let from = "SELECT readable_from FROM windlass_meta";
-            let from: Option<i64> = archive.conn.query_first(from).await.map_err(failed)?;
-            if from == Some(IMPORTING) {
-                let damaged = |error: StoreError| OpenError::Damaged(error.to_string());
-                archive.clear().await.map_err(damaged)?;
-                archive.finish().await.map_err(damaged)?;
+        if archive.has_tables().await.map_err(failed)? {
+            let found = "SELECT schema_version FROM windlass_meta";
+            let found: i64 = archive.conn.query_first(found).await.map_err(failed)?.unwrap_or(0);
+            if found > VERSION {
+                // From which version on it is readable may be covered by the mark of an import.
+                return Err(OpenError::Newer { found, readable_from: found, known: VERSION });
             }
         }
         Ok(archive)
     }
 
-    async fn mark(&mut self, readable_from: i64) -> Result<(), StoreError> {
-        let sql = format!("UPDATE windlass_meta SET readable_from = {readable_from}");
-        self.conn.query_drop(sql).await.map_err(fault)
+    async fn has_tables(&mut self) -> Result<bool, mysql_async::Error> {
+        let known = "SELECT 1 FROM information_schema.tables
+            WHERE table_schema = database() AND table_name = 'windlass_meta'";
+        let known: Option<i64> = self.conn.query_first(known).await?;
+        Ok(known.is_some())
     }
 }
 
@@ -137,8 +138,36 @@ impl Archive for MySqlArchive {
         Ok(true)
     }
 
-    async fn begin(&mut self) -> Result<(), StoreError> {
-        self.mark(IMPORTING).await
+    async fn server(&mut self) -> Result<Option<String>, StoreError> {
+        // Servers go by the clock of the database.
+        let sql = format!(
+            "SELECT address FROM windlass_server WHERE heard + {} > {NOW} ORDER BY started_at, id LIMIT 1",
+            SERVER_SILENT_AFTER.0
+        );
+        self.conn.query_first(sql).await.map_err(fault)
+    }
+
+    async fn stage(&mut self) -> Result<ImportStage, StoreError> {
+        if !self.has_tables().await.map_err(fault)? {
+            return Ok(ImportStage::None);
+        }
+        let sql = "SELECT readable_from FROM windlass_meta";
+        let readable_from: Option<i64> = self.conn.query_first(sql).await.map_err(fault)?;
+        Ok(match readable_from {
+            Some(IMPORTING) => ImportStage::Filling,
+            Some(RESERVED) => ImportStage::Reserved,
+            _ => ImportStage::None,
+        })
+    }
+
+    async fn set_stage(&mut self, stage: ImportStage) -> Result<(), StoreError> {
+        let readable_from = match stage {
+            ImportStage::None => READABLE_FROM,
+            ImportStage::Reserved => RESERVED,
+            ImportStage::Filling => IMPORTING,
+        };
+        let sql = format!("UPDATE windlass_meta SET readable_from = {readable_from}");
+        self.conn.query_drop(sql).await.map_err(fault)
     }
 
     async fn clear(&mut self) -> Result<(), StoreError> {
@@ -146,9 +175,5 @@ impl Archive for MySqlArchive {
             self.conn.query_drop(format!("DELETE FROM {table}")).await.map_err(fault)?;
         }
         Ok(())
-    }
-
-    async fn finish(&mut self) -> Result<(), StoreError> {
-        self.mark(VERSION).await
     }
 }

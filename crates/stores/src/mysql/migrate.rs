@@ -15,8 +15,14 @@ const MIGRATIONS: &[(&str, i64)] =
 /// The version that this program makes and writes.
 pub(super) const VERSION: i64 = MIGRATIONS.len() as i64;
 
+/// The lowest version that servers must know to work on what this program makes.
+pub(super) const READABLE_FROM: i64 = MIGRATIONS[MIGRATIONS.len() - 1].1;
+
 /// What stands for the lowest version that servers must know while an import fills the tables: none does.
 pub(super) const IMPORTING: i64 = i32::MAX as i64;
+
+/// The same while an import sees whether the tables are empty and nobody works on them.
+pub(super) const RESERVED: i64 = IMPORTING - 1;
 
 /// Held while the schema is looked at and changed, so that servers that start at once do it one after the other. Such
 /// locks are known to the whole server, so the database is part of the name.
@@ -54,7 +60,7 @@ async fn migrate_alone(conn: &mut Conn, fresh_key: [u8; 32]) -> Result<[u8; 32],
         None => None,
     };
     let (found, readable_from) = meta.unwrap_or((0, 0));
-    if readable_from == IMPORTING {
+    if readable_from >= RESERVED {
         return Err(OpenError::Importing);
     }
     if readable_from > VERSION {

@@ -5,11 +5,13 @@ use tokio::task::JoinHandle;
 use tokio_postgres::Client;
 use uuid::Uuid;
 use windlass_core::{TaskId, Timestamp};
-use windlass_engine::ports::{Archive, KeyChange, StoreError, SubmitKey, Submitted};
+use windlass_engine::ports::{
+    Archive, ImportStage, KeyChange, SERVER_SILENT_AFTER, StoreError, SubmitKey, Submitted,
+};
 
 use super::{
     error::describe,
-    migrate::{IMPORTING, LOCK_IMPORT, VERSION},
+    migrate::{IMPORTING, LOCK_IMPORT, READABLE_FROM, RESERVED, VERSION},
     open::{OpenError, PostgresOptions},
 };
 use crate::rows::{ENQUEUED, FILLED, from_integer, to_integer};
@@ -19,8 +21,12 @@ const SUBMITTED: &str = "SELECT t.id, k.scope, k.fingerprint
     WHERE t.id > $1 ORDER BY t.id LIMIT $2";
 const OTHER_KEYS: &str = "SELECT scope, fingerprint, task, created_at FROM windlass_submit_key
     WHERE orphan AND scope > $1 ORDER BY scope LIMIT $2";
-const MARK: &str = "UPDATE windlass_meta SET readable_from = $1";
-const IS_IMPORTING: &str = "SELECT readable_from = $1 FROM windlass_meta";
+const MADE_BY: &str = "SELECT schema_version FROM windlass_meta";
+const MARK: &str = "SELECT readable_from FROM windlass_meta";
+const SET_MARK: &str = "UPDATE windlass_meta SET readable_from = $1";
+/// Servers go by the clock of the database.
+const UP: &str = "SELECT address FROM windlass_server
+    WHERE heard + $1 > floor(extract(epoch FROM clock_timestamp()) * 1000)::int8 ORDER BY started_at, id LIMIT 1";
 
 /// A connection past the servers of a database.
 pub struct PostgresArchive {
@@ -39,27 +45,30 @@ impl PostgresArchive {
         Ok(Self { client, _driver: tokio::spawn(connection) })
     }
 
-    /// Opens a database to fill it, which one at a time may do. What an import left that was broken off is deleted.
+    /// Opens a database to fill it, which one at a time may do.
     ///
     /// # Errors
-    /// When it cannot be reached, or another one is filling it.
+    /// When it cannot be reached, another one is filling it, or its tables are of a newer version.
     pub async fn to_fill(options: &PostgresOptions) -> Result<Self, OpenError> {
-        let mut archive = Self::to_read(options).await?;
+        let archive = Self::to_read(options).await?;
         let failed = |error: tokio_postgres::Error| OpenError::migration(&error);
         let locked = archive.client.query_one("SELECT pg_try_advisory_lock($1)", &[&LOCK_IMPORT]).await;
         if !locked.and_then(|row| row.try_get::<_, bool>(0)).map_err(failed)? {
             return Err(OpenError::Importing);
         }
-        let known = archive.client.query_one("SELECT to_regclass('windlass_meta') IS NOT NULL", &[]).await;
-        if known.and_then(|row| row.try_get::<_, bool>(0)).map_err(failed)? {
-            let row = archive.client.query_opt(IS_IMPORTING, &[&IMPORTING]).await.map_err(failed)?;
-            if row.is_some_and(|row| row.try_get(0).unwrap_or(false)) {
-                let damaged = |error: StoreError| OpenError::Damaged(error.to_string());
-                archive.clear().await.map_err(damaged)?;
-                archive.finish().await.map_err(damaged)?;
+        if archive.has_tables().await.map_err(failed)? {
+            let row = archive.client.query_opt(MADE_BY, &[]).await.map_err(failed)?;
+            let found = row.map_or(Ok(0), |row| row.try_get(0)).map_err(failed)?;
+            if found > VERSION {
+                // From which version on it is readable may be covered by the mark of an import.
+                return Err(OpenError::Newer { found, readable_from: found, known: VERSION });
             }
         }
         Ok(archive)
+    }
+
+    async fn has_tables(&self) -> Result<bool, tokio_postgres::Error> {
+        self.client.query_one("SELECT to_regclass('windlass_meta') IS NOT NULL", &[]).await?.try_get(0)
     }
 }
 
@@ -128,18 +137,36 @@ impl Archive for PostgresArchive {
         Ok(true)
     }
 
-    async fn begin(&mut self) -> Result<(), StoreError> {
-        self.client.execute(MARK, &[&IMPORTING]).await.map_err(fault)?;
+    async fn server(&mut self) -> Result<Option<String>, StoreError> {
+        let silent = to_integer(SERVER_SILENT_AFTER.0);
+        let row = self.client.query_opt(UP, &[&silent]).await.map_err(fault)?;
+        row.map(|row| row.try_get(0).map_err(fault)).transpose()
+    }
+
+    async fn stage(&mut self) -> Result<ImportStage, StoreError> {
+        if !self.has_tables().await.map_err(fault)? {
+            return Ok(ImportStage::None);
+        }
+        let row = self.client.query_opt(MARK, &[]).await.map_err(fault)?;
+        Ok(match row.map(|row| row.try_get(0)).transpose().map_err(fault)? {
+            Some(IMPORTING) => ImportStage::Filling,
+            Some(RESERVED) => ImportStage::Reserved,
+            _ => ImportStage::None,
+        })
+    }
+
+    async fn set_stage(&mut self, stage: ImportStage) -> Result<(), StoreError> {
+        let readable_from = match stage {
+            ImportStage::None => READABLE_FROM,
+            ImportStage::Reserved => RESERVED,
+            ImportStage::Filling => IMPORTING,
+        };
+        self.client.execute(SET_MARK, &[&readable_from]).await.map_err(fault)?;
         Ok(())
     }
 
     async fn clear(&mut self) -> Result<(), StoreError> {
         let sql = format!("TRUNCATE {}", FILLED.join(", "));
         self.client.batch_execute(&sql).await.map_err(fault)
-    }
-
-    async fn finish(&mut self) -> Result<(), StoreError> {
-        self.client.execute(MARK, &[&VERSION]).await.map_err(fault)?;
-        Ok(())
     }
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 use async_trait::async_trait;
 use rusqlite::{Connection, params};
 use windlass_core::Timestamp;
-use windlass_engine::ports::{Archive, KeyChange, StoreError, SubmitKey, Submitted};
+use windlass_engine::ports::{Archive, ImportStage, KeyChange, StoreError, SubmitKey, Submitted};
 
 use super::{
     connect::{Role, connect},
@@ -80,15 +80,19 @@ impl Archive for SqliteArchive {
         self.connection.query_row(sql, [], |row| row.get(0)).map_err(fault)
     }
 
-    async fn begin(&mut self) -> Result<(), StoreError> {
+    async fn server(&mut self) -> Result<Option<String>, StoreError> {
+        Ok(None)
+    }
+
+    async fn stage(&mut self) -> Result<ImportStage, StoreError> {
+        Ok(ImportStage::None)
+    }
+
+    async fn set_stage(&mut self, _: ImportStage) -> Result<(), StoreError> {
         Ok(())
     }
 
     async fn clear(&mut self) -> Result<(), StoreError> {
-        Ok(())
-    }
-
-    async fn finish(&mut self) -> Result<(), StoreError> {
         Ok(())
     }
 }

@@ -238,3 +238,49 @@ fn what_is_not_whole_or_has_no_room_changes_nothing() {
         refused(&transfer("export", &url, "-"), "stop all servers first");
     }
 }
+
+/// Nothing is deleted that others may have put there, and no import goes where a server works.
+fn spares_what_servers_accepted(url: &str, ask: impl Fn(&str) -> String) {
+    let dir = tempfile::tempdir().unwrap();
+    let (first, whole) = (sqlite(&dir, "first.db"), file(&dir, "whole"));
+    stop(Site::open(tempfile::tempdir().unwrap(), &first, &[]));
+    ends_well(&transfer("export", &first, &whole));
+    let mark = || ask("select readable_from from windlass_meta").trim().to_owned();
+    let left = || ask("select count(*) from windlass_queue where name = 'left'").trim().to_owned();
+    let site = Site::open(tempfile::tempdir().unwrap(), url, &[]);
+    let before = mark();
+    refused(&transfer("import", url, &whole), "stop all servers first");
+    assert_eq!(mark(), before);
+    // One that was broken off while it filled.
+    ask("insert into windlass_queue (name, used) values ('left', true)");
+    ask("update windlass_meta set readable_from = 2147483647");
+    refused(&transfer("import", url, &whole), "stop all servers first");
+    assert_eq!(left(), "1");
+    stop(site);
+    // One that was broken off before it filled.
+    ask("update windlass_meta set readable_from = 2147483646");
+    let args = ["server", "--listen", "127.0.0.1:0", "--store", url];
+    refused(&Command::new(PROGRAM).args(args).output().unwrap(), "broken off");
+    refused(&transfer("import", url, &whole), "is not empty");
+    assert_eq!((left(), mark()), ("1".to_owned(), before.clone()));
+    ask("delete from windlass_queue");
+    ask("update windlass_meta set schema_version = schema_version + 7");
+    refused(&transfer("import", url, &whole), "use a newer version");
+    ask("update windlass_meta set schema_version = schema_version - 7");
+    ends_well(&transfer("import", url, &whole));
+    assert_eq!(mark(), before);
+}
+
+#[test]
+fn an_import_into_postgresql_spares_what_servers_accepted() {
+    let Some(postgres) = Postgres::shared().unwrap() else { return };
+    let database = postgres.database().unwrap();
+    spares_what_servers_accepted(&database.url(), |sql| database.ask(sql).unwrap());
+}
+
+#[test]
+fn an_import_into_mariadb_spares_what_servers_accepted() {
+    let Some(mariadb) = MariaDb::shared().unwrap() else { return };
+    let database = mariadb.database().unwrap();
+    spares_what_servers_accepted(&database.url(), |sql| database.ask(sql).unwrap());
+}
