@@ -93,6 +93,14 @@ async fn import_file(path: &Path, from: &mut (dyn BufRead + Send)) -> anyhow::Re
         "{} is there already: an import makes a new file, so give another name",
         path.display()
     );
+    for end in ["-wal", "-shm", "-journal"] {
+        let left = beside(path, end);
+        ensure!(
+            !left.exists(),
+            "{} is left of another store, or of an import that was broken off, and SQLite would take it for the new one's: remove it, or give another name",
+            left.display()
+        );
+    }
     let partial = beside(path, ".importing");
     let url = StoreUrl::Sqlite(partial.clone());
     let clock = SystemClock::new(windlass_core::Timestamp(0));

@@ -284,3 +284,18 @@ fn an_import_into_mariadb_spares_what_servers_accepted() {
     let database = mariadb.database().unwrap();
     spares_what_servers_accepted(&database.url(), |sql| database.ask(sql).unwrap());
 }
+
+#[test]
+fn the_log_of_a_store_that_was_removed_does_not_get_into_the_new_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let (first, whole) = (sqlite(&dir, "first.db"), file(&dir, "whole"));
+    stop(Site::open(tempfile::tempdir().unwrap(), &first, &[]));
+    ends_well(&transfer("export", &first, &whole));
+    for end in ["-wal", "-shm", "-journal"] {
+        let left = file(&dir, &format!("second.db{end}"));
+        fs::write(&left, "left").unwrap();
+        refused(&transfer("import", &sqlite(&dir, "second.db"), &whole), &left);
+        fs::remove_file(&left).unwrap();
+    }
+    ends_well(&transfer("import", &sqlite(&dir, "second.db"), &whole));
+}
