@@ -26,15 +26,22 @@ pub(crate) async fn export(url: &StoreUrl, to: &mut (dyn Write + Send)) -> anyho
     let store = wire::open(url, &clock, "windlass export").await?;
     let mut archive = wire::archive(url, false).await?;
     ensure_alone(&mut *archive, url).await?;
+    ensure_taken_in(&mut *archive, url).await?;
+    let totals = archive::export(&*store, &mut *archive, to, clock.now()).await?;
+    // A server that came meanwhile has changed what was read; what was enqueued meanwhile is not in it.
+    ensure_alone(&mut *archive, url).await?;
+    ensure_taken_in(&mut *archive, url).await?;
+    Ok(totals)
+}
+
+/// Fails when applications enqueued tasks by SQL that are no tasks of the store yet.
+async fn ensure_taken_in(archive: &mut dyn Archive, url: &StoreUrl) -> anyhow::Result<()> {
     let enqueued = archive.enqueued().await?;
     ensure!(
         enqueued == 0,
-        "applications enqueued {enqueued} tasks in {url} that no server has taken in yet: start one for a moment"
+        "applications enqueued {enqueued} tasks in {url} that no server has taken in yet: stop them, and start a server for a moment"
     );
-    let totals = archive::export(&*store, &mut *archive, to, clock.now()).await?;
-    // One that came meanwhile has changed what was read.
-    ensure_alone(&mut *archive, url).await?;
-    Ok(totals)
+    Ok(())
 }
 
 /// Fills an empty store. It is whole afterwards, or as it was.
