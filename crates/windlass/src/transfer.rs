@@ -136,9 +136,14 @@ async fn import_file(path: &Path, from: &mut (dyn BufRead + Send)) -> anyhow::Re
         }
     }
     remove(&partial)?;
-    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-    fs::File::open(directory.unwrap_or(Path::new(".")))?.sync_all()?;
+    sync_directory(path)?;
     Ok(totals)
+}
+
+/// Makes the name of a file outlast a crash of the machine.
+pub(crate) fn sync_directory(path: &Path) -> io::Result<()> {
+    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    fs::File::open(directory.unwrap_or(Path::new(".")))?.sync_all()
 }
 
 /// Removes a store's file and what SQLite and we put beside it.

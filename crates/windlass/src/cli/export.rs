@@ -45,7 +45,8 @@ impl TransferArgs {
             let _ = fs::remove_file(&partial);
         }
         let totals = exported?;
-        fs::rename(&partial, path).with_context(|| format!("cannot make {}", path.display()))?;
+        let named = fs::rename(&partial, path).and_then(|()| transfer::sync_directory(path));
+        named.with_context(|| format!("cannot make {}", path.display()))?;
         told("exported", totals);
         Ok(Exit::Done)
     }
