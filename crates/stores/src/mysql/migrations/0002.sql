@@ -10,6 +10,7 @@ CREATE TABLE IF NOT EXISTS windlass_enqueued (
     refused     TEXT       CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NULL,  -- why it was not accepted, NULL = it waits
     refusals    INT        NOT NULL DEFAULT 0,
     stands_for  BINARY(16) NULL,                                 -- another task that is the same
+    stood_for_at TIMESTAMP NULL DEFAULT NULL,                    -- since when that is said
     waits       TINYINT    GENERATED ALWAYS AS (IF(refused IS NULL AND stands_for IS NULL, 1, NULL)) STORED,
     UNIQUE KEY by_id (id),
     UNIQUE KEY by_scope (scope),
@@ -17,6 +18,7 @@ CREATE TABLE IF NOT EXISTS windlass_enqueued (
 ) ENGINE = InnoDB ROW_FORMAT = DYNAMIC;
 
 -- The procedures are for users who may do nothing else with these tables, so they act with the rights of who made them.
+-- Parameters are of types that nothing is cut off for: without a strict sql_mode that happens in silence.
 DROP PROCEDURE IF EXISTS windlass_submit;
 CREATE PROCEDURE windlass_submit(
     IN in_task LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin,
@@ -56,7 +58,10 @@ BEGIN
     -- their order.
     INSERT INTO windlass_enqueued (id, task, scope, enqueued_by)
         VALUES (found, in_task, hashed, SUBSTRING_INDEX(USER(), '@', 1))
-        ON DUPLICATE KEY UPDATE task = IF(refused IS NULL, task, VALUES(task)), refused = NULL;
+        ON DUPLICATE KEY UPDATE
+            task = IF(refused IS NULL, task, VALUES(task)),
+            enqueued_by = IF(refused IS NULL, enqueued_by, VALUES(enqueued_by)),
+            refused = NULL;
     IF hashed IS NOT NULL THEN
         SELECT COALESCE(e.stands_for, e.id), e.task INTO found, kept
             FROM windlass_enqueued e WHERE e.scope = hashed FOR UPDATE;
@@ -64,6 +69,7 @@ BEGIN
             SIGNAL SQLSTATE '23000'
                 SET MESSAGE_TEXT = 'the idempotency key was used for another task';
         END IF;
+        -- Without a lock: where there is no such key, it would keep servers from adding keys that are near by.
         SELECT COALESCE(MAX(k.task), found) INTO found FROM windlass_submit_key k WHERE k.scope = hashed;
     END IF;
     SET digits = LOWER(HEX(found));
@@ -73,9 +79,9 @@ END;
 
 DROP PROCEDURE IF EXISTS windlass_start;
 CREATE PROCEDURE windlass_start(
-    IN in_flow VARCHAR(255) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin,
+    IN in_flow LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin,
     IN in_params LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin,
-    IN in_key VARCHAR(255) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin,
+    IN in_key LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin,
     OUT out_id CHAR(36) CHARACTER SET ascii COLLATE ascii_bin
 )
     MODIFIES SQL DATA SQL SECURITY DEFINER

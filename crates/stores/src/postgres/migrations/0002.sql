@@ -8,10 +8,11 @@ CREATE TABLE windlass_enqueued (
     enqueued_at timestamptz NOT NULL DEFAULT clock_timestamp(),
     refused     text,                         -- why it was not accepted; NULL = it waits to be taken in
     refusals    integer     NOT NULL DEFAULT 0,
-    stands_for  uuid                          -- another task that is the same and stands for it
+    stands_for  uuid,                         -- another task that is the same and stands for it
+    stood_for_at timestamptz                  -- since when that is said
 );
 CREATE INDEX windlass_enqueued_waiting ON windlass_enqueued (seq) WHERE refused IS NULL AND stands_for IS NULL;
-CREATE INDEX windlass_enqueued_old ON windlass_enqueued (enqueued_at) WHERE stands_for IS NOT NULL;
+CREATE INDEX windlass_enqueued_old ON windlass_enqueued (stood_for_at) WHERE stands_for IS NOT NULL;
 
 -- The functions are for roles that may do nothing else with these tables, so they act with their owner's rights, and find
 -- tables in this schema only, whatever the caller has set.
@@ -46,18 +47,20 @@ BEGIN
                 hashed := sha256(int8send(0)
                     || int8send(octet_length(counted)) || convert_to(counted, 'UTF8')
                     || int8send(octet_length(key)) || convert_to(key, 'UTF8'));
-                SELECT k.task INTO earlier FROM windlass_submit_key k WHERE k.scope = hashed;
             END IF;
             -- What was refused may be put right under its key. What is there otherwise stays as it is.
             INSERT INTO windlass_enqueued AS e (id, task, scope, enqueued_by)
                 VALUES (encode(bytes, 'hex')::uuid, windlass_submit.task, hashed, session_user)
-                ON CONFLICT (scope) DO UPDATE SET task = EXCLUDED.task, refused = NULL
+                ON CONFLICT (scope) DO UPDATE SET task = EXCLUDED.task, refused = NULL,
+                    enqueued_by = CASE WHEN e.refused IS NULL THEN e.enqueued_by ELSE EXCLUDED.enqueued_by END
                 WHERE e.refused IS NOT NULL OR e.task = EXCLUDED.task
                 RETURNING coalesce(e.stands_for, e.id) INTO made;
             IF made IS NULL THEN
                 RAISE EXCEPTION 'the idempotency key %% was used for another task', key
                     USING ERRCODE = 'unique_violation', HINT = 'Use a new key for each task.';
             END IF;
+            -- After the row, which waits for others with this key: what a server has taken in until then is seen here.
+            SELECT k.task INTO earlier FROM windlass_submit_key k WHERE k.scope = hashed;
             PERFORM pg_notify('windlass_enqueued', '');
             RETURN coalesce(earlier, made);
         END

@@ -49,3 +49,17 @@ fn a_step_of_the_schema_may_be_made_twice() {
     open(&database.url()).unwrap();
     database.ask(&submit("{}")).unwrap();
 }
+
+/// Where an application does without a strict mode, nothing of a key is cut off, so no two are taken as one.
+#[test]
+fn keys_that_differ_at_their_end_are_two() {
+    let Some(database) = database() else { return };
+    open(&database.url()).unwrap();
+    for end in ["a", "b"] {
+        let call = format!(
+            "set sql_mode = ''; call windlass_start('f', null, concat(repeat('x', 255), '{end}'), @task)"
+        );
+        database.ask(&call).unwrap();
+    }
+    assert_eq!(database.ask("select count(*) from windlass_enqueued").unwrap(), "2");
+}
