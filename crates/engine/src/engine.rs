@@ -73,6 +73,13 @@ pub enum EngineError {
         /// The task it was used for.
         task: TaskId,
     },
+    /// The same was submitted before under the same key, and its task is not there: it was deleted after its end, or it did
+    /// not get to the disk.
+    #[error("this idempotency key was used for task {task}, which is not there")]
+    KeyWithoutTask {
+        /// The task that was submitted.
+        task: TaskId,
+    },
     /// The rules refuse it.
     #[error(transparent)]
     Rejected(#[from] Rejection),

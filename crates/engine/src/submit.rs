@@ -140,20 +140,20 @@ impl Engine {
         match reply {
             Reply::Task(loaded) => Ok(Accepted { loaded, repeated: false }),
             Reply::KeyTaken { task, fingerprint: before } if fingerprint == Some(before) => {
-                self.taken_in_before(task).await
+                self.taken_in_before(task, EngineError::KeyWithoutTask { task }).await
             }
-            Reply::Repeats { task } => self.taken_in_before(task).await,
+            // Others have ended and deleted it since: the same submit may be taken in now.
+            Reply::Repeats { task } => self.taken_in_before(task, EngineError::Conflict).await,
             Reply::KeyTaken { task, .. } => Err(EngineError::KeyReused { task }),
             Reply::Rejected(rejection) => Err(rejection.into()),
             _ => Err(EngineError::Conflict),
         }
     }
 
-    async fn taken_in_before(&self, task: TaskId) -> Result<Accepted, EngineError> {
+    async fn taken_in_before(&self, task: TaskId, missing: EngineError) -> Result<Accepted, EngineError> {
         match self.task(task).await {
             Ok(loaded) => Ok(Accepted { loaded, repeated: true }),
-            // It was on its way to the disk and did not get there: the same submit may be taken in now.
-            Err(EngineError::UnknownTask(_)) => Err(EngineError::Conflict),
+            Err(EngineError::UnknownTask(_)) => Err(missing),
             Err(error) => Err(error),
         }
     }

@@ -9,6 +9,8 @@ use super::StoreError;
 /// A task that an application enqueued, and that was not taken in yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Enqueued {
+    /// Where it is in the order in which they were enqueued, from 1.
+    pub place: u64,
     /// The id that the application was told: the task gets it.
     pub id: TaskId,
     /// Who enqueued it: the user of the database.
@@ -33,9 +35,9 @@ pub enum Settlement {
 /// Tasks that applications enqueued.
 #[async_trait]
 pub trait EnqueuedTasks: Send + Sync {
-    /// At most `limit` that wait to be taken in, and no more than fit in memory well, in the order in which they were
-    /// enqueued. They are told again until they are settled.
-    async fn waiting(&self, limit: usize) -> Result<Vec<Enqueued>, StoreError>;
+    /// At most `limit` that wait to be taken in, behind the place `after`, and no more than fit in memory well, in the
+    /// order in which they were enqueued. They are told again until they are settled.
+    async fn waiting(&self, limit: usize, after: u64) -> Result<Vec<Enqueued>, StoreError>;
 
     /// Notes what became of these. Tells how many it was noted of: one that an application is just about to enqueue again
     /// is told again.

@@ -10,13 +10,16 @@
 //! One server does this at a time, so that tasks are taken in in their order. Where two do so for a moment, and where one
 //! dies before it has noted what it did, each task is still taken in once: it has its id and its key from the row.
 
-use std::sync::Arc;
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering},
+};
 
 use async_trait::async_trait;
 use windlass_core::{AlarmCommand, AlarmId, AlarmKind, TaskId};
 
 use crate::{
-    Accepted, Engine, EngineError, Submission,
+    Engine, EngineError, Submission,
     ports::{Enqueued, EnqueuedTasks, Now, Service, Settlement},
 };
 
@@ -52,13 +55,16 @@ pub enum Unreadable {
 pub struct Clerk {
     engine: Arc<Engine>,
     reader: Arc<dyn ReadEnqueued>,
+    /// The next round reads what was enqueued after this place: behind what was put off in the last one, so that it is in
+    /// nobody's way; otherwise from the head.
+    after: AtomicU64,
 }
 
 impl Clerk {
     /// A clerk of `engine`.
     #[must_use]
     pub fn new(engine: Arc<Engine>, reader: Arc<dyn ReadEnqueued>) -> Self {
-        Self { engine, reader }
+        Self { engine, reader, after: AtomicU64::new(0) }
     }
 
     /// Takes a bounded number of tasks in. Tells how many are settled; more may wait when it is not 0.
@@ -71,7 +77,15 @@ impl Clerk {
             return Ok(0);
         }
         let (mut settled, mut submissions, mut refusals) = (Vec::new(), Vec::new(), Vec::new());
-        for enqueued in store.waiting(ROUND_MAX).await? {
+        // When this fails, the next round is from the head.
+        let waiting = store.waiting(ROUND_MAX, self.after.swap(0, Ordering::Relaxed)).await?;
+        let last = waiting.last().map_or(0, |enqueued| enqueued.place);
+        let mut after = 0;
+        let mut later = |id: TaskId, why: &str| {
+            after = last;
+            tracing::debug!(task = %id, why, "a task that was enqueued is taken in later");
+        };
+        for enqueued in waiting {
             match self.reader.read(&enqueued, now).await {
                 Ok(submission) => submissions.push((enqueued, submission)),
                 Err(Unreadable::Refused(why)) => refusals.push((enqueued.id, why)),
@@ -84,10 +98,15 @@ impl Clerk {
             match result {
                 Ok(accepted) => {
                     self.reader.accepted(accepted.repeated);
-                    settled.push((enqueued.id, self.accepted(&enqueued, &accepted).await?));
+                    settled.push((enqueued.id, self.accepted(&enqueued, accepted.loaded.task.id).await?));
+                }
+                // It was taken in, and has ended and been deleted since: what is said in a database of it has happened.
+                Err(EngineError::KeyWithoutTask { task }) => {
+                    self.reader.accepted(true);
+                    settled.push((enqueued.id, self.accepted(&enqueued, task).await?));
                 }
                 Err(error @ (EngineError::Overloaded | EngineError::Conflict | EngineError::Store(_))) => {
-                    later(enqueued.id, &error.to_string())
+                    later(enqueued.id, &error.to_string());
                 }
                 Err(error) => refusals.push((enqueued.id, self.reader.describe(error).await)),
             }
@@ -95,6 +114,7 @@ impl Clerk {
         for (id, why) in refusals {
             settled.push((id, self.refuse(id, &why).await?));
         }
+        self.after.store(after, Ordering::Relaxed);
         settle(store, settled).await
     }
 
@@ -106,8 +126,8 @@ impl Clerk {
         }
     }
 
-    /// A task is there. Where it was refused before, that is over.
-    async fn accepted(&self, enqueued: &Enqueued, accepted: &Accepted) -> Result<Settlement, EngineError> {
+    /// A task was taken in. Where it was refused before, that is over.
+    async fn accepted(&self, enqueued: &Enqueued, task: TaskId) -> Result<Settlement, EngineError> {
         if enqueued.refusals > 0 {
             match self.engine.tell_alarm(alarm(enqueued.id), AlarmCommand::Resolve { by: None }).await {
                 // The alarm was deleted: it had been resolved for long.
@@ -115,7 +135,6 @@ impl Clerk {
                 Err(error) => return Err(error),
             }
         }
-        let task = accepted.loaded.task.id;
         Ok(if task == enqueued.id { Settlement::Accepted } else { Settlement::StandsFor(task) })
     }
 
@@ -141,8 +160,4 @@ async fn settle(store: &dyn EnqueuedTasks, settled: Vec<(TaskId, Settlement)>) -
 
 fn alarm(id: TaskId) -> AlarmId {
     AlarmId::new(AlarmKind::Refused, id, None)
-}
-
-fn later(id: TaskId, why: &str) {
-    tracing::debug!(task = %id, why, "a task that was enqueued is taken in later");
 }

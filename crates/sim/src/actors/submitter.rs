@@ -112,7 +112,12 @@ pub(super) async fn repeat<T: 'static>(
     for _ in 0..tries {
         let server = usize::try_from(world.below(world.servers.count() as u64)).unwrap_or(0);
         match world.at_most(PATIENCE_MS, world.call(host, server, false, ask.clone())).await {
-            Some(Ok(Err(EngineError::Store(_) | EngineError::Overloaded | EngineError::Conflict)))
+            Some(Ok(Err(
+                EngineError::Store(_)
+                | EngineError::Overloaded
+                | EngineError::Conflict
+                | EngineError::KeyWithoutTask { .. },
+            )))
             | Some(Err(_))
             | None => world.sleep(world.within(50..=1000)).await,
             Some(Ok(answer)) => return Some(answer),

@@ -261,8 +261,8 @@ impl Store for MySqlStore {
 
 #[async_trait]
 impl EnqueuedTasks for MySqlStore {
-    async fn waiting(&self, limit: usize) -> Result<Vec<Enqueued>, StoreError> {
-        retrying!(self.database, |connection| enqueued::waiting(&mut connection, limit).await)
+    async fn waiting(&self, limit: usize, after: u64) -> Result<Vec<Enqueued>, StoreError> {
+        retrying!(self.database, |connection| enqueued::waiting(&mut connection, limit, after).await)
     }
 
     async fn settle(&self, settled: Vec<(TaskId, Settlement)>) -> Result<usize, StoreError> {

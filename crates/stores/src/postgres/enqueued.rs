@@ -8,14 +8,15 @@ use super::{
     connection::{Batch, Connection, parameters},
     error::Fault,
 };
+use crate::rows::to_integer;
 
 /// No more than 8 MiB and one task beyond.
-const WAITING: &str = "SELECT id, enqueued_by, task, refusals FROM (
+const WAITING: &str = "SELECT id, enqueued_by, task, refusals, seq FROM (
         SELECT seq, id, enqueued_by, task, refusals,
             sum(octet_length(task)) OVER (ORDER BY seq) - octet_length(task) AS before
         FROM (
             SELECT seq, id, enqueued_by, task::text AS task, refusals FROM windlass_enqueued
-            WHERE refused IS NULL AND stands_for IS NULL ORDER BY seq LIMIT $1
+            WHERE refused IS NULL AND stands_for IS NULL AND seq > $2 ORDER BY seq LIMIT $1
         ) AS first
     ) AS counted
     WHERE before < 8388608 ORDER BY seq";
@@ -28,7 +29,7 @@ const REFUSED: &str = "UPDATE windlass_enqueued e SET refused = n.why, refusals 
     WHERE e.id = n.id AND e.id IN (
         SELECT id FROM windlass_enqueued WHERE id = ANY($1) FOR UPDATE SKIP LOCKED
     ) RETURNING true";
-const STOOD_FOR: &str = "UPDATE windlass_enqueued e SET stands_for = n.task
+const STOOD_FOR: &str = "UPDATE windlass_enqueued e SET stands_for = n.task, stood_for_at = clock_timestamp()
     FROM unnest($1::uuid[], $2::uuid[]) AS n (id, task)
     WHERE e.id = n.id AND e.id IN (
         SELECT id FROM windlass_enqueued WHERE id = ANY($1) FOR UPDATE SKIP LOCKED
@@ -36,18 +37,23 @@ const STOOD_FOR: &str = "UPDATE windlass_enqueued e SET stands_for = n.task
 /// It is told for a day which task stands for one.
 const FORGET: &str = "DELETE FROM windlass_enqueued WHERE id IN (
         SELECT id FROM windlass_enqueued
-        WHERE stands_for IS NOT NULL AND enqueued_at < clock_timestamp() - interval '1 day'
-        ORDER BY enqueued_at LIMIT 1000 FOR UPDATE SKIP LOCKED
+        WHERE stands_for IS NOT NULL AND stood_for_at < clock_timestamp() - interval '1 day'
+        ORDER BY stood_for_at LIMIT 1000 FOR UPDATE SKIP LOCKED
     )";
 
 /// What waits to be taken in.
-pub(super) async fn waiting(connection: &mut Connection<'_>, limit: usize) -> Result<Vec<Enqueued>, Fault> {
+pub(super) async fn waiting(
+    connection: &mut Connection<'_>,
+    limit: usize,
+    after: u64,
+) -> Result<Vec<Enqueued>, Fault> {
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-    let rows = connection.query(WAITING, &[&limit]).await?;
+    let rows = connection.query(WAITING, &[&limit, &to_integer(after)]).await?;
     let mut waiting = Vec::with_capacity(rows.len());
     for row in &rows {
         let (id, refusals): (Uuid, i32) = (row.try_get(0)?, row.try_get(3)?);
         waiting.push(Enqueued {
+            place: row.try_get::<_, i64>(4)?.try_into().unwrap_or(0),
             id: TaskId(id.as_u128()),
             by: row.try_get::<_, &str>(1)?.into(),
             task: row.try_get::<_, &str>(2)?.into(),

@@ -334,8 +334,8 @@ impl Store for PostgresStore {
 
 #[async_trait]
 impl EnqueuedTasks for PostgresStore {
-    async fn waiting(&self, limit: usize) -> Result<Vec<Enqueued>, StoreError> {
-        with_connection!(self, |inner, connection| enqueued::waiting(&mut connection, limit))
+    async fn waiting(&self, limit: usize, after: u64) -> Result<Vec<Enqueued>, StoreError> {
+        with_connection!(self, |inner, connection| enqueued::waiting(&mut connection, limit, after))
     }
 
     async fn settle(&self, settled: Vec<(TaskId, Settlement)>) -> Result<usize, StoreError> {

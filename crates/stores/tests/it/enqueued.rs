@@ -21,7 +21,7 @@ impl Shop<'_> {
     }
 
     fn waiting(&self, limit: usize) -> Vec<Enqueued> {
-        block_on(self.store.enqueued().unwrap().waiting(limit)).unwrap()
+        block_on(self.store.enqueued().unwrap().waiting(limit, 0)).unwrap()
     }
 
     fn settle(&self, settled: Vec<(TaskId, Settlement)>) -> usize {
@@ -38,6 +38,8 @@ impl Shop<'_> {
             assert!(enqueued.task.contains(&format!("\"n\": {number}")), "{enqueued:?}");
             assert_eq!((enqueued.refusals, enqueued.id.0 >> 76 & 0xf), (0, 7), "a UUID of version 7");
         }
+        let behind = block_on(self.store.enqueued().unwrap().waiting(4, waiting[1].place)).unwrap();
+        assert_eq!((behind.len(), &behind[..2]), (3, &waiting[2..]), "behind the second");
         let ids: Vec<TaskId> = waiting.iter().map(|enqueued| enqueued.id).collect();
         let settled = vec![
             (ids[0], Settlement::Accepted),
@@ -57,11 +59,17 @@ impl Shop<'_> {
         let again = &self.waiting(4)[0];
         assert_eq!((again.id, again.refusals), (ids[1], 1));
 
-        let old = "update windlass_enqueued set enqueued_at = enqueued_at - interval '2' day";
-        (self.ask)(old);
-        self.settle(vec![(ids[3], Settlement::StandsFor(ids[0]))]);
-        let left = (self.ask)("select count(*) from windlass_enqueued where stands_for is not null");
-        assert_eq!(left, "0", "a day is over");
+        let age = |column| {
+            (self.ask)(&format!("update windlass_enqueued set {column} = {column} - interval '2' day"));
+        };
+        let stand = |place: usize| {
+            self.settle(vec![(ids[place], Settlement::StandsFor(ids[0]))]);
+            (self.ask)("select count(*) from windlass_enqueued where stands_for is not null")
+        };
+        age("enqueued_at");
+        assert_eq!(stand(3), "2", "the day begins when it is known which task stands for it");
+        age("stood_for_at");
+        assert_eq!(stand(1), "1", "a day is over for the others");
     }
 
     /// No more is read at once than fits in memory well; `submit` enqueues what is nearly 2 MiB.

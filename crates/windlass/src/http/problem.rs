@@ -201,6 +201,11 @@ impl From<EngineError> for Refused {
                      and the same body when you repeat a request"
                 ),
             ),
+            EngineError::KeyWithoutTask { task } => Self::conflict(format!(
+                "this idempotency key was used for task {task}, which is not there: it was deleted after its end, or is \
+                 just being taken in; try again, or use a new key to start a new task"
+            ))
+            .temporary(),
             EngineError::Rejected(rejection) => rejection.into(),
             EngineError::LockRejected(rejection) => Self::conflict(rejection.to_string()),
             EngineError::AlarmRejected(AlarmRejection::Unknown) => {
@@ -330,6 +335,7 @@ mod tests {
             (EngineError::UnknownLock(Name::new("a").expect("a name")), 404, "unknown-lock", false),
             (EngineError::LockRejected(LockRejection::Free), 409, "conflict", false),
             (EngineError::KeyReused { task: TaskId(1) }, 422, "idempotency-key-reused", false),
+            (EngineError::KeyWithoutTask { task: TaskId(1) }, 409, "conflict", true),
             (EngineError::Rejected(Rejection::Ended), 409, "conflict", false),
             (EngineError::Rejected(Rejection::NothingToResolve(why())), 409, "conflict", false),
             (EngineError::Rejected(Rejection::AlreadyRollingBack(why())), 409, "conflict", false),

@@ -34,6 +34,15 @@ impl Dialect {
         }
     }
 
+    /// The id of a task that never was, and how it is written in SQL.
+    fn missing_task(self) -> (&'static str, &'static str) {
+        let id = "0190a000-0000-7000-8000-000000000001";
+        match self {
+            Self::Postgres => (id, "'0190a000-0000-7000-8000-000000000001'"),
+            Self::MySql => (id, "X'0190a000000070008000000000000001'"),
+        }
+    }
+
     /// Statements that start tasks with numbers as parameters.
     fn start_many(self, flow: &str, numbers: std::ops::Range<u32>) -> String {
         numbers.map(|n| self.start(flow, &format!("{{\"n\": {n}}}"), None)).collect()
@@ -161,8 +170,10 @@ fn a_key_stands_for_one_task<P: Product>(place: &mut Place<'_, P>) {
         let alarms = place.site.json(&["alarm", "list"]);
         alarms.to_string().contains("another body").then_some(())
     });
-    // Under the same key it can be put right.
+    // Under the same key it can be put right, by whoever does so.
+    place.sql("UPDATE windlass_enqueued SET enqueued_by = 'somebody' WHERE refused IS NOT NULL");
     assert_eq!(place.start("good", r#"{"a": 1}"#, Some("k")), first);
+    assert_eq!(place.sql("SELECT count(*) FROM windlass_enqueued WHERE enqueued_by = 'somebody'"), "0");
     until("the first stands for it", || (place.sql(STOOD_FOR) == "1").then_some(()));
     until("the alarm is over", || {
         let alarms = place.site.json(&["alarm", "list"]);
@@ -180,6 +191,14 @@ fn a_key_stands_for_one_task<P: Product>(place: &mut Place<'_, P>) {
     assert!(other.unwrap_err().to_string().contains("idempotency key"));
     place.site = Site::open(tempfile::tempdir().unwrap(), &place.database.url(), &[]);
     assert_eq!(place.task(&waits)["params"]["b"], 1);
+    until("it is settled", || (place.waiting() == "0").then_some(()));
+
+    // As when its task was deleted, and its key was not yet.
+    let (gone, literal) = place.dialect.missing_task();
+    place.sql(&format!("UPDATE windlass_submit_key SET task = {literal}"));
+    assert_eq!(place.start("good", r#"{"b": 1}"#, Some("waits")), gone);
+    until("nothing is started for it", || (place.sql(STOOD_FOR) == "2").then_some(()));
+    assert_eq!(place.waiting(), "0");
     assert_eq!(place.site.json(&["task", "list", "--flow", "good"])["items"].as_array().unwrap().len(), 2);
 }
 
