@@ -1,5 +1,15 @@
 //! What applications enqueued.
 
+use std::{
+    thread,
+    time::{Duration, Instant},
+};
+
+use windlass_engine::{
+    conformance::block_on,
+    ports::{Settlement, Store as _},
+};
+
 use super::{database, open};
 use crate::enqueued::Shop;
 
@@ -62,4 +72,38 @@ fn keys_that_differ_at_their_end_are_two() {
         database.ask(&call).unwrap();
     }
     assert_eq!(database.ask("select count(*) from windlass_enqueued").unwrap(), "2");
+}
+
+/// An application that has locked what is long settled, and takes its time, holds up nothing.
+#[test]
+fn locks_of_an_application_are_not_waited_for() {
+    let Some(database) = database() else { return };
+    let store = open(&database.url()).unwrap();
+    let enqueued = store.enqueued().unwrap();
+    let ask = |statement: &str| database.ask(statement).unwrap();
+    let stand = || {
+        ask(&submit("{}"));
+        let id = block_on(enqueued.waiting(1, 0)).unwrap()[0].id;
+        block_on(enqueued.settle(vec![(id, Settlement::StandsFor(id))]))
+    };
+    stand().unwrap();
+    thread::scope(|scope| {
+        let application = scope.spawn(|| {
+            let locks = "set session transaction isolation level read committed;
+                begin; select 1 from windlass_enqueued for update; select sleep(20)";
+            database.ask(locks)
+        });
+        let asleep = "select coalesce(max(id), 0) from information_schema.processlist
+            where db = database() and info = 'select sleep(20)'";
+        let until = Instant::now() + Duration::from_secs(10);
+        let mut connection = ask(asleep);
+        while connection == "0" {
+            assert!(Instant::now() < until, "it has its locks");
+            connection = ask(asleep);
+        }
+        let settled = stand();
+        let has_locks = !application.is_finished();
+        ask(&format!("kill {connection}"));
+        assert_eq!((settled.unwrap(), has_locks), (1, true));
+    });
 }
