@@ -95,6 +95,8 @@ async fn empty(archive: &mut dyn Archive, url: &StoreUrl) -> anyhow::Result<()> 
 
 /// Fills a file under another name, and gives it its own when it is whole.
 async fn import_file(path: &Path, from: &mut (dyn BufRead + Send)) -> anyhow::Result<Totals> {
+    // A server that made a store there meanwhile would go on in a file without a name.
+    let _reserved = wire::reserve(path)?;
     ensure!(
         !path.exists(),
         "{} is there already: an import makes a new file, so give another name",

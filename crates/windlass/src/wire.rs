@@ -33,8 +33,10 @@ impl FromStr for StoreUrl {
         match text.split_once(':') {
             Some(("sqlite", path)) if !path.is_empty() => Ok(Self::Sqlite(path.into())),
             Some(("memory", "")) => Ok(Self::Memory),
-            Some(("postgres" | "postgresql", _)) => Ok(Self::Postgres(text.to_owned())),
-            Some(("mysql" | "mariadb", _)) => Ok(Self::MySql(text.to_owned())),
+            Some(("postgres" | "postgresql", rest)) => {
+                check_at(rest).map(|()| Self::Postgres(text.to_owned()))
+            }
+            Some(("mysql" | "mariadb", rest)) => check_at(rest).map(|()| Self::MySql(text.to_owned())),
             _ => anyhow::bail!(
                 "{:?} is no store: write sqlite:PATH, postgres://USER:PASSWORD@HOST/DATABASE, \
                  mysql://USER:PASSWORD@HOST/DATABASE or memory:",
@@ -54,8 +56,25 @@ impl fmt::Display for StoreUrl {
     }
 }
 
+/// Refuses a URL of which it is not clear what is its password, and so what of it may be shown.
+fn check_at(rest: &str) -> anyhow::Result<()> {
+    let rest = rest.trim_start_matches("//");
+    let (authority, behind) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
+    anyhow::ensure!(
+        authority.matches('@').count() <= 1 && !behind.contains('@'),
+        "the URL of the store has an @ too many: in a user or a password write @ as %40, : as %3A, / as %2F, \
+         ? as %3F and # as %23"
+    );
+    Ok(())
+}
+
 /// A URL without the password in it: neither before the host nor among the parameters.
 fn hide_secrets(url: &str) -> String {
+    if let Some((scheme, rest)) = url.split_once("://")
+        && check_at(rest).is_err()
+    {
+        return format!("{scheme}://…");
+    }
     let url = url.split_once('?').map_or(url, |(url, _)| url);
     match (url.find("://"), url.rfind('@')) {
         (Some(scheme), Some(host)) if scheme < host => format!("{}://…@{}", &url[..scheme], &url[host + 1..]),
@@ -133,6 +152,18 @@ pub(crate) async fn migrate(url: &StoreUrl) -> anyhow::Result<()> {
     let clock = SystemClock::new(windlass_core::Timestamp(0));
     open(url, &clock, "windlass migrate").await?;
     Ok(())
+}
+
+/// Keeps servers from a file at which a store is about to be, until it is dropped.
+#[cfg(feature = "sqlite")]
+pub(crate) fn reserve(path: &std::path::Path) -> anyhow::Result<windlass_stores::sqlite::Reserved> {
+    let reserved = windlass_stores::sqlite::Reserved::new(path, "windlass import");
+    reserved.with_context(|| format!("cannot make the store {}", path.display()))
+}
+
+#[cfg(not(feature = "sqlite"))]
+pub(crate) fn reserve(_: &std::path::Path) -> anyhow::Result<std::convert::Infallible> {
+    anyhow::bail!("this build has no SQLite store")
 }
 
 /// The way to a store past its servers: to read it, or to fill it.
@@ -237,6 +268,16 @@ mod tests {
         ] {
             let shown = url.parse::<StoreUrl>().unwrap().to_string();
             assert!(!shown.contains("secret") && shown.contains("host/db"), "{shown}");
+        }
+        for url in [
+            "postgres://me:very@secret@host/db",
+            "postgres://me:very?secret@host/db",
+            "mysql://me:very/secret@host/db",
+            "postgres://host/db?password=very@secret",
+            "redis://me:very?secret@host/db",
+        ] {
+            let error = url.parse::<StoreUrl>().unwrap_err().to_string();
+            assert!(!error.contains("secret") && !error.contains("very"), "{error}");
         }
     }
 }

@@ -141,14 +141,19 @@ impl OpenError {
     }
 }
 
+/// Takes the lock of the store at `path`.
+pub(super) fn take_lock(path: &Path, hint: &str) -> Result<LockFile, OpenError> {
+    LockFile::take(path, hint).map_err(|error| match error {
+        LockError::Held(holder) => OpenError::Locked { path: path.into(), holder },
+        LockError::Io(error) => OpenError::io("make the lock file of", path, error),
+    })
+}
+
 /// Takes the lock, checks the file and brings it to today's format, or makes a new one. Gives the connection
 /// that is to write: closing it would checkpoint the whole log, which a start need not wait for.
 pub(super) fn prepare(path: &Path, options: &SqliteOptions) -> Result<(LockFile, Connection), OpenError> {
     check_path(path)?;
-    let lock = LockFile::take(path, &options.lock_hint).map_err(|error| match error {
-        LockError::Held(holder) => OpenError::Locked { path: path.into(), holder },
-        LockError::Io(error) => OpenError::io("make the lock file of", path, error),
-    })?;
+    let lock = take_lock(path, &options.lock_hint)?;
     match prepare_locked(path, options) {
         Ok(connection) => Ok((lock, connection)),
         Err(error) => {

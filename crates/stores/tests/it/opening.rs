@@ -4,7 +4,7 @@ use std::{fs, path::Path};
 
 use rusqlite::Connection;
 use windlass_core::OnFailure;
-use windlass_stores::sqlite::{OpenError, SqliteSink};
+use windlass_stores::sqlite::{OpenError, Reserved, SqliteSink};
 
 use crate::story::{Place, flow, flow_change, options, write};
 
@@ -26,6 +26,17 @@ fn a_second_server_is_refused_and_told_who_has_the_file() {
     sink.close();
     // The lock went with the store, though its file is still there.
     SqliteSink::open(&place.path(), options()).unwrap();
+}
+
+#[test]
+fn where_a_store_is_about_to_be_no_server_makes_one() {
+    let place = Place::new();
+    let reserved = Reserved::new(&place.path(), "an import").unwrap();
+    let text = refusal(&place.path()).to_string();
+    assert!(text.contains("an import"), "{text}");
+    assert!(!place.path().exists());
+    drop(reserved);
+    SqliteSink::open(&place.path(), options()).unwrap().close();
 }
 
 #[test]
