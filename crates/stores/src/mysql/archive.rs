@@ -3,16 +3,14 @@
 use async_trait::async_trait;
 use mysql_async::{Conn, params, prelude::Queryable as _};
 use windlass_core::{TaskId, Timestamp};
-use windlass_engine::ports::{
-    Archive, ImportStage, KeyChange, SERVER_SILENT_AFTER, StoreError, SubmitKey, Submitted,
-};
+use windlass_engine::ports::{Archive, ImportStage, KeyChange, SERVER_SILENT_AFTER, StoreError, Submitted};
 
 use super::{
     commit::NOW,
-    migrate::{IMPORTING, READABLE_FROM, RESERVED, VERSION},
+    migrate::{READABLE_FROM, VERSION},
     open::{MySqlOptions, OpenError},
 };
-use crate::rows::{ENQUEUED, FILLED};
+use crate::rows::{ENQUEUED, FILLED, mark_of, stage_of, submit_key};
 
 /// Locks are known to the whole server, so the database is part of the name.
 const LOCK: &str = "concat('windlass.import.', md5(database()))";
@@ -71,10 +69,6 @@ fn fault(error: mysql_async::Error) -> StoreError {
     StoreError::Unavailable(error.to_string())
 }
 
-fn hash(bytes: &[u8]) -> Result<[u8; 32], StoreError> {
-    bytes.try_into().map_err(|_| StoreError::Damaged("an idempotency key has not 32 bytes".to_owned()))
-}
-
 fn task_id(bytes: &[u8]) -> Result<TaskId, StoreError> {
     let bytes = bytes.try_into().map_err(|_| StoreError::Damaged("a task's id has not 16 bytes".to_owned()));
     Ok(TaskId::from_bytes(bytes?))
@@ -93,12 +87,8 @@ impl Archive for MySqlArchive {
         let mut submitted = Vec::with_capacity(rows.len());
         for (id, scope, fingerprint) in rows {
             let id = task_id(&id)?;
-            let key = match scope.zip(fingerprint) {
-                Some((scope, fingerprint)) => {
-                    Some(SubmitKey { scope: hash(&scope)?, fingerprint: hash(&fingerprint)? })
-                }
-                None => None,
-            };
+            let key = scope.zip(fingerprint);
+            let key = key.map(|(scope, fingerprint)| submit_key(&scope, &fingerprint)).transpose()?;
             submitted.push(Submitted { place: id.0, id, key });
         }
         Ok(submitted)
@@ -116,7 +106,7 @@ impl Archive for MySqlArchive {
         let rows: Vec<KeyRow> = self.conn.exec(sql, parameters).await.map_err(fault)?;
         let mut keys = Vec::with_capacity(rows.len());
         for (scope, fingerprint, task, created_at) in rows {
-            let key = SubmitKey { scope: hash(&scope)?, fingerprint: hash(&fingerprint)? };
+            let key = submit_key(&scope, &fingerprint)?;
             keys.push(KeyChange { key, task: task_id(&task)?, at: Timestamp(created_at) });
         }
         Ok(keys)
@@ -153,20 +143,11 @@ impl Archive for MySqlArchive {
         }
         let sql = "SELECT readable_from FROM windlass_meta";
         let readable_from: Option<i64> = self.conn.query_first(sql).await.map_err(fault)?;
-        Ok(match readable_from {
-            Some(IMPORTING) => ImportStage::Filling,
-            Some(RESERVED) => ImportStage::Reserved,
-            _ => ImportStage::None,
-        })
+        Ok(stage_of(readable_from))
     }
 
     async fn set_stage(&mut self, stage: ImportStage) -> Result<(), StoreError> {
-        let readable_from = match stage {
-            ImportStage::None => READABLE_FROM,
-            ImportStage::Reserved => RESERVED,
-            ImportStage::Filling => IMPORTING,
-        };
-        let sql = format!("UPDATE windlass_meta SET readable_from = {readable_from}");
+        let sql = format!("UPDATE windlass_meta SET readable_from = {}", mark_of(stage, READABLE_FROM));
         self.conn.query_drop(sql).await.map_err(fault)
     }
 

@@ -3,6 +3,7 @@
 use mysql_async::{Conn, prelude::Queryable as _};
 
 use super::{commit::NOW, open::OpenError};
+use crate::rows::RESERVED;
 
 /// Every step from nothing to today's schema, in order; the version is their number. A step that was released is never
 /// changed, only followed by another. Each says from which version on servers can work on what it makes: where that is
@@ -17,12 +18,6 @@ pub(super) const VERSION: i64 = MIGRATIONS.len() as i64;
 
 /// The lowest version that servers must know to work on what this program makes.
 pub(super) const READABLE_FROM: i64 = MIGRATIONS[MIGRATIONS.len() - 1].1;
-
-/// What stands for the lowest version that servers must know while an import fills the tables: none does.
-pub(super) const IMPORTING: i64 = i32::MAX as i64;
-
-/// The same while an import sees whether the tables are empty and nobody works on them.
-pub(super) const RESERVED: i64 = IMPORTING - 1;
 
 /// Held while the schema is looked at and changed, so that servers that start at once do it one after the other. Such
 /// locks are known to the whole server, so the database is part of the name.

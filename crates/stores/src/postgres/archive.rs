@@ -5,16 +5,14 @@ use tokio::task::JoinHandle;
 use tokio_postgres::Client;
 use uuid::Uuid;
 use windlass_core::{TaskId, Timestamp};
-use windlass_engine::ports::{
-    Archive, ImportStage, KeyChange, SERVER_SILENT_AFTER, StoreError, SubmitKey, Submitted,
-};
+use windlass_engine::ports::{Archive, ImportStage, KeyChange, SERVER_SILENT_AFTER, StoreError, Submitted};
 
 use super::{
     error::describe,
-    migrate::{IMPORTING, LOCK_IMPORT, READABLE_FROM, RESERVED, VERSION},
+    migrate::{LOCK_IMPORT, READABLE_FROM, VERSION},
     open::{OpenError, PostgresOptions},
 };
-use crate::rows::{ENQUEUED, FILLED, from_integer, to_integer};
+use crate::rows::{ENQUEUED, FILLED, from_integer, mark_of, stage_of, submit_key, to_integer};
 
 const SUBMITTED: &str = "SELECT t.id, k.scope, k.fingerprint
     FROM windlass_task t LEFT JOIN windlass_submit_key k ON k.scope = t.scope AND NOT k.orphan
@@ -23,7 +21,6 @@ const OTHER_KEYS: &str = "SELECT scope, fingerprint, task, created_at FROM windl
     WHERE orphan AND scope > $1 ORDER BY scope LIMIT $2";
 const MADE_BY: &str = "SELECT schema_version FROM windlass_meta";
 const MARK: &str = "SELECT readable_from FROM windlass_meta";
-const SET_MARK: &str = "UPDATE windlass_meta SET readable_from = $1";
 /// Servers go by the clock of the database.
 const UP: &str = "SELECT address FROM windlass_server
     WHERE heard + $1 > floor(extract(epoch FROM clock_timestamp()) * 1000)::int8 ORDER BY started_at, id LIMIT 1";
@@ -76,10 +73,6 @@ fn fault(error: tokio_postgres::Error) -> StoreError {
     StoreError::Unavailable(describe(&error))
 }
 
-fn hash(bytes: &[u8]) -> Result<[u8; 32], StoreError> {
-    bytes.try_into().map_err(|_| StoreError::Damaged("an idempotency key has not 32 bytes".to_owned()))
-}
-
 #[async_trait]
 impl Archive for PostgresArchive {
     async fn submitted(&mut self, after: Option<u128>, limit: usize) -> Result<Vec<Submitted>, StoreError> {
@@ -90,12 +83,8 @@ impl Archive for PostgresArchive {
             let id = row.try_get::<_, Uuid>(0).map_err(fault)?.as_u128();
             let scope: Option<&[u8]> = row.try_get(1).map_err(fault)?;
             let fingerprint: Option<&[u8]> = row.try_get(2).map_err(fault)?;
-            let key = match scope.zip(fingerprint) {
-                Some((scope, fingerprint)) => {
-                    Some(SubmitKey { scope: hash(scope)?, fingerprint: hash(fingerprint)? })
-                }
-                None => None,
-            };
+            let key = scope.zip(fingerprint);
+            let key = key.map(|(scope, fingerprint)| submit_key(scope, fingerprint)).transpose()?;
             submitted.push(Submitted { place: id, id: TaskId(id), key });
         }
         Ok(submitted)
@@ -113,7 +102,7 @@ impl Archive for PostgresArchive {
         for row in &rows {
             let (scope, fingerprint) = (row.try_get(0).map_err(fault)?, row.try_get(1).map_err(fault)?);
             keys.push(KeyChange {
-                key: SubmitKey { scope: hash(scope)?, fingerprint: hash(fingerprint)? },
+                key: submit_key(scope, fingerprint)?,
                 task: TaskId(row.try_get::<_, Uuid>(2).map_err(fault)?.as_u128()),
                 at: Timestamp(row.try_get(3).map_err(fault)?),
             });
@@ -148,21 +137,14 @@ impl Archive for PostgresArchive {
             return Ok(ImportStage::None);
         }
         let row = self.client.query_opt(MARK, &[]).await.map_err(fault)?;
-        Ok(match row.map(|row| row.try_get(0)).transpose().map_err(fault)? {
-            Some(IMPORTING) => ImportStage::Filling,
-            Some(RESERVED) => ImportStage::Reserved,
-            _ => ImportStage::None,
-        })
+        let readable_from = row.map(|row| row.try_get::<_, i32>(0)).transpose().map_err(fault)?;
+        Ok(stage_of(readable_from.map(i64::from)))
     }
 
     async fn set_stage(&mut self, stage: ImportStage) -> Result<(), StoreError> {
-        let readable_from = match stage {
-            ImportStage::None => READABLE_FROM,
-            ImportStage::Reserved => RESERVED,
-            ImportStage::Filling => IMPORTING,
-        };
-        self.client.execute(SET_MARK, &[&readable_from]).await.map_err(fault)?;
-        Ok(())
+        let mark = mark_of(stage, READABLE_FROM.into());
+        let sql = format!("UPDATE windlass_meta SET readable_from = {mark}");
+        self.client.batch_execute(&sql).await.map_err(fault)
     }
 
     async fn clear(&mut self) -> Result<(), StoreError> {

@@ -3,6 +3,7 @@
 use tokio_postgres::Client;
 
 use super::open::OpenError;
+use crate::rows::RESERVED;
 
 /// The steps from one version to the next; the version is their number. A step that was released is never changed, only
 /// followed by another. Each says from which version on servers can work on what it makes: where that is the one before,
@@ -15,12 +16,6 @@ pub(super) const VERSION: i32 = MIGRATIONS.len() as i32;
 
 /// The lowest version that servers must know to work on what this program makes.
 pub(super) const READABLE_FROM: i32 = MIGRATIONS[MIGRATIONS.len() - 1].1;
-
-/// What stands for the lowest version that servers must know while an import fills the tables: none does.
-pub(super) const IMPORTING: i32 = i32::MAX;
-
-/// The same while an import sees whether the tables are empty and nobody works on them.
-pub(super) const RESERVED: i32 = IMPORTING - 1;
 
 /// Held while an import fills the tables.
 pub(super) const LOCK_IMPORT: i64 = LOCK + 1;
@@ -44,7 +39,7 @@ pub(super) async fn migrate(client: &mut Client, fresh_key: [u8; 32]) -> Result<
     } else {
         (0_i32, 0_i32)
     };
-    if readable_from >= RESERVED {
+    if i64::from(readable_from) >= RESERVED {
         return Err(OpenError::Importing);
     }
     if readable_from > VERSION {
