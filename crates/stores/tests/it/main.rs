@@ -4,6 +4,8 @@
 mod conformance;
 #[cfg(feature = "sqlite")]
 mod crash;
+#[cfg(any(feature = "mysql", feature = "postgres"))]
+mod disturbed;
 #[cfg(feature = "sqlite")]
 mod doctor;
 #[cfg(any(feature = "mysql", feature = "postgres"))]

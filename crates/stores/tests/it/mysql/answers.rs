@@ -14,28 +14,25 @@ use std::{
 };
 
 use mysql_async::{Conn, Opts, prelude::Queryable as _};
-use windlass_core::{ActKey, Flow, OnFailure};
+use windlass_core::{Flow, OnFailure};
 use windlass_engine::{
     conformance::block_on,
-    ports::{Change, Claimed, LogLine, Outcome, SessionId, Store, StoreError},
+    ports::{Change, Claimed, Outcome, Store, StoreError},
 };
 use windlass_stores::mysql::MySqlStore;
 use windlass_testkit::{Database, MariaDbProduct};
 
-use super::{
-    database,
-    faults::{NOW, add_flow, drop_after, id, new_task, renew, wish},
-    open, runtime,
+use super::{database, faults::APART, open, runtime};
+use crate::{
+    disturbed::{NOW, SESSION, add_flow, drop_after, id, log_line, new_task, renew, wish},
+    story,
 };
-use crate::story;
 
 /// How long calls and connections are disturbed.
 const DISTURBED: Duration = Duration::from_secs(6);
 
 /// Callers at once, on few connections.
 const CALLERS: u64 = 6;
-
-const SESSION: SessionId = SessionId(1);
 
 /// Wakes a thread.
 struct Unpark(Thread);
@@ -183,8 +180,8 @@ fn call(store: &MySqlStore, flow: &Arc<Flow>, seed: u64, next: &AtomicU64, stop:
 fn calls_that_are_dropped_and_statements_that_are_killed_leave_no_answers_to_others() {
     let Some(database) = database() else { return };
     let stores: Vec<_> = (0..2).map(|_| open(&database.url()).unwrap()).collect();
-    let flow = add_flow(&stores[0]);
-    renew(&stores[0]);
+    let flow = add_flow(&*stores[0]);
+    renew(&*stores[0]);
     let (stop, next) = (AtomicBool::new(false), AtomicU64::new(1));
     let until = Instant::now() + DISTURBED;
     let (mut all, killed) = (Seen::default(), AtomicU64::new(0));
@@ -235,7 +232,7 @@ fn calls_that_are_dropped_and_statements_that_are_killed_leave_no_answers_to_oth
 /// A store with two tasks on this database.
 fn with_tasks(database: &Database<'_, MariaDbProduct>) -> Arc<MySqlStore> {
     let store = open(&database.url()).unwrap();
-    let flow = add_flow(&store);
+    let flow = add_flow(&*store);
     let tasks = (1..=2).map(|number| new_task(&flow, number)).collect();
     assert_eq!(block_on(store.commit(tasks)).unwrap(), vec![Outcome::Committed; 2]);
     store
@@ -243,15 +240,8 @@ fn with_tasks(database: &Database<'_, MariaDbProduct>) -> Arc<MySqlStore> {
 
 /// A commit that reads and locks both tasks first, in a statement with others before and behind it.
 fn lock_both(flow: &str) -> Vec<Change> {
-    let line = |number| LogLine {
-        task: id(number),
-        key: ActKey::forward(0),
-        attempt: 1,
-        at: NOW.wall,
-        line: "line".into(),
-    };
     let flow = story::flow(flow, 1, OnFailure::Rollback);
-    vec![Change::Logs(vec![line(1), line(2)]), story::flow_change(&flow)]
+    vec![Change::Logs(vec![log_line(1), log_line(2)]), story::flow_change(&flow)]
 }
 
 /// Everybody gets their own answers.
@@ -269,7 +259,7 @@ fn an_ending_that_nobody_waits_for_is_no_answer_to_others() {
     let store = with_tasks(&database);
     for polls in 0..60 {
         // It comes to nothing, so its transaction is ended without a commit.
-        drop_after(polls, store.commit(Vec::new()));
+        drop_after(polls, APART, store.commit(Vec::new()));
         answers_are_ones_own(&store);
     }
 }

@@ -1,74 +1,34 @@
 //! Calls that are dropped, connections that are cut, a server that dies: what was answered holds, and nothing stays open.
 
 use std::{
-    future::Future,
-    pin::pin,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-    task::{Context, Poll, Waker},
+    sync::Arc,
     thread,
     time::{Duration, Instant},
 };
 
 use tokio::runtime::Builder;
-use windlass_core::{ActKey, Effect, Flow, Millis, OnFailure, TaskId, waits};
+use windlass_core::{Flow, OnFailure};
 use windlass_engine::{
     conformance::block_on,
-    ports::{
-        Change, LogLine, Now, Outcome, PollState, ServerId, ServerState, SessionId, SessionRenewal, Store,
-        StoreError, Wish,
-    },
+    ports::{Change, Outcome, ServerId, ServerState, Store as _, StoreError},
 };
 use windlass_stores::postgres::{PostgresOptions, PostgresStore};
 use windlass_testkit::{Database, Postgres, PostgresProduct, Product as _, Proxy};
 
 use super::{database, open, wait};
-use crate::story::{self, Story};
+use crate::{
+    disturbed::{
+        Answer, NOW, SESSION, add_flow, answers_hold, commit_while, drop_after, id, kill_twice, line,
+        new_task, port_of, renew, wish,
+    },
+    story::{self, Story},
+};
 
-const NOW: Now = Now { wall: story::START, mono: Millis(5_000) };
-const SESSION: SessionId = SessionId(1);
+/// Between two polls of a call that is dropped.
+const APART: Duration = Duration::from_millis(1);
 
 /// How long something may take that happens soon.
 const PATIENCE: Duration = Duration::from_secs(20);
-
-/// Adds a flow of one step.
-fn add_flow(store: &PostgresStore) -> Arc<Flow> {
-    let flow = story::flow("flow", 1, OnFailure::Rollback);
-    assert_eq!(block_on(store.commit(vec![story::flow_change(&flow)])).unwrap(), [Outcome::Committed]);
-    flow
-}
-
-fn id(number: u64) -> TaskId {
-    story::id(0, number)
-}
-
-/// What takes a new task in.
-fn new_task(flow: &Arc<Flow>, number: u64) -> Change {
-    let mut change = Story::new(flow, id(number), 0, &[]).accept(0);
-    if let Change::Task(change) = &mut change {
-        change.waits = waits(&change.task).into_iter().map(Effect::Wait).collect();
-    }
-    change
-}
-
-/// A line of log of a task: the batch is read before it is written, in another trip.
-fn line(number: u64) -> Change {
-    let (task, key) = (id(number), ActKey::forward(0));
-    Change::Logs(vec![LogLine { task, key, attempt: 1, at: NOW.wall, line: "line".into() }])
-}
-
-fn renew(store: &PostgresStore) {
-    let lease = Millis::from_secs(600);
-    let (poll, worker) = (PollState::Open(1), None);
-    let renewal = SessionRenewal { session: SESSION, poll, lease, lease_unpolled: lease, worker };
-    block_on(store.renew(vec![renewal], NOW)).unwrap();
-}
-
-fn wish(free: u32) -> Vec<Wish> {
-    vec![Wish { module: story::name("module"), commands: None, free }]
-}
 
 fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     let until = Instant::now() + PATIENCE;
@@ -92,29 +52,16 @@ fn all_is_whole(database: &Database<'_, PostgresProduct>) {
     assert_eq!(database.ask(torn).unwrap(), "0");
 }
 
-/// Polls a future so often and drops it, if it has not ended by then.
-fn drop_after<T>(polls: usize, future: impl Future<Output = T>) -> Option<T> {
-    let mut future = pin!(future);
-    let mut context = Context::from_waker(Waker::noop());
-    for _ in 0..polls {
-        if let Poll::Ready(done) = future.as_mut().poll(&mut context) {
-            return Some(done);
-        }
-        thread::sleep(Duration::from_millis(1));
-    }
-    None
-}
-
 #[test]
 fn calls_may_be_dropped_anywhere() {
     let Some(database) = database() else { return };
     let store = open(&database.url()).unwrap();
-    let flow = add_flow(&store);
-    renew(&store);
+    let flow = add_flow(&*store);
+    renew(&*store);
     let (mut dropped, mut ended, mut claimed) = (0, 0, 0);
     for polls in 0..40 {
         let number = polls as u64 + 1;
-        match drop_after(polls, store.commit(vec![new_task(&flow, number), line(number)])) {
+        match drop_after(polls, APART, store.commit(vec![new_task(&flow, number), line(number)])) {
             Some(outcomes) => {
                 assert_eq!(outcomes.unwrap(), [Outcome::Committed, Outcome::Committed]);
                 assert!(block_on(store.load(&[id(number)])).unwrap()[0].is_some());
@@ -122,9 +69,10 @@ fn calls_may_be_dropped_anywhere() {
             }
             None => dropped += 1,
         }
-        claimed += drop_after(polls, store.claim(SESSION, &wish(1), NOW)).map_or(0, |got| got.unwrap().len());
-        drop_after(polls, store.lost(NOW, 10));
-        drop_after(polls, store.load(&[id(number)]));
+        claimed +=
+            drop_after(polls, APART, store.claim(SESSION, &wish(1), NOW)).map_or(0, |got| got.unwrap().len());
+        drop_after(polls, APART, store.lost(NOW, 10));
+        drop_after(polls, APART, store.load(&[id(number)]));
     }
     assert!(dropped > 2 && ended > 3 && claimed > 0, "{dropped} dropped, {ended} ended, {claimed} claimed");
     nothing_is_open(&database);
@@ -134,7 +82,7 @@ fn calls_may_be_dropped_anywhere() {
 #[test]
 fn a_runtime_that_ends_leaves_nothing_open() {
     let Some(database) = database() else { return };
-    let flow = add_flow(&open(&database.url()).unwrap());
+    let flow = add_flow(&*open(&database.url()).unwrap());
     let (mut dropped, mut ended) = (0, 0);
     for round in 0..30 {
         let runtime = Builder::new_current_thread().enable_all().build().unwrap();
@@ -159,57 +107,20 @@ fn a_runtime_that_ends_leaves_nothing_open() {
     all_is_whole(&database);
 }
 
-type Answers = Vec<(u64, Result<Vec<Outcome>, StoreError>)>;
-
-/// Commits tasks one after the other until told to stop, and gives their numbers with what was answered.
-fn commit_until(stop: &AtomicBool, store: &PostgresStore, flow: &Arc<Flow>) -> Answers {
-    let mut answers = Vec::new();
-    for number in 1.. {
-        if stop.load(Ordering::Relaxed) {
-            break;
-        }
-        // Now in one trip, now in two.
-        let mut changes = vec![new_task(flow, number)];
-        changes.extend((number % 2 == 0).then(|| line(number)));
-        answers.push((number, block_on(store.commit(changes))));
-    }
-    answers
-}
-
-/// Whatever was answered is so: a commit that was answered is there once, one that failed is not there at all.
-fn answers_hold(store: &PostgresStore, answers: &Answers) -> (usize, usize) {
-    let (mut committed, mut failed) = (0, 0);
-    for (number, answer) in answers {
-        let there = block_on(store.load(&[id(*number)])).unwrap().remove(0).is_some();
-        match answer {
-            Ok(outcomes) => {
-                assert!(outcomes.iter().all(|outcome| *outcome == Outcome::Committed), "task {number}");
-                assert!(there, "task {number} was committed and is not there");
-                committed += 1;
-            }
-            Err(error) => {
-                // Where nobody could be asked what became of it, the error says so.
-                assert!(!there || error.to_string().contains("cannot be told"), "task {number}: {error}");
-                failed += 1;
-            }
-        }
-    }
-    (committed, failed)
-}
-
-fn port_of(url: &str) -> u16 {
-    url.rsplit_once(':').unwrap().1.split_once('/').unwrap().0.parse().unwrap()
+/// Commits a task, now in one trip, now in two.
+fn commit(store: &PostgresStore, flow: &Arc<Flow>, number: u64) -> Answer {
+    let mut changes = vec![new_task(flow, number)];
+    changes.extend(number.is_multiple_of(2).then(|| line(number)));
+    Answer { number, changes: changes.len(), outcomes: block_on(store.commit(changes)) }
 }
 
 #[test]
 fn commits_whose_connection_is_cut_come_to_what_was_answered() {
     let Some(database) = database() else { return };
-    let flow = add_flow(&open(&database.url()).unwrap());
+    let flow = add_flow(&*open(&database.url()).unwrap());
     let proxy = Proxy::start(port_of(&database.url())).unwrap();
     let store = open(&database.url_at(proxy.port())).unwrap();
-    let stop = AtomicBool::new(false);
-    let answers = thread::scope(|scope| {
-        let committing = scope.spawn(|| commit_until(&stop, &store, &flow));
+    let cut_often = || {
         for cut in 0..60_u64 {
             // Long enough for some to get through: a new connection asks a dozen times before its first commit.
             thread::sleep(Duration::from_millis(50 + cut % 23));
@@ -220,10 +131,9 @@ fn commits_whose_connection_is_cut_come_to_what_was_answered() {
             proxy.delay(Duration::from_millis(cut % 2));
         }
         proxy.heal();
-        stop.store(true, Ordering::Relaxed);
-        committing.join().unwrap()
-    });
-    let (committed, failed) = answers_hold(&store, &answers);
+    };
+    let answers = commit_while(cut_often, |number| commit(&store, &flow, number));
+    let (committed, failed) = answers_hold(&*store, &answers);
     assert!(committed > 20, "{committed} committed, {failed} failed");
     nothing_is_open(&database);
     all_is_whole(&database);
@@ -234,20 +144,9 @@ fn a_server_that_dies_and_comes_back_loses_nothing() {
     let Some(server) = Postgres::start().unwrap() else { return };
     let database = server.database().unwrap();
     let store = open(&database.url()).unwrap();
-    let flow = add_flow(&store);
-    let stop = AtomicBool::new(false);
-    let answers = thread::scope(|scope| {
-        let committing = scope.spawn(|| commit_until(&stop, &store, &flow));
-        for _ in 0..2 {
-            thread::sleep(Duration::from_millis(300));
-            server.kill().unwrap();
-            server.restart().unwrap();
-        }
-        thread::sleep(Duration::from_millis(300));
-        stop.store(true, Ordering::Relaxed);
-        committing.join().unwrap()
-    });
-    let (committed, failed) = answers_hold(&store, &answers);
+    let flow = add_flow(&*store);
+    let answers = commit_while(|| kill_twice(&server), |number| commit(&store, &flow, number));
+    let (committed, failed) = answers_hold(&*store, &answers);
     assert!(committed > 5, "{committed} committed, {failed} failed");
     all_is_whole(&database);
 }
@@ -264,7 +163,7 @@ fn a_server_that_stands_still_is_given_up_in_time_and_used_again() {
     let Some(server) = Postgres::start_with(PostgresProduct::QUICK).unwrap() else { return };
     let database = server.database().unwrap();
     let store = open_impatient(&database.url());
-    let flow = add_flow(&store);
+    let flow = add_flow(&*store);
     server.pause().unwrap();
     let began = Instant::now();
     // With nobody to ask what became of it, it is told so.
@@ -327,7 +226,7 @@ fn two_go_on(store: &PostgresStore, flow: &Arc<Flow>) -> Vec<Change> {
 fn deadlocks_with_strangers_are_tried_again() {
     let Some(database) = database() else { return };
     let store = open(&database.url()).unwrap();
-    let changes = two_go_on(&store, &add_flow(&store));
+    let changes = two_go_on(&store, &add_flow(&*store));
     // In the other order. We wait for it first, so the database ends ours.
     let hold = |number| format!("select from windlass_task where id = '{}' for update", id(number));
     let other = format!("begin; {}; select pg_sleep(0.7); {}; commit", hold(2), hold(1));
@@ -341,7 +240,7 @@ fn deadlocks_with_strangers_are_tried_again() {
 fn locks_that_strangers_hold_for_long_are_waited_for_again() {
     let Some(database) = database() else { return };
     let store = open(&database.url()).unwrap();
-    let changes = two_go_on(&store, &add_flow(&store));
+    let changes = two_go_on(&store, &add_flow(&*store));
     let other = format!(
         "begin; select from windlass_task where id = '{}' for update; select pg_sleep(6); commit",
         id(1)
@@ -355,14 +254,14 @@ fn locks_that_strangers_hold_for_long_are_waited_for_again() {
 /// Whether a store hears of another server in time.
 fn hears(store: &PostgresStore, within: Duration) -> bool {
     let polls = usize::try_from(within.as_millis()).unwrap();
-    drop_after(polls.max(1), store.news()).is_some()
+    drop_after(polls.max(1), APART, store.news()).is_some()
 }
 
 #[test]
 fn other_servers_are_heard_of_again_after_the_connection_was_lost() {
     let Some(database) = database() else { return };
     let other = open(&database.url()).unwrap();
-    let flow = add_flow(&other);
+    let flow = add_flow(&*other);
     for number in 1..=2 {
         let (version, address) = ("1".into(), "http://127.0.0.1:1".into());
         let (id, started_at, heard_at) = (ServerId(number), NOW.wall, NOW.wall);
@@ -376,7 +275,7 @@ fn other_servers_are_heard_of_again_after_the_connection_was_lost() {
     block_on(other.commit(vec![new_task(&flow, 1)])).unwrap();
     assert!(hears(&store, PATIENCE));
 
-    renew(&other);
+    renew(&*other);
     assert_eq!(block_on(other.claim(SESSION, &wish(1), NOW)).unwrap().len(), 1);
     proxy.cut();
     assert!(!hears(&store, Duration::from_millis(50)), "nobody listens");
@@ -391,8 +290,8 @@ fn other_servers_are_heard_of_again_after_the_connection_was_lost() {
 fn a_batch_of_new_tasks_is_one_trip_and_one_that_goes_on_two() {
     let Some(database) = database() else { return };
     let store = open(&database.url()).unwrap();
-    let flow = add_flow(&store);
-    renew(&store);
+    let flow = add_flow(&*store);
+    renew(&*store);
     let trips = || store.round_trips().unwrap();
     let before = trips();
     let tasks: Vec<Change> = (1..=200).map(|number| new_task(&flow, number)).collect();
