@@ -18,7 +18,7 @@ use super::{
     flows::Flows,
     write::add_writes,
 };
-use crate::rows::{Decided, Found, Keys, Writes, decide};
+use crate::rows::{Found, Keys, Writes, decide};
 
 const USE_QUEUES: &str = "INSERT INTO windlass_queue (name, used)
     SELECT name, true FROM unnest($1::text[]) AS n (name) ORDER BY name
@@ -118,7 +118,7 @@ impl Committer {
     ) -> Result<Try, Fault> {
         let mut connection = database.connection().await?;
         let first = keys.new_tasks.first().map(|id| Uuid::from_u128(id.0));
-        let (Decided { outcomes, writes }, trace, batch) = match first {
+        let (decided, trace, batch) = match first {
             Some(first) if keys.is_all_new() && !careful => {
                 (decide(changes, Found::default()), Trace::Task(first), Batch::begin())
             }
@@ -127,9 +127,9 @@ impl Committer {
                 (decide(changes, found), Trace::Number(number), Batch::default())
             }
         };
-        match self.write(&mut connection, batch, &writes).await {
-            Ok(()) => Ok(Try::Done(outcomes)),
-            Err(fault) if fault.is_lost_connection() => Ok(Try::Unknown(trace, outcomes, fault)),
+        match self.write(&mut connection, batch, &decided.writes).await {
+            Ok(()) => Ok(Try::Done(decided.outcomes)),
+            Err(fault) if fault.is_lost_connection() => Ok(Try::Unknown(trace, decided.outcomes, fault)),
             Err(fault) => Err(fault),
         }
     }

@@ -22,7 +22,7 @@ mod turns;
 mod writes;
 
 pub(crate) use archive::{ENQUEUED, FILLED, RESERVED, mark_of, stage_of, submit_key};
-pub(crate) use decide::{Decided, decide};
+pub(crate) use decide::decide;
 pub(crate) use encoding::*;
 pub(crate) use flow_cache::{FlowCache, stored_flow};
 pub(crate) use found::{Found, FoundWait};
