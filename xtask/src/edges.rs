@@ -1,12 +1,12 @@
 //! Which crate may use which. The arrows are those of ARCHITECTURE.md:
 //!
 //! ```text
-//! engine ─▶ core      stores ─▶ engine, core      sim ─▶ engine, core      client ─▶ api      windlass ─▶ the others
+//! engine ─▶ core, brokers   stores ─▶ engine, core   sim ─▶ engine, core   client ─▶ api, brokers   windlass ─▶ the others
 //! ```
 //!
 //! Tests may use `testkit`, which uses nothing of ours.
 //!
-//! `core` and `api` use nothing of ours. Products (the folders of `stores`) never use one another. What makes a
+//! `core`, `api` and `brokers` use nothing of ours. Products (the folders of `stores` and `brokers`) never use one another. What makes a
 //! crate what it is (the core decides and does nothing, the engine has no runtime, the client no server in it) is
 //! kept by naming what it may never use.
 
@@ -20,12 +20,13 @@ use crate::{
 const ALLOWED: &[(&str, &[&str])] = &[
     ("windlass-core", &[]),
     ("windlass-api", &[]),
-    ("windlass-engine", &["windlass-core"]),
+    ("windlass-brokers", &["windlass-testkit"]),
+    ("windlass-engine", &["windlass-core", "windlass-brokers"]),
     ("windlass-testkit", &[]),
     ("windlass-stores", &["windlass-engine", "windlass-core", "windlass-testkit"]),
     ("windlass-sim", &["windlass-engine", "windlass-core"]),
     ("windlass-powercut", &["windlass-stores", "windlass-engine", "windlass-core"]),
-    ("windlass-client", &["windlass-api"]),
+    ("windlass-client", &["windlass-api", "windlass-brokers"]),
     (
         "windlass",
         &[
@@ -33,6 +34,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "windlass-engine",
             "windlass-stores",
             "windlass-api",
+            "windlass-brokers",
             "windlass-client",
             "windlass-testkit",
         ],
@@ -55,13 +57,14 @@ const NEVER: &[(&str, &[&str], &str)] = &[
     ),
     ("windlass-client", &["axum", "hyper", "rusqlite"], "the client has no server code in it"),
     ("windlass-stores", &["windlass-testkit"], KIT),
+    ("windlass-brokers", &["windlass-testkit"], KIT),
     ("windlass", &["windlass-testkit"], KIT),
 ];
 
 const KIT: &str = "the test kit is for tests";
 
 /// The crates whose folders are products.
-const PRODUCT_FOLDERS: &[&str] = &["crates/stores/src"];
+const PRODUCT_FOLDERS: &[&str] = &["crates/stores/src", "crates/brokers/src"];
 
 /// Their folders that are no products, but what products have in common.
 const SHARED: &[&str] = &["lib", "rows"];

@@ -1,0 +1,21 @@
+//! Message brokers, as far as Windlass needs them: what one does ([`Broker`], [`Consumer`]), and one folder per product.
+//!
+//! The store is the truth; a broker carries hints. So a message may arrive twice, late, in any order, or never, and a
+//! broker may lose all it has: whoever uses this crate must be right all the same. What is asked of a broker is only that
+//! it has what it confirmed, as long as nothing happens to it, and that it does not deliver again what was acknowledged
+//! without an accident.
+//!
+//! | feature | product |
+//! |---|---|
+//! | `redis` | Redis 7: streams with consumer groups, lists |
+//! | `rabbitmq` | RabbitMQ: quorum queues and classic queues |
+//! | `kafka` | Kafka: topics with consumer groups |
+//! | `sqs` | SQS: standard and FIFO queues |
+
+mod error;
+mod message;
+mod port;
+
+pub use error::BrokerError;
+pub use message::{Delivery, Look, Message, Queue, Receipt};
+pub use port::{Broker, Consumer, ConsumerSettings};
