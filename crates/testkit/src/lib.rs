@@ -1,4 +1,4 @@
-//! Real servers for tests: PostgreSQL and MariaDB as children of the test, without containers.
+//! Real servers for tests: PostgreSQL, MariaDB and Redis as children of the test, without containers.
 //!
 //! ```no_run
 //! # fn main() -> anyhow::Result<()> {
@@ -25,6 +25,8 @@
 //! | `process.rs` | a child with all its descendants: signals, waiting, reaping |
 //! | `template.rs` | a data directory is made once, kept beside what cargo builds, and copied |
 //! | `server.rs` | on a port nobody has; ready when *this* server answers there, not a stranger |
+//!
+//! What is particular to a product is in a file of its name; `sql.rs` has what those with SQL databases share.
 
 mod account;
 mod home;
@@ -35,17 +37,24 @@ mod postgres;
 mod process;
 mod product;
 mod proxy;
+mod redis;
 mod server;
+mod sql;
 mod template;
 
 pub use mariadb::MariaDbProduct;
 pub use postgres::PostgresProduct;
-pub use product::Product;
+pub use product::{Place, Product};
 pub use proxy::Proxy;
-pub use server::{Database, Server};
+pub use redis::RedisProduct;
+pub use server::Server;
+pub use sql::{Database, SqlProduct};
 
 /// A PostgreSQL server.
 pub type Postgres = Server<PostgresProduct>;
 
 /// A MariaDB server.
 pub type MariaDb = Server<MariaDbProduct>;
+
+/// A Redis server.
+pub type Redis = Server<RedisProduct>;

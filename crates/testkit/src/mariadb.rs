@@ -11,8 +11,9 @@ use anyhow::Result;
 use rustix::process::Signal;
 
 use crate::{
-    product::{Product, finish},
+    product::{Place, Product, finish},
     server::Server,
+    sql::{self, SqlProduct},
 };
 
 /// What the server does first. Without it, only a local socket would let the administrator in.
@@ -39,7 +40,6 @@ impl Product for MariaDbProduct {
     const PACKAGE: &'static str = "mariadb-server";
     const USER: &'static str = "mysql";
     const SIGNALS: (Signal, &'static str) = (Signal::TERM, "KILL");
-    const DIRECTORY: &'static str = "select trim(trailing '/' from @@datadir)";
     const QUICK: &'static [&'static str] = &[
         "innodb-flush-log-at-trx-commit=0",
         "innodb-flush-method=nosync",
@@ -48,7 +48,7 @@ impl Product for MariaDbProduct {
         "innodb-file-per-table=OFF",
         "sync-frm=OFF",
     ];
-    const DATABASE: &'static str = "mysql";
+    const HAS_TEMPLATE: bool = true;
 
     fn find() -> Option<Self> {
         let in_path = std::env::var_os("PATH").unwrap_or_default();
@@ -81,7 +81,8 @@ impl Product for MariaDbProduct {
         Ok(fs::write(data.join(FIRST_FILE), FIRST)?)
     }
 
-    fn arrange(&self, command: &mut Command, data: &Path, port: u16, settings: &[String]) {
+    fn arrange(&self, command: &mut Command, place: &Place<'_>) -> Result<()> {
+        let Place { data, port, settings } = *place;
         let file = |name: &str, file: &str| format!("--{name}={}", data.join(file).display());
         command.arg("--no-defaults").arg(format!("--datadir={}", data.display()));
         command.args(["--bind-address=127.0.0.1", "--skip-name-resolve", "--max-connections=300"]);
@@ -90,7 +91,17 @@ impl Product for MariaDbProduct {
         // Relative to the data directory, whose path may be longer than a socket's may be.
         command.arg("--socket=socket");
         command.args(settings.iter().map(|setting| format!("--{setting}")));
+        Ok(())
     }
+
+    fn answers(&self, place: &Place<'_>, _process: u32) -> Result<bool> {
+        sql::answers(self, place)
+    }
+}
+
+impl SqlProduct for MariaDbProduct {
+    const DIRECTORY: &'static str = "select trim(trailing '/' from @@datadir)";
+    const DATABASE: &'static str = "mysql";
 
     fn ask(&self, port: u16, database: &str, statement: &str) -> Command {
         let mut command = Command::new(&self.client);

@@ -11,8 +11,9 @@ use anyhow::Result;
 use rustix::process::Signal;
 
 use crate::{
-    product::{Product, finish},
+    product::{Place, Product, finish},
     server::Server,
+    sql::{self, SqlProduct},
 };
 
 /// Where Debian has its versions: one folder each.
@@ -44,9 +45,8 @@ impl Product for PostgresProduct {
     const USER: &'static str = "postgres";
     // Killed outright, it would leave its shared memory behind.
     const SIGNALS: (Signal, &'static str) = (Signal::INT, "QUIT");
-    const DIRECTORY: &'static str = "show data_directory";
     const QUICK: &'static [&'static str] = &["fsync=off", "full_page_writes=off"];
-    const DATABASE: &'static str = "postgres";
+    const HAS_TEMPLATE: bool = true;
 
     fn find() -> Option<Self> {
         let versions = fs::read_dir(VERSIONS).into_iter().flatten().flatten();
@@ -79,7 +79,8 @@ impl Product for PostgresProduct {
         Ok(fs::write(data.join("pg_hba.conf"), HOSTS)?)
     }
 
-    fn arrange(&self, command: &mut Command, data: &Path, port: u16, settings: &[String]) {
+    fn arrange(&self, command: &mut Command, place: &Place<'_>) -> Result<()> {
+        let Place { data, port, settings } = *place;
         command.arg("-D").arg(data).arg("-p").arg(port.to_string());
         let ours = [
             "listen_addresses=127.0.0.1",
@@ -94,7 +95,28 @@ impl Product for PostgresProduct {
         for setting in ours.into_iter().chain(settings.iter().map(String::as_str)) {
             command.arg("-c").arg(setting);
         }
+        Ok(())
     }
+
+    fn answers(&self, place: &Place<'_>, _process: u32) -> Result<bool> {
+        sql::answers(self, place)
+    }
+
+    fn tidy(&self, data: &Path) {
+        // The seventh line of a running server's file names its segment: its key and its number.
+        let running = fs::read_to_string(data.join("postmaster.pid")).unwrap_or_default();
+        let segment = running.lines().nth(6).and_then(|line| line.split_whitespace().nth(1));
+        if let Some(segment) = segment {
+            // The next server would take it over; where there is none to come, it would stay until the machine stops.
+            let mut remove = Command::new("ipcrm");
+            let _ = remove.arg("-m").arg(segment).stdout(Stdio::null()).stderr(Stdio::null()).status();
+        }
+    }
+}
+
+impl SqlProduct for PostgresProduct {
+    const DIRECTORY: &'static str = "show data_directory";
+    const DATABASE: &'static str = "postgres";
 
     fn ask(&self, port: u16, database: &str, statement: &str) -> Command {
         let mut command = Command::new(self.sibling("psql"));
@@ -114,16 +136,5 @@ impl Product for PostgresProduct {
 
     fn drop_database(name: &str) -> String {
         format!("drop database if exists {name} with (force)")
-    }
-
-    fn tidy(&self, data: &Path) {
-        // The seventh line of a running server's file names its segment: its key and its number.
-        let running = fs::read_to_string(data.join("postmaster.pid")).unwrap_or_default();
-        let segment = running.lines().nth(6).and_then(|line| line.split_whitespace().nth(1));
-        if let Some(segment) = segment {
-            // The next server would take it over; where there is none to come, it would stay until the machine stops.
-            let mut remove = Command::new("ipcrm");
-            let _ = remove.arg("-m").arg(segment).stdout(Stdio::null()).stderr(Stdio::null()).status();
-        }
     }
 }

@@ -20,12 +20,10 @@ pub trait Product: Sized + Send + Sync + 'static {
     const USER: &'static str;
     /// The signal that ends it in good order, and the one that ends it at once but leaves nothing behind.
     const SIGNALS: (rustix::process::Signal, &'static str);
-    /// A statement that gives its data directory: nobody else has this one, so it proves who answers.
-    const DIRECTORY: &'static str;
     /// Settings under which it is quick and does not survive a power cut, which no test of this kit makes.
     const QUICK: &'static [&'static str];
-    /// A database that is always there.
-    const DATABASE: &'static str;
+    /// Whether its data directory is made once and copied, because making one takes long.
+    const HAS_TEMPLATE: bool;
 
     /// Finds it.
     fn find() -> Option<Self>;
@@ -42,20 +40,31 @@ pub trait Product: Sized + Send + Sync + 'static {
     /// When its program says so.
     fn initialise(&self, run: &dyn Fn(&Path) -> Command, data: &Path) -> Result<()>;
 
-    /// Tells the server's command where its data are and what it listens on.
-    fn arrange(&self, command: &mut Command, data: &Path, port: u16, settings: &[String]);
+    /// Tells the server's command where its data are and what it listens on. Called before every start.
+    ///
+    /// # Errors
+    /// When a file that it needs cannot be written.
+    fn arrange(&self, command: &mut Command, place: &Place<'_>) -> Result<()>;
 
-    /// Puts a question to the server as its administrator, and prints the answer without decoration.
-    fn ask(&self, port: u16, database: &str, statement: &str) -> Command;
-
-    /// A URL for this database.
-    fn url(port: u16, database: &str) -> String;
-
-    /// A statement that drops a database whoever uses it.
-    fn drop_database(name: &str) -> String;
+    /// Whether who answers at this place is the server that was started as `process`, and not a stranger.
+    ///
+    /// # Errors
+    /// While nobody answers.
+    fn answers(&self, place: &Place<'_>, process: u32) -> Result<bool>;
 
     /// Removes what the system keeps of a server that was killed.
     fn tidy(&self, _data: &Path) {}
+}
+
+/// Where a server is, and how it is set.
+#[derive(Debug, Clone, Copy)]
+pub struct Place<'s> {
+    /// Its data directory.
+    pub data: &'s Path,
+    /// The port it listens on, on 127.0.0.1.
+    pub port: u16,
+    /// Settings of the product: `name=value` each.
+    pub settings: &'s [String],
 }
 
 /// Runs a command to its end and gives what it printed.

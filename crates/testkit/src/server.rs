@@ -4,10 +4,7 @@ use std::{
     fs,
     net::{Ipv4Addr, TcpListener},
     path::{Path, PathBuf},
-    sync::{
-        Mutex, MutexGuard,
-        atomic::{AtomicU32, Ordering},
-    },
+    sync::{Mutex, MutexGuard},
     thread,
     time::{Duration, Instant},
 };
@@ -19,7 +16,7 @@ use crate::{
     account::Account,
     home, missing,
     process::{LOOK_EVERY, Process, last_lines},
-    product::{self, Product, finish},
+    product::{self, Place, Product},
     template,
 };
 
@@ -77,7 +74,7 @@ impl<P: Product> Server<P> {
         let directory = home::directory(&P::NAME.to_lowercase(), &account)?;
         let settings = settings.iter().map(|setting| (*setting).to_owned()).collect();
         let mut server = Self { product, account, directory, settings, port: 0, process: Mutex::new(None) };
-        template::copy_to(&server.product, &server.account, &server.data())
+        template::make(&server.product, &server.account, &server.data())
             .with_context(|| format!("cannot make a data directory of {}", P::NAME))?;
         let until = Instant::now() + START_MAX;
         loop {
@@ -136,25 +133,6 @@ impl<P: Product> Server<P> {
     /// The last lines of its log.
     pub fn last_words(&self) -> String {
         last_lines(&self.directory.join("log"))
-    }
-
-    /// Makes an empty database.
-    ///
-    /// # Errors
-    /// When the server refuses.
-    pub fn database(&self) -> Result<Database<'_, P>> {
-        static COUNT: AtomicU32 = AtomicU32::new(1);
-        let name = format!("t_{}", COUNT.fetch_add(1, Ordering::Relaxed));
-        self.ask(P::DATABASE, &format!("create database {name}"))?;
-        Ok(Database { server: self, name })
-    }
-
-    /// Runs a statement in a database as the administrator, and gives what it printed: a line per row.
-    ///
-    /// # Errors
-    /// What the server says.
-    pub fn ask(&self, database: &str, statement: &str) -> Result<String> {
-        finish(self.product.ask(self.port, database, statement))
     }
 
     /// Kills it with all its processes, as a machine that dies would.
@@ -223,8 +201,20 @@ impl<P: Product> Server<P> {
         Ok(())
     }
 
-    fn data(&self) -> PathBuf {
+    pub(crate) fn data(&self) -> PathBuf {
         self.directory.join("data")
+    }
+
+    pub(crate) fn place<'s>(&'s self, data: &'s Path) -> Place<'s> {
+        Place { data, port: self.port, settings: &self.settings }
+    }
+
+    pub(crate) fn product(&self) -> &P {
+        &self.product
+    }
+
+    pub(crate) fn settings(&self) -> &[String] {
+        &self.settings
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<Process>> {
@@ -234,16 +224,18 @@ impl<P: Product> Server<P> {
     /// Starts it once and waits until it answers, or has ended.
     fn attempt(&self, until: Instant) -> Result<Started> {
         let mut command = self.account.command(P::SIGNALS.1, self.product.program());
-        self.product.arrange(&mut command, &self.data(), self.port, &self.settings);
+        let data = self.data();
+        let place = self.place(&data);
+        self.product.arrange(&mut command, &place)?;
         command.current_dir(&self.directory);
         let mut process = Process::spawn(command, &self.directory.join("log"))?;
         loop {
             if let Some(status) = process.ended()? {
                 return Ok(Started::Failed(format!("{status}: {}", process.last_words())));
             }
-            let failure = match self.ask(P::DATABASE, P::DIRECTORY) {
-                Ok(answer) if Path::new(&answer) == self.data() => return Ok(Started::Ready(process)),
-                Ok(_) => return Ok(Started::Failed("another server has its port".to_owned())),
+            let failure = match self.product.answers(&place, process.id()) {
+                Ok(true) => return Ok(Started::Ready(process)),
+                Ok(false) => return Ok(Started::Failed("another server has its port".to_owned())),
                 Err(error) => error,
             };
             if Instant::now() >= until {
@@ -264,7 +256,7 @@ impl<P: Product> Drop for Server<P> {
 }
 
 /// A port that nobody listens on now.
-fn free_port() -> Result<u16> {
+pub(crate) fn free_port() -> Result<u16> {
     for _ in 0..1000 {
         let port = fastrand::u16(PORTS);
         if TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok() {
@@ -272,45 +264,4 @@ fn free_port() -> Result<u16> {
         }
     }
     bail!("there is no free port in {PORTS:?}")
-}
-
-/// A database of a test. It is dropped with this.
-#[derive(Debug)]
-pub struct Database<'s, P: Product> {
-    server: &'s Server<P>,
-    name: String,
-}
-
-impl<P: Product> Database<'_, P> {
-    /// Its name.
-    pub fn name(&self) -> &str {
-        &self.name
-    }
-
-    /// Where it is, for the administrator, who needs no password.
-    pub fn url(&self) -> String {
-        self.url_at(self.server.port)
-    }
-
-    /// Where it is by way of another port: a [`Proxy`](crate::Proxy)'s.
-    pub fn url_at(&self, port: u16) -> String {
-        P::url(port, &self.name)
-    }
-
-    /// Runs a statement in it as the administrator, and gives what it printed: a line per row.
-    ///
-    /// # Errors
-    /// What the server says.
-    pub fn ask(&self, statement: &str) -> Result<String> {
-        self.server.ask(&self.name, statement)
-    }
-}
-
-impl<P: Product> Drop for Database<'_, P> {
-    fn drop(&mut self) {
-        // A server that was killed has none to drop.
-        if self.server.lock().is_some() {
-            let _ = self.server.ask(P::DATABASE, &P::drop_database(&self.name));
-        }
-    }
 }

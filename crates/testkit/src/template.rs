@@ -1,4 +1,4 @@
-//! A data directory is made once and copied for every server: making one takes a second or more, copying it 0.1 s.
+//! Most data directories are made once and copied for every server: making one takes a second or more, copying it 0.1 s.
 //!
 //! It is kept beside what cargo builds, under the version of the server and the user it belongs to. `cargo clean`
 //! removes it.
@@ -21,11 +21,11 @@ use crate::{
 const FORMAT: u32 = 1;
 
 /// Puts a fresh data directory at `data`.
-pub(crate) fn copy_to<P: Product>(product: &P, account: &Account, data: &Path) -> Result<()> {
+pub(crate) fn make<P: Product>(product: &P, account: &Account, data: &Path) -> Result<()> {
     match cache() {
-        Some(cache) => copy(&kept(product, account, &cache)?, data),
+        Some(cache) if P::HAS_TEMPLATE => copy(&kept(product, account, &cache)?, data),
         // A program that cargo did not build has no such place.
-        None => product.initialise(&|program| account.command("KILL", program), data),
+        _ => product.initialise(&|program| account.command("KILL", program), data),
     }
 }
 

@@ -16,7 +16,7 @@ use tokio::{
     time::{self, Instant},
 };
 use windlass_client::{Client, Error};
-use windlass_testkit::{MariaDb, Postgres, Product, Server};
+use windlass_testkit::{MariaDb, Postgres, Server, SqlProduct};
 
 use super::{Length, fleet::Fleet, hand::Hand, ledger, servers::Database, tasks};
 
@@ -51,7 +51,7 @@ pub(super) async fn run(program: &Path, length: Length, database: Option<Databas
     Ok(())
 }
 
-async fn run_on<P: Product>(program: &Path, length: Length, server: &Server<P>) -> Result<()> {
+async fn run_on<P: SqlProduct>(program: &Path, length: Length, server: &Server<P>) -> Result<()> {
     let away = Duration::from_secs(if length == Length::Long { 45 } else { 8 });
     let database = server.database()?;
     let mut fleet = Fleet::on_database(program, WORK_MS, database.url())?;

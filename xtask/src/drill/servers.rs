@@ -12,7 +12,7 @@ use windlass_client::{
     Client, Error,
     api::{SubmitTask, Task},
 };
-use windlass_testkit::{MariaDb, Postgres, Product, Server};
+use windlass_testkit::{MariaDb, Postgres, Server, SqlProduct};
 
 use super::{Length, fleet::Fleet, hand::Hand, ledger, tasks};
 
@@ -77,7 +77,7 @@ pub(super) async fn run(program: &Path, length: Length, database: Option<Databas
     Ok(())
 }
 
-async fn run_on<P: Product>(
+async fn run_on<P: SqlProduct>(
     program: &Path,
     length: Length,
     server: &Server<P>,

@@ -1,4 +1,4 @@
-//! Both products keep to the same promises.
+//! All products keep to the same promises.
 
 use std::{
     fs,
@@ -10,7 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use windlass_testkit::{MariaDb, Postgres, Product, Server};
+use windlass_testkit::{MariaDb, Postgres, Product as _, Redis, RedisProduct, Server, SqlProduct};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -28,7 +28,7 @@ fn is_alive(process: u32) -> bool {
 }
 
 /// What is written is there after a kill and after a stop, on the same port.
-fn keeps_its_data<P: Product>() {
+fn keeps_its_data<P: SqlProduct>() {
     let Some(server) = Server::<P>::start().unwrap() else { return };
     let database = server.database().unwrap();
     database.ask("create table notes (note int)").unwrap();
@@ -67,8 +67,41 @@ fn mariadb_keeps_its_data() {
     keeps_its_data::<windlass_testkit::MariaDbProduct>();
 }
 
+/// The same of Redis, with a password.
+#[test]
+fn redis_keeps_its_data() {
+    let Some(server) = Redis::start_with(&["requirepass=open sesame"]).unwrap() else { return };
+    let (port, directory) = (server.port(), server.directory().to_owned());
+    server.ask(&["SET", "one", "1"]).unwrap();
+    let first = server.process_id().unwrap();
+    server.kill().unwrap();
+    assert!(!is_alive(first));
+    server.ask(&["PING"]).unwrap_err();
+    server.restart().unwrap();
+    server.ask(&["SET", "two", "2"]).unwrap();
+    server.stop().unwrap();
+    server.restart().unwrap();
+    assert_eq!((server.port(), server.ask(&["MGET", "one", "two"]).unwrap().as_str()), (port, "1\n2"));
+    let last = server.process_id().unwrap();
+    drop(server);
+    assert!(!is_alive(last));
+    assert!(!directory.exists());
+}
+
+#[test]
+fn redis_has_neighbours() {
+    let Some(shared) = Redis::shared().unwrap() else { return };
+    assert!(std::ptr::eq(shared, Redis::shared().unwrap().unwrap()));
+    let other = Redis::start_with(RedisProduct::QUICK).unwrap().unwrap();
+    assert_ne!(shared.port(), other.port());
+    other.ask(&["SET", "note", "1"]).unwrap();
+    assert_eq!(shared.ask(&["EXISTS", "note"]).unwrap(), "0");
+    let error = other.ask(&["LPUSH", "note", "2"]).unwrap_err();
+    assert!(error.to_string().contains("WRONGTYPE"), "{error}");
+}
+
 /// Two of the same product do not know of one another, and neither do databases of one.
-fn has_neighbours<P: Product>() {
+fn has_neighbours<P: SqlProduct>() {
     let Some(shared) = Server::<P>::shared().unwrap() else { return };
     let again = Server::<P>::shared().unwrap().unwrap();
     assert!(std::ptr::eq(shared, again));

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, process::Command};
 
 use serde_json::Value;
-use windlass_testkit::{Database, MariaDb, Postgres, Product};
+use windlass_testkit::{Database, MariaDb, Postgres, SqlProduct};
 
 use super::site::{Site, text, until};
 
@@ -50,13 +50,13 @@ impl Dialect {
 }
 
 /// A database with a server on it, and a worker.
-struct Place<'d, P: Product> {
+struct Place<'d, P: SqlProduct> {
     site: Site,
     database: &'d Database<'d, P>,
     dialect: Dialect,
 }
 
-impl<'d, P: Product> Place<'d, P> {
+impl<'d, P: SqlProduct> Place<'d, P> {
     fn new(database: &'d Database<'d, P>, dialect: Dialect) -> Self {
         let mut site = Site::open(tempfile::tempdir().unwrap(), &database.url(), &[]);
         site.apply(FLOWS);
@@ -108,7 +108,7 @@ impl<'d, P: Product> Place<'d, P> {
 }
 
 /// What is committed runs once, under the id that the application was told; what is rolled back never was.
-fn a_transaction_takes_its_task_with_it<P: Product>(place: &Place<'_, P>) {
+fn a_transaction_takes_its_task_with_it<P: SqlProduct>(place: &Place<'_, P>) {
     place.sql("CREATE TABLE orders (n INT)");
     let with_order = |end: &str| {
         let start = place.dialect.start("good", r#"{"order": 7}"#, None);
@@ -126,7 +126,7 @@ fn a_transaction_takes_its_task_with_it<P: Product>(place: &Place<'_, P>) {
 }
 
 /// One that is refused is in nobody's way, is seen, and goes on once it is put right.
-fn what_is_refused_waits_for_a_person<P: Product>(place: &Place<'_, P>) {
+fn what_is_refused_waits_for_a_person<P: SqlProduct>(place: &Place<'_, P>) {
     let unknown = place.start("missing", "{}", None);
     let large = format!(r#"{{"text": "{}"}}"#, "x".repeat(1_100_000));
     let bad = ["[1]", &large].map(|params| {
@@ -160,7 +160,7 @@ fn what_is_refused_waits_for_a_person<P: Product>(place: &Place<'_, P>) {
 }
 
 /// A key stands for one task, whether it waits, runs or was started over HTTP.
-fn a_key_stands_for_one_task<P: Product>(place: &mut Place<'_, P>) {
+fn a_key_stands_for_one_task<P: SqlProduct>(place: &mut Place<'_, P>) {
     let first = place.start("good", r#"{"a": 1}"#, Some("k"));
     place.ends(&first);
     until("it is settled", || (place.waiting() == "0").then_some(()));
@@ -203,7 +203,7 @@ fn a_key_stands_for_one_task<P: Product>(place: &mut Place<'_, P>) {
 }
 
 /// A thousand in one transaction, and servers that are killed while they take them in: each task is there once.
-fn each_is_taken_in_once<P: Product>(database: &Database<'_, P>, dialect: Dialect) {
+fn each_is_taken_in_once<P: SqlProduct>(database: &Database<'_, P>, dialect: Dialect) {
     const EACH: u32 = 1000;
     const ROUNDS: u32 = 3;
     let server = || Site::open(tempfile::tempdir().unwrap(), &database.url(), &[]);
@@ -271,7 +271,7 @@ fn client(url: &str, dialect: Dialect, arguments: &[&str]) -> Result<String, Str
 }
 
 /// Who may run the function and nothing else starts tasks, in its own name.
-fn a_right_to_execute_is_enough<P: Product>(place: &Place<'_, P>, grants: &[&str], port: u16) {
+fn a_right_to_execute_is_enough<P: SqlProduct>(place: &Place<'_, P>, grants: &[&str], port: u16) {
     for grant in grants {
         place.sql(grant);
     }

@@ -2,7 +2,7 @@
 
 use std::process::{Command, Output};
 
-use windlass_testkit::{MariaDb, Postgres, Product, Server};
+use windlass_testkit::{MariaDb, Postgres, Server, SqlProduct};
 
 use super::site::{PROGRAM, store, text};
 
@@ -51,7 +51,7 @@ fn a_mariadb_database_is_made_and_one_that_is_too_new_refused() {
     in_a_database(MariaDb::shared().unwrap());
 }
 
-fn in_a_database<P: Product>(server: Option<&Server<P>>) {
+fn in_a_database<P: SqlProduct>(server: Option<&Server<P>>) {
     let Some(server) = server else { return };
     let database = server.database().unwrap();
     let url = database.url();

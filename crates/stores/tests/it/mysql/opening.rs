@@ -1,7 +1,7 @@
 //! What cannot be opened says why, and never a password.
 
 use windlass_stores::mysql::OpenError;
-use windlass_testkit::{MariaDb, MariaDbProduct, Product as _};
+use windlass_testkit::{MariaDb, MariaDbProduct, Product as _, SqlProduct as _};
 
 use super::{database, open};
 

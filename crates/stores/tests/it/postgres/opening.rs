@@ -2,7 +2,7 @@
 
 use windlass_engine::ports::{Store as _, StoreError};
 use windlass_stores::postgres::OpenError;
-use windlass_testkit::{Postgres, PostgresProduct, Product as _};
+use windlass_testkit::{Postgres, PostgresProduct, Product as _, SqlProduct as _};
 
 use super::{database, open};
 
