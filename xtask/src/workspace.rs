@@ -52,6 +52,11 @@ impl Workspace {
         command
     }
 
+    /// Builds `windlass` with everything in it, also what its default features leave out, and tells where it is.
+    pub(crate) fn build_full(&self, options: &[&str]) -> anyhow::Result<PathBuf> {
+        self.build(&[&["--package", "windlass", "--features", "full"], options].concat())
+    }
+
     /// Builds a program of the project and tells where it is. `what` says which, as arguments of `cargo build`.
     pub(crate) fn build(&self, what: &[&str]) -> anyhow::Result<PathBuf> {
         let mut command = self.command("cargo", &["build", "--locked"]);

@@ -31,12 +31,19 @@ impl FromStr for StoreUrl {
 
     fn from_str(text: &str) -> anyhow::Result<Self> {
         match text.split_once(':') {
-            Some(("sqlite", path)) if !path.is_empty() => Ok(Self::Sqlite(path.into())),
+            Some(("sqlite", path)) if !path.is_empty() => {
+                ensure_built_in("SQLite", cfg!(feature = "sqlite"))?;
+                Ok(Self::Sqlite(path.into()))
+            }
             Some(("memory", "")) => Ok(Self::Memory),
             Some(("postgres" | "postgresql", rest)) => {
+                ensure_built_in("PostgreSQL", cfg!(feature = "postgres"))?;
                 check_at(rest).map(|()| Self::Postgres(text.to_owned()))
             }
-            Some(("mysql" | "mariadb", rest)) => check_at(rest).map(|()| Self::MySql(text.to_owned())),
+            Some(("mysql" | "mariadb", rest)) => {
+                ensure_built_in("MySQL and MariaDB", cfg!(feature = "mysql"))?;
+                check_at(rest).map(|()| Self::MySql(text.to_owned()))
+            }
             _ => anyhow::bail!(
                 "{:?} is no store: write sqlite:PATH, postgres://USER:PASSWORD@HOST/DATABASE, \
                  mysql://USER:PASSWORD@HOST/DATABASE or memory:",
@@ -54,6 +61,16 @@ impl fmt::Display for StoreUrl {
             Self::Memory => f.write_str("memory:"),
         }
     }
+}
+
+/// Refuses a product that this program was compiled without, and says how to get it.
+fn ensure_built_in(product: &str, built_in: bool) -> anyhow::Result<()> {
+    anyhow::ensure!(
+        built_in,
+        "this windlass was built without {product}: in a clone of its repository, \
+         `cargo install --path crates/windlass --features full` builds and installs one that has all stores"
+    );
+    Ok(())
 }
 
 /// Refuses a URL of which it is not clear what is its password, and so what of it may be shown.
@@ -109,7 +126,7 @@ pub(crate) async fn open(
             Arc::new(sink.with_context(|| format!("cannot open the store {url}"))?)
         }
         #[cfg(not(feature = "sqlite"))]
-        StoreUrl::Sqlite(_) => anyhow::bail!("this build has no SQLite store for the server at {server}"),
+        StoreUrl::Sqlite(_) => anyhow::bail!("this build has no such store"),
     };
     let store =
         Resident::open(sink, clock.now()).await.with_context(|| format!("cannot read the store {url}"))?;
@@ -130,7 +147,7 @@ async fn shared(url: &StoreUrl) -> anyhow::Result<Arc<dyn Store>> {
             let options: windlass_stores::postgres::PostgresOptions = address.parse()?;
             Ok(Arc::new(windlass_stores::postgres::PostgresStore::open(&options).await?))
         }
-        _ => anyhow::bail!("this build has no such store: build it with the feature `mysql` or `postgres`"),
+        _ => anyhow::bail!("this build has no such store"),
     }
 }
 
@@ -250,6 +267,14 @@ fn token_key() -> anyhow::Result<[u8; 32]> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_product_that_was_left_out_is_named_with_what_to_do() {
+        let error = ensure_built_in("MySQL and MariaDB", false).unwrap_err().to_string();
+        assert!(error.contains("without MySQL and MariaDB"), "{error}");
+        assert!(error.contains("cargo install --path crates/windlass --features full"), "{error}");
+        assert!(ensure_built_in("SQLite", true).is_ok());
+    }
 
     #[test]
     fn store_urls() {

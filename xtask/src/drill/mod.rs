@@ -24,8 +24,6 @@ mod worker_kill;
 pub(crate) use hand::{HandArgs, run as run_hand};
 pub(crate) use servers::Database;
 
-use std::path::PathBuf;
-
 use anyhow::{Result, bail, ensure};
 
 use crate::workspace::Workspace;
@@ -41,10 +39,9 @@ pub(crate) enum Length {
 }
 
 impl Length {
-    /// Builds the program of a package as this form wants it, and tells where it is.
-    fn build(self, workspace: &Workspace, package: &str) -> Result<PathBuf> {
-        let optimised: &[&str] = if self == Self::Long { &["--release"] } else { &[] };
-        workspace.build(&[&["--package", package], optimised].concat())
+    /// What `cargo build` is told, so that programs are as this form wants them.
+    fn options(self) -> &'static [&'static str] {
+        if self == Self::Long { &["--release"] } else { &[] }
     }
 }
 
@@ -86,7 +83,7 @@ pub(crate) fn run_on(
     if name == "power-cut" {
         return power_cut::run(workspace, length);
     }
-    let program = length.build(workspace, "windlass")?;
+    let program = workspace.build_full(length.options())?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         match name {
