@@ -1,4 +1,4 @@
-//! Real servers for tests: PostgreSQL, MariaDB and Redis as children of the test, without containers.
+//! Real servers for tests: PostgreSQL, MariaDB, Redis, Kafka and ElasticMQ as children of the test, without containers.
 //!
 //! ```no_run
 //! # fn main() -> anyhow::Result<()> {
@@ -29,7 +29,10 @@
 //! What is particular to a product is in a file of its name; `sql.rs` has what those with SQL databases share.
 
 mod account;
+mod elasticmq;
 mod home;
+mod jars;
+mod kafka;
 mod keeper;
 mod mariadb;
 mod missing;
@@ -42,6 +45,8 @@ mod server;
 mod sql;
 mod template;
 
+pub use elasticmq::ElasticMqProduct;
+pub use kafka::KafkaProduct;
 pub use mariadb::MariaDbProduct;
 pub use postgres::PostgresProduct;
 pub use product::{Place, Product};
@@ -55,6 +60,12 @@ pub type Postgres = Server<PostgresProduct>;
 
 /// A MariaDB server.
 pub type MariaDb = Server<MariaDbProduct>;
+
+/// A Kafka server: one node.
+pub type Kafka = Server<KafkaProduct>;
+
+/// An ElasticMQ server.
+pub type ElasticMq = Server<ElasticMqProduct>;
 
 /// A Redis server.
 pub type Redis = Server<RedisProduct>;

@@ -28,6 +28,11 @@ pub trait Product: Sized + Send + Sync + 'static {
     /// Finds it.
     fn find() -> Option<Self>;
 
+    /// What to do where it is not found.
+    fn how_to_get() -> String {
+        format!("apt-get install {}", Self::PACKAGE)
+    }
+
     /// The server that all tests of a program share. It is never dropped: it gets its signal when the program ends.
     fn slot() -> &'static Mutex<Option<&'static Server<Self>>>;
 

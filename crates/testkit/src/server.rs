@@ -67,7 +67,7 @@ impl<P: Product> Server<P> {
     /// As there.
     pub fn start_with(settings: &[&str]) -> Result<Option<Self>> {
         let Some(product) = P::find() else {
-            missing::skip(P::NAME, P::PACKAGE)?;
+            missing::skip(P::NAME, &P::how_to_get())?;
             return Ok(None);
         };
         let account = product::account::<P>()?;
@@ -98,7 +98,7 @@ impl<P: Product> Server<P> {
     pub fn is_installed() -> Result<bool> {
         let is_installed = P::find().is_some();
         if !is_installed {
-            missing::skip(P::NAME, P::PACKAGE)?;
+            missing::skip(P::NAME, &P::how_to_get())?;
         }
         Ok(is_installed)
     }

@@ -1,4 +1,5 @@
 //! The test kit on the servers it is for.
 
+mod java;
 mod proxy;
 mod servers;

@@ -1,0 +1,179 @@
+//! Kafka: one node that is broker and controller, from the jars that `jars/fetch` fetches.
+
+use std::{
+    fs,
+    io::{Read as _, Write as _},
+    net::{Ipv4Addr, SocketAddr, TcpStream},
+    path::Path,
+    process::Command,
+    sync::Mutex,
+    time::Duration,
+};
+
+use anyhow::{Context as _, Result, ensure};
+use rustix::process::Signal;
+
+use crate::{
+    jars::Jars,
+    product::{Place, Product, finish},
+    server::{Server, free_port},
+};
+
+/// How long one question to a server may take.
+const ANSWER_MAX: Duration = Duration::from_secs(5);
+
+/// Small and quick to start. What the compiler that optimises would gain, a test does not live to see.
+const JAVA: &[&str] = &[
+    "-Xms128m",
+    "-Xmx512m",
+    "-XX:+UseSerialGC",
+    "-XX:TieredStopAtLevel=1",
+    "-XX:+ExitOnOutOfMemoryError",
+    "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
+];
+
+/// What every server is set to. Settings of a test come after these and win.
+const SETTINGS: &str = "\
+process.roles=broker,controller
+node.id=1
+controller.listener.names=CONTROLLER
+listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT
+offsets.topic.replication.factor=1
+offsets.topic.num.partitions=1
+transaction.state.log.replication.factor=1
+transaction.state.log.min.isr=1
+share.coordinator.state.topic.replication.factor=1
+share.coordinator.state.topic.min.isr=1
+auto.create.topics.enable=false
+log.cleaner.enable=false
+log.segment.bytes=16777216
+group.initial.rebalance.delay.ms=0
+group.min.session.timeout.ms=1000
+# A killed server is let in again when the controller, which is the same process, has forgotten that it lived.
+broker.session.timeout.ms=2000
+broker.heartbeat.interval.ms=300
+";
+
+/// Kafka as it was fetched to this machine.
+#[derive(Debug)]
+pub struct KafkaProduct {
+    jars: Jars,
+}
+
+impl Product for KafkaProduct {
+    const NAME: &'static str = "Kafka";
+    const PACKAGE: &'static str = "default-jre-headless";
+    // It does not mind running as root, and its jars may be where only root can read them.
+    const USER: &'static str = "root";
+    const SIGNALS: (Signal, &'static str) = (Signal::TERM, "KILL");
+    // By itself it never waits for the disk.
+    const QUICK: &'static [&'static str] = &[];
+    const HAS_TEMPLATE: bool = true;
+
+    fn find() -> Option<Self> {
+        Some(Self { jars: Jars::find("kafka")? })
+    }
+
+    fn how_to_get() -> String {
+        Jars::how_to_get()
+    }
+
+    fn slot() -> &'static Mutex<Option<&'static Server<Self>>> {
+        static SLOT: Mutex<Option<&'static Server<KafkaProduct>>> = Mutex::new(None);
+        &SLOT
+    }
+
+    fn program(&self) -> &Path {
+        &self.jars.java
+    }
+
+    fn initialise(&self, run: &dyn Fn(&Path) -> Command, data: &Path) -> Result<()> {
+        let file = data.with_file_name("format.properties");
+        write_settings(&file, &Place { data, port: 1, settings: &[] }, 2)?;
+        let mut command = run(&self.jars.java);
+        command.args(JAVA).arg("-cp").arg(self.jars.class_path());
+        command.args(["kafka.tools.StorageTool", "format", "--cluster-id", CLUSTER, "--config"]).arg(file);
+        finish(command).map(drop)
+    }
+
+    fn arrange(&self, command: &mut Command, place: &Place<'_>) -> Result<()> {
+        let file = place.data.with_file_name("server.properties");
+        write_settings(&file, place, free_port()?)?;
+        command.args(JAVA).arg("-cp").arg(self.jars.class_path()).arg("kafka.Kafka").arg(file);
+        Ok(())
+    }
+
+    fn answers(&self, place: &Place<'_>, _process: u32) -> Result<bool> {
+        let answer = ask(place.port, &METADATA)?;
+        // A stranger has another one, or none.
+        let rack = rack(place);
+        if answer.windows(rack.len()).any(|window| window == rack.as_bytes()) {
+            return Ok(true);
+        }
+        // It answers before the controller has let it in; then it knows of no server at all.
+        ensure!(
+            !answer.windows(SERVERS_NONE.len()).any(|window| window == SERVERS_NONE),
+            "it is not let in yet"
+        );
+        Ok(false)
+    }
+}
+
+/// The same for all: two of them never meet.
+const CLUSTER: &str = "windlass-test-kit-0000";
+
+/// What is asked to see who answers: version 4 of "metadata", of no topic, from a client called `t`.
+const METADATA: [u8; 20] = [
+    0, 0, 0, 16, // length
+    0, 3, // metadata
+    0, 4, // version
+    0, 0, 0, 7, // which question
+    0, 1, b't', // whose
+    0, 0, 0, 0, // no topics
+    0, // and none to be made
+];
+
+/// The beginning of an answer that names no server: of this question, not throttled.
+const SERVERS_NONE: &[u8] = &[0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0, 0];
+
+/// Where a server says that it stands, in place of the name of a rack: nobody else has this directory.
+fn rack(place: &Place<'_>) -> String {
+    place.data.display().to_string()
+}
+
+fn write_settings(file: &Path, place: &Place<'_>, controller: u16) -> Result<()> {
+    let (data, port) = (place.data.display(), place.port);
+    let mut text = format!(
+        "{SETTINGS}log.dirs={data}\nbroker.rack={}\n\
+         listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}\n\
+         controller.quorum.voters=1@127.0.0.1:{controller}\n",
+        rack(place),
+    );
+    for setting in place.settings {
+        text.push_str(setting);
+        text.push('\n');
+    }
+    fs::write(file, text).with_context(|| format!("cannot write {}", file.display()))
+}
+
+/// Puts a question to a server and gives the answer without its length.
+fn ask(port: u16, question: &[u8]) -> Result<Vec<u8>> {
+    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+    let mut stream = TcpStream::connect_timeout(&address, ANSWER_MAX)?;
+    stream.set_read_timeout(Some(ANSWER_MAX))?;
+    stream.write_all(question)?;
+    let mut length = [0; 4];
+    stream.read_exact(&mut length)?;
+    let length = u32::from_be_bytes(length);
+    ensure!(length < 1 << 20, "a stranger answers");
+    let mut answer = vec![0; length as usize];
+    stream.read_exact(&mut answer)?;
+    Ok(answer)
+}
+
+impl Server<KafkaProduct> {
+    /// Where it is.
+    pub fn url(&self) -> String {
+        format!("kafka://127.0.0.1:{}", self.port())
+    }
+}
