@@ -31,6 +31,7 @@ mod locks;
 mod logs;
 mod members;
 mod messages;
+mod offering;
 mod outcomes;
 mod overlooked;
 mod parking;
@@ -113,6 +114,7 @@ pub fn cases() -> Vec<Case> {
         logs::cases(),
         members::cases(),
         messages::cases(),
+        offering::cases(),
         outcomes::cases(),
         overlooked::cases(),
         parking::cases(),

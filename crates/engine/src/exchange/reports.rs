@@ -46,7 +46,7 @@ impl Engine {
                     ReportStatus::Unknown
                 }
                 (Some(id), Ok(Said::Running(progress))) => {
-                    let status = self.note_progress(id, progress, now).await?;
+                    let status = self.note_progress(session, id, progress, now).await?;
                     if status == ReportStatus::Accepted && !logs.is_empty() {
                         open.push(Open { place, id, outcome: None, logs });
                     }
@@ -153,6 +153,7 @@ impl Engine {
     /// Keeps the progress of a running attempt, if it is current.
     async fn note_progress(
         &self,
+        session: SessionId,
         id: AttemptId,
         progress: Option<Progress>,
         now: Now,
@@ -164,7 +165,7 @@ impl Engine {
         let loaded = self.store.load(&[id.task]).await?.pop().flatten();
         let status = match &loaded {
             None => ReportStatus::Unknown,
-            Some(loaded) => running_status(loaded, id),
+            Some(loaded) => running_status(loaded, session, id),
         };
         match progress {
             Some(_) if status != ReportStatus::Accepted => self.progress.forget(&id),
@@ -195,10 +196,14 @@ impl LocalSession {
     }
 }
 
-/// What a report gets that says of an attempt that it goes on.
-fn running_status(loaded: &Loaded, id: AttemptId) -> ReportStatus {
+/// What a report gets that says of an attempt that it goes on with this session.
+fn running_status(loaded: &Loaded, session: SessionId, id: AttemptId) -> ReportStatus {
     let Some(act) = loaded.task.act(id.key) else { return ReportStatus::Unknown };
-    let newer = loaded.claims.iter().any(|claim| claim.key == id.key && claim.number > id.claim);
+    // One message that reached two workers: the second one is to leave it.
+    let newer = loaded
+        .claims
+        .iter()
+        .any(|claim| claim.key == id.key && (claim.number > id.claim || claim.session != session));
     let is_current = act.attempt == id.attempt && matches!(act.state, ActState::Ready | ActState::Parked);
     if is_current && !newer { ReportStatus::Accepted } else { ReportStatus::Stale }
 }

@@ -10,8 +10,8 @@ use crate::Signal;
 use crate::ports::{
     Adoption, AttemptId, BuiltOn, Change, Claimed, Due, Envelope, Limit, LimitState, Loaded, LogLine,
     LostClaim, Now, Outcome, Page, QueueState, Retention, ServerId, ServerState, Service, ServiceLease,
-    SessionId, SessionRenewal, SessionState, Store, StoreError, StoredAlarm, StoredFlow, TIMEOUT_GRACE,
-    TaskChange, TaskQuery, Wish,
+    SessionId, SessionRenewal, SessionState, Store, StoreError, StoredAlarm, StoredFlow, TaskChange,
+    TaskQuery, Wish,
 };
 
 /// Keeps rows as long as a handle of it lives; a clone is a handle of the same rows, as a server's connection
@@ -99,7 +99,7 @@ impl Rows {
     }
 
     fn grace(&self, session: SessionId) -> Millis {
-        if self.sessions.is_attached(session) { TIMEOUT_GRACE } else { Millis(0) }
+        session.timeout_grace(self.sessions.is_attached(session))
     }
 }
 

@@ -215,8 +215,9 @@ impl Waits {
             return false;
         }
         match &row.claim {
-            Some(held) => held.session == session && held.number == claim,
-            None => self.hold(session, task, key, claim, grace, now).is_some(),
+            Some(held) if held.session == session && held.number == claim => true,
+            Some(held) if !session.takes_from(held.session) => false,
+            _ => self.hold(session, task, key, claim, grace, now).is_some(),
         }
     }
 

@@ -23,6 +23,50 @@ pub struct Claim {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SessionId(pub u128);
 
+impl SessionId {
+    /// The upper half of sessions that are the engine's own: no worker makes such an id before the year 6161.
+    const OWN: u128 = 0x7769_6e64_6c61_7373 << 64;
+
+    /// The session of what runs where the engine hears of it by results on a broker alone. Nobody can ask there
+    /// whether an attempt is still being made, so the session never ends; its attempts end, or take too long.
+    pub const AFAR: Self = Self(Self::OWN);
+
+    /// The session of a courier: it has attempts in order to offer them to others on a broker.
+    #[must_use]
+    pub fn courier(chance: u64) -> Self {
+        Self(Self::OWN | u128::from(chance.max(1)))
+    }
+
+    /// Whether it is a courier's. What a courier has nobody has begun, so its time does not run, and whoever says that he
+    /// has it takes it from the courier.
+    #[must_use]
+    pub fn is_courier(self) -> bool {
+        self.is_own() && self != Self::AFAR
+    }
+
+    /// Whether it is the engine's own: no worker may call itself so.
+    #[must_use]
+    pub fn is_own(self) -> bool {
+        self.0 >> 64 == Self::OWN >> 64
+    }
+
+    /// Whether this session gets what that one has by saying that it has it.
+    #[must_use]
+    pub fn takes_from(self, holder: Self) -> bool {
+        holder.is_courier() && !self.is_courier()
+    }
+
+    /// How much longer than its timeout an attempt may be with this session.
+    #[must_use]
+    pub fn timeout_grace(self, attached: bool) -> Millis {
+        match (self.is_courier(), attached) {
+            (true, _) => FOREVER,
+            (false, true) => TIMEOUT_GRACE,
+            (false, false) => Millis(0),
+        }
+    }
+}
+
 impl fmt::Display for SessionId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         uuid::Uuid::from_u128(self.0).hyphenated().fmt(f)
@@ -206,6 +250,9 @@ impl Due {
 /// How much longer than its timeout an attempt of an attached worker may run before the engine gives it up:
 /// the worker ends it by itself (SIGTERM, 5 s, SIGKILL), and two attempts of a step should not overlap.
 pub const TIMEOUT_GRACE: Millis = Millis::from_secs(10);
+
+/// Longer than anything lasts, and small enough to be added to.
+pub const FOREVER: Millis = Millis(1 << 50);
 
 /// How long attempts that were ready before a start wait for workers to come back and name what they hold.
 pub const ADOPTION_GRACE: Millis = Millis(300);

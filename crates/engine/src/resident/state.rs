@@ -10,7 +10,7 @@ use std::{
 
 use futures_channel::oneshot;
 use windlass_core::{
-    Millis, Name, TaskId, Timestamp,
+    ActKey, Millis, Name, TaskId, Timestamp,
     planted::{Bug, is_planted},
 };
 
@@ -26,7 +26,7 @@ use super::{
 use crate::memory::Servers;
 use crate::ports::{
     ADOPTION_GRACE, AlarmChange, AttemptId, BuiltOn, Change, Claimed, Loaded, Now, Outcome, SessionId,
-    StoreError, SubmitKey, TIMEOUT_GRACE,
+    StoreError, SubmitKey,
 };
 
 /// A store with a single owner: what is active lives in memory, a sink writes it down.
@@ -346,11 +346,19 @@ impl Inner {
         self.latest
     }
 
+    /// Takes an attempt from the session that has it.
+    pub(super) fn take_from_holder(&mut self, task: TaskId, key: ActKey) {
+        let Some(held) = self.scheduler.claims.remove(task, key) else { return };
+        self.scheduler.sessions.drop_hold(held.session, task, key);
+        self.scheduler.queues.let_go(&held);
+        self.scheduler.queues.take_back_start(&held);
+    }
+
     /// Gives an attempt to a session.
     pub(super) fn hold(&mut self, session: SessionId, attempt: AttemptId, now: Now) -> Option<Claimed> {
         let AttemptId { task, key, attempt: number, claim } = attempt;
         let ready = self.scheduler.published_ready(task, key)?;
-        let grace = if self.scheduler.sessions.is_attached(session) { TIMEOUT_GRACE } else { Millis(0) };
+        let grace = session.timeout_grace(self.scheduler.sessions.is_attached(session));
         let timeout_at = Millis(now.mono.0.saturating_add(ready.timeout.0).saturating_add(grace.0));
         let place = LinePlace { rank: ready.rank, task };
         let held = Held {

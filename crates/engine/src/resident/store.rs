@@ -133,8 +133,11 @@ impl Store for Resident {
             let adoption = match holder {
                 _ if !current => Adoption::Gone,
                 Some((holder, number)) if holder == session && number == id.claim => Adoption::Held,
-                Some(_) if !is_planted(Bug::StolenAttempts) => Adoption::Gone,
+                Some((holder, _)) if !session.takes_from(holder) && !is_planted(Bug::StolenAttempts) => {
+                    Adoption::Gone
+                }
                 _ => {
+                    inner.take_from_holder(id.task, id.key);
                     inner.scheduler.recovered.remove(&(id.task, id.key));
                     inner.scheduler.publish_ready(id.task, id.key);
                     if let Some(ready) = inner.scheduler.published_ready(id.task, id.key).cloned() {
@@ -150,15 +153,10 @@ impl Store for Resident {
 
     async fn release(&self, session: SessionId, attempt: AttemptId, _now: Now) -> Result<(), StoreError> {
         let mut inner = self.inner();
-        let scheduler = &mut inner.scheduler;
-        let theirs = scheduler
-            .claims
-            .get(attempt.task, attempt.key)
-            .is_some_and(|held| held.session == session && held.number == attempt.claim);
-        if theirs && let Some(held) = scheduler.claims.remove(attempt.task, attempt.key) {
-            scheduler.sessions.drop_hold(session, attempt.task, attempt.key);
-            scheduler.queues.let_go(&held);
-            scheduler.queues.take_back_start(&held);
+        let held = inner.scheduler.claims.get(attempt.task, attempt.key);
+        if held.is_some_and(|held| held.session == session && held.number == attempt.claim) {
+            inner.take_from_holder(attempt.task, attempt.key);
+            let scheduler = &mut inner.scheduler;
             if let Some(ready) = scheduler.published_ready(attempt.task, attempt.key).cloned() {
                 scheduler.stand_in_line(attempt.task, attempt.key, &ready);
             }

@@ -10,7 +10,7 @@ use windlass_core::{
 use crate::{
     Engine, EngineError, ExchangeAnswer,
     inbox::{Item, Reply},
-    ports::{Now, Service},
+    ports::{Claimed, Now, Service},
 };
 
 /// Attempts given up in one round.
@@ -78,6 +78,12 @@ impl LeaseKeeper {
         let lost = self.engine.store.lost(now, ROUND_MAX).await?;
         if lost.is_empty() || is_planted(Bug::NoLeaseExpiry) {
             return Ok(0);
+        }
+        // Nobody has begun what a courier offers, so it is no death: another courier or a worker takes it from the queue.
+        let (offered, lost): (Vec<Claimed>, Vec<Claimed>) =
+            lost.into_iter().partition(|claimed| claimed.session.is_courier());
+        for claimed in offered {
+            self.engine.store.release(claimed.session, claimed.id, now).await?;
         }
         let items: Vec<Item> = lost.into_iter().map(Item::Lost).collect();
         let replies = self.engine.inbox.decide(items).await?;

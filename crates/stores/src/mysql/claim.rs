@@ -5,7 +5,7 @@
 
 use mysql_async::Row;
 use windlass_core::{Millis, Name, TaskId};
-use windlass_engine::ports::{AttemptId, Claimed, Now, SessionId, StoreError, TIMEOUT_GRACE, Wish};
+use windlass_engine::ports::{AttemptId, Claimed, Now, SessionId, StoreError, Wish};
 
 use super::{
     columns::Columns as _,
@@ -82,7 +82,7 @@ pub(super) async fn claim(
     let sets = connection.send(script).await?;
     let is_ruled = !sets[limit].is_empty() || !sets[keyed].is_empty();
     let is_paused = !sets[paused].is_empty();
-    let grace = grace(&sets[attached])?;
+    let grace = grace(session, &sets[attached])?;
     let line = &sets[line];
     match grace {
         Some(_) if is_ruled && !is_paused => {
@@ -131,9 +131,9 @@ pub(super) fn add_next_claims(script: &mut Script) {
 pub(super) const ATTACHED: &str = "SELECT coalesce(attached, 0) FROM windlass_session WHERE id = ?";
 
 /// How long attempts of the session may run beyond their timeout, from the rows of [`ATTACHED`].
-pub(super) fn grace(attached: &[Row]) -> Result<Option<Millis>, Fault> {
+pub(super) fn grace(session: SessionId, attached: &[Row]) -> Result<Option<Millis>, Fault> {
     let attached = attached.first().map(|row| row.number(0)).transpose()?;
-    Ok(attached.map(|attached| if attached == 1 { TIMEOUT_GRACE } else { Millis(0) }))
+    Ok(attached.map(|attached| session.timeout_grace(attached == 1)))
 }
 
 /// Ends a transaction that hands out. It is not tried again when the connection is lost then: what it handed out would

@@ -177,7 +177,7 @@ pub(super) async fn adopt(
         "ORDER BY task, act FOR UPDATE",
     );
     let sets = connection.send(script).await?;
-    let grace = grace(&sets[attached])?.unwrap_or(Millis(0));
+    let grace = grace(session, &sets[attached])?.unwrap_or(Millis(0));
     let mut ready = BTreeMap::new();
     for row in sets[wanted..].iter().flatten() {
         let claim = row.optional_number(3)?.map(from_integer).zip(row.optional_id(4)?);
@@ -191,7 +191,9 @@ pub(super) async fn adopt(
         let current = ready.get_mut(&key).filter(|(number, ..)| *number == attempt.attempt);
         adoptions.push(match current {
             Some((_, Some(claim), _)) if *claim == (attempt.claim, session.0) => Adoption::Held,
-            Some((_, claim @ None, timeout)) => {
+            Some((_, claim, timeout))
+                if claim.is_none_or(|(_, holder)| session.takes_from(SessionId(holder))) =>
+            {
                 *claim = Some((attempt.claim, session.0));
                 let runs_until = to_integer(now.mono.0.saturating_add(grace.0)).saturating_add(*timeout);
                 let claim = to_integer(attempt.claim);

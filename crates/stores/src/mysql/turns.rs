@@ -85,7 +85,7 @@ async fn hold_queue(connection: &mut Connection<'_>, wanted: Wanted<'_>) -> Resu
         is_paused = row.number(0)? == 1;
         turn = row.optional_bytes(1)?.map(<[u8]>::to_vec);
     }
-    let grace = grace(&sets[attached])?.filter(|_| !is_paused);
+    let grace = grace(wanted.session, &sets[attached])?.filter(|_| !is_paused);
     let Some(grace) = grace else { return Ok(None) };
     let limits = sets[limits].iter().map(limit).collect::<Result<Vec<Limit>, _>>()?;
     let mut hands = Hands::new(limits);

@@ -6,7 +6,7 @@
 
 use uuid::Uuid;
 use windlass_core::{Millis, Name, TaskId};
-use windlass_engine::ports::{AttemptId, Claimed, Limit, Now, SessionId, TIMEOUT_GRACE, Wish};
+use windlass_engine::ports::{AttemptId, Claimed, Limit, Now, SessionId, Wish};
 
 use super::{
     connection::{Batch, Connection, parameters},
@@ -28,7 +28,7 @@ const CLAIM: &str = "WITH next AS (
     )
     UPDATE windlass_wait w
     SET session = s.id, claim = nextval('windlass_claim'), claimed_at = $5, handed_out = w.attempt,
-        timeout_at = $6 + w.timeout + CASE WHEN s.attached THEN $7::int8 ELSE 0 END
+        timeout_at = $6 + w.timeout + CASE WHEN s.attached THEN $7::int8 ELSE $8::int8 END
     FROM next, windlass_session s
     WHERE w.task = next.task AND w.act = next.act AND s.id = $4
     RETURNING w.task, w.act, w.attempt, w.claim, w.rank";
@@ -118,7 +118,8 @@ pub(super) async fn claim(
             id,
             now.wall.0,
             to_integer(now.mono.0),
-            to_integer(TIMEOUT_GRACE.0)
+            to_integer(session.timeout_grace(true).0),
+            to_integer(session.timeout_grace(false).0)
         ],
     );
     batch.add(IS_RULED, parameters![module]);
@@ -238,7 +239,7 @@ async fn hold_queue(
         (is_paused, turn) = (row.try_get(0)?, row.try_get(1)?);
     }
     let attached: Option<bool> = results[1].first().map(|row| row.try_get(0)).transpose()?;
-    let grace = attached.map(|attached| if attached { TIMEOUT_GRACE } else { Millis(0) });
+    let grace = attached.map(|attached| session.timeout_grace(attached));
     let limits = results[2].iter().map(limit).collect::<Result<Vec<Limit>, _>>()?;
     let mut hands = Hands::new(limits);
     for row in &results[3] {

@@ -3,9 +3,9 @@
 use std::collections::{HashMap, HashSet};
 
 use uuid::Uuid;
-use windlass_core::{Millis, Timestamp};
+use windlass_core::Timestamp;
 use windlass_engine::ports::{
-    Adoption, AttemptId, Claimed, Now, SessionId, SessionRenewal, SessionState, TIMEOUT_GRACE, WorkerState,
+    Adoption, AttemptId, Claimed, Now, SessionId, SessionRenewal, SessionState, WorkerState,
 };
 
 use super::{
@@ -195,7 +195,7 @@ pub(super) async fn adopt(
     batch.add(GRACE, parameters![id]);
     let results = connection.send(batch).await?;
     let attached: Option<bool> = results[1].first().map(|row| row.try_get(0)).transpose()?;
-    let grace = if attached == Some(true) { TIMEOUT_GRACE } else { Millis(0) };
+    let grace = session.timeout_grace(attached == Some(true));
     let mut ready: HashMap<(Uuid, i64), ReadyAttempt> = HashMap::new();
     for row in &results[0] {
         let claim = row.try_get::<_, Option<i64>>(3)?.map(from_integer);
@@ -209,7 +209,7 @@ pub(super) async fn adopt(
         let current = ready.get_mut(&key).filter(|(number, _)| *number == attempt.attempt);
         adoptions.push(match current {
             Some((_, Some(claim))) if *claim == (attempt.claim, id) => Adoption::Held,
-            Some((_, claim @ None)) => {
+            Some((_, claim)) if claim.is_none_or(|(_, holder)| takes_from(session, holder)) => {
                 *claim = Some((attempt.claim, id));
                 tasks.push(key.0);
                 acts.push(key.1);
@@ -228,6 +228,10 @@ pub(super) async fn adopt(
     batch.add(ADOPT, parameters![tasks, acts, claims, id, now.wall.0, mono, grace]);
     connection.send(batch.and_commit()).await?;
     Ok(adoptions)
+}
+
+fn takes_from(session: SessionId, holder: Uuid) -> bool {
+    session.takes_from(SessionId(holder.as_u128()))
 }
 
 /// A session gives an attempt back that it did not begin.

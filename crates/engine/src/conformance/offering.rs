@@ -1,0 +1,115 @@
+//! Couriers: sessions that have attempts only in order to offer them to others.
+
+use windlass_core::{Command, Millis};
+
+use super::{
+    World,
+    history::line,
+    topic,
+    world::{LEASE, attempt},
+};
+use crate::ports::{
+    Adoption::{self, Gone, Held},
+    AttemptId, Claimed, Due, SessionId,
+};
+
+topic![
+    what_is_offered_does_not_time_out,
+    who_names_what_is_offered_has_it,
+    what_is_offered_again_is_taken_under_the_token_that_went_out_first,
+    what_a_worker_has_no_courier_gets,
+    what_is_offered_goes_back_without_having_begun,
+    what_is_taken_from_a_courier_is_lost_with_the_worker,
+];
+
+const COURIER: fn() -> SessionId = || SessionId::courier(7);
+
+async fn adopt(world: &mut World, session: SessionId, id: AttemptId) -> Adoption {
+    let now = world.now;
+    world.store().adopt(session, &[id], now).await.expect("an adoption succeeds")[0]
+}
+
+/// An attempt that a courier has.
+async fn offered(world: &mut World) -> Claimed {
+    let flow = world.add_flow(line("flow", 1)).await;
+    world.submit(&flow).await;
+    world.renew(COURIER()).await;
+    world.claim_one(COURIER()).await
+}
+
+async fn what_is_offered_does_not_time_out(mut world: World) {
+    let offered = offered(&mut world).await;
+    for _ in 0..100 {
+        world.pass(Millis::from_secs(86_400));
+        world.renew(COURIER()).await;
+    }
+    assert_eq!(world.due().await, []);
+    assert_eq!(world.load(offered.id.task).await.claims.len(), 1);
+}
+
+async fn who_names_what_is_offered_has_it(mut world: World) {
+    let offered = offered(&mut world).await;
+    world.pass(Millis(600_000));
+    world.renew(COURIER()).await;
+    let (one, other) = (world.session(1).await, world.session(2).await);
+    assert_eq!(adopt(&mut world, one, offered.id).await, Held);
+    assert_eq!(adopt(&mut world, other, offered.id).await, Gone, "a message that came twice");
+    assert_eq!(adopt(&mut world, one, offered.id).await, Held, "whoever asks again has it still");
+    let claims = world.load(offered.id.task).await.claims;
+    let taken = Claimed { session: one, at: world.now.wall, ..offered.clone() };
+    assert_eq!((claims[0].session, claims[0].number, claims[0].at), (one, taken.id.claim, taken.at));
+    assert_eq!(world.store().held(COURIER()).await.unwrap(), []);
+    assert_eq!(world.store().held(one).await.unwrap(), [taken.clone()]);
+    // Its time runs from when it was taken.
+    world.pass(Millis(59_999));
+    assert_eq!(world.due().await, []);
+    world.pass(Millis(1));
+    assert_eq!(world.due().await, [Due::TimeOut(taken)]);
+}
+
+async fn what_is_offered_again_is_taken_under_the_token_that_went_out_first(mut world: World) {
+    let first = offered(&mut world).await;
+    world.release(COURIER(), first.id).await;
+    let again = world.claim_one(COURIER()).await;
+    assert!(again.id.claim > first.id.claim);
+    let one = world.session(1).await;
+    assert_eq!(adopt(&mut world, one, first.id).await, Held);
+    let other = world.session(2).await;
+    assert_eq!(adopt(&mut world, other, again.id).await, Gone);
+    assert!(world.succeed(&Claimed { session: one, ..first }, None).await.is_ended());
+}
+
+async fn what_a_worker_has_no_courier_gets(mut world: World) {
+    let flow = world.add_flow(line("flow", 1)).await;
+    world.submit(&flow).await;
+    let session = world.session(1).await;
+    world.renew(COURIER()).await;
+    let claimed = world.claim_one(session).await;
+    assert_eq!(adopt(&mut world, COURIER(), claimed.id).await, Gone);
+    assert_eq!(world.claim(COURIER(), 1).await, []);
+}
+
+async fn what_is_offered_goes_back_without_having_begun(mut world: World) {
+    let offered = offered(&mut world).await;
+    world.pass(LEASE);
+    assert_eq!(world.lost().await, std::slice::from_ref(&offered), "a courier that is gone");
+    world.release(COURIER(), offered.id).await;
+    assert_eq!(world.lost().await, []);
+    let session = world.session(1).await;
+    let claimed = world.claim_one(session).await;
+    assert_eq!((claimed.id.task, claimed.id.attempt), (offered.id.task, offered.id.attempt));
+}
+
+async fn what_is_taken_from_a_courier_is_lost_with_the_worker(mut world: World) {
+    let offered = offered(&mut world).await;
+    let session = world.session(1).await;
+    assert_eq!(adopt(&mut world, session, offered.id).await, Held);
+    world.pass(LEASE);
+    world.renew(COURIER()).await;
+    let lost = world.lost().await;
+    assert_eq!(lost.len(), 1);
+    assert_eq!(lost[0].session, session);
+    world.apply(offered.id.task, Command::Lose(attempt(&lost[0]))).await;
+    let again = world.claim_one(COURIER()).await;
+    assert_eq!(again.id.attempt, offered.id.attempt + 1);
+}
