@@ -15,7 +15,11 @@
 mod error;
 mod message;
 mod port;
+#[cfg(feature = "rabbitmq")]
+mod rabbitmq;
 
 pub use error::BrokerError;
 pub use message::{Delivery, Look, Message, Queue, Receipt};
 pub use port::{Broker, Consumer, ConsumerSettings};
+#[cfg(feature = "rabbitmq")]
+pub use rabbitmq::RabbitMq;

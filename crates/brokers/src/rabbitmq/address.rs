@@ -1,0 +1,116 @@
+//! Where the broker is, and who we are to it.
+
+use std::{fs, path::PathBuf};
+
+use lapin::{tcp::OwnedTLSConfig, uri::AMQPUri};
+
+use crate::BrokerError;
+
+/// Seconds between two signs of life, unless the URL says otherwise. A peer that gives none for twice as long is taken
+/// for dead. The server proposes a minute by itself, for which the messages of a worker that died would lie idle.
+const HEARTBEAT: u16 = 5;
+
+/// What a URL has to look like.
+const EXPECTED: &str = "expected amqp://USER:PASSWORD@HOST:PORT/VHOST or amqps://…";
+
+/// What a URL says.
+#[derive(Clone)]
+pub(super) struct Address {
+    /// All of it, with the password.
+    pub(super) uri: AMQPUri,
+    /// Without user and password.
+    pub(super) name: String,
+    /// A file with the certificates of the authorities to trust besides those of the system.
+    authorities: Option<PathBuf>,
+}
+
+impl Address {
+    pub(super) fn parse(url: &str) -> Result<Self, BrokerError> {
+        let invalid = |why: &str| BrokerError::Invalid(format!("the URL of RabbitMQ: {why}; {EXPECTED}"));
+        let (_, rest) = url
+            .split_once("://")
+            .filter(|(scheme, _)| ["amqp", "amqps"].contains(scheme))
+            .ok_or_else(|| invalid("its scheme is neither amqp nor amqps"))?;
+        let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+        if rest.contains('@') && !authority.contains('@') {
+            // What comes before the @ would be taken for a host, and shown.
+            return Err(invalid("write / ? # and @ in user and password as %2F %3F %23 and %40"));
+        }
+        let mut uri: AMQPUri = url.parse().map_err(|error: String| invalid(&error))?;
+        let host = authority.rsplit('@').next().unwrap_or_default();
+        if host.is_empty() || host.starts_with(':') {
+            return Err(invalid("it names no host"));
+        }
+        // The parser knows names and IPv4 only.
+        if let Some((host, _)) = host.strip_prefix('[').and_then(|host| host.split_once(']')) {
+            host.clone_into(&mut uri.authority.host);
+        }
+        if uri.vhost.is_empty() {
+            "/".clone_into(&mut uri.vhost);
+        }
+        uri.query.heartbeat.get_or_insert(HEARTBEAT);
+        let (_, query) = rest.split_once('?').unwrap_or_default();
+        let authorities = query.split('&').find_map(|pair| pair.strip_prefix("cacertfile="));
+        let name = name(&uri);
+        Ok(Self { uri, name, authorities: authorities.map(PathBuf::from) })
+    }
+
+    /// Whom to trust. Read anew for each connection, since certificates are replaced while programs run.
+    pub(super) fn trust(&self) -> Result<OwnedTLSConfig, BrokerError> {
+        let Some(path) = &self.authorities else { return Ok(OwnedTLSConfig::default()) };
+        let pem = fs::read_to_string(path).map_err(|error| {
+            BrokerError::Invalid(format!("cannot read the cacertfile {}: {error}", path.display()))
+        })?;
+        Ok(OwnedTLSConfig { identity: None, cert_chain: Some(pem) })
+    }
+}
+
+fn name(uri: &AMQPUri) -> String {
+    let host = &uri.authority.host;
+    let host = if host.contains(':') { format!("[{host}]") } else { host.clone() };
+    let vhost = if uri.vhost == "/" { String::new() } else { format!("/{}", uri.vhost) };
+    format!("{}://{host}:{}{vhost}", uri.scheme, uri.authority.port)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn name_of(url: &str) -> String {
+        Address::parse(url).unwrap().name
+    }
+
+    #[test]
+    fn names_have_no_user_and_no_password() {
+        assert_eq!(name_of("amqp://user:secret@broker:5673/work"), "amqp://broker:5673/work");
+        assert_eq!(name_of("amqps://user:se%2Fcret@broker"), "amqps://broker:5671");
+        assert_eq!(name_of("amqp://127.0.0.1/"), "amqp://127.0.0.1:5672");
+        assert_eq!(name_of("amqp://u:p@[::1]:7/%2F"), "amqp://[::1]:7");
+    }
+
+    #[test]
+    fn what_the_url_leaves_out_is_filled_in() {
+        let uri = Address::parse("amqp://broker/").unwrap().uri;
+        assert_eq!((uri.vhost.as_str(), uri.query.heartbeat), ("/", Some(HEARTBEAT)));
+        let uri = Address::parse("amqp://u%40x:p%2F@broker/%2Fx?heartbeat=20").unwrap().uri;
+        assert_eq!((uri.vhost.as_str(), uri.query.heartbeat), ("/x", Some(20)));
+        assert_eq!((&*uri.authority.userinfo.username, &*uri.authority.userinfo.password), ("u@x", "p/"));
+    }
+
+    #[test]
+    fn what_cannot_be_meant_is_refused_without_showing_it() {
+        let urls = [
+            "redis://broker",
+            "broker:5672",
+            "amqp://",
+            "amqp://user:secret@:5672/",
+            "amqp://user:sec/ret@broker",
+            "amqp://user:secret@broker:port/",
+            "amqp://user:secret@broker/?heartbeat=secret",
+        ];
+        for url in urls {
+            let Err(BrokerError::Invalid(why)) = Address::parse(url) else { panic!("{url} was taken") };
+            assert!(why.contains(EXPECTED) && !why.contains("sec"), "{why}");
+        }
+    }
+}

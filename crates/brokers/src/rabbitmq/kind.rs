@@ -1,0 +1,97 @@
+//! Kinds of queues.
+
+use lapin::types::{AMQPValue, FieldTable, ShortString};
+
+use crate::{BrokerError, Queue};
+
+/// The highest priority of a queue that has priorities. Each costs the server some memory per queue: it advises ten.
+const PRIORITIES: u8 = 10;
+
+/// Bytes of a queue's name, as the protocol has them.
+const NAME_BYTES_MAX: usize = 255;
+
+/// What kind a queue is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// Kept by several servers where there are several: what was confirmed outlives any one of them.
+    Quorum,
+    /// Kept by one server. Has priorities.
+    Classic,
+}
+
+impl Kind {
+    pub(super) fn of(queue: &Queue) -> Result<Self, BrokerError> {
+        match queue.kind.as_deref() {
+            None | Some("quorum") => Ok(Self::Quorum),
+            Some("classic") => Ok(Self::Classic),
+            Some(kind) => Err(BrokerError::Invalid(format!(
+                "the kind {kind:?} of the queue {queue} is none of RabbitMQ's: use quorum or classic"
+            ))),
+        }
+    }
+
+    /// What a queue of this kind is declared with.
+    pub(super) fn arguments(self) -> FieldTable {
+        let mut arguments = FieldTable::default();
+        let kind = match self {
+            Self::Quorum => "quorum",
+            Self::Classic => "classic",
+        };
+        arguments.insert("x-queue-type".into(), AMQPValue::LongString(kind.into()));
+        if self == Self::Classic {
+            arguments.insert("x-max-priority".into(), AMQPValue::LongInt(PRIORITIES.into()));
+        }
+        arguments
+    }
+}
+
+/// A queue's name as the protocol has it.
+pub(super) fn name(queue: &Queue) -> Result<ShortString, BrokerError> {
+    let name = &queue.name;
+    let why = if name.is_empty() {
+        "a queue has no name"
+    } else if name.len() > NAME_BYTES_MAX {
+        "a queue's name has more than 255 bytes"
+    } else if name.starts_with("amq.") {
+        "names that begin with amq. belong to the server"
+    } else {
+        return ShortString::try_new(name.as_str()).map_err(|error| BrokerError::Invalid(error.to_string()));
+    };
+    Err(BrokerError::Invalid(format!("{why}: {name:?}")))
+}
+
+/// A priority from −10 to 10 as one of the queue's eleven: two of ours share one of these.
+pub(super) fn priority_out(priority: i8) -> u8 {
+    let priority = priority.clamp(-10, 10);
+    (priority + 10).unsigned_abs() / 2
+}
+
+/// The other way round.
+pub(super) fn priority_in(priority: u8) -> i8 {
+    // At most 10, so nothing is cut off.
+    priority.min(PRIORITIES).cast_signed() * 2 - 10
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn priorities_keep_their_order() {
+        let all: Vec<u8> = (-10..=10).map(priority_out).collect();
+        assert!(all.is_sorted());
+        assert_eq!((all[0], all[10], all[20]), (0, 5, 10));
+        assert_eq!([0, 5, 10, 255].map(priority_in), [-10, 0, 10, 10]);
+    }
+
+    #[test]
+    fn names_and_kinds_are_checked() {
+        for bad in ["", "amq.gen-1", &"x".repeat(256)] {
+            assert!(matches!(name(&Queue::new(bad)), Err(BrokerError::Invalid(_))), "{bad}");
+        }
+        let mut queue = Queue::new("x".repeat(255));
+        assert_eq!((name(&queue).unwrap().as_str().len(), Kind::of(&queue)), (255, Ok(Kind::Quorum)));
+        queue.kind = Some("stream".to_owned());
+        assert!(matches!(Kind::of(&queue), Err(BrokerError::Invalid(_))));
+    }
+}

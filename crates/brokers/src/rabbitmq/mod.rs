@@ -1,0 +1,101 @@
+//! RabbitMQ: quorum queues and classic queues, by AMQP 0-9-1.
+//!
+//! ```text
+//!             publish                        consume          declare, look
+//!                │                              │                   │
+//!   publish.rs: a channel          consumer.rs: a channel    queues.rs: a channel
+//!   to each batch, confirms        to each consumer          to each call
+//!                │                              └─────────┬─────────┘
+//!          link "sending"                          link "receiving"
+//! ```
+//!
+//! There are two connections because a server whose memory or disk is nearly full stops reading those by which messages
+//! come in, with all that is on them. What workers acknowledge must get through all the same: it makes room.
+//!
+//! When the connection is lost, what was not confirmed is unknown and is reported as an error, and what was in hands goes
+//! back to its queue. The next call connects again.
+
+mod address;
+mod consumer;
+mod failure;
+mod kind;
+mod link;
+mod properties;
+mod publish;
+mod queues;
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+
+use crate::{
+    Broker, BrokerError, Consumer, ConsumerSettings, Look, Message, Queue,
+    rabbitmq::{
+        address::Address,
+        consumer::QueueConsumer,
+        link::Link,
+        publish::{MESSAGE_BYTES_MAX, Publisher},
+    },
+};
+
+/// A RabbitMQ server, or a cluster behind one address.
+///
+/// Kinds of queues: `quorum`, which is what nothing stands for, and `classic`, which has priorities.
+pub struct RabbitMq {
+    address: Arc<Address>,
+    receiving: Arc<Link>,
+    publisher: Publisher,
+}
+
+impl RabbitMq {
+    /// The broker at `amqp://USER:PASSWORD@HOST:PORT/VHOST`, or `amqps://…` for TLS. Behind a `?` there may be `heartbeat`,
+    /// in seconds, and `cacertfile`, the path of a file of certificates to trust besides those of the system. Nothing is
+    /// connected yet.
+    ///
+    /// Calls of it are to be made within a Tokio runtime.
+    ///
+    /// # Errors
+    /// When the URL is no such one.
+    pub fn new(url: &str) -> Result<Self, BrokerError> {
+        let address = Arc::new(Address::parse(url)?);
+        let receiving = Link::new(Arc::clone(&address), "receiving");
+        let sending = Link::new(Arc::clone(&address), "sending");
+        let publisher = Publisher::new(sending, Arc::clone(&receiving));
+        Ok(Self { address, receiving, publisher })
+    }
+}
+
+#[async_trait]
+impl Broker for RabbitMq {
+    fn name(&self) -> &str {
+        &self.address.name
+    }
+
+    fn message_bytes_max(&self) -> usize {
+        MESSAGE_BYTES_MAX
+    }
+
+    fn has_headers(&self, _queue: &Queue) -> bool {
+        true
+    }
+
+    async fn declare(&self, queue: &Queue) -> Result<(), BrokerError> {
+        queues::declare(&self.receiving, queue).await
+    }
+
+    async fn publish(&self, queue: &Queue, messages: &[Message]) -> Vec<Result<(), BrokerError>> {
+        self.publisher.publish(queue, messages).await
+    }
+
+    async fn look(&self, queue: &Queue) -> Result<Look, BrokerError> {
+        queues::look(&self.receiving, queue).await
+    }
+
+    async fn consume(
+        &self,
+        queue: &Queue,
+        settings: &ConsumerSettings,
+    ) -> Result<Box<dyn Consumer>, BrokerError> {
+        Ok(Box::new(QueueConsumer::open(Arc::clone(&self.receiving), queue, settings).await?))
+    }
+}
