@@ -1,14 +1,16 @@
-//! Flows: a version never changes, so it is read once; which version is the newest is asked each time.
+//! Flows: a version never changes, so it is read once; which version is the newest is asked again and again.
+
+use std::collections::{BTreeSet, HashMap};
 
 use mysql_async::Row;
 use windlass_core::Name;
-use windlass_engine::{is_adhoc, ports::StoredFlow};
+use windlass_engine::ports::StoredFlow;
 
 use super::{
     columns::Columns as _,
     connection::Connection,
     error::Fault,
-    script::{Cell, Script, cells},
+    script::{Cell, Script},
 };
 use crate::rows::{FlowCache, small, stored_flow};
 
@@ -43,36 +45,42 @@ impl Flows {
         Ok(())
     }
 
-    /// The flow with this name: that version, or the newest.
+    /// A version of a flow.
     pub(super) async fn one(
         &self,
         connection: &mut Connection<'_>,
         name: &Name,
-        version: Option<u32>,
+        version: u32,
     ) -> Result<Option<StoredFlow>, Fault> {
-        // One that came with tasks goes with the last of them, so it is looked whether it is there.
-        let known = version.filter(|_| !is_adhoc(name.as_str()));
-        let found = match known {
-            Some(known) => Some(known),
-            None => {
-                let mut script = Script::default();
-                script.add("SELECT max(version) FROM windlass_flow WHERE name = ?", cells![name]);
-                let sets = connection.run(script).await?;
-                let newest = sets.iter().flatten().next().map(|row| row.optional_number(0)).transpose()?;
-                newest.flatten().map(small)
-            }
-        };
-        let Some(found) = found.filter(|found| version.is_none_or(|version| version == *found)) else {
-            return Ok(None);
-        };
-        self.read(connection, std::iter::once((name.clone(), found)), false).await?;
-        Ok(self.cache.get(name, found))
+        self.read(connection, std::iter::once((name.clone(), version)), false).await?;
+        Ok(self.cache.get(name, version))
+    }
+
+    /// The newest versions of the flows with these names.
+    pub(super) async fn newest(
+        &self,
+        connection: &mut Connection<'_>,
+        names: &BTreeSet<Name>,
+    ) -> Result<HashMap<Name, StoredFlow>, Fault> {
+        let mut script = Script::default();
+        let keys = names.iter().map(Cell::from);
+        script.for_keys("SELECT name, max(version) FROM windlass_flow WHERE name", keys, "GROUP BY name");
+        let found = self.all_of(connection, script).await?;
+        Ok(found.into_iter().map(|stored| (stored.flow.name.clone(), stored)).collect())
     }
 
     /// All flows in their newest versions, by name.
     pub(super) async fn all(&self, connection: &mut Connection<'_>) -> Result<Vec<StoredFlow>, Fault> {
         let mut script = Script::default();
         script.add("SELECT name, max(version) FROM windlass_flow GROUP BY name ORDER BY name", []);
+        self.all_of(connection, script).await
+    }
+
+    async fn all_of(
+        &self,
+        connection: &mut Connection<'_>,
+        script: Script,
+    ) -> Result<Vec<StoredFlow>, Fault> {
         let sets = connection.run(script).await?;
         let keys = sets.iter().flatten().map(|row| Ok((row.name(0)?, small(row.number(1)?))));
         let keys = keys.collect::<Result<Vec<_>, Fault>>()?;

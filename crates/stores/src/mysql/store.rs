@@ -4,11 +4,14 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use windlass_core::{ActKey, Alarm, AlarmId, Event, Lock, LockName, Millis, Name, Ready, TaskId, Timestamp};
-use windlass_engine::ports::{
-    Adoption, AttemptId, Change, Claimed, Due, Enqueued, EnqueuedTasks, Envelope, LimitState, Loaded,
-    LogLine, Now, Outcome, Page, QueueState, Retention, ServerId, ServerState, Service, ServiceLease,
-    SessionId, SessionRenewal, SessionState, Settlement, Store, StoreError, StoredAlarm, StoredFlow,
-    TaskQuery, Wish,
+use windlass_engine::{
+    is_adhoc,
+    ports::{
+        Adoption, AttemptId, Change, Claimed, Due, Enqueued, EnqueuedTasks, Envelope, LimitState, Loaded,
+        LogLine, Now, Outcome, Page, QueueState, Retention, ServerId, ServerState, Service, ServiceLease,
+        SessionId, SessionRenewal, SessionState, Settlement, Store, StoreError, StoredAlarm, StoredFlow,
+        TaskQuery, Wish,
+    },
 };
 
 use super::{
@@ -26,6 +29,7 @@ use super::{
     script::Script,
     servers, sessions, sweep,
 };
+use crate::rows::Newest;
 
 /// How often it is looked whether other servers did something: MySQL tells nobody by itself.
 const NEWS_EVERY: Duration = Duration::from_millis(200);
@@ -34,6 +38,7 @@ const NEWS_EVERY: Duration = Duration::from_millis(200);
 pub struct MySqlStore {
     database: Database,
     flows: Flows,
+    newest: Newest,
     committer: Committer,
     token_key: [u8; 32],
 }
@@ -48,6 +53,7 @@ impl MySqlStore {
         Ok(Self {
             database: opened.database,
             flows: Flows::default(),
+            newest: Newest::default(),
             committer: Committer::default(),
             token_key: opened.token_key,
         })
@@ -104,7 +110,12 @@ impl Store for MySqlStore {
     }
 
     async fn commit(&self, changes: Vec<Change>) -> Result<Vec<Outcome>, StoreError> {
-        self.database.within(self.committer.commit(&self.database, &self.flows, &changes)).await
+        let committed = async {
+            let outcomes = self.committer.commit(&self.database, &self.flows, &changes).await?;
+            self.newest.settle(&changes, &outcomes).await;
+            Ok(outcomes)
+        };
+        self.database.within(committed).await
     }
 
     async fn claim(&self, session: SessionId, wishes: &[Wish], now: Now) -> Result<Vec<Claimed>, StoreError> {
@@ -173,6 +184,14 @@ impl Store for MySqlStore {
     async fn flow(&self, name: &str, version: Option<u32>) -> Result<Option<StoredFlow>, StoreError> {
         // No flow has a name that is none.
         let Ok(name) = Name::new(name) else { return Ok(None) };
+        // One that came with tasks goes with the last of them, so it is looked whether it is there.
+        let Some(version) = version.filter(|_| !is_adhoc(name.as_str())) else {
+            let ask = |names| async move {
+                retrying!(self.database, |connection| self.flows.newest(&mut connection, &names).await)
+            };
+            let newest = self.newest.get(&name, ask).await?;
+            return Ok(newest.filter(|stored| version.is_none_or(|version| version == stored.flow.version)));
+        };
         retrying!(self.database, |connection| self.flows.one(&mut connection, &name, version).await)
     }
 

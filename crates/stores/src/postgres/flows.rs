@@ -1,4 +1,4 @@
-//! Flows: a version never changes, so it is read once; which version is the newest is asked each time.
+//! Flows: a version never changes, so it is read once; which version is the newest is asked again and again.
 
 use std::collections::{BTreeSet, HashMap};
 

@@ -54,7 +54,6 @@ mod limits;
 mod list;
 mod load;
 mod migrate;
-mod newest;
 mod news;
 mod open;
 mod query;

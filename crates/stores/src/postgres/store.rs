@@ -24,11 +24,11 @@ use super::{
     error::Fault,
     flows::Flows,
     limits, list, load,
-    newest::Newest,
     news::News,
     open::{OpenError, Opened, PostgresOptions, open, random_bytes},
     query, queues, servers, sessions, sweep,
 };
+use crate::rows::Newest;
 
 /// Tasks in a PostgreSQL database, on which other servers may work as well.
 ///
@@ -158,7 +158,12 @@ impl Store for PostgresStore {
             return Ok(Vec::new());
         }
         let inner = self.inner.clone();
-        self.spawn(async move { inner.committer.commit(&inner.database, &inner.flows, &changes).await }).await
+        self.spawn(async move {
+            let outcomes = inner.committer.commit(&inner.database, &inner.flows, &changes).await?;
+            inner.newest.settle(&changes, &outcomes).await;
+            Ok(outcomes)
+        })
+        .await
     }
 
     async fn claim(&self, session: SessionId, wishes: &[Wish], now: Now) -> Result<Vec<Claimed>, StoreError> {
@@ -221,16 +226,18 @@ impl Store for PostgresStore {
     async fn flow(&self, name: &str, version: Option<u32>) -> Result<Option<StoredFlow>, StoreError> {
         let Ok(name) = Name::new(name) else { return Ok(None) };
         let inner = self.inner.clone();
-        let Some(version) = version else {
-            return self
-                .spawn(async move { inner.newest.get(&inner.database, &inner.flows, name).await })
-                .await;
+        // One that came with tasks goes with the last of them, so it is looked whether it is there.
+        let Some(version) = version.filter(|_| !is_adhoc(name.as_str())) else {
+            let newest = self.spawn(async move {
+                let Inner { database, flows, newest, .. } = &*inner;
+                let ask = |names| async move {
+                    retrying!(database, |connection| flows.newest(&mut connection, &names).await)
+                };
+                newest.get(&name, ask).await
+            });
+            let newest = newest.await?;
+            return Ok(newest.filter(|stored| version.is_none_or(|version| version == stored.flow.version)));
         };
-        if is_adhoc(name.as_str()) {
-            // It goes with its last task.
-            let newest = self.flow(name.as_str(), None).await?;
-            return Ok(newest.filter(|stored| stored.flow.version == version));
-        }
         if let Some(known) = inner.flows.cache.get(&name, version) {
             return Ok(Some(known));
         }

@@ -16,6 +16,8 @@ mod found;
 mod keys;
 mod limits;
 mod listing;
+#[cfg(any(feature = "mysql", feature = "postgres"))]
+mod newest;
 mod place;
 mod tasks;
 mod turns;
@@ -29,6 +31,8 @@ pub(crate) use found::{Found, FoundWait};
 pub(crate) use keys::Keys;
 pub(crate) use limits::Limits;
 pub(crate) use listing::{Listing, only_ended};
+#[cfg(any(feature = "mysql", feature = "postgres"))]
+pub(crate) use newest::Newest;
 pub(crate) use place::{KeyInLine, place_among};
 pub(crate) use tasks::{TaskParts, claimed_wait, name, of_task};
 pub(crate) use turns::{Candidate, Hands, choose};

@@ -20,6 +20,8 @@ mod listing;
 mod members;
 #[cfg(feature = "mysql")]
 mod mysql;
+#[cfg(all(feature = "sqlite", any(feature = "mysql", feature = "postgres")))]
+mod newest;
 #[cfg(feature = "sqlite")]
 mod opening;
 #[cfg(feature = "postgres")]

@@ -21,6 +21,7 @@ use crate::{
         Answer, NOW, SESSION, add_flow, answers_hold, commit_while, drop_after, id, kill_twice, line,
         new_task, port_of, renew, wish,
     },
+    newest,
     story::{self, Story},
 };
 
@@ -303,4 +304,17 @@ fn a_batch_of_new_tasks_is_one_trip_and_one_that_goes_on_two() {
     let before = trips();
     block_on(store.commit(vec![line(1)])).unwrap();
     assert_eq!(trips() - before, 2);
+}
+
+#[test]
+fn the_newest_version_of_a_flow_is_asked_once_in_a_while() {
+    let Some(database) = database() else { return };
+    newest::is_asked_once_in_a_while(&*open(&database.url()).unwrap());
+}
+
+#[test]
+fn the_newest_version_of_a_flow_is_the_same_everywhere() {
+    let Some(database) = database() else { return };
+    let [one, other] = [open(&database.url()).unwrap(), open(&database.url()).unwrap()];
+    newest::is_the_same_everywhere(&*one, &*other);
 }
