@@ -14,7 +14,7 @@ pub struct Why {
     /// One sentence for people.
     pub sentence: String,
     /// The machine-readable reason: `no_worker`, `queued`, `running`, `retry`, `postponed`, `deadline`, `delayed`,
-    /// `signal`, `child`, `lock`, `members`, `scheduled`, `task_paused`, `queue_paused`, `limit`, `stuck`, `ending`, `ended`;
+    /// `signal`, `child`, `lock`, `members`, `scheduled`, `task_paused`, `queue_paused`, `limit`, `offered`, `stuck`, `ending`, `ended`;
     /// `grace` for 300 ms after a start of the server, `moving` while it is on its way to its next state.
     pub reason: String,
     /// The step it is about.

@@ -44,6 +44,8 @@ pub enum AlarmKind {
     EngineFault,
     /// A task that an application enqueued in a transaction of its own was not accepted.
     Refused,
+    /// A broker takes nothing; it is about no task: [`TaskId::NONE`].
+    BrokerAway,
 }
 
 impl From<StuckKind> for AlarmKind {
@@ -67,6 +69,7 @@ impl AlarmKind {
             Self::RollbackFailed => StuckKind::RollbackFailed.as_str(),
             Self::EngineFault => StuckKind::EngineFault.as_str(),
             Self::Refused => "refused",
+            Self::BrokerAway => "broker_away",
         }
     }
 }

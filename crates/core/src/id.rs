@@ -72,6 +72,9 @@ impl FromStr for Name {
 pub struct TaskId(pub u128);
 
 impl TaskId {
+    /// No task: what an alarm about something else is about.
+    pub const NONE: Self = Self(0);
+
     /// The 16 bytes in sort order.
     #[must_use]
     pub const fn to_bytes(self) -> [u8; 16] {

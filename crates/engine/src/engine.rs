@@ -20,6 +20,7 @@ use crate::{
     known::KnownTasks,
     latest_time::LatestTime,
     leading::Leading,
+    offering::Offering,
     ports::{Now, Store, StoreError},
     progress::ProgressBoard,
     queue_rates::QueueRates,
@@ -45,6 +46,7 @@ pub struct Engine {
     pub(crate) ids: TaskIds,
     pub(crate) leading: Leading,
     pub(crate) latest: LatestTime,
+    pub(crate) offering: Offering,
 }
 
 /// Why the engine did not do what it was asked. Nothing was changed.
@@ -127,6 +129,7 @@ impl Engine {
             ids: TaskIds::new(random),
             leading: Leading::default(),
             latest: LatestTime::default(),
+            offering: Offering::default(),
         }
     }
 

@@ -5,14 +5,17 @@
 //! conflicts, and is decided again on what the store has. Nothing but a commit may rely on it: a reply that changes
 //! nothing is decided on what was read.
 
+mod made_ready;
+
 use std::{
     collections::BTreeMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use windlass_core::{ActState, Attempt, Task, TaskId};
+use windlass_core::{Act, ActKey, ActState, Attempt, Task, TaskId};
 
-use crate::ports::{Claim, Claimed, Loaded, Store};
+use self::made_ready::MadeReady;
+use crate::ports::{Claim, Claimed, Leave, Loaded, Now, Store};
 
 /// Tasks known at once; beyond them the oldest are forgotten.
 const TASKS_MAX: usize = 10_000;
@@ -24,6 +27,7 @@ const TASK_BYTES_MAX: usize = 4 << 10;
 pub(crate) struct KnownTasks {
     store: Arc<dyn Store>,
     tasks: Mutex<BTreeMap<TaskId, Known>>,
+    made_ready: Mutex<MadeReady>,
 }
 
 struct Known {
@@ -34,7 +38,7 @@ struct Known {
 
 impl KnownTasks {
     pub(crate) fn new(store: Arc<dyn Store>) -> Self {
-        Self { store, tasks: Mutex::default() }
+        Self { store, tasks: Mutex::default(), made_ready: Mutex::default() }
     }
 
     /// What a commit or a reading that is about to begin tells is told with this.
@@ -63,8 +67,24 @@ impl KnownTasks {
         }
     }
 
+    /// Learns what was committed here, as decided at `now`.
+    pub(crate) fn committed(&self, loaded: &Loaded, connected: u64, now: Now) {
+        if self.store.is_shared() {
+            self.learn(loaded, connected);
+            if has_unclaimed(loaded) {
+                self.made_ready().note(loaded.task.id, now);
+            }
+        }
+    }
+
+    /// What is left to other servers by whoever claims now.
+    pub(crate) fn leave(&self, now: Now) -> Leave {
+        self.made_ready().leave(now)
+    }
+
     /// The task of an attempt that the store has just handed out, if it is known as far as that.
     pub(crate) fn claimed(&self, claimed: &Claimed) -> Option<Loaded> {
+        self.made_ready().hand_out(claimed.id.task);
         let mut tasks = self.tasks();
         let known = tasks.get_mut(&claimed.id.task)?;
         let id = &claimed.id;
@@ -98,9 +118,21 @@ impl KnownTasks {
         self.tasks().remove(&task);
     }
 
+    fn made_ready(&self) -> MutexGuard<'_, MadeReady> {
+        self.made_ready.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn tasks(&self) -> MutexGuard<'_, BTreeMap<TaskId, Known>> {
         self.tasks.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Whether an attempt of it is ready that nobody has.
+fn has_unclaimed(loaded: &Loaded) -> bool {
+    let is_unclaimed = |(key, act): (ActKey, &Act)| {
+        act.state == ActState::Ready && loaded.claims.iter().all(|claim| claim.key != key)
+    };
+    !loaded.task.is_ended() && loaded.task.step_acts().any(is_unclaimed)
 }
 
 /// Whether it is likely to be needed again, and small.

@@ -33,6 +33,7 @@ mod limit;
 #[doc(hidden)]
 pub mod malformed;
 pub mod memory;
+mod offering;
 pub mod ports;
 mod progress;
 mod queue_rates;
@@ -55,6 +56,7 @@ pub use feed::*;
 pub use inbox::*;
 pub use last_heard::LastHeard;
 pub use limit::*;
+pub use offering::OfferedAt;
 pub use rerun::*;
 pub use signal::Signal;
 pub use submit::*;

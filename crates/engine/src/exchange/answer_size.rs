@@ -27,7 +27,7 @@ impl AnswerSize {
 }
 
 impl HandedOut {
-    pub(super) fn is_too_large(&self) -> bool {
+    pub(crate) fn is_too_large(&self) -> bool {
         self.params.as_str().len() > PARAMS_BYTES_MAX
     }
 

@@ -17,6 +17,7 @@ const CLAIMS_MAX: u32 = 100;
 impl Engine {
     /// Hands ready attempts to polls that wait. Where that is under way already, it is gone on with for this one.
     pub(crate) async fn dispatch(&self, now: Now) -> Result<(), EngineError> {
+        self.offering.stir();
         let Some(mut turn) = self.dispatching.take(&self.timers, now) else { return Ok(()) };
         let mut next = Some(now);
         while let Some(now) = next {
@@ -57,7 +58,7 @@ impl Engine {
     }
 
     /// The tasks that attempts are of, each once: many may be of one task, as its members are.
-    pub(super) async fn tasks_of(
+    pub(crate) async fn tasks_of(
         &self,
         attempts: &[AttemptId],
     ) -> Result<BTreeMap<TaskId, Loaded>, StoreError> {
@@ -69,7 +70,10 @@ impl Engine {
     }
 
     /// The tasks of attempts that were claimed just now; those that are known here are not read.
-    async fn tasks_of_claimed(&self, claimed: &[Claimed]) -> Result<BTreeMap<TaskId, Loaded>, StoreError> {
+    pub(crate) async fn tasks_of_claimed(
+        &self,
+        claimed: &[Claimed],
+    ) -> Result<BTreeMap<TaskId, Loaded>, StoreError> {
         let (mut tasks, mut unknown) = (BTreeMap::new(), Vec::new());
         for claimed in claimed {
             match self.known.claimed(claimed) {
@@ -87,13 +91,13 @@ impl Engine {
     }
 
     /// A claimed attempt as its worker gets it.
-    pub(super) fn handed_out(&self, id: AttemptId, loaded: &Loaded) -> HandedOut {
+    pub(crate) fn handed_out(&self, id: AttemptId, loaded: &Loaded) -> HandedOut {
         let token = self.tokens.seal(&id);
         HandedOut { token, id, task: loaded.task.clone(), params: loaded.task.params_for(id.key) }
     }
 
     /// An attempt whose parameters have grown beyond what may be handed out fails for good.
-    pub(super) fn refuse_too_large(&self, id: AttemptId) {
+    pub(crate) fn refuse_too_large(&self, id: AttemptId) {
         let failure = Failure::new(
             "its parameters have grown beyond 4 MiB: return less from the steps before",
             1,
@@ -146,8 +150,8 @@ impl<'a> Hand<'a> {
             let mut wanted = wish.free;
             while wanted.min(free) > 0 {
                 let asked = Wish { free: wanted.min(free).min(CLAIMS_MAX), ..wish.clone() };
-                let claimed =
-                    self.engine.store.claim(self.session, std::slice::from_ref(&asked), now).await?;
+                let (wishes, leave) = (std::slice::from_ref(&asked), self.engine.known.leave(now));
+                let claimed = self.engine.store.claim_leaving(self.session, wishes, &leave, now).await?;
                 let count = u32::try_from(claimed.len()).unwrap_or(u32::MAX);
                 if count > 0 && !self.take_in(&claimed).await? {
                     return Ok(());

@@ -4,6 +4,7 @@
 //! ([`reports`]). One without is a poll ([`polls`]): it is answered when there is something for the worker, which
 //! is handed out to it ([`handing_out`]).
 
+mod afar;
 mod answer_size;
 mod dispatching;
 mod handing_out;
@@ -167,6 +168,7 @@ impl Engine {
                 None => Ok(ExchangeAnswer { lease, ..ExchangeAnswer::default() }),
             };
         }
+        self.adopt_running(call.session, &call.reports, now).await?;
         let reports = self.settle_reports(call.session, call.reports, now).await?;
         self.dispatch(now).await?;
         Ok(ExchangeAnswer { reports, lease, ..ExchangeAnswer::default() })

@@ -35,7 +35,6 @@ impl Engine {
         reports: Vec<WorkerReport>,
         now: Now,
     ) -> Result<Vec<ReportAnswer>, EngineError> {
-        self.adopt_running(session, &reports, now).await?;
         let (mut answers, mut open) = (Vec::with_capacity(reports.len()), Vec::with_capacity(reports.len()));
         for (place, WorkerReport { token, said, logs }) in reports.into_iter().enumerate() {
             let status = match (self.tokens.read(&token), said) {
@@ -94,7 +93,7 @@ impl Engine {
 
     /// A worker that was given an attempt before this server was started may report on it before it polls. An end
     /// speaks for itself; that an attempt goes on means that its session has it.
-    async fn adopt_running(
+    pub(super) async fn adopt_running(
         &self,
         session: SessionId,
         reports: &[WorkerReport],

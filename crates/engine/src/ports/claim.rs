@@ -110,6 +110,15 @@ pub struct Claimed {
     pub module: Name,
 }
 
+/// What a claim leaves to other servers on the store.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Leave {
+    /// What became ready at this time or later; nothing = nothing is left.
+    pub since: Option<Timestamp>,
+    /// What is of these tasks is claimed all the same.
+    pub but: Vec<TaskId>,
+}
+
 /// Whose an attempt is that a session says it has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Adoption {

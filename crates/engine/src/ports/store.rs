@@ -13,8 +13,8 @@ use windlass_core::{
 };
 
 use super::{
-    Adoption, AttemptId, Change, Claim, Claimed, Due, EnqueuedTasks, Envelope, LimitState, LogLine, Now,
-    Outcome, Page, QueueState, Retention, ServerId, ServerState, Service, ServiceLease, SessionId,
+    Adoption, AttemptId, Change, Claim, Claimed, Due, EnqueuedTasks, Envelope, Leave, LimitState, LogLine,
+    Now, Outcome, Page, QueueState, Retention, ServerId, ServerState, Service, ServiceLease, SessionId,
     SessionRenewal, SessionState, StoredAlarm, StoredFlow, TaskQuery, Wish,
 };
 
@@ -84,6 +84,18 @@ pub trait Store: Send + Sync + 'static {
     /// turns, none that a limit keeps back, none of a paused queue; of what [`Store::prepare_claims`] got ready. Each
     /// gets a higher claim number than any time before.
     async fn claim(&self, session: SessionId, wishes: &[Wish], now: Now) -> Result<Vec<Claimed>, StoreError>;
+
+    /// As [`Store::claim`], but leaves to other servers what they have just made ready, for them to hand out what they
+    /// know. A store may take no notice of that.
+    async fn claim_leaving(
+        &self,
+        session: SessionId,
+        wishes: &[Wish],
+        _leave: &Leave,
+        now: Now,
+    ) -> Result<Vec<Claimed>, StoreError> {
+        self.claim(session, wishes, now).await
+    }
 
     /// A session says that it has these attempts: those that are current and not known to be with another
     /// one are its own from now on. Tells for each whether it is the session's.
@@ -222,6 +234,11 @@ impl Loaded {
     #[must_use]
     pub fn held(&self) -> BTreeSet<ActKey> {
         self.claims.iter().map(|claim| claim.key).collect()
+    }
+
+    /// The claims of who does what they are of. What a courier has waits for somebody who does.
+    pub fn begun(&self) -> impl Iterator<Item = &Claim> {
+        self.claims.iter().filter(|claim| !claim.session.is_courier())
     }
 
     /// What the rules may know beside the task.

@@ -151,7 +151,7 @@ impl Committer {
                     part.logs.iter().for_each(|logs| self.logged(logs));
                     match part.task {
                         Some(task) => {
-                            self.engine.known.learn(&task.loaded, connected);
+                            self.engine.known.committed(&task.loaded, connected, now);
                             self.committed(&task, now);
                             Reply::Task(task.loaded)
                         }

@@ -5,6 +5,7 @@ mod batch;
 mod children;
 mod clerk;
 mod committer;
+mod courier;
 mod dispatcher;
 mod janitor;
 mod lease_keeper;
@@ -17,6 +18,7 @@ mod timekeeper;
 
 pub use clerk::{Clerk, ReadEnqueued, Unreadable};
 pub use committer::Committer;
+pub use courier::{Courier, CourierSettings, WriteStep};
 pub use dispatcher::Dispatcher;
 pub use janitor::Janitor;
 pub use lease_keeper::LeaseKeeper;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use windlass_core::{Act, ActKey, ActState, Awaited, Doer, TaskId, is_to_stop, task_status, trouble};
+use windlass_core::{Act, ActKey, ActState, Action, Awaited, Doer, TaskId, is_to_stop, task_status, trouble};
 
 use super::{AtWorker, ChildReason, Explanation, Reason, Why};
 use crate::{
@@ -74,6 +74,15 @@ impl<'a> Look<'a> {
 
     fn why_claimed(&self, key: ActKey, claim: &Claim) -> Why {
         let task = &self.loaded.task;
+        if claim.session.is_courier()
+            && let Some((module, _)) = task.action(key).and_then(Action::worker)
+        {
+            return Why::Offered {
+                module: module.clone(),
+                at: self.engine.offering.of(module),
+                since: claim.at,
+            };
+        }
         let worker = self.workers.iter().find(|worker| worker.session == claim.session);
         let name = worker.map(|worker| worker.worker.name.to_string()).filter(|name| !name.is_empty());
         let at_worker = AtWorker {

@@ -14,7 +14,7 @@ use windlass_core::{
 };
 
 use crate::{
-    Engine, EngineError, Holder, LastHeard, Progress,
+    Engine, EngineError, Holder, LastHeard, OfferedAt, Progress,
     ports::{LimitState, Loaded, Now, QueuePause},
 };
 use acts::Look;
@@ -181,6 +181,15 @@ pub enum Why {
         /// In how long it has its turn if the queue goes on as in the last minute.
         estimate: Option<Millis>,
     },
+    /// It is in a queue of a broker, and nobody has taken it yet.
+    Offered {
+        /// The module.
+        module: Name,
+        /// Where; nothing = another server offers it.
+        at: Option<OfferedAt>,
+        /// Since when.
+        since: Timestamp,
+    },
     /// The server has just read its disk, as at its start; workers may come back and name what they hold.
     Grace,
     /// It is on its way: to a worker, or to its next state.
@@ -249,6 +258,7 @@ impl Why {
             Self::NoWorker { .. } => "no_worker",
             Self::Limited { .. } => "limit",
             Self::Queued { .. } => "queued",
+            Self::Offered { .. } => "offered",
             Self::Grace => "grace",
             Self::Moving => "moving",
         }

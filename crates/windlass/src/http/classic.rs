@@ -68,7 +68,7 @@ impl ClassicTask {
     /// The classic document of a task.
     pub(crate) fn new(loaded: &Loaded) -> Self {
         let task = &loaded.task;
-        let handed_out_at = loaded.claims.iter().map(|claim| claim.at).min();
+        let handed_out_at = loaded.begun().map(|claim| claim.at).min();
         Self {
             task_id: task.id.to_string(),
             task_status: status_number(task_status(task, &loaded.held()), task),
@@ -91,7 +91,7 @@ fn step(loaded: &Loaded, index: usize) -> ClassicStep {
         Role::OnError => ActKey::rollback(index),
     };
     let act = loaded.task.state.steps[index].act(key.direction);
-    let claim = loaded.claims.iter().find(|claim| claim.key == key);
+    let claim = loaded.begun().find(|claim| claim.key == key);
     let (run, rollback) = (&definition.run, definition.rollback.as_ref());
     ClassicStep {
         code: code(act),

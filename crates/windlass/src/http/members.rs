@@ -43,7 +43,7 @@ pub(super) fn counts(loaded: &Loaded, step: usize) -> Option<api::MemberCounts> 
         Doer::Worker { .. } | Doer::Signal { .. } => {
             let is_of_step =
                 |claim: &&Claim| side.open.contains(&claim.key.member) && is_doing(claim.key, step);
-            u32::try_from(loaded.claims.iter().filter(is_of_step).count()).unwrap_or(u32::MAX)
+            u32::try_from(loaded.begun().filter(is_of_step).count()).unwrap_or(u32::MAX)
         }
     };
     let left = members.total().saturating_sub(open + failed + side.satisfied);
@@ -128,7 +128,7 @@ fn page(
     let Some(members) = &loaded.task.state.steps[step].members else {
         return api::List { items: Vec::new(), next: None };
     };
-    let held = loaded.claims.iter().filter(|claim| is_doing(claim.key, step));
+    let held = loaded.begun().filter(|claim| is_doing(claim.key, step));
     let held: BTreeMap<u32, &Claim> = held.map(|claim| (claim.key.member, claim)).collect();
     let is_over = is_over(&loaded.task, step);
     let mut page = Page::new(limit);

@@ -53,7 +53,7 @@ pub(crate) fn worker_name(name: &str, session: SessionId) -> String {
 /// A task with its steps.
 pub(crate) fn task(loaded: &Loaded, overlay: &Overlay<'_>) -> api::Task {
     let task = &loaded.task;
-    let held = loaded.held();
+    let held = loaded.begun().map(|claim| claim.key).collect();
     let steps = (0..task.state.steps.len()).map(|index| step(loaded, &held, overlay, index)).collect();
     let result = task.is_ended().then(|| payload(&task.outcome()));
     api::Task { steps, result, ..summary(loaded) }
@@ -62,7 +62,7 @@ pub(crate) fn task(loaded: &Loaded, overlay: &Overlay<'_>) -> api::Task {
 /// A task as lists have it: without steps and results.
 pub(crate) fn summary(loaded: &Loaded) -> api::Task {
     let Task { id, flow, input, state } = &*loaded.task;
-    let handed_out_at = loaded.claims.iter().map(|claim| claim.at).min();
+    let handed_out_at = loaded.begun().map(|claim| claim.at).min();
     api::Task {
         id: id.to_string(),
         flow: flow.name.to_string(),
@@ -203,7 +203,7 @@ pub(super) fn waits_for(act: &Act, action: &Action) -> Option<String> {
 }
 
 pub(super) fn claim_of(loaded: &Loaded, key: ActKey) -> Option<&Claim> {
-    loaded.claims.iter().find(|claim| claim.key == key)
+    loaded.begun().find(|claim| claim.key == key)
 }
 
 pub(super) fn due_at(act: &Act) -> Option<Timestamp> {

@@ -4,7 +4,7 @@ use serde_json::json;
 use windlass_api as api;
 use windlass_core::{Millis, Name, Timestamp};
 use windlass_engine::{
-    AtWorker, Holder, LastHeard,
+    AtWorker, Holder, LastHeard, OfferedAt,
     ports::{LimitState, QueuePause},
 };
 
@@ -101,6 +101,32 @@ impl About<'_> {
             format!("{} begins {}: its flow delays it.", self.opening(), self.when(until)),
             json!({ "until": view::time(until) }),
         )
+    }
+
+    pub(super) fn offered(self, module: &Name, at: Option<&OfferedAt>, since: Timestamp) -> Explained {
+        let opening = self.opening();
+        let sentence = match at {
+            Some(OfferedAt { broker, queue, trouble: Some((since, message)) }) => format!(
+                "{opening} is ready, and cannot be offered in the queue {queue} of {broker} for {}: {message}.",
+                span(self.now, *since)
+            ),
+            Some(OfferedAt { broker, queue, trouble: None }) => format!(
+                "{opening} is offered in the queue {queue} of {broker} for {}, and no consumer has taken it yet.",
+                span(self.now, since)
+            ),
+            None => format!(
+                "{opening} is offered to the consumers of {module} by another server for {}, and none has taken it yet.",
+                span(self.now, since)
+            ),
+        };
+        let facts = json!({
+            "module": module,
+            "broker": at.map(|at| &at.broker),
+            "queue": at.map(|at| &at.queue),
+            "trouble": at.and_then(|at| at.trouble.as_ref()).map(|(_, message)| message),
+            "since": view::time(since),
+        });
+        (sentence, facts)
     }
 
     pub(super) fn limited(self, state: &LimitState, holders: &[Holder]) -> Explained {

@@ -26,6 +26,7 @@ impl About<'_> {
             Why::NoWorker { module, .. } => format!("{subject} waits for a worker of {module}"),
             Why::Limited { state, .. } => format!("{subject} is kept back by the limit {}", state.limit.name),
             Why::Queued { module, .. } => format!("{subject} waits for its turn in the queue {module}"),
+            Why::Offered { module, .. } => format!("{subject} waits for a consumer of {module}"),
             Why::Grace | Why::Moving => format!("{subject} is on its way"),
         }
     }

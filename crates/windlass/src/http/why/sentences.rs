@@ -53,6 +53,7 @@ impl About<'_> {
             Why::Queued { module, before, workers, estimate } => {
                 self.queued(module, *before, *workers, *estimate)
             }
+            Why::Offered { module, at, since } => self.offered(module, at.as_ref(), *since),
             Why::Grace => (
                 format!(
                     "{} is ready: the server has just read its disk, and for a moment a worker that has it may say so.",

@@ -1,0 +1,57 @@
+//! Results that come over a broker: what runs where nobody can be asked.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use super::{ReportAnswer, Said, WorkerReport};
+use crate::{
+    Engine, EngineError,
+    ports::{AttemptId, FOREVER, Now, PollState, SessionId, SessionRenewal, WorkerState},
+};
+
+impl Engine {
+    /// Makes the session known under which such attempts run. It never ends.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub async fn begin_hearing_from_afar(&self, now: Now) -> Result<(), EngineError> {
+        let worker =
+            WorkerState { name: "modules that answer over a broker".into(), ..WorkerState::default() };
+        let renewal = SessionRenewal {
+            session: SessionId::AFAR,
+            poll: PollState::Unknown,
+            lease: FOREVER,
+            lease_unpolled: FOREVER,
+            worker: Some(Arc::new(worker)),
+        };
+        Ok(self.store.renew(vec![renewal], now).await?)
+    }
+
+    /// Hears what modules say over a broker. Who begins takes the attempt from the courier that offered it; who comes
+    /// second, or under the token of an attempt that is over, changes nothing. What is heard twice is settled once.
+    ///
+    /// # Errors
+    /// When the store fails; the same is to be told again.
+    pub async fn hear_from_afar(
+        &self,
+        reports: Vec<WorkerReport>,
+        now: Now,
+    ) -> Result<Vec<ReportAnswer>, EngineError> {
+        let named = |running: bool| {
+            let is_wanted = move |report: &&WorkerReport| match &report.said {
+                Ok(Said::Running(_)) => running,
+                Ok(Said::Ended(_)) => !running,
+                _ => false,
+            };
+            reports.iter().filter(is_wanted).filter_map(|report| self.tokens.read(&report.token))
+        };
+        // What has ended meanwhile need not begin before.
+        let ended: BTreeSet<AttemptId> = named(false).collect();
+        let begun: Vec<AttemptId> = named(true).filter(|id| !ended.contains(id)).collect();
+        if !begun.is_empty() {
+            self.store.adopt(SessionId::AFAR, &begun, now).await?;
+        }
+        let answers = self.settle_reports(SessionId::AFAR, reports, now).await?;
+        self.dispatch(now).await?;
+        Ok(answers)
+    }
+}

@@ -1,0 +1,336 @@
+//! Offers the ready attempts of a module on a broker.
+//!
+//! ```text
+//! ready ──claim──▶ offered, not sent ──publish──▶ offered ──a worker says that it has it──▶ running
+//!   ▲                                                │
+//!   └────── its task is paused or turns around ──────┘
+//! ```
+//!
+//! A courier is a session that has attempts only to offer them: it claims as a worker does, so that ranks, limits, turns
+//! and pauses hold for what goes over a broker as well, and not more than its window at once. The store is the truth and
+//! the broker carries hints: what the broker has lost is sent again, under the same token; of two workers who get the
+//! same message one gets the attempt.
+
+mod offers;
+mod trouble;
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use windlass_brokers::{Broker, BrokerError, Message, Queue};
+use windlass_core::{Free, Millis, Name, when_free};
+
+use self::{
+    offers::{Missing, Offers},
+    trouble::Trouble,
+};
+use crate::{
+    Engine, EngineError, HandedOut, OfferedAt, Signal,
+    ports::{AttemptId, Claimed, Loaded, Now, PollState, SessionId, SessionRenewal, Wish, WorkerState},
+};
+
+/// Attempts claimed or sent in one round.
+const ROUND_MAX: usize = 500;
+
+/// For how long a courier may be silent before others offer what it has.
+const LEASE: Millis = Millis::from_secs(30);
+
+/// How often the store is told that it is there.
+const RENEW_EVERY: Millis = Millis::from_secs(10);
+
+/// How often it is looked at what workers have taken: more often while the window is nearly full.
+const REFRESH_EVERY: Millis = Millis(500);
+const REFRESH_SOON: Millis = Millis(20);
+/// The same where each look is a round trip to a database.
+const REFRESH_SHARED: Millis = Millis(100);
+
+/// How often it is looked whether tasks of what is offered were paused or turned around, and what the queue holds.
+const LOOK_EVERY: Millis = Millis::from_secs(1);
+
+/// Bytes of a message beside its body: its token, names and what the product adds.
+const ENVELOPE_BYTES: usize = 2048;
+
+/// What a courier offers, and where.
+#[derive(Debug, Clone)]
+pub struct CourierSettings {
+    /// The module.
+    pub module: Name,
+    /// Its queue on the broker.
+    pub queue: Queue,
+    /// How many attempts are offered at once, and not taken yet.
+    pub window: u32,
+}
+
+/// Writes attempts as messages.
+pub trait WriteStep: Send + Sync {
+    /// The message of an attempt. What has no place beside the body is in it where `has_headers` is not set.
+    fn message(&self, attempt: &HandedOut, has_headers: bool) -> Message;
+
+    /// The same without its parameters, and with where they are: for one that is larger than the broker takes.
+    fn reference(&self, attempt: &HandedOut, has_headers: bool) -> Message;
+}
+
+/// Offers the ready attempts of one module.
+pub struct Courier {
+    engine: Arc<Engine>,
+    broker: Arc<dyn Broker>,
+    writer: Arc<dyn WriteStep>,
+    settings: CourierSettings,
+    session: SessionId,
+    stirred: Arc<Signal>,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    offers: Offers,
+    trouble: Option<Trouble>,
+    renewed_at: Option<Millis>,
+    refreshed_at: Option<Millis>,
+    looked_at: Option<Millis>,
+}
+
+impl Courier {
+    /// A courier of `engine`. `chance` tells its session from those of other couriers.
+    #[must_use]
+    pub fn new(
+        engine: Arc<Engine>,
+        broker: Arc<dyn Broker>,
+        writer: Arc<dyn WriteStep>,
+        settings: CourierSettings,
+        chance: u64,
+    ) -> Self {
+        let session = SessionId::courier(chance);
+        let place =
+            OfferedAt { broker: broker.name().to_owned(), queue: settings.queue.name.clone(), trouble: None };
+        let stirred = engine.offering.begin(settings.module.clone(), place);
+        Self { engine, broker, writer, settings, session, stirred, state: Mutex::default() }
+    }
+
+    /// Returns when something may have become ready.
+    pub async fn stirred(&self) {
+        self.stirred.wait().await;
+    }
+
+    /// Offers what is ready, sends again what the broker has lost, and lets go of what is not to run. Tells after how long
+    /// it is to be called again at the latest.
+    ///
+    /// # Errors
+    /// When the store fails. That the broker does is no error: its queue waits, with an alarm.
+    pub async fn run_once(&self, now: Now) -> Result<Millis, EngineError> {
+        self.renew(now).await?;
+        self.refresh(now).await?;
+        let waits_until = self.state().trouble.as_ref().map(|trouble| trouble.retry_at);
+        if let Some(at) = waits_until.filter(|at| now.mono < *at) {
+            return Ok(Millis(at.0 - now.mono.0));
+        }
+        let is_time = self.state().looked_at.is_none_or(|at| now.mono.0 >= at.0 + LOOK_EVERY.0);
+        if is_time {
+            self.state().looked_at = Some(now.mono);
+            self.let_go(now).await?;
+            self.look(now).await;
+        }
+        let fresh = self.claim(now).await?;
+        let is_full = fresh.len() == ROUND_MAX;
+        let sent = self.send_again(now).await?;
+        self.send(fresh, now).await;
+        self.tell_trouble(now).await?;
+        let goes_on = is_full || sent == ROUND_MAX;
+        Ok(if goes_on { Millis(0) } else { self.refresh_every() })
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn renew(&self, now: Now) -> Result<(), EngineError> {
+        let before = self.state().renewed_at;
+        if before.is_some_and(|at| now.mono.0 < at.0 + RENEW_EVERY.0) {
+            return Ok(());
+        }
+        let worker = WorkerState {
+            name: format!("courier to {} at {}", self.settings.queue, self.broker.name()).into(),
+            modules: vec![self.settings.module.clone()],
+            ..WorkerState::default()
+        };
+        let renewal = SessionRenewal {
+            session: self.session,
+            poll: PollState::Unknown,
+            lease: LEASE,
+            lease_unpolled: LEASE,
+            worker: before.is_none().then(|| Arc::new(worker)),
+        };
+        self.engine.store.renew(vec![renewal], now).await?;
+        self.state().renewed_at = Some(now.mono);
+        Ok(())
+    }
+
+    fn refresh_every(&self) -> Millis {
+        let state = self.state();
+        let is_nearly_full = state.offers.len() * 2 > self.settings.window as usize;
+        match (is_nearly_full, self.engine.store.is_shared()) {
+            (false, _) => REFRESH_EVERY,
+            (true, true) => REFRESH_SHARED,
+            (true, false) => REFRESH_SOON,
+        }
+    }
+
+    /// Forgets what workers have taken, and learns of what was claimed and not told, as when an answer was lost.
+    async fn refresh(&self, now: Now) -> Result<(), EngineError> {
+        let every = self.refresh_every();
+        let is_time = self.state().refreshed_at.is_none_or(|at| now.mono.0 >= at.0 + every.0);
+        if !is_time {
+            return Ok(());
+        }
+        let held = self.engine.store.held(self.session).await?;
+        let mut state = self.state();
+        state.refreshed_at = Some(now.mono);
+        state.offers.compare(held.into_iter().map(|claimed| claimed.id));
+        Ok(())
+    }
+
+    /// Gives back what is not to run as things are: its task was paused, or has turned around.
+    async fn let_go(&self, now: Now) -> Result<(), EngineError> {
+        let offered = self.state().offers.versions();
+        if offered.is_empty() {
+            return Ok(());
+        }
+        let tasks: Vec<_> = offered.iter().map(|(id, _)| id.task).collect();
+        let versions = self.engine.store.versions(&tasks).await?;
+        let changed: Vec<AttemptId> = offered
+            .iter()
+            .zip(versions)
+            .filter(|((_, known), version)| *known != *version)
+            .map(|((id, _), _)| *id)
+            .collect();
+        let loaded = self.engine.tasks_of(&changed).await?;
+        for id in changed {
+            let task = loaded.get(&id.task);
+            if task.is_some_and(|loaded| when_free(&loaded.task, id.key) == Free::HandOut) {
+                self.state().offers.note_version(id, task.map(|loaded| loaded.task.state.events));
+                continue;
+            }
+            self.engine.store.release(self.session, id, now).await?;
+            self.state().offers.remove(&id);
+            self.engine.timers.set();
+        }
+        Ok(())
+    }
+
+    /// Looks whether the broker has what it was given.
+    async fn look(&self, now: Now) {
+        if self.state().offers.is_empty() {
+            return;
+        }
+        let look = self.broker.look(&self.settings.queue).await;
+        let mut state = self.state();
+        match look {
+            Ok(look) => {
+                if let Missing::Some(count) = state.offers.find_missing(&look, now.mono) {
+                    let (queue, module) = (&self.settings.queue, &self.settings.module);
+                    tracing::warn!(%queue, %module, count, "the broker does not have what it was given: it is sent again");
+                }
+            }
+            Err(BrokerError::NoQueue(_)) => state.offers.all_again(),
+            Err(error) => self.has_failed(&mut state, &error, now),
+        }
+    }
+
+    /// Claims what is ready, as far as the window goes.
+    async fn claim(&self, now: Now) -> Result<Vec<HandedOut>, EngineError> {
+        let room = (self.settings.window as usize).saturating_sub(self.state().offers.len());
+        let free = u32::try_from(room.min(ROUND_MAX)).unwrap_or(u32::MAX);
+        if free == 0 {
+            return Ok(Vec::new());
+        }
+        let wish = Wish { module: self.settings.module.clone(), commands: None, free };
+        if self.engine.store.prepare_claims(std::slice::from_ref(&wish)).await? {
+            self.stirred.set();
+            return Ok(Vec::new());
+        }
+        let now = self.engine.latest.not_before(now);
+        let claimed = self.engine.store.claim(self.session, &[wish], now).await?;
+        let tasks = self.engine.tasks_of_claimed(&claimed).await?;
+        let mut fresh = Vec::with_capacity(claimed.len());
+        for Claimed { id, .. } in claimed {
+            let Some(loaded) = tasks.get(&id.task) else { continue };
+            self.state().offers.add(id, loaded.task.state.events);
+            fresh.push(self.engine.handed_out(id, loaded));
+        }
+        self.engine.rates.note(fresh.iter().map(|_| &self.settings.module), now.mono);
+        Ok(fresh)
+    }
+
+    /// Sends what is to be sent once more, or was not sent when it was claimed. Tells how much that was.
+    async fn send_again(&self, now: Now) -> Result<usize, EngineError> {
+        let unsent = self.state().offers.unsent(ROUND_MAX);
+        let mut attempts = Vec::with_capacity(unsent.len());
+        if !unsent.is_empty() {
+            let tasks = self.engine.tasks_of(&unsent).await?;
+            let ours = |loaded: &&Loaded, id: &AttemptId| {
+                loaded
+                    .claims
+                    .iter()
+                    .any(|claim| (claim.key, claim.number, claim.session) == (id.key, id.claim, self.session))
+            };
+            for id in &unsent {
+                match tasks.get(&id.task).filter(|loaded| ours(loaded, id)) {
+                    Some(loaded) => attempts.push(self.engine.handed_out(*id, loaded)),
+                    None => self.state().offers.remove(id),
+                }
+            }
+        }
+        self.send(attempts, now).await;
+        Ok(unsent.len())
+    }
+
+    async fn send(&self, attempts: Vec<HandedOut>, now: Now) {
+        let mut sent = Vec::with_capacity(attempts.len());
+        let mut messages = Vec::with_capacity(attempts.len());
+        for attempt in &attempts {
+            if attempt.is_too_large() {
+                self.engine.refuse_too_large(attempt.id);
+                continue;
+            }
+            messages.push(self.message(attempt));
+            sent.push(attempt.id);
+        }
+        if messages.is_empty() {
+            return;
+        }
+        let outcomes = self.broker.publish(&self.settings.queue, &messages).await;
+        let mut state = self.state();
+        let (mut went, mut failure) = (false, None);
+        for (id, outcome) in sent.into_iter().zip(outcomes) {
+            match outcome {
+                Ok(()) => {
+                    state.offers.was_sent(id, now.mono);
+                    went = true;
+                }
+                Err(error) => failure = Some(error),
+            }
+        }
+        match failure {
+            Some(error) => self.has_failed(&mut state, &error, now),
+            None if went => Trouble::ends(&mut state.trouble),
+            None => {}
+        }
+    }
+
+    fn message(&self, attempt: &HandedOut) -> Message {
+        let has_headers = self.broker.has_headers(&self.settings.queue);
+        let message = self.writer.message(attempt, has_headers);
+        if message.body.len() + ENVELOPE_BYTES <= self.broker.message_bytes_max() {
+            return message;
+        }
+        self.writer.reference(attempt, has_headers)
+    }
+
+    fn has_failed(&self, state: &mut State, error: &BrokerError, now: Now) {
+        let first = state.trouble.is_none();
+        Trouble::goes_on(&mut state.trouble, error, now);
+        if first {
+            let (broker, queue) = (self.broker.name(), &self.settings.queue);
+            tracing::warn!(broker, %queue, %error, "what is ready cannot be offered; it is tried again");
+        }
+    }
+}

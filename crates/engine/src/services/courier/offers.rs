@@ -1,0 +1,232 @@
+//! What a courier offers: which attempts, and whether the broker was given them.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use windlass_brokers::Look;
+use windlass_core::Millis;
+
+use crate::ports::AttemptId;
+
+/// What was sent less long ago than this may still be on its way to where it is counted, and a worker's word that it has
+/// it on its way here.
+const SETTLED_AFTER: Millis = Millis::from_secs(5);
+
+/// Where the broker does not count what consumers have in their hands: so long after it was sent the first time it is sent
+/// again, then after twice as long, and so on.
+const AGAIN_AFTER: Millis = Millis::from_secs(30);
+
+/// So often in a row fewer messages must be seen than were sent.
+const LOOKS: u32 = 2;
+
+/// The attempts that a courier has.
+#[derive(Debug, Default)]
+pub(super) struct Offers {
+    offers: BTreeMap<AttemptId, Offer>,
+    /// Those that are to be sent.
+    unsent: BTreeSet<AttemptId>,
+    /// What told the queue's contents from others when it was last looked at.
+    identity: Option<String>,
+    /// How often in a row something was missing.
+    missed: u32,
+}
+
+#[derive(Debug)]
+struct Offer {
+    /// The version of its task, as far as that is known.
+    version: Option<u64>,
+    sent_at: Option<Millis>,
+    /// How often it was sent.
+    sent: u32,
+}
+
+/// What a look at the queue has shown.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Missing {
+    /// Nothing, as far as can be seen.
+    None,
+    /// So many are to be sent again.
+    Some(usize),
+}
+
+impl Offers {
+    pub(super) fn len(&self) -> usize {
+        self.offers.len()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.offers.is_empty()
+    }
+
+    /// An attempt was claimed.
+    pub(super) fn add(&mut self, id: AttemptId, version: u64) {
+        self.offers.insert(id, Offer { version: Some(version), sent_at: None, sent: 0 });
+        self.unsent.insert(id);
+    }
+
+    pub(super) fn remove(&mut self, id: &AttemptId) {
+        self.offers.remove(id);
+        self.unsent.remove(id);
+    }
+
+    /// These are the courier's, by the store.
+    pub(super) fn compare(&mut self, held: impl Iterator<Item = AttemptId>) {
+        let held: BTreeSet<AttemptId> = held.collect();
+        self.offers.retain(|id, _| held.contains(id));
+        self.unsent.retain(|id| held.contains(id));
+        for id in held {
+            if !self.offers.contains_key(&id) {
+                self.offers.insert(id, Offer { version: None, sent_at: None, sent: 0 });
+                self.unsent.insert(id);
+            }
+        }
+    }
+
+    /// All attempts with the versions of their tasks.
+    pub(super) fn versions(&self) -> Vec<(AttemptId, Option<u64>)> {
+        self.offers.iter().map(|(id, offer)| (*id, offer.version)).collect()
+    }
+
+    pub(super) fn note_version(&mut self, id: AttemptId, version: Option<u64>) {
+        if let Some(offer) = self.offers.get_mut(&id) {
+            offer.version = version;
+        }
+    }
+
+    /// Attempts that are to be sent, at most so many.
+    pub(super) fn unsent(&self, limit: usize) -> Vec<AttemptId> {
+        self.unsent.iter().take(limit).copied().collect()
+    }
+
+    /// The broker has confirmed it.
+    pub(super) fn was_sent(&mut self, id: AttemptId, now: Millis) {
+        if let Some(offer) = self.offers.get_mut(&id) {
+            (offer.sent_at, offer.sent) = (Some(now), offer.sent + 1);
+            self.unsent.remove(&id);
+        }
+    }
+
+    /// The broker has none of them any more.
+    pub(super) fn all_again(&mut self) {
+        self.unsent = self.offers.keys().copied().collect();
+    }
+
+    /// Finds what is to be sent again by what is seen of the queue. Fewer messages than were sent and not taken mean
+    /// that some were lost; which ones nobody knows.
+    pub(super) fn find_missing(&mut self, look: &Look, now: Millis) -> Missing {
+        let is_another = self.identity.is_some() && look.identity.is_some() && self.identity != look.identity;
+        self.identity.clone_from(&look.identity);
+        if is_another {
+            self.missed = 0;
+            self.all_again();
+            return Missing::Some(self.unsent.len());
+        }
+        let settled = |offer: &Offer| offer.sent_at.is_some_and(|at| now.0 >= at.0 + SETTLED_AFTER.0);
+        let sent = self.offers.values().filter(|offer| settled(offer)).count();
+        if look.messages.is_some_and(|messages| messages >= sent as u64) || sent == 0 {
+            self.missed = 0;
+            return Missing::None;
+        }
+        self.missed += 1;
+        if self.missed < LOOKS {
+            return Missing::None;
+        }
+        let counts_all = look.messages.is_some() && look.counts_in_hands;
+        let is_due = |offer: &Offer| {
+            let after = AGAIN_AFTER.0.saturating_mul(1 << offer.sent.saturating_sub(1).min(20));
+            counts_all || offer.sent_at.is_some_and(|at| now.0 >= at.0.saturating_add(after))
+        };
+        let again: Vec<AttemptId> = self
+            .offers
+            .iter()
+            .filter(|(_, offer)| settled(offer) && is_due(offer))
+            .map(|(id, _)| *id)
+            .collect();
+        self.missed = 0;
+        self.unsent.extend(&again);
+        if again.is_empty() { Missing::None } else { Missing::Some(again.len()) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use windlass_core::{ActKey, TaskId};
+
+    use super::*;
+
+    fn id(number: u128) -> AttemptId {
+        AttemptId { task: TaskId(number), key: ActKey::forward(0), attempt: 1, claim: 1 }
+    }
+
+    fn sent(count: u128, at: u64) -> Offers {
+        let mut offers = Offers::default();
+        for number in 0..count {
+            offers.add(id(number), 1);
+            offers.was_sent(id(number), Millis(at));
+        }
+        offers
+    }
+
+    fn look(messages: Option<u64>, counts_in_hands: bool) -> Look {
+        Look { messages, counts_in_hands, identity: None }
+    }
+
+    #[test]
+    fn what_was_lost_is_sent_again_when_it_was_missing_twice() {
+        let mut offers = sent(3, 0);
+        assert_eq!(offers.find_missing(&look(Some(0), true), Millis(4_999)), Missing::None, "just sent");
+        assert_eq!(offers.find_missing(&look(Some(2), true), Millis(6_000)), Missing::None);
+        assert_eq!(
+            offers.find_missing(&look(Some(3), true), Millis(7_000)),
+            Missing::None,
+            "it was on its way"
+        );
+        assert_eq!(offers.find_missing(&look(Some(2), true), Millis(8_000)), Missing::None);
+        assert_eq!(offers.find_missing(&look(Some(2), true), Millis(9_000)), Missing::Some(3));
+        assert_eq!(offers.unsent(9).len(), 3);
+        for number in 0..3 {
+            offers.was_sent(id(number), Millis(9_500));
+        }
+        assert!(offers.unsent(9).is_empty());
+        assert_eq!(offers.find_missing(&look(Some(0), true), Millis(9_600)), Missing::None);
+    }
+
+    #[test]
+    fn what_may_be_in_hands_is_sent_again_after_doubling_times() {
+        let mut offers = sent(1, 0);
+        let mut times = Vec::new();
+        for second in 1..400 {
+            let now = Millis(second * 1000);
+            if offers.find_missing(&look(Some(0), false), now) != Missing::None {
+                times.push(second);
+                offers.was_sent(id(0), now);
+            }
+        }
+        // Twice in a row it must be missing, so the second look after the time is the one.
+        assert_eq!(times.len(), 3, "{times:?}");
+        assert!((30..33).contains(&times[0]) && (90..95).contains(&times[1]), "{times:?}");
+        let mut waiting = sent(1, 0);
+        assert!((1..400).all(|second| {
+            waiting.find_missing(&look(Some(1), false), Millis(second * 1000)) == Missing::None
+        }));
+    }
+
+    #[test]
+    fn a_queue_that_was_made_anew_gets_everything_at_once() {
+        let mut offers = sent(2, 0);
+        let at = |identity: &str| Look {
+            messages: Some(2),
+            counts_in_hands: true,
+            identity: Some(identity.into()),
+        };
+        assert_eq!(offers.find_missing(&at("one"), Millis(1)), Missing::None);
+        assert_eq!(offers.find_missing(&at("one"), Millis(2)), Missing::None);
+        assert_eq!(offers.find_missing(&at("two"), Millis(3)), Missing::Some(2));
+    }
+
+    #[test]
+    fn what_the_store_says_stands() {
+        let mut offers = sent(3, 0);
+        offers.compare([id(1), id(7)].into_iter());
+        assert_eq!((offers.len(), offers.unsent(9)), (2, vec![id(7)]));
+    }
+}
