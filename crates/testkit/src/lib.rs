@@ -1,4 +1,5 @@
-//! Real servers for tests: PostgreSQL, MariaDB, Redis, Kafka and ElasticMQ as children of the test, without containers.
+//! Real servers for tests: PostgreSQL, MariaDB, Redis, RabbitMQ, Kafka, ElasticMQ and HAProxy as children of the test,
+//! without containers.
 //!
 //! ```no_run
 //! # fn main() -> anyhow::Result<()> {
@@ -30,6 +31,7 @@
 
 mod account;
 mod elasticmq;
+mod haproxy;
 mod home;
 mod jars;
 mod kafka;
@@ -40,17 +42,22 @@ mod postgres;
 mod process;
 mod product;
 mod proxy;
+mod rabbitmq;
+mod rabbitmq_cluster;
 mod redis;
 mod server;
 mod sql;
 mod template;
 
 pub use elasticmq::ElasticMqProduct;
+pub use haproxy::HaProxyProduct;
 pub use kafka::KafkaProduct;
 pub use mariadb::MariaDbProduct;
 pub use postgres::PostgresProduct;
 pub use product::{Place, Product};
 pub use proxy::Proxy;
+pub use rabbitmq::RabbitMqProduct;
+pub use rabbitmq_cluster::RabbitMqCluster;
 pub use redis::RedisProduct;
 pub use server::Server;
 pub use sql::{Database, SqlProduct};
@@ -69,3 +76,9 @@ pub type ElasticMq = Server<ElasticMqProduct>;
 
 /// A Redis server.
 pub type Redis = Server<RedisProduct>;
+
+/// A RabbitMQ server.
+pub type RabbitMq = Server<RabbitMqProduct>;
+
+/// HAProxy in front of other servers.
+pub type HaProxy = Server<HaProxyProduct>;

@@ -2,4 +2,5 @@
 
 mod java;
 mod proxy;
+mod rabbitmq;
 mod servers;

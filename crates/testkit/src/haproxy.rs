@@ -1,0 +1,134 @@
+//! HAProxy: one address in front of several servers.
+
+use std::{
+    fs,
+    io::{Read as _, Write as _},
+    os::unix::net::UnixStream,
+    path::{Path, PathBuf},
+    process::Command,
+    sync::Mutex,
+    time::Duration,
+};
+
+use anyhow::{Context as _, Result, ensure};
+use rustix::process::Signal;
+
+use crate::{
+    product::{Place, Product, finish},
+    server::Server,
+};
+
+/// How long one question to it may take.
+const ANSWER_MAX: Duration = Duration::from_secs(5);
+
+/// How it finds out which servers are there, and what it does with connections to one that is not.
+const SETTINGS: &str = "\
+global
+  maxconn 2000
+defaults
+  mode tcp
+  timeout connect 1s
+  timeout client 1h
+  timeout server 1h
+  timeout check 1s
+  retries 3
+  option redispatch
+  option clitcpka
+  option srvtcpka
+";
+
+/// HAProxy as it is installed on this machine. Its settings are `server=PORT`, one for each server behind it.
+#[derive(Debug)]
+pub struct HaProxyProduct {
+    program: PathBuf,
+}
+
+impl Product for HaProxyProduct {
+    const NAME: &'static str = "HAProxy";
+    const PACKAGE: &'static str = "haproxy";
+    const USER: &'static str = "haproxy";
+    const SIGNALS: (Signal, &'static str) = (Signal::TERM, "KILL");
+    const QUICK: &'static [&'static str] = &[];
+    const HAS_TEMPLATE: bool = false;
+
+    fn find() -> Option<Self> {
+        let in_path = std::env::var_os("PATH").unwrap_or_default();
+        let mut folders: Vec<PathBuf> = std::env::split_paths(&in_path).collect();
+        // Not on the path of everybody, and servers are there.
+        folders.push("/usr/sbin".into());
+        let program = folders.iter().map(|folder| folder.join("haproxy")).find(|path| path.is_file())?;
+        Some(Self { program })
+    }
+
+    fn slot() -> &'static Mutex<Option<&'static Server<Self>>> {
+        static SLOT: Mutex<Option<&'static Server<HaProxyProduct>>> = Mutex::new(None);
+        &SLOT
+    }
+
+    fn program(&self) -> &Path {
+        &self.program
+    }
+
+    fn initialise(&self, run: &dyn Fn(&Path) -> Command, data: &Path) -> Result<()> {
+        let mut command = run(Path::new("mkdir"));
+        command.arg("--").arg(data);
+        finish(command).map(drop)
+    }
+
+    fn arrange(&self, command: &mut Command, place: &Place<'_>) -> Result<()> {
+        let mut text = format!(
+            "{SETTINGS}global\n  stats socket unix@{} mode 600 level admin\n\
+             listen broker\n  bind 127.0.0.1:{}\n  balance leastconn\n  option tcp-check\n  \
+             default-server check inter 300ms fall 2 rise 2 on-marked-down shutdown-sessions\n",
+            place.data.join("stats").display(),
+            place.port
+        );
+        for (number, setting) in place.settings.iter().enumerate() {
+            let server =
+                setting.strip_prefix("server=").with_context(|| format!("{setting}: server=PORT?"))?;
+            text.push_str(&format!("  server s{number} 127.0.0.1:{server}\n"));
+        }
+        let file = place.data.join("haproxy.cfg");
+        fs::write(&file, text).with_context(|| format!("cannot write {}", file.display()))?;
+        // In the foreground.
+        command.arg("-db").arg("-f").arg(file);
+        Ok(())
+    }
+
+    fn answers(&self, place: &Place<'_>, process: u32) -> Result<bool> {
+        let about = ask(place, "show info")?;
+        ensure!(about.lines().any(|line| line == format!("Pid: {process}")), "another one answers");
+        let servers = ask(place, "show servers state broker")?;
+        ensure!(servers.lines().any(is_up), "none of its servers is there");
+        Ok(true)
+    }
+}
+
+/// Whether a line of "show servers state" is of a server that is there, as a check has found: its sixth word says 2 then,
+/// and its twelfth at least 3.
+fn is_up(line: &str) -> bool {
+    let words: Vec<&str> = line.split(' ').collect();
+    let number = |at: usize| words.get(at).and_then(|word| word.parse::<u32>().ok());
+    number(0).is_some() && number(5) == Some(2) && number(11) >= Some(3)
+}
+
+/// Asks it by its socket.
+fn ask(place: &Place<'_>, question: &str) -> Result<String> {
+    let mut stream = UnixStream::connect(place.data.join("stats"))?;
+    stream.set_read_timeout(Some(ANSWER_MAX))?;
+    writeln!(stream, "{question}")?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer)?;
+    Ok(answer)
+}
+
+impl Server<HaProxyProduct> {
+    /// Starts one in front of the servers on these ports, once one of them is there.
+    ///
+    /// # Errors
+    /// As [`start`](Self::start).
+    pub fn in_front_of(ports: &[u16]) -> Result<Option<Self>> {
+        let settings: Vec<String> = ports.iter().map(|port| format!("server={port}")).collect();
+        Self::start_with(&settings.iter().map(String::as_str).collect::<Vec<_>>())
+    }
+}

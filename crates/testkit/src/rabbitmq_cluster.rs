@@ -1,0 +1,70 @@
+//! Several RabbitMQ servers that are one broker.
+
+use std::{thread, time::Instant};
+
+use anyhow::{Context as _, Result, anyhow, ensure};
+
+use crate::{RabbitMq, process::LOOK_EVERY, rabbitmq::ANSWER_MAX};
+
+/// Three RabbitMQ servers that are one broker: any one of them may be away.
+#[derive(Debug)]
+pub struct RabbitMqCluster {
+    nodes: Vec<RabbitMq>,
+}
+
+impl RabbitMqCluster {
+    /// Starts the servers and joins them. Nothing when RabbitMQ is not installed.
+    ///
+    /// # Errors
+    /// As [`Server::start`](crate::Server::start).
+    pub fn start() -> Result<Option<Self>> {
+        if !RabbitMq::is_installed()? {
+            return Ok(None);
+        }
+        let start = || {
+            // Of two parts that do not see each other the smaller one waits, instead of going on by itself.
+            let started = RabbitMq::start_with(&["cluster_partition_handling=pause_minority"])?;
+            started.context("RabbitMQ was removed meanwhile")
+        };
+        let nodes: Result<Vec<RabbitMq>> = thread::scope(|scope| {
+            let starting: Vec<_> = (0..3).map(|_| scope.spawn(start)).collect();
+            let ended =
+                starting.into_iter().map(|node| node.join().map_err(|_| anyhow!("a start panicked"))?);
+            ended.collect()
+        });
+        let cluster = Self { nodes: nodes? };
+        let first = cluster.nodes[0].node();
+        for node in &cluster.nodes[1..] {
+            node.evaluate(&format!(
+                "rabbit:stop(), ok = rabbit_mnesia:join_cluster('{first}', disc), rabbit:start()"
+            ))?;
+        }
+        cluster.wait_until_whole()?;
+        Ok(Some(cluster))
+    }
+
+    /// The servers.
+    pub fn nodes(&self) -> &[RabbitMq] {
+        &self.nodes
+    }
+
+    /// Waits until all servers see one another.
+    ///
+    /// # Errors
+    /// When they do not in time.
+    pub fn wait_until_whole(&self) -> Result<()> {
+        let until = Instant::now() + ANSWER_MAX;
+        let wanted = self.nodes.len().to_string();
+        for node in &self.nodes {
+            loop {
+                let seen = node.evaluate("length(rabbit_nodes:all_running())");
+                if seen.as_ref().is_ok_and(|seen| *seen == wanted) {
+                    break;
+                }
+                ensure!(Instant::now() < until, "{} sees {seen:?} nodes", node.node());
+                thread::sleep(LOOK_EVERY);
+            }
+        }
+        Ok(())
+    }
+}
