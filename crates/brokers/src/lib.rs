@@ -12,14 +12,30 @@
 //! | `kafka` | Kafka: topics with consumer groups |
 //! | `sqs` | SQS: standard and FIFO queues |
 
+#[cfg(feature = "conformance")]
+pub mod conformance;
+mod connect;
+mod dead;
 mod error;
 mod message;
+#[cfg(feature = "sqs")]
+mod percent;
 mod port;
 #[cfg(feature = "rabbitmq")]
 mod rabbitmq;
+#[cfg(feature = "redis")]
+pub mod redis;
+#[cfg(feature = "sqs")]
+mod sqs;
 
+#[cfg(feature = "redis")]
+pub use self::redis::Redis;
+pub use connect::connect;
+pub use dead::{REASON_HEADER, bury};
 pub use error::BrokerError;
 pub use message::{Delivery, Look, Message, Queue, Receipt};
 pub use port::{Broker, Consumer, ConsumerSettings};
 #[cfg(feature = "rabbitmq")]
 pub use rabbitmq::RabbitMq;
+#[cfg(feature = "sqs")]
+pub use sqs::Sqs;

@@ -1,6 +1,7 @@
 //! Settings of the server: flags over variables over a file over defaults.
 
 use std::{
+    collections::BTreeMap,
     net::{Ipv4Addr, SocketAddr},
     path::Path,
 };
@@ -12,7 +13,10 @@ use windlass_api::Span;
 use windlass_core::Millis;
 use windlass_engine::ports::Retention;
 
-use crate::wire::StoreUrl;
+use crate::{
+    brokers::{self, BrokerSettings, QueueSection},
+    wire::StoreUrl,
+};
 
 /// The address where none is named.
 pub(crate) const LISTEN_DEFAULT: SocketAddr =
@@ -46,6 +50,9 @@ pub(crate) struct ConfigFile {
     /// `[server]`
     #[serde(default)]
     pub(crate) server: ServerSection,
+    /// `[queues.MODULE]`: modules that have their queues on a broker.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(crate) queues: BTreeMap<String, QueueSection>,
 }
 
 /// The section `[server]`.
@@ -78,6 +85,8 @@ pub(crate) struct ServerConfig {
     pub(crate) keep_tasks: Span,
     /// For how long log lines are kept.
     pub(crate) keep_logs: Span,
+    /// Brokers beside the store.
+    pub(crate) brokers: BrokerSettings,
 }
 
 impl ServerConfig {
@@ -95,6 +104,7 @@ impl ServerConfig {
             }
             None => ConfigFile::default(),
         };
+        let brokers = brokers::read(file.queues).context("in the configuration file")?;
         let file = file.server;
         let keep = Retention::default();
         let config = Self {
@@ -103,6 +113,7 @@ impl ServerConfig {
             store: given.store.or(file.store).as_deref().unwrap_or(STORE_DEFAULT).parse()?,
             keep_tasks: given.keep_tasks.or(file.keep_tasks).unwrap_or(Span::from_ms(keep.tasks.0)),
             keep_logs: given.keep_logs.or(file.keep_logs).unwrap_or(Span::from_ms(keep.logs.0)),
+            brokers,
         };
         if config.keep_tasks < KEEP_TASKS_MIN {
             anyhow::bail!(
@@ -146,7 +157,7 @@ impl ServerConfig {
             keep_tasks: Some(self.keep_tasks),
             keep_logs: Some(self.keep_logs),
         };
-        Ok(toml::to_string(&ConfigFile { server })?)
+        Ok(toml::to_string(&ConfigFile { server, queues: self.brokers.sections() })?)
     }
 }
 

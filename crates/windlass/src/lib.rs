@@ -1,6 +1,7 @@
 //! The program: its commands, its HTTP server, its worker for module folders.
 
 mod bench;
+mod brokers;
 mod chain;
 pub mod cli;
 mod clock;

@@ -19,7 +19,7 @@ use windlass_engine::{
     },
 };
 
-use crate::{clock::SystemClock, config::ServerConfig, http, loops::Loops, wire};
+use crate::{brokers::Brokers, clock::SystemClock, config::ServerConfig, http, loops::Loops, wire};
 
 /// The longest time between two looks at what is due: other servers on the same store wake nobody here.
 const TICK: Duration = Duration::from_millis(100);
@@ -57,6 +57,7 @@ pub(crate) struct Server {
     clock: Arc<SystemClock>,
     membership: Membership,
     retention: Retention,
+    brokers: Brokers,
 }
 
 impl Server {
@@ -66,6 +67,7 @@ impl Server {
         let listener = TcpListener::bind(config.listen)
             .await
             .with_context(|| format!("cannot listen on {}", config.listen))?;
+        let brokers = Brokers::new(config.brokers.clone())?;
         let clock = Arc::new(SystemClock::new(windlass_core::Timestamp(0)));
         let address = match &config.advertise {
             Some(address) => address.clone(),
@@ -86,7 +88,7 @@ impl Server {
         let membership = Membership::new(engine.clone(), me);
         follow_store(&membership, &clock).await.context("the store does not tell the time")?;
         membership.run_once(clock.now()).await.context("cannot become a server of the store")?;
-        Ok(Self { listener, engine, clock, membership, retention: config.retention() })
+        Ok(Self { listener, engine, clock, membership, retention: config.retention(), brokers })
     }
 
     /// Which server this is.
@@ -120,7 +122,7 @@ impl Server {
     /// Serves until `shutdown`, then lets what is under way end. When one of its loops ends, it fails at once:
     /// whoever runs it starts it again, and what was answered is on disk.
     pub(crate) async fn run(self, shutdown: impl Future<Output = ()>) -> anyhow::Result<()> {
-        let Self { listener, engine, clock, membership, retention } = self;
+        let Self { listener, engine, clock, membership, retention, brokers } = self;
         let membership = Arc::new(membership);
         let mut loops = Loops::default();
         if engine.shares_its_store() {
@@ -135,6 +137,7 @@ impl Server {
         loops.spawn("hears of other servers", hear_news(engine.clone(), clock.clone()));
         loops.spawn("is one of the servers", be_heard(membership.clone(), clock.clone()));
         loops.spawn("deletes what is old", sweep(engine.clone(), clock.clone(), retention));
+        brokers.start(&engine, &clock, &mut loops)?;
         let app = Arc::new(http::App::new(engine.clone(), clock.clone()));
         let reader = Arc::new(http::EnqueuedReader(app.clone()));
         loops.spawn("takes in what was enqueued", take_in(Clerk::new(engine, reader), clock));

@@ -1,17 +1,16 @@
-//! The classic documents: a task as `?view=classic` shows it, and the message a step is on a module's queue.
+//! The classic document: a task as `?view=classic` shows it.
 //!
-//! Their field names and numbers are those of the system Windlass takes the place of; programs written for it
+//! Its field names and numbers are those of the system Windlass takes the place of; programs written for it
 //! read them, so they change never.
 
 use serde::Serialize;
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
-use windlass_core::{
-    Act, ActKey, ActState, Action, Direction, Millis, RetryBy, Role, Task, TaskStatus, Timestamp, task_status,
-};
+use windlass_core::{Act, ActKey, ActState, Action, Role, Task, TaskStatus, Timestamp, task_status};
 use windlass_engine::ports::Loaded;
 
 use super::view::payload;
+use crate::brokers::timeout_seconds;
 
 /// A task as the classic system stored it. Times are Unix seconds.
 #[derive(Debug, Serialize, ToSchema)]
@@ -145,103 +144,6 @@ fn status_number(status: TaskStatus, task: &Task) -> u8 {
     }
 }
 
-/// A step as a message on the queue of its module.
-#[derive(Debug, Clone, Serialize, ToSchema)]
-#[serde(rename_all = "PascalCase")]
-pub struct StepMessage {
-    /// Id of the task.
-    pub task_id: String,
-    /// Index of the step the message is about; on the way back it is not that of the task.
-    pub cursor: usize,
-    /// 0 = do it, 1 = undo it.
-    pub r#type: u8,
-    /// The parameters, with the results of the steps before.
-    #[schema(value_type = Object)]
-    pub parameters: Box<RawValue>,
-    /// Whose work it is.
-    pub module: String,
-    /// What to do.
-    pub command: String,
-    /// Seconds that all attempts of the module together may take.
-    pub timeout: u64,
-    /// How often the module tries again by itself: 0 where the engine makes the retries.
-    pub retry: u32,
-}
-
-impl StepMessage {
-    /// The message of an act of `task`; nothing where the flow has no such act.
-    #[must_use]
-    pub fn new(task: &Task, key: ActKey) -> Option<Self> {
-        let action = task.action(key)?;
-        Some(Self {
-            task_id: task.id.to_string(),
-            cursor: key.step,
-            r#type: match key.direction {
-                Direction::Forward => 0,
-                Direction::Rollback => 1,
-            },
-            parameters: payload(&task.params_for(key)),
-            module: module(action),
-            command: command(action),
-            timeout: timeout_seconds(action),
-            retry: match task.flow.retry_by {
-                RetryBy::Engine => 0,
-                RetryBy::Module => action.retry.max,
-            },
-        })
-    }
-}
-
-/// The classic timeout is the deadline over all attempts, where there is one. Part of a second counts as one.
-fn timeout_seconds(action: &Action) -> u64 {
-    let Millis(ms) = action.deadline.unwrap_or(action.timeout);
-    ms.div_ceil(1000)
-}
-
 fn seconds(at: Timestamp) -> i64 {
     at.0.div_euclid(1000)
-}
-
-#[cfg(test)]
-mod tests {
-    use std::sync::Arc;
-
-    use windlass_core::{Input, Json, TaskId};
-
-    use super::*;
-    use crate::flowfile::{self, Format};
-
-    fn task(settings: &str) -> Task {
-        let step = r#"{ "name": "init", "run": "mysql.init", "timeout": "1500ms", "retry": 3,
-                        "rollback": { "run": "mysql.clean", "timeout": "10m", "deadline": "15m", "retry": 2 } }"#;
-        let text =
-            format!(r#"{{ "flow": "f", {settings} "params": {{ "region": "eu" }}, "steps": [{step}] }}"#);
-        let sources = flowfile::read(&text, Format::Json).unwrap();
-        let input = Input::new(Json::parse(r#"{"Cpu":4}"#).unwrap(), Timestamp(0));
-        Task::new(TaskId(7), Arc::new(flowfile::compile(&sources[0]).unwrap()), Arc::new(input))
-    }
-
-    fn message(task: &Task, key: ActKey) -> String {
-        serde_json::to_string(&StepMessage::new(task, key).unwrap()).unwrap()
-    }
-
-    #[test]
-    fn a_message_has_the_classic_fields_and_no_others() {
-        let module = task(r#""retry_by": "module","#);
-        assert_eq!(
-            message(&module, ActKey::forward(0)),
-            r#"{"TaskId":"00000000-0000-0000-0000-000000000007","Cursor":0,"Type":0,"Parameters":{"region":"eu","Cpu":4},"Module":"mysql","Command":"init","Timeout":2,"Retry":3}"#
-        );
-        assert_eq!(
-            message(&module, ActKey::rollback(0)),
-            r#"{"TaskId":"00000000-0000-0000-0000-000000000007","Cursor":0,"Type":1,"Parameters":{"region":"eu","Cpu":4},"Module":"mysql","Command":"clean","Timeout":900,"Retry":2}"#
-        );
-    }
-
-    #[test]
-    fn retries_of_the_engine_are_not_multiplied_by_the_module() {
-        let engine = task("");
-        assert!(message(&engine, ActKey::forward(0)).contains(r#""Retry":0"#));
-        assert!(StepMessage::new(&engine, ActKey::forward(1)).is_none());
-    }
 }

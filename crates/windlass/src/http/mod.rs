@@ -17,7 +17,7 @@ mod classic;
 mod enqueued;
 mod events;
 mod exchange;
-mod extract;
+pub(crate) mod extract;
 mod flows;
 mod guard;
 mod health;
@@ -41,7 +41,7 @@ mod shutdown;
 mod signals;
 mod submit;
 mod tasks;
-mod view;
+pub(crate) mod view;
 mod wait;
 mod why;
 mod words;
@@ -64,7 +64,6 @@ use windlass_engine::{
     ports::{Clock, Now},
 };
 
-pub use classic::StepMessage;
 pub(crate) use enqueued::EnqueuedReader;
 pub use metrics::Metrics;
 pub use openapi::document;

@@ -69,7 +69,7 @@ use super::{
         metrics::scrape,
         show,
     ),
-    components(schemas(classic::ClassicTask, classic::StepMessage))
+    components(schemas(classic::ClassicTask, windlass_api::StepMessage, windlass_api::ResultMessage))
 )]
 struct Contract;
 

@@ -104,6 +104,10 @@ pub(in crate::http) fn call(body: Body<'_>) -> Result<(Exchange, Vec<Nameless>),
     }
     let session = uuid::Uuid::try_parse(&body.session)
         .map_err(|_| Refused::malformed("`session` must be a UUID that the worker made when it started"))?;
+    let session = SessionId(session.as_u128());
+    if session.is_own() {
+        return Err(Refused::malformed("`session` is one of the server's own: make another UUID"));
+    }
     if body.seq == 0 {
         return Err(Refused::malformed("`seq` is 0, and counts the calls of the session up from 1"));
     }
@@ -129,7 +133,7 @@ pub(in crate::http) fn call(body: Body<'_>) -> Result<(Exchange, Vec<Nameless>),
         }));
     }
     let call = Exchange {
-        session: SessionId(session.as_u128()),
+        session,
         seq: body.seq,
         attached: body.attached,
         lease: body.lease_ms.map(Millis),

@@ -1,0 +1,68 @@
+//! From a URL to a broker.
+
+use std::sync::Arc;
+
+use crate::{Broker, BrokerError};
+
+/// The products: their names, the schemes of their URLs, and the features of this crate that have them.
+const PRODUCTS: &[(&str, &[&str], &str)] = &[
+    ("Redis", &["redis", "rediss"], "redis"),
+    ("RabbitMQ", &["amqp", "amqps"], "rabbitmq"),
+    ("Kafka", &["kafka", "kafkas"], "kafka"),
+    ("SQS", &["sqs", "sqs+http"], "sqs"),
+];
+
+/// The broker that a URL names: `redis://`, `rediss://`, `amqp://`, `amqps://`, `kafka://`, `kafkas://`, `sqs://` or
+/// `sqs+http://`. Nothing is connected yet.
+///
+/// # Errors
+/// When it names none, or one that is not built in. The URL itself is not shown: it may have a password in it.
+pub fn connect(url: &str) -> Result<Arc<dyn Broker>, BrokerError> {
+    let scheme = url.split_once("://").map_or("", |(scheme, _)| scheme);
+    let product = PRODUCTS.iter().find(|(_, schemes, _)| schemes.contains(&scheme));
+    let Some((name, _, feature)) = product else {
+        let schemes: Vec<&str> = PRODUCTS.iter().flat_map(|(_, schemes, _)| schemes.iter().copied()).collect();
+        return Err(BrokerError::Invalid(format!(
+            "the broker's URL begins with none of {}://",
+            schemes.join("://, ")
+        )));
+    };
+    match *feature {
+        #[cfg(feature = "redis")]
+        "redis" => Ok(Arc::new(crate::Redis::open(url)?)),
+        #[cfg(feature = "rabbitmq")]
+        "rabbitmq" => Ok(Arc::new(crate::RabbitMq::new(url)?)),
+        #[cfg(feature = "sqs")]
+        "sqs" => Ok(Arc::new(crate::Sqs::new(url)?)),
+        _ => Err(BrokerError::Invalid(format!(
+            "{name} is not in this build: build it with `--features {feature}`, or with `--features full` for all brokers"
+        ))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_names_no_broker_is_told_what_does() {
+        for url in ["", "redis", "http://127.0.0.1:6379", "valkey://u:secret@127.0.0.1"] {
+            let error = connect(url).err().unwrap().to_string();
+            assert!(error.contains("redis://, rediss://, amqp://") && !error.contains("secret"), "{error}");
+        }
+    }
+
+    #[test]
+    #[cfg(not(feature = "sqs"))]
+    fn what_is_not_built_in_is_told() {
+        let error = connect("sqs://eu-central-1").err().unwrap().to_string();
+        assert!(error.contains("--features sqs"), "{error}");
+    }
+
+    #[test]
+    #[cfg(feature = "redis")]
+    fn a_broker_is_known_by_its_scheme() {
+        let broker = connect("redis://user:secret@127.0.0.1:6379/0").unwrap();
+        assert!(!broker.name().contains("secret"), "{}", broker.name());
+    }
+}

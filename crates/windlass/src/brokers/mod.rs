@@ -1,0 +1,77 @@
+//! Brokers beside the store: steps go out to the queues of modules, and what became of them comes back.
+//!
+//! | file | concern |
+//! |---|---|
+//! | `settings.rs` | what the configuration says of them |
+//! | `step.rs` | a step as a message |
+//! | `offer.rs` | the loop of a courier |
+//! | `results.rs` | what modules answer over a broker |
+
+mod offer;
+mod results;
+mod settings;
+mod step;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use anyhow::Context as _;
+use windlass_brokers::{Broker, Queue};
+use windlass_engine::{Engine, services::Courier};
+
+use crate::{clock::SystemClock, loops::Loops};
+
+use settings::BrokerUrl;
+
+pub(crate) use settings::{BrokerSettings, QueueSection, read};
+pub(crate) use step::timeout_seconds;
+
+/// The brokers of a server, by their URLs: one connection each. They connect when they are needed.
+pub(crate) struct Brokers {
+    by_url: BTreeMap<BrokerUrl, Arc<dyn Broker>>,
+    settings: BrokerSettings,
+}
+
+impl Brokers {
+    /// Makes what is needed to speak to the brokers of the configuration; nothing is asked of them.
+    ///
+    /// # Errors
+    /// When a URL is not understood, or its product is not in this build.
+    pub(crate) fn new(settings: BrokerSettings) -> anyhow::Result<Self> {
+        let mut by_url = BTreeMap::new();
+        for url in settings.queues.iter().map(|queue| &queue.broker) {
+            if !by_url.contains_key(url) {
+                let broker = windlass_brokers::connect(url.as_str())
+                    .with_context(|| format!("cannot use the broker {url}"))?;
+                by_url.insert(url.clone(), broker);
+            }
+        }
+        Ok(Self { by_url, settings })
+    }
+
+    /// Offers steps and hears of them, in loops of their own.
+    pub(crate) fn start(
+        self,
+        engine: &Arc<Engine>,
+        clock: &Arc<SystemClock>,
+        loops: &mut Loops,
+    ) -> anyhow::Result<()> {
+        let mut heard: BTreeSet<(BrokerUrl, Queue)> = BTreeSet::new();
+        for queue in self.settings.queues {
+            let Some(broker) = self.by_url.get(&queue.broker) else { continue };
+            if heard.insert((queue.broker, queue.results.clone())) {
+                let results = results::Results::new(engine.clone(), broker.clone(), queue.results);
+                loops.spawn("hears of steps over a broker", results.run(clock.clone()));
+            }
+            let mut chance = [0; 8];
+            getrandom::fill(&mut chance).context("the system gives no random bytes")?;
+            let writer = Arc::new(step::Writer);
+            let chance = u64::from_ne_bytes(chance);
+            let courier = Courier::new(engine.clone(), broker.clone(), writer, queue.courier, chance);
+            loops.spawn("offers steps on a broker", offer::run(courier, engine.clone(), clock.clone()));
+        }
+        Ok(())
+    }
+}

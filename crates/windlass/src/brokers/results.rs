@@ -1,0 +1,252 @@
+//! What modules answer over a broker: read, told to the engine, and acknowledged once it is on disk.
+
+use std::{sync::Arc, time::Duration};
+
+use tokio::time;
+use windlass_api::{CODE_FINAL, CODE_RETRY_LATER, ResultEvent, ResultMessage, TOKEN_HEADER};
+use windlass_brokers::{Broker, BrokerError, Consumer, ConsumerSettings, Delivery, Queue, Receipt, bury};
+use windlass_core::{Failure, Json, Outcome};
+use windlass_engine::{Engine, ReportStatus, Said, WorkerReport, ports::Clock as _};
+
+use crate::{clock::SystemClock, http::extract::RESULT_BYTES_MAX};
+
+/// Answers read at once.
+const ROUND_MAX: usize = 1_000;
+
+/// How long one look for answers waits.
+const WAIT: Duration = Duration::from_secs(5);
+
+/// Another server reads what this one has in hands after so long.
+const SILENT_AFTER: Duration = Duration::from_secs(30);
+
+/// After something failed.
+const FAILED_PAUSE: Duration = Duration::from_millis(500);
+
+/// All servers share the answers under this name.
+const GROUP: &str = "windlass";
+
+/// What a failure says where the module gives no reason.
+const NO_REASON: &str = "the module gave no reason";
+
+/// Hears what modules answer on one queue.
+pub(super) struct Results {
+    engine: Arc<Engine>,
+    broker: Arc<dyn Broker>,
+    queue: Queue,
+}
+
+/// The answers of one round, by what becomes of them.
+#[derive(Default)]
+struct Round {
+    reports: Vec<WorkerReport>,
+    receipts: Vec<Receipt>,
+    /// What nobody can use, with the reason.
+    useless: Vec<(Delivery, String)>,
+}
+
+impl Results {
+    pub(super) fn new(engine: Arc<Engine>, broker: Arc<dyn Broker>, queue: Queue) -> Self {
+        Self { engine, broker, queue }
+    }
+
+    /// Hears, for ever. A broker that is away is tried again and again; what it has stays there.
+    pub(super) async fn run(self, clock: Arc<SystemClock>) {
+        let mut is_known = false;
+        let mut is_away = false;
+        loop {
+            if !is_known {
+                match self.engine.begin_hearing_from_afar(clock.now()).await {
+                    Ok(()) => is_known = true,
+                    Err(error) => {
+                        tracing::warn!(%error, "the store does not take note of modules on brokers; it is told again");
+                        time::sleep(FAILED_PAUSE).await;
+                        continue;
+                    }
+                }
+            }
+            if let Err(error) = self.consume(&clock, &mut is_away).await {
+                if !std::mem::replace(&mut is_away, true) {
+                    let (broker, queue) = (self.broker.name(), &self.queue);
+                    tracing::warn!(broker, %queue, %error, "answers of modules cannot be read; it is tried again");
+                }
+                time::sleep(FAILED_PAUSE).await;
+            }
+        }
+    }
+
+    async fn consume(&self, clock: &SystemClock, is_away: &mut bool) -> Result<(), BrokerError> {
+        let settings = ConsumerSettings {
+            group: GROUP.to_owned(),
+            name: self.engine.server_id().map_or_else(String::new, |id| id.to_string()),
+            in_hands_max: ROUND_MAX,
+            silent_after: SILENT_AFTER,
+        };
+        let mut consumer = self.broker.consume(&self.queue, &settings).await?;
+        loop {
+            let deliveries = consumer.receive(ROUND_MAX, WAIT).await?;
+            if std::mem::take(is_away) {
+                tracing::info!(broker = self.broker.name(), queue = %self.queue, "answers of modules are read again");
+            }
+            if deliveries.is_empty() {
+                continue;
+            }
+            let mut round = Round::default();
+            deliveries.into_iter().for_each(|delivery| round.take(delivery));
+            self.hear(&round, consumer.as_mut(), clock).await?;
+            for (delivery, reason) in round.useless {
+                let (broker, queue) = (self.broker.name(), &self.queue);
+                tracing::warn!(broker, %queue, reason, "an answer of a module cannot be used: it goes to the dead queue");
+                round.receipts.push(delivery.receipt.clone());
+                bury(self.broker.as_ref(), &self.queue, delivery.message, &reason).await?;
+            }
+            consumer.acknowledge(&round.receipts).await?;
+        }
+    }
+
+    /// Tells the engine until it has heard: the store may be away for a while.
+    async fn hear(
+        &self,
+        round: &Round,
+        consumer: &mut dyn Consumer,
+        clock: &SystemClock,
+    ) -> Result<(), BrokerError> {
+        loop {
+            match self.engine.hear_from_afar(round.reports.clone(), clock.now()).await {
+                Ok(answers) => {
+                    let late =
+                        answers.iter().filter(|answer| answer.status != ReportStatus::Accepted).count();
+                    if late > 0 {
+                        tracing::debug!(
+                            late,
+                            of = answers.len(),
+                            "answers of modules came too late, or twice"
+                        );
+                    }
+                    return Ok(());
+                }
+                Err(error) => {
+                    tracing::warn!(%error, "answers of modules could not be written; it is tried again");
+                    time::sleep(FAILED_PAUSE).await;
+                    consumer.keep(&round.receipts).await?;
+                }
+            }
+        }
+    }
+}
+
+impl Round {
+    fn take(&mut self, delivery: Delivery) {
+        match report(&delivery) {
+            Ok(report) => {
+                self.reports.push(report);
+                self.receipts.push(delivery.receipt);
+            }
+            Err(reason) => self.useless.push((delivery, reason)),
+        }
+    }
+}
+
+/// What an answer reports, or why nobody can tell.
+fn report(delivery: &Delivery) -> Result<WorkerReport, String> {
+    let message: ResultMessage = serde_json::from_slice(&delivery.message.body)
+        .map_err(|error| format!("it is no answer of a module: {error}"))?;
+    let beside = delivery.message.header(TOKEN_HEADER);
+    let token = message.token.as_deref().or(beside).ok_or_else(|| {
+        format!("it has no token: send back the header `{TOKEN_HEADER}` of the step's message, or its field `Token`")
+    })?;
+    let token = token.to_owned();
+    Ok(WorkerReport { token, said: Ok(said(message)), logs: Vec::new() })
+}
+
+fn said(message: ResultMessage) -> Said {
+    let reason = message.message.filter(|text| !text.is_empty());
+    match message.event {
+        ResultEvent::Started => Said::Running(None),
+        ResultEvent::Succeeded => {
+            let result = message.parameters.map(|raw| match raw.get().len() {
+                bytes if bytes > RESULT_BYTES_MAX => {
+                    Err(format!("it has {bytes} bytes, and may have {RESULT_BYTES_MAX}"))
+                }
+                _ => Json::from_raw(&raw).map_err(|error| error.to_string()),
+            });
+            match result.transpose() {
+                Ok(result) => Said::Ended(Outcome::Succeeded(result.filter(|json| !json.is_empty()))),
+                // Nobody can be told there to say it otherwise, and it would say the same the next time.
+                Err(fault) => {
+                    let failure = Failure::new(&format!("its result cannot be used: {fault}"), 1, false);
+                    Said::Ended(Outcome::Failed(failure))
+                }
+            }
+        }
+        ResultEvent::Failed if message.code == CODE_RETRY_LATER => {
+            let message = Failure::new(&reason.unwrap_or_default(), 1, true).message;
+            Said::Ended(Outcome::RetryLater { delay: None, message })
+        }
+        ResultEvent::Failed => {
+            let code = if message.code == 0 { 1 } else { message.code };
+            let reason = reason.as_deref().unwrap_or(NO_REASON);
+            Said::Ended(Outcome::Failed(Failure::new(reason, code, code != CODE_FINAL)))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use windlass_brokers::Message;
+
+    use super::*;
+
+    fn delivery(fields: &str, token: Option<&str>) -> Delivery {
+        let body = format!(r#"{{"TaskId":"t","Cursor":0,"Type":0,{fields}}}"#);
+        let mut message = Message::new("1", "t", body);
+        if let Some(token) = token {
+            message = message.with_header(TOKEN_HEADER, token);
+        }
+        Delivery { message, receipt: Receipt("1".into()), deliveries: None }
+    }
+
+    fn said_of(fields: &str) -> Said {
+        report(&delivery(fields, Some("a.b"))).unwrap().said.unwrap()
+    }
+
+    fn failure_of(fields: &str) -> Failure {
+        match said_of(fields) {
+            Said::Ended(Outcome::Failed(failure)) => failure,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn events_are_reports() {
+        assert!(matches!(said_of(r#""Event":"started""#), Said::Running(None)));
+        let done = said_of(r#""Event":"succeeded","Parameters":{"Ip":"10.0.0.7"}"#);
+        assert!(
+            matches!(done, Said::Ended(Outcome::Succeeded(Some(json))) if json.as_str() == r#"{"Ip":"10.0.0.7"}"#)
+        );
+        let failed = failure_of(r#""Event":"failed","Code":3,"Message":"no such disk""#);
+        assert_eq!((failed.code, &*failed.message, failed.retryable), (3, "no such disk", true));
+        assert!(!failure_of(r#""Event":"failed","Code":65"#).retryable);
+        assert_eq!(failure_of(r#""Event":"failed""#).code, 1);
+        let later = said_of(r#""Event":"failed","Code":75"#);
+        assert!(matches!(later, Said::Ended(Outcome::RetryLater { .. })));
+    }
+
+    #[test]
+    fn a_result_that_cannot_be_used_fails_the_attempt() {
+        let failure = failure_of(r#""Event":"succeeded","Parameters":[1]"#);
+        assert!(
+            !failure.retryable && failure.message.starts_with("its result cannot be used"),
+            "{failure:?}"
+        );
+    }
+
+    #[test]
+    fn what_is_no_answer_says_why() {
+        let error = report(&delivery(r#""Event":"started""#, None)).unwrap_err();
+        assert!(error.contains("windlass-token"), "{error}");
+        let error = report(&delivery(r#""Event":"ended""#, Some("a.b"))).unwrap_err();
+        assert!(error.contains("unknown variant `ended`"), "{error}");
+        let token = report(&delivery(r#""Event":"started","Token":"c.d""#, None)).unwrap().token;
+        assert_eq!(token, "c.d");
+    }
+}
