@@ -24,7 +24,7 @@ mod port;
 #[cfg(feature = "rabbitmq")]
 mod rabbitmq;
 #[cfg(feature = "redis")]
-pub mod redis;
+mod redis;
 #[cfg(feature = "sqs")]
 mod sqs;
 

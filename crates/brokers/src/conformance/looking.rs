@@ -1,0 +1,68 @@
+//! What can be seen of a queue from outside.
+
+use std::time::{Duration, Instant};
+
+use tokio::time::sleep;
+
+use super::{
+    bench::{Bench, PATIENCE, receipts, receive},
+    topic,
+};
+use crate::{BrokerError, Look};
+
+topic![counts_what_is_there, knows_no_queue_that_is_not_there, sees_that_a_queue_was_made_anew,];
+
+/// Looks until there are so many: some brokers count what was a moment ago.
+async fn look_until(bench: &Bench<'_>, messages: u64) -> Look {
+    let until = Instant::now() + PATIENCE;
+    loop {
+        let look = bench.broker.look(&bench.queue).await.expect("the queue is there");
+        if look.messages.is_none_or(|seen| seen == messages) {
+            return look;
+        }
+        assert!(Instant::now() < until, "{look:?} becomes {messages} messages");
+        sleep(Duration::from_millis(50)).await;
+    }
+}
+
+async fn counts_what_is_there(bench: &Bench<'_>) {
+    bench.broker.declare(&bench.queue).await.expect("it is made");
+    let before = look_until(bench, 0).await;
+    bench.publish(&Bench::messages(0..6)).await;
+    let look = look_until(bench, 6).await;
+    assert_eq!(look.identity, before.identity, "it is the same queue");
+    let mut consumer = bench.consumer_of(&bench.queue, 2).await;
+    let came = receive(&mut *consumer, 2).await;
+    look_until(bench, if look.counts_in_hands { 6 } else { 4 }).await;
+    consumer.acknowledge(&receipts(&came)).await.expect("they are acknowledged");
+    let after = look_until(bench, 4).await;
+    assert_eq!((after.identity, after.counts_in_hands), (look.identity, look.counts_in_hands));
+}
+
+async fn knows_no_queue_that_is_not_there(bench: &Bench<'_>) {
+    let error = bench.broker.look(&bench.queue).await.expect_err("there is none");
+    assert!(matches!(error, BrokerError::NoQueue(_)), "{error}");
+    bench.publish(&Bench::messages(0..1)).await;
+    look_until(bench, 1).await;
+}
+
+async fn sees_that_a_queue_was_made_anew(bench: &Bench<'_>) {
+    bench.publish(&Bench::messages(0..2)).await;
+    let before = look_until(bench, 2).await;
+    bench.subject.delete(&bench.queue);
+    let until = Instant::now() + PATIENCE;
+    // Where the queue is deleted in the background, what is sent meanwhile goes with it.
+    loop {
+        assert!(Instant::now() < until, "the queue comes back");
+        for outcome in bench.broker.publish(&bench.queue, &Bench::messages(2..3)).await {
+            if let Err(error) = outcome {
+                super::bench::pause_after(&error).await;
+            }
+        }
+        match bench.broker.look(&bench.queue).await {
+            Ok(after) if after.identity.is_none() || after.identity != before.identity => break,
+            Ok(_) => sleep(Duration::from_millis(50)).await,
+            Err(error) => super::bench::pause_after(&error).await,
+        }
+    }
+}

@@ -1,0 +1,195 @@
+//! What is sent arrives as it was, and what is confirmed is there.
+
+use std::time::Instant;
+
+use bytes::Bytes;
+
+use super::{
+    bench::{Bench, bodies, drain, message, receipts, receive, text},
+    topic,
+};
+use crate::{BrokerError, Message};
+
+topic![
+    arrives_as_it_was,
+    keeps_the_order_of_a_key,
+    outlasts_its_publisher,
+    takes_many_at_once,
+    takes_nothing_at_once,
+    takes_the_largest,
+    refuses_too_large_ones_alone,
+    makes_a_deleted_queue_again,
+    has_a_queue_for_the_dead,
+    may_be_declared_again,
+];
+
+/// Bodies of which each is a trap for somebody.
+fn difficult(binary: bool) -> Vec<Bytes> {
+    let mut bodies = vec![
+        Bytes::from("{\"TaskId\": \"\u{e4}\u{20ac}\u{1f600}\", \"quoted\": \"\\\"\\n\"}"),
+        Bytes::from("line one\r\nline two\ttab <tag> & 'quotes' \"\u{2028}"),
+        Bytes::from(" "),
+        Bytes::from("x".repeat(200_000)),
+    ];
+    if binary {
+        bodies.push(Bytes::new());
+        bodies.push((0..=255).collect::<Vec<u8>>().into());
+        bodies.push(Bytes::from_static(b"\0"));
+        bodies.push(Bytes::from_static(b"\xff\xfe\x80"));
+    }
+    bodies
+}
+
+async fn arrives_as_it_was(bench: &Bench<'_>) {
+    let mut consumer = bench.consumer().await;
+    for (number, body) in difficult(bench.promises.binary).into_iter().enumerate() {
+        let sent = Message::new(format!("id-{number}"), "key", body)
+            .with_header("windlass-token", format!("t0k3n-{number}"))
+            .with_header("windlass-word", "\u{dc}berraschung, 100 %");
+        bench.publish(std::slice::from_ref(&sent)).await;
+        let delivery = bench.take_one(&mut *consumer).await;
+        let came = &delivery.message;
+        assert!(came.body == sent.body, "body {number}");
+        if bench.broker.has_headers(&bench.queue) {
+            for (name, value) in &sent.headers {
+                assert_eq!(came.header(name), Some(value.as_str()), "header {name}");
+            }
+        }
+        if bench.promises.keeps_ids {
+            assert_eq!(came.id, sent.id);
+        }
+        assert!(matches!(delivery.deliveries, None | Some(1)), "it is delivered for the first time");
+    }
+}
+
+async fn keeps_the_order_of_a_key(bench: &Bench<'_>) {
+    if !bench.promises.keeps_order {
+        return;
+    }
+    let of = |number: u32| format!("key-{}", number % 3);
+    let messages: Vec<Message> = (0..300).map(|number| message(&number.to_string(), &of(number))).collect();
+    for batch in messages.chunks(70) {
+        bench.publish(batch).await;
+    }
+    let mut consumer = bench.consumer().await;
+    let mut came: Vec<u32> = Vec::new();
+    while came.len() < 300 {
+        let some = receive(&mut *consumer, 1).await;
+        consumer.acknowledge(&receipts(&some)).await.expect("it is acknowledged");
+        came.extend(bodies(&some).iter().map(|body| body.parse::<u32>().expect("a number")));
+    }
+    for key in 0..3 {
+        let of_key: Vec<u32> = came.iter().copied().filter(|number| number % 3 == key).collect();
+        assert!(of_key.is_sorted(), "key {key}: {of_key:?}");
+    }
+}
+
+async fn outlasts_its_publisher(bench: &Bench<'_>) {
+    let publisher = bench.subject.connect();
+    let messages = Bench::messages(0..20);
+    for outcome in publisher.publish(&bench.queue, &messages).await {
+        outcome.expect("it is confirmed");
+    }
+    drop(publisher);
+    let mut came = bodies(&receive(&mut *bench.consumer().await, 20).await);
+    came.sort_by_key(|body| body.parse::<u32>().unwrap_or_default());
+    assert_eq!(came, messages.iter().map(text).collect::<Vec<_>>());
+}
+
+async fn takes_many_at_once(bench: &Bench<'_>) {
+    let messages = Bench::messages(0..5_000);
+    let begun = Instant::now();
+    bench.publish(&messages).await;
+    let published = begun.elapsed();
+    let wanted: Vec<String> = messages.iter().map(text).collect();
+    let mut consumer = bench.consumer().await;
+    let begun = Instant::now();
+    let came = drain(&mut *consumer, &wanted).await;
+    assert!(came.values().all(|times| *times == 1), "each came once");
+    println!("    5,000 messages: published in {published:.2?}, consumed in {:.2?}", begun.elapsed());
+}
+
+async fn takes_nothing_at_once(bench: &Bench<'_>) {
+    bench.publish(&[]).await;
+    bench.publish(&Bench::messages(0..1)).await;
+    assert_eq!(bodies(&receive(&mut *bench.consumer().await, 1).await), ["0"]);
+}
+
+/// The limit is a true one. Of brokers that take very large ones that is not tried.
+async fn takes_the_largest(bench: &Bench<'_>) {
+    const AROUND_IT: usize = 1_024;
+    let max = bench.broker.message_bytes_max();
+    if max > 32 << 20 {
+        return;
+    }
+    let largest = message(&"x".repeat(max - AROUND_IT), "key");
+    let largest = Message { id: "largest".to_owned(), ..largest };
+    bench.publish(std::slice::from_ref(&largest)).await;
+    let came = bench.take_one(&mut *bench.consumer().await).await;
+    assert!(came.message.body == largest.body);
+}
+
+async fn refuses_too_large_ones_alone(bench: &Bench<'_>) {
+    let max = bench.broker.message_bytes_max();
+    let mut messages = Bench::messages(0..3);
+    messages[1].body = vec![b'x'; max + 1].into();
+    let outcomes = bench.broker.publish(&bench.queue, &messages).await;
+    let too_large =
+        |error: &BrokerError| matches!(error, BrokerError::TooLarge { limit, .. } if *limit == max);
+    assert!(outcomes[1].as_ref().is_err_and(too_large), "{:?}", outcomes[1]);
+    assert!(!outcomes[1].as_ref().is_err_and(BrokerError::is_passing), "trying again does not help");
+    assert_eq!((&outcomes[0], &outcomes[2]), (&Ok(()), &Ok(())));
+    let mut consumer = bench.consumer().await;
+    let mut came = bodies(&receive(&mut *consumer, 2).await);
+    came.sort();
+    assert_eq!(came, ["0", "2"]);
+}
+
+/// Under a publisher and a consumer who have used it before, and go on by themselves.
+async fn makes_a_deleted_queue_again(bench: &Bench<'_>) {
+    let mut consumer = bench.consumer().await;
+    bench.publish(&Bench::messages(0..1)).await;
+    bench.take_one(&mut *consumer).await;
+    bench.subject.delete(&bench.queue);
+    // What is sent while the queue is made anew may be refused, or lost when the old one goes only then.
+    let until = Instant::now() + super::bench::PATIENCE;
+    for number in 1.. {
+        assert!(Instant::now() < until, "the queue comes back");
+        let outcomes = bench.broker.publish(&bench.queue, &Bench::messages(number..number + 1)).await;
+        if let Err(error) = &outcomes[0] {
+            super::bench::pause_after(error).await;
+            continue;
+        }
+        match consumer.receive(10, std::time::Duration::from_secs(2)).await {
+            Ok(came) if came.is_empty() => {}
+            Ok(came) => {
+                consumer.acknowledge(&receipts(&came)).await.expect("it is acknowledged");
+                break;
+            }
+            Err(error) => super::bench::pause_after(&error).await,
+        }
+    }
+}
+
+async fn has_a_queue_for_the_dead(bench: &Bench<'_>) {
+    let dead = bench.queue.dead();
+    bench.broker.declare(&dead).await.expect("it is made");
+    let body = message("of no use", "key").with_header("windlass-reason", "it does not parse");
+    let outcomes = bench.broker.publish(&dead, &[body]).await;
+    assert_eq!(outcomes, [Ok(())]);
+    bench.publish(&Bench::messages(0..1)).await;
+    assert_eq!(bodies(&receive(&mut *bench.consumer().await, 1).await), ["0"]);
+    let buried = receive(&mut *bench.consumer_of(&dead, 10).await, 1).await;
+    assert_eq!(bodies(&buried), ["of no use"]);
+    if bench.broker.has_headers(&dead) {
+        assert_eq!(buried[0].message.header("windlass-reason"), Some("it does not parse"));
+    }
+}
+
+async fn may_be_declared_again(bench: &Bench<'_>) {
+    bench.broker.declare(&bench.queue).await.expect("it is made");
+    bench.publish(&Bench::messages(0..1)).await;
+    bench.broker.declare(&bench.queue).await.expect("it is there");
+    bench.subject.connect().declare(&bench.queue).await.expect("it is there for others");
+    assert_eq!(bodies(&receive(&mut *bench.consumer().await, 1).await), ["0"]);
+}

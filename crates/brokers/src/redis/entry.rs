@@ -1,0 +1,77 @@
+//! A message as an entry of a stream: its body and its headers are fields, which consumers in any language read by name.
+
+use bytes::Bytes;
+use redis::{Cmd, cmd};
+
+use crate::{BrokerError, Delivery, Message, Receipt};
+
+const BODY: &str = "body";
+const ID: &str = "windlass-id";
+const KEY: &str = "windlass-key";
+
+/// An entry as Redis answers: its id, and its fields' names and values in turn; none of one that was deleted.
+pub(super) type Entry = (String, Option<Vec<Bytes>>);
+
+/// The command that adds a message to a stream that is there. Where there is none it answers nothing: whoever makes one
+/// must know that it is new.
+pub(super) fn add(stream: &str, message: &Message) -> Result<Cmd, BrokerError> {
+    let mut command = cmd("XADD");
+    command.arg(stream).arg("NOMKSTREAM").arg("*");
+    command.arg(BODY).arg(&message.body[..]).arg(ID).arg(&message.id);
+    if !message.key.is_empty() {
+        command.arg(KEY).arg(&message.key);
+    }
+    for (name, value) in &message.headers {
+        if [BODY, ID, KEY].contains(&name.as_str()) {
+            return Err(BrokerError::Invalid(format!(
+                "a header cannot be called {name} in Redis: the entry has a field of that name already"
+            )));
+        }
+        command.arg(name).arg(value);
+    }
+    Ok(command)
+}
+
+/// What a message takes, headers included.
+pub(super) fn size(message: &Message) -> usize {
+    let headers = message.headers.iter().map(|(name, value)| name.len() + value.len());
+    message.id.len() + message.key.len() + message.body.len() + headers.sum::<usize>()
+}
+
+/// The message of an entry, whoever added it.
+pub(super) fn delivery(id: String, fields: &[Bytes], deliveries: u32) -> Delivery {
+    let text = |bytes: &Bytes| String::from_utf8_lossy(bytes).into_owned();
+    let mut message = Message::new(id.clone(), "", Bytes::new());
+    for field in fields.chunks_exact(2) {
+        match &field[0][..] {
+            name if name == BODY.as_bytes() => message.body = field[1].clone(),
+            name if name == ID.as_bytes() => message.id = text(&field[1]),
+            name if name == KEY.as_bytes() => message.key = text(&field[1]),
+            _ => message.headers.push((text(&field[0]), text(&field[1]))),
+        }
+    }
+    Delivery { message, receipt: Receipt(id.into()), deliveries: Some(deliveries) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_others_add_is_read() {
+        let fields: Vec<Bytes> = ["token", "t", "body", "{}", "x", "\u{e4}"].map(Bytes::from).into();
+        let delivery = delivery("7-1".to_owned(), &fields, 2);
+        assert_eq!((delivery.message.id.as_str(), &delivery.message.body[..]), ("7-1", &b"{}"[..]));
+        assert_eq!(
+            (delivery.message.header("token"), delivery.message.header("x")),
+            (Some("t"), Some("\u{e4}"))
+        );
+        assert_eq!((&*delivery.receipt.0, delivery.deliveries), ("7-1", Some(2)));
+    }
+
+    #[test]
+    fn a_header_does_not_take_the_place_of_the_body() {
+        let message = Message::new("1", "", "x").with_header("body", "y");
+        assert!(matches!(add("q", &message), Err(BrokerError::Invalid(text)) if text.contains("body")));
+    }
+}

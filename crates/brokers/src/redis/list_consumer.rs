@@ -1,0 +1,177 @@
+//! Consumes a list: what is taken is gone from it.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    mem,
+    sync::Arc,
+    time::Duration,
+};
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use redis::{RedisError, aio::MultiplexedConnection, cmd};
+use tokio::{
+    runtime::Handle,
+    time::{Instant, sleep_until},
+};
+
+use super::{
+    error::explain,
+    group::ask,
+    link::Link,
+    list::put_back,
+    reader::{Read, Reader},
+};
+use crate::{BrokerError, Consumer, Delivery, Message, Receipt};
+
+/// How long the server is asked to wait at once: by its answers is seen that the connection lives.
+const WAIT_MAX: Duration = Duration::from_secs(5);
+
+/// One who takes from a list.
+pub(super) struct ListConsumer {
+    link: Arc<Link>,
+    list: Arc<str>,
+    in_hands_max: usize,
+    reader: Reader<Vec<Bytes>>,
+    /// What was taken and not settled, by receipts, which are numbers in the order of the list.
+    in_hands: BTreeMap<u64, Bytes>,
+    /// Those of them that the caller has not heard of.
+    ready: VecDeque<u64>,
+    next: u64,
+}
+
+impl ListConsumer {
+    pub(super) fn new(link: Arc<Link>, list: &str, in_hands_max: usize) -> Self {
+        Self {
+            link,
+            list: list.into(),
+            in_hands_max,
+            reader: Reader::new(),
+            in_hands: BTreeMap::new(),
+            ready: VecDeque::new(),
+            next: 0,
+        }
+    }
+
+    fn hand_out(&mut self, max: usize) -> Vec<Delivery> {
+        let numbers = self.ready.drain(..self.ready.len().min(max));
+        let deliveries = numbers.filter_map(|number| {
+            let body = self.in_hands.get(&number)?.clone();
+            // It has no id: nobody else knows it by this one.
+            let message = Message::new(format!("{:016x}", fastrand::u64(..)), "", body);
+            Some(Delivery { message, receipt: Receipt(number.to_string().into()), deliveries: None })
+        });
+        deliveries.collect()
+    }
+
+    fn number(receipt: &Receipt) -> Result<u64, BrokerError> {
+        let invalid = |_| BrokerError::Invalid(format!("{} is no receipt of this consumer", receipt.0));
+        receipt.0.parse().map_err(invalid)
+    }
+}
+
+async fn take(
+    link: Arc<Link>,
+    list: Arc<str>,
+    max: usize,
+    wait: Duration,
+    connection: Option<MultiplexedConnection>,
+) -> Read<Vec<Bytes>> {
+    let connected = match connection {
+        Some(connection) => Ok(connection),
+        None => link.connect_to_wait().await,
+    };
+    let (connection, taken) = match connected {
+        Ok(mut connection) => match pop(&mut connection, &list, max, wait).await {
+            Ok(taken) => (Some(connection), Ok(taken)),
+            Err(error) => (None, Err(error)),
+        },
+        Err(error) => (None, Err(error)),
+    };
+    (connection, taken.map_err(|error| explain(&error, &list)))
+}
+
+async fn pop(
+    connection: &mut MultiplexedConnection,
+    list: &str,
+    max: usize,
+    wait: Duration,
+) -> Result<Vec<Bytes>, RedisError> {
+    // To wait for no time at all would mean to wait for ever.
+    let mut command = if wait.is_zero() { cmd("LMPOP") } else { cmd("BLMPOP") };
+    if !wait.is_zero() {
+        command.arg(wait.as_secs_f64().max(0.001));
+    }
+    command.arg(1).arg(list).arg("LEFT").arg("COUNT").arg(max);
+    let popped: Option<(String, Vec<Bytes>)> = ask(connection, &command, wait).await?;
+    Ok(popped.map(|(_, bodies)| bodies).unwrap_or_default())
+}
+
+#[async_trait]
+impl Consumer for ListConsumer {
+    async fn receive(&mut self, max: usize, wait: Duration) -> Result<Vec<Delivery>, BrokerError> {
+        let until = Instant::now() + wait;
+        loop {
+            let ready = self.hand_out(max);
+            if !ready.is_empty() {
+                return Ok(ready);
+            }
+            let room = max.min(self.in_hands_max.saturating_sub(self.in_hands.len()));
+            if room == 0 {
+                sleep_until(until).await;
+                return Ok(Vec::new());
+            }
+            let wait = until.saturating_duration_since(Instant::now()).min(WAIT_MAX);
+            let (link, list) = (Arc::clone(&self.link), Arc::clone(&self.list));
+            let begin = |connection| Box::pin(take(link, list, room, wait, connection)) as _;
+            let Some(taken) = self.reader.read(until, begin).await else { return Ok(Vec::new()) };
+            for body in taken? {
+                self.in_hands.insert(self.next, body);
+                self.ready.push_back(self.next);
+                self.next += 1;
+            }
+            if self.ready.is_empty() && Instant::now() >= until {
+                return Ok(Vec::new());
+            }
+        }
+    }
+
+    async fn acknowledge(&mut self, receipts: &[Receipt]) -> Result<(), BrokerError> {
+        for receipt in receipts {
+            self.in_hands.remove(&Self::number(receipt)?);
+        }
+        Ok(())
+    }
+
+    async fn give_back(&mut self, receipts: &[Receipt]) -> Result<(), BrokerError> {
+        let numbers = receipts.iter().map(Self::number).collect::<Result<Vec<u64>, _>>()?;
+        let bodies: Vec<&[u8]> =
+            numbers.iter().filter_map(|number| self.in_hands.get(number)).map(|body| &body[..]).collect();
+        put_back(&self.link, &self.list, &bodies).await?;
+        numbers.iter().for_each(|number| {
+            self.in_hands.remove(number);
+        });
+        Ok(())
+    }
+
+    /// There is nobody who would give them to others.
+    async fn keep(&mut self, _: &[Receipt]) -> Result<(), BrokerError> {
+        Ok(())
+    }
+}
+
+impl Drop for ListConsumer {
+    fn drop(&mut self) {
+        // Without a runtime nobody can be told, and what was taken is lost.
+        let Ok(runtime) = Handle::try_current() else { return };
+        let reader = mem::replace(&mut self.reader, Reader::new());
+        let (link, list) = (Arc::clone(&self.link), Arc::clone(&self.list));
+        let in_hands = mem::take(&mut self.in_hands);
+        runtime.spawn(async move {
+            let (_, taken) = reader.end().await;
+            let taken = taken.unwrap_or_default();
+            let bodies: Vec<&[u8]> = in_hands.values().chain(&taken).map(|body| &body[..]).collect();
+            let _ = put_back(&link, &list, &bodies).await;
+        });
+    }
+}

@@ -1,0 +1,139 @@
+//! Redis 7: streams with consumer groups, and lists for consumers that know nothing else.
+//!
+//! A queue is one key. What is in the two kinds:
+//!
+//! | | `stream` | `list` |
+//! |---|---|---|
+//! | a message | an entry: `body`, headers, `windlass-id`, `windlass-key` are its fields | the body |
+//! | taken by | `XREADGROUP`; the group remembers who has what | `BLMPOP`; it is gone |
+//! | done | `XACK` and `XDEL` together, so that the length counts what is not done | nothing |
+//! | of a consumer that died | others claim it after `silent_after` | is lost |
+//! | made anew is seen by | the position of a group that nobody reads | a key beside it |
+//!
+//! | file | concern |
+//! |---|---|
+//! | `address.rs` | the URL |
+//! | `link.rs` | the shared connection: made when needed, and again |
+//! | `reader.rs` | reads that wait, one at a time, that outlive the call that began them |
+//! | `entry.rs`, `stream.rs` | messages as entries; making, filling and looking at streams |
+//! | `group.rs`, `stream_consumer.rs` | what a consumer asks of its group; when it asks |
+//! | `list.rs`, `list_consumer.rs` | the same of lists |
+//! | `error.rs` | what errors mean |
+//!
+//! One server, or whatever one address leads to: neither clusters nor sentinels are asked where the keys are.
+
+mod address;
+mod entry;
+mod error;
+mod group;
+mod link;
+mod list;
+mod list_consumer;
+mod reader;
+mod stream;
+mod stream_consumer;
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+
+use self::{group::Place, link::Link, list_consumer::ListConsumer, stream_consumer::StreamConsumer};
+use crate::{Broker, BrokerError, Consumer, ConsumerSettings, Look, Message, Queue};
+
+/// The largest message. Redis would take half a gigabyte, and answers nobody else while it reads that.
+const MESSAGE_BYTES_MAX: usize = 16 << 20;
+
+/// A Redis server.
+pub struct Redis {
+    name: String,
+    link: Arc<Link>,
+}
+
+/// What a queue is in Redis.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Stream,
+    List,
+}
+
+impl Redis {
+    /// A server by its URL: `redis://[USER:PASSWORD@]HOST[:PORT][/DATABASE]`, or `rediss://` for TLS, there with
+    /// `?cacert=FILE` where the system does not know the server's certificate. Nothing is connected yet.
+    ///
+    /// # Errors
+    /// When it is no such URL, or the file cannot be read.
+    pub fn open(url: &str) -> Result<Self, BrokerError> {
+        let (client, name) = address::read(url)?;
+        Ok(Self { name, link: Arc::new(Link::new(client)) })
+    }
+}
+
+fn kind(queue: &Queue) -> Result<Kind, BrokerError> {
+    match queue.kind.as_deref() {
+        None | Some("stream") => Ok(Kind::Stream),
+        Some("list") => Ok(Kind::List),
+        Some(other) => Err(BrokerError::Invalid(format!(
+            "Redis has no queues of the kind {other}: {queue} can be a stream or a list"
+        ))),
+    }
+}
+
+#[async_trait]
+impl Broker for Redis {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn message_bytes_max(&self) -> usize {
+        MESSAGE_BYTES_MAX
+    }
+
+    fn has_headers(&self, queue: &Queue) -> bool {
+        !matches!(kind(queue), Ok(Kind::List))
+    }
+
+    async fn declare(&self, queue: &Queue) -> Result<(), BrokerError> {
+        match kind(queue)? {
+            Kind::Stream => stream::declare(&self.link, &queue.name).await,
+            Kind::List => list::declare(&self.link, &queue.name).await,
+        }
+    }
+
+    async fn publish(&self, queue: &Queue, messages: &[Message]) -> Vec<Result<(), BrokerError>> {
+        match kind(queue) {
+            Ok(Kind::Stream) => stream::publish(&self.link, &queue.name, messages).await,
+            Ok(Kind::List) => list::publish(&self.link, &queue.name, messages).await,
+            Err(error) => vec![Err(error); messages.len()],
+        }
+    }
+
+    async fn look(&self, queue: &Queue) -> Result<Look, BrokerError> {
+        match kind(queue)? {
+            Kind::Stream => stream::look(&self.link, &queue.name).await,
+            Kind::List => list::look(&self.link, &queue.name).await,
+        }
+    }
+
+    async fn consume(
+        &self,
+        queue: &Queue,
+        settings: &ConsumerSettings,
+    ) -> Result<Box<dyn Consumer>, BrokerError> {
+        self.declare(queue).await?;
+        let link = Arc::clone(&self.link);
+        Ok(match kind(queue)? {
+            Kind::Stream => Box::new(StreamConsumer::new(link, place(queue, settings))),
+            Kind::List => Box::new(ListConsumer::new(link, &queue.name, settings.in_hands_max)),
+        })
+    }
+}
+
+fn place(queue: &Queue, settings: &ConsumerSettings) -> Place {
+    Place {
+        stream: queue.name.clone(),
+        group: settings.group.clone(),
+        consumer: format!("{}-{:016x}", settings.name, fastrand::u64(..)),
+        silent_after: settings.silent_after,
+        in_hands_max: settings.in_hands_max,
+    }
+}

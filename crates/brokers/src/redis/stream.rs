@@ -1,0 +1,161 @@
+//! Queues that are streams: making, filling and looking at them. Consuming is in `stream_consumer.rs`.
+
+use std::{
+    collections::HashMap,
+    time::{SystemTime, UNIX_EPOCH},
+};
+
+use redis::{Cmd, FromRedisValue as _, RedisError, Value, cmd, pipe};
+
+use super::{
+    MESSAGE_BYTES_MAX,
+    entry::{add, size},
+    link::Link,
+};
+use crate::{BrokerError, Look, Message};
+
+/// A group that nobody consumes. It is made with the stream and goes with it, and its position is a random number: who
+/// finds another one there knows that the stream was made anew.
+const IDENTITY: &str = "windlass-identity";
+
+/// Most messages, and about how many bytes of them, sent before an answer is waited for.
+const BATCH_MESSAGES: usize = 500;
+const BATCH_BYTES: usize = 4 << 20;
+
+/// Makes the stream unless it is there.
+pub(super) async fn declare(link: &Link, stream: &str) -> Result<(), BrokerError> {
+    match link.try_run::<()>(&make(stream)).await {
+        Err(error) if error.code() == Some("BUSYGROUP") => Ok(()),
+        answer => answer.map_err(|error| super::error::explain(&error, stream)),
+    }
+}
+
+/// The command that makes a stream with its identity. One that has it answers `BUSYGROUP`.
+pub(super) fn make(stream: &str) -> Cmd {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let identity = format!("{}-{}", since.as_millis(), fastrand::u32(..));
+    let mut command = cmd("XGROUP");
+    command.arg("CREATE").arg(stream).arg(IDENTITY).arg(identity).arg("MKSTREAM");
+    command
+}
+
+/// Sends messages in batches, in their order.
+pub(super) async fn publish(link: &Link, stream: &str, messages: &[Message]) -> Vec<Result<(), BrokerError>> {
+    let mut outcomes = Vec::with_capacity(messages.len());
+    let mut rest = messages;
+    while !rest.is_empty() {
+        let (batch, behind) = rest.split_at(batch_length(rest));
+        rest = behind;
+        match publish_batch(link, stream, batch).await {
+            Ok(batch) => outcomes.extend(batch),
+            Err(error) => {
+                // What is behind would come before what is to be sent again.
+                outcomes.resize(messages.len(), Err(error));
+                break;
+            }
+        }
+    }
+    outcomes
+}
+
+/// How many of these go in one batch: one at least.
+fn batch_length(messages: &[Message]) -> usize {
+    let mut bytes = 0;
+    let fits = messages.iter().take(BATCH_MESSAGES).take_while(|message| {
+        bytes += size(message);
+        bytes <= BATCH_BYTES
+    });
+    fits.count().max(1)
+}
+
+async fn publish_batch(
+    link: &Link,
+    stream: &str,
+    messages: &[Message],
+) -> Result<Vec<Result<(), BrokerError>>, BrokerError> {
+    let mut outcomes: Vec<Result<(), BrokerError>> = Vec::with_capacity(messages.len());
+    let mut commands = Vec::with_capacity(messages.len());
+    for (position, message) in messages.iter().enumerate() {
+        let bytes = size(message);
+        let command = match bytes {
+            0..=MESSAGE_BYTES_MAX => add(stream, message),
+            _ => Err(BrokerError::TooLarge { bytes, limit: MESSAGE_BYTES_MAX }),
+        };
+        outcomes.push(command.map(|command| commands.push((position, command))));
+    }
+    let missing = send(link, stream, &commands, &mut outcomes).await?;
+    if !missing.is_empty() {
+        declare(link, stream).await?;
+        commands.retain(|(position, _)| missing.contains(position));
+        for position in send(link, stream, &commands, &mut outcomes).await? {
+            outcomes[position] = Err(BrokerError::NoQueue(stream.to_owned()));
+        }
+    }
+    Ok(outcomes)
+}
+
+/// Sends commands, writes down what became of each, and gives the positions of those that found no stream.
+async fn send(
+    link: &Link,
+    stream: &str,
+    commands: &[(usize, Cmd)],
+    outcomes: &mut [Result<(), BrokerError>],
+) -> Result<Vec<usize>, BrokerError> {
+    if commands.is_empty() {
+        return Ok(Vec::new());
+    }
+    let mut pipeline = pipe();
+    for (_, command) in commands {
+        pipeline.add_command(command.clone());
+    }
+    let mut missing = Vec::new();
+    for ((position, _), answer) in commands.iter().zip(link.run_each(&pipeline, stream).await?) {
+        match answer {
+            Ok(Value::Nil) => missing.push(*position),
+            answer => outcomes[*position] = answer.map(drop),
+        }
+    }
+    Ok(missing)
+}
+
+/// Counts what is in the stream: what was acknowledged is deleted, so what is in hands counts.
+pub(super) async fn look(link: &Link, stream: &str) -> Result<Look, BrokerError> {
+    let mut questions = pipe();
+    questions.cmd("XLEN").arg(stream);
+    questions.cmd("XINFO").arg("GROUPS").arg(stream);
+    let mut answers = link.run_each(&questions, stream).await?.into_iter();
+    let (Some(length), Some(groups)) = (answers.next(), answers.next()) else {
+        return Err(BrokerError::Failed("fewer answers than questions".to_owned()));
+    };
+    let messages = u64::from_redis_value(length?).map_err(|error| unexpected(&error.into()))?;
+    let identity = identity(groups?).map_err(|error| unexpected(&error))?;
+    Ok(Look { messages: Some(messages), counts_in_hands: true, identity })
+}
+
+fn identity(groups: Value) -> Result<Option<String>, RedisError> {
+    for mut group in Vec::<HashMap<String, Value>>::from_redis_value(groups)? {
+        if let (Some(name), Some(position)) = (group.remove("name"), group.remove("last-delivered-id"))
+            && String::from_redis_value(name)? == IDENTITY
+        {
+            return Ok(Some(String::from_redis_value(position)?));
+        }
+    }
+    Ok(None)
+}
+
+fn unexpected(error: &RedisError) -> BrokerError {
+    BrokerError::Failed(format!("the answer is not understood: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn batches_have_limits_and_are_never_empty() {
+        let message = |bytes: usize| Message::new("", "", vec![0; bytes]);
+        assert_eq!(batch_length(&[message(BATCH_BYTES + 1), message(1)]), 1);
+        assert_eq!(batch_length(&[message(1), message(BATCH_BYTES), message(1)]), 1);
+        assert_eq!(batch_length(&vec![message(1); BATCH_MESSAGES + 1]), BATCH_MESSAGES);
+    }
+}

@@ -1,0 +1,8 @@
+//! Brokers on the servers they are for.
+
+#[cfg(feature = "rabbitmq")]
+mod rabbitmq;
+#[cfg(feature = "redis")]
+mod redis;
+#[cfg(feature = "sqs")]
+mod sqs;
