@@ -6,7 +6,7 @@
 
 use uuid::Uuid;
 use windlass_core::{Millis, Name, TaskId};
-use windlass_engine::ports::{AttemptId, Claimed, Limit, Now, SessionId, Wish};
+use windlass_engine::ports::{AttemptId, Claimed, Leave, Limit, Now, SessionId, Wish};
 
 use super::{
     connection::{Batch, Connection, parameters},
@@ -19,6 +19,7 @@ const CLAIM: &str = "WITH next AS (
         SELECT w.task, w.act FROM windlass_wait w
         WHERE w.module = $1 AND w.session IS NULL AND w.free = 0
           AND ($2::text[] IS NULL OR w.command = ANY($2))
+          AND ($9::int8 IS NULL OR w.ready_at < $9 OR w.task = ANY($10::uuid[]))
           AND NOT EXISTS (SELECT FROM windlass_queue q WHERE q.name = $1 AND q.paused_at IS NOT NULL)
           AND NOT EXISTS (SELECT FROM windlass_limit l WHERE l.queue = $1)
           AND NOT EXISTS (SELECT FROM windlass_wait k
@@ -98,11 +99,13 @@ const SET_TURN: &str = "UPDATE windlass_queue SET turn = $2 WHERE name = $1";
 /// Looks at one queue with limits or turns so often, each time behind what was found to be held back.
 const ROUNDS_MAX: usize = 16;
 
-/// Hands attempts to a session as one of its wishes says.
+/// Hands attempts to a session as one of its wishes says. What others have just made ready is left to them where nothing
+/// else rules the queue.
 pub(super) async fn claim(
     connection: &mut Connection<'_>,
     session: SessionId,
     wish: &Wish,
+    leave: &Leave,
     now: Now,
 ) -> Result<Vec<Claimed>, Fault> {
     let module = wish.module.as_str();
@@ -119,7 +122,9 @@ pub(super) async fn claim(
             now.wall.0,
             to_integer(now.mono.0),
             to_integer(session.timeout_grace(true).0),
-            to_integer(session.timeout_grace(false).0)
+            to_integer(session.timeout_grace(false).0),
+            leave.since.map(|since| since.0),
+            leave.but.iter().map(|task| Uuid::from_u128(task.0)).collect::<Vec<_>>()
         ],
     );
     batch.add(IS_RULED, parameters![module]);

@@ -9,10 +9,10 @@ use windlass_core::{ActKey, Alarm, AlarmId, Event, Lock, LockName, Millis, Name,
 use windlass_engine::{
     is_adhoc,
     ports::{
-        Adoption, AttemptId, Change, Claimed, Due, Enqueued, EnqueuedTasks, Envelope, LimitState, Loaded,
-        LogLine, Now, Outcome, Page, QueueState, Retention, ServerId, ServerState, Service, ServiceLease,
-        SessionId, SessionRenewal, SessionState, Settlement, Store, StoreError, StoredAlarm, StoredFlow,
-        TaskQuery, Wish,
+        Adoption, AttemptId, Change, Claimed, Due, Enqueued, EnqueuedTasks, Envelope, Leave, LimitState,
+        Loaded, LogLine, Now, Outcome, Page, QueueState, Retention, ServerId, ServerState, Service,
+        ServiceLease, SessionId, SessionRenewal, SessionState, Settlement, Store, StoreError, StoredAlarm,
+        StoredFlow, TaskQuery, Wish,
     },
 };
 
@@ -167,13 +167,25 @@ impl Store for PostgresStore {
     }
 
     async fn claim(&self, session: SessionId, wishes: &[Wish], now: Now) -> Result<Vec<Claimed>, StoreError> {
+        self.claim_leaving(session, wishes, &Leave::default(), now).await
+    }
+
+    async fn claim_leaving(
+        &self,
+        session: SessionId,
+        wishes: &[Wish],
+        leave: &Leave,
+        now: Now,
+    ) -> Result<Vec<Claimed>, StoreError> {
         let mut claimed = Vec::new();
         for wish in wishes {
             let wish = wish.clone();
+            let leave = leave.clone();
             claimed.extend(with_connection!(self, |inner, connection| claim::claim(
                 &mut connection,
                 session,
                 &wish,
+                &leave,
                 now
             ))?);
         }

@@ -7,10 +7,10 @@ use std::{
 };
 
 use tokio::runtime::Builder;
-use windlass_core::{Flow, OnFailure};
+use windlass_core::{Flow, OnFailure, Timestamp};
 use windlass_engine::{
     conformance::block_on,
-    ports::{Change, Outcome, ServerId, ServerState, Store as _, StoreError},
+    ports::{Change, Leave, Outcome, ServerId, ServerState, Store as _, StoreError},
 };
 use windlass_stores::postgres::{PostgresOptions, PostgresStore};
 use windlass_testkit::{Database, Postgres, PostgresProduct, Product as _, Proxy};
@@ -304,6 +304,23 @@ fn a_batch_of_new_tasks_is_one_trip_and_one_that_goes_on_two() {
     let before = trips();
     block_on(store.commit(vec![line(1)])).unwrap();
     assert_eq!(trips() - before, 2);
+}
+
+#[test]
+fn what_others_have_just_made_ready_is_left_to_them() {
+    let Some(database) = database() else { return };
+    let store = open(&database.url()).unwrap();
+    let flow = add_flow(&*store);
+    renew(&*store);
+    block_on(store.commit((1..=3).map(|number| new_task(&flow, number)).collect())).unwrap();
+    let claim = |since: Timestamp| {
+        let leave = Leave { since: Some(since), but: vec![id(2)] };
+        let claimed = block_on(store.claim_leaving(SESSION, &wish(9), &leave, NOW)).unwrap();
+        claimed.into_iter().map(|claimed| claimed.id.task).collect::<Vec<_>>()
+    };
+    assert_eq!(claim(story::at(0)), [id(2)]);
+    assert_eq!(claim(story::at(0)), []);
+    assert_eq!(claim(story::at(1)), [id(1), id(3)]);
 }
 
 #[test]
