@@ -21,7 +21,8 @@ pub fn connect(url: &str) -> Result<Arc<dyn Broker>, BrokerError> {
     let scheme = url.split_once("://").map_or("", |(scheme, _)| scheme);
     let product = PRODUCTS.iter().find(|(_, schemes, _)| schemes.contains(&scheme));
     let Some((name, _, feature)) = product else {
-        let schemes: Vec<&str> = PRODUCTS.iter().flat_map(|(_, schemes, _)| schemes.iter().copied()).collect();
+        let schemes: Vec<&str> =
+            PRODUCTS.iter().flat_map(|(_, schemes, _)| schemes.iter().copied()).collect();
         return Err(BrokerError::Invalid(format!(
             "the broker's URL begins with none of {}://",
             schemes.join("://, ")

@@ -1,0 +1,162 @@
+//! The client, and the addresses that queues have.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, MutexGuard},
+    time::Duration,
+};
+
+use aws_sdk_sqs::{
+    Client, Config,
+    config::{Credentials, Region, SharedCredentialsProvider, retry::RetryConfig, timeout::TimeoutConfig},
+    error::{ProvideErrorMetadata, SdkError},
+    types::QueueAttributeName,
+};
+use aws_smithy_http_client::tls::{self, rustls_provider::CryptoMode};
+use tokio::sync::OnceCell;
+
+use crate::{
+    BrokerError, Queue,
+    sqs::{address::Address, failure},
+};
+
+/// How long it may take to connect.
+const CONNECT_MAX: Duration = Duration::from_secs(5);
+
+/// How long one request may take: longer than the longest wait for messages, which is 20 s.
+const REQUEST_MAX: Duration = Duration::from_secs(25);
+
+/// Requests made for one call, until it fails: callers try again by themselves.
+const TRIES_MAX: u32 = 2;
+
+/// Seconds for which a queue keeps what nobody takes: the most that there is, 14 days.
+const KEEP_SECONDS: &str = "1209600";
+
+/// What the name of a queue that keeps order ends in.
+const FIFO: &str = ".fifo";
+
+/// The client, and the addresses that queues have. Clones share them.
+#[derive(Debug, Clone)]
+pub(super) struct Link {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    address: Address,
+    client: OnceCell<Client>,
+    /// By the names of queues. SQS asks for these in every request.
+    urls: Mutex<HashMap<String, String>>,
+}
+
+impl Link {
+    pub(super) fn new(address: Address) -> Self {
+        Self { shared: Arc::new(Shared { address, client: OnceCell::new(), urls: Mutex::default() }) }
+    }
+
+    /// What the broker is called.
+    pub(super) fn name(&self) -> &str {
+        &self.shared.address.name
+    }
+
+    /// The client, made when it is first needed: only then is it looked for credentials.
+    pub(super) async fn client(&self) -> &Client {
+        self.shared.client.get_or_init(|| connect(&self.shared.address)).await
+    }
+
+    /// The address of a queue, which is made unless it is there.
+    pub(super) async fn declare(&self, queue: &Queue) -> Result<String, BrokerError> {
+        match self.find(queue).await {
+            Err(BrokerError::NoQueue(_)) => {}
+            found => return found,
+        }
+        let client = self.client().await;
+        let mut request = client.create_queue().queue_name(&queue.name);
+        request = request.attributes(QueueAttributeName::MessageRetentionPeriod, KEEP_SECONDS);
+        if is_fifo(queue)? {
+            request = request.attributes(QueueAttributeName::FifoQueue, "true");
+        }
+        let answer = request.send().await.map_err(|error| failure::of_call(&queue.name, error))?;
+        self.remember(queue, answer.queue_url)
+    }
+
+    /// The address of a queue that is there.
+    pub(super) async fn find(&self, queue: &Queue) -> Result<String, BrokerError> {
+        is_fifo(queue)?;
+        if let Some(url) = self.urls().get(&queue.name) {
+            return Ok(url.clone());
+        }
+        let request = self.client().await.get_queue_url().queue_name(&queue.name);
+        let answer = request.send().await.map_err(|error| failure::of_call(&queue.name, error))?;
+        self.remember(queue, answer.queue_url)
+    }
+
+    /// What a call about a queue failed by. One that is not there has no address any more.
+    pub(super) fn failed<E, R>(&self, queue: &Queue, error: SdkError<E, R>) -> BrokerError
+    where
+        E: ProvideErrorMetadata + std::error::Error + Send + Sync + 'static,
+        R: std::fmt::Debug + Send + Sync + 'static,
+    {
+        let failure = failure::of_call(&queue.name, error);
+        if matches!(failure, BrokerError::NoQueue(_)) {
+            self.urls().remove(&queue.name);
+        }
+        failure
+    }
+
+    fn remember(&self, queue: &Queue, url: Option<String>) -> Result<String, BrokerError> {
+        let url =
+            url.ok_or_else(|| BrokerError::Failed("an answer without the queue's address".to_owned()))?;
+        self.urls().insert(queue.name.clone(), url.clone());
+        Ok(url)
+    }
+
+    fn urls(&self) -> MutexGuard<'_, HashMap<String, String>> {
+        self.shared.urls.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+}
+
+/// Whether a queue keeps order.
+pub(super) fn is_fifo(queue: &Queue) -> Result<bool, BrokerError> {
+    let is_fifo = queue.name.ends_with(FIFO);
+    match queue.kind.as_deref() {
+        None => Ok(is_fifo),
+        Some("fifo") if is_fifo => Ok(true),
+        Some("standard") if !is_fifo => Ok(false),
+        Some(kind @ ("fifo" | "standard")) => Err(BrokerError::Invalid(format!(
+            "the queue {queue} cannot be of the kind {kind}: in SQS the names of FIFO queues, and no others, end in {FIFO}"
+        ))),
+        Some(kind) => {
+            Err(BrokerError::Invalid(format!("SQS has queues of the kinds standard and fifo, not {kind}")))
+        }
+    }
+}
+
+async fn connect(address: &Address) -> Client {
+    let tls = tls::Provider::Rustls(CryptoMode::Ring);
+    let http = aws_smithy_http_client::Builder::new().tls_provider(tls).build_https();
+    let region = Region::new(address.region.clone());
+    let credentials = match &address.credentials {
+        Some((key, secret)) => {
+            Some(SharedCredentialsProvider::new(Credentials::new(key, secret, None, None, "the URL")))
+        }
+        None => {
+            let loader = aws_config::defaults(aws_config::BehaviorVersion::latest());
+            let found = loader.http_client(http.clone()).region(region.clone()).load().await;
+            found.credentials_provider()
+        }
+    };
+    let timeouts =
+        TimeoutConfig::builder().connect_timeout(CONNECT_MAX).operation_attempt_timeout(REQUEST_MAX);
+    let mut config = Config::builder()
+        .behavior_version_latest()
+        .http_client(http)
+        .region(region)
+        .retry_config(RetryConfig::standard().with_max_attempts(TRIES_MAX))
+        .timeout_config(timeouts.build());
+    config.set_credentials_provider(credentials);
+    if let Some(endpoint) = &address.endpoint {
+        config = config.endpoint_url(endpoint);
+    }
+    Client::from_conf(config.build())
+}

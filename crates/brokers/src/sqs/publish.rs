@@ -1,0 +1,108 @@
+//! Sends messages in batches.
+
+use aws_sdk_sqs::types::SendMessageBatchRequestEntry;
+use futures_util::{StreamExt as _, stream};
+
+use crate::{
+    BrokerError, Message, Queue,
+    sqs::{
+        attributes::{self, MESSAGE_BYTES_MAX},
+        failure,
+        link::{self, Link},
+    },
+};
+
+/// Messages in a request, for sending, receiving and settling.
+pub(super) const BATCH_MAX: usize = 10;
+
+/// Requests under way at once.
+pub(super) const REQUESTS_MAX: usize = 16;
+
+type Outcome = Result<(), BrokerError>;
+
+/// Sends all, and tells of each what became of it.
+pub(super) async fn publish(link: &Link, queue: &Queue, messages: &[Message]) -> Vec<Outcome> {
+    let (url, is_fifo) = match (link.declare(queue).await, link::is_fifo(queue)) {
+        (Ok(url), Ok(is_fifo)) => (url, is_fifo),
+        (Err(error), _) | (_, Err(error)) => return vec![Err(error); messages.len()],
+    };
+    let mut outcomes = vec![Ok(()); messages.len()];
+    let batches = batches(messages, is_fifo, &mut outcomes);
+    // What has to keep its order must not overtake itself.
+    let at_once = if is_fifo { 1 } else { REQUESTS_MAX };
+    let failures: Vec<Vec<(usize, BrokerError)>> = stream::iter(batches)
+        .map(|batch| send(link, queue, &url, batch))
+        .buffer_unordered(at_once)
+        .collect()
+        .await;
+    for (number, failure) in failures.into_iter().flatten() {
+        outcomes[number] = Err(failure);
+    }
+    outcomes
+}
+
+/// Entries of requests, each with at most so many and so large as a request may have. What cannot be sent at all is said in
+/// `outcomes`.
+fn batches(
+    messages: &[Message],
+    is_fifo: bool,
+    outcomes: &mut [Outcome],
+) -> Vec<Vec<SendMessageBatchRequestEntry>> {
+    let mut batches: Vec<Vec<SendMessageBatchRequestEntry>> = Vec::new();
+    let mut bytes = 0;
+    for (number, message) in messages.iter().enumerate() {
+        match attributes::entry(message, number, is_fifo) {
+            Err(error) => outcomes[number] = Err(error),
+            Ok(entry) => {
+                let size = attributes::size(message, is_fifo);
+                match batches.last_mut() {
+                    Some(batch) if batch.len() < BATCH_MAX && bytes + size <= MESSAGE_BYTES_MAX => {
+                        batch.push(entry);
+                        bytes += size;
+                    }
+                    _ => {
+                        batches.push(vec![entry]);
+                        bytes = size;
+                    }
+                }
+            }
+        }
+    }
+    batches
+}
+
+/// Sends one request, and tells which of its messages were not taken. A queue that was deleted is made and told again.
+async fn send(
+    link: &Link,
+    queue: &Queue,
+    url: &str,
+    batch: Vec<SendMessageBatchRequestEntry>,
+) -> Vec<(usize, BrokerError)> {
+    let numbers: Vec<usize> = batch.iter().map(|entry| number(entry.id())).collect();
+    let everything = |error: BrokerError| numbers.iter().map(|number| (*number, error.clone())).collect();
+    let client = link.client().await;
+    let send = |url: &str, batch| client.send_message_batch().queue_url(url).set_entries(Some(batch)).send();
+    let mut answer = send(url, batch.clone()).await.map_err(|error| link.failed(queue, error));
+    if matches!(answer, Err(BrokerError::NoQueue(_))) {
+        answer = match link.declare(queue).await {
+            Ok(url) => send(&url, batch).await.map_err(|error| link.failed(queue, error)),
+            Err(error) => Err(error),
+        };
+    }
+    match answer {
+        Ok(answer) => {
+            let failed = answer.failed().iter();
+            failed
+                .map(|failed| {
+                    (number(failed.id()), failure::of_code(&queue.name, failed.code(), failed.message()))
+                })
+                .collect()
+        }
+        Err(error) => everything(error),
+    }
+}
+
+/// Which message an entry is, by the id that it was given.
+fn number(id: &str) -> usize {
+    id.parse().unwrap_or_default()
+}
