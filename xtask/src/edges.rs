@@ -26,7 +26,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("windlass-stores", &["windlass-engine", "windlass-core", "windlass-testkit"]),
     ("windlass-sim", &["windlass-engine", "windlass-core"]),
     ("windlass-powercut", &["windlass-stores", "windlass-engine", "windlass-core"]),
-    ("windlass-client", &["windlass-api", "windlass-brokers"]),
+    ("windlass-client", &["windlass-api", "windlass-brokers", "windlass-testkit"]),
     (
         "windlass",
         &[
@@ -56,6 +56,7 @@ const NEVER: &[(&str, &[&str], &str)] = &[
         "the engine needs no runtime, network, disk or clock: they come in through its ports and arguments",
     ),
     ("windlass-client", &["axum", "hyper", "rusqlite"], "the client has no server code in it"),
+    ("windlass-client", &["windlass-testkit"], KIT),
     ("windlass-stores", &["windlass-testkit"], KIT),
     ("windlass-brokers", &["windlass-testkit"], KIT),
     ("windlass", &["windlass-testkit"], KIT),

@@ -32,6 +32,14 @@ pub enum Error {
         /// What is wrong with the answer.
         detail: String,
     },
+    /// The broker will not do it, and will not later either.
+    #[error("the broker {broker}: {source}")]
+    Broker {
+        /// Which broker.
+        broker: String,
+        /// What it said.
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
     /// What this program was given cannot be used; nothing was sent.
     #[error("{0}")]
     Invalid(String),
@@ -53,7 +61,7 @@ impl Error {
         match self {
             Self::Unreachable { .. } => true,
             Self::Refused(problem) => problem.status >= 500 || matches!(problem.status, 408 | 425 | 429),
-            Self::Malformed { .. } | Self::Invalid(_) => false,
+            Self::Malformed { .. } | Self::Broker { .. } | Self::Invalid(_) => false,
         }
     }
 }

@@ -89,4 +89,6 @@ pub mod workflow;
 pub use client::{Client, EventStream, LogStream, TaskFilter};
 pub use error::Error;
 pub use windlass_api as api;
+#[cfg(feature = "brokers")]
+pub use windlass_brokers as brokers;
 pub use worker::{Failure, Handler, Job, Outcome, Worker, WorkerBuilder};

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use reqwest::Method;
-use windlass_api::{ExchangeAnswer, ExchangeRequest};
+use windlass_api::{ExchangeAnswer, ExchangeRequest, StepMessage};
 
 use super::{
     Client,
@@ -28,5 +28,13 @@ impl Client {
     ) -> Result<ExchangeAnswer, Error> {
         let details = Details { body: Some(encode(request)?), timeout: Some(timeout), ..Details::default() };
         self.call(Method::POST, &["v1", "worker", "exchange"], details).await
+    }
+
+    /// The whole of a step message that was too large for its broker.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] with 404 when there is no such attempt any more.
+    pub async fn step_message(&self, token: &str) -> Result<StepMessage, Error> {
+        self.get(&["v1", "worker", "attempts", token]).await
     }
 }

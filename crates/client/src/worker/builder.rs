@@ -5,7 +5,7 @@ use std::{future::Future, num::NonZero, sync::Arc, thread, time::Duration};
 use serde::{Serialize, de::DeserializeOwned};
 use windlass_api::WorkerInfo;
 
-use super::{Failure, Handler, Job, Settings, Worker, registry::Registry, typed::TypedCommand};
+use super::{Failure, Handler, Job, Settings, Work, Worker, registry::Registry, typed::TypedCommand};
 use crate::{Client, Error};
 
 /// How long a drain waits for what runs before it is stopped: what most service managers allow.
@@ -15,7 +15,7 @@ const DRAIN_TIMEOUT: Duration = Duration::from_secs(30);
 #[derive(Debug)]
 #[must_use]
 pub struct WorkerBuilder {
-    client: Client,
+    pub(super) work: Work,
     settings: Settings,
     registry: Registry,
     /// The first mistake.
@@ -24,6 +24,10 @@ pub struct WorkerBuilder {
 
 impl WorkerBuilder {
     pub(super) fn new(client: Client) -> Self {
+        Self::doing(Work::Server(client))
+    }
+
+    pub(super) fn doing(work: Work) -> Self {
         let host = host_name();
         let settings = Settings {
             info: WorkerInfo {
@@ -35,7 +39,7 @@ impl WorkerBuilder {
             lease: None,
             drain_timeout: DRAIN_TIMEOUT,
         };
-        Self { client, settings, registry: Registry::default(), mistake: None }
+        Self { work, settings, registry: Registry::default(), mistake: None }
     }
 
     /// Its name, for people; the host's with the process id when left out.
@@ -119,10 +123,12 @@ impl WorkerBuilder {
         if self.settings.lease.is_some_and(|lease| !(1..=3600).contains(&lease.as_secs())) {
             return invalid("a lease lasts from 1 s to 1 h");
         }
-        Ok(Worker { client: self.client, settings: self.settings, registry: self.registry })
+        #[cfg(feature = "brokers")]
+        super::queues::check(&self.work, &self.registry)?;
+        Ok(Worker { work: self.work, settings: self.settings, registry: self.registry })
     }
 
-    fn note(mut self, added: Result<(), Error>) -> Self {
+    pub(super) fn note(mut self, added: Result<(), Error>) -> Self {
         if self.mistake.is_none() {
             self.mistake = added.err();
         }

@@ -4,10 +4,11 @@ use std::time::{Duration, Instant};
 
 use futures_util::future::BoxFuture;
 use uuid::Uuid;
-use windlass_api::{ExchangeAnswer, ExchangeRequest, PROTOCOL, Payload};
+use windlass_api::{ExchangeAnswer, ExchangeRequest, PROTOCOL, Payload, Report};
 
 use super::{
     Settings, Token,
+    counterpart::Counterpart,
     ledger::Ledger,
     outbox::{Item, Kind},
     registry::Registry,
@@ -52,27 +53,52 @@ impl Session {
         Self { client, id: Uuid::new_v4().to_string(), seq: 0, holding_said_at: None }
     }
 
-    pub(super) fn id(&self) -> &str {
-        &self.id
+    fn request(&mut self, state: &State<'_>) -> ExchangeRequest {
+        self.seq += 1;
+        ExchangeRequest {
+            protocol: PROTOCOL,
+            session: self.id.clone(),
+            seq: self.seq,
+            attached: true,
+            lease_ms: state.settings.lease.map(|lease| u64::try_from(lease.as_millis()).unwrap_or(u64::MAX)),
+            worker: None,
+            holding: None,
+            modules: Some(state.registry.offers(state.free)),
+            free: Some(state.free),
+            wait_ms: 0,
+            reports: Vec::new(),
+        }
     }
+}
 
-    pub(super) fn server(&self) -> &str {
+impl Counterpart for Session {
+    fn name(&self) -> &str {
         self.client.server()
     }
 
-    /// A call was lost: who knows what the server heard and what it knows.
-    pub(super) fn doubt(&mut self) {
+    fn session(&self) -> &str {
+        &self.id
+    }
+
+    fn grants_leases(&self) -> bool {
+        true
+    }
+
+    fn doubt(&mut self) {
         self.holding_said_at = None;
     }
 
-    /// Asks for attempts; `wait` is for the server, `timeout` for us.
-    pub(super) fn poll(
+    fn write(&self, report: &Report, _kind: Kind) -> serde_json::Result<Option<Payload>> {
+        serde_json::value::to_raw_value(report).map(Some)
+    }
+
+    fn poll(
         &mut self,
         state: &State<'_>,
         wait: Duration,
         timeout: Duration,
         call: Call,
-    ) -> BoxFuture<'static, Returned> {
+    ) -> Option<BoxFuture<'static, Returned>> {
         let mut request = self.request(state);
         request.wait_ms = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
         if self.holding_said_at.is_none_or(|said_at| state.now - said_at >= HOLDING_INTERVAL) {
@@ -82,14 +108,14 @@ impl Session {
         }
         let client = self.client.clone();
         let sent_at = state.now;
-        Box::pin(async move {
+        Some(Box::pin(async move {
             let answer = client.exchange_within(&request, timeout).await;
             Returned { sent_at, answer, call }
-        })
+        }))
     }
 
-    /// Reports; says as well how many slots are free now, so that the open poll can be given more.
-    pub(super) fn report(&mut self, state: &State<'_>, batch: Vec<Item>) -> BoxFuture<'static, Returned> {
+    /// Says as well how many slots are free now, so that the open poll can be given more.
+    fn report(&mut self, state: &State<'_>, batch: Vec<Item>) -> BoxFuture<'static, Returned> {
         let mut request = self.request(state);
         let mut tokens: Vec<(Token, Kind)> = Vec::with_capacity(batch.len());
         request.reports = Vec::with_capacity(batch.len());
@@ -112,23 +138,6 @@ impl Session {
                 call: Call::Reports(batch),
             }
         })
-    }
-
-    fn request(&mut self, state: &State<'_>) -> ExchangeRequest {
-        self.seq += 1;
-        ExchangeRequest {
-            protocol: PROTOCOL,
-            session: self.id.clone(),
-            seq: self.seq,
-            attached: true,
-            lease_ms: state.settings.lease.map(|lease| u64::try_from(lease.as_millis()).unwrap_or(u64::MAX)),
-            worker: None,
-            holding: None,
-            modules: Some(state.registry.offers(state.free)),
-            free: Some(state.free),
-            wait_ms: 0,
-            reports: Vec::new(),
-        }
     }
 }
 

@@ -1,5 +1,7 @@
-//! The worker's loop: takes what comes from the server, the jobs and the clock, one thing at a time. With [`Link`], which
+//! The worker's loop: takes what comes from the server, the feed, the jobs and the clock, one thing at a time. With [`Link`], which
 //! makes the calls, it is the only part that does input and output.
+
+mod taking;
 
 use std::{
     future::Future,
@@ -18,7 +20,9 @@ use super::{
     Failure, Outcome, Settings, Token,
     calls::{Call, Returned, State},
     control::Word,
+    counterpart::Counterpart,
     drain::Drain,
+    feed::Feed,
     jobs::{Jobs, STOP_GRACE},
     ledger::Ledger,
     link::Link,
@@ -26,7 +30,7 @@ use super::{
     registry::Registry,
     report::{self, Stop},
 };
-use crate::{Client, Error};
+use crate::Error;
 
 /// How many words of jobs are heard in one turn.
 const WORDS_MAX: usize = 1024;
@@ -40,6 +44,8 @@ pub(super) struct Driver {
     settings: Settings,
     registry: Registry,
     link: Link,
+    /// Where attempts come from beside the server, which hands out none itself then.
+    feed: Option<Box<dyn Feed>>,
     ledger: Ledger,
     outbox: Outbox,
     jobs: Jobs,
@@ -48,10 +54,16 @@ pub(super) struct Driver {
 }
 
 impl Driver {
-    pub(super) fn new(client: Client, settings: Settings, registry: Registry) -> Self {
+    pub(super) fn new(
+        settings: Settings,
+        registry: Registry,
+        counterpart: Box<dyn Counterpart>,
+        feed: Option<Box<dyn Feed>>,
+    ) -> Self {
         let (words, inbox) = unbounded_channel();
         Self {
-            link: Link::new(client),
+            link: Link::new(counterpart),
+            feed,
             ledger: Ledger::new(settings.concurrency),
             outbox: Outbox::default(),
             jobs: Jobs::new(words),
@@ -77,6 +89,9 @@ impl Driver {
             self.start_jobs(now);
             self.make_calls(now);
             if self.is_drained(now) {
+                if let Some(feed) = self.feed.take() {
+                    feed.close().await;
+                }
                 info!("worker stopped");
                 return Ok(());
             }
@@ -84,6 +99,7 @@ impl Driver {
             tokio::select! {
                 _ = self.inbox.recv_many(&mut words, WORDS_MAX) => self.hear(&mut words),
                 Some(returned) = self.link.returned() => self.take_answer(returned)?,
+                attempts = taking::arrived(&mut self.feed) => self.take_up(attempts),
                 () = alarm.as_mut() => {}
                 () = shutdown.as_mut(), if self.drain.is_none() => self.begin_drain(),
                 () = stop.as_mut() => {
@@ -97,7 +113,11 @@ impl Driver {
     fn start_jobs(&mut self, now: Instant) {
         while let Some((token, attempt)) = self.ledger.start_next() {
             if let Some(handler) = self.registry.find(&attempt.module, &attempt.command) {
-                self.jobs.start(token, attempt, handler.clone(), now);
+                let handler = match &self.feed {
+                    Some(feed) => feed.handler(&token, handler.clone()),
+                    None => handler.clone(),
+                };
+                self.jobs.start(token, attempt, handler, now);
             } else {
                 let message = format!("this worker has no command {}.{}", attempt.module, attempt.command);
                 self.finish(&token, Outcome::Failed(Failure::new(message)), vec![]);
@@ -193,13 +213,19 @@ impl Driver {
     }
 
     fn make_calls(&mut self, now: Instant) {
-        let free = if self.drain.is_some() { 0 } else { self.ledger.free() };
+        let mut free = if self.drain.is_some() { 0 } else { self.ledger.free() };
+        if let Some(feed) = &mut self.feed {
+            feed.want(std::mem::take(&mut free));
+        }
         let wants_poll = self.wants_poll();
         let Self { settings, registry, ledger, link, outbox, drain, .. } = self;
         let state = State { now, settings, registry, ledger, free };
         link.report(&state, outbox);
-        if drain.as_mut().is_some_and(Drain::asks) {
-            link.say_farewell(&state);
+        if let Some(drain) = drain
+            && drain.asks()
+            && !link.say_farewell(&state)
+        {
+            drain.heard(now);
         }
         if wants_poll {
             link.poll(&state);
@@ -265,8 +291,13 @@ impl Driver {
     }
 
     fn push(&mut self, token: &Token, kind: Kind, report: &Report) {
-        match serde_json::value::to_raw_value(report) {
-            Ok(report) => self.outbox.push(Item { token: token.clone(), kind, report }),
+        match self.link.write(report, kind) {
+            Ok(Some(report)) => self.outbox.push(Item { token: token.clone(), kind, report }),
+            Ok(None) if kind == Kind::Running => {}
+            Ok(None) => {
+                self.ledger.settle(token);
+                self.give_back(token);
+            }
             // Strings, numbers and JSON always have a form as JSON: there is no way here.
             Err(error) => error!(%error, "a report cannot be written as JSON"),
         }
@@ -275,6 +306,12 @@ impl Driver {
     fn report_answered(&mut self, item: &Item, answer: ReportAnswer) {
         use ReportStatus::{Accepted, Duplicate, Invalid, Stale, Unknown};
         match (item.kind, answer.status) {
+            (Kind::Taking, Accepted) => self.taken(&item.token),
+            (Kind::Taking, status) => {
+                debug!(?status, detail = answer.detail, "a message came of what is another's or nobody's");
+                self.ledger.not_taken(&item.token);
+                self.settled(&item.token);
+            }
             (Kind::Running, Accepted | Duplicate) => {}
             (Kind::Running, Stale | Unknown) => {
                 // Another has the attempt by now, or nobody wants it any more.
@@ -292,13 +329,13 @@ impl Driver {
                     detail = answer.detail,
                     "the server takes no report of an attempt: it is left to its lease"
                 );
-                self.ledger.settle(&item.token);
+                self.settle(&item.token);
             }
             (Kind::Final | Kind::Replacement, status) => {
                 if matches!(status, Stale | Unknown) {
                     debug!(?status, "a report came too late");
                 }
-                self.ledger.settle(&item.token);
+                self.settle(&item.token);
             }
         }
     }

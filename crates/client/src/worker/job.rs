@@ -20,6 +20,13 @@ impl Job {
         Self { attempt, control }
     }
 
+    /// The same once more, after so many tries by this worker.
+    #[cfg(feature = "brokers")]
+    pub(super) fn again(&self, tries: u32) -> Self {
+        let attempt = Attempt { attempt: self.attempt.attempt + tries, ..self.attempt.clone() };
+        Self { attempt, control: self.control.clone() }
+    }
+
     /// The parameters, with the results of the steps before.
     ///
     /// # Errors

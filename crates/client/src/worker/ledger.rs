@@ -10,7 +10,8 @@ use super::Token;
 ///
 /// ```text
 /// receive ──▶ waiting ──start_next──▶ running ──finish──▶ finished ──settle──▶ (gone)
-///                └──────withdraw─────────────────────────────▲
+///    taken ──────▲ └──────withdraw─────────────────────────────▲                    ▲
+/// offer ──▶ offered ────────────────────────────not_taken───────────────────────────┘
 /// ```
 #[derive(Debug)]
 pub(super) struct Ledger {
@@ -18,11 +19,32 @@ pub(super) struct Ledger {
     held: HashMap<Token, Stage>,
     /// Attempts that came when no slot was free.
     waiting: VecDeque<(Token, Attempt)>,
+    /// Attempts that are not ours yet.
+    offered: HashMap<Token, Offered>,
     running: usize,
+}
+
+/// An attempt that came by another way than from the server, before the server said who has it.
+#[derive(Debug)]
+struct Offered {
+    attempt: Attempt,
+    is_cancelled: bool,
+}
+
+/// What an attempt is now that was taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Taken {
+    /// It waits for a slot.
+    Waits,
+    /// It was cancelled meanwhile, and is to be reported.
+    Cancelled,
+    /// It was not offered.
+    Unknown,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
+    Offered,
     Waiting,
     Running,
     /// Its report was not answered yet: still held, but its slot is free.
@@ -31,7 +53,7 @@ enum Stage {
 
 impl Ledger {
     pub(super) fn new(slots: usize) -> Self {
-        Self { slots, held: HashMap::new(), waiting: VecDeque::new(), running: 0 }
+        Self { slots, held: HashMap::new(), waiting: VecDeque::new(), offered: HashMap::new(), running: 0 }
     }
 
     /// Takes note of an attempt that came. One that is held already came again because the server did not know
@@ -41,6 +63,36 @@ impl Ledger {
         if let Entry::Vacant(vacant) = self.held.entry(token.clone()) {
             vacant.insert(Stage::Waiting);
             self.waiting.push_back((token, attempt));
+        }
+    }
+
+    /// Takes note of an attempt that is to be taken before it is run. False if it is held already.
+    pub(super) fn offer(&mut self, attempt: Attempt) -> bool {
+        let token: Token = attempt.token.as_str().into();
+        let Entry::Vacant(vacant) = self.held.entry(token.clone()) else { return false };
+        vacant.insert(Stage::Offered);
+        self.offered.insert(token, Offered { attempt, is_cancelled: false });
+        true
+    }
+
+    /// An attempt that was offered is ours.
+    pub(super) fn taken(&mut self, token: &Token) -> Taken {
+        let Some(Offered { attempt, is_cancelled }) = self.offered.remove(token) else {
+            return Taken::Unknown;
+        };
+        if is_cancelled {
+            self.held.insert(token.clone(), Stage::Finished);
+            return Taken::Cancelled;
+        }
+        self.held.insert(token.clone(), Stage::Waiting);
+        self.waiting.push_back((token.clone(), attempt));
+        Taken::Waits
+    }
+
+    /// An attempt that was offered is another's, or nobody's any more.
+    pub(super) fn not_taken(&mut self, token: &Token) {
+        if self.offered.remove(token).is_some() {
+            self.held.remove(token);
         }
     }
 
@@ -65,8 +117,12 @@ impl Ledger {
         }
     }
 
-    /// Takes an attempt that was not started yet out of the queue, to be reported. False if it is none.
+    /// Takes an attempt that was not started yet out of the queue, to be reported. False if it is none. Of one that is
+    /// only offered it is noted: as long as it may be another's, nothing is to be reported of it.
     pub(super) fn withdraw(&mut self, token: &Token) -> bool {
+        if let Some(offered) = self.offered.get_mut(token) {
+            offered.is_cancelled = true;
+        }
         let Some(stage @ Stage::Waiting) = self.held.get_mut(token) else { return false };
         *stage = Stage::Finished;
         self.waiting.retain(|(waiting, _)| waiting != token);
@@ -82,16 +138,18 @@ impl Ledger {
         tokens
     }
 
-    /// The report of an attempt was answered: it is held no more.
-    pub(super) fn settle(&mut self, token: &Token) {
-        if self.held.get(token) == Some(&Stage::Finished) {
+    /// The report of an attempt was answered: it is held no more. False if it goes on.
+    pub(super) fn settle(&mut self, token: &Token) -> bool {
+        let is_finished = self.held.get(token) == Some(&Stage::Finished);
+        if is_finished {
             self.held.remove(token);
         }
+        is_finished
     }
 
     /// How many more attempts the worker can take now.
     pub(super) fn free(&self) -> u32 {
-        let taken = self.running + self.waiting.len();
+        let taken = self.running + self.waiting.len() + self.offered.len();
         u32::try_from(self.slots.saturating_sub(taken)).unwrap_or(u32::MAX)
     }
 
@@ -184,6 +242,26 @@ mod tests {
         assert_eq!(ledger.len(), 4);
         ledger.finish(&running);
         assert!(ledger.start_next().is_none());
+    }
+
+    #[test]
+    fn an_offered_attempt_is_run_only_once_it_was_taken() {
+        let mut ledger = Ledger::new(3);
+        assert!(ledger.offer(attempt("a")) && ledger.offer(attempt("b")) && ledger.offer(attempt("c")));
+        assert!(!ledger.offer(attempt("a")), "it is held already");
+        assert_eq!((ledger.free(), holding(&ledger).len()), (0, 3));
+        assert!(ledger.start_next().is_none());
+        ledger.receive(attempt("a"));
+        assert!(ledger.start_next().is_none(), "the server may hand out again what it was asked for");
+
+        assert_eq!(ledger.taken(&"a".into()), Taken::Waits);
+        assert_eq!(&*ledger.start_next().unwrap().0, "a");
+        ledger.not_taken(&"b".into());
+        assert_eq!((ledger.free(), holding(&ledger)), (1, vec!["a".to_owned(), "c".to_owned()]));
+        assert!(!ledger.withdraw(&"c".into()), "it may be another's");
+        assert_eq!(ledger.taken(&"c".into()), Taken::Cancelled);
+        assert!(ledger.start_next().is_none() && ledger.settle(&"c".into()));
+        assert_eq!(ledger.taken(&"c".into()), Taken::Unknown);
     }
 
     #[test]

@@ -1,20 +1,21 @@
-//! The worker's line to its server: when which call is made, what its answer says of the server, and for how long
+//! The worker's line to whom it reports: when which call is made, what its answer says of the server, and for how long
 //! what the worker holds is its own. What an answer brings is the driver's affair.
 
 use std::time::{Duration, Instant};
 
 use futures_util::{StreamExt, future::BoxFuture, stream::FuturesUnordered};
 use tracing::{debug, error, info, warn};
-use windlass_api::ExchangeAnswer;
+use windlass_api::{ExchangeAnswer, Payload, Report};
 
 use super::{
-    calls::{Call, Returned, Session, State},
+    calls::{Call, Returned, State},
+    counterpart::Counterpart,
     drain::LAST_CALLS_TIMEOUT,
     lease::Lease,
     line::Line,
-    outbox::Outbox,
+    outbox::{Kind, Outbox},
 };
-use crate::{Client, Error, pacing::Pacing};
+use crate::{Error, pacing::Pacing};
 
 /// A poll that comes back sooner than this and with nothing was not waited on.
 const EMPTY_POLL_MIN: Duration = Duration::from_millis(20);
@@ -29,7 +30,7 @@ const RECONNECT_MAX: Duration = Duration::from_millis(250);
 
 /// The calls of one session, made and answered.
 pub(super) struct Link {
-    session: Session,
+    counterpart: Box<dyn Counterpart>,
     pub(super) lease: Lease,
     calls: FuturesUnordered<BoxFuture<'static, Returned>>,
     polls: Line,
@@ -41,9 +42,9 @@ pub(super) struct Link {
 }
 
 impl Link {
-    pub(super) fn new(client: Client) -> Self {
+    pub(super) fn new(counterpart: Box<dyn Counterpart>) -> Self {
         Self {
-            session: Session::new(client),
+            counterpart,
             lease: Lease::default(),
             calls: FuturesUnordered::new(),
             polls: Line::paced(Pacing::up_to(RECONNECT_MAX)),
@@ -55,11 +56,16 @@ impl Link {
     }
 
     pub(super) fn session(&self) -> &str {
-        self.session.id()
+        self.counterpart.session()
     }
 
     pub(super) fn server(&self) -> &str {
-        self.session.server()
+        self.counterpart.name()
+    }
+
+    /// A report in the words of whom it goes to; nothing where it has none for that.
+    pub(super) fn write(&self, report: &Report, kind: Kind) -> serde_json::Result<Option<Payload>> {
+        self.counterpart.write(report, kind)
     }
 
     pub(super) fn polls_open(&self) -> usize {
@@ -72,13 +78,16 @@ impl Link {
             return;
         }
         while let Some(batch) = outbox.take_batch() {
-            self.calls.push(self.session.report(state, batch));
+            self.calls.push(self.counterpart.report(state, batch));
         }
     }
 
-    /// Says that nothing more is taken.
-    pub(super) fn say_farewell(&mut self, state: &State<'_>) {
-        self.calls.push(self.session.poll(state, Duration::ZERO, LAST_CALLS_TIMEOUT, Call::Farewell));
+    /// Says that nothing more is taken. False where nobody is to be told.
+    pub(super) fn say_farewell(&mut self, state: &State<'_>) -> bool {
+        let call = self.counterpart.poll(state, Duration::ZERO, LAST_CALLS_TIMEOUT, Call::Farewell);
+        let is_told = call.is_some();
+        self.calls.extend(call);
+        is_told
     }
 
     /// Opens a poll if none is open and one may be made now.
@@ -86,9 +95,10 @@ impl Link {
         if self.polls_open > 0 || !self.polls.may_call(state.now) {
             return;
         }
-        self.polls_open += 1;
         let wait = self.lease.poll_wait();
-        self.calls.push(self.session.poll(state, wait, self.lease.poll_timeout(wait), Call::Poll));
+        let call = self.counterpart.poll(state, wait, self.lease.poll_timeout(wait), Call::Poll);
+        self.polls_open += usize::from(call.is_some());
+        self.calls.extend(call);
     }
 
     /// When a poll that was held back may be made; none if nothing holds it back.
@@ -140,16 +150,19 @@ impl Link {
     }
 
     fn renew_lease(&mut self, sent_at: Instant, answer: &ExchangeAnswer) {
-        if !self.lease.is_known() {
-            info!(server = self.session.server(), lease_ms = answer.lease_ms, "connected");
-        }
         self.server_away = false;
+        if !self.counterpart.grants_leases() {
+            return;
+        }
+        if !self.lease.is_known() {
+            info!(server = self.counterpart.name(), lease_ms = answer.lease_ms, "connected");
+        }
         self.lease.renew(sent_at, Duration::from_millis(answer.lease_ms));
     }
 
     fn session_in_doubt(&mut self, error: &Error) {
         let first = !std::mem::replace(&mut self.server_away, true);
-        self.session.doubt();
+        self.counterpart.doubt();
         if error.is_temporary() && first {
             // Once per outage: it may last, and a person must see why nothing happens.
             warn!(%error, "a call was lost; calls are made again until the server answers");

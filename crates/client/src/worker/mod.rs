@@ -8,6 +8,9 @@
 //!                                     Outbox
 //! ```
 //!
+//! Over a broker the attempts come as messages of its queues (`queues`), which the driver hears as a [`feed`], and it
+//! reports to the server or, one way, on a queue: to its [`counterpart`].
+//!
 //! [`driver`] and its line to the server ([`link`]) are the only parts that do input and output. What it has
 //! ([`ledger`]), what it has to say ([`outbox`]), how an outcome becomes a report ([`report`]) and when its lease is
 //! over ([`lease`]) are decided by plain values without a clock, a runtime or a network.
@@ -19,9 +22,11 @@
 mod builder;
 mod calls;
 mod control;
+mod counterpart;
 mod drain;
 mod driver;
 mod failure;
+mod feed;
 mod handler;
 mod job;
 mod jobs;
@@ -31,6 +36,8 @@ mod line;
 mod link;
 mod outbox;
 mod outcome;
+#[cfg(feature = "brokers")]
+mod queues;
 mod registry;
 mod report;
 mod typed;
@@ -60,10 +67,20 @@ struct Settings {
     drain_timeout: Duration,
 }
 
+/// Where a worker's attempts come from.
+#[derive(Debug)]
+enum Work {
+    /// The server hands them out.
+    Server(Client),
+    /// They come on the queues of a broker.
+    #[cfg(feature = "brokers")]
+    Queues(queues::Setup),
+}
+
 /// Serves modules: made by [`Worker::builder`].
 #[derive(Debug)]
 pub struct Worker {
-    client: Client,
+    work: Work,
     settings: Settings,
     registry: Registry,
 }
@@ -74,13 +91,25 @@ impl Worker {
         WorkerBuilder::new(client)
     }
 
+    /// A worker that will take its work from the queues of a broker and tell on a queue of it what became of that, without
+    /// a server: see [`WorkerBuilder::over`] for one that has both. Nobody says there whose an attempt is, so what comes
+    /// twice may run twice, and nobody can cancel it; log lines and progress are told to nobody.
+    #[cfg(feature = "brokers")]
+    pub fn one_way(
+        broker: Arc<dyn windlass_brokers::Broker>,
+        results: windlass_brokers::Queue,
+    ) -> WorkerBuilder {
+        WorkerBuilder::one_way(broker, results)
+    }
+
     /// Works until `shutdown` is there, then drains: takes nothing more, lets what runs end and reports it, and
     /// returns. A server that goes away is waited for; so is one that is not there yet.
     ///
     /// Dropping the future drops the futures of all handlers.
     ///
     /// # Errors
-    /// [`Error::Refused`] if the server refuses the worker's first call: it will not be any different later.
+    /// [`Error::Refused`] if the server refuses the worker's first call, [`Error::Broker`] if the broker does: it will not
+    /// be any different later.
     pub async fn run(self, shutdown: impl Future<Output = ()>) -> Result<(), Error> {
         self.run_with(shutdown, std::future::pending()).await
     }
@@ -108,7 +137,16 @@ impl Worker {
     ) -> Result<(), Error> {
         let shutdown = pin!(shutdown);
         let stop = pin!(stop);
-        driver::Driver::new(self.client, self.settings, self.registry).run(shutdown, stop).await
+        let Self { work, settings, registry } = self;
+        let (counterpart, feed) = match work {
+            Work::Server(client) => {
+                let session: Box<dyn counterpart::Counterpart> = Box::new(calls::Session::new(client));
+                (session, None)
+            }
+            #[cfg(feature = "brokers")]
+            Work::Queues(setup) => setup.start(&settings, registry.modules()).await?,
+        };
+        driver::Driver::new(settings, registry, counterpart, feed).run(shutdown, stop).await
     }
 }
 

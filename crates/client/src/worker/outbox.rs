@@ -30,6 +30,8 @@ pub(super) struct Item {
 /// What the answer to a report means for its attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
+    /// The attempt is to become the worker's own: it begins once this was accepted.
+    Taking,
     /// The attempt goes on.
     Running,
     /// The attempt is over once this was answered.

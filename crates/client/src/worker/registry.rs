@@ -100,6 +100,12 @@ impl Registry {
         self.modules.iter().map(offer).collect()
     }
 
+    /// The names of the modules.
+    #[cfg(feature = "brokers")]
+    pub(super) fn modules(&self) -> impl Iterator<Item = &str> {
+        self.modules.keys().map(String::as_str)
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.modules.is_empty()
     }

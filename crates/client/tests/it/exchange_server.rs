@@ -12,10 +12,10 @@ use std::{
 use axum::{
     Json, Router,
     body::Body,
-    extract::State,
+    extract::{Path, State},
     http::{StatusCode, header::CONTENT_TYPE},
     response::{IntoResponse, Response},
-    routing::post,
+    routing::{get, post},
 };
 use tokio::{net::TcpListener, runtime::Runtime, sync::Notify};
 use windlass_client::api::{
@@ -40,7 +40,10 @@ impl ExchangeServer {
         let listener = std::net::TcpListener::bind(address).unwrap();
         listener.set_nonblocking(true).unwrap();
         let address = listener.local_addr().unwrap();
-        let app = Router::new().route("/v1/worker/exchange", post(exchange)).with_state(desk.clone());
+        let app = Router::new()
+            .route("/v1/worker/exchange", post(exchange))
+            .route("/v1/worker/attempts/{token}", get(step_message))
+            .with_state(desk.clone());
         runtime.spawn(async move {
             let listener = TcpListener::from_std(listener).unwrap();
             axum::serve(listener, app).await.unwrap();
@@ -88,6 +91,10 @@ pub(crate) struct Desk {
 #[derive(Default)]
 pub(crate) struct Book {
     ready: VecDeque<Attempt>,
+    /// On a queue of a broker, for whoever takes them.
+    pub(crate) offered: HashMap<String, Attempt>,
+    /// What is kept of messages that are too large, by token.
+    pub(crate) kept: HashMap<String, serde_json::Value>,
     /// Handed out and not reported.
     given: HashMap<String, Attempt>,
     /// The final report of each attempt.
@@ -267,6 +274,9 @@ fn take_report(book: &mut Book, report: Report) -> ReportAnswer {
         book.duplicates += 1;
         return answer(ReportStatus::Duplicate);
     }
+    if let Some(attempt) = book.offered.remove(&token) {
+        book.given.insert(token.clone(), attempt);
+    }
     if !book.given.contains_key(&token) {
         return answer(ReportStatus::Unknown);
     }
@@ -281,6 +291,17 @@ fn take_report(book: &mut Book, report: Report) -> ReportAnswer {
     book.given.remove(&token);
     book.done.insert(token.clone(), report);
     answer(ReportStatus::Accepted)
+}
+
+async fn step_message(State(desk): State<Arc<Desk>>, Path(token): Path<String>) -> Response {
+    match desk.book().kept.get(&token) {
+        Some(step) => Json(step.clone()).into_response(),
+        None => {
+            let problem = Problem::new(404, "attempt-unknown", "Unknown attempt", "there is no such attempt");
+            (StatusCode::NOT_FOUND, [(CONTENT_TYPE, "application/problem+json")], Json(problem))
+                .into_response()
+        }
+    }
 }
 
 fn finished(desk: &Desk, answer: ExchangeAnswer) -> ExchangeAnswer {

@@ -5,6 +5,8 @@
 mod client;
 mod exchange_server;
 mod pages;
+#[cfg(feature = "brokers")]
+mod queues;
 mod support;
 mod worker_drain;
 mod worker_loss;

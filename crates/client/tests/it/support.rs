@@ -55,7 +55,10 @@ impl RunningWorker {
         build: impl FnOnce(WorkerBuilder) -> WorkerBuilder,
     ) -> Self {
         let client = Client::new(&server.address.to_string()).unwrap();
-        let worker = build(Worker::builder(client).name("test")).build().unwrap();
+        Self::start_built(build(Worker::builder(client).name("test")).build().unwrap())
+    }
+
+    pub(crate) fn start_built(worker: Worker) -> Self {
         let (shutdown, heard) = oneshot::channel();
         let end = tokio::spawn(worker.run(async {
             heard.await.ok();
@@ -67,6 +70,13 @@ impl RunningWorker {
         if let Some(shutdown) = self.shutdown.take() {
             shutdown.send(()).ok();
         }
+    }
+
+    /// Ends it in the middle of what it does, as if it was killed.
+    #[cfg(feature = "brokers")]
+    pub(crate) async fn killed(self) {
+        self.end.abort();
+        self.end.await.unwrap_err();
     }
 
     pub(crate) async fn drained(mut self) -> Result<(), Error> {

@@ -1,0 +1,21 @@
+//! An attempt that cannot be run.
+
+use async_trait::async_trait;
+
+use crate::worker::{Failure, Handler, Job, Outcome};
+
+/// Fails with what is wrong with the attempt.
+pub(super) struct Failing(Failure);
+
+impl Failing {
+    pub(super) fn new(fault: Failure) -> Self {
+        Self(fault)
+    }
+}
+
+#[async_trait]
+impl Handler for Failing {
+    async fn run(&self, _job: Job) -> Outcome {
+        Outcome::Failed(self.0.clone())
+    }
+}

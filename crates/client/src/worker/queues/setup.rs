@@ -1,0 +1,147 @@
+//! How a worker over a broker is put together.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    sync::Arc,
+    time::Duration,
+};
+
+use tokio::{sync::mpsc::unbounded_channel, task::JoinSet};
+use windlass_brokers::{Broker, BrokerError, ConsumerSettings, Queue};
+
+use super::{
+    Allowance, Credit, Queues,
+    hands::Hands,
+    results::Results,
+    source::{Arrival, Source},
+};
+use crate::{
+    Client, Error,
+    worker::{Settings, calls::Session, counterpart::Counterpart, feed::Feed},
+};
+
+/// The group of all workers of Windlass: they share the messages of a queue.
+const GROUP: &str = "windlass";
+
+/// After how long without a word a worker that the broker does not see die is taken for dead.
+const SILENT_AFTER: Duration = Duration::from_secs(30);
+
+/// Where step messages come from, and where it is told what became of them.
+pub(in crate::worker) struct Setup {
+    broker: Arc<dyn Broker>,
+    back: WayBack,
+    /// The queues of modules that are not called like them.
+    queues: BTreeMap<String, Queue>,
+}
+
+enum WayBack {
+    Server(Client),
+    Results(Queue),
+}
+
+/// Whom the worker reports to, and where its attempts come from.
+pub(in crate::worker) type Ends = (Box<dyn Counterpart>, Option<Box<dyn Feed>>);
+
+impl Setup {
+    /// A worker that reports to a server.
+    pub(in crate::worker) fn with_server(broker: Arc<dyn Broker>, server: Client) -> Self {
+        Self { broker, back: WayBack::Server(server), queues: BTreeMap::new() }
+    }
+
+    /// A worker that reports on a queue.
+    pub(in crate::worker) fn one_way(broker: Arc<dyn Broker>, results: Queue) -> Self {
+        Self { broker, back: WayBack::Results(results), queues: BTreeMap::new() }
+    }
+
+    /// The queue of a module.
+    pub(in crate::worker) fn set_queue(&mut self, module: String, queue: Queue) {
+        self.queues.insert(module, queue);
+    }
+
+    /// The modules whose queues were named.
+    pub(in crate::worker) fn named(&self) -> impl Iterator<Item = &str> {
+        self.queues.keys().map(String::as_str)
+    }
+
+    /// Begins to consume the queues of these modules.
+    ///
+    /// # Errors
+    /// When the broker says something that will not be different later. One that is away is waited for.
+    pub(in crate::worker) async fn start<'a>(
+        self,
+        settings: &Settings,
+        modules: impl Iterator<Item = &'a str> + Send,
+    ) -> Result<Ends, Error> {
+        let Self { broker, back, mut queues } = self;
+        let queues: BTreeSet<Queue> =
+            modules.map(|module| queues.remove(module).unwrap_or_else(|| Queue::new(module))).collect();
+        let server = match &back {
+            WayBack::Server(client) => Some(client.clone()),
+            WayBack::Results(results) => {
+                lasting(&*broker, broker.declare(results).await)?;
+                None
+            }
+        };
+        let consumer_settings = ConsumerSettings {
+            group: GROUP.to_owned(),
+            name: settings.info.name.clone(),
+            in_hands_max: settings.concurrency,
+            silent_after: settings.lease.unwrap_or(SILENT_AFTER),
+        };
+        let hands = Arc::new(Hands::default());
+        let credit = Credit::new();
+        let (arrive, arrivals) = unbounded_channel::<Arrival>();
+        let mut sources = JoinSet::new();
+        let mut orders = Vec::new();
+        for (number, queue) in queues.into_iter().enumerate() {
+            let consumer = lasting(&*broker, broker.consume(&queue, &consumer_settings).await)?;
+            let (order, inbox) = unbounded_channel();
+            orders.push(order);
+            let source = Source {
+                number,
+                broker: broker.clone(),
+                queue,
+                settings: consumer_settings.clone(),
+                server: server.clone(),
+                consumer,
+                allowance: Allowance::of(&credit),
+                arrivals: arrive.clone(),
+                orders: inbox,
+            };
+            sources.spawn(source.run());
+        }
+        let counterpart: Box<dyn Counterpart> = match back {
+            WayBack::Server(client) => Box::new(Session::new(client)),
+            WayBack::Results(results) => Box::new(Results::new(broker, results, hands.clone())),
+        };
+        let queues = Queues { hands, credit, arrivals, orders, sources };
+        Ok((counterpart, Some(Box::new(queues))))
+    }
+}
+
+impl fmt::Debug for Setup {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let results = match &self.back {
+            WayBack::Server(_) => None,
+            WayBack::Results(queue) => Some(queue),
+        };
+        f.debug_struct("Setup")
+            .field("broker", &self.broker.name())
+            .field("results", &results)
+            .field("queues", &self.queues)
+            .finish()
+    }
+}
+
+/// What a call of the broker gave; nothing if it may give something later.
+fn lasting<T>(broker: &dyn Broker, outcome: Result<T, BrokerError>) -> Result<Option<T>, Error> {
+    match outcome {
+        Ok(value) => Ok(Some(value)),
+        Err(error) if error.is_passing() => {
+            tracing::warn!(broker = broker.name(), %error, "the broker is not there yet; it is waited for");
+            Ok(None)
+        }
+        Err(error) => Err(Error::Broker { broker: broker.name().to_owned(), source: Box::new(error) }),
+    }
+}

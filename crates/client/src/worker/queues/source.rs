@@ -1,0 +1,251 @@
+//! One queue being consumed: it brings what arrives and settles what is done, one thing at a time.
+
+use std::{collections::HashSet, sync::Arc, time::Duration};
+
+use futures_util::{StreamExt, future::BoxFuture, stream::FuturesUnordered};
+use tokio::{
+    sync::mpsc::{UnboundedReceiver, UnboundedSender},
+    time::{Instant, sleep, sleep_until},
+};
+use tracing::{debug, error, info, warn};
+use windlass_brokers::{
+    Broker, BrokerError, Consumer, ConsumerSettings, Delivery, Message, Queue, Receipt, bury,
+};
+
+use super::{Allowance, Incoming, RECEIVE_WAIT, incoming::Parameters};
+use crate::{Client, Error, pacing::Pacing};
+
+/// How many orders are carried out in one turn.
+const ORDERS_MAX: usize = 1024;
+
+/// How many of the times that make a consumer silent it keeps what it has.
+const KEEPS_WITHIN_SILENCE: u32 = 3;
+
+/// What came.
+pub(super) struct Arrival {
+    /// The number of the source.
+    pub(super) source: usize,
+    pub(super) receipt: Receipt,
+    pub(super) incoming: Incoming,
+}
+
+/// What is to become of a message.
+pub(super) enum Order {
+    Acknowledge(Receipt),
+    GiveBack(Receipt),
+}
+
+/// A message whose parameters the server keeps, and the whole of it: none if the server has no such attempt any more.
+type Fetched = (Receipt, Option<Incoming>);
+
+/// Consumes one queue. It ends when nobody can give it orders any more.
+pub(super) struct Source {
+    pub(super) number: usize,
+    pub(super) broker: Arc<dyn Broker>,
+    pub(super) queue: Queue,
+    pub(super) settings: ConsumerSettings,
+    /// Where parameters that are too large for the broker are kept.
+    pub(super) server: Option<Client>,
+    pub(super) consumer: Option<Box<dyn Consumer>>,
+    pub(super) allowance: Allowance,
+    pub(super) arrivals: UnboundedSender<Arrival>,
+    pub(super) orders: UnboundedReceiver<Order>,
+}
+
+/// What changes while it runs.
+struct Course {
+    in_hands: HashSet<Receipt>,
+    /// Messages that nobody can use, and why; until they are in the dead queue.
+    unfit: Vec<(Receipt, Message, String)>,
+    fetching: FuturesUnordered<BoxFuture<'static, Fetched>>,
+    keep_at: Instant,
+    /// Nothing is received before this.
+    not_before: Instant,
+    pacing: Pacing,
+    is_away: bool,
+}
+
+impl Source {
+    pub(super) async fn run(mut self) {
+        let mut course = Course {
+            in_hands: HashSet::new(),
+            unfit: Vec::new(),
+            fetching: FuturesUnordered::new(),
+            keep_at: Instant::now() + self.keep_interval(),
+            not_before: Instant::now(),
+            pacing: Pacing::default(),
+            is_away: false,
+        };
+        let mut orders = Vec::new();
+        loop {
+            let left = self.allowance.left();
+            let may_receive = left > 0 && course.not_before <= Instant::now();
+            let Self { broker, queue, settings, consumer, allowance, orders: inbox, .. } = &mut self;
+            tokio::select! {
+                count = inbox.recv_many(&mut orders, ORDERS_MAX) => {
+                    if count == 0 {
+                        break;
+                    }
+                    self.carry_out(&mut course, orders.drain(..)).await;
+                }
+                () = sleep_until(course.keep_at) => self.keep(&mut course).await,
+                () = sleep_until(course.not_before), if left > 0 && !may_receive => {}
+                () = allowance.changed(), if left == 0 => {}
+                Some((receipt, incoming)) = course.fetching.next() => match incoming {
+                    Some(incoming) => self.bring(receipt, incoming),
+                    None => self.carry_out(&mut course, [Order::Acknowledge(receipt)]).await,
+                },
+                received = receive(consumer, &**broker, queue, settings, left), if may_receive => {
+                    self.received(&mut course, received).await;
+                }
+            }
+        }
+        self.leave(course).await;
+    }
+
+    async fn received(&mut self, course: &mut Course, received: Result<Vec<Delivery>, BrokerError>) {
+        let deliveries = match received {
+            Ok(deliveries) => deliveries,
+            Err(error) => return self.lost(course, &error),
+        };
+        course.pacing.succeeded();
+        if std::mem::replace(&mut course.is_away, false) {
+            info!(broker = self.broker.name(), queue = %self.queue, "the queue is consumed again");
+        }
+        for Delivery { message, receipt, deliveries } in deliveries {
+            course.in_hands.insert(receipt.clone());
+            match Incoming::read(&message, deliveries) {
+                Ok((incoming, Parameters::Here)) => {
+                    self.allowance.spend(1);
+                    self.bring(receipt, incoming);
+                }
+                Ok((incoming, Parameters::Kept)) => {
+                    self.allowance.spend(1);
+                    match self.server.clone() {
+                        Some(server) => course.fetching.push(Box::pin(fetch(server, receipt, incoming))),
+                        None => self.bring(receipt, incoming.without_parameters()),
+                    }
+                }
+                Err(reason) => {
+                    warn!(queue = %self.queue, message = message.id, reason, "a message goes to the dead queue");
+                    course.unfit.push((receipt, message, reason));
+                }
+            }
+        }
+        self.bury_unfit(course).await;
+    }
+
+    fn bring(&self, receipt: Receipt, incoming: Incoming) {
+        // Without a driver there is nobody to run it; it goes back when the source ends.
+        let _ = self.arrivals.send(Arrival { source: self.number, receipt, incoming });
+    }
+
+    /// The broker does not answer: it is tried again, ever.
+    fn lost(&mut self, course: &mut Course, error: &BrokerError) {
+        course.not_before = Instant::now() + course.pacing.failed();
+        let first = !std::mem::replace(&mut course.is_away, true);
+        let (broker, queue) = (self.broker.name(), &self.queue);
+        if !error.is_passing() {
+            error!(broker, %queue, %error, "the broker refuses the queue; tried again until it does not");
+        } else if first {
+            // Once per outage: it may last, and a person must see why nothing happens.
+            warn!(broker, %queue, %error, "the queue cannot be consumed; tried again until it can");
+        } else {
+            debug!(broker, %queue, %error, "the queue cannot be consumed yet");
+        }
+    }
+
+    /// Puts into the dead queue what nobody can use. What cannot be put there now is kept, and tried again later.
+    async fn bury_unfit(&mut self, course: &mut Course) {
+        let mut buried = Vec::new();
+        for (receipt, message, reason) in std::mem::take(&mut course.unfit) {
+            match bury(&*self.broker, &self.queue, message.clone(), &reason).await {
+                Ok(()) => buried.push(Order::Acknowledge(receipt)),
+                Err(error) => {
+                    warn!(queue = %self.queue, %error, "a message cannot be put into the dead queue yet");
+                    course.unfit.push((receipt, message, reason));
+                }
+            }
+        }
+        if !buried.is_empty() {
+            self.carry_out(course, buried).await;
+        }
+    }
+
+    async fn carry_out(&mut self, course: &mut Course, orders: impl IntoIterator<Item = Order>) {
+        let (mut done, mut back) = (Vec::new(), Vec::new());
+        for order in orders {
+            let (receipt, receipts) = match order {
+                Order::Acknowledge(receipt) => (receipt, &mut done),
+                Order::GiveBack(receipt) => (receipt, &mut back),
+            };
+            course.in_hands.remove(&receipt);
+            receipts.push(receipt);
+        }
+        let Some(consumer) = &mut self.consumer else { return };
+        if !done.is_empty()
+            && let Err(error) = consumer.acknowledge(&done).await
+        {
+            debug!(queue = %self.queue, %error, "messages that are done may come again");
+        }
+        if !back.is_empty()
+            && let Err(error) = consumer.give_back(&back).await
+        {
+            debug!(queue = %self.queue, %error, "messages go back by themselves");
+        }
+    }
+
+    /// Says that what is in hands is still worked at.
+    async fn keep(&mut self, course: &mut Course) {
+        course.keep_at = Instant::now() + self.keep_interval();
+        let receipts: Vec<Receipt> = course.in_hands.iter().cloned().collect();
+        if let Some(consumer) = &mut self.consumer
+            && !receipts.is_empty()
+            && let Err(error) = consumer.keep(&receipts).await
+        {
+            debug!(queue = %self.queue, %error, "messages in hands may come again");
+        }
+        self.bury_unfit(course).await;
+    }
+
+    /// Gives back what was not settled.
+    async fn leave(mut self, mut course: Course) {
+        let rest: Vec<Order> = course.in_hands.iter().cloned().map(Order::GiveBack).collect();
+        self.carry_out(&mut course, rest).await;
+    }
+
+    fn keep_interval(&self) -> Duration {
+        self.settings.silent_after / KEEPS_WITHIN_SILENCE
+    }
+}
+
+/// Receives messages, having begun to consume if that was not done.
+async fn receive(
+    consumer: &mut Option<Box<dyn Consumer>>,
+    broker: &dyn Broker,
+    queue: &Queue,
+    settings: &ConsumerSettings,
+    max: usize,
+) -> Result<Vec<Delivery>, BrokerError> {
+    let consumer = match consumer {
+        Some(consumer) => consumer,
+        None => consumer.insert(broker.consume(queue, settings).await?),
+    };
+    consumer.receive(max, RECEIVE_WAIT).await
+}
+
+/// Reads the whole of a message that was too large for the broker. A server that is away is waited for.
+async fn fetch(server: Client, receipt: Receipt, incoming: Incoming) -> Fetched {
+    let mut pacing = Pacing::default();
+    loop {
+        match server.step_message(&incoming.attempt.token).await {
+            Ok(whole) => return (receipt, Some(incoming.complete(whole))),
+            Err(Error::Refused(problem)) if matches!(problem.status, 404 | 409 | 410) => {
+                debug!(detail = problem.detail, "a message refers to an attempt that is no more");
+                return (receipt, None);
+            }
+            Err(error) => debug!(%error, "the parameters of a message cannot be read yet"),
+        }
+        sleep(pacing.failed()).await;
+    }
+}

@@ -1,0 +1,125 @@
+//! With a server, which says whose an attempt is.
+
+use std::{
+    collections::BTreeSet,
+    sync::{Arc, Mutex, atomic::Ordering},
+    time::Duration,
+};
+
+use serde_json::{Value, json};
+use windlass_client::{
+    Job, Outcome,
+    api::{ExchangeRequest, ReportOutcome},
+};
+
+use super::{Bench, counting, step, step_without, until_stopped};
+use crate::{
+    exchange_server::ExchangeServer,
+    support::{attempt, handler, message},
+};
+
+#[tokio::test]
+async fn what_the_server_grants_is_run_and_the_rest_dropped() {
+    let Some(bench) = Bench::start("granted") else { return };
+    let server = ExchangeServer::start();
+    let token = |n: usize| format!("a{n}");
+    server.desk.change(|book| book.offered.extend((0..40).map(|n| (token(n), attempt(&token(n))))));
+    bench.publish((0..50).map(|n| step(&token(n)))).await;
+    let tokens = Arc::new(Mutex::new(BTreeSet::new()));
+    let ran = tokens.clone();
+    let worker = bench.start_with_server(
+        &server,
+        handler(move |job: Job| {
+            assert!(ran.lock().unwrap().insert(job.attempt.token.clone()), "it ran twice");
+            async { Outcome::Succeeded(None) }
+        }),
+    );
+    server.desk.until("forty reports", |book| book.done.len() == 40).await;
+    bench.emptied().await;
+    worker.drained().await.unwrap();
+
+    assert_eq!(*tokens.lock().unwrap(), (0..40).map(token).collect::<BTreeSet<_>>());
+    let book = server.desk.book();
+    assert_eq!(book.notices.len(), 40, "each is taken once");
+    assert!(book.calls.iter().all(|call| call.free == Some(0)), "the server hands out none itself");
+    assert!(
+        book.report_calls().any(|call| call.reports.len() > 4),
+        "what arrives together is taken together"
+    );
+}
+
+#[tokio::test]
+async fn an_attempt_is_held_while_it_runs_and_stopped_when_it_is_cancelled() {
+    let Some(bench) = Bench::start("held") else { return };
+    let server = ExchangeServer::start();
+    server.desk.change(|book| {
+        book.offered.insert("a".to_owned(), attempt("a"));
+    });
+    bench.publish([step("a")]).await;
+    let worker = bench.start_with_server(&server, until_stopped());
+    let holds = |call: &ExchangeRequest| call.holding.as_deref() == Some(&["a".to_owned()]);
+    server
+        .desk
+        .until("a poll that names it", |book| book.notices.len() == 1 && book.polls().any(holds))
+        .await;
+    assert_eq!(bench.left(&bench.queue).await, 1, "it is not acknowledged before it was reported");
+    server.desk.cancel("a");
+    server.desk.until("the report", |book| book.done.contains_key("a")).await;
+    bench.emptied().await;
+    worker.drained().await.unwrap();
+    assert_eq!(message(&server.desk.book().done["a"]), "stopped on request");
+}
+
+#[tokio::test]
+async fn parameters_too_large_for_the_broker_are_read_from_the_server() {
+    let Some(bench) = Bench::start("reference") else { return };
+    let server = ExchangeServer::start();
+    server.desk.change(|book| {
+        book.offered.insert("large".to_owned(), attempt("large"));
+        book.offered.insert("gone".to_owned(), attempt("gone"));
+        book.kept.insert("large".to_owned(), step("large"));
+    });
+    let reference = |token: &str| {
+        let mut step = step_without(token, "Parameters");
+        step["Reference"] = json!(format!("/v1/worker/attempts/{token}"));
+        step
+    };
+    bench.publish([reference("gone"), reference("large")]).await;
+    let worker = bench.start_with_server(
+        &server,
+        handler(|job: Job| async move { Outcome::succeeded(&job.params::<Value>().unwrap()) }),
+    );
+    server.desk.until("the report", |book| book.done.contains_key("large")).await;
+    bench.emptied().await;
+    worker.drained().await.unwrap();
+    assert_eq!(server.desk.book().done["large"].result.as_ref().unwrap().get(), r#"{"Cpu":4}"#);
+    assert!(!server.desk.book().done.contains_key("gone"));
+
+    bench.publish([reference("alone")]).await;
+    let (ran, handler) = counting();
+    let worker = bench.start_one_way(handler);
+    let results = bench.results(2).await;
+    assert_eq!((&results[1]["Event"], &results[1]["Code"]), (&json!("failed"), &json!(65)));
+    worker.drained().await.unwrap();
+    assert_eq!(ran.load(Ordering::SeqCst), 0);
+}
+
+#[tokio::test]
+async fn a_server_that_is_away_is_waited_for() {
+    let Some(bench) = Bench::start("server-away") else { return };
+    let mut server = ExchangeServer::start();
+    server.desk.change(|book| {
+        book.offered.insert("a".to_owned(), attempt("a"));
+    });
+    server.kill();
+    bench.publish([step("a")]).await;
+    let (ran, handler) = counting();
+    let worker = bench.start_with_server(&server, handler);
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    assert_eq!(ran.load(Ordering::SeqCst), 0, "nothing runs that nobody granted");
+    server.start_again();
+    server.desk.until("the report", |book| book.done.contains_key("a")).await;
+    bench.emptied().await;
+    worker.drained().await.unwrap();
+    assert_eq!(server.desk.book().done["a"].outcome, ReportOutcome::Succeeded);
+}
