@@ -14,7 +14,7 @@ use crate::{Direction, Payload};
 pub const TOKEN_HEADER: &str = "windlass-token";
 
 /// The header of a step message that has the idempotency key of its action.
-pub const KEY_HEADER: &str = "windlass-key";
+pub const KEY_HEADER: &str = "windlass-idempotency-key";
 
 /// The code of a result that says: not now, try again later without spending a retry (`EX_TEMPFAIL` of sysexits.h).
 pub const CODE_RETRY_LATER: i32 = 75;

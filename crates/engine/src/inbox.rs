@@ -114,6 +114,11 @@ impl Inbox {
         self.items() >= INBOX_ITEMS_MAX
     }
 
+    /// Whether nothing waits.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.items() == 0
+    }
+
     fn items(&self) -> usize {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner).items
     }

@@ -2,13 +2,29 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use super::{ReportAnswer, Said, WorkerReport};
+use windlass_core::ActState;
+
+use super::{HandedOut, ReportAnswer, Said, WorkerReport};
 use crate::{
     Engine, EngineError,
-    ports::{AttemptId, FOREVER, Now, PollState, SessionId, SessionRenewal, WorkerState},
+    ports::{AttemptId, FOREVER, Loaded, Now, PollState, SessionId, SessionRenewal, WorkerState},
 };
 
 impl Engine {
+    /// The attempt that a token names, as it was handed out; nothing where it is over, or the token is not ours.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub async fn attempt(&self, token: &str) -> Result<Option<HandedOut>, EngineError> {
+        let Some(id) = self.tokens.read(token) else { return Ok(None) };
+        let loaded = self.store.load(&[id.task]).await?.pop().flatten();
+        let is_current = |loaded: &Loaded| {
+            let act = loaded.task.act(id.key);
+            act.is_some_and(|act| act.state == ActState::Ready && act.attempt == id.attempt)
+        };
+        Ok(loaded.filter(is_current).map(|loaded| self.handed_out(id, &loaded)))
+    }
+
     /// Makes the session known under which such attempts run. It never ends.
     ///
     /// # Errors

@@ -39,6 +39,12 @@ impl Dispatching {
         state.under_way = true;
         Some(Turn { dispatching: self, timers, is_over: false })
     }
+
+    /// Takes the turn; nothing where somebody else has it.
+    pub(super) fn try_take<'d>(&'d self, timers: &'d Signal) -> Option<Turn<'d>> {
+        let was_under_way = std::mem::replace(&mut self.state().under_way, true);
+        (!was_under_way).then_some(Turn { dispatching: self, timers, is_over: false })
+    }
 }
 
 impl Turn<'_> {

@@ -12,7 +12,7 @@ use crate::{
 };
 
 /// Attempts claimed at once: those that do not fit in the answer go back, so not many more than fit.
-const CLAIMS_MAX: u32 = 100;
+pub(super) const CLAIMS_MAX: u32 = 100;
 
 impl Engine {
     /// Hands ready attempts to polls that wait. Where that is under way already, it is gone on with for this one.
@@ -28,7 +28,7 @@ impl Engine {
     }
 
     /// Hands ready attempts to polls that wait, the one that waits longest first.
-    async fn hand_out(&self, now: Now) -> Result<(), EngineError> {
+    pub(super) async fn hand_out(&self, now: Now) -> Result<(), EngineError> {
         let waiting = self.sessions.lock().waiting();
         let mut empty = Vec::new();
         for (session, seq) in waiting {
@@ -44,15 +44,7 @@ impl Engine {
             }
             let mut hand = Hand::new(self, session, seq);
             let filled = hand.fill(&wishes, free, &mut empty, now).await;
-            if filled.is_ok() {
-                hand.give(now);
-            }
-            let count = hand.put_back(now).await?;
-            filled?;
-            if count > 0 {
-                // Others may wait for it.
-                self.timers.set();
-            }
+            hand.end(filled, now).await?;
         }
         Ok(())
     }
@@ -114,7 +106,7 @@ type Line = (Name, Option<Vec<Name>>);
 
 /// What was claimed for a poll and not given to it yet. Nobody else can have it, so it must not be lost: when this
 /// is dropped before its time, the session gets it with its next poll.
-struct Hand<'a> {
+pub(super) struct Hand<'a> {
     engine: &'a Engine,
     session: SessionId,
     seq: Seq,
@@ -126,7 +118,7 @@ struct Hand<'a> {
 }
 
 impl<'a> Hand<'a> {
-    fn new(engine: &'a Engine, session: SessionId, seq: Seq) -> Self {
+    pub(super) fn new(engine: &'a Engine, session: SessionId, seq: Seq) -> Self {
         engine.sessions.lock().get(session).hands += 1;
         Self { engine, session, seq, attempts: Vec::new(), size: AnswerSize::default(), rest: Vec::new() }
     }
@@ -166,8 +158,20 @@ impl<'a> Hand<'a> {
         Ok(())
     }
 
+    /// Answers the poll with what was taken in, unless that failed, and gives the rest back.
+    pub(super) async fn end(&mut self, taken_in: Result<(), StoreError>, now: Now) -> Result<(), StoreError> {
+        if taken_in.is_ok() {
+            self.give(now);
+        }
+        if self.put_back(now).await? > 0 {
+            // Others may wait for it.
+            self.engine.timers.set();
+        }
+        taken_in
+    }
+
     /// Takes in what was claimed. Tells whether all of it fits in the answer.
-    async fn take_in(&mut self, claimed: &[Claimed]) -> Result<bool, StoreError> {
+    pub(super) async fn take_in(&mut self, claimed: &[Claimed]) -> Result<bool, StoreError> {
         let first = self.rest.len();
         self.rest.extend(claimed.iter().map(|claimed| claimed.id));
         let tasks = self.engine.tasks_of_claimed(claimed).await?;

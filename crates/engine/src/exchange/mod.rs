@@ -2,7 +2,7 @@
 //!
 //! Every call renews the session's lease ([`hearing`]). One with reports is answered once they are on disk
 //! ([`reports`]). One without is a poll ([`polls`]): it is answered when there is something for the worker, which
-//! is handed out to it ([`handing_out`]).
+//! is handed out to it ([`handing_out`]), where servers share a store with commits ([`with_commits`]).
 
 mod afar;
 mod answer_size;
@@ -13,13 +13,14 @@ mod holdings;
 mod logs;
 mod polls;
 mod reports;
+mod with_commits;
 
 use std::sync::Arc;
 
 use windlass_core::{ActKey, Json, Millis, Outcome, Task};
 
-pub(crate) use self::dispatching::Dispatching;
 use self::hearing::Heard;
+pub(crate) use self::{dispatching::Dispatching, with_commits::TakenAlong};
 use crate::{
     Engine, EngineError, Progress,
     ports::{AttemptId, Now, SessionId, Wish, WorkerState},

@@ -110,6 +110,15 @@ pub struct Claimed {
     pub module: Name,
 }
 
+/// What is claimed with a commit: for this session, as much of this as there is then.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ask {
+    /// Who gets it.
+    pub session: SessionId,
+    /// What, and how much at most.
+    pub wish: Wish,
+}
+
 /// What a claim leaves to other servers on the store.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Leave {

@@ -13,9 +13,9 @@ use windlass_core::{
 };
 
 use super::{
-    Adoption, AttemptId, Change, Claim, Claimed, Due, EnqueuedTasks, Envelope, Leave, LimitState, LogLine,
-    Now, Outcome, Page, QueueState, Retention, ServerId, ServerState, Service, ServiceLease, SessionId,
-    SessionRenewal, SessionState, StoredAlarm, StoredFlow, TaskQuery, Wish,
+    Adoption, Ask, AttemptId, Change, Claim, Claimed, Due, EnqueuedTasks, Envelope, Leave, LimitState,
+    LogLine, Now, Outcome, Page, QueueState, Retention, ServerId, ServerState, Service, ServiceLease,
+    SessionId, SessionRenewal, SessionState, StoredAlarm, StoredFlow, TaskQuery, Wish,
 };
 
 /// A store.
@@ -95,6 +95,19 @@ pub trait Store: Send + Sync + 'static {
         now: Now,
     ) -> Result<Vec<Claimed>, StoreError> {
         self.claim(session, wishes, now).await
+    }
+
+    /// Commits, and in the same transaction claims as [`Store::claim_leaving`] does. Nothing in place of what was asked for
+    /// = it is to be claimed by itself: the store does not claim with commits, or not of a queue that limits or turns
+    /// rule. What was committed stands, whatever became of the claims.
+    async fn commit_and_claim(
+        &self,
+        changes: Vec<Change>,
+        asks: &[Ask],
+        _leave: &Leave,
+        _now: Now,
+    ) -> Result<(Vec<Outcome>, Vec<Option<Vec<Claimed>>>), StoreError> {
+        Ok((self.commit(changes).await?, vec![None; asks.len()]))
     }
 
     /// A session says that it has these attempts: those that are current and not known to be with another

@@ -15,6 +15,7 @@ use std::{collections::BTreeSet, sync::Arc};
 use super::batch::{Basis, Batch, Logged, Pending, Place, TaskPart};
 use crate::{
     Engine, EngineError, Notice,
+    exchange::TakenAlong,
     inbox::{Item, Operation, Replies, Reply},
     ports::{Change, Envelope, Now, Outcome, StoreError},
 };
@@ -54,8 +55,10 @@ impl Committer {
         let count = open.len();
         self.engine.counts.batch(count);
         let (mut fault, mut basis) = (None, Basis::Known);
+        let mut along = self.engine.take_along();
         for _ in 0..ROUNDS_MAX {
-            match self.round(&operations, &open, basis, &mut replies, clock()).await {
+            let along = along.as_mut().filter(|_| basis == Basis::Known);
+            match self.round(&operations, &open, basis, along, &mut replies, clock()).await {
                 Ok(conflicts) => open = conflicts,
                 Err(error) => {
                     fault = Some(error);
@@ -79,7 +82,11 @@ impl Committer {
             // Whoever asked may have gone away; what was decided stands all the same.
             let _ = operation.reply.send(replies);
         }
-        if let Err(EngineError::Store(error)) = self.engine.dispatch(now).await {
+        let handed_out = match along {
+            Some(along) => along.give(now).await,
+            None => self.engine.dispatch(now).await,
+        };
+        if let Err(EngineError::Store(error)) = handed_out {
             tracing::warn!(%error, "ready attempts could not be handed out");
         }
         count
@@ -91,6 +98,7 @@ impl Committer {
         operations: &[Operation],
         open: &[Place],
         basis: Basis,
+        along: Option<&mut TakenAlong<'_>>,
         replies: &mut [Vec<Option<Reply>>],
         now: Now,
     ) -> Result<Vec<Place>, StoreError> {
@@ -110,9 +118,13 @@ impl Committer {
                 }
             }
         }
+        let decided_at = batch.now;
         let (changes, parts) = batch.into_changes(!self.engine.feed.is_idle());
         let sent = self.sent(&changes);
-        let outcomes = self.engine.store.commit(changes).await?;
+        let outcomes = match along {
+            Some(along) => along.commit(changes, decided_at).await?,
+            None => self.engine.store.commit(changes).await?,
+        };
         self.carry(sent, &outcomes);
         // A reply that changes nothing holds when what it was decided on is on disk now, and was not lost instead.
         let held = self.engine.store.generation() == generation;

@@ -26,7 +26,7 @@ use crate::{clock::SystemClock, loops::Loops};
 use settings::BrokerUrl;
 
 pub(crate) use settings::{BrokerSettings, QueueSection, read};
-pub(crate) use step::timeout_seconds;
+pub(crate) use step::{timeout_seconds, whole};
 
 /// The brokers of a server, by their URLs: one connection each. They connect when they are needed.
 pub(crate) struct Brokers {

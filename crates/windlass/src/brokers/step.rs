@@ -24,6 +24,16 @@ impl WriteStep for Writer {
     }
 }
 
+/// The whole document of an attempt, with its token and key in it.
+pub(crate) fn whole(attempt: &HandedOut) -> StepMessage {
+    StepMessage {
+        parameters: Some(view::payload(&attempt.params)),
+        token: Some(attempt.token.clone()),
+        key: Some(effect_key(&attempt.task, attempt.id.key)),
+        ..document(&attempt.task, attempt.id.key)
+    }
+}
+
 fn message(attempt: &HandedOut, mut document: StepMessage, has_headers: bool) -> Message {
     let key = effect_key(&attempt.task, attempt.id.key);
     let mut headers = Vec::new();
@@ -115,7 +125,7 @@ mod tests {
         );
         assert_eq!(forward.header("windlass-token"), Some("a.b"));
         assert_eq!(
-            forward.header("windlass-key"),
+            forward.header("windlass-idempotency-key"),
             Some("00000000-0000-0000-0000-000000000007/init/0/forward")
         );
         let rollback = Writer.message(&attempt(settings, ActKey::rollback(0)), true);

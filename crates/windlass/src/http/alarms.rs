@@ -7,7 +7,7 @@ use axum::{
     response::Response,
 };
 use windlass_api as api;
-use windlass_core::{Actor, Alarm, AlarmCommand, AlarmId, AlarmState};
+use windlass_core::{Actor, Alarm, AlarmCommand, AlarmId, AlarmState, TaskId};
 
 use super::{
     App,
@@ -84,7 +84,7 @@ fn document(alarm: Alarm) -> api::Alarm {
     api::Alarm {
         id: alarm.id.to_string(),
         kind: alarm.kind.as_str().to_owned(),
-        task: Some(alarm.task.to_string()),
+        task: (alarm.task != TaskId::NONE).then(|| alarm.task.to_string()),
         step: alarm.step.map(|step| step.to_string()),
         message: alarm.message.into(),
         raised_at: view::time(alarm.raised_at),

@@ -118,7 +118,7 @@ impl App {
 
 /// Everything the server answers.
 pub fn router(app: Arc<App>) -> Router {
-    let routes: [(&'static str, MethodRouter<Arc<App>>); 36] = [
+    let routes: [(&'static str, MethodRouter<Arc<App>>); 37] = [
         ("/v1/tasks", get(tasks::list).post(submit::submit)),
         ("/v1/tasks/batch", post(batch::submit)),
         ("/v1/tasks/bulk", post(bulk::change)),
@@ -137,6 +137,7 @@ pub fn router(app: Arc<App>) -> Router {
         ("/v1/flows/check", post(flows::check)),
         ("/v1/flows/{name}", get(flows::show).put(flows::apply)),
         ("/v1/worker/exchange", post(exchange::exchange)),
+        ("/v1/worker/attempts/{token}", get(exchange::attempt::show)),
         ("/v1/queues", get(queues::list)),
         ("/v1/queues/{name}", get(queues::show)),
         ("/v1/queues/{name}/pause", post(queues::pause)),

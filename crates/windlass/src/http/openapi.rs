@@ -48,6 +48,7 @@ use super::{
         flows::apply,
         flows::check,
         exchange::exchange,
+        exchange::attempt::show,
         workers::list,
         queues::list,
         queues::show,

@@ -109,6 +109,13 @@ impl Refused {
         Self::new(StatusCode::NOT_FOUND, "unknown-step", "The task has no such step", detail)
     }
 
+    /// A token names no attempt that is still to be made.
+    pub(crate) fn unknown_attempt() -> Self {
+        let detail =
+            "this token names no attempt that is still to be made: acknowledge its message and leave it";
+        Self::new(StatusCode::NOT_FOUND, "unknown-attempt", "There is no such attempt", detail)
+    }
+
     /// There is no flow of this name and version.
     pub(crate) fn unknown_flow(detail: impl Into<String>) -> Self {
         Self::new(StatusCode::NOT_FOUND, "unknown-flow", "There is no such flow", detail)

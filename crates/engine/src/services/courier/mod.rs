@@ -129,9 +129,9 @@ impl Courier {
             self.let_go(now).await?;
             self.look(now).await;
         }
+        let sent = self.send_again(now).await?;
         let fresh = self.claim(now).await?;
         let is_full = fresh.len() == ROUND_MAX;
-        let sent = self.send_again(now).await?;
         self.send(fresh, now).await;
         self.tell_trouble(now).await?;
         let goes_on = is_full || sent == ROUND_MAX;

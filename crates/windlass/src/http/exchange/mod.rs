@@ -2,6 +2,7 @@
 //! not copied before it is kept, and what is handed out is written from where it is.
 
 mod answer;
+pub(super) mod attempt;
 pub(super) mod call;
 
 use std::sync::Arc;
