@@ -26,22 +26,21 @@ pub struct Proxy {
 
 #[derive(Debug)]
 struct Shared {
-    target: SocketAddr,
     weather: Mutex<Weather>,
     changed: Condvar,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Weather {
+    target: SocketAddr,
     mode: Mode,
     delay: Duration,
     /// Both ends of every connection.
     connections: Vec<(TcpStream, TcpStream)>,
 }
 
-#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Mode {
-    #[default]
     Open,
     /// Nothing comes through, and nobody is told.
     Stalled,
@@ -60,7 +59,8 @@ impl Proxy {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
         let address = listener.local_addr()?;
         let target = SocketAddr::from((Ipv4Addr::LOCALHOST, target));
-        let shared = Arc::new(Shared { target, weather: Mutex::default(), changed: Condvar::new() });
+        let weather = Weather { target, mode: Mode::Open, delay: Duration::ZERO, connections: Vec::new() };
+        let shared = Arc::new(Shared { weather: Mutex::new(weather), changed: Condvar::new() });
         let accepting = Arc::clone(&shared);
         thread::spawn(move || accepting.accept(&listener));
         Ok(Self { shared, address })
@@ -74,6 +74,12 @@ impl Proxy {
     /// Closes all connections, and every new one at once, until [`heal`](Self::heal).
     pub fn cut(&self) {
         self.shared.turn(Mode::Cut);
+    }
+
+    /// Leads new connections to another port of 127.0.0.1, as a virtual address does after a failover. Those that are
+    /// there stay where they are.
+    pub fn lead_to(&self, target: u16) {
+        self.shared.lock().target = SocketAddr::from((Ipv4Addr::LOCALHOST, target));
     }
 
     /// Lets nothing through in either direction without telling anybody, until [`heal`](Self::heal): what is on its
@@ -134,7 +140,8 @@ impl Shared {
     }
 
     fn connect(self: &Arc<Self>, client: TcpStream) -> io::Result<()> {
-        let server = TcpStream::connect(self.target)?;
+        let target = self.lock().target;
+        let server = TcpStream::connect(target)?;
         client.set_nodelay(true)?;
         server.set_nodelay(true)?;
         let mut weather = self.lock();

@@ -8,6 +8,8 @@ use crate::BrokerError;
 pub(super) fn explain(error: &RedisError, queue: &str) -> BrokerError {
     let text = error.to_string();
     match error.kind() {
+        // The library for TLS says so in words alone: in the midst of what other errors of the connection say.
+        ErrorKind::Io if text.contains("certificate") => return BrokerError::Refused(text),
         ErrorKind::Io | ErrorKind::Parse => return BrokerError::Unreachable(text),
         ErrorKind::AuthenticationFailed => return BrokerError::Refused(text),
         ErrorKind::InvalidClientConfig => return BrokerError::Invalid(text),

@@ -1,5 +1,7 @@
 //! Brokers on the servers they are for.
 
+#[cfg(feature = "redis")]
+mod certificate;
 #[cfg(feature = "rabbitmq")]
 mod rabbitmq;
 #[cfg(feature = "redis")]

@@ -96,6 +96,20 @@ fn a_delay_is_there_in_both_directions_and_goes() {
     assert!(quickest.min().unwrap() < DELAY);
 }
 
+#[test]
+fn new_connections_lead_to_another_server() {
+    let other = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let proxy = Proxy::start(echo()).unwrap();
+    let mut old = connect(&proxy);
+    say(&mut old, b"ping").unwrap();
+    proxy.lead_to(other.local_addr().unwrap().port());
+    let mut new = connect(&proxy);
+    new.write_all(b"ping").unwrap();
+    let mut heard = [0; 4];
+    other.accept().unwrap().0.read_exact(&mut heard).unwrap();
+    assert_eq!((&heard, &say(&mut old, b"pong").unwrap()), (b"ping", b"pong"));
+}
+
 /// A server behind it is the same one, and is away while the proxy is cut.
 #[test]
 fn a_database_is_cut_off() {

@@ -1,12 +1,62 @@
-//! Redis.
+//! Redis: both kinds of queues keep to what every broker does; what only Redis can do to them is in `faults.rs`.
 
-use std::{sync::Arc, time::Duration};
+mod faults;
+mod others;
+mod tls;
+
+use std::{
+    ops::Range,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use windlass_brokers::{
-    Broker, Queue, Redis,
+    Broker, Consumer, ConsumerSettings, Delivery, Message, Queue, Redis,
     conformance::{self, Disturbances, Promises, Subject},
 };
 use windlass_testkit::{Proxy, Redis as Server};
+
+const PATIENCE: Duration = Duration::from_secs(30);
+
+fn stream(name: &str) -> Queue {
+    Queue { name: name.to_owned(), kind: Some("stream".to_owned()) }
+}
+
+fn list(name: &str) -> Queue {
+    Queue { name: name.to_owned(), kind: Some("list".to_owned()) }
+}
+
+fn messages(numbers: Range<u32>) -> Vec<Message> {
+    numbers.map(|number| Message::new(format!("id-{number}"), "", number.to_string())).collect()
+}
+
+fn settings() -> ConsumerSettings {
+    ConsumerSettings {
+        group: "workers".to_owned(),
+        name: "tests".to_owned(),
+        in_hands_max: 100,
+        silent_after: Duration::from_secs(20),
+    }
+}
+
+/// Takes exactly so many.
+async fn take(consumer: &mut dyn Consumer, count: usize) -> Vec<Delivery> {
+    let until = Instant::now() + PATIENCE;
+    let mut taken = Vec::new();
+    while taken.len() < count {
+        assert!(Instant::now() < until, "{} of {count} came within {PATIENCE:?}", taken.len());
+        taken.extend(consumer.receive(count - taken.len(), Duration::from_secs(1)).await.unwrap());
+    }
+    taken
+}
+
+async fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let until = Instant::now() + PATIENCE;
+    while !holds() {
+        assert!(Instant::now() < until, "{what} within {PATIENCE:?}");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
 
 /// A server, and the kind of queues that is looked at.
 struct Queues<'s> {

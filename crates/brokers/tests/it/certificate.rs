@@ -1,0 +1,25 @@
+//! Certificates for servers of tests.
+
+use std::{fs, os::unix::fs::PermissionsExt as _, path::Path, process::Command};
+
+/// Makes an authority, `authority.pem` in this folder, and a certificate for `localhost` that it vouches for,
+/// `server.pem` with `server.key`.
+pub(crate) fn make(folder: &Path) {
+    // Instead of what the system would add to every certificate.
+    fs::write(folder.join("empty.cnf"), "[req]\ndistinguished_name=name\n[name]\n").unwrap();
+    let make = |subject: &str, name: &str, more: &[&str]| {
+        let mut command = Command::new("openssl");
+        command.args(["req", "-x509", "-config", "empty.cnf", "-newkey", "ec", "-nodes", "-days", "2"]);
+        command.args(["-pkeyopt", "ec_paramgen_curve:prime256v1", "-subj", subject]).args(more);
+        command.arg("-keyout").arg(format!("{name}.key")).arg("-out").arg(format!("{name}.pem"));
+        let output = command.current_dir(folder).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    };
+    make("/CN=authority", "authority", &["-addext", "basicConstraints=critical,CA:TRUE"]);
+    let signed = ["-CA", "authority.pem", "-CAkey", "authority.key"];
+    make("/CN=localhost", "server", &[&signed[..], &["-addext", "subjectAltName=DNS:localhost"]].concat());
+    // The server has another user.
+    for file in [folder.to_owned(), folder.join("server.key")] {
+        fs::set_permissions(file, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+}

@@ -1,0 +1,242 @@
+//! What only Redis can do to its queues.
+
+use std::time::{Duration, Instant};
+
+use windlass_brokers::{Broker, BrokerError, Consumer, Delivery, Redis};
+use windlass_testkit::{Proxy, Redis as Server};
+
+use super::{list, messages, settings, stream, take, until};
+
+async fn publish(broker: &Redis, number: u32) -> Result<(), BrokerError> {
+    broker.publish(&stream("faults"), &messages(number..number + 1)).await.remove(0)
+}
+
+/// Receives the next one, whatever happens meanwhile that passes.
+async fn next(consumer: &mut dyn Consumer) -> Delivery {
+    let until = Instant::now() + super::PATIENCE;
+    loop {
+        assert!(Instant::now() < until, "a message comes within {:?}", super::PATIENCE);
+        match consumer.receive(1, Duration::from_secs(1)).await {
+            Ok(mut came) if !came.is_empty() => return came.remove(0),
+            Ok(_) => {}
+            Err(error) => {
+                assert!(error.is_passing(), "{error}");
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        }
+    }
+}
+
+/// All data are gone under consumers who wait, hold something, and hear of nothing: they go on by themselves.
+#[tokio::test]
+async fn all_data_are_gone() {
+    let Some(server) = Server::start_with(&["appendfsync=no"]).unwrap() else { return };
+    let broker = Redis::open(&server.url()).unwrap();
+    for queue in [stream("gone"), list("gone-list")] {
+        broker.publish(&queue, &messages(0..2)).await.remove(0).unwrap();
+        let mut consumer = broker.consume(&queue, &settings()).await.unwrap();
+        let held = take(&mut *consumer, 1).await;
+        let before = broker.look(&queue).await.unwrap().identity;
+        assert!(before.is_some());
+
+        server.ask(&["FLUSHALL"]).unwrap();
+        assert_eq!(broker.look(&queue).await, Err(BrokerError::NoQueue(queue.name.clone())));
+        // What it held is known to nobody any more; that it is done is no error.
+        let _ = consumer.keep(&[held[0].receipt.clone()]).await;
+        consumer.acknowledge(&[held[0].receipt.clone()]).await.unwrap();
+
+        let begun = Instant::now();
+        broker.publish(&queue, &messages(2..3)).await.remove(0).unwrap();
+        let mut came = next(&mut *consumer).await;
+        // What was on its way to it when all was deleted may come first.
+        if came.message.body != messages(2..3)[0].body {
+            consumer.acknowledge(&[came.receipt]).await.unwrap();
+            came = next(&mut *consumer).await;
+        }
+        assert_eq!(came.message.body, messages(2..3)[0].body);
+        println!("{queue}: all data gone, consumed again after {:.2?}", begun.elapsed());
+        let after = broker.look(&queue).await.unwrap().identity;
+        assert!(after.is_some() && after != before, "{after:?}");
+    }
+}
+
+/// While a consumer waits, so that no call of its own tells it.
+#[tokio::test]
+async fn all_data_are_gone_while_a_consumer_waits() {
+    let Some(server) = Server::start_with(&["appendfsync=no"]).unwrap() else { return };
+    let broker = Redis::open(&server.url()).unwrap();
+    let mut consumer = broker.consume(&stream("faults"), &settings()).await.unwrap();
+    consumer.receive(1, Duration::from_millis(1)).await.unwrap();
+    let wiping = async {
+        tokio::time::sleep(Duration::from_millis(600)).await;
+        server.ask(&["FLUSHALL"]).unwrap();
+        publish(&broker, 7).await.unwrap();
+    };
+    let (came, ()) = tokio::join!(next(&mut *consumer), wiping);
+    assert_eq!(came.message.id, "id-7");
+}
+
+#[tokio::test]
+async fn a_wrong_password_is_refused_and_not_shown() {
+    let Some(server) = Server::start_with(&["requirepass=s3cret"]).unwrap() else { return };
+    publish(&Redis::open(&server.url()).unwrap(), 0).await.unwrap();
+    for user in [":wr0ng@", "nobody:wr0ng@", ""] {
+        let broker = Redis::open(&format!("redis://{user}127.0.0.1:{}", server.port())).unwrap();
+        let queue = stream("faults");
+        let errors = [
+            broker.declare(&queue).await.unwrap_err(),
+            publish(&broker, 1).await.unwrap_err(),
+            broker.look(&queue).await.unwrap_err(),
+            broker.consume(&queue, &settings()).await.err().unwrap(),
+        ];
+        for error in errors {
+            assert!(matches!(error, BrokerError::Refused(_)) && !error.is_passing(), "{error}");
+            assert!(!error.to_string().contains("wr0ng"), "{error}");
+        }
+    }
+}
+
+/// A user is taken away and comes back: calls are refused meanwhile, and go on by themselves, and what was in hands is.
+#[tokio::test]
+async fn a_password_is_revoked() {
+    let Some(server) = Server::start().unwrap() else { return };
+    let set_user = || server.ask(&["ACL", "SETUSER", "windlass", "on", ">s3cret", "~*", "+@all"]).unwrap();
+    set_user();
+    let broker = Redis::open(&format!("redis://windlass:s3cret@127.0.0.1:{}", server.port())).unwrap();
+    for number in 0..2 {
+        publish(&broker, number).await.unwrap();
+    }
+    let mut consumer = broker.consume(&stream("faults"), &settings()).await.unwrap();
+    let held = take(&mut *consumer, 1).await.remove(0);
+
+    // This closes the user's connections.
+    server.ask(&["ACL", "DELUSER", "windlass"]).unwrap();
+    let mut refused = 0;
+    for _ in 0..3 {
+        refused += usize::from(matches!(publish(&broker, 2).await, Err(BrokerError::Refused(_))));
+        let received = consumer.receive(1, Duration::from_millis(100)).await;
+        refused += usize::from(matches!(received, Err(BrokerError::Refused(_))));
+    }
+    // The first call of each connection may only hear that it was closed.
+    assert!(refused >= 4, "{refused} of 6 calls were refused");
+
+    set_user();
+    publish(&broker, 3).await.unwrap();
+    consumer.acknowledge(&[held.receipt]).await.unwrap();
+    let came = [next(&mut *consumer).await, next(&mut *consumer).await];
+    assert_eq!(came.map(|delivery| delivery.message.id), ["id-1", "id-3"]);
+}
+
+#[tokio::test]
+async fn what_a_user_may_not_do_is_refused() {
+    let Some(server) = Server::start().unwrap() else { return };
+    server.ask(&["ACL", "SETUSER", "reader", "on", ">s3cret", "~*", "+@all", "-xadd"]).unwrap();
+    let broker = Redis::open(&format!("redis://reader:s3cret@127.0.0.1:{}", server.port())).unwrap();
+    let error = publish(&broker, 0).await.unwrap_err();
+    assert!(matches!(&error, BrokerError::Refused(why) if why.contains("xadd")), "{error}");
+    broker.look(&stream("faults")).await.unwrap_err();
+    broker.declare(&stream("faults")).await.unwrap();
+    broker.look(&stream("faults")).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_key_that_is_something_else_is_told() {
+    let Some(server) = Server::shared().unwrap() else { return };
+    let broker = Redis::open(&server.url()).unwrap();
+    server.ask(&["SET", "something-else", "1"]).unwrap();
+    for queue in [stream("something-else"), list("something-else")] {
+        let errors = [
+            broker.declare(&queue).await.unwrap_err(),
+            broker.publish(&queue, &messages(0..1)).await.remove(0).unwrap_err(),
+            broker.look(&queue).await.unwrap_err(),
+            broker.consume(&queue, &settings()).await.err().unwrap(),
+        ];
+        for error in errors {
+            assert!(matches!(&error, BrokerError::Invalid(why) if why.contains("something-else")), "{error}");
+        }
+    }
+    let mut queue = stream("something-else");
+    queue.kind = Some("topic".to_owned());
+    let error = broker.declare(&queue).await.unwrap_err();
+    assert!(matches!(&error, BrokerError::Invalid(why) if why.contains("stream or a list")), "{error}");
+}
+
+/// A server whose memory is full confirms nothing, and takes messages again once there is room.
+#[tokio::test]
+async fn memory_is_full() {
+    let Some(server) = Server::start().unwrap() else { return };
+    let broker = Redis::open(&server.url()).unwrap();
+    publish(&broker, 0).await.unwrap();
+    server.ask(&["CONFIG", "SET", "maxmemory", "1"]).unwrap();
+    let error = publish(&broker, 1).await.unwrap_err();
+    assert!(
+        matches!(&error, BrokerError::Failed(why) if why.contains("OOM")) && error.is_passing(),
+        "{error}"
+    );
+    server.ask(&["CONFIG", "SET", "maxmemory", "0"]).unwrap();
+    publish(&broker, 2).await.unwrap();
+}
+
+/// Nobody answers and nobody says so: calls end all the same, and go on after it.
+#[tokio::test]
+async fn the_server_stands_still() {
+    let Some(server) = Server::start().unwrap() else { return };
+    let broker = Redis::open(&server.url()).unwrap();
+    let mut consumer = broker.consume(&stream("faults"), &settings()).await.unwrap();
+    publish(&broker, 0).await.unwrap();
+    take(&mut *consumer, 1).await;
+    server.pause().unwrap();
+    let begun = Instant::now();
+    let (published, received) =
+        tokio::join!(publish(&broker, 1), consumer.receive(1, Duration::from_secs(1)));
+    assert!(matches!(published, Err(BrokerError::Unreachable(_))), "{published:?}");
+    assert!(matches!(received, Err(BrokerError::Unreachable(_))), "{received:?}");
+    assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
+    server.resume().unwrap();
+    publish(&broker, 2).await.unwrap();
+    // The one whose sending nobody confirmed may have arrived.
+    while next(&mut *consumer).await.message.id != "id-2" {}
+}
+
+/// The replica takes over behind the same address, and the old server becomes its replica: what was confirmed and
+/// copied is there, in whose hands it was too.
+#[tokio::test]
+async fn a_replica_takes_over() {
+    let Some(first) = Server::start().unwrap() else { return };
+    let second = Server::start().unwrap().unwrap();
+    second.ask(&["REPLICAOF", "127.0.0.1", &first.port().to_string()]).unwrap();
+    until("the replica follows", || {
+        second.ask(&["INFO", "replication"]).unwrap().contains("master_link_status:up")
+    })
+    .await;
+    let proxy = Proxy::start(first.port()).unwrap();
+    let broker = Redis::open(&first.url_at(proxy.port())).unwrap();
+    for number in 0..10 {
+        publish(&broker, number).await.unwrap();
+    }
+    let mut consumer = broker.consume(&stream("faults"), &settings()).await.unwrap();
+    let held = take(&mut *consumer, 3).await;
+    until("all is copied", || first.ask(&["WAIT", "1", "1000"]).unwrap() == "1").await;
+
+    // Connections to the old one stay, and lead to a server that takes nothing.
+    second.ask(&["REPLICAOF", "NO", "ONE"]).unwrap();
+    proxy.lead_to(second.port());
+    first.ask(&["REPLICAOF", "127.0.0.1", &second.port().to_string()]).unwrap();
+    let begun = Instant::now();
+    while let Err(error) = publish(&broker, 10).await {
+        assert!(matches!(error, BrokerError::Unreachable(_)), "{error}");
+        assert!(begun.elapsed() < super::PATIENCE);
+    }
+    println!("published again {:.2?} after the failover", begun.elapsed());
+    for delivery in held {
+        consumer.acknowledge(&[delivery.receipt]).await.unwrap();
+    }
+    let mut came = Vec::new();
+    while came.len() < 8 {
+        let delivery = next(&mut *consumer).await;
+        consumer.acknowledge(&[delivery.receipt]).await.unwrap();
+        came.push(delivery.message.id);
+    }
+    assert_eq!(came, (3..11).map(|number| format!("id-{number}")).collect::<Vec<_>>());
+    assert_eq!(broker.look(&stream("faults")).await.unwrap().messages, Some(0));
+}
