@@ -21,6 +21,7 @@ use windlass_client::{Client, TaskFilter};
 use measure::{Latencies, StoreCounts, cpu_ms};
 use processes::Processes;
 
+pub(crate) use processes::Setting;
 pub(crate) use worker::{WORKER_COMMAND, run_worker};
 
 /// Submits in flight at once.
@@ -158,13 +159,8 @@ impl Workload {
 }
 
 /// Measures `workload` with `n` tasks.
-pub(crate) async fn run(
-    workload: Workload,
-    n: u64,
-    store: Option<String>,
-    servers: usize,
-) -> anyhow::Result<Measured> {
-    let processes = Processes::start(store, servers).await?;
+pub(crate) async fn run(workload: Workload, n: u64, setting: Setting) -> anyhow::Result<Measured> {
+    let processes = Processes::start(setting).await?;
     let clients = processes.urls().iter().map(|url| Client::new(url)).collect::<Result<Vec<_>, _>>()?;
     let client = clients[0].clone();
     client.apply_flow(workload.as_str(), &workload.flow()?).await?;

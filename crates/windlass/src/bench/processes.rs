@@ -16,7 +16,7 @@ use windlass_client::Client;
 
 use super::{
     measure::{cpu_ms, rss_mb},
-    worker::WORKER_COMMAND,
+    worker::{MODULE, ONE_WAY, WORKER_COMMAND, results_of},
 };
 
 /// How long a process may take to be ready or to end.
@@ -24,6 +24,19 @@ const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Attempts at once, of all workers together.
 const SLOTS: usize = 256;
+
+/// What the processes of a benchmark work with.
+#[derive(Debug, Clone)]
+pub(crate) struct Setting {
+    /// URL of the store; nothing = a new file.
+    pub(crate) store: Option<String>,
+    /// How many servers there are, each with a worker.
+    pub(crate) servers: usize,
+    /// URL of the broker on which the steps go out; nothing = the server hands them out.
+    pub(crate) broker: Option<String>,
+    /// Workers answer over the broker.
+    pub(crate) one_way: bool,
+}
 
 /// The processes. They are killed when this is dropped.
 pub(super) struct Processes {
@@ -35,25 +48,31 @@ pub(super) struct Processes {
 }
 
 impl Processes {
-    /// Starts so many servers on a store, or one on a new file, and a worker at each that serves `bench.*`.
-    pub(super) async fn start(store: Option<String>, servers: usize) -> anyhow::Result<Self> {
+    /// Starts servers, and a worker at each that serves `bench.*`.
+    pub(super) async fn start(setting: Setting) -> anyhow::Result<Self> {
+        let Setting { store, servers, broker, one_way } = setting;
         let dir = std::env::temp_dir().join(format!("windlass-bench-{}", std::process::id()));
         std::fs::create_dir_all(&dir).context("cannot make a folder for the benchmark's store")?;
         let store = store.unwrap_or_else(|| format!("sqlite:{}", dir.join("bench.db").display()));
         let program = std::env::current_exe()?;
+        let queue = format!("windlass-bench-{}", std::process::id());
+        let config = broker.as_deref().map(|url| configure(&dir, url, &queue)).transpose()?;
         let mut processes = Self { servers: Vec::new(), workers: Vec::new(), urls: Vec::new(), dir };
         for _ in 0..servers {
-            let (server, url) = start_server(&program, &store).await?;
+            let (server, url) = start_server(&program, &store, config.as_deref()).await?;
             processes.servers.push(server);
-            let worker = Command::new(&program)
-                .args([WORKER_COMMAND, &url, &(SLOTS / servers).to_string()])
-                .kill_on_drop(true)
-                .spawn()
-                .context("cannot start the worker")?;
-            processes.workers.push(worker);
+            let mut worker = Command::new(&program);
+            worker.args([WORKER_COMMAND, &url, &(SLOTS / servers).to_string()]).kill_on_drop(true);
+            if let Some(broker) = &broker {
+                worker.args([broker.as_str(), &queue, if one_way { ONE_WAY } else { "" }]);
+            }
+            processes.workers.push(worker.spawn().context("cannot start the worker")?);
             processes.urls.push(url);
         }
-        processes.wait_for_workers().await?;
+        if broker.is_none() {
+            // On a broker steps wait for workers.
+            processes.wait_for_workers().await?;
+        }
         Ok(processes)
     }
 
@@ -100,10 +119,25 @@ impl Processes {
     }
 }
 
+/// Writes a configuration by which the steps go out on a broker. Gives its file.
+fn configure(dir: &Path, broker: &str, queue: &str) -> anyhow::Result<PathBuf> {
+    let results = results_of(queue);
+    let section = serde_json::json!({
+        "queues": { MODULE: { "broker": broker, "queue": queue, "results": results } }
+    });
+    let path = dir.join("windlass.toml");
+    std::fs::write(&path, toml::to_string(&section)?).context("cannot write the configuration")?;
+    Ok(path)
+}
+
 /// Starts a server, and gives its address once it listens.
-async fn start_server(program: &Path, store: &str) -> anyhow::Result<(Child, String)> {
-    let mut server = Command::new(program)
-        .args(["server", "--listen", "127.0.0.1:0", "--store", store])
+async fn start_server(program: &Path, store: &str, config: Option<&Path>) -> anyhow::Result<(Child, String)> {
+    let mut server = Command::new(program);
+    server.args(["server", "--listen", "127.0.0.1:0", "--store", store]);
+    if let Some(config) = config {
+        server.arg("--config").arg(config);
+    }
+    let mut server = server
         .env("WINDLASS_LOG", "warn")
         .stdout(Stdio::piped())
         .kill_on_drop(true)

@@ -3,12 +3,25 @@
 use std::{ffi::OsString, process::ExitCode, sync::Arc};
 
 use async_trait::async_trait;
+use windlass_brokers::Queue;
 use windlass_client::{Client, Failure, Handler, Job, Outcome, Worker};
 
 use super::measure::wall_us;
 
-/// The program is started with this, the server's address and how many attempts it takes at once to be a worker.
+/// The program is started with this, the server's address and how many attempts it takes at once to be a worker; and with a
+/// broker's URL, its queue there and the way back, where steps go over one.
 pub(crate) const WORKER_COMMAND: &str = "bench-worker";
+
+/// The way back over the broker.
+pub(super) const ONE_WAY: &str = "one-way";
+
+/// Where it answers then.
+pub(super) fn results_of(queue: &str) -> String {
+    format!("{queue}-results")
+}
+
+/// The module that it serves.
+pub(super) const MODULE: &str = "bench";
 
 struct Bench;
 
@@ -49,14 +62,25 @@ pub(crate) fn run_worker(arguments: &[OsString]) -> ExitCode {
 }
 
 fn serve(arguments: &[OsString]) -> anyhow::Result<()> {
-    let [server, slots] = arguments else { anyhow::bail!("usage: {WORKER_COMMAND} SERVER SLOTS") };
-    let slots = slots.to_string_lossy().parse()?;
-    let client = Client::new(&server.to_string_lossy())?;
-    let worker = Worker::builder(client)
-        .name("bench")
-        .concurrency(slots)
-        .module("bench", None, Arc::new(Bench))
-        .build()?;
+    let arguments: Vec<_> = arguments.iter().map(|argument| argument.to_string_lossy()).collect();
+    let [server, slots, broker @ ..] = &arguments[..] else {
+        anyhow::bail!("usage: {WORKER_COMMAND} SERVER SLOTS [BROKER QUEUE WAY]")
+    };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let _inside = runtime.enter();
+    let builder = match broker {
+        [url, queue, way] => {
+            let broker = windlass_brokers::connect(url)?;
+            let builder = if way == ONE_WAY {
+                Worker::one_way(broker, Queue::new(results_of(queue)))
+            } else {
+                Worker::builder(Client::new(server)?).over(broker)
+            };
+            builder.queue(MODULE, Queue::new(queue.as_ref()))
+        }
+        _ => Worker::builder(Client::new(server)?),
+    };
+    let worker =
+        builder.name("bench").concurrency(slots.parse()?).module(MODULE, None, Arc::new(Bench)).build()?;
     Ok(runtime.block_on(worker.run_until_signal())?)
 }

@@ -3,7 +3,7 @@
 use clap::{Args, ValueEnum, builder::PossibleValue};
 
 use super::{exit::Exit, output::Output};
-use crate::bench::{self, Workload};
+use crate::bench::{self, Setting, Workload};
 
 /// What to measure.
 #[derive(Debug, Clone, Args)]
@@ -23,6 +23,14 @@ pub(crate) struct BenchArgs {
     /// How many servers work on the store, each with a worker of its own
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=16), requires = "store")]
     pub(crate) servers: u8,
+
+    /// A broker on which the steps go to the workers, in queues of this run's own, which stay
+    #[arg(long, value_name = "URL")]
+    pub(crate) broker: Option<String>,
+
+    /// Workers answer over the broker as well, and never speak to a server
+    #[arg(long, requires = "broker")]
+    pub(crate) one_way: bool,
 }
 
 impl ValueEnum for Workload {
@@ -46,7 +54,13 @@ impl ValueEnum for Workload {
 impl BenchArgs {
     /// Measures, and prints what came out: for programs as one line, so that runs can be appended to a file.
     pub(crate) async fn run(self, output: &Output) -> anyhow::Result<Exit> {
-        let measured = bench::run(self.workload, self.n, self.store, self.servers.into()).await?;
+        let setting = Setting {
+            store: self.store,
+            servers: self.servers.into(),
+            broker: self.broker,
+            one_way: self.one_way,
+        };
+        let measured = bench::run(self.workload, self.n, setting).await?;
         output.show_line(&measured, |measured, _| measured.to_string())?;
         Ok(Exit::Done)
     }
