@@ -18,25 +18,30 @@ use crate::{
     wire::{self, StoreUrl},
 };
 
-/// Writes all that is in a store that no server has open.
+/// Writes all that is in a store that no server works on, as it is at one moment.
 pub(crate) async fn export(url: &StoreUrl, to: &mut (dyn Write + Send)) -> anyhow::Result<Totals> {
     let schema = wire::schema(url).await.with_context(|| format!("cannot export {url}"))?;
     ensure!(schema.found > 0, "there is no store at {url}, so nothing can be exported");
     let clock = SystemClock::new(windlass_core::Timestamp(0));
-    let store = wire::open(url, &clock, "windlass export").await?;
-    let mut archive = wire::archive(url, false).await?;
-    ensure_alone(&mut *archive, url).await?;
-    ensure_taken_in(&mut *archive, url).await?;
-    let totals = archive::export(&*store, &mut *archive, to, clock.now()).await?;
-    // A server that came meanwhile has changed what was read; what was enqueued meanwhile is not in it.
-    ensure_alone(&mut *archive, url).await?;
-    ensure_taken_in(&mut *archive, url).await?;
+    let mut snapshot = wire::snapshot(url, &clock).await.with_context(|| format!("cannot export {url}"))?;
+    let mut now = wire::beside_servers(url).await?;
+    ensure_taken_in(snapshot.enqueued().await?, url)?;
+    ensure_left_alone(now.as_deref_mut(), url).await?;
+    let totals = archive::export(&mut *snapshot, to, clock.now()).await?;
+    // What came since is not in it, and would be missed.
+    ensure_left_alone(now.as_deref_mut(), url).await?;
     Ok(totals)
 }
 
+/// Fails when somebody adds to a database.
+async fn ensure_left_alone(now: Option<&mut (dyn Archive + 'static)>, url: &StoreUrl) -> anyhow::Result<()> {
+    let Some(now) = now else { return Ok(()) };
+    ensure_alone(now, url).await?;
+    ensure_taken_in(now.enqueued().await?, url)
+}
+
 /// Fails when applications enqueued tasks by SQL that are no tasks of the store yet.
-async fn ensure_taken_in(archive: &mut dyn Archive, url: &StoreUrl) -> anyhow::Result<()> {
-    let enqueued = archive.enqueued().await?;
+fn ensure_taken_in(enqueued: u64, url: &StoreUrl) -> anyhow::Result<()> {
     ensure!(
         enqueued == 0,
         "applications enqueued {enqueued} tasks in {url} that no server has taken in yet: stop them, and start a server for a moment"
@@ -49,7 +54,7 @@ pub(crate) async fn import(url: &StoreUrl, from: &mut (dyn BufRead + Send)) -> a
     if let StoreUrl::Sqlite(path) = url {
         return import_file(path, from).await;
     }
-    let mut archive = wire::archive(url, true).await.with_context(|| format!("cannot fill {url}"))?;
+    let mut archive = wire::to_fill(url).await.with_context(|| format!("cannot fill {url}"))?;
     match archive.stage().await? {
         ImportStage::None => {}
         // It was broken off before it put anything there.

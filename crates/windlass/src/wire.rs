@@ -5,7 +5,7 @@ use std::{fmt, path::PathBuf, str::FromStr, sync::Arc, time::Duration};
 use anyhow::Context as _;
 use windlass_engine::{
     memory::MemorySink,
-    ports::{Archive, Clock as _, Store},
+    ports::{Archive, Clock as _, Snapshot, Store},
     resident::{Resident, RowSink},
 };
 
@@ -183,38 +183,53 @@ pub(crate) fn reserve(_: &std::path::Path) -> anyhow::Result<std::convert::Infal
     anyhow::bail!("this build has no SQLite store")
 }
 
-/// The way to a store past its servers: to read it, or to fill it.
-#[cfg_attr(
-    not(any(feature = "mysql", feature = "postgres")),
-    expect(unused_variables, reason = "files are one for both")
-)]
-pub(crate) async fn archive(url: &StoreUrl, to_fill: bool) -> anyhow::Result<Box<dyn Archive>> {
+/// What is in a store, as it is now. Its tables are brought to today's version first.
+pub(crate) async fn snapshot(url: &StoreUrl, clock: &SystemClock) -> anyhow::Result<Box<dyn Snapshot>> {
     match url {
         #[cfg(feature = "sqlite")]
-        StoreUrl::Sqlite(path) => Ok(Box::new(windlass_stores::sqlite::SqliteArchive::open(path)?)),
+        StoreUrl::Sqlite(path) => {
+            let store = open(url, clock, "windlass export").await?;
+            Ok(Box::new(windlass_stores::sqlite::SqliteSnapshot::new(store, path)?))
+        }
         #[cfg(feature = "mysql")]
         StoreUrl::MySql(address) => {
-            use windlass_stores::mysql::MySqlArchive;
-            let options = address.parse()?;
-            let archive = if to_fill {
-                MySqlArchive::to_fill(&options).await
-            } else {
-                MySqlArchive::to_read(&options).await
-            };
-            Ok(Box::new(archive?))
+            Ok(Box::new(windlass_stores::mysql::MySqlSnapshot::open(&address.parse()?).await?))
         }
         #[cfg(feature = "postgres")]
         StoreUrl::Postgres(address) => {
-            use windlass_stores::postgres::PostgresArchive;
-            let options = address.parse()?;
-            let archive = if to_fill {
-                PostgresArchive::to_fill(&options).await
-            } else {
-                PostgresArchive::to_read(&options).await
-            };
-            Ok(Box::new(archive?))
+            Ok(Box::new(windlass_stores::postgres::PostgresSnapshot::open(&address.parse()?).await?))
         }
-        _ => anyhow::bail!("{url} keeps nothing, or this build has no such store"),
+        _ => anyhow::bail!("{url} keeps nothing"),
+    }
+}
+
+/// The way to a database past its servers, to look at it; nothing for a file, which its lock keeps for one alone.
+pub(crate) async fn beside_servers(url: &StoreUrl) -> anyhow::Result<Option<Box<dyn Archive>>> {
+    match url {
+        #[cfg(feature = "mysql")]
+        StoreUrl::MySql(address) => {
+            Ok(Some(Box::new(windlass_stores::mysql::MySqlArchive::to_look(&address.parse()?).await?)))
+        }
+        #[cfg(feature = "postgres")]
+        StoreUrl::Postgres(address) => {
+            Ok(Some(Box::new(windlass_stores::postgres::PostgresArchive::to_look(&address.parse()?).await?)))
+        }
+        _ => Ok(None),
+    }
+}
+
+/// The way to a database past its servers, to fill it.
+pub(crate) async fn to_fill(url: &StoreUrl) -> anyhow::Result<Box<dyn Archive>> {
+    match url {
+        #[cfg(feature = "mysql")]
+        StoreUrl::MySql(address) => {
+            Ok(Box::new(windlass_stores::mysql::MySqlArchive::to_fill(&address.parse()?).await?))
+        }
+        #[cfg(feature = "postgres")]
+        StoreUrl::Postgres(address) => {
+            Ok(Box::new(windlass_stores::postgres::PostgresArchive::to_fill(&address.parse()?).await?))
+        }
+        _ => anyhow::bail!("{url} keeps nothing"),
     }
 }
 

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     is_adhoc,
-    ports::{Archive, Loaded, Now, Store, SubmitKey},
+    ports::{Loaded, Now, Snapshot, Store, SubmitKey},
     stored,
 };
 
@@ -24,22 +24,22 @@ const ROWS: usize = 1000;
 /// More messages or alarms than this are not exported: they are read at once.
 const AT_ONCE_MAX: usize = 1_000_000;
 
-/// Writes all that is in the store. No server may have it open.
+/// Writes all that was in the store at one moment.
 ///
 /// # Errors
 /// When the store cannot be read or the file not written.
 pub async fn export(
-    store: &dyn Store,
-    archive: &mut dyn Archive,
+    snapshot: &mut dyn Snapshot,
     to: &mut (dyn Write + Send),
     now: Now,
 ) -> Result<Totals, ArchiveError> {
     let mut writer = Writer::begin(to)?;
-    settings(store, &mut writer, now).await?;
-    messages(store, &mut writer).await?;
+    settings(snapshot.store(), &mut writer, now).await?;
+    messages(snapshot.store(), &mut writer).await?;
     let mut after = None;
     loop {
-        let submitted = archive.submitted(after, TASKS).await?;
+        let submitted = snapshot.submitted(after, TASKS).await?;
+        let store = snapshot.store();
         let Some(last) = submitted.last() else { break };
         after = Some(last.place);
         let ids: Vec<_> = submitted.iter().map(|submitted| submitted.id).collect();
@@ -49,14 +49,14 @@ pub async fn export(
             }
         }
     }
-    locks(store, &mut writer).await?;
-    let mut alarms = store.alarms(true, AT_ONCE_MAX).await?;
+    locks(snapshot.store(), &mut writer).await?;
+    let mut alarms = snapshot.store().alarms(true, AT_ONCE_MAX).await?;
     at_most(alarms.len(), "alarms")?;
     alarms.reverse();
     for alarm in &alarms {
         writer.record(&Record::Alarm(stored::write_alarm(alarm)))?;
     }
-    keys(archive, &mut writer).await?;
+    keys(snapshot, &mut writer).await?;
     writer.end()
 }
 
@@ -194,10 +194,10 @@ async fn locks(store: &dyn Store, writer: &mut Writer<'_>) -> Result<(), Archive
     }
 }
 
-async fn keys(archive: &mut dyn Archive, writer: &mut Writer<'_>) -> Result<(), ArchiveError> {
+async fn keys(snapshot: &mut dyn Snapshot, writer: &mut Writer<'_>) -> Result<(), ArchiveError> {
     let mut after = None;
     loop {
-        let keys = archive.other_keys(after, ROWS).await?;
+        let keys = snapshot.other_keys(after, ROWS).await?;
         let Some(last) = keys.last() else { return Ok(()) };
         after = Some(last.key.scope);
         for change in keys {

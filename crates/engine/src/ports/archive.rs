@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use windlass_core::TaskId;
 
-use super::{KeyChange, StoreError, SubmitKey};
+use super::{KeyChange, Store, StoreError, SubmitKey};
 
 /// A task as it was submitted, for an export.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -27,9 +27,12 @@ pub enum ImportStage {
     Filling,
 }
 
-/// The way to a store past its servers: nothing of it is called while one has the store open.
+/// A store as it was at one moment, whatever servers and applications do to it meanwhile: what an export reads.
 #[async_trait]
-pub trait Archive: Send {
+pub trait Snapshot: Send {
+    /// The store as it was. Nothing can be changed by way of it.
+    fn store(&self) -> &dyn Store;
+
     /// At most `limit` tasks behind that place, those submitted first before others.
     async fn submitted(&mut self, after: Option<u128>, limit: usize) -> Result<Vec<Submitted>, StoreError>;
 
@@ -41,13 +44,20 @@ pub trait Archive: Send {
         limit: usize,
     ) -> Result<Vec<KeyChange>, StoreError>;
 
+    /// How many tasks applications had enqueued that no server had taken in.
+    async fn enqueued(&mut self) -> Result<u64, StoreError>;
+}
+
+/// The way to a database past its servers, as it is now.
+#[async_trait]
+pub trait Archive: Send {
     /// How many tasks applications enqueued that no server has taken in yet.
     async fn enqueued(&mut self) -> Result<u64, StoreError>;
 
     /// Whether nothing is in it.
     async fn is_empty(&mut self) -> Result<bool, StoreError>;
 
-    /// The address of a server that was heard of lately. On a file its lock tells.
+    /// The address of a server that was heard of lately.
     async fn server(&mut self) -> Result<Option<String>, StoreError>;
 
     /// How far an import has come, which may be one that was broken off.

@@ -27,6 +27,7 @@ use super::{
     error::Fault,
     script::{Answer, Packet, Script},
 };
+use crate::rows::SNAPSHOT_LOST;
 
 /// What every connection is set to. A statement or a lock that takes longer than this is given up: nothing that is held
 /// up may hold up others without end. Lists of keys stay conditions on an index, however long they are.
@@ -40,6 +41,14 @@ const MARIADB_SETTINGS: &str = "SET SESSION max_statement_time = 30, idle_write_
 
 /// What only MySQL knows.
 const MYSQL_SETTINGS: &str = "SET SESSION max_execution_time = 30000";
+
+/// What the one connection of a snapshot is set to behind that: all it reads is as it is now, for as long as it takes.
+const SNAPSHOT: &str = "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ;
+    START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY";
+
+/// What only MariaDB knows of how long a transaction may be idle.
+const MARIADB_SNAPSHOT: &str =
+    "SET SESSION idle_transaction_timeout = 0, idle_readonly_transaction_timeout = 0";
 
 /// Connections at once. The engine has a handful of calls under way at any time.
 pub(super) const CONNECTIONS_MAX: usize = 16;
@@ -60,6 +69,8 @@ pub(super) const TRIES_MAX: usize = 8;
 pub(super) struct Database {
     options: Opts,
     is_mariadb: bool,
+    /// There is one connection, and all of it is read as it was when that was made.
+    is_snapshot: bool,
     /// Where sockets and timers are: whoever polls a call need not have any.
     runtime: Handle,
     permits: Semaphore,
@@ -83,7 +94,14 @@ impl Database {
     pub(super) fn new(options: Opts, is_mariadb: bool) -> Self {
         let (permits, idle) = (Semaphore::new(CONNECTIONS_MAX), Mutex::default());
         let (trips, connected) = (AtomicU64::new(0), AtomicU64::new(0));
-        Self { options, is_mariadb, runtime: Handle::current(), permits, idle, trips, connected }
+        let runtime = Handle::current();
+        Self { options, is_mariadb, is_snapshot: false, runtime, permits, idle, trips, connected }
+    }
+
+    /// The same database as it is when it is asked the first time. Nothing can be written, and when the connection is lost
+    /// so is that moment.
+    pub(super) fn snapshot(self) -> Self {
+        Self { is_snapshot: true, permits: Semaphore::new(1), ..self }
     }
 
     /// A connection for one piece of work.
@@ -95,8 +113,10 @@ impl Database {
         let link = match idle {
             Some(link) => link,
             None => {
-                self.connected.fetch_add(1, Ordering::Relaxed);
-                connect(&self.options, self.is_mariadb).await?
+                if self.connected.fetch_add(1, Ordering::Relaxed) > 0 && self.is_snapshot {
+                    return Err(Fault::Store(StoreError::Unavailable(SNAPSHOT_LOST.to_owned())));
+                }
+                self.connect().await?
             }
         };
         Ok(Connection { link: Some(link), is_open: false, database: self, _permit: permit })
@@ -122,25 +142,31 @@ impl Database {
         self.trips.load(Ordering::Relaxed)
     }
 
+    async fn connect(&self) -> Result<Link, Fault> {
+        let connecting = async {
+            let mut conn = Conn::new(self.options.clone()).await?;
+            let settings = if self.is_mariadb { MARIADB_SETTINGS } else { MYSQL_SETTINGS };
+            conn.query_drop(format!("{SETTINGS};\n{settings}")).await?;
+            if self.is_snapshot && self.is_mariadb {
+                conn.query_drop(MARIADB_SNAPSHOT).await?;
+            }
+            if self.is_snapshot {
+                conn.query_drop(SNAPSHOT).await?;
+            }
+            Ok::<_, Fault>(conn)
+        };
+        let conn = timeout(CONNECT_MAX, connecting).await;
+        let conn = conn.map_err(|_| Fault::NoAnswer("it did not answer within 5 s"))??;
+        let mut id = [0; 16];
+        getrandom::fill(&mut id)
+            .map_err(|error| StoreError::Unavailable(format!("the system gives no random bytes: {error}")))?;
+        Ok(Link { conn, id: u128::from_be_bytes(id), commits: 0 })
+    }
+
     /// Gives up connections that have nothing to do: they may be as dead as one that was found so.
     fn forget_idle(&self) {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
-}
-
-async fn connect(options: &Opts, is_mariadb: bool) -> Result<Link, Fault> {
-    let connecting = async {
-        let mut conn = Conn::new(options.clone()).await?;
-        let settings = if is_mariadb { MARIADB_SETTINGS } else { MYSQL_SETTINGS };
-        conn.query_drop(format!("{SETTINGS};\n{settings}")).await?;
-        Ok::<_, Fault>(conn)
-    };
-    let conn = timeout(CONNECT_MAX, connecting).await;
-    let conn = conn.map_err(|_| Fault::NoAnswer("it did not answer within 5 s"))??;
-    let mut id = [0; 16];
-    getrandom::fill(&mut id)
-        .map_err(|error| StoreError::Unavailable(format!("the system gives no random bytes: {error}")))?;
-    Ok(Link { conn, id: u128::from_be_bytes(id), commits: 0 })
 }
 
 /// A connection. When it is dropped within a transaction or in the middle of an answer it is closed, which ends that.
@@ -167,9 +193,13 @@ impl Connection<'_> {
     /// Sends a script that is a transaction by itself, or none, or that ends the one that is open, and waits for the rows
     /// of each of its statements.
     pub(super) async fn run(&mut self, script: Script) -> Result<Sets, Fault> {
-        let sets = self.send(script).await?;
+        let (script, before) = match script.reads() && !self.database.is_snapshot {
+            true => script.in_transaction(),
+            false => (script, 0),
+        };
+        let mut sets = self.send(script).await?;
         self.is_open = false;
-        Ok(sets)
+        Ok(sets.split_off(before))
     }
 
     /// Sends a script after which a transaction is open: [`Connection::run`] or [`Connection::roll_back`] ends it.
@@ -178,6 +208,10 @@ impl Connection<'_> {
         let mut sets = Vec::with_capacity(script.statements());
         for packet in script.into_packets() {
             if let Err(fault) = self.exchange(packet, &mut sets).await {
+                if self.database.is_snapshot {
+                    // To take something back would end the moment.
+                    self.link = None;
+                }
                 if self.link.is_some() {
                     // What was begun is taken back.
                     self.roll_back().await?;

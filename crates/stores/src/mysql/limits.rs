@@ -47,7 +47,7 @@ pub(super) fn millis(row: &Row, column: usize) -> Result<Millis, Fault> {
 
 /// Reads all limits with what counts under them.
 pub(super) async fn read_limits(connection: &mut Connection<'_>, now: Now) -> Result<Limits, Fault> {
-    let mut script = Script::begin_reading();
+    let mut script = Script::reading();
     let limits = script.add(&format!("{READ_LIMITS} ORDER BY name"), []);
     let held = format!(
         "{CLAIMED}, command, fairness FROM windlass_wait FORCE INDEX (by_session)
@@ -60,7 +60,6 @@ pub(super) async fn read_limits(connection: &mut Connection<'_>, now: Now) -> Re
          WHERE b.at > ? - l.per ORDER BY b.at",
         cells![to_integer(now.mono.0)],
     );
-    script.end();
     let sets = connection.run(script).await?;
     let limits = sets[limits].iter().map(limit).collect::<Result<Vec<_>, _>>()?;
     let rows = &sets[held];

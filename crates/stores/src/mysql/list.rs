@@ -85,12 +85,10 @@ async fn heads(connection: &mut Connection<'_>, flows: &Flows, ids: &[TaskId]) -
     if ids.is_empty() {
         return Ok(Vec::new());
     }
-    let mut script = Script::begin_reading();
-    let skip = script.statements();
+    let mut script = Script::reading();
     let count = script.for_keys(&format!("{TASK} WHERE t.id"), ids.iter().map(|id| Cell::from(*id)), "");
     add_waits(&mut script, ids);
-    script.end();
-    let mut sets = connection.run(script).await?.into_iter().skip(skip);
+    let mut sets = connection.run(script).await?.into_iter();
     let mut parts = HashMap::new();
     for row in sets.by_ref().take(count).flatten() {
         let head = task_head(&row)?;

@@ -30,8 +30,7 @@ pub(super) async fn load(
     if ids.is_empty() {
         return Ok(Vec::new());
     }
-    let mut script = if within { Script::default() } else { Script::begin_reading() };
-    let skip = script.statements();
+    let mut script = if within { Script::default() } else { Script::reading() };
     let keys = || ids.iter().map(|id| Cell::from(*id));
     let heads = script.for_keys(&format!("{TASK} WHERE t.id"), keys(), "");
     add_waits(&mut script, ids);
@@ -41,11 +40,8 @@ pub(super) async fn load(
         keys(),
         "ORDER BY task, step, number",
     );
-    if !within {
-        script.end();
-    }
     let sets = if within { connection.send(script).await? } else { connection.run(script).await? };
-    let mut sets = sets.into_iter().skip(skip);
+    let mut sets = sets.into_iter();
     let mut parts = HashMap::new();
     for row in sets.by_ref().take(heads).flatten() {
         let head = task_head(&row)?;

@@ -156,6 +156,9 @@ pub enum OpenError {
         /// What to do.
         advice: &'static str,
     },
+    /// What is in it cannot be held on to.
+    #[error("the database cannot be read as of one moment: {0}")]
+    Snapshot(String),
     /// What it holds is not what was written.
     #[error("the database is damaged: {0}")]
     Damaged(String),

@@ -115,6 +115,8 @@ pub(super) use cells;
 #[derive(Debug, Default)]
 pub(super) struct Script {
     packets: Vec<Packet>,
+    /// They only read, all of them as of one moment, which the connection sees to.
+    reads: bool,
 }
 
 /// Some statements.
@@ -148,12 +150,28 @@ impl Script {
         script
     }
 
-    /// Statements that read as of one moment. [`Script::end`] ends them.
-    pub(super) fn begin_reading() -> Self {
-        let mut script = Self::default();
-        script.add("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ", []);
-        script.add("START TRANSACTION WITH CONSISTENT SNAPSHOT", []);
-        script
+    /// Statements that read as of one moment.
+    pub(super) fn reading() -> Self {
+        Self { reads: true, ..Self::default() }
+    }
+
+    /// Whether the statements are to read as of one moment.
+    pub(super) fn reads(&self) -> bool {
+        self.reads
+    }
+
+    /// Has them read as of one moment, that of their own transaction. Gives with them how many answers stand before theirs.
+    pub(super) fn in_transaction(mut self) -> (Self, usize) {
+        if let Some(first) = self.packets.first_mut() {
+            let mut begin = Packet::one("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ");
+            begin.append(Packet::one("START TRANSACTION WITH CONSISTENT SNAPSHOT"));
+            let before = begin.answers.len();
+            begin.append(std::mem::take(first));
+            *first = begin;
+            self.end();
+            return (self, before);
+        }
+        (self, 0)
     }
 
     /// Ends the transaction, and what it did is on disk then.
@@ -287,6 +305,11 @@ impl Packet {
         let mut packet = Self { text: statement.to_owned(), answers: Vec::new() };
         packet.end(statement);
         packet
+    }
+
+    fn append(&mut self, other: Self) {
+        self.text.push_str(&other.text);
+        self.answers.extend(other.answers);
     }
 
     /// Ends a statement that begins like this.

@@ -59,6 +59,16 @@ impl MySqlStore {
         })
     }
 
+    /// One that only reads, out of a snapshot.
+    pub(super) fn reading(snapshot: Database, token_key: [u8; 32]) -> Self {
+        let (flows, newest, committer) = (Flows::default(), Newest::default(), Committer::default());
+        Self { database: snapshot, flows, newest, committer, token_key }
+    }
+
+    pub(super) fn database(&self) -> &Database {
+        &self.database
+    }
+
     /// How often something went to the database and was waited for.
     #[must_use]
     pub fn trips(&self) -> u64 {

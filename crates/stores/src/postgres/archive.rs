@@ -3,22 +3,15 @@
 use async_trait::async_trait;
 use tokio::task::JoinHandle;
 use tokio_postgres::Client;
-use uuid::Uuid;
-use windlass_core::{TaskId, Timestamp};
-use windlass_engine::ports::{Archive, ImportStage, KeyChange, SERVER_SILENT_AFTER, StoreError, Submitted};
+use windlass_engine::ports::{Archive, ImportStage, SERVER_SILENT_AFTER, StoreError};
 
 use super::{
     error::describe,
     migrate::{LOCK_IMPORT, READABLE_FROM, VERSION},
     open::{OpenError, PostgresOptions},
 };
-use crate::rows::{ENQUEUED, FILLED, from_integer, mark_of, stage_of, submit_key, to_integer};
+use crate::rows::{ENQUEUED, FILLED, from_integer, mark_of, stage_of, to_integer};
 
-const SUBMITTED: &str = "SELECT t.id, k.scope, k.fingerprint
-    FROM windlass_task t LEFT JOIN windlass_submit_key k ON k.scope = t.scope AND NOT k.orphan
-    WHERE t.id > $1 ORDER BY t.id LIMIT $2";
-const OTHER_KEYS: &str = "SELECT scope, fingerprint, task, created_at FROM windlass_submit_key
-    WHERE orphan AND scope > $1 ORDER BY scope LIMIT $2";
 const MADE_BY: &str = "SELECT schema_version FROM windlass_meta";
 const MARK: &str = "SELECT readable_from FROM windlass_meta";
 /// Servers go by the clock of the database.
@@ -33,11 +26,11 @@ pub struct PostgresArchive {
 }
 
 impl PostgresArchive {
-    /// Opens a database to read it.
+    /// Opens a database to look at it.
     ///
     /// # Errors
     /// When it cannot be reached.
-    pub async fn to_read(options: &PostgresOptions) -> Result<Self, OpenError> {
+    pub async fn to_look(options: &PostgresOptions) -> Result<Self, OpenError> {
         let (client, connection) = options.connect().await?;
         Ok(Self { client, _driver: tokio::spawn(connection) })
     }
@@ -47,7 +40,7 @@ impl PostgresArchive {
     /// # Errors
     /// When it cannot be reached, another one is filling it, or its tables are of a newer version.
     pub async fn to_fill(options: &PostgresOptions) -> Result<Self, OpenError> {
-        let archive = Self::to_read(options).await?;
+        let archive = Self::to_look(options).await?;
         let failed = |error: tokio_postgres::Error| OpenError::migration(&error);
         let locked = archive.client.query_one("SELECT pg_try_advisory_lock($1)", &[&LOCK_IMPORT]).await;
         if !locked.and_then(|row| row.try_get::<_, bool>(0)).map_err(failed)? {
@@ -75,41 +68,6 @@ fn fault(error: tokio_postgres::Error) -> StoreError {
 
 #[async_trait]
 impl Archive for PostgresArchive {
-    async fn submitted(&mut self, after: Option<u128>, limit: usize) -> Result<Vec<Submitted>, StoreError> {
-        let (after, limit) = (Uuid::from_u128(after.unwrap_or(0)), to_integer(limit as u64));
-        let rows = self.client.query(SUBMITTED, &[&after, &limit]).await.map_err(fault)?;
-        let mut submitted = Vec::with_capacity(rows.len());
-        for row in &rows {
-            let id = row.try_get::<_, Uuid>(0).map_err(fault)?.as_u128();
-            let scope: Option<&[u8]> = row.try_get(1).map_err(fault)?;
-            let fingerprint: Option<&[u8]> = row.try_get(2).map_err(fault)?;
-            let key = scope.zip(fingerprint);
-            let key = key.map(|(scope, fingerprint)| submit_key(scope, fingerprint)).transpose()?;
-            submitted.push(Submitted { place: id, id: TaskId(id), key });
-        }
-        Ok(submitted)
-    }
-
-    async fn other_keys(
-        &mut self,
-        after: Option<[u8; 32]>,
-        limit: usize,
-    ) -> Result<Vec<KeyChange>, StoreError> {
-        let after = after.map_or_else(Vec::new, |scope| scope.to_vec());
-        let rows =
-            self.client.query(OTHER_KEYS, &[&after, &to_integer(limit as u64)]).await.map_err(fault)?;
-        let mut keys = Vec::with_capacity(rows.len());
-        for row in &rows {
-            let (scope, fingerprint) = (row.try_get(0).map_err(fault)?, row.try_get(1).map_err(fault)?);
-            keys.push(KeyChange {
-                key: submit_key(scope, fingerprint)?,
-                task: TaskId(row.try_get::<_, Uuid>(2).map_err(fault)?.as_u128()),
-                at: Timestamp(row.try_get(3).map_err(fault)?),
-            });
-        }
-        Ok(keys)
-    }
-
     async fn enqueued(&mut self) -> Result<u64, StoreError> {
         let row = self.client.query_one(ENQUEUED, &[]).await.map_err(fault)?;
         Ok(from_integer(row.try_get(0).map_err(fault)?))

@@ -31,6 +31,12 @@ pub(super) const SETTINGS: &str = "
     SET jit = off;
     SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'";
 
+/// What the one connection of a snapshot is set to behind that: all it reads is as it is now, for as long as it takes. The
+/// moment is that of the first statement that reads.
+pub(super) const SNAPSHOT: &str = "
+    SET idle_in_transaction_session_timeout = 0;
+    BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
+
 /// How long a call waits for a connection while all of them are busy.
 pub(super) const WAIT_MAX: Duration = Duration::from_secs(10);
 

@@ -2,7 +2,7 @@
 
 use std::error::Error as _;
 
-use deadpool_postgres::PoolError;
+use deadpool_postgres::{HookError, PoolError};
 use thiserror::Error;
 use tokio_postgres::error::SqlState;
 use windlass_engine::ports::StoreError;
@@ -27,7 +27,12 @@ pub(super) enum Fault {
 impl From<PoolError> for Fault {
     fn from(error: PoolError) -> Self {
         match error {
-            PoolError::Backend(error) => Self::Postgres(error),
+            PoolError::Backend(error) | PoolError::PostCreateHook(HookError::Backend(error)) => {
+                Self::Postgres(error)
+            }
+            PoolError::PostCreateHook(HookError::Message(message)) => {
+                Self::NoConnection(message.into_owned())
+            }
             PoolError::Timeout(_) => {
                 Self::NoConnection("all connections to it were busy for too long".to_owned())
             }

@@ -23,6 +23,7 @@
 //! | `enqueued.rs` | what applications enqueue in transactions of their own |
 //! | `query.rs`, `sweep.rs` | events, log lines, alarms, locks; deleting what is old |
 //! | `news.rs` | hearing of other servers |
+//! | `snapshot.rs`, `archive.rs` | what exports read, and what imports do past servers |
 //!
 //! # Order of locks
 //!
@@ -61,6 +62,7 @@ mod queues;
 mod schema;
 mod servers;
 mod sessions;
+mod snapshot;
 mod store;
 mod sweep;
 mod tls;
@@ -70,5 +72,6 @@ mod write_waits;
 pub use archive::PostgresArchive;
 pub use open::{OpenError, PostgresOptions};
 pub use schema::schema;
+pub use snapshot::PostgresSnapshot;
 pub use store::PostgresStore;
 pub use tls::TlsError;

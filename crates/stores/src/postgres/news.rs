@@ -20,7 +20,7 @@ const RETRY_AFTER: Duration = Duration::from_secs(1);
 pub(super) struct News {
     heard: Arc<Notify>,
     enqueued: Arc<Notify>,
-    listener: JoinHandle<()>,
+    listener: Option<JoinHandle<()>>,
 }
 
 impl News {
@@ -28,7 +28,12 @@ impl News {
     pub(super) fn listen(options: PostgresOptions, own: String) -> Self {
         let (heard, enqueued) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
         let listener = tokio::spawn(listen(options, own, heard.clone(), enqueued.clone()));
-        Self { heard, enqueued, listener }
+        Self { heard, enqueued, listener: Some(listener) }
+    }
+
+    /// Nothing is ever heard: for who reads what was.
+    pub(super) fn none() -> Self {
+        Self { heard: Arc::default(), enqueued: Arc::default(), listener: None }
     }
 
     /// Returns when something was heard since the last call.
@@ -44,7 +49,9 @@ impl News {
 
 impl Drop for News {
     fn drop(&mut self) {
-        self.listener.abort();
+        if let Some(listener) = &self.listener {
+            listener.abort();
+        }
     }
 }
 

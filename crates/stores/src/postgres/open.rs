@@ -19,11 +19,12 @@ use tokio_postgres::{
 };
 
 use super::{
-    connection::{Database, SETTINGS, WAIT_MAX},
+    connection::{Database, SETTINGS, SNAPSHOT, WAIT_MAX},
     error::describe,
     migrate::migrate,
     tls::{self, Tls, TlsError},
 };
+use crate::rows::SNAPSHOT_LOST;
 
 /// How long a server may take to answer a connection.
 const CONNECT_MAX: Duration = Duration::from_secs(5);
@@ -193,6 +194,9 @@ pub enum OpenError {
         /// What to do.
         advice: &'static str,
     },
+    /// What is in it cannot be held on to.
+    #[error("the database cannot be read as of one moment: {0}")]
+    Snapshot(String),
     /// What it holds is not what was written.
     #[error("the database is damaged: {0}")]
     Damaged(String),
@@ -244,7 +248,25 @@ pub(super) async fn open(options: &PostgresOptions) -> Result<Opened, OpenError>
     drop(client);
     // It ends with its client.
     let _ = driver.await;
-    let token_key = checked?;
+    let database = database(options, options.connections, Hold::Nothing)?;
+    Ok(Opened { database, token_key: checked? })
+}
+
+/// The database as it is when its one connection is made. Nothing can be written, and when the connection is lost so is
+/// that moment.
+pub(super) fn snapshot(options: &PostgresOptions) -> Result<Database, OpenError> {
+    database(options, 1, Hold::OneMoment)
+}
+
+/// What connections hold on to, from one use to the next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Hold {
+    Nothing,
+    /// What the database was when the first one was made; so there is no second one.
+    OneMoment,
+}
+
+fn database(options: &PostgresOptions, connections: usize, hold: Hold) -> Result<Database, OpenError> {
     let manager = Manager::from_config(
         options.config.clone(),
         options.tls()?,
@@ -255,18 +277,27 @@ pub(super) async fn open(options: &PostgresOptions) -> Result<Opened, OpenError>
     let connecting = connected.clone();
     let set = Hook::async_fn(move |client: &mut deadpool_postgres::ClientWrapper, _| {
         let settings = settings.clone();
-        connecting.fetch_add(1, Ordering::Relaxed);
-        Box::pin(async move { client.batch_execute(&settings).await.map_err(HookError::Backend) })
+        let is_lost = connecting.fetch_add(1, Ordering::Relaxed) > 0 && hold == Hold::OneMoment;
+        Box::pin(async move {
+            if is_lost {
+                return Err(HookError::message(SNAPSHOT_LOST));
+            }
+            client.batch_execute(&settings).await.map_err(HookError::Backend)?;
+            if hold == Hold::OneMoment {
+                client.batch_execute(SNAPSHOT).await.map_err(HookError::Backend)?;
+            }
+            Ok(())
+        })
     });
     let pool = Pool::builder(manager)
-        .max_size(options.connections)
+        .max_size(connections)
         .runtime(Runtime::Tokio1)
         .wait_timeout(Some(WAIT_MAX))
         .create_timeout(Some(CONNECT_MAX * 2))
         .post_create(set)
         .build();
     let pool = pool.map_err(|error| OpenError::Damaged(error.to_string()))?;
-    Ok(Opened { database: Database::new(pool, options.statement_max, connected), token_key })
+    Ok(Database::new(pool, options.statement_max, connected))
 }
 
 async fn check(client: &mut Client, options: &PostgresOptions) -> Result<[u8; 32], OpenError> {

@@ -67,6 +67,21 @@ impl PostgresStore {
         Ok(Self { inner: Arc::new(inner), news, runtime: Handle::current(), token_key })
     }
 
+    /// One that only reads, out of a snapshot, and hears of nothing. Must be called on a Tokio runtime.
+    pub(super) fn reading(snapshot: Database, token_key: [u8; 32]) -> Self {
+        let inner = Inner {
+            database: Arc::new(snapshot),
+            flows: Arc::default(),
+            newest: Newest::default(),
+            committer: Committer::new(String::new()),
+        };
+        Self { inner: Arc::new(inner), news: News::none(), runtime: Handle::current(), token_key }
+    }
+
+    pub(super) fn database(&self) -> &Database {
+        &self.inner.database
+    }
+
     /// Does something to its end on the store's runtime.
     async fn spawn<T: Send + 'static>(
         &self,

@@ -27,6 +27,10 @@ pub(crate) const FILLED: [&str; 17] = [
 pub(crate) const ENQUEUED: &str =
     "SELECT count(*) FROM windlass_enqueued WHERE refused IS NULL AND stands_for IS NULL";
 
+/// Why an export ends whose connection is lost: another one would read what came after.
+pub(crate) const SNAPSHOT_LOST: &str =
+    "the connection was lost by which the store was read as of one moment: begin anew";
+
 /// What stands for the lowest version that servers must know while an import fills the tables: none does.
 pub(crate) const IMPORTING: i64 = i32::MAX as i64;
 

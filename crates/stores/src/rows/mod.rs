@@ -23,7 +23,7 @@ mod tasks;
 mod turns;
 mod writes;
 
-pub(crate) use archive::{ENQUEUED, FILLED, RESERVED, mark_of, stage_of, submit_key};
+pub(crate) use archive::{ENQUEUED, FILLED, RESERVED, SNAPSHOT_LOST, mark_of, stage_of, submit_key};
 pub(crate) use decide::decide;
 pub(crate) use encoding::*;
 pub(crate) use flow_cache::{FlowCache, stored_flow};

@@ -28,7 +28,7 @@
 //! | `recover.rs`, `read.rs` | reading what is active, at a start and after a failed write |
 //! | `resting.rs` | reading tasks at rest |
 //! | `readers.rs`, `query.rs`, `list.rs` | queries for what has ended |
-//! | `archive.rs` | what an export reads beside |
+//! | `snapshot.rs` | what an export reads |
 //! | `sweep.rs`, `doctor.rs` | deleting what is old; looking for what is wrong |
 //!
 //! # The tables
@@ -62,7 +62,6 @@
 //! | a row cannot be read | recovery names the task and gives up; [`doctor()`] lists all such rows |
 //! | a second server | is refused by the lock file, with the number of the process that has it |
 
-mod archive;
 mod checkpoint;
 mod checksum;
 mod connect;
@@ -92,15 +91,16 @@ mod room;
 mod rows;
 mod schema;
 mod sink;
+mod snapshot;
 mod sweep;
 mod task_rows;
 mod touched;
 mod unique_rows;
 mod writer;
 
-pub use archive::SqliteArchive;
 pub use doctor::{Report, doctor};
 pub use open::{OpenError, SqliteOptions};
 pub use reserved::Reserved;
 pub use schema::schema;
 pub use sink::SqliteSink;
+pub use snapshot::SqliteSnapshot;

@@ -28,6 +28,8 @@ mod opening;
 mod postgres;
 #[cfg(feature = "sqlite")]
 mod round_trip;
+#[cfg(all(feature = "sqlite", any(feature = "mysql", feature = "postgres")))]
+mod snapshot;
 #[cfg(feature = "sqlite")]
 mod story;
 #[cfg(feature = "sqlite")]

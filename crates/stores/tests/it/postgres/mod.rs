@@ -6,6 +6,8 @@ mod enqueued;
 #[cfg(feature = "sqlite")]
 mod faults;
 mod opening;
+#[cfg(feature = "sqlite")]
+mod snapshot;
 
 use std::{
     future::Future,

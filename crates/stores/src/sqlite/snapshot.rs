@@ -1,11 +1,11 @@
-//! The way to a file past its server, for exports and imports.
+//! A file as it is while no server can open it: what an export reads.
 
-use std::path::Path;
+use std::{path::Path, sync::Arc};
 
 use async_trait::async_trait;
 use rusqlite::{Connection, params};
 use windlass_core::Timestamp;
-use windlass_engine::ports::{Archive, ImportStage, KeyChange, StoreError, SubmitKey, Submitted};
+use windlass_engine::ports::{KeyChange, Snapshot, Store, StoreError, SubmitKey, Submitted};
 
 use super::{
     connect::{Role, connect},
@@ -20,20 +20,20 @@ const SUBMITTED: &str = "SELECT t.n, t.id, k.scope, k.fingerprint
 const OTHER_KEYS: &str = "SELECT scope, fingerprint, task, created_at FROM submit_key
     WHERE orphan = 1 AND scope > ?1 ORDER BY scope LIMIT ?2";
 
-/// A connection that reads a file. One is filled only under another name, and has its own when it is whole: so nothing
-/// is to be done when filling begins and ends.
-pub struct SqliteArchive {
+/// An open store with its file. It has the file's lock, so nothing changes it meanwhile.
+pub struct SqliteSnapshot {
+    store: Arc<dyn Store>,
     connection: Connection,
 }
 
-impl SqliteArchive {
-    /// Opens a file, which is a store.
+impl SqliteSnapshot {
+    /// The file of a store that was opened and is left alone from now on.
     ///
     /// # Errors
     /// When it cannot be read.
-    pub fn open(path: &Path) -> Result<Self, OpenError> {
+    pub fn new(store: Arc<dyn Store>, path: &Path) -> Result<Self, OpenError> {
         let connection = connect(path, Role::Reader).map_err(|error| OpenError::sqlite(path, &error))?;
-        Ok(Self { connection })
+        Ok(Self { store, connection })
     }
 }
 
@@ -42,7 +42,11 @@ fn fault(error: rusqlite::Error) -> StoreError {
 }
 
 #[async_trait]
-impl Archive for SqliteArchive {
+impl Snapshot for SqliteSnapshot {
+    fn store(&self) -> &dyn Store {
+        &*self.store
+    }
+
     async fn submitted(&mut self, after: Option<u128>, limit: usize) -> Result<Vec<Submitted>, StoreError> {
         let after = i64::try_from(after.unwrap_or(0)).unwrap_or(i64::MAX);
         let mut statement = self.connection.prepare_cached(SUBMITTED).map_err(fault)?;
@@ -73,26 +77,5 @@ impl Archive for SqliteArchive {
 
     async fn enqueued(&mut self) -> Result<u64, StoreError> {
         Ok(0)
-    }
-
-    async fn is_empty(&mut self) -> Result<bool, StoreError> {
-        let sql = "SELECT NOT EXISTS (SELECT 1 FROM task) AND NOT EXISTS (SELECT 1 FROM flow)";
-        self.connection.query_row(sql, [], |row| row.get(0)).map_err(fault)
-    }
-
-    async fn server(&mut self) -> Result<Option<String>, StoreError> {
-        Ok(None)
-    }
-
-    async fn stage(&mut self) -> Result<ImportStage, StoreError> {
-        Ok(ImportStage::None)
-    }
-
-    async fn set_stage(&mut self, _: ImportStage) -> Result<(), StoreError> {
-        Ok(())
-    }
-
-    async fn clear(&mut self) -> Result<(), StoreError> {
-        Ok(())
     }
 }

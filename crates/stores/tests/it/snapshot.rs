@@ -1,0 +1,68 @@
+//! An export of a database is what was in it at one moment, whatever is written to it meanwhile.
+
+use std::io::{self, Write};
+
+use windlass_engine::{
+    archive,
+    conformance::block_on,
+    ports::{Outcome, Snapshot, Store},
+};
+
+use crate::{
+    disturbed::{add_flow, line, new_task},
+    story,
+};
+
+/// More than are read at once.
+const TASKS: u64 = 150;
+
+/// So many bytes of an export are in the middle of the tasks that are read first.
+const IN_THE_MIDDLE: usize = 10_000;
+
+/// What somebody does to the database in the middle of an export. Tasks are deleted last, as a sweep does it.
+pub(crate) const DISTURB: [&str; 4] = [
+    "delete from windlass_log",
+    "delete from windlass_history",
+    "delete from windlass_wait",
+    "delete from windlass_task",
+];
+
+/// Tasks with events and lines of log.
+pub(crate) fn fill(store: &dyn Store) {
+    let flow = add_flow(store);
+    for number in 1..=TASKS {
+        let changes = vec![new_task(&flow, number), line(number)];
+        assert_eq!(block_on(store.commit(changes)).unwrap(), [Outcome::Committed, Outcome::Committed]);
+    }
+}
+
+/// Exports all of it, and does something to the database once some tasks are written.
+pub(crate) async fn export(snapshot: &mut dyn Snapshot, disturb: impl FnOnce() + Send) -> Vec<u8> {
+    let mut file = Disturbed { bytes: Vec::new(), disturb: Some(disturb) };
+    let totals = archive::export(snapshot, &mut file, story::now(0)).await.unwrap();
+    assert!(file.disturb.is_none(), "it was not disturbed");
+    assert!(totals.to_string().contains(&TASKS.to_string()), "{totals}");
+    file.bytes
+}
+
+/// What is written, and what happens in the middle of it.
+struct Disturbed<F> {
+    bytes: Vec<u8>,
+    disturb: Option<F>,
+}
+
+impl<F: FnOnce()> Write for Disturbed<F> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.bytes.extend(bytes);
+        if self.bytes.len() > IN_THE_MIDDLE
+            && let Some(disturb) = self.disturb.take()
+        {
+            disturb();
+        }
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
