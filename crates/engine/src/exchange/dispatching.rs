@@ -42,8 +42,8 @@ impl Dispatching {
 
     /// Takes the turn; nothing where somebody else has it.
     pub(super) fn try_take<'d>(&'d self, timers: &'d Signal) -> Option<Turn<'d>> {
-        let was_under_way = std::mem::replace(&mut self.state().under_way, true);
-        (!was_under_way).then_some(Turn { dispatching: self, timers, is_over: false })
+        let is_taken = std::mem::replace(&mut self.state().under_way, true);
+        (!is_taken).then(|| Turn { dispatching: self, timers, is_over: false })
     }
 }
 
@@ -89,7 +89,11 @@ mod tests {
         assert_eq!(turn.next(), Some(at(3)), "with the latest time");
         assert!(dispatching.take(&timers, at(4)).is_none());
         assert_eq!((turn.next(), turn.next()), (Some(at(4)), None));
-        assert!(dispatching.take(&timers, at(5)).is_some());
+        let turn = dispatching.take(&timers, at(5)).unwrap();
+        assert!(dispatching.try_take(&timers).is_none() && dispatching.try_take(&timers).is_none());
+        drop(turn);
+        let mut turn = dispatching.try_take(&timers).unwrap();
+        assert_eq!(turn.next(), None, "who only tried does not wait for it");
     }
 
     #[test]

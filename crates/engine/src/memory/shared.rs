@@ -3,15 +3,15 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use async_trait::async_trait;
-use windlass_core::{ActKey, Alarm, AlarmId, Event, Lock, LockName, Millis, Ready, TaskId};
+use windlass_core::{ActKey, Alarm, AlarmId, Event, Lock, LockName, Millis, Name, Ready, TaskId};
 
 use super::{servers::Servers, sessions::Sessions, sink::without_results, tables::Tables, waits::Waits};
 use crate::Signal;
 use crate::ports::{
-    Adoption, AttemptId, BuiltOn, Change, Claimed, Due, Envelope, Limit, LimitState, Loaded, LogLine,
-    LostClaim, Now, Outcome, Page, QueueState, Retention, ServerId, ServerState, Service, ServiceLease,
-    SessionId, SessionRenewal, SessionState, Store, StoreError, StoredAlarm, StoredFlow, TaskChange,
-    TaskQuery, Wish,
+    Adoption, Ask, AttemptId, BuiltOn, Change, Claimed, Due, Envelope, Leave, Limit, LimitState, Loaded,
+    LogLine, LostClaim, Now, Outcome, Page, QueueState, Retention, ServerId, ServerState, Service,
+    ServiceLease, SessionId, SessionRenewal, SessionState, Store, StoreError, StoredAlarm, StoredFlow,
+    TaskChange, TaskQuery, Wish,
 };
 
 /// Keeps rows as long as a handle of it lives; a clone is a handle of the same rows, as a server's connection
@@ -98,6 +98,11 @@ impl Rows {
         self.waits.has_claim(task, lost) && self.sessions.is_over(lost.session, lost.at)
     }
 
+    /// Whether limits or turns say what of a queue is handed out.
+    fn is_ruled(&self, queue: &Name) -> bool {
+        self.tables.limits().any(|limit| limit.queue == *queue) || self.waits.takes_turns(queue)
+    }
+
     fn grace(&self, session: SessionId) -> Millis {
         session.timeout_grace(self.sessions.is_attached(session))
     }
@@ -156,6 +161,26 @@ impl Store for SharedStore {
             }
         }
         Ok(claimed)
+    }
+
+    async fn commit_and_claim(
+        &self,
+        changes: Vec<Change>,
+        asks: &[Ask],
+        _leave: &Leave,
+        now: Now,
+    ) -> Result<(Vec<Outcome>, Vec<Option<Vec<Claimed>>>), StoreError> {
+        let outcomes = self.commit(changes).await?;
+        let mut claimed = Vec::with_capacity(asks.len());
+        for Ask { session, wish } in asks {
+            // As SQL stores, which decide this by itself.
+            let is_ruled = self.rows().is_ruled(&wish.module);
+            claimed.push(match is_ruled {
+                true => None,
+                false => Some(self.claim(*session, std::slice::from_ref(wish), now).await?),
+            });
+        }
+        Ok((outcomes, claimed))
     }
 
     async fn adopt(

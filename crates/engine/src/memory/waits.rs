@@ -138,6 +138,11 @@ impl Waits {
         claimed
     }
 
+    /// Whether keys take turns in a queue.
+    pub(super) fn takes_turns(&self, queue: &Name) -> bool {
+        !self.line(|ready| ready.module == *queue && ready.fairness.is_some()).is_empty()
+    }
+
     /// Who of a line has the next turn: the turn, the place and the key.
     fn next_in_turn(
         &self,

@@ -1,13 +1,13 @@
 //! A server's connection to a database that it shares with others.
 
 use async_trait::async_trait;
-use windlass_core::{ActKey, Alarm, AlarmId, Event, Lock, LockName, Millis, Ready, TaskId};
+use windlass_core::{ActKey, Alarm, AlarmId, Event, Lock, LockName, Millis, Ready, TaskId, Timestamp};
 use windlass_engine::{
     memory::SharedStore,
     ports::{
-        Adoption, AttemptId, Change, Claimed, Due, Envelope, LimitState, Loaded, LogLine, Now, Outcome, Page,
-        QueueState, Retention, ServerId, ServerState, Service, ServiceLease, SessionId, SessionRenewal,
-        SessionState, Store, StoreError, StoredAlarm, StoredFlow, TaskQuery, Wish,
+        Adoption, Ask, AttemptId, Change, Claimed, Due, Envelope, Leave, LimitState, Loaded, LogLine, Now,
+        Outcome, Page, QueueState, Retention, ServerId, ServerState, Service, ServiceLease, SessionId,
+        SessionRenewal, SessionState, Store, StoreError, StoredAlarm, StoredFlow, TaskQuery, Wish,
     },
 };
 
@@ -57,15 +57,27 @@ impl Store for Database {
     }
 
     async fn commit(&self, changes: Vec<Change>) -> Result<Vec<Outcome>, StoreError> {
+        // Nothing is claimed at this time.
+        let now = Now { wall: Timestamp(0), mono: Millis(0) };
+        Ok(self.commit_and_claim(changes, &[], &Leave::default(), now).await?.0)
+    }
+
+    async fn commit_and_claim(
+        &self,
+        changes: Vec<Change>,
+        asks: &[Ask],
+        leave: &Leave,
+        now: Now,
+    ) -> Result<(Vec<Outcome>, Vec<Option<Vec<Claimed>>>), StoreError> {
         self.device.wait(Operation::There).await?;
-        let outcomes = self.rows.commit(changes.clone()).await?;
+        let (outcomes, claimed) = self.rows.commit_and_claim(changes.clone(), asks, leave, now).await?;
         for (change, outcome) in changes.iter().zip(&outcomes) {
             if *outcome == Outcome::Committed {
                 self.journal.written(change);
             }
         }
         self.device.wait(Operation::Back).await?;
-        Ok(outcomes)
+        Ok((outcomes, claimed))
     }
 
     async fn claim(&self, session: SessionId, wishes: &[Wish], now: Now) -> Result<Vec<Claimed>, StoreError> {

@@ -4,6 +4,7 @@
 //! Else claims of a queue go one after the other: what is in hands is counted, the first attempts of each key are read,
 //! and which of them are handed out is decided in `crate::rows`.
 
+use tokio_postgres::Row;
 use uuid::Uuid;
 use windlass_core::{Millis, Name, TaskId};
 use windlass_engine::ports::{AttemptId, Claimed, Leave, Limit, Now, SessionId, Wish};
@@ -108,17 +109,30 @@ pub(super) async fn claim(
     leave: &Leave,
     now: Now,
 ) -> Result<Vec<Claimed>, Fault> {
-    let module = wish.module.as_str();
-    let commands = commands(wish);
-    let id = Uuid::from_u128(session.0);
     let mut batch = Batch::default();
+    add_claim(&mut batch, session, wish, leave, now);
+    let results = connection.send(batch).await?;
+    match claimed(&results, session, wish, now)? {
+        Some(claimed) => Ok(claimed),
+        None => claim_ruled(connection, session, wish, now).await,
+    }
+}
+
+/// Adds statements that claim as a wish says.
+pub(super) fn add_claim<'w>(
+    batch: &mut Batch<'w>,
+    session: SessionId,
+    wish: &'w Wish,
+    leave: &Leave,
+    now: Now,
+) {
     batch.add(
         CLAIM,
         parameters![
-            module,
-            commands,
+            wish.module.as_str(),
+            commands(wish),
             i64::from(wish.free),
-            id,
+            Uuid::from_u128(session.0),
             now.wall.0,
             to_integer(now.mono.0),
             to_integer(session.timeout_grace(true).0),
@@ -127,27 +141,33 @@ pub(super) async fn claim(
             leave.but.iter().map(|task| Uuid::from_u128(task.0)).collect::<Vec<_>>()
         ],
     );
-    batch.add(IS_RULED, parameters![module]);
-    let results = connection.send(batch).await?;
-    let [claimed, is_ruled] = &results[..] else { return Ok(Vec::new()) };
+    batch.add(IS_RULED, parameters![wish.module.as_str()]);
+}
+
+/// What the statements of [`add_claim`] came to; nothing = limits or turns rule the queue.
+pub(super) fn claimed(
+    results: &[Vec<Row>],
+    session: SessionId,
+    wish: &Wish,
+    now: Now,
+) -> Result<Option<Vec<Claimed>>, Fault> {
+    let [claimed, is_ruled] = results else { return Ok(None) };
     let is_ruled: bool = is_ruled.first().map(|row| row.try_get(0)).transpose()?.unwrap_or(false);
     if claimed.is_empty() && is_ruled {
-        return claim_ruled(connection, session, wish, now).await;
+        return Ok(None);
     }
-    in_order(claimed, session, &wish.module, now)
+    in_order(claimed, session, &wish.module, now).map(Some)
 }
+
+/// How many statements [`add_claim`] adds.
+pub(super) const CLAIM_STATEMENTS: usize = 2;
 
 fn commands(wish: &Wish) -> Option<Vec<&str>> {
     wish.commands.as_ref().map(|commands| commands.iter().map(|command| command.as_str()).collect())
 }
 
 /// What was claimed, in the order of the queue.
-fn in_order(
-    rows: &[tokio_postgres::Row],
-    session: SessionId,
-    module: &Name,
-    now: Now,
-) -> Result<Vec<Claimed>, Fault> {
+fn in_order(rows: &[Row], session: SessionId, module: &Name, now: Now) -> Result<Vec<Claimed>, Fault> {
     let mut claimed = Vec::with_capacity(rows.len());
     for row in rows {
         let task: Uuid = row.try_get(0)?;
@@ -257,7 +277,7 @@ async fn hold_queue(
     Ok(Queue { is_paused, turn, grace, hands })
 }
 
-fn candidate(row: &tokio_postgres::Row) -> Result<Candidate, Fault> {
+fn candidate(row: &Row) -> Result<Candidate, Fault> {
     let task: Uuid = row.try_get(0)?;
     Ok(Candidate {
         task: task.as_u128(),

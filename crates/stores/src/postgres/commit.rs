@@ -9,9 +9,10 @@ use std::{
 
 use uuid::Uuid;
 use windlass_core::Name;
-use windlass_engine::ports::{Change, Outcome, StoreError};
+use windlass_engine::ports::{Ask, Change, Claimed, Leave, Now, Outcome, StoreError};
 
 use super::{
+    claim::{CLAIM_STATEMENTS, add_claim, claimed},
     connection::{Batch, Connection, Database, TRIES_MAX, parameters, pause},
     error::Fault,
     find::find,
@@ -56,9 +57,19 @@ enum Trace {
     Task(Uuid),
 }
 
+/// What is claimed with a commit.
+pub(super) struct Asked {
+    pub(super) asks: Vec<Ask>,
+    pub(super) leave: Leave,
+    pub(super) now: Now,
+}
+
+/// What was claimed for each who was asked for; nothing = it is to be claimed by itself.
+type Answers = Vec<Option<Vec<Claimed>>>;
+
 /// How a try ended.
 enum Try {
-    Done(Vec<Outcome>),
+    Done(Vec<Outcome>, Answers),
     /// The connection was lost while it committed.
     Unknown(Trace, Vec<Outcome>, Fault),
 }
@@ -73,16 +84,19 @@ impl Committer {
         database: &Database,
         flows: &Flows,
         changes: &[Change],
-    ) -> Result<Vec<Outcome>, StoreError> {
+        asked: &Asked,
+    ) -> Result<(Vec<Outcome>, Answers), StoreError> {
         let keys = Keys::of(changes);
+        let none = vec![None; asked.asks.len()];
         let (mut tries, mut careful, mut lost) = (0, false, None);
         loop {
             tries += 1;
-            let fault = match self.attempt(database, flows, changes, &keys, careful).await {
-                Ok(Try::Done(outcomes)) => return Ok(outcomes),
+            let fault = match self.attempt(database, flows, changes, asked, &keys, careful).await {
+                Ok(Try::Done(outcomes, answers)) => return Ok((outcomes, answers)),
                 Ok(Try::Unknown(trace, outcomes, fault)) => {
                     if was_committed(database, &trace, &fault).await? {
-                        return Ok(outcomes);
+                        // Sessions hear of what was claimed when they say what they have.
+                        return Ok((outcomes, none));
                     }
                     lost = Some((trace, outcomes));
                     fault
@@ -94,7 +108,7 @@ impl Committer {
                 && let Some((trace, outcomes)) = lost.take()
                 && was_committed(database, &trace, &fault).await?
             {
-                return Ok(outcomes);
+                return Ok((outcomes, none));
             }
             careful |= fault.is_taken();
             let again = fault.is_taken() || fault.is_contention() || fault.is_lost_connection();
@@ -113,6 +127,7 @@ impl Committer {
         database: &Database,
         flows: &Flows,
         changes: &[Change],
+        asked: &Asked,
         keys: &Keys,
         careful: bool,
     ) -> Result<Try, Fault> {
@@ -127,8 +142,8 @@ impl Committer {
                 (decide(changes, found), Trace::Number(number), Batch::default())
             }
         };
-        match self.write(&mut connection, batch, &decided.writes).await {
-            Ok(()) => Ok(Try::Done(decided.outcomes)),
+        match self.write(&mut connection, batch, &decided.writes, asked).await {
+            Ok(answers) => Ok(Try::Done(decided.outcomes, answers)),
             Err(fault) if fault.is_lost_connection() => Ok(Try::Unknown(trace, decided.outcomes, fault)),
             Err(fault) => Err(fault),
         }
@@ -139,9 +154,11 @@ impl Committer {
         connection: &mut Connection<'_>,
         mut batch: Batch<'w>,
         writes: &'w Writes,
-    ) -> Result<(), Fault> {
+        Asked { asks, leave, now }: &'w Asked,
+    ) -> Result<Answers, Fault> {
         if writes.is_empty() {
-            return connection.roll_back().await;
+            connection.roll_back().await?;
+            return Ok(vec![None; asks.len()]);
         }
         let modules = writes.modules();
         let new_queues = self.new_queues(&modules);
@@ -155,6 +172,9 @@ impl Committer {
             batch.add(USE_QUEUES, parameters![names]);
         }
         add_writes(&mut batch, writes);
+        for Ask { session, wish } in asks {
+            add_claim(&mut batch, *session, wish, leave, *now);
+        }
         let results = connection.send(batch.and_commit()).await?;
         if tells && results.first().is_some_and(|told| !told.is_empty()) {
             *self.told.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
@@ -162,7 +182,10 @@ impl Committer {
         if !new_queues.is_empty() {
             self.queues.lock().unwrap_or_else(PoisonError::into_inner).extend(new_queues);
         }
-        Ok(())
+        let answers = results[results.len() - asks.len() * CLAIM_STATEMENTS..].chunks(CLAIM_STATEMENTS);
+        let answers = answers.zip(asks).map(|(rows, ask)| claimed(rows, ask.session, &ask.wish, *now));
+        // It is on disk, whatever the answers are.
+        Ok(answers.map(Result::unwrap_or_default).collect())
     }
 
     fn told_lately(&self) -> bool {

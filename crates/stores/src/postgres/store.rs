@@ -9,7 +9,7 @@ use windlass_core::{ActKey, Alarm, AlarmId, Event, Lock, LockName, Millis, Name,
 use windlass_engine::{
     is_adhoc,
     ports::{
-        Adoption, AttemptId, Change, Claimed, Due, Enqueued, EnqueuedTasks, Envelope, Leave, LimitState,
+        Adoption, Ask, AttemptId, Change, Claimed, Due, Enqueued, EnqueuedTasks, Envelope, Leave, LimitState,
         Loaded, LogLine, Now, Outcome, Page, QueueState, Retention, ServerId, ServerState, Service,
         ServiceLease, SessionId, SessionRenewal, SessionState, Settlement, Store, StoreError, StoredAlarm,
         StoredFlow, TaskQuery, Wish,
@@ -18,7 +18,7 @@ use windlass_engine::{
 
 use super::{
     claim,
-    commit::Committer,
+    commit::{Asked, Committer},
     connection::{Connection, Database, retrying},
     due, enqueued,
     error::Fault,
@@ -169,14 +169,26 @@ impl Store for PostgresStore {
     }
 
     async fn commit(&self, changes: Vec<Change>) -> Result<Vec<Outcome>, StoreError> {
+        let now = Now { wall: Timestamp(0), mono: Millis(0) };
+        Ok(self.commit_and_claim(changes, &[], &Leave::default(), now).await?.0)
+    }
+
+    async fn commit_and_claim(
+        &self,
+        changes: Vec<Change>,
+        asks: &[Ask],
+        leave: &Leave,
+        now: Now,
+    ) -> Result<(Vec<Outcome>, Vec<Option<Vec<Claimed>>>), StoreError> {
         if changes.is_empty() {
-            return Ok(Vec::new());
+            return Ok((Vec::new(), vec![None; asks.len()]));
         }
-        let inner = self.inner.clone();
+        let (inner, asked) = (self.inner.clone(), Asked { asks: asks.to_vec(), leave: leave.clone(), now });
         self.spawn(async move {
-            let outcomes = inner.committer.commit(&inner.database, &inner.flows, &changes).await?;
+            let (outcomes, claimed) =
+                inner.committer.commit(&inner.database, &inner.flows, &changes, &asked).await?;
             inner.newest.settle(&changes, &outcomes).await;
-            Ok(outcomes)
+            Ok((outcomes, claimed))
         })
         .await
     }

@@ -1,0 +1,119 @@
+//! Handing out with commits, where servers share a store. What a commit makes ready is claimed for polls that wait in the
+//! same transaction: that spares a transaction and a round trip of its own, and nobody else comes first, who would have
+//! to read the tasks.
+//!
+//! While a commit is under way polls that come wait for its end, and then for the next one if there is something to
+//! commit: under load they are asked for together with it.
+
+use super::{
+    dispatching::Turn,
+    handing_out::{CLAIMS_MAX, Hand},
+};
+use crate::{
+    Engine, EngineError,
+    ports::{Ask, Change, Claimed, Now, Outcome, StoreError, Wish},
+};
+
+/// Polls that are asked for with one commit.
+const ASKS_MAX: usize = 16;
+
+/// What a commit takes along: the turn to hand out, and the polls that wait.
+pub(crate) struct TakenAlong<'e> {
+    engine: &'e Engine,
+    turn: Turn<'e>,
+    hands: Vec<Hand<'e>>,
+    asks: Vec<Ask>,
+    /// Polls wait beside these.
+    is_part: bool,
+    /// What was claimed for each; nothing = it is to be claimed by itself.
+    claimed: Vec<Option<Vec<Claimed>>>,
+}
+
+impl Engine {
+    /// What the next commit takes along; nothing where somebody hands out just now.
+    pub(crate) fn take_along(&self) -> Option<TakenAlong<'_>> {
+        if !self.store.is_shared() {
+            return None;
+        }
+        let turn = self.dispatching.try_take(&self.timers)?;
+        let (mut hands, mut asks) = (Vec::new(), Vec::new());
+        let (waiting, is_part) = self.simple_polls();
+        for (ask, seq) in waiting {
+            hands.push(Hand::new(self, ask.session, seq));
+            asks.push(ask);
+        }
+        Some(TakenAlong { engine: self, turn, hands, asks, is_part, claimed: Vec::new() })
+    }
+
+    /// Polls that wait for one thing each, as many as are asked for at once, and whether others wait as well.
+    fn simple_polls(&self) -> (Vec<(Ask, super::Seq)>, bool) {
+        let mut sessions = self.sessions.lock();
+        let (mut polls, mut wanted, mut is_part) = (Vec::new(), 0, false);
+        for (session, seq) in sessions.waiting() {
+            let Some((wishes, free)) = sessions.find(session).map(|local| local.room()) else { continue };
+            match wishes {
+                [wish] if polls.len() < ASKS_MAX && wanted < CLAIMS_MAX => {
+                    let free = wish.free.min(free).min(CLAIMS_MAX);
+                    if free > 0 {
+                        wanted += free;
+                        polls.push((Ask { session, wish: Wish { free, ..wish.clone() } }, seq));
+                    }
+                }
+                wishes => is_part |= free > 0 && wishes.iter().any(|wish| wish.free > 0),
+            }
+        }
+        (polls, is_part)
+    }
+}
+
+impl TakenAlong<'_> {
+    /// Commits, and claims for the polls.
+    pub(crate) async fn commit(
+        &mut self,
+        changes: Vec<Change>,
+        now: Now,
+    ) -> Result<Vec<Outcome>, StoreError> {
+        if self.asks.is_empty() {
+            return self.engine.store.commit(changes).await;
+        }
+        let mut leave = self.engine.known.leave(now);
+        leave.but.extend(changes.iter().filter_map(|change| match change {
+            Change::Task(change) => Some(change.task.id),
+            _ => None,
+        }));
+        let (outcomes, claimed) =
+            self.engine.store.commit_and_claim(changes, &self.asks, &leave, now).await?;
+        self.claimed = claimed;
+        Ok(outcomes)
+    }
+
+    /// Gives to the polls what was claimed for them, and hands out to those that were not asked for.
+    pub(crate) async fn give(mut self, now: Now) -> Result<(), EngineError> {
+        let engine = self.engine;
+        engine.offering.stir();
+        let mut is_done = !self.is_part && self.claimed.len() == self.asks.len();
+        self.claimed.resize(self.asks.len(), None);
+        let mut given = Ok(());
+        for (mut hand, claimed) in self.hands.drain(..).zip(self.claimed) {
+            match claimed {
+                Some(claimed) if claimed.is_empty() => {}
+                Some(claimed) => {
+                    let taken_in = hand.take_in(&claimed).await.map(drop);
+                    given = given.and(hand.end(taken_in, now).await);
+                }
+                None => is_done = false,
+            }
+        }
+        given?;
+        let mut next = if is_done { self.turn.next() } else { Some(now) };
+        while let Some(now) = next {
+            // The next commit takes along whoever waits by then.
+            if !is_done || engine.inbox.is_empty() || engine.simple_polls().1 {
+                engine.hand_out(engine.latest.not_before(now)).await?;
+            }
+            is_done = true;
+            next = self.turn.next();
+        }
+        Ok(())
+    }
+}
