@@ -1,7 +1,7 @@
 //! Consumes a list: what is taken is gone from it.
 
 use std::{
-    collections::{BTreeMap, VecDeque},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     mem,
     sync::Arc,
     time::Duration,
@@ -37,6 +37,8 @@ pub(super) struct ListConsumer {
     in_hands: BTreeMap<u64, Bytes>,
     /// Those of them that the caller has not heard of.
     ready: VecDeque<u64>,
+    /// Those of them that were given back, which the server has not heard of yet.
+    going_back: BTreeSet<u64>,
     next: u64,
 }
 
@@ -49,6 +51,7 @@ impl ListConsumer {
             reader: Reader::new(),
             in_hands: BTreeMap::new(),
             ready: VecDeque::new(),
+            going_back: BTreeSet::new(),
             next: 0,
         }
     }
@@ -62,6 +65,21 @@ impl ListConsumer {
             Some(Delivery { message, receipt: Receipt(number.to_string().into()), deliveries: None })
         });
         deliveries.collect()
+    }
+
+    /// Puts back what the server has not heard of yet.
+    async fn put_back(&mut self) -> Result<(), BrokerError> {
+        let bodies: Vec<&[u8]> = self
+            .going_back
+            .iter()
+            .filter_map(|number| self.in_hands.get(number))
+            .map(|body| &body[..])
+            .collect();
+        put_back(&self.link, &self.list, &bodies).await?;
+        for number in mem::take(&mut self.going_back) {
+            self.in_hands.remove(&number);
+        }
+        Ok(())
     }
 
     fn number(receipt: &Receipt) -> Result<u64, BrokerError> {
@@ -111,6 +129,7 @@ async fn pop(
 impl Consumer for ListConsumer {
     async fn receive(&mut self, max: usize, wait: Duration) -> Result<Vec<Delivery>, BrokerError> {
         let until = Instant::now() + wait;
+        self.put_back().await?;
         loop {
             let ready = self.hand_out(max);
             if !ready.is_empty() {
@@ -144,14 +163,10 @@ impl Consumer for ListConsumer {
     }
 
     async fn give_back(&mut self, receipts: &[Receipt]) -> Result<(), BrokerError> {
-        let numbers = receipts.iter().map(Self::number).collect::<Result<Vec<u64>, _>>()?;
-        let bodies: Vec<&[u8]> =
-            numbers.iter().filter_map(|number| self.in_hands.get(number)).map(|body| &body[..]).collect();
-        put_back(&self.link, &self.list, &bodies).await?;
-        numbers.iter().for_each(|number| {
-            self.in_hands.remove(number);
-        });
-        Ok(())
+        for receipt in receipts {
+            self.going_back.insert(Self::number(receipt)?);
+        }
+        self.put_back().await
     }
 
     /// There is nobody who would give them to others.

@@ -82,6 +82,14 @@ impl StreamConsumer {
         self.ready.drain(..self.ready.len().min(max)).collect()
     }
 
+    /// The caller has done with these, whether the server hears of it or not: one that it did not hear of is claimed
+    /// again when it has been silent for long enough, perhaps by this consumer.
+    fn let_go(&mut self, receipts: &[Receipt]) {
+        for receipt in receipts {
+            self.in_hands.remove(&receipt.0);
+        }
+    }
+
     fn ids(receipts: &[Receipt]) -> impl Iterator<Item = Vec<&str>> {
         receipts.chunks(SETTLED_MAX).map(|chunk| chunk.iter().map(|receipt| &*receipt.0).collect())
     }
@@ -185,27 +193,23 @@ impl Consumer for StreamConsumer {
     }
 
     async fn acknowledge(&mut self, receipts: &[Receipt]) -> Result<(), BrokerError> {
+        self.let_go(receipts);
         for ids in Self::ids(receipts) {
             let mut both = pipe();
             both.atomic();
             both.cmd("XACK").arg(&self.place.stream).arg(&self.place.group).arg(&ids);
             both.cmd("XDEL").arg(&self.place.stream).arg(&ids);
             self.link.run_together(&both, &self.place.stream).await?;
-            ids.iter().for_each(|id| {
-                self.in_hands.remove(*id);
-            });
         }
         Ok(())
     }
 
     async fn give_back(&mut self, receipts: &[Receipt]) -> Result<(), BrokerError> {
+        self.let_go(receipts);
         let here = still_here(&self.link, &self.place, receipts).await?;
         for ids in here.chunks(SETTLED_MAX) {
             let _: Vec<String> = self.link.run(&self.place.give_back(ids), &self.place.stream).await?;
         }
-        receipts.iter().for_each(|receipt| {
-            self.in_hands.remove(&receipt.0);
-        });
         Ok(())
     }
 

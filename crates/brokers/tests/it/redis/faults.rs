@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use windlass_brokers::{Broker, BrokerError, Consumer, Delivery, Redis};
+use windlass_brokers::{Broker, BrokerError, Consumer, ConsumerSettings, Delivery, Redis};
 use windlass_testkit::{Proxy, Redis as Server};
 
 use super::{list, messages, settings, stream, take, until};
@@ -74,6 +74,28 @@ async fn all_data_are_gone_while_a_consumer_waits() {
     };
     let (came, ()) = tokio::join!(next(&mut *consumer), wiping);
     assert_eq!(came.message.id, "id-7");
+}
+
+/// Who may have one message in hands, and cannot be heard when giving it back, gets it again.
+#[tokio::test]
+async fn what_could_not_be_given_back_comes_again() {
+    let Some(server) = Server::shared().unwrap() else { return };
+    let proxy = Proxy::start(server.port()).unwrap();
+    let broker = Redis::open(&server.url_at(proxy.port())).unwrap();
+    let settings = ConsumerSettings { in_hands_max: 1, silent_after: Duration::from_secs(1), ..settings() };
+    for queue in [stream("not-given-back"), list("not-given-back-list")] {
+        broker.publish(&queue, &messages(0..1)).await.remove(0).unwrap();
+        let mut consumer = broker.consume(&queue, &settings).await.unwrap();
+        let held = take(&mut *consumer, 1).await;
+        proxy.cut();
+        let error = consumer.give_back(&[held[0].receipt.clone()]).await.unwrap_err();
+        assert!(matches!(error, BrokerError::Unreachable(_)), "{error}");
+        proxy.heal();
+        let again = next(&mut *consumer).await;
+        assert_eq!(again.message.body, held[0].message.body);
+        consumer.acknowledge(&[again.receipt]).await.unwrap();
+        assert_eq!(broker.look(&queue).await.unwrap().messages, Some(0));
+    }
 }
 
 #[tokio::test]
