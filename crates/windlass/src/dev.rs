@@ -65,7 +65,8 @@ pub(crate) async fn run(
 
 fn worker(server: String, modules_dir: PathBuf) -> WorkerOptions {
     WorkerOptions {
-        server,
+        server: Some(server),
+        broker: None,
         token: None,
         modules_dir,
         only_modules: Vec::new(),

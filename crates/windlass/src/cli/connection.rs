@@ -5,19 +5,16 @@ use windlass_client::Client;
 
 use super::output::{Format, Output};
 
+/// Where a server is when nothing else is said.
+pub(crate) const SERVER_DEFAULT: &str = "http://127.0.0.1:7700";
+
 /// Options of every command that speaks to a server.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Server and output")]
 pub(crate) struct ConnectionArgs {
-    /// The server to speak to
-    #[arg(
-        long,
-        global = true,
-        value_name = "URL",
-        env = "WINDLASS_SERVER",
-        default_value = "http://127.0.0.1:7700"
-    )]
-    pub(crate) server: String,
+    /// The server to speak to [default: http://127.0.0.1:7700]
+    #[arg(long, global = true, value_name = "URL", env = "WINDLASS_SERVER")]
+    pub(crate) server: Option<String>,
 
     /// The token to show it
     #[arg(long, global = true, value_name = "TOKEN", env = "WINDLASS_TOKEN", hide_env_values = true)]
@@ -39,7 +36,7 @@ pub(crate) struct Context {
 impl ConnectionArgs {
     /// Makes ready to speak to the server; nothing is sent yet.
     pub(crate) fn open(&self) -> anyhow::Result<Context> {
-        let mut client = Client::new(&self.server)?;
+        let mut client = Client::new(self.server.as_deref().unwrap_or(SERVER_DEFAULT))?;
         if let Some(token) = &self.token {
             client = client.with_token(token);
         }

@@ -326,7 +326,7 @@ mod tests {
             "windlass task show 1 --server http://10.0.0.1:80 -o json",
         ] {
             let cli = parse(line).unwrap();
-            assert_eq!(cli.connection.server, "http://10.0.0.1:80");
+            assert_eq!(cli.connection.server.as_deref(), Some("http://10.0.0.1:80"));
             assert_eq!(cli.connection.format, output::Format::Json);
         }
     }
@@ -349,6 +349,7 @@ mod tests {
             "windlass flow apply a.yaml b.toml",
             "windlass alarm list --all",
             "windlass worker --modules DIR --module a --module b --concurrency 4 --name w --server http://h",
+            "windlass worker --modules DIR --broker redis://h --results done --queue mysql=db --queue-kind list",
             "windlass worker-list",
             "windlass server-list",
             "windlass servers -o json",
@@ -376,6 +377,8 @@ mod tests {
             ("windlass flow show f@x", ErrorKind::ValueValidation),
             ("windlass worker", ErrorKind::MissingRequiredArgument),
             ("windlass worker --modules d --concurrency 0", ErrorKind::ValueValidation),
+            ("windlass worker --modules d --results r", ErrorKind::MissingRequiredArgument),
+            ("windlass worker --modules d --broker redis://h --queue mysql", ErrorKind::ValueValidation),
             ("windlass device list", ErrorKind::InvalidSubcommand),
         ] {
             let error = parse(line).expect_err(line);

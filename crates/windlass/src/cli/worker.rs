@@ -1,11 +1,15 @@
-//! `windlass worker`: runs the commands of module folders.
+//! `windlass worker`: runs the commands of module folders, for a server or over a broker.
 
 use std::{num::NonZeroUsize, path::PathBuf};
 
 use clap::Args;
 
-use super::{connection::ConnectionArgs, exit::Exit, logging, signals};
-use crate::modules::{self, WorkerOptions};
+use super::{
+    connection::{ConnectionArgs, SERVER_DEFAULT},
+    exit::Exit,
+    logging, signals,
+};
+use crate::modules::{self, BrokerOptions, RESULTS_DEFAULT, WorkerOptions};
 
 /// What to serve.
 #[derive(Debug, Args)]
@@ -25,6 +29,31 @@ pub(crate) struct WorkerArgs {
     /// Its name, for people [default: the machine's name and the process id]
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
+
+    /// Take the steps from queues of this broker; with --server the server is asked whose each is, and told what became of it
+    #[arg(long, value_name = "URL", env = "WINDLASS_BROKER", hide_env_values = true)]
+    broker: Option<String>,
+
+    /// Tell what became of steps on this queue of the broker, without a server [default: windlass-results]
+    #[arg(long, value_name = "QUEUE", requires = "broker")]
+    results: Option<String>,
+
+    /// The broker's queue of a module, where it is not called like it; may be given more than once
+    #[arg(long = "queue", value_name = "MODULE=QUEUE", requires = "broker", value_parser = parse_queue)]
+    queues: Vec<(String, String)>,
+
+    /// What kind of queues, where the broker has several
+    #[arg(long, value_name = "KIND", requires = "broker")]
+    queue_kind: Option<String>,
+}
+
+fn parse_queue(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((module, queue)) if !module.is_empty() && !queue.is_empty() => {
+            Ok((module.to_owned(), queue.to_owned()))
+        }
+        _ => Err("write MODULE=QUEUE, such as mysql=database-steps".to_owned()),
+    }
 }
 
 fn parse_concurrency(text: &str) -> Result<NonZeroUsize, String> {
@@ -38,7 +67,13 @@ impl WorkerArgs {
     pub(crate) async fn run(self, connection: &ConnectionArgs) -> anyhow::Result<Exit> {
         logging::start();
         let options = WorkerOptions {
-            server: connection.server.clone(),
+            server: server(connection, &self.broker, &self.results),
+            broker: self.broker.map(|url| BrokerOptions {
+                url,
+                results: self.results.unwrap_or_else(|| RESULTS_DEFAULT.to_owned()),
+                queues: self.queues,
+                kind: self.queue_kind,
+            }),
             token: connection.token.clone(),
             modules_dir: self.modules,
             only_modules: self.only_modules,
@@ -47,5 +82,14 @@ impl WorkerArgs {
         };
         modules::serve(options, signals::shutdown()?).await?;
         Ok(Exit::Done)
+    }
+}
+
+/// The server of the worker. Over a broker it has one only if that was named, and nothing was said of results.
+fn server(connection: &ConnectionArgs, broker: &Option<String>, results: &Option<String>) -> Option<String> {
+    match (broker, results) {
+        (None, _) => Some(connection.server.clone().unwrap_or_else(|| SERVER_DEFAULT.to_owned())),
+        (Some(_), None) => connection.server.clone(),
+        (Some(_), Some(_)) => None,
     }
 }
