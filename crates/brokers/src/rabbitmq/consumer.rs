@@ -20,7 +20,7 @@ use lapin::{
     options::{BasicAckOptions, BasicConsumeOptions, BasicNackOptions, BasicQosOptions, ChannelFlowOptions},
     types::{FieldTable, ShortString},
 };
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, sleep_until, timeout_at};
 
 use crate::{
     BrokerError, Consumer, ConsumerSettings, Delivery, Queue, Receipt,
@@ -32,6 +32,10 @@ use crate::{
     },
 };
 
+/// A channel by which nothing came for so long is opened anew: the server may have lost sight of its consumer when
+/// somebody deleted the queue and made it again at once (see [`queues::REMAKE_AFTER`]).
+const IDLE_MAX: Duration = Duration::from_secs(60);
+
 /// Consumes a queue, on one channel after the other.
 pub(super) struct QueueConsumer {
     link: Arc<Link>,
@@ -39,6 +43,8 @@ pub(super) struct QueueConsumer {
     settings: ConsumerSettings,
     opened: u64,
     open: Option<Opening>,
+    /// Not to be opened before, since the queue was deleted.
+    not_before: Option<Instant>,
 }
 
 /// A channel that messages come in by.
@@ -50,6 +56,8 @@ struct Opening {
     line: Arc<Line>,
     /// Handed out and not settled. What the server sent beyond that has greater numbers.
     in_hands: BTreeSet<u64>,
+    /// When something came last, or it was opened.
+    heard: Instant,
 }
 
 /// What is done to a message that is settled.
@@ -65,8 +73,14 @@ impl QueueConsumer {
         queue: &Queue,
         settings: &ConsumerSettings,
     ) -> Result<Self, BrokerError> {
-        let mut consumer =
-            Self { link, queue: queue.clone(), settings: settings.clone(), opened: 0, open: None };
+        let mut consumer = Self {
+            link,
+            queue: queue.clone(),
+            settings: settings.clone(),
+            opened: 0,
+            open: None,
+            not_before: None,
+        };
         consumer.opening().await?;
         Ok(consumer)
     }
@@ -76,6 +90,10 @@ impl QueueConsumer {
         let opening = match self.open.take() {
             Some(opening) => opening,
             None => {
+                if let Some(not_before) = self.not_before {
+                    sleep_until(not_before).await;
+                }
+                self.not_before = None;
                 queues::declare(&self.link, &self.queue).await?;
                 self.opened += 1;
                 Opening::begin(self.opened, &self.link, &self.queue, &self.settings).await?
@@ -117,7 +135,7 @@ impl Opening {
         let options = BasicConsumeOptions::default();
         let deliveries =
             answer(about, channel.basic_consume(name, tag, options, FieldTable::default())).await?;
-        Ok(Self { number, deliveries, channel, line, in_hands: BTreeSet::new() })
+        Ok(Self { number, deliveries, channel, line, in_hands: BTreeSet::new(), heard: Instant::now() })
     }
 
     /// What is there, waiting for the first until then.
@@ -147,6 +165,7 @@ impl Opening {
 
     fn take(&mut self, delivery: lapin::message::Delivery) -> Delivery {
         let tag = delivery.delivery_tag;
+        self.heard = Instant::now();
         self.in_hands.insert(tag);
         Delivery {
             deliveries: properties::deliveries(&delivery.properties, delivery.redelivered),
@@ -187,6 +206,20 @@ impl Opening {
         }
     }
 
+    /// Why it was closed. What came before that has gone back to the queue.
+    fn why_closed(&mut self, queue: &Queue) -> BrokerError {
+        while let Some(Some(came)) = self.deliveries.next().now_or_never() {
+            if let Err(error) = came {
+                return failure(Some(&queue.name), &error);
+            }
+        }
+        lost()
+    }
+
+    fn is_idle(&self) -> bool {
+        self.in_hands.is_empty() && self.heard.elapsed() > IDLE_MAX
+    }
+
     fn is_open(&self) -> bool {
         self.line.is_open() && self.channel.status().connected()
     }
@@ -197,9 +230,17 @@ impl Consumer for QueueConsumer {
     async fn receive(&mut self, max: usize, wait: Duration) -> Result<Vec<Delivery>, BrokerError> {
         let until = Instant::now() + wait;
         let queue = self.queue.clone();
-        let received = self.opening().await?.receive(&queue, max, until).await;
-        if received.is_err() {
+        let opening = self.opening().await?;
+        let received = if opening.is_open() {
+            opening.receive(&queue, max, until).await
+        } else {
+            Err(opening.why_closed(&queue))
+        };
+        if received.is_err() || opening.is_idle() {
             self.open = None;
+        }
+        if matches!(received, Err(BrokerError::NoQueue(_))) {
+            self.not_before = Some(Instant::now() + queues::REMAKE_AFTER);
         }
         received
     }

@@ -18,7 +18,7 @@ use lapin::{
     options::{BasicPublishOptions, ConfirmSelectOptions},
     types::ShortString,
 };
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, sleep, timeout_at};
 
 use crate::{
     BrokerError, Message, Queue,
@@ -73,6 +73,7 @@ impl Publisher {
         if !missing.is_empty() {
             // The queue was deleted since. Once more, then; if that does not help, somebody works against us.
             self.known().remove(queue);
+            sleep(queues::REMAKE_AFTER).await;
             match self.ensure(queue).await {
                 Ok(()) => self.send(queue, messages, &missing, &mut outcomes).await,
                 Err(error) => set(&mut outcomes, &missing, &error),
@@ -124,6 +125,10 @@ impl Publisher {
             if outlet.is_open() {
                 return Ok(outlet);
             }
+        }
+        if self.sending.line().await?.is_blocked() {
+            // Not even a channel would be opened.
+            return Err(blocked());
         }
         let (line, channel) = self.sending.channel().await?;
         answer(None, channel.confirm_select(ConfirmSelectOptions::default())).await?;

@@ -1,6 +1,6 @@
 //! Making queues and looking at them.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use lapin::{Channel, options::QueueDeclareOptions};
 
@@ -11,6 +11,11 @@ use crate::{
         link::{Link, answer},
     },
 };
+
+/// How long a queue that was deleted is left alone before it is made again. The server tells its consumers within
+/// milliseconds, but one that was not told yet when there is a new quorum queue under the same name is not told any more:
+/// it counts as that one's consumer and drops what it is sent.
+pub(super) const REMAKE_AFTER: Duration = Duration::from_millis(500);
 
 /// Makes a queue unless it is there.
 pub(super) async fn declare(link: &Arc<Link>, queue: &Queue) -> Result<(), BrokerError> {

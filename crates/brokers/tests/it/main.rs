@@ -1,6 +1,6 @@
 //! Brokers on the servers they are for.
 
-#[cfg(feature = "redis")]
+#[cfg(any(feature = "rabbitmq", feature = "redis"))]
 mod certificate;
 #[cfg(feature = "rabbitmq")]
 mod rabbitmq;

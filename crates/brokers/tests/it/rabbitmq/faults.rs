@@ -77,7 +77,7 @@ async fn rights_are_looked_at_one_by_one() {
     let mut consumer = user.consume(&queue, &settings(10)).await.unwrap();
     take(&mut *consumer, 1).await;
     let error = user.declare(&Queue::new("rights-missing")).await.unwrap_err();
-    assert!(matches!(&error, BrokerError::Refused(why) if why.contains("configure")), "{error}");
+    assert!(matches!(&error, BrokerError::Refused(why) if why.contains("rights-missing")), "{error}");
 
     make_user(server, "reader", ["^$", "^$", ".*"]);
     let reader = as_user(server, "reader");
@@ -108,14 +108,14 @@ async fn a_server_short_of_memory_holds_up_publishing_alone() {
     let first = take(&mut *consumer, 1).await;
 
     server.evaluate("vm_memory_monitor:set_vm_memory_high_watermark(0.0000001)").unwrap();
-    // The first one is under way when the server says so, the second is not sent at all.
-    for _ in 0..2 {
-        let begun = Instant::now();
-        let error = broker.publish(&queue, &[message(4)]).await.remove(0).unwrap_err();
-        assert!(error.is_passing() && begun.elapsed() < AWAY_MAX, "{error} after {:?}", begun.elapsed());
-    }
+    // The first one is under way when the server says so, the next one is not sent at all.
+    let begun = Instant::now();
     let error = broker.publish(&queue, &[message(4)]).await.remove(0).unwrap_err();
-    assert!(error.to_string().contains("memory"), "{error}");
+    assert!(error.is_passing() && begun.elapsed() < AWAY_MAX, "{error} after {:?}", begun.elapsed());
+    let begun = Instant::now();
+    let error = broker.publish(&queue, &[message(4)]).await.remove(0).unwrap_err();
+    assert!(error.is_passing() && error.to_string().contains("memory"), "{error}");
+    assert!(begun.elapsed() < Duration::from_secs(1), "after {:?}", begun.elapsed());
     consumer.acknowledge(&receipts(&first)).await.unwrap();
     let second = take(&mut *consumer, 1).await;
     consumer.acknowledge(&receipts(&second)).await.unwrap();

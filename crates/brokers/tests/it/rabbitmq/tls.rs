@@ -1,37 +1,22 @@
 //! RabbitMQ by TLS.
 
-use std::{fs, os::unix::fs::PermissionsExt as _, path::Path, process::Command};
-
 use windlass_brokers::{Broker, BrokerError, Queue, RabbitMq};
 use windlass_testkit::RabbitMq as Server;
 
 use super::{message, settings, take};
-
-/// Makes a key, and a certificate of that for `localhost`, that vouches for itself.
-fn make_certificate(folder: &Path) {
-    let mut command = Command::new("openssl");
-    command.args(["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]);
-    command.args(["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost", "-days", "2"]);
-    command.args(["-keyout", "key.pem", "-out", "certificate.pem"]).current_dir(folder);
-    let output = command.output().unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    // The server has another user.
-    for file in [folder.to_owned(), folder.join("key.pem")] {
-        fs::set_permissions(file, fs::Permissions::from_mode(0o755)).unwrap();
-    }
-}
+use crate::certificate;
 
 /// A certificate that nobody vouches for is refused, and one that the URL names is taken.
 #[tokio::test]
 async fn certificates_are_checked() {
     let folder = tempfile::tempdir().unwrap();
-    make_certificate(folder.path());
+    certificate::make(folder.path());
     let file = |name: &str| folder.path().join(name).display().to_string();
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let settings_of_server = [
         format!("listeners.ssl.1=127.0.0.1:{port}"),
-        format!("ssl_options.certfile={}", file("certificate.pem")),
-        format!("ssl_options.keyfile={}", file("key.pem")),
+        format!("ssl_options.certfile={}", file("server.pem")),
+        format!("ssl_options.keyfile={}", file("server.key")),
     ];
     let settings_of_server: Vec<&str> = settings_of_server.iter().map(String::as_str).collect();
     let Some(_server) = Server::start_with(&settings_of_server).unwrap() else { return };
@@ -41,14 +26,14 @@ async fn certificates_are_checked() {
     let error = RabbitMq::new(&url).unwrap().declare(&queue).await.unwrap_err();
     assert!(matches!(&error, BrokerError::Refused(why) if why.contains("certificate")), "{error}");
 
-    let broker = RabbitMq::new(&format!("{url}?cacertfile={}", file("certificate.pem"))).unwrap();
+    let broker = RabbitMq::new(&format!("{url}?cacertfile={}", file("authority.pem"))).unwrap();
     broker.publish(&queue, &[message(1)]).await.remove(0).unwrap();
     let taken = take(&mut *broker.consume(&queue, &settings(10)).await.unwrap(), 1).await;
     assert_eq!(taken[0].message, message(1));
 
     // The name must be the one that the certificate is for.
     let elsewhere = url.replace("localhost", "127.0.0.1");
-    let broker = RabbitMq::new(&format!("{elsewhere}?cacertfile={}", file("certificate.pem"))).unwrap();
+    let broker = RabbitMq::new(&format!("{elsewhere}?cacertfile={}", file("authority.pem"))).unwrap();
     let error = broker.declare(&queue).await.unwrap_err();
     assert!(matches!(&error, BrokerError::Refused(_)), "{error}");
     let broker = RabbitMq::new(&format!("{url}?cacertfile={}", file("missing.pem"))).unwrap();
