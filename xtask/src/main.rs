@@ -67,6 +67,9 @@ enum Chore {
         /// `servers` and `database-away` on this database only; without it, on each
         #[arg(long, value_enum)]
         store: Option<drill::Database>,
+        /// `broker-kill` and `broker-wipe` on this broker only
+        #[arg(long, value_enum)]
+        broker: Option<drill::Broker>,
     },
     /// Run every drill in its long form, then the simulator for an hour
     Soak(soak::SoakArgs),
@@ -96,9 +99,9 @@ fn run(chore: Chore) -> anyhow::Result<()> {
         Chore::Instructions { bless: true } => instructions::bless(&workspace),
         Chore::Instructions { bless: false } => instructions::check(&workspace)?.into_result(),
         Chore::Sim { arguments } => sim::run(&workspace, &arguments),
-        Chore::Drill { name, long, store } => {
+        Chore::Drill { name, long, store, broker } => {
             let length = if long { drill::Length::Long } else { drill::Length::Short };
-            drill::run_on(&workspace, &name, length, store)
+            drill::run_on(&workspace, &name, length, drill::On { database: store, broker })
         }
         Chore::Soak(args) => soak::run(&workspace, &args),
         Chore::DrillHand(args) => drill::run_hand(&args),

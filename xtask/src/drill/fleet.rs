@@ -174,10 +174,21 @@ impl Fleet {
 
     /// Starts the program's own worker on the module and waits until it is connected.
     pub(super) async fn start_worker(&mut self, name: &str, concurrency: usize) -> Result<()> {
+        self.start_worker_with(name, concurrency, &[]).await
+    }
+
+    /// The same with more arguments.
+    pub(super) async fn start_worker_with(
+        &mut self,
+        name: &str,
+        concurrency: usize,
+        arguments: &[&str],
+    ) -> Result<()> {
         let worker = Command::new(&self.program)
             .args(["worker", "--server", &self.address()])
             .args(["--modules", &self.dir.path().join("modules").display().to_string()])
             .args(["--name", name, "--concurrency", &concurrency.to_string()])
+            .args(arguments)
             .env("WINDLASS_LOG", "warn")
             .kill_on_drop(true)
             .spawn()

@@ -5,6 +5,7 @@
 //! alone has no servers: nobody can cut the power of a process, so it is the store that is cut off. CI runs the
 //! short forms, `--long` is for people.
 
+mod brokers;
 mod clock_jump;
 mod damaged_file;
 mod database_away;
@@ -21,12 +22,14 @@ mod tasks;
 mod under_load;
 mod worker_kill;
 
+pub(crate) use brokers::Broker;
 pub(crate) use hand::{HandArgs, run as run_hand};
 pub(crate) use servers::Database;
 
 use anyhow::{Result, bail, ensure};
 
 use crate::workspace::Workspace;
+use brokers::Accident;
 use under_load::Victims;
 
 /// How thorough a drill is.
@@ -46,7 +49,7 @@ impl Length {
 }
 
 /// The names of all drills.
-pub(crate) fn names() -> [&'static str; 12] {
+pub(crate) fn names() -> [&'static str; 14] {
     [
         "worker-kill",
         "server-kill",
@@ -60,25 +63,36 @@ pub(crate) fn names() -> [&'static str; 12] {
         "power-cut",
         "servers",
         "database-away",
+        "broker-kill",
+        "broker-wipe",
     ]
 }
 
 /// Runs the drill `name`; those on databases on each. Fails when something was lost, ran twice, or could not be
 /// measured.
 pub(crate) fn run(workspace: &Workspace, name: &str, length: Length) -> Result<()> {
-    run_on(workspace, name, length, None)
+    run_on(workspace, name, length, On::default())
 }
 
-/// The same on one database, where the drill is about databases.
-pub(crate) fn run_on(
-    workspace: &Workspace,
-    name: &str,
-    length: Length,
-    database: Option<Database>,
-) -> Result<()> {
+/// What a drill that is about products is to be about; nothing = all of them.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct On {
+    /// One database.
+    pub(crate) database: Option<Database>,
+    /// One broker.
+    pub(crate) broker: Option<Broker>,
+}
+
+/// The same on one product, where the drill is about products.
+pub(crate) fn run_on(workspace: &Workspace, name: &str, length: Length, on: On) -> Result<()> {
+    let On { database, broker } = on;
     ensure!(
         database.is_none() || ["servers", "database-away"].contains(&name),
         "only the drills \"servers\" and \"database-away\" have a database"
+    );
+    ensure!(
+        broker.is_none() || ["broker-kill", "broker-wipe"].contains(&name),
+        "only the drills \"broker-kill\" and \"broker-wipe\" have a broker"
     );
     if name == "power-cut" {
         return power_cut::run(workspace, length);
@@ -98,6 +112,8 @@ pub(crate) fn run_on(
             "herd" => herd::run(&program, length).await,
             "servers" => servers::run(&program, length, database).await,
             "database-away" => database_away::run(&program, length, database).await,
+            "broker-kill" => brokers::run(&program, length, broker, Accident::Kill).await,
+            "broker-wipe" => brokers::run(&program, length, broker, Accident::Wipe).await,
             _ => bail!("there is no drill {name:?}: there are {}", names().join(", ")),
         }
     })

@@ -1,0 +1,261 @@
+//! A broker under the steps of a module dies and comes back, or loses all it has, again and again in the middle of load.
+//! Server and workers stay; the workers take their steps from the broker and ask the server whose each is.
+
+use std::{
+    cell::{Cell, RefCell},
+    collections::BTreeSet,
+    path::Path,
+    time::Duration,
+};
+
+use anyhow::{Context as _, Result, ensure};
+use clap::ValueEnum;
+use futures_util::future::try_join_all;
+use tokio::time::{self, Instant};
+use windlass_client::Client;
+use windlass_testkit::{ElasticMq, Kafka, RabbitMq, Redis};
+
+use super::{Length, fleet::Fleet, ledger, tasks};
+
+const SUBMITTERS: usize = 6;
+
+/// Between two submits of a submitter.
+const SUBMIT_EVERY: Duration = Duration::from_millis(100);
+
+const WORK_MS: u64 = 20;
+
+const WORKERS: usize = 2;
+
+/// Commands at once, of each worker.
+const CONCURRENCY: usize = 4;
+
+/// The queue on the broker.
+const QUEUE: &str = "drill-work";
+
+/// A broker that was killed is away for so long.
+const AWAY: Duration = Duration::from_secs(1);
+
+/// Between the end of one accident and the next.
+const PAUSE: Duration = Duration::from_secs(3);
+
+/// How long a task may take after an accident.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// A product.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Broker {
+    /// Redis streams
+    Redis,
+    /// RabbitMQ, quorum queues
+    Rabbitmq,
+    /// Kafka
+    Kafka,
+    /// SQS, by ElasticMQ, which keeps everything in memory
+    Sqs,
+}
+
+/// What happens to it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Accident {
+    /// It is killed with SIGKILL, and started again with what it has on disk.
+    Kill,
+    /// All messages are gone; it runs on.
+    Wipe,
+}
+
+/// A broker as it runs.
+struct Running {
+    name: &'static str,
+    url: String,
+    kill: Box<dyn Fn() -> Result<()>>,
+    restart: Box<dyn Fn() -> Result<()>>,
+    wipe: Box<dyn Fn() -> Result<()>>,
+}
+
+/// Runs the drill on this broker, or on each. One that is not installed is left out, which is said.
+pub(super) async fn run(
+    program: &Path,
+    length: Length,
+    broker: Option<Broker>,
+    accident: Accident,
+) -> Result<()> {
+    // Starting each for some seconds of load takes longer than the load: the short form has those with disks of their own.
+    let short = [Broker::Redis, Broker::Rabbitmq];
+    for product in Broker::value_variants() {
+        let is_wanted = match broker {
+            Some(broker) => broker == *product,
+            None => length == Length::Long || short.contains(product),
+        };
+        if is_wanted && let Some(running) = start(*product)? {
+            run_on(program, length, &running, accident).await?;
+        }
+    }
+    Ok(())
+}
+
+fn start(product: Broker) -> Result<Option<Running>> {
+    Ok(match product {
+        Broker::Redis => Redis::start()?.map(|server| {
+            let server = std::rc::Rc::new(server);
+            let (kill, restart, wipe) = (server.clone(), server.clone(), server.clone());
+            Running {
+                name: "Redis",
+                url: server.url(),
+                kill: Box::new(move || kill.kill()),
+                restart: Box::new(move || restart.restart()),
+                wipe: Box::new(move || wipe.ask(&["FLUSHALL"]).map(drop)),
+            }
+        }),
+        Broker::Rabbitmq => RabbitMq::start()?.map(|server| {
+            let server = std::rc::Rc::new(server);
+            let (kill, restart, wipe) = (server.clone(), server.clone(), server.clone());
+            Running {
+                name: "RabbitMQ",
+                url: server.url(),
+                kill: Box::new(move || {
+                    // Else a server alone forgets the queue itself: see the kit.
+                    kill.sync()?;
+                    kill.kill()
+                }),
+                restart: Box::new(move || restart.restart()),
+                wipe: Box::new(move || {
+                    let queue = format!("rabbit_misc:r(<<\"/\">>, queue, <<\"{QUEUE}\">>)");
+                    let delete = format!(
+                        "{{ok, Q}} = rabbit_amqqueue:lookup({queue}), \
+                         {{ok, _}} = rabbit_amqqueue:delete(Q, false, false, <<\"drill\">>), ok"
+                    );
+                    wipe.evaluate(&delete).map(drop)
+                }),
+            }
+        }),
+        Broker::Kafka => Kafka::start()?.map(|server| {
+            let server = std::rc::Rc::new(server);
+            let (kill, restart, wipe) = (server.clone(), server.clone(), server.clone());
+            Running {
+                name: "Kafka",
+                url: server.url(),
+                kill: Box::new(move || kill.kill()),
+                restart: Box::new(move || restart.restart()),
+                wipe: Box::new(move || wipe.delete(QUEUE)),
+            }
+        }),
+        Broker::Sqs => ElasticMq::start()?.map(|server| {
+            let server = std::rc::Rc::new(server);
+            let (kill, restart, wipe) = (server.clone(), server.clone(), server.clone());
+            Running {
+                name: "SQS (ElasticMQ)",
+                url: server.url(),
+                kill: Box::new(move || kill.kill()),
+                restart: Box::new(move || restart.restart()),
+                wipe: Box::new(move || {
+                    let port = wipe.port();
+                    let queue = format!("http://127.0.0.1:{port}/000000000000/{QUEUE}");
+                    wipe.ask(&format!("Action=PurgeQueue&QueueUrl={queue}")).map(drop)
+                }),
+            }
+        }),
+    })
+}
+
+async fn run_on(program: &Path, length: Length, broker: &Running, accident: Accident) -> Result<()> {
+    let accidents = if length == Length::Long { 20 } else { 2 };
+    let mut fleet = Fleet::new(program, WORK_MS)?;
+    let config = fleet.dir().join("windlass.toml");
+    let section = format!("[queues.drill]\nbroker = \"{}\"\nqueue = \"{QUEUE}\"\n", broker.url);
+    std::fs::write(&config, section).context("cannot write the configuration")?;
+    fleet.set_server_variable("WINDLASS_CONFIG", config.as_os_str());
+    // It warns of each time the broker is away.
+    fleet.set_server_variable("WINDLASS_LOG", "error");
+    fleet.start_server().await?;
+    let client = fleet.client()?;
+    tasks::apply_flow(&client).await?;
+    for worker in 0..WORKERS {
+        let queue = format!("drill={QUEUE}");
+        let over = ["--broker", &broker.url, "--queue", &queue];
+        fleet.start_worker_with(&format!("worker-{worker}"), CONCURRENCY, &over).await?;
+    }
+    let (stop, accepted) = (Cell::new(false), RefCell::new(Vec::new()));
+    let submitters = (0..SUBMITTERS).map(|submitter| submit(&client, submitter, &stop, &accepted));
+    let disturb = async {
+        let mut recovered = Vec::new();
+        for index in 0..accidents {
+            time::sleep(PAUSE).await;
+            match accident {
+                Accident::Kill => {
+                    (broker.kill)()?;
+                    time::sleep(AWAY).await;
+                    (broker.restart)()?;
+                }
+                Accident::Wipe => (broker.wipe)()?,
+            }
+            recovered.push(recover(&client, index, &accepted).await?);
+        }
+        time::sleep(PAUSE).await;
+        stop.set(true);
+        anyhow::Ok(recovered)
+    };
+    let (_, mut recovered) = tokio::try_join!(try_join_all(submitters), disturb)?;
+    let accepted: BTreeSet<String> = accepted.into_inner().into_iter().collect();
+    let all = tasks::wait_until_succeeded(&client, accepted.len(), PATIENCE).await?;
+    let latencies = tasks::latencies(&all);
+    let known: BTreeSet<String> = all.into_iter().map(|task| task.id).collect();
+    // Fails where a step has more than one accepted result.
+    tasks::count_events(&client, known.iter().map(String::as_str), "step.succeeded").await?;
+    let effects = fleet.ledger().effects()?;
+    let ran: BTreeSet<&str> = effects.keys().map(|key| ledger::task_of(key)).collect();
+    let twice = ledger::repeated(&effects).len();
+    let lost = accepted.iter().filter(|id| !known.contains(*id) || !ran.contains(id.as_str())).count();
+    let too_many = known.difference(&accepted).count();
+    recovered.sort_unstable();
+    println!(
+        "{} on {}: {accidents} times, {} tasks accepted, {lost} lost, {too_many} too many, {twice} run twice, one accepted \
+         result each; a task that was submitted afterwards had succeeded after {} ms (median) and {} ms (longest); tasks took \
+         {} ms (p50), {} ms (longest)",
+        accident.name(),
+        broker.name,
+        accepted.len(),
+        recovered.get(recovered.len() / 2).map_or(0, Duration::as_millis),
+        recovered.last().map_or(0, Duration::as_millis),
+        tasks::percentile(&latencies, 50),
+        tasks::percentile(&latencies, 100),
+    );
+    ensure!(lost == 0, "{lost} accepted tasks are not there or did not run");
+    ensure!(too_many == 0, "{too_many} tasks are there that nobody was told of");
+    ensure!(twice == 0, "{twice} attempts ran twice, and no worker died");
+    fleet.stop().await
+}
+
+impl Accident {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Kill => "broker-kill",
+            Self::Wipe => "broker-wipe",
+        }
+    }
+}
+
+/// Submits a task and waits for it: how long that takes after an accident.
+async fn recover(client: &Client, index: usize, accepted: &RefCell<Vec<String>>) -> Result<Duration> {
+    let began = Instant::now();
+    let task = client.submit_and_wait(&tasks::task_of(format!("after-{index}"), WORK_MS)?, PATIENCE).await?;
+    ensure!(task.status.as_str() == "succeeded", "task {} is {}", task.id, task.status.as_str());
+    accepted.borrow_mut().push(task.id);
+    Ok(began.elapsed())
+}
+
+/// Submits one task after the other. The store is there all the time, so none is refused.
+async fn submit(
+    client: &Client,
+    submitter: usize,
+    stop: &Cell<bool>,
+    accepted: &RefCell<Vec<String>>,
+) -> Result<()> {
+    let mut index = 0;
+    while !stop.get() {
+        let task = tasks::task_of(format!("{submitter}-{index}"), WORK_MS)?;
+        accepted.borrow_mut().push(client.submit(&task).await?.id);
+        index += 1;
+        time::sleep(SUBMIT_EVERY).await;
+    }
+    Ok(())
+}
