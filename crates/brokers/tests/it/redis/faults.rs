@@ -161,6 +161,37 @@ async fn what_a_user_may_not_do_is_refused() {
     broker.look(&stream("faults")).await.unwrap();
 }
 
+/// The user that the page on Redis makes can do all that a broker does.
+#[tokio::test]
+async fn the_rights_of_the_page_are_enough() {
+    let Some(server) = Server::start().unwrap() else { return };
+    let page = include_str!("../../../../../docs/operate/brokers/redis.md");
+    let line = page.lines().find(|line| line.starts_with("ACL SETUSER windlass")).unwrap();
+    let words: Vec<&str> =
+        line.split(' ').map(|word| word.strip_suffix("PASSWORD").map_or(word, |_| ">s3cret")).collect();
+    server.ask(&words).unwrap();
+    let broker = Redis::open(&format!("redis://windlass:s3cret@127.0.0.1:{}/1", server.port())).unwrap();
+    let settings = ConsumerSettings { silent_after: Duration::from_secs(1), ..settings() };
+    for queue in [stream("rights"), list("rights-of-a-list")] {
+        broker.declare(&queue).await.unwrap();
+        broker.publish(&queue, &messages(0..2)).await.into_iter().collect::<Result<Vec<()>, _>>().unwrap();
+        let mut consumer = broker.consume(&queue, &settings).await.unwrap();
+        let held = take(&mut *consumer, 1).await;
+        consumer.keep(&[held[0].receipt.clone()]).await.unwrap();
+        consumer.give_back(&[held[0].receipt.clone()]).await.unwrap();
+        for delivery in take(&mut *consumer, 2).await {
+            consumer.acknowledge(&[delivery.receipt]).await.unwrap();
+        }
+        assert!(consumer.receive(1, Duration::from_millis(700)).await.unwrap().is_empty());
+        assert_eq!(broker.look(&queue).await.unwrap().messages, Some(0));
+        // Whoever ends puts back and leaves.
+        broker.publish(&queue, &messages(2..3)).await.remove(0).unwrap();
+        take(&mut *consumer, 1).await;
+        drop(consumer);
+        take(&mut *broker.consume(&queue, &settings).await.unwrap(), 1).await;
+    }
+}
+
 #[tokio::test]
 async fn a_key_that_is_something_else_is_told() {
     let Some(server) = Server::shared().unwrap() else { return };
