@@ -8,12 +8,12 @@ use crate::{Broker, BrokerError};
 const PRODUCTS: &[(&str, &[&str], &str)] = &[
     ("Redis", &["redis", "rediss"], "redis"),
     ("RabbitMQ", &["amqp", "amqps"], "rabbitmq"),
-    ("Kafka", &["kafka", "kafkas"], "kafka"),
-    ("SQS", &["sqs", "sqs+http"], "sqs"),
+    ("Kafka", &["kafka"], "kafka"),
+    ("SQS", &["sqs", "sqs+http", "sqs+https"], "sqs"),
 ];
 
-/// The broker that a URL names: `redis://`, `rediss://`, `amqp://`, `amqps://`, `kafka://`, `kafkas://`, `sqs://` or
-/// `sqs+http://`. Nothing is connected yet.
+/// The broker that a URL names: `redis://`, `rediss://`, `amqp://`, `amqps://`, `kafka://`, `sqs://`, `sqs+http://` or
+/// `sqs+https://`. Nothing is connected yet.
 ///
 /// # Errors
 /// When it names none, or one that is not built in. The URL itself is not shown: it may have a password in it.
@@ -33,6 +33,8 @@ pub fn connect(url: &str) -> Result<Arc<dyn Broker>, BrokerError> {
         "redis" => Ok(Arc::new(crate::Redis::open(url)?)),
         #[cfg(feature = "rabbitmq")]
         "rabbitmq" => Ok(Arc::new(crate::RabbitMq::new(url)?)),
+        #[cfg(feature = "kafka")]
+        "kafka" => Ok(Arc::new(crate::Kafka::new(url)?)),
         #[cfg(feature = "sqs")]
         "sqs" => Ok(Arc::new(crate::Sqs::new(url)?)),
         _ => Err(BrokerError::Invalid(format!(

@@ -17,6 +17,8 @@ pub mod conformance;
 mod connect;
 mod dead;
 mod error;
+#[cfg(feature = "kafka")]
+mod kafka;
 mod message;
 #[cfg(feature = "sqs")]
 mod percent;
@@ -33,6 +35,8 @@ pub use self::redis::Redis;
 pub use connect::connect;
 pub use dead::{REASON_HEADER, bury};
 pub use error::BrokerError;
+#[cfg(feature = "kafka")]
+pub use kafka::Kafka;
 pub use message::{Delivery, Look, Message, Queue, Receipt};
 pub use port::{Broker, Consumer, ConsumerSettings};
 #[cfg(feature = "rabbitmq")]

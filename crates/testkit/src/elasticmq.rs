@@ -133,6 +133,14 @@ fn ask(port: u16, question: &str) -> Result<String> {
 }
 
 impl Server<ElasticMqProduct> {
+    /// Puts a question in the form `Action=…&QueueUrl=…` and gives the whole answer.
+    ///
+    /// # Errors
+    /// When it does not answer. What it says against the question is an answer.
+    pub fn ask(&self, question: &str) -> Result<String> {
+        ask(self.port(), question)
+    }
+
     /// Where it is, with credentials: any will do.
     pub fn url(&self) -> String {
         self.url_at(self.port())

@@ -172,6 +172,24 @@ fn ask(port: u16, question: &[u8]) -> Result<Vec<u8>> {
 }
 
 impl Server<KafkaProduct> {
+    /// Deletes a topic, whoever uses it.
+    ///
+    /// # Errors
+    /// When the server does not say that it did.
+    pub fn delete(&self, topic: &str) -> Result<()> {
+        let length = i16::try_from(topic.len()).context("the name is too long")?;
+        // Version 1 of "delete topics", from a client called `t`.
+        let mut question = vec![0, 20, 0, 1, 0, 0, 0, 7, 0, 1, b't', 0, 0, 0, 1];
+        question.extend(length.to_be_bytes());
+        question.extend(topic.as_bytes());
+        question.extend(5_000_i32.to_be_bytes());
+        let mut whole = u32::try_from(question.len())?.to_be_bytes().to_vec();
+        whole.extend(question);
+        let answer = ask(self.port(), &whole)?;
+        ensure!(answer.ends_with(&[0, 0]), "it did not delete {topic}: {answer:?}");
+        Ok(())
+    }
+
     /// Where it is.
     pub fn url(&self) -> String {
         format!("kafka://127.0.0.1:{}", self.port())

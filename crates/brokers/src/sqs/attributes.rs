@@ -54,7 +54,7 @@ pub(super) fn entry(
         return Err(BrokerError::TooLarge { bytes, limit: MESSAGE_BYTES_MAX });
     }
     if attributes(message, is_fifo).count() > ATTRIBUTES_MAX {
-        let most = ATTRIBUTES_MAX - attributes(message, is_fifo).count() + message.headers.len();
+        let most = ATTRIBUTES_MAX + message.headers.len() - attributes(message, is_fifo).count();
         return Err(BrokerError::Invalid(format!("a message of SQS has at most {most} headers here")));
     }
     if let Some((name, _)) = message.headers.iter().find(|(_, value)| value.is_empty()) {

@@ -2,6 +2,8 @@
 
 #[cfg(any(feature = "rabbitmq", feature = "redis"))]
 mod certificate;
+#[cfg(feature = "kafka")]
+mod kafka;
 #[cfg(feature = "rabbitmq")]
 mod rabbitmq;
 #[cfg(feature = "redis")]

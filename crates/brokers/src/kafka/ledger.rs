@@ -1,0 +1,250 @@
+//! What arrived, who has it, and how far each partition is done.
+//!
+//! Kafka remembers one number per partition: everything before it is done. So a message that is acknowledged before an
+//! earlier one is done here only, and what is committed is the place of the earliest that is not.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use crate::{Message, Receipt};
+
+/// Where a message is: its partition, which handing over of the partition to us, and its offset.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Place {
+    pub(super) partition: i32,
+    pub(super) handover: u64,
+    pub(super) offset: i64,
+}
+
+impl Place {
+    pub(super) fn receipt(self) -> Receipt {
+        Receipt(format!("{}:{}:{}", self.partition, self.handover, self.offset).into())
+    }
+
+    pub(super) fn of(receipt: &Receipt) -> Option<Self> {
+        let mut parts = receipt.0.split(':');
+        let partition = parts.next()?.parse().ok()?;
+        let handover = parts.next()?.parse().ok()?;
+        let offset = parts.next()?.parse().ok()?;
+        parts.next().is_none().then_some(Self { partition, handover, offset })
+    }
+}
+
+/// All of one consumer.
+#[derive(Debug, Default)]
+pub(super) struct Ledger {
+    partitions: BTreeMap<i32, Partition>,
+    /// What is to be handed out.
+    waiting: VecDeque<(Place, Message)>,
+    /// What was handed out. The message is kept for the case that it is given back.
+    in_hands: BTreeMap<Place, Message>,
+    handovers: u64,
+}
+
+#[derive(Debug)]
+struct Partition {
+    handover: u64,
+    /// The offset behind the last one that arrived.
+    next: Option<i64>,
+    /// What arrived and is not done.
+    open: BTreeSet<i64>,
+    /// What the group has been told.
+    committed: Option<i64>,
+    /// Nothing more of it is handed out: it is about to go to somebody else.
+    leaving: bool,
+}
+
+impl Ledger {
+    /// A partition is ours from now on.
+    pub(super) fn assign(&mut self, partition: i32) {
+        self.forget(partition);
+        self.handovers += 1;
+        let handover = self.handovers;
+        let fresh =
+            Partition { handover, next: None, open: BTreeSet::new(), committed: None, leaving: false };
+        self.partitions.insert(partition, fresh);
+    }
+
+    /// A partition will go to somebody else: what nobody has in hands goes with it.
+    pub(super) fn prepare_to_leave(&mut self, partition: i32) {
+        if let Some(partition) = self.partitions.get_mut(&partition) {
+            partition.leaving = true;
+        }
+        self.waiting.retain(|(place, _)| place.partition != partition);
+    }
+
+    /// A partition is somebody else's. What was in hands of it is no longer ours to settle.
+    pub(super) fn forget(&mut self, partition: i32) {
+        self.partitions.remove(&partition);
+        self.waiting.retain(|(place, _)| place.partition != partition);
+        self.in_hands.retain(|place, _| place.partition != partition);
+    }
+
+    /// A message came.
+    pub(super) fn arrive(&mut self, partition: i32, offset: i64, message: Message) {
+        let Some(known) = self.partitions.get(&partition) else { return };
+        if known.next.is_some_and(|next| offset < next) {
+            // The topic was made anew, or its end was lost: what we have of it means something else now.
+            self.assign(partition);
+        }
+        let Some(known) = self.partitions.get_mut(&partition) else { return };
+        known.next = Some(offset + 1);
+        if known.leaving {
+            return;
+        }
+        known.open.insert(offset);
+        let place = Place { partition, handover: known.handover, offset };
+        self.waiting.push_back((place, message));
+    }
+
+    /// Hands out the next one.
+    pub(super) fn hand_out(&mut self) -> Option<(Place, Message)> {
+        let (place, message) = self.waiting.pop_front()?;
+        self.in_hands.insert(place, message.clone());
+        Some((place, message))
+    }
+
+    /// Whether this is in our hands.
+    pub(super) fn has(&self, place: Place) -> bool {
+        self.in_hands.contains_key(&place)
+    }
+
+    /// It is done. False when it is not ours any more.
+    pub(super) fn done(&mut self, place: Place) -> bool {
+        let known = self.partitions.get_mut(&place.partition);
+        let Some(known) = known.filter(|known| known.handover == place.handover) else { return false };
+        self.in_hands.remove(&place);
+        known.open.remove(&place.offset);
+        true
+    }
+
+    /// It is to be handed out again. False when it is not ours any more.
+    pub(super) fn give_back(&mut self, place: Place) -> bool {
+        let Some(message) = self.in_hands.remove(&place) else { return false };
+        if !self.partitions.get(&place.partition).is_some_and(|known| known.leaving) {
+            self.waiting.push_back((place, message));
+        }
+        true
+    }
+
+    /// The offset before which everything is done, where the group does not know it yet.
+    pub(super) fn to_commit(&self, partition: i32) -> Option<i64> {
+        let known = self.partitions.get(&partition)?;
+        // What has not come yet is not done, and what came last is open or done.
+        let done = known.open.first().copied().or(known.next)?;
+        (known.committed != Some(done)).then_some(done)
+    }
+
+    /// The group was told.
+    pub(super) fn committed(&mut self, partition: i32, offset: i64) {
+        if let Some(known) = self.partitions.get_mut(&partition) {
+            known.committed = known.committed.max(Some(offset));
+        }
+    }
+
+    /// Whether the group knows that everything before `offset` is done.
+    pub(super) fn is_committed(&self, partition: i32, handover: u64, offset: i64) -> Option<bool> {
+        let known = self.partitions.get(&partition).filter(|known| known.handover == handover)?;
+        Some(known.committed >= Some(offset))
+    }
+
+    /// The partitions that are ours.
+    pub(super) fn partitions(&self) -> impl Iterator<Item = i32> {
+        self.partitions.keys().copied()
+    }
+
+    /// How many messages of a partition are in hands.
+    pub(super) fn in_hands_of(&self, partition: i32) -> usize {
+        self.in_hands.keys().filter(|place| place.partition == partition).count()
+    }
+
+    /// How many messages are in hands.
+    pub(super) fn in_hands(&self) -> usize {
+        self.in_hands.len()
+    }
+
+    /// How many messages wait.
+    pub(super) fn waiting(&self) -> usize {
+        self.waiting.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ledger(partition: i32, offsets: &[i64]) -> Ledger {
+        let mut ledger = Ledger::default();
+        ledger.assign(partition);
+        for offset in offsets {
+            ledger.arrive(partition, *offset, Message::new(offset.to_string(), "", "x"));
+        }
+        ledger
+    }
+
+    fn take(ledger: &mut Ledger, count: usize) -> Vec<Place> {
+        (0..count).map(|_| ledger.hand_out().unwrap().0).collect()
+    }
+
+    #[test]
+    fn what_is_done_early_waits_for_what_came_before() {
+        let mut ledger = ledger(1, &[5, 6, 8]);
+        let places = take(&mut ledger, 3);
+        assert_eq!(ledger.to_commit(1), Some(5));
+        ledger.committed(1, 5);
+        assert_eq!(ledger.to_commit(1), None);
+        assert!(ledger.done(places[1]));
+        assert!(ledger.done(places[2]));
+        assert_eq!(ledger.to_commit(1), None);
+        assert!(ledger.done(places[0]));
+        assert_eq!(ledger.to_commit(1), Some(9));
+        ledger.committed(1, 9);
+        ledger.committed(1, 6);
+        assert_eq!(ledger.is_committed(1, places[0].handover, 9), Some(true));
+    }
+
+    #[test]
+    fn what_is_given_back_is_not_done_and_comes_again() {
+        let mut ledger = ledger(1, &[0, 1]);
+        let places = take(&mut ledger, 2);
+        assert!(ledger.give_back(places[0]));
+        assert!(!ledger.give_back(places[0]), "it is not in hands any more");
+        assert!(ledger.done(places[1]));
+        assert_eq!(ledger.to_commit(1), Some(0));
+        assert_eq!(take(&mut ledger, 1), [places[0]]);
+    }
+
+    #[test]
+    fn receipts_of_a_partition_that_left_settle_nothing() {
+        let mut ledger = ledger(1, &[0, 1, 2]);
+        let places = take(&mut ledger, 2);
+        ledger.prepare_to_leave(1);
+        assert_eq!((ledger.waiting(), ledger.in_hands_of(1)), (0, 2));
+        assert!(ledger.done(places[0]), "it may be done until it is gone");
+        assert!(ledger.give_back(places[1]));
+        assert_eq!(ledger.waiting(), 0, "the next owner gets it");
+        assert_eq!(ledger.to_commit(1), Some(1));
+        ledger.forget(1);
+        ledger.assign(1);
+        assert!(!ledger.done(places[1]));
+        assert_eq!(ledger.to_commit(1), None, "nothing came since");
+    }
+
+    #[test]
+    fn offsets_that_begin_anew_are_a_new_topic() {
+        let mut ledger = ledger(1, &[7, 8]);
+        let old = take(&mut ledger, 1)[0];
+        ledger.arrive(1, 0, Message::new("0", "", "x"));
+        assert!(!ledger.has(old) && !ledger.done(old));
+        assert_eq!(take(&mut ledger, 1)[0].offset, 0);
+        assert_eq!(ledger.to_commit(1), Some(0));
+    }
+
+    #[test]
+    fn a_receipt_says_where_its_message_is() {
+        let place = Place { partition: 3, handover: 2, offset: 70_000_000_000 };
+        assert_eq!(Place::of(&place.receipt()), Some(place));
+        for wrong in ["", "1:2", "1:2:3:4", "a:b:c"] {
+            assert_eq!(Place::of(&Receipt(wrong.into())), None);
+        }
+    }
+}

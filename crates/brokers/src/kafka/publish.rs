@@ -1,0 +1,116 @@
+//! Sends messages, and waits for all copies to be made.
+
+use std::{
+    sync::{Arc, Mutex, MutexGuard},
+    time::{Duration, Instant},
+};
+
+use rdkafka::{
+    error::KafkaError,
+    producer::{DeliveryFuture, FutureProducer, Producer as _},
+    types::RDKafkaErrorCode as Code,
+};
+
+use crate::{
+    BrokerError, Message, Queue,
+    kafka::{address::Address, failure, record, settings, topics::Topics},
+};
+
+/// How long it is waited for room among the messages that are under way.
+const ROOM_MAX: Duration = Duration::from_secs(10);
+
+/// How often it is looked for room.
+const LOOK_EVERY: Duration = Duration::from_millis(5);
+
+type Outcome = Result<(), BrokerError>;
+
+/// Sends for everybody here.
+pub(super) struct Publisher {
+    address: Arc<Address>,
+    topics: Arc<Topics>,
+    producer: Mutex<Option<FutureProducer>>,
+}
+
+impl Publisher {
+    pub(super) fn new(address: Arc<Address>, topics: Arc<Topics>) -> Self {
+        Self { address, topics, producer: Mutex::default() }
+    }
+
+    /// Sends all, and tells of each what became of it.
+    pub(super) async fn publish(&self, queue: &Queue, messages: &[Message]) -> Vec<Outcome> {
+        let producer = match self.topics.declare(queue).await {
+            Ok(()) => self.producer(queue),
+            Err(error) => Err(error),
+        };
+        let producer = match producer {
+            Ok(producer) => producer,
+            Err(error) => return vec![Err(error); messages.len()],
+        };
+        let mut under_way = Vec::with_capacity(messages.len());
+        for message in messages {
+            under_way.push(send(&producer, queue, message).await);
+        }
+        let mut outcomes = Vec::with_capacity(messages.len());
+        for delivery in under_way {
+            outcomes.push(match delivery {
+                Ok(delivery) => self.outcome(queue, delivery).await,
+                Err(error) => Err(error),
+            });
+        }
+        if outcomes.iter().flat_map(Result::as_ref).count() < messages.len()
+            && producer.client().fatal_error().is_some()
+        {
+            // This one sends nothing more.
+            *self.lock() = None;
+        }
+        outcomes
+    }
+
+    async fn outcome(&self, queue: &Queue, delivery: DeliveryFuture) -> Outcome {
+        let error = match delivery.await {
+            Ok(Ok(sent)) => {
+                self.topics.note(queue, sent.partition, sent.offset);
+                return Ok(());
+            }
+            Ok(Err((error, _))) => failure::of(queue, &error),
+            Err(_) => BrokerError::Failed("the producer was closed".to_owned()),
+        };
+        if error.is_passing() {
+            // What cannot be sent for so long may have no topic any more.
+            self.topics.doubt(queue);
+        }
+        Err(error)
+    }
+
+    fn producer(&self, queue: &Queue) -> Result<FutureProducer, BrokerError> {
+        let mut producer = self.lock();
+        if let Some(producer) = &*producer {
+            return Ok(producer.clone());
+        }
+        let made = settings::of_producer(&self.address).create();
+        Ok(producer.insert(made.map_err(|error| failure::of(queue, &error))?).clone())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<FutureProducer>> {
+        self.producer.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+}
+
+/// Begins to send one message.
+async fn send(
+    producer: &FutureProducer,
+    queue: &Queue,
+    message: &Message,
+) -> Result<DeliveryFuture, BrokerError> {
+    record::check(message)?;
+    let until = Instant::now() + ROOM_MAX;
+    loop {
+        match producer.send_result(record::record(&queue.name, message)) {
+            Ok(delivery) => return Ok(delivery),
+            Err((KafkaError::MessageProduction(Code::QueueFull), _)) if Instant::now() < until => {
+                tokio::time::sleep(LOOK_EVERY).await;
+            }
+            Err((error, _)) => return Err(failure::of(queue, &error)),
+        }
+    }
+}

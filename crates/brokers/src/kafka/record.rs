@@ -1,0 +1,66 @@
+//! A message as Kafka has it.
+
+use bytes::Bytes;
+use rdkafka::{
+    Message as _,
+    message::{BorrowedMessage, Header, Headers as _, OwnedHeaders},
+    producer::FutureRecord,
+};
+
+use crate::{BrokerError, Message};
+
+/// The largest message that brokers and libraries take which nobody set otherwise, with key and headers.
+pub(super) const MESSAGE_BYTES_MAX: usize = 1_000_000;
+
+/// What a record has beside what is in it, and each of its headers.
+const RECORD_BYTES: usize = 64;
+const HEADER_BYTES: usize = 16;
+
+/// The header that says a message's id.
+const ID: &str = "windlass-id";
+
+/// Refuses what the cluster would refuse.
+pub(super) fn check(message: &Message) -> Result<(), BrokerError> {
+    let headers = message.headers.iter().map(|(name, value)| name.len() + value.len() + HEADER_BYTES);
+    let bytes = message.body.len() + message.key.len() + message.id.len() + headers.sum::<usize>();
+    if bytes + RECORD_BYTES + HEADER_BYTES > MESSAGE_BYTES_MAX {
+        return Err(BrokerError::TooLarge { bytes, limit: MESSAGE_BYTES_MAX });
+    }
+    Ok(())
+}
+
+/// The headers that a message is sent with.
+pub(super) fn headers(message: &Message) -> OwnedHeaders {
+    let mut headers = OwnedHeaders::new_with_capacity(message.headers.len() + 1);
+    if !message.id.is_empty() {
+        headers = headers.insert(Header { key: ID, value: Some(&message.id) });
+    }
+    for (name, value) in &message.headers {
+        headers = headers.insert(Header { key: name, value: Some(value) });
+    }
+    headers
+}
+
+/// A message to send.
+pub(super) fn record<'m>(topic: &'m str, message: &'m Message) -> FutureRecord<'m, str, [u8]> {
+    let record = FutureRecord::to(topic).payload(&message.body[..]).headers(headers(message));
+    // Those without a key go to any partition.
+    if message.key.is_empty() { record } else { record.key(&message.key) }
+}
+
+/// What a record says.
+pub(super) fn message(record: &BorrowedMessage<'_>) -> Message {
+    let text = |bytes: Option<&[u8]>| String::from_utf8_lossy(bytes.unwrap_or_default()).into_owned();
+    let mut id = None;
+    let mut headers = Vec::new();
+    for header in record.headers().into_iter().flat_map(|headers| headers.iter()) {
+        if header.key == ID {
+            id = Some(text(header.value));
+        } else {
+            headers.push((header.key.to_owned(), text(header.value)));
+        }
+    }
+    let id = id.unwrap_or_else(|| format!("{}/{}", record.partition(), record.offset()));
+    let body = Bytes::copy_from_slice(record.payload().unwrap_or_default());
+    Message { id, key: text(record.key()), headers, body, priority: 0 }
+}

@@ -1,0 +1,72 @@
+//! How librdkafka is set.
+
+use std::time::Duration;
+
+use rdkafka::ClientConfig;
+
+use crate::{
+    ConsumerSettings,
+    kafka::{address::Address, record::MESSAGE_BYTES_MAX},
+};
+
+/// The shortest and the longest silence after which a cluster that nobody set otherwise takes a consumer for dead. It hears
+/// of one from a thread of its own, whatever the consumer does.
+const SESSION_RANGE: (Duration, Duration) = (Duration::from_secs(6), Duration::from_secs(60));
+
+/// How long it may take to send a message before that has failed, tries included.
+const SEND_MAX: &str = "10000";
+
+/// What every client is set to, in milliseconds where it is a time.
+fn common(address: &Address) -> ClientConfig {
+    let mut config = ClientConfig::new();
+    config.set("bootstrap.servers", &address.servers);
+    config.set("client.id", "windlass");
+    // A cluster that comes back is noticed soon.
+    config.set("reconnect.backoff.max.ms", "1000");
+    // So is a topic that was made anew.
+    config.set("topic.metadata.refresh.interval.ms", "10000");
+    // What is asked is answered at once, or by nobody any more.
+    config.set("socket.timeout.ms", "10000");
+    config.set("allow.auto.create.topics", "false");
+    config
+}
+
+/// For making topics.
+pub(super) fn of_administrator(address: &Address) -> ClientConfig {
+    common(address)
+}
+
+/// For looking at topics as a group sees them, without being a member of it.
+pub(super) fn of_observer(address: &Address) -> ClientConfig {
+    let mut config = common(address);
+    config.set("group.id", &address.group).set("enable.auto.commit", "false");
+    config
+}
+
+/// For sending: confirmed when all copies are made, in the order of sending, and once however often it is tried.
+pub(super) fn of_producer(address: &Address) -> ClientConfig {
+    let mut config = common(address);
+    config.set("enable.idempotence", "true").set("acks", "all");
+    config.set("message.timeout.ms", SEND_MAX).set("topic.metadata.propagation.max.ms", "3000");
+    config.set("message.max.bytes", MESSAGE_BYTES_MAX.to_string());
+    // All of a call are there at once, so there is nothing to wait for.
+    config.set("linger.ms", "1");
+    // As other libraries do, so that a key's partition does not depend on who sends.
+    config.set("partitioner", "murmur2_random");
+    config
+}
+
+/// For receiving, as a member of a group.
+pub(super) fn of_member(address: &Address, settings: &ConsumerSettings) -> ClientConfig {
+    let session = settings.silent_after.clamp(SESSION_RANGE.0, SESSION_RANGE.1);
+    let mut config = common(address);
+    config.set("group.id", &settings.group).set("client.id", &settings.name);
+    config.set("session.timeout.ms", session.as_millis().to_string()).set("heartbeat.interval.ms", "1000");
+    // Who keeps its partitions goes on with them while the others are divided anew.
+    config.set("partition.assignment.strategy", "cooperative-sticky");
+    config.set("auto.offset.reset", "earliest");
+    config.set("enable.auto.commit", "false").set("enable.auto.offset.store", "false");
+    // What nobody has asked for yet waits in the cluster rather than here.
+    config.set("queued.min.messages", "1000").set("queued.max.messages.kbytes", "16384");
+    config
+}

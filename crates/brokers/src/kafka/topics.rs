@@ -1,0 +1,256 @@
+//! Makes topics, and looks at them.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, MutexGuard},
+    time::{Duration, Instant},
+};
+
+use rdkafka::{
+    Offset, TopicPartitionList,
+    admin::{AdminClient, AdminOptions, NewTopic, TopicReplication},
+    client::DefaultClientContext,
+    consumer::{BaseConsumer, Consumer as _},
+    types::RDKafkaErrorCode as Code,
+};
+use tokio::task::spawn_blocking;
+
+use crate::{
+    BrokerError, Look, Queue,
+    kafka::{address::Address, failure, settings},
+};
+
+/// How long one question to the cluster may take.
+const ANSWER_MAX: Duration = Duration::from_secs(5);
+
+/// How long a new topic may take until it can be used.
+const MAKE_MAX: Duration = Duration::from_secs(10);
+
+/// How often it is looked whether it can.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+
+/// Longest name of a topic.
+const NAME_BYTES_MAX: usize = 249;
+
+/// The topics of a cluster, as far as they were used.
+pub(super) struct Topics {
+    address: Arc<Address>,
+    clients: Mutex<Option<Clients>>,
+    known: Mutex<HashMap<String, Known>>,
+}
+
+#[derive(Clone)]
+struct Clients {
+    administrator: Arc<AdminClient<DefaultClientContext>>,
+    observer: Arc<BaseConsumer>,
+}
+
+/// What is known of a topic.
+///
+/// The library does not tell a topic's id. So that it was made anew is seen by what is gone: an offset that is lower than
+/// one that was there before.
+#[derive(Debug, Default)]
+struct Known {
+    /// Whether it is there.
+    is_made: bool,
+    /// How often what was in it was gone.
+    generation: u64,
+    /// The offset behind the last message that was seen or confirmed, of each partition.
+    ends: HashMap<i32, i64>,
+}
+
+impl Topics {
+    pub(super) fn new(address: Arc<Address>) -> Self {
+        Self { address, clients: Mutex::default(), known: Mutex::default() }
+    }
+
+    /// Makes a topic unless it is there.
+    pub(super) async fn declare(&self, queue: &Queue) -> Result<(), BrokerError> {
+        check(queue)?;
+        if self.known().get(&queue.name).is_some_and(|known| known.is_made) {
+            return Ok(());
+        }
+        let clients = self.clients(queue)?;
+        let copies = TopicReplication::Fixed(self.address.replicas);
+        let topic = NewTopic::new(&queue.name, self.address.partitions, copies);
+        let options =
+            AdminOptions::new().request_timeout(Some(ANSWER_MAX)).operation_timeout(Some(ANSWER_MAX));
+        let answers = clients.administrator.create_topics([&topic], &options).await;
+        match answers.map_err(|error| failure::of(queue, &error))?.pop() {
+            Some(Ok(_) | Err((_, Code::TopicAlreadyExists))) => {}
+            Some(Err((_, code))) => return Err(failure::of_code(queue, code)),
+            None => return Err(BrokerError::Failed("the cluster told nothing of a topic".to_owned())),
+        }
+        // It was made; every server hears of it a little later.
+        let until = Instant::now() + MAKE_MAX;
+        loop {
+            let can_be_used = match self.partitions(&clients, queue).await {
+                Ok(partitions) => ends(&clients, queue, partitions).await.map(drop),
+                Err(error) => Err(error),
+            };
+            match can_be_used {
+                Ok(()) => break,
+                Err(error) if error.is_passing() && Instant::now() < until => {
+                    tokio::time::sleep(LOOK_EVERY).await;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        self.known().entry(queue.name.clone()).or_default().is_made = true;
+        Ok(())
+    }
+
+    /// A topic may not be there any more.
+    pub(super) fn doubt(&self, queue: &Queue) {
+        if let Some(known) = self.known().get_mut(&queue.name) {
+            known.is_made = false;
+        }
+    }
+
+    /// A message was confirmed at this offset.
+    pub(super) fn note(&self, queue: &Queue, partition: i32, offset: i64) {
+        let mut known = self.known();
+        let end = known.entry(queue.name.clone()).or_default().ends.entry(partition).or_default();
+        *end = (*end).max(offset + 1);
+    }
+
+    /// Looks at a topic, and at how far the group is.
+    pub(super) async fn look(&self, queue: &Queue) -> Result<Look, BrokerError> {
+        check(queue)?;
+        // What is confirmed while the cluster is asked may not be in its answer.
+        let before = self.known().get(&queue.name).map(|known| known.ends.clone()).unwrap_or_default();
+        let clients = self.clients(queue)?;
+        let looked = match self.partitions(&clients, queue).await {
+            Ok(partitions) => ends(&clients, queue, partitions).await,
+            Err(error) => Err(error),
+        };
+        let mut known = self.known();
+        let known = known.entry(queue.name.clone()).or_default();
+        if matches!(looked, Err(BrokerError::NoQueue(_))) {
+            known.is_made = false;
+            known.begin_anew(HashMap::new());
+        }
+        let (ends, left) = looked?;
+        if before.iter().any(|(partition, end)| ends.get(partition).is_none_or(|now| now < end)) {
+            known.begin_anew(ends);
+        } else {
+            for (partition, end) in ends {
+                let seen = known.ends.entry(partition).or_default();
+                *seen = (*seen).max(end);
+            }
+        }
+        let identity = Some(known.generation.to_string());
+        Ok(Look { messages: Some(left), counts_in_hands: true, identity })
+    }
+
+    /// The numbers of a topic's partitions.
+    async fn partitions(&self, clients: &Clients, queue: &Queue) -> Result<Vec<i32>, BrokerError> {
+        let (observer, queue) = (Arc::clone(&clients.observer), queue.clone());
+        blocking(move || {
+            let answer = observer.fetch_metadata(Some(&queue.name), ANSWER_MAX);
+            let answer = answer.map_err(|error| failure::of(&queue, &error))?;
+            let topic = answer.topics().iter().find(|topic| topic.name() == queue.name);
+            let missing = || BrokerError::NoQueue(queue.name.clone());
+            let topic = topic.ok_or_else(missing)?;
+            if let Some(code) = topic.error() {
+                return Err(failure::of_code(&queue, code.into()));
+            }
+            let partitions: Vec<i32> = topic.partitions().iter().map(|partition| partition.id()).collect();
+            if partitions.is_empty() { Err(missing()) } else { Ok(partitions) }
+        })
+        .await
+    }
+
+    fn clients(&self, queue: &Queue) -> Result<Clients, BrokerError> {
+        let mut clients = self.clients.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        if let Some(clients) = &*clients {
+            return Ok(clients.clone());
+        }
+        let wrong = |error| failure::of(queue, &error);
+        let administrator = settings::of_administrator(&self.address).create().map_err(wrong)?;
+        let observer = settings::of_observer(&self.address).create().map_err(wrong)?;
+        let made = Clients { administrator: Arc::new(administrator), observer: Arc::new(observer) };
+        Ok(clients.insert(made).clone())
+    }
+
+    fn known(&self) -> MutexGuard<'_, HashMap<String, Known>> {
+        self.known.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+}
+
+impl Known {
+    /// What was in it is gone.
+    fn begin_anew(&mut self, ends: HashMap<i32, i64>) {
+        if !self.ends.is_empty() {
+            self.generation += 1;
+        }
+        self.ends = ends;
+    }
+}
+
+/// Where the partitions end, and how many messages are between there and what the group has done.
+async fn ends(
+    clients: &Clients,
+    queue: &Queue,
+    partitions: Vec<i32>,
+) -> Result<(HashMap<i32, i64>, u64), BrokerError> {
+    let (observer, queue) = (Arc::clone(&clients.observer), queue.clone());
+    blocking(move || {
+        let wrong = |error| failure::of(&queue, &error);
+        let at = |offset: Offset| {
+            let mut list = TopicPartitionList::with_capacity(partitions.len());
+            for partition in &partitions {
+                list.add_partition_offset(&queue.name, *partition, offset)?;
+            }
+            Ok(list)
+        };
+        let ask = |offset| observer.offsets_for_times(at(offset)?, ANSWER_MAX);
+        let ends = offsets(&queue, &ask(Offset::End).map_err(wrong)?)?;
+        let begins = offsets(&queue, &ask(Offset::Beginning).map_err(wrong)?)?;
+        let list = at(Offset::Invalid).map_err(wrong)?;
+        let done = observer.committed_offsets(list, ANSWER_MAX).map_err(wrong)?;
+        let done = offsets(&queue, &done)?;
+        let left = ends.iter().map(|(partition, end)| {
+            let begin = begins.get(partition).copied().unwrap_or_default();
+            let done = done.get(partition).map_or(begin, |done| begin.max(*done));
+            u64::try_from(end - done).unwrap_or_default()
+        });
+        let left = left.sum();
+        Ok((ends, left))
+    })
+    .await
+}
+
+/// The offsets of a list; a partition without one is not there.
+fn offsets(queue: &Queue, list: &TopicPartitionList) -> Result<HashMap<i32, i64>, BrokerError> {
+    let mut offsets = HashMap::new();
+    for element in list.elements() {
+        element.error().map_err(|error| failure::of(queue, &error))?;
+        if let Offset::Offset(offset) = element.offset() {
+            offsets.insert(element.partition(), offset);
+        }
+    }
+    Ok(offsets)
+}
+
+/// Does beside everything else what makes its thread wait.
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, BrokerError> + Send + 'static,
+) -> Result<T, BrokerError> {
+    spawn_blocking(work).await.map_err(|error| BrokerError::Failed(error.to_string()))?
+}
+
+/// Refuses what cannot be a topic.
+fn check(queue: &Queue) -> Result<(), BrokerError> {
+    if let Some(kind) = &queue.kind {
+        return Err(BrokerError::Invalid(format!("Kafka has no kinds of queues, and so not {kind}")));
+    }
+    let allowed = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
+    let name = queue.name.as_str();
+    if name.is_empty() || name.len() > NAME_BYTES_MAX || name.starts_with('.') || !name.chars().all(allowed) {
+        return Err(BrokerError::Invalid(format!(
+            "{name:?} cannot be a topic: 1 to {NAME_BYTES_MAX} letters, digits, dots, hyphens and underscores"
+        )));
+    }
+    Ok(())
+}
