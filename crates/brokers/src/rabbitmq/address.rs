@@ -50,7 +50,7 @@ impl Address {
         }
         uri.query.heartbeat.get_or_insert(HEARTBEAT);
         let (_, query) = rest.split_once('?').unwrap_or_default();
-        let authorities = query.split('&').find_map(|pair| pair.strip_prefix("cacertfile="));
+        let authorities = query.split('&').find_map(|pair| pair.strip_prefix("cacert="));
         let name = name(&uri);
         Ok(Self { uri, name, authorities: authorities.map(PathBuf::from) })
     }
@@ -59,7 +59,7 @@ impl Address {
     pub(super) fn trust(&self) -> Result<OwnedTLSConfig, BrokerError> {
         let Some(path) = &self.authorities else { return Ok(OwnedTLSConfig::default()) };
         let pem = fs::read_to_string(path).map_err(|error| {
-            BrokerError::Invalid(format!("cannot read the cacertfile {}: {error}", path.display()))
+            BrokerError::Invalid(format!("cannot read the certificates in {}: {error}", path.display()))
         })?;
         Ok(OwnedTLSConfig { identity: None, cert_chain: Some(pem) })
     }

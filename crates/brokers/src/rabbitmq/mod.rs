@@ -49,7 +49,7 @@ pub struct RabbitMq {
 
 impl RabbitMq {
     /// The broker at `amqp://USER:PASSWORD@HOST:PORT/VHOST`, or `amqps://…` for TLS. Behind a `?` there may be `heartbeat`,
-    /// in seconds, and `cacertfile`, the path of a file of certificates to trust besides those of the system. Nothing is
+    /// in seconds, and `cacert`, the path of a file of certificates to trust besides those of the system. Nothing is
     /// connected yet.
     ///
     /// Calls of it are to be made within a Tokio runtime.

@@ -175,3 +175,24 @@ async fn a_network_that_stands_still_is_noticed() {
     ids.sort();
     assert_eq!(ids, ["id-1", "id-2"]);
 }
+
+/// A server that thinks that a message is in hands for too long takes all of them away, and says why.
+#[tokio::test]
+async fn a_message_that_is_in_hands_for_too_long_is_taken_away() {
+    let Some(server) = Server::start().unwrap() else { return };
+    // Both in milliseconds; by itself it looks once a minute, for half an hour.
+    for name in ["consumer_timeout", "channel_tick_interval"] {
+        server.evaluate(&format!("application:set_env(rabbit, {name}, 500)")).unwrap();
+    }
+    let broker = RabbitMq::new(&server.url()).unwrap();
+    let queue = Queue::new("too-long");
+    broker.publish(&queue, &[message(1)]).await.remove(0).unwrap();
+    let mut consumer = broker.consume(&queue, &settings(10)).await.unwrap();
+    let in_hands = take(&mut *consumer, 1).await;
+    let error = consumer.receive(1, PATIENCE).await.unwrap_err();
+    assert!(error.is_passing() && error.to_string().contains("consumer_timeout"), "{error}");
+    let again = take(&mut *consumer, 1).await;
+    assert_eq!((&*again[0].message.id, again[0].deliveries), ("id-1", Some(2)));
+    consumer.acknowledge(&receipts(&in_hands)).await.unwrap_err();
+    consumer.acknowledge(&receipts(&again)).await.unwrap();
+}

@@ -26,17 +26,17 @@ async fn certificates_are_checked() {
     let error = RabbitMq::new(&url).unwrap().declare(&queue).await.unwrap_err();
     assert!(matches!(&error, BrokerError::Refused(why) if why.contains("certificate")), "{error}");
 
-    let broker = RabbitMq::new(&format!("{url}?cacertfile={}", file("authority.pem"))).unwrap();
+    let broker = RabbitMq::new(&format!("{url}?cacert={}", file("authority.pem"))).unwrap();
     broker.publish(&queue, &[message(1)]).await.remove(0).unwrap();
     let taken = take(&mut *broker.consume(&queue, &settings(10)).await.unwrap(), 1).await;
     assert_eq!(taken[0].message, message(1));
 
     // The name must be the one that the certificate is for.
     let elsewhere = url.replace("localhost", "127.0.0.1");
-    let broker = RabbitMq::new(&format!("{elsewhere}?cacertfile={}", file("authority.pem"))).unwrap();
+    let broker = RabbitMq::new(&format!("{elsewhere}?cacert={}", file("authority.pem"))).unwrap();
     let error = broker.declare(&queue).await.unwrap_err();
     assert!(matches!(&error, BrokerError::Refused(_)), "{error}");
-    let broker = RabbitMq::new(&format!("{url}?cacertfile={}", file("missing.pem"))).unwrap();
+    let broker = RabbitMq::new(&format!("{url}?cacert={}", file("missing.pem"))).unwrap();
     let error = broker.declare(&queue).await.unwrap_err();
     assert!(matches!(&error, BrokerError::Invalid(why) if why.contains("missing.pem")), "{error}");
 }
