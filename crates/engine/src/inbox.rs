@@ -87,8 +87,9 @@ struct Waiting {
     items: usize,
 }
 
-/// Items that are many: a batch of them is worth a round trip of its own while another one is under way.
-const ITEMS_MANY: usize = 32;
+/// Items that are many: a batch of them is worth a round trip of its own while another one is under way. Fewer cost less
+/// when they wait for that one and go together: a transaction costs the database as much as some twenty tasks.
+const ITEMS_MANY: usize = 128;
 
 /// Items that may wait before submits are refused. Reports are never refused.
 pub(crate) const INBOX_ITEMS_MAX: usize = 50_000;
