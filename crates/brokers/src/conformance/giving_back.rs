@@ -6,6 +6,7 @@ use super::{
     bench::{Bench, PATIENCE, bodies, receipts, receive, receive_for},
     topic,
 };
+use crate::ConsumerSettings;
 
 topic![
     comes_again_when_its_consumer_is_dropped,
@@ -39,7 +40,10 @@ async fn comes_again_when_its_consumer_is_dropped(bench: &Bench<'_>) {
 
 async fn comes_again_when_it_is_given_back(bench: &Bench<'_>) {
     bench.publish(&Bench::messages(0..2)).await;
-    let mut consumer = bench.consumer().await;
+    // Not because anybody was silent.
+    let settings = ConsumerSettings { silent_after: SOON * 4, ..bench.settings(10) };
+    let mut consumer =
+        bench.broker.consume(&bench.queue, &settings).await.expect("the broker lets us consume");
     let came = receive(&mut *consumer, 2).await;
     consumer.give_back(&receipts(&came)).await.expect("they are given back");
     let begun = Instant::now();

@@ -76,6 +76,55 @@ async fn all_data_are_gone_while_a_consumer_waits() {
     assert_eq!(came.message.id, "id-7");
 }
 
+/// The server has handed a message out, and the answer does not arrive: it comes with the next connection, long before
+/// anybody is taken for silent.
+#[tokio::test]
+async fn an_answer_is_lost_on_its_way() {
+    let Some(server) = Server::shared().unwrap() else { return };
+    let (queue, proxy) = (stream("lost-on-its-way"), Proxy::start(server.port()).unwrap());
+    let direct = Redis::open(&server.url()).unwrap();
+    let mut consumer =
+        Redis::open(&server.url_at(proxy.port())).unwrap().consume(&queue, &settings()).await.unwrap();
+    consumer.receive(1, Duration::from_millis(1)).await.unwrap();
+    let losing = async {
+        // The consumer waits at the server by now.
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        proxy.stall();
+        direct.publish(&queue, &messages(0..1)).await.remove(0).unwrap();
+        until("it is handed out", || {
+            !server.ask(&["XPENDING", &queue.name, "workers"]).unwrap().starts_with('0')
+        })
+        .await;
+        proxy.cut();
+        proxy.heal();
+    };
+    let (error, ()) = tokio::join!(consumer.receive(1, super::PATIENCE), losing);
+    assert!(matches!(error, Err(BrokerError::Unreachable(_))), "{error:?}");
+    let came = consumer.receive(1, Duration::from_secs(5)).await.unwrap();
+    assert_eq!((came[0].message.id.as_str(), came[0].deliveries), ("id-0", Some(2)));
+}
+
+/// Who was silent for too long and wakes up takes nothing from whom it went to.
+#[tokio::test]
+async fn a_silent_consumer_takes_nothing_back() {
+    let Some(server) = Server::shared().unwrap() else { return };
+    let (broker, queue) = (Redis::open(&server.url()).unwrap(), stream("takes-nothing-back"));
+    let settings = ConsumerSettings { silent_after: Duration::from_millis(500), ..settings() };
+    broker.publish(&queue, &messages(0..1)).await.remove(0).unwrap();
+    let mut silent = broker.consume(&queue, &settings).await.unwrap();
+    let held = take(&mut *silent, 1).await.remove(0);
+    let mut other = broker.consume(&queue, &settings).await.unwrap();
+    let again = take(&mut *other, 1).await.remove(0);
+    for _ in 0..4 {
+        silent.keep(&[held.receipt.clone()]).await.unwrap();
+        silent.give_back(&[held.receipt.clone()]).await.unwrap();
+        other.keep(&[again.receipt.clone()]).await.unwrap();
+        assert!(silent.receive(1, Duration::from_millis(200)).await.unwrap().is_empty());
+    }
+    let pending = server.ask(&["XPENDING", &queue.name, "workers", "-", "+", "10"]).unwrap();
+    assert!(pending.lines().count() == 4 && pending.ends_with("\n2"), "{pending}");
+}
+
 /// Who may have one message in hands, and cannot be heard when giving it back, gets it again.
 #[tokio::test]
 async fn what_could_not_be_given_back_comes_again() {
