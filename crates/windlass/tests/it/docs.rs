@@ -9,14 +9,15 @@ use std::fmt::Write as _;
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, kill_process, test_kill_process};
+use rustix::process::{Pid, Signal, kill_process, kill_process_group, test_kill_process};
 use tempfile::TempDir;
-use windlass_testkit::{MariaDb, Postgres};
+use windlass_testkit::{MariaDb, Postgres, RabbitMq, Redis};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_windlass");
 
@@ -89,6 +90,36 @@ fn orders_and_their_tasks_in_one_transaction() {
     let database = server.database().unwrap();
     let url = database.url();
     run_parts("examples/transactional-enqueue/README.md", &[], &on_postgres(&url));
+}
+
+#[test]
+fn modules_that_know_their_broker_alone() {
+    let Some(server) = Redis::start().unwrap() else { return };
+    let Some(path) = path_to_others(&["/usr/bin/python3 -c 'import redis'", "go version"]) else { return };
+    run_parts("examples/classic-modules/README.md", &[], &[("BROKER", &server.url()), ("PATH", &path)]);
+}
+
+#[test]
+fn modules_that_know_rabbitmq_alone() {
+    let Some(server) = RabbitMq::shared().unwrap() else { return };
+    let Some(path) = path_to_others(&["/usr/bin/python3 -c 'import pika'"]) else { return };
+    run_parts("examples/classic-modules/rabbitmq.md", &[], &[("BROKER", &server.url()), ("PATH", &path)]);
+}
+
+/// A path on which Debian's Python comes first, for that has the packages; none where not all of these commands succeed.
+/// Where `CI` is set they must.
+fn path_to_others(commands: &[&str]) -> Option<String> {
+    let works = |command: &&&str| {
+        let mut shell = Command::new("sh");
+        shell.args(["-c", command]).stdout(Stdio::null()).stderr(Stdio::null());
+        shell.status().expect("a shell").success()
+    };
+    if let Some(missing) = commands.iter().find(|command| !works(command)) {
+        assert!(std::env::var_os("CI").is_none_or(|value| value.is_empty()), "it does not work: {missing}");
+        return None;
+    }
+    let programs = Path::new(PROGRAM).parent().expect("a folder").display();
+    Some(format!("{programs}:/usr/bin:{}", std::env::var("PATH").unwrap_or_default()))
 }
 
 fn on_postgres(url: &str) -> [(&'static str, &str); 2] {
@@ -233,6 +264,8 @@ impl Shell {
             .env("PATH", &path)
             .env("WINDLASS_SERVER", format!("http://{address}"))
             .envs(variables.iter().copied())
+            // So that what it starts beside itself ends with it.
+            .process_group(0)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
@@ -310,7 +343,9 @@ impl Shell {
 impl Drop for Shell {
     fn drop(&mut self) {
         // It may have ended by itself.
-        let _ = self.child.kill();
+        if let Some(group) = Pid::from_raw(self.child.id().cast_signed()) {
+            let _ = kill_process_group(group, Signal::KILL);
+        }
         let _ = self.child.wait();
         stop_instances(&self.folder.path().join("data/instances"));
     }
