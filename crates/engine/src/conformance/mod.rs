@@ -48,6 +48,7 @@ mod sweeping;
 mod tasks;
 mod threads;
 mod unique;
+mod with_commits;
 mod world;
 
 pub use bench::Bench;
@@ -127,6 +128,7 @@ pub fn cases() -> Vec<Case> {
         tasks::cases(),
         threads::cases(),
         unique::cases(),
+        with_commits::cases(),
     ]
     .into_iter()
     .flatten()

@@ -271,6 +271,41 @@ fn what_is_handed_out_after_a_slow_commit_begins_then() {
 }
 
 #[test]
+fn who_waits_gets_what_a_commit_makes_ready_without_another_claim() {
+    let faulty = FaultyStore::new(Arc::new(SharedStore::new([7; 32])));
+    let world = World::over(faulty.clone(), 1);
+    world.apply(flow("f", &["a", "b"], 0));
+    let mut worker = world.worker(1);
+    let mut polling = pin!(worker.open_poll(30_000));
+    assert!(world.turn(polling.as_mut()).is_pending());
+    faulty.fail(Some(Verb::Claim));
+    let task = world.submit("f");
+    let Poll::Ready(answer) = poll(polling) else { panic!("the attempt is handed out") };
+    assert_eq!(answer.unwrap().attempts[0].task.id, task);
+}
+
+#[test]
+fn a_poll_that_comes_while_a_commit_is_under_way_is_answered_after_it() {
+    let faulty = FaultyStore::new(Arc::new(SharedStore::new([7; 32])));
+    let world = World::over(faulty.clone(), 1);
+    world.apply(flow("f", &["a"], 0));
+    world.submit("f");
+    let other = world.submit("f");
+    let mut pausing = pin!(world.engine.tell(other, Command::Pause { by: None }));
+    assert!(poll(pausing.as_mut()).is_pending());
+    let committer = Committer::new(world.engine.clone());
+    let mut committing = pin!(committer.run_once(|| world.now()));
+    faulty.hold_next(Verb::Commit);
+    assert!(poll(committing.as_mut()).is_pending());
+    let mut worker = world.worker(1);
+    let mut polling = pin!(worker.open_poll(30_000));
+    assert!(poll(polling.as_mut()).is_pending(), "what it is told comes with the end of the commit");
+    faulty.let_go();
+    block_on(committing);
+    assert!(poll(polling).is_ready());
+}
+
+#[test]
 fn a_lock_is_not_given_back_for_a_task_whose_change_is_not_committed() {
     let two = Two::new();
     let name = Name::new("disk").unwrap();

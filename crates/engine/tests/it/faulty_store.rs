@@ -9,9 +9,9 @@ use std::{
 use async_trait::async_trait;
 use windlass_core::{ActKey, Alarm, AlarmId, Event, Lock, LockName, Millis, Ready, TaskId};
 use windlass_engine::ports::{
-    Adoption, AttemptId, Change, Claimed, Due, Envelope, LimitState, Loaded, LogLine, Now, Outcome, Page,
-    QueueState, Retention, ServerId, ServerState, Service, ServiceLease, SessionId, SessionRenewal,
-    SessionState, Store, StoreError, StoredAlarm, StoredFlow, TaskQuery, Wish,
+    Adoption, Ask, AttemptId, Change, Claimed, Due, Envelope, Leave, LimitState, Loaded, LogLine, Now,
+    Outcome, Page, QueueState, Retention, ServerId, ServerState, Service, ServiceLease, SessionId,
+    SessionRenewal, SessionState, Store, StoreError, StoredAlarm, StoredFlow, TaskQuery, Wish,
 };
 
 /// The calls that can be held or failed.
@@ -120,6 +120,20 @@ impl Store for FaultyStore {
             return Ok(vec![Outcome::Conflict; changes.len()]);
         }
         self.store.commit(changes).await
+    }
+
+    async fn commit_and_claim(
+        &self,
+        changes: Vec<Change>,
+        asks: &[Ask],
+        leave: &Leave,
+        now: Now,
+    ) -> Result<(Vec<Outcome>, Vec<Option<Vec<Claimed>>>), StoreError> {
+        self.pass(Verb::Commit).await?;
+        if self.state().conflicts {
+            return Ok((vec![Outcome::Conflict; changes.len()], vec![None; asks.len()]));
+        }
+        self.store.commit_and_claim(changes, asks, leave, now).await
     }
 
     async fn prepare_claims(&self, wishes: &[Wish]) -> Result<bool, StoreError> {

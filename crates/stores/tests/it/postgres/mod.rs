@@ -8,6 +8,8 @@ mod faults;
 mod opening;
 #[cfg(feature = "sqlite")]
 mod snapshot;
+#[cfg(feature = "sqlite")]
+mod trips;
 
 use std::{
     future::Future,
