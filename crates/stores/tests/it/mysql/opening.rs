@@ -77,3 +77,14 @@ fn a_server_that_takes_no_writes_is_no_store() {
     let refusal = refusal(&database.url());
     assert!(refusal.contains("can be reached") && refusal.contains(&server.port().to_string()), "{refusal}");
 }
+
+#[cfg(feature = "sqlite")]
+#[test]
+fn a_database_of_version_1_goes_on() {
+    let Some(database) = database() else { return };
+    database.ask(include_str!("../../../src/mysql/migrations/0001.sql")).unwrap();
+    database.ask(include_str!("../fixtures/mysql-1.sql")).unwrap();
+    let store = open(&database.url()).unwrap();
+    assert_eq!(database.ask("select schema_version from windlass_meta").unwrap(), "2");
+    crate::outgrown::goes_on(&*store);
+}

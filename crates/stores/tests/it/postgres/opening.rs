@@ -132,3 +132,14 @@ fn a_replica_is_no_store_until_it_is_promoted() {
     server.ask(PostgresProduct::DATABASE, "select pg_promote()").unwrap();
     open(&database.url()).unwrap();
 }
+
+#[cfg(feature = "sqlite")]
+#[test]
+fn a_database_of_version_1_goes_on() {
+    let Some(database) = database() else { return };
+    database.ask(include_str!("../../../src/postgres/migrations/0001.sql")).unwrap();
+    database.ask(include_str!("../fixtures/postgres-1.sql")).unwrap();
+    let store = open(&database.url()).unwrap();
+    assert_eq!(database.ask("select schema_version from windlass_meta").unwrap(), "2");
+    crate::outgrown::goes_on(&*store);
+}
