@@ -8,11 +8,11 @@ use std::{
 };
 
 use anyhow::Context as _;
-use tokio::{net::TcpListener, time};
+use tokio::{net::TcpListener, sync::oneshot, time};
 use windlass_core::Millis;
 use windlass_engine::{
     Engine, EngineError,
-    ports::{Clock, Retention, ServerId, ServerState},
+    ports::{Clock, Retention, ServerId, ServerState, StoreError},
     services::{
         Clerk, Committer, Dispatcher, HEARTBEAT_EVERY, Janitor, LeaseKeeper, Lookout, Membership, Messenger,
         Timekeeper,
@@ -135,7 +135,8 @@ impl Server {
         }
         loops.spawn("does what is due", keep_time(engine.clone(), clock.clone()));
         loops.spawn("hears of other servers", hear_news(engine.clone(), clock.clone()));
-        loops.spawn("is one of the servers", be_heard(membership.clone(), clock.clone()));
+        let (outgrown, is_outgrown) = oneshot::channel();
+        loops.spawn("is one of the servers", be_heard(membership.clone(), clock.clone(), outgrown));
         loops.spawn("deletes what is old", sweep(engine.clone(), clock.clone(), retention));
         brokers.start(&engine, &clock, &mut loops)?;
         let app = Arc::new(http::App::new(engine.clone(), clock.clone()));
@@ -144,6 +145,7 @@ impl Server {
         let ended = tokio::select! {
             served = http::serve(listener, app, shutdown) => served.context("the HTTP server failed"),
             error = loops.ended() => Err(error),
+            Ok(error) = is_outgrown => Err(anyhow::Error::from(error).context("this server must not go on")),
         };
         loops.shutdown().await;
         // Others would go on in time without this.
@@ -216,15 +218,28 @@ async fn hear_news(engine: Arc<Engine>, clock: Arc<SystemClock>) {
     }
 }
 
-/// Says that this server is there, and goes by the store's clock where that is shared.
-async fn be_heard(membership: Arc<Membership>, clock: Arc<SystemClock>) {
+/// Says that this server is there, and goes by the store's clock where that is shared. When the store has become another
+/// one than this program knows it tells `outgrown`, and does no more.
+async fn be_heard(
+    membership: Arc<Membership>,
+    clock: Arc<SystemClock>,
+    outgrown: oneshot::Sender<EngineError>,
+) {
     loop {
         time::sleep(Duration::from_millis(HEARTBEAT_EVERY.0)).await;
         if let Err(error) = follow_store(&membership, &clock).await {
             tracing::warn!(%error, "the store does not tell the time; it is asked again");
         }
-        if let Err(error) = membership.run_once(clock.now()).await {
-            tracing::warn!(%error, "the store could not be told that this server is there; it is told again");
+        match membership.run_once(clock.now()).await {
+            Err(error @ EngineError::Store(StoreError::Outgrown(_))) => {
+                // Nobody listens where the server ends already.
+                let _ = outgrown.send(error);
+                return std::future::pending().await;
+            }
+            Err(error) => {
+                tracing::warn!(%error, "the store could not be told that this server is there; it is told again");
+            }
+            Ok(()) => {}
         }
     }
 }

@@ -276,4 +276,7 @@ pub enum StoreError {
     /// What it holds cannot be understood.
     #[error("the store is damaged: {0}")]
     Damaged(String),
+    /// A newer program has changed it meanwhile so that this one must not work on it any more.
+    #[error("the store is another one than this program knows: {0}")]
+    Outgrown(String),
 }

@@ -8,12 +8,23 @@ use super::{
     connection::Connection,
     error::{Fault, damaged},
     limits::millis,
+    migrate::VERSION,
     script::{Script, cells},
 };
-use crate::rows::{from_integer, small, to_integer};
+use crate::{
+    Schema,
+    rows::{check_version, from_integer, small, to_integer},
+};
 
-/// A server is heard of.
+/// A server is heard of, unless the tables are none that it knows any more.
 pub(super) async fn register(connection: &mut Connection<'_>, server: &ServerState) -> Result<(), Fault> {
+    // Apart from what follows, which other tables may not take.
+    let mut script = Script::default();
+    script.add("SELECT schema_version, readable_from FROM windlass_meta", []);
+    if let Some(row) = connection.run(script).await?.iter().flatten().next() {
+        let (found, readable_from) = (row.number(0)?, row.number(1)?);
+        check_version(Schema { found, readable_from, known: VERSION })?;
+    }
     let heard = to_integer(server.heard.0);
     let mut script = Script::default();
     let row = cells![

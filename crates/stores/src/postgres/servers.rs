@@ -7,13 +7,18 @@ use windlass_engine::ports::{Now, SERVER_FORGOTTEN_AFTER, ServerId, ServerState,
 use super::{
     connection::{Batch, Connection, parameters},
     error::Fault,
+    migrate::VERSION,
 };
-use crate::rows::{from_integer, small, to_integer};
+use crate::{
+    Schema,
+    rows::{check_version, from_integer, small, to_integer},
+};
 
 const REGISTER: &str =
     "INSERT INTO windlass_server (id, version, address, level, started_at, heard_at, heard)
     VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT (id) DO UPDATE
     SET version = $2, address = $3, level = $4, started_at = $5, heard_at = $6, heard = $7";
+const SCHEMA: &str = "SELECT schema_version::int8, readable_from::int8 FROM windlass_meta";
 const FORGET: &str = "DELETE FROM windlass_server WHERE heard <= $1";
 const ALL: &str = "SELECT id, version, address, level, started_at, heard_at, heard FROM windlass_server
     ORDER BY started_at, id";
@@ -26,8 +31,13 @@ const LEASE: &str = "INSERT INTO windlass_service AS s (name, holder, fence, unt
     WHERE s.holder = $2 OR s.until <= $4";
 const HOLDER: &str = "SELECT holder, fence, until FROM windlass_service WHERE name = $1";
 
-/// A server is heard of.
+/// A server is heard of, unless the tables are none that it knows any more.
 pub(super) async fn register(connection: &mut Connection<'_>, server: &ServerState) -> Result<(), Fault> {
+    // Apart from what follows, which other tables may not take.
+    if let Some(row) = connection.query(SCHEMA, &[]).await?.first() {
+        let (found, readable_from) = (row.try_get(0)?, row.try_get(1)?);
+        check_version(Schema { found, readable_from, known: VERSION.into() })?;
+    }
     let heard = to_integer(server.heard.0);
     let mut batch = Batch::default();
     batch.add(

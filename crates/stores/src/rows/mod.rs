@@ -21,6 +21,8 @@ mod newest;
 mod place;
 mod tasks;
 mod turns;
+#[cfg(any(feature = "mysql", feature = "postgres"))]
+mod version;
 mod writes;
 
 pub(crate) use archive::{ENQUEUED, FILLED, RESERVED, SNAPSHOT_LOST, mark_of, stage_of, submit_key};
@@ -36,4 +38,6 @@ pub(crate) use newest::Newest;
 pub(crate) use place::{KeyInLine, place_among};
 pub(crate) use tasks::{TaskParts, claimed_wait, name, of_task};
 pub(crate) use turns::{Candidate, Hands, choose};
+#[cfg(any(feature = "mysql", feature = "postgres"))]
+pub(crate) use version::check_version;
 pub(crate) use writes::{SubmitKeyWrite, TaskWrite, WaitWrite, Writes};

@@ -110,6 +110,8 @@ impl From<StoreError> for Fault {
             StoreError::Full(message) => Self { kind: FaultKind::Full, message },
             StoreError::Unavailable(message) => Self { kind: FaultKind::Unavailable, message },
             StoreError::Damaged(message) => Self { kind: FaultKind::Damaged, message },
+            // Said of databases that servers share; no file says it.
+            StoreError::Outgrown(message) => Self { kind: FaultKind::Unavailable, message },
         }
     }
 }

@@ -284,6 +284,13 @@ impl From<StoreError> for Refused {
                 format!("the store is not available ({why}): nothing is known to be changed; try again"),
             )
             .temporary(),
+            StoreError::Outgrown(why) => Self::new(
+                StatusCode::SERVICE_UNAVAILABLE,
+                "store-unavailable",
+                "The store is not available",
+                format!("this server is too old for its store and ends ({why}): ask another one"),
+            )
+            .temporary(),
             StoreError::Damaged(why) => Self::new(
                 StatusCode::INTERNAL_SERVER_ERROR,
                 "store-damaged",
@@ -354,6 +361,7 @@ mod tests {
             (EngineError::Conflict, 409, "conflict", true),
             (EngineError::Store(StoreError::Full(why())), 507, "store-full", false),
             (EngineError::Store(StoreError::Unavailable(why())), 503, "store-unavailable", true),
+            (EngineError::Store(StoreError::Outgrown(why())), 503, "store-unavailable", true),
             (EngineError::Store(StoreError::Damaged(why())), 500, "store-damaged", false),
         ];
         for (error, status, name, is_temporary) in cases {

@@ -4,7 +4,7 @@ use std::process::{Command, Output};
 
 use windlass_testkit::{MariaDb, Postgres, Server, SqlProduct};
 
-use super::site::{PROGRAM, store, text};
+use super::site::{PROGRAM, Site, store, text, until};
 
 fn migrate(url: &str, more: &[&str]) -> Output {
     Command::new(PROGRAM).args(["migrate", "--store", url]).args(more).output().unwrap()
@@ -39,6 +39,33 @@ fn a_file_is_made_and_then_there_is_nothing_to_do() {
     std::fs::write(dir.path().join("text"), "what is no database at all").unwrap();
     let foreign = migrate(&format!("sqlite:{}", dir.path().join("text").display()), &[]);
     assert_eq!(foreign.status.code(), Some(1), "{foreign:?}");
+}
+
+/// A server whose tables are brought to another version: it goes on where it may, and ends where it must not.
+fn under_a_server<P: SqlProduct>(server: Option<&Server<P>>) {
+    let Some(server) = server else { return };
+    let database = server.database().unwrap();
+    let mut site = Site::open(tempfile::tempdir().unwrap(), &database.url(), &[]);
+    let heard = || database.ask("select heard from windlass_server").unwrap();
+    database.ask("update windlass_meta set schema_version = 98").unwrap();
+    let before = heard();
+    until("the server is heard of again", || (heard() > before).then_some(()));
+    site.apply("flow: good\nsteps:\n  - { name: one, run: nobody.serves }\n");
+    database.ask("update windlass_meta set schema_version = 99, readable_from = 97").unwrap();
+    let ended = until("the server ends", || site.children[0].try_wait().unwrap());
+    assert_eq!(ended.code(), Some(1));
+    assert_eq!(heard(), "", "it has left");
+    site.children.clear();
+}
+
+#[test]
+fn a_server_ends_when_its_postgresql_tables_become_too_new() {
+    under_a_server(Postgres::shared().unwrap());
+}
+
+#[test]
+fn a_server_ends_when_its_mariadb_tables_become_too_new() {
+    under_a_server(MariaDb::shared().unwrap());
 }
 
 #[test]
