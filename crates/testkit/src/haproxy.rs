@@ -28,8 +28,8 @@ global
 defaults
   mode tcp
   timeout connect 1s
-  timeout client 1h
-  timeout server 1h
+  timeout client 1m
+  timeout server 1m
   timeout check 1s
   retries 3
   option redispatch
@@ -79,7 +79,7 @@ impl Product for HaProxyProduct {
         let mut text = format!(
             "{SETTINGS}global\n  stats socket unix@{} mode 600 level admin\n\
              listen broker\n  bind 127.0.0.1:{}\n  balance leastconn\n  option tcp-check\n  \
-             default-server check inter 300ms fall 2 rise 2 on-marked-down shutdown-sessions\n",
+             default-server check inter 1s fastinter 300ms fall 2 rise 2 on-marked-down shutdown-sessions\n",
             place.data.join("stats").display(),
             place.port
         );

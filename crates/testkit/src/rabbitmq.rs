@@ -6,7 +6,10 @@ use std::{
     net::{Ipv4Addr, SocketAddr, TcpStream},
     path::{Path, PathBuf},
     process::{Command, Stdio},
-    sync::Mutex,
+    sync::{
+        Mutex,
+        atomic::{AtomicU32, Ordering},
+    },
     thread,
     time::{Duration, Instant},
 };
@@ -131,8 +134,11 @@ impl Product for RabbitMqProduct {
 impl RabbitMqProduct {
     /// Runs an expression in the language of the server on it, and gives its value.
     fn evaluate(&self, port: u16, expression: &str) -> Result<String> {
+        // A server knows those who ask by their names, and lets one of a name in at a time.
+        static COUNT: AtomicU32 = AtomicU32::new(1);
+        let asker = format!("a{}x{}", COUNT.fetch_add(1, Ordering::Relaxed), std::process::id());
         let mut command = Command::new(self.machine.join("erl_call"));
-        command.args(["-c", COOKIE, "-r", "-sname"]).arg(node(port));
+        command.args(["-c", COOKIE, "-h", &asker, "-sname"]).arg(node(port));
         command.arg("-timeout").arg(ANSWER_MAX.as_secs().to_string()).arg("-e");
         command.env("ERL_EPMD_PORT", registry(self)?.to_string());
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());

@@ -105,6 +105,8 @@ async fn nothing_is_lost_when_servers_die_in_turn() {
     let Some(cluster) = RabbitMqCluster::start().unwrap() else { return };
     let ports: Vec<u16> = cluster.nodes().iter().map(windlass_testkit::RabbitMq::port).collect();
     let Some(proxy) = HaProxy::in_front_of(&ports).unwrap() else { return };
+    let configuration = std::fs::read_to_string(proxy.directory().join("data/haproxy.cfg")).unwrap();
+    is_on_the_page(&configuration);
     let url = cluster.nodes()[0].url_at(proxy.port());
     let connect = || Arc::new(RabbitMq::new(&url).unwrap());
     let queue = Queue::new("work");
@@ -144,6 +146,16 @@ async fn nothing_is_lost_when_servers_die_in_turn() {
     // Each was sent until it was confirmed, so the two sets are the same.
     assert!(came.keys().eq(confirmed.iter()));
     assert!(confirmed.len() > 3_000);
+}
+
+/// What the proxy is set to here is what people are told to set it to, but for addresses.
+fn is_on_the_page(configuration: &str) {
+    let page = include_str!("../../../../../docs/operate/brokers/rabbitmq.md");
+    for line in configuration.lines() {
+        let own = ["  bind ", "  server ", "  stats socket "];
+        assert!(own.iter().any(|own| line.starts_with(own)) || page.contains(&format!("{line}\n")), "{line}");
+    }
+    assert!(page.contains("\ncluster_partition_handling = pause_minority\n"));
 }
 
 /// Waits until each server has a member of the queue that runs: a server that is back is not yet one that counts.

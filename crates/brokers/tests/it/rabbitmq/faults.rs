@@ -71,7 +71,7 @@ async fn rights_are_looked_at_one_by_one() {
     let queue = Queue::new("rights");
     RabbitMq::new(&server.url()).unwrap().declare(&queue).await.unwrap();
 
-    make_user(server, "user", ["^$", ".*", ".*"]);
+    make_user(server, "user", ["^$", "^amq[.]default$", "^rights$"]);
     let user = as_user(server, "user");
     user.publish(&queue, &[message(1)]).await.remove(0).unwrap();
     let mut consumer = user.consume(&queue, &settings(10)).await.unwrap();
