@@ -10,12 +10,7 @@ use tokio::{
 
 use crate::{
     BrokerError, Consumer, ConsumerSettings, Delivery, Queue, Receipt,
-    kafka::{
-        address::Address,
-        ledger::Place,
-        member::{Member, Shared},
-        topics::Topics,
-    },
+    kafka::{address::Address, ledger::Place, member::Member, shared::Shared, topics::Topics},
 };
 
 /// How long it may take until the group knows what is done.

@@ -6,7 +6,12 @@ use crate::{BrokerError, Queue};
 
 /// What a call about a topic ended with.
 pub(super) fn of(queue: &Queue, error: &KafkaError) -> BrokerError {
-    match error.rdkafka_error_code() {
+    let code = match error {
+        // The library forgets to give this one.
+        KafkaError::AdminOp(code) => Some(*code),
+        _ => error.rdkafka_error_code(),
+    };
+    match code {
         Some(code) => of_code(queue, code),
         None => BrokerError::Failed(error.to_string()),
     }

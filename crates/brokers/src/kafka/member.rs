@@ -14,12 +14,7 @@
 //! When a partition is to go to somebody else, nothing more of it is handed out, and it goes once nothing of it is in
 //! hands. Meanwhile the others go on. A partition that was lost, because the cluster took the member for dead, is gone.
 
-use std::{
-    collections::BTreeSet,
-    mem,
-    sync::{Arc, Mutex, MutexGuard},
-    time::{Duration, Instant},
-};
+use std::{sync::Arc, time::Duration};
 
 use futures_util::FutureExt as _;
 use rdkafka::{
@@ -29,22 +24,19 @@ use rdkafka::{
     message::BorrowedMessage,
     types::{RDKafkaErrorCode as Code, RDKafkaRespErr},
 };
-use tokio::{
-    sync::{Notify, oneshot},
-    task::spawn_blocking,
-    time::sleep,
-};
+use tokio::{sync::oneshot, task::spawn_blocking, time::sleep};
 
 use crate::{
     BrokerError, ConsumerSettings, Queue,
-    kafka::{address::Address, failure, ledger::Ledger, record, settings},
+    kafka::{
+        address::Address,
+        failure, record, settings,
+        shared::{Shared, numbers},
+    },
 };
 
 /// How often it is looked at what has no signal of its own: what to commit again, what must leave.
 const TICK: Duration = Duration::from_millis(100);
-
-/// The longest that a partition waits for what is in hands before it goes to its next owner.
-const HANDOVER_MAX: Duration = Duration::from_secs(60);
 
 /// Messages taken from the library in one go.
 const AT_ONCE_MAX: usize = 500;
@@ -58,41 +50,6 @@ pub(super) struct Member {
     _stop: oneshot::Sender<()>,
 }
 
-/// What the member and the consumer both see.
-pub(super) struct Shared {
-    queue: Queue,
-    silent_after: Duration,
-    state: Mutex<State>,
-    /// Something arrived, was committed, or went wrong.
-    pub(super) changed: Notify,
-    /// There is something for the member to do.
-    turn: Notify,
-}
-
-/// What is behind the lock.
-#[derive(Default)]
-pub(super) struct State {
-    pub(super) ledger: Ledger,
-    /// What went wrong, and nobody was told of yet.
-    failure: Option<BrokerError>,
-    /// Whether the member is of no use any more.
-    is_broken: bool,
-    /// Partitions of which there is something to commit.
-    to_commit: BTreeSet<i32>,
-    /// Partitions of which something is being committed.
-    committing: BTreeSet<i32>,
-    leaving: Vec<Leaving>,
-    is_closing: bool,
-}
-
-/// Partitions that are to go to somebody else together.
-struct Leaving {
-    partitions: TopicPartitionList,
-    since: Instant,
-    /// When whoever has something of it in hands is taken for dead.
-    silent_at: Instant,
-}
-
 impl Member {
     /// Joins a group, in the background.
     pub(super) fn join(
@@ -100,13 +57,7 @@ impl Member {
         queue: &Queue,
         consumer: &ConsumerSettings,
     ) -> Result<Self, BrokerError> {
-        let shared = Arc::new(Shared {
-            queue: queue.clone(),
-            silent_after: consumer.silent_after,
-            state: Mutex::default(),
-            changed: Notify::new(),
-            turn: Notify::new(),
-        });
+        let shared = Arc::new(Shared::new(queue.clone(), consumer.silent_after));
         let context = Context { shared: Arc::clone(&shared) };
         let wrong = |error: KafkaError| failure::of(queue, &error);
         let config = settings::of_member(address, consumer);
@@ -123,88 +74,6 @@ impl Member {
     pub(super) fn shared(&self) -> &Shared {
         &self.shared
     }
-}
-
-impl Shared {
-    pub(super) fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
-    }
-
-    /// Lets the member look at what there is to do.
-    pub(super) fn turn(&self) {
-        self.turn.notify_one();
-    }
-
-    /// What went wrong, once, and whether the member is of no use any more.
-    pub(super) fn failure(&self) -> Option<(bool, BrokerError)> {
-        let mut state = self.lock();
-        let failure = state.failure.take()?;
-        Some((state.is_broken, failure))
-    }
-
-    fn fail(&self, error: &KafkaError) {
-        let failure = failure::of(&self.queue, error);
-        let is_fatal = matches!(error, KafkaError::MessageConsumptionFatal(_));
-        let mut state = self.lock();
-        state.is_broken |= is_fatal || matches!(failure, BrokerError::NoQueue(_));
-        state.failure = Some(failure);
-        drop(state);
-        self.changed.notify_waiters();
-    }
-}
-
-impl State {
-    /// These partitions have something to commit.
-    pub(super) fn commit_soon(&mut self, partitions: impl Iterator<Item = i32>) {
-        self.to_commit.extend(partitions);
-    }
-
-    /// Whoever has something of this partition in hands is alive.
-    pub(super) fn hear_of(&mut self, partition: i32, silent_after: Duration) {
-        for leaving in &mut self.leaving {
-            if numbers(&leaving.partitions).any(|number| number == partition) {
-                leaving.silent_at = Instant::now() + silent_after;
-            }
-        }
-    }
-
-    /// What is to be committed now: nothing while something is under way.
-    fn commits(&mut self) -> Vec<(i32, i64)> {
-        if !self.committing.is_empty() {
-            return Vec::new();
-        }
-        let partitions = mem::take(&mut self.to_commit).into_iter();
-        let commits = partitions.filter_map(|partition| Some((partition, self.ledger.to_commit(partition)?)));
-        let commits: Vec<(i32, i64)> = commits.collect();
-        self.committing = commits.iter().map(|(partition, _)| *partition).collect();
-        commits
-    }
-
-    /// Those that may go now.
-    fn gone(&mut self) -> Vec<TopicPartitionList> {
-        let now = Instant::now();
-        let is_free = |partition: i32| {
-            self.ledger.in_hands_of(partition) == 0
-                && !self.to_commit.contains(&partition)
-                && !self.committing.contains(&partition)
-        };
-        let may_go = |leaving: &Leaving| {
-            numbers(&leaving.partitions).all(is_free)
-                || now >= leaving.silent_at
-                || now >= leaving.since + HANDOVER_MAX
-        };
-        let leaving = mem::take(&mut self.leaving);
-        let (gone, staying): (Vec<Leaving>, Vec<Leaving>) = leaving.into_iter().partition(may_go);
-        self.leaving = staying;
-        for partition in gone.iter().flat_map(|leaving| numbers(&leaving.partitions).collect::<Vec<_>>()) {
-            self.ledger.forget(partition);
-        }
-        gone.into_iter().map(|leaving| leaving.partitions).collect()
-    }
-}
-
-fn numbers(list: &TopicPartitionList) -> impl Iterator<Item = i32> {
-    list.elements().into_iter().map(|element| element.partition()).collect::<Vec<_>>().into_iter()
 }
 
 /// The member's own task.
@@ -282,14 +151,10 @@ impl Link {
 impl Drop for Link {
     fn drop(&mut self) {
         let Some(stream) = self.stream.take() else { return };
-        let mut state = self.shared.lock();
-        // From now on partitions go at once.
-        state.is_closing = true;
-        let leaving = mem::take(&mut state.leaving);
-        drop(state);
-        for leaving in leaving {
+        let leaving = self.shared.lock().give_up();
+        for partitions in leaving {
             // What is not ours any more need not be given away.
-            let _ = stream.incremental_unassign(&leaving.partitions);
+            let _ = stream.incremental_unassign(&partitions);
         }
     }
 }
@@ -302,24 +167,16 @@ fn commit(stream: &StreamConsumer<Context>, shared: &Shared, commits: &[(i32, i6
     };
     let result = commits.iter().try_for_each(add);
     let result = result.and_then(|()| stream.commit(&list, CommitMode::Sync));
-    let mut state = shared.lock();
-    state.committing.clear();
-    match &result {
-        Ok(()) => commits.iter().for_each(|(partition, offset)| state.ledger.committed(*partition, *offset)),
-        // While the group divides its partitions it hears of nothing else: once more.
-        Err(_) => state.commit_soon(commits.iter().map(|(partition, _)| *partition)),
-    }
-    let has_more = result.is_ok() && !state.to_commit.is_empty();
-    drop(state);
-    if let Err(error) = result
-        && matches!(failure::of(&shared.queue, &error), BrokerError::NoQueue(_))
-    {
-        shared.fail(&error);
+    shared.lock().end_commit(commits, result.is_ok());
+    match result {
+        // There may be more by now. What failed is tried again a little later.
+        Ok(()) => shared.turn(),
+        Err(error) if matches!(failure::of(&shared.queue, &error), BrokerError::NoQueue(_)) => {
+            shared.fail(&error);
+        }
+        Err(_) => {}
     }
     shared.changed.notify_waiters();
-    if has_more {
-        shared.turn();
-    }
 }
 
 /// Puts what the library brought into the ledger.
@@ -362,10 +219,7 @@ impl ConsumerContext for Context {
             numbers(partitions).for_each(|partition| state.ledger.forget(partition));
             consumer.incremental_unassign(partitions)
         } else {
-            numbers(partitions).for_each(|partition| state.ledger.prepare_to_leave(partition));
-            let since = Instant::now();
-            let silent_at = since + self.shared.silent_after;
-            state.leaving.push(Leaving { partitions: partitions.clone(), since, silent_at });
+            state.prepare_to_leave(partitions, self.shared.silent_after);
             Ok(())
         };
         drop(state);

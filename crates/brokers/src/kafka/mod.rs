@@ -15,6 +15,7 @@
 //! | `topics.rs` | makes topics, and looks at them |
 //! | `publish.rs` | sends, and waits for all copies to be made |
 //! | `member.rs` | one member of a group, beside whoever waits for messages |
+//! | `shared.rs` | what member and consumer both see |
 //! | `consumer.rs` | hands out, and settles |
 //! | `record.rs` | a message as Kafka has it |
 //! | `failure.rs` | what is wrong |
@@ -27,6 +28,7 @@ mod member;
 mod publish;
 mod record;
 mod settings;
+mod shared;
 mod topics;
 
 use std::sync::Arc;
