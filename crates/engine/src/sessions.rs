@@ -51,6 +51,8 @@ pub(crate) struct LocalSession {
     pub(crate) given: HashMap<String, Given>,
     /// Attempts it did not begin. A poll may name them that was sent before that was answered.
     pub(crate) declined: BTreeSet<String>,
+    /// Attempts that it names and that a pause keeps for the resume: it had begun them before this server knew of it.
+    pub(crate) parked: BTreeSet<String>,
     /// Attempts it is to stop, by token, and when it was last told.
     pub(crate) cancels: BTreeMap<String, Option<Millis>>,
     pub(crate) seen_at: Millis,

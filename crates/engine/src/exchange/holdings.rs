@@ -13,11 +13,13 @@ use crate::{
 };
 
 impl Engine {
-    /// A session holds attempts that this server did not give it: after a restart, or by another server.
+    /// A session holds attempts that this server did not give it: after a restart, by another server, or from the
+    /// message of a courier. With `names` it says that it has them, else that it is about to begin them.
     pub(super) async fn adopt(
         &self,
         session: SessionId,
         tokens: Vec<String>,
+        names: bool,
         now: Now,
     ) -> Result<(), EngineError> {
         let read = |token: String| self.tokens.read(&token).map(|id| (token, id));
@@ -31,15 +33,20 @@ impl Engine {
         let mut sessions = self.sessions.lock();
         let session = sessions.get(session);
         for ((token, id), adoption) in named.into_iter().zip(adoptions) {
-            let stop = tasks.get(&id.task).is_none_or(|loaded| match adoption {
-                Adoption::Held => is_to_stop(&loaded.task, id.key),
-                Adoption::Gone => !is_parked(&loaded.task, &id),
-            });
-            if stop {
-                session.cancels.entry(token.clone()).or_default();
-            }
-            if adoption == Adoption::Held {
-                session.give(token, id);
+            let task = tasks.get(&id.task).map(|loaded| &loaded.task);
+            match (adoption, task) {
+                (Adoption::Held, Some(task)) => {
+                    if is_to_stop(task, id.key) {
+                        session.cancels.entry(token.clone()).or_default();
+                    }
+                    session.give(token, id);
+                }
+                (Adoption::Gone, Some(task)) if is_parked(task, &id) => {
+                    if names {
+                        session.parked.insert(token);
+                    }
+                }
+                _ => drop(session.cancels.entry(token).or_default()),
             }
         }
         Ok(())
@@ -165,6 +172,7 @@ impl LocalSession {
             absent.map(|(token, given)| (token.clone(), given.id)).collect();
         self.cancels.retain(|token, _| held.contains(token.as_str()));
         self.declined.retain(|token| held.contains(token.as_str()));
+        self.parked.retain(|token| held.contains(token.as_str()));
         Compared { unknown, missing: missing.into_iter().collect() }
     }
 }

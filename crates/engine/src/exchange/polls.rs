@@ -61,7 +61,7 @@ impl Engine {
             };
             compared.unknown.sort_unstable();
             compared.unknown.dedup();
-            self.adopt(session, compared.unknown, now).await?;
+            self.adopt(session, compared.unknown, true, now).await?;
             answer.attempts = self.hand_again(session, compared.missing, now).await?;
         } else {
             // Whoever never tells what it holds names nothing that it gave back either.

@@ -45,7 +45,7 @@ impl Engine {
                     ReportStatus::Unknown
                 }
                 (Some(id), Ok(Said::Running(progress))) => {
-                    let status = self.note_progress(session, id, progress, now).await?;
+                    let status = self.note_progress(session, &token, id, progress, now).await?;
                     if status == ReportStatus::Accepted && !logs.is_empty() {
                         open.push(Open { place, id, outcome: None, logs });
                     }
@@ -110,7 +110,7 @@ impl Engine {
             let local = sessions.get(session);
             unknown.retain(|token| !local.given.contains_key(token));
         }
-        self.adopt(session, unknown, now).await
+        self.adopt(session, unknown, false, now).await
     }
 
     /// What is to be decided. Log lines are counted at once, so that reports heard at the same time do not use the
@@ -153,6 +153,7 @@ impl Engine {
     async fn note_progress(
         &self,
         session: SessionId,
+        token: &str,
         id: AttemptId,
         progress: Option<Progress>,
         now: Now,
@@ -162,9 +163,11 @@ impl Engine {
             self.progress.note(&id, progress.clone());
         }
         let loaded = self.store.load(&[id.task]).await?.pop().flatten();
+        let names_parked =
+            self.sessions.lock().find(session).is_some_and(|local| local.parked.contains(token));
         let status = match &loaded {
             None => ReportStatus::Unknown,
-            Some(loaded) => running_status(loaded, session, id),
+            Some(loaded) => running_status(loaded, session, id, names_parked),
         };
         match progress {
             Some(_) if status != ReportStatus::Accepted => self.progress.forget(&id),
@@ -195,15 +198,17 @@ impl LocalSession {
     }
 }
 
-/// What a report gets that says of an attempt that it goes on with this session.
-fn running_status(loaded: &Loaded, session: SessionId, id: AttemptId) -> ReportStatus {
+/// What a report gets that says of an attempt that it goes on with this session. One that a pause keeps goes on where it
+/// had begun before; nobody begins it.
+fn running_status(loaded: &Loaded, session: SessionId, id: AttemptId, names_parked: bool) -> ReportStatus {
     let Some(act) = loaded.task.act(id.key) else { return ReportStatus::Unknown };
     // One message that reached two workers: the second one is to leave it.
     let newer = loaded
         .claims
         .iter()
         .any(|claim| claim.key == id.key && (claim.number > id.claim || claim.session != session));
-    let is_current = act.attempt == id.attempt && matches!(act.state, ActState::Ready | ActState::Parked);
+    let is_open = act.state == ActState::Ready || (act.state == ActState::Parked && names_parked);
+    let is_current = act.attempt == id.attempt && is_open;
     if is_current && !newer { ReportStatus::Accepted } else { ReportStatus::Stale }
 }
 
