@@ -2,6 +2,7 @@
 
 use std::{
     collections::BTreeMap,
+    pin::pin,
     time::{Duration, Instant},
 };
 
@@ -19,6 +20,7 @@ topic![
     has_no_more_in_hands_than_it_may,
     shares_a_queue_among_consumers,
     loses_nothing_when_a_call_is_dropped,
+    loses_nothing_that_came_while_nobody_looked,
     acknowledges_for_good,
     acknowledges_some_of_many,
 ];
@@ -152,6 +154,22 @@ async fn loses_nothing_when_a_call_is_dropped(bench: &Bench<'_>) {
     };
     tokio::join!(sending, receiving);
     assert!(came.values().all(|times| *times == 1), "each came once: {came:?}");
+}
+
+/// A call that is dropped after its answer came, and before anybody saw it.
+async fn loses_nothing_that_came_while_nobody_looked(bench: &Bench<'_>) {
+    let mut consumer = bench.consumer().await;
+    receive_for(&mut *consumer, Duration::from_millis(10)).await;
+    for number in 0..10 {
+        {
+            let mut call = pin!(consumer.receive(3, Duration::from_secs(5)));
+            let early = timeout(Duration::from_millis(50), &mut call).await;
+            assert!(early.is_err(), "there is nothing yet");
+            bench.publish(&Bench::messages(number..number + 1)).await;
+            sleep(Duration::from_millis(50)).await;
+        }
+        assert_eq!(text(&bench.take_one(&mut *consumer).await.message), number.to_string());
+    }
 }
 
 async fn acknowledges_for_good(bench: &Bench<'_>) {
