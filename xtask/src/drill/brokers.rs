@@ -253,7 +253,8 @@ async fn submit(
     let mut index = 0;
     while !stop.get() {
         let task = tasks::task_of(format!("{submitter}-{index}"), WORK_MS)?;
-        accepted.borrow_mut().push(client.submit(&task).await?.id);
+        let submitted = client.submit(&task).await?;
+        accepted.borrow_mut().push(submitted.id);
         index += 1;
         time::sleep(SUBMIT_EVERY).await;
     }

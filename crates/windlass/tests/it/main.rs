@@ -1,6 +1,8 @@
 //! The program as its users meet it.
 
 mod backup;
+#[cfg(all(feature = "kafka", feature = "rabbitmq", feature = "redis", feature = "sqs"))]
+mod brokers;
 mod children;
 mod cli;
 mod demo;

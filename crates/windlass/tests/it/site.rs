@@ -3,7 +3,7 @@
 use std::{
     io::{BufRead as _, BufReader},
     os::unix::fs::PermissionsExt as _,
-    path::{Path, PathBuf},
+    path::Path,
     process::{Child, Command, Output, Stdio},
     time::{Duration, Instant},
 };
@@ -169,7 +169,7 @@ pub(super) fn store(dir: &Path) -> String {
     format!("sqlite:{}", dir.join("windlass.db").display())
 }
 
-fn script(path: &PathBuf, body: &str) {
+pub(super) fn script(path: &Path, body: &str) {
     std::fs::write(path, format!("#!/bin/sh\n{body}\n")).unwrap();
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).unwrap();
 }
