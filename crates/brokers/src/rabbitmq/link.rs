@@ -230,3 +230,43 @@ pub(super) async fn answer<T>(
         Err(_) => Err(BrokerError::Unreachable(format!("no answer within {ANSWER_MAX:?}"))),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::{io::Read as _, net::TcpListener, thread};
+
+    use super::*;
+
+    /// A server that takes connections and says nothing is given up, with the thread that serves the connection.
+    #[tokio::test]
+    async fn a_connection_that_is_given_up_is_ended() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("amqp://{}/", listener.local_addr().unwrap());
+        let peer = thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            stream.set_read_timeout(Some(CONNECT_MAX * 2)).unwrap();
+            let mut heard = Vec::new();
+            stream.read_to_end(&mut heard).map(|_| heard)
+        });
+        let link = Link::new(Arc::new(Address::parse(&url).unwrap()), "test");
+        let begun = Instant::now();
+        // Those who ask while somebody connects share what comes of it.
+        let (one, two) = tokio::join!(link.line(), link.line());
+        for asked in [one, two] {
+            assert!(matches!(asked.err(), Some(BrokerError::Unreachable(_))));
+        }
+        assert!(begun.elapsed() < CONNECT_MAX * 3 / 2, "{:?}", begun.elapsed());
+        assert_eq!(peer.join().unwrap().unwrap(), b"AMQP\0\0\x09\x01");
+        let are_there = |name: &str| {
+            let threads = std::fs::read_dir("/proc/self/task").unwrap().flatten();
+            threads
+                .filter_map(|thread| std::fs::read_to_string(thread.path().join("comm")).ok())
+                .any(|comm| comm.starts_with(name))
+        };
+        let until = Instant::now() + CLOSE_MAX;
+        while are_there("lapin-io-loop") {
+            assert!(Instant::now() < until, "the thread ends");
+            sleep(Duration::from_millis(10)).await;
+        }
+    }
+}
