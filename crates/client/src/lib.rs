@@ -68,6 +68,12 @@
 //! }
 //! ```
 //!
+//! # Over a broker
+//!
+//! With the feature `brokers` a worker takes its steps from queues of a message broker, one for each module. It may have a
+//! server as well, which it asks before it runs anything and tells what became of it: `WorkerBuilder::over`. Or it knows the
+//! broker alone, and tells on a queue: `Worker::one_way`.
+//!
 //! # What a worker can rely on
 //!
 //! - An attempt is run once by a worker, and again by another when the first one went silent. Effects outside are

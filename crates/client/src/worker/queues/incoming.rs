@@ -56,12 +56,13 @@ impl Incoming {
             }
         };
         let key = header(KEY_HEADER).or(step.key);
+        let name = key.as_deref().and_then(|key| step_name(key, &step.task_id)).map(str::to_owned);
         let attempt = Attempt {
             idempotency_key: key.unwrap_or_else(|| effect_key(&step.task_id, step.cursor, step.direction)),
             token,
             task: step.task_id,
             flow: String::new(),
-            step: step.cursor.to_string(),
+            step: name.unwrap_or_else(|| step.cursor.to_string()),
             cursor: step.cursor,
             direction: step.direction,
             attempt: deliveries.unwrap_or(1).max(1),
@@ -113,6 +114,13 @@ fn effect_key(task: &str, cursor: usize, direction: Direction) -> String {
     format!("{task}/{cursor}/{direction}")
 }
 
+/// The name of the step, which the key of its action has in it: `TASK/STEP/MEMBER/DIRECTION`.
+fn step_name<'a>(key: &'a str, task: &str) -> Option<&'a str> {
+    let mut parts = key.split('/');
+    let (of, name) = (parts.next()?, parts.next()?);
+    (of == task && !name.is_empty() && parts.count() == 2).then_some(name)
+}
+
 fn checked(params: Payload) -> Result<Payload, String> {
     if params.get().starts_with('{') {
         return Ok(params);
@@ -147,7 +155,7 @@ mod tests {
         assert_eq!((attempt.token.as_str(), attempt.task.as_str(), attempt.attempt), ("a.b", "t-1", 2));
         assert_eq!((attempt.module.as_str(), attempt.command.as_str()), ("mysql", "clean_instance"));
         assert_eq!((attempt.timeout_ms, attempt.params.get()), (900_000, r#"{"Cpu":4}"#));
-        assert_eq!(attempt.idempotency_key, "t-1/2/rollback");
+        assert_eq!((attempt.idempotency_key.as_str(), attempt.step.as_str()), ("t-1/2/rollback", "2"));
     }
 
     #[test]
@@ -157,7 +165,8 @@ mod tests {
             .with_header(KEY_HEADER, "t-1/clean/0/rollback");
         let attempt = Incoming::read(&message, None).unwrap().0.attempt;
         assert_eq!((attempt.token.as_str(), attempt.attempt), ("from.header", 1));
-        assert_eq!(attempt.idempotency_key, "t-1/clean/0/rollback");
+        let named = (attempt.idempotency_key.as_str(), attempt.step.as_str());
+        assert_eq!(named, ("t-1/clean/0/rollback", "clean"));
     }
 
     #[test]

@@ -173,6 +173,11 @@ impl Allowance {
         self.received.fetch_add(count as u64, Ordering::AcqRel);
     }
 
+    /// One that was received will not come to the driver.
+    fn refund(&self) {
+        self.received.fetch_sub(1, Ordering::AcqRel);
+    }
+
     /// Waits until it may have changed.
     async fn changed(&mut self) {
         if self.limit.changed().await.is_err() {

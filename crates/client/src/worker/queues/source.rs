@@ -93,7 +93,10 @@ impl Source {
                 () = allowance.changed(), if left == 0 => {}
                 Some((receipt, incoming)) = course.fetching.next() => match incoming {
                     Some(incoming) => self.bring(receipt, incoming),
-                    None => self.carry_out(&mut course, [Order::Acknowledge(receipt)]).await,
+                    None => {
+                        self.allowance.refund();
+                        self.carry_out(&mut course, [Order::Acknowledge(receipt)]).await;
+                    }
                 },
                 received = receive(consumer, &**broker, queue, settings, left), if may_receive => {
                     self.received(&mut course, received).await;

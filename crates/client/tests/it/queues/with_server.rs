@@ -8,14 +8,14 @@ use std::{
 
 use serde_json::{Value, json};
 use windlass_client::{
-    Job, Outcome,
+    Client, Job, Outcome, Worker,
     api::{ExchangeRequest, ReportOutcome},
 };
 
 use super::{Bench, counting, step, step_without, until_stopped};
 use crate::{
     exchange_server::ExchangeServer,
-    support::{attempt, handler, message},
+    support::{RunningWorker, attempt, handler, message},
 };
 
 #[tokio::test]
@@ -85,10 +85,11 @@ async fn parameters_too_large_for_the_broker_are_read_from_the_server() {
         step
     };
     bench.publish([reference("gone"), reference("large")]).await;
-    let worker = bench.start_with_server(
-        &server,
-        handler(|job: Job| async move { Outcome::succeeded(&job.params::<Value>().unwrap()) }),
-    );
+    // With one slot: what is gone must not keep it.
+    let client = Client::new(&server.address.to_string()).unwrap();
+    let echo = handler(|job: Job| async move { Outcome::succeeded(&job.params::<Value>().unwrap()) });
+    let builder = Worker::builder(client).over(bench.broker.clone()).queue("m", bench.queue.clone());
+    let worker = RunningWorker::start_built(builder.module("m", None, echo).concurrency(1).build().unwrap());
     server.desk.until("the report", |book| book.done.contains_key("large")).await;
     bench.emptied().await;
     worker.drained().await.unwrap();
