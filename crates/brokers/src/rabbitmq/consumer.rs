@@ -34,7 +34,7 @@ use crate::{
 
 /// A channel by which nothing came for so long is opened anew: the server may have lost sight of its consumer when
 /// somebody deleted the queue and made it again at once (see [`queues::REMAKE_AFTER`]).
-const IDLE_MAX: Duration = Duration::from_secs(60);
+const IDLE_MAX: Duration = Duration::from_secs(20);
 
 /// Consumes a queue, on one channel after the other.
 pub(super) struct QueueConsumer {

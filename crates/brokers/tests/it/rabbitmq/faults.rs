@@ -196,3 +196,36 @@ async fn a_message_that_is_in_hands_for_too_long_is_taken_away() {
     consumer.acknowledge(&receipts(&in_hands)).await.unwrap_err();
     consumer.acknowledge(&receipts(&again)).await.unwrap();
 }
+
+/// Somebody deletes a queue and makes it again so soon that the server tells its consumer nothing, and takes it for one of
+/// the new queue.
+#[tokio::test]
+async fn a_consumer_that_the_server_lost_sight_of_comes_back() {
+    let Some(server) = Server::shared().unwrap() else { return };
+    let broker = RabbitMq::new(&server.url()).unwrap();
+    let queue = Queue::new("made-anew");
+    let mut consumer = broker.consume(&queue, &settings(10)).await.unwrap();
+    for number in 1..=3 {
+        broker.publish(&queue, &[message(number)]).await.remove(0).unwrap();
+    }
+    let taken = take(&mut *consumer, 3).await;
+    consumer.acknowledge(&receipts(&taken)).await.unwrap();
+    server
+        .evaluate(
+            "Name = rabbit_misc:r(<<\"/\">>, queue, <<\"made-anew\">>), {ok, Q} = rabbit_amqqueue:lookup(Name), \
+             {ok, _} = rabbit_amqqueue:delete(Q, false, false, <<\"test\">>), \
+             {new, _} = rabbit_amqqueue:declare(Name, true, false, \
+             [{<<\"x-queue-type\">>, longstr, <<\"quorum\">>}], none, <<\"test\">>)",
+        )
+        .unwrap();
+    broker.publish(&queue, &[message(4)]).await.remove(0).unwrap();
+    let until = Instant::now() + PATIENCE;
+    loop {
+        assert!(Instant::now() < until, "the message comes");
+        match consumer.receive(1, Duration::from_secs(1)).await {
+            Ok(came) if came.is_empty() => {}
+            Ok(came) => break assert_eq!(came[0].message.id, "id-4"),
+            Err(error) => assert!(error.is_passing(), "{error}"),
+        }
+    }
+}
