@@ -3,7 +3,10 @@
 //! Kafka remembers one number per partition: everything before it is done. So a message that is acknowledged before an
 //! earlier one is done here only, and what is committed is the place of the earliest that is not.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    sync::atomic::{AtomicU64, Ordering},
+};
 
 use crate::{Message, Receipt};
 
@@ -37,8 +40,11 @@ pub(super) struct Ledger {
     waiting: VecDeque<(Place, Message)>,
     /// What was handed out. The message is kept for the case that it is given back.
     in_hands: BTreeMap<Place, Message>,
-    handovers: u64,
 }
+
+/// Counts how often partitions were handed over, to any consumer of this program: a receipt of one that is gone must mean
+/// nothing to the one that came after it.
+static HANDOVERS: AtomicU64 = AtomicU64::new(1);
 
 #[derive(Debug)]
 struct Partition {
@@ -57,8 +63,7 @@ impl Ledger {
     /// A partition is ours from now on.
     pub(super) fn assign(&mut self, partition: i32) {
         self.forget(partition);
-        self.handovers += 1;
-        let handover = self.handovers;
+        let handover = HANDOVERS.fetch_add(1, Ordering::Relaxed);
         let fresh =
             Partition { handover, next: None, open: BTreeSet::new(), committed: None, leaving: false };
         self.partitions.insert(partition, fresh);
@@ -237,6 +242,13 @@ mod tests {
         assert!(!ledger.has(old) && !ledger.done(old));
         assert_eq!(take(&mut ledger, 1)[0].offset, 0);
         assert_eq!(ledger.to_commit(1), Some(0));
+    }
+
+    #[test]
+    fn receipts_of_another_ledger_settle_nothing() {
+        let old = take(&mut ledger(1, &[0]), 1)[0];
+        let mut new = ledger(1, &[0]);
+        assert!(!new.done(old) && !new.give_back(old));
     }
 
     #[test]
