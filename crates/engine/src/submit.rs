@@ -92,14 +92,17 @@ impl Engine {
             }
         }
         let mut replies = if items.is_empty() { Vec::new() } else { self.inbox.decide(items).await? };
-        self.keep_keys(&mut replies, &keys).await?;
-        let mut decided = replies.into_iter().zip(keys);
+        let kept = self.keep_keys(&mut replies, &keys).await;
+        let mut decided = replies.into_iter().zip(keys).zip(kept);
         let mut answers = Vec::with_capacity(results.len());
         for result in results {
             answers.push(match result {
                 Some(refused) => refused,
                 None => match decided.next() {
-                    Some((reply, key)) => self.accepted(reply, key.map(|(key, _)| key.fingerprint)).await,
+                    Some(((reply, key), Ok(()))) => {
+                        self.accepted(reply, key.map(|(key, _)| key.fingerprint)).await
+                    }
+                    Some((_, Err(error))) => Err(error),
                     None => Err(EngineError::Conflict),
                 },
             });
@@ -108,28 +111,35 @@ impl Engine {
     }
 
     /// Where a task stands for one that was submitted under a key, the key names it from now on, before anybody is told:
-    /// when the answer is lost, the same submit gets the same task again, whatever has become of that meanwhile.
+    /// when the answer is lost, the same submit gets the same task again, whatever has become of that meanwhile. Tells of each
+    /// reply whether it may be given: others have been accepted, whatever becomes of the keys.
     async fn keep_keys(
         &self,
         replies: &mut [Reply],
         keys: &[Option<(SubmitKey, Timestamp)>],
-    ) -> Result<(), EngineError> {
+    ) -> Vec<Result<(), EngineError>> {
+        let mut kept = vec![Ok(()); replies.len()];
         let (mut repeats, mut items) = (Vec::new(), Vec::new());
-        for (reply, key) in replies.iter_mut().zip(keys) {
-            if let (Reply::Repeats { task }, Some((key, at))) = (&*reply, key) {
+        for (place, (reply, key)) in replies.iter().zip(keys).enumerate() {
+            if let (Reply::Repeats { task }, Some((key, at))) = (reply, key) {
                 items.push(Item::Change(Change::Key(KeyChange { key: key.clone(), task: *task, at: *at })));
-                repeats.push(reply);
+                repeats.push(place);
             }
         }
         if items.is_empty() {
-            return Ok(());
+            return kept;
         }
-        for (reply, kept) in repeats.into_iter().zip(self.inbox.decide(items).await?) {
-            if !matches!(kept, Reply::Done) {
-                *reply = kept;
+        match self.inbox.decide(items).await {
+            Ok(answers) => {
+                for (place, answer) in repeats.into_iter().zip(answers) {
+                    if !matches!(answer, Reply::Done) {
+                        replies[place] = answer;
+                    }
+                }
             }
+            Err(error) => repeats.into_iter().for_each(|place| kept[place] = Err(error.clone().into())),
         }
-        Ok(())
+        kept
     }
 
     pub(crate) async fn accepted(

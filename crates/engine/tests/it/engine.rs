@@ -1,15 +1,18 @@
 //! The engine as users and workers meet it, end to end over a resident store in memory.
 
-use std::{pin::pin, task::Poll};
+use std::{pin::pin, sync::Arc, task::Poll};
 
 use futures_util::{FutureExt as _, StreamExt as _};
-use windlass_core::{AlarmCommand, AlarmState, Command, During, Expression, Flow, Rejection, Unique};
+use windlass_core::{
+    AlarmCommand, AlarmState, Command, During, Expression, Flow, Input, Json, Name, Rejection, Unique,
+};
 use windlass_engine::{
-    EngineError, Notice, ReportStatus, Why,
+    EngineError, Notice, ReportStatus, Submission, Why,
     memory::{MemorySink, SharedStore},
-    ports::SubmitKey,
+    ports::{StoreError, SubmitKey},
 };
 
+use crate::faulty_store::{FaultyStore, Verb};
 use crate::world::{World, failed, flow, ok, ok_with};
 
 #[test]
@@ -174,6 +177,36 @@ fn a_key_whose_answer_was_lost_names_the_task_that_stood_for_it() {
     let second = id(3, 1);
     assert_ne!(second, first, "another submit is another task");
     assert_eq!((id(1, 1), id(2, 1), id(3, 1)), (first, first, second));
+}
+
+#[test]
+fn what_was_accepted_is_told_though_the_key_of_another_one_cannot_be_kept() {
+    let faulty = FaultyStore::new(Arc::new(SharedStore::new([7; 32])));
+    let world = World::over(faulty.clone(), 1);
+    let unique = Unique { key: Expression::compile("name").unwrap(), during: During::Running };
+    world.apply(Flow { unique: Some(unique), ..flow("f", &["a"], 0) });
+    let first = world.try_submit("f", r#"{"name": "x"}"#, None).unwrap().loaded.task.id;
+    let submission = |name: &str, scope: u8| {
+        let params = Json::parse(&format!(r#"{{"name": "{name}"}}"#)).unwrap();
+        let key = Some(SubmitKey { scope: [scope; 32], fingerprint: [1; 32] });
+        Submission {
+            flow: Name::new("f").unwrap(),
+            version: None,
+            input: Input::new(params, world.now().wall),
+            key,
+        }
+    };
+    let submit = || world.engine.submit_all(vec![submission("y", 1), submission("x", 2)], world.now());
+    let mut submitting = pin!(submit());
+    assert!(world.turn(submitting.as_mut()).is_pending(), "they are decided");
+    faulty.fail(Some(Verb::Commit));
+    let results = world.drive(submitting).unwrap();
+    faulty.fail(None);
+    let accepted = results[0].as_ref().unwrap().loaded.task.id;
+    assert!(matches!(results[1], Err(EngineError::Store(StoreError::Unavailable(_)))), "{:?}", results[1]);
+    let again = world.drive(submit()).unwrap();
+    let again: Vec<_> = again.into_iter().map(|accepted| accepted.unwrap().loaded.task.id).collect();
+    assert_eq!(again, [accepted, first]);
 }
 
 #[test]
