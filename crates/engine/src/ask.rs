@@ -8,8 +8,8 @@ use windlass_core::{
 use crate::{
     Engine, EngineError, Progress,
     ports::{
-        Change, Loaded, LogLine, Now, Page, QueueState, ServerState, SessionState, StoreError, StoredFlow,
-        TaskQuery,
+        Change, Loaded, LogLine, Now, Page, QueueState, ServerState, SessionState, Standing, StoreError,
+        StoredFlow, TaskQuery,
     },
 };
 
@@ -21,6 +21,17 @@ impl Engine {
     pub async fn task(&self, id: TaskId) -> Result<Loaded, EngineError> {
         let mut loaded = self.on_disk(|| self.store.load(std::slice::from_ref(&id))).await?;
         loaded.pop().flatten().ok_or(EngineError::UnknownTask(id))
+    }
+
+    /// What is known of a task that an application enqueued by SQL and that is not there, or not yet.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub async fn standing(&self, id: TaskId) -> Result<Option<Standing>, EngineError> {
+        match self.store.enqueued() {
+            Some(enqueued) => Ok(enqueued.standing(id).await?),
+            None => Ok(None),
+        }
     }
 
     /// The tasks with these ids as they are on disk, in their order.

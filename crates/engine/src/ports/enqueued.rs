@@ -32,6 +32,17 @@ pub enum Settlement {
     Refused(Box<str>),
 }
 
+/// What is known of a task that was enqueued and is none of the store's, by the id that the application was told.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Standing {
+    /// It waits to be taken in.
+    Waits,
+    /// Another task stands for it.
+    StandsFor(TaskId),
+    /// It was not taken in, for this reason.
+    Refused(Box<str>),
+}
+
 /// Tasks that applications enqueued.
 #[async_trait]
 pub trait EnqueuedTasks: Send + Sync {
@@ -42,6 +53,9 @@ pub trait EnqueuedTasks: Send + Sync {
     /// Notes what became of these. Tells how many it was noted of: one that an application is just about to enqueue again
     /// is told again.
     async fn settle(&self, settled: Vec<(TaskId, Settlement)>) -> Result<usize, StoreError>;
+
+    /// What is known of the one with this id, until it is taken in.
+    async fn standing(&self, id: TaskId) -> Result<Option<Standing>, StoreError>;
 
     /// Returns when something may have been enqueued since the last call. It may return for nothing.
     async fn arrival(&self);

@@ -1,7 +1,7 @@
 //! Tasks that applications enqueued, by the procedures of `migrations/0002.sql`.
 
 use windlass_core::TaskId;
-use windlass_engine::ports::{Enqueued, Settlement};
+use windlass_engine::ports::{Enqueued, Settlement, Standing};
 
 use super::{
     columns::Columns as _,
@@ -38,6 +38,19 @@ pub(super) async fn waiting(
         waiting.push(Enqueued { place, id: row.task(0)?, by, task, refusals: small(row.number(3)?) });
     }
     Ok(waiting)
+}
+
+/// What is known of one.
+pub(super) async fn standing(connection: &mut Connection<'_>, id: TaskId) -> Result<Option<Standing>, Fault> {
+    let mut script = Script::default();
+    script.add("SELECT refused, stands_for FROM windlass_enqueued WHERE id = ?", cells![id]);
+    let sets = connection.run(script).await?;
+    let Some(row) = sets[0].first() else { return Ok(None) };
+    if row.optional_bytes(0)?.is_some() {
+        return Ok(Some(Standing::Refused(row.text(0)?.into())));
+    }
+    let task = row.optional_id(1)?.map(|task| Standing::StandsFor(TaskId(task)));
+    Ok(Some(task.unwrap_or(Standing::Waits)))
 }
 
 /// Notes what became of some, but of those that an application is just about to enqueue again: it may take its time.

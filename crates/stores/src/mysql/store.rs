@@ -9,8 +9,8 @@ use windlass_engine::{
     ports::{
         Adoption, AttemptId, Change, Claimed, Due, Enqueued, EnqueuedTasks, Envelope, LimitState, Loaded,
         LogLine, Now, Outcome, Page, QueueState, Retention, ServerId, ServerState, Service, ServiceLease,
-        SessionId, SessionRenewal, SessionState, Settlement, Store, StoreError, StoredAlarm, StoredFlow,
-        TaskQuery, Wish,
+        SessionId, SessionRenewal, SessionState, Settlement, Standing, Store, StoreError, StoredAlarm,
+        StoredFlow, TaskQuery, Wish,
     },
 };
 
@@ -296,6 +296,10 @@ impl EnqueuedTasks for MySqlStore {
 
     async fn settle(&self, settled: Vec<(TaskId, Settlement)>) -> Result<usize, StoreError> {
         retrying!(self.database, |connection| enqueued::settle(&mut connection, &settled).await)
+    }
+
+    async fn standing(&self, id: TaskId) -> Result<Option<Standing>, StoreError> {
+        retrying!(self.database, |connection| enqueued::standing(&mut connection, id).await)
     }
 
     async fn arrival(&self) {

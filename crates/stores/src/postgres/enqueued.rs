@@ -2,7 +2,7 @@
 
 use uuid::Uuid;
 use windlass_core::TaskId;
-use windlass_engine::ports::{Enqueued, Settlement};
+use windlass_engine::ports::{Enqueued, Settlement, Standing};
 
 use super::{
     connection::{Batch, Connection, parameters},
@@ -20,6 +20,7 @@ const WAITING: &str = "SELECT id, enqueued_by, task, refusals, seq FROM (
         ) AS first
     ) AS counted
     WHERE before < 8388608 ORDER BY seq";
+const STANDING: &str = "SELECT refused, stands_for FROM windlass_enqueued WHERE id = $1";
 /// Rows that an application is just about to enqueue again are left out: it may take its time.
 const ACCEPTED: &str = "DELETE FROM windlass_enqueued WHERE id IN (
         SELECT id FROM windlass_enqueued WHERE id = ANY($1) FOR UPDATE SKIP LOCKED
@@ -61,6 +62,15 @@ pub(super) async fn waiting(
         });
     }
     Ok(waiting)
+}
+
+/// What is known of one.
+pub(super) async fn standing(connection: &mut Connection<'_>, id: TaskId) -> Result<Option<Standing>, Fault> {
+    let rows = connection.query(STANDING, &[&Uuid::from_u128(id.0)]).await?;
+    let Some(row) = rows.first() else { return Ok(None) };
+    let (refused, stands_for): (Option<&str>, Option<Uuid>) = (row.try_get(0)?, row.try_get(1)?);
+    let task = stands_for.map(|task| Standing::StandsFor(TaskId(task.as_u128())));
+    Ok(Some(refused.map(|why| Standing::Refused(why.into())).or(task).unwrap_or(Standing::Waits)))
 }
 
 /// Notes what became of some.

@@ -11,8 +11,8 @@ use windlass_engine::{
     ports::{
         Adoption, Ask, AttemptId, Change, Claimed, Due, Enqueued, EnqueuedTasks, Envelope, Leave, LimitState,
         Loaded, LogLine, Now, Outcome, Page, QueueState, Retention, ServerId, ServerState, Service,
-        ServiceLease, SessionId, SessionRenewal, SessionState, Settlement, Store, StoreError, StoredAlarm,
-        StoredFlow, TaskQuery, Wish,
+        ServiceLease, SessionId, SessionRenewal, SessionState, Settlement, Standing, Store, StoreError,
+        StoredAlarm, StoredFlow, TaskQuery, Wish,
     },
 };
 
@@ -386,6 +386,10 @@ impl EnqueuedTasks for PostgresStore {
 
     async fn settle(&self, settled: Vec<(TaskId, Settlement)>) -> Result<usize, StoreError> {
         with_connection!(self, |inner, connection| enqueued::settle(&mut connection, &settled))
+    }
+
+    async fn standing(&self, id: TaskId) -> Result<Option<Standing>, StoreError> {
+        with_connection!(self, |inner, connection| enqueued::standing(&mut connection, id))
     }
 
     async fn arrival(&self) {

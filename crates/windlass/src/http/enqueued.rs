@@ -7,7 +7,7 @@ use axum::http::HeaderMap;
 use windlass_core::Actor;
 use windlass_engine::{
     EngineError, Submission,
-    ports::{Enqueued, Now},
+    ports::{Enqueued, Now, Standing},
     services::{ReadEnqueued, Unreadable},
 };
 
@@ -18,6 +18,25 @@ use super::{
     problem::Refused,
     submit::{Caller, SubmitBody},
 };
+
+/// The refusal for a task that is not there: of one that was enqueued it says what has become of it.
+pub(super) async fn or_enqueued(app: &App, error: EngineError) -> Refused {
+    let EngineError::UnknownTask(id) = error else { return error.into() };
+    let enqueued = format!("there is no task {id}: it was enqueued by SQL");
+    match app.engine.standing(id).await {
+        Ok(Some(Standing::Waits)) => Refused::unknown_task(format!(
+            "{enqueued}, and no server has taken it in yet: ask again in a moment"
+        )),
+        Ok(Some(Standing::StandsFor(task))) => Refused::unknown_task(format!(
+            "{enqueued}, and task {task}, which is the same, stands for it: ask for that one"
+        )),
+        Ok(Some(Standing::Refused(why))) => Refused::unknown_task(format!(
+            "{enqueued} and refused: {why}; when that is put right, set `refused` of its row in windlass_enqueued to NULL"
+        )),
+        // Where it cannot be asked for what is known stays what it was.
+        Ok(None) | Err(_) => error.into(),
+    }
+}
 
 /// Reads what applications enqueued.
 pub(crate) struct EnqueuedReader(pub(crate) Arc<App>);

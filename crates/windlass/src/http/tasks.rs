@@ -16,6 +16,7 @@ use windlass_engine::ports::{Loaded, TaskQuery};
 use super::{
     App, bytes_response,
     classic::ClassicTask,
+    enqueued,
     extract::{self, Pairs},
     ok,
     page::Page,
@@ -174,7 +175,10 @@ pub(crate) async fn show(State(app): State<Arc<App>>, request: Request) -> Resul
         Some("classic") => true,
         Some(other) => return Err(Refused::malformed(format!("\"view\" is {other:?}, and can be classic"))),
     };
-    let loaded = app.engine.task(id).await?;
+    let loaded = match app.engine.task(id).await {
+        Ok(loaded) => loaded,
+        Err(error) => return Err(enqueued::or_enqueued(&app, error).await),
+    };
     if classic {
         return Ok(tagged(&parts.headers, &loaded, &ClassicTask::new(&loaded)));
     }

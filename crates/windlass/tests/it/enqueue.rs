@@ -149,6 +149,13 @@ fn what_is_refused_waits_for_a_person<P: SqlProduct>(place: &Place<'_, P>) {
     let refused = "SELECT count(*) FROM windlass_enqueued WHERE refused IS NOT NULL";
     until("the rows say so", || (place.sql(refused) == "3").then_some(()));
 
+    for question in ["show", "why"] {
+        let refused = place.site.run(&["task", question, &unknown]);
+        let said = text(&refused.stderr);
+        assert!(said.contains("refused: ") && said.contains("no flow missing"), "{said}");
+        assert_eq!(refused.status.code(), Some(3), "{said}");
+    }
+
     place.site.apply("flow: missing\nsteps: [{ name: one, run: m.echo }]\n");
     place.sql("UPDATE windlass_enqueued SET refused = NULL WHERE refused LIKE '%no flow missing%'");
     place.ends(&unknown);

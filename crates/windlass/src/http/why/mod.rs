@@ -17,7 +17,7 @@ use windlass_core::{Task, Timestamp};
 use windlass_engine::{Explanation, Reason};
 
 use super::{
-    App,
+    App, enqueued,
     extract::{self, Pairs},
     ok,
     problem::Refused,
@@ -44,7 +44,10 @@ pub(crate) async fn why(State(app): State<Arc<App>>, request: Request) -> Result
     let id = extract::task_in_path(&mut parts).await?;
     Pairs::of(&parts, &[])?;
     let now = app.now();
-    let (loaded, explanation) = app.engine.why(id, now).await?;
+    let (loaded, explanation) = match app.engine.why(id, now).await {
+        Ok(found) => found,
+        Err(error) => return Err(enqueued::or_enqueued(&app, error).await),
+    };
     Ok(ok(&document(&loaded.task, &explanation, now.wall)))
 }
 
