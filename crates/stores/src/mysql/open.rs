@@ -174,7 +174,8 @@ impl OpenError {
             Error::Server(error) => {
                 let advice = match error.code {
                     1045 | 1698 => "look at the user and the password",
-                    1044 => "GRANT ALL ON the database to this user",
+                    // It is the same whether the database is there or not.
+                    1044 => "create the database if it is not there, and GRANT ALL ON it to this user",
                     1049 => "create the database first",
                     1130 => "let this user connect from this machine",
                     1040 | 1203 | 1226 => "let it have more connections (max_connections)",

@@ -215,6 +215,12 @@ impl OpenError {
             Some("53300") => "let it have more connections (max_connections)",
             Some("57P03") => "it is starting or stopping: try again",
             Some(_) => "see the server's log",
+            None if message.contains("server does not support TLS") => {
+                "give the server a certificate (ssl = on), or leave sslmode out of the URL"
+            }
+            None if message.contains("TLS handshake") => {
+                "look at the server's certificate, and at sslmode and sslrootcert in the URL"
+            }
             None => return Self::Unreachable { place, message },
         };
         Self::Refused { place, message, advice }

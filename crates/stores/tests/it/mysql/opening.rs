@@ -26,7 +26,10 @@ fn whoever_may_not_is_told_what_to_do() {
 
     database.ask(&format!("create user 'reader_{name}'@'127.0.0.1' identified by 'secret'")).unwrap();
     let reader = url_of(&url, &format!("reader_{name}:secret@"));
-    assert!(refusal(&url_of(&reader, "")).contains("GRANT"), "{}", refusal(&reader));
+    for url in [&reader, &reader.replace(&format!("/{name}"), "/no_such_database")] {
+        let refusal = refusal(url);
+        assert!(refusal.contains("create the database") && refusal.contains("GRANT"), "{refusal}");
+    }
     database.ask(&format!("grant select on {name}.* to 'reader_{name}'@'127.0.0.1'")).unwrap();
     assert!(refusal(&reader).contains("the tables cannot be made"), "{}", refusal(&reader));
     database.ask(&format!("grant all on {name}.* to 'reader_{name}'@'127.0.0.1'")).unwrap();

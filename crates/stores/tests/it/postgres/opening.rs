@@ -133,6 +133,13 @@ fn a_replica_is_no_store_until_it_is_promoted() {
     open(&database.url()).unwrap();
 }
 
+#[test]
+fn a_server_without_tls_is_told_from_one_that_is_not_there() {
+    let Some(database) = database() else { return };
+    let refusal = refusal(&format!("{}?sslmode=require", database.url()));
+    assert!(refusal.contains("refuses") && refusal.contains("ssl = on"), "{refusal}");
+}
+
 #[cfg(feature = "sqlite")]
 #[test]
 fn a_database_of_version_1_goes_on() {
