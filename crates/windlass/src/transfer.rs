@@ -3,7 +3,7 @@
 use std::{
     ffi::OsString,
     fs,
-    io::{self, BufRead, Write},
+    io::{self, BufRead, IsTerminal as _, Write},
     path::{Path, PathBuf},
 };
 
@@ -27,7 +27,7 @@ pub(crate) async fn export(url: &StoreUrl, to: &mut (dyn Write + Send)) -> anyho
     let mut now = wire::beside_servers(url).await?;
     ensure_taken_in(snapshot.enqueued().await?, url)?;
     ensure_left_alone(now.as_deref_mut(), url).await?;
-    let totals = archive::export(&mut *snapshot, to, clock.now()).await?;
+    let totals = archive::export(&mut *snapshot, to, &mut tell("exported"), clock.now()).await?;
     // What came since is not in it, and would be missed.
     ensure_left_alone(now.as_deref_mut(), url).await?;
     Ok(totals)
@@ -74,7 +74,7 @@ pub(crate) async fn import(url: &StoreUrl, from: &mut (dyn BufRead + Send)) -> a
         return Err(error);
     }
     archive.set_stage(ImportStage::Filling).await?;
-    let filled = archive::import(&*store, from, clock.now()).await;
+    let filled = archive::import(&*store, from, &mut tell("imported"), clock.now()).await;
     if filled.is_err() {
         empty(&mut *archive, url)
             .await
@@ -124,7 +124,7 @@ async fn import_file(path: &Path, from: &mut (dyn BufRead + Send)) -> anyhow::Re
         remove(&partial)?;
     }
     let store = wire::open(&url, &clock, "windlass import").await?;
-    let imported = archive::import(&*store, from, clock.now()).await;
+    let imported = archive::import(&*store, from, &mut tell("imported"), clock.now()).await;
     drop(store);
     let totals = match imported {
         Ok(totals) => totals,
@@ -145,6 +145,16 @@ async fn import_file(path: &Path, from: &mut (dyn BufRead + Send)) -> anyhow::Re
     remove(&partial)?;
     sync_directory(path)?;
     Ok(totals)
+}
+
+/// Says on a terminal how far it is: the standard output may be the export.
+fn tell(what: &'static str) -> impl FnMut(Totals) + Send {
+    let is_watched = io::stderr().is_terminal();
+    move |totals| {
+        if is_watched {
+            eprintln!("{what} so far: {totals}");
+        }
+    }
 }
 
 /// Makes the name of a file outlast a crash of the machine.

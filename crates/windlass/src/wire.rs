@@ -188,8 +188,14 @@ pub(crate) async fn snapshot(url: &StoreUrl, clock: &SystemClock) -> anyhow::Res
     match url {
         #[cfg(feature = "sqlite")]
         StoreUrl::Sqlite(path) => {
-            let store = open(url, clock, "windlass export").await?;
-            Ok(Box::new(windlass_stores::sqlite::SqliteSnapshot::new(store, path)?))
+            use windlass_stores::sqlite::{OpenError, SqliteSnapshot};
+            let store = open(url, clock, "windlass export").await.map_err(|error| {
+                if matches!(error.downcast_ref(), Some(OpenError::Locked { .. })) {
+                    return error.context("stop all servers first, so that nothing changes meanwhile");
+                }
+                error
+            });
+            Ok(Box::new(SqliteSnapshot::new(store?, path)?))
         }
         #[cfg(feature = "mysql")]
         StoreUrl::MySql(address) => {

@@ -5,7 +5,7 @@ use std::io::Write;
 use windlass_core::{ActState, Task};
 
 use super::{
-    ArchiveError,
+    ArchiveError, Progress,
     file::Writer,
     record::{LimitRecord, LogRecord, Record, SenderRecord, TaskRecord, Totals},
 };
@@ -31,9 +31,10 @@ const AT_ONCE_MAX: usize = 1_000_000;
 pub async fn export(
     snapshot: &mut dyn Snapshot,
     to: &mut (dyn Write + Send),
+    progress: Progress<'_>,
     now: Now,
 ) -> Result<Totals, ArchiveError> {
-    let mut writer = Writer::begin(to)?;
+    let mut writer = Writer::begin(to, progress)?;
     settings(snapshot.store(), &mut writer, now).await?;
     messages(snapshot.store(), &mut writer).await?;
     let mut after = None;

@@ -5,12 +5,15 @@ use std::io::{BufRead, Read as _, Write};
 use sha2::{Digest as _, Sha256};
 
 use super::{
-    ArchiveError,
+    ArchiveError, Progress,
     record::{FORMAT, Record, Totals},
 };
 
 /// What every export begins with, before the number of its format.
 const TITLE: &str = "windlass-export ";
+
+/// So many records are between two times that it is told how far it is.
+const TOLD_EVERY: u64 = 100_000;
 
 /// No first line of an export is longer.
 const TITLE_BYTES_MAX: u64 = 32;
@@ -19,12 +22,15 @@ const TITLE_BYTES_MAX: u64 = 32;
 pub(super) struct Writer<'w> {
     to: &'w mut (dyn Write + Send),
     digest: Sha256,
-    totals: Totals,
+    tally: Tally<'w>,
 }
 
 impl<'w> Writer<'w> {
-    pub(super) fn begin(to: &'w mut (dyn Write + Send)) -> Result<Self, ArchiveError> {
-        let mut writer = Self { to, digest: Sha256::new(), totals: Totals::default() };
+    pub(super) fn begin(
+        to: &'w mut (dyn Write + Send),
+        progress: Progress<'w>,
+    ) -> Result<Self, ArchiveError> {
+        let mut writer = Self { to, digest: Sha256::new(), tally: Tally::new(progress) };
         writer.write(format!("{TITLE}{FORMAT}\n").as_bytes())?;
         Ok(writer)
     }
@@ -35,12 +41,12 @@ impl<'w> Writer<'w> {
             .map_err(|_| ArchiveError::Refused("a task has more than 4 GiB".to_owned()))?;
         self.write(&length.to_le_bytes())?;
         self.write(&body)?;
-        self.totals.count(record);
+        self.tally.count(record);
         Ok(())
     }
 
     pub(super) fn end(mut self) -> Result<Totals, ArchiveError> {
-        let (totals, digest) = (self.totals, self.digest.clone().finalize().into());
+        let (totals, digest) = (self.tally.totals, self.digest.clone().finalize().into());
         self.record(&Record::End { totals, digest })?;
         self.to.flush()?;
         Ok(totals)
@@ -56,12 +62,15 @@ impl<'w> Writer<'w> {
 pub(super) struct Reader<'r> {
     from: &'r mut (dyn BufRead + Send),
     digest: Sha256,
-    totals: Totals,
+    tally: Tally<'r>,
     at: u64,
 }
 
 impl<'r> Reader<'r> {
-    pub(super) fn begin(from: &'r mut (dyn BufRead + Send)) -> Result<Self, ArchiveError> {
+    pub(super) fn begin(
+        from: &'r mut (dyn BufRead + Send),
+        progress: Progress<'r>,
+    ) -> Result<Self, ArchiveError> {
         let mut title = Vec::new();
         (&mut *from).take(TITLE_BYTES_MAX).read_until(b'\n', &mut title)?;
         let text = std::str::from_utf8(&title).ok().and_then(|line| line.strip_suffix('\n'));
@@ -72,7 +81,7 @@ impl<'r> Reader<'r> {
         }
         let mut digest = Sha256::new();
         digest.update(&title);
-        Ok(Self { from, digest, totals: Totals::default(), at: title.len() as u64 })
+        Ok(Self { from, digest, tally: Tally::new(progress), at: title.len() as u64 })
     }
 
     /// The next record; nothing once all of them were read, and none is missing or changed.
@@ -84,10 +93,10 @@ impl<'r> Reader<'r> {
         let record: Record = postcard::from_bytes(&body)
             .map_err(|error| ArchiveError::Damaged(format!("before byte {}: {error}", self.at)))?;
         let Record::End { totals, digest } = record else {
-            self.totals.count(&record);
+            self.tally.count(&record);
             return Ok(Some(record));
         };
-        if digest != before || totals != self.totals {
+        if digest != before || totals != self.tally.totals {
             return Err(ArchiveError::Damaged("it has changed since it was written".to_owned()));
         }
         if !self.from.fill_buf()?.is_empty() {
@@ -97,7 +106,7 @@ impl<'r> Reader<'r> {
     }
 
     pub(super) fn totals(&self) -> Totals {
-        self.totals
+        self.tally.totals
     }
 
     fn read(&mut self, length: u64) -> Result<Vec<u8>, ArchiveError> {
@@ -110,5 +119,48 @@ impl<'r> Reader<'r> {
         }
         self.digest.update(&bytes);
         Ok(bytes)
+    }
+}
+
+/// How much it was so far, told from time to time.
+struct Tally<'p> {
+    totals: Totals,
+    records: u64,
+    progress: Progress<'p>,
+}
+
+impl<'p> Tally<'p> {
+    fn new(progress: Progress<'p>) -> Self {
+        Self { totals: Totals::default(), records: 0, progress }
+    }
+
+    fn count(&mut self, record: &Record) {
+        self.totals.count(record);
+        self.records += 1;
+        if self.records.is_multiple_of(TOLD_EVERY) {
+            (self.progress)(self.totals);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_is_told_how_far_it_is() {
+        let (mut bytes, mut told) = (Vec::new(), Vec::new());
+        let mut progress = |totals: Totals| told.push(totals.log_lines + totals.alarms);
+        let mut writer = Writer::begin(&mut bytes, &mut progress).unwrap();
+        for _ in 0..2 * TOLD_EVERY + 1 {
+            writer.record(&Record::Alarm(Vec::new())).unwrap();
+        }
+        writer.end().unwrap();
+        assert_eq!(told, [TOLD_EVERY, 2 * TOLD_EVERY]);
+        let (mut from, mut times) = (&bytes[..], 0);
+        let mut progress = |_| times += 1;
+        let mut reader = Reader::begin(&mut from, &mut progress).unwrap();
+        while reader.next().unwrap().is_some() {}
+        assert_eq!(times, 2);
     }
 }

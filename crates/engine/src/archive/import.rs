@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, io::BufRead, sync::Arc};
 use windlass_core::{ActKey, Effect, Flow, Json, Lock, Name, Task, waits};
 
 use super::{
-    ArchiveError,
+    ArchiveError, Progress,
     file::Reader,
     record::{LogRecord, Record, TaskRecord, Totals},
 };
@@ -33,9 +33,10 @@ const GIVES_BACK: SessionId = SessionId(1);
 pub async fn import(
     store: &dyn Store,
     from: &mut (dyn BufRead + Send),
+    progress: Progress<'_>,
     now: Now,
 ) -> Result<Totals, ArchiveError> {
-    let mut reader = Reader::begin(from)?;
+    let mut reader = Reader::begin(from, progress)?;
     let mut import =
         Import { store, now, flows: BTreeMap::new(), changes: Vec::new(), bytes: 0, handed_out: Vec::new() };
     while let Some(record) = reader.next()? {

@@ -21,6 +21,9 @@ use thiserror::Error;
 pub use self::{export::export, import::import, record::Totals};
 use crate::ports::StoreError;
 
+/// Who hears how much was written or read so far, every 100,000 records.
+pub type Progress<'p> = &'p mut (dyn FnMut(Totals) + Send);
+
 /// Why nothing was taken out of a store or into one.
 #[derive(Debug, Error)]
 pub enum ArchiveError {

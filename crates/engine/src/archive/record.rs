@@ -55,10 +55,16 @@ pub struct Totals {
 impl fmt::Display for Totals {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { flows, tasks, log_lines, locks, alarms, .. } = self;
-        write!(
-            f,
-            "{tasks} tasks, {flows} versions of flows, {log_lines} log lines, {locks} locks, {alarms} alarms"
-        )
+        let of =
+            |count: u64, one: &str, many: &str| format!("{count} {}", if count == 1 { one } else { many });
+        let counts = [
+            of(*tasks, "task", "tasks"),
+            of(*flows, "version of a flow", "versions of flows"),
+            of(*log_lines, "log line", "log lines"),
+            of(*locks, "lock", "locks"),
+            of(*alarms, "alarm", "alarms"),
+        ];
+        f.write_str(&counts.join(", "))
     }
 }
 
@@ -175,5 +181,16 @@ impl LogRecord {
     pub(super) fn into_line(self) -> LogLine {
         let Self { task, key, attempt, at, line } = self;
         LogLine { task, key, attempt, at, line }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn totals_for_people() {
+        let totals = Totals { flows: 1, tasks: 2, locks: 1, ..Totals::default() };
+        assert_eq!(totals.to_string(), "2 tasks, 1 version of a flow, 0 log lines, 1 lock, 0 alarms");
     }
 }

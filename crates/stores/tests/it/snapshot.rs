@@ -39,7 +39,7 @@ pub(crate) fn fill(store: &dyn Store) {
 /// Exports all of it, and does something to the database once some tasks are written.
 pub(crate) async fn export(snapshot: &mut dyn Snapshot, disturb: impl FnOnce() + Send) -> Vec<u8> {
     let mut file = Disturbed { bytes: Vec::new(), disturb: Some(disturb) };
-    let totals = archive::export(snapshot, &mut file, story::now(0)).await.unwrap();
+    let totals = archive::export(snapshot, &mut file, &mut |_| {}, story::now(0)).await.unwrap();
     assert!(file.disturb.is_none(), "it was not disturbed");
     assert!(totals.to_string().contains(&TASKS.to_string()), "{totals}");
     file.bytes

@@ -1,8 +1,9 @@
 //! `windlass export` and `windlass import`: a store into a file, and a file into another store.
 
 use std::{
-    fs::{self, File},
+    fs::{self, File, OpenOptions, Permissions},
     io::{self, BufReader, BufWriter, Write as _},
+    os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _},
     path::{Path, PathBuf},
 };
 
@@ -74,7 +75,11 @@ impl TransferArgs {
 }
 
 async fn write(url: &StoreUrl, path: &Path) -> anyhow::Result<Totals> {
-    let file = File::create(path).with_context(|| format!("cannot write {}", path.display()))?;
+    // It holds all that the store holds, and is as secret. One that is left of another export may be for all to read.
+    let private = Permissions::from_mode(0o600);
+    let file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path);
+    let file = file.and_then(|file| file.set_permissions(private).map(|()| file));
+    let file = file.with_context(|| format!("cannot write {}", path.display()))?;
     let mut out = BufWriter::new(file);
     let totals = transfer::export(url, &mut out).await?;
     out.flush()?;

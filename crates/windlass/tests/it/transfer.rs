@@ -2,6 +2,7 @@
 
 use std::{
     fs,
+    os::unix::fs::PermissionsExt as _,
     process::{Command, Output},
 };
 
@@ -149,7 +150,10 @@ fn goes_on(mut site: Site) {
         let open: Vec<&str> = open.map(|task| task["status"].as_str().unwrap()).collect();
         (open.iter().all(|status| ["scheduled", "stuck"].contains(status))).then_some(())
     });
-    assert_eq!(site.json(&["lock", "list"])["items"], serde_json::json!([]));
+    // A task tells its locks of its end by messages.
+    until("no lock is held", || {
+        site.json(&["lock", "list"])["items"].as_array().unwrap().is_empty().then_some(())
+    });
 }
 
 fn sqlite(dir: &TempDir, name: &str) -> String {
@@ -197,8 +201,14 @@ fn what_is_not_whole_or_has_no_room_changes_nothing() {
     {
         let _server = Site::open(tempfile::tempdir().unwrap(), &first, &[]);
         refused(&transfer("export", &first, &whole), "is open in");
+        refused(&transfer("export", &first, &whole), "stop all servers first");
     }
     ends_well(&transfer("export", &first, &whole));
+    assert_eq!(
+        fs::metadata(&whole).unwrap().permissions().mode() & 0o777,
+        0o600,
+        "it is as secret as the store"
+    );
     refused(&transfer("export", &first, &whole), "is there already");
     let bytes = fs::read(&whole).unwrap();
     let mut changed = bytes.clone();
