@@ -6,25 +6,33 @@ use jiff::Timestamp;
 use serde::Serialize;
 use windlass_api::TaskStatus;
 
+/// What was found about the file of a store.
+#[derive(Debug, Serialize)]
+pub(crate) struct FileDiagnosis {
+    /// When it was made.
+    pub(crate) created_at: Option<Timestamp>,
+    /// How often it was opened.
+    pub(crate) opened: u32,
+    /// Its bytes.
+    pub(crate) file_bytes: u64,
+    /// Bytes of the write-ahead log; most of it is filled ahead and empty.
+    pub(crate) wal_bytes: u64,
+    /// Bytes left on its file system.
+    pub(crate) free_bytes: u64,
+}
+
 /// What was found.
 #[derive(Debug, Serialize)]
 pub(crate) struct Diagnosis {
     /// The store.
     pub(crate) store: String,
     /// Version of its format.
-    pub(crate) format: i32,
-    /// When it was made.
-    pub(crate) created_at: Option<Timestamp>,
+    pub(crate) format: i64,
+    /// What only a file has.
+    #[serde(flatten)]
+    pub(crate) file: Option<FileDiagnosis>,
     /// Who has it open.
     pub(crate) opened_by: Option<String>,
-    /// How often it was opened.
-    pub(crate) opened: u32,
-    /// Bytes of the file.
-    pub(crate) file_bytes: u64,
-    /// Bytes of the write-ahead log; most of it is filled ahead and empty.
-    pub(crate) wal_bytes: u64,
-    /// Bytes left on its file system.
-    pub(crate) free_bytes: u64,
     /// Tasks that have not ended.
     pub(crate) active: u64,
     /// Tasks that have ended, by status.

@@ -5,13 +5,13 @@ use std::{fmt, path::PathBuf, str::FromStr, sync::Arc, time::Duration};
 use anyhow::Context as _;
 use windlass_engine::{
     memory::MemorySink,
-    ports::{Archive, Clock as _, Snapshot, Store},
+    ports::{Archive, Clock as _, RowSnapshot, Snapshot, Store},
     resident::{Resident, RowSink},
 };
 
 #[cfg(feature = "sqlite")]
-use crate::http;
-use crate::{clock::SystemClock, doctor::Diagnosis};
+use crate::doctor::FileDiagnosis;
+use crate::{clock::SystemClock, doctor::Diagnosis, http};
 
 /// Where tasks are kept.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -244,9 +244,50 @@ pub(crate) async fn to_fill(url: &StoreUrl) -> anyhow::Result<Box<dyn Archive>> 
 const FREE_BYTES_MIN: u64 = 256 << 20;
 
 /// Reads a store whole, without changing it.
+pub(crate) async fn examine(url: &StoreUrl) -> anyhow::Result<Diagnosis> {
+    #[cfg(feature = "sqlite")]
+    if let StoreUrl::Sqlite(path) = url {
+        return examine_file(url, path);
+    }
+    // Opening would bring older tables to today's version.
+    let schema = schema(url).await.with_context(|| format!("cannot look at {url}"))?;
+    anyhow::ensure!(
+        !schema.is_older(),
+        "{url} has the older format {}: start a server on it once",
+        schema.found
+    );
+    let mut snapshot: Box<dyn RowSnapshot> = match url {
+        #[cfg(feature = "mysql")]
+        StoreUrl::MySql(address) => {
+            Box::new(windlass_stores::mysql::MySqlSnapshot::open(&address.parse()?).await?)
+        }
+        #[cfg(feature = "postgres")]
+        StoreUrl::Postgres(address) => {
+            Box::new(windlass_stores::postgres::PostgresSnapshot::open(&address.parse()?).await?)
+        }
+        _ => anyhow::bail!("{url} keeps nothing that could be looked at"),
+    };
+    let servers = snapshot.store().servers().await?;
+    let now = snapshot.store().time().await?.map_or(0, |time| time.0.unsigned_abs());
+    let up = servers.iter().filter(|server| server.is_up(windlass_core::Millis(now)));
+    let up: Vec<&str> = up.map(|server| &*server.address).collect();
+    let found = windlass_engine::examine(&mut *snapshot).await?;
+    Ok(Diagnosis {
+        store: url.to_string(),
+        format: schema.found,
+        file: None,
+        opened_by: (!up.is_empty()).then(|| format!("by {}", up.join(", "))),
+        active: found.active,
+        ended: found.ended.into_iter().map(|(status, count)| (http::status(status), count)).collect(),
+        flows: found.flows,
+        open_alarms: found.open_alarms,
+        problems: found.problems,
+    })
+}
+
+/// Reads a file whole, without changing it.
 #[cfg(feature = "sqlite")]
-pub(crate) fn examine(url: &StoreUrl) -> anyhow::Result<Diagnosis> {
-    let StoreUrl::Sqlite(path) = url else { anyhow::bail!("{url} keeps nothing that could be looked at") };
+fn examine_file(url: &StoreUrl, path: &std::path::Path) -> anyhow::Result<Diagnosis> {
     let report = windlass_stores::sqlite::doctor(path)?;
     let file_system =
         rustix::fs::statvfs(path).context("the file system does not say how much space is left")?;
@@ -257,25 +298,21 @@ pub(crate) fn examine(url: &StoreUrl) -> anyhow::Result<Diagnosis> {
     }
     Ok(Diagnosis {
         store: url.to_string(),
-        format: report.format,
-        created_at: jiff::Timestamp::from_millisecond(report.created_at.0).ok(),
+        format: report.format.into(),
+        file: Some(FileDiagnosis {
+            created_at: jiff::Timestamp::from_millisecond(report.created_at.0).ok(),
+            opened: report.epoch,
+            file_bytes: report.file_bytes,
+            wal_bytes: report.wal_bytes,
+            free_bytes,
+        }),
         opened_by: report.opened_by,
-        opened: report.epoch,
-        file_bytes: report.file_bytes,
-        wal_bytes: report.wal_bytes,
-        free_bytes,
         active: report.active,
         ended: report.ended.into_iter().map(|(status, count)| (http::status(status), count)).collect(),
         flows: report.flows,
         open_alarms: report.open_alarms,
         problems,
     })
-}
-
-/// Reads a store whole, without changing it.
-#[cfg(not(feature = "sqlite"))]
-pub(crate) fn examine(_: &StoreUrl) -> anyhow::Result<Diagnosis> {
-    anyhow::bail!("this build has no SQLite store")
 }
 
 /// A new key to sign tokens with.

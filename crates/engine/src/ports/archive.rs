@@ -1,7 +1,7 @@
 //! What taking a store into a file and back needs beside what servers do.
 
 use async_trait::async_trait;
-use windlass_core::TaskId;
+use windlass_core::{TaskId, Wakeup};
 
 use super::{KeyChange, Store, StoreError, SubmitKey};
 
@@ -46,6 +46,17 @@ pub trait Snapshot: Send {
 
     /// How many tasks applications had enqueued that no server had taken in.
     async fn enqueued(&mut self) -> Result<u64, StoreError>;
+}
+
+/// A snapshot of a store that keeps what tasks wait for as rows.
+#[async_trait]
+pub trait RowSnapshot: Snapshot {
+    /// What rows say that tasks wait for, of those tasks behind `after` and up to `last`; without it, of all behind.
+    async fn waits(
+        &mut self,
+        after: Option<TaskId>,
+        last: Option<TaskId>,
+    ) -> Result<Vec<(TaskId, Wakeup)>, StoreError>;
 }
 
 /// The way to a database past its servers, as it is now.

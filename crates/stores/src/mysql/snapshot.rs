@@ -1,8 +1,9 @@
 //! A database as it was at one moment, for exports: all that is read comes by one connection, out of one transaction.
 
 use async_trait::async_trait;
-use windlass_core::Timestamp;
-use windlass_engine::ports::{KeyChange, Snapshot, Store, StoreError, Submitted};
+use mysql_async::Row;
+use windlass_core::{TaskId, Timestamp, Wakeup};
+use windlass_engine::ports::{KeyChange, RowSnapshot, Snapshot, Store, StoreError, Submitted};
 
 use super::{
     columns::Columns as _,
@@ -12,13 +13,16 @@ use super::{
     script::{Cell, Script, cells},
     store::MySqlStore,
 };
-use crate::rows::{ENQUEUED, from_integer, submit_key, to_integer};
+use crate::rows::{ENQUEUED, from_integer, submit_key, to_integer, wakeup};
 
 const SUBMITTED: &str = "SELECT t.id, k.scope, k.fingerprint
     FROM windlass_task t LEFT JOIN windlass_submit_key k ON k.scope = t.scope AND coalesce(k.orphan, 0) = 0
     WHERE t.id > ? ORDER BY t.id LIMIT ?";
 const OTHER_KEYS: &str = "SELECT scope, fingerprint, task, created_at FROM windlass_submit_key
     WHERE orphan = 1 AND scope > ? ORDER BY scope LIMIT ?";
+
+const WAITS: &str = "SELECT task, act FROM windlass_wait
+    WHERE task > ? AND task <= coalesce(?, repeat(x'ff', 16)) ORDER BY task, act";
 
 /// A database as it was when this was opened.
 pub struct MySqlSnapshot {
@@ -67,6 +71,20 @@ impl Snapshot for MySqlSnapshot {
         let sets = read(self.store.database(), ENQUEUED, Vec::new()).await?;
         let count = sets.iter().flatten().next().map(|row| row.number(0)).transpose()?;
         Ok(count.map_or(0, from_integer))
+    }
+}
+
+#[async_trait]
+impl RowSnapshot for MySqlSnapshot {
+    async fn waits(
+        &mut self,
+        after: Option<TaskId>,
+        last: Option<TaskId>,
+    ) -> Result<Vec<(TaskId, Wakeup)>, StoreError> {
+        let cells = cells![after.unwrap_or(TaskId(0)), last];
+        let sets = read(self.store.database(), WAITS, cells).await?;
+        let read = |row: &Row| Ok((row.task(0)?, wakeup(row.number(1)?)));
+        Ok(sets.iter().flatten().map(read).collect::<Result<_, Fault>>()?)
     }
 }
 

@@ -1,9 +1,10 @@
 //! A database as it was at one moment, for exports: all that is read comes by one connection, out of one transaction.
 
 use async_trait::async_trait;
+use tokio_postgres::Row;
 use uuid::Uuid;
-use windlass_core::{TaskId, Timestamp};
-use windlass_engine::ports::{KeyChange, Snapshot, Store, StoreError, Submitted};
+use windlass_core::{TaskId, Timestamp, Wakeup};
+use windlass_engine::ports::{KeyChange, RowSnapshot, Snapshot, Store, StoreError, Submitted};
 
 use super::{
     connection::Database,
@@ -11,13 +12,16 @@ use super::{
     open::{OpenError, PostgresOptions, open, snapshot},
     store::PostgresStore,
 };
-use crate::rows::{ENQUEUED, from_integer, submit_key, to_integer};
+use crate::rows::{ENQUEUED, from_integer, submit_key, to_integer, wakeup};
 
 const SUBMITTED: &str = "SELECT t.id, k.scope, k.fingerprint
     FROM windlass_task t LEFT JOIN windlass_submit_key k ON k.scope = t.scope AND NOT k.orphan
     WHERE t.id > $1 ORDER BY t.id LIMIT $2";
 const OTHER_KEYS: &str = "SELECT scope, fingerprint, task, created_at FROM windlass_submit_key
     WHERE orphan AND scope > $1 ORDER BY scope LIMIT $2";
+
+const WAITS: &str = "SELECT task, act FROM windlass_wait
+    WHERE task > $1 AND ($2::uuid IS NULL OR task <= $2) ORDER BY task, act";
 
 /// A database as it was when this was opened.
 pub struct PostgresSnapshot {
@@ -61,6 +65,28 @@ impl Snapshot for PostgresSnapshot {
     async fn enqueued(&mut self) -> Result<u64, StoreError> {
         Ok(enqueued(self.store.database()).await?)
     }
+}
+
+#[async_trait]
+impl RowSnapshot for PostgresSnapshot {
+    async fn waits(
+        &mut self,
+        after: Option<TaskId>,
+        last: Option<TaskId>,
+    ) -> Result<Vec<(TaskId, Wakeup)>, StoreError> {
+        Ok(waits(self.store.database(), after, last).await?)
+    }
+}
+
+async fn waits(
+    database: &Database,
+    after: Option<TaskId>,
+    last: Option<TaskId>,
+) -> Result<Vec<(TaskId, Wakeup)>, Fault> {
+    let (after, last) = (Uuid::from_u128(after.map_or(0, |id| id.0)), last.map(|id| Uuid::from_u128(id.0)));
+    let rows = database.connection().await?.query(WAITS, &[&after, &last]).await?;
+    let read = |row: &Row| Ok((TaskId(row.try_get::<_, Uuid>(0)?.as_u128()), wakeup(row.try_get(1)?)));
+    rows.iter().map(read).collect()
 }
 
 async fn submitted(database: &Database, after: Option<u128>, limit: usize) -> Result<Vec<Submitted>, Fault> {

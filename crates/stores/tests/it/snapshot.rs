@@ -5,7 +5,8 @@ use std::io::{self, Write};
 use windlass_engine::{
     archive,
     conformance::block_on,
-    ports::{Outcome, Snapshot, Store},
+    examine,
+    ports::{Outcome, RowSnapshot, Snapshot, Store},
 };
 
 use crate::{
@@ -14,7 +15,7 @@ use crate::{
 };
 
 /// More than are read at once.
-const TASKS: u64 = 150;
+pub(crate) const TASKS: u64 = 150;
 
 /// So many bytes of an export are in the middle of the tasks that are read first.
 const IN_THE_MIDDLE: usize = 10_000;
@@ -43,6 +44,21 @@ pub(crate) async fn export(snapshot: &mut dyn Snapshot, disturb: impl FnOnce() +
     assert!(file.disturb.is_none(), "it was not disturbed");
     assert!(totals.to_string().contains(&TASKS.to_string()), "{totals}");
     file.bytes
+}
+
+/// What is done to a database of [`fill`] behind the servers' back, and what is said of it then.
+pub(crate) const DAMAGES: [(&str, &str); 4] = [
+    ("update windlass_history set events = NAUGHT where task = FIRST", "events of task"),
+    ("delete from windlass_history where task = FIRST", "0 of its 2 events are there"),
+    ("delete from windlass_wait where task = FIRST", "without what would wake it"),
+    ("delete from windlass_task where id = FIRST", "waits of tasks that are not there: 1"),
+];
+
+/// Everything in it is counted, and these are its problems.
+pub(crate) async fn examined(snapshot: &mut dyn RowSnapshot) -> (u64, Vec<String>) {
+    let findings = examine(snapshot).await.unwrap();
+    assert_eq!((findings.flows, findings.open_alarms, findings.ended.len()), ((1, 1), 0, 0));
+    (findings.active, findings.problems)
 }
 
 /// What is written, and what happens in the middle of it.

@@ -12,7 +12,7 @@ use crate::{doctor::Diagnosis, wire};
 /// What to look at.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct DoctorArgs {
-    /// The store to look at: sqlite:PATH
+    /// The store to look at: sqlite:PATH, postgres://… or mysql://…
     #[arg(
         long,
         value_name = "URL",
@@ -24,44 +24,52 @@ pub(crate) struct DoctorArgs {
 }
 
 impl DoctorArgs {
-    /// Reads the store whole and prints what was found. A server may have it open meanwhile.
-    pub(crate) fn run(self, format: Format) -> anyhow::Result<Exit> {
-        let diagnosis = wire::examine(&self.store.parse()?)?;
+    /// Reads the store whole and prints what was found. Servers may have it open meanwhile.
+    pub(crate) async fn run(self, format: Format) -> anyhow::Result<Exit> {
+        let diagnosis = wire::examine(&self.store.parse()?).await?;
         Output::new(format).show(&diagnosis, |diagnosis, _: Style| render(diagnosis))?;
         Ok(if diagnosis.problems.is_empty() { Exit::Done } else { Exit::Failed })
     }
 }
 
 fn render(diagnosis: &Diagnosis) -> String {
-    let mib = |bytes: u64| format!("{} MiB", bytes >> 20);
-    let created = diagnosis.created_at.map(|at| age(at, jiff::Timestamp::now())).unwrap_or_default();
     let mut ended: Vec<String> =
         diagnosis.ended.iter().map(|(status, count)| format!("{count} {}", status.as_str())).collect();
     if ended.is_empty() {
         ended.push("none".to_owned());
     }
-    let mut lines = vec![
-        format!("store     {}, format {}, made {created}", diagnosis.store, diagnosis.format),
-        format!(
-            "opened    {}, {}",
-            counted(u64::from(diagnosis.opened), "time", "times"),
-            diagnosis.opened_by.as_deref().unwrap_or("by nobody now")
-        ),
-        format!(
-            "size      {} and a log of {}; {} left on the file system",
-            mib(diagnosis.file_bytes),
-            mib(diagnosis.wal_bytes),
-            mib(diagnosis.free_bytes)
-        ),
+    let mut lines = head(diagnosis);
+    lines.extend([
         format!("tasks     {} active; ended: {}", diagnosis.active, ended.join(", ")),
         format!("flows     {} in {}", diagnosis.flows.0, counted(diagnosis.flows.1, "version", "versions")),
         format!("alarms    {} open", diagnosis.open_alarms),
-    ];
+    ]);
     if diagnosis.problems.is_empty() {
         lines.push("All that was read is sound.".to_owned());
     }
     lines.extend(diagnosis.problems.iter().map(|problem| format!("problem   {problem}")));
     lines.join("\n") + "\n"
+}
+
+/// Which store it is, who has it, and how large its file is where it is one.
+fn head(diagnosis: &Diagnosis) -> Vec<String> {
+    let mib = |bytes: u64| format!("{} MiB", bytes >> 20);
+    let Diagnosis { store, format, .. } = diagnosis;
+    let opened_by = diagnosis.opened_by.as_deref().unwrap_or("by nobody now");
+    let Some(file) = &diagnosis.file else {
+        return vec![format!("store     {store}, format {format}"), format!("opened    {opened_by}")];
+    };
+    let created = file.created_at.map(|at| age(at, jiff::Timestamp::now())).unwrap_or_default();
+    vec![
+        format!("store     {store}, format {format}, made {created}"),
+        format!("opened    {}, {opened_by}", counted(u64::from(file.opened), "time", "times")),
+        format!(
+            "size      {} and a log of {}; {} left on the file system",
+            mib(file.file_bytes),
+            mib(file.wal_bytes),
+            mib(file.free_bytes)
+        ),
+    ]
 }
 
 fn counted(count: u64, one: &str, many: &str) -> String {
@@ -73,18 +81,21 @@ mod tests {
     use windlass_api::TaskStatus;
 
     use super::*;
+    use crate::doctor::FileDiagnosis;
 
     #[test]
     fn a_diagnosis_for_people() {
         let diagnosis = Diagnosis {
             store: "sqlite:a.db".to_owned(),
             format: 1,
-            created_at: None,
+            file: Some(FileDiagnosis {
+                created_at: None,
+                opened: 1,
+                file_bytes: 5 << 20,
+                wal_bytes: 32 << 20,
+                free_bytes: 9 << 30,
+            }),
             opened_by: Some("pid 7".to_owned()),
-            opened: 1,
-            file_bytes: 5 << 20,
-            wal_bytes: 32 << 20,
-            free_bytes: 9 << 30,
             active: 3,
             ended: [(TaskStatus::Succeeded, 4)].into(),
             flows: (1, 2),

@@ -171,7 +171,7 @@ fn execute(cli: Cli) -> anyhow::Result<Exit> {
         Command::Export(args) => block_on(args.export()),
         Command::Import(args) => block_on(args.import()),
         Command::Migrate(args) => block_on(args.run(connection.format)),
-        Command::Doctor(args) => args.run(connection.format),
+        Command::Doctor(args) => block_on(args.run(connection.format)),
         Command::Openapi => openapi::run(),
         Command::Completions(args) => args.run(),
     }

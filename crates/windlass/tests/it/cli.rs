@@ -114,3 +114,23 @@ fn a_short_benchmark_counts_what_it_ran() {
     let output = text(&Command::new(PROGRAM).args(bench).output().unwrap().stdout);
     assert!(output.contains("saga3, 50 tasks") && output.contains("tasks/s"), "{output}");
 }
+
+#[test]
+fn the_doctor_reads_a_database_in_use() {
+    let Some(postgres) = windlass_testkit::Postgres::shared().unwrap() else { return };
+    let database = postgres.database().unwrap();
+    let site = Site::open(tempfile::tempdir().unwrap(), &database.url(), &[]);
+    site.apply("flow: lonely\nsteps: [{ name: one, run: nobody.serves }]\n");
+    let id = site.start_task("lonely");
+    let doctor = ["doctor", "--store", &database.url()];
+    let found = site.json(&doctor);
+    assert_eq!((&found["active"], &found["problems"]), (&1.into(), &serde_json::json!([])), "{found}");
+    assert_eq!(found["opened_by"], format!("by {}", site.url));
+    database.ask("delete from windlass_wait").unwrap();
+    let ill = site.run(&doctor);
+    assert_eq!(ill.status.code(), Some(1), "{ill:?}");
+    assert!(text(&ill.stdout).contains(&format!("active task {id} without what would wake it")), "{ill:?}");
+    let empty = postgres.database().unwrap();
+    let refused = site.run(&["doctor", "--store", &empty.url()]);
+    assert!(text(&refused.stderr).contains("start a server on it once"), "{refused:?}");
+}

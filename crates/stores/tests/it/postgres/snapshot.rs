@@ -5,7 +5,10 @@ use std::sync::Arc;
 use windlass_stores::postgres::PostgresSnapshot;
 
 use super::{database, open, wait};
-use crate::snapshot::{DISTURB, export, fill};
+use crate::{
+    disturbed::id,
+    snapshot::{DAMAGES, DISTURB, TASKS, examined, export, fill},
+};
 
 fn exported(url: &str, disturb: impl FnOnce() + Send + 'static) -> Vec<u8> {
     let options = url.parse().unwrap();
@@ -26,4 +29,27 @@ fn an_export_is_of_one_moment() {
         assert_eq!(written.ask("select count(*) from windlass_task").unwrap(), "0");
     });
     assert!(before == disturbed, "{} and {} bytes", before.len(), disturbed.len());
+}
+
+#[test]
+fn what_is_wrong_is_found() {
+    let Some(database) = database() else { return };
+    fill(&*open(&database.url()).unwrap());
+    let problems = || {
+        let options = database.url().parse().unwrap();
+        wait(async move { examined(&mut PostgresSnapshot::open(&options).await.unwrap()).await })
+    };
+    assert_eq!(problems(), (TASKS, Vec::new()));
+    // Of the first task everything is damaged, one after the other.
+    let first = id(1);
+    let literal = format!("'{first}'");
+    for (statement, problem) in DAMAGES {
+        if statement.contains("windlass_task") {
+            let wait = "insert into windlass_wait (task, act, attempt) values (FIRST, 0, 1)";
+            database.ask(&wait.replace("FIRST", &literal)).unwrap();
+        }
+        database.ask(&statement.replace("FIRST", &literal).replace("NAUGHT", "'\\x63'")).unwrap();
+        let (_, problems) = problems();
+        assert!(problems.iter().any(|found| found.contains(problem)), "{problem}: {problems:?}");
+    }
 }
