@@ -46,6 +46,8 @@ pub enum AlarmKind {
     Refused,
     /// A broker takes nothing; it is about no task: [`TaskId::NONE`].
     BrokerAway,
+    /// A message that was to start a task did not; it is about no task: [`TaskId::NONE`].
+    MessageRefused,
 }
 
 impl From<StuckKind> for AlarmKind {
@@ -70,6 +72,7 @@ impl AlarmKind {
             Self::EngineFault => StuckKind::EngineFault.as_str(),
             Self::Refused => "refused",
             Self::BrokerAway => "broker_away",
+            Self::MessageRefused => "message_refused",
         }
     }
 }

@@ -14,7 +14,7 @@ use windlass_core::Millis;
 use windlass_engine::ports::Retention;
 
 use crate::{
-    brokers::{self, BrokerSettings, QueueSection},
+    brokers::{self, BrokerSettings, IntakeSection, QueueSection},
     wire::StoreUrl,
 };
 
@@ -53,6 +53,9 @@ pub(crate) struct ConfigFile {
     /// `[queues.MODULE]`: modules that have their queues on a broker.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) queues: BTreeMap<String, QueueSection>,
+    /// `[[intake]]`: queues of a broker whose messages start tasks.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) intake: Vec<IntakeSection>,
 }
 
 /// The section `[server]`.
@@ -104,7 +107,7 @@ impl ServerConfig {
             }
             None => ConfigFile::default(),
         };
-        let brokers = brokers::read(file.queues).context("in the configuration file")?;
+        let brokers = brokers::read(file.queues, file.intake).context("in the configuration file")?;
         let file = file.server;
         let keep = Retention::default();
         let config = Self {
@@ -157,7 +160,8 @@ impl ServerConfig {
             keep_tasks: Some(self.keep_tasks),
             keep_logs: Some(self.keep_logs),
         };
-        Ok(toml::to_string(&ConfigFile { server, queues: self.brokers.sections() })?)
+        let (queues, intake) = self.brokers.sections();
+        Ok(toml::to_string(&ConfigFile { server, queues, intake })?)
     }
 }
 

@@ -138,8 +138,8 @@ impl Server {
         let (outgrown, is_outgrown) = oneshot::channel();
         loops.spawn("is one of the servers", be_heard(membership.clone(), clock.clone(), outgrown));
         loops.spawn("deletes what is old", sweep(engine.clone(), clock.clone(), retention));
-        brokers.start(&engine, &clock, &mut loops)?;
         let app = Arc::new(http::App::new(engine.clone(), clock.clone()));
+        brokers.start(&app, &clock, &mut loops)?;
         let reader = Arc::new(http::EnqueuedReader(app.clone()));
         loops.spawn("takes in what was enqueued", take_in(Clerk::new(engine, reader), clock));
         let ended = tokio::select! {

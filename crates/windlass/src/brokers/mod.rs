@@ -6,7 +6,9 @@
 //! | `step.rs` | a step as a message |
 //! | `offer.rs` | the loop of a courier |
 //! | `results.rs` | what modules answer over a broker |
+//! | `intake.rs` | messages that start tasks |
 
+mod intake;
 mod offer;
 mod results;
 mod settings;
@@ -19,13 +21,13 @@ use std::{
 
 use anyhow::Context as _;
 use windlass_brokers::{Broker, Queue};
-use windlass_engine::{Engine, services::Courier};
+use windlass_engine::services::Courier;
 
-use crate::{clock::SystemClock, loops::Loops};
+use crate::{clock::SystemClock, http::App, loops::Loops};
 
 use settings::BrokerUrl;
 
-pub(crate) use settings::{BrokerSettings, QueueSection, read};
+pub(crate) use settings::{BrokerSettings, IntakeSection, QueueSection, read};
 pub(crate) use step::{timeout_seconds, whole};
 
 /// The brokers of a server, by their URLs: one connection each. They connect when they are needed.
@@ -41,7 +43,8 @@ impl Brokers {
     /// When a URL is not understood, or its product is not in this build.
     pub(crate) fn new(settings: BrokerSettings) -> anyhow::Result<Self> {
         let mut by_url = BTreeMap::new();
-        for url in settings.queues.iter().map(|queue| &queue.broker) {
+        let queues = settings.queues.iter().map(|queue| &queue.broker);
+        for url in queues.chain(settings.intake.iter().map(|intake| &intake.broker)) {
             if !by_url.contains_key(url) {
                 let broker = windlass_brokers::connect(url.as_str())
                     .with_context(|| format!("cannot use the broker {url}"))?;
@@ -51,13 +54,19 @@ impl Brokers {
         Ok(Self { by_url, settings })
     }
 
-    /// Offers steps and hears of them, in loops of their own.
+    /// Offers steps, hears of them and takes tasks in, in loops of their own.
     pub(crate) fn start(
         self,
-        engine: &Arc<Engine>,
+        app: &Arc<App>,
         clock: &Arc<SystemClock>,
         loops: &mut Loops,
     ) -> anyhow::Result<()> {
+        let engine = &app.engine;
+        for intake in self.settings.intake {
+            let Some(broker) = self.by_url.get(&intake.broker) else { continue };
+            let intake = intake::Intake::new(app.clone(), broker.clone(), intake);
+            loops.spawn("takes tasks in by message", intake.run());
+        }
         let mut heard: BTreeSet<(BrokerUrl, Queue)> = BTreeSet::new();
         for queue in self.settings.queues {
             let Some(broker) = self.by_url.get(&queue.broker) else { continue };

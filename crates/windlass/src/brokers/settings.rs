@@ -4,7 +4,8 @@ use std::{collections::BTreeMap, fmt};
 
 use anyhow::{Context as _, ensure};
 use serde::{Deserialize, Serialize};
-use windlass_brokers::Queue;
+use serde_json::Value;
+use windlass_brokers::{Message, Queue};
 use windlass_core::Name;
 use windlass_engine::services::CourierSettings;
 
@@ -36,6 +37,76 @@ pub(crate) struct QueueSection {
     /// Steps that wait on the broker at once.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) window: Option<u32>,
+}
+
+/// A section `[[intake]]`: messages of a queue start tasks.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct IntakeSection {
+    /// URL of the broker.
+    pub(crate) broker: String,
+    /// The queue.
+    pub(crate) queue: String,
+    /// What kind of queue, where the broker has several.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) kind: Option<String>,
+    /// The flow of the tasks; without it each message is the document of `POST /v1/tasks`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) flow: Option<String>,
+    /// Where in the message the parameters are, as a JSON pointer; the whole of it if nothing is said.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) params: Option<String>,
+    /// Where in the message its idempotency key is, as a JSON pointer; the message's id if nothing is said.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) key: Option<String>,
+}
+
+/// Messages of a queue that start tasks.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct IntakeSettings {
+    pub(crate) broker: BrokerUrl,
+    pub(crate) queue: Queue,
+    flow: Option<String>,
+    params: Option<String>,
+    key: Option<String>,
+}
+
+/// What a message asks for.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct TaskDocument {
+    /// The document of `POST /v1/tasks`.
+    pub(crate) text: String,
+    /// What tells it from other messages of the queue.
+    pub(crate) key: String,
+}
+
+impl IntakeSettings {
+    /// The task that a message asks for.
+    ///
+    /// # Errors
+    /// When it is not JSON, or has nothing where something is to be.
+    pub(crate) fn document(&self, message: &Message) -> Result<TaskDocument, String> {
+        let text = std::str::from_utf8(&message.body).map_err(|error| format!("it is no text: {error}"))?;
+        let value: Value = serde_json::from_str(text).map_err(|error| format!("it is no JSON: {error}"))?;
+        let at = |pointer: &str| {
+            value
+                .pointer(pointer)
+                .ok_or_else(|| format!("it has nothing at {pointer}, where the configuration looks"))
+        };
+        let key = match self.key.as_deref().map(at).transpose()? {
+            Some(Value::String(key)) => key.clone(),
+            Some(other) => other.to_string(),
+            None => message.id.clone(),
+        };
+        let Some(flow) = &self.flow else { return Ok(TaskDocument { text: text.to_owned(), key }) };
+        let params = self.params.as_deref().map(at).transpose()?.unwrap_or(&value);
+        Ok(TaskDocument { text: serde_json::json!({ "flow": flow, "params": params }).to_string(), key })
+    }
+
+    fn section(&self) -> IntakeSection {
+        let Self { broker, queue, flow, params, key } = self.clone();
+        IntakeSection { broker: broker.to_string(), queue: queue.name, kind: queue.kind, flow, params, key }
+    }
 }
 
 /// A broker's URL, which may have a password in it: shown without.
@@ -72,6 +143,8 @@ impl fmt::Debug for BrokerUrl {
 pub(crate) struct BrokerSettings {
     /// Modules that have their queues there.
     pub(crate) queues: Vec<OfferedQueue>,
+    /// Queues whose messages start tasks.
+    pub(crate) intake: Vec<IntakeSettings>,
 }
 
 /// A module that has its queue on a broker.
@@ -105,8 +178,9 @@ impl OfferedQueue {
 
 impl BrokerSettings {
     /// As sections of a configuration file, without passwords.
-    pub(crate) fn sections(&self) -> BTreeMap<String, QueueSection> {
-        self.queues.iter().map(|queue| (queue.courier.module.to_string(), queue.section())).collect()
+    pub(crate) fn sections(&self) -> (BTreeMap<String, QueueSection>, Vec<IntakeSection>) {
+        let queues = self.queues.iter().map(|queue| (queue.courier.module.to_string(), queue.section()));
+        (queues.collect(), self.intake.iter().map(IntakeSettings::section).collect())
     }
 }
 
@@ -114,12 +188,33 @@ impl BrokerSettings {
 ///
 /// # Errors
 /// When a name or a number cannot be used.
-pub(crate) fn read(sections: BTreeMap<String, QueueSection>) -> anyhow::Result<BrokerSettings> {
+pub(crate) fn read(
+    queues: BTreeMap<String, QueueSection>,
+    intake: Vec<IntakeSection>,
+) -> anyhow::Result<BrokerSettings> {
     let read = |(module, section): (String, QueueSection)| {
         let place = format!("[queues.{module}]");
         offered(&module, section).with_context(|| format!("in the section {place}"))
     };
-    Ok(BrokerSettings { queues: sections.into_iter().map(read).collect::<anyhow::Result<_>>()? })
+    Ok(BrokerSettings {
+        queues: queues.into_iter().map(read).collect::<anyhow::Result<_>>()?,
+        intake: intake.into_iter().map(taken_in).collect::<anyhow::Result<_>>()?,
+    })
+}
+
+fn taken_in(section: IntakeSection) -> anyhow::Result<IntakeSettings> {
+    let IntakeSection { broker, queue, kind, flow, params, key } = section;
+    for (name, pointer) in [("params", &params), ("key", &key)] {
+        ensure!(
+            pointer.as_deref().is_none_or(|pointer| pointer.starts_with('/')),
+            "in a section [[intake]] of {queue}: `{name}` is a JSON pointer and begins with a slash, such as /data/order"
+        );
+    }
+    ensure!(
+        flow.is_some() || params.is_none(),
+        "in a section [[intake]] of {queue}: `params` goes with `flow`; without it each message is a whole document of POST /v1/tasks"
+    );
+    Ok(IntakeSettings { broker: BrokerUrl(broker), queue: Queue { name: queue, kind }, flow, params, key })
 }
 
 fn offered(module: &str, section: QueueSection) -> anyhow::Result<OfferedQueue> {
@@ -154,7 +249,7 @@ mod tests {
     }
 
     fn read_one(module: &str, section: QueueSection) -> anyhow::Result<OfferedQueue> {
-        Ok(read([(module.to_owned(), section)].into())?.queues.remove(0))
+        Ok(read([(module.to_owned(), section)].into(), Vec::new())?.queues.remove(0))
     }
 
     #[test]
@@ -180,5 +275,40 @@ mod tests {
         let same = QueueSection { results: Some("mysql".to_owned()), ..section("redis://h") };
         assert!(error("mysql", same).contains("both \"mysql\""));
         assert!(error("my sql", section("redis://h")).contains("\"my sql\" is no name"));
+    }
+
+    fn intake(flow: Option<&str>, params: Option<&str>, key: Option<&str>) -> anyhow::Result<IntakeSettings> {
+        taken_in(IntakeSection {
+            broker: "redis://h".to_owned(),
+            queue: "orders".to_owned(),
+            kind: None,
+            flow: flow.map(str::to_owned),
+            params: params.map(str::to_owned),
+            key: key.map(str::to_owned),
+        })
+    }
+
+    #[test]
+    fn a_message_is_a_document_or_the_parameters_of_a_flow() {
+        let message = Message::new("7-0", "", r#"{"id":12,"data":{"disk":"a"}}"#);
+        let document = |settings: IntakeSettings| settings.document(&message).unwrap();
+        let whole = document(intake(None, None, None).unwrap());
+        assert_eq!((whole.text.as_bytes(), whole.key.as_str()), (&*message.body, "7-0"));
+        let part = document(intake(Some("ship"), Some("/data"), Some("/id")).unwrap());
+        assert_eq!(part.text, r#"{"flow":"ship","params":{"disk":"a"}}"#);
+        assert_eq!(part.key, "12");
+    }
+
+    #[test]
+    fn what_is_not_where_it_is_looked_for_is_said() {
+        let settings = intake(Some("ship"), Some("/order"), None).unwrap();
+        let error = settings.document(&Message::new("1", "", "{}")).unwrap_err();
+        assert!(error.contains("nothing at /order"), "{error}");
+        let error = settings.document(&Message::new("1", "", "{")).unwrap_err();
+        assert!(error.contains("no JSON"), "{error}");
+        assert!(
+            intake(Some("ship"), Some("data"), None).unwrap_err().to_string().contains("begins with a slash")
+        );
+        assert!(intake(None, Some("/data"), None).unwrap_err().to_string().contains("goes with `flow`"));
     }
 }

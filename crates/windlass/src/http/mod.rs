@@ -22,6 +22,7 @@ mod flows;
 mod guard;
 mod health;
 mod idempotency;
+mod intake;
 mod json_path;
 mod limits;
 mod locks;
@@ -65,6 +66,7 @@ use windlass_engine::{
 };
 
 pub(crate) use enqueued::EnqueuedReader;
+pub(crate) use intake::NotTaken;
 pub use metrics::Metrics;
 pub use openapi::document;
 pub use serve::serve;

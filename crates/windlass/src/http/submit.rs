@@ -187,6 +187,11 @@ impl Prepared {
 }
 
 impl<'a> SubmitBody<'a> {
+    /// Whether it has an idempotency key.
+    pub(super) fn has_key(&self) -> bool {
+        self.key.is_some()
+    }
+
     /// Checks what the types do not say. `text` is the document; `headers` are those that speak of this task alone.
     pub(crate) fn prepare(
         self,

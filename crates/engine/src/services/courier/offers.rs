@@ -1,6 +1,6 @@
 //! What a courier offers: which attempts, and whether the broker was given them.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, btree_map::Entry};
 
 use windlass_brokers::Look;
 use windlass_core::Millis;
@@ -74,8 +74,8 @@ impl Offers {
         self.offers.retain(|id, _| held.contains(id));
         self.unsent.retain(|id| held.contains(id));
         for id in held {
-            if !self.offers.contains_key(&id) {
-                self.offers.insert(id, Offer { version: None, sent_at: None, sent: 0 });
+            if let Entry::Vacant(unknown) = self.offers.entry(id) {
+                unknown.insert(Offer { version: None, sent_at: None, sent: 0 });
                 self.unsent.insert(id);
             }
         }

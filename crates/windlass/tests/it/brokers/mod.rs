@@ -2,14 +2,17 @@
 //! all it has.
 
 mod accidents;
+mod intake;
 mod products;
 
 use std::{
     collections::BTreeMap,
     process::{Child, Command, Stdio},
+    time::Duration,
 };
 
 use serde_json::Value;
+use windlass_brokers::{ConsumerSettings, Message, Queue};
 
 use crate::site::{PROGRAM, Site, store, until};
 
@@ -139,6 +142,50 @@ impl Far {
         text.lines().for_each(|line| *ran.entry(line.to_owned()).or_default() += 1);
         ran
     }
+}
+
+impl Far {
+    /// Sends messages as a stranger does.
+    fn publish(broker: &str, queue: &str, bodies: &[&str]) {
+        let messages: Vec<Message> = bodies
+            .iter()
+            .enumerate()
+            .map(|(index, body)| Message::new(index.to_string(), "key", body.to_string()))
+            .collect();
+        block_on(async {
+            let broker = windlass_brokers::connect(broker).unwrap();
+            for sent in broker.publish(&Queue::new(queue), &messages).await {
+                sent.unwrap();
+            }
+        });
+    }
+
+    /// The body of the first message of a queue.
+    fn receive(broker: &str, queue: &str) -> String {
+        let settings = ConsumerSettings {
+            group: "test".to_owned(),
+            name: "test".to_owned(),
+            in_hands_max: 1,
+            silent_after: Duration::from_secs(30),
+        };
+        block_on(async {
+            let broker = windlass_brokers::connect(broker).unwrap();
+            let mut consumer = broker.consume(&Queue::new(queue), &settings).await.unwrap();
+            let mut received = Vec::new();
+            for _ in 0..10 {
+                received = consumer.receive(1, Duration::from_secs(2)).await.unwrap();
+                if !received.is_empty() {
+                    break;
+                }
+            }
+            let delivery = received.pop().expect("there is a message");
+            String::from_utf8(delivery.message.body.to_vec()).unwrap()
+        })
+    }
+}
+
+fn block_on<T>(future: impl Future<Output = T>) -> T {
+    tokio::runtime::Runtime::new().unwrap().block_on(future)
 }
 
 /// The flow forward and back, with workers that answer this way.
