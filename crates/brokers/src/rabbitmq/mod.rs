@@ -3,7 +3,7 @@
 //! ```text
 //!             publish                        consume          declare, look
 //!                │                              │                   │
-//!   publish.rs: a channel          consumer.rs: a channel    queues.rs: a channel
+//!   outlet.rs: a channel           opening.rs: a channel     queues.rs: a channel
 //!   to each batch, confirms        to each consumer          to each call
 //!                │                              └─────────┬─────────┘
 //!          link "sending"                          link "receiving"
@@ -20,6 +20,8 @@ mod consumer;
 mod failure;
 mod kind;
 mod link;
+mod opening;
+mod outlet;
 mod properties;
 mod publish;
 mod queues;

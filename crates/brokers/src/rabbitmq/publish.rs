@@ -1,31 +1,20 @@
 //! Sending messages, so that each is known to be in its queue or is reported.
 //!
-//! A batch has a channel to itself: all its messages go out at once, the server confirms them in whatever order and in
-//! bulk, and hands back those for which there is no queue. With other batches on the same channel it would not be known
-//! whose came back.
+//! The queue is made before the first message for it, and again when the server hands messages back because it is gone.
+//! Each batch has a channel to itself meanwhile, see [`Outlet`].
 
 use std::{
     collections::HashSet,
     sync::{Arc, Mutex, PoisonError},
 };
 
-use futures_util::{
-    FutureExt as _,
-    future::{join_all, poll_immediate},
-};
-use lapin::{
-    Channel, Confirmation, PublisherConfirm,
-    options::{BasicPublishOptions, ConfirmSelectOptions},
-    types::ShortString,
-};
-use tokio::time::{Instant, sleep, timeout_at};
+use tokio::time::sleep;
 
 use crate::{
     BrokerError, Message, Queue,
     rabbitmq::{
-        failure::failure,
-        kind,
-        link::{ANSWER_MAX, Line, Link, answer},
+        link::Link,
+        outlet::{Outcome, Outlet},
         properties, queues,
     },
 };
@@ -36,7 +25,8 @@ const IDLE_MAX: usize = 16;
 /// The default of servers since version 4, and what is sensible for a queue.
 pub(super) const MESSAGE_BYTES_MAX: usize = 16 * 1024 * 1024;
 
-type Outcome = Result<(), BrokerError>;
+/// Bytes under way at once. Each such piece of a batch has [`ANSWER_MAX`](super::link::ANSWER_MAX) to be confirmed, which a disk can do.
+const TOGETHER_BYTES_MAX: usize = 8 * 1024 * 1024;
 
 /// Where messages leave from.
 pub(super) struct Publisher {
@@ -47,12 +37,6 @@ pub(super) struct Publisher {
     idle: Mutex<Vec<Outlet>>,
     /// Queues that were there once, and need not be made before each batch.
     known: Mutex<HashSet<Queue>>,
-}
-
-/// A channel on which the server confirms what it takes.
-struct Outlet {
-    line: Arc<Line>,
-    channel: Channel,
 }
 
 impl Publisher {
@@ -93,20 +77,33 @@ impl Publisher {
 
     /// Sends these of the messages, and notes what became of each.
     async fn send(&self, queue: &Queue, messages: &[Message], which: &[usize], outcomes: &mut [Outcome]) {
-        if which.is_empty() {
-            return;
+        let mut rest = which;
+        while !rest.is_empty() {
+            let (now, later) = rest.split_at(fitting(messages, rest));
+            let batch: Vec<&Message> = now.iter().map(|at| &messages[*at]).collect();
+            for (at, outcome) in now.iter().zip(self.send_together(queue, &batch).await) {
+                outcomes[*at] = outcome;
+            }
+            let gone = |at: &usize| match &outcomes[*at] {
+                Err(error @ BrokerError::Unreachable(_)) => Some(error.clone()),
+                _ => None,
+            };
+            if let Some(error) = now.iter().find_map(gone) {
+                // Each piece would wait as long in vain.
+                return set(outcomes, later, &error);
+            }
+            rest = later;
         }
-        let batch: Vec<&Message> = which.iter().map(|at| &messages[*at]).collect();
-        let sent = match self.outlet().await {
+    }
+
+    async fn send_together(&self, queue: &Queue, batch: &[&Message]) -> Vec<Outcome> {
+        match self.outlet().await {
             Ok(outlet) => {
-                let sent = outlet.send(queue, &batch).await;
+                let sent = outlet.send(queue, batch).await;
                 self.give_back(outlet, &sent);
                 sent
             }
             Err(error) => vec![Err(error); batch.len()],
-        };
-        for (at, outcome) in which.iter().zip(sent) {
-            outcomes[*at] = outcome;
         }
     }
 
@@ -126,13 +123,7 @@ impl Publisher {
                 return Ok(outlet);
             }
         }
-        if self.sending.line().await?.is_blocked() {
-            // Not even a channel would be opened.
-            return Err(blocked());
-        }
-        let (line, channel) = self.sending.channel().await?;
-        answer(None, channel.confirm_select(ConfirmSelectOptions::default())).await?;
-        Ok(Outlet { line, channel })
+        Outlet::open(&self.sending).await
     }
 
     /// Keeps a channel on which nothing is under way any more.
@@ -153,103 +144,25 @@ impl Publisher {
     }
 }
 
-impl Outlet {
-    fn is_open(&self) -> bool {
-        self.line.is_open() && self.channel.status().connected()
-    }
-
-    /// Sends all of these and waits until the server has taken or refused each.
-    async fn send(&self, queue: &Queue, batch: &[&Message]) -> Vec<Outcome> {
-        let everywhere = |error: BrokerError| vec![Err(error); batch.len()];
-        if self.line.is_blocked() {
-            return everywhere(blocked());
-        }
-        let name = match kind::name(queue) {
-            Ok(name) => name,
-            Err(error) => return everywhere(error),
-        };
-        let until = Instant::now() + ANSWER_MAX;
-        let mut confirms = Vec::with_capacity(batch.len());
-        for message in batch {
-            confirms.push(self.begin(&name, message));
-        }
-        // Each is told to the driver's thread when it is first looked at: in their order, none waiting for another.
-        let mut under_way = Vec::with_capacity(batch.len());
-        for mut confirm in confirms {
-            let outcome = poll_immediate(&mut confirm).await;
-            under_way.push((confirm, outcome));
-        }
-        let waiting = join_all(under_way.into_iter().map(async |(confirm, outcome)| {
-            let confirmed = match outcome {
-                Some(outcome) => Ok(outcome),
-                None => timeout_at(until, confirm).await,
-            };
-            match confirmed {
-                Ok(Ok(confirmation)) => Ok(confirmation),
-                Ok(Err(error)) => Err(error),
-                Err(_) if self.line.is_blocked() => Err(blocked()),
-                Err(_) => Err(BrokerError::Unreachable(format!("not confirmed within {ANSWER_MAX:?}"))),
-            }
-        }));
-        outcomes(queue, batch, waiting.await)
-    }
-
-    /// Sends one and waits until the server has taken or refused it.
-    fn begin<'a>(
-        &'a self,
-        name: &ShortString,
-        message: &'a Message,
-    ) -> futures_util::future::BoxFuture<'a, Result<Confirmation, BrokerError>> {
-        let name = name.clone();
-        async move {
-            let told = |error: lapin::Error| failure(Some(name.as_str()), &error);
-            // Without this flag the server drops what it has no queue for, and confirms it.
-            let options = BasicPublishOptions { mandatory: true, ..Default::default() };
-            let properties = properties::of(message)?;
-            let exchange = ShortString::default();
-            let sent: Result<PublisherConfirm, _> =
-                self.channel.basic_publish(exchange, name.clone(), options, &message.body, properties).await;
-            sent.map_err(told)?.await.map_err(told)
-        }
-        .boxed()
-    }
+fn bytes(message: &Message) -> usize {
+    let headers = message.headers.iter().map(|(name, value)| name.len() + value.len());
+    message.body.len() + headers.sum::<usize>()
 }
 
-/// What became of each message of a batch, by what the server said to all of them.
-fn outcomes(
-    queue: &Queue,
-    batch: &[&Message],
-    confirmed: Vec<Result<Confirmation, BrokerError>>,
-) -> Vec<Outcome> {
-    // A message that comes back is reported with any of the confirmations that follow, not with its own.
-    let mut returned = HashSet::new();
-    let mut taken = Vec::with_capacity(confirmed.len());
-    for confirmation in confirmed {
-        taken.push(match &confirmation {
-            Ok(Confirmation::Ack(_)) => Ok(()),
-            Ok(_) => Err(BrokerError::Failed(
-                "it does not take the message: the queue is full, or failed".to_owned(),
-            )),
-            Err(error) => Err(error.clone()),
-        });
-        let message = confirmation.ok().and_then(Confirmation::take_message);
-        returned.extend(message.map(|message| properties::id(&message.delivery.properties)));
-    }
-    let missing =
-        |message: &Message| returned.contains(&message.id).then(|| BrokerError::NoQueue(queue.name.clone()));
-    batch.iter().zip(taken).map(|(message, taken)| missing(message).map_or(taken, Err)).collect()
-}
-
-fn blocked() -> BrokerError {
-    BrokerError::Failed(
-        "it takes no messages for the time being: its memory or disk is nearly full".to_owned(),
-    )
+/// How many of these messages, from the first on, are sent together: one at least.
+fn fitting(messages: &[Message], which: &[usize]) -> usize {
+    let mut room = TOGETHER_BYTES_MAX;
+    let fits = |at: &&usize| {
+        let left = room.checked_sub(bytes(&messages[**at]));
+        room = left.unwrap_or_default();
+        left.is_some()
+    };
+    which.iter().take_while(fits).count().max(1)
 }
 
 /// Whether a message can be sent at all.
 fn check(message: &Message) -> Outcome {
-    let headers: usize = message.headers.iter().map(|(name, value)| name.len() + value.len()).sum();
-    let bytes = message.body.len() + headers;
+    let bytes = bytes(message);
     if bytes > MESSAGE_BYTES_MAX {
         return Err(BrokerError::TooLarge { bytes, limit: MESSAGE_BYTES_MAX });
     }
@@ -264,5 +177,24 @@ fn indices(outcomes: &[Outcome], is_wanted: impl Fn(&Outcome) -> bool) -> Vec<us
 fn set(outcomes: &mut [Outcome], which: &[usize], error: &BrokerError) {
     for at in which {
         outcomes[*at] = Err(error.clone());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn large_batches_are_sent_in_pieces() {
+        let sizes = [3, 3, 3, 9, 1, 7].map(|mebibytes| vec![b'x'; mebibytes << 20]);
+        let messages = sizes.map(|body| Message::new("id", "key", body));
+        let mut rest: &[usize] = &[0, 1, 2, 3, 4, 5];
+        let mut pieces = Vec::new();
+        while !rest.is_empty() {
+            let count = fitting(&messages, rest);
+            pieces.push(count);
+            rest = &rest[count..];
+        }
+        assert_eq!(pieces, [2, 1, 1, 2]);
     }
 }

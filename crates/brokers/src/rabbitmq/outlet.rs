@@ -1,0 +1,140 @@
+//! A channel that messages leave by.
+//!
+//! A batch has it to itself: all its messages go out at once, the server confirms them in whatever order and in bulk, and
+//! hands back those for which there is no queue. With other batches on the same channel it would not be known whose came
+//! back.
+
+use std::{collections::HashSet, sync::Arc};
+
+use futures_util::{
+    FutureExt as _,
+    future::{BoxFuture, join_all, poll_immediate},
+};
+use lapin::{
+    Channel, Confirmation, PublisherConfirm,
+    options::{BasicPublishOptions, ConfirmSelectOptions},
+    types::ShortString,
+};
+use tokio::time::{Instant, timeout_at};
+
+use crate::{
+    BrokerError, Message, Queue,
+    rabbitmq::{
+        failure::failure,
+        kind,
+        link::{ANSWER_MAX, Line, Link, answer},
+        properties,
+    },
+};
+
+/// What became of a message.
+pub(super) type Outcome = Result<(), BrokerError>;
+
+/// A channel on which the server confirms what it takes.
+pub(super) struct Outlet {
+    line: Arc<Line>,
+    channel: Channel,
+}
+
+impl Outlet {
+    pub(super) async fn open(sending: &Arc<Link>) -> Result<Self, BrokerError> {
+        if sending.line().await?.is_blocked() {
+            // Not even a channel would be opened.
+            return Err(blocked());
+        }
+        let (line, channel) = sending.channel().await?;
+        answer(None, channel.confirm_select(ConfirmSelectOptions::default())).await?;
+        Ok(Self { line, channel })
+    }
+
+    pub(super) fn is_open(&self) -> bool {
+        self.line.is_open() && self.channel.status().connected()
+    }
+
+    /// Sends all of these and waits until the server has taken or refused each.
+    pub(super) async fn send(&self, queue: &Queue, batch: &[&Message]) -> Vec<Outcome> {
+        let everywhere = |error: BrokerError| vec![Err(error); batch.len()];
+        if self.line.is_blocked() {
+            return everywhere(blocked());
+        }
+        let name = match kind::name(queue) {
+            Ok(name) => name,
+            Err(error) => return everywhere(error),
+        };
+        let until = Instant::now() + ANSWER_MAX;
+        let mut confirms = Vec::with_capacity(batch.len());
+        for message in batch {
+            confirms.push(self.begin(&name, message));
+        }
+        // Each is told to the driver's thread when it is first looked at: in their order, none waiting for another.
+        let mut under_way = Vec::with_capacity(batch.len());
+        for mut confirm in confirms {
+            let outcome = poll_immediate(&mut confirm).await;
+            under_way.push((confirm, outcome));
+        }
+        let waiting = join_all(under_way.into_iter().map(async |(confirm, outcome)| {
+            let confirmed = match outcome {
+                Some(outcome) => Ok(outcome),
+                None => timeout_at(until, confirm).await,
+            };
+            match confirmed {
+                Ok(Ok(confirmation)) => Ok(confirmation),
+                Ok(Err(error)) => Err(error),
+                Err(_) if self.line.is_blocked() => Err(blocked()),
+                Err(_) => Err(BrokerError::Unreachable(format!("not confirmed within {ANSWER_MAX:?}"))),
+            }
+        }));
+        outcomes(queue, batch, waiting.await)
+    }
+
+    /// Sends one and waits until the server has taken or refused it.
+    fn begin<'a>(
+        &'a self,
+        name: &ShortString,
+        message: &'a Message,
+    ) -> BoxFuture<'a, Result<Confirmation, BrokerError>> {
+        let name = name.clone();
+        async move {
+            let told = |error: lapin::Error| failure(Some(name.as_str()), &error);
+            // Without this flag the server drops what it has no queue for, and confirms it.
+            let options = BasicPublishOptions { mandatory: true, ..Default::default() };
+            let properties = properties::of(message)?;
+            let exchange = ShortString::default();
+            let sent: Result<PublisherConfirm, _> =
+                self.channel.basic_publish(exchange, name.clone(), options, &message.body, properties).await;
+            sent.map_err(told)?.await.map_err(told)
+        }
+        .boxed()
+    }
+}
+
+/// What became of each message of a batch, by what the server said to all of them.
+fn outcomes(
+    queue: &Queue,
+    batch: &[&Message],
+    confirmed: Vec<Result<Confirmation, BrokerError>>,
+) -> Vec<Outcome> {
+    // A message that comes back is reported with any of the confirmations that follow, not with its own.
+    let mut returned = HashSet::new();
+    let mut taken = Vec::with_capacity(confirmed.len());
+    for confirmation in confirmed {
+        taken.push(match &confirmation {
+            Ok(Confirmation::Ack(_)) => Ok(()),
+            Ok(_) => Err(BrokerError::Failed(
+                "it does not take the message: the queue is full, or failed".to_owned(),
+            )),
+            Err(error) => Err(error.clone()),
+        });
+        let message = confirmation.ok().and_then(Confirmation::take_message);
+        returned.extend(message.map(|message| properties::id(&message.delivery.properties)));
+    }
+    let missing =
+        |message: &Message| returned.contains(&message.id).then(|| BrokerError::NoQueue(queue.name.clone()));
+    batch.iter().zip(taken).map(|(message, taken)| missing(message).map_or(taken, Err)).collect()
+}
+
+fn blocked() -> BrokerError {
+    BrokerError::Failed(
+        "it takes no messages for the time being: its memory or disk is nearly full".to_owned(),
+    )
+}
