@@ -59,7 +59,7 @@ async fn who_names_what_is_offered_has_it(mut world: World) {
     let taken = Claimed { session: one, at: world.now.wall, ..offered.clone() };
     assert_eq!((claims[0].session, claims[0].number, claims[0].at), (one, taken.id.claim, taken.at));
     assert_eq!(world.store().held(COURIER()).await.unwrap(), []);
-    assert_eq!(world.store().held(one).await.unwrap(), [taken.clone()]);
+    assert_eq!(world.store().held(one).await.unwrap(), std::slice::from_ref(&taken));
     // Its time runs from when it was taken.
     world.pass(Millis(59_999));
     assert_eq!(world.due().await, []);

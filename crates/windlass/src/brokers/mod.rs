@@ -27,7 +27,7 @@ use crate::{clock::SystemClock, http::App, loops::Loops};
 
 use settings::BrokerUrl;
 
-pub(crate) use settings::{BrokerSettings, IntakeSection, QueueSection, read};
+pub(crate) use settings::{BrokerSettings, IntakeSection, QueueSection, RESULTS_DEFAULT, read};
 pub(crate) use step::{timeout_seconds, whole};
 
 /// The brokers of a server, by their URLs: one connection each. They connect when they are needed.

@@ -9,7 +9,10 @@ use super::{
     exit::Exit,
     logging, signals,
 };
-use crate::modules::{self, BrokerOptions, RESULTS_DEFAULT, WorkerOptions};
+use crate::{
+    brokers::RESULTS_DEFAULT,
+    modules::{self, BrokerOptions, WorkerOptions},
+};
 
 /// What to serve.
 #[derive(Debug, Args)]

@@ -30,9 +30,6 @@ pub struct WorkerOptions {
     pub name: Option<String>,
 }
 
-/// Where modules tell what became of steps, if nothing else is said.
-pub const RESULTS_DEFAULT: &str = "windlass-results";
-
 /// What a worker over a broker needs to know.
 #[derive(Clone)]
 pub struct BrokerOptions {
