@@ -77,6 +77,7 @@ impl TakenAlong<'_> {
             return self.engine.store.commit(changes).await;
         }
         let mut leave = self.engine.known.leave(now);
+        // What these changes make ready is this server's own.
         leave.but.extend(changes.iter().filter_map(|change| match change {
             Change::Task(change) => Some(change.task.id),
             _ => None,
