@@ -43,7 +43,7 @@ impl Link {
 
     /// A connection of its own, for reads that wait: their callers say for how long.
     pub(super) async fn connect_to_wait(&self) -> Result<MultiplexedConnection, RedisError> {
-        connect(&self.client, None).await
+        connect(&self.client).await
     }
 
     /// Runs a command that is about this queue.
@@ -54,7 +54,7 @@ impl Link {
     /// Runs a command, and gives the error as it came.
     pub(super) async fn try_run<T: FromRedisValue>(&self, command: &Cmd) -> Result<T, RedisError> {
         let (number, mut connection) = self.connection().await?;
-        let answer = command.query_async(&mut connection).await;
+        let answer = in_time(command.query_async(&mut connection)).await;
         self.hear(number, answer).await
     }
 
@@ -62,7 +62,7 @@ impl Link {
     pub(super) async fn run_together(&self, commands: &Pipeline, queue: &str) -> Result<(), BrokerError> {
         let result = async {
             let (number, mut connection) = self.connection().await?;
-            let answer = commands.query_async::<Value>(&mut connection).await;
+            let answer = in_time(commands.query_async::<Value>(&mut connection)).await;
             self.hear(number, answer).await
         };
         result.await.map(drop).map_err(|error: RedisError| explain(&error, queue))
@@ -76,7 +76,7 @@ impl Link {
     ) -> Result<Vec<Result<Value, BrokerError>>, BrokerError> {
         let result = async {
             let (number, mut connection) = self.connection().await?;
-            let answer = connection.send_packed_commands(commands, 0, commands.len()).await;
+            let answer = in_time(connection.send_packed_commands(commands, 0, commands.len())).await;
             let answers = self.hear(number, answer).await?;
             let mut each = Vec::with_capacity(answers.len());
             for answer in answers {
@@ -117,7 +117,7 @@ impl Link {
             // Somebody tried while this call waited for its turn: trying once more would make each wait for all before it.
             return Err(error.clone());
         }
-        match connect(&self.client, Some(RESPONSE_MAX)).await {
+        match connect(&self.client).await {
             Ok(connection) => {
                 state.number += 1;
                 state.failed = None;
@@ -132,11 +132,16 @@ impl Link {
     }
 }
 
-async fn connect(client: &Client, response: Option<Duration>) -> Result<MultiplexedConnection, RedisError> {
-    // By itself the library gives up after half a second of silence.
-    let config = AsyncConnectionConfig::new().set_connection_timeout(None).set_response_timeout(response);
+async fn connect(client: &Client) -> Result<MultiplexedConnection, RedisError> {
+    // By itself the library gives up after half a second of silence. Here whoever asks says how long to wait, and that
+    // includes the time until the question is on its way.
+    let config = AsyncConnectionConfig::new().set_connection_timeout(None).set_response_timeout(None);
     let connecting = client.get_multiplexed_async_connection_with_config(&config);
     timeout(CONNECT_MAX, connecting).await.unwrap_or_else(|_| Err(silence(CONNECT_MAX)))
+}
+
+async fn in_time<T>(answer: impl Future<Output = Result<T, RedisError>>) -> Result<T, RedisError> {
+    timeout(RESPONSE_MAX, answer).await.unwrap_or_else(|_| Err(silence(RESPONSE_MAX)))
 }
 
 /// Nobody answered for so long.

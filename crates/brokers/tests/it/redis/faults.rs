@@ -42,8 +42,8 @@ async fn all_data_are_gone() {
         server.ask(&["FLUSHALL"]).unwrap();
         assert_eq!(broker.look(&queue).await, Err(BrokerError::NoQueue(queue.name.clone())));
         // What it held is known to nobody any more; that it is done is no error.
-        let _ = consumer.keep(&[held[0].receipt.clone()]).await;
-        consumer.acknowledge(&[held[0].receipt.clone()]).await.unwrap();
+        let _ = consumer.keep(std::slice::from_ref(&held[0].receipt)).await;
+        consumer.acknowledge(std::slice::from_ref(&held[0].receipt)).await.unwrap();
 
         let begun = Instant::now();
         broker.publish(&queue, &messages(2..3)).await.remove(0).unwrap();
@@ -122,11 +122,11 @@ async fn a_silent_consumer_takes_nothing_back() {
     let whose = || pending().lines().nth(1).map(str::to_owned);
     let others = whose();
     for _ in 0..3 {
-        silent.keep(&[held.receipt.clone()]).await.unwrap();
+        silent.keep(std::slice::from_ref(&held.receipt)).await.unwrap();
         assert_eq!(whose(), others);
-        silent.give_back(&[held.receipt.clone()]).await.unwrap();
+        silent.give_back(std::slice::from_ref(&held.receipt)).await.unwrap();
         assert_eq!(whose(), others);
-        other.keep(&[again.receipt.clone()]).await.unwrap();
+        other.keep(std::slice::from_ref(&again.receipt)).await.unwrap();
         assert!(silent.receive(1, Duration::from_millis(200)).await.unwrap().is_empty());
     }
     assert!(pending().ends_with("\n2"), "{}", pending());
@@ -144,7 +144,7 @@ async fn what_could_not_be_given_back_comes_again() {
         let mut consumer = broker.consume(&queue, &settings).await.unwrap();
         let held = take(&mut *consumer, 1).await;
         proxy.cut();
-        let error = consumer.give_back(&[held[0].receipt.clone()]).await.unwrap_err();
+        let error = consumer.give_back(std::slice::from_ref(&held[0].receipt)).await.unwrap_err();
         assert!(matches!(error, BrokerError::Unreachable(_)), "{error}");
         proxy.heal();
         let again = next(&mut *consumer).await;
@@ -233,8 +233,8 @@ async fn the_rights_of_the_page_are_enough() {
         broker.publish(&queue, &messages(0..2)).await.into_iter().collect::<Result<Vec<()>, _>>().unwrap();
         let mut consumer = broker.consume(&queue, &settings).await.unwrap();
         let held = take(&mut *consumer, 1).await;
-        consumer.keep(&[held[0].receipt.clone()]).await.unwrap();
-        consumer.give_back(&[held[0].receipt.clone()]).await.unwrap();
+        consumer.keep(std::slice::from_ref(&held[0].receipt)).await.unwrap();
+        consumer.give_back(std::slice::from_ref(&held[0].receipt)).await.unwrap();
         for delivery in take(&mut *consumer, 2).await {
             consumer.acknowledge(&[delivery.receipt]).await.unwrap();
         }
