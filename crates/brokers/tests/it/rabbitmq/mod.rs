@@ -47,7 +47,9 @@ impl Subject for Queues<'_> {
             acknowledges_each: true,
             counts_deliveries: self.kind == "quorum",
             heeds_silence: false,
-            survives_a_kill: true,
+            // Of a classic queue that is killed on a busy machine, what was confirmed before was seen to be missing after
+            // the restart, all of it, in two runs of fifteen.
+            survives_a_kill: self.kind == "quorum",
         }
     }
 }
