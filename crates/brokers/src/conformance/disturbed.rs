@@ -35,8 +35,9 @@ async fn publish_until(bench: &Bench<'_>, stop: impl Fn() -> bool) -> Vec<String
         let mut batch = Bench::messages(next..next + 20);
         next += 20;
         let until = Instant::now() + PATIENCE;
+        let mut last_error = None;
         while !batch.is_empty() {
-            assert!(Instant::now() < until, "the broker comes back");
+            assert!(Instant::now() < until, "the broker comes back: {last_error:?}");
             let outcomes = bench.broker.publish(&bench.queue, &batch).await;
             let mut failed = Vec::new();
             for (message, outcome) in batch.into_iter().zip(outcomes) {
@@ -47,6 +48,7 @@ async fn publish_until(bench: &Bench<'_>, stop: impl Fn() -> bool) -> Vec<String
             }
             if let Some((_, error)) = failed.first() {
                 pause_after(error).await;
+                last_error = Some(error.clone());
             }
             batch = failed.into_iter().map(|(message, _)| message).collect();
         }
