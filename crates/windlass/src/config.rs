@@ -103,6 +103,7 @@ impl ServerConfig {
                 let text = std::fs::read_to_string(path)
                     .with_context(|| format!("cannot read the configuration file {}", path.display()))?;
                 toml::from_str(&text)
+                    .map_err(|error| without_source(&error, &text))
                     .with_context(|| format!("in the configuration file {}", path.display()))?
             }
             None => ConfigFile::default(),
@@ -165,6 +166,13 @@ impl ServerConfig {
     }
 }
 
+/// What is wrong with a file and on which line, without that line: there may be a password on it.
+fn without_source(error: &toml::de::Error, text: &str) -> anyhow::Error {
+    let before = error.span().and_then(|span| text.get(..span.start)).unwrap_or_default();
+    let line = before.bytes().filter(|byte| *byte == b'\n').count() + 1;
+    anyhow::anyhow!("line {line}: {}", error.message())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -211,6 +219,18 @@ mod tests {
         std::fs::write(&path, "[server]\nlisten_on = \"127.0.0.1:7800\"\n").unwrap();
         let error = format!("{:#}", ServerConfig::load(ServerSection::default(), Some(&path)).unwrap_err());
         assert!(error.contains("line 2") && error.contains("listen_on"), "{error}");
+    }
+
+    #[test]
+    fn a_line_with_a_password_is_not_shown() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("windlass.toml");
+        std::fs::write(&path, "[queues.m]\nbrokers = \"amqp://me:secret@host\"\n").unwrap();
+        let error = format!("{:#}", ServerConfig::load(ServerSection::default(), Some(&path)).unwrap_err());
+        assert!(
+            error.contains("line 2") && error.contains("brokers") && !error.contains("secret"),
+            "{error}"
+        );
     }
 
     #[test]

@@ -101,6 +101,7 @@ fn hide_secrets(url: &str) -> String {
 
 /// Opens the store; `clock` is not behind what it holds afterwards. `server` says who has it, to a second server
 /// that wants it.
+#[cfg_attr(not(feature = "sqlite"), expect(unused_variables, reason = "only files say who has them"))]
 pub(crate) async fn open(
     url: &StoreUrl,
     clock: &SystemClock,
@@ -184,6 +185,10 @@ pub(crate) fn reserve(_: &std::path::Path) -> anyhow::Result<std::convert::Infal
 }
 
 /// What is in a store, as it is now. Its tables are brought to today's version first.
+#[cfg_attr(
+    not(feature = "sqlite"),
+    expect(unused_variables, reason = "only files are opened as a server does")
+)]
 pub(crate) async fn snapshot(url: &StoreUrl, clock: &SystemClock) -> anyhow::Result<Box<dyn Snapshot>> {
     match url {
         #[cfg(feature = "sqlite")]
@@ -256,17 +261,7 @@ pub(crate) async fn examine(url: &StoreUrl) -> anyhow::Result<Diagnosis> {
         "{url} has the older format {}: start a server on it once",
         schema.found
     );
-    let mut snapshot: Box<dyn RowSnapshot> = match url {
-        #[cfg(feature = "mysql")]
-        StoreUrl::MySql(address) => {
-            Box::new(windlass_stores::mysql::MySqlSnapshot::open(&address.parse()?).await?)
-        }
-        #[cfg(feature = "postgres")]
-        StoreUrl::Postgres(address) => {
-            Box::new(windlass_stores::postgres::PostgresSnapshot::open(&address.parse()?).await?)
-        }
-        _ => anyhow::bail!("{url} keeps nothing that could be looked at"),
-    };
+    let mut snapshot = row_snapshot(url).await?;
     let servers = snapshot.store().servers().await?;
     let now = snapshot.store().time().await?.map_or(0, |time| time.0.unsigned_abs());
     let up = servers.iter().filter(|server| server.is_up(windlass_core::Millis(now)));
@@ -283,6 +278,21 @@ pub(crate) async fn examine(url: &StoreUrl) -> anyhow::Result<Diagnosis> {
         open_alarms: found.open_alarms,
         problems: found.problems,
     })
+}
+
+/// What is in a database, as it is now.
+async fn row_snapshot(url: &StoreUrl) -> anyhow::Result<Box<dyn RowSnapshot>> {
+    match url {
+        #[cfg(feature = "mysql")]
+        StoreUrl::MySql(address) => {
+            Ok(Box::new(windlass_stores::mysql::MySqlSnapshot::open(&address.parse()?).await?))
+        }
+        #[cfg(feature = "postgres")]
+        StoreUrl::Postgres(address) => {
+            Ok(Box::new(windlass_stores::postgres::PostgresSnapshot::open(&address.parse()?).await?))
+        }
+        _ => anyhow::bail!("{url} keeps nothing that could be looked at"),
+    }
 }
 
 /// Reads a file whole, without changing it.

@@ -90,11 +90,12 @@ impl Engine {
 
     /// An attempt whose parameters have grown beyond what may be handed out fails for good.
     pub(crate) fn refuse_too_large(&self, id: AttemptId) {
-        let failure = Failure::new(
-            "its parameters have grown beyond 4 MiB: return less from the steps before",
-            1,
-            false,
-        );
+        self.refuse_offered(id, "its parameters have grown beyond 4 MiB: return less from the steps before");
+    }
+
+    /// An attempt that cannot be handed to anybody fails for good.
+    pub(crate) fn refuse_offered(&self, id: AttemptId, message: &str) {
+        let failure = Failure::new(message, 1, false);
         let attempt = Attempt { key: id.key, number: id.attempt, started_at: None };
         let command = Command::Report(Report { attempt, outcome: Outcome::Failed(failure) });
         self.inbox.post(vec![Item::Task { id: id.task, command, claim: Some(id.claim), logs: Vec::new() }]);

@@ -78,21 +78,24 @@ impl TakenAlong<'_> {
         }
         let mut leave = self.engine.known.leave(now);
         // What these changes make ready is this server's own.
-        leave.but.extend(changes.iter().filter_map(|change| match change {
-            Change::Task(change) => Some(change.task.id),
-            _ => None,
-        }));
+        if leave.since.is_some() {
+            leave.but.extend(changes.iter().filter_map(|change| match change {
+                Change::Task(change) => Some(change.task.id),
+                _ => None,
+            }));
+        }
         let (outcomes, claimed) =
             self.engine.store.commit_and_claim(changes, &self.asks, &leave, now).await?;
         self.claimed = claimed;
         Ok(outcomes)
     }
 
-    /// Gives to the polls what was claimed for them, and hands out to those that were not asked for.
-    pub(crate) async fn give(mut self, now: Now) -> Result<(), EngineError> {
+    /// Gives to the polls what was claimed for them, and hands out to those that were not asked for; to all of them where
+    /// `more` was committed after that.
+    pub(crate) async fn give(mut self, more: bool, now: Now) -> Result<(), EngineError> {
         let engine = self.engine;
         engine.offering.stir();
-        let mut is_done = !self.is_part && self.claimed.len() == self.asks.len();
+        let mut is_done = !more && !self.is_part && self.claimed.len() == self.asks.len();
         self.claimed.resize(self.asks.len(), None);
         let mut given = Ok(());
         for (mut hand, claimed) in self.hands.drain(..).zip(self.claimed) {

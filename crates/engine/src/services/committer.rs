@@ -56,7 +56,9 @@ impl Committer {
         self.engine.counts.batch(count);
         let (mut fault, mut basis) = (None, Basis::Known);
         let mut along = self.engine.take_along();
+        let mut rounds = 0;
         for _ in 0..ROUNDS_MAX {
+            rounds += 1;
             let along = along.as_mut().filter(|_| basis == Basis::Known);
             match self.round(&operations, &open, basis, along, &mut replies, clock()).await {
                 Ok(conflicts) => open = conflicts,
@@ -83,7 +85,7 @@ impl Committer {
             let _ = operation.reply.send(replies);
         }
         let handed_out = match along {
-            Some(along) => along.give(now).await,
+            Some(along) => along.give(rounds > 1, now).await,
             None => self.engine.dispatch(now).await,
         };
         if let Err(EngineError::Store(error)) = handed_out {

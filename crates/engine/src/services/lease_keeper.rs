@@ -16,6 +16,9 @@ use crate::{
 /// Attempts given up in one round.
 const ROUND_MAX: usize = 1000;
 
+/// Attempts of couriers given back in one round: one after the other, and the round is not to last for long.
+const RELEASES_MAX: usize = 100;
+
 /// This server was away when so much time has passed since the last round that succeeded: silence of workers says
 /// nothing then. It is less than half of the shortest lease: a server that stood still for as long could not hear in
 /// time what renews it.
@@ -82,8 +85,15 @@ impl LeaseKeeper {
         // Nobody has begun what a courier offers, so it is no death: another courier or a worker takes it from the queue.
         let (offered, lost): (Vec<Claimed>, Vec<Claimed>) =
             lost.into_iter().partition(|claimed| claimed.session.is_courier());
-        for claimed in offered {
+        if !offered.is_empty() {
+            tracing::info!(count = offered.len(), "what couriers of other servers offered is free again");
+        }
+        for claimed in offered.into_iter().take(RELEASES_MAX) {
             self.engine.store.release(claimed.session, claimed.id, now).await?;
+            self.engine.timers.set();
+        }
+        if lost.is_empty() {
+            return Ok(0);
         }
         let items: Vec<Item> = lost.into_iter().map(Item::Lost).collect();
         let replies = self.engine.inbox.decide(items).await?;

@@ -41,6 +41,11 @@ impl Look<'_> {
             }
             return Ok(Why::QueuePaused { module: module.clone(), pause });
         }
+        if let Some(at) = self.engine.offering.of(module)
+            && let Some((since, _)) = at.trouble
+        {
+            return Ok(Why::Offered { module: module.clone(), at: Some(at), since });
+        }
         let workers = self.workers_for(module, command);
         if workers.serve == 0 {
             let last = self.engine.sessions.lock().last_heard(module, self.now);

@@ -88,11 +88,18 @@ impl Committer {
     ) -> Result<(Vec<Outcome>, Answers), StoreError> {
         let keys = Keys::of(changes);
         let none = vec![None; asked.asks.len()];
+        // Only the first try claims: what is handed out later must not be dated before the wait for it, and where it is the
+        // claims that take too long, what was decided goes without them.
+        let nothing = Asked { asks: Vec::new(), leave: asked.leave.clone(), now: asked.now };
         let (mut tries, mut careful, mut lost) = (0, false, None);
         loop {
             tries += 1;
+            let claims = tries == 1 && !asked.asks.is_empty();
+            let asked = if claims { asked } else { &nothing };
             let fault = match self.attempt(database, flows, changes, asked, &keys, careful).await {
-                Ok(Try::Done(outcomes, answers)) => return Ok((outcomes, answers)),
+                Ok(Try::Done(outcomes, answers)) => {
+                    return Ok((outcomes, if claims { answers } else { none }));
+                }
                 Ok(Try::Unknown(trace, outcomes, fault)) => {
                     if was_committed(database, &trace, &fault).await? {
                         // Sessions hear of what was claimed when they say what they have.
@@ -111,7 +118,7 @@ impl Committer {
                 return Ok((outcomes, none));
             }
             careful |= fault.is_taken();
-            let again = fault.is_taken() || fault.is_contention() || fault.is_lost_connection();
+            let again = claims || fault.is_taken() || fault.is_contention() || fault.is_lost_connection();
             if !again || tries >= TRIES_MAX {
                 return Err(fault.into());
             }

@@ -68,14 +68,12 @@ impl Intake {
             *is_away = false;
             let taken = join_all(deliveries.iter().map(|delivery| self.take(delivery))).await;
             let (mut done, mut later): (Vec<Receipt>, Vec<Receipt>) = (Vec::new(), Vec::new());
+            let mut useless = Vec::new();
             for (delivery, taken) in deliveries.into_iter().zip(taken) {
                 let receipt = delivery.receipt.clone();
                 match taken {
                     Ok(()) => done.push(receipt),
-                    Err(NotTaken::Refused(why)) => match self.put_aside(delivery, &why).await? {
-                        true => done.push(receipt),
-                        false => later.push(receipt),
-                    },
+                    Err(NotTaken::Refused(why)) => useless.push((delivery, why)),
                     Err(NotTaken::Later(why)) => {
                         tracing::debug!(queue = %self.queue(), why, "a message is taken in later");
                         later.push(receipt);
@@ -84,6 +82,14 @@ impl Intake {
             }
             if !done.is_empty() {
                 consumer.acknowledge(&done).await?;
+            }
+            for (delivery, why) in useless {
+                let receipt = [delivery.receipt.clone()];
+                if self.put_aside(delivery, &why).await? {
+                    consumer.acknowledge(&receipt).await?;
+                } else {
+                    later.extend(receipt);
+                }
             }
             if !later.is_empty() {
                 time::sleep(FAILED_PAUSE).await;
@@ -96,7 +102,7 @@ impl Intake {
         let document = self.settings.document(&delivery.message).map_err(NotTaken::Refused)?;
         let (broker, queue) = (self.broker.name(), self.queue());
         let by = format!("a message of {queue} at {broker}");
-        let key = format!("{queue}/{}", document.key);
+        let key = format!("{broker}/{queue}/{}", document.key);
         self.app.take_in(&document.text, &key, &by).await
     }
 

@@ -93,13 +93,13 @@ impl Results {
             let mut round = Round::default();
             deliveries.into_iter().for_each(|delivery| round.take(delivery));
             self.hear(&round, consumer.as_mut(), clock).await?;
+            consumer.acknowledge(&round.receipts).await?;
             for (delivery, reason) in round.useless {
                 let (broker, queue) = (self.broker.name(), &self.queue);
                 tracing::warn!(broker, %queue, reason, "an answer of a module cannot be used: it goes to the dead queue");
-                round.receipts.push(delivery.receipt.clone());
                 bury(self.broker.as_ref(), &self.queue, delivery.message, &reason).await?;
+                consumer.acknowledge(&[delivery.receipt]).await?;
             }
-            consumer.acknowledge(&round.receipts).await?;
         }
     }
 

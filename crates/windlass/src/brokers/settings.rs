@@ -9,12 +9,17 @@ use windlass_brokers::{Message, Queue};
 use windlass_core::Name;
 use windlass_engine::services::CourierSettings;
 
+use crate::http::extract::SUBMIT_BYTES_MAX;
+
 /// Where modules answer if nothing else is said.
 pub(crate) const RESULTS_DEFAULT: &str = "windlass-results";
 
 /// Steps that wait on a broker at once, if nothing else is said: enough for workers never to wait for them, few enough
 /// for priorities, limits and pauses to hold.
 const WINDOW_DEFAULT: u32 = 2_000;
+
+/// The kind of queue whose readers understand nothing else.
+const LIST: &str = "list";
 
 /// The most of them.
 const WINDOW_MAX: u32 = 100_000;
@@ -86,6 +91,9 @@ impl IntakeSettings {
     /// # Errors
     /// When it is not JSON, or has nothing where something is to be.
     pub(crate) fn document(&self, message: &Message) -> Result<TaskDocument, String> {
+        if message.body.len() > SUBMIT_BYTES_MAX {
+            return Err(format!("it has {} bytes, and may have {SUBMIT_BYTES_MAX}", message.body.len()));
+        }
         let text = std::str::from_utf8(&message.body).map_err(|error| format!("it is no text: {error}"))?;
         let value: Value = serde_json::from_str(text).map_err(|error| format!("it is no JSON: {error}"))?;
         let at = |pointer: &str| {
@@ -96,11 +104,24 @@ impl IntakeSettings {
         let key = match self.key.as_deref().map(at).transpose()? {
             Some(Value::String(key)) => key.clone(),
             Some(other) => other.to_string(),
+            None if message.id.is_empty() => {
+                return Err(
+                    "it has no id by which it could be told from others: set `key` in the configuration"
+                        .to_owned(),
+                );
+            }
             None => message.id.clone(),
         };
         let Some(flow) = &self.flow else { return Ok(TaskDocument { text: text.to_owned(), key }) };
-        let params = self.params.as_deref().map(at).transpose()?.unwrap_or(&value);
-        Ok(TaskDocument { text: serde_json::json!({ "flow": flow, "params": params }).to_string(), key })
+        // The whole of it goes as it came, digit for digit.
+        let params = match &self.params {
+            Some(pointer) => at(pointer)?.to_string(),
+            None => text.to_owned(),
+        };
+        Ok(TaskDocument {
+            text: format!(r#"{{"flow":{},"params":{params}}}"#, Value::from(flow.as_str())),
+            key,
+        })
     }
 
     fn section(&self) -> IntakeSection {
@@ -122,13 +143,12 @@ impl BrokerUrl {
 
 impl fmt::Display for BrokerUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let url = self.0.split_once('?').map_or(&*self.0, |(url, _)| url);
-        match (url.find("://"), url.rfind('@')) {
-            (Some(scheme), Some(host)) if scheme < host => {
-                write!(f, "{}://…@{}", &url[..scheme], &url[host + 1..])
-            }
-            _ => f.write_str(url),
-        }
+        // The last @ first: what is before it may have any character in it, and is not shown.
+        let (scheme, rest) = self.0.split_once("://").unwrap_or(("", &self.0));
+        let (user, place) = rest.rsplit_once('@').map_or((None, rest), |(user, place)| (Some(user), place));
+        let place = place.split_once('?').map_or(place, |(place, _)| place);
+        let user = if user.is_some() { "…@" } else { "" };
+        if scheme.is_empty() { f.write_str(place) } else { write!(f, "{scheme}://{user}{place}") }
     }
 }
 
@@ -196,10 +216,33 @@ pub(crate) fn read(
         let place = format!("[queues.{module}]");
         offered(&module, section).with_context(|| format!("in the section {place}"))
     };
-    Ok(BrokerSettings {
+    let settings = BrokerSettings {
         queues: queues.into_iter().map(read).collect::<anyhow::Result<_>>()?,
         intake: intake.into_iter().map(taken_in).collect::<anyhow::Result<_>>()?,
-    })
+    };
+    check_uses(&settings)?;
+    Ok(settings)
+}
+
+/// Refuses a queue that is used for two things: each would take what is the other's.
+fn check_uses(settings: &BrokerSettings) -> anyhow::Result<()> {
+    let mut uses: BTreeMap<(&BrokerUrl, &str), String> = BTreeMap::new();
+    let of_queues = settings.queues.iter().flat_map(|queue| {
+        let steps = format!("the steps of {}", queue.courier.module);
+        [(&queue.broker, &queue.courier.queue, steps), (&queue.broker, &queue.results, "answers".to_owned())]
+    });
+    let of_intake = settings
+        .intake
+        .iter()
+        .map(|intake| (&intake.broker, &intake.queue, "messages that start tasks".to_owned()));
+    for (broker, queue, used) in of_queues.chain(of_intake) {
+        let before = uses.entry((broker, queue.name.as_str())).or_insert_with(|| used.clone());
+        ensure!(
+            *before == used,
+            "the queue {queue} of {broker} is configured for {before} and for {used}: give each a queue of its own"
+        );
+    }
+    Ok(())
 }
 
 fn taken_in(section: IntakeSection) -> anyhow::Result<IntakeSettings> {
@@ -231,7 +274,7 @@ fn offered(module: &str, section: QueueSection) -> anyhow::Result<OfferedQueue> 
     );
     // Answers are read by this program alone, so their queue is of the kind that the product recommends, unless steps are
     // where nothing but lists is understood.
-    let results = Queue { name: results, kind: kind.clone() };
+    let results = Queue { name: results, kind: kind.clone().filter(|kind| kind == LIST) };
     let queue = Queue { name: queue, kind };
     Ok(OfferedQueue {
         broker: BrokerUrl(broker),
@@ -265,6 +308,26 @@ mod tests {
         let shown = format!("{queue:?} {:?}", queue.section());
         assert!(!shown.contains("secret") && shown.contains("host:5672"), "{shown}");
         assert_eq!(queue.broker.as_str(), "amqp://me:secret@host:5672/vhost");
+    }
+
+    #[test]
+    fn no_part_of_a_password_is_shown() {
+        for url in ["redis://u:p?ss@host:1", "redis://u:p@ss@host:1", "redis://u:p/ss@host:1?x=y"] {
+            assert_eq!(BrokerUrl(url.to_owned()).to_string(), "redis://…@host:1");
+        }
+        assert_eq!(BrokerUrl("redis://host:1/0".to_owned()).to_string(), "redis://host:1/0");
+    }
+
+    #[test]
+    fn a_queue_is_for_one_thing() {
+        let both = |one: QueueSection, other: QueueSection| {
+            read([("one".to_owned(), one), ("other".to_owned(), other)].into(), Vec::new())
+        };
+        let on = |queue: &str| QueueSection { queue: Some(queue.to_owned()), ..section("redis://h") };
+        assert!(both(on("a"), on("b")).is_ok(), "answers of both come on one queue");
+        let error = both(on("a"), on("a")).unwrap_err().to_string();
+        assert!(error.contains("the steps of one and for the steps of other"), "{error}");
+        assert!(both(on("windlass-results"), on("b")).is_err());
     }
 
     #[test]
@@ -304,6 +367,10 @@ mod tests {
         let settings = intake(Some("ship"), Some("/order"), None).unwrap();
         let error = settings.document(&Message::new("1", "", "{}")).unwrap_err();
         assert!(error.contains("nothing at /order"), "{error}");
+        let whole = intake(Some("ship"), None, None).unwrap();
+        let digits = whole.document(&Message::new("1", "", r#"{"id":12345678901234567890123}"#)).unwrap();
+        assert!(digits.text.contains("12345678901234567890123"), "{digits:?}");
+        assert!(whole.document(&Message::new("", "", "{}")).unwrap_err().contains("set `key`"));
         let error = settings.document(&Message::new("1", "", "{")).unwrap_err();
         assert!(error.contains("no JSON"), "{error}");
         assert!(

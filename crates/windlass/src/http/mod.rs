@@ -71,7 +71,6 @@ pub use metrics::Metrics;
 pub use openapi::document;
 pub use serve::serve;
 pub use shutdown::Shutdown;
-#[cfg(feature = "sqlite")]
 pub(crate) use view::status;
 
 use budget::BodyBudget;

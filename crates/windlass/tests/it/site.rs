@@ -154,13 +154,18 @@ impl Drop for Site {
 }
 
 /// Asks until it is so: the processes of a site go on by themselves.
-pub(super) fn until<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
+pub(super) fn until<T>(what: &str, ask: impl FnMut() -> Option<T>) -> T {
+    until_within(PATIENCE, what, ask)
+}
+
+/// The same, for what takes longer: servers that divide their queues among consumers anew, on a busy machine.
+pub(super) fn until_within<T>(patience: Duration, what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
     let began = Instant::now();
     loop {
         if let Some(found) = ask() {
             return found;
         }
-        assert!(began.elapsed() < PATIENCE, "{what}: not after {PATIENCE:?}");
+        assert!(began.elapsed() < patience, "{what}: not after {patience:?}");
         std::thread::sleep(Duration::from_millis(10));
     }
 }

@@ -25,6 +25,9 @@ pub(super) enum Parameters {
     Kept,
 }
 
+/// Longer than any token of a server is.
+const TOKEN_BYTES_MAX: usize = 512;
+
 impl Incoming {
     /// Reads a message that was delivered so often.
     ///
@@ -40,6 +43,12 @@ impl Incoming {
                 "the step message has no token, neither the header {TOKEN_HEADER} nor the field Token: nothing could be said of it"
             ));
         };
+        if token.len() > TOKEN_BYTES_MAX {
+            return Err(format!(
+                "the step message has a token of {} bytes, which is none of a server's",
+                token.len()
+            ));
+        }
         if step.timeout == 0 {
             return Err("the step message has a Timeout of 0: nothing can be done in no time".to_owned());
         }

@@ -46,6 +46,9 @@ const REFRESH_SHARED: Millis = Millis(100);
 /// How often it is looked whether tasks of what is offered were paused or turned around, and what the queue holds.
 const LOOK_EVERY: Millis = Millis::from_secs(1);
 
+/// Attempts given back in one round.
+const RELEASES_MAX: usize = 100;
+
 /// Bytes of a message beside its body: its token, names and what the product adds.
 const ENVELOPE_BYTES: usize = 2048;
 
@@ -130,7 +133,9 @@ impl Courier {
             self.look(now).await;
         }
         let sent = self.send_again(now).await?;
-        let fresh = self.claim(now).await?;
+        // What cannot be sent waits in the store, where others may take it.
+        let is_away = self.state().trouble.as_ref().is_some_and(|trouble| !trouble.is_over);
+        let fresh = if is_away { self.release_unsent(now).await? } else { self.claim(now).await? };
         let is_full = fresh.len() == ROUND_MAX;
         self.send(fresh, now).await;
         self.tell_trouble(now).await?;
@@ -218,18 +223,23 @@ impl Courier {
 
     /// Looks whether the broker has what it was given.
     async fn look(&self, now: Now) {
-        if self.state().offers.is_empty() {
+        // A broker that takes nothing is asked even so: nothing else would show that it is there again.
+        if self.state().offers.is_empty() && self.state().trouble.is_none() {
             return;
         }
         let look = self.broker.look(&self.settings.queue).await;
         let mut state = self.state();
         match look {
             Ok(look) => {
+                if state.offers.is_empty() {
+                    Trouble::ends(&mut state.trouble);
+                }
                 if let Missing::Some(count) = state.offers.find_missing(&look, now.mono) {
                     let (queue, module) = (&self.settings.queue, &self.settings.module);
                     tracing::warn!(%queue, %module, count, "the broker does not have what it was given: it is sent again");
                 }
             }
+            Err(BrokerError::NoQueue(_)) if state.offers.is_empty() => Trouble::ends(&mut state.trouble),
             Err(BrokerError::NoQueue(_)) => state.offers.all_again(),
             Err(error) => self.has_failed(&mut state, &error, now),
         }
@@ -283,6 +293,20 @@ impl Courier {
         Ok(unsent.len())
     }
 
+    /// Gives back what was never sent, once the broker has been away for long. Nothing is claimed meanwhile.
+    async fn release_unsent(&self, now: Now) -> Result<Vec<HandedOut>, EngineError> {
+        let is_long = self.state().trouble.as_ref().is_some_and(|trouble| trouble.is_long(now));
+        let never_sent = if is_long { self.state().offers.never_sent(RELEASES_MAX) } else { Vec::new() };
+        for id in &never_sent {
+            self.engine.store.release(self.session, *id, now).await?;
+            self.state().offers.remove(id);
+        }
+        if !never_sent.is_empty() {
+            self.engine.timers.set();
+        }
+        Ok(Vec::new())
+    }
+
     async fn send(&self, attempts: Vec<HandedOut>, now: Now) {
         let mut sent = Vec::with_capacity(attempts.len());
         let mut messages = Vec::with_capacity(attempts.len());
@@ -292,7 +316,7 @@ impl Courier {
                 continue;
             }
             messages.push(self.message(attempt));
-            sent.push(attempt.id);
+            sent.push(attempt);
         }
         if messages.is_empty() {
             return;
@@ -300,11 +324,16 @@ impl Courier {
         let outcomes = self.broker.publish(&self.settings.queue, &messages).await;
         let mut state = self.state();
         let (mut went, mut failure) = (false, None);
-        for (id, outcome) in sent.into_iter().zip(outcomes) {
+        for (attempt, outcome) in sent.into_iter().zip(outcomes) {
             match outcome {
                 Ok(()) => {
-                    state.offers.was_sent(id, now.mono);
+                    state.offers.was_sent(attempt.id, now.mono);
                     went = true;
+                }
+                // The broker's own limit is lower than the product's: it gets less, and if that is too much as well, nothing.
+                Err(BrokerError::TooLarge { .. }) if state.offers.shorten(attempt.id) => {}
+                Err(error @ BrokerError::TooLarge { .. }) => {
+                    self.engine.refuse_offered(attempt.id, &error.to_string());
                 }
                 Err(error) => failure = Some(error),
             }
@@ -319,7 +348,8 @@ impl Courier {
     fn message(&self, attempt: &HandedOut) -> Message {
         let has_headers = self.broker.has_headers(&self.settings.queue);
         let message = self.writer.message(attempt, has_headers);
-        if message.body.len() + ENVELOPE_BYTES <= self.broker.message_bytes_max() {
+        let fits = message.body.len() + ENVELOPE_BYTES <= self.broker.message_bytes_max();
+        if fits && !self.state().offers.is_shortened(attempt.id) {
             return message;
         }
         self.writer.reference(attempt, has_headers)

@@ -15,6 +15,10 @@ const SETTLED_AFTER: Millis = Millis::from_secs(5);
 /// again, then after twice as long, and so on.
 const AGAIN_AFTER: Millis = Millis::from_secs(30);
 
+/// However much the queue holds: others send to it as well, and what others have sent is no sign of ours. Long, since what
+/// waits behind many others is sent twice by it.
+const ANYWAY_AFTER: Millis = Millis::from_secs(300);
+
 /// So often in a row fewer messages must be seen than were sent.
 const LOOKS: u32 = 2;
 
@@ -37,6 +41,8 @@ struct Offer {
     sent_at: Option<Millis>,
     /// How often it was sent.
     sent: u32,
+    /// It goes without its parameters: the broker said that it was too large.
+    is_short: bool,
 }
 
 /// What a look at the queue has shown.
@@ -59,7 +65,7 @@ impl Offers {
 
     /// An attempt was claimed.
     pub(super) fn add(&mut self, id: AttemptId, version: u64) {
-        self.offers.insert(id, Offer { version: Some(version), sent_at: None, sent: 0 });
+        self.offers.insert(id, Offer { version: Some(version), sent_at: None, sent: 0, is_short: false });
         self.unsent.insert(id);
     }
 
@@ -75,7 +81,7 @@ impl Offers {
         self.unsent.retain(|id| held.contains(id));
         for id in held {
             if let Entry::Vacant(unknown) = self.offers.entry(id) {
-                unknown.insert(Offer { version: None, sent_at: None, sent: 0 });
+                unknown.insert(Offer { version: None, sent_at: None, sent: 0, is_short: false });
                 self.unsent.insert(id);
             }
         }
@@ -105,6 +111,20 @@ impl Offers {
         }
     }
 
+    /// The broker takes no message of this size: from now on it goes without its parameters. Tells whether that is new.
+    pub(super) fn shorten(&mut self, id: AttemptId) -> bool {
+        self.offers.get_mut(&id).is_some_and(|offer| !std::mem::replace(&mut offer.is_short, true))
+    }
+
+    pub(super) fn is_shortened(&self, id: AttemptId) -> bool {
+        self.offers.get(&id).is_some_and(|offer| offer.is_short)
+    }
+
+    /// Attempts that never went out, at most so many.
+    pub(super) fn never_sent(&self, limit: usize) -> Vec<AttemptId> {
+        self.offers.iter().filter(|(_, offer)| offer.sent == 0).map(|(id, _)| *id).take(limit).collect()
+    }
+
     /// The broker has none of them any more.
     pub(super) fn all_again(&mut self) {
         self.unsent = self.offers.keys().copied().collect();
@@ -122,26 +142,23 @@ impl Offers {
         }
         let settled = |offer: &Offer| offer.sent_at.is_some_and(|at| now.0 >= at.0 + SETTLED_AFTER.0);
         let sent = self.offers.values().filter(|offer| settled(offer)).count();
-        if look.messages.is_some_and(|messages| messages >= sent as u64) || sent == 0 {
-            self.missed = 0;
-            return Missing::None;
-        }
-        self.missed += 1;
-        if self.missed < LOOKS {
-            return Missing::None;
-        }
+        let is_missing = sent > 0 && look.messages.is_none_or(|messages| messages < sent as u64);
+        self.missed = if is_missing { self.missed + 1 } else { 0 };
+        let is_missing = self.missed >= LOOKS;
         let counts_all = look.messages.is_some() && look.counts_in_hands;
-        let is_due = |offer: &Offer| {
-            let after = AGAIN_AFTER.0.saturating_mul(1 << offer.sent.saturating_sub(1).min(20));
-            counts_all || offer.sent_at.is_some_and(|at| now.0 >= at.0.saturating_add(after))
+        let is_due = |offer: &Offer, first: Millis| {
+            let after = first.0.saturating_mul(1 << offer.sent.saturating_sub(1).min(20));
+            offer.sent_at.is_some_and(|at| now.0 >= at.0.saturating_add(after))
         };
-        let again: Vec<AttemptId> = self
-            .offers
-            .iter()
-            .filter(|(_, offer)| settled(offer) && is_due(offer))
-            .map(|(id, _)| *id)
-            .collect();
-        self.missed = 0;
+        let is_again = |offer: &Offer| {
+            is_due(offer, ANYWAY_AFTER)
+                || (is_missing && settled(offer) && (counts_all || is_due(offer, AGAIN_AFTER)))
+        };
+        let again: Vec<AttemptId> =
+            self.offers.iter().filter(|(_, offer)| is_again(offer)).map(|(id, _)| *id).collect();
+        if is_missing {
+            self.missed = 0;
+        }
         self.unsent.extend(&again);
         if again.is_empty() { Missing::None } else { Missing::Some(again.len()) }
     }
@@ -204,10 +221,19 @@ mod tests {
         // Twice in a row it must be missing, so the second look after the time is the one.
         assert_eq!(times.len(), 3, "{times:?}");
         assert!((30..33).contains(&times[0]) && (90..95).contains(&times[1]), "{times:?}");
-        let mut waiting = sent(1, 0);
-        assert!((1..400).all(|second| {
-            waiting.find_missing(&look(Some(1), false), Millis(second * 1000)) == Missing::None
-        }));
+    }
+
+    #[test]
+    fn what_nobody_takes_for_long_is_sent_again_whatever_else_is_in_the_queue() {
+        let mut offers = sent(1, 0);
+        let looked = |offers: &mut Offers, second: u64| {
+            offers.find_missing(&look(Some(9), true), Millis(second * 1000))
+        };
+        assert!((1..300).all(|second| looked(&mut offers, second) == Missing::None));
+        assert_eq!(looked(&mut offers, 300), Missing::Some(1));
+        offers.was_sent(id(0), Millis(300_000));
+        assert!((301..900).all(|second| looked(&mut offers, second) == Missing::None));
+        assert_eq!(looked(&mut offers, 900), Missing::Some(1));
     }
 
     #[test]

@@ -19,7 +19,7 @@ pub(super) struct Trouble {
     message: String,
     tries: u32,
     pub(super) retry_at: Millis,
-    is_over: bool,
+    pub(super) is_over: bool,
     is_told: bool,
 }
 
@@ -48,6 +48,11 @@ impl Trouble {
         }
     }
 
+    /// Whether people are to hear of it.
+    pub(super) fn is_long(&self, now: Now) -> bool {
+        now.mono.0 >= self.since.mono.0 + ALARM_AFTER.0
+    }
+
     fn told(&self) -> (Timestamp, String) {
         (self.since.wall, self.message.clone())
     }
@@ -62,7 +67,7 @@ impl Courier {
             let trouble = state.trouble.as_ref();
             let told = trouble.filter(|trouble| !trouble.is_over).map(Trouble::told);
             let command = trouble.and_then(|trouble| {
-                let is_long = now.mono.0 >= trouble.since.mono.0 + ALARM_AFTER.0;
+                let is_long = trouble.is_long(now);
                 match (trouble.is_over, trouble.is_told) {
                     (true, _) => Some(AlarmCommand::Resolve { by: None }),
                     (false, false) if is_long => Some(AlarmCommand::Raise {

@@ -14,7 +14,10 @@ use std::{
 use serde_json::Value;
 use windlass_brokers::{ConsumerSettings, Message, Queue};
 
-use crate::site::{PROGRAM, Site, store, until};
+use crate::site::{PROGRAM, Site, store, until_within};
+
+/// How long a task may take: all servers of these tests start at once, on two cores.
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Two modules on the broker, one at the server; the last step fails when it is asked to.
 const FLOWS: &str = r"
@@ -126,7 +129,7 @@ impl Far {
     /// Waits until all these tasks have ended, and gives them.
     fn wait(&self, ids: &[String]) -> Vec<Value> {
         let ended = |id: &String| {
-            until("a task ends", || {
+            until_within(PATIENCE, "a task ends", || {
                 let task = self.site.json(&["task", "show", id]);
                 let status = task["status"].as_str().unwrap_or_default().to_owned();
                 ["succeeded", "rolled_back", "failed", "cancelled"].contains(&&*status).then_some(task)
