@@ -87,10 +87,10 @@ impl LeaseKeeper {
             lost.into_iter().partition(|claimed| claimed.session.is_courier());
         if !offered.is_empty() {
             tracing::info!(count = offered.len(), "what couriers of other servers offered is free again");
+            self.engine.timers.set();
         }
         for claimed in offered.into_iter().take(RELEASES_MAX) {
             self.engine.store.release(claimed.session, claimed.id, now).await?;
-            self.engine.timers.set();
         }
         if lost.is_empty() {
             return Ok(0);

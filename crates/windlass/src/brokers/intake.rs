@@ -6,9 +6,10 @@ use futures_util::future::join_all;
 use tokio::time;
 use windlass_brokers::{Broker, BrokerError, ConsumerSettings, Delivery, Queue, Receipt, bury};
 use windlass_core::{AlarmCommand, AlarmId, AlarmKind, TaskId};
+use windlass_engine::services::Unreadable;
 
 use super::settings::IntakeSettings;
-use crate::http::{App, NotTaken};
+use crate::http::App;
 
 /// Messages read at once.
 const ROUND_MAX: usize = 500;
@@ -73,8 +74,8 @@ impl Intake {
                 let receipt = delivery.receipt.clone();
                 match taken {
                     Ok(()) => done.push(receipt),
-                    Err(NotTaken::Refused(why)) => useless.push((delivery, why)),
-                    Err(NotTaken::Later(why)) => {
+                    Err(Unreadable::Refused(why)) => useless.push((delivery, why)),
+                    Err(Unreadable::Later(why)) => {
                         tracing::debug!(queue = %self.queue(), why, "a message is taken in later");
                         later.push(receipt);
                     }
@@ -98,8 +99,8 @@ impl Intake {
         }
     }
 
-    async fn take(&self, delivery: &Delivery) -> Result<(), NotTaken> {
-        let document = self.settings.document(&delivery.message).map_err(NotTaken::Refused)?;
+    async fn take(&self, delivery: &Delivery) -> Result<(), Unreadable> {
+        let document = self.settings.document(&delivery.message).map_err(Unreadable::Refused)?;
         let (broker, queue) = (self.broker.name(), self.queue());
         let by = format!("a message of {queue} at {broker}");
         let key = format!("{broker}/{queue}/{}", document.key);

@@ -44,11 +44,7 @@ pub(crate) struct EnqueuedReader(pub(crate) Arc<App>);
 #[async_trait]
 impl ReadEnqueued for EnqueuedReader {
     async fn read(&self, enqueued: &Enqueued, now: Now) -> Result<Submission, Unreadable> {
-        let submission = self.submission(enqueued, now).await.map_err(|refused| {
-            let is_temporary = refused.is_temporary();
-            let why = refused.problem().detail;
-            if is_temporary { Unreadable::Later(why) } else { Unreadable::Refused(why) }
-        })?;
+        let submission = self.submission(enqueued, now).await?;
         let key = submission.key.or_else(|| Some(idempotency::enqueued_key(enqueued.id)));
         Ok(Submission { key, ..submission })
     }
@@ -59,6 +55,15 @@ impl ReadEnqueued for EnqueuedReader {
 
     fn accepted(&self, repeated: bool) {
         self.0.metrics.submitted(repeated);
+    }
+}
+
+/// What nobody waits for is read again later, or never.
+impl From<Refused> for Unreadable {
+    fn from(refused: Refused) -> Self {
+        let is_temporary = refused.is_temporary();
+        let why = refused.problem().detail;
+        if is_temporary { Self::Later(why) } else { Self::Refused(why) }
     }
 }
 

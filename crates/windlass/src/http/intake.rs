@@ -3,6 +3,7 @@
 use axum::http::{HeaderMap, HeaderValue};
 use sha2::{Digest as _, Sha256};
 use windlass_core::Actor;
+use windlass_engine::services::Unreadable;
 
 use super::{
     App,
@@ -12,23 +13,10 @@ use super::{
     submit::{Caller, SubmitBody},
 };
 
-/// Why a message started no task.
-#[derive(Debug)]
-pub(crate) enum NotTaken {
-    /// It would be refused the next time as well.
-    Refused(String),
-    /// It may be taken later.
-    Later(String),
-}
-
 impl App {
     /// Starts the task that a document asks for, once for each key: what is on disk already is not started again.
-    pub(crate) async fn take_in(&self, text: &str, key: &str, by: &str) -> Result<(), NotTaken> {
-        self.start(text, key, by).await.map_err(|refused| {
-            let is_temporary = refused.is_temporary();
-            let why = refused.problem().detail;
-            if is_temporary { NotTaken::Later(why) } else { NotTaken::Refused(why) }
-        })
+    pub(crate) async fn take_in(&self, text: &str, key: &str, by: &str) -> Result<(), Unreadable> {
+        Ok(self.start(text, key, by).await?)
     }
 
     async fn start(&self, text: &str, key: &str, by: &str) -> Result<(), Refused> {

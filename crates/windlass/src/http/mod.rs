@@ -66,7 +66,6 @@ use windlass_engine::{
 };
 
 pub(crate) use enqueued::EnqueuedReader;
-pub(crate) use intake::NotTaken;
 pub use metrics::Metrics;
 pub use openapi::document;
 pub use serve::serve;

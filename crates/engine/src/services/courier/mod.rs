@@ -19,10 +19,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use windlass_brokers::{Broker, BrokerError, Message, Queue};
 use windlass_core::{Free, Millis, Name, when_free};
 
-use self::{
-    offers::{Missing, Offers},
-    trouble::Trouble,
-};
+use self::{offers::Offers, trouble::Trouble};
 use crate::{
     Engine, EngineError, HandedOut, OfferedAt, Signal,
     ports::{AttemptId, Claimed, Loaded, Now, PollState, SessionId, SessionRenewal, Wish, WorkerState},
@@ -135,7 +132,10 @@ impl Courier {
         let sent = self.send_again(now).await?;
         // What cannot be sent waits in the store, where others may take it.
         let is_away = self.state().trouble.as_ref().is_some_and(|trouble| !trouble.is_over);
-        let fresh = if is_away { self.release_unsent(now).await? } else { self.claim(now).await? };
+        let fresh = if is_away { Vec::new() } else { self.claim(now).await? };
+        if is_away {
+            self.release_unsent(now).await?;
+        }
         let is_full = fresh.len() == ROUND_MAX;
         self.send(fresh, now).await;
         self.tell_trouble(now).await?;
@@ -234,7 +234,7 @@ impl Courier {
                 if state.offers.is_empty() {
                     Trouble::ends(&mut state.trouble);
                 }
-                if let Missing::Some(count) = state.offers.find_missing(&look, now.mono) {
+                if let Some(count) = state.offers.find_missing(&look, now.mono) {
                     let (queue, module) = (&self.settings.queue, &self.settings.module);
                     tracing::warn!(%queue, %module, count, "the broker does not have what it was given: it is sent again");
                 }
@@ -294,7 +294,7 @@ impl Courier {
     }
 
     /// Gives back what was never sent, once the broker has been away for long. Nothing is claimed meanwhile.
-    async fn release_unsent(&self, now: Now) -> Result<Vec<HandedOut>, EngineError> {
+    async fn release_unsent(&self, now: Now) -> Result<(), EngineError> {
         let is_long = self.state().trouble.as_ref().is_some_and(|trouble| trouble.is_long(now));
         let never_sent = if is_long { self.state().offers.never_sent(RELEASES_MAX) } else { Vec::new() };
         for id in &never_sent {
@@ -304,7 +304,7 @@ impl Courier {
         if !never_sent.is_empty() {
             self.engine.timers.set();
         }
-        Ok(Vec::new())
+        Ok(())
     }
 
     async fn send(&self, attempts: Vec<HandedOut>, now: Now) {

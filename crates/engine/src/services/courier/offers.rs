@@ -45,15 +45,6 @@ struct Offer {
     is_short: bool,
 }
 
-/// What a look at the queue has shown.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) enum Missing {
-    /// Nothing, as far as can be seen.
-    None,
-    /// So many are to be sent again.
-    Some(usize),
-}
-
 impl Offers {
     pub(super) fn len(&self) -> usize {
         self.offers.len()
@@ -131,14 +122,14 @@ impl Offers {
     }
 
     /// Finds what is to be sent again by what is seen of the queue. Fewer messages than were sent and not taken mean
-    /// that some were lost; which ones nobody knows.
-    pub(super) fn find_missing(&mut self, look: &Look, now: Millis) -> Missing {
+    /// that some were lost; which ones nobody knows. Tells how many.
+    pub(super) fn find_missing(&mut self, look: &Look, now: Millis) -> Option<usize> {
         let is_another = self.identity.is_some() && look.identity.is_some() && self.identity != look.identity;
         self.identity.clone_from(&look.identity);
         if is_another {
             self.missed = 0;
             self.all_again();
-            return Missing::Some(self.unsent.len());
+            return Some(self.unsent.len());
         }
         let settled = |offer: &Offer| offer.sent_at.is_some_and(|at| now.0 >= at.0 + SETTLED_AFTER.0);
         let sent = self.offers.values().filter(|offer| settled(offer)).count();
@@ -160,7 +151,7 @@ impl Offers {
             self.missed = 0;
         }
         self.unsent.extend(&again);
-        if again.is_empty() { Missing::None } else { Missing::Some(again.len()) }
+        Some(again.len()).filter(|count| *count > 0)
     }
 }
 
@@ -190,21 +181,17 @@ mod tests {
     #[test]
     fn what_was_lost_is_sent_again_when_it_was_missing_twice() {
         let mut offers = sent(3, 0);
-        assert_eq!(offers.find_missing(&look(Some(0), true), Millis(4_999)), Missing::None, "just sent");
-        assert_eq!(offers.find_missing(&look(Some(2), true), Millis(6_000)), Missing::None);
-        assert_eq!(
-            offers.find_missing(&look(Some(3), true), Millis(7_000)),
-            Missing::None,
-            "it was on its way"
-        );
-        assert_eq!(offers.find_missing(&look(Some(2), true), Millis(8_000)), Missing::None);
-        assert_eq!(offers.find_missing(&look(Some(2), true), Millis(9_000)), Missing::Some(3));
+        assert_eq!(offers.find_missing(&look(Some(0), true), Millis(4_999)), None, "just sent");
+        assert_eq!(offers.find_missing(&look(Some(2), true), Millis(6_000)), None);
+        assert_eq!(offers.find_missing(&look(Some(3), true), Millis(7_000)), None, "it was on its way");
+        assert_eq!(offers.find_missing(&look(Some(2), true), Millis(8_000)), None);
+        assert_eq!(offers.find_missing(&look(Some(2), true), Millis(9_000)), Some(3));
         assert_eq!(offers.unsent(9).len(), 3);
         for number in 0..3 {
             offers.was_sent(id(number), Millis(9_500));
         }
         assert!(offers.unsent(9).is_empty());
-        assert_eq!(offers.find_missing(&look(Some(0), true), Millis(9_600)), Missing::None);
+        assert_eq!(offers.find_missing(&look(Some(0), true), Millis(9_600)), None);
     }
 
     #[test]
@@ -213,7 +200,7 @@ mod tests {
         let mut times = Vec::new();
         for second in 1..400 {
             let now = Millis(second * 1000);
-            if offers.find_missing(&look(Some(0), false), now) != Missing::None {
+            if offers.find_missing(&look(Some(0), false), now).is_some() {
                 times.push(second);
                 offers.was_sent(id(0), now);
             }
@@ -229,11 +216,11 @@ mod tests {
         let looked = |offers: &mut Offers, second: u64| {
             offers.find_missing(&look(Some(9), true), Millis(second * 1000))
         };
-        assert!((1..300).all(|second| looked(&mut offers, second) == Missing::None));
-        assert_eq!(looked(&mut offers, 300), Missing::Some(1));
+        assert!((1..300).all(|second| looked(&mut offers, second).is_none()));
+        assert_eq!(looked(&mut offers, 300), Some(1));
         offers.was_sent(id(0), Millis(300_000));
-        assert!((301..900).all(|second| looked(&mut offers, second) == Missing::None));
-        assert_eq!(looked(&mut offers, 900), Missing::Some(1));
+        assert!((301..900).all(|second| looked(&mut offers, second).is_none()));
+        assert_eq!(looked(&mut offers, 900), Some(1));
     }
 
     #[test]
@@ -244,9 +231,9 @@ mod tests {
             counts_in_hands: true,
             identity: Some(identity.into()),
         };
-        assert_eq!(offers.find_missing(&at("one"), Millis(1)), Missing::None);
-        assert_eq!(offers.find_missing(&at("one"), Millis(2)), Missing::None);
-        assert_eq!(offers.find_missing(&at("two"), Millis(3)), Missing::Some(2));
+        assert_eq!(offers.find_missing(&at("one"), Millis(1)), None);
+        assert_eq!(offers.find_missing(&at("one"), Millis(2)), None);
+        assert_eq!(offers.find_missing(&at("two"), Millis(3)), Some(2));
     }
 
     #[test]
