@@ -131,7 +131,11 @@ impl ServerConfig {
 
     /// How long things are kept.
     pub(crate) fn retention(&self) -> Retention {
-        Retention { tasks: Millis(self.keep_tasks.ms), logs: Millis(self.keep_logs.ms) }
+        Retention {
+            tasks: Millis(self.keep_tasks.ms),
+            logs: Millis(self.keep_logs.ms),
+            keeps_unannounced: false,
+        }
     }
 
     /// Refuses an address that other machines can reach, unless told that this is meant.

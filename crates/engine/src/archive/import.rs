@@ -171,6 +171,7 @@ impl Import<'_> {
             consumes: None,
             lost: Vec::new(),
             reported: Vec::new(),
+            announces: false,
         })
     }
 

@@ -81,6 +81,7 @@ fn change(before: &Task, transition: Transition) -> TaskChange {
         consumes: None,
         lost: Vec::new(),
         reported: Vec::new(),
+        announces: false,
         events,
     };
     for event in &change.events {

@@ -7,7 +7,7 @@ use windlass_core::{
     LockWaiter, Message, Name, ResolutionKind, Task, TaskId, Timestamp,
 };
 
-use super::{LimitChange, LogLine, LostClaim, StoredFlow};
+use super::{Announced, LimitChange, LogLine, LostClaim, StoredFlow};
 
 /// One unit of change: all of it is on disk, or none.
 #[derive(Debug, Clone)]
@@ -30,6 +30,8 @@ pub enum Change {
     Key(KeyChange),
     /// Log lines of attempts that go on.
     Logs(Vec<LogLine>),
+    /// These were announced: they leave the outbox. One that is not in it any more is no conflict.
+    Announced(Vec<Announced>),
     /// Nothing changes, but something is written all the same: whoever asks whether the store writes asks so.
     Probe,
 }
@@ -80,6 +82,8 @@ pub struct TaskChange {
     pub lost: Vec<LostClaim>,
     /// Acts of which workers report, and the numbers of the claims under which they do.
     pub reported: Vec<(ActKey, u64)>,
+    /// Its events are to be announced: they stay in the outbox until [`Change::Announced`].
+    pub announces: bool,
 }
 
 impl TaskChange {

@@ -109,11 +109,18 @@ pub struct Retention {
     pub tasks: Millis,
     /// Log lines.
     pub logs: Millis,
+    /// Tasks of which something is in the outbox stay until it was announced. Without it nobody announces anything, and
+    /// the outbox keeps nothing.
+    pub keeps_unannounced: bool,
 }
 
 impl Default for Retention {
     fn default() -> Self {
         const DAY: u64 = 24 * 3600;
-        Self { tasks: Millis::from_secs(30 * DAY), logs: Millis::from_secs(7 * DAY) }
+        Self {
+            tasks: Millis::from_secs(30 * DAY),
+            logs: Millis::from_secs(7 * DAY),
+            keeps_unannounced: false,
+        }
     }
 }

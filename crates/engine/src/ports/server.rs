@@ -57,11 +57,13 @@ pub enum Service {
     Sweeping,
     /// Taking in what applications enqueued.
     Enqueuing,
+    /// Announcing what happened.
+    Announcing,
 }
 
 impl Service {
     /// All of them.
-    pub const ALL: [Self; 3] = [Self::Timekeeping, Self::Sweeping, Self::Enqueuing];
+    pub const ALL: [Self; 4] = [Self::Timekeeping, Self::Sweeping, Self::Enqueuing, Self::Announcing];
 
     /// Its name, as stores keep it.
     #[must_use]
@@ -70,6 +72,7 @@ impl Service {
             Self::Timekeeping => "timekeeping",
             Self::Sweeping => "sweeping",
             Self::Enqueuing => "enqueuing",
+            Self::Announcing => "announcing",
         }
     }
 }

@@ -15,7 +15,7 @@ use windlass_core::{
 use super::{
     Adoption, Ask, AttemptId, Change, Claim, Claimed, Due, EnqueuedTasks, Envelope, Leave, LimitState,
     LogLine, Now, Outcome, Page, QueueState, Retention, ServerId, ServerState, Service, ServiceLease,
-    SessionId, SessionRenewal, SessionState, StoredAlarm, StoredFlow, TaskQuery, Wish,
+    SessionId, SessionRenewal, SessionState, StoredAlarm, StoredFlow, TaskQuery, Unannounced, Wish,
 };
 
 /// A store.
@@ -150,6 +150,12 @@ pub trait Store: Send + Sync + 'static {
 
     /// At most `limit` messages between aggregates that were not consumed yet.
     async fn messages(&self, limit: usize) -> Result<Vec<Envelope>, StoreError>;
+
+    /// At most `limit` of what is in the outbox, of the oldest tasks first, by their ids; of one task in the order in which
+    /// it happened.
+    async fn unannounced(&self, _limit: usize) -> Result<Vec<Unannounced>, StoreError> {
+        Ok(Vec::new())
+    }
 
     /// The flow with this name: that version, or the newest.
     async fn flow(&self, name: &str, version: Option<u32>) -> Result<Option<StoredFlow>, StoreError>;

@@ -118,7 +118,7 @@ impl Scheduler {
                 self.submit_keys.stage(*task, key);
                 Outcome::Committed
             }),
-            Change::Logs(_) | Change::Probe => Outcome::Committed,
+            Change::Logs(_) | Change::Announced(_) | Change::Probe => Outcome::Committed,
         }
     }
 
@@ -258,6 +258,7 @@ impl Scheduler {
             | Change::Queue(_)
             | Change::Limit(_)
             | Change::Logs(_)
+            | Change::Announced(_)
             | Change::Probe => {}
         }
     }

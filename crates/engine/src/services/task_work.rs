@@ -174,6 +174,7 @@ impl TaskWork {
             consumes: consumes.cloned(),
             lost: Vec::new(),
             reported: Vec::new(),
+            announces: false,
         };
         let acts: BTreeSet<ActKey> = events.iter().filter_map(|event| event.kind.act()).collect();
         let loaded = goes_on(before, task, &acts);

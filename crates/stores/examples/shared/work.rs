@@ -61,5 +61,6 @@ pub(crate) fn change(
         consumes: None,
         lost: Vec::new(),
         reported: Vec::new(),
+        announces: false,
     })
 }

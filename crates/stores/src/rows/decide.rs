@@ -63,6 +63,7 @@ impl Deciding {
                 self.writes.logs.extend(lines.iter().cloned());
                 Outcome::Committed
             }
+            Change::Announced(_) => Outcome::Committed,
             Change::Probe => {
                 self.writes.probe = true;
                 Outcome::Committed

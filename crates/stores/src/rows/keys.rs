@@ -50,7 +50,11 @@ impl Keys {
                 Change::Consume(message) => drop(keys.messages.insert(message.clone())),
                 Change::Flow(stored) => drop(keys.flows.insert(stored.flow.name.clone())),
                 Change::Key(change) => drop(keys.scopes.insert(change.key.scope)),
-                Change::Queue(_) | Change::Limit(_) | Change::Logs(_) | Change::Probe => {}
+                Change::Queue(_)
+                | Change::Limit(_)
+                | Change::Logs(_)
+                | Change::Announced(_)
+                | Change::Probe => {}
             }
         }
         keys

@@ -185,6 +185,7 @@ impl<'c> Rows<'c> {
                 self.write_logs(lines)?;
                 lines.last().map(|line| line.at)
             }
+            Change::Announced(_) => None,
             Change::Probe => {
                 // There and back: SQLite does not write a row that stays as it is.
                 let latest_at = self.meta.latest_at;

@@ -82,7 +82,7 @@ impl Walk {
     }
 
     pub(super) async fn sweep(&mut self) {
-        let retention = Retention { tasks: Millis(60_000), logs: Millis(30_000) };
+        let retention = Retention { tasks: Millis(60_000), logs: Millis(30_000), keeps_unannounced: false };
         let before = self.pair.load(&self.ended).await.into_iter().flatten().count();
         self.pair.sweep(&retention, self.now).await;
         let kept: Vec<TaskId> =

@@ -95,7 +95,12 @@ impl Tables {
                 let versions = self.flows.get(&stored.flow.name).map_or(0, Vec::len);
                 stored.flow.version as usize == versions + 1
             }
-            Change::Queue(_) | Change::Limit(_) | Change::Key(_) | Change::Logs(_) | Change::Probe => true,
+            Change::Queue(_)
+            | Change::Limit(_)
+            | Change::Key(_)
+            | Change::Logs(_)
+            | Change::Announced(_)
+            | Change::Probe => true,
         };
         if fits { Outcome::Committed } else { Outcome::Conflict }
     }
@@ -129,7 +134,7 @@ impl Tables {
                 self.write_key(&change.key, change.task, change.at, true);
             }
             Change::Logs(lines) => self.write_logs(lines),
-            Change::Probe => {}
+            Change::Announced(_) | Change::Probe => {}
         }
     }
 
