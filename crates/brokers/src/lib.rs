@@ -37,7 +37,7 @@ pub use dead::{REASON_HEADER, bury};
 pub use error::BrokerError;
 #[cfg(feature = "kafka")]
 pub use kafka::Kafka;
-pub use message::{Delivery, Look, Message, Queue, Receipt};
+pub use message::{Announcement, Delivery, Look, Message, Queue, Receipt, Topic};
 pub use port::{Broker, Consumer, ConsumerSettings};
 #[cfg(feature = "rabbitmq")]
 pub use rabbitmq::RabbitMq;

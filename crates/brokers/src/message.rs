@@ -87,6 +87,34 @@ impl fmt::Display for Queue {
     }
 }
 
+/// A topic of a broker: what is said there goes to everybody who listens, where messages of a [`Queue`] are shared among
+/// its consumers. By whatever name the product has for it: stream, exchange, topic.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Topic {
+    /// Its name.
+    pub name: String,
+    /// What kind of topic it is, where the product has several; nothing = what the product recommends.
+    pub kind: Option<String>,
+    /// How many messages are to be kept at least, where the product would keep all of them for ever.
+    pub keep: u64,
+}
+
+impl fmt::Display for Topic {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.name)
+    }
+}
+
+/// Something to say on a [`Topic`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Announcement {
+    /// What it is about, in words with dots between them, such as `task.accepted`. Where the broker knows who wants to
+    /// hear of what, it goes by this.
+    pub subject: String,
+    /// What is said.
+    pub message: Message,
+}
+
 /// What can be seen of a queue.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Look {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use crate::{BrokerError, Delivery, Look, Message, Queue, Receipt};
+use crate::{Announcement, BrokerError, Delivery, Look, Message, Queue, Receipt, Topic};
 
 /// A connection to a broker. It connects when it is first needed and again whenever it was lost, by itself: a call while
 /// the broker is away fails, and the next one tries again.
@@ -30,6 +30,14 @@ pub trait Broker: Send + Sync + 'static {
     ///
     /// One outcome per message, in their order.
     async fn publish(&self, queue: &Queue, messages: &[Message]) -> Vec<Result<(), BrokerError>>;
+
+    /// Says something to everybody who listens to a topic, in one go as far as the product can, and returns when the broker
+    /// has confirmed or refused each. A topic that is not there is made. That nobody listens is no error. One that could
+    /// not be confirmed may have been heard all the same.
+    ///
+    /// One outcome per announcement, in their order. Those of one call may be heard in any order: what has to be heard
+    /// after something else is to be said when that was confirmed.
+    async fn announce(&self, topic: &Topic, announcements: &[Announcement]) -> Vec<Result<(), BrokerError>>;
 
     /// Looks at a queue without taking anything from it.
     ///

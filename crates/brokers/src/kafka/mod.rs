@@ -36,7 +36,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 
 use crate::{
-    Broker, BrokerError, Consumer, ConsumerSettings, Look, Message, Queue,
+    Announcement, Broker, BrokerError, Consumer, ConsumerSettings, Look, Message, Queue, Topic,
     kafka::{
         address::Address, consumer::QueueConsumer, publish::Publisher, record::MESSAGE_BYTES_MAX,
         topics::Topics,
@@ -88,7 +88,14 @@ impl Broker for Kafka {
     }
 
     async fn publish(&self, queue: &Queue, messages: &[Message]) -> Vec<Result<(), BrokerError>> {
-        self.publisher.publish(queue, messages).await
+        self.publisher.publish(queue, &messages.iter().collect::<Vec<_>>()).await
+    }
+
+    async fn announce(&self, topic: &Topic, announcements: &[Announcement]) -> Vec<Result<(), BrokerError>> {
+        // There is no difference but in who reads it: everybody who brings a group of his own.
+        let queue = Queue { name: topic.name.clone(), kind: topic.kind.clone() };
+        let messages: Vec<&Message> = announcements.iter().map(|said| &said.message).collect();
+        self.publisher.publish(&queue, &messages).await
     }
 
     async fn look(&self, queue: &Queue) -> Result<Look, BrokerError> {

@@ -37,7 +37,7 @@ impl Publisher {
     }
 
     /// Sends all, and tells of each what became of it.
-    pub(super) async fn publish(&self, queue: &Queue, messages: &[Message]) -> Vec<Outcome> {
+    pub(super) async fn publish(&self, queue: &Queue, messages: &[&Message]) -> Vec<Outcome> {
         let producer = match self.topics.declare(queue).await {
             Ok(()) => self.producer(queue),
             Err(error) => Err(error),

@@ -45,6 +45,11 @@ fn refusal(queue: Option<&str>, code: u16, text: &str) -> BrokerError {
         406 => too_large(text).unwrap_or_else(|| {
             if text.contains("timed out") {
                 BrokerError::Failed(about(": a message was in hands for longer than the server's consumer_timeout"))
+            } else if text.contains("for exchange") {
+                BrokerError::Invalid(about(
+                    ": there is another kind of exchange under this name; say its kind in the configuration, or delete \
+                     the exchange, or use another name",
+                ))
             } else if text.contains("inequivalent arg") {
                 BrokerError::Invalid(about(
                     ": there is another kind of queue under this name; say its kind in the configuration, or delete \

@@ -1,7 +1,7 @@
 //! RabbitMQ: quorum queues and classic queues, by AMQP 0-9-1.
 //!
 //! ```text
-//!             publish                        consume          declare, look
+//!        publish, announce                   consume          declare, look
 //!                │                              │                   │
 //!   outlet.rs: a channel           opening.rs: a channel     queues.rs: a channel
 //!   to each batch, confirms        to each consumer          to each call
@@ -17,6 +17,7 @@
 
 mod address;
 mod consumer;
+mod exchanges;
 mod failure;
 mod kind;
 mod link;
@@ -25,24 +26,27 @@ mod outlet;
 mod properties;
 mod publish;
 mod queues;
+mod target;
 
 use std::sync::Arc;
 
 use async_trait::async_trait;
 
 use crate::{
-    Broker, BrokerError, Consumer, ConsumerSettings, Look, Message, Queue,
+    Announcement, Broker, BrokerError, Consumer, ConsumerSettings, Look, Message, Queue, Topic,
     rabbitmq::{
         address::Address,
         consumer::QueueConsumer,
         link::Link,
         publish::{MESSAGE_BYTES_MAX, Publisher},
+        target::{Letter, Target},
     },
 };
 
 /// A RabbitMQ server, or a cluster behind one address.
 ///
-/// Kinds of queues: `quorum`, which is what nothing stands for, and `classic`, which has priorities.
+/// Kinds of queues: `quorum`, which is what nothing stands for, and `classic`, which has priorities. A topic is an exchange
+/// of the kind `topic`, which is what nothing stands for, or `fanout`; or one queue, of one of the kinds of queues.
 pub struct RabbitMq {
     address: Arc<Address>,
     receiving: Arc<Link>,
@@ -86,7 +90,18 @@ impl Broker for RabbitMq {
     }
 
     async fn publish(&self, queue: &Queue, messages: &[Message]) -> Vec<Result<(), BrokerError>> {
-        self.publisher.publish(queue, messages).await
+        let letters: Vec<Letter<'_>> = messages.iter().map(Letter::plain).collect();
+        self.publisher.publish(&Target::Queue(queue.clone()), &letters).await
+    }
+
+    async fn announce(&self, topic: &Topic, announcements: &[Announcement]) -> Vec<Result<(), BrokerError>> {
+        match Target::of(topic) {
+            Ok(target) => {
+                let letters: Vec<Letter<'_>> = announcements.iter().map(Letter::about).collect();
+                self.publisher.publish(&target, &letters).await
+            }
+            Err(error) => vec![Err(error); announcements.len()],
+        }
     }
 
     async fn look(&self, queue: &Queue) -> Result<Look, BrokerError> {

@@ -13,17 +13,16 @@ use futures_util::{
 use lapin::{
     Channel, Confirmation, PublisherConfirm,
     options::{BasicPublishOptions, ConfirmSelectOptions},
-    types::ShortString,
 };
 use tokio::time::{Instant, timeout_at};
 
 use crate::{
-    BrokerError, Message, Queue,
+    BrokerError,
     rabbitmq::{
         failure::failure,
-        kind,
         link::{ANSWER_MAX, Line, Link, answer},
         properties,
+        target::{Letter, Target},
     },
 };
 
@@ -52,19 +51,15 @@ impl Outlet {
     }
 
     /// Sends all of these and waits until the server has taken or refused each.
-    pub(super) async fn send(&self, queue: &Queue, batch: &[&Message]) -> Vec<Outcome> {
+    pub(super) async fn send(&self, target: &Target, batch: &[Letter<'_>]) -> Vec<Outcome> {
         let everywhere = |error: BrokerError| vec![Err(error); batch.len()];
         if self.line.is_blocked() {
             return everywhere(blocked());
         }
-        let name = match kind::name(queue) {
-            Ok(name) => name,
-            Err(error) => return everywhere(error),
-        };
         let until = Instant::now() + ANSWER_MAX;
         let mut confirms = Vec::with_capacity(batch.len());
-        for message in batch {
-            confirms.push(self.begin(&name, message));
+        for letter in batch {
+            confirms.push(self.begin(target, *letter));
         }
         // Each is told to the driver's thread when it is first looked at: in their order, none waiting for another.
         let mut under_way = Vec::with_capacity(batch.len());
@@ -84,24 +79,24 @@ impl Outlet {
                 Err(_) => Err(BrokerError::Unreachable(format!("not confirmed within {ANSWER_MAX:?}"))),
             }
         }));
-        outcomes(queue, batch, waiting.await)
+        outcomes(target, batch, waiting.await)
     }
 
     /// Sends one and waits until the server has taken or refused it.
     fn begin<'a>(
         &'a self,
-        name: &ShortString,
-        message: &'a Message,
+        target: &'a Target,
+        letter: Letter<'a>,
     ) -> BoxFuture<'a, Result<Confirmation, BrokerError>> {
-        let name = name.clone();
         async move {
-            let told = |error: lapin::Error| failure(Some(name.as_str()), &error);
+            let told = |error: lapin::Error| failure(Some(target.name()), &error);
+            let (exchange, routing_key) = target.way(letter)?;
             // Without this flag the server drops what it has no queue for, and confirms it.
-            let options = BasicPublishOptions { mandatory: true, ..Default::default() };
-            let properties = properties::of(message)?;
-            let exchange = ShortString::default();
+            let options = BasicPublishOptions { mandatory: target.wants_a_queue(), ..Default::default() };
+            let properties = properties::of(letter.message)?;
+            let body = &letter.message.body;
             let sent: Result<PublisherConfirm, _> =
-                self.channel.basic_publish(exchange, name.clone(), options, &message.body, properties).await;
+                self.channel.basic_publish(exchange, routing_key, options, body, properties).await;
             sent.map_err(told)?.await.map_err(told)
         }
         .boxed()
@@ -110,8 +105,8 @@ impl Outlet {
 
 /// What became of each message of a batch, by what the server said to all of them.
 fn outcomes(
-    queue: &Queue,
-    batch: &[&Message],
+    target: &Target,
+    batch: &[Letter<'_>],
     confirmed: Vec<Result<Confirmation, BrokerError>>,
 ) -> Vec<Outcome> {
     // A message that comes back is reported with any of the confirmations that follow, not with its own.
@@ -128,9 +123,10 @@ fn outcomes(
         let message = confirmation.ok().and_then(Confirmation::take_message);
         returned.extend(message.map(|message| properties::id(&message.delivery.properties)));
     }
-    let missing =
-        |message: &Message| returned.contains(&message.id).then(|| BrokerError::NoQueue(queue.name.clone()));
-    batch.iter().zip(taken).map(|(message, taken)| missing(message).map_or(taken, Err)).collect()
+    let missing = |letter: &Letter<'_>| {
+        returned.contains(&letter.message.id).then(|| BrokerError::NoQueue(target.name().to_owned()))
+    };
+    batch.iter().zip(taken).map(|(letter, taken)| missing(letter).map_or(taken, Err)).collect()
 }
 
 fn blocked() -> BrokerError {

@@ -1,6 +1,6 @@
-//! Sending messages, so that each is known to be in its queue or is reported.
+//! Sending messages, so that each is known to be where it is to go or is reported.
 //!
-//! The queue is made before the first message for it, and again when the server hands messages back because it is gone.
+//! The queue or exchange is made before the first message for it, and again when the server says that it is gone.
 //! Each batch has a channel to itself meanwhile, see [`Outlet`].
 
 use std::{
@@ -11,11 +11,12 @@ use std::{
 use tokio::time::sleep;
 
 use crate::{
-    BrokerError, Message, Queue,
+    BrokerError, Message,
     rabbitmq::{
         link::Link,
         outlet::{Outcome, Outlet},
         properties, queues,
+        target::{Letter, Target},
     },
 };
 
@@ -32,11 +33,11 @@ const TOGETHER_BYTES_MAX: usize = 8 * 1024 * 1024;
 pub(super) struct Publisher {
     /// The connection that messages leave by, and nothing else: a server that runs out of memory stops reading it.
     sending: Arc<Link>,
-    /// The one by which queues are made.
+    /// The one by which queues and exchanges are made.
     asking: Arc<Link>,
     idle: Mutex<Vec<Outlet>>,
-    /// Queues that were there once, and need not be made before each batch.
-    known: Mutex<HashSet<Queue>>,
+    /// What was there once, and need not be made before each batch.
+    known: Mutex<HashSet<Target>>,
 }
 
 impl Publisher {
@@ -44,22 +45,22 @@ impl Publisher {
         Self { sending, asking, idle: Mutex::default(), known: Mutex::default() }
     }
 
-    pub(super) async fn publish(&self, queue: &Queue, messages: &[Message]) -> Vec<Outcome> {
-        let mut outcomes: Vec<Outcome> = messages.iter().map(check).collect();
+    pub(super) async fn publish(&self, target: &Target, letters: &[Letter<'_>]) -> Vec<Outcome> {
+        let mut outcomes: Vec<Outcome> = letters.iter().map(check).collect();
         let good = indices(&outcomes, Result::is_ok);
-        if let Err(error) = self.ensure(queue).await {
+        if let Err(error) = self.ensure(target).await {
             set(&mut outcomes, &good, &error);
             return outcomes;
         }
-        self.send(queue, messages, &good, &mut outcomes).await;
+        self.send(target, letters, &good, &mut outcomes).await;
 
         let missing = indices(&outcomes, |outcome| matches!(outcome, Err(BrokerError::NoQueue(_))));
         if !missing.is_empty() {
-            // The queue was deleted since. Once more, then; if that does not help, somebody works against us.
-            self.known().remove(queue);
+            // It was deleted since. Once more, then; if that does not help, somebody works against us.
+            self.known().remove(target);
             sleep(queues::REMAKE_AFTER).await;
-            match self.ensure(queue).await {
-                Ok(()) => self.send(queue, messages, &missing, &mut outcomes).await,
+            match self.ensure(target).await {
+                Ok(()) => self.send(target, letters, &missing, &mut outcomes).await,
                 Err(error) => set(&mut outcomes, &missing, &error),
             }
         }
@@ -69,19 +70,19 @@ impl Publisher {
         if large.len() > 1 {
             // The server has a lower limit than usual, and closed the channel on all for the sake of one.
             for at in large {
-                self.send(queue, messages, &[at], &mut outcomes).await;
+                self.send(target, letters, &[at], &mut outcomes).await;
             }
         }
         outcomes
     }
 
     /// Sends these of the messages, and notes what became of each.
-    async fn send(&self, queue: &Queue, messages: &[Message], which: &[usize], outcomes: &mut [Outcome]) {
+    async fn send(&self, target: &Target, letters: &[Letter<'_>], which: &[usize], outcomes: &mut [Outcome]) {
         let mut rest = which;
         while !rest.is_empty() {
-            let (now, later) = rest.split_at(fitting(messages, rest));
-            let batch: Vec<&Message> = now.iter().map(|at| &messages[*at]).collect();
-            for (at, outcome) in now.iter().zip(self.send_together(queue, &batch).await) {
+            let (now, later) = rest.split_at(fitting(letters, rest));
+            let batch: Vec<Letter<'_>> = now.iter().map(|at| letters[*at]).collect();
+            for (at, outcome) in now.iter().zip(self.send_together(target, &batch).await) {
                 outcomes[*at] = outcome;
             }
             let gone = |at: &usize| match &outcomes[*at] {
@@ -96,10 +97,10 @@ impl Publisher {
         }
     }
 
-    async fn send_together(&self, queue: &Queue, batch: &[&Message]) -> Vec<Outcome> {
+    async fn send_together(&self, target: &Target, batch: &[Letter<'_>]) -> Vec<Outcome> {
         match self.outlet().await {
             Ok(outlet) => {
-                let sent = outlet.send(queue, batch).await;
+                let sent = outlet.send(target, batch).await;
                 self.give_back(outlet, &sent);
                 sent
             }
@@ -107,11 +108,11 @@ impl Publisher {
         }
     }
 
-    /// Makes the queue unless it was there already.
-    async fn ensure(&self, queue: &Queue) -> Outcome {
-        if !self.known().contains(queue) {
-            queues::declare(&self.asking, queue).await?;
-            self.known().insert(queue.clone());
+    /// Makes a queue or exchange unless it was there already.
+    async fn ensure(&self, target: &Target) -> Outcome {
+        if !self.known().contains(target) {
+            target.declare(&self.asking).await?;
+            self.known().insert(target.clone());
         }
         Ok(())
     }
@@ -139,7 +140,7 @@ impl Publisher {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn known(&self) -> std::sync::MutexGuard<'_, HashSet<Queue>> {
+    fn known(&self) -> std::sync::MutexGuard<'_, HashSet<Target>> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -150,10 +151,10 @@ fn bytes(message: &Message) -> usize {
 }
 
 /// How many of these messages, from the first on, are sent together: one at least.
-fn fitting(messages: &[Message], which: &[usize]) -> usize {
+fn fitting(letters: &[Letter<'_>], which: &[usize]) -> usize {
     let mut room = TOGETHER_BYTES_MAX;
     let fits = |at: &&usize| {
-        let left = room.checked_sub(bytes(&messages[**at]));
+        let left = room.checked_sub(bytes(letters[**at].message));
         room = left.unwrap_or_default();
         left.is_some()
     };
@@ -161,7 +162,8 @@ fn fitting(messages: &[Message], which: &[usize]) -> usize {
 }
 
 /// Whether a message can be sent at all.
-fn check(message: &Message) -> Outcome {
+fn check(letter: &Letter<'_>) -> Outcome {
+    let message = letter.message;
     let bytes = bytes(message);
     if bytes > MESSAGE_BYTES_MAX {
         return Err(BrokerError::TooLarge { bytes, limit: MESSAGE_BYTES_MAX });
@@ -188,10 +190,11 @@ mod tests {
     fn large_batches_are_sent_in_pieces() {
         let sizes = [3, 3, 3, 9, 1, 7].map(|mebibytes| vec![b'x'; mebibytes << 20]);
         let messages = sizes.map(|body| Message::new("id", "key", body));
+        let letters: Vec<Letter<'_>> = messages.iter().map(Letter::plain).collect();
         let mut rest: &[usize] = &[0, 1, 2, 3, 4, 5];
         let mut pieces = Vec::new();
         while !rest.is_empty() {
-            let count = fitting(&messages, rest);
+            let count = fitting(&letters, rest);
             pieces.push(count);
             rest = &rest[count..];
         }

@@ -12,11 +12,26 @@ const KEY: &str = "windlass-key";
 /// An entry as Redis answers: its id, and its fields' names and values in turn; none of one that was deleted.
 pub(super) type Entry = (String, Option<Vec<Bytes>>);
 
-/// The command that adds a message to a stream that is there. Where there is none it answers nothing: whoever makes one
-/// must know that it is new.
-pub(super) fn add(stream: &str, message: &Message) -> Result<Cmd, BrokerError> {
+/// How long a stream keeps its entries.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Kept {
+    /// Until whoever takes one deletes it, as from a queue. Such a stream has to be there, or nothing is added and nothing
+    /// answered: whoever makes one must know that it is new.
+    UntilDone,
+    /// Until there are so many behind it, or a few more. Such a stream is made by the first entry.
+    Last(u64),
+}
+
+/// The command that adds a message to a stream.
+pub(super) fn add(stream: &str, message: &Message, kept: Kept) -> Result<Cmd, BrokerError> {
     let mut command = cmd("XADD");
-    command.arg(stream).arg("NOMKSTREAM").arg("*");
+    command.arg(stream);
+    match kept {
+        Kept::UntilDone => command.arg("NOMKSTREAM"),
+        // About so many, and never fewer: the server throws away whole blocks of entries.
+        Kept::Last(count) => command.arg("MAXLEN").arg("~").arg(count),
+    };
+    command.arg("*");
     command.arg(BODY).arg(&message.body[..]).arg(ID).arg(&message.id);
     if !message.key.is_empty() {
         command.arg(KEY).arg(&message.key);
@@ -72,6 +87,8 @@ mod tests {
     #[test]
     fn a_header_does_not_take_the_place_of_the_body() {
         let message = Message::new("1", "", "x").with_header("body", "y");
-        assert!(matches!(add("q", &message), Err(BrokerError::Invalid(text)) if text.contains("body")));
+        assert!(
+            matches!(add("q", &message, Kept::UntilDone), Err(BrokerError::Invalid(text)) if text.contains("body"))
+        );
     }
 }

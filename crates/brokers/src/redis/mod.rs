@@ -10,6 +10,9 @@
 //! | of a consumer that died | others claim it after `silent_after` | is lost |
 //! | made anew is seen by | the position of a group that nobody reads | a key beside it |
 //!
+//! A topic is a stream as well, which everybody reads as he likes: by `XREAD`, or with a group of his own. Nothing in it is
+//! ever done, so it is cut off behind the last so many.
+//!
 //! | file | concern |
 //! |---|---|
 //! | `address.rs` | the URL |
@@ -37,8 +40,10 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 
-use self::{group::Place, link::Link, list_consumer::ListConsumer, stream_consumer::StreamConsumer};
-use crate::{Broker, BrokerError, Consumer, ConsumerSettings, Look, Message, Queue};
+use self::{
+    entry::Kept, group::Place, link::Link, list_consumer::ListConsumer, stream_consumer::StreamConsumer,
+};
+use crate::{Announcement, Broker, BrokerError, Consumer, ConsumerSettings, Look, Message, Queue, Topic};
 
 /// The largest message. Redis would take half a gigabyte, and answers nobody else while it reads that.
 const MESSAGE_BYTES_MAX: usize = 16 << 20;
@@ -78,6 +83,20 @@ fn kind(queue: &Queue) -> Result<Kind, BrokerError> {
     }
 }
 
+/// Refuses what cannot be a topic.
+fn check(topic: &Topic) -> Result<(), BrokerError> {
+    match topic.kind.as_deref() {
+        None | Some("stream") => Ok(()),
+        Some("pubsub") => Err(BrokerError::Invalid(format!(
+            "{topic} cannot be of the kind pubsub: Redis would forget at once what nobody hears at that moment; a topic is a \
+             stream, which can be read by XREAD"
+        ))),
+        Some(other) => Err(BrokerError::Invalid(format!(
+            "Redis has no topics of the kind {other}: {topic} can be a stream"
+        ))),
+    }
+}
+
 #[async_trait]
 impl Broker for Redis {
     fn name(&self) -> &str {
@@ -101,10 +120,21 @@ impl Broker for Redis {
 
     async fn publish(&self, queue: &Queue, messages: &[Message]) -> Vec<Result<(), BrokerError>> {
         match kind(queue) {
-            Ok(Kind::Stream) => stream::publish(&self.link, &queue.name, messages).await,
+            Ok(Kind::Stream) => {
+                let messages: Vec<&Message> = messages.iter().collect();
+                stream::publish(&self.link, &queue.name, Kept::UntilDone, &messages).await
+            }
             Ok(Kind::List) => list::publish(&self.link, &queue.name, messages).await,
             Err(error) => vec![Err(error); messages.len()],
         }
+    }
+
+    async fn announce(&self, topic: &Topic, announcements: &[Announcement]) -> Vec<Result<(), BrokerError>> {
+        if let Err(error) = check(topic) {
+            return vec![Err(error); announcements.len()];
+        }
+        let messages: Vec<&Message> = announcements.iter().map(|said| &said.message).collect();
+        stream::publish(&self.link, &topic.name, Kept::Last(topic.keep), &messages).await
     }
 
     async fn look(&self, queue: &Queue) -> Result<Look, BrokerError> {

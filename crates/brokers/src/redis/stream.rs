@@ -1,4 +1,5 @@
-//! Queues that are streams: making, filling and looking at them. Consuming is in `stream_consumer.rs`.
+//! Queues that are streams: making, filling and looking at them. Consuming is in `stream_consumer.rs`. Topics are filled in
+//! the same way.
 
 use std::{
     collections::HashMap,
@@ -9,7 +10,7 @@ use redis::{Cmd, FromRedisValue as _, RedisError, Value, cmd, pipe};
 
 use super::{
     MESSAGE_BYTES_MAX,
-    entry::{add, size},
+    entry::{Kept, add, size},
     link::Link,
 };
 use crate::{BrokerError, Look, Message};
@@ -40,13 +41,18 @@ pub(super) fn make(stream: &str) -> Cmd {
 }
 
 /// Sends messages in batches, in their order.
-pub(super) async fn publish(link: &Link, stream: &str, messages: &[Message]) -> Vec<Result<(), BrokerError>> {
+pub(super) async fn publish(
+    link: &Link,
+    stream: &str,
+    kept: Kept,
+    messages: &[&Message],
+) -> Vec<Result<(), BrokerError>> {
     let mut outcomes = Vec::with_capacity(messages.len());
     let mut rest = messages;
     while !rest.is_empty() {
         let (batch, behind) = rest.split_at(batch_length(rest));
         rest = behind;
-        match publish_batch(link, stream, batch).await {
+        match publish_batch(link, stream, kept, batch).await {
             Ok(batch) => outcomes.extend(batch),
             Err(error) => {
                 // What is behind would come before what is to be sent again.
@@ -59,7 +65,7 @@ pub(super) async fn publish(link: &Link, stream: &str, messages: &[Message]) -> 
 }
 
 /// How many of these go in one batch: one at least.
-fn batch_length(messages: &[Message]) -> usize {
+fn batch_length(messages: &[&Message]) -> usize {
     let mut bytes = 0;
     let fits = messages.iter().take(BATCH_MESSAGES).take_while(|message| {
         bytes += size(message);
@@ -71,14 +77,15 @@ fn batch_length(messages: &[Message]) -> usize {
 async fn publish_batch(
     link: &Link,
     stream: &str,
-    messages: &[Message],
+    kept: Kept,
+    messages: &[&Message],
 ) -> Result<Vec<Result<(), BrokerError>>, BrokerError> {
     let mut outcomes: Vec<Result<(), BrokerError>> = Vec::with_capacity(messages.len());
     let mut commands = Vec::with_capacity(messages.len());
     for (position, message) in messages.iter().enumerate() {
         let bytes = size(message);
         let command = match bytes {
-            0..=MESSAGE_BYTES_MAX => add(stream, message),
+            0..=MESSAGE_BYTES_MAX => add(stream, message, kept),
             _ => Err(BrokerError::TooLarge { bytes, limit: MESSAGE_BYTES_MAX }),
         };
         outcomes.push(command.map(|command| commands.push((position, command))));
@@ -154,8 +161,9 @@ mod tests {
     #[test]
     fn batches_have_limits_and_are_never_empty() {
         let message = |bytes: usize| Message::new("", "", vec![0; bytes]);
-        assert_eq!(batch_length(&[message(BATCH_BYTES + 1), message(1)]), 1);
-        assert_eq!(batch_length(&[message(1), message(BATCH_BYTES), message(1)]), 1);
-        assert_eq!(batch_length(&vec![message(1); BATCH_MESSAGES + 1]), BATCH_MESSAGES);
+        let (small, full, too_large) = (&message(1), &message(BATCH_BYTES), &message(BATCH_BYTES + 1));
+        assert_eq!(batch_length(&[too_large, small]), 1);
+        assert_eq!(batch_length(&[small, full, small]), 1);
+        assert_eq!(batch_length(&[small; BATCH_MESSAGES + 1]), BATCH_MESSAGES);
     }
 }

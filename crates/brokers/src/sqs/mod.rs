@@ -27,7 +27,7 @@ use async_trait::async_trait;
 use aws_sdk_sqs::types::QueueAttributeName;
 
 use crate::{
-    Broker, BrokerError, Consumer, ConsumerSettings, Look, Message, Queue,
+    Announcement, Broker, BrokerError, Consumer, ConsumerSettings, Look, Message, Queue, Topic,
     sqs::{address::Address, attributes::MESSAGE_BYTES_MAX, consumer::QueueConsumer, link::Link},
 };
 
@@ -74,7 +74,14 @@ impl Broker for Sqs {
     }
 
     async fn publish(&self, queue: &Queue, messages: &[Message]) -> Vec<Result<(), BrokerError>> {
-        publish::publish(&self.link, queue, messages).await
+        publish::publish(&self.link, queue, &messages.iter().collect::<Vec<_>>()).await
+    }
+
+    async fn announce(&self, topic: &Topic, announcements: &[Announcement]) -> Vec<Result<(), BrokerError>> {
+        // SQS knows no topics: a queue that one subscriber reads, or that somebody passes on.
+        let queue = Queue { name: topic.name.clone(), kind: topic.kind.clone() };
+        let messages: Vec<&Message> = announcements.iter().map(|said| &said.message).collect();
+        publish::publish(&self.link, &queue, &messages).await
     }
 
     async fn look(&self, queue: &Queue) -> Result<Look, BrokerError> {

@@ -21,7 +21,7 @@ pub(super) const REQUESTS_MAX: usize = 16;
 type Outcome = Result<(), BrokerError>;
 
 /// Sends all, and tells of each what became of it.
-pub(super) async fn publish(link: &Link, queue: &Queue, messages: &[Message]) -> Vec<Outcome> {
+pub(super) async fn publish(link: &Link, queue: &Queue, messages: &[&Message]) -> Vec<Outcome> {
     let (url, is_fifo) = match (link.declare(queue).await, link::is_fifo(queue)) {
         (Ok(url), Ok(is_fifo)) => (url, is_fifo),
         (Err(error), _) | (_, Err(error)) => return vec![Err(error); messages.len()],
@@ -44,7 +44,7 @@ pub(super) async fn publish(link: &Link, queue: &Queue, messages: &[Message]) ->
 /// Entries of requests, each with at most so many and so large as a request may have. What cannot be sent at all is said in
 /// `outcomes`.
 fn batches(
-    messages: &[Message],
+    messages: &[&Message],
     is_fifo: bool,
     outcomes: &mut [Outcome],
 ) -> Vec<Vec<SendMessageBatchRequestEntry>> {

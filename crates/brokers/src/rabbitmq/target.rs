@@ -1,0 +1,119 @@
+//! Where messages go.
+
+use std::sync::Arc;
+
+use lapin::types::ShortString;
+
+use crate::{
+    Announcement, BrokerError, Message, Queue, Topic,
+    rabbitmq::{
+        exchanges::{Exchange, Way},
+        kind,
+        link::Link,
+        queues,
+    },
+};
+
+/// Where messages go.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) enum Target {
+    /// To a queue, by the exchange that leads to every queue by its name.
+    Queue(Queue),
+    /// To whoever has bound a queue to it.
+    Exchange(Exchange),
+}
+
+/// A message to send.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Letter<'m> {
+    pub(super) message: &'m Message,
+    /// What it is about, where the way goes by that.
+    pub(super) subject: &'m str,
+}
+
+impl<'m> Letter<'m> {
+    /// One that goes to a queue.
+    pub(super) fn plain(message: &'m Message) -> Self {
+        Self { message, subject: "" }
+    }
+
+    pub(super) fn about(announcement: &'m Announcement) -> Self {
+        Self { message: &announcement.message, subject: &announcement.subject }
+    }
+}
+
+impl Target {
+    /// Where the messages of a topic go: to an exchange, or all into one queue.
+    pub(super) fn of(topic: &Topic) -> Result<Self, BrokerError> {
+        let exchange = |way| Ok(Self::Exchange(Exchange { name: topic.name.clone(), way }));
+        match topic.kind.as_deref() {
+            None | Some("topic") => exchange(Way::Topic),
+            Some("fanout") => exchange(Way::Fanout),
+            Some("quorum" | "classic") => {
+                Ok(Self::Queue(Queue { name: topic.name.clone(), kind: topic.kind.clone() }))
+            }
+            Some(kind) => Err(BrokerError::Invalid(format!(
+                "the kind {kind:?} of the topic {topic} is none of RabbitMQ's: use topic or fanout for an exchange, quorum \
+                 or classic for one queue"
+            ))),
+        }
+    }
+
+    pub(super) fn name(&self) -> &str {
+        match self {
+            Self::Queue(queue) => &queue.name,
+            Self::Exchange(exchange) => &exchange.name,
+        }
+    }
+
+    /// Makes it unless it is there.
+    pub(super) async fn declare(&self, link: &Arc<Link>) -> Result<(), BrokerError> {
+        match self {
+            Self::Queue(queue) => queues::declare(link, queue).await,
+            Self::Exchange(exchange) => exchange.declare(link).await,
+        }
+    }
+
+    /// The exchange and the routing key by which a message gets there.
+    pub(super) fn way(&self, letter: Letter<'_>) -> Result<(ShortString, ShortString), BrokerError> {
+        match self {
+            Self::Queue(queue) => Ok((ShortString::default(), kind::name(queue)?)),
+            Self::Exchange(exchange) => {
+                let subject = ShortString::try_new(letter.subject).map_err(|_| {
+                    BrokerError::Invalid(format!(
+                        "the subject of a message has {} bytes: 255 are allowed",
+                        letter.subject.len()
+                    ))
+                })?;
+                Ok((exchange.short_name()?, subject))
+            }
+        }
+    }
+
+    /// Whether a message is lost that comes to no queue.
+    pub(super) fn wants_a_queue(&self) -> bool {
+        matches!(self, Self::Queue(_))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn topic(kind: Option<&str>) -> Topic {
+        Topic { name: "events".to_owned(), kind: kind.map(str::to_owned), keep: 0 }
+    }
+
+    #[test]
+    fn kinds_and_subjects_are_checked() {
+        assert_eq!(Target::of(&topic(None)), Target::of(&topic(Some("topic"))));
+        let error = Target::of(&topic(Some("direct"))).unwrap_err();
+        assert!(matches!(&error, BrokerError::Invalid(why) if why.contains("topic or fanout")), "{error}");
+
+        let (message, long) = (Message::new("id", "key", "body"), "x".repeat(256));
+        let letter = Letter { message: &message, subject: &long };
+        assert!(matches!(Target::of(&topic(None)).unwrap().way(letter), Err(BrokerError::Invalid(_))));
+        let (exchange, key) = Target::of(&topic(Some("classic"))).unwrap().way(letter).unwrap();
+        assert_eq!((exchange.as_str(), key.as_str()), ("", "events"));
+    }
+}
