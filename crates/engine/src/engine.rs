@@ -14,6 +14,7 @@ use windlass_core::{AlarmId, AlarmRejection, LockName, LockRejection, Millis, Na
 
 use crate::{
     Counts, Feed, RerunRefusal, Signal, Tokens,
+    announcing::Announcing,
     exchange::Dispatching,
     ids::TaskIds,
     inbox::Inbox,
@@ -47,6 +48,7 @@ pub struct Engine {
     pub(crate) leading: Leading,
     pub(crate) latest: LatestTime,
     pub(crate) offering: Offering,
+    pub(crate) announcing: Announcing,
 }
 
 /// Why the engine did not do what it was asked. Nothing was changed.
@@ -130,6 +132,7 @@ impl Engine {
             leading: Leading::default(),
             latest: LatestTime::default(),
             offering: Offering::default(),
+            announcing: Announcing::default(),
         }
     }
 

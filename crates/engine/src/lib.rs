@@ -15,6 +15,7 @@
 //! ```
 
 mod adhoc;
+mod announcing;
 pub mod archive;
 mod ask;
 #[cfg(feature = "conformance")]

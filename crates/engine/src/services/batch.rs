@@ -294,11 +294,13 @@ impl Batch {
         self.alarms.get_mut(id)?.decide(id, command, consumes, place, self.now.wall)
     }
 
-    /// What is to be committed, and who waits for the outcome of each. Events are kept where somebody watches.
-    pub(super) fn into_changes(self, watched: bool) -> (Vec<Change>, Vec<Part>) {
+    /// What is to be committed, and who waits for the outcome of each. Events are kept where somebody watches, and told to be
+    /// announced where somebody does that.
+    pub(super) fn into_changes(self, watched: bool, announces: bool) -> (Vec<Change>, Vec<Part>) {
         let (mut changes, mut parts) = (Vec::new(), Vec::new());
         for step in self.tasks.into_values().flat_map(|work| work.steps) {
-            let TaskStep { change, loaded, pending, stops } = step;
+            let TaskStep { mut change, loaded, pending, stops } = step;
+            change.announces = announces;
             let events = watched.then(|| change.events.clone());
             let logs = Logged::of(&change.logs, watched);
             let (task, has_timer) = (Some(TaskPart { loaded, events, stops }), has_timer(&change));

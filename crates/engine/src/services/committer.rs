@@ -121,13 +121,16 @@ impl Committer {
             }
         }
         let decided_at = batch.now;
-        let (changes, parts) = batch.into_changes(!self.engine.feed.is_idle());
+        let (changes, parts) = batch.into_changes(!self.engine.feed.is_idle(), self.engine.announcing.is_on());
         let sent = self.sent(&changes);
         let outcomes = match along {
             Some(along) => along.commit(changes, decided_at).await?,
             None => self.engine.store.commit(changes).await?,
         };
         self.carry(sent, &outcomes);
+        if parts.iter().any(|part| part.task.is_some()) {
+            self.engine.announcing.stir();
+        }
         // A reply that changes nothing holds when what it was decided on is on disk now, and was not lost instead.
         let held = self.engine.store.generation() == generation;
         for (place, reply) in unchanging {

@@ -1,6 +1,7 @@
 //! The services that make the engine move. Each has `run_once`; the program loops over them.
 
 mod alarm_work;
+mod announcer;
 mod batch;
 mod children;
 mod clerk;
@@ -15,7 +16,9 @@ mod membership;
 mod messenger;
 mod task_work;
 mod timekeeper;
+mod trouble;
 
+pub use announcer::{Announcer, WriteEvent};
 pub use clerk::{Clerk, ReadEnqueued, Unreadable};
 pub use committer::Committer;
 pub use courier::{Courier, CourierSettings, WriteStep};

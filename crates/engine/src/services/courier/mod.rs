@@ -12,14 +12,14 @@
 //! same message one gets the attempt.
 
 mod offers;
-mod trouble;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use windlass_brokers::{Broker, BrokerError, Message, Queue};
-use windlass_core::{Free, Millis, Name, when_free};
+use windlass_core::{AlarmId, AlarmKind, Free, Millis, Name, when_free};
 
-use self::{offers::Offers, trouble::Trouble};
+use self::offers::Offers;
+use super::trouble::Trouble;
 use crate::{
     Engine, EngineError, HandedOut, OfferedAt, Signal,
     ports::{AttemptId, Claimed, Loaded, Now, PollState, SessionId, SessionRenewal, Wish, WorkerState},
@@ -77,13 +77,13 @@ pub struct Courier {
     settings: CourierSettings,
     session: SessionId,
     stirred: Arc<Signal>,
+    trouble: Trouble,
     state: Mutex<State>,
 }
 
 #[derive(Default)]
 struct State {
     offers: Offers,
-    trouble: Option<Trouble>,
     renewed_at: Option<Millis>,
     refreshed_at: Option<Millis>,
     looked_at: Option<Millis>,
@@ -103,7 +103,16 @@ impl Courier {
         let place =
             OfferedAt { broker: broker.name().to_owned(), queue: settings.queue.name.clone(), trouble: None };
         let stirred = engine.offering.begin(settings.module.clone(), place);
-        Self { engine, broker, writer, settings, session, stirred, state: Mutex::default() }
+        Self {
+            engine,
+            broker,
+            writer,
+            settings,
+            session,
+            stirred,
+            trouble: Trouble::default(),
+            state: Mutex::default(),
+        }
     }
 
     /// Returns when something may have become ready.
@@ -119,9 +128,8 @@ impl Courier {
     pub async fn run_once(&self, now: Now) -> Result<Millis, EngineError> {
         self.renew(now).await?;
         self.refresh(now).await?;
-        let waits_until = self.state().trouble.as_ref().map(|trouble| trouble.retry_at);
-        if let Some(at) = waits_until.filter(|at| now.mono < *at) {
-            return Ok(Millis(at.0 - now.mono.0));
+        if let Some(rest) = self.trouble.rest(now) {
+            return Ok(rest);
         }
         let is_time = self.state().looked_at.is_none_or(|at| now.mono.0 >= at.0 + LOOK_EVERY.0);
         if is_time {
@@ -131,7 +139,7 @@ impl Courier {
         }
         let sent = self.send_again(now).await?;
         // What cannot be sent waits in the store, where others may take it.
-        let is_away = self.state().trouble.as_ref().is_some_and(|trouble| !trouble.is_over);
+        let is_away = self.trouble.is_away();
         let fresh = if is_away { Vec::new() } else { self.claim(now).await? };
         if is_away {
             self.release_unsent(now).await?;
@@ -224,7 +232,7 @@ impl Courier {
     /// Looks whether the broker has what it was given.
     async fn look(&self, now: Now) {
         // A broker that takes nothing is asked even so: nothing else would show that it is there again.
-        if self.state().offers.is_empty() && self.state().trouble.is_none() {
+        if self.state().offers.is_empty() && !self.trouble.is_known() {
             return;
         }
         let look = self.broker.look(&self.settings.queue).await;
@@ -232,16 +240,16 @@ impl Courier {
         match look {
             Ok(look) => {
                 if state.offers.is_empty() {
-                    Trouble::ends(&mut state.trouble);
+                    self.trouble.ends();
                 }
                 if let Some(count) = state.offers.find_missing(&look, now.mono) {
                     let (queue, module) = (&self.settings.queue, &self.settings.module);
                     tracing::warn!(%queue, %module, count, "the broker does not have what it was given: it is sent again");
                 }
             }
-            Err(BrokerError::NoQueue(_)) if state.offers.is_empty() => Trouble::ends(&mut state.trouble),
+            Err(BrokerError::NoQueue(_)) if state.offers.is_empty() => self.trouble.ends(),
             Err(BrokerError::NoQueue(_)) => state.offers.all_again(),
-            Err(error) => self.has_failed(&mut state, &error, now),
+            Err(error) => self.has_failed(&error, now),
         }
     }
 
@@ -295,8 +303,8 @@ impl Courier {
 
     /// Gives back what was never sent, once the broker has been away for long. Nothing is claimed meanwhile.
     async fn release_unsent(&self, now: Now) -> Result<(), EngineError> {
-        let is_long = self.state().trouble.as_ref().is_some_and(|trouble| trouble.is_long(now));
-        let never_sent = if is_long { self.state().offers.never_sent(RELEASES_MAX) } else { Vec::new() };
+        let never_sent =
+            if self.trouble.is_long(now) { self.state().offers.never_sent(RELEASES_MAX) } else { Vec::new() };
         for id in &never_sent {
             self.engine.store.release(self.session, *id, now).await?;
             self.state().offers.remove(id);
@@ -339,8 +347,8 @@ impl Courier {
             }
         }
         match failure {
-            Some(error) => self.has_failed(&mut state, &error, now),
-            None if went => Trouble::ends(&mut state.trouble),
+            Some(error) => self.has_failed(&error, now),
+            None if went => self.trouble.ends(),
             None => {}
         }
     }
@@ -355,12 +363,22 @@ impl Courier {
         self.writer.reference(attempt, has_headers)
     }
 
-    fn has_failed(&self, state: &mut State, error: &BrokerError, now: Now) {
-        let first = state.trouble.is_none();
-        Trouble::goes_on(&mut state.trouble, error, now);
-        if first {
+    fn has_failed(&self, error: &BrokerError, now: Now) {
+        if self.trouble.goes_on(error, now) {
             let (broker, queue) = (self.broker.name(), &self.settings.queue);
             tracing::warn!(broker, %queue, %error, "what is ready cannot be offered; it is tried again");
         }
+    }
+
+    /// Raises the alarm about a broker that is away, and resolves it when it is there again.
+    async fn tell_trouble(&self, now: Now) -> Result<(), EngineError> {
+        let module = &self.settings.module;
+        self.engine.offering.note(module, self.trouble.told());
+        let id = AlarmId(format!("{}.{module}", AlarmKind::BrokerAway.as_str()).into());
+        let describe = |error: &str| {
+            let (queue, broker) = (&self.settings.queue, self.broker.name());
+            format!("the steps of {module} cannot be offered in the queue {queue} of {broker}: {error}")
+        };
+        self.trouble.tell(&self.engine, id, describe, now).await
     }
 }

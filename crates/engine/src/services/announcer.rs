@@ -1,0 +1,170 @@
+//! Announces what happens to tasks on a topic of a broker.
+//!
+//! ```text
+//! committer:  state, events and their place in the outbox, in one transaction
+//!                                     │
+//! announcer:  outbox ─▶ read ─▶ Broker::announce ─▶ confirmed: out of the outbox
+//!                └────────────── not confirmed: again ◀──┘
+//! ```
+//!
+//! Each event is announced at least once, and those of a task in their order: none is sent before the one before it was
+//! confirmed. One server does this at a time. What was confirmed when it died, and was not out of the outbox yet, is
+//! announced again by whoever follows.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::Arc,
+};
+
+use windlass_brokers::{Announcement, Broker, Topic};
+use windlass_core::{AlarmId, AlarmKind, Event, Millis, Task, TaskId};
+
+use super::trouble::Trouble;
+use crate::{
+    Engine, EngineError, Signal,
+    inbox::Item,
+    ports::{Announced, Change, Now, Service, Unannounced},
+};
+
+/// Changes whose events are announced in one round.
+const ROUND_MAX: usize = 500;
+
+/// How often it is looked for what others have left, where nobody tells.
+const LOOK_EVERY: Millis = Millis::from_secs(1);
+/// The same where other servers commit as well.
+const LOOK_SHARED: Millis = Millis(200);
+
+/// Writes events as messages.
+pub trait WriteEvent: Send + Sync {
+    /// What is announced of the event of a task with this number.
+    fn announcement(&self, task: &Task, n: u64, event: &Event) -> Announcement;
+}
+
+/// Announces what happens to tasks.
+pub struct Announcer {
+    engine: Arc<Engine>,
+    broker: Arc<dyn Broker>,
+    writer: Arc<dyn WriteEvent>,
+    topic: Topic,
+    stirred: Arc<Signal>,
+    trouble: Trouble,
+}
+
+/// What is to be announced of a task in a round, the next first.
+struct Line {
+    task: Arc<Task>,
+    events: VecDeque<Next>,
+}
+
+struct Next {
+    n: u64,
+    event: Event,
+    /// Of the last event of a change: then all of it is announced.
+    completes: Option<Announced>,
+}
+
+impl Announcer {
+    /// An announcer of `engine`: from now on what happens to tasks is kept until it is announced.
+    #[must_use]
+    pub fn new(
+        engine: Arc<Engine>,
+        broker: Arc<dyn Broker>,
+        writer: Arc<dyn WriteEvent>,
+        topic: Topic,
+    ) -> Self {
+        let stirred = engine.announcing.begin();
+        Self { engine, broker, writer, topic, stirred, trouble: Trouble::default() }
+    }
+
+    /// Returns when something may have happened.
+    pub async fn stirred(&self) {
+        self.stirred.wait().await;
+    }
+
+    /// Announces a bounded part of what waits. Tells after how long it is to be called again at the latest.
+    ///
+    /// # Errors
+    /// When the store fails. That the broker does is no error: what happened waits, with an alarm.
+    pub async fn run_once(&self, now: Now) -> Result<Millis, EngineError> {
+        if !self.engine.leads(Service::Announcing, now) {
+            return Ok(LOOK_EVERY);
+        }
+        if let Some(rest) = self.trouble.rest(now) {
+            return Ok(rest);
+        }
+        let waiting = self.engine.store.unannounced(ROUND_MAX).await?;
+        let is_full = waiting.len() == ROUND_MAX;
+        let announced = self.announce(waiting, now).await?;
+        let went = !announced.is_empty();
+        if went {
+            self.engine.inbox.decide(vec![Item::Change(Change::Announced(announced))]).await?;
+        }
+        self.tell_trouble(now).await?;
+        Ok(match self.engine.store.is_shared() {
+            _ if is_full && went => Millis(0),
+            true => LOOK_SHARED,
+            false => LOOK_EVERY,
+        })
+    }
+
+    /// Announces these and gives those of which every event was confirmed. It goes in rounds of one event of each task, so
+    /// that none overtakes one that is not confirmed; of a task whose event is refused nothing more is sent.
+    async fn announce(&self, waiting: Vec<Unannounced>, now: Now) -> Result<Vec<Announced>, EngineError> {
+        let mut lines = self.lines(waiting).await?;
+        let (mut announced, mut failure) = (Vec::new(), None);
+        while !lines.is_empty() {
+            let first = lines.iter().filter_map(|line| Some((&line.task, line.events.front()?)));
+            let announcements: Vec<Announcement> =
+                first.map(|(task, next)| self.writer.announcement(task, next.n, &next.event)).collect();
+            let outcomes = self.broker.announce(&self.topic, &announcements).await;
+            for (line, outcome) in lines.iter_mut().zip(outcomes) {
+                match outcome {
+                    Ok(()) => announced.extend(line.events.pop_front().and_then(|next| next.completes)),
+                    Err(error) => {
+                        line.events.clear();
+                        failure = Some(error);
+                    }
+                }
+            }
+            lines.retain(|line| !line.events.is_empty());
+        }
+        match failure {
+            Some(error) if self.trouble.goes_on(&error, now) => {
+                let (broker, topic) = (self.broker.name(), &self.topic.name);
+                tracing::warn!(broker, topic, %error, "events cannot be announced; it is tried again");
+            }
+            Some(_) => {}
+            None => self.trouble.ends(),
+        }
+        Ok(announced)
+    }
+
+    /// What waits, by task. Of a task that was deleted meanwhile there is nothing to say.
+    async fn lines(&self, waiting: Vec<Unannounced>) -> Result<Vec<Line>, EngineError> {
+        let mut events: BTreeMap<TaskId, VecDeque<Next>> = BTreeMap::new();
+        for change in waiting {
+            let Unannounced { task, after, events: of_change } = change;
+            let last = after + of_change.len() as u64;
+            let next = (after + 1..).zip(of_change).map(|(n, event)| Next {
+                n,
+                event,
+                completes: (n == last).then_some(Announced { task, after }),
+            });
+            events.entry(task).or_default().extend(next);
+        }
+        let ids: Vec<TaskId> = events.keys().copied().collect();
+        let tasks = self.engine.store.load(&ids).await?;
+        let lines = events.into_values().zip(tasks);
+        Ok(lines.filter_map(|(events, loaded)| Some(Line { task: loaded?.task, events })).collect())
+    }
+
+    /// Raises the alarm about a broker that is away, and resolves it when it is there again.
+    async fn tell_trouble(&self, now: Now) -> Result<(), EngineError> {
+        let id = AlarmId(AlarmKind::BrokerAway.as_str().into());
+        let describe = |error: &str| {
+            let (topic, broker) = (&self.topic.name, self.broker.name());
+            format!("what happens to tasks cannot be announced on the topic {topic} of {broker}: {error}")
+        };
+        self.trouble.tell(&self.engine, id, describe, now).await
+    }
+}
