@@ -27,6 +27,10 @@ impl Problem {
     /// What every `type` begins with.
     pub const TYPE_PREFIX: &'static str = "https://windlass.invalid/problems/";
 
+    /// The name that clients give to a refusal that came without a problem document: something else than a server of
+    /// Windlass has answered.
+    pub const UNEXPLAINED: &'static str = "unexplained";
+
     /// A problem of the kind `name`.
     #[must_use]
     pub fn new(status: u16, name: &str, title: &str, detail: impl Into<String>) -> Self {

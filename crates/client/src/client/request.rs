@@ -142,7 +142,7 @@ fn problem(status: StatusCode, body: &Bytes) -> Problem {
         } else {
             format!("the server answered {status}: {excerpt}")
         };
-        Problem::new(status.as_u16(), "unexplained", title, detail)
+        Problem::new(status.as_u16(), Problem::UNEXPLAINED, title, detail)
     })
 }
 

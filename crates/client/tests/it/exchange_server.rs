@@ -95,6 +95,8 @@ pub(crate) struct Book {
     pub(crate) offered: HashMap<String, Attempt>,
     /// What is kept of messages that are too large, by token.
     pub(crate) kept: HashMap<String, serde_json::Value>,
+    /// How often it was asked for such.
+    pub(crate) kept_calls: usize,
     /// Handed out and not reported.
     given: HashMap<String, Attempt>,
     /// The final report of each attempt.
@@ -121,6 +123,8 @@ pub(crate) struct Book {
     pub(crate) lose_attempts: u32,
     /// Answer every call with this refusal.
     pub(crate) refuse: Option<Problem>,
+    /// Answer with this refusal to whoever asks for what is kept.
+    pub(crate) refuse_kept: Option<Problem>,
     /// Find final reports of these tokens malformed while they say `succeeded`.
     pub(crate) invalid: HashSet<String>,
 }
@@ -294,12 +298,18 @@ fn take_report(book: &mut Book, report: Report) -> ReportAnswer {
 }
 
 async fn step_message(State(desk): State<Arc<Desk>>, Path(token): Path<String>) -> Response {
-    match desk.book().kept.get(&token) {
-        Some(step) => Json(step.clone()).into_response(),
-        None => {
-            let problem = Problem::new(404, "attempt-unknown", "Unknown attempt", "there is no such attempt");
-            (StatusCode::NOT_FOUND, [(CONTENT_TYPE, "application/problem+json")], Json(problem))
-                .into_response()
+    let mut found = None;
+    desk.change(|book| {
+        book.kept_calls += 1;
+        let unknown = || Problem::new(404, "attempt-unknown", "Unknown attempt", "there is no such attempt");
+        let refusal = book.refuse_kept.clone();
+        found = Some(refusal.map_or_else(|| book.kept.get(&token).cloned().ok_or_else(unknown), Err));
+    });
+    match found.unwrap() {
+        Ok(step) => Json(step).into_response(),
+        Err(problem) => {
+            let status = StatusCode::from_u16(problem.status).unwrap();
+            (status, [(CONTENT_TYPE, "application/problem+json")], Json(problem)).into_response()
         }
     }
 }

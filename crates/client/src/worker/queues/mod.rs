@@ -14,6 +14,7 @@
 
 mod building;
 mod failing;
+mod fetching;
 mod hands;
 mod incoming;
 mod results;

@@ -5,15 +5,19 @@ use std::{collections::HashSet, sync::Arc, time::Duration};
 use futures_util::{StreamExt, future::BoxFuture, stream::FuturesUnordered};
 use tokio::{
     sync::mpsc::{UnboundedReceiver, UnboundedSender},
-    time::{Instant, sleep, sleep_until},
+    time::{Instant, sleep_until},
 };
 use tracing::{debug, error, info, warn};
 use windlass_brokers::{
     Broker, BrokerError, Consumer, ConsumerSettings, Delivery, Message, Queue, Receipt, bury,
 };
 
-use super::{Allowance, Incoming, RECEIVE_WAIT, incoming::Parameters};
-use crate::{Client, Error, pacing::Pacing};
+use super::{
+    Allowance, Incoming, RECEIVE_WAIT,
+    fetching::{Fetched, fetch},
+    incoming::Parameters,
+};
+use crate::{Client, pacing::Pacing};
 
 /// How many orders are carried out in one turn.
 const ORDERS_MAX: usize = 1024;
@@ -34,9 +38,6 @@ pub(super) enum Order {
     Acknowledge(Receipt),
     GiveBack(Receipt),
 }
-
-/// A message whose parameters the server keeps, and the whole of it: none if the server has no such attempt any more.
-type Fetched = (Receipt, Option<Incoming>);
 
 /// Consumes one queue. It ends when nobody can give it orders any more.
 pub(super) struct Source {
@@ -91,13 +92,7 @@ impl Source {
                 () = sleep_until(course.keep_at) => self.keep(&mut course).await,
                 () = sleep_until(course.not_before), if left > 0 && !may_receive => {}
                 () = allowance.changed(), if left == 0 => {}
-                Some((receipt, incoming)) = course.fetching.next() => match incoming {
-                    Some(incoming) => self.bring(receipt, incoming),
-                    None => {
-                        self.allowance.refund();
-                        self.carry_out(&mut course, [Order::Acknowledge(receipt)]).await;
-                    }
-                },
+                Some(fetched) = course.fetching.next() => self.fetched(&mut course, fetched).await,
                 received = receive(consumer, &**broker, queue, settings, left), if may_receive => {
                     self.received(&mut course, received).await;
                 }
@@ -125,17 +120,38 @@ impl Source {
                 Ok((incoming, Parameters::Kept)) => {
                     self.allowance.spend(1);
                     match self.server.clone() {
-                        Some(server) => course.fetching.push(Box::pin(fetch(server, receipt, incoming))),
+                        Some(server) => {
+                            course.fetching.push(Box::pin(fetch(server, receipt, message, incoming)))
+                        }
                         None => self.bring(receipt, incoming.without_parameters()),
                     }
                 }
-                Err(reason) => {
-                    warn!(queue = %self.queue, message = message.id, reason, "a message goes to the dead queue");
-                    course.unfit.push((receipt, message, reason));
-                }
+                Err(reason) => self.is_unfit(course, receipt, message, reason),
             }
         }
         self.bury_unfit(course).await;
+    }
+
+    /// The server was asked for the parameters of a message.
+    async fn fetched(&mut self, course: &mut Course, fetched: Fetched) {
+        match fetched {
+            Fetched::Whole(receipt, incoming) => self.bring(receipt, *incoming),
+            Fetched::Gone(receipt) => {
+                self.allowance.refund();
+                self.carry_out(course, [Order::Acknowledge(receipt)]).await;
+            }
+            Fetched::Useless(receipt, message, reason) => {
+                self.allowance.refund();
+                self.is_unfit(course, receipt, message, reason);
+                self.bury_unfit(course).await;
+            }
+        }
+    }
+
+    fn is_unfit(&self, course: &mut Course, receipt: Receipt, message: Message, reason: String) {
+        // Its id is its token, which is not for logs.
+        warn!(queue = %self.queue, key = message.key, reason, "a message goes to the dead queue");
+        course.unfit.push((receipt, message, reason));
     }
 
     fn bring(&self, receipt: Receipt, incoming: Incoming) {
@@ -235,20 +251,4 @@ async fn receive(
         None => consumer.insert(broker.consume(queue, settings).await?),
     };
     consumer.receive(max, RECEIVE_WAIT).await
-}
-
-/// Reads the whole of a message that was too large for the broker. A server that is away is waited for.
-async fn fetch(server: Client, receipt: Receipt, incoming: Incoming) -> Fetched {
-    let mut pacing = Pacing::default();
-    loop {
-        match server.step_message(&incoming.attempt.token).await {
-            Ok(whole) => return (receipt, Some(incoming.complete(whole))),
-            Err(Error::Refused(problem)) if matches!(problem.status, 404 | 409 | 410) => {
-                debug!(detail = problem.detail, "a message refers to an attempt that is no more");
-                return (receipt, None);
-            }
-            Err(error) => debug!(%error, "the parameters of a message cannot be read yet"),
-        }
-        sleep(pacing.failed()).await;
-    }
 }

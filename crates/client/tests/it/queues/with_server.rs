@@ -3,13 +3,13 @@
 use std::{
     collections::BTreeSet,
     sync::{Arc, Mutex, atomic::Ordering},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use serde_json::{Value, json};
 use windlass_client::{
-    Client, Job, Outcome, Worker,
-    api::{ExchangeRequest, ReportOutcome},
+    Client, Handler, Job, Outcome, Worker,
+    api::{ExchangeRequest, Problem, ReportOutcome},
 };
 
 use super::{Bench, counting, step, step_without, until_stopped};
@@ -79,17 +79,9 @@ async fn parameters_too_large_for_the_broker_are_read_from_the_server() {
         book.offered.insert("gone".to_owned(), attempt("gone"));
         book.kept.insert("large".to_owned(), step("large"));
     });
-    let reference = |token: &str| {
-        let mut step = step_without(token, "Parameters");
-        step["Reference"] = json!(format!("/v1/worker/attempts/{token}"));
-        step
-    };
     bench.publish([reference("gone"), reference("large")]).await;
-    // With one slot: what is gone must not keep it.
-    let client = Client::new(&server.address.to_string()).unwrap();
     let echo = handler(|job: Job| async move { Outcome::succeeded(&job.params::<Value>().unwrap()) });
-    let builder = Worker::builder(client).over(bench.broker.clone()).queue("m", bench.queue.clone());
-    let worker = RunningWorker::start_built(builder.module("m", None, echo).concurrency(1).build().unwrap());
+    let worker = with_one_slot(&bench, &server, echo);
     server.desk.until("the report", |book| book.done.contains_key("large")).await;
     bench.emptied().await;
     worker.drained().await.unwrap();
@@ -103,6 +95,64 @@ async fn parameters_too_large_for_the_broker_are_read_from_the_server() {
     assert_eq!((&results[1]["Event"], &results[1]["Code"]), (&json!("failed"), &json!(65)));
     worker.drained().await.unwrap();
     assert_eq!(ran.load(Ordering::SeqCst), 0);
+}
+
+/// A step whose parameters are with the server.
+fn reference(token: &str) -> Value {
+    let mut step = step_without(token, "Parameters");
+    step["Reference"] = json!(format!("/v1/worker/attempts/{token}"));
+    step
+}
+
+/// A worker with one slot: what it cannot use must not keep that.
+fn with_one_slot(bench: &Bench, server: &ExchangeServer, handler: Arc<dyn Handler>) -> RunningWorker {
+    let client = Client::new(&server.address.to_string()).unwrap();
+    let builder = Worker::builder(client).over(bench.broker.clone()).queue("m", bench.queue.clone());
+    RunningWorker::start_built(builder.module("m", None, handler).concurrency(1).build().unwrap())
+}
+
+#[tokio::test]
+async fn a_reference_that_the_server_finds_wrong_goes_to_the_dead_queue() {
+    let Some(bench) = Bench::start("wrong-reference") else { return };
+    let server = ExchangeServer::start();
+    server.desk.change(|book| {
+        book.offered.insert("a".to_owned(), attempt("a"));
+        book.refuse_kept = Some(Problem::new(422, "malformed", "Malformed", "this is no token of mine"));
+    });
+    bench.publish([reference("wrong"), step("a")]).await;
+    let (ran, handler) = counting();
+    let worker = with_one_slot(&bench, &server, handler);
+    let dead = &bench.read(&bench.queue.dead(), 1).await[0];
+    let reason = dead.header("windlass-reason").unwrap();
+    assert!(reason.contains("does not give its parameters: this is no token of mine"), "{reason}");
+    server.desk.until("the report of the other one", |book| book.done.contains_key("a")).await;
+    bench.emptied().await;
+    worker.drained().await.unwrap();
+    assert_eq!((ran.load(Ordering::SeqCst), server.desk.book().kept_calls), (1, 1));
+}
+
+#[tokio::test]
+async fn a_worker_that_may_not_read_parameters_waits_until_it_may() {
+    let Some(bench) = Bench::start("may-not-read") else { return };
+    let server = ExchangeServer::start();
+    server.desk.change(|book| {
+        book.offered.insert("large".to_owned(), attempt("large"));
+        book.kept.insert("large".to_owned(), step("large"));
+        book.refuse_kept = Some(Problem::new(403, Problem::UNEXPLAINED, "Forbidden", "a proxy says no"));
+    });
+    bench.publish([reference("large")]).await;
+    let (ran, handler) = counting();
+    let worker = with_one_slot(&bench, &server, handler);
+    server.desk.until("the first call", |book| book.kept_calls == 1).await;
+    let since = Instant::now();
+    server.desk.until("the second call", |book| book.kept_calls == 2).await;
+    assert!(since.elapsed() > Duration::from_millis(900), "it is tried again slowly: {:?}", since.elapsed());
+    assert_eq!(bench.left(&bench.queue).await, 1, "the message stays where it is");
+    server.desk.change(|book| book.refuse_kept = None);
+    server.desk.until("the report", |book| book.done.contains_key("large")).await;
+    bench.emptied().await;
+    worker.drained().await.unwrap();
+    assert_eq!(ran.load(Ordering::SeqCst), 1);
 }
 
 #[tokio::test]
