@@ -7,11 +7,13 @@ use windlass_core::{ActState, Task};
 use super::{
     ArchiveError, Progress,
     file::Writer,
-    record::{LimitRecord, LogRecord, Record, SenderRecord, TaskRecord, Totals},
+    record::{
+        FORMAT, FORMAT_WITHOUT_OUTBOX, LimitRecord, LogRecord, Record, SenderRecord, TaskRecord, Totals,
+    },
 };
 use crate::{
     is_adhoc,
-    ports::{Loaded, Now, Snapshot, Store, SubmitKey},
+    ports::{Loaded, Now, Snapshot, Store, SubmitKey, Unannounced},
     stored,
 };
 
@@ -21,7 +23,7 @@ const TASKS: usize = 100;
 /// Events, log lines, locks and keys read at once.
 const ROWS: usize = 1000;
 
-/// More messages or alarms than this are not exported: they are read at once.
+/// More messages, alarms or changes to announce than this are not exported: they are read at once.
 const AT_ONCE_MAX: usize = 1_000_000;
 
 /// Writes all that was in the store at one moment.
@@ -34,9 +36,15 @@ pub async fn export(
     progress: Progress<'_>,
     now: Now,
 ) -> Result<Totals, ArchiveError> {
-    let mut writer = Writer::begin(to, progress)?;
+    let unannounced = snapshot.store().unannounced(AT_ONCE_MAX).await?;
+    at_most(unannounced.len(), "changes that are to be announced")?;
+    let format = if unannounced.is_empty() { FORMAT_WITHOUT_OUTBOX } else { FORMAT };
+    let mut writer = Writer::begin(to, format, progress)?;
     settings(snapshot.store(), &mut writer, now).await?;
     messages(snapshot.store(), &mut writer).await?;
+    for Unannounced { task, after, events } in unannounced {
+        writer.record(&Record::Unannounced { task, after, count: events.len() as u64 })?;
+    }
     let mut after = None;
     loop {
         let submitted = snapshot.submitted(after, TASKS).await?;

@@ -28,10 +28,11 @@ pub(super) struct Writer<'w> {
 impl<'w> Writer<'w> {
     pub(super) fn begin(
         to: &'w mut (dyn Write + Send),
+        format: u32,
         progress: Progress<'w>,
     ) -> Result<Self, ArchiveError> {
         let mut writer = Self { to, digest: Sha256::new(), tally: Tally::new(progress) };
-        writer.write(format!("{TITLE}{FORMAT}\n").as_bytes())?;
+        writer.write(format!("{TITLE}{format}\n").as_bytes())?;
         Ok(writer)
     }
 
@@ -76,7 +77,7 @@ impl<'r> Reader<'r> {
         let text = std::str::from_utf8(&title).ok().and_then(|line| line.strip_suffix('\n'));
         let format = text.and_then(|line| line.strip_prefix(TITLE)).and_then(|number| number.parse().ok());
         let found: u32 = format.ok_or(ArchiveError::Foreign)?;
-        if found != FORMAT {
+        if !(1..=FORMAT).contains(&found) {
             return Err(ArchiveError::Newer { found, known: FORMAT });
         }
         let mut digest = Sha256::new();
@@ -151,7 +152,7 @@ mod tests {
     fn it_is_told_how_far_it_is() {
         let (mut bytes, mut told) = (Vec::new(), Vec::new());
         let mut progress = |totals: Totals| told.push(totals.log_lines + totals.alarms);
-        let mut writer = Writer::begin(&mut bytes, &mut progress).unwrap();
+        let mut writer = Writer::begin(&mut bytes, FORMAT, &mut progress).unwrap();
         for _ in 0..2 * TOLD_EVERY + 1 {
             writer.record(&Record::Alarm(Vec::new())).unwrap();
         }

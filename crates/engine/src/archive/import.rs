@@ -2,11 +2,12 @@
 
 use std::{collections::BTreeMap, io::BufRead, sync::Arc};
 
-use windlass_core::{ActKey, Effect, Flow, Json, Lock, Name, Task, waits};
+use windlass_core::{ActKey, Effect, Flow, Json, Lock, Name, Task, TaskId, waits};
 
 use super::{
     ArchiveError, Progress,
     file::Reader,
+    pieces::{in_pieces, is_next},
     record::{LogRecord, Record, TaskRecord, Totals},
 };
 use crate::{
@@ -37,8 +38,15 @@ pub async fn import(
     now: Now,
 ) -> Result<Totals, ArchiveError> {
     let mut reader = Reader::begin(from, progress)?;
-    let mut import =
-        Import { store, now, flows: BTreeMap::new(), changes: Vec::new(), bytes: 0, handed_out: Vec::new() };
+    let mut import = Import {
+        store,
+        now,
+        flows: BTreeMap::new(),
+        unannounced: BTreeMap::new(),
+        changes: Vec::new(),
+        bytes: 0,
+        handed_out: Vec::new(),
+    };
     while let Some(record) = reader.next()? {
         import.take(record)?;
         if import.changes.len() >= CHANGES || import.bytes >= BYTES {
@@ -53,6 +61,8 @@ struct Import<'s> {
     store: &'s dyn Store,
     now: Now,
     flows: BTreeMap<(Name, u32), Arc<Flow>>,
+    /// What is to be announced of tasks that come later: after which of its events, how many.
+    unannounced: BTreeMap<TaskId, Vec<(u64, u64)>>,
     /// What is to be committed next.
     changes: Vec<Change>,
     bytes: usize,
@@ -81,7 +91,13 @@ impl Import<'_> {
             }
             Record::Task(task) => {
                 let change = self.task(*task)?;
-                change.into()
+                let unannounced = self.unannounced.remove(&change.task.id).unwrap_or_default();
+                self.changes.extend(in_pieces(change, &unannounced)?.into_iter().map(Change::from));
+                return Ok(());
+            }
+            Record::Unannounced { task, after, count } => {
+                self.unannounced.entry(task).or_default().push((after, count));
+                return Ok(());
             }
             Record::Logs(lines) => {
                 let lines: Vec<_> = lines.into_iter().map(LogRecord::into_line).collect();
@@ -214,12 +230,20 @@ impl Import<'_> {
             return Ok(());
         }
         let outcomes = self.store.commit(changes.clone()).await?;
+        let mut repeated = Vec::new();
         for (change, outcome) in changes.into_iter().zip(outcomes) {
             match (change, outcome) {
                 (_, Outcome::Committed) => {}
-                (Change::Task(change), Outcome::Repeats { .. }) => self.commit_repeated(*change).await?,
+                (Change::Task(change), Outcome::Repeats { .. }) => repeated.push(*change),
+                // A piece of the one before.
+                (Change::Task(change), Outcome::Conflict) if is_next(&change, repeated.last()) => {
+                    repeated.push(*change);
+                }
                 (change, outcome) => return Err(refused(&change, &outcome)),
             }
+        }
+        if !repeated.is_empty() {
+            self.commit_repeated(repeated).await?;
         }
         // That a worker may have had them is known of attempts that were in somebody's hands once.
         for id in std::mem::take(&mut self.handed_out) {
@@ -229,17 +253,19 @@ impl Import<'_> {
         Ok(())
     }
 
-    /// A task beside an older one that is the same: a child that had succeeded and is undone now, while this one was
-    /// taken in. The older one is in the store already and stands for those to come until it has ended; this one stands
-    /// for none.
-    async fn commit_repeated(&self, mut change: TaskChange) -> Result<(), ArchiveError> {
-        let mut input = (*change.task.input).clone();
-        input.unique = None;
-        change.task = Arc::new(Task { input: Arc::new(input), ..(*change.task).clone() });
-        let change = Change::from(change);
-        match self.store.commit(vec![change.clone()]).await?.pop() {
-            Some(Outcome::Committed) => Ok(()),
-            outcome => Err(refused(&change, &outcome.unwrap_or(Outcome::Conflict))),
+    /// Tasks beside older ones that are the same: children that had succeeded and are undone now, while these were taken
+    /// in. The older ones are in the store already and stand for those to come until they have ended; these stand for none.
+    async fn commit_repeated(&self, mut changes: Vec<TaskChange>) -> Result<(), ArchiveError> {
+        for change in &mut changes {
+            let mut input = (*change.task.input).clone();
+            input.unique = None;
+            change.task = Arc::new(Task { input: Arc::new(input), ..(*change.task).clone() });
+        }
+        let changes: Vec<Change> = changes.into_iter().map(Change::from).collect();
+        let outcomes = self.store.commit(changes.clone()).await?;
+        match changes.iter().zip(outcomes).find(|(_, outcome)| *outcome != Outcome::Committed) {
+            Some((change, outcome)) => Err(refused(change, &outcome)),
+            None => Ok(()),
         }
     }
 }

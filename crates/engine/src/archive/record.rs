@@ -7,8 +7,11 @@ use windlass_core::{ActKey, Actor, Millis, Name, TaskId, Timestamp};
 
 use crate::ports::{Limit, LogLine, MessageId, Sender, Starts};
 
-/// The format written and read today.
-pub(super) const FORMAT: u32 = 1;
+/// The newest format, and those before it are read.
+pub(super) const FORMAT: u32 = 2;
+
+/// The format of an export from an empty outbox, for programs that know none.
+pub(super) const FORMAT_WITHOUT_OUTBOX: u32 = 1;
 
 /// One thing of a store. The order is that of the file.
 #[derive(Debug, Serialize, Deserialize)]
@@ -33,6 +36,9 @@ pub(super) enum Record {
     Key { scope: [u8; 32], fingerprint: [u8; 32], task: TaskId, at: Timestamp },
     /// Nothing follows.
     End { totals: Totals, digest: [u8; 32] },
+    /// So many events of a task, after that one, that are to be announced: before the task, those that happened first
+    /// before others. New with format 2.
+    Unannounced { task: TaskId, after: u64, count: u64 },
 }
 
 /// How much was taken out of a store, or into one.
@@ -48,7 +54,7 @@ pub struct Totals {
     pub locks: u64,
     /// Alarms.
     pub alarms: u64,
-    /// Limits, paused queues, messages, and keys that stay by themselves.
+    /// Limits, paused queues, messages, what is to be announced, and keys that stay by themselves.
     pub others: u64,
 }
 
@@ -76,7 +82,11 @@ impl Totals {
             Record::Logs(lines) => self.log_lines += lines.len() as u64,
             Record::Lock { .. } => self.locks += 1,
             Record::Alarm(_) => self.alarms += 1,
-            Record::Limit(_) | Record::Queue { .. } | Record::Message { .. } | Record::Key { .. } => {
+            Record::Limit(_)
+            | Record::Queue { .. }
+            | Record::Message { .. }
+            | Record::Unannounced { .. }
+            | Record::Key { .. } => {
                 self.others += 1;
             }
             Record::End { .. } => {}

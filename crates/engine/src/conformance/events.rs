@@ -19,7 +19,7 @@ topic![
 ];
 
 /// Results are kept with the step, not with the event that brought them.
-fn without_results(events: impl IntoIterator<Item = Event>) -> Vec<Event> {
+pub(super) fn without_results(events: impl IntoIterator<Item = Event>) -> Vec<Event> {
     let strip = |mut event: Event| {
         if let EventKind::ActSucceeded { result, .. } | EventKind::ActResolved { result, .. } =
             &mut event.kind

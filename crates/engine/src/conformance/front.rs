@@ -6,7 +6,9 @@ use async_trait::async_trait;
 use windlass_core::{Alarm, AlarmId, Event, Name, TaskId, Timestamp};
 
 use crate::{
-    ports::{LogLine, Now, Page, Retention, StoreError, StoredAlarm, SubmitKey, TaskQuery, UniqueKey},
+    ports::{
+        LogLine, Now, Page, Retention, StoreError, StoredAlarm, SubmitKey, TaskQuery, Unannounced, UniqueKey,
+    },
     resident::{Batch, Line, LinePlace, Recovered, RowSink, TaskRow, WakePlace, Written},
 };
 
@@ -102,6 +104,10 @@ impl<F: Front> RowSink for F {
 
     async fn events(&self, task: TaskId, after: u64, limit: usize) -> Result<Vec<(u64, Event)>, StoreError> {
         self.read(self.behind().events(task, after, limit)).await
+    }
+
+    async fn unannounced(&self, limit: usize) -> Result<Vec<Unannounced>, StoreError> {
+        self.read(self.behind().unannounced(limit)).await
     }
 
     async fn logs(&self, task: TaskId, after: u64, limit: usize) -> Result<Vec<(u64, LogLine)>, StoreError> {

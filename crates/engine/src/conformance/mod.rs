@@ -32,6 +32,7 @@ mod logs;
 mod members;
 mod messages;
 mod offering;
+mod outbox;
 mod outcomes;
 mod overlooked;
 mod parking;
@@ -116,6 +117,7 @@ pub fn cases() -> Vec<Case> {
         members::cases(),
         messages::cases(),
         offering::cases(),
+        outbox::cases(),
         outcomes::cases(),
         overlooked::cases(),
         parking::cases(),

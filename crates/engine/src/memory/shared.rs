@@ -11,7 +11,7 @@ use crate::ports::{
     Adoption, Ask, AttemptId, BuiltOn, Change, Claimed, Due, Envelope, Leave, Limit, LimitState, Loaded,
     LogLine, LostClaim, Now, Outcome, Page, QueueState, Retention, ServerId, ServerState, Service,
     ServiceLease, SessionId, SessionRenewal, SessionState, Store, StoreError, StoredAlarm, StoredFlow,
-    TaskChange, TaskQuery, Wish,
+    TaskChange, TaskQuery, Unannounced, Wish,
 };
 
 /// Keeps rows as long as a handle of it lives; a clone is a handle of the same rows, as a server's connection
@@ -240,6 +240,10 @@ impl Store for SharedStore {
 
     async fn messages(&self, limit: usize) -> Result<Vec<Envelope>, StoreError> {
         Ok(self.rows().tables.messages().take(limit).cloned().collect())
+    }
+
+    async fn unannounced(&self, limit: usize) -> Result<Vec<Unannounced>, StoreError> {
+        Ok(self.rows().tables.unannounced(limit))
     }
 
     async fn flow(&self, name: &str, version: Option<u32>) -> Result<Option<StoredFlow>, StoreError> {

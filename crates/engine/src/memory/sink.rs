@@ -9,7 +9,7 @@ use super::tables::Tables;
 use crate::{
     ports::{
         Change, LogLine, Now, Outcome, Page, QueueChange, Retention, StoreError, StoredAlarm, SubmitKey,
-        TaskQuery, UniqueKey,
+        TaskQuery, Unannounced, UniqueKey,
     },
     resident::{Batch, Line, LinePlace, Recovered, Rest, RowSink, TaskRow, WakePlace, Written},
 };
@@ -168,6 +168,10 @@ impl RowSink for MemorySink {
 
     async fn events(&self, task: TaskId, after: u64, limit: usize) -> Result<Vec<(u64, Event)>, StoreError> {
         Ok(self.inner().tables.events(task, after, limit))
+    }
+
+    async fn unannounced(&self, limit: usize) -> Result<Vec<Unannounced>, StoreError> {
+        Ok(self.inner().tables.unannounced(limit))
     }
 
     async fn logs(&self, task: TaskId, after: u64, limit: usize) -> Result<Vec<(u64, LogLine)>, StoreError> {

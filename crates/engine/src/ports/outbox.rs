@@ -9,7 +9,7 @@ pub struct Unannounced {
     pub task: TaskId,
     /// The number of its event before these: the first of them has the number `after + 1`.
     pub after: u64,
-    /// What happened.
+    /// What happened. Results are kept with their acts, and need not be with the events that brought them.
     pub events: Vec<Event>,
 }
 

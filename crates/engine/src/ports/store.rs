@@ -153,9 +153,7 @@ pub trait Store: Send + Sync + 'static {
 
     /// At most `limit` of what is in the outbox, of the oldest tasks first, by their ids; of one task in the order in which
     /// it happened.
-    async fn unannounced(&self, _limit: usize) -> Result<Vec<Unannounced>, StoreError> {
-        Ok(Vec::new())
-    }
+    async fn unannounced(&self, limit: usize) -> Result<Vec<Unannounced>, StoreError>;
 
     /// The flow with this name: that version, or the newest.
     async fn flow(&self, name: &str, version: Option<u32>) -> Result<Option<StoredFlow>, StoreError>;

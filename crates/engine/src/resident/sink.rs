@@ -10,7 +10,7 @@ use windlass_core::{
 use super::{Line, LinePlace, Rest, WakePlace};
 use crate::ports::{
     Change, Envelope, Limit, LogLine, Now, Page, QueueChange, Retention, StoreError, StoredAlarm, StoredFlow,
-    SubmitKey, TaskQuery, UniqueKey,
+    SubmitKey, TaskQuery, Unannounced, UniqueKey,
 };
 
 /// Told once about a written batch, from any thread.
@@ -89,6 +89,10 @@ pub trait RowSink: Send + Sync + 'static {
 
     /// Events of a task with numbers above `after`, in order.
     async fn events(&self, task: TaskId, after: u64, limit: usize) -> Result<Vec<(u64, Event)>, StoreError>;
+
+    /// At most `limit` of what is in the outbox, of the oldest tasks first, by their ids; of one task in the order in which
+    /// it happened.
+    async fn unannounced(&self, limit: usize) -> Result<Vec<Unannounced>, StoreError>;
 
     /// Log lines of a task with numbers above `after`, in the order they came, each with its number. The numbers of a
     /// task's lines only grow, with gaps: none comes again once its line was deleted, and none becomes visible after

@@ -12,7 +12,7 @@ use super::{Resident, queue::Queues, state::Grace};
 use crate::ports::{
     Adoption, AttemptId, Change, Claimed, Due, Envelope, LimitState, Loaded, LogLine, Now, Outcome, Page,
     QueueState, Retention, ServerId, ServerState, Service, ServiceLease, SessionId, SessionRenewal,
-    SessionState, Store, StoreError, StoredAlarm, StoredFlow, TaskQuery, Wish,
+    SessionState, Store, StoreError, StoredAlarm, StoredFlow, TaskQuery, Unannounced, Wish,
 };
 
 #[async_trait]
@@ -209,6 +209,11 @@ impl Store for Resident {
 
     async fn messages(&self, limit: usize) -> Result<Vec<Envelope>, StoreError> {
         Ok(self.inner().scheduler.messages.values().take(limit).cloned().collect())
+    }
+
+    async fn unannounced(&self, limit: usize) -> Result<Vec<Unannounced>, StoreError> {
+        // From the disk: nothing is announced that may yet be lost.
+        self.sink.unannounced(limit).await
     }
 
     async fn flow(&self, name: &str, version: Option<u32>) -> Result<Option<StoredFlow>, StoreError> {

@@ -11,7 +11,7 @@ use windlass_core::{ActKey, Alarm, AlarmId, Event, Lock, LockName, Millis, Ready
 use windlass_engine::ports::{
     Adoption, Ask, AttemptId, Change, Claimed, Due, Envelope, Leave, LimitState, Loaded, LogLine, Now,
     Outcome, Page, QueueState, Retention, ServerId, ServerState, Service, ServiceLease, SessionId,
-    SessionRenewal, SessionState, Store, StoreError, StoredAlarm, StoredFlow, TaskQuery, Wish,
+    SessionRenewal, SessionState, Store, StoreError, StoredAlarm, StoredFlow, TaskQuery, Unannounced, Wish,
 };
 
 /// The calls that can be held or failed.
@@ -186,6 +186,10 @@ impl Store for FaultyStore {
 
     async fn messages(&self, limit: usize) -> Result<Vec<Envelope>, StoreError> {
         self.store.messages(limit).await
+    }
+
+    async fn unannounced(&self, limit: usize) -> Result<Vec<Unannounced>, StoreError> {
+        self.store.unannounced(limit).await
     }
 
     async fn flow(&self, name: &str, version: Option<u32>) -> Result<Option<StoredFlow>, StoreError> {

@@ -7,7 +7,7 @@ use windlass_engine::{
     ports::{
         Adoption, Ask, AttemptId, Change, Claimed, Due, Envelope, Leave, LimitState, Loaded, LogLine, Now,
         Outcome, Page, QueueState, Retention, ServerId, ServerState, Service, ServiceLease, SessionId,
-        SessionRenewal, SessionState, Store, StoreError, StoredAlarm, StoredFlow, TaskQuery, Wish,
+        SessionRenewal, SessionState, Store, StoreError, StoredAlarm, StoredFlow, TaskQuery, Unannounced, Wish,
     },
 };
 
@@ -123,6 +123,10 @@ impl Store for Database {
 
     async fn messages(&self, limit: usize) -> Result<Vec<Envelope>, StoreError> {
         read!(self, self.rows.messages(limit))
+    }
+
+    async fn unannounced(&self, limit: usize) -> Result<Vec<Unannounced>, StoreError> {
+        read!(self, self.rows.unannounced(limit))
     }
 
     async fn flow(&self, name: &str, version: Option<u32>) -> Result<Option<StoredFlow>, StoreError> {

@@ -10,8 +10,11 @@ use crate::rows::RESERVED;
 /// the one before, servers of both versions work side by side while they are replaced one by one.
 ///
 /// Statements that define tables commit by themselves here, so a step is made of such that may be run again.
-const MIGRATIONS: &[(&str, i64)] =
-    &[(include_str!("migrations/0001.sql"), 1), (include_str!("migrations/0002.sql"), 1)];
+const MIGRATIONS: &[(&str, i64)] = &[
+    (include_str!("migrations/0001.sql"), 1),
+    (include_str!("migrations/0002.sql"), 1),
+    (include_str!("migrations/0003.sql"), 1),
+];
 
 /// The version that this program makes and writes.
 pub(super) const VERSION: i64 = MIGRATIONS.len() as i64;

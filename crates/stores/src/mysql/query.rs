@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use mysql_async::Row;
 use windlass_core::{Alarm, AlarmId, Event, Lock, LockName, TaskId, Timestamp};
 use windlass_engine::{
-    ports::{LogLine, StoredAlarm},
+    ports::{LogLine, StoredAlarm, Unannounced},
     stored,
 };
 
@@ -57,6 +57,27 @@ pub(super) async fn events(
     }
     found.truncate(limit);
     Ok(found)
+}
+
+/// At most `limit` of what is in the outbox, of the oldest tasks first; of one task in the order in which it happened.
+pub(super) async fn unannounced(
+    connection: &mut Connection<'_>,
+    limit: usize,
+) -> Result<Vec<Unannounced>, Fault> {
+    let mut script = Script::default();
+    let sql = format!(
+        "SELECT o.task, o.after, h.events
+         FROM windlass_outbox o STRAIGHT_JOIN windlass_history h ON h.task = o.task AND h.last = o.last
+         ORDER BY o.task, o.after LIMIT {limit}"
+    );
+    script.add(&sql, []);
+    let sets = connection.run(script).await?;
+    let read = |row: &Row| -> Result<Unannounced, Fault> {
+        let task = row.task(0)?;
+        let events = stored::read_events(row.bytes(2)?).map_err(|error| of_task(task, &error))?;
+        Ok(Unannounced { task, after: from_integer(row.number(1)?), events })
+    };
+    sets[0].iter().map(read).collect()
 }
 
 /// Log lines of a task with numbers above `after`, in the order they came.

@@ -10,7 +10,7 @@ use windlass_engine::{
         Adoption, AttemptId, Change, Claimed, Due, Enqueued, EnqueuedTasks, Envelope, LimitState, Loaded,
         LogLine, Now, Outcome, Page, QueueState, Retention, ServerId, ServerState, Service, ServiceLease,
         SessionId, SessionRenewal, SessionState, Settlement, Standing, Store, StoreError, StoredAlarm,
-        StoredFlow, TaskQuery, Wish,
+        StoredFlow, TaskQuery, Unannounced, Wish,
     },
 };
 
@@ -189,6 +189,10 @@ impl Store for MySqlStore {
 
     async fn messages(&self, limit: usize) -> Result<Vec<Envelope>, StoreError> {
         retrying!(self.database, |connection| due::messages(&mut connection, limit).await)
+    }
+
+    async fn unannounced(&self, limit: usize) -> Result<Vec<Unannounced>, StoreError> {
+        retrying!(self.database, |connection| query::unannounced(&mut connection, limit).await)
     }
 
     async fn flow(&self, name: &str, version: Option<u32>) -> Result<Option<StoredFlow>, StoreError> {

@@ -3,7 +3,7 @@
 //! A task goes at once, with its settled alarms; its history, members, results and log lines, of which there may be many,
 //! go as far as there is room, and the rest later. What is left is noted in `windlass_remains`, so nothing that can be
 //! asked for is ever half there. A child that succeeded stays until the topmost task above it has ended: it may be asked
-//! to undo itself.
+//! to undo itself. Where what happened is announced, a task stays until all of it was.
 
 use windlass_core::{Millis, TaskId};
 use windlass_engine::{
@@ -34,7 +34,7 @@ pub(super) async fn sweep(
 ) -> Result<u64, Fault> {
     // What is exactly as old as this goes.
     let until = |kept: Millis| now.wall.0.saturating_sub_unsigned(kept.0);
-    let mut sweeper = Sweeper { connection, left: limit };
+    let mut sweeper = Sweeper { connection, keeps_unannounced: retention.keeps_unannounced, left: limit };
     sweeper.marks().await?;
     sweeper.logs(until(retention.logs)).await?;
     sweeper.remains().await?;
@@ -49,6 +49,8 @@ pub(super) async fn sweep(
 
 struct Sweeper<'c, 'd> {
     connection: &'c mut Connection<'d>,
+    /// What is to be announced of a task keeps it.
+    keeps_unannounced: bool,
     /// So many more may go.
     left: usize,
 }
@@ -93,13 +95,17 @@ impl Sweeper<'_, '_> {
         if self.left == 0 {
             return Ok(());
         }
+        let announced = match self.keeps_unannounced {
+            true => "AND NOT EXISTS (SELECT 1 FROM windlass_outbox o WHERE o.task = s.task)",
+            false => "",
+        };
         let mut script = Script::begin();
         let expired = format!(
             "SELECT s.task, t.scope FROM windlass_state s FORCE INDEX (by_{column})
              STRAIGHT_JOIN windlass_task t ON t.id = s.task
              WHERE s.{column} <= ? AND NOT EXISTS (
                  SELECT 1 FROM windlass_state top WHERE top.task = s.kept_for AND top.ending IS NULL
-             )
+             ) {announced}
              ORDER BY s.{column} LIMIT {} FOR UPDATE SKIP LOCKED",
             self.left
         );
@@ -141,7 +147,8 @@ impl Sweeper<'_, '_> {
                 return self.connection.roll_back().await;
             }
             let keys = || tasks.iter().map(|task| Cell::from(*task));
-            for table in ["log", "history", "member", "result"] {
+            // The outbox before the history to which it leads.
+            for table in ["log", "outbox", "history", "member", "result"] {
                 let mut script = Script::default();
                 let head = format!("DELETE FROM windlass_{table} WHERE task");
                 script.for_keys(&head, keys(), &format!("LIMIT {}", self.left));

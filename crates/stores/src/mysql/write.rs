@@ -17,6 +17,7 @@ pub(super) fn add_writes(script: &mut Script, writes: &Writes) {
     add_tasks(script, writes);
     add_waits(script, writes);
     add_parts(script, writes);
+    add_outbox(script, writes);
     add_keys(script, writes);
     add_messages(script, writes);
     add_locks(script, writes);
@@ -106,6 +107,22 @@ fn add_parts(script: &mut Script, writes: &Writes) {
     let history =
         writes.history.iter().map(|(task, last, events)| cells![*task, to_integer(*last), &events[..]]);
     script.insert("INSERT INTO windlass_history (task, last, events)", history, "");
+}
+
+/// What is to be announced, and what was.
+fn add_outbox(script: &mut Script, writes: &Writes) {
+    let unannounced = writes
+        .unannounced
+        .iter()
+        .map(|(task, after, last)| cells![*task, to_integer(*after), to_integer(*last)]);
+    script.insert("INSERT INTO windlass_outbox (task, after, last)", unannounced, "");
+    let announced = writes.announced.iter();
+    script.for_pairs(
+        "DELETE FROM windlass_outbox WHERE",
+        ("task", "after"),
+        announced.map(|named| (Cell::from(named.task), to_integer(named.after).into())),
+        "",
+    );
 }
 
 /// Idempotency keys and unique keys.

@@ -8,8 +8,11 @@ use crate::rows::RESERVED;
 /// The steps from one version to the next; the version is their number. A step that was released is never changed, only
 /// followed by another. Each says from which version on servers can work on what it makes: where that is the one before,
 /// servers of both versions work side by side while they are replaced one by one.
-const MIGRATIONS: &[(&str, i32)] =
-    &[(include_str!("migrations/0001.sql"), 1), (include_str!("migrations/0002.sql"), 1)];
+const MIGRATIONS: &[(&str, i32)] = &[
+    (include_str!("migrations/0001.sql"), 1),
+    (include_str!("migrations/0002.sql"), 1),
+    (include_str!("migrations/0003.sql"), 1),
+];
 
 /// The version that this program makes and writes.
 pub(super) const VERSION: i32 = MIGRATIONS.len() as i32;

@@ -6,7 +6,7 @@ use tokio_postgres::Row;
 use uuid::Uuid;
 use windlass_core::{Alarm, AlarmId, Event, Lock, LockName, TaskId, Timestamp};
 use windlass_engine::{
-    ports::{LogLine, StoreError, StoredAlarm},
+    ports::{LogLine, StoreError, StoredAlarm, Unannounced},
     stored,
 };
 
@@ -17,6 +17,9 @@ const VERSIONS: &str = "SELECT id, events FROM windlass_task WHERE id = ANY($1::
 const EVENTS: &str = "SELECT h.last, h.events FROM windlass_history h
     WHERE h.task = $1 AND h.last > $2 AND EXISTS (SELECT FROM windlass_task t WHERE t.id = $1)
     ORDER BY h.last LIMIT $3";
+const UNANNOUNCED: &str = "SELECT o.task, o.after, h.events
+    FROM windlass_outbox o JOIN windlass_history h ON h.task = o.task AND h.last = o.last
+    ORDER BY o.task, o.after LIMIT $1";
 const LOGS: &str = "SELECT seq, act, attempt, at, line FROM windlass_log
     WHERE task = $1 AND seq > $2 AND EXISTS (SELECT FROM windlass_task t WHERE t.id = $1) ORDER BY seq LIMIT $3";
 const ALARM: &str = "SELECT data, version FROM windlass_alarm WHERE id = $1";
@@ -62,6 +65,20 @@ pub(super) async fn events(
     }
     found.truncate(limit);
     Ok(found)
+}
+
+/// At most `limit` of what is in the outbox, of the oldest tasks first; of one task in the order in which it happened.
+pub(super) async fn unannounced(
+    connection: &mut Connection<'_>,
+    limit: usize,
+) -> Result<Vec<Unannounced>, Fault> {
+    let rows = connection.query(UNANNOUNCED, &[&to_integer(limit as u64)]).await?;
+    let read = |row: &Row| -> Result<Unannounced, Fault> {
+        let task = TaskId(row.try_get::<_, Uuid>(0)?.as_u128());
+        let events = stored::read_events(row.try_get(2)?).map_err(|error| of_task(task, &error))?;
+        Ok(Unannounced { task, after: from_integer(row.try_get(1)?), events })
+    };
+    rows.iter().map(read).collect()
 }
 
 /// Log lines of a task, in the order they came.

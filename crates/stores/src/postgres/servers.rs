@@ -14,6 +14,7 @@ use crate::{
     rows::{check_version, from_integer, small, to_integer},
 };
 
+const TIME: &str = "SELECT floor(extract(epoch FROM clock_timestamp()) * 1000)::int8";
 const REGISTER: &str =
     "INSERT INTO windlass_server (id, version, address, level, started_at, heard_at, heard)
     VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT (id) DO UPDATE
@@ -30,6 +31,12 @@ const LEASE: &str = "INSERT INTO windlass_service AS s (name, holder, fence, unt
     SET holder = $2, until = $3, fence = s.fence + CASE WHEN s.holder = $2 THEN 0 ELSE 1 END
     WHERE s.holder = $2 OR s.until <= $4";
 const HOLDER: &str = "SELECT holder, fence, until FROM windlass_service WHERE name = $1";
+
+/// What time it is by the database's clock.
+pub(super) async fn time(connection: &mut Connection<'_>) -> Result<Option<Timestamp>, Fault> {
+    let rows = connection.query(TIME, &[]).await?;
+    Ok(rows.first().map(|row| row.try_get(0)).transpose()?.map(Timestamp))
+}
 
 /// A server is heard of, unless the tables are none that it knows any more.
 pub(super) async fn register(connection: &mut Connection<'_>, server: &ServerState) -> Result<(), Fault> {

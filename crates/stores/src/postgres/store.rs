@@ -12,16 +12,15 @@ use windlass_engine::{
         Adoption, Ask, AttemptId, Change, Claimed, Due, Enqueued, EnqueuedTasks, Envelope, Leave, LimitState,
         Loaded, LogLine, Now, Outcome, Page, QueueState, Retention, ServerId, ServerState, Service,
         ServiceLease, SessionId, SessionRenewal, SessionState, Settlement, Standing, Store, StoreError,
-        StoredAlarm, StoredFlow, TaskQuery, Wish,
+        StoredAlarm, StoredFlow, TaskQuery, Unannounced, Wish,
     },
 };
 
 use super::{
     claim,
     commit::{Asked, Committer},
-    connection::{Connection, Database, retrying},
+    connection::{Database, retrying},
     due, enqueued,
-    error::Fault,
     flows::Flows,
     limits, list, load,
     news::News,
@@ -117,13 +116,6 @@ macro_rules! with_connection {
     }};
 }
 
-const TIME: &str = "SELECT floor(extract(epoch FROM clock_timestamp()) * 1000)::int8";
-
-async fn time(connection: &mut Connection<'_>) -> Result<Option<Timestamp>, Fault> {
-    let rows = connection.query(TIME, &[]).await?;
-    Ok(rows.first().map(|row| row.try_get(0)).transpose()?.map(Timestamp))
-}
-
 #[async_trait]
 impl Store for PostgresStore {
     fn token_key(&self) -> [u8; 32] {
@@ -155,7 +147,7 @@ impl Store for PostgresStore {
     }
 
     async fn time(&self) -> Result<Option<Timestamp>, StoreError> {
-        with_connection!(self, |inner, connection| time(&mut connection))
+        with_connection!(self, |inner, connection| servers::time(&mut connection))
     }
 
     async fn load(&self, ids: &[TaskId]) -> Result<Vec<Option<Loaded>>, StoreError> {
@@ -260,6 +252,10 @@ impl Store for PostgresStore {
 
     async fn messages(&self, limit: usize) -> Result<Vec<Envelope>, StoreError> {
         with_connection!(self, |inner, connection| due::messages(&mut connection, limit))
+    }
+
+    async fn unannounced(&self, limit: usize) -> Result<Vec<Unannounced>, StoreError> {
+        with_connection!(self, |inner, connection| query::unannounced(&mut connection, limit))
     }
 
     async fn flow(&self, name: &str, version: Option<u32>) -> Result<Option<StoredFlow>, StoreError> {

@@ -22,16 +22,19 @@ const LOGS: &str = "DELETE FROM windlass_log WHERE seq IN (
         SELECT seq FROM (SELECT seq, at FROM windlass_log ORDER BY seq LIMIT $2) oldest WHERE at <= $1
     ) RETURNING true";
 /// Tasks whose flows do not say for how long they are kept, and those whose flows do. A child that succeeded stays until
-/// the topmost task above it has ended: it may have to undo itself.
+/// the topmost task above it has ended: it may have to undo itself. Where what happened is announced, a task stays until
+/// all of it was.
 const OLD: &str = "SELECT t.id, t.scope FROM windlass_task t
     WHERE t.ending IS NOT NULL AND t.kept_for IS NULL AND t.ended_at <= $1
       AND (t.ending <> 1 OR t.top IS NULL
            OR NOT EXISTS (SELECT FROM windlass_task p WHERE p.id = t.top AND p.ending IS NULL))
+      AND (NOT $3 OR NOT EXISTS (SELECT FROM windlass_outbox o WHERE o.task = t.id))
     ORDER BY t.ended_at LIMIT $2 FOR UPDATE OF t SKIP LOCKED";
 const OLD_BY_FLOW: &str = "SELECT t.id, t.scope FROM windlass_task t
     WHERE t.ending IS NOT NULL AND t.kept_for IS NOT NULL AND t.ended_at + t.kept_for <= $1
       AND (t.ending <> 1 OR t.top IS NULL
            OR NOT EXISTS (SELECT FROM windlass_task p WHERE p.id = t.top AND p.ending IS NULL))
+      AND (NOT $3 OR NOT EXISTS (SELECT FROM windlass_outbox o WHERE o.task = t.id))
     ORDER BY t.ended_at + t.kept_for LIMIT $2 FOR UPDATE OF t SKIP LOCKED";
 const ORPHAN: &str = "UPDATE windlass_submit_key SET orphan = true WHERE scope = ANY($1::bytea[])";
 const UNIQUE: &str = "DELETE FROM windlass_unique_task WHERE task = ANY($1::uuid[])";
@@ -41,9 +44,12 @@ const TASKS: &str = "DELETE FROM windlass_task WHERE id = ANY($1::uuid[])";
 const NOTE: &str = "INSERT INTO windlass_remains (task) SELECT unnest($1::uuid[]) ON CONFLICT DO NOTHING";
 const REMAINS: &str = "SELECT task FROM windlass_remains ORDER BY task LIMIT $1 FOR UPDATE SKIP LOCKED";
 const FORGET: &str = "DELETE FROM windlass_remains WHERE task = ANY($1::uuid[])";
-const OF_TASKS: [&str; 4] = [
+const OF_TASKS: [&str; 5] = [
     "DELETE FROM windlass_log WHERE seq IN
         (SELECT seq FROM windlass_log WHERE task = ANY($1::uuid[]) LIMIT $2) RETURNING true",
+    // Before the history to which it leads.
+    "DELETE FROM windlass_outbox WHERE (task, after) IN
+        (SELECT task, after FROM windlass_outbox WHERE task = ANY($1::uuid[]) LIMIT $2) RETURNING true",
     "DELETE FROM windlass_history WHERE (task, last) IN
         (SELECT task, last FROM windlass_history WHERE task = ANY($1::uuid[]) LIMIT $2) RETURNING true",
     "DELETE FROM windlass_member WHERE (task, step, number) IN
@@ -82,8 +88,9 @@ pub(super) async fn sweep(
     let mut left = limit;
     left -= delete(connection, LOGS, until(retention.logs), left).await?;
     left -= delete_remains(connection, left).await?;
-    left -= delete_tasks(connection, OLD, until(retention.tasks), left).await?;
-    left -= delete_tasks(connection, OLD_BY_FLOW, now.wall.0, left).await?;
+    let keeps = retention.keeps_unannounced;
+    left -= delete_tasks(connection, OLD, until(retention.tasks), keeps, left).await?;
+    left -= delete_tasks(connection, OLD_BY_FLOW, now.wall.0, keeps, left).await?;
     left -= delete_remains(connection, left).await?;
     left -= delete_flows(connection, left).await?;
     left -= delete(connection, ALARMS, until(retention.tasks), left).await?;
@@ -107,13 +114,14 @@ async fn delete_tasks(
     connection: &mut Connection<'_>,
     sql: &'static str,
     until: i64,
+    keeps_unannounced: bool,
     most: i64,
 ) -> Result<i64, Fault> {
     if most <= 0 {
         return Ok(0);
     }
     let mut batch = Batch::begin();
-    batch.add(sql, parameters![until, most]);
+    batch.add(sql, parameters![until, most, keeps_unannounced]);
     let rows = connection.send(batch).await?.remove(0);
     if rows.is_empty() {
         connection.roll_back().await?;

@@ -31,6 +31,10 @@ const PUT_RESULTS: &str = "INSERT INTO windlass_result (task, act, value)
     ON CONFLICT (task, act) DO UPDATE SET value = excluded.value";
 const INSERT_HISTORY: &str = "INSERT INTO windlass_history (task, last, events)
     SELECT * FROM unnest($1::uuid[], $2::int8[], $3::bytea[])";
+const INSERT_UNANNOUNCED: &str = "INSERT INTO windlass_outbox (task, after, last)
+    SELECT * FROM unnest($1::uuid[], $2::int8[], $3::int8[])";
+const DELETE_ANNOUNCED: &str = "DELETE FROM windlass_outbox o
+    USING unnest($1::uuid[], $2::int8[]) AS k (task, after) WHERE o.task = k.task AND o.after = k.after";
 const INSERT_SUBMIT_KEYS: &str =
     "INSERT INTO windlass_submit_key (scope, fingerprint, task, created_at, orphan)
     SELECT * FROM unnest($1::bytea[], $2::bytea[], $3::uuid[], $4::int8[], $5::bool[]) AS n (scope)
@@ -92,6 +96,7 @@ pub(super) fn add_writes<'w>(batch: &mut Batch<'w>, writes: &'w Writes) {
     add_known_tasks(batch, &known);
     add_waits(batch, writes);
     add_parts(batch, writes);
+    add_outbox(batch, writes);
     add_keys(batch, writes);
     add_messages(batch, writes);
     add_locks(batch, writes);
@@ -205,6 +210,19 @@ fn add_parts<'w>(batch: &mut Batch<'w>, writes: &'w Writes) {
     let last: Vec<i64> = history.iter().map(|(_, last, _)| to_integer(*last)).collect();
     let events: Vec<&[u8]> = history.iter().map(|(.., events)| &events[..]).collect();
     add(batch, INSERT_HISTORY, history.len(), parameters![tasks, last, events]);
+}
+
+/// What is to be announced, and what was.
+fn add_outbox<'w>(batch: &mut Batch<'w>, writes: &'w Writes) {
+    let unannounced = &writes.unannounced;
+    let tasks: Vec<Uuid> = unannounced.iter().map(|(task, ..)| Uuid::from_u128(task.0)).collect();
+    let after: Vec<i64> = unannounced.iter().map(|(_, after, _)| to_integer(*after)).collect();
+    let last: Vec<i64> = unannounced.iter().map(|(.., last)| to_integer(*last)).collect();
+    add(batch, INSERT_UNANNOUNCED, tasks.len(), parameters![tasks, after, last]);
+    let announced = &writes.announced;
+    let tasks: Vec<Uuid> = announced.iter().map(|named| Uuid::from_u128(named.task.0)).collect();
+    let after: Vec<i64> = announced.iter().map(|named| to_integer(named.after)).collect();
+    add(batch, DELETE_ANNOUNCED, tasks.len(), parameters![tasks, after]);
 }
 
 /// Idempotency keys and unique keys.

@@ -3,12 +3,13 @@
 use windlass_engine::ports::{ImportStage, StoreError, SubmitKey};
 
 /// The tables with what a store keeps of tasks and of all that belongs to them, in every product.
-pub(crate) const FILLED: [&str; 17] = [
+pub(crate) const FILLED: [&str; 18] = [
     "windlass_task",
     "windlass_wait",
     "windlass_member",
     "windlass_result",
     "windlass_history",
+    "windlass_outbox",
     "windlass_submit_key",
     "windlass_unique_task",
     "windlass_remains",

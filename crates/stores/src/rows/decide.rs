@@ -63,7 +63,10 @@ impl Deciding {
                 self.writes.logs.extend(lines.iter().cloned());
                 Outcome::Committed
             }
-            Change::Announced(_) => Outcome::Committed,
+            Change::Announced(announced) => {
+                self.writes.announced.extend_from_slice(announced);
+                Outcome::Committed
+            }
             Change::Probe => {
                 self.writes.probe = true;
                 Outcome::Committed
@@ -163,6 +166,9 @@ impl Deciding {
         if !change.events.is_empty() {
             let last = change.before + change.events.len() as u64;
             self.writes.history.push((task.id, last, stored::write_events(&change.events)));
+            if change.announces {
+                self.writes.unannounced.push((task.id, change.before, last));
+            }
         }
         let waits = self.write_waits(change);
         let write = self.writes.tasks.entry(task.id).or_insert_with(|| TaskWrite {

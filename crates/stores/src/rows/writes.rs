@@ -8,7 +8,9 @@ use std::{
 use windlass_core::{
     Alarm, AlarmId, Json, Lock, LockName, LockWaiter, Message, Name, Task, TaskId, Timestamp, Waiting,
 };
-use windlass_engine::ports::{Limit, LogLine, MessageId, QueuePause, StoredFlow, SubmitKey, UniqueKey};
+use windlass_engine::ports::{
+    Announced, Limit, LogLine, MessageId, QueuePause, StoredFlow, SubmitKey, UniqueKey,
+};
 
 /// What a transaction writes. Several changes of one aggregate come to one row.
 #[derive(Debug, Default)]
@@ -17,6 +19,10 @@ pub(crate) struct Writes {
     pub(crate) tasks: BTreeMap<TaskId, TaskWrite>,
     /// Events: the task, the number of the last one, and the events encoded.
     pub(crate) history: Vec<(TaskId, u64, Vec<u8>)>,
+    /// Those of them that are to be announced: the task, and the numbers of the event before them and of the last one.
+    pub(crate) unannounced: Vec<(TaskId, u64, u64)>,
+    /// What was announced.
+    pub(crate) announced: Vec<Announced>,
     /// Idempotency keys of submits.
     pub(crate) submit_keys: Vec<SubmitKeyWrite>,
     /// The newest tasks of unique keys, and whether the key had one before.
@@ -100,6 +106,8 @@ impl Writes {
         let Self {
             tasks,
             history,
+            unannounced,
+            announced,
             submit_keys,
             unique,
             sent,
@@ -116,6 +124,8 @@ impl Writes {
         } = self;
         tasks.is_empty()
             && history.is_empty()
+            && unannounced.is_empty()
+            && announced.is_empty()
             && submit_keys.is_empty()
             && unique.is_empty()
             && sent.is_empty()

@@ -34,10 +34,11 @@ pub(super) enum Table {
     Lock,
     LockWaiter,
     FlowRetention,
+    Outbox,
 }
 
 impl Table {
-    pub(super) const ALL: [Self; 19] = [
+    pub(super) const ALL: [Self; 20] = [
         Self::Task,
         Self::Active,
         Self::Resting,
@@ -57,6 +58,7 @@ impl Table {
         Self::Lock,
         Self::LockWaiter,
         Self::FlowRetention,
+        Self::Outbox,
     ];
 
     /// Its name.
@@ -98,6 +100,7 @@ impl Table {
             Self::Lock => ("lock", &["name", "version", "holder"]),
             Self::LockWaiter => ("lock_waiter", &["name", "place", "waiter"]),
             Self::FlowRetention => ("flow_retention", &["name", "version", "kept"]),
+            Self::Outbox => ("outbox", &["id", "after", "seq"]),
         }
     }
 

@@ -237,6 +237,11 @@ const BROKEN_LINKS: &[(&str, &str)] = &[
          AND NOT EXISTS (SELECT 1 FROM remains WHERE remains.task = member.task)",
     ),
     (
+        "rows of the outbox without the history that they lead to",
+        "SELECT count(*) FROM outbox
+         WHERE NOT EXISTS (SELECT 1 FROM history WHERE seq = outbox.seq AND first = outbox.after + 1)",
+    ),
+    (
         "tasks of a flow that is not in the catalogue",
         "SELECT count(*) FROM task
          WHERE NOT EXISTS (SELECT 1 FROM flow WHERE name = task.flow AND version = task.version)",

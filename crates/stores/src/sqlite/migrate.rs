@@ -17,6 +17,7 @@ const MIGRATIONS: &[(&str, Rewrite)] = &[
     (include_str!("migrations/0005.sql"), |_| Ok(())),
     (include_str!("migrations/0006.sql"), |_| Ok(())),
     (include_str!("migrations/0007.sql"), |_| Ok(())),
+    (include_str!("migrations/0008.sql"), |_| Ok(())),
 ];
 
 /// What a step does with the rows that are there, beyond what SQL can say.

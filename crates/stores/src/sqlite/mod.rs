@@ -70,6 +70,7 @@ mod doctor;
 mod encoding;
 mod error;
 mod gate;
+mod history_rows;
 mod limits;
 mod list;
 mod lock;
@@ -78,6 +79,7 @@ mod member_rows;
 mod meta;
 mod migrate;
 mod open;
+mod outbox;
 #[cfg(test)]
 mod plans;
 mod prefill;

@@ -2,7 +2,9 @@
 
 use rusqlite::Connection;
 
-use super::{checksum::Table, list, member_rows, migrate, query, read, recover, resting, sweep, unique_rows};
+use super::{
+    checksum::Table, list, member_rows, migrate, outbox, query, read, recover, resting, sweep, unique_rows,
+};
 
 fn database() -> Connection {
     let mut connection = Connection::open_in_memory().unwrap();
@@ -53,6 +55,8 @@ fn queries_find_their_rows_by_keys() {
         &list::select_task(),
         &member_rows::select_members(),
         sweep::DELETE_MEMBERS,
+        outbox::IS_UNANNOUNCED,
+        outbox::DELETE_UNANNOUNCED,
         &sweep::select_expired(),
         query::HAS_TASKS,
         list::SELECT_TASK_FROM,
@@ -62,6 +66,7 @@ fn queries_find_their_rows_by_keys() {
     check(sweep::DELETE_ALARMS, &["active"]);
     check(sweep::SELECT_SHORTEST, &[]);
     // A walk along an index that ends at the limit.
+    check(&outbox::select_unannounced(), &["outbox"]);
     check(&query::select_alarms(), &["alarm"]);
     check(&query::select_open_alarms(), &["alarm"]);
 }

@@ -18,15 +18,13 @@ use super::{
     directory::{Directory, Place},
     encoding::{act_code, to_integer},
     error::Fault,
+    history_rows::HistoryRows,
     limits::LimitRows,
     lock_rows::LockRows,
     member_rows::{UPSERT_MEMBER, write_member},
     meta::Meta,
     query::{DELETE_FINAL, SELECT_FINAL_PLACE, SELECT_RESTING_PLACE},
-    task_rows::{
-        HistoryRow, insert_final, insert_history, insert_submit_key, insert_task, place_at_rest,
-        write_active, write_resting,
-    },
+    task_rows::{insert_final, insert_submit_key, insert_task, place_at_rest, write_active, write_resting},
     touched::{Draft, Home, Touched},
     unique_rows::UniqueRows,
 };
@@ -44,7 +42,7 @@ pub(super) struct Rows<'c> {
     select_final: Statement<'c>,
     delete_final: Statement<'c>,
     upsert_line: Statement<'c>,
-    insert_history: Statement<'c>,
+    history: HistoryRows<'c>,
     insert_final: Statement<'c>,
     insert_submit_key: Statement<'c>,
     locks: LockRows<'c>,
@@ -59,7 +57,6 @@ pub(super) struct Rows<'c> {
     unique: UniqueRows<'c>,
     update_latest_at: Statement<'c>,
     next_task: i64,
-    next_history: i64,
     next_log: i64,
     meta: Meta,
 }
@@ -93,10 +90,7 @@ impl<'c> Rows<'c> {
             delete_resting: prepare("DELETE FROM resting WHERE id = ?1")?,
             select_final: prepare(SELECT_FINAL_PLACE)?,
             delete_final: prepare(DELETE_FINAL)?,
-            insert_history: prepare(
-                "INSERT INTO history (seq, task, previous, first, count, act, events, result, checksum)
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
-            )?,
+            history: HistoryRows::new(connection)?,
             insert_final: prepare(
                 "INSERT INTO final (status, id, task, last, ended_at, state, checksum)
                  VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
@@ -133,7 +127,6 @@ impl<'c> Rows<'c> {
                 "SELECT 1 + max((SELECT coalesce(max(n), 0) FROM task),
                                 (SELECT coalesce(max(task), 0) FROM remains))",
             )?,
-            next_history: number("SELECT coalesce(max(seq), 0) + 1 FROM history")?,
             next_log: number("SELECT coalesce(max(seq), 0) + 1 FROM log")?,
             meta: Meta::read(connection)?,
         })
@@ -185,7 +178,10 @@ impl<'c> Rows<'c> {
                 self.write_logs(lines)?;
                 lines.last().map(|line| line.at)
             }
-            Change::Announced(_) => None,
+            Change::Announced(announced) => {
+                self.history.forget(announced)?;
+                None
+            }
             Change::Probe => {
                 // There and back: SQLite does not write a row that stays as it is.
                 let latest_at = self.meta.latest_at;
@@ -228,32 +224,7 @@ impl<'c> Rows<'c> {
             insert_task(&mut self.insert_task, &mut self.insert_submit_key, draft.place.task, change)?;
             self.unique.write(change)?;
         }
-        // A row for the events, which has room for one result; each further result has a row without events.
-        let mut results = change.results.iter();
-        let mut events = (!change.events.is_empty()).then(|| stored::write_events(&change.events));
-        let mut first = to_integer(change.before + 1);
-        let mut count = change.events.len() as i64;
-        loop {
-            let result = results.next();
-            if events.is_none() && result.is_none() {
-                break;
-            }
-            let seq = self.next_history;
-            self.next_history += 1;
-            let act = result.map(|(key, _)| act_code(*key));
-            let row = HistoryRow {
-                seq,
-                place: draft.place,
-                first,
-                count,
-                act,
-                events: events.as_deref(),
-                result: result.map(|(_, json)| json.as_str()),
-            };
-            insert_history(&mut self.insert_history, &row)?;
-            draft.place.last = seq;
-            (events, first, count) = (None, first + count, 0);
-        }
+        self.history.write(change, &mut draft.place)?;
         self.write_logs(&change.logs)?;
         self.locks.send(&change.messages)?;
         self.locks.consume(change.consumes.as_ref())?;

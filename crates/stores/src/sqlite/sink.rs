@@ -11,7 +11,9 @@ use async_trait::async_trait;
 use futures_channel::oneshot;
 use windlass_core::{Alarm, AlarmId, Event, Name, TaskId, Timestamp};
 use windlass_engine::{
-    ports::{LogLine, Now, Page, Retention, StoreError, StoredAlarm, SubmitKey, TaskQuery, UniqueKey},
+    ports::{
+        LogLine, Now, Page, Retention, StoreError, StoredAlarm, SubmitKey, TaskQuery, Unannounced, UniqueKey,
+    },
     resident::{Batch, Line, LinePlace, Recovered, RowSink, TaskRow, WakePlace, Written},
 };
 
@@ -22,7 +24,7 @@ use super::{
     list,
     lock::LockFile,
     open::{OpenError, SqliteOptions, prepare},
-    query,
+    outbox, query,
     readers::Readers,
     resting, unique_rows,
     writer::{Command, Writer},
@@ -196,6 +198,10 @@ impl RowSink for SqliteSink {
             }
         }
         Ok(Vec::new())
+    }
+
+    async fn unannounced(&self, limit: usize) -> Result<Vec<Unannounced>, StoreError> {
+        self.readers()?.ask(move |connection| outbox::unannounced(connection, limit)).await
     }
 
     async fn logs(&self, task: TaskId, after: u64, limit: usize) -> Result<Vec<(u64, LogLine)>, StoreError> {

@@ -4,7 +4,7 @@
 //! as there is room, and the rest later. What is left is noted in `remains`, so nothing that can be asked for is
 //! ever half there. An alarm that is settled only after its task went is found by itself.
 //!
-//! A child that succeeded stays until the topmost task above it has ended: it may be asked to undo itself.
+//! Where what happened is announced, a task stays until all of it was. A child that succeeded stays until the topmost task above it has ended: it may be asked to undo itself.
 //!
 //! Where flows say how long their tasks are kept, all tasks are looked at that are older than the shortest of them, so
 //! those that are kept longer are passed by again and again: a bounded number in each sweep.
@@ -22,6 +22,7 @@ use super::{
     encoding::{ENDED, ending_code, from_integer, task_id, to_integer},
     error::Fault,
     list::ORDER_TOLERANCE,
+    outbox::{DELETE_UNANNOUNCED, IS_UNANNOUNCED},
     query::SELECT_RESTING_PLACE,
     read::from_sql,
 };
@@ -47,14 +48,17 @@ struct Cut {
     kept: Millis,
     /// The shortest that any flow or the server says.
     kept_min: Millis,
+    /// What is to be announced of a task keeps it.
+    keeps_unannounced: bool,
 }
 
 impl Cut {
-    fn new(connection: &Connection, now: Timestamp, kept: Millis) -> Result<Self, Fault> {
+    fn new(connection: &Connection, now: Timestamp, retention: &Retention) -> Result<Self, Fault> {
+        let (kept, keeps_unannounced) = (retention.tasks, retention.keeps_unannounced);
         let mut statement = connection.prepare_cached(SELECT_SHORTEST)?;
         let shortest: Option<i64> = statement.query_row([], |row| row.get(0))?;
         let kept_min = shortest.map_or(kept, |shortest| kept.min(Millis(from_integer(shortest))));
-        Ok(Self { now, kept, kept_min })
+        Ok(Self { now, kept, kept_min, keeps_unannounced })
     }
 }
 
@@ -94,7 +98,7 @@ impl Sweeper {
         let mut left = limit;
         left -= delete_logs(connection, until(retention.logs), left)?;
         left -= delete_remains(connection, left)?;
-        let cut = Cut::new(connection, now.wall, retention.tasks)?;
+        let cut = Cut::new(connection, now.wall, retention)?;
         for index in 0..ENDED.len() {
             if left == 0 {
                 break;
@@ -134,7 +138,8 @@ impl Sweeper {
             let kept: Option<i64> = row.get(Table::Final.width() + 1)?;
             let kept = kept.map_or(cut.kept, |kept| Millis(from_integer(kept)));
             let old = ended_at <= until(cut.now, kept);
-            if old && !is_needed(connection, directory, row)? {
+            let is_kept = old && cut.keeps_unannounced && is_unannounced(connection, id)?;
+            if old && !is_kept && !is_needed(connection, directory, row)? {
                 match Table::Final.check(row, 0) {
                     Ok(()) => expired.push(Expired { id, status, task: row.get(2)?, last: row.get(3)? }),
                     // It is left for people to look at.
@@ -162,6 +167,11 @@ fn is_needed(connection: &Connection, directory: &Directory, row: &Row<'_>) -> R
     let Some(top) = input.parent.map(|parent| parent.top) else { return Ok(false) };
     let mut resting = connection.prepare_cached(SELECT_RESTING_PLACE)?;
     Ok(directory.get(top).is_some() || resting.exists([top.to_bytes()])?)
+}
+
+/// Whether anything of a task is to be announced.
+fn is_unannounced(connection: &Connection, task: TaskId) -> Result<bool, Fault> {
+    Ok(connection.prepare_cached(IS_UNANNOUNCED)?.exists([task.to_bytes()])?)
 }
 
 /// The shortest that a flow says its tasks are kept.
@@ -218,6 +228,8 @@ fn delete_remains(connection: &Connection, limit: i64) -> Result<i64, Fault> {
             |row: &rusqlite::Row<'_>| Ok(Remains { id: row.get(0)?, task: row.get(1)?, last: row.get(2)? });
         let Some(remains) = select.query_row([], read).optional()? else { return Ok(gone) };
         gone += delete_log_of(connection, &remains.id, limit - gone)?;
+        // Before the history to which it leads.
+        gone += delete_unannounced(connection, &remains.id, limit - gone)?;
         let (deleted, next) = delete_history(connection, remains.task, remains.last, limit - gone)?;
         gone += deleted;
         gone += delete_members(connection, remains.task, limit - gone)?;
@@ -272,6 +284,12 @@ fn blank_newest(connection: &Connection, goes: impl Fn(&Newest) -> bool) -> Resu
         )?
         .execute(params![newest.seq, NOBODY, checksum.finish()])?;
     Ok(1)
+}
+
+/// Deletes at most `limit` of what is to be announced.
+fn delete_unannounced(connection: &Connection, id: &[u8; 16], limit: i64) -> Result<i64, Fault> {
+    let mut statement = connection.prepare_cached(DELETE_UNANNOUNCED)?;
+    Ok(statement.execute(params![id, limit])? as i64)
 }
 
 /// Deletes at most `limit` members.

@@ -16,37 +16,6 @@ use super::{
     touched::Home,
 };
 
-/// A row of history: the events of a commit, and a result that came with them.
-pub(super) struct HistoryRow<'r> {
-    pub(super) seq: i64,
-    /// Whose it is, and the row before it; 0 = it is the first.
-    pub(super) place: Place,
-    /// Number of the first event.
-    pub(super) first: i64,
-    pub(super) count: i64,
-    pub(super) act: Option<i64>,
-    pub(super) events: Option<&'r [u8]>,
-    pub(super) result: Option<&'r str>,
-}
-
-/// Writes a row of history.
-pub(super) fn insert_history(insert: &mut Statement<'_>, row: &HistoryRow<'_>) -> Result<(), Fault> {
-    let HistoryRow { seq, place, first, count, act, events, result } = *row;
-    let previous = (place.last != 0).then_some(place.last);
-    let checksum = Checksum::of(Table::History)
-        .number(seq)
-        .number(place.task)
-        .optional_number(previous)
-        .number(first)
-        .number(count)
-        .optional_number(act)
-        .optional_blob(events)
-        .optional_text(result)
-        .finish();
-    insert.execute(params![seq, place.task, previous, first, count, act, events, result, checksum])?;
-    Ok(())
-}
-
 /// Writes the state of a task that is active.
 pub(super) fn write_active(write: &mut Statement<'_>, place: Place, state: &[u8]) -> Result<(), Fault> {
     let checksum = Checksum::of(Table::Active).number(place.task).number(place.last).blob(state).finish();

@@ -24,6 +24,8 @@ mod mysql;
 mod newest;
 #[cfg(feature = "sqlite")]
 mod opening;
+#[cfg(feature = "sqlite")]
+mod outbox;
 #[cfg(all(feature = "sqlite", any(feature = "mysql", feature = "postgres")))]
 mod outgrown;
 #[cfg(feature = "postgres")]

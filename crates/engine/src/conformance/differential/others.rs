@@ -9,7 +9,9 @@ use windlass_core::{
 use super::walk::Walk;
 use crate::{
     conformance::history::{line, name},
-    ports::{AlarmChange, AttemptId, Change, LogLine, QueueChange, QueuePause, Retention, StoredFlow},
+    ports::{
+        AlarmChange, AttemptId, Change, LogLine, QueueChange, QueuePause, Retention, StoredFlow, Unannounced,
+    },
 };
 
 impl Walk {
@@ -82,9 +84,17 @@ impl Walk {
     }
 
     pub(super) async fn sweep(&mut self) {
-        let retention = Retention { tasks: Millis(60_000), logs: Millis(30_000), keeps_unannounced: false };
+        // First what was announced goes, then the rest.
+        let mut announced: Vec<_> =
+            self.pair.unannounced().await.iter().map(Unannounced::announced).collect();
+        announced.truncate(announced.len() / 2);
+        self.commit("announced", vec![Change::Announced(announced)]).await;
         let before = self.pair.load(&self.ended).await.into_iter().flatten().count();
-        self.pair.sweep(&retention, self.now).await;
+        for keeps_unannounced in [true, false] {
+            let retention = Retention { tasks: Millis(60_000), logs: Millis(30_000), keeps_unannounced };
+            self.pair.sweep(&retention, self.now).await;
+            self.pair.unannounced().await;
+        }
         let kept: Vec<TaskId> =
             self.pair.load(&self.ended).await.into_iter().flatten().map(|loaded| loaded.task.id).collect();
         if kept.len() < before {

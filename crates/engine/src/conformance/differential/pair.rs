@@ -6,7 +6,7 @@ use windlass_core::{ActKey, Event, EventKind, TaskId};
 
 use crate::ports::{
     Adoption, AttemptId, Change, Claimed, Due, Envelope, Loaded, Now, Outcome, Retention, SessionId,
-    SessionRenewal, Store, StoreError, StoredAlarm, TaskQuery, Wish,
+    SessionRenewal, Store, StoreError, StoredAlarm, TaskQuery, Unannounced, Wish,
 };
 
 /// Two stores. Answers are those of the first, after the second has given the same.
@@ -161,6 +161,12 @@ impl Pair {
         self.same("messages", both!(self, messages(usize::MAX)))
     }
 
+    pub(super) async fn unannounced(&self) -> Vec<Unannounced> {
+        let (mut one, mut other) = both!(self, unannounced(usize::MAX));
+        one.iter_mut().chain(&mut other).flat_map(|told| &mut told.events).for_each(forget_result);
+        self.same("the outbox", (one, other))
+    }
+
     pub(super) async fn alarm(&self, id: &windlass_core::AlarmId) -> Option<StoredAlarm> {
         self.same("alarms", both!(self, alarm(id)))
     }
@@ -202,6 +208,7 @@ impl Pair {
         self.alarms(true).await;
         self.alarms(false).await;
         self.messages().await;
+        self.unannounced().await;
     }
 
     async fn list(&self, store: &Arc<dyn Store>, query: &TaskQuery) -> Vec<TaskId> {

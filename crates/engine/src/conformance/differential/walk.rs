@@ -129,7 +129,12 @@ impl Walk {
     }
 
     /// Commits and counts; tells whether it was the first outcome that was wished for.
-    pub(super) async fn commit(&mut self, kind: &'static str, changes: Vec<Change>) -> bool {
+    pub(super) async fn commit(&mut self, kind: &'static str, mut changes: Vec<Change>) -> bool {
+        for change in &mut changes {
+            if let Change::Task(change) = change {
+                change.announces = change.before.is_multiple_of(3);
+            }
+        }
         let outcomes = self.pair.commit(changes).await;
         for outcome in &outcomes {
             self.count(match outcome {

@@ -5,24 +5,21 @@ use std::{
     sync::Arc,
 };
 
-use windlass_core::{
-    Alarm, AlarmId, AlarmState, Event, Lock, LockName, Millis, Name, Task, TaskId, Timestamp,
-};
+use windlass_core::{Alarm, AlarmId, AlarmState, Event, Lock, LockName, Name, Task, TaskId, Timestamp};
 
 use crate::{
     adhoc::is_adhoc,
     ports::{
-        AlarmChange, Change, Envelope, Limit, LimitChange, LockChange, LogLine, MessageId, Outcome, Page,
-        QueueChange, QueuePause, Retention, SCAN_MAX, StoredAlarm, StoredFlow, SubmitKey, TaskChange,
+        AlarmChange, Announced, Change, Envelope, Limit, LimitChange, LockChange, LogLine, MessageId,
+        Outcome, Page, QueueChange, QueuePause, SCAN_MAX, StoredAlarm, StoredFlow, SubmitKey, TaskChange,
         TaskQuery, UniqueKey,
     },
     resident::{Line, LinePlace, Rest, WakePlace},
 };
 
+mod outbox;
 mod resting;
-
-/// Submit keys are kept as long as their task, and at least this long.
-const SUBMIT_KEYS_KEPT_MIN: Millis = Millis::from_secs(24 * 3600);
+mod sweep;
 
 /// Everything that outlives a server.
 #[derive(Debug, Default)]
@@ -46,6 +43,8 @@ pub(super) struct Tables {
     flows: BTreeMap<Name, Vec<StoredFlow>>,
     paused: BTreeMap<Name, QueuePause>,
     limits: BTreeMap<Name, Limit>,
+    /// What is to be announced: how many events each has.
+    outbox: BTreeMap<Announced, u64>,
     logs: BTreeMap<TaskId, Vec<(u64, LogLine)>>,
     /// How many lines were written, those included that are deleted.
     logged: u64,
@@ -134,7 +133,8 @@ impl Tables {
                 self.write_key(&change.key, change.task, change.at, true);
             }
             Change::Logs(lines) => self.write_logs(lines),
-            Change::Announced(_) | Change::Probe => {}
+            Change::Announced(announced) => self.forget_announced(announced),
+            Change::Probe => {}
         }
     }
 
@@ -154,6 +154,7 @@ impl Tables {
         }
         self.tasks.insert(id, change.task.clone());
         self.events.entry(id).or_default().extend(change.events.iter().cloned());
+        self.keep_unannounced(change);
         self.write_logs(&change.logs);
         if let Some(message) = &change.consumes {
             self.messages.remove(message);
@@ -190,15 +191,6 @@ impl Tables {
     /// Deletes a flow.
     pub(super) fn delete_flow(&mut self, flow: &Name) {
         self.flows.remove(flow);
-    }
-
-    /// Deletes at most `limit` flows that came with tasks and have none any more. Tells how many went.
-    pub(super) fn sweep_flows(&mut self, limit: usize) -> usize {
-        let used: BTreeSet<&Name> = self.tasks.values().map(|task| &task.flow.name).collect();
-        let unused = self.flows.keys().filter(|name| is_adhoc(name.as_str()) && !used.contains(name));
-        let unused: Vec<Name> = unused.take(limit).cloned().collect();
-        self.flows.retain(|name, _| !unused.contains(name));
-        unused.len()
     }
 
     /// Whether the message waits that is to be consumed, if one is.
@@ -333,61 +325,5 @@ impl Tables {
     /// Limits, by name.
     pub(super) fn limits(&self) -> impl Iterator<Item = &Limit> {
         self.limits.values()
-    }
-
-    /// Deletes at most `limit` log lines, tasks, alarms and submit keys that are kept too long; resolved alarms go
-    /// with their tasks, or later where they were resolved later. Tells how many went, and which tasks.
-    pub(super) fn sweep(
-        &mut self,
-        retention: &Retention,
-        now: Timestamp,
-        limit: usize,
-    ) -> (usize, BTreeSet<TaskId>) {
-        let is_old = |at: Timestamp, kept: Millis| at + kept <= now;
-        let mut room = limit;
-        for lines in self.logs.values_mut() {
-            lines.retain(|(_, line)| {
-                let goes = room > 0 && is_old(line.at, retention.logs);
-                room -= usize::from(goes);
-                !goes
-            });
-        }
-        self.logs.retain(|_, lines| !lines.is_empty());
-        let ended = |task: &Task| task.is_ended().then_some(task.state.ended_at).flatten();
-        let kept = |task: &Task| task.flow.retention.unwrap_or(retention.tasks);
-        // A child that succeeded may have to undo itself, as long as the topmost of those above it has not ended.
-        let is_needed = |task: &Task| {
-            let top = task.kept_for().and_then(|top| self.tasks.get(&top));
-            top.is_some_and(|top| !top.is_ended())
-        };
-        let old = self.tasks.values().filter(|task| ended(task).is_some_and(|at| is_old(at, kept(task))));
-        let old = old.filter(|task| !is_needed(task));
-        let old: BTreeSet<TaskId> = old.map(|task| task.id).take(room).collect();
-        room -= old.len();
-        self.unique.retain(|_, task| !old.contains(task));
-        for id in &old {
-            self.tasks.remove(id);
-            self.events.remove(id);
-            self.logs.remove(id);
-        }
-        self.alarms.retain(|_, StoredAlarm { alarm, .. }| {
-            alarm.state != AlarmState::Resolved || !old.contains(&alarm.task)
-        });
-        let tasks = &self.tasks;
-        self.alarms.retain(|_, StoredAlarm { alarm, .. }| {
-            let goes = room > 0
-                && alarm.state == AlarmState::Resolved
-                && !tasks.contains_key(&alarm.task)
-                && is_old(alarm.raised_at, retention.tasks);
-            room -= usize::from(goes);
-            !goes
-        });
-        self.submit_keys.retain(|_, row| {
-            let is_free = row.is_other || !tasks.contains_key(&row.task);
-            let goes = room > 0 && is_free && is_old(row.accepted_at, SUBMIT_KEYS_KEPT_MIN);
-            room -= usize::from(goes);
-            !goes
-        });
-        (limit - room, old)
     }
 }

@@ -1,0 +1,90 @@
+//! The outbox: which rows of history are to be announced.
+
+use rusqlite::{Connection, Row, Statement, params};
+use windlass_core::{Event, TaskId};
+use windlass_engine::{
+    ports::{Announced, Unannounced},
+    stored,
+};
+
+use super::{
+    checksum::{Checksum, Table},
+    encoding::{from_integer, task_id, to_integer},
+    error::{Fault, of_task},
+    read::from_sql,
+};
+
+/// The statements that write the outbox.
+pub(super) struct OutboxRows<'c> {
+    insert: Statement<'c>,
+    delete: Statement<'c>,
+}
+
+impl<'c> OutboxRows<'c> {
+    pub(super) fn new(connection: &'c Connection) -> rusqlite::Result<Self> {
+        Ok(Self {
+            insert: connection
+                .prepare("INSERT INTO outbox (id, after, seq, checksum) VALUES (?1, ?2, ?3, ?4)")?,
+            delete: connection.prepare("DELETE FROM outbox WHERE id = ?1 AND after = ?2")?,
+        })
+    }
+
+    /// What happened to a task after so many events is to be announced, and is in this row of history.
+    pub(super) fn keep(&mut self, task: TaskId, after: u64, seq: i64) -> Result<(), Fault> {
+        let (id, after) = (task.to_bytes(), to_integer(after));
+        let checksum = Checksum::of(Table::Outbox).blob(&id).number(after).number(seq).finish();
+        self.insert.execute(params![id, after, seq, checksum])?;
+        Ok(())
+    }
+
+    /// These were announced.
+    pub(super) fn forget(&mut self, announced: &[Announced]) -> Result<(), Fault> {
+        for Announced { task, after } in announced {
+            self.delete.execute(params![task.to_bytes(), to_integer(*after)])?;
+        }
+        Ok(())
+    }
+}
+
+/// What is in the outbox, each with its row of history where that is there.
+pub(super) fn select_unannounced() -> String {
+    format!(
+        "SELECT {}, {} FROM outbox LEFT JOIN history ON history.seq = outbox.seq
+         ORDER BY outbox.id, outbox.after LIMIT ?1",
+        Table::Outbox.select(),
+        Table::History.select()
+    )
+}
+
+/// At most `limit` of what is in the outbox, of the oldest tasks first; of one task in the order in which it happened.
+pub(super) fn unannounced(connection: &Connection, limit: usize) -> Result<Vec<Unannounced>, Fault> {
+    let mut statement = connection.prepare_cached(&select_unannounced())?;
+    let found = statement.query_and_then([to_integer(limit as u64)], |row| {
+        let task = task_id(row, 0)?;
+        let after = from_integer(row.get(1)?);
+        let events = events(row, after).map_err(|fault| of_task(task, fault))?;
+        Ok(Unannounced { task, after, events })
+    })?;
+    found.collect()
+}
+
+fn events(row: &Row<'_>, after: u64) -> Result<Vec<Event>, Fault> {
+    Table::Outbox.check(row, 0)?;
+    let from = Table::Outbox.width();
+    let damaged = |what| Err(Fault::damaged(format!("what is to be announced {what}")));
+    let Some(first) = row.get::<_, Option<i64>>(from + 3)? else {
+        return damaged("is missing in the history");
+    };
+    Table::History.check(row, from)?;
+    match row.get_ref(from + 6)?.as_blob_or_null().map_err(from_sql)? {
+        Some(events) if from_integer(first) == after + 1 => Ok(stored::read_events(events)?),
+        _ => damaged("is not what its row of history has"),
+    }
+}
+
+/// Whether anything of a task is to be announced.
+pub(super) const IS_UNANNOUNCED: &str = "SELECT 1 FROM outbox WHERE id = ?1 LIMIT 1";
+
+/// What is to be announced of a task, at most `?2`.
+pub(super) const DELETE_UNANNOUNCED: &str = "DELETE FROM outbox WHERE id = ?1 AND after IN
+    (SELECT after FROM outbox WHERE id = ?1 LIMIT ?2)";
