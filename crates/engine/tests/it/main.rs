@@ -1,6 +1,7 @@
 //! Tests of the engine through its public interface.
 
 mod after_failures;
+mod announcing;
 mod commits;
 mod engine;
 mod exchange;

@@ -1,0 +1,216 @@
+//! What happened to tasks is announced: all of it, in order per task, whatever the broker refuses and whoever dies.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex},
+};
+
+use async_trait::async_trait;
+use windlass_brokers::{
+    Announcement, Broker, BrokerError, Consumer, ConsumerSettings, Look, Message, Queue, Topic,
+};
+use windlass_core::{Event, Task, TaskId};
+use windlass_engine::{
+    memory::MemorySink,
+    ports::Retention,
+    services::{Announcer, Janitor, WriteEvent},
+};
+
+use crate::world::{World, failed, flow, ok};
+
+/// A topic on which announcements get lost on the way, or their confirmations on the way back, by a seed.
+struct LossyTopic {
+    chance: Mutex<u64>,
+    /// Of four announcements so many are lost, and of so many the confirmation.
+    losses: u64,
+    heard: Mutex<Vec<(String, u64)>>,
+}
+
+impl LossyTopic {
+    fn new(seed: u64, losses: u64) -> Arc<Self> {
+        Arc::new(Self { chance: Mutex::new(seed), losses, heard: Mutex::default() })
+    }
+
+    fn next(&self) -> u64 {
+        let mut chance = self.chance.lock().unwrap();
+        *chance = chance.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        *chance >> 33
+    }
+
+    /// What was heard of each task, without repetitions.
+    fn first_heard(&self) -> BTreeMap<String, Vec<u64>> {
+        let mut first: BTreeMap<String, Vec<u64>> = BTreeMap::new();
+        for (task, n) in &*self.heard.lock().unwrap() {
+            let numbers = first.entry(task.clone()).or_default();
+            if !numbers.contains(n) {
+                numbers.push(*n);
+            }
+        }
+        first
+    }
+}
+
+fn lost<T>() -> Result<T, BrokerError> {
+    Err(BrokerError::Unreachable("lost on the way".to_owned()))
+}
+
+#[async_trait]
+impl Broker for LossyTopic {
+    fn name(&self) -> &str {
+        "lossy"
+    }
+
+    fn message_bytes_max(&self) -> usize {
+        usize::MAX
+    }
+
+    fn has_headers(&self, _queue: &Queue) -> bool {
+        true
+    }
+
+    async fn declare(&self, _queue: &Queue) -> Result<(), BrokerError> {
+        lost()
+    }
+
+    async fn publish(&self, _queue: &Queue, messages: &[Message]) -> Vec<Result<(), BrokerError>> {
+        messages.iter().map(|_| lost()).collect()
+    }
+
+    async fn announce(&self, _topic: &Topic, announcements: &[Announcement]) -> Vec<Result<(), BrokerError>> {
+        let say = |announcement: &Announcement| {
+            let chance = self.next() % 8;
+            if chance < self.losses {
+                return lost();
+            }
+            let (task, n) = announcement.message.id.split_once('/').unwrap();
+            self.heard.lock().unwrap().push((task.to_owned(), n.parse().unwrap()));
+            if chance < 2 * self.losses { lost() } else { Ok(()) }
+        };
+        announcements.iter().map(say).collect()
+    }
+
+    async fn look(&self, _queue: &Queue) -> Result<Look, BrokerError> {
+        lost()
+    }
+
+    async fn consume(
+        &self,
+        _queue: &Queue,
+        _settings: &ConsumerSettings,
+    ) -> Result<Box<dyn Consumer>, BrokerError> {
+        lost()
+    }
+}
+
+/// Says which event it is.
+struct Numbers;
+
+impl WriteEvent for Numbers {
+    fn announcement(&self, task: &Task, n: u64, _event: &Event) -> Announcement {
+        let message = Message::new(format!("{}/{n}", task.id), task.id.to_string(), "");
+        Announcement { subject: "event".to_owned(), message }
+    }
+}
+
+fn announcer(world: &World, broker: &Arc<LossyTopic>) -> Announcer {
+    let topic = Topic { name: "events".to_owned(), kind: None, keep: 1 };
+    Announcer::new(world.engine.clone(), broker.clone(), Arc::new(Numbers), topic)
+}
+
+fn announce(world: &World, announcer: &Announcer) {
+    world.drive(announcer.run_once(world.now())).unwrap();
+    world.pass(50);
+}
+
+/// Tasks of which some succeed and some are rolled back, a step at a time.
+fn work(world: &World, steps: usize) {
+    let mut worker = world.worker(1);
+    for n in 0..steps {
+        let Some(attempt) = worker.poll().attempts.pop() else { return };
+        let said = if n % 5 == 4 { failed("no") } else { ok() };
+        worker.report(&attempt.token, said);
+        world.serve();
+    }
+}
+
+fn history(world: &World, id: TaskId) -> Vec<u64> {
+    let events = world.drive(world.engine.events(id, 0, 1000)).unwrap();
+    events.into_iter().map(|(n, _)| n).collect()
+}
+
+#[test]
+fn every_event_is_announced_and_none_before_the_one_before_it() {
+    for seed in 0..50 {
+        let sink = MemorySink::new([7; 32]);
+        let broker = LossyTopic::new(seed, seed % 3);
+        let mut world = World::open(&sink);
+        let mut ids = Vec::new();
+        for life in 0..4 {
+            let announcer = announcer(&world, &broker);
+            world.apply(flow("f", &["a", "b", "c"], 0));
+            ids.extend((0..5).map(|_| world.submit("f")));
+            for _ in 0..4 {
+                work(&world, 7);
+                announce(&world, &announcer);
+            }
+            if life < 3 {
+                // Killed, with announcements under way.
+                let elapsed = i64::try_from(world.now().mono.0).unwrap();
+                world = World::open(&sink);
+                world.be_away_unserved(elapsed + 1000);
+            }
+        }
+        let announcer = announcer(&world, &broker);
+        work(&world, 1000);
+        for _ in 0..200 {
+            announce(&world, &announcer);
+            world.be_away_unserved(5000);
+        }
+        let heard = broker.first_heard();
+        for id in ids {
+            assert_eq!(heard[&id.to_string()], history(&world, id), "task {id} of seed {seed}");
+        }
+        let times = broker.heard.lock().unwrap().len();
+        announce(&world, &announcer);
+        assert_eq!(broker.heard.lock().unwrap().len(), times, "what was announced is out of the outbox");
+    }
+}
+
+#[test]
+fn a_broker_that_is_away_raises_an_alarm_and_costs_no_event() {
+    let world = World::new();
+    let away = LossyTopic::new(1, 8);
+    let first = announcer(&world, &away);
+    world.apply(flow("f", &["a"], 0));
+    world.submit("f");
+    for _ in 0..200 {
+        announce(&world, &first);
+    }
+    let alarms = world.drive(world.engine.alarms(false, 10)).unwrap();
+    assert_eq!(alarms.len(), 1);
+    assert_eq!(alarms[0].id.to_string(), "broker_away");
+    assert!(alarms[0].message.contains("topic events of lossy"), "{}", alarms[0].message);
+    assert_eq!(away.first_heard(), BTreeMap::new());
+}
+
+#[test]
+fn a_task_stays_until_all_of_it_was_announced() {
+    let world = World::new();
+    let (away, there) = (LossyTopic::new(1, 8), LossyTopic::new(1, 0));
+    let first = announcer(&world, &away);
+    world.apply(flow("f", &["a"], 0));
+    let id = world.submit("f");
+    work(&world, 1);
+    announce(&world, &first);
+    let retention = Retention { keeps_unannounced: true, ..Retention::default() };
+    let janitor = Janitor::new(world.engine.clone(), retention);
+    let sweep = || while world.drive(janitor.run_once(world.now())).unwrap() > 0 {};
+    world.be_away(i64::try_from(retention.tasks.0).unwrap() + 1000);
+    sweep();
+    assert!(world.drive(world.engine.task(id)).is_ok(), "it has not been announced");
+    announce(&world, &announcer(&world, &there));
+    let heard = there.first_heard();
+    sweep();
+    assert!(world.drive(world.engine.task(id)).is_err(), "it was kept long enough");
+    assert_eq!(heard[&id.to_string()].last(), Some(&(heard[&id.to_string()].len() as u64)));
+}
