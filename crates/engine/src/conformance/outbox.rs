@@ -1,5 +1,7 @@
 //! The outbox: what happened and is to be announced comes with its change, in order, and stays until it was announced.
 
+use std::slice::from_ref;
+
 use windlass_core::{Command, Flow, Millis, TaskId};
 
 use super::{
@@ -79,8 +81,8 @@ async fn what_is_announced_comes_with_its_change(mut world: World) {
     let flow = world.add_flow(line("flow", 1)).await;
     let told = submit(&mut world, &flow).await;
     assert!(!told.events.is_empty());
-    assert_eq!(unannounced(&mut world).await, [told.clone()]);
-    assert_eq!(unannounced(&mut world).await, [told.clone()], "it stays until it was announced");
+    assert_eq!(unannounced(&mut world).await, from_ref(&told));
+    assert_eq!(unannounced(&mut world).await, from_ref(&told), "it stays until it was announced");
     world.reopen().await;
     assert_eq!(unannounced(&mut world).await, [told]);
 }
@@ -155,7 +157,7 @@ async fn what_was_announced_is_gone_for_good(mut world: World) {
     let second = submit(&mut world, &flow).await;
     let paused = announce(&mut world, first.task, &Command::Pause { by: None }).await;
     announced(&mut world, &[&first, &second]).await;
-    assert_eq!(unannounced(&mut world).await, [paused.clone()]);
+    assert_eq!(unannounced(&mut world).await, from_ref(&paused));
     world.reopen().await;
     assert_eq!(unannounced(&mut world).await, [paused]);
     let events = world.store().events(first.task, 0, 10).await.expect("reading events succeeds");
@@ -168,7 +170,7 @@ async fn what_is_not_in_the_outbox_may_have_been_announced(mut world: World) {
     let named = told.announced();
     let others = [Announced { after: named.after + 1, ..named }, Announced { task: TaskId(7), ..named }];
     assert_eq!(world.commit_one(Change::Announced(others.to_vec())).await, Outcome::Committed);
-    assert_eq!(unannounced(&mut world).await, [told.clone()]);
+    assert_eq!(unannounced(&mut world).await, from_ref(&told));
     announced(&mut world, &[&told]).await;
     announced(&mut world, &[&told]).await;
     announced(&mut world, &[]).await;
@@ -204,7 +206,7 @@ async fn a_task_stays_until_all_of_it_was_announced(mut world: World) {
         announced(&mut world, &[&told]).await;
         sweep(&mut world, true).await;
         assert!(world.find(told.task).await.is_some(), "its end was not announced");
-        assert_eq!(unannounced(&mut world).await, [ended.clone()]);
+        assert_eq!(unannounced(&mut world).await, from_ref(&ended));
         announced(&mut world, &[&ended]).await;
         sweep(&mut world, true).await;
         assert!(world.find(told.task).await.is_none());
@@ -218,7 +220,11 @@ async fn a_task_that_nobody_announces_goes(mut world: World) {
     world.pass(Millis(DAY.0 + 1));
     sweep(&mut world, false).await;
     assert!(world.find(gone.task).await.is_none());
-    assert_eq!(unannounced(&mut world).await, [stays.clone()], "what was to be announced of it goes with it");
+    assert_eq!(
+        unannounced(&mut world).await,
+        from_ref(&stays),
+        "what was to be announced of it goes with it"
+    );
     announced(&mut world, &[&gone]).await;
     world.reopen().await;
     assert_eq!(unannounced(&mut world).await, [stays]);
