@@ -2,18 +2,24 @@
 //!
 //! A product's tests make a [`Subject`] and hand it to [`run`]; every case talks to the port alone, on a queue of its own.
 //! [`run_disturbed`] is for a server that may be killed and cut off, and that nobody else uses. What products are free
-//! to do otherwise is a field of [`Promises`].
+//! to do otherwise is a field of [`Promises`]. Topics have a suite of their own, for an [`Audience`]: [`run_announcing`] and
+//! [`run_announcing_disturbed`].
 //!
 //! Everything here fails by panicking, as tests do.
 
+mod announcing;
+mod audience;
 mod bench;
 mod consuming;
 mod disturbed;
 mod giving_back;
 mod looking;
 mod publishing;
+mod stage;
 mod subject;
 
+pub use announcing::{run_announcing, run_announcing_disturbed};
+pub use audience::{Audience, Listener};
 pub use subject::{Disturbances, Promises, Subject};
 
 use std::{

@@ -13,6 +13,9 @@ const PERSISTENT: u8 = 2;
 /// How often a quorum queue delivered the message before.
 const DELIVERY_COUNT: &str = "x-delivery-count";
 
+/// The header for which the protocol has a place of its own, where others look for it.
+const CONTENT_TYPE: &str = "content-type";
+
 /// Headers that servers add.
 const OF_SERVERS: [&str; 2] = [DELIVERY_COUNT, "x-acquired-count"];
 
@@ -34,24 +37,28 @@ pub(super) fn of(message: &Message) -> Result<BasicProperties, BrokerError> {
     if !message.key.is_empty() {
         properties = properties.with_correlation_id(short("key", &message.key)?);
     }
-    if !message.headers.is_empty() {
-        let mut headers = FieldTable::default();
-        for (name, value) in &message.headers {
+    let mut headers = FieldTable::default();
+    for (name, value) in &message.headers {
+        if name == CONTENT_TYPE {
+            properties = properties.with_content_type(short("content type", value)?);
+        } else {
             headers.insert(short("name of a header", name)?, AMQPValue::LongString(value.as_str().into()));
         }
-        properties = properties.with_headers(headers);
     }
-    Ok(properties)
+    Ok(if headers.inner().is_empty() { properties } else { properties.with_headers(headers) })
 }
 
 /// The message that was sent with these, whoever sent it.
 pub(super) fn message(properties: &BasicProperties, body: Vec<u8>) -> Message {
     let headers = properties.headers().as_ref().map(FieldTable::inner);
     let headers = headers.into_iter().flatten().filter(|(name, _)| !OF_SERVERS.contains(&name.as_str()));
+    let headers = headers.filter_map(|(name, value)| Some((name.to_string(), as_text(value)?)));
+    let content_type = properties.content_type().as_ref();
+    let content_type = content_type.map(|value| (CONTENT_TYPE.to_owned(), value.to_string()));
     Message {
         id: id(properties),
         key: text(properties.correlation_id().as_ref()),
-        headers: headers.filter_map(|(name, value)| Some((name.to_string(), as_text(value)?))).collect(),
+        headers: headers.chain(content_type).collect(),
         body: body.into(),
         // What was sent without one is not less urgent than what was sent with a middle one.
         priority: properties.priority().map_or(0, kind::priority_in),
@@ -101,7 +108,9 @@ mod tests {
     #[test]
     fn a_message_comes_back_as_it_was() {
         let mut sent = Message::new("m1", "k1", "body").with_header("a-b", "ü").with_header("c", "");
+        sent = sent.with_header(CONTENT_TYPE, "text/plain");
         sent.priority = -10;
+        assert_eq!(of(&sent).unwrap().content_type().as_ref().unwrap().as_str(), "text/plain");
         assert_eq!(message(&of(&sent).unwrap(), b"body".to_vec()), sent);
     }
 

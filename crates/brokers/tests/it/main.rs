@@ -1,6 +1,6 @@
 //! Brokers on the servers they are for.
 
-#[cfg(any(feature = "rabbitmq", feature = "redis"))]
+#[cfg(any(feature = "kafka", feature = "rabbitmq", feature = "redis"))]
 mod certificate;
 #[cfg(feature = "kafka")]
 mod kafka;
@@ -10,3 +10,5 @@ mod rabbitmq;
 mod redis;
 #[cfg(feature = "sqs")]
 mod sqs;
+#[cfg(any(feature = "rabbitmq", feature = "redis"))]
+mod subscriber;

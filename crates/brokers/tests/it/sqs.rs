@@ -1,5 +1,7 @@
 //! SQS, as ElasticMQ speaks it.
 
+mod announcing;
+
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use windlass_brokers::{

@@ -1,5 +1,6 @@
 //! RabbitMQ.
 
+mod announcing;
 mod cluster;
 mod faults;
 mod tls;

@@ -1,5 +1,6 @@
 //! Redis: both kinds of queues keep to what every broker does; what only Redis can do to them is in `faults.rs`.
 
+mod announcing;
 mod faults;
 mod others;
 mod tls;
