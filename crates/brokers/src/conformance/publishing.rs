@@ -1,6 +1,6 @@
 //! What is sent arrives as it was, and what is confirmed is there.
 
-use std::time::Instant;
+use std::{collections::BTreeSet, time::Instant};
 
 use bytes::Bytes;
 
@@ -8,7 +8,7 @@ use super::{
     bench::{Bench, bodies, drain, message, receipts, receive, text},
     topic,
 };
-use crate::{BrokerError, Message};
+use crate::{BrokerError, Consumer, Delivery, Message};
 
 topic![
     arrives_as_it_was,
@@ -19,6 +19,7 @@ topic![
     takes_the_largest,
     refuses_too_large_ones_alone,
     makes_a_deleted_queue_again,
+    gives_no_two_messages_the_same_id,
     has_a_queue_for_the_dead,
     may_be_declared_again,
 ];
@@ -151,11 +152,22 @@ async fn makes_a_deleted_queue_again(bench: &Bench<'_>) {
     bench.publish(&Bench::messages(0..1)).await;
     bench.take_one(&mut *consumer).await;
     bench.subject.delete(&bench.queue);
+    take_after_deletion(bench, &mut *consumer, |number| message(&number.to_string(), "key")).await;
+}
+
+/// Sends numbered messages to a queue that was deleted, until some arrive.
+async fn take_after_deletion(
+    bench: &Bench<'_>,
+    consumer: &mut dyn Consumer,
+    message: impl Fn(u32) -> Message,
+) -> Vec<Delivery> {
     // What is sent while the queue is made anew may be refused, or lost when the old one goes only then.
     let until = Instant::now() + super::bench::PATIENCE;
-    for number in 1.. {
+    let mut number = 0;
+    loop {
+        number += 1;
         assert!(Instant::now() < until, "the queue comes back");
-        let outcomes = bench.broker.publish(&bench.queue, &Bench::messages(number..number + 1)).await;
+        let outcomes = bench.broker.publish(&bench.queue, &[message(number)]).await;
         if let Err(error) = &outcomes[0] {
             super::bench::pause_after(error).await;
             continue;
@@ -164,11 +176,30 @@ async fn makes_a_deleted_queue_again(bench: &Bench<'_>) {
             Ok(came) if came.is_empty() => {}
             Ok(came) => {
                 consumer.acknowledge(&receipts(&came)).await.expect("it is acknowledged");
-                break;
+                return came;
             }
             Err(error) => super::bench::pause_after(&error).await,
         }
     }
+}
+
+/// What was sent without an id arrives without one, or with one that no other message has, not even of a queue of the same
+/// name that was made anew.
+async fn gives_no_two_messages_the_same_id(bench: &Bench<'_>) {
+    if bench.queue.name.ends_with(".fifo") {
+        // A queue of SQS that keeps order takes nothing without an id.
+        return;
+    }
+    let nameless = || Message::new("", "key", "the same");
+    bench.publish(&[nameless(), nameless()]).await;
+    let mut consumer = bench.consumer().await;
+    let mut came = vec![bench.take_one(&mut *consumer).await, bench.take_one(&mut *consumer).await];
+    bench.subject.delete(&bench.queue);
+    came.extend(take_after_deletion(bench, &mut *consumer, |_| nameless()).await);
+    let ids: Vec<&str> =
+        came.iter().map(|delivery| delivery.message.id.as_str()).filter(|id| !id.is_empty()).collect();
+    let different: BTreeSet<&str> = ids.iter().copied().collect();
+    assert_eq!(different.len(), ids.len(), "{ids:?}");
 }
 
 async fn has_a_queue_for_the_dead(bench: &Bench<'_>) {

@@ -60,7 +60,25 @@ pub(super) fn message(record: &BorrowedMessage<'_>) -> Message {
             headers.push((header.key.to_owned(), text(header.value)));
         }
     }
-    let id = id.unwrap_or_else(|| format!("{}/{}", record.partition(), record.offset()));
+    let id =
+        id.unwrap_or_else(|| place(record.partition(), record.offset(), record.timestamp().to_millis()));
     let body = Bytes::copy_from_slice(record.payload().unwrap_or_default());
     Message { id, key: text(record.key()), headers, body, priority: 0 }
+}
+
+/// The id of a record that was sent without one: where it is, and since when. When a topic was deleted and made anew, there
+/// are others in the same places. A record without a time has no id.
+fn place(partition: i32, offset: i64, millis: Option<i64>) -> String {
+    millis.map(|millis| format!("{partition}/{offset}/{millis}")).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_same_place_at_another_time_is_another_message() {
+        assert_eq!(place(3, 7, Some(1_795_000_000_000)), "3/7/1795000000000");
+        assert_eq!(place(3, 7, None), "");
+    }
 }

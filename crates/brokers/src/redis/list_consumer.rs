@@ -60,8 +60,8 @@ impl ListConsumer {
         let numbers = self.ready.drain(..self.ready.len().min(max));
         let deliveries = numbers.filter_map(|number| {
             let body = self.in_hands.get(&number)?.clone();
-            // It has no id: nobody else knows it by this one.
-            let message = Message::new(format!("{:016x}", fastrand::u64(..)), "", body);
+            // There is nothing beside the body, and so no id that would still be its own when it comes again.
+            let message = Message::new("", "", body);
             Some(Delivery { message, receipt: Receipt(number.to_string().into()), deliveries: None })
         });
         deliveries.collect()

@@ -21,8 +21,9 @@ const ATTRIBUTES_MAX: usize = 10;
 /// The type of an attribute that is text.
 const TEXT: &str = "String";
 
-/// The attributes that say a message's id and key, where they are not as the places would have them that FIFO queues have
-/// for them.
+/// The attributes that say a message's id, and its key where that is not as the place would have it that FIFO queues have
+/// for it. There the id is the deduplication id as well, which counts for five minutes and may name another message after
+/// that: where the sender lets SQS make it, it is a hash of the body.
 const ID: &str = "windlass-id";
 const KEY: &str = "windlass-key";
 
@@ -33,7 +34,8 @@ const ID_BYTES_MAX: usize = 128;
 fn attributes(message: &Message, is_fifo: bool) -> impl Iterator<Item = (&str, &str)> {
     let own = [(ID, message.id.as_str()), (KEY, message.key.as_str())];
     // An attribute without a value is refused.
-    let own = own.into_iter().filter(move |(_, value)| !(value.is_empty() || is_fifo && is_word(value)));
+    let has_place = move |name: &str, value: &str| is_fifo && name == KEY && is_word(value);
+    let own = own.into_iter().filter(move |(name, value)| !value.is_empty() && !has_place(name, value));
     own.chain(message.headers.iter().map(|(name, value)| (name.as_str(), value.as_str())))
 }
 
@@ -105,12 +107,12 @@ pub(super) fn delivery(received: Received) -> Option<Delivery> {
     let values = received.message_attributes.unwrap_or_default();
     let mut values: HashMap<String, String> =
         values.into_iter().filter_map(|(name, value)| Some((name, value.string_value?))).collect();
-    let id = values.remove(ID).or_else(|| told(MessageSystemAttributeName::MessageDeduplicationId));
+    let id = values.remove(ID).or(received.message_id);
     let key = values.remove(KEY).or_else(|| told(MessageSystemAttributeName::MessageGroupId));
     let mut headers: Vec<(String, String)> = values.into_iter().collect();
     headers.sort_unstable();
     let message = Message {
-        id: id.or(received.message_id).unwrap_or_default(),
+        id: id.unwrap_or_default(),
         key: key.unwrap_or_default(),
         headers,
         body: Bytes::from(received.body.unwrap_or_default()),
@@ -134,7 +136,8 @@ mod tests {
         };
         assert!(entry(&headers(8), 0, false).is_ok());
         assert!(matches!(entry(&headers(9), 0, false), Err(BrokerError::Invalid(_))));
-        assert!(entry(&headers(10), 0, true).is_ok());
+        assert!(entry(&headers(9), 0, true).is_ok());
+        assert!(matches!(entry(&headers(10), 0, true), Err(BrokerError::Invalid(_))));
         for body in [&b""[..], b"\xff", b"\x01", "\u{ffff}".as_bytes()] {
             let message = Message::new("id", "key", body.to_vec());
             assert!(matches!(entry(&message, 0, false), Err(BrokerError::Invalid(_))), "{body:?}");
@@ -149,10 +152,26 @@ mod tests {
         let entry = entry(&Message::new("id", "", "x"), 3, true).unwrap();
         assert_eq!((entry.id(), entry.message_group_id()), ("3", Some("id")));
         assert_eq!(entry.message_deduplication_id(), Some("id"));
-        assert!(entry.message_attributes().is_none());
+        assert!(!entry.message_attributes().unwrap().contains_key(KEY));
         let entry = super::entry(&Message::new("i d", "é", "x"), 0, true).unwrap();
         let there = (entry.message_deduplication_id(), entry.message_group_id());
         assert_eq!(there, (Some("i%20d"), Some("%C3%A9")));
         assert_eq!(entry.message_attributes().unwrap()[ID].string_value(), Some("i d"));
+    }
+
+    #[test]
+    fn what_others_send_is_named_by_the_queue() {
+        let received = |attribute: Option<(&str, &str)>| {
+            let received = Received::builder().receipt_handle("r").message_id("of-sqs").body("x");
+            let received = received.attributes(MessageSystemAttributeName::MessageDeduplicationId, "hash");
+            let value = |text: &str| MessageAttributeValue::builder().data_type(TEXT).string_value(text);
+            let received = match attribute {
+                Some((name, text)) => received.message_attributes(name, value(text).build().unwrap()),
+                None => received,
+            };
+            delivery(received.build()).unwrap().message.id
+        };
+        assert_eq!(received(None), "of-sqs", "a deduplication id may come again after five minutes");
+        assert_eq!(received(Some((ID, "ours"))), "ours");
     }
 }
