@@ -103,6 +103,7 @@ impl Findings {
         let alarms = self.readable("alarms", store.alarms(false, usize::MAX >> 1).await)?;
         self.open_alarms = alarms.map_or(0, |alarms| alarms.len() as u64);
         self.readable("messages between tasks and locks", store.messages(ROWS).await)?;
+        self.readable("what is to be announced", store.unannounced(ROWS).await)?;
         let mut after = None;
         while let Some(locks) = self.readable("locks", store.locks(after.as_ref(), ROWS).await)? {
             let Some(last) = locks.last() else { break };

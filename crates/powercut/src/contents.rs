@@ -69,6 +69,9 @@ impl Contents {
         for alarm in sink.alarms(true, usize::MAX).await? {
             add("alarm", &sink.alarm(&alarm.id).await?);
         }
+        for told in sink.unannounced(usize::MAX).await? {
+            add("to be announced", &told);
+        }
         for task in &names.tasks {
             for event in sink.events(*task, 0, usize::MAX).await? {
                 add("event", &(task, event));

@@ -100,13 +100,13 @@ impl Story {
             consumes: None,
             lost: Vec::new(),
             reported: Vec::new(),
-            announces: false,
+            announces: true,
         })))
     }
 }
 
 /// Takes tasks with these numbers in and through to their ends, one after the other. Every third one is rolled
-/// back, every fifth one is large, every seventh one stays halfway.
+/// back, every fifth one is large, every seventh one stays halfway. Of every other one it is announced what happened.
 pub(crate) async fn run(
     store: &dyn ports::Store,
     flow: &Arc<Flow>,
@@ -121,6 +121,12 @@ pub(crate) async fn run(
             ensure!(outcomes == [ports::Outcome::Committed], "a commit came to {outcomes:?}");
             next =
                 if number % 7 == 0 && story.task.state.events > 2 { None } else { story.go_on(failing)? };
+        }
+        if number % 2 == 0 {
+            let told = store.unannounced(usize::MAX).await?;
+            let of_task = told.iter().filter(|told| told.task == story.task.id);
+            let announced = of_task.map(ports::Unannounced::announced).collect();
+            store.commit(vec![ports::Change::Announced(announced)]).await?;
         }
     }
     Ok(())

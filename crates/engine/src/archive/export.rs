@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     is_adhoc,
-    ports::{Loaded, Now, Snapshot, Store, SubmitKey, Unannounced},
+    ports::{Announced, Loaded, Now, Snapshot, Store, SubmitKey},
     stored,
 };
 
@@ -23,7 +23,7 @@ const TASKS: usize = 100;
 /// Events, log lines, locks and keys read at once.
 const ROWS: usize = 1000;
 
-/// More messages, alarms or changes to announce than this are not exported: they are read at once.
+/// More messages or alarms than this are not exported: they are read at once.
 const AT_ONCE_MAX: usize = 1_000_000;
 
 /// Writes all that was in the store at one moment.
@@ -36,22 +36,23 @@ pub async fn export(
     progress: Progress<'_>,
     now: Now,
 ) -> Result<Totals, ArchiveError> {
-    let unannounced = snapshot.store().unannounced(AT_ONCE_MAX).await?;
-    at_most(unannounced.len(), "changes that are to be announced")?;
-    let format = if unannounced.is_empty() { FORMAT_WITHOUT_OUTBOX } else { FORMAT };
+    let announces = !snapshot.store().unannounced(1).await?.is_empty();
+    let format = if announces { FORMAT } else { FORMAT_WITHOUT_OUTBOX };
     let mut writer = Writer::begin(to, format, progress)?;
     settings(snapshot.store(), &mut writer, now).await?;
     messages(snapshot.store(), &mut writer).await?;
-    for Unannounced { task, after, events } in unannounced {
-        writer.record(&Record::Unannounced { task, after, count: events.len() as u64 })?;
-    }
     let mut after = None;
     loop {
         let submitted = snapshot.submitted(after, TASKS).await?;
-        let store = snapshot.store();
         let Some(last) = submitted.last() else { break };
         after = Some(last.place);
         let ids: Vec<_> = submitted.iter().map(|submitted| submitted.id).collect();
+        if announces {
+            for (Announced { task, after }, count) in snapshot.unannounced(&ids).await? {
+                writer.record(&Record::Unannounced { task, after, count })?;
+            }
+        }
+        let store = snapshot.store();
         for (loaded, submitted) in store.load(&ids).await?.into_iter().zip(submitted) {
             if let Some(loaded) = loaded {
                 task(store, &mut writer, &loaded, submitted.key).await?;

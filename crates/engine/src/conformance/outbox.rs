@@ -11,7 +11,7 @@ use super::{
     topic,
     world::report,
 };
-use crate::ports::{Announced, Change, Outcome, Retention, TaskChange, Unannounced};
+use crate::ports::{Announced, Change, Outcome, Retention, SubmitKey, TaskChange, Unannounced};
 
 topic![
     what_is_announced_comes_with_its_change,
@@ -144,11 +144,17 @@ async fn what_is_not_to_be_announced_is_not_in_the_outbox(mut world: World) {
 
 async fn a_change_that_conflicts_leaves_nothing(mut world: World) {
     let flow = world.add_flow(line("flow", 1)).await;
-    let id = world.submit(&flow).await;
+    let key = Some(SubmitKey { scope: [1; 32], fingerprint: [1; 32] });
+    let keyed = |change| TaskChange { submit_key: key.clone(), ..change };
+    let first = keyed(world.new_task(&flow, |_| {}));
+    let id = first.task.id;
+    assert_eq!(world.commit_one(first).await, Outcome::Committed);
     let stale = announcing(world.decide(id, &Command::Cancel { by: None }).await);
-    let told = announce(&mut world, id, &Command::Pause { by: None }).await;
-    assert_eq!(world.commit_one(stale).await, Outcome::Conflict);
-    assert_eq!(unannounced(&mut world).await, [told]);
+    world.apply(id, Command::Pause { by: None }).await;
+    let repeated = keyed(announcing(world.new_task(&flow, |_| {})));
+    let outcomes = world.commit(vec![stale.into(), repeated.into()]).await;
+    assert_eq!(outcomes, [Outcome::Conflict, Outcome::KeyTaken { task: id, fingerprint: [1; 32] }]);
+    assert_eq!(unannounced(&mut world).await, []);
 }
 
 async fn what_was_announced_is_gone_for_good(mut world: World) {

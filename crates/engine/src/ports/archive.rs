@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use windlass_core::{TaskId, Wakeup};
 
-use super::{KeyChange, Store, StoreError, SubmitKey};
+use super::{Announced, KeyChange, Store, StoreError, SubmitKey};
 
 /// A task as it was submitted, for an export.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -35,6 +35,9 @@ pub trait Snapshot: Send {
 
     /// At most `limit` tasks behind that place, those submitted first before others.
     async fn submitted(&mut self, after: Option<u128>, limit: usize) -> Result<Vec<Submitted>, StoreError>;
+
+    /// What is in the outbox of these tasks, and how many events each has; of each task in the order in which it happened.
+    async fn unannounced(&mut self, tasks: &[TaskId]) -> Result<Vec<(Announced, u64)>, StoreError>;
 
     /// At most `limit` idempotency keys with scopes above `after` that stay by themselves: their task was deleted, or was
     /// submitted under another one.

@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use mysql_async::Row;
 use windlass_core::{TaskId, Timestamp, Wakeup};
-use windlass_engine::ports::{KeyChange, RowSnapshot, Snapshot, Store, StoreError, Submitted};
+use windlass_engine::ports::{Announced, KeyChange, RowSnapshot, Snapshot, Store, StoreError, Submitted};
 
 use super::{
     columns::Columns as _,
@@ -57,6 +57,22 @@ impl Snapshot for MySqlSnapshot {
         Ok(submitted(sets)?)
     }
 
+    async fn unannounced(&mut self, tasks: &[TaskId]) -> Result<Vec<(Announced, u64)>, StoreError> {
+        let mut script = Script::default();
+        let keys = tasks.iter().map(|task| Cell::from(*task));
+        script.for_keys(
+            "SELECT task, after, last FROM windlass_outbox WHERE task",
+            keys,
+            "ORDER BY task, after",
+        );
+        let read = |row: &Row| {
+            let (after, last) = (from_integer(row.number(1)?), from_integer(row.number(2)?));
+            Ok((Announced { task: row.task(0)?, after }, last.saturating_sub(after)))
+        };
+        let sets = run(self.store.database(), script).await?;
+        Ok(sets.iter().flatten().map(read).collect::<Result<_, Fault>>()?)
+    }
+
     async fn other_keys(
         &mut self,
         after: Option<[u8; 32]>,
@@ -91,6 +107,10 @@ impl RowSnapshot for MySqlSnapshot {
 async fn read(database: &Database, sql: &str, cells: Vec<Cell<'_>>) -> Result<Sets, Fault> {
     let mut script = Script::default();
     script.add(sql, cells);
+    run(database, script).await
+}
+
+async fn run(database: &Database, script: Script) -> Result<Sets, Fault> {
     database.within(async { database.connection().await?.run(script).await }).await
 }
 

@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use tokio_postgres::Row;
 use uuid::Uuid;
 use windlass_core::{TaskId, Timestamp, Wakeup};
-use windlass_engine::ports::{KeyChange, RowSnapshot, Snapshot, Store, StoreError, Submitted};
+use windlass_engine::ports::{Announced, KeyChange, RowSnapshot, Snapshot, Store, StoreError, Submitted};
 
 use super::{
     connection::Database,
@@ -17,6 +17,8 @@ use crate::rows::{ENQUEUED, from_integer, submit_key, to_integer, wakeup};
 const SUBMITTED: &str = "SELECT t.id, k.scope, k.fingerprint
     FROM windlass_task t LEFT JOIN windlass_submit_key k ON k.scope = t.scope AND NOT k.orphan
     WHERE t.id > $1 ORDER BY t.id LIMIT $2";
+const UNANNOUNCED: &str = "SELECT task, after, last FROM windlass_outbox
+    WHERE task = ANY($1::uuid[]) ORDER BY task, after";
 const OTHER_KEYS: &str = "SELECT scope, fingerprint, task, created_at FROM windlass_submit_key
     WHERE orphan AND scope > $1 ORDER BY scope LIMIT $2";
 
@@ -52,6 +54,10 @@ impl Snapshot for PostgresSnapshot {
 
     async fn submitted(&mut self, after: Option<u128>, limit: usize) -> Result<Vec<Submitted>, StoreError> {
         Ok(submitted(self.store.database(), after, limit).await?)
+    }
+
+    async fn unannounced(&mut self, tasks: &[TaskId]) -> Result<Vec<(Announced, u64)>, StoreError> {
+        Ok(unannounced(self.store.database(), tasks).await?)
     }
 
     async fn other_keys(
@@ -101,6 +107,17 @@ async fn submitted(database: &Database, after: Option<u128>, limit: usize) -> Re
         submitted.push(Submitted { place: id, id: TaskId(id), key });
     }
     Ok(submitted)
+}
+
+async fn unannounced(database: &Database, tasks: &[TaskId]) -> Result<Vec<(Announced, u64)>, Fault> {
+    let ids: Vec<Uuid> = tasks.iter().map(|id| Uuid::from_u128(id.0)).collect();
+    let rows = database.connection().await?.query(UNANNOUNCED, &[&ids]).await?;
+    let read = |row: &Row| {
+        let task = TaskId(row.try_get::<_, Uuid>(0)?.as_u128());
+        let (after, last) = (from_integer(row.try_get(1)?), from_integer(row.try_get(2)?));
+        Ok((Announced { task, after }, last.saturating_sub(after)))
+    };
+    rows.iter().map(read).collect()
 }
 
 async fn other_keys(

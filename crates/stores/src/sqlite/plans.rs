@@ -3,7 +3,8 @@
 use rusqlite::Connection;
 
 use super::{
-    checksum::Table, list, member_rows, migrate, outbox, query, read, recover, resting, sweep, unique_rows,
+    checksum::Table, list, member_rows, migrate, outbox, query, read, recover, resting, snapshot, sweep,
+    unique_rows,
 };
 
 fn database() -> Connection {
@@ -55,6 +56,7 @@ fn queries_find_their_rows_by_keys() {
         &list::select_task(),
         &member_rows::select_members(),
         sweep::DELETE_MEMBERS,
+        snapshot::UNANNOUNCED,
         outbox::IS_UNANNOUNCED,
         outbox::DELETE_UNANNOUNCED,
         &sweep::select_expired(),

@@ -4,12 +4,12 @@ use std::{path::Path, sync::Arc};
 
 use async_trait::async_trait;
 use rusqlite::{Connection, params};
-use windlass_core::Timestamp;
-use windlass_engine::ports::{KeyChange, Snapshot, Store, StoreError, SubmitKey, Submitted};
+use windlass_core::{TaskId, Timestamp};
+use windlass_engine::ports::{Announced, KeyChange, Snapshot, Store, StoreError, SubmitKey, Submitted};
 
 use super::{
     connect::{Role, connect},
-    encoding::{task_id, to_integer},
+    encoding::{from_integer, task_id, to_integer},
     error::describe,
     open::OpenError,
 };
@@ -17,6 +17,8 @@ use super::{
 const SUBMITTED: &str = "SELECT t.n, t.id, k.scope, k.fingerprint
     FROM task t LEFT JOIN submit_key k ON k.scope = t.scope AND k.orphan = 0
     WHERE t.n > ?1 ORDER BY t.n LIMIT ?2";
+pub(super) const UNANNOUNCED: &str = "SELECT o.after, h.count FROM outbox o JOIN history h ON h.seq = o.seq
+    WHERE o.id = ?1 ORDER BY o.after";
 const OTHER_KEYS: &str = "SELECT scope, fingerprint, task, created_at FROM submit_key
     WHERE orphan = 1 AND scope > ?1 ORDER BY scope LIMIT ?2";
 
@@ -58,6 +60,22 @@ impl Snapshot for SqliteSnapshot {
         };
         let rows = statement.query_map(params![after, to_integer(limit as u64)], read).map_err(fault)?;
         rows.collect::<Result<_, _>>().map_err(fault)
+    }
+
+    async fn unannounced(&mut self, tasks: &[TaskId]) -> Result<Vec<(Announced, u64)>, StoreError> {
+        let mut statement = self.connection.prepare_cached(UNANNOUNCED).map_err(fault)?;
+        let mut found = Vec::new();
+        for task in tasks {
+            let read = |row: &rusqlite::Row<'_>| {
+                let after = from_integer(row.get(0)?);
+                Ok((Announced { task: *task, after }, from_integer(row.get(1)?)))
+            };
+            let rows = statement.query_map([task.to_bytes()], read).map_err(fault)?;
+            for row in rows {
+                found.push(row.map_err(fault)?);
+            }
+        }
+        Ok(found)
     }
 
     async fn other_keys(

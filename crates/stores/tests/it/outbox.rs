@@ -8,7 +8,7 @@ use windlass_engine::{
     archive,
     conformance::block_on,
     memory::{MemorySink, SharedStore},
-    ports::{Change, Now, Outcome, Store, StoreError, Unannounced},
+    ports::{Change, Now, Outcome, Snapshot, Store, StoreError, Unannounced},
     resident::Resident,
 };
 use windlass_stores::sqlite::{SqliteSink, SqliteSnapshot, doctor};
@@ -48,12 +48,26 @@ fn open(place: &Place) -> Arc<dyn Store> {
     Arc::new(block_on(Resident::open(Arc::new(sink), Now::default())).unwrap())
 }
 
-/// An export of a store at a place.
-fn export(place: &Place) -> Vec<u8> {
+pub(crate) async fn export(snapshot: &mut dyn Snapshot) -> Vec<u8> {
     let mut bytes = Vec::new();
-    let mut snapshot = SqliteSnapshot::new(open(place), &place.path()).unwrap();
-    block_on(archive::export(&mut snapshot, &mut bytes, &mut |_| {}, now(0))).unwrap();
+    archive::export(snapshot, &mut bytes, &mut |_| {}, now(0)).await.unwrap();
     bytes
+}
+
+/// An export of the store at a place.
+fn exported(place: &Place) -> Vec<u8> {
+    block_on(export(&mut SqliteSnapshot::new(open(place), &place.path()).unwrap()))
+}
+
+/// What goes into a store by an import comes out of it as it was.
+#[cfg(any(feature = "mysql", feature = "postgres"))]
+pub(crate) fn comes_and_goes(store: &dyn Store, again: impl FnOnce() -> Vec<u8>) {
+    let place = Place::new();
+    fill(&*open(&place));
+    let bytes = exported(&place);
+    import(store, &bytes);
+    assert_eq!(unannounced(store), unannounced(&*open(&place)));
+    assert!(again() == bytes, "another export is the same");
 }
 
 fn import(store: &dyn Store, bytes: &[u8]) {
@@ -76,7 +90,7 @@ fn what_is_to_be_announced_goes_with_an_export() {
     };
     let before = tasks(&*store);
     drop(store);
-    let bytes = export(&place);
+    let bytes = exported(&place);
     assert!(bytes.starts_with(b"windlass-export 2\n"));
 
     let memory = Arc::new(MemorySink::new([1; 32]));
@@ -87,7 +101,7 @@ fn what_is_to_be_announced_goes_with_an_export() {
         assert_eq!(tasks(&*store), before);
     }
     assert_eq!(doctor(&other.path()).unwrap().problems, [""; 0]);
-    assert!(export(&other) == bytes, "another export is the same");
+    assert!(exported(&other) == bytes, "another export is the same");
 }
 
 #[test]
@@ -98,7 +112,7 @@ fn an_export_of_an_empty_outbox_is_for_older_programs_too() {
     let announced = unannounced(&*store).iter().map(Unannounced::announced).collect();
     commit(&*store, vec![Change::Announced(announced)]);
     drop(store);
-    let bytes = export(&place);
+    let bytes = exported(&place);
     assert!(bytes.starts_with(b"windlass-export 1\n"));
     let store = open(&other);
     import(&*store, &bytes);

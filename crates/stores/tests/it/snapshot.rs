@@ -6,7 +6,7 @@ use windlass_engine::{
     archive,
     conformance::block_on,
     examine,
-    ports::{Outcome, RowSnapshot, Snapshot, Store},
+    ports::{Change, Outcome, RowSnapshot, Snapshot, Store},
 };
 
 use crate::{
@@ -21,7 +21,8 @@ pub(crate) const TASKS: u64 = 150;
 const IN_THE_MIDDLE: usize = 10_000;
 
 /// What somebody does to the database in the middle of an export. Tasks are deleted last, as a sweep does it.
-pub(crate) const DISTURB: [&str; 4] = [
+pub(crate) const DISTURB: [&str; 5] = [
+    "delete from windlass_outbox",
     "delete from windlass_log",
     "delete from windlass_history",
     "delete from windlass_wait",
@@ -32,7 +33,11 @@ pub(crate) const DISTURB: [&str; 4] = [
 pub(crate) fn fill(store: &dyn Store) {
     let flow = add_flow(store);
     for number in 1..=TASKS {
-        let changes = vec![new_task(&flow, number), line(number)];
+        let mut task = new_task(&flow, number);
+        if let Change::Task(change) = &mut task {
+            change.announces = number % 2 == 0;
+        }
+        let changes = vec![task, line(number)];
         assert_eq!(block_on(store.commit(changes)).unwrap(), [Outcome::Committed, Outcome::Committed]);
     }
 }

@@ -7,6 +7,7 @@ use windlass_stores::mysql::MySqlSnapshot;
 use super::{database, open, wait};
 use crate::{
     disturbed::id,
+    outbox,
     snapshot::{DAMAGES, DISTURB, TASKS, examined, export, fill},
 };
 
@@ -29,6 +30,15 @@ fn an_export_is_of_one_moment() {
         assert_eq!(written.ask("select count(*) from windlass_task").unwrap(), "0");
     });
     assert!(before == disturbed, "{} and {} bytes", before.len(), disturbed.len());
+}
+
+#[test]
+fn what_is_to_be_announced_comes_and_goes() {
+    let Some(database) = database() else { return };
+    let options = database.url().parse().unwrap();
+    outbox::comes_and_goes(&*open(&database.url()).unwrap(), || {
+        wait(async move { outbox::export(&mut MySqlSnapshot::open(&options).await.unwrap()).await })
+    });
 }
 
 #[test]
