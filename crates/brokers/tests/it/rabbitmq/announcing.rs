@@ -9,7 +9,11 @@ use windlass_brokers::{
 };
 use windlass_testkit::{Proxy, RabbitMq as Server};
 
-use super::{Queues, settings, take};
+use super::{
+    Queues,
+    faults::{as_user, make_user},
+    settings, take,
+};
 use crate::subscriber;
 
 /// The name of an exchange, and of a queue, as the server has them.
@@ -163,5 +167,24 @@ async fn the_subscriber_of_the_page_hears() {
         let broker = RabbitMq::new(&server.url()).unwrap();
         let there = "amqp://windlass:…@queue.example/";
         subscriber::the_page_is_right(&broker, "rabbitmq.md", (there, &server.url())).await;
+    }
+}
+
+/// Who may not make exchanges can use one that is there, and who may not write to it hears that.
+#[tokio::test]
+async fn an_exchange_may_be_given_to_a_user() {
+    let Some(server) = Server::shared().unwrap() else { return };
+    make_exchange(server, "given", "topic", false);
+    make_exchange(server, "not-given", "topic", false);
+    make_user(server, "announcer", ["^made$", "^(made|given)$", "^$"]);
+    let broker = as_user(server, "announcer");
+    let said = [announcement("task.accepted"), announcement("task.ended")];
+    for name in ["made", "given"] {
+        assert_eq!(broker.announce(&topic(name, None), &said).await, [Ok(()), Ok(())], "{name}");
+    }
+    for name in ["not-given", "not-there"] {
+        for outcome in broker.announce(&topic(name, None), &said).await {
+            assert!(matches!(outcome, Err(BrokerError::Refused(_))), "{name}: {outcome:?}");
+        }
     }
 }

@@ -12,7 +12,7 @@ use super::{PATIENCE, message, receipts, settings, take};
 const AWAY_MAX: Duration = Duration::from_secs(30);
 
 /// Makes a user of the default virtual host: what may be declared, written and read by patterns.
-fn make_user(server: &Server, user: &str, rights: [&str; 3]) {
+pub(super) fn make_user(server: &Server, user: &str, rights: [&str; 3]) {
     let [configure, write, read] = rights;
     server
         .evaluate(&format!(
@@ -23,7 +23,7 @@ fn make_user(server: &Server, user: &str, rights: [&str; 3]) {
         .unwrap();
 }
 
-fn as_user(server: &Server, user: &str) -> RabbitMq {
+pub(super) fn as_user(server: &Server, user: &str) -> RabbitMq {
     RabbitMq::new(&format!("amqp://{user}:secret@127.0.0.1:{}/", server.port())).unwrap()
 }
 
