@@ -102,6 +102,12 @@ pub enum Bug {
     ChildEndLost,
     /// A child that succeeded is not undone with its parent.
     ChildNotUndone,
+    /// An event whose announcement was not confirmed leaves the outbox all the same.
+    AnnouncementLost,
+    /// An event is announced though the one before it was not confirmed.
+    AnnouncementOvertaken,
+    /// What happens to a task by a message is not in the outbox.
+    OutboxForgotten,
 }
 
 impl Bug {
@@ -155,6 +161,9 @@ impl Bug {
         Self::ChildOfBefore,
         Self::ChildEndLost,
         Self::ChildNotUndone,
+        Self::AnnouncementLost,
+        Self::AnnouncementOvertaken,
+        Self::OutboxForgotten,
     ];
 }
 

@@ -21,6 +21,9 @@ pub(crate) struct Config {
     pub(crate) interference: u64,
     /// Whether somebody takes away what tasks wait for, once nothing goes wrong any more.
     pub(crate) unblocks: bool,
+    /// Whether servers announce what happens, and how often, in a thousand times, that gets lost on either way.
+    pub(crate) announces: bool,
+    pub(crate) announcements_lost: u64,
 }
 
 /// What kind of worker it is.
@@ -109,6 +112,9 @@ impl Config {
                 is_spare: true,
             });
         }
+        // One in four: each event announced is one more in a run, and finds little else.
+        config.announces = dice.u8(..4) == 0;
+        config.announcements_lost = if dice.bool() { dice.u64(..200) } else { 0 };
         config
     }
 
@@ -136,6 +142,8 @@ impl Config {
             faults,
             interference: if dice.bool() { dice.u64(..700) } else { 0 },
             unblocks: false,
+            announces: false,
+            announcements_lost: 0,
         }
     }
 }

@@ -26,6 +26,11 @@ pub(crate) enum Seen {
     Recovered,
     /// A change is on disk.
     Written(Change),
+    /// The event of a task with this number was heard on the topic.
+    Announced {
+        task: TaskId,
+        n: u64,
+    },
     /// A submitter was told that its task is taken in.
     Accepted {
         task: TaskId,

@@ -1,6 +1,10 @@
 //! What is on disk, put together from what stores have written: the truth that everything told is held against.
 
-use std::{collections::BTreeMap, rc::Rc, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    rc::Rc,
+    sync::Arc,
+};
 
 use windlass_core::{ActState, Alarm, AlarmId, Event, Task, TaskId, evolve};
 use windlass_engine::ports::{AttemptId, Change, TaskChange};
@@ -25,6 +29,12 @@ pub(crate) struct Truth {
     /// Tasks as the server goes by them, as long as that is on its way to the disk.
     staged: BTreeMap<TaskId, Arc<Task>>,
     unfinished: Vec<TaskId>,
+    /// Up to which event tasks are announced.
+    announced: BTreeMap<TaskId, u64>,
+    /// Tasks of which that is not the last.
+    unannounced: BTreeSet<TaskId>,
+    /// Up to which event the task that was announced last had been before.
+    announced_before: u64,
 }
 
 /// A task on disk.
@@ -48,6 +58,15 @@ impl Truth {
                     if let Change::Task(change) = change {
                         self.staged.insert(change.task.id, change.task.clone());
                     }
+                }
+                Ok(())
+            }
+            Seen::Announced { task, n } => {
+                let announced = self.announced.entry(*task).or_default();
+                self.announced_before = *announced;
+                *announced = (*announced).max(*n);
+                if self.tasks.get(task).is_some_and(|known| known.task.state.events == *announced) {
+                    self.unannounced.remove(task);
                 }
                 Ok(())
             }
@@ -80,6 +99,9 @@ impl Truth {
                 if let Some(alarm) = &change.alarm {
                     self.alarms.insert(alarm.id.clone(), alarm.clone());
                 }
+            }
+            Change::Queue(change) => {
+                world.tell(|| format!("queue {}: paused {:?}", change.name, change.paused))
             }
             _ => {}
         }
@@ -131,6 +153,7 @@ impl Truth {
             Some(key) => Some(key.scope),
             None => self.tasks.get(&id).and_then(|known| known.key),
         };
+        self.unannounced.insert(id);
         let known = Known { task: Rc::new(task), before, events: change.events.clone(), key };
         self.tasks.insert(id, known);
         Ok(())
@@ -138,6 +161,16 @@ impl Truth {
 
     pub(crate) fn unfinished(&self) -> Vec<Rc<Task>> {
         self.unfinished.iter().filter_map(|id| self.tasks.get(id)).map(|known| known.task.clone()).collect()
+    }
+
+    /// Up to which event the task that was announced last had been before.
+    pub(crate) fn announced_before(&self) -> u64 {
+        self.announced_before
+    }
+
+    /// A task of which not every event is announced.
+    pub(crate) fn unannounced(&self) -> Option<TaskId> {
+        self.unannounced.first().copied()
     }
 
     /// Whether every task has come to its end.

@@ -17,7 +17,10 @@ use std::{
 };
 
 use windlass_brokers::{Announcement, Broker, Topic};
-use windlass_core::{AlarmId, AlarmKind, Event, Millis, Task, TaskId};
+use windlass_core::{
+    AlarmId, AlarmKind, Event, Millis, Task, TaskId,
+    planted::{Bug, is_planted},
+};
 
 use super::trouble::Trouble;
 use crate::{
@@ -121,7 +124,13 @@ impl Announcer {
                 match outcome {
                     Ok(()) => announced.extend(line.events.pop_front().and_then(|next| next.completes)),
                     Err(error) => {
-                        line.events.clear();
+                        let next = line.events.pop_front();
+                        if is_planted(Bug::AnnouncementLost) {
+                            announced.extend(next.and_then(|next| next.completes));
+                        }
+                        if !is_planted(Bug::AnnouncementOvertaken) {
+                            line.events.clear();
+                        }
                         failure = Some(error);
                     }
                 }

@@ -300,7 +300,7 @@ impl Batch {
         let (mut changes, mut parts) = (Vec::new(), Vec::new());
         for step in self.tasks.into_values().flat_map(|work| work.steps) {
             let TaskStep { mut change, loaded, pending, stops } = step;
-            change.announces = announces;
+            change.announces = announces && !(change.consumes.is_some() && is_planted(Bug::OutboxForgotten));
             let events = watched.then(|| change.events.clone());
             let logs = Logged::of(&change.logs, watched);
             let (task, has_timer) = (Some(TaskPart { loaded, events, stops }), has_timer(&change));

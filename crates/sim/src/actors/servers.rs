@@ -3,7 +3,7 @@
 use std::{
     cell::{Cell, RefCell},
     rc::Rc,
-    sync::Arc,
+    sync::{Arc, Mutex},
 };
 
 use windlass_core::{Millis, Timestamp};
@@ -13,14 +13,15 @@ use windlass_engine::{
     ports::{Now, ServerId, ServerState, Store},
     resident::Resident,
     services::{
-        Committer, Dispatcher, HEARTBEAT_EVERY, LeaseKeeper, Lookout, Membership, Messenger, Timekeeper,
+        Announcer, Committer, Dispatcher, HEARTBEAT_EVERY, LeaseKeeper, Lookout, Membership, Messenger,
+        Timekeeper,
     },
 };
 
 use crate::{
     config::Config,
     judge::Seen,
-    stores::{Database, Disk},
+    stores::{Database, Disk, Numbers, Topics, topic},
     world::{Device, Host, MachineClock, World},
 };
 
@@ -30,6 +31,9 @@ const TOKEN_KEY: [u8; 32] = [7; 32];
 /// The longest and the shortest time between two looks at what is due, as in the program.
 const TICK_MS: u64 = 100;
 const TICK_MIN_MS: u64 = 1;
+
+/// Between two rounds of announcements, as in the program.
+const ANNOUNCE_PAUSE_MS: u64 = 5;
 
 /// Batches decided at once, as in the program.
 const COMMITTERS: usize = 2;
@@ -117,6 +121,10 @@ pub(crate) fn start(world: &Rc<World>, server: usize) {
         let (store, clock) = open(&world, server, device).await;
         let engine = Arc::new(Engine::new(store, world.random()));
         let live = Rc::new(Live { engine, clock, world: world.clone() });
+        if world.config.announces {
+            world
+                .spawn(Host::Server(server), announce(world.clone(), live.clone(), announcer(&world, &live)));
+        }
         for _ in 0..COMMITTERS {
             world.spawn(Host::Server(server), commit(live.clone()));
         }
@@ -196,6 +204,24 @@ async fn keep_time(world: Rc<World>, live: Rc<Live>) {
         let wake = engine.next_wake(live.now()).unwrap_or(Millis(TICK_MS)).0;
         let pause = if failed { TICK_MS } else { wake.clamp(TICK_MIN_MS, TICK_MS) };
         world.at_most(pause, engine.stirred()).await;
+    }
+}
+
+/// Who announces what this server and others have written.
+fn announcer(world: &Rc<World>, live: &Live) -> Announcer {
+    let device = Device::default();
+    world.add_device(device.clone());
+    let dice = Mutex::new(fastrand::Rng::with_seed(world.random()));
+    let losses = world.config.announcements_lost;
+    let topics = Topics { device, journal: world.journal.clone(), dice, losses };
+    Announcer::new(live.engine.clone(), Arc::new(topics), Arc::new(Numbers), topic())
+}
+
+async fn announce(world: Rc<World>, live: Rc<Live>, announcer: Announcer) {
+    loop {
+        let pause = announcer.run_once(live.now()).await.map_or(TICK_MS, |pause| pause.0);
+        world.sleep(ANNOUNCE_PAUSE_MS).await;
+        world.at_most(pause, announcer.stirred()).await;
     }
 }
 

@@ -25,6 +25,9 @@ const ROUNDS_MAX: usize = 60;
 /// leases of workers that were killed before must end.
 const PATIENCE_MS: u64 = 180_000;
 
+/// How long calls of others may be on their way when they have come to rest.
+const LATE_MS: u64 = 20_000;
+
 type Doing = Pin<Box<dyn Future<Output = Result<(), EngineError>>>>;
 
 /// Takes away what some tasks wait for, one after the other.
@@ -75,6 +78,10 @@ impl Unblocker {
             let (now_about, now_reason) = again.deepest();
             if identity(about, &reason) != identity(now_about, &now_reason) {
                 return self.task(about).is_none_or(|now| has_moved(before, &now));
+            }
+            if matches!(reason.why, Why::QueuePaused { .. }) && self.world.now() > begun + LATE_MS {
+                // A call of the caretaker was still on its way, and has paused it anew: once more.
+                return false;
             }
             if is_still_to_come(&reason.why, again.now.wall) {
                 continue;

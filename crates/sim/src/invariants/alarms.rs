@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use windlass_core::{AlarmCommand, AlarmId, Message};
+use windlass_core::{AlarmCommand, AlarmId, Message, TaskId};
 use windlass_engine::ports::Change;
 
 use super::Invariant;
@@ -32,6 +32,10 @@ impl Invariant for Alarms {
             }
             Seen::Written(Change::Alarm(change)) => {
                 let Some(alarm) = &change.alarm else { return Ok(()) };
+                // One about no task was raised by no message.
+                if alarm.task == TaskId::NONE {
+                    return Ok(());
+                }
                 let raised = self.raised.get(&alarm.id).copied().unwrap_or(0);
                 self.check(&alarm.id, alarm.raised <= raised, truth)
             }

@@ -3,6 +3,7 @@
 mod accepted_results;
 mod accepted_tasks;
 mod alarms;
+mod announced_events;
 mod attempt_limits;
 mod children;
 mod delays;
@@ -70,6 +71,7 @@ pub(crate) fn all(config: &Config) -> Vec<Box<dyn Invariant>> {
         Box::<locks::Locks>::default(),
         Box::new(reasons::Reasons::new(config)),
         Box::<children::Children>::default(),
+        Box::<announced_events::AnnouncedEvents>::default(),
     ]
 }
 

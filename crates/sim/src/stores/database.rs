@@ -7,7 +7,8 @@ use windlass_engine::{
     ports::{
         Adoption, Ask, AttemptId, Change, Claimed, Due, Envelope, Leave, LimitState, Loaded, LogLine, Now,
         Outcome, Page, QueueState, Retention, ServerId, ServerState, Service, ServiceLease, SessionId,
-        SessionRenewal, SessionState, Store, StoreError, StoredAlarm, StoredFlow, TaskQuery, Unannounced, Wish,
+        SessionRenewal, SessionState, Store, StoreError, StoredAlarm, StoredFlow, TaskQuery, Unannounced,
+        Wish,
     },
 };
 

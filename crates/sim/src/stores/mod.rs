@@ -1,7 +1,10 @@
-//! The stores of a world: the real resident store over a disk, and a database that several servers share.
+//! The stores of a world: the real resident store over a disk, and a database that several servers share. And the topic on
+//! which they announce what they wrote.
 
 mod database;
 mod disk;
+mod topic;
 
 pub(crate) use database::Database;
 pub(crate) use disk::Disk;
+pub(crate) use topic::{Numbers, Topics, topic};

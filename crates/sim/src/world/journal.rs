@@ -1,7 +1,8 @@
-//! What the stores of a world do, in the order in which they do it.
+//! What the stores of a world do, and what is heard on its topic, in the order in which it happens.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
+use windlass_core::TaskId;
 use windlass_engine::{
     ports::{Change, StoreError},
     resident::Batch,
@@ -17,6 +18,8 @@ pub(crate) enum Entry {
     Recovered,
     /// The rows could not take what it wrote.
     Refused(StoreError),
+    /// The event of a task with this number was heard on the topic.
+    Announced { task: TaskId, n: u64 },
 }
 
 /// What all stores of a world did and nobody has looked at yet.

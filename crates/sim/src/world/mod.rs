@@ -115,9 +115,11 @@ impl World {
         self.steps.get()
     }
 
-    /// Every task has ended, and nobody is about to submit another one.
+    /// Every task has ended and is announced where that is done, and nobody is about to submit another one.
     pub(crate) fn is_finished(&self) -> bool {
-        self.submitting.get() == 0 && self.judge.borrow().truth.is_all_ended()
+        let truth = &self.judge.borrow().truth;
+        let is_announced = !self.config.announces || truth.unannounced().is_none();
+        self.submitting.get() == 0 && truth.is_all_ended() && is_announced
     }
 
     /// Somebody begins to submit tasks.
@@ -329,6 +331,10 @@ impl World {
                 }
                 Entry::Recovered => Seen::Recovered,
                 Entry::Refused(error) => return Err(Violation::new("rows", error.to_string())),
+                Entry::Announced { task, n } => {
+                    self.count("event announced");
+                    Seen::Announced { task, n }
+                }
             };
             judge.see(&seen, self)?;
         }
