@@ -60,8 +60,7 @@ pub(super) fn message(record: &BorrowedMessage<'_>) -> Message {
             headers.push((header.key.to_owned(), text(header.value)));
         }
     }
-    let id =
-        id.unwrap_or_else(|| place(record.partition(), record.offset(), record.timestamp().to_millis()));
+    let id = id.unwrap_or_else(|| place(record.partition(), record.offset(), record.timestamp().to_millis()));
     let body = Bytes::copy_from_slice(record.payload().unwrap_or_default());
     Message { id, key: text(record.key()), headers, body, priority: 0 }
 }

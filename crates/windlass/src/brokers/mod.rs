@@ -5,11 +5,18 @@
 //! | `settings.rs` | what the configuration says of them |
 //! | `step.rs` | a step as a message |
 //! | `offer.rs` | the loop of a courier |
+//! | `consume.rs` | a queue being consumed: what is read, and what becomes of it |
+//! | `portion.rs` | how much is read at once |
 //! | `results.rs` | what modules answer over a broker |
 //! | `intake.rs` | messages that start tasks |
+//! | `document.rs`, `pointer.rs` | the task that a message asks for, and where it is in it |
 
+mod consume;
+mod document;
 mod intake;
 mod offer;
+mod pointer;
+mod portion;
 mod results;
 mod settings;
 mod step;
@@ -64,15 +71,15 @@ impl Brokers {
         let engine = &app.engine;
         for intake in self.settings.intake {
             let Some(broker) = self.by_url.get(&intake.broker) else { continue };
-            let intake = intake::Intake::new(app.clone(), broker.clone(), intake);
-            loops.spawn("takes tasks in by message", intake.run());
+            let intake = intake::run(app.clone(), broker.clone(), intake);
+            loops.spawn("takes tasks in by message", intake);
         }
         let mut heard: BTreeSet<(BrokerUrl, Queue)> = BTreeSet::new();
         for queue in self.settings.queues {
             let Some(broker) = self.by_url.get(&queue.broker) else { continue };
             if heard.insert((queue.broker, queue.results.clone())) {
-                let results = results::Results::new(engine.clone(), broker.clone(), queue.results);
-                loops.spawn("hears of steps over a broker", results.run(clock.clone()));
+                let results = results::run(engine.clone(), broker.clone(), queue.results, clock.clone());
+                loops.spawn("hears of steps over a broker", results);
             }
             let mut chance = [0; 8];
             getrandom::fill(&mut chance).context("the system gives no random bytes")?;

@@ -2,24 +2,20 @@
 
 use std::{sync::Arc, time::Duration};
 
+use async_trait::async_trait;
 use tokio::time;
 use windlass_api::{CODE_FINAL, CODE_RETRY_LATER, ResultEvent, ResultMessage, TOKEN_HEADER};
-use windlass_brokers::{Broker, BrokerError, Consumer, ConsumerSettings, Delivery, Queue, Receipt, bury};
+use windlass_brokers::{Broker, Delivery, Queue};
 use windlass_core::{Failure, Json, Outcome};
-use windlass_engine::{Engine, ReportStatus, Said, WorkerReport, ports::Clock as _};
+use windlass_engine::{Engine, ReportStatus, Said, WorkerReport, ports::Clock as _, services::Unreadable};
 
+use super::consume::{Consumption, Handle};
 use crate::{clock::SystemClock, http::extract::RESULT_BYTES_MAX};
 
 /// Answers read at once.
 const ROUND_MAX: usize = 1_000;
 
-/// How long one look for answers waits.
-const WAIT: Duration = Duration::from_secs(5);
-
-/// Another server reads what this one has in hands after so long.
-const SILENT_AFTER: Duration = Duration::from_secs(30);
-
-/// After something failed.
+/// Until the store is told again.
 const FAILED_PAUSE: Duration = Duration::from_millis(500);
 
 /// All servers share the answers under this name.
@@ -29,120 +25,59 @@ const GROUP: &str = "windlass";
 const NO_REASON: &str = "the module gave no reason";
 
 /// Hears what modules answer on one queue.
-pub(super) struct Results {
+struct Results {
     engine: Arc<Engine>,
-    broker: Arc<dyn Broker>,
-    queue: Queue,
+    clock: Arc<SystemClock>,
 }
 
-/// The answers of one round, by what becomes of them.
-#[derive(Default)]
-struct Round {
-    reports: Vec<WorkerReport>,
-    receipts: Vec<Receipt>,
-    /// What nobody can use, with the reason.
-    useless: Vec<(Delivery, String)>,
+/// Hears what modules answer on a queue, for ever.
+pub(super) async fn run(engine: Arc<Engine>, broker: Arc<dyn Broker>, queue: Queue, clock: Arc<SystemClock>) {
+    while let Err(error) = engine.begin_hearing_from_afar(clock.now()).await {
+        tracing::warn!(%error, "the store does not take note of modules on brokers; it is told again");
+        time::sleep(FAILED_PAUSE).await;
+    }
+    let consumption = Consumption {
+        engine: engine.clone(),
+        broker,
+        queue,
+        group: GROUP,
+        round_max: ROUND_MAX,
+        what: "answers of modules",
+        useless: "is no answer that can be used",
+        handler: Results { engine, clock },
+    };
+    consumption.run().await;
+}
+
+#[async_trait]
+impl Handle for Results {
+    async fn handle(&self, deliveries: &[Delivery]) -> Vec<Result<(), Unreadable>> {
+        let (mut reports, mut told) = (Vec::new(), Vec::new());
+        for delivery in deliveries {
+            told.push(report(delivery).map(|report| reports.push(report)).map_err(Unreadable::Refused));
+        }
+        if let Err(why) = self.hear(reports).await {
+            let later =
+                |told: Result<(), Unreadable>| told.and_then(|()| Err(Unreadable::Later(why.clone())));
+            told = told.into_iter().map(later).collect();
+        }
+        told
+    }
 }
 
 impl Results {
-    pub(super) fn new(engine: Arc<Engine>, broker: Arc<dyn Broker>, queue: Queue) -> Self {
-        Self { engine, broker, queue }
-    }
-
-    /// Hears, for ever. A broker that is away is tried again and again; what it has stays there.
-    pub(super) async fn run(self, clock: Arc<SystemClock>) {
-        let mut is_known = false;
-        let mut is_away = false;
-        loop {
-            if !is_known {
-                match self.engine.begin_hearing_from_afar(clock.now()).await {
-                    Ok(()) => is_known = true,
-                    Err(error) => {
-                        tracing::warn!(%error, "the store does not take note of modules on brokers; it is told again");
-                        time::sleep(FAILED_PAUSE).await;
-                        continue;
-                    }
-                }
-            }
-            if let Err(error) = self.consume(&clock, &mut is_away).await {
-                if !std::mem::replace(&mut is_away, true) {
-                    let (broker, queue) = (self.broker.name(), &self.queue);
-                    tracing::warn!(broker, %queue, %error, "answers of modules cannot be read; it is tried again");
-                }
-                time::sleep(FAILED_PAUSE).await;
-            }
+    /// Tells the engine, or gives the reason why that is to be done later.
+    async fn hear(&self, reports: Vec<WorkerReport>) -> Result<(), String> {
+        if reports.is_empty() {
+            return Ok(());
         }
-    }
-
-    async fn consume(&self, clock: &SystemClock, is_away: &mut bool) -> Result<(), BrokerError> {
-        let settings = ConsumerSettings {
-            group: GROUP.to_owned(),
-            name: self.engine.server_id().map_or_else(String::new, |id| id.to_string()),
-            in_hands_max: ROUND_MAX,
-            silent_after: SILENT_AFTER,
-        };
-        let mut consumer = self.broker.consume(&self.queue, &settings).await?;
-        loop {
-            let deliveries = consumer.receive(ROUND_MAX, WAIT).await?;
-            if std::mem::take(is_away) {
-                tracing::info!(broker = self.broker.name(), queue = %self.queue, "answers of modules are read again");
-            }
-            if deliveries.is_empty() {
-                continue;
-            }
-            let mut round = Round::default();
-            deliveries.into_iter().for_each(|delivery| round.take(delivery));
-            self.hear(&round, consumer.as_mut(), clock).await?;
-            consumer.acknowledge(&round.receipts).await?;
-            for (delivery, reason) in round.useless {
-                let (broker, queue) = (self.broker.name(), &self.queue);
-                tracing::warn!(broker, %queue, reason, "an answer of a module cannot be used: it goes to the dead queue");
-                bury(self.broker.as_ref(), &self.queue, delivery.message, &reason).await?;
-                consumer.acknowledge(&[delivery.receipt]).await?;
-            }
+        let answers = self.engine.hear_from_afar(reports, self.clock.now()).await;
+        let answers = answers.map_err(|error| error.to_string())?;
+        let late = answers.iter().filter(|answer| answer.status != ReportStatus::Accepted).count();
+        if late > 0 {
+            tracing::debug!(late, of = answers.len(), "answers of modules came too late, or twice");
         }
-    }
-
-    /// Tells the engine until it has heard: the store may be away for a while.
-    async fn hear(
-        &self,
-        round: &Round,
-        consumer: &mut dyn Consumer,
-        clock: &SystemClock,
-    ) -> Result<(), BrokerError> {
-        loop {
-            match self.engine.hear_from_afar(round.reports.clone(), clock.now()).await {
-                Ok(answers) => {
-                    let late =
-                        answers.iter().filter(|answer| answer.status != ReportStatus::Accepted).count();
-                    if late > 0 {
-                        tracing::debug!(
-                            late,
-                            of = answers.len(),
-                            "answers of modules came too late, or twice"
-                        );
-                    }
-                    return Ok(());
-                }
-                Err(error) => {
-                    tracing::warn!(%error, "answers of modules could not be written; it is tried again");
-                    time::sleep(FAILED_PAUSE).await;
-                    consumer.keep(&round.receipts).await?;
-                }
-            }
-        }
-    }
-}
-
-impl Round {
-    fn take(&mut self, delivery: Delivery) {
-        match report(&delivery) {
-            Ok(report) => {
-                self.reports.push(report);
-                self.receipts.push(delivery.receipt);
-            }
-            Err(reason) => self.useless.push((delivery, reason)),
-        }
+        Ok(())
     }
 }
 
@@ -192,7 +127,7 @@ fn said(message: ResultMessage) -> Said {
 
 #[cfg(test)]
 mod tests {
-    use windlass_brokers::Message;
+    use windlass_brokers::{Message, Receipt};
 
     use super::*;
 

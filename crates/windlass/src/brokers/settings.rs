@@ -4,12 +4,11 @@ use std::{collections::BTreeMap, fmt};
 
 use anyhow::{Context as _, ensure};
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
-use windlass_brokers::{Message, Queue};
+use windlass_brokers::Queue;
 use windlass_core::Name;
 use windlass_engine::services::CourierSettings;
 
-use crate::http::extract::SUBMIT_BYTES_MAX;
+use super::pointer::Pointer;
 
 /// Where modules answer if nothing else is said.
 pub(crate) const RESULTS_DEFAULT: &str = "windlass-results";
@@ -71,62 +70,23 @@ pub(crate) struct IntakeSection {
 pub(crate) struct IntakeSettings {
     pub(crate) broker: BrokerUrl,
     pub(crate) queue: Queue,
-    flow: Option<String>,
-    params: Option<String>,
-    key: Option<String>,
-}
-
-/// What a message asks for.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct TaskDocument {
-    /// The document of `POST /v1/tasks`.
-    pub(crate) text: String,
-    /// What tells it from other messages of the queue.
-    pub(crate) key: String,
+    pub(super) flow: Option<String>,
+    pub(super) params: Option<Pointer>,
+    pub(super) key: Option<Pointer>,
 }
 
 impl IntakeSettings {
-    /// The task that a message asks for.
-    ///
-    /// # Errors
-    /// When it is not JSON, or has nothing where something is to be.
-    pub(crate) fn document(&self, message: &Message) -> Result<TaskDocument, String> {
-        if message.body.len() > SUBMIT_BYTES_MAX {
-            return Err(format!("it has {} bytes, and may have {SUBMIT_BYTES_MAX}", message.body.len()));
-        }
-        let text = std::str::from_utf8(&message.body).map_err(|error| format!("it is no text: {error}"))?;
-        let value: Value = serde_json::from_str(text).map_err(|error| format!("it is no JSON: {error}"))?;
-        let at = |pointer: &str| {
-            value
-                .pointer(pointer)
-                .ok_or_else(|| format!("it has nothing at {pointer}, where the configuration looks"))
-        };
-        let key = match self.key.as_deref().map(at).transpose()? {
-            Some(Value::String(key)) => key.clone(),
-            Some(other) => other.to_string(),
-            None if message.id.is_empty() => {
-                return Err(
-                    "it has no id by which it could be told from others: set `key` in the configuration"
-                        .to_owned(),
-                );
-            }
-            None => message.id.clone(),
-        };
-        let Some(flow) = &self.flow else { return Ok(TaskDocument { text: text.to_owned(), key }) };
-        // The whole of it goes as it came, digit for digit.
-        let params = match &self.params {
-            Some(pointer) => at(pointer)?.to_string(),
-            None => text.to_owned(),
-        };
-        Ok(TaskDocument {
-            text: format!(r#"{{"flow":{},"params":{params}}}"#, Value::from(flow.as_str())),
-            key,
-        })
-    }
-
     fn section(&self) -> IntakeSection {
-        let Self { broker, queue, flow, params, key } = self.clone();
-        IntakeSection { broker: broker.to_string(), queue: queue.name, kind: queue.kind, flow, params, key }
+        let Self { broker, queue, flow, params, key } = self;
+        let text = |pointer: &Option<Pointer>| pointer.as_ref().map(|pointer| pointer.as_str().to_owned());
+        IntakeSection {
+            broker: broker.to_string(),
+            queue: queue.name.clone(),
+            kind: queue.kind.clone(),
+            flow: flow.clone(),
+            params: text(params),
+            key: text(key),
+        }
     }
 }
 
@@ -224,38 +184,48 @@ pub(crate) fn read(
     Ok(settings)
 }
 
-/// Refuses a queue that is used for two things: each would take what is the other's.
+/// Refuses a queue that is used for two things: each would take what is the other's. Answers alone may come on one queue for
+/// several modules.
 fn check_uses(settings: &BrokerSettings) -> anyhow::Result<()> {
-    let mut uses: BTreeMap<(&BrokerUrl, &str), String> = BTreeMap::new();
+    const ANSWERS: &str = "answers";
+
     let of_queues = settings.queues.iter().flat_map(|queue| {
         let steps = format!("the steps of {}", queue.courier.module);
-        [(&queue.broker, &queue.courier.queue, steps), (&queue.broker, &queue.results, "answers".to_owned())]
+        [(&queue.broker, &queue.courier.queue, steps), (&queue.broker, &queue.results, ANSWERS.to_owned())]
     });
     let of_intake = settings
         .intake
         .iter()
         .map(|intake| (&intake.broker, &intake.queue, "messages that start tasks".to_owned()));
+    let mut uses: BTreeMap<(&BrokerUrl, &str), String> = BTreeMap::new();
     for (broker, queue, used) in of_queues.chain(of_intake) {
-        let before = uses.entry((broker, queue.name.as_str())).or_insert_with(|| used.clone());
+        let Some(before) = uses.insert((broker, queue.name.as_str()), used.clone()) else { continue };
         ensure!(
-            *before == used,
+            before == used && used == ANSWERS,
             "the queue {queue} of {broker} is configured for {before} and for {used}: give each a queue of its own"
         );
     }
     Ok(())
 }
 
-fn taken_in(section: IntakeSection) -> anyhow::Result<IntakeSettings> {
+/// Reads a section `[[intake]]`.
+///
+/// # Errors
+/// When a pointer is none, or has nothing to point into.
+pub(super) fn taken_in(section: IntakeSection) -> anyhow::Result<IntakeSettings> {
     let IntakeSection { broker, queue, kind, flow, params, key } = section;
-    for (name, pointer) in [("params", &params), ("key", &key)] {
-        ensure!(
-            pointer.as_deref().is_none_or(|pointer| pointer.starts_with('/')),
-            "in a section [[intake]] of {queue}: `{name}` is a JSON pointer and begins with a slash, such as /data/order"
-        );
-    }
+    let place = format!("in a section [[intake]] of {queue}");
+    let pointer = |name: &str, text: Option<String>| {
+        let parse = |text: String| {
+            Pointer::parse(&text)
+                .map_err(|why| anyhow::anyhow!("{place}: `{name}` is {text:?}, and a JSON pointer {why}"))
+        };
+        text.map(parse).transpose()
+    };
+    let (params, key) = (pointer("params", params)?, pointer("key", key)?);
     ensure!(
         flow.is_some() || params.is_none(),
-        "in a section [[intake]] of {queue}: `params` goes with `flow`; without it each message is a whole document of POST /v1/tasks"
+        "{place}: `params` goes with `flow`; without it each message is a whole document of POST /v1/tasks"
     );
     Ok(IntakeSettings { broker: BrokerUrl(broker), queue: Queue { name: queue, kind }, flow, params, key })
 }
@@ -320,14 +290,28 @@ mod tests {
 
     #[test]
     fn a_queue_is_for_one_thing() {
-        let both = |one: QueueSection, other: QueueSection| {
-            read([("one".to_owned(), one), ("other".to_owned(), other)].into(), Vec::new())
-        };
         let on = |queue: &str| QueueSection { queue: Some(queue.to_owned()), ..section("redis://h") };
-        assert!(both(on("a"), on("b")).is_ok(), "answers of both come on one queue");
-        let error = both(on("a"), on("a")).unwrap_err().to_string();
-        assert!(error.contains("the steps of one and for the steps of other"), "{error}");
-        assert!(both(on("windlass-results"), on("b")).is_err());
+        let read = |modules: &[&str], intake: &[&str]| {
+            let names = ["one", "other"].iter().map(|name| (*name).to_owned());
+            let queues = names.zip(modules.iter().map(|queue| on(queue))).collect();
+            read(queues, intake.iter().map(|queue| self::intake(queue)).collect())
+        };
+        assert!(read(&["a", "b"], &["c", "d"]).is_ok(), "answers of both come on one queue");
+        let error = |modules: &[&str], intake: &[&str]| read(modules, intake).unwrap_err().to_string();
+        let steps = error(&["a", "a"], &[]);
+        assert!(
+            steps.contains("the queue a of redis://h")
+                && steps.contains("steps of one and for the steps of other")
+        );
+        let answers = QueueSection { results: Some("a".to_owned()), ..on("b") };
+        let both = [("one".to_owned(), answers), ("other".to_owned(), on("a"))];
+        let answers = super::read(both.into(), Vec::new()).unwrap_err().to_string();
+        assert!(answers.contains("answers and for the steps of other"), "{answers}");
+        assert!(error(&["a"], &["a"]).contains("the steps of one and for messages that start tasks"));
+        assert!(error(&["a"], &["windlass-results"]).contains("answers and for messages that start tasks"));
+        assert!(error(&[], &["c", "c"]).contains("messages that start tasks and for messages"));
+        let elsewhere = IntakeSection { broker: "redis://other".to_owned(), ..intake("a") };
+        assert!(super::read([("one".to_owned(), on("a"))].into(), vec![elsewhere]).is_ok());
     }
 
     #[test]
@@ -340,42 +324,22 @@ mod tests {
         assert!(error("my sql", section("redis://h")).contains("\"my sql\" is no name"));
     }
 
-    fn intake(flow: Option<&str>, params: Option<&str>, key: Option<&str>) -> anyhow::Result<IntakeSettings> {
-        taken_in(IntakeSection {
-            broker: "redis://h".to_owned(),
-            queue: "orders".to_owned(),
-            kind: None,
-            flow: flow.map(str::to_owned),
-            params: params.map(str::to_owned),
-            key: key.map(str::to_owned),
-        })
+    fn intake(queue: &str) -> IntakeSection {
+        let (broker, queue) = ("redis://h".to_owned(), queue.to_owned());
+        IntakeSection { broker, queue, kind: None, flow: None, params: None, key: None }
     }
 
     #[test]
-    fn a_message_is_a_document_or_the_parameters_of_a_flow() {
-        let message = Message::new("7-0", "", r#"{"id":12,"data":{"disk":"a"}}"#);
-        let document = |settings: IntakeSettings| settings.document(&message).unwrap();
-        let whole = document(intake(None, None, None).unwrap());
-        assert_eq!((whole.text.as_bytes(), whole.key.as_str()), (&*message.body, "7-0"));
-        let part = document(intake(Some("ship"), Some("/data"), Some("/id")).unwrap());
-        assert_eq!(part.text, r#"{"flow":"ship","params":{"disk":"a"}}"#);
-        assert_eq!(part.key, "12");
-    }
-
-    #[test]
-    fn what_is_not_where_it_is_looked_for_is_said() {
-        let settings = intake(Some("ship"), Some("/order"), None).unwrap();
-        let error = settings.document(&Message::new("1", "", "{}")).unwrap_err();
-        assert!(error.contains("nothing at /order"), "{error}");
-        let whole = intake(Some("ship"), None, None).unwrap();
-        let digits = whole.document(&Message::new("1", "", r#"{"id":12345678901234567890123}"#)).unwrap();
-        assert!(digits.text.contains("12345678901234567890123"), "{digits:?}");
-        assert!(whole.document(&Message::new("", "", "{}")).unwrap_err().contains("set `key`"));
-        let error = settings.document(&Message::new("1", "", "{")).unwrap_err();
-        assert!(error.contains("no JSON"), "{error}");
-        assert!(
-            intake(Some("ship"), Some("data"), None).unwrap_err().to_string().contains("begins with a slash")
-        );
-        assert!(intake(None, Some("/data"), None).unwrap_err().to_string().contains("goes with `flow`"));
+    fn pointers_are_checked_when_the_configuration_is_read() {
+        let error = |section| taken_in(section).unwrap_err().to_string();
+        let ship = || IntakeSection { flow: Some("ship".to_owned()), ..intake("orders") };
+        let params = error(IntakeSection { params: Some("data".to_owned()), ..ship() });
+        assert!(params.contains("[[intake]] of orders: `params`") && params.contains("begins with a slash"));
+        let key = error(IntakeSection { key: Some("/a~2".to_owned()), ..ship() });
+        assert!(key.contains("`key` is \"/a~2\"") && key.contains("~0"), "{key}");
+        let params = IntakeSection { params: Some("/data".to_owned()), ..intake("orders") };
+        assert!(error(params).contains("goes with `flow`"));
+        let both = IntakeSection { params: Some("/a~1b".to_owned()), key: Some("/id".to_owned()), ..ship() };
+        assert_eq!(taken_in(both.clone()).unwrap().section(), both, "it is shown as it was written");
     }
 }

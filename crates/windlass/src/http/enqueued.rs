@@ -1,23 +1,15 @@
-//! What applications enqueue by SQL: the body of `POST /v1/tasks` in another envelope, read and refused by the same code.
+//! What applications enqueue by SQL.
 
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use axum::http::HeaderMap;
-use windlass_core::Actor;
 use windlass_engine::{
     EngineError, Submission,
     ports::{Enqueued, Now, Standing},
     services::{ReadEnqueued, Unreadable},
 };
 
-use super::{
-    App,
-    extract::{self, SUBMIT_BYTES_MAX, bytes_in_words},
-    flows, idempotency,
-    problem::Refused,
-    submit::{Caller, SubmitBody},
-};
+use super::{App, flows, idempotency, problem::Refused};
 
 /// The refusal for a task that is not there: of one that was enqueued it says what has become of it.
 pub(super) async fn or_enqueued(app: &App, error: EngineError) -> Refused {
@@ -44,7 +36,8 @@ pub(crate) struct EnqueuedReader(pub(crate) Arc<App>);
 #[async_trait]
 impl ReadEnqueued for EnqueuedReader {
     async fn read(&self, enqueued: &Enqueued, now: Now) -> Result<Submission, Unreadable> {
-        let submission = self.submission(enqueued, now).await?;
+        // The database knows who this is.
+        let submission = self.0.read_task(&enqueued.task, None, &enqueued.by, now).await?;
         let key = submission.key.or_else(|| Some(idempotency::enqueued_key(enqueued.id)));
         Ok(Submission { key, ..submission })
     }
@@ -55,35 +48,5 @@ impl ReadEnqueued for EnqueuedReader {
 
     fn accepted(&self, repeated: bool) {
         self.0.metrics.submitted(repeated);
-    }
-}
-
-/// What nobody waits for is read again later, or never.
-impl From<Refused> for Unreadable {
-    fn from(refused: Refused) -> Self {
-        let is_temporary = refused.is_temporary();
-        let why = refused.problem().detail;
-        if is_temporary { Self::Later(why) } else { Self::Refused(why) }
-    }
-}
-
-impl EnqueuedReader {
-    async fn submission(&self, enqueued: &Enqueued, now: Now) -> Result<Submission, Refused> {
-        let text = &*enqueued.task;
-        if text.len() > SUBMIT_BYTES_MAX {
-            let most = bytes_in_words(SUBMIT_BYTES_MAX);
-            return Err(Refused::too_large(format!(
-                "the task has {} bytes, and may have {most}",
-                text.len()
-            )));
-        }
-        // The database knows who this is.
-        let by = Actor { name: (*enqueued.by).into(), claimed: false };
-        let prepared = extract::parse::<SubmitBody<'_>>(text)?.prepare(
-            text,
-            &HeaderMap::new(),
-            &Caller::known(by, now.wall),
-        )?;
-        prepared.store_flow(&self.0, now).await
     }
 }

@@ -1,6 +1,6 @@
 //! Idempotency keys: what makes a repeated submit the same submit.
 
-use axum::http::HeaderMap;
+use axum::http::{HeaderMap, HeaderName};
 use sha2::{Digest as _, Sha256};
 use windlass_core::{Input, Json, Name, TaskId};
 use windlass_engine::ports::SubmitKey;
@@ -11,7 +11,7 @@ use super::problem::Refused;
 const KEY_BYTES_MAX: usize = 255;
 
 /// The name of the header.
-const HEADER: &str = "idempotency-key";
+pub(super) const HEADER: HeaderName = HeaderName::from_static("idempotency-key");
 
 /// Who submits: callers have no names until there are tokens, and share their keys.
 const CALLER: &str = "";
@@ -153,7 +153,7 @@ mod tests {
 
     #[test]
     fn header_and_field_are_the_same_thing() {
-        let with = |header: &str| HeaderMap::from_iter([(HEADER.parse().unwrap(), header.parse().unwrap())]);
+        let with = |header: &str| HeaderMap::from_iter([(HEADER, header.parse().unwrap())]);
         assert_eq!(key(&with("a"), None).unwrap(), Some("a"));
         assert_eq!(key(&with("a"), Some("a")).unwrap(), Some("a"));
         assert_eq!(key(&HeaderMap::new(), Some("a")).unwrap(), Some("a"));

@@ -1,46 +1,26 @@
-//! Tasks that come as messages: the body of `POST /v1/tasks` in another envelope, read and refused by the same code.
+//! Tasks that come as messages.
 
-use axum::http::{HeaderMap, HeaderValue};
+use axum::http::HeaderValue;
 use sha2::{Digest as _, Sha256};
-use windlass_core::Actor;
 use windlass_engine::services::Unreadable;
 
-use super::{
-    App,
-    extract::{self, SUBMIT_BYTES_MAX, bytes_in_words},
-    flows,
-    problem::Refused,
-    submit::{Caller, SubmitBody},
-};
+use super::{App, flows, problem::Refused};
 
 impl App {
-    /// Starts the task that a document asks for, once for each key: what is on disk already is not started again.
-    pub(crate) async fn take_in(&self, text: &str, key: &str, by: &str) -> Result<(), Unreadable> {
+    /// Starts the task that a document asks for, once for each key: what is on disk already is not started again. Without
+    /// `key` the document must have one.
+    pub(crate) async fn take_in(&self, text: &str, key: Option<&str>, by: &str) -> Result<(), Unreadable> {
         Ok(self.start(text, key, by).await?)
     }
 
-    async fn start(&self, text: &str, key: &str, by: &str) -> Result<(), Refused> {
-        if text.len() > SUBMIT_BYTES_MAX {
-            let most = bytes_in_words(SUBMIT_BYTES_MAX);
-            return Err(Refused::too_large(format!(
-                "the message has {} bytes, and may have {most}",
-                text.len()
-            )));
-        }
-        let body = extract::parse::<SubmitBody<'_>>(text)?;
-        let mut headers = HeaderMap::new();
-        if !body.has_key() {
-            // Ids of messages are of any length and of any characters.
-            let key: String = Sha256::digest(key).iter().map(|byte| format!("{byte:02x}")).collect();
-            headers.insert(
-                "idempotency-key",
-                HeaderValue::try_from(key).map_err(|_| Refused::fault("a hash is text"))?,
-            );
-        }
+    async fn start(&self, text: &str, key: Option<&str>, by: &str) -> Result<(), Refused> {
         let now = self.now();
-        let by = Actor { name: by.into(), claimed: false };
-        let prepared = body.prepare(text, &headers, &Caller::known(by, now.wall))?;
-        let submission = prepared.store_flow(self, now).await?;
+        let submission = self.read_task(text, key.map(header).transpose()?, by, now).await?;
+        if submission.key.is_none() {
+            return Err(Refused::malformed(
+                "it has no id by which it could be told from others: set `key` in the configuration",
+            ));
+        }
         match self.engine.submit(submission, now).await {
             Ok(accepted) => {
                 self.metrics.submitted(accepted.repeated);
@@ -49,4 +29,10 @@ impl App {
             Err(error) => Err(flows::with_versions(self, error).await),
         }
     }
+}
+
+/// What tells messages apart is of any length and of any characters.
+fn header(key: &str) -> Result<HeaderValue, Refused> {
+    let hash: String = Sha256::digest(key).iter().map(|byte| format!("{byte:02x}")).collect();
+    HeaderValue::try_from(hash).map_err(|_| Refused::fault("a hash is text"))
 }

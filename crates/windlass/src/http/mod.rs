@@ -15,6 +15,7 @@ mod budget;
 mod bulk;
 mod classic;
 mod enqueued;
+mod envelope;
 mod events;
 mod exchange;
 pub(crate) mod extract;

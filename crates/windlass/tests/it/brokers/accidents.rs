@@ -80,6 +80,9 @@ fn what_is_no_answer_changes_nothing_and_is_put_aside() {
         entry.contains("it is no answer of a module").then_some(entry)
     });
     assert!(!entry.contains(&id), "what is readable and forged is heard and refused: {entry}");
+    let alarm = &far.site.json(&["alarm", "list"])["items"][0];
+    assert_eq!(alarm["kind"], "message_refused", "{alarm}");
+    assert!(alarm["message"].as_str().unwrap().contains("is no answer that can be used"), "{alarm}");
     assert_eq!(far.site.json(&["task", "show", &id])["steps"][0]["status"], "ready");
     far.start_workers(Way::OneWay);
     assert_eq!(far.wait(&[id])[0]["status"], "succeeded");

@@ -1,22 +1,40 @@
 //! Tasks in by message.
 
-use windlass_testkit::{ElasticMq, Kafka, RabbitMq, Redis};
+use std::time::Duration;
 
-use super::Far;
-use crate::site::{Site, store, until};
+use serde_json::Value;
+use tempfile::TempDir;
+use windlass_brokers::Message;
+use windlass_testkit::{ElasticMq, Kafka, Postgres, RabbitMq, Redis};
 
-/// A server that starts a task of `near` for each message.
+use super::{Far, PATIENCE};
+use crate::site::{Site, store, text, until, until_within};
+
+/// What the configuration says beside the queue: where parameters and keys are in a message.
+const DATA_AND_ID: &str = "params = \"/data\"\nkey = \"/id\"\n";
+
+/// A server that starts a task of `ship` for each message.
 fn site(broker: &str, queue: &str) -> Site {
     let dir = tempfile::tempdir().unwrap();
-    let config = format!(
-        "[[intake]]\nbroker = \"{broker}\"\nqueue = \"{queue}\"\nflow = \"ship\"\nparams = \"/data\"\nkey = \"/id\"\n"
-    );
+    let store = store(dir.path());
+    site_on(dir, &store, broker, queue, DATA_AND_ID)
+}
+
+fn site_on(dir: TempDir, store: &str, broker: &str, queue: &str, places: &str) -> Site {
+    let config = format!("[[intake]]\nbroker = \"{broker}\"\nqueue = \"{queue}\"\nflow = \"ship\"\n{places}");
     let file = dir.path().join("windlass.toml");
     std::fs::write(&file, config).unwrap();
-    let store = store(dir.path());
-    let site = Site::open(dir, &store, &[("WINDLASS_CONFIG", &file.display().to_string())]);
+    let site = Site::open(dir, store, &[("WINDLASS_CONFIG", &file.display().to_string())]);
     site.apply("{ flow: ship, steps: [ { name: one, run: nobody.serves } ] }");
     site
+}
+
+/// Tasks, once there are so many.
+fn tasks(site: &Site, count: usize) -> Vec<Value> {
+    until("the tasks are there", || {
+        let tasks = site.json(&["task", "list"])["items"].as_array()?.clone();
+        (tasks.len() == count).then_some(tasks)
+    })
 }
 
 /// Messages come twice, and one cannot be used.
@@ -26,20 +44,18 @@ fn messages_start_tasks(broker: &str, queue: &str) {
         broker,
         queue,
         &[
-            r#"{"id":1,"data":{"disk":"a"}}"#,
+            r#"{"id":1,"data":{"disk":"a","bytes":12345678901234567890123.10}}"#,
             r#"{"id":2,"data":{"disk":"b"}}"#,
             "{",
-            r#"{"id":1,"data":{"disk":"a"}}"#,
+            r#"{"id":1,"data":{"disk":"a","bytes":12345678901234567890123.10}}"#,
         ],
     );
-    let tasks = until("both tasks are there", || {
-        let tasks = site.json(&["task", "list"]);
-        (tasks["items"].as_array()?.len() == 2).then_some(tasks)
-    });
-    let mut disks: Vec<_> =
-        tasks["items"].as_array().unwrap().iter().map(|task| task["params"]["disk"].to_string()).collect();
+    let tasks = tasks(&site, 2);
+    let mut disks: Vec<_> = tasks.iter().map(|task| task["params"]["disk"].to_string()).collect();
     disks.sort();
     assert_eq!(disks, [r#""a""#, r#""b""#]);
+    let listed = text(&site.run(&["task", "list", "-o", "json"]).stdout);
+    assert!(listed.contains("12345678901234567890123.10"), "digit for digit: {listed}");
     let alarm = until("what is no JSON is told", || site.json(&["alarm", "list"])["items"].get(0).cloned());
     assert_eq!(alarm["kind"], "message_refused");
     let message = alarm["message"].as_str().unwrap();
@@ -71,4 +87,71 @@ fn messages_of_kafka_start_tasks() {
 fn messages_of_sqs_start_tasks() {
     let Some(server) = ElasticMq::shared().unwrap() else { return };
     messages_start_tasks(&server.url(), "orders");
+}
+
+#[test]
+fn messages_of_a_list_need_a_key() {
+    let Some(server) = Redis::shared().unwrap() else { return };
+    let site = {
+        let dir = tempfile::tempdir().unwrap();
+        let store = store(dir.path());
+        site_on(dir, &store, &server.url(), "nameless", "kind = \"list\"\n")
+    };
+    server.ask(&["RPUSH", "nameless", r#"{"disk":"a"}"#]).unwrap();
+    let alarm = until("it is told", || site.json(&["alarm", "list"])["items"].get(0).cloned());
+    let message = alarm["message"].as_str().unwrap();
+    assert!(message.contains("no id by which it could be told from others: set `key`"), "{message}");
+    assert!(tasks(&site, 0).is_empty());
+}
+
+#[test]
+fn a_message_of_a_topic_that_was_made_anew_is_another_one() {
+    let Some(server) = Kafka::shared().unwrap() else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let store = store(dir.path());
+    let site = site_on(dir, &store, &server.url(), "anew", "");
+    let send = |disk: u32| {
+        let message = Message::new("", "key", format!(r#"{{"disk":{disk}}}"#));
+        Far::try_publish(&server.url(), "anew", &[message])[0].is_ok()
+    };
+    assert!(send(0));
+    tasks(&site, 1);
+    server.delete("anew").unwrap();
+    // What is sent while the topic goes may go with it.
+    let mut disk = 0;
+    until_within(PATIENCE, "a second task is there", || {
+        disk += 1;
+        send(disk);
+        std::thread::sleep(Duration::from_secs(1));
+        (site.json(&["task", "list"])["items"].as_array()?.len() > 1).then_some(())
+    });
+    let alarms = site.json(&["alarm", "list"]);
+    assert_eq!(alarms["items"].as_array().unwrap().len(), 0, "taken for the first one: {alarms}");
+}
+
+#[test]
+fn while_the_store_is_away_messages_stay_in_hands() {
+    let Some(redis) = Redis::shared().unwrap() else { return };
+    let Some(postgres) = Postgres::start().unwrap() else { return };
+    let database = postgres.database().unwrap();
+    let site = site_on(tempfile::tempdir().unwrap(), &database.url(), &redis.url(), "kept", DATA_AND_ID);
+    let pending =
+        |range: &[&str]| redis.ask(&[&["XPENDING", "kept", "windlass-intake"], range].concat()).unwrap();
+    postgres.kill().unwrap();
+    Far::publish(
+        &redis.url(),
+        "kept",
+        &[r#"{"id":1,"data":{"disk":"a"}}"#, "{", r#"{"id":2,"data":{"disk":"b"}}"#],
+    );
+    until("the server has them", || (pending(&[]).lines().next() == Some("3")).then_some(()));
+    // Longer than the pause between two tries.
+    std::thread::sleep(Duration::from_millis(1_500));
+    let held = pending(&["-", "+", "10"]);
+    let lines: Vec<&str> = held.lines().collect();
+    let deliveries: Vec<&str> = lines.chunks_exact(4).map(|entry| entry[3]).collect();
+    assert_eq!(deliveries, ["1"; 3], "none was given back and delivered once more: {held}");
+    postgres.restart().unwrap();
+    tasks(&site, 2);
+    assert_eq!(Far::receive(&redis.url(), "kept-dead"), "{");
+    until("all are settled", || (redis.ask(&["XLEN", "kept"]).unwrap() == "0").then_some(()));
 }

@@ -12,7 +12,7 @@ use std::{
 };
 
 use serde_json::Value;
-use windlass_brokers::{ConsumerSettings, Message, Queue};
+use windlass_brokers::{BrokerError, ConsumerSettings, Message, Queue};
 
 use crate::site::{PROGRAM, Site, store, until_within};
 
@@ -155,12 +155,16 @@ impl Far {
             .enumerate()
             .map(|(index, body)| Message::new(index.to_string(), "key", body.to_string()))
             .collect();
+        for sent in Self::try_publish(broker, queue, &messages) {
+            sent.unwrap();
+        }
+    }
+
+    fn try_publish(broker: &str, queue: &str, messages: &[Message]) -> Vec<Result<(), BrokerError>> {
         block_on(async {
             let broker = windlass_brokers::connect(broker).unwrap();
-            for sent in broker.publish(&Queue::new(queue), &messages).await {
-                sent.unwrap();
-            }
-        });
+            broker.publish(&Queue::new(queue), messages).await
+        })
     }
 
     /// The body of the first message of a queue.
@@ -173,10 +177,21 @@ impl Far {
         };
         block_on(async {
             let broker = windlass_brokers::connect(broker).unwrap();
-            let mut consumer = broker.consume(&Queue::new(queue), &settings).await.unwrap();
+            let queue = Queue::new(queue);
+            let receive = async || {
+                let mut consumer = broker.consume(&queue, &settings).await?;
+                consumer.receive(1, Duration::from_secs(10)).await
+            };
             let mut received = Vec::new();
             for _ in 0..10 {
-                received = consumer.receive(1, Duration::from_secs(2)).await.unwrap();
+                received = match receive().await {
+                    Ok(received) => received,
+                    Err(error) => {
+                        assert!(error.is_passing(), "the queue was made just now: {error}");
+                        tokio::time::sleep(Duration::from_millis(200)).await;
+                        continue;
+                    }
+                };
                 if !received.is_empty() {
                     break;
                 }

@@ -1,0 +1,135 @@
+//! The task that a message asks for.
+
+use serde_json::{Value, value::RawValue};
+use windlass_brokers::Message;
+
+use super::{pointer::Pointer, settings::IntakeSettings};
+use crate::http::extract::SUBMIT_BYTES_MAX;
+
+/// What a message asks for.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct TaskDocument {
+    /// The document of `POST /v1/tasks`.
+    pub(super) text: String,
+    /// What tells it from other messages of the queue. None where neither the configuration nor the broker knows: then the
+    /// document must have a key of its own.
+    pub(super) key: Option<String>,
+}
+
+impl IntakeSettings {
+    /// The task that a message asks for.
+    ///
+    /// # Errors
+    /// When it is not JSON, or has nothing where something is to be.
+    pub(super) fn document(&self, message: &Message) -> Result<TaskDocument, String> {
+        if message.body.len() > SUBMIT_BYTES_MAX {
+            return Err(format!("it has {} bytes, and may have {SUBMIT_BYTES_MAX}", message.body.len()));
+        }
+        let text = std::str::from_utf8(&message.body).map_err(|error| format!("it is no text: {error}"))?;
+        let whole: &RawValue =
+            serde_json::from_str(text).map_err(|error| format!("it is no JSON: {error}"))?;
+        let key = match &self.key {
+            Some(pointer) => Some(key(pointer, at(pointer, whole)?)?),
+            None => Some(message.id.clone()).filter(|id| !id.is_empty()),
+        };
+        let Some(flow) = &self.flow else { return Ok(TaskDocument { text: text.to_owned(), key }) };
+        // It goes on as it came, digit for digit.
+        let params = match &self.params {
+            Some(pointer) => at(pointer, whole)?,
+            None => whole,
+        };
+        let text = format!(r#"{{"flow":{},"params":{}}}"#, Value::from(flow.as_str()), params.get());
+        Ok(TaskDocument { text, key })
+    }
+}
+
+/// What is where the configuration looks.
+fn at<'t>(pointer: &Pointer, whole: &'t RawValue) -> Result<&'t RawValue, String> {
+    let found =
+        pointer.find(whole).map_err(|error| format!("it cannot be read as far as {pointer}: {error}"))?;
+    found.ok_or_else(|| format!("it has nothing at {pointer}, where the configuration looks"))
+}
+
+/// The key that is there: a text, or a number as it stands. Everything else, and a text that is empty, would be the same for
+/// messages that are not.
+fn key(pointer: &Pointer, value: &RawValue) -> Result<String, String> {
+    let text = value.get();
+    let key = match text.as_bytes().first() {
+        Some(b'"') => serde_json::from_str(text).map_err(|error| format!("its key at {pointer}: {error}"))?,
+        Some(b'-' | b'0'..=b'9') => text.to_owned(),
+        _ => String::new(),
+    };
+    if key.is_empty() {
+        return Err(format!(
+            "what it has at {pointer} is no key: that is a text that is not empty, or a number"
+        ));
+    }
+    Ok(key)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::brokers::settings::{IntakeSection, taken_in};
+
+    fn intake(flow: Option<&str>, params: Option<&str>, key: Option<&str>) -> IntakeSettings {
+        let section = IntakeSection {
+            broker: "redis://h".to_owned(),
+            queue: "orders".to_owned(),
+            kind: None,
+            flow: flow.map(str::to_owned),
+            params: params.map(str::to_owned),
+            key: key.map(str::to_owned),
+        };
+        taken_in(section).unwrap()
+    }
+
+    fn document(settings: &IntakeSettings, body: &str) -> Result<TaskDocument, String> {
+        settings.document(&Message::new("7-0", "", body.to_owned()))
+    }
+
+    #[test]
+    fn a_message_is_a_document_or_the_parameters_of_a_flow() {
+        let body = r#"{"id":12,"data":{"disk":"a"}}"#;
+        let whole = document(&intake(None, None, None), body).unwrap();
+        assert_eq!((whole.text.as_str(), whole.key.as_deref()), (body, Some("7-0")));
+        let part = document(&intake(Some("ship"), Some("/data"), Some("/id")), body).unwrap();
+        assert_eq!(part.text, r#"{"flow":"ship","params":{"disk":"a"}}"#);
+        assert_eq!(part.key.as_deref(), Some("12"));
+    }
+
+    #[test]
+    fn what_is_at_a_pointer_goes_on_as_it_came() {
+        let data = r#"{"z":12345678901234567890123,"price":1.10,"a":1e400}"#;
+        let body = format!(r#"{{"data":{data},"id":98765432109876543210}}"#);
+        let part = document(&intake(Some("ship"), Some("/data"), Some("/id")), &body).unwrap();
+        assert_eq!(part.text, format!(r#"{{"flow":"ship","params":{data}}}"#));
+        assert_eq!(part.key.as_deref(), Some("98765432109876543210"));
+        let whole = document(&intake(Some("ship"), None, None), data).unwrap();
+        assert_eq!(whole.text, format!(r#"{{"flow":"ship","params":{data}}}"#));
+    }
+
+    #[test]
+    fn a_key_tells_messages_apart() {
+        let settings = intake(Some("ship"), None, Some("/id"));
+        let key = |id: &str| document(&settings, &format!(r#"{{"id":{id}}}"#)).map(|document| document.key);
+        assert_eq!(key(r#""a\u0062""#), Ok(Some("ab".to_owned())));
+        for none in ["null", "true", "{}", "[1]", r#""""#] {
+            assert!(key(none).unwrap_err().contains("at /id is no key"), "{none}");
+        }
+        assert!(key(r#""\ud83d""#).unwrap_err().contains("its key at /id"));
+        let nameless = intake(Some("ship"), None, None).document(&Message::new("", "", "{}"));
+        assert_eq!(nameless.unwrap().key, None);
+    }
+
+    #[test]
+    fn what_is_not_where_it_is_looked_for_is_said() {
+        let settings = intake(Some("ship"), Some("/order"), None);
+        let error = document(&settings, "{}").unwrap_err();
+        assert!(error.contains("nothing at /order"), "{error}");
+        let error = document(&settings, "{").unwrap_err();
+        assert!(error.contains("no JSON"), "{error}");
+        let large = " ".repeat(SUBMIT_BYTES_MAX + 1);
+        assert!(document(&settings, &large).unwrap_err().contains("may have 2097152"));
+    }
+}
