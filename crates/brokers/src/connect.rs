@@ -8,12 +8,12 @@ use crate::{Broker, BrokerError};
 const PRODUCTS: &[(&str, &[&str], &str)] = &[
     ("Redis", &["redis", "rediss"], "redis"),
     ("RabbitMQ", &["amqp", "amqps"], "rabbitmq"),
-    ("Kafka", &["kafka"], "kafka"),
+    ("Kafka", &["kafka", "kafkas"], "kafka"),
     ("SQS", &["sqs", "sqs+http", "sqs+https"], "sqs"),
 ];
 
-/// The broker that a URL names: `redis://`, `rediss://`, `amqp://`, `amqps://`, `kafka://`, `sqs://`, `sqs+http://` or
-/// `sqs+https://`. Nothing is connected yet.
+/// The broker that a URL names: `redis://`, `rediss://`, `amqp://`, `amqps://`, `kafka://`, `kafkas://`, `sqs://`,
+/// `sqs+http://` or `sqs+https://`. Nothing is connected yet.
 ///
 /// # Errors
 /// When it names none, or one that is not built in. The URL itself is not shown: it may have a password in it.

@@ -20,7 +20,7 @@ mod error;
 #[cfg(feature = "kafka")]
 mod kafka;
 mod message;
-#[cfg(feature = "sqs")]
+#[cfg(any(feature = "kafka", feature = "sqs"))]
 mod percent;
 mod port;
 #[cfg(feature = "rabbitmq")]

@@ -19,6 +19,7 @@ pub(crate) fn decode(text: &str) -> Option<String> {
 }
 
 /// The text with all but printable characters of ASCII, and `%`, written so.
+#[cfg(any(feature = "sqs", test))]
 pub(crate) fn encode(text: &str) -> String {
     let mut encoded = String::with_capacity(text.len() * 3);
     for byte in text.bytes() {

@@ -32,7 +32,8 @@ const JAVA: &[&str] = &[
     "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
 ];
 
-/// What every server is set to. Settings of a test come after these and win.
+/// What every server is set to. Settings of a test come after these and win; in them `{port}` and `{controller}` are the
+/// ports that are listened on anyway.
 const SETTINGS: &str = "\
 process.roles=broker,controller
 node.id=1
@@ -150,7 +151,9 @@ fn write_settings(file: &Path, place: &Place<'_>, controller: u16) -> Result<()>
         rack(place),
     );
     for setting in place.settings {
-        text.push_str(setting);
+        text.push_str(
+            &setting.replace("{port}", &port.to_string()).replace("{controller}", &controller.to_string()),
+        );
         text.push('\n');
     }
     fs::write(file, text).with_context(|| format!("cannot write {}", file.display()))
@@ -187,6 +190,34 @@ impl Server<KafkaProduct> {
         whole.extend(question);
         let answer = ask(self.port(), &whole)?;
         ensure!(answer.ends_with(&[0, 0]), "it did not delete {topic}: {answer:?}");
+        Ok(())
+    }
+
+    /// Lets a user in who proves by this mechanism, `SCRAM-SHA-256` or `SCRAM-SHA-512`, that he knows the password.
+    ///
+    /// # Errors
+    /// When the server does not say that it does.
+    pub fn let_in(&self, user: &str, mechanism: &str, password: &str) -> Result<()> {
+        self.configure_user(user, "--add-config", &format!("{mechanism}=[password={password}]"))
+    }
+
+    /// Lets a user in by this mechanism no more. Connections that he has stay.
+    ///
+    /// # Errors
+    /// When the server does not say that it does not.
+    pub fn lock_out(&self, user: &str, mechanism: &str) -> Result<()> {
+        self.configure_user(user, "--delete-config", mechanism)
+    }
+
+    /// By a program of the server's own: it knows how a password is kept.
+    fn configure_user(&self, user: &str, change: &str, what: &str) -> Result<()> {
+        let jars = &self.product().jars;
+        let mut command = Command::new(&jars.java);
+        command.args(JAVA).arg("-cp").arg(jars.class_path()).arg("kafka.admin.ConfigCommand");
+        command.args(["--bootstrap-server", &format!("127.0.0.1:{}", self.port())]);
+        command.args(["--alter", "--entity-type", "users", "--entity-name", user, change, what]);
+        let said = finish(command)?;
+        ensure!(said.contains("Completed updating config"), "it says: {said}");
         Ok(())
     }
 

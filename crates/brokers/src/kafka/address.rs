@@ -1,9 +1,11 @@
-//! Which Kafka, and how topics are made there.
+//! Which Kafka, who we are to it, and how topics are made there.
 
-use crate::BrokerError;
+use std::fs::File;
 
-const EXPECTED: &str =
-    "expected kafka://HOST:PORT[,HOST:PORT], perhaps with ?partitions=N&replicas=N&group=NAME behind";
+use crate::{BrokerError, percent};
+
+const EXPECTED: &str = "expected kafka://[USER:PASSWORD@]HOST:PORT[,HOST:PORT], or kafkas:// for TLS, \
+                        perhaps with ?cacert=FILE&sasl=MECHANISM&partitions=N&replicas=N&group=NAME behind";
 
 /// Partitions of a topic that is made here: as many consumers of a group have something to do.
 const PARTITIONS: i32 = 12;
@@ -17,51 +19,116 @@ const GROUP: &str = "windlass";
 /// The most partitions and copies that may be asked for.
 const NUMBER_MAX: i32 = 10_000;
 
-/// What a URL says.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// How a user may prove who he is. The first is meant where the URL names none: nobody on the way reads the password, and
+/// the cluster itself does not know it.
+const MECHANISMS: [&str; 3] = ["SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN"];
+
+/// What a URL says. It is never shown as a whole: there may be a password in it.
 pub(super) struct Address {
-    /// The whole of it; there is nothing secret in one.
+    /// Scheme and servers, without user and password.
     pub(super) name: String,
     /// Where to ask first, with commas between.
     pub(super) servers: String,
+    /// Whether by TLS.
+    pub(super) is_encrypted: bool,
+    /// A file with the certificates of the authorities to trust instead of those of the system.
+    pub(super) authorities: Option<String>,
+    pub(super) login: Option<Login>,
     pub(super) partitions: i32,
     pub(super) replicas: i32,
     pub(super) group: String,
 }
 
+/// Who we are, and how that is proven.
+pub(super) struct Login {
+    pub(super) user: String,
+    pub(super) password: String,
+    pub(super) mechanism: &'static str,
+}
+
 impl Address {
     pub(super) fn parse(url: &str) -> Result<Self, BrokerError> {
-        // What the URL says is not repeated: there may be a password in one that is written wrongly.
-        let invalid = |why: &str| BrokerError::Invalid(format!("the URL of Kafka: {why}; {EXPECTED}"));
-        let rest = url.strip_prefix("kafka://").ok_or_else(|| invalid("its scheme is not kafka"))?;
-        if rest.contains('@') {
-            return Err(invalid("user and password are not supported"));
+        let (scheme, rest) = url.split_once("://").unwrap_or_default();
+        let is_encrypted = match scheme {
+            "kafka" => false,
+            "kafkas" => true,
+            _ => return Err(invalid("its scheme is neither kafka nor kafkas")),
+        };
+        let (authority, query) = rest.split_once('?').unwrap_or((rest, ""));
+        if query.contains('@') {
+            // What comes before the @ would be taken for a host, and shown.
+            return Err(invalid("write / ? : and @ in user and password as %2F %3F %3A and %40"));
         }
-        let (servers, query) = rest.split_once('?').unwrap_or((rest, ""));
+        let (login, servers) = match authority.rsplit_once('@') {
+            Some((login, servers)) => (Some(Login::parse(login)?), servers),
+            None => (None, authority),
+        };
         let servers = servers.strip_suffix('/').unwrap_or(servers);
         if !servers.split(',').all(is_server) {
             return Err(invalid("it does not name hosts with ports"));
         }
         let mut address = Self {
-            name: format!("kafka://{servers}"),
+            name: format!("{scheme}://{servers}"),
             servers: servers.to_owned(),
+            is_encrypted,
+            authorities: None,
+            login,
             partitions: PARTITIONS,
             replicas: REPLICAS,
             group: GROUP.to_owned(),
         };
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-            let number = || value.parse().ok().filter(|number| (1..=NUMBER_MAX).contains(number));
-            let wrong = || invalid("partitions and replicas are numbers from 1 to 10000");
-            match name {
-                "partitions" => address.partitions = number().ok_or_else(wrong)?,
-                "replicas" => address.replicas = number().ok_or_else(wrong)?,
-                "group" if !value.is_empty() => value.clone_into(&mut address.group),
-                _ => return Err(invalid("behind the ? there is something unknown")),
-            }
+            address.set(name, value)?;
         }
         Ok(address)
     }
+
+    /// Heeds one parameter.
+    fn set(&mut self, name: &str, value: &str) -> Result<(), BrokerError> {
+        let number = || {
+            let number = value.parse().ok().filter(|number| (1..=NUMBER_MAX).contains(number));
+            number.ok_or_else(|| invalid("partitions and replicas are numbers from 1 to 10000"))
+        };
+        match name {
+            "partitions" => self.partitions = number()?,
+            "replicas" => self.replicas = number()?,
+            "group" if !value.is_empty() => value.clone_into(&mut self.group),
+            "cacert" if !self.is_encrypted => return Err(invalid("cacert is for kafkas, which is by TLS")),
+            "cacert" => {
+                // The library would only tell when it connects, and in words of its own.
+                File::open(value).map_err(|error| {
+                    BrokerError::Invalid(format!("cannot read root certificates from {value}: {error}"))
+                })?;
+                self.authorities = Some(value.to_owned());
+            }
+            "sasl" => {
+                let login =
+                    self.login.as_mut().ok_or_else(|| invalid("sasl is for a user, and there is none"))?;
+                let known = MECHANISMS.into_iter().find(|known| known.eq_ignore_ascii_case(value));
+                let unknown = || invalid(&format!("sasl is one of {}", MECHANISMS.join(", ")));
+                login.mechanism = known.ok_or_else(unknown)?;
+            }
+            _ => return Err(invalid("behind the ? there is something unknown")),
+        }
+        Ok(())
+    }
+}
+
+impl Login {
+    fn parse(text: &str) -> Result<Self, BrokerError> {
+        let decode =
+            |text: &str| percent::decode(text).filter(|text| !text.is_empty() && !text.contains('\0'));
+        let both = text.split_once(':').and_then(|(user, password)| Some((decode(user)?, decode(password)?)));
+        let (user, password) =
+            both.ok_or_else(|| invalid("before the @ there is a user and a password, with a : between"))?;
+        Ok(Self { user, password, mechanism: MECHANISMS[0] })
+    }
+}
+
+/// What the URL says is not repeated: there may be a password in one that is written wrongly.
+fn invalid(why: &str) -> BrokerError {
+    BrokerError::Invalid(format!("the URL of Kafka: {why}; {EXPECTED}"))
 }
 
 /// Whether this is a host with a port, or a host alone.
@@ -86,6 +153,22 @@ mod tests {
         assert_eq!((address.partitions, address.replicas, address.group.as_str()), (3, 2, "g"));
         let address = Address::parse("kafka://127.0.0.1").unwrap();
         assert_eq!((address.partitions, address.replicas), (PARTITIONS, REPLICAS));
+        assert!(!address.is_encrypted && address.login.is_none());
+    }
+
+    #[test]
+    fn a_url_says_who_we_are() {
+        let login = |url: &str| {
+            let address = Address::parse(url).unwrap();
+            assert!(!address.name.contains('@'), "{}", address.name);
+            let login = address.login.unwrap();
+            (address.is_encrypted, login.user, login.password, login.mechanism)
+        };
+        let expected = (true, "m@".to_owned(), "a:/?".to_owned(), "SCRAM-SHA-512");
+        assert_eq!(login("kafkas://m%40:a:%2F%3F@one:1,two:2/"), expected);
+        assert_eq!(login("kafka://m:p@one?group=g&sasl=scram-sha-256").3, "SCRAM-SHA-256");
+        assert_eq!(login("kafkas://m:p@one?sasl=PLAIN").3, "PLAIN");
+        assert!(Address::parse("kafkas://one:9093").unwrap().is_encrypted);
     }
 
     #[test]
@@ -95,7 +178,16 @@ mod tests {
             "kafka://:9092",
             "kafka://host:port-s3cret",
             "kafka://a:1,,b:2",
-            "kafka://me:s3cret@host:9092",
+            "kafka://me@host:9092",
+            "kafka://me:@host:9092",
+            "kafka://:s3cret@host:9092",
+            "kafka://me:s3cret%00@host:9092",
+            "kafka://me:s3?cret@host:9092",
+            "kafka://me:s3/cret%@host:9092",
+            "kafka://me:s3cret@host@:9092",
+            "kafka://me:s3cret@host:9092?sasl=GSSAPI",
+            "kafka://host:9092?sasl=PLAIN",
+            "kafka://host:9092?cacert=/s3cret",
             "kafka://host:1?partitions=0",
             "kafka://host:1?password=s3cret",
             "kafka://host:1?group=",
@@ -103,7 +195,9 @@ mod tests {
         ];
         for url in urls {
             let Err(BrokerError::Invalid(why)) = Address::parse(url) else { panic!("{url} was taken") };
-            assert!(why.contains(EXPECTED) && !why.contains("s3cret"), "{why}");
+            assert!(why.contains(EXPECTED) && !why.contains("s3"), "{why}");
         }
+        let Err(error) = Address::parse("kafkas://host?cacert=/no/such/file") else { panic!("it was taken") };
+        assert!(error.to_string().contains("/no/such/file"), "{error}");
     }
 }

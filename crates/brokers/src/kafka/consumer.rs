@@ -46,6 +46,16 @@ impl QueueConsumer {
         Ok(())
     }
 
+    /// Asks whether the cluster lets us in again, where it did not.
+    async fn ask_in(&self) -> Result<(), BrokerError> {
+        if self.shared()?.lock().is_refused {
+            self.topics.doubt(&self.queue);
+            self.topics.declare(&self.queue).await?;
+            self.shared()?.lock().is_refused = false;
+        }
+        Ok(())
+    }
+
     /// What is shared with the member, and what can be said where there is none.
     fn shared(&self) -> Result<&Shared, BrokerError> {
         self.member.as_ref().map(Member::shared).ok_or_else(|| lost(&self.queue))
@@ -69,6 +79,7 @@ impl Consumer for QueueConsumer {
     async fn receive(&mut self, max: usize, wait: Duration) -> Result<Vec<Delivery>, BrokerError> {
         let until = Instant::now() + wait;
         self.join().await?;
+        self.ask_in().await?;
         let shared = self.shared()?;
         let (is_broken, failure) = loop {
             let changed = shared.changed.notified();

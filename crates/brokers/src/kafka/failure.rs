@@ -11,10 +11,27 @@ pub(super) fn of(queue: &Queue, error: &KafkaError) -> BrokerError {
         KafkaError::AdminOp(code) => Some(*code),
         _ => error.rdkafka_error_code(),
     };
-    match code {
-        Some(code) => of_code(queue, code),
-        None => BrokerError::Failed(error.to_string()),
+    match (code, error) {
+        (Some(code), _) => of_code(queue, code),
+        // Above all certificates that are none.
+        (None, KafkaError::ClientCreation(why)) => {
+            BrokerError::Invalid(format!("the client of Kafka: {why}"))
+        }
+        (None, _) => BrokerError::Failed(error.to_string()),
     }
+}
+
+/// Whether this is about a connection to one of the servers, or about all of them.
+pub(super) fn is_of_connection(error: &KafkaError) -> bool {
+    error.rdkafka_error_code().is_some_and(|code| {
+        is_refusal(code)
+            || matches!(code, Code::BrokerTransportFailure | Code::Resolve | Code::AllBrokersDown)
+    })
+}
+
+/// Whether this says that we are not let in, or do not trust the server.
+pub(super) fn is_refusal(code: Code) -> bool {
+    matches!(code, Code::Authentication | Code::SaslAuthenticationFailed | Code::SSL)
 }
 
 /// What Kafka, or the library, says by a code.
@@ -35,12 +52,10 @@ pub(super) fn of_code(queue: &Queue, code: Code) -> BrokerError {
         | Code::LeaderNotAvailable
         | Code::NotLeaderForPartition
         | Code::CoordinatorNotAvailable => BrokerError::Unreachable(code.to_string()),
-        Code::Authentication
-        | Code::SaslAuthenticationFailed
-        | Code::TopicAuthorizationFailed
+        code if is_refusal(code) => BrokerError::Refused(code.to_string()),
+        Code::TopicAuthorizationFailed
         | Code::GroupAuthorizationFailed
-        | Code::ClusterAuthorizationFailed
-        | Code::SSL => BrokerError::Refused(code.to_string()),
+        | Code::ClusterAuthorizationFailed => BrokerError::Refused(code.to_string()),
         Code::InvalidTopic
         | Code::InvalidGroupId
         | Code::InvalidPartitions

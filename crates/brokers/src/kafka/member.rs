@@ -184,8 +184,13 @@ fn take(shared: &Shared, received: Result<BorrowedMessage<'_>, KafkaError>) {
     match received {
         Ok(received) => {
             let message = record::message(&received);
-            shared.lock().ledger.arrive(received.partition(), received.offset(), message);
+            shared.reason.forget();
+            let mut state = shared.lock();
+            (state.is_away, state.is_refused) = (false, false);
+            state.ledger.arrive(received.partition(), received.offset(), message);
         }
+        // Of connections the context was told, and knows more.
+        Err(error) if failure::is_of_connection(&error) => {}
         Err(error) => shared.fail(&error),
     }
 }
@@ -196,9 +201,17 @@ struct Context {
 }
 
 impl ClientContext for Context {
-    fn error(&self, error: KafkaError, _reason: &str) {
-        // Single servers come and go; without any of them nothing arrives.
-        if error.rdkafka_error_code() == Some(Code::AllBrokersDown) {
+    fn error(&self, error: KafkaError, reason: &str) {
+        self.shared.reason.hear(&error, reason);
+        let are_all_down = error.rdkafka_error_code() == Some(Code::AllBrokersDown);
+        let is_away = {
+            let mut state = self.shared.lock();
+            state.is_away |= are_all_down;
+            state.is_away
+        };
+        // Single servers come and go; without any of them nothing arrives. That all are away is told once, though it may
+        // later turn out that they only do not let us in.
+        if are_all_down || (is_away && failure::is_of_connection(&error)) {
             self.shared.fail(&error);
         }
     }
@@ -213,6 +226,9 @@ impl ConsumerContext for Context {
     ) {
         let mut state = self.shared.lock();
         let result = if what == RDKafkaRespErr::RD_KAFKA_RESP_ERR__ASSIGN_PARTITIONS {
+            // Who gets partitions was let in.
+            (state.is_away, state.is_refused) = (false, false);
+            self.shared.reason.forget();
             numbers(partitions).for_each(|partition| state.ledger.assign(partition));
             consumer.incremental_assign(partitions)
         } else if state.is_closing || consumer.assignment_lost() {

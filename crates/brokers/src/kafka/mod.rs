@@ -12,6 +12,8 @@
 //! | file | concern |
 //! |---|---|
 //! | `address.rs` | what a URL says |
+//! | `settings.rs` | what the library is told of it |
+//! | `reason.rs` | why a client has no connection |
 //! | `topics.rs` | makes topics, and looks at them |
 //! | `publish.rs` | sends, and waits for all copies to be made |
 //! | `member.rs` | one member of a group, beside whoever waits for messages |
@@ -26,6 +28,7 @@ mod failure;
 mod ledger;
 mod member;
 mod publish;
+mod reason;
 mod record;
 mod settings;
 mod shared;
@@ -53,14 +56,15 @@ pub struct Kafka {
 }
 
 impl Kafka {
-    /// The cluster at `kafka://HOST:PORT[,HOST:PORT]`, some of whose servers are named. Behind a `?` there may be
-    /// `partitions` and `replicas` of the topics that are made here, and `group`, whose progress is seen when a topic is
-    /// looked at. Nothing is connected yet.
+    /// The cluster at `kafka://[USER:PASSWORD@]HOST:PORT[,HOST:PORT]`, some of whose servers are named, or at `kafkas://`,
+    /// which is by TLS. Behind a `?` there may be `cacert`, a file with the certificates of authorities to trust instead of
+    /// the system's, `sasl`, how the user proves who he is, `partitions` and `replicas` of the topics that are made here,
+    /// and `group`, whose progress is seen when a topic is looked at. Nothing is connected yet.
     ///
     /// Calls of it are to be made within a Tokio runtime.
     ///
     /// # Errors
-    /// When the URL is no such one.
+    /// When the URL is no such one, or the file cannot be read.
     pub fn new(url: &str) -> Result<Self, BrokerError> {
         let address = Arc::new(Address::parse(url)?);
         let topics = Arc::new(Topics::new(Arc::clone(&address)));

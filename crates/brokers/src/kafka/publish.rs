@@ -13,7 +13,7 @@ use rdkafka::{
 
 use crate::{
     BrokerError, Message, Queue,
-    kafka::{address::Address, failure, record, settings, topics::Topics},
+    kafka::{address::Address, failure, reason::Reason, record, settings, topics::Topics},
 };
 
 /// How long it is waited for room among the messages that are under way.
@@ -28,12 +28,13 @@ type Outcome = Result<(), BrokerError>;
 pub(super) struct Publisher {
     address: Arc<Address>,
     topics: Arc<Topics>,
-    producer: Mutex<Option<FutureProducer>>,
+    producer: Mutex<Option<FutureProducer<Reason>>>,
+    reason: Reason,
 }
 
 impl Publisher {
     pub(super) fn new(address: Arc<Address>, topics: Arc<Topics>) -> Self {
-        Self { address, topics, producer: Mutex::default() }
+        Self { address, topics, producer: Mutex::default(), reason: Reason::default() }
     }
 
     /// Sends all, and tells of each what became of it.
@@ -69,10 +70,11 @@ impl Publisher {
     async fn outcome(&self, queue: &Queue, delivery: DeliveryFuture) -> Outcome {
         let error = match delivery.await {
             Ok(Ok(sent)) => {
+                self.reason.forget();
                 self.topics.note(queue, sent.partition, sent.offset);
                 return Ok(());
             }
-            Ok(Err((error, _))) => failure::of(queue, &error),
+            Ok(Err((error, _))) => self.reason.explain(queue, &error),
             Err(_) => BrokerError::Failed("the producer was closed".to_owned()),
         };
         if error.is_passing() {
@@ -82,23 +84,23 @@ impl Publisher {
         Err(error)
     }
 
-    fn producer(&self, queue: &Queue) -> Result<FutureProducer, BrokerError> {
+    fn producer(&self, queue: &Queue) -> Result<FutureProducer<Reason>, BrokerError> {
         let mut producer = self.lock();
         if let Some(producer) = &*producer {
             return Ok(producer.clone());
         }
-        let made = settings::of_producer(&self.address).create();
+        let made = settings::of_producer(&self.address).create_with_context(self.reason.clone());
         Ok(producer.insert(made.map_err(|error| failure::of(queue, &error))?).clone())
     }
 
-    fn lock(&self) -> MutexGuard<'_, Option<FutureProducer>> {
+    fn lock(&self) -> MutexGuard<'_, Option<FutureProducer<Reason>>> {
         self.producer.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 }
 
 /// Begins to send one message.
 async fn send(
-    producer: &FutureProducer,
+    producer: &FutureProducer<Reason>,
     queue: &Queue,
     message: &Message,
 ) -> Result<DeliveryFuture, BrokerError> {

@@ -28,6 +28,22 @@ fn common(address: &Address) -> ClientConfig {
     // What is asked is answered at once, or by nobody any more.
     config.set("socket.timeout.ms", "10000");
     config.set("allow.auto.create.topics", "false");
+    config.set(
+        "security.protocol",
+        match (address.is_encrypted, &address.login) {
+            (false, None) => "plaintext",
+            (false, Some(_)) => "sasl_plaintext",
+            (true, None) => "ssl",
+            (true, Some(_)) => "sasl_ssl",
+        },
+    );
+    if let Some(file) = &address.authorities {
+        config.set("ssl.ca.location", file);
+    }
+    if let Some(login) = &address.login {
+        config.set("sasl.mechanism", login.mechanism);
+        config.set("sasl.username", &login.user).set("sasl.password", &login.password);
+    }
     config
 }
 

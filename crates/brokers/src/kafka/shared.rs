@@ -12,7 +12,7 @@ use tokio::sync::Notify;
 
 use crate::{
     BrokerError, Queue,
-    kafka::{failure, ledger::Ledger},
+    kafka::{ledger::Ledger, reason::Reason},
 };
 
 /// The longest that a partition waits for what is in hands before it goes to its next owner.
@@ -22,6 +22,8 @@ const HANDOVER_MAX: Duration = Duration::from_secs(60);
 pub(super) struct Shared {
     pub(super) queue: Queue,
     pub(super) silent_after: Duration,
+    /// Why the member has no connection.
+    pub(super) reason: Reason,
     state: Mutex<State>,
     /// Something arrived, was committed, or went wrong.
     pub(super) changed: Notify,
@@ -42,6 +44,11 @@ pub(super) struct State {
     /// Partitions of which something is being committed.
     committing: BTreeSet<i32>,
     leaving: Vec<Leaving>,
+    /// Whether no server of the cluster was to be had when something was heard last.
+    pub(super) is_away: bool,
+    /// Whether the cluster let us do nothing when something was heard last. The member goes on by itself when it does, and
+    /// does not tell.
+    pub(super) is_refused: bool,
     /// Whether partitions go at once from now on.
     pub(super) is_closing: bool,
 }
@@ -56,7 +63,14 @@ struct Leaving {
 
 impl Shared {
     pub(super) fn new(queue: Queue, silent_after: Duration) -> Self {
-        Self { queue, silent_after, state: Mutex::default(), changed: Notify::new(), turn: Notify::new() }
+        Self {
+            queue,
+            silent_after,
+            reason: Reason::default(),
+            state: Mutex::default(),
+            changed: Notify::new(),
+            turn: Notify::new(),
+        }
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, State> {
@@ -77,10 +91,11 @@ impl Shared {
 
     /// Something went wrong, and whoever waits is to be told.
     pub(super) fn fail(&self, error: &KafkaError) {
-        let failure = failure::of(&self.queue, error);
+        let failure = self.reason.explain(&self.queue, error);
         let is_fatal = matches!(error, KafkaError::MessageConsumptionFatal(_));
         let mut state = self.lock();
         state.is_broken |= is_fatal || matches!(failure, BrokerError::NoQueue(_));
+        state.is_refused |= matches!(failure, BrokerError::Refused(_));
         state.failure = Some(failure);
         drop(state);
         self.changed.notify_waiters();

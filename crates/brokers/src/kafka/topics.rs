@@ -11,13 +11,14 @@ use rdkafka::{
     admin::{AdminClient, AdminOptions, NewTopic, TopicReplication},
     client::DefaultClientContext,
     consumer::{BaseConsumer, Consumer as _},
+    error::KafkaError,
     types::RDKafkaErrorCode as Code,
 };
 use tokio::task::spawn_blocking;
 
 use crate::{
     BrokerError, Look, Queue,
-    kafka::{address::Address, failure, settings},
+    kafka::{address::Address, failure, reason::Reason, settings},
 };
 
 /// How long one question to the cluster may take.
@@ -28,6 +29,9 @@ const MAKE_MAX: Duration = Duration::from_secs(10);
 
 /// How often it is looked whether it can.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
+
+/// How long the client is asked what else it has to tell.
+const TELL_MAX: Duration = Duration::from_millis(1);
 
 /// Longest name of a topic.
 const NAME_BYTES_MAX: usize = 249;
@@ -42,7 +46,7 @@ pub(super) struct Topics {
 #[derive(Clone)]
 struct Clients {
     administrator: Arc<AdminClient<DefaultClientContext>>,
-    observer: Arc<BaseConsumer>,
+    observer: Arc<BaseConsumer<Reason>>,
 }
 
 /// What is known of a topic.
@@ -71,26 +75,22 @@ impl Topics {
             return Ok(());
         }
         let clients = self.clients(queue)?;
-        let copies = TopicReplication::Fixed(self.address.replicas);
-        let topic = NewTopic::new(&queue.name, self.address.partitions, copies);
-        let options =
-            AdminOptions::new().request_timeout(Some(ANSWER_MAX)).operation_timeout(Some(ANSWER_MAX));
-        let answers = clients.administrator.create_topics([&topic], &options).await;
-        match answers.map_err(|error| failure::of(queue, &error))?.pop() {
-            Some(Ok(_) | Err((_, Code::TopicAlreadyExists))) => {}
-            Some(Err((_, code))) => return Err(failure::of_code(queue, code)),
-            None => return Err(BrokerError::Failed("the cluster told nothing of a topic".to_owned())),
-        }
-        // It was made; every server hears of it a little later.
         let until = Instant::now() + MAKE_MAX;
+        let mut is_made = false;
         loop {
-            let can_be_used = match self.partitions(&clients, queue).await {
+            let can_be_used = match partitions(&clients, queue).await {
                 Ok(partitions) => ends(&clients, queue, partitions).await.map(drop),
                 Err(error) => Err(error),
             };
             match can_be_used {
                 Ok(()) => break,
-                Err(error) if error.is_passing() && Instant::now() < until => {
+                // Only now: who may use a topic need not have the right to make one.
+                Err(BrokerError::NoQueue(_)) if !is_made => {
+                    self.make(&clients, queue).await?;
+                    is_made = true;
+                }
+                // It was made; every server hears of it a little later.
+                Err(error) if is_made && error.is_passing() && Instant::now() < until => {
                     tokio::time::sleep(LOOK_EVERY).await;
                 }
                 Err(error) => return Err(error),
@@ -98,6 +98,19 @@ impl Topics {
         }
         self.known().entry(queue.name.clone()).or_default().is_made = true;
         Ok(())
+    }
+
+    async fn make(&self, clients: &Clients, queue: &Queue) -> Result<(), BrokerError> {
+        let copies = TopicReplication::Fixed(self.address.replicas);
+        let topic = NewTopic::new(&queue.name, self.address.partitions, copies);
+        let options =
+            AdminOptions::new().request_timeout(Some(ANSWER_MAX)).operation_timeout(Some(ANSWER_MAX));
+        let answers = clients.administrator.create_topics([&topic], &options).await;
+        match answers.map_err(|error| failure::of(queue, &error))?.pop() {
+            Some(Ok(_) | Err((_, Code::TopicAlreadyExists))) => Ok(()),
+            Some(Err((_, code))) => Err(failure::of_code(queue, code)),
+            None => Err(BrokerError::Failed("the cluster told nothing of a topic".to_owned())),
+        }
     }
 
     /// A topic may not be there any more.
@@ -120,7 +133,7 @@ impl Topics {
         // What is confirmed while the cluster is asked may not be in its answer.
         let before = self.known().get(&queue.name).map(|known| known.ends.clone()).unwrap_or_default();
         let clients = self.clients(queue)?;
-        let looked = match self.partitions(&clients, queue).await {
+        let looked = match partitions(&clients, queue).await {
             Ok(partitions) => ends(&clients, queue, partitions).await,
             Err(error) => Err(error),
         };
@@ -143,24 +156,6 @@ impl Topics {
         Ok(Look { messages: Some(left), counts_in_hands: true, identity })
     }
 
-    /// The numbers of a topic's partitions.
-    async fn partitions(&self, clients: &Clients, queue: &Queue) -> Result<Vec<i32>, BrokerError> {
-        let (observer, queue) = (Arc::clone(&clients.observer), queue.clone());
-        blocking(move || {
-            let answer = observer.fetch_metadata(Some(&queue.name), ANSWER_MAX);
-            let answer = answer.map_err(|error| failure::of(&queue, &error))?;
-            let topic = answer.topics().iter().find(|topic| topic.name() == queue.name);
-            let missing = || BrokerError::NoQueue(queue.name.clone());
-            let topic = topic.ok_or_else(missing)?;
-            if let Some(code) = topic.error() {
-                return Err(failure::of_code(&queue, code.into()));
-            }
-            let partitions: Vec<i32> = topic.partitions().iter().map(|partition| partition.id()).collect();
-            if partitions.is_empty() { Err(missing()) } else { Ok(partitions) }
-        })
-        .await
-    }
-
     fn clients(&self, queue: &Queue) -> Result<Clients, BrokerError> {
         let mut clients = self.clients.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         if let Some(clients) = &*clients {
@@ -168,7 +163,8 @@ impl Topics {
         }
         let wrong = |error| failure::of(queue, &error);
         let administrator = settings::of_administrator(&self.address).create().map_err(wrong)?;
-        let observer = settings::of_observer(&self.address).create().map_err(wrong)?;
+        let observer =
+            settings::of_observer(&self.address).create_with_context(Reason::default()).map_err(wrong)?;
         let made = Clients { administrator: Arc::new(administrator), observer: Arc::new(observer) };
         Ok(clients.insert(made).clone())
     }
@@ -188,28 +184,40 @@ impl Known {
     }
 }
 
+/// The numbers of a topic's partitions.
+async fn partitions(clients: &Clients, queue: &Queue) -> Result<Vec<i32>, BrokerError> {
+    observe(clients, queue, |observer, topic| {
+        let answer = observer.fetch_metadata(Some(topic), ANSWER_MAX)?;
+        let missing = KafkaError::MetadataFetch(Code::UnknownTopicOrPartition);
+        let Some(topic) = answer.topics().iter().find(|known| known.name() == topic) else {
+            return Err(missing);
+        };
+        if let Some(code) = topic.error() {
+            return Err(KafkaError::MetadataFetch(code.into()));
+        }
+        let partitions: Vec<i32> = topic.partitions().iter().map(|partition| partition.id()).collect();
+        if partitions.is_empty() { Err(missing) } else { Ok(partitions) }
+    })
+    .await
+}
+
 /// Where the partitions end, and how many messages are between there and what the group has done.
 async fn ends(
     clients: &Clients,
     queue: &Queue,
     partitions: Vec<i32>,
 ) -> Result<(HashMap<i32, i64>, u64), BrokerError> {
-    let (observer, queue) = (Arc::clone(&clients.observer), queue.clone());
-    blocking(move || {
-        let wrong = |error| failure::of(&queue, &error);
+    observe(clients, queue, move |observer, topic| {
         let at = |offset: Offset| {
             let mut list = TopicPartitionList::with_capacity(partitions.len());
             for partition in &partitions {
-                list.add_partition_offset(&queue.name, *partition, offset)?;
+                list.add_partition_offset(topic, *partition, offset)?;
             }
-            Ok(list)
+            Ok::<_, KafkaError>(list)
         };
-        let ask = |offset| observer.offsets_for_times(at(offset)?, ANSWER_MAX);
-        let ends = offsets(&queue, &ask(Offset::End).map_err(wrong)?)?;
-        let begins = offsets(&queue, &ask(Offset::Beginning).map_err(wrong)?)?;
-        let list = at(Offset::Invalid).map_err(wrong)?;
-        let done = observer.committed_offsets(list, ANSWER_MAX).map_err(wrong)?;
-        let done = offsets(&queue, &done)?;
+        let ask = |offset| offsets(&observer.offsets_for_times(at(offset)?, ANSWER_MAX)?);
+        let (ends, begins) = (ask(Offset::End)?, ask(Offset::Beginning)?);
+        let done = offsets(&observer.committed_offsets(at(Offset::Invalid)?, ANSWER_MAX)?)?;
         let left = ends.iter().map(|(partition, end)| {
             let begin = begins.get(partition).copied().unwrap_or_default();
             let done = done.get(partition).map_or(begin, |done| begin.max(*done));
@@ -222,10 +230,10 @@ async fn ends(
 }
 
 /// The offsets of a list; a partition without one is not there.
-fn offsets(queue: &Queue, list: &TopicPartitionList) -> Result<HashMap<i32, i64>, BrokerError> {
+fn offsets(list: &TopicPartitionList) -> Result<HashMap<i32, i64>, KafkaError> {
     let mut offsets = HashMap::new();
     for element in list.elements() {
-        element.error().map_err(|error| failure::of(queue, &error))?;
+        element.error()?;
         if let Offset::Offset(offset) = element.offset() {
             offsets.insert(element.partition(), offset);
         }
@@ -233,10 +241,23 @@ fn offsets(queue: &Queue, list: &TopicPartitionList) -> Result<HashMap<i32, i64>
     Ok(offsets)
 }
 
-/// Does beside everything else what makes its thread wait.
-async fn blocking<T: Send + 'static>(
-    work: impl FnOnce() -> Result<T, BrokerError> + Send + 'static,
+/// Asks beside everything else, since that makes its thread wait, and says why there was no answer.
+async fn observe<T: Send + 'static>(
+    clients: &Clients,
+    queue: &Queue,
+    ask: impl FnOnce(&BaseConsumer<Reason>, &str) -> Result<T, KafkaError> + Send + 'static,
 ) -> Result<T, BrokerError> {
+    let (observer, queue) = (Arc::clone(&clients.observer), queue.clone());
+    let work = move || {
+        let answer = ask(&observer, &queue.name);
+        // What it has to tell it keeps until it is asked for it.
+        while observer.poll(TELL_MAX).is_some() {}
+        let reason = observer.context();
+        if answer.is_ok() {
+            reason.forget();
+        }
+        answer.map_err(|error| reason.explain(&queue, &error))
+    };
     spawn_blocking(work).await.map_err(|error| BrokerError::Failed(error.to_string()))?
 }
 

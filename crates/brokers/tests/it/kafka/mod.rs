@@ -1,4 +1,7 @@
-//! Kafka.
+//! Kafka; who is let in is in `secure.rs`.
+
+mod announcing;
+mod secure;
 
 use std::{
     collections::{BTreeMap, BTreeSet},

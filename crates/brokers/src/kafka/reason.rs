@@ -1,0 +1,120 @@
+//! Why a client has no connection.
+//!
+//! A call that needs one only tells that there was none in time. What was in the way the library tells beside the calls,
+//! and the same no more than every half a minute. So the last that it told is kept until a call goes well.
+
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use rdkafka::{ClientContext, consumer::ConsumerContext, error::KafkaError, types::RDKafkaErrorCode as Code};
+
+use crate::{BrokerError, Queue, kafka::failure};
+
+/// What the library says, in one way or the other, of a certificate that it does not take.
+const DISTRUST: &str = "certificate verify failed";
+
+/// What it says of a connection that was lost while somebody proved who he is.
+const LOST: &str = "Broker transport failure";
+
+/// Where the library's own advice begins, which names settings that nobody can make here.
+const ADVICE_OF_LIBRARY: &str = ": broker certificate could not be verified";
+
+/// What to do about a certificate that is refused.
+const ADVICE: &str = ": nobody who is trusted vouches for the server's certificate, or not for this host; \
+                      ?cacert=FILE in the URL names a file with the certificates of those to trust";
+
+/// The last reason for which one client could not connect.
+#[derive(Clone, Default)]
+pub(super) struct Reason(Arc<Mutex<Option<BrokerError>>>);
+
+impl Reason {
+    /// The library told of an error.
+    pub(super) fn hear(&self, error: &KafkaError, text: &str) {
+        let reason = match error.rdkafka_error_code() {
+            Some(code) if failure::is_refusal(code) && !text.contains(LOST) => {
+                BrokerError::Refused(advise(text))
+            }
+            Some(Code::BrokerTransportFailure) if text.contains(DISTRUST) => {
+                BrokerError::Refused(advise(text))
+            }
+            Some(code) if failure::is_refusal(code) => BrokerError::Unreachable(text.to_owned()),
+            Some(Code::BrokerTransportFailure | Code::Resolve) => BrokerError::Unreachable(text.to_owned()),
+            // That there is nobody left is no reason why.
+            _ => return,
+        };
+        *self.lock() = Some(reason);
+    }
+
+    /// What a call about a topic failed with, and why, where it only tells that there was no connection.
+    pub(super) fn explain(&self, queue: &Queue, error: &KafkaError) -> BrokerError {
+        let failure = failure::of(queue, error);
+        let tells_nothing = matches!(failure, BrokerError::Unreachable(_))
+            || error.rdkafka_error_code().is_some_and(failure::is_refusal);
+        let reason = if tells_nothing { self.lock().clone() } else { None };
+        reason.unwrap_or(failure)
+    }
+
+    /// A call went well.
+    pub(super) fn forget(&self) {
+        *self.lock() = None;
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<BrokerError>> {
+        self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+}
+
+fn advise(text: &str) -> String {
+    let what = text.split_once(ADVICE_OF_LIBRARY).map_or(text, |(what, _)| what);
+    if text.contains(DISTRUST) { format!("{what}{ADVICE}") } else { text.to_owned() }
+}
+
+impl ClientContext for Reason {
+    fn error(&self, error: KafkaError, reason: &str) {
+        self.hear(&error, reason);
+    }
+}
+
+impl ConsumerContext for Reason {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a call says that had no connection.
+    fn explained(reason: &Reason) -> BrokerError {
+        reason.explain(&Queue::new("q"), &KafkaError::MetadataFetch(Code::OperationTimedOut))
+    }
+
+    #[test]
+    fn a_reason_stands_until_something_else_is_known() {
+        let reason = Reason::default();
+        let in_time = explained(&reason);
+        assert!(matches!(in_time, BrokerError::Unreachable(_)));
+        reason.hear(&KafkaError::Global(Code::Authentication), "wrong");
+        reason.hear(&KafkaError::Global(Code::AllBrokersDown), "1/1 brokers are down");
+        assert_eq!(explained(&reason), BrokerError::Refused("wrong".to_owned()));
+        let error = KafkaError::MetadataFetch(Code::UnknownTopic);
+        assert_eq!(reason.explain(&Queue::new("q"), &error), BrokerError::NoQueue("q".to_owned()));
+        reason.hear(&KafkaError::Global(Code::BrokerTransportFailure), "nobody listens");
+        assert_eq!(explained(&reason), BrokerError::Unreachable("nobody listens".to_owned()));
+        reason.forget();
+        assert_eq!(explained(&reason), in_time);
+    }
+
+    #[test]
+    fn what_is_no_refusal_is_told_apart() {
+        let heard = |code, text| {
+            let reason = Reason::default();
+            reason.hear(&KafkaError::Global(code), text);
+            explained(&reason)
+        };
+        let lost = "SASL handshake failed: Local: Broker transport failure: supported mechanisms: (n/a)";
+        assert!(matches!(heard(Code::Authentication, lost), BrokerError::Unreachable(_)));
+        for code in [Code::SSL, Code::BrokerTransportFailure] {
+            let text = "SSL handshake failed: certificate verify failed: broker certificate could not be verified, verify \
+                        that ssl.ca.location is configured (install ca-certificates package)";
+            let BrokerError::Refused(why) = heard(code, text) else { panic!("it is taken for away") };
+            assert!(why.contains("?cacert=FILE") && !why.contains("ssl.ca.location"), "{why}");
+        }
+    }
+}
