@@ -4,14 +4,15 @@
 //! Each holds a task that succeeded, one whose rollback failed, a paused one, one that waits for a worker and one
 //! that waits for its time; an alarm, a paused queue, log lines and an idempotency key. From format 7 on there are also
 //! a task with members under way, a lock with a holder and one who waits, a limit, unique tasks, a flow that says how
-//! long its tasks are kept, and one that came with its task.
+//! long its tasks are kept, and one that came with its task. Format 8 goes on from that with what is to be announced.
 
 use std::collections::BTreeMap;
 
 use rusqlite::Connection;
 use tempfile::TempDir;
 use windlass_core::{
-    ActState, AlarmState, Direction, Json, Millis, Pause, Phase, StuckKind, TaskId, Timestamp, Wakeup,
+    ActState, AlarmState, Direction, Ending, EventKind, Json, Millis, Pause, Phase, StuckKind, TaskId,
+    Timestamp, Wakeup,
 };
 use windlass_engine::{
     conformance::block_on,
@@ -24,6 +25,7 @@ use windlass_stores::sqlite::{SqliteOptions, SqliteSink, doctor};
 const FORMAT_1: &str = include_str!("fixtures/store-1.sql");
 const FORMAT_2: &str = include_str!("fixtures/store-2.sql");
 const FORMAT_7: &str = include_str!("fixtures/store-7.sql");
+const FORMAT_8: &str = include_str!("fixtures/store-8.sql");
 
 #[test]
 fn a_store_of_format_1_is_read() {
@@ -77,6 +79,17 @@ fn a_store_of_format_7_is_read() {
     let flows = block_on(store.flows()).unwrap();
     let brought = flows.iter().find(|stored| is_adhoc(stored.flow.name.as_str())).unwrap();
     assert_eq!(of(brought.flow.name.as_str()).len(), 1);
+}
+
+#[test]
+fn a_store_of_format_8_is_read() {
+    let (store, _folder) = &check(&[FORMAT_7, FORMAT_8].concat(), 4);
+    let told = block_on(store.unannounced(10)).unwrap();
+    let numbers: Vec<_> = told.iter().map(|told| (told.after, told.events.len())).collect();
+    assert_eq!(numbers, [(5, 3), (2, 4), (6, 4)]);
+    assert!(told[0].task < told[1].task && told[1].task == told[2].task);
+    let last = told[0].events.last().unwrap();
+    assert_eq!(last.kind, EventKind::TaskEnded(Ending::Succeeded));
 }
 
 /// Brings a store to today's format, in which so many tasks rest, and looks at what is in it.
