@@ -14,7 +14,7 @@ use windlass_core::Millis;
 use windlass_engine::ports::Retention;
 
 use crate::{
-    brokers::{self, BrokerSettings, IntakeSection, QueueSection},
+    brokers::{self, BrokerSettings, EventsSection, EventsSettings, IntakeSection, QueueSection},
     wire::StoreUrl,
 };
 
@@ -56,6 +56,9 @@ pub(crate) struct ConfigFile {
     /// `[[intake]]`: queues of a broker whose messages start tasks.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) intake: Vec<IntakeSection>,
+    /// `[events]`: where it is announced what happens to tasks.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) events: Option<EventsSection>,
 }
 
 /// The section `[server]`.
@@ -108,7 +111,8 @@ impl ServerConfig {
             }
             None => ConfigFile::default(),
         };
-        let brokers = brokers::read(file.queues, file.intake).context("in the configuration file")?;
+        let brokers =
+            brokers::read(file.queues, file.intake, file.events).context("in the configuration file")?;
         let file = file.server;
         let keep = Retention::default();
         let config = Self {
@@ -134,7 +138,7 @@ impl ServerConfig {
         Retention {
             tasks: Millis(self.keep_tasks.ms),
             logs: Millis(self.keep_logs.ms),
-            keeps_unannounced: false,
+            keeps_unannounced: self.brokers.events.is_some(),
         }
     }
 
@@ -166,7 +170,8 @@ impl ServerConfig {
             keep_logs: Some(self.keep_logs),
         };
         let (queues, intake) = self.brokers.sections();
-        Ok(toml::to_string(&ConfigFile { server, queues, intake })?)
+        let events = self.brokers.events.as_ref().map(EventsSettings::section);
+        Ok(toml::to_string(&ConfigFile { server, queues, intake, events })?)
     }
 }
 

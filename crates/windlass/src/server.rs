@@ -125,6 +125,9 @@ impl Server {
         let Self { listener, engine, clock, membership, retention, brokers } = self;
         let membership = Arc::new(membership);
         let mut loops = Loops::default();
+        let app = Arc::new(http::App::new(engine.clone(), clock.clone()));
+        // Before anything is committed, which may be to be announced.
+        brokers.start(&app, &clock, &mut loops)?;
         if engine.shares_its_store() {
             loops.spawn("decides and commits", commit(engine.clone(), clock.clone()));
             loops.spawn("decides and commits many", commit_many(engine.clone(), clock.clone()));
@@ -138,8 +141,6 @@ impl Server {
         let (outgrown, is_outgrown) = oneshot::channel();
         loops.spawn("is one of the servers", be_heard(membership.clone(), clock.clone(), outgrown));
         loops.spawn("deletes what is old", sweep(engine.clone(), clock.clone(), retention));
-        let app = Arc::new(http::App::new(engine.clone(), clock.clone()));
-        brokers.start(&app, &clock, &mut loops)?;
         let reader = Arc::new(http::EnqueuedReader(app.clone()));
         loops.spawn("takes in what was enqueued", take_in(Clerk::new(engine, reader), clock));
         let ended = tokio::select! {

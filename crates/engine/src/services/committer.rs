@@ -121,7 +121,8 @@ impl Committer {
             }
         }
         let decided_at = batch.now;
-        let (changes, parts) = batch.into_changes(!self.engine.feed.is_idle(), self.engine.announcing.is_on());
+        let (changes, parts) =
+            batch.into_changes(!self.engine.feed.is_idle(), self.engine.announcing.is_on());
         let sent = self.sent(&changes);
         let outcomes = match along {
             Some(along) => along.commit(changes, decided_at).await?,

@@ -10,9 +10,11 @@
 //! | `results.rs` | what modules answer over a broker |
 //! | `intake.rs` | messages that start tasks |
 //! | `document.rs`, `pointer.rs` | the task that a message asks for, and where it is in it |
+//! | `events` | what happens to tasks, announced |
 
 mod consume;
 mod document;
+mod events;
 mod intake;
 mod offer;
 mod pointer;
@@ -34,6 +36,7 @@ use crate::{clock::SystemClock, http::App, loops::Loops};
 
 use settings::BrokerUrl;
 
+pub(crate) use events::{EventsSection, EventsSettings};
 pub(crate) use settings::{BrokerSettings, IntakeSection, QueueSection, RESULTS_DEFAULT, read};
 pub(crate) use step::{timeout_seconds, whole};
 
@@ -51,7 +54,9 @@ impl Brokers {
     pub(crate) fn new(settings: BrokerSettings) -> anyhow::Result<Self> {
         let mut by_url = BTreeMap::new();
         let queues = settings.queues.iter().map(|queue| &queue.broker);
-        for url in queues.chain(settings.intake.iter().map(|intake| &intake.broker)) {
+        let intake = settings.intake.iter().map(|intake| &intake.broker);
+        let events = settings.events.iter().map(|events| &events.broker);
+        for url in queues.chain(intake).chain(events) {
             if !by_url.contains_key(url) {
                 let broker = windlass_brokers::connect(url.as_str())
                     .with_context(|| format!("cannot use the broker {url}"))?;
@@ -61,7 +66,8 @@ impl Brokers {
         Ok(Self { by_url, settings })
     }
 
-    /// Offers steps, hears of them and takes tasks in, in loops of their own.
+    /// Offers steps, hears of them, takes tasks in and announces what happens, in loops of their own. What is committed from
+    /// now on is announced.
     pub(crate) fn start(
         self,
         app: &Arc<App>,
@@ -69,6 +75,12 @@ impl Brokers {
         loops: &mut Loops,
     ) -> anyhow::Result<()> {
         let engine = &app.engine;
+        if let Some(settings) = self.settings.events
+            && let Some(broker) = self.by_url.get(&settings.broker)
+        {
+            let announcer = events::announcer(engine.clone(), broker.clone(), settings);
+            loops.spawn("announces what happens", events::run(announcer, clock.clone()));
+        }
         for intake in self.settings.intake {
             let Some(broker) = self.by_url.get(&intake.broker) else { continue };
             let intake = intake::run(app.clone(), broker.clone(), intake);

@@ -8,7 +8,10 @@ use windlass_brokers::Queue;
 use windlass_core::Name;
 use windlass_engine::services::CourierSettings;
 
-use super::pointer::Pointer;
+use super::{
+    events::{EventsSection, EventsSettings},
+    pointer::Pointer,
+};
 
 /// Where modules answer if nothing else is said.
 pub(crate) const RESULTS_DEFAULT: &str = "windlass-results";
@@ -95,6 +98,10 @@ impl IntakeSettings {
 pub(crate) struct BrokerUrl(String);
 
 impl BrokerUrl {
+    pub(super) fn new(url: String) -> Self {
+        Self(url)
+    }
+
     /// The URL as it is to be used, with its password.
     pub(crate) fn as_str(&self) -> &str {
         &self.0
@@ -125,6 +132,8 @@ pub(crate) struct BrokerSettings {
     pub(crate) queues: Vec<OfferedQueue>,
     /// Queues whose messages start tasks.
     pub(crate) intake: Vec<IntakeSettings>,
+    /// Where it is announced what happens to tasks.
+    pub(crate) events: Option<EventsSettings>,
 }
 
 /// A module that has its queue on a broker.
@@ -171,6 +180,7 @@ impl BrokerSettings {
 pub(crate) fn read(
     queues: BTreeMap<String, QueueSection>,
     intake: Vec<IntakeSection>,
+    events: Option<EventsSection>,
 ) -> anyhow::Result<BrokerSettings> {
     let read = |(module, section): (String, QueueSection)| {
         let place = format!("[queues.{module}]");
@@ -179,6 +189,7 @@ pub(crate) fn read(
     let settings = BrokerSettings {
         queues: queues.into_iter().map(read).collect::<anyhow::Result<_>>()?,
         intake: intake.into_iter().map(taken_in).collect::<anyhow::Result<_>>()?,
+        events: events.map(EventsSettings::read).transpose().context("in the section [events]")?,
     };
     check_uses(&settings)?;
     Ok(settings)
@@ -191,15 +202,18 @@ fn check_uses(settings: &BrokerSettings) -> anyhow::Result<()> {
 
     let of_queues = settings.queues.iter().flat_map(|queue| {
         let steps = format!("the steps of {}", queue.courier.module);
-        [(&queue.broker, &queue.courier.queue, steps), (&queue.broker, &queue.results, ANSWERS.to_owned())]
+        let answers = (&queue.broker, &queue.results.name, ANSWERS.to_owned());
+        [(&queue.broker, &queue.courier.queue.name, steps), answers]
     });
     let of_intake = settings
         .intake
         .iter()
-        .map(|intake| (&intake.broker, &intake.queue, "messages that start tasks".to_owned()));
+        .map(|intake| (&intake.broker, &intake.queue.name, "messages that start tasks".to_owned()));
+    let of_events =
+        settings.events.iter().map(|events| (&events.broker, &events.topic.name, "events".to_owned()));
     let mut uses: BTreeMap<(&BrokerUrl, &str), String> = BTreeMap::new();
-    for (broker, queue, used) in of_queues.chain(of_intake) {
-        let Some(before) = uses.insert((broker, queue.name.as_str()), used.clone()) else { continue };
+    for (broker, queue, used) in of_queues.chain(of_intake).chain(of_events) {
+        let Some(before) = uses.insert((broker, queue.as_str()), used.clone()) else { continue };
         ensure!(
             before == used && used == ANSWERS,
             "the queue {queue} of {broker} is configured for {before} and for {used}: give each a queue of its own"
@@ -262,7 +276,7 @@ mod tests {
     }
 
     fn read_one(module: &str, section: QueueSection) -> anyhow::Result<OfferedQueue> {
-        Ok(read([(module.to_owned(), section)].into(), Vec::new())?.queues.remove(0))
+        Ok(read([(module.to_owned(), section)].into(), Vec::new(), None)?.queues.remove(0))
     }
 
     #[test]
@@ -294,7 +308,7 @@ mod tests {
         let read = |modules: &[&str], intake: &[&str]| {
             let names = ["one", "other"].iter().map(|name| (*name).to_owned());
             let queues = names.zip(modules.iter().map(|queue| on(queue))).collect();
-            read(queues, intake.iter().map(|queue| self::intake(queue)).collect())
+            read(queues, intake.iter().map(|queue| self::intake(queue)).collect(), None)
         };
         assert!(read(&["a", "b"], &["c", "d"]).is_ok(), "answers of both come on one queue");
         let error = |modules: &[&str], intake: &[&str]| read(modules, intake).unwrap_err().to_string();
@@ -305,13 +319,13 @@ mod tests {
         );
         let answers = QueueSection { results: Some("a".to_owned()), ..on("b") };
         let both = [("one".to_owned(), answers), ("other".to_owned(), on("a"))];
-        let answers = super::read(both.into(), Vec::new()).unwrap_err().to_string();
+        let answers = super::read(both.into(), Vec::new(), None).unwrap_err().to_string();
         assert!(answers.contains("answers and for the steps of other"), "{answers}");
         assert!(error(&["a"], &["a"]).contains("the steps of one and for messages that start tasks"));
         assert!(error(&["a"], &["windlass-results"]).contains("answers and for messages that start tasks"));
         assert!(error(&[], &["c", "c"]).contains("messages that start tasks and for messages"));
         let elsewhere = IntakeSection { broker: "redis://other".to_owned(), ..intake("a") };
-        assert!(super::read([("one".to_owned(), on("a"))].into(), vec![elsewhere]).is_ok());
+        assert!(super::read([("one".to_owned(), on("a"))].into(), vec![elsewhere], None).is_ok());
     }
 
     #[test]

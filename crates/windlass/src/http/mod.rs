@@ -67,6 +67,7 @@ use windlass_engine::{
 };
 
 pub(crate) use enqueued::EnqueuedReader;
+pub(crate) use events::event_document;
 pub use metrics::Metrics;
 pub use openapi::document;
 pub use serve::serve;

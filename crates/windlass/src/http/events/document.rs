@@ -10,7 +10,7 @@ use windlass_engine::Notice;
 use crate::http::view;
 
 /// An event of a task's history.
-pub(super) fn event(task: &Task, n: u64, event: &Event) -> api::Event {
+pub(crate) fn event(task: &Task, n: u64, event: &Event) -> api::Event {
     let said = Said::of(task, &event.kind);
     api::Event { n: Some(n), ..document(task, event.at, said) }
 }

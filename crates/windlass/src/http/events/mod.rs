@@ -23,6 +23,7 @@ use super::{
     ok,
     problem::Refused,
 };
+pub(crate) use document::event as event_document;
 use stream::{Follower, Lines};
 
 /// Events of a page where the request does not say.
