@@ -1,13 +1,13 @@
-//! A module on a queue of Redis, without a server: what `examples/classic-modules` shows in Python and Go.
+//! The module `mysql` on a queue of any broker, without a server: what `examples/classic-modules` shows in Go.
 //!
-//! `cargo run -p windlass-client --features brokers --example classic_module -- redis://127.0.0.1:6379`
+//! `cargo run -p windlass-client --features brokers,windlass-brokers/kafka --example classic_module -- kafka://127.0.0.1:9092`
+//!
+//! Behind the URL there may be where to answer, and what kind of queues these are: `redis://127.0.0.1 mysql-results list`.
 
 #![forbid(unsafe_code)]
 
-use std::sync::Arc;
-
 use serde::{Deserialize, Serialize};
-use windlass_brokers::{Queue, Redis};
+use windlass_brokers::{Queue, connect};
 use windlass_client::{Failure, Job, Worker};
 
 #[derive(Deserialize)]
@@ -40,8 +40,13 @@ async fn clean_instance(_instance: Instance, job: Job) -> Result<(), Failure> {
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let url = std::env::args().nth(1).ok_or("give the URL of Redis")?;
-    Worker::one_way(Arc::new(Redis::open(&url)?), Queue::new("windlass-results"))
+    let mut arguments = std::env::args().skip(1);
+    let url = arguments.next().ok_or("give the URL of a broker")?;
+    let results = arguments.next().unwrap_or_else(|| "windlass-results".to_owned());
+    let kind = arguments.next();
+    let queue = |name| Queue { name, kind: kind.clone() };
+    Worker::one_way(connect(&url)?, queue(results))
+        .queue("mysql", queue("mysql".to_owned()))
         .command("mysql.init_instance", init_instance)
         .command("mysql.clean_instance", clean_instance)
         .build()?
