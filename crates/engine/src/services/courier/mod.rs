@@ -11,14 +11,18 @@
 //! the broker carries hints: what the broker has lost is sent again, under the same token; of two workers who get the
 //! same message one gets the attempt.
 
+mod batch;
 mod offers;
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::{
+    mem,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
 
 use windlass_brokers::{Broker, BrokerError, Message, Queue};
 use windlass_core::{AlarmId, AlarmKind, Free, Millis, Name, when_free};
 
-use self::offers::Offers;
+use self::{batch::Batch, offers::Offers};
 use super::trouble::Trouble;
 use crate::{
     Engine, EngineError, HandedOut, OfferedAt, Signal,
@@ -316,41 +320,49 @@ impl Courier {
     }
 
     async fn send(&self, attempts: Vec<HandedOut>, now: Now) {
-        let mut sent = Vec::with_capacity(attempts.len());
-        let mut messages = Vec::with_capacity(attempts.len());
-        for attempt in &attempts {
+        let mut batch = Batch::default();
+        for attempt in attempts {
             if attempt.is_too_large() {
                 self.engine.refuse_too_large(attempt.id);
                 continue;
             }
-            messages.push(self.message(attempt));
-            sent.push(attempt);
+            let message = self.message(&attempt);
+            if !batch.has_room_for(&message) && !self.publish(mem::take(&mut batch), now).await {
+                // The others are sent again with these.
+                return;
+            }
+            batch.add(attempt.id, message);
         }
-        if messages.is_empty() {
-            return;
+        if !batch.ids.is_empty() {
+            self.publish(batch, now).await;
         }
-        let outcomes = self.broker.publish(&self.settings.queue, &messages).await;
+    }
+
+    /// Publishes messages. Tells whether the broker is there.
+    async fn publish(&self, batch: Batch, now: Now) -> bool {
+        let outcomes = self.broker.publish(&self.settings.queue, &batch.messages).await;
         let mut state = self.state();
         let (mut went, mut failure) = (false, None);
-        for (attempt, outcome) in sent.into_iter().zip(outcomes) {
+        for (id, outcome) in batch.ids.into_iter().zip(outcomes) {
             match outcome {
                 Ok(()) => {
-                    state.offers.was_sent(attempt.id, now.mono);
+                    state.offers.was_sent(id, now.mono);
                     went = true;
                 }
                 // The broker's own limit is lower than the product's: it gets less, and if that is too much as well, nothing.
-                Err(BrokerError::TooLarge { .. }) if state.offers.shorten(attempt.id) => {}
+                Err(BrokerError::TooLarge { .. }) if state.offers.shorten(id) => {}
                 Err(error @ BrokerError::TooLarge { .. }) => {
-                    self.engine.refuse_offered(attempt.id, &error.to_string());
+                    self.engine.refuse_offered(id, &error.to_string());
                 }
                 Err(error) => failure = Some(error),
             }
         }
-        match failure {
-            Some(error) => self.has_failed(&error, now),
+        match &failure {
+            Some(error) => self.has_failed(error, now),
             None if went => self.trouble.ends(),
             None => {}
         }
+        failure.is_none()
     }
 
     fn message(&self, attempt: &HandedOut) -> Message {
