@@ -40,6 +40,9 @@ pub(super) struct Ledger {
     waiting: VecDeque<(Place, Message)>,
     /// What was handed out. The message is kept for the case that it is given back.
     in_hands: BTreeMap<Place, Message>,
+    /// Of each partition that is not ours any more: the last handing over of it, and what the group was told under that.
+    /// Whoever waits for what he told may look only after the partition has gone.
+    gone: BTreeMap<i32, (u64, Option<i64>)>,
 }
 
 /// Counts how often partitions were handed over, to any consumer of this program: a receipt of one that is gone must mean
@@ -79,7 +82,9 @@ impl Ledger {
 
     /// A partition is somebody else's. What was in hands of it is no longer ours to settle.
     pub(super) fn forget(&mut self, partition: i32) {
-        self.partitions.remove(&partition);
+        if let Some(known) = self.partitions.remove(&partition) {
+            self.gone.insert(partition, (known.handover, known.committed));
+        }
         self.waiting.retain(|(place, _)| place.partition != partition);
         self.in_hands.retain(|place, _| place.partition != partition);
     }
@@ -146,10 +151,15 @@ impl Ledger {
         }
     }
 
-    /// Whether the group knows that everything before `offset` is done.
+    /// Whether the group knows that everything before `offset` is done; nothing when it will never hear it from us.
     pub(super) fn is_committed(&self, partition: i32, handover: u64, offset: i64) -> Option<bool> {
-        let known = self.partitions.get(&partition).filter(|known| known.handover == handover)?;
-        Some(known.committed >= Some(offset))
+        match self.partitions.get(&partition) {
+            Some(known) if known.handover == handover => Some(known.committed >= Some(offset)),
+            _ => {
+                let (last, committed) = self.gone.get(&partition)?;
+                (*last == handover && *committed >= Some(offset)).then_some(true)
+            }
+        }
     }
 
     /// The partitions that are ours.
@@ -232,6 +242,21 @@ mod tests {
         ledger.assign(1);
         assert!(!ledger.done(places[1]));
         assert_eq!(ledger.to_commit(1), None, "nothing came since");
+    }
+
+    #[test]
+    fn what_was_told_in_time_was_told_though_the_partition_has_gone() {
+        let mut ledger = ledger(1, &[0, 1]);
+        let place = take(&mut ledger, 1)[0];
+        assert!(ledger.done(place));
+        ledger.committed(1, 1);
+        for _ in 0..2 {
+            assert_eq!(ledger.is_committed(1, place.handover, 1), Some(true));
+            ledger.forget(1);
+            assert_eq!(ledger.is_committed(1, place.handover, 2), None, "it was not told that");
+        }
+        ledger.assign(1);
+        assert_eq!(ledger.is_committed(1, place.handover, 1), Some(true));
     }
 
     #[test]

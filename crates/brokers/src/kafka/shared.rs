@@ -159,15 +159,13 @@ impl State {
     /// Those that may go now.
     pub(super) fn gone(&mut self) -> Vec<TopicPartitionList> {
         let now = Instant::now();
-        let is_free = |partition: i32| {
-            self.ledger.in_hands_of(partition) == 0
-                && !self.to_commit.contains(&partition)
-                && !self.committing.contains(&partition)
-        };
+        let is_idle = |partition: i32| self.ledger.in_hands_of(partition) == 0;
+        let is_told =
+            |partition: i32| !self.to_commit.contains(&partition) && !self.committing.contains(&partition);
         let may_go = |leaving: &Leaving| {
-            numbers(&leaving.partitions).all(is_free)
-                || now >= leaving.silent_at
-                || now >= leaving.since + HANDOVER_MAX
+            // Who is silent loses what is in his hands; what he has done before is told all the same.
+            let is_done = numbers(&leaving.partitions).all(is_idle) || now >= leaving.silent_at;
+            is_done && numbers(&leaving.partitions).all(is_told) || now >= leaving.since + HANDOVER_MAX
         };
         let leaving = mem::take(&mut self.leaving);
         let (gone, staying): (Vec<Leaving>, Vec<Leaving>) = leaving.into_iter().partition(may_go);
@@ -182,4 +180,53 @@ impl State {
 /// The partitions of a list.
 pub(super) fn numbers(list: &TopicPartitionList) -> impl Iterator<Item = i32> {
     list.elements().into_iter().map(|element| element.partition()).collect::<Vec<_>>().into_iter()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Message, kafka::ledger::Place};
+
+    /// Partition 1, with these in hands and about to leave for somebody else.
+    fn leaving(offsets: &[i64], silent_after: Duration) -> (State, Vec<Place>) {
+        let mut state = State::default();
+        state.ledger.assign(1);
+        for offset in offsets {
+            state.ledger.arrive(1, *offset, Message::new("", "", "x"));
+        }
+        let places = offsets.iter().map(|_| state.ledger.hand_out().unwrap().0).collect();
+        let mut partitions = TopicPartitionList::new();
+        partitions.add_partition("topic", 1);
+        state.prepare_to_leave(&partitions, silent_after);
+        (state, places)
+    }
+
+    #[test]
+    fn a_partition_stays_until_what_is_done_is_told() {
+        // Its holder may say nothing any more, now that he has nothing in hands.
+        let (mut state, places) = leaving(&[7], Duration::ZERO);
+        assert!(state.ledger.done(places[0]));
+        state.commit_soon([1].into_iter());
+        assert!(state.gone().is_empty());
+        assert_eq!(state.commits(), [(1, 8)]);
+        assert!(state.gone().is_empty());
+        state.end_commit(&[(1, 8)], false);
+        assert!(state.gone().is_empty(), "it has to be told again");
+        assert_eq!(state.commits(), [(1, 8)]);
+        state.end_commit(&[(1, 8)], true);
+        assert_eq!(state.gone().len(), 1);
+    }
+
+    #[test]
+    fn a_partition_stays_with_who_has_something_of_it_and_is_heard_of() {
+        let (mut state, places) = leaving(&[7, 8], Duration::from_secs(60));
+        assert!(state.ledger.done(places[0]));
+        assert!(state.gone().is_empty());
+        assert!(state.ledger.done(places[1]));
+        assert_eq!(state.gone().len(), 1);
+
+        let (mut state, _) = leaving(&[7], Duration::ZERO);
+        assert_eq!(state.gone().len(), 1, "he is silent");
+        assert_eq!(state.ledger.in_hands(), 0);
+    }
 }
