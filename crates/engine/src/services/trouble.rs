@@ -17,11 +17,19 @@ const RETRY_AFTER_MAX: Millis = Millis::from_secs(5);
 /// Whether a broker takes what it is given, as far as its user knows.
 #[derive(Default)]
 pub(super) struct Trouble {
-    state: Mutex<Option<State>>,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// What is wrong, or was until now.
+    known: Option<Known>,
+    /// No alarm stands that a server has raised which is gone.
+    is_clear: bool,
 }
 
 /// What is wrong, since when, and what was done about it.
-struct State {
+struct Known {
     since: Now,
     message: String,
     tries: u32,
@@ -33,13 +41,13 @@ struct State {
 impl Trouble {
     /// The broker failed, perhaps once more. Tells whether this is the first time.
     pub(super) fn goes_on(&self, error: &BrokerError, now: Now) -> bool {
-        let mut state = self.state();
-        let before = state.take();
+        let known = &mut self.state().known;
+        let before = known.take().filter(|before| !before.is_over || before.is_told);
         let is_first = before.is_none();
         let tries = before.as_ref().filter(|before| !before.is_over).map_or(0, |before| before.tries + 1);
         let wait = RETRY_AFTER.0.saturating_mul(1 << tries.min(10)).min(RETRY_AFTER_MAX.0);
         let is_told = before.as_ref().is_some_and(|before| before.is_told);
-        *state = Some(State {
+        *known = Some(Known {
             since: before.map_or(now, |before| before.since),
             message: error.to_string(),
             tries,
@@ -53,38 +61,39 @@ impl Trouble {
     /// It went well. Where people were told of trouble, they are to be told of that.
     pub(super) fn ends(&self) {
         let mut state = self.state();
-        match &mut *state {
+        let may_be_told = !state.is_clear;
+        match &mut state.known {
             Some(told) if told.is_told => (told.is_over, told.retry_at) = (true, Millis(0)),
-            _ => *state = None,
+            known => *known = may_be_told.then(Known::over),
         }
     }
 
     /// Whether there is any, or people are still to be told that it is over.
     pub(super) fn is_known(&self) -> bool {
-        self.state().is_some()
+        self.state().known.is_some()
     }
 
     /// Whether the broker takes nothing.
     pub(super) fn is_away(&self) -> bool {
-        self.state().as_ref().is_some_and(|state| !state.is_over)
+        self.state().known.as_ref().is_some_and(|known| !known.is_over)
     }
 
     /// For how long the broker is not to be tried; nothing = it may be tried now.
     pub(super) fn rest(&self, now: Now) -> Option<Millis> {
-        let retry_at = self.state().as_ref()?.retry_at;
+        let retry_at = self.state().known.as_ref()?.retry_at;
         (now.mono < retry_at).then(|| Millis(retry_at.0 - now.mono.0))
     }
 
     /// Whether it has been so for long.
     pub(super) fn is_long(&self, now: Now) -> bool {
-        self.state().as_ref().is_some_and(|state| state.is_long(now))
+        self.state().known.as_ref().is_some_and(|known| known.is_long(now))
     }
 
     /// Since when the broker takes nothing, and what it says.
     pub(super) fn told(&self) -> Option<(Timestamp, String)> {
         let state = self.state();
-        let state = state.as_ref().filter(|state| !state.is_over)?;
-        Some((state.since.wall, state.message.clone()))
+        let known = state.known.as_ref().filter(|known| !known.is_over)?;
+        Some((known.since.wall, known.message.clone()))
     }
 
     /// Raises the alarm when it was long, and resolves it when it is over. `describe` makes the alarm's message of what
@@ -96,7 +105,7 @@ impl Trouble {
         describe: impl FnOnce(&str) -> String,
         now: Now,
     ) -> Result<(), EngineError> {
-        let command = self.state().as_ref().and_then(|state| state.alarm(describe, now));
+        let command = self.state().known.as_ref().and_then(|known| known.alarm(describe, now));
         let Some(command) = command else { return Ok(()) };
         let is_over = matches!(command, AlarmCommand::Resolve { .. });
         match engine.tell_alarm(id, command).await {
@@ -105,19 +114,27 @@ impl Trouble {
         }
         let mut state = self.state();
         if is_over {
-            state.take_if(|state| state.is_over);
-        } else if let Some(state) = &mut *state {
-            state.is_told = true;
+            state.known.take_if(|known| known.is_over);
+            state.is_clear = true;
+        } else if let Some(known) = &mut state.known {
+            known.is_told = true;
         }
         Ok(())
     }
 
-    fn state(&self) -> MutexGuard<'_, Option<State>> {
+    fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl State {
+impl Known {
+    /// It is over, whatever a server before this one has told.
+    fn over() -> Self {
+        let since = Now { wall: Timestamp(0), mono: Millis(0) };
+        let (message, tries, retry_at) = (String::new(), 0, Millis(0));
+        Self { since, message, tries, retry_at, is_over: true, is_told: false }
+    }
+
     /// Whether people are to hear of it.
     fn is_long(&self, now: Now) -> bool {
         now.mono.0 >= self.since.mono.0 + ALARM_AFTER.0

@@ -2,6 +2,7 @@
 //! all it has.
 
 mod accidents;
+mod events;
 mod intake;
 mod products;
 
@@ -155,8 +156,14 @@ impl Far {
             .enumerate()
             .map(|(index, body)| Message::new(index.to_string(), "key", body.to_string()))
             .collect();
-        for sent in Self::try_publish(broker, queue, &messages) {
-            sent.unwrap();
+        for message in messages {
+            // A queue that was made just now may not be led by anybody yet.
+            until_within(PATIENCE, "a message is sent", || {
+                match Self::try_publish(broker, queue, std::slice::from_ref(&message)).remove(0) {
+                    Err(error) if error.is_passing() => None,
+                    sent => Some(sent.unwrap()),
+                }
+            });
         }
     }
 
