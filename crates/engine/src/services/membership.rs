@@ -56,7 +56,10 @@ impl Membership {
         }
         store.register(ServerState { heard_at: now.wall, heard: now.mono, ..self.me.clone() }).await?;
         *self.has_begun.lock().unwrap_or_else(PoisonError::into_inner) = true;
-        for service in Service::ALL {
+        // Who announces nothing would keep those from it who do.
+        let announces = self.engine.announcing.is_on();
+        for service in Service::ALL.into_iter().filter(|service| announces || *service != Service::Announcing)
+        {
             let lease = store.lease(service, self.me.id, SERVICE_LEASE, now).await?;
             self.engine.leading.note(service, (lease.holder == self.me.id).then_some(lease.until));
         }

@@ -11,7 +11,7 @@ use windlass_brokers::{
 };
 use windlass_core::{Event, Task, TaskId};
 use windlass_engine::{
-    memory::MemorySink,
+    memory::{MemorySink, SharedStore},
     ports::Retention,
     services::{Announcer, Janitor, WriteEvent},
 };
@@ -213,4 +213,19 @@ fn a_task_stays_until_all_of_it_was_announced() {
     sweep();
     assert!(world.drive(world.engine.task(id)).is_err(), "it was kept long enough");
     assert_eq!(heard[&id.to_string()].last(), Some(&(heard[&id.to_string()].len() as u64)));
+}
+
+#[test]
+fn a_server_that_announces_nothing_leaves_that_to_one_that_does() {
+    let store = SharedStore::new([7; 32]);
+    let (silent, telling) = (Arc::new(store.clone()), Arc::new(store));
+    let (silent, telling) = (World::over(silent, 1), World::over(telling, 2));
+    silent.be_heard();
+    let broker = LossyTopic::new(1, 0);
+    let first = announcer(&telling, &broker);
+    telling.be_heard();
+    telling.apply(flow("f", &["a"], 0));
+    let id = telling.submit("f");
+    announce(&telling, &first);
+    assert_eq!(broker.first_heard()[&id.to_string()], history(&telling, id));
 }
