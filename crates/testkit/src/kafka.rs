@@ -174,23 +174,67 @@ fn ask(port: u16, question: &[u8]) -> Result<Vec<u8>> {
     Ok(answer)
 }
 
+/// A text as the protocol has it.
+fn text(text: &str) -> Result<Vec<u8>> {
+    let length = i16::try_from(text.len()).context("the name is too long")?;
+    Ok([&length.to_be_bytes(), text.as_bytes()].concat())
+}
+
 impl Server<KafkaProduct> {
     /// Deletes a topic, whoever uses it.
     ///
     /// # Errors
     /// When the server does not say that it did.
     pub fn delete(&self, topic: &str) -> Result<()> {
-        let length = i16::try_from(topic.len()).context("the name is too long")?;
         // Version 1 of "delete topics", from a client called `t`.
         let mut question = vec![0, 20, 0, 1, 0, 0, 0, 7, 0, 1, b't', 0, 0, 0, 1];
-        question.extend(length.to_be_bytes());
-        question.extend(topic.as_bytes());
+        question.extend(text(topic)?);
         question.extend(5_000_i32.to_be_bytes());
-        let mut whole = u32::try_from(question.len())?.to_be_bytes().to_vec();
-        whole.extend(question);
-        let answer = ask(self.port(), &whole)?;
+        let answer = self.ask(&question)?;
         ensure!(answer.ends_with(&[0, 0]), "it did not delete {topic}: {answer:?}");
         Ok(())
+    }
+
+    /// Forbids to look at a group and to be in it. For a server that has an authorizer.
+    ///
+    /// # Errors
+    /// When the server does not say that it does.
+    pub fn forbid_group(&self, group: &str) -> Result<()> {
+        // A group, all that is done with it, forbidden.
+        self.rule([3, 2, 2], group)
+    }
+
+    /// Lets nobody do anything with a topic but write to it. For a server that has an authorizer.
+    ///
+    /// # Errors
+    /// When the server does not say that it does.
+    pub fn allow_to_write_alone(&self, topic: &str) -> Result<()> {
+        // A topic, writing, allowed. What else there is no rule for is forbidden where there is any.
+        self.rule([2, 4, 3], topic)
+    }
+
+    /// A rule for who has not said who he is, by the protocol's numbers for things, for what is done with them, and for
+    /// whether it may be.
+    fn rule(&self, [thing, deed, verdict]: [u8; 3], name: &str) -> Result<()> {
+        // Version 1 of "create ACLs", from a client called `t`: one.
+        let mut question = vec![0, 30, 0, 1, 0, 0, 0, 7, 0, 1, b't', 0, 0, 0, 1, thing];
+        question.extend(text(name)?);
+        // Exactly this name.
+        question.push(3);
+        question.extend(text("User:ANONYMOUS")?);
+        question.extend(text("*")?);
+        question.extend([deed, verdict]);
+        let answer = self.ask(&question)?;
+        // Behind which question it was, how long it waits with the answer and how many there are: no error.
+        ensure!(answer.get(12..14) == Some(&[0, 0]), "it takes no rule for {name}: {answer:?}");
+        Ok(())
+    }
+
+    /// Puts a question to the server that has no length before it yet.
+    fn ask(&self, question: &[u8]) -> Result<Vec<u8>> {
+        let mut whole = u32::try_from(question.len())?.to_be_bytes().to_vec();
+        whole.extend(question);
+        ask(self.port(), &whole)
     }
 
     /// Lets a user in who proves by this mechanism, `SCRAM-SHA-256` or `SCRAM-SHA-512`, that he knows the password.

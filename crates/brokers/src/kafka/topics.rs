@@ -79,6 +79,7 @@ impl Topics {
         let mut is_made = false;
         loop {
             let can_be_used = match partitions(&clients, queue).await {
+                // Without a look at the group, which who only writes need not be let into.
                 Ok(partitions) => ends(&clients, queue, partitions).await.map(drop),
                 Err(error) => Err(error),
             };
@@ -134,7 +135,7 @@ impl Topics {
         let before = self.known().get(&queue.name).map(|known| known.ends.clone()).unwrap_or_default();
         let clients = self.clients(queue)?;
         let looked = match partitions(&clients, queue).await {
-            Ok(partitions) => ends(&clients, queue, partitions).await,
+            Ok(partitions) => progress(&clients, queue, partitions).await,
             Err(error) => Err(error),
         };
         let mut known = self.known();
@@ -201,20 +202,27 @@ async fn partitions(clients: &Clients, queue: &Queue) -> Result<Vec<i32>, Broker
     .await
 }
 
-/// Where the partitions end, and how many messages are between there and what the group has done.
+/// Where the partitions end.
 async fn ends(
+    clients: &Clients,
+    queue: &Queue,
+    partitions: Vec<i32>,
+) -> Result<HashMap<i32, i64>, BrokerError> {
+    observe(clients, queue, move |observer, topic| {
+        let list = all_at(topic, &partitions, Offset::End)?;
+        offsets(&observer.offsets_for_times(list, ANSWER_MAX)?)
+    })
+    .await
+}
+
+/// Where the partitions end, and how many messages are between there and what the group has done.
+async fn progress(
     clients: &Clients,
     queue: &Queue,
     partitions: Vec<i32>,
 ) -> Result<(HashMap<i32, i64>, u64), BrokerError> {
     observe(clients, queue, move |observer, topic| {
-        let at = |offset: Offset| {
-            let mut list = TopicPartitionList::with_capacity(partitions.len());
-            for partition in &partitions {
-                list.add_partition_offset(topic, *partition, offset)?;
-            }
-            Ok::<_, KafkaError>(list)
-        };
+        let at = |offset| all_at(topic, &partitions, offset);
         let ask = |offset| offsets(&observer.offsets_for_times(at(offset)?, ANSWER_MAX)?);
         let (ends, begins) = (ask(Offset::End)?, ask(Offset::Beginning)?);
         let done = offsets(&observer.committed_offsets(at(Offset::Invalid)?, ANSWER_MAX)?)?;
@@ -227,6 +235,15 @@ async fn ends(
         Ok((ends, left))
     })
     .await
+}
+
+/// All partitions of a topic, each at this offset.
+fn all_at(topic: &str, partitions: &[i32], offset: Offset) -> Result<TopicPartitionList, KafkaError> {
+    let mut list = TopicPartitionList::with_capacity(partitions.len());
+    for partition in partitions {
+        list.add_partition_offset(topic, *partition, offset)?;
+    }
+    Ok(list)
 }
 
 /// The offsets of a list; a partition without one is not there.

@@ -7,7 +7,7 @@ use std::{
 
 use async_trait::async_trait;
 use windlass_brokers::{
-    ConsumerSettings, Queue, Topic,
+    Announcement, Broker, ConsumerSettings, Kafka, Message, Queue, Topic,
     conformance::{self, Audience, Listener, Subject as _},
 };
 use windlass_testkit::Kafka as Server;
@@ -39,4 +39,24 @@ fn topics_are_heard_by_everybody() {
 fn topics_are_heard_when_disturbed() {
     let Some(server) = Server::start().unwrap() else { return };
     conformance::run_announcing_disturbed(&Topics { server: &server });
+}
+
+/// Who announces needs no right to a group, and none but to write to a topic that is there.
+#[tokio::test]
+async fn a_topic_may_be_given_to_a_user() {
+    let settings = [
+        "authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "allow.everyone.if.no.acl.found=true",
+    ];
+    let Some(server) = Server::start_with(&settings).unwrap() else { return };
+    let topic = Topic { name: "given".to_owned(), kind: None, keep: 0 };
+    let message = Message::new("id", "key", "said");
+    let said = [Announcement { subject: "task.accepted".to_owned(), message }];
+    let maker = Kafka::new(&server.url()).unwrap();
+    assert_eq!(maker.announce(&topic, &said).await, [Ok(())]);
+    server.allow_to_write_alone(&topic.name).unwrap();
+    server.forbid_group("windlass").unwrap();
+    let broker = Kafka::new(&server.url()).unwrap();
+    assert_eq!(broker.announce(&topic, &said).await, [Ok(())]);
+    broker.look(&Queue::new(&topic.name)).await.unwrap_err();
 }
