@@ -1,6 +1,9 @@
 //! Servers die and networks break. What was confirmed is there, and everything goes on by itself.
 
-use std::time::{Duration, Instant};
+use std::{
+    cell::Cell,
+    time::{Duration, Instant},
+};
 
 use tokio::time::sleep;
 
@@ -27,17 +30,26 @@ pub(super) fn cases() -> Vec<DisturbedCase> {
 /// How long a call may take while the broker is away.
 const AWAY_MAX: Duration = Duration::from_secs(30);
 
-/// Publishes small batches for as long as `stop` says, each again until it is confirmed, and gives all bodies.
-async fn publish_until(bench: &Bench<'_>, stop: impl Fn() -> bool) -> Vec<String> {
+/// How the disturbance goes, for whoever publishes meanwhile.
+struct Course {
+    /// Since when the broker has nothing to be away for; nothing while it is disturbed, however long a busy machine takes
+    /// to disturb it and to end that.
+    undisturbed_since: Cell<Option<Instant>>,
+    is_over: Cell<bool>,
+}
+
+/// Publishes small batches until all is over, each again until it is confirmed, and gives all bodies.
+async fn publish_beside(bench: &Bench<'_>, course: &Course) -> Vec<String> {
     let mut confirmed = Vec::new();
     let mut next = 0;
-    while !stop() {
+    while !course.is_over.get() {
         let mut batch = Bench::messages(next..next + 20);
         next += 20;
-        let until = Instant::now() + PATIENCE;
+        let begun = Instant::now();
         let mut last_error = None;
         while !batch.is_empty() {
-            assert!(Instant::now() < until, "the broker comes back: {last_error:?}");
+            let waited = course.undisturbed_since.get().map(|since| since.max(begun).elapsed());
+            assert!(waited.is_none_or(|waited| waited < PATIENCE), "the broker comes back: {last_error:?}");
             let outcomes = bench.broker.publish(&bench.queue, &batch).await;
             let mut failed = Vec::new();
             for (message, outcome) in batch.into_iter().zip(outcomes) {
@@ -75,19 +87,21 @@ async fn disturb(bench: &Bench<'_>, begin: impl FnOnce(), end: impl FnOnce(), ke
     let mut consumer = bench.consumer().await;
     bench.publish(&Bench::messages(1_000_000..1_000_001)).await;
     bench.take_one(&mut *consumer).await;
-    let is_over = std::cell::Cell::new(false);
+    let course = Course { undisturbed_since: Cell::new(Some(Instant::now())), is_over: Cell::new(false) };
     let disturbing = async {
         sleep(Duration::from_millis(500)).await;
+        course.undisturbed_since.set(None);
         begin();
         is_away(bench, &mut *consumer).await;
         let since = Instant::now();
         end();
+        course.undisturbed_since.set(Some(Instant::now()));
         bench.broker_answers().await;
         println!("    answers {:.2?} after it was told to come back", since.elapsed());
         sleep(Duration::from_millis(500)).await;
-        is_over.set(true);
+        course.is_over.set(true);
     };
-    let (confirmed, ()) = tokio::join!(publish_until(bench, || is_over.get()), disturbing);
+    let (confirmed, ()) = tokio::join!(publish_beside(bench, &course), disturbing);
     assert!(confirmed.len() > 20, "something was published: {}", confirmed.len());
     if keeps_its_data {
         let came = drain(&mut *consumer, &confirmed).await;
