@@ -161,7 +161,10 @@ impl Far {
             until_within(PATIENCE, "a message is sent", || {
                 match Self::try_publish(broker, queue, std::slice::from_ref(&message)).remove(0) {
                     Err(error) if error.is_passing() => None,
-                    sent => Some(sent.unwrap()),
+                    sent => {
+                        sent.unwrap();
+                        Some(())
+                    }
                 }
             });
         }
