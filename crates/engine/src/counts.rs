@@ -1,13 +1,14 @@
-//! How much was committed, for those who measure.
+//! How much was committed and announced, for those who measure.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What the committers of a server have done since its start.
+/// What the committers and the announcer of a server have done since its start.
 #[derive(Debug, Default)]
 pub struct Counts {
     batches: AtomicU64,
     items: AtomicU64,
     conflicts: AtomicU64,
+    announced: AtomicU64,
 }
 
 impl Counts {
@@ -24,6 +25,15 @@ impl Counts {
     /// Changes of tasks, locks and alarms that others had changed meanwhile: they were decided again.
     pub fn conflicts(&self) -> u64 {
         self.conflicts.load(Ordering::Relaxed)
+    }
+
+    /// Events that a broker has confirmed to have heard.
+    pub fn announced(&self) -> u64 {
+        self.announced.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn announce(&self, events: usize) {
+        self.announced.fetch_add(events as u64, Ordering::Relaxed);
     }
 
     pub(crate) fn conflict(&self) {

@@ -120,6 +120,7 @@ impl Announcer {
             let announcements: Vec<Announcement> =
                 first.map(|(task, next)| self.writer.announcement(task, next.n, &next.event)).collect();
             let outcomes = self.broker.announce(&self.topic, &announcements).await;
+            self.engine.counts.announce(outcomes.iter().filter(|outcome| outcome.is_ok()).count());
             for (line, outcome) in lines.iter_mut().zip(outcomes) {
                 match outcome {
                     Ok(()) => announced.extend(line.events.pop_front().and_then(|next| next.completes)),

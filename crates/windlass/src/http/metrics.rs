@@ -170,6 +170,11 @@ async fn present(app: &App) -> Result<Registry, Refused> {
         "Changes that were decided again, since another one of the same came first",
         ConstCounter::new(counts.conflicts()),
     );
+    registry.register(
+        "events_announced",
+        "Events that a broker has confirmed to have heard",
+        ConstCounter::new(counts.announced()),
+    );
     if let Some(trips) = app.engine.store_round_trips() {
         let help = "How often something was sent to the database and waited for";
         registry.register("store_round_trips", help, ConstCounter::new(trips));
