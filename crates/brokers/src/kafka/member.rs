@@ -14,7 +14,11 @@
 //! When a partition is to go to somebody else, nothing more of it is handed out, and it goes once nothing of it is in
 //! hands. Meanwhile the others go on. A partition that was lost, because the cluster took the member for dead, is gone.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::Arc,
+    thread,
+    time::{Duration, Instant},
+};
 
 use futures_util::FutureExt as _;
 use rdkafka::{
@@ -116,7 +120,7 @@ impl Link {
     fn settle(&mut self) {
         let Some(stream) = &self.stream else { return };
         let mut state = self.shared.lock();
-        let commits = state.commits();
+        let commits = state.commits(Instant::now());
         let gone = state.gone();
         let waiting = state.ledger.waiting();
         let partitions: Vec<i32> = state.ledger.partitions().collect();
@@ -124,8 +128,9 @@ impl Link {
 
         if !commits.is_empty() {
             let (stream, shared) = (Arc::clone(stream), Arc::clone(&self.shared));
-            // The library tells nobody what became of a commit for which nobody waits.
-            spawn_blocking(move || commit(&stream, &shared, &commits));
+            // The library tells nobody what became of a commit for which nobody waits. One that it loses must not keep the
+            // whole program from ending, as it would among the runtime's own threads.
+            thread::spawn(move || commit(&stream, &shared, &commits));
         }
         for partitions in gone {
             if let Err(error) = stream.incremental_unassign(&partitions) {

@@ -18,6 +18,9 @@ use crate::{
 /// The longest that a partition waits for what is in hands before it goes to its next owner.
 const HANDOVER_MAX: Duration = Duration::from_secs(60);
 
+/// How long the group may take to hear of what is done before it is told again.
+const COMMIT_MAX: Duration = Duration::from_secs(5);
+
 /// What the member and the consumer both see.
 pub(super) struct Shared {
     pub(super) queue: Queue,
@@ -43,6 +46,8 @@ pub(super) struct State {
     to_commit: BTreeSet<i32>,
     /// Partitions of which something is being committed.
     committing: BTreeSet<i32>,
+    /// Since when.
+    committing_since: Option<Instant>,
     leaving: Vec<Leaving>,
     /// Whether no server of the cluster was to be had when something was heard last.
     pub(super) is_away: bool,
@@ -145,10 +150,15 @@ impl State {
     }
 
     /// What is to be committed now: nothing while something is under way.
-    pub(super) fn commits(&mut self) -> Vec<(i32, i64)> {
+    pub(super) fn commits(&mut self, now: Instant) -> Vec<(i32, i64)> {
         if !self.committing.is_empty() {
-            return Vec::new();
+            if self.committing_since.is_some_and(|since| now < since + COMMIT_MAX) {
+                return Vec::new();
+            }
+            // The library was seen to lose one when a server stood still: whoever waits for that waits for ever.
+            self.to_commit.append(&mut self.committing);
         }
+        self.committing_since = Some(now);
         let partitions = mem::take(&mut self.to_commit).into_iter();
         let commits = partitions.filter_map(|partition| Some((partition, self.ledger.to_commit(partition)?)));
         let commits: Vec<(i32, i64)> = commits.collect();
@@ -208,13 +218,25 @@ mod tests {
         assert!(state.ledger.done(places[0]));
         state.commit_soon([1].into_iter());
         assert!(state.gone().is_empty());
-        assert_eq!(state.commits(), [(1, 8)]);
+        assert_eq!(state.commits(Instant::now()), [(1, 8)]);
         assert!(state.gone().is_empty());
         state.end_commit(&[(1, 8)], false);
         assert!(state.gone().is_empty(), "it has to be told again");
-        assert_eq!(state.commits(), [(1, 8)]);
+        assert_eq!(state.commits(Instant::now()), [(1, 8)]);
         state.end_commit(&[(1, 8)], true);
         assert_eq!(state.gone().len(), 1);
+    }
+
+    #[test]
+    fn a_commit_that_is_never_answered_is_made_again() {
+        let (mut state, places) = leaving(&[7], Duration::ZERO);
+        assert!(state.ledger.done(places[0]));
+        state.commit_soon([1].into_iter());
+        let begun = Instant::now();
+        assert_eq!(state.commits(begun), [(1, 8)]);
+        assert_eq!(state.commits(begun + COMMIT_MAX / 2), []);
+        assert_eq!(state.commits(begun + COMMIT_MAX), [(1, 8)]);
+        assert_eq!(state.commits(begun + COMMIT_MAX), []);
     }
 
     #[test]
