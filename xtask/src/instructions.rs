@@ -17,8 +17,8 @@ use crate::{findings::Findings, workspace::Workspace};
 const FILE: &str = "bench/instructions.toml";
 
 const HEADER: &str = "\
-# Instructions per operation, as `cargo xtask instructions` counts and compares them: within 5 %, or within 15 % where
-# the tools are others than these. `cargo xtask instructions --bless` writes this file anew. What the cases are and
+# Instructions per operation, as `cargo xtask instructions` counts and compares them: at most 5 % more and 15 % fewer, or within
+# 15 % where the tools are others than these. `cargo xtask instructions --bless` writes this file anew. What the cases are and
 # what varies: docs/reference/performance.md.
 ";
 
@@ -27,7 +27,11 @@ const HEADER: &str = "\
 /// elsewhere in the crate, and moves small cases by some percent.
 const MARGIN_PERCENT: f64 = 5.0;
 
-/// The same where compilers or valgrind have other versions: enough to see what is gross.
+/// By how many percent it may be cheaper until that is to be kept: what the compiler inlines differs from folder to folder, and
+/// has moved a small case by a tenth.
+const MARGIN_PERCENT_CHEAPER: f64 = 15.0;
+
+/// The same, both ways, where compilers or valgrind have other versions: enough to see what is gross.
 const MARGIN_PERCENT_OTHER_TOOLS: f64 = 15.0;
 
 /// What the file holds.
@@ -79,7 +83,7 @@ fn compare(counted: &Kept, kept: &Kept) -> Findings {
             continue;
         };
         let change = percent(*count, *kept);
-        if change.abs() > margin {
+        if change > margin || change < -MARGIN_PERCENT_CHEAPER {
             let advice = if change > 0.0 {
                 "make it cheaper, or say in the commit what it buys and run with --bless"
             } else {
@@ -188,9 +192,9 @@ mod tests {
     #[test]
     fn dearer_cheaper_new_and_gone_cases_are_found() {
         let kept = counts("cc 12", &[("dearer", 1_000), ("cheaper", 1_000), ("gone", 1_000)]);
-        let counted = counts("cc 12", &[("dearer", 1_051), ("cheaper", 949), ("new", 1_000)]);
+        let counted = counts("cc 12", &[("dearer", 1_051), ("cheaper", 849), ("new", 1_000)]);
         let findings = compare(&counted, &kept).to_string();
-        for part in ["\"dearer\" takes 1051", "\"cheaper\" takes 949", "\"new\"", "\"gone\""] {
+        for part in ["\"dearer\" takes 1051", "\"cheaper\" takes 849", "\"new\"", "\"gone\""] {
             assert!(findings.contains(part), "{part} is not in\n{findings}");
         }
         assert_eq!(findings.lines().count(), 4, "{findings}");
