@@ -1,7 +1,7 @@
 //! What is asked of the engine. People are shown only what is on disk.
 
 use windlass_core::{
-    ActKey, Alarm, Event, Lock, LockName, TaskId,
+    ActKey, Alarm, AlarmId, AlarmState, Event, Lock, LockName, TaskId,
     planted::{Bug, is_planted},
 };
 
@@ -131,6 +131,12 @@ impl Engine {
     /// When the store fails.
     pub async fn alarms(&self, all: bool, limit: usize) -> Result<Vec<Alarm>, EngineError> {
         Ok(self.store.alarms(all, limit).await?)
+    }
+
+    /// Whether this alarm was raised and not resolved.
+    pub(crate) async fn alarm_stands(&self, id: &AlarmId) -> Result<bool, EngineError> {
+        let stored = self.store.alarm(id).await?;
+        Ok(stored.is_some_and(|stored| stored.alarm.state != AlarmState::Resolved))
     }
 
     /// A lock: who has it and who waits for it.

@@ -29,8 +29,11 @@ use crate::{
     ports::{Announced, Change, Now, Service, Unannounced},
 };
 
-/// Changes whose events are announced in one round.
-const ROUND_MAX: usize = 500;
+/// Changes whose events are announced in one round. Their tasks are in memory meanwhile.
+const ROUND_MAX: usize = 200;
+
+/// No change is begun after so long in a round: others wait as well.
+const ROUND_TIME: Millis = Millis::from_secs(1);
 
 /// How often it is looked for what others have left, where nobody tells.
 const LOOK_EVERY: Millis = Millis::from_secs(1);
@@ -66,6 +69,15 @@ struct Next {
     completes: Option<Announced>,
 }
 
+impl Line {
+    /// Leaves out what is behind the change that is under way.
+    fn end_with_change(&mut self) {
+        if let Some(last) = self.events.iter().position(|next| next.completes.is_some()) {
+            self.events.truncate(last + 1);
+        }
+    }
+}
+
 impl Announcer {
     /// An announcer of `engine`: from now on what happens to tasks is kept until it is announced.
     #[must_use]
@@ -84,12 +96,16 @@ impl Announcer {
         self.stirred.wait().await;
     }
 
-    /// Announces a bounded part of what waits. Tells after how long it is to be called again at the latest.
+    /// Announces a bounded part of what waits. Tells after how long it is to be called again at the latest. It asks for the
+    /// time again as it goes on.
     ///
     /// # Errors
     /// When the store fails. That the broker does is no error: what happened waits, with an alarm.
-    pub async fn run_once(&self, now: Now) -> Result<Millis, EngineError> {
+    pub async fn run_once(&self, clock: impl Fn() -> Now) -> Result<Millis, EngineError> {
+        let now = clock();
         if !self.engine.leads(Service::Announcing, now) {
+            // What was known of the broker, and told of it, is the matter of another server by now.
+            self.trouble.forget();
             return Ok(LOOK_EVERY);
         }
         if let Some(rest) = self.trouble.rest(now) {
@@ -97,12 +113,12 @@ impl Announcer {
         }
         let waiting = self.engine.store.unannounced(ROUND_MAX).await?;
         let is_full = waiting.len() == ROUND_MAX;
-        let announced = self.announce(waiting, now).await?;
+        let announced = self.announce(waiting, &clock).await?;
         let went = !announced.is_empty();
         if went {
             self.engine.inbox.decide(vec![Item::Change(Change::Announced(announced))]).await?;
         }
-        self.tell_trouble(now).await?;
+        self.tell_trouble(clock()).await?;
         Ok(match self.engine.store.is_shared() {
             _ if is_full && went => Millis(0),
             true => LOOK_SHARED,
@@ -112,10 +128,22 @@ impl Announcer {
 
     /// Announces these and gives those of which every event was confirmed. It goes in rounds of one event of each task, so
     /// that none overtakes one that is not confirmed; of a task whose event is refused nothing more is sent.
-    async fn announce(&self, waiting: Vec<Unannounced>, now: Now) -> Result<Vec<Announced>, EngineError> {
+    async fn announce(
+        &self,
+        waiting: Vec<Unannounced>,
+        clock: &impl Fn() -> Now,
+    ) -> Result<Vec<Announced>, EngineError> {
+        let begun = clock();
         let mut lines = self.lines(waiting).await?;
         let (mut announced, mut failure) = (Vec::new(), None);
         while !lines.is_empty() {
+            let now = clock();
+            if !self.engine.leads(Service::Announcing, now) {
+                break;
+            }
+            if now.mono.0 >= begun.mono.0 + ROUND_TIME.0 {
+                lines.iter_mut().for_each(Line::end_with_change);
+            }
             let first = lines.iter().filter_map(|line| Some((&line.task, line.events.front()?)));
             let announcements: Vec<Announcement> =
                 first.map(|(task, next)| self.writer.announcement(task, next.n, &next.event)).collect();
@@ -139,7 +167,7 @@ impl Announcer {
             lines.retain(|line| !line.events.is_empty());
         }
         match failure {
-            Some(error) if self.trouble.goes_on(&error, now) => {
+            Some(error) if self.trouble.goes_on(&error, clock()) => {
                 let (broker, topic) = (self.broker.name(), &self.topic.name);
                 tracing::warn!(broker, topic, %error, "events cannot be announced; it is tried again");
             }

@@ -14,6 +14,10 @@ const ALARM_AFTER: Millis = Millis::from_secs(5);
 const RETRY_AFTER: Millis = Millis(100);
 const RETRY_AFTER_MAX: Millis = Millis::from_secs(5);
 
+/// How often it is looked whether an alarm still stands while the broker is away: another server, or a person, may have taken
+/// it for over.
+const LOOK_EVERY: Millis = Millis::from_secs(30);
+
 /// Whether a broker takes what it is given, as far as its user knows.
 #[derive(Default)]
 pub(super) struct Trouble {
@@ -36,6 +40,7 @@ struct Known {
     retry_at: Millis,
     is_over: bool,
     is_told: bool,
+    looked_at: Millis,
 }
 
 impl Trouble {
@@ -48,12 +53,13 @@ impl Trouble {
         let wait = RETRY_AFTER.0.saturating_mul(1 << tries.min(10)).min(RETRY_AFTER_MAX.0);
         let is_told = before.as_ref().is_some_and(|before| before.is_told);
         *known = Some(Known {
-            since: before.map_or(now, |before| before.since),
+            since: before.as_ref().map_or(now, |before| before.since),
             message: error.to_string(),
             tries,
             retry_at: Millis(now.mono.0 + wait),
             is_over: false,
             is_told,
+            looked_at: before.map_or(now.mono, |before| before.looked_at),
         });
         is_first
     }
@@ -66,6 +72,11 @@ impl Trouble {
             Some(told) if told.is_told => (told.is_over, told.retry_at) = (true, Millis(0)),
             known => *known = may_be_told.then(Known::over),
         }
+    }
+
+    /// Others have to do with the broker by now: nothing is known of it.
+    pub(super) fn forget(&self) {
+        *self.state() = State::default();
     }
 
     /// Whether there is any, or people are still to be told that it is over.
@@ -105,6 +116,12 @@ impl Trouble {
         describe: impl FnOnce(&str) -> String,
         now: Now,
     ) -> Result<(), EngineError> {
+        if self.is_to_look(now)
+            && !engine.alarm_stands(&id).await?
+            && let Some(known) = &mut self.state().known
+        {
+            known.is_told = false;
+        }
         let command = self.state().known.as_ref().and_then(|known| known.alarm(describe, now));
         let Some(command) = command else { return Ok(()) };
         let is_over = matches!(command, AlarmCommand::Resolve { .. });
@@ -122,6 +139,19 @@ impl Trouble {
         Ok(())
     }
 
+    /// Whether it is time to look if an alarm that was raised still stands.
+    fn is_to_look(&self, now: Now) -> bool {
+        let mut state = self.state();
+        let Some(known) = state.known.as_mut().filter(|known| known.is_told && !known.is_over) else {
+            return false;
+        };
+        let is_time = now.mono.0 >= known.looked_at.0 + LOOK_EVERY.0;
+        if is_time {
+            known.looked_at = now.mono;
+        }
+        is_time
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -132,7 +162,7 @@ impl Known {
     fn over() -> Self {
         let since = Now { wall: Timestamp(0), mono: Millis(0) };
         let (message, tries, retry_at) = (String::new(), 0, Millis(0));
-        Self { since, message, tries, retry_at, is_over: true, is_told: false }
+        Self { since, message, tries, retry_at, is_over: true, is_told: false, looked_at: Millis(0) }
     }
 
     /// Whether people are to hear of it.

@@ -2,14 +2,17 @@
 
 use std::{
     collections::BTreeMap,
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 use async_trait::async_trait;
 use windlass_brokers::{
     Announcement, Broker, BrokerError, Consumer, ConsumerSettings, Look, Message, Queue, Topic,
 };
-use windlass_core::{Event, Task, TaskId};
+use windlass_core::{AlarmCommand, Event, Task, TaskId};
 use windlass_engine::{
     memory::{MemorySink, SharedStore},
     ports::Retention,
@@ -22,13 +25,13 @@ use crate::world::{World, failed, flow, ok};
 struct LossyTopic {
     chance: Mutex<u64>,
     /// Of four announcements so many are lost, and of so many the confirmation.
-    losses: u64,
+    losses: AtomicU64,
     heard: Mutex<Vec<(String, u64)>>,
 }
 
 impl LossyTopic {
     fn new(seed: u64, losses: u64) -> Arc<Self> {
-        Arc::new(Self { chance: Mutex::new(seed), losses, heard: Mutex::default() })
+        Arc::new(Self { chance: Mutex::new(seed), losses: AtomicU64::new(losses), heard: Mutex::default() })
     }
 
     fn next(&self) -> u64 {
@@ -78,13 +81,13 @@ impl Broker for LossyTopic {
 
     async fn announce(&self, _topic: &Topic, announcements: &[Announcement]) -> Vec<Result<(), BrokerError>> {
         let say = |announcement: &Announcement| {
-            let chance = self.next() % 8;
-            if chance < self.losses {
+            let (chance, losses) = (self.next() % 8, self.losses.load(Ordering::Relaxed));
+            if chance < losses {
                 return lost();
             }
             let (task, n) = announcement.message.id.split_once('/').unwrap();
             self.heard.lock().unwrap().push((task.to_owned(), n.parse().unwrap()));
-            if chance < 2 * self.losses { lost() } else { Ok(()) }
+            if chance < 2 * losses { lost() } else { Ok(()) }
         };
         announcements.iter().map(say).collect()
     }
@@ -118,7 +121,7 @@ fn announcer(world: &World, broker: &Arc<LossyTopic>) -> Announcer {
 }
 
 fn announce(world: &World, announcer: &Announcer) {
-    world.drive(announcer.run_once(world.now())).unwrap();
+    world.drive(announcer.run_once(|| world.now())).unwrap();
     world.pass(50);
 }
 
@@ -182,15 +185,29 @@ fn a_broker_that_is_away_raises_an_alarm_and_costs_no_event() {
     let away = LossyTopic::new(1, 8);
     let first = announcer(&world, &away);
     world.apply(flow("f", &["a"], 0));
-    world.submit("f");
+    let id = world.submit("f");
     for _ in 0..200 {
         announce(&world, &first);
     }
-    let alarms = world.drive(world.engine.alarms(false, 10)).unwrap();
+    let standing = || world.drive(world.engine.alarms(false, 10)).unwrap();
+    let alarms = standing();
     assert_eq!(alarms.len(), 1);
     assert_eq!(alarms[0].id.to_string(), "broker_away");
     assert!(alarms[0].message.contains("topic events of lossy"), "{}", alarms[0].message);
     assert_eq!(away.first_heard(), BTreeMap::new());
+    // Somebody takes it for over, and it is not.
+    let resolve = AlarmCommand::Resolve { by: None };
+    world.drive(world.engine.tell_alarm(alarms[0].id.clone(), resolve)).unwrap();
+    for _ in 0..1000 {
+        announce(&world, &first);
+    }
+    assert_eq!(standing().len(), 1, "it is said again");
+    away.losses.store(0, Ordering::Relaxed);
+    for _ in 0..200 {
+        announce(&world, &first);
+    }
+    assert_eq!(standing(), []);
+    assert_eq!(away.first_heard()[&id.to_string()], history(&world, id));
 }
 
 #[test]

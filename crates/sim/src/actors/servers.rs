@@ -219,7 +219,7 @@ fn announcer(world: &Rc<World>, live: &Live) -> Announcer {
 
 async fn announce(world: Rc<World>, live: Rc<Live>, announcer: Announcer) {
     loop {
-        let pause = announcer.run_once(live.now()).await.map_or(TICK_MS, |pause| pause.0);
+        let pause = announcer.run_once(|| live.now()).await.map_or(TICK_MS, |pause| pause.0);
         world.sleep(ANNOUNCE_PAUSE_MS).await;
         world.at_most(pause, announcer.stirred()).await;
     }

@@ -1,6 +1,9 @@
 //! What happened to a task as a CloudEvent 1.0, in JSON (structured mode).
 
+use std::collections::BTreeSet;
+
 use serde::Serialize;
+use serde_json::{Map, Value, json};
 use windlass_api as api;
 use windlass_brokers::{Announcement, Message};
 use windlass_core::{Event, Task};
@@ -13,6 +16,9 @@ const CONTENT_TYPE: &str = "application/cloudevents+json; charset=utf-8";
 
 /// Digits of a sequence number: as many as the greatest has, so that they are in order as texts too.
 const SEQUENCE_DIGITS: usize = 20;
+
+/// Changed parameters that are named at most.
+const NAMES_MAX: usize = 100;
 
 /// Writes events as CloudEvents.
 #[derive(Debug)]
@@ -58,7 +64,10 @@ struct Data<'a> {
 
 impl WriteEvent for Writer {
     fn announcement(&self, task: &Task, n: u64, event: &Event) -> Announcement {
-        let event = event_document(task, n, event);
+        let mut event = event_document(task, n, event);
+        if event.kind == "step.amended" {
+            event.data = amended_names(&event.data);
+        }
         let id = format!("{}/{n}", event.task);
         let document = CloudEvent {
             specversion: "1.0",
@@ -73,8 +82,45 @@ impl WriteEvent for Writer {
             data: Data { flow: &task.flow.name, version: task.flow.version, event: &event },
         };
         // Documents of this kind can always be written.
-        let body = serde_json::to_vec(&document).unwrap_or_default();
+        let body = escaped(serde_json::to_string(&document).unwrap_or_default());
         let message = Message::new(&id, &event.task, body).with_header("content-type", CONTENT_TYPE);
         Announcement { subject: event.kind, message }
+    }
+}
+
+/// Which parameters of a step a person has changed. What they were and are is for those who may ask the server.
+fn amended_names(data: &Value) -> Value {
+    let none = Map::new();
+    let side = |name: &str| data[name].as_object().unwrap_or(&none);
+    let (before, after) = (side("before"), side("after"));
+    let names: BTreeSet<&String> = before.keys().chain(after.keys()).collect();
+    let changed = names.into_iter().filter(|name| before.get(*name) != after.get(*name));
+    json!({ "changed": changed.take(NAMES_MAX).collect::<Vec<_>>() })
+}
+
+/// The same document without two characters that some brokers take in no text. They can only be inside of JSON's strings.
+fn escaped(document: String) -> String {
+    if !document.contains(['\u{fffe}', '\u{ffff}']) {
+        return document;
+    }
+    document.replace('\u{fffe}', "\\ufffe").replace('\u{ffff}', "\\uffff")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_changed_is_named_and_not_told() {
+        let data = json!({ "before": { "password": "old", "size": 1 }, "after": { "password": "new", "size": 1, "x": 2 } });
+        assert_eq!(amended_names(&data), json!({ "changed": ["password", "x"] }));
+    }
+
+    #[test]
+    fn a_document_has_no_characters_that_brokers_refuse() {
+        let text = "a\u{fffe}b\u{ffff}";
+        let document = escaped(serde_json::to_string(text).unwrap());
+        assert_eq!(document, r#""a\ufffeb\uffff""#);
+        assert_eq!(serde_json::from_str::<String>(&document).unwrap(), text);
     }
 }

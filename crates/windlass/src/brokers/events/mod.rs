@@ -32,7 +32,7 @@ pub(super) fn announcer(engine: Arc<Engine>, broker: Arc<dyn Broker>, settings: 
 /// Announces what happens, for ever.
 pub(super) async fn run(announcer: Announcer, clock: Arc<SystemClock>) {
     loop {
-        let pause = match announcer.run_once(clock.now()).await {
+        let pause = match announcer.run_once(|| clock.now()).await {
             Ok(pause) => Duration::from_millis(pause.0),
             Err(error) => {
                 tracing::warn!(%error, "what happened could not be announced; it is tried again");
