@@ -10,7 +10,7 @@ from confluent_kafka import Consumer, KafkaException, Producer
 
 import stock
 
-servers = {"bootstrap.servers": os.environ["BROKER"].removeprefix("kafka://")}
+servers = {"bootstrap.servers": os.environ["BROKER"].removeprefix("kafka://").split("?")[0]}
 producer = Producer({**servers, "enable.idempotence": True})
 consumer = Consumer({
     **servers,

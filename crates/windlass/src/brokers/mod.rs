@@ -2,7 +2,7 @@
 //!
 //! | file | concern |
 //! |---|---|
-//! | `settings.rs` | what the configuration says of them |
+//! | `settings.rs`, `url.rs` | what the configuration says of them |
 //! | `step.rs` | a step as a message |
 //! | `offer.rs` | the loop of a courier |
 //! | `consume.rs` | a queue being consumed: what is read, and what becomes of it |
@@ -22,6 +22,7 @@ mod portion;
 mod results;
 mod settings;
 mod step;
+mod url;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -34,7 +35,7 @@ use windlass_engine::services::Courier;
 
 use crate::{clock::SystemClock, http::App, loops::Loops};
 
-use settings::BrokerUrl;
+use url::BrokerUrl;
 
 pub(crate) use events::{EventsSection, EventsSettings};
 pub(crate) use settings::{BrokerSettings, IntakeSection, QueueSection, RESULTS_DEFAULT, read};

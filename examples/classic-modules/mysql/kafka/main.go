@@ -18,8 +18,9 @@ import (
 func main() {
 	running, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
+	servers, _, _ := strings.Cut(strings.TrimPrefix(os.Getenv("BROKER"), "kafka://"), "?")
 	kafka, err := kgo.NewClient(
-		kgo.SeedBrokers(strings.Split(strings.TrimPrefix(os.Getenv("BROKER"), "kafka://"), ",")...),
+		kgo.SeedBrokers(strings.Split(servers, ",")...),
 		kgo.ConsumerGroup("windlass"), // which is divided cooperatively, by default here
 		kgo.ConsumeTopics("mysql"),
 		kgo.DisableAutoCommit(),

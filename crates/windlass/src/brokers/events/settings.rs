@@ -4,7 +4,7 @@ use anyhow::ensure;
 use serde::{Deserialize, Serialize};
 use windlass_brokers::Topic;
 
-use crate::brokers::settings::BrokerUrl;
+use crate::brokers::url::BrokerUrl;
 
 /// Who says what happened, if nothing else is said: a relative reference.
 const SOURCE_DEFAULT: &str = "windlass";

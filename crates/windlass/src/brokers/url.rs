@@ -1,0 +1,48 @@
+//! Where a broker is.
+
+use std::fmt;
+
+/// A broker's URL, which may have a password in it: shown without.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct BrokerUrl(String);
+
+impl BrokerUrl {
+    pub(super) fn new(url: String) -> Self {
+        Self(url)
+    }
+
+    /// The URL as it is to be used, with its password.
+    pub(crate) fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for BrokerUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // The last @ first: what is before it may have any character in it, and is not shown.
+        let (scheme, rest) = self.0.split_once("://").unwrap_or(("", &self.0));
+        let (user, place) = rest.rsplit_once('@').map_or((None, rest), |(user, place)| (Some(user), place));
+        let place = place.split_once('?').map_or(place, |(place, _)| place);
+        let user = if user.is_some() { "…@" } else { "" };
+        if scheme.is_empty() { f.write_str(place) } else { write!(f, "{scheme}://{user}{place}") }
+    }
+}
+
+impl fmt::Debug for BrokerUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{self}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_part_of_a_password_is_shown() {
+        for url in ["redis://u:p?ss@host:1", "redis://u:p@ss@host:1", "redis://u:p/ss@host:1?x=y"] {
+            assert_eq!(BrokerUrl::new(url.to_owned()).to_string(), "redis://…@host:1");
+        }
+        assert_eq!(BrokerUrl::new("redis://host:1/0".to_owned()).to_string(), "redis://host:1/0");
+    }
+}
