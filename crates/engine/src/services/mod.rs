@@ -29,3 +29,4 @@ pub use lookout::Lookout;
 pub use membership::{HEARTBEAT_EVERY, Membership, SERVICE_LEASE};
 pub use messenger::Messenger;
 pub use timekeeper::Timekeeper;
+pub use trouble::Trouble;

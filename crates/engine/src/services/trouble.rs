@@ -20,7 +20,7 @@ const LOOK_EVERY: Millis = Millis::from_secs(30);
 
 /// Whether a broker takes what it is given, as far as its user knows.
 #[derive(Default)]
-pub(super) struct Trouble {
+pub struct Trouble {
     state: Mutex<State>,
 }
 
@@ -45,7 +45,7 @@ struct Known {
 
 impl Trouble {
     /// The broker failed, perhaps once more. Tells whether this is the first time.
-    pub(super) fn goes_on(&self, error: &BrokerError, now: Now) -> bool {
+    pub fn goes_on(&self, error: &BrokerError, now: Now) -> bool {
         let known = &mut self.state().known;
         let before = known.take().filter(|before| !before.is_over || before.is_told);
         let is_first = before.is_none();
@@ -65,7 +65,7 @@ impl Trouble {
     }
 
     /// It went well. Where people were told of trouble, they are to be told of that.
-    pub(super) fn ends(&self) {
+    pub fn ends(&self) {
         let mut state = self.state();
         let may_be_told = !state.is_clear;
         match &mut state.known {
@@ -80,12 +80,12 @@ impl Trouble {
     }
 
     /// Whether there is any, or people are still to be told that it is over.
-    pub(super) fn is_known(&self) -> bool {
+    pub fn is_known(&self) -> bool {
         self.state().known.is_some()
     }
 
     /// Whether the broker takes nothing.
-    pub(super) fn is_away(&self) -> bool {
+    pub fn is_away(&self) -> bool {
         self.state().known.as_ref().is_some_and(|known| !known.is_over)
     }
 
@@ -109,7 +109,10 @@ impl Trouble {
 
     /// Raises the alarm when it was long, and resolves it when it is over. `describe` makes the alarm's message of what
     /// the broker says.
-    pub(super) async fn tell(
+    ///
+    /// # Errors
+    /// When the store fails; it is to be told again.
+    pub async fn tell(
         &self,
         engine: &Engine,
         id: AlarmId,

@@ -16,7 +16,11 @@ use async_trait::async_trait;
 use tokio::time::{self, Instant};
 use windlass_brokers::{Broker, BrokerError, Consumer, ConsumerSettings, Delivery, Queue, Receipt, bury};
 use windlass_core::{AlarmCommand, AlarmId, AlarmKind, TaskId};
-use windlass_engine::{Engine, services::Unreadable};
+use windlass_engine::{
+    Engine,
+    ports::Clock,
+    services::{Trouble, Unreadable},
+};
 
 use super::portion::Portion;
 
@@ -39,6 +43,7 @@ pub(super) trait Handle: Send + Sync {
 /// A queue, and what is done with its messages.
 pub(super) struct Consumption<H> {
     pub(super) engine: Arc<Engine>,
+    pub(super) clock: Arc<dyn Clock>,
     pub(super) broker: Arc<dyn Broker>,
     pub(super) queue: Queue,
     /// All servers share the messages under this name.
@@ -53,23 +58,35 @@ pub(super) struct Consumption<H> {
 }
 
 impl<H: Handle> Consumption<H> {
-    /// Consumes, for ever. A broker that is away is tried again and again; what it has stays there.
+    /// Consumes, for ever. A broker that is away is tried again and again, with an alarm; what it has stays there.
     pub(super) async fn run(self) {
         let mut portion = Portion::new(self.round_max, self.broker.message_bytes_max());
-        let mut is_away = false;
+        let trouble = Trouble::default();
         loop {
-            if let Err(error) = self.consume(&mut portion, &mut is_away).await {
-                if !mem::replace(&mut is_away, true) {
+            if let Err(error) = self.consume(&mut portion, &trouble).await {
+                if trouble.goes_on(&error, self.clock.now()) {
                     let (broker, queue, what) = (self.broker.name(), &self.queue, self.what);
                     tracing::warn!(broker, %queue, %error, "{what} cannot be read; it is tried again");
                 }
+                self.tell(&trouble).await;
                 time::sleep(FAILED_PAUSE).await;
             }
         }
     }
 
+    /// Raises the alarm about a broker that is away, and resolves it when it is there again.
+    async fn tell(&self, trouble: &Trouble) {
+        let id = AlarmId(format!("{}:{}", AlarmKind::BrokerAway.as_str(), self.queue).into());
+        let (broker, queue, what) = (self.broker.name(), &self.queue, self.what);
+        let describe =
+            |error: &str| format!("{what} cannot be read from the queue {queue} of {broker}: {error}");
+        if let Err(error) = trouble.tell(&self.engine, id, describe, self.clock.now()).await {
+            tracing::debug!(broker, %queue, %error, "an alarm cannot be told; it is tried again");
+        }
+    }
+
     /// Consumes until that is to be begun anew.
-    async fn consume(&self, portion: &mut Portion, is_away: &mut bool) -> Result<(), BrokerError> {
+    async fn consume(&self, portion: &mut Portion, trouble: &Trouble) -> Result<(), BrokerError> {
         let settings = ConsumerSettings {
             group: self.group.to_owned(),
             name: self.engine.server_id().map_or_else(String::new, |id| id.to_string()),
@@ -88,9 +105,13 @@ impl<H: Handle> Consumption<H> {
                 time::sleep(FAILED_PAUSE).await;
                 Vec::new()
             };
-            if mem::take(is_away) {
+            if trouble.is_away() {
                 let (broker, queue, what) = (self.broker.name(), &self.queue, self.what);
                 tracing::info!(broker, %queue, "{what} are read again");
+            }
+            trouble.ends();
+            if trouble.is_known() {
+                self.tell(trouble).await;
             }
             portion.learn(&deliveries);
             if !later.is_empty() && tried_at.elapsed() >= FAILED_PAUSE {

@@ -31,6 +31,7 @@ struct Intake {
 pub(super) async fn run(app: Arc<App>, broker: Arc<dyn Broker>, settings: IntakeSettings) {
     let consumption = Consumption {
         engine: app.engine.clone(),
+        clock: app.clock.clone(),
         broker: broker.clone(),
         queue: settings.queue.clone(),
         group: GROUP,

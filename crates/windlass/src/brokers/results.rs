@@ -38,6 +38,7 @@ pub(super) async fn run(engine: Arc<Engine>, broker: Arc<dyn Broker>, queue: Que
     }
     let consumption = Consumption {
         engine: engine.clone(),
+        clock: clock.clone(),
         broker,
         queue,
         group: GROUP,

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use anyhow::{Context as _, ensure};
+use anyhow::{Context as _, bail, ensure};
 use serde::{Deserialize, Serialize};
 use windlass_brokers::Queue;
 use windlass_core::Name;
@@ -188,6 +188,15 @@ fn check_uses(settings: &BrokerSettings) -> anyhow::Result<()> {
             "the queue {queue} of {broker} is configured for {before} and for {used}: give each a queue of its own"
         );
     }
+    for (broker, queue) in uses.keys() {
+        let dead = Queue::new(*queue).dead();
+        if let Some(used) = uses.get(&(*broker, dead.name.as_str())) {
+            bail!(
+                "the queue {dead} of {broker} is configured for {used}, and what nobody can use of {queue} goes there: give each a \
+                 queue of its own"
+            );
+        }
+    }
     Ok(())
 }
 
@@ -210,7 +219,13 @@ pub(super) fn taken_in(section: IntakeSection) -> anyhow::Result<IntakeSettings>
         flow.is_some() || params.is_none(),
         "{place}: `params` goes with `flow`; without it each message is a whole document of POST /v1/tasks"
     );
-    Ok(IntakeSettings { broker: BrokerUrl::new(broker), queue: Queue { name: queue, kind }, flow, params, key })
+    Ok(IntakeSettings {
+        broker: BrokerUrl::new(broker),
+        queue: Queue { name: queue, kind },
+        flow,
+        params,
+        key,
+    })
 }
 
 fn offered(module: &str, section: QueueSection) -> anyhow::Result<OfferedQueue> {
@@ -285,6 +300,7 @@ mod tests {
         assert!(error(&["a"], &["a"]).contains("the steps of one and for messages that start tasks"));
         assert!(error(&["a"], &["windlass-results"]).contains("answers and for messages that start tasks"));
         assert!(error(&[], &["c", "c"]).contains("messages that start tasks and for messages"));
+        assert!(error(&["a"], &["a-dead"]).contains("what nobody can use of a goes there"));
         let elsewhere = IntakeSection { broker: "redis://other".to_owned(), ..intake("a") };
         assert!(super::read([("one".to_owned(), on("a"))].into(), vec![elsewhere], None).is_ok());
     }

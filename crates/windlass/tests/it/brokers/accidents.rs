@@ -29,11 +29,16 @@ fn a_broker_that_is_away_holds_up_its_own_queues_only() {
     let id = far.start_task("create", "index=1");
     let near = far.start_task("near", "index=2");
     assert_eq!(far.wait(&[near])[0]["status"], "succeeded", "what is not on the broker goes on");
-    let alarm = until("the alarm is raised", || {
-        let alarms = far.site.json(&["alarm", "list"]);
-        alarms["items"].as_array()?.iter().find(|alarm| alarm["kind"] == "broker_away").cloned()
-    });
-    assert_eq!(alarm["id"], "broker_away.far");
+    let raised = |id: &str| {
+        until("the alarm is raised", || {
+            let alarms = far.site.json(&["alarm", "list"]);
+            alarms["items"].as_array()?.iter().find(|alarm| alarm["id"] == id).cloned()
+        })
+    };
+    let alarm = raised("broker_away.far");
+    let answers = raised(&format!("broker_away:{}-results", far.queue));
+    let message = answers["message"].as_str().unwrap();
+    assert!(message.starts_with("answers of modules cannot be read from the queue"), "{message}");
     assert!(alarm.get("task").is_none(), "it is about no task: {alarm}");
     let why = far.site.json(&["task", "why", &id]);
     assert_eq!(why["reason"], "offered", "{why}");
