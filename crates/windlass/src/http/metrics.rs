@@ -18,7 +18,7 @@ use prometheus_client::{
 };
 use windlass_engine::ReportStatus;
 
-use super::{App, problem::Refused};
+use super::{App, problem::Refused, queues};
 
 const CONTENT_TYPE: HeaderValue =
     HeaderValue::from_static("application/openmetrics-text; version=1.0.0; charset=utf-8");
@@ -143,7 +143,8 @@ async fn present(app: &App) -> Result<Registry, Refused> {
     let mut registry = Registry::with_prefix("windlass");
     let (ready, running) = (Family::<QueueLabels, Gauge>::default(), Family::<QueueLabels, Gauge>::default());
     let paused = Family::<QueueLabels, Gauge>::default();
-    for queue in app.engine.queues().await? {
+    let (queues, workers) = queues::look(app).await?;
+    for queue in queues {
         let labels = QueueLabels { queue: queue.name.to_string() };
         ready.get_or_create(&labels).set(saturating(queue.ready));
         running.get_or_create(&labels).set(saturating(queue.running));
@@ -153,7 +154,7 @@ async fn present(app: &App) -> Result<Registry, Refused> {
     registry.register("queue_running", "Attempts that workers have", running);
     registry.register("queue_paused", "Whether nothing of the queue is handed out", paused);
     let sessions: Gauge = Gauge::default();
-    sessions.set(saturating(app.engine.workers(app.now()).await?.len() as u64));
+    sessions.set(saturating(workers.len() as u64));
     registry.register("worker_sessions", "Connected workers", sessions);
     let alarms: Gauge = Gauge::default();
     alarms.set(saturating(app.engine.alarms(false, ALARMS_COUNTED_MAX).await?.len() as u64));

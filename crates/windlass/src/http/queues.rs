@@ -8,7 +8,10 @@ use axum::{
 };
 use windlass_api as api;
 use windlass_core::Name;
-use windlass_engine::ports::QueueState;
+use windlass_engine::{
+    EngineError,
+    ports::{QueueState, SessionState},
+};
 
 use super::{
     App,
@@ -94,7 +97,8 @@ async fn queue(app: &App, name: &str) -> Result<api::Queue, Refused> {
 /// Every queue: those the store knows, those that flows name, those that workers serve.
 async fn queues(app: &App) -> Result<BTreeMap<Name, api::Queue>, Refused> {
     let mut queues = BTreeMap::new();
-    for state in app.engine.queues().await? {
+    let (states, workers) = look(app).await?;
+    for state in states {
         queues.insert(state.name.clone(), document(&state));
     }
     let quiet = |name: &Name| {
@@ -114,12 +118,28 @@ async fn queues(app: &App) -> Result<BTreeMap<Name, api::Queue>, Refused> {
             }
         }
     }
-    for worker in app.engine.workers(app.now()).await? {
+    for worker in workers {
         for module in &worker.worker.modules {
             queues.entry(module.clone()).or_insert_with(|| quiet(module)).workers += 1;
         }
     }
     Ok(queues)
+}
+
+/// The queues that the store knows, and the workers that are connected. What a courier has on a broker waits for a worker as
+/// well.
+pub(super) async fn look(app: &App) -> Result<(Vec<QueueState>, Vec<SessionState>), EngineError> {
+    let mut queues = app.engine.queues().await?;
+    let (own, workers): (Vec<_>, Vec<_>) =
+        app.engine.workers(app.now()).await?.into_iter().partition(|state| state.session.is_own());
+    for courier in own.into_iter().filter(|state| state.session.is_courier()) {
+        let offered = u64::from(courier.running);
+        for queue in queues.iter_mut().filter(|queue| courier.worker.modules.contains(&queue.name)) {
+            queue.ready += offered;
+            queue.running = queue.running.saturating_sub(offered);
+        }
+    }
+    Ok((queues, workers))
 }
 
 fn document(state: &QueueState) -> api::Queue {

@@ -12,6 +12,9 @@ fn what_a_broker_has_lost_is_sent_again() {
     let ids: Vec<String> = (0..20).map(|index| far.start_task("create", &format!("index={index}"))).collect();
     let offered = || redis.ask(&["XLEN", &far.queue]).unwrap() == "20";
     until("all first steps are offered", || offered().then_some(()));
+    let queues = far.site.json(&["queue", "list"]);
+    let queue = queues["items"].as_array().unwrap().iter().find(|queue| queue["name"] == "far").unwrap();
+    assert_eq!((&queue["ready"], &queue["running"], &queue["workers"]), (&20.into(), &0.into(), &0.into()));
     redis.ask(&["FLUSHALL"]).unwrap();
     far.start_workers(Way::Exchange);
     assert!(far.wait(&ids).iter().all(|task| task["status"] == "succeeded"));
