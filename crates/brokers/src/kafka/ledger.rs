@@ -38,6 +38,8 @@ pub(super) struct Ledger {
     partitions: BTreeMap<i32, Partition>,
     /// What is to be handed out.
     waiting: VecDeque<(Place, Message)>,
+    /// Bytes of their bodies.
+    waiting_bytes: usize,
     /// What was handed out. The message is kept for the case that it is given back.
     in_hands: BTreeMap<Place, Message>,
     /// Of each partition that is not ours any more: the last handing over of it, and what the group was told under that.
@@ -77,7 +79,7 @@ impl Ledger {
         if let Some(partition) = self.partitions.get_mut(&partition) {
             partition.leaving = true;
         }
-        self.waiting.retain(|(place, _)| place.partition != partition);
+        self.drop_waiting(partition);
     }
 
     /// A partition is somebody else's. What was in hands of it is no longer ours to settle.
@@ -85,7 +87,7 @@ impl Ledger {
         if let Some(known) = self.partitions.remove(&partition) {
             self.gone.insert(partition, (known.handover, known.committed));
         }
-        self.waiting.retain(|(place, _)| place.partition != partition);
+        self.drop_waiting(partition);
         self.in_hands.retain(|place, _| place.partition != partition);
     }
 
@@ -103,12 +105,23 @@ impl Ledger {
         }
         known.open.insert(offset);
         let place = Place { partition, handover: known.handover, offset };
+        self.wait(place, message);
+    }
+
+    fn wait(&mut self, place: Place, message: Message) {
+        self.waiting_bytes += message.body.len();
         self.waiting.push_back((place, message));
+    }
+
+    fn drop_waiting(&mut self, partition: i32) {
+        self.waiting.retain(|(place, _)| place.partition != partition);
+        self.waiting_bytes = self.waiting.iter().map(|(_, message)| message.body.len()).sum();
     }
 
     /// Hands out the next one.
     pub(super) fn hand_out(&mut self) -> Option<(Place, Message)> {
         let (place, message) = self.waiting.pop_front()?;
+        self.waiting_bytes -= message.body.len();
         self.in_hands.insert(place, message.clone());
         Some((place, message))
     }
@@ -131,7 +144,7 @@ impl Ledger {
     pub(super) fn give_back(&mut self, place: Place) -> bool {
         let Some(message) = self.in_hands.remove(&place) else { return false };
         if !self.partitions.get(&place.partition).is_some_and(|known| known.leaving) {
-            self.waiting.push_back((place, message));
+            self.wait(place, message);
         }
         true
     }
@@ -180,6 +193,11 @@ impl Ledger {
     /// How many messages wait.
     pub(super) fn waiting(&self) -> usize {
         self.waiting.len()
+    }
+
+    /// Bytes of what waits.
+    pub(super) fn waiting_bytes(&self) -> usize {
+        self.waiting_bytes
     }
 }
 

@@ -45,8 +45,10 @@ const TICK: Duration = Duration::from_millis(100);
 /// Messages taken from the library in one go.
 const AT_ONCE_MAX: usize = 500;
 
-/// Fewest messages that may wait here to be handed out.
-const WAITING_MIN: usize = 100;
+/// Messages that may wait here to be handed out, and bytes of them. When the library is to bring no more, it takes half a
+/// second until it brings more again, so what is there by then is to last for that.
+const WAITING_MAX: usize = 10_000;
+const WAITING_BYTES_MAX: usize = 16 << 20;
 
 /// A member of a group. It leaves when this is dropped.
 pub(super) struct Member {
@@ -68,9 +70,8 @@ impl Member {
         let stream: StreamConsumer<Context> = config.create_with_context(context).map_err(wrong)?;
         stream.subscribe(&[&queue.name]).map_err(wrong)?;
         let (stop, stopped) = oneshot::channel();
-        let waiting_max = consumer.in_hands_max.max(WAITING_MIN);
         let stream = Some(Arc::new(stream));
-        let link = Link { stream, shared: Arc::clone(&shared), waiting_max, is_paused: false };
+        let link = Link { stream, shared: Arc::clone(&shared), is_paused: false };
         tokio::spawn(link.run(stopped));
         Ok(Self { shared, _stop: stop })
     }
@@ -85,7 +86,6 @@ struct Link {
     /// There until the end.
     stream: Option<Arc<StreamConsumer<Context>>>,
     shared: Arc<Shared>,
-    waiting_max: usize,
     is_paused: bool,
 }
 
@@ -122,7 +122,7 @@ impl Link {
         let mut state = self.shared.lock();
         let commits = state.commits(Instant::now());
         let gone = state.gone();
-        let waiting = state.ledger.waiting();
+        let (waiting, bytes) = (state.ledger.waiting(), state.ledger.waiting_bytes());
         let partitions: Vec<i32> = state.ledger.partitions().collect();
         drop(state);
 
@@ -138,7 +138,8 @@ impl Link {
             }
             self.shared.changed.notify_waiters();
         }
-        let is_full = waiting >= if self.is_paused { self.waiting_max / 2 } else { self.waiting_max };
+        let share = if self.is_paused { 2 } else { 1 };
+        let is_full = waiting >= WAITING_MAX / share || bytes >= WAITING_BYTES_MAX / share;
         if is_full || self.is_paused {
             let mut list = TopicPartitionList::new();
             for partition in partitions {
