@@ -181,14 +181,14 @@ impl Announcer {
     async fn lines(&self, waiting: Vec<Unannounced>) -> Result<Vec<Line>, EngineError> {
         let mut events: BTreeMap<TaskId, VecDeque<Next>> = BTreeMap::new();
         for change in waiting {
-            let Unannounced { task, after, events: of_change } = change;
-            let last = after + of_change.len() as u64;
-            let next = (after + 1..).zip(of_change).map(|(n, event)| Next {
+            let announced = change.announced();
+            let last = change.after + change.events.len() as u64;
+            let next = (change.after + 1..).zip(change.events).map(|(n, event)| Next {
                 n,
                 event,
-                completes: (n == last).then_some(Announced { task, after }),
+                completes: (n == last).then_some(announced),
             });
-            events.entry(task).or_default().extend(next);
+            events.entry(change.task).or_default().extend(next);
         }
         let ids: Vec<TaskId> = events.keys().copied().collect();
         let tasks = self.engine.store.load(&ids).await?;

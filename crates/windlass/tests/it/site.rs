@@ -15,7 +15,7 @@ pub(super) const PROGRAM: &str = env!("CARGO_BIN_EXE_windlass");
 /// Far more than anything here takes.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-const FLOWS: &str = r"
+pub(super) const FLOWS: &str = r"
 flow: good
 steps:
   - { name: one, run: m.echo }

@@ -7,19 +7,7 @@ use windlass_brokers::{Announcement, ConsumerSettings, Message, Queue, Topic};
 use windlass_testkit::{ElasticMq, Kafka, RabbitMq, Redis};
 
 use super::{PATIENCE, block_on};
-use crate::site::{Site, store, until};
-
-const FLOWS: &str = r"
-flow: good
-steps:
-  - { name: one, run: m.echo }
-  - { name: two, run: m.echo }
----
-flow: bad
-steps:
-  - { name: one, run: m.echo, rollback: m.echo }
-  - { name: two, run: m.fail }
-";
+use crate::site::{FLOWS, Site, store, until};
 
 /// A server on the store in this folder, which announces on this topic.
 fn open(folder: &Path, broker: &str, topic: &str) -> Site {
@@ -28,6 +16,14 @@ fn open(folder: &Path, broker: &str, topic: &str) -> Site {
     let config = format!("[events]\nbroker = \"{broker}\"\ntopic = \"{topic}\"\nsource = \"/tests\"\n");
     std::fs::write(&file, config).unwrap();
     Site::open(dir, &store(folder), &[("WINDLASS_CONFIG", &file.display().to_string())])
+}
+
+/// The same with flows and a worker.
+fn open_with_worker(folder: &Path, broker: &str, topic: &str) -> Site {
+    let mut site = open(folder, broker, topic);
+    site.apply(FLOWS);
+    site.start_worker();
+    site
 }
 
 /// What is heard in a queue that gets what is announced, until these tasks have ended, by task.
@@ -88,9 +84,7 @@ fn is_history(site: &Site, task: &str, heard: &[Value]) {
 /// Tasks that succeed and that are rolled back, as whoever listens to the queue hears of them.
 fn what_happens_is_heard(broker: &str, topic: &str, queue: &str) {
     let folder = tempfile::tempdir().unwrap();
-    let mut site = open(folder.path(), broker, topic);
-    site.apply(FLOWS);
-    site.start_worker();
+    let site = open_with_worker(folder.path(), broker, topic);
     let (good, bad) = (site.start_task("good"), site.start_task("bad"));
     let heard = hear(broker, queue, &[good.clone(), bad.clone()]);
     for task in [&good, &bad] {
@@ -154,9 +148,7 @@ fn a_broker_that_is_away_and_a_server_that_dies_cost_no_event() {
     let Some(redis) = Redis::start().unwrap() else { return };
     let url = redis.url();
     let folder = tempfile::tempdir().unwrap();
-    let mut site = open(folder.path(), &url, "happens");
-    site.apply(FLOWS);
-    site.start_worker();
+    let mut site = open_with_worker(folder.path(), &url, "happens");
     let before = site.start_task_and_wait("good");
     redis.kill().unwrap();
     let away = site.start_task("bad");
