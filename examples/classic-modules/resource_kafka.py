@@ -14,7 +14,7 @@ servers = {"bootstrap.servers": os.environ["BROKER"].removeprefix("kafka://").sp
 producer = Producer({**servers, "enable.idempotence": True})
 consumer = Consumer({
     **servers,
-    "group.id": "windlass",
+    "group.id": "windlass.resource",
     "partition.assignment.strategy": "cooperative-sticky",  # as all of this group have it
     "auto.offset.reset": "earliest",
     "enable.auto.commit": False,

@@ -45,7 +45,7 @@ impl<'s> Bench<'s> {
 
     pub(super) fn settings(&self, in_hands_max: usize) -> ConsumerSettings {
         ConsumerSettings {
-            group: "workers".to_owned(),
+            group: "windlass".to_owned(),
             name: "conformance".to_owned(),
             in_hands_max,
             silent_after: self.promises.silent_after,

@@ -13,7 +13,7 @@ const PARTITIONS: i32 = 12;
 /// Says that the cluster knows how many copies there should be.
 const REPLICAS: i32 = -1;
 
-/// The group whose progress is looked at: that of Windlass's own consumers.
+/// What Windlass's own consumers call themselves.
 const GROUP: &str = "windlass";
 
 /// The most partitions and copies that may be asked for.
@@ -36,7 +36,8 @@ pub(super) struct Address {
     pub(super) login: Option<Login>,
     pub(super) partitions: i32,
     pub(super) replicas: i32,
-    pub(super) group: String,
+    /// The group whose progress is looked at, where it is not that of Windlass's own consumers.
+    pub(super) group: Option<String>,
 }
 
 /// Who we are, and how that is proven.
@@ -75,13 +76,18 @@ impl Address {
             login,
             partitions: PARTITIONS,
             replicas: REPLICAS,
-            group: GROUP.to_owned(),
+            group: None,
         };
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
             address.set(name, value)?;
         }
         Ok(address)
+    }
+
+    /// The group whose progress is looked at.
+    pub(super) fn group(&self, topic: &str) -> String {
+        self.group.clone().unwrap_or_else(|| group(GROUP, topic))
     }
 
     /// Heeds one parameter.
@@ -93,7 +99,7 @@ impl Address {
         match name {
             "partitions" => self.partitions = number()?,
             "replicas" => self.replicas = number()?,
-            "group" if !value.is_empty() => value.clone_into(&mut self.group),
+            "group" if !value.is_empty() => self.group = Some(value.to_owned()),
             "cacert" if !self.is_encrypted => return Err(invalid("cacert is for kafkas, which is by TLS")),
             "cacert" => {
                 // The library would only tell when it connects, and in words of its own.
@@ -113,6 +119,12 @@ impl Address {
         }
         Ok(())
     }
+}
+
+/// The group that consumers of a topic are in. One for each topic: whoever joins or leaves a group makes all of it wait, and
+/// one that has died for as long as it may be silent.
+pub(super) fn group(consumers: &str, topic: &str) -> String {
+    format!("{consumers}.{topic}")
 }
 
 impl Login {
@@ -150,7 +162,8 @@ mod tests {
         let address = Address::parse("kafka://one:9092,[::1]:9093/?partitions=3&replicas=2&group=g").unwrap();
         assert_eq!(address.name, "kafka://one:9092,[::1]:9093");
         assert_eq!(address.servers, "one:9092,[::1]:9093");
-        assert_eq!((address.partitions, address.replicas, address.group.as_str()), (3, 2, "g"));
+        assert_eq!((address.partitions, address.replicas, address.group("t").as_str()), (3, 2, "g"));
+        assert_eq!(Address::parse("kafka://one:9092").unwrap().group("t"), "windlass.t");
         let address = Address::parse("kafka://127.0.0.1").unwrap();
         assert_eq!((address.partitions, address.replicas), (PARTITIONS, REPLICAS));
         assert!(!address.is_encrypted && address.login.is_none());

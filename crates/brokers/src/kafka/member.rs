@@ -66,7 +66,7 @@ impl Member {
         let shared = Arc::new(Shared::new(queue.clone(), consumer.silent_after));
         let context = Context { shared: Arc::clone(&shared) };
         let wrong = |error: KafkaError| failure::of(queue, &error);
-        let config = settings::of_member(address, consumer);
+        let config = settings::of_member(address, queue, consumer);
         let stream: StreamConsumer<Context> = config.create_with_context(context).map_err(wrong)?;
         stream.subscribe(&[&queue.name]).map_err(wrong)?;
         let (stop, stopped) = oneshot::channel();

@@ -5,8 +5,11 @@ use std::time::Duration;
 use rdkafka::ClientConfig;
 
 use crate::{
-    ConsumerSettings,
-    kafka::{address::Address, record::MESSAGE_BYTES_MAX},
+    ConsumerSettings, Queue,
+    kafka::{
+        address::{self, Address},
+        record::MESSAGE_BYTES_MAX,
+    },
 };
 
 /// The shortest and the longest silence after which a cluster that nobody set otherwise takes a consumer for dead. It hears
@@ -52,10 +55,15 @@ pub(super) fn of_administrator(address: &Address) -> ClientConfig {
     common(address)
 }
 
-/// For looking at topics as a group sees them, without being a member of it.
+/// For looking at topics.
 pub(super) fn of_observer(address: &Address) -> ClientConfig {
+    common(address)
+}
+
+/// For looking at a topic as its group sees it, without being a member of that.
+pub(super) fn of_group_observer(address: &Address, queue: &Queue) -> ClientConfig {
     let mut config = common(address);
-    config.set("group.id", &address.group).set("enable.auto.commit", "false");
+    config.set("group.id", address.group(&queue.name)).set("enable.auto.commit", "false");
     config
 }
 
@@ -73,10 +81,10 @@ pub(super) fn of_producer(address: &Address) -> ClientConfig {
 }
 
 /// For receiving, as a member of a group.
-pub(super) fn of_member(address: &Address, settings: &ConsumerSettings) -> ClientConfig {
+pub(super) fn of_member(address: &Address, queue: &Queue, settings: &ConsumerSettings) -> ClientConfig {
     let session = settings.silent_after.clamp(SESSION_RANGE.0, SESSION_RANGE.1);
     let mut config = common(address);
-    config.set("group.id", &settings.group).set("client.id", &settings.name);
+    config.set("group.id", address::group(&settings.group, &queue.name)).set("client.id", &settings.name);
     config.set("session.timeout.ms", session.as_millis().to_string()).set("heartbeat.interval.ms", "1000");
     // Who keeps its partitions goes on with them while the others are divided anew.
     config.set("partition.assignment.strategy", "cooperative-sticky");

@@ -7,7 +7,7 @@ use std::{
 };
 
 use rdkafka::{
-    Offset, TopicPartitionList,
+    ClientConfig, Offset, TopicPartitionList,
     admin::{AdminClient, AdminOptions, NewTopic, TopicReplication},
     client::DefaultClientContext,
     consumer::{BaseConsumer, Consumer as _},
@@ -40,14 +40,17 @@ const NAME_BYTES_MAX: usize = 249;
 pub(super) struct Topics {
     address: Arc<Address>,
     clients: Mutex<Option<Clients>>,
+    group_observers: Mutex<HashMap<String, Arc<Observer>>>,
     known: Mutex<HashMap<String, Known>>,
 }
 
 #[derive(Clone)]
 struct Clients {
     administrator: Arc<AdminClient<DefaultClientContext>>,
-    observer: Arc<BaseConsumer<Reason>>,
+    observer: Arc<Observer>,
 }
+
+type Observer = BaseConsumer<Reason>;
 
 /// What is known of a topic.
 ///
@@ -65,7 +68,7 @@ struct Known {
 
 impl Topics {
     pub(super) fn new(address: Arc<Address>) -> Self {
-        Self { address, clients: Mutex::default(), known: Mutex::default() }
+        Self { address, clients: Mutex::default(), group_observers: Mutex::default(), known: Mutex::default() }
     }
 
     /// Makes a topic unless it is there.
@@ -78,9 +81,9 @@ impl Topics {
         let until = Instant::now() + MAKE_MAX;
         let mut is_made = false;
         loop {
-            let can_be_used = match partitions(&clients, queue).await {
+            let can_be_used = match partitions(&clients.observer, queue).await {
                 // Without a look at the group, which who only writes need not be let into.
-                Ok(partitions) => ends(&clients, queue, partitions).await.map(drop),
+                Ok(partitions) => ends(&clients.observer, queue, partitions).await.map(drop),
                 Err(error) => Err(error),
             };
             match can_be_used {
@@ -133,9 +136,9 @@ impl Topics {
         check(queue)?;
         // What is confirmed while the cluster is asked may not be in its answer.
         let before = self.known().get(&queue.name).map(|known| known.ends.clone()).unwrap_or_default();
-        let clients = self.clients(queue)?;
-        let looked = match partitions(&clients, queue).await {
-            Ok(partitions) => progress(&clients, queue, partitions).await,
+        let observer = self.group_observer(queue)?;
+        let looked = match partitions(&observer, queue).await {
+            Ok(partitions) => progress(&observer, queue, partitions).await,
             Err(error) => Err(error),
         };
         let mut known = self.known();
@@ -162,12 +165,21 @@ impl Topics {
         if let Some(clients) = &*clients {
             return Ok(clients.clone());
         }
-        let wrong = |error| failure::of(queue, &error);
-        let administrator = settings::of_administrator(&self.address).create().map_err(wrong)?;
-        let observer =
-            settings::of_observer(&self.address).create_with_context(Reason::default()).map_err(wrong)?;
-        let made = Clients { administrator: Arc::new(administrator), observer: Arc::new(observer) };
-        Ok(clients.insert(made).clone())
+        let administrator = settings::of_administrator(&self.address).create();
+        let administrator = Arc::new(administrator.map_err(|error| failure::of(queue, &error))?);
+        let observer = observer(queue, &settings::of_observer(&self.address))?;
+        Ok(clients.insert(Clients { administrator, observer }).clone())
+    }
+
+    /// Who looks at a topic as its group sees it. The library lets one client see one group.
+    fn group_observer(&self, queue: &Queue) -> Result<Arc<Observer>, BrokerError> {
+        let mut observers = self.group_observers.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        if let Some(observer) = observers.get(&queue.name) {
+            return Ok(Arc::clone(observer));
+        }
+        let made = observer(queue, &settings::of_group_observer(&self.address, queue))?;
+        observers.insert(queue.name.clone(), Arc::clone(&made));
+        Ok(made)
     }
 
     fn known(&self) -> MutexGuard<'_, HashMap<String, Known>> {
@@ -185,9 +197,14 @@ impl Known {
     }
 }
 
+fn observer(queue: &Queue, config: &ClientConfig) -> Result<Arc<Observer>, BrokerError> {
+    let made = config.create_with_context(Reason::default());
+    made.map(Arc::new).map_err(|error| failure::of(queue, &error))
+}
+
 /// The numbers of a topic's partitions.
-async fn partitions(clients: &Clients, queue: &Queue) -> Result<Vec<i32>, BrokerError> {
-    observe(clients, queue, |observer, topic| {
+async fn partitions(observer: &Arc<Observer>, queue: &Queue) -> Result<Vec<i32>, BrokerError> {
+    observe(observer, queue, |observer, topic| {
         let answer = observer.fetch_metadata(Some(topic), ANSWER_MAX)?;
         let missing = KafkaError::MetadataFetch(Code::UnknownTopicOrPartition);
         let Some(topic) = answer.topics().iter().find(|known| known.name() == topic) else {
@@ -204,11 +221,11 @@ async fn partitions(clients: &Clients, queue: &Queue) -> Result<Vec<i32>, Broker
 
 /// Where the partitions end.
 async fn ends(
-    clients: &Clients,
+    observer: &Arc<Observer>,
     queue: &Queue,
     partitions: Vec<i32>,
 ) -> Result<HashMap<i32, i64>, BrokerError> {
-    observe(clients, queue, move |observer, topic| {
+    observe(observer, queue, move |observer, topic| {
         let list = all_at(topic, &partitions, Offset::End)?;
         offsets(&observer.offsets_for_times(list, ANSWER_MAX)?)
     })
@@ -217,11 +234,11 @@ async fn ends(
 
 /// Where the partitions end, and how many messages are between there and what the group has done.
 async fn progress(
-    clients: &Clients,
+    observer: &Arc<Observer>,
     queue: &Queue,
     partitions: Vec<i32>,
 ) -> Result<(HashMap<i32, i64>, u64), BrokerError> {
-    observe(clients, queue, move |observer, topic| {
+    observe(observer, queue, move |observer, topic| {
         let at = |offset| all_at(topic, &partitions, offset);
         let ask = |offset| offsets(&observer.offsets_for_times(at(offset)?, ANSWER_MAX)?);
         let (ends, begins) = (ask(Offset::End)?, ask(Offset::Beginning)?);
@@ -260,11 +277,11 @@ fn offsets(list: &TopicPartitionList) -> Result<HashMap<i32, i64>, KafkaError> {
 
 /// Asks beside everything else, since that makes its thread wait, and says why there was no answer.
 async fn observe<T: Send + 'static>(
-    clients: &Clients,
+    observer: &Arc<Observer>,
     queue: &Queue,
-    ask: impl FnOnce(&BaseConsumer<Reason>, &str) -> Result<T, KafkaError> + Send + 'static,
+    ask: impl FnOnce(&Observer, &str) -> Result<T, KafkaError> + Send + 'static,
 ) -> Result<T, BrokerError> {
-    let (observer, queue) = (Arc::clone(&clients.observer), queue.clone());
+    let (observer, queue) = (Arc::clone(observer), queue.clone());
     let work = move || {
         let answer = ask(&observer, &queue.name);
         // What it has to tell it keeps until it is asked for it.

@@ -21,7 +21,7 @@ func main() {
 	servers, _, _ := strings.Cut(strings.TrimPrefix(os.Getenv("BROKER"), "kafka://"), "?")
 	kafka, err := kgo.NewClient(
 		kgo.SeedBrokers(strings.Split(servers, ",")...),
-		kgo.ConsumerGroup("windlass"), // which is divided cooperatively, by default here
+		kgo.ConsumerGroup("windlass.mysql"), // which is divided cooperatively, by default here
 		kgo.ConsumeTopics("mysql"),
 		kgo.DisableAutoCommit(),
 		kgo.SessionTimeout(10*time.Second),

@@ -55,7 +55,7 @@ async fn a_topic_may_be_given_to_a_user() {
     let maker = Kafka::new(&server.url()).unwrap();
     assert_eq!(maker.announce(&topic, &said).await, [Ok(())]);
     server.allow_to_write_alone(&topic.name).unwrap();
-    server.forbid_group("windlass").unwrap();
+    server.forbid_group("windlass.given").unwrap();
     let broker = Kafka::new(&server.url()).unwrap();
     assert_eq!(broker.announce(&topic, &said).await, [Ok(())]);
     broker.look(&Queue::new(&topic.name)).await.unwrap_err();

@@ -29,8 +29,7 @@ struct Topics<'s> {
 
 impl Subject for Topics<'_> {
     fn connect(&self) -> Arc<dyn Broker> {
-        // The group of the suite is the one to look at.
-        Arc::new(Kafka::new(&format!("{}?group=workers", self.server.url())).unwrap())
+        Arc::new(Kafka::new(&self.server.url()).unwrap())
     }
 
     fn delete(&self, queue: &Queue) {
@@ -86,7 +85,7 @@ fn topics_conform_when_disturbed() {
 
 fn settings(silent_after: Duration) -> ConsumerSettings {
     ConsumerSettings {
-        group: "workers".to_owned(),
+        group: "windlass".to_owned(),
         name: "test".to_owned(),
         in_hands_max: 1_000,
         silent_after,
@@ -120,7 +119,7 @@ async fn next(consumer: &mut dyn Consumer) -> Delivery {
 #[tokio::test]
 async fn a_message_that_is_given_back_stops_no_other() {
     let Some(server) = Server::shared().unwrap() else { return };
-    let kafka = Kafka::new(&format!("{}?partitions=1&group=workers", server.url())).unwrap();
+    let kafka = Kafka::new(&format!("{}?partitions=1", server.url())).unwrap();
     let queue = Queue::new("poison");
     assert!(kafka.publish(&queue, &messages(0..20)).await.iter().all(Result::is_ok));
     let mut consumer = kafka.consume(&queue, &settings(PATIENCE)).await.unwrap();
@@ -141,6 +140,8 @@ async fn a_message_that_is_given_back_stops_no_other() {
     assert_eq!(number(&delivery), 0);
     consumer.acknowledge(&[delivery.receipt]).await.unwrap();
     assert_eq!(kafka.look(&queue).await.unwrap().messages, Some(0));
+    let other = Kafka::new(&format!("{}?group=other", server.url())).unwrap();
+    assert_eq!(other.look(&queue).await.unwrap().messages, Some(20), "another group has done nothing yet");
 }
 
 /// Whoever has something in hands and says nothing does not keep it from a consumer that joins, and settles nothing then.

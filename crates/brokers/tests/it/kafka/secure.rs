@@ -74,14 +74,14 @@ impl Guarded {
     /// By TLS, with this user and these parameters.
     fn by_tls(&self, user: &str, parameters: &str) -> String {
         format!(
-            "kafkas://{user}localhost:{}?group=workers&partitions=1&cacert={}{parameters}",
+            "kafkas://{user}localhost:{}?partitions=1&cacert={}{parameters}",
             self.by_tls,
             self.file("authority.pem")
         )
     }
 
     fn plain(&self, user: &str, parameters: &str) -> String {
-        format!("kafka://{user}localhost:{}?group=workers&partitions=1{parameters}", self.plain)
+        format!("kafka://{user}localhost:{}?partitions=1{parameters}", self.plain)
     }
 }
 
