@@ -10,8 +10,8 @@ use std::{
 
 use anyhow::{Context as _, Result, ensure};
 use clap::ValueEnum;
-use futures_util::future::try_join_all;
-use tokio::time::{self, Instant};
+use futures_util::{StreamExt as _, future::try_join_all, stream::FuturesUnordered};
+use tokio::time::{self, Instant, MissedTickBehavior};
 use windlass_client::Client;
 use windlass_testkit::{ElasticMq, Kafka, RabbitMq, Redis};
 
@@ -21,6 +21,9 @@ const SUBMITTERS: usize = 6;
 
 /// Between two submits of a submitter.
 const SUBMIT_EVERY: Duration = Duration::from_millis(100);
+
+/// Tasks of a submitter that have not ended yet. What waits after an accident is a hundred or two, whatever the broker can do.
+const OPEN_MAX: usize = 25;
 
 const WORK_MS: u64 = 20;
 
@@ -237,26 +240,41 @@ impl Accident {
 /// Submits a task and waits for it: how long that takes after an accident.
 async fn recover(client: &Client, index: usize, accepted: &RefCell<Vec<String>>) -> Result<Duration> {
     let began = Instant::now();
-    let task = client.submit_and_wait(&tasks::task_of(format!("after-{index}"), WORK_MS)?, PATIENCE).await?;
-    ensure!(task.status.as_str() == "succeeded", "task {} is {}", task.id, task.status.as_str());
-    accepted.borrow_mut().push(task.id);
+    let task = client.submit(&tasks::task_of(format!("after-{index}"), WORK_MS)?).await?;
+    accepted.borrow_mut().push(task.id.clone());
+    succeed(client, task.id).await?;
     Ok(began.elapsed())
 }
 
-/// Submits one task after the other. The store is there all the time, so none is refused.
+async fn succeed(client: &Client, id: String) -> Result<()> {
+    let ended = time::timeout(PATIENCE, client.wait(&id)).await;
+    let ended = ended.with_context(|| format!("task {id} has not ended within {PATIENCE:?}"))??;
+    ensure!(ended.status.as_str() == "succeeded", "task {id} is {}", ended.status.as_str());
+    Ok(())
+}
+
+/// Submits one task after the other, and sees each succeed. The store is there all the time, so none is refused.
 async fn submit(
     client: &Client,
     submitter: usize,
     stop: &Cell<bool>,
     accepted: &RefCell<Vec<String>>,
 ) -> Result<()> {
-    let mut index = 0;
-    while !stop.get() {
+    let mut open = FuturesUnordered::new();
+    let mut ticks = time::interval(SUBMIT_EVERY);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    for index in 0.. {
+        loop {
+            tokio::select! {
+                Some(succeeded) = open.next() => succeeded?,
+                _ = ticks.tick(), if open.len() < OPEN_MAX && !stop.get() => break,
+                else => return Ok(()),
+            }
+        }
         let task = tasks::task_of(format!("{submitter}-{index}"), WORK_MS)?;
         let submitted = client.submit(&task).await?;
-        accepted.borrow_mut().push(submitted.id);
-        index += 1;
-        time::sleep(SUBMIT_EVERY).await;
+        accepted.borrow_mut().push(submitted.id.clone());
+        open.push(succeed(client, submitted.id));
     }
     Ok(())
 }

@@ -28,8 +28,8 @@ impl Client {
         self.post(&["v1", "tasks"], task).await
     }
 
-    /// Starts a task and lets the server wait for its end for up to that long (whole seconds, rounded up).
-    /// The task comes back whatever became of it until then.
+    /// Starts a task and lets the server wait for its end for up to that long (whole seconds, rounded up; a
+    /// server waits for a minute at most). The task comes back whatever became of it until then. [`Client::wait`] waits on.
     ///
     /// # Errors
     /// As [`Client::submit`].
