@@ -92,5 +92,7 @@ pub(super) fn of_member(address: &Address, queue: &Queue, settings: &ConsumerSet
     config.set("enable.auto.commit", "false").set("enable.auto.offset.store", "false");
     // What nobody has asked for yet waits in the cluster rather than here.
     config.set("queued.min.messages", "1000").set("queued.max.messages.kbytes", "16384");
+    // Where so much waits here it asks for no more, by default for a second, and has nothing to hand out long before.
+    config.set("fetch.queue.backoff.ms", "10");
     config
 }
