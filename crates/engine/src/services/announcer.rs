@@ -13,6 +13,7 @@
 
 use std::{
     collections::{BTreeMap, VecDeque},
+    fmt::Display,
     sync::Arc,
 };
 
@@ -26,7 +27,7 @@ use super::trouble::Trouble;
 use crate::{
     Engine, EngineError, Signal,
     inbox::Item,
-    ports::{Announced, Change, Now, Service, Unannounced},
+    ports::{Announced, Change, Now, Service, StoreError},
 };
 
 /// Changes whose events are announced in one round. Their tasks are in memory meanwhile.
@@ -111,9 +112,19 @@ impl Announcer {
         if let Some(rest) = self.trouble.rest(now) {
             return Ok(rest);
         }
-        let waiting = self.engine.store.unannounced(ROUND_MAX).await?;
-        let is_full = waiting.len() == ROUND_MAX;
-        let announced = self.announce(waiting, &clock).await?;
+        let mut is_full = false;
+        let announced = match self.waiting().await {
+            // None of it is announced until somebody has mended that.
+            Err(error @ StoreError::Damaged(_)) => {
+                self.has_failed(&error, clock());
+                Vec::new()
+            }
+            waiting => {
+                let lines;
+                (lines, is_full) = waiting?;
+                self.announce(lines, &clock).await
+            }
+        };
         let went = !announced.is_empty();
         if went {
             self.engine.inbox.decide(vec![Item::Change(Change::Announced(announced))]).await?;
@@ -128,13 +139,10 @@ impl Announcer {
 
     /// Announces these and gives those of which every event was confirmed. It goes in rounds of one event of each task, so
     /// that none overtakes one that is not confirmed; of a task whose event is refused nothing more is sent.
-    async fn announce(
-        &self,
-        waiting: Vec<Unannounced>,
-        clock: &impl Fn() -> Now,
-    ) -> Result<Vec<Announced>, EngineError> {
+    async fn announce(&self, mut lines: Vec<Line>, clock: &impl Fn() -> Now) -> Vec<Announced> {
         let begun = clock();
-        let mut lines = self.lines(waiting).await?;
+        // Of a broker that was given nothing nobody knows how it is, unless nothing waits.
+        let mut is_well = lines.is_empty();
         let (mut announced, mut failure) = (Vec::new(), None);
         while !lines.is_empty() {
             let now = clock();
@@ -151,7 +159,10 @@ impl Announcer {
             self.engine.counts.announce(outcomes.iter().filter(|outcome| outcome.is_ok()).count());
             for (line, outcome) in lines.iter_mut().zip(outcomes) {
                 match outcome {
-                    Ok(()) => announced.extend(line.events.pop_front().and_then(|next| next.completes)),
+                    Ok(()) => {
+                        is_well = true;
+                        announced.extend(line.events.pop_front().and_then(|next| next.completes));
+                    }
                     Err(error) => {
                         let next = line.events.pop_front();
                         if is_planted(Bug::AnnouncementLost) {
@@ -167,18 +178,25 @@ impl Announcer {
             lines.retain(|line| !line.events.is_empty());
         }
         match failure {
-            Some(error) if self.trouble.goes_on(&error, clock()) => {
-                let (broker, topic) = (self.broker.name(), &self.topic.name);
-                tracing::warn!(broker, topic, %error, "events cannot be announced; it is tried again");
-            }
-            Some(_) => {}
-            None => self.trouble.ends(),
+            Some(error) => self.has_failed(&error, clock()),
+            None if is_well => self.trouble.ends(),
+            None => {}
         }
-        Ok(announced)
+        announced
     }
 
-    /// What waits, by task. Of a task that was deleted meanwhile there is nothing to say.
-    async fn lines(&self, waiting: Vec<Unannounced>) -> Result<Vec<Line>, EngineError> {
+    fn has_failed(&self, error: &dyn Display, now: Now) {
+        if self.trouble.goes_on(error, now) {
+            let (broker, topic) = (self.broker.name(), &self.topic.name);
+            tracing::warn!(broker, topic, %error, "events cannot be announced; it is tried again");
+        }
+    }
+
+    /// A bounded part of what waits, by task, and whether there may be more. Of a task that was deleted meanwhile there is
+    /// nothing to say.
+    async fn waiting(&self) -> Result<(Vec<Line>, bool), StoreError> {
+        let waiting = self.engine.store.unannounced(ROUND_MAX).await?;
+        let is_full = waiting.len() == ROUND_MAX;
         let mut events: BTreeMap<TaskId, VecDeque<Next>> = BTreeMap::new();
         for change in waiting {
             let announced = change.announced();
@@ -193,7 +211,8 @@ impl Announcer {
         let ids: Vec<TaskId> = events.keys().copied().collect();
         let tasks = self.engine.store.load(&ids).await?;
         let lines = events.into_values().zip(tasks);
-        Ok(lines.filter_map(|(events, loaded)| Some(Line { task: loaded?.task, events })).collect())
+        let lines = lines.filter_map(|(events, loaded)| Some(Line { task: loaded?.task, events }));
+        Ok((lines.collect(), is_full))
     }
 
     /// Raises the alarm about a broker that is away, and resolves it when it is there again.

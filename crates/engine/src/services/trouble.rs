@@ -1,8 +1,10 @@
 //! A broker that takes nothing: when it is tried again, and who is told.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::{
+    fmt::Display,
+    sync::{Mutex, MutexGuard, PoisonError},
+};
 
-use windlass_brokers::BrokerError;
 use windlass_core::{AlarmCommand, AlarmId, AlarmKind, Millis, TaskId, Timestamp};
 
 use crate::{Engine, EngineError, ports::Now};
@@ -45,7 +47,7 @@ struct Known {
 
 impl Trouble {
     /// The broker failed, perhaps once more. Tells whether this is the first time.
-    pub fn goes_on(&self, error: &BrokerError, now: Now) -> bool {
+    pub fn goes_on(&self, error: &dyn Display, now: Now) -> bool {
         let known = &mut self.state().known;
         let before = known.take().filter(|before| !before.is_over || before.is_told);
         let is_first = before.is_none();

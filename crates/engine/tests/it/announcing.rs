@@ -1,6 +1,7 @@
 //! What happened to tasks is announced: all of it, in order per task, whatever the broker refuses and whoever dies.
 
 use std::{
+    cell::Cell,
     collections::BTreeMap,
     sync::{
         Arc, Mutex,
@@ -69,6 +70,14 @@ impl Broker for LossyTopic {
 
     fn has_headers(&self, _queue: &Queue) -> bool {
         true
+    }
+
+    fn check(&self, _queue: &Queue) -> Result<(), BrokerError> {
+        Ok(())
+    }
+
+    fn check_topic(&self, _topic: &Topic) -> Result<(), BrokerError> {
+        Ok(())
     }
 
     async fn declare(&self, _queue: &Queue) -> Result<(), BrokerError> {
@@ -208,6 +217,35 @@ fn a_broker_that_is_away_raises_an_alarm_and_costs_no_event() {
     }
     assert_eq!(standing(), []);
     assert_eq!(away.first_heard()[&id.to_string()], history(&world, id));
+}
+
+#[test]
+fn whoever_is_not_the_one_to_announce_any_more_does_not_say_that_all_is_well() {
+    let world = World::over(Arc::new(SharedStore::new([7; 32])), 1);
+    let away = LossyTopic::new(1, 8);
+    let first = announcer(&world, &away);
+    world.be_heard();
+    world.apply(flow("f", &["a"], 0));
+    world.submit("f");
+    for _ in 0..200 {
+        world.be_heard();
+        announce(&world, &first);
+    }
+    let standing = || world.drive(world.engine.alarms(false, 10)).unwrap().len();
+    assert_eq!(standing(), 1);
+    // The store takes so long to answer that the lease is over by then.
+    away.losses.store(0, Ordering::Relaxed);
+    world.pass(10_000);
+    world.be_heard();
+    let asked = Cell::new(0);
+    let clock = || {
+        let mut now = world.now();
+        now.mono.0 += asked.replace(asked.get() + 1) * 3_600_000;
+        now
+    };
+    world.drive(first.run_once(clock)).unwrap();
+    assert!(asked.get() > 1, "it did not begin");
+    assert_eq!((standing(), away.first_heard()), (1, BTreeMap::new()));
 }
 
 #[test]

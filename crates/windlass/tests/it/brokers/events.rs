@@ -4,23 +4,23 @@ use std::{collections::BTreeMap, path::Path, time::Duration};
 
 use serde_json::{Value, json};
 use windlass_brokers::{Announcement, ConsumerSettings, Message, Queue, Topic};
-use windlass_testkit::{ElasticMq, Kafka, RabbitMq, Redis};
+use windlass_testkit::{ElasticMq, Kafka, Postgres, RabbitMq, Redis};
 
 use super::{PATIENCE, block_on};
-use crate::site::{FLOWS, Site, store, until};
+use crate::site::{FLOWS, Site, store, until, until_within};
 
-/// A server on the store in this folder, which announces on this topic.
-fn open(folder: &Path, broker: &str, topic: &str) -> Site {
+/// A server on a store, which announces on this topic.
+fn open(store: &str, broker: &str, topic: &str) -> Site {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("windlass.toml");
     let config = format!("[events]\nbroker = \"{broker}\"\ntopic = \"{topic}\"\nsource = \"/tests\"\n");
     std::fs::write(&file, config).unwrap();
-    Site::open(dir, &store(folder), &[("WINDLASS_CONFIG", &file.display().to_string())])
+    Site::open(dir, store, &[("WINDLASS_CONFIG", &file.display().to_string())])
 }
 
 /// The same with flows and a worker.
 fn open_with_worker(folder: &Path, broker: &str, topic: &str) -> Site {
-    let mut site = open(folder, broker, topic);
+    let mut site = open(&store(folder), broker, topic);
     site.apply(FLOWS);
     site.start_worker();
     site
@@ -164,11 +164,31 @@ fn a_broker_that_is_away_and_a_server_that_dies_cost_no_event() {
     site.children[0].kill().unwrap();
     site.children[0].wait().unwrap();
     redis.restart().unwrap();
-    let site = open(folder.path(), &url, "happens");
+    let site = open(&store(folder.path()), &url, "happens");
     let heard = hear(&url, "happens", &[before.clone(), away.clone()]);
     for task in [&before, &away] {
         is_history(&site, task, &heard[task]);
     }
     // Nobody is told any more that it is away, though another server said so.
     until("the alarm is over", || alarm(&site).is_none().then_some(()));
+}
+
+#[test]
+fn what_happened_and_cannot_be_read_is_told() {
+    let Some(postgres) = Postgres::shared().unwrap() else { return };
+    let Some(redis) = Redis::shared().unwrap() else { return };
+    let database = postgres.database().unwrap();
+    // Where nobody listens nothing is announced.
+    let before = open(&database.url(), "redis://127.0.0.1:1", "damaged");
+    before.apply("{ flow: f, steps: [ { name: one, run: nobody.serves } ] }");
+    let task = before.start_task("f");
+    drop(before);
+    database.ask("UPDATE windlass_history SET events = ''").unwrap();
+    let site = open(&database.url(), &redis.url(), "damaged");
+    let alarm = until_within(PATIENCE, "an alarm is raised", || {
+        site.json(&["alarm", "list"])["items"].get(0).cloned()
+    });
+    let message = alarm["message"].as_str().unwrap();
+    assert!(message.contains("cannot be announced on the topic damaged"), "{message}");
+    assert!(message.contains("the store is damaged") && message.contains(&task), "{message}");
 }
