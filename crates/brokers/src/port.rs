@@ -19,6 +19,19 @@ pub trait Broker: Send + Sync + 'static {
     /// Whether messages of this queue have headers. Where not, what must travel with a message is in its body.
     fn has_headers(&self, queue: &Queue) -> bool;
 
+    /// Whether there can be such a queue, by what its name and kind are alone: nothing is asked of the broker. What is refused
+    /// here is refused by every other call in the same words.
+    ///
+    /// # Errors
+    /// [`BrokerError::Invalid`] where there can be none.
+    fn check(&self, queue: &Queue) -> Result<(), BrokerError>;
+
+    /// Whether there can be such a topic, as [`check`](Self::check) tells of queues.
+    ///
+    /// # Errors
+    /// [`BrokerError::Invalid`] where there can be none.
+    fn check_topic(&self, topic: &Topic) -> Result<(), BrokerError>;
+
     /// Makes the queue unless it is there, as durable as the broker can keep it.
     ///
     /// # Errors

@@ -136,10 +136,13 @@ async fn refuses_too_large_ones_alone(stage: &Stage<'_>) {
 }
 
 async fn refuses_kinds_that_there_are_not(stage: &Stage<'_>) {
+    assert_eq!(stage.broker.check_topic(&stage.topic), Ok(()));
     let topic = Topic { kind: Some("pigeon".to_owned()), ..stage.topic.clone() };
+    let refused = stage.broker.check_topic(&topic).expect_err("there is no such kind");
     for outcome in stage.broker.announce(&topic, &announcements(0..2)).await {
         let error = outcome.expect_err("there is no such kind");
         assert!(matches!(&error, BrokerError::Invalid(why) if why.contains("pigeon")), "{error}");
+        assert_eq!(error, refused);
     }
 }
 

@@ -8,7 +8,7 @@ use super::{
     bench::{Bench, bodies, drain, message, receipts, receive, text},
     topic,
 };
-use crate::{BrokerError, Consumer, Delivery, Message};
+use crate::{BrokerError, Consumer, Delivery, Message, Queue};
 
 topic![
     arrives_as_it_was,
@@ -22,6 +22,7 @@ topic![
     gives_no_two_messages_the_same_id,
     has_a_queue_for_the_dead,
     may_be_declared_again,
+    refuses_what_cannot_be_a_queue,
 ];
 
 /// Bodies of which each is a trap for somebody.
@@ -225,4 +226,21 @@ async fn may_be_declared_again(bench: &Bench<'_>) {
     bench.broker.declare(&bench.queue).await.expect("it is there");
     bench.subject.connect().declare(&bench.queue).await.expect("it is there for others");
     assert_eq!(bodies(&receive(&mut *bench.consumer().await, 1).await), ["0"]);
+}
+
+/// Before the server is asked, and in the same words by what would ask it.
+async fn refuses_what_cannot_be_a_queue(bench: &Bench<'_>) {
+    let (broker, good) = (&bench.broker, &bench.queue);
+    for queue in [good.clone(), good.dead()] {
+        assert_eq!(broker.check(&queue), Ok(()), "{queue}");
+    }
+    let pigeon = Queue { kind: Some("pigeon".to_owned()), ..good.clone() };
+    let nameless = Queue { name: String::new(), ..good.clone() };
+    for queue in [pigeon, nameless] {
+        let error = broker.check(&queue).expect_err("there can be no such queue");
+        let names_it = |why: &str| queue.kind == good.kind || why.contains("pigeon");
+        assert!(matches!(&error, BrokerError::Invalid(why) if names_it(why)), "{error}");
+        assert_eq!(broker.declare(&queue).await, Err(error.clone()));
+        assert_eq!(broker.publish(&queue, &Bench::messages(0..2)).await, [Err(error.clone()), Err(error)]);
+    }
 }

@@ -87,6 +87,14 @@ impl Broker for Kafka {
         true
     }
 
+    fn check(&self, queue: &Queue) -> Result<(), BrokerError> {
+        topics::check(queue)
+    }
+
+    fn check_topic(&self, topic: &Topic) -> Result<(), BrokerError> {
+        topics::check(&as_queue(topic))
+    }
+
     async fn declare(&self, queue: &Queue) -> Result<(), BrokerError> {
         self.topics.declare(queue).await
     }
@@ -96,10 +104,8 @@ impl Broker for Kafka {
     }
 
     async fn announce(&self, topic: &Topic, announcements: &[Announcement]) -> Vec<Result<(), BrokerError>> {
-        // There is no difference but in who reads it: everybody who brings a group of his own.
-        let queue = Queue { name: topic.name.clone(), kind: topic.kind.clone() };
         let messages: Vec<&Message> = announcements.iter().map(|said| &said.message).collect();
-        self.publisher.publish(&queue, &messages).await
+        self.publisher.publish(&as_queue(topic), &messages).await
     }
 
     async fn look(&self, queue: &Queue) -> Result<Look, BrokerError> {
@@ -114,4 +120,9 @@ impl Broker for Kafka {
         let (address, topics) = (Arc::clone(&self.address), Arc::clone(&self.topics));
         Ok(Box::new(QueueConsumer::open(address, topics, queue.clone(), settings.clone()).await?))
     }
+}
+
+/// There is no difference but in who reads it: everybody who brings a group of his own.
+fn as_queue(topic: &Topic) -> Queue {
+    Queue { name: topic.name.clone(), kind: topic.kind.clone() }
 }

@@ -68,7 +68,12 @@ struct Known {
 
 impl Topics {
     pub(super) fn new(address: Arc<Address>) -> Self {
-        Self { address, clients: Mutex::default(), group_observers: Mutex::default(), known: Mutex::default() }
+        Self {
+            address,
+            clients: Mutex::default(),
+            group_observers: Mutex::default(),
+            known: Mutex::default(),
+        }
     }
 
     /// Makes a topic unless it is there.
@@ -296,15 +301,18 @@ async fn observe<T: Send + 'static>(
 }
 
 /// Refuses what cannot be a topic.
-fn check(queue: &Queue) -> Result<(), BrokerError> {
+pub(super) fn check(queue: &Queue) -> Result<(), BrokerError> {
     if let Some(kind) = &queue.kind {
-        return Err(BrokerError::Invalid(format!("Kafka has no kinds of queues, and so not {kind}")));
+        return Err(BrokerError::Invalid(format!(
+            "Kafka has no kinds of queues, and so not {kind}: leave the kind out"
+        )));
     }
     let allowed = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
     let name = queue.name.as_str();
     if name.is_empty() || name.len() > NAME_BYTES_MAX || name.starts_with('.') || !name.chars().all(allowed) {
         return Err(BrokerError::Invalid(format!(
-            "{name:?} cannot be a topic: 1 to {NAME_BYTES_MAX} letters, digits, dots, hyphens and underscores"
+            "{name:?} cannot be a topic: 1 to {NAME_BYTES_MAX} letters, digits, dots, hyphens and underscores, of \
+             which the first is no dot"
         )));
     }
     Ok(())

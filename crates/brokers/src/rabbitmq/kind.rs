@@ -45,6 +45,12 @@ impl Kind {
     }
 }
 
+/// Refuses what cannot be a queue.
+pub(super) fn check(queue: &Queue) -> Result<(), BrokerError> {
+    Kind::of(queue)?;
+    name(queue).map(drop)
+}
+
 /// A queue's name as the protocol has it.
 pub(super) fn name(queue: &Queue) -> Result<ShortString, BrokerError> {
     let name = &queue.name;

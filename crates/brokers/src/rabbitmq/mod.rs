@@ -85,6 +85,14 @@ impl Broker for RabbitMq {
         true
     }
 
+    fn check(&self, queue: &Queue) -> Result<(), BrokerError> {
+        kind::check(queue)
+    }
+
+    fn check_topic(&self, topic: &Topic) -> Result<(), BrokerError> {
+        Target::of(topic)?.check()
+    }
+
     async fn declare(&self, queue: &Queue) -> Result<(), BrokerError> {
         queues::declare(&self.receiving, queue).await
     }

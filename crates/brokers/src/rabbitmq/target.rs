@@ -59,6 +59,14 @@ impl Target {
         }
     }
 
+    /// Refuses what cannot be there.
+    pub(super) fn check(&self) -> Result<(), BrokerError> {
+        match self {
+            Self::Queue(queue) => kind::check(queue),
+            Self::Exchange(exchange) => exchange.short_name().map(drop),
+        }
+    }
+
     pub(super) fn name(&self) -> &str {
         match self {
             Self::Queue(queue) => &queue.name,

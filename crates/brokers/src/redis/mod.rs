@@ -73,7 +73,9 @@ impl Redis {
     }
 }
 
+/// What a queue is, where there can be such a one.
 fn kind(queue: &Queue) -> Result<Kind, BrokerError> {
+    check_name(&queue.name)?;
     match queue.kind.as_deref() {
         None | Some("stream") => Ok(Kind::Stream),
         Some("list") => Ok(Kind::List),
@@ -84,7 +86,8 @@ fn kind(queue: &Queue) -> Result<Kind, BrokerError> {
 }
 
 /// Refuses what cannot be a topic.
-fn check(topic: &Topic) -> Result<(), BrokerError> {
+fn check_topic(topic: &Topic) -> Result<(), BrokerError> {
+    check_name(&topic.name)?;
     match topic.kind.as_deref() {
         None | Some("stream") => Ok(()),
         Some("pubsub") => Err(BrokerError::Invalid(format!(
@@ -95,6 +98,14 @@ fn check(topic: &Topic) -> Result<(), BrokerError> {
             "Redis has no topics of the kind {other}: {topic} can be a stream"
         ))),
     }
+}
+
+/// Redis takes any key, also the empty one, which nobody means.
+fn check_name(name: &str) -> Result<(), BrokerError> {
+    if name.is_empty() {
+        return Err(BrokerError::Invalid("the name of a key is empty: give it one".to_owned()));
+    }
+    Ok(())
 }
 
 #[async_trait]
@@ -109,6 +120,14 @@ impl Broker for Redis {
 
     fn has_headers(&self, queue: &Queue) -> bool {
         !matches!(kind(queue), Ok(Kind::List))
+    }
+
+    fn check(&self, queue: &Queue) -> Result<(), BrokerError> {
+        kind(queue).map(drop)
+    }
+
+    fn check_topic(&self, topic: &Topic) -> Result<(), BrokerError> {
+        check_topic(topic)
     }
 
     async fn declare(&self, queue: &Queue) -> Result<(), BrokerError> {
@@ -130,7 +149,7 @@ impl Broker for Redis {
     }
 
     async fn announce(&self, topic: &Topic, announcements: &[Announcement]) -> Vec<Result<(), BrokerError>> {
-        if let Err(error) = check(topic) {
+        if let Err(error) = check_topic(topic) {
             return vec![Err(error); announcements.len()];
         }
         let messages: Vec<&Message> = announcements.iter().map(|said| &said.message).collect();

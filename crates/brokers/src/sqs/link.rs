@@ -35,6 +35,9 @@ const KEEP_SECONDS: &str = "1209600";
 /// What the name of a queue that keeps order ends in.
 const FIFO: &str = ".fifo";
 
+/// Longest name of a queue, that end included.
+const NAME_BYTES_MAX: usize = 80;
+
 /// The client, and the addresses that queues have. Clones share them.
 #[derive(Debug, Clone)]
 pub(super) struct Link {
@@ -116,9 +119,20 @@ impl Link {
     }
 }
 
-/// Whether a queue keeps order.
+/// Whether a queue keeps order, where there can be such a one.
 pub(super) fn is_fifo(queue: &Queue) -> Result<bool, BrokerError> {
-    let is_fifo = queue.name.ends_with(FIFO);
+    let (name, is_fifo) = match queue.name.strip_suffix(FIFO) {
+        Some(name) => (name, true),
+        None => (queue.name.as_str(), false),
+    };
+    let allowed = |c: char| c.is_ascii_alphanumeric() || "-_".contains(c);
+    if name.is_empty() || queue.name.len() > NAME_BYTES_MAX || !name.chars().all(allowed) {
+        return Err(BrokerError::Invalid(format!(
+            "{:?} cannot be a queue of SQS: 1 to {NAME_BYTES_MAX} letters, digits, hyphens and underscores, of a FIFO queue \
+             with {FIFO} at the end",
+            queue.name
+        )));
+    }
     match queue.kind.as_deref() {
         None => Ok(is_fifo),
         Some("fifo") if is_fifo => Ok(true),

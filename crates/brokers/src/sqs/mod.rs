@@ -69,6 +69,14 @@ impl Broker for Sqs {
         true
     }
 
+    fn check(&self, queue: &Queue) -> Result<(), BrokerError> {
+        link::is_fifo(queue).map(drop)
+    }
+
+    fn check_topic(&self, topic: &Topic) -> Result<(), BrokerError> {
+        self.check(&as_queue(topic))
+    }
+
     async fn declare(&self, queue: &Queue) -> Result<(), BrokerError> {
         self.link.declare(queue).await.map(drop)
     }
@@ -78,10 +86,8 @@ impl Broker for Sqs {
     }
 
     async fn announce(&self, topic: &Topic, announcements: &[Announcement]) -> Vec<Result<(), BrokerError>> {
-        // SQS knows no topics: a queue that one subscriber reads, or that somebody passes on.
-        let queue = Queue { name: topic.name.clone(), kind: topic.kind.clone() };
         let messages: Vec<&Message> = announcements.iter().map(|said| &said.message).collect();
-        publish::publish(&self.link, &queue, &messages).await
+        publish::publish(&self.link, &as_queue(topic), &messages).await
     }
 
     async fn look(&self, queue: &Queue) -> Result<Look, BrokerError> {
@@ -117,4 +123,9 @@ impl Broker for Sqs {
         self.link.declare(queue).await?;
         Ok(Box::new(QueueConsumer::new(self.link.clone(), queue.clone(), settings).await))
     }
+}
+
+/// SQS knows no topics: a queue that one subscriber reads, or that somebody passes on.
+fn as_queue(topic: &Topic) -> Queue {
+    Queue { name: topic.name.clone(), kind: topic.kind.clone() }
 }

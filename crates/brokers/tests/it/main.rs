@@ -4,6 +4,8 @@
 mod certificate;
 #[cfg(feature = "kafka")]
 mod kafka;
+#[cfg(any(feature = "kafka", feature = "rabbitmq", feature = "redis", feature = "sqs"))]
+mod names;
 #[cfg(feature = "rabbitmq")]
 mod rabbitmq;
 #[cfg(feature = "redis")]

@@ -108,7 +108,7 @@ impl WorkerBuilder {
     ///
     /// # Errors
     /// [`Error::Invalid`] with the first mistake: nothing to serve, a name that is none, two handlers for the same
-    /// command, a concurrency of 0, a lease that the server does not grant.
+    /// command, a concurrency of 0, a lease that the server does not grant, a queue that the broker cannot have.
     pub fn build(self) -> Result<Worker, Error> {
         if let Some(mistake) = self.mistake {
             return Err(mistake);

@@ -52,6 +52,14 @@ impl Broker for Topics {
         true
     }
 
+    fn check(&self, _queue: &Queue) -> Result<(), BrokerError> {
+        Ok(())
+    }
+
+    fn check_topic(&self, _topic: &Topic) -> Result<(), BrokerError> {
+        Ok(())
+    }
+
     async fn declare(&self, _queue: &Queue) -> Result<(), BrokerError> {
         away("it has no queues")
     }

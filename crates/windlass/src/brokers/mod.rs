@@ -3,6 +3,7 @@
 //! | file | concern |
 //! |---|---|
 //! | `settings.rs`, `url.rs` | what the configuration says of them |
+//! | `check.rs` | refuses names and kinds that a broker cannot have |
 //! | `step.rs` | a step as a message |
 //! | `offer.rs` | the loop of a courier |
 //! | `consume.rs` | a queue being consumed: what is read, and what becomes of it |
@@ -12,6 +13,7 @@
 //! | `document.rs`, `pointer.rs` | the task that a message asks for, and where it is in it |
 //! | `events` | what happens to tasks, announced |
 
+mod check;
 mod consume;
 mod document;
 mod events;
@@ -37,6 +39,7 @@ use crate::{clock::SystemClock, http::App, loops::Loops};
 
 use url::BrokerUrl;
 
+pub(crate) use check::{Keys, queue as check_queue};
 pub(crate) use events::{EventsSection, EventsSettings};
 pub(crate) use settings::{BrokerSettings, IntakeSection, QueueSection, RESULTS_DEFAULT, read};
 pub(crate) use step::{timeout_seconds, whole};
@@ -51,7 +54,7 @@ impl Brokers {
     /// Makes what is needed to speak to the brokers of the configuration; nothing is asked of them.
     ///
     /// # Errors
-    /// When a URL is not understood, or its product is not in this build.
+    /// When a URL is not understood, its product is not in this build, or it cannot have one of the queues.
     pub(crate) fn new(settings: BrokerSettings) -> anyhow::Result<Self> {
         let mut by_url = BTreeMap::new();
         let queues = settings.queues.iter().map(|queue| &queue.broker);
@@ -64,7 +67,9 @@ impl Brokers {
                 by_url.insert(url.clone(), broker);
             }
         }
-        Ok(Self { by_url, settings })
+        let brokers = Self { by_url, settings };
+        brokers.check().context("in the configuration file")?;
+        Ok(brokers)
     }
 
     /// Offers steps, hears of them, takes tasks in and announces what happens, in loops of their own. What is committed from

@@ -1,5 +1,6 @@
 //! `windlass worker`: a worker whose handlers are the commands of a folder, for a server, over a broker, or both.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::future::Future;
 use std::path::PathBuf;
@@ -10,6 +11,7 @@ use windlass_client::{Client, Worker, WorkerBuilder, brokers::Queue};
 
 use super::catalogue::Catalogue;
 use super::runner::Runner;
+use crate::brokers::{Keys, check_queue};
 
 /// What a worker of a module folder needs to know.
 #[derive(Debug, Clone)]
@@ -103,16 +105,22 @@ fn builder(
         return client.map(Worker::builder).context("the worker has neither a server nor a broker");
     };
     let broker = windlass_brokers::connect(&url).context("cannot use the broker")?;
-    let queue = |name: String| Queue { name, kind: kind.clone() };
-    let mut builder = match client {
-        Some(client) => Worker::builder(client).over(broker),
-        None => Worker::one_way(broker, queue(results)),
+    let queue = |name: String, said_by: &str| {
+        let queue = Queue { name, kind: kind.clone() };
+        let keys = Keys { name: said_by, kind: "--queue-kind" };
+        check_queue(&*broker, &queue, keys)
+            .map(|()| queue)
+            .with_context(|| format!("cannot use {}", broker.name()))
     };
-    for module in modules {
-        builder = builder.queue(*module, queue((*module).to_owned()));
-    }
-    for (module, name) in queues {
-        builder = builder.queue(module, queue(name));
+    let mut builder = match client {
+        Some(client) => Worker::builder(client).over(broker.clone()),
+        None => Worker::one_way(broker.clone(), queue(results, "--results")?),
+    };
+    let named = modules.iter().map(|module| ((*module).to_owned(), (*module).to_owned()));
+    let by_module: BTreeMap<String, String> = named.chain(queues).collect();
+    for (module, name) in by_module {
+        let queue = queue(name, &format!("--queue {module}=…"))?;
+        builder = builder.queue(module, queue);
     }
     Ok(builder)
 }

@@ -37,11 +37,11 @@ impl WorkerBuilder {
     }
 }
 
-/// Whether the queues are those of modules that are served.
+/// Whether the queues are those of modules that are served, and the broker can have them.
 pub(in crate::worker) fn check(work: &Work, registry: &Registry) -> Result<(), Error> {
     let Work::Queues(setup) = work else { return Ok(()) };
     match setup.named().find(|named| !registry.modules().any(|module| module == *named)) {
-        None => Ok(()),
+        None => setup.check(registry.modules()),
         Some(module) => {
             invalid(&format!("a queue was given to the module {module}, which the worker does not serve"))
         }

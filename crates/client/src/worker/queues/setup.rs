@@ -64,6 +64,29 @@ impl Setup {
         self.queues.keys().map(String::as_str)
     }
 
+    /// Whether the broker can have the queues of these modules, and that of results; it is not asked.
+    ///
+    /// # Errors
+    /// With the first that it cannot have.
+    pub(in crate::worker) fn check<'a>(&self, modules: impl Iterator<Item = &'a str>) -> Result<(), Error> {
+        let results = match &self.back {
+            WayBack::Server(_) => None,
+            WayBack::Results(results) => Some(results.clone()),
+        };
+        for queue in modules.map(|module| self.queue(module)).chain(results) {
+            let checked = self.broker.check(&queue).and_then(|()| self.broker.check(&queue.dead()));
+            checked.map_err(|error| {
+                let broker = self.broker.name();
+                Error::Invalid(format!("the queue {:?} cannot be at {broker}: {error}", queue.name))
+            })?;
+        }
+        Ok(())
+    }
+
+    fn queue(&self, module: &str) -> Queue {
+        self.queues.get(module).cloned().unwrap_or_else(|| Queue::new(module))
+    }
+
     /// Begins to consume the queues of these modules.
     ///
     /// # Errors
@@ -73,9 +96,8 @@ impl Setup {
         settings: &Settings,
         modules: impl Iterator<Item = &'a str> + Send,
     ) -> Result<Ends, Error> {
-        let Self { broker, back, mut queues } = self;
-        let queues: BTreeSet<Queue> =
-            modules.map(|module| queues.remove(module).unwrap_or_else(|| Queue::new(module))).collect();
+        let queues: BTreeSet<Queue> = modules.map(|module| self.queue(module)).collect();
+        let Self { broker, back, .. } = self;
         let server = match &back {
             WayBack::Server(client) => Some(client.clone()),
             WayBack::Results(results) => {

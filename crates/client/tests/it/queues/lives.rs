@@ -111,10 +111,14 @@ async fn results_wait_for_a_broker_that_is_away() {
 async fn a_broker_that_refuses_ends_the_worker_and_mistakes_are_told() {
     let Some(bench) = Bench::start("refused") else { return };
     let (_, handler) = counting();
-    let odd = Queue { name: "client-refused".to_owned(), kind: Some("heap".to_owned()) };
-    let worker = bench.one_way(handler.clone()).queue("m", odd).build().unwrap();
+    let server = windlass_testkit::Redis::shared().unwrap().unwrap();
+    server.ask(&["SET", &bench.queue.name, "no stream"]).unwrap();
+    let worker = bench.one_way(handler.clone()).build().unwrap();
     let error = RunningWorker::start_built(worker).ended().await.unwrap_err().to_string();
-    assert!(error.contains("no queues of the kind heap"), "{error}");
+    assert!(error.contains("has something else in it"), "{error}");
+
+    let heap = |name: &str| Queue { name: name.to_owned(), kind: Some("heap".to_owned()) };
+    let one_way = Worker::one_way(bench.broker.clone(), heap("r")).module("m", None, handler.clone());
 
     let client =
         || Worker::builder(Client::new("127.0.0.1:7700").unwrap()).module("m", None, handler.clone());
@@ -122,6 +126,8 @@ async fn a_broker_that_refuses_ends_the_worker_and_mistakes_are_told() {
         (client().queue("m", Queue::new("m")), "call `over` before"),
         (client().over(bench.broker.clone()).over(bench.broker.clone()), "two brokers"),
         (client().over(bench.broker.clone()).queue("n", Queue::new("n")), "does not serve"),
+        (client().over(bench.broker.clone()).queue("m", heap("h")), "no queues of the kind heap: h can be"),
+        (one_way, "no queues of the kind heap: r can be"),
     ] {
         let error = builder.build().unwrap_err().to_string();
         assert!(error.contains(words), "{error}");

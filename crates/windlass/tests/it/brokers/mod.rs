@@ -5,6 +5,7 @@ mod accidents;
 mod events;
 mod intake;
 mod products;
+mod refused;
 
 use std::{
     collections::BTreeMap,
