@@ -19,8 +19,8 @@ pub trait Broker: Send + Sync + 'static {
     /// Whether messages of this queue have headers. Where not, what must travel with a message is in its body.
     fn has_headers(&self, queue: &Queue) -> bool;
 
-    /// Whether there can be such a queue, by what its name and kind are alone: nothing is asked of the broker. What is refused
-    /// here is refused by every other call in the same words.
+    /// Whether there can be such a queue, by what its name and kind are alone: nothing is asked of the broker. Whatever
+    /// would make the queue refuses the same in the same words.
     ///
     /// # Errors
     /// [`BrokerError::Invalid`] where there can be none.
