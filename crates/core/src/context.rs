@@ -11,6 +11,8 @@ pub struct Context {
     pub now: Timestamp,
     /// Acts whose current attempt a worker has.
     pub held: BTreeSet<ActKey>,
+    /// Those of them that nobody has begun: they wait on a broker for a worker that takes them.
+    pub offered: BTreeSet<ActKey>,
     /// Acts whose current attempt a worker may have had, now or before; it includes `held`.
     pub handed_out: BTreeSet<ActKey>,
 }

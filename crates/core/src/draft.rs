@@ -26,4 +26,9 @@ impl Draft<'_> {
     pub(crate) fn is_held(&self, key: ActKey) -> bool {
         self.context.held.contains(&key)
     }
+
+    /// Whether the act's current attempt is offered on a broker, and nobody has taken it.
+    pub(crate) fn is_offered(&self, key: ActKey) -> bool {
+        self.context.offered.contains(&key)
+    }
 }

@@ -70,7 +70,7 @@ fn act(draft: &mut Draft<'_>, key: ActKey) -> Result<(), Rejection> {
             let message = format!("{what}{}", last.unwrap_or_default());
             fail::fail_for_good(draft, key, Failure::new(&message, DEADLINE_CODE, false));
         }
-        ActState::Ready if start_passed && draft.is_held(key) => {
+        ActState::Ready if start_passed && draft.is_held(key) && !draft.is_offered(key) => {
             draft.emit(EventKind::ActTaken { key, attempt });
         }
         ActState::Ready if start_passed => {

@@ -16,7 +16,7 @@
 //! cancel · pause · resume · hold WHY · resolve STEP retry [JSON]|skip|done [JSON]|rollback
 //! signal NAME [JSON]        it is kept for later where no step waits; not so with `signal? NAME [JSON]`
 //! child b ok [JSON]|fail WHY|final WHY|gone: how the task ended that b started · cancelled · undone: by its parent
-//! take b · decline b · lose b · timeout b · park b · wake b
+//! offer b · take b · decline b · lose b · timeout b · park b · wake b
 //! ok b [JSON] · fail b WHY · final b WHY · later b [T]
 //! + T        the clock goes on by T                 wake     wakes everything that is due
 //! again      the last command once more             run      every worker succeeds until nothing more is ready
@@ -200,7 +200,9 @@ impl Teller {
         let (word, rest) = line.split_once(' ').unwrap_or((line, ""));
         match word {
             "+" => self.world.now = self.world.now + span(rest),
+            "take" if self.world.offered.remove(&self.key(rest).0) => {}
             "take" => self.world.take(self.key(rest).0),
+            "offer" => self.world.offer(self.key(rest).0),
             "decline" => drop(self.world.held.remove(&self.key(rest).0)),
             "show" => {
                 let params = self.world.task.params_for(self.key(rest).0);

@@ -7,8 +7,8 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use windlass_core::{
     Act, ActKey, ActState, Actor, Alarm, AlarmId, AlarmKind, AlarmState, Attempt, Awaited, Command, Context,
     Direction, Doer, Effect, Event, EventKind, Failure, Flow, Free, Input, Json, Lock, LockCommand, LockName,
-    Message, Millis, Name, Outcome, Pause, Phase, Rejection, Report, Resolution, StuckKind, Task, TaskId,
-    Timestamp, Transition, Waiting, Wakeup, apply, waits,
+    Message, Millis, Name, Outcome, Pause, Phase, Rejection, Report, Resolution, START_CODE, StuckKind, Task,
+    TaskId, Timestamp, Transition, Waiting, Wakeup, apply, waits,
 };
 
 /// When every story begins.
@@ -21,6 +21,8 @@ pub(crate) struct World {
     pub(crate) now: Timestamp,
     /// Which attempt of an act a worker has, and since when.
     pub(crate) held: BTreeMap<ActKey, (u32, Timestamp)>,
+    /// Acts whose current attempt waits on a broker; `held` has them too.
+    pub(crate) offered: BTreeSet<ActKey>,
     /// Which attempt of an act a worker may have had.
     pub(crate) handed_out: BTreeMap<ActKey, u32>,
     /// What a worker had to do, so that it may have had effects.
@@ -76,6 +78,7 @@ impl World {
             task,
             now: START,
             held: BTreeMap::new(),
+            offered: BTreeSet::new(),
             handed_out: BTreeMap::new(),
             ran: BTreeSet::new(),
             waits: BTreeMap::new(),
@@ -89,6 +92,7 @@ impl World {
         Context {
             now: self.now,
             held: self.held.keys().copied().collect(),
+            offered: self.offered.clone(),
             handed_out: self.handed_out.keys().copied().collect(),
         }
     }
@@ -113,6 +117,7 @@ impl World {
             })
         };
         self.held.retain(|key, (number, _)| is_current(key, *number));
+        self.offered.retain(|key| self.held.contains_key(key));
         self.handed_out.retain(|key, number| is_current(key, *number));
         self.check();
         Ok(transition)
@@ -159,6 +164,12 @@ impl World {
             _ => None,
         };
         for (key, (number, _)) in self.held.iter().filter(|(key, _)| Some(**key) != settled) {
+            // Nobody has begun what is offered, and what is not taken in time has failed.
+            if self.offered.contains(key)
+                && self.act(*key).trouble().is_some_and(|why| why.code == START_CODE)
+            {
+                continue;
+            }
             let act = self.act(*key);
             let current = act.attempt == *number && act.state == ActState::Ready;
             assert!(current, "{command:?} took {key:?} from its worker");
@@ -279,6 +290,12 @@ impl World {
     pub(crate) fn free(&self, key: ActKey) -> Option<Free> {
         let waiting = self.waits.get(&Wakeup::Act(key)).filter(|_| !self.held.contains_key(&key))?;
         waiting.ready.as_ref().map(|ready| ready.free)
+    }
+
+    /// The act's attempt is offered on a broker.
+    pub(crate) fn offer(&mut self, key: ActKey) {
+        self.take(key);
+        self.offered.insert(key);
     }
 
     /// A worker takes the act's attempt.

@@ -187,6 +187,7 @@ impl Import<'_> {
             consumes: None,
             lost: Vec::new(),
             reported: Vec::new(),
+            offered: Vec::new(),
             announces: false,
         })
     }

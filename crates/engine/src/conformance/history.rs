@@ -63,7 +63,8 @@ pub(super) fn accept(id: TaskId, flow: Arc<Flow>, input: Input) -> TaskChange {
 /// The change that `command` makes of what was loaded, or why it makes none.
 pub(super) fn decide(loaded: &Loaded, command: &Command, now: Timestamp) -> Result<TaskChange, Rejection> {
     let transition = apply(&loaded.task, command, &loaded.context(now))?;
-    Ok(TaskChange { generation: loaded.generation, ..change(&loaded.task, transition) })
+    let offered = loaded.offered().map(|claim| (claim.key, claim.number)).collect();
+    Ok(TaskChange { generation: loaded.generation, offered, ..change(&loaded.task, transition) })
 }
 
 fn change(before: &Task, transition: Transition) -> TaskChange {
@@ -81,6 +82,7 @@ fn change(before: &Task, transition: Transition) -> TaskChange {
         consumes: None,
         lost: Vec::new(),
         reported: Vec::new(),
+        offered: Vec::new(),
         announces: false,
         events,
     };

@@ -1,20 +1,22 @@
 //! Couriers: sessions that have attempts only in order to offer them to others.
 
-use windlass_core::{Command, Millis};
+use windlass_core::{ActState, Command, Millis, START_CODE, Wakeup};
 
 use super::{
     World,
     history::line,
     topic,
-    world::{LEASE, attempt},
+    world::{FIRST, LEASE, attempt},
 };
 use crate::ports::{
     Adoption::{self, Gone, Held},
-    AttemptId, Claimed, Due, SessionId,
+    AttemptId, Claimed, Due, Outcome, SessionId,
 };
 
 topic![
     what_is_offered_does_not_time_out,
+    what_is_offered_and_not_taken_in_time_has_failed,
+    what_is_taken_meanwhile_was_taken_in_time,
     who_names_what_is_offered_has_it,
     what_is_offered_again_is_taken_under_the_token_that_went_out_first,
     what_a_worker_has_no_courier_gets,
@@ -45,6 +47,52 @@ async fn what_is_offered_does_not_time_out(mut world: World) {
     }
     assert_eq!(world.due().await, []);
     assert_eq!(world.load(offered.id.task).await.claims.len(), 1);
+}
+
+/// An attempt that a courier has, and that is to be taken within a minute.
+async fn offered_for_a_minute(world: &mut World) -> Claimed {
+    let mut flow = line("flow", 1);
+    flow.steps[0].run.start_within = Some(Millis::from_secs(60));
+    let flow = world.add_flow(flow).await;
+    world.submit(&flow).await;
+    world.renew(COURIER()).await;
+    let offered = world.claim_one(COURIER()).await;
+    world.pass(Millis::from_secs(60));
+    world.renew(COURIER()).await;
+    offered
+}
+
+const WAKE: Command = Command::Wake(Wakeup::Act(FIRST));
+
+async fn what_is_offered_and_not_taken_in_time_has_failed(mut world: World) {
+    let offered = offered_for_a_minute(&mut world).await;
+    assert_eq!(world.due().await, [Due::Wake { task: offered.id.task, wakeup: Wakeup::Act(FIRST) }]);
+    let task = world.apply(offered.id.task, WAKE).await;
+    let failure = task.state.steps[0].forward.failure.clone();
+    assert_eq!(failure.map(|failure| failure.code), Some(START_CODE));
+    assert_eq!(world.load(offered.id.task).await.claims, []);
+    assert_eq!(world.store().held(COURIER()).await.unwrap(), []);
+    // Its message is still on the broker.
+    let one = world.session(1).await;
+    assert_eq!(adopt(&mut world, one, offered.id).await, Gone);
+}
+
+async fn what_is_taken_meanwhile_was_taken_in_time(mut world: World) {
+    let offered = offered_for_a_minute(&mut world).await;
+    let late = world.decide(offered.id.task, &WAKE).await;
+    // It is offered anew, which its author did not know.
+    world.release(COURIER(), offered.id).await;
+    let again = world.claim_one(COURIER()).await;
+    assert_eq!(world.commit_one(late).await, Outcome::Conflict);
+    let late = world.decide(offered.id.task, &WAKE).await;
+    let one = world.session(1).await;
+    assert_eq!(adopt(&mut world, one, again.id).await, Held);
+    assert_eq!(world.commit_one(late).await, Outcome::Conflict);
+    world.apply(offered.id.task, WAKE).await;
+    let loaded = world.load(offered.id.task).await;
+    assert_eq!(loaded.task.state.steps[0].forward.state, ActState::Ready, "the worker may end it");
+    assert_eq!(loaded.claims.len(), 1);
+    assert!(world.succeed(&Claimed { session: one, ..again }, None).await.is_ended());
 }
 
 async fn who_names_what_is_offered_has_it(mut world: World) {

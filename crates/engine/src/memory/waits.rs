@@ -52,7 +52,7 @@ impl Waits {
         let claimed =
             rows.filter_map(|(wakeup, row)| Some((wakeup, row.waiting.attempt, row.claim.as_ref()?)));
         claimed.into_iter().any(|(wakeup, attempt, claim)| {
-            matches!(wakeup, Wakeup::Act(key) if change.overlooks(*key, attempt, claim.number))
+            matches!(wakeup, Wakeup::Act(key) if change.overlooks(*key, attempt, (claim.number, claim.session)))
         })
     }
 

@@ -7,7 +7,7 @@ use windlass_core::{
     LockWaiter, Message, Name, ResolutionKind, Task, TaskId, Timestamp,
 };
 
-use super::{Announced, LimitChange, LogLine, LostClaim, StoredFlow};
+use super::{Announced, LimitChange, LogLine, LostClaim, SessionId, StoredFlow};
 
 /// One unit of change: all of it is on disk, or none.
 #[derive(Debug, Clone)]
@@ -82,6 +82,8 @@ pub struct TaskChange {
     pub lost: Vec<LostClaim>,
     /// Acts of which workers report, and the numbers of the claims under which they do.
     pub reported: Vec<(ActKey, u64)>,
+    /// Acts that couriers offer under these claims, as its author knew.
+    pub offered: Vec<(ActKey, u64)>,
     /// Its events are to be announced: they stay in the outbox until [`Change::Announced`].
     pub announces: bool,
 }
@@ -89,16 +91,18 @@ pub struct TaskChange {
 impl TaskChange {
     /// Whether the change is made without knowing that a session has this attempt under this claim: it ends the attempt
     /// without having it been handed out, or by the report of a worker that had it before. Then the change is a
-    /// conflict: the rules must know what workers have.
+    /// conflict: the rules must know what workers have. What a courier offers nobody has begun, so such an attempt may end
+    /// where its author knew that.
     #[must_use]
-    pub fn overlooks(&self, key: ActKey, attempt: u32, claim: u64) -> bool {
+    pub fn overlooks(&self, key: ActKey, attempt: u32, (claim, session): (u64, SessionId)) -> bool {
         if self.reported.iter().any(|(reported, under)| *reported == key && *under < claim) {
             return true;
         }
         let act = self.task.act(key);
         let goes_on = act.is_some_and(|act| act.state == ActState::Ready && act.attempt == attempt);
         let started = EventKind::ActStarted { key, attempt };
-        !goes_on && self.events.iter().all(|event| event.kind != started)
+        let is_known = session.is_courier() && self.offered.contains(&(key, claim));
+        !goes_on && !is_known && self.events.iter().all(|event| event.kind != started)
     }
 }
 

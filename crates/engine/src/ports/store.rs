@@ -258,13 +258,19 @@ impl Loaded {
         self.claims.iter().filter(|claim| !claim.session.is_courier())
     }
 
+    /// The claims of couriers: nobody has begun what they are of.
+    pub fn offered(&self) -> impl Iterator<Item = &Claim> {
+        self.claims.iter().filter(|claim| claim.session.is_courier())
+    }
+
     /// What the rules may know beside the task.
     #[must_use]
     pub fn context(&self, now: Timestamp) -> Context {
         // What a worker may be about to name is in flight as much as what it has.
         let mut held = self.held();
         held.extend(&self.awaited);
-        Context { now, held, handed_out: self.handed_out.clone() }
+        let offered = self.offered().map(|claim| claim.key).collect();
+        Context { now, held, offered, handed_out: self.handed_out.clone() }
     }
 }
 

@@ -129,7 +129,9 @@ impl Scheduler {
         }
         if !self.has_message(change.consumes.as_ref())
             || change.acts().any(|key| {
-                self.claims.get(id, key).is_some_and(|held| change.overlooks(key, held.attempt, held.number))
+                let overlooks =
+                    |held: &Held| change.overlooks(key, held.attempt, (held.number, held.session));
+                self.claims.get(id, key).is_some_and(overlooks)
             })
         {
             return Outcome::Conflict;

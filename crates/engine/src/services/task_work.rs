@@ -174,9 +174,12 @@ impl TaskWork {
             consumes: consumes.cloned(),
             lost: Vec::new(),
             reported: Vec::new(),
+            offered: Vec::new(),
             announces: false,
         };
         let acts: BTreeSet<ActKey> = events.iter().filter_map(|event| event.kind.act()).collect();
+        let offered = before.offered().filter(|claim| acts.contains(&claim.key));
+        let offered: Vec<(ActKey, u64)> = offered.map(|claim| (claim.key, claim.number)).collect();
         let loaded = goes_on(before, task, &acts);
         self.loaded = Some(loaded.clone());
         let goes_on =
@@ -189,6 +192,7 @@ impl TaskWork {
             }
         };
         step.take(loaded, events, effects);
+        step.change.offered.extend(offered);
         step.pending.push(Pending { place, reply: None });
         self.steps.push_mut(step)
     }

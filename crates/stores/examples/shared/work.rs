@@ -61,6 +61,7 @@ pub(crate) fn change(
         consumes: None,
         lost: Vec::new(),
         reported: Vec::new(),
+        offered: Vec::new(),
         announces: false,
     })
 }

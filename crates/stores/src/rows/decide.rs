@@ -118,7 +118,7 @@ impl Deciding {
         });
         keys.into_iter().any(|wakeup| {
             let wait = self.found.waits.get(&(change.task.id, wakeup_code(wakeup)));
-            let held = wait.and_then(|wait| Some((wait.attempt, wait.claim?.0)));
+            let held = wait.and_then(|wait| Some((wait.attempt, wait.claim?)));
             matches!((wakeup, held), (Wakeup::Act(key), Some((attempt, claim)))
                 if change.overlooks(key, attempt, claim))
         })

@@ -141,6 +141,7 @@ impl Story {
             consumes: None,
             lost: Vec::new(),
             reported: Vec::new(),
+            offered: Vec::new(),
             announces: false,
         }))
     }

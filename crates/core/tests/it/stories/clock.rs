@@ -287,6 +287,33 @@ fn an_attempt_that_was_taken_is_in_time() {
 }
 
 #[test]
+fn an_attempt_that_is_offered_is_in_time_when_somebody_takes_it() {
+    assert_snapshot!(events("flow a\na: start_within 5s, retry 1, backoff fixed, base 1s\naccept\noffer a\nnext\nnext\noffer a\n+ 4s\ntake a\nnext\nok a"), @"
+    accept
+        accepted
+        a#1 ready
+    offer a
+    next
+        at 5s
+        a#1 failed: no worker took it within 5s; again at 5664ms
+    next
+        at 5664ms
+        a#2 ready
+    offer a
+    + 4s
+    take a
+    next
+        at 10664ms
+        a#2 was taken in time
+    ok a
+        a#2 was handed out (at 5664ms)
+        a#2 succeeded
+        ended: Succeeded
+      == Succeeded: a=succeeded
+    ");
+}
+
+#[test]
 fn a_pause_gives_an_attempt_its_time_again() {
     assert_snapshot!(events("flow a\na: start_within 5s\naccept\npause\n+ 60s\nwake a\nresume\n+ 4s\nok a"), @"
     accept

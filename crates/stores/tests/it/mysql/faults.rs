@@ -46,7 +46,7 @@ fn calls_may_be_dropped_anywhere() {
     renew(&*store);
     let (mut dropped, mut ended, mut claimed) = (0, 0, 0);
     // Few of them end nothing, and the last are more than anything takes.
-    for polls in (0..40).chain((40..400).step_by(20)) {
+    for polls in (0..40).chain((40..400).step_by(20)).chain((400..2000).step_by(400)) {
         let id = id(polls as u64 + 1);
         match drop_after(polls, APART, store.commit(vec![new_task(&flow, polls as u64 + 1)])) {
             Some(outcomes) => {

@@ -97,6 +97,22 @@ fn what_is_no_answer_changes_nothing_and_is_put_aside() {
 }
 
 #[test]
+fn what_nobody_takes_in_time_has_failed_and_does_not_run() {
+    let Some(redis) = Redis::shared().unwrap() else { return };
+    let mut far = Far::start(&redis.url(), None);
+    far.site.apply("{ flow: soon, steps: [ { name: wait, run: far.wait, start_within: 1s } ] }");
+    let late = far.start_task("soon", "index=1");
+    let task = &far.wait(std::slice::from_ref(&late))[0];
+    assert_eq!((&task["status"], &task["steps"][0]["code"]), (&"failed".into(), &126.into()), "{task}");
+    assert_ne!(redis.ask(&["XLEN", &far.queue]).unwrap(), "0", "its message is there still");
+    let id = far.start_task("slow", "index=2");
+    far.start_workers(Way::Exchange);
+    assert_eq!(far.wait(std::slice::from_ref(&id))[0]["status"], "succeeded");
+    until("all messages are done", || (redis.ask(&["XLEN", &far.queue]).unwrap() == "0").then_some(()));
+    assert_eq!(far.ran(), [(format!("{id} wait"), 1)].into());
+}
+
+#[test]
 fn a_cancelled_task_takes_its_step_back_from_the_broker() {
     let Some(redis) = Redis::shared().unwrap() else { return };
     let mut far = Far::start(&redis.url(), None);
