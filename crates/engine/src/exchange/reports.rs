@@ -202,14 +202,14 @@ impl LocalSession {
 /// had begun before; nobody begins it.
 fn running_status(loaded: &Loaded, session: SessionId, id: AttemptId, names_parked: bool) -> ReportStatus {
     let Some(act) = loaded.task.act(id.key) else { return ReportStatus::Unknown };
-    // One message that reached two workers: the second one is to leave it.
-    let newer = loaded
+    // A message that reached two workers is for the first of them, and one that was sent anew for nobody.
+    let is_under_another = loaded
         .claims
         .iter()
-        .any(|claim| claim.key == id.key && (claim.number > id.claim || claim.session != session));
+        .any(|claim| claim.key == id.key && (claim.number != id.claim || claim.session != session));
     let is_open = act.state == ActState::Ready || (act.state == ActState::Parked && names_parked);
     let is_current = act.attempt == id.attempt && is_open;
-    if is_current && !newer { ReportStatus::Accepted } else { ReportStatus::Stale }
+    if is_current && !is_under_another { ReportStatus::Accepted } else { ReportStatus::Stale }
 }
 
 fn report_status(reply: &Reply) -> ReportStatus {

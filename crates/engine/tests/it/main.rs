@@ -9,6 +9,7 @@ mod faulty_store;
 mod leases;
 mod locks;
 mod malformed;
+mod offering;
 mod pausing;
 mod reports;
 mod restarts;
