@@ -20,7 +20,7 @@ mod error;
 #[cfg(feature = "kafka")]
 mod kafka;
 mod message;
-#[cfg(any(feature = "kafka", feature = "sqs"))]
+#[cfg(any(feature = "kafka", feature = "rabbitmq", feature = "redis", feature = "sqs"))]
 mod percent;
 mod port;
 #[cfg(feature = "rabbitmq")]

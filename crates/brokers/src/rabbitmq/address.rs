@@ -4,11 +4,19 @@ use std::{fs, path::PathBuf};
 
 use lapin::{tcp::OwnedTLSConfig, uri::AMQPUri};
 
-use crate::BrokerError;
+use crate::{BrokerError, percent};
 
 /// Seconds between two signs of life, unless the URL says otherwise. A peer that gives none for twice as long is taken
 /// for dead. The server proposes a minute by itself, for which the messages of a worker that died would lie idle.
 const HEARTBEAT: u16 = 5;
+
+/// Parameters of the URL that are numbers, and the largest of each.
+const NUMBERS: [(&str, u64); 4] = [
+    ("heartbeat", u16::MAX as u64),
+    ("channel_max", u16::MAX as u64),
+    ("frame_max", u32::MAX as u64),
+    ("connection_timeout", u64::MAX),
+];
 
 /// What a URL has to look like.
 const EXPECTED: &str = "expected amqp://USER:PASSWORD@HOST:PORT/VHOST or amqps://…";
@@ -36,6 +44,19 @@ impl Address {
             // What comes before the @ would be taken for a host, and shown.
             return Err(invalid("write / ? # and @ in user and password as %2F %3F %23 and %40"));
         }
+        let (login, _) = authority.rsplit_once('@').unwrap_or_default();
+        if percent::decode(login).is_none() {
+            return Err(invalid("a % in user and password is written as %25"));
+        }
+        let (_, query) = rest.split_once('?').unwrap_or_default();
+        for (name, value) in query.split('&').filter_map(|pair| pair.split_once('=')) {
+            let largest = NUMBERS.iter().find(|(number, _)| *number == name).map(|(_, largest)| *largest);
+            if let Some(largest) = largest
+                && value.parse().ok().is_none_or(|number: u64| number > largest)
+            {
+                return Err(invalid(&format!("{name} is a number up to {largest}")));
+            }
+        }
         let mut uri: AMQPUri = url.parse().map_err(|error: String| invalid(&error))?;
         let host = authority.rsplit('@').next().unwrap_or_default();
         if host.is_empty() || host.starts_with(':') {
@@ -49,7 +70,6 @@ impl Address {
             "/".clone_into(&mut uri.vhost);
         }
         uri.query.heartbeat.get_or_insert(HEARTBEAT);
-        let (_, query) = rest.split_once('?').unwrap_or_default();
         let authorities = query.split('&').find_map(|pair| pair.strip_prefix("cacert="));
         let name = name(&uri);
         Ok(Self { uri, name, authorities: authorities.map(PathBuf::from) })
@@ -106,11 +126,19 @@ mod tests {
             "amqp://user:secret@:5672/",
             "amqp://user:sec/ret@broker",
             "amqp://user:secret@broker:port/",
+            "amqp://user:sec%zz@broker/",
             "amqp://user:secret@broker/?heartbeat=secret",
         ];
         for url in urls {
             let Err(BrokerError::Invalid(why)) = Address::parse(url) else { panic!("{url} was taken") };
             assert!(why.contains(EXPECTED) && !why.contains("sec"), "{why}");
+        }
+        for (query, expected) in [
+            ("heartbeat=x", "heartbeat is a number up to 65535"),
+            ("a=b&channel_max=65536", "channel_max is a"),
+        ] {
+            let Err(error) = Address::parse(&format!("amqp://broker/?{query}")) else { panic!("{query}") };
+            assert!(error.to_string().contains(expected), "{error}");
         }
     }
 }

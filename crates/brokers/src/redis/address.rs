@@ -5,36 +5,46 @@ use std::fs;
 use redis::{Client, ConnectionAddr, IntoConnectionInfo as _, TlsCertificates};
 use rustls::crypto::{CryptoProvider, ring};
 
-use crate::BrokerError;
+use crate::{BrokerError, percent};
 
 /// Names a file with root certificates, where those of the system are not to be used.
 const ROOTS: &str = "cacert=";
 
-const FORM: &str = "the URL of a Redis server is redis://[USER:PASSWORD@]HOST[:PORT][/DATABASE], \
-                    or rediss:// for TLS, with ?cacert=FILE where the system does not know its certificate";
+const FORM: &str = "expected redis://[USER:PASSWORD@]HOST[:PORT][/DATABASE], or rediss:// for TLS, with ?cacert=FILE where \
+                    the system does not know its certificate";
 
 /// Where a server is, and its name for people.
 pub(super) fn read(url: &str) -> Result<(Client, String), BrokerError> {
-    // What the URL says is not repeated: there may be a password anywhere in one that is written wrongly.
-    let invalid = || BrokerError::Invalid(FORM.to_owned());
-    if !url.starts_with("redis://") && !url.starts_with("rediss://") {
-        return Err(invalid());
+    let (scheme, _) = url.split_once("://").unwrap_or_default();
+    if !["redis", "rediss"].contains(&scheme) {
+        return Err(invalid("its scheme is neither redis nor rediss"));
     }
     let (plain, roots) = match url.split_once('?') {
-        Some((plain, parameters)) => (plain, Some(parameters.strip_prefix(ROOTS).ok_or_else(invalid)?)),
+        Some((plain, parameters)) => match parameters.strip_prefix(ROOTS) {
+            Some(roots) => (plain, Some(roots)),
+            None => (url, None),
+        },
         None => (url, None),
     };
-    let information = plain.into_connection_info().map_err(|_| invalid())?;
+    check(&plain[scheme.len() + "://".len()..])?;
+    if plain.contains('?') {
+        return Err(invalid("behind the ? there is something else than cacert=FILE"));
+    }
+    if scheme == "redis" && roots.is_some() {
+        return Err(invalid("cacert is for rediss, which is by TLS"));
+    }
+    let not_understood = |_| invalid("it is not understood");
+    let information = plain.into_connection_info().map_err(not_understood)?;
     let database = information.redis_settings().db();
     let (scheme, host, port) = match information.addr() {
         ConnectionAddr::Tcp(host, port) => ("redis", host.clone(), *port),
         ConnectionAddr::TcpTls { host, port, .. } => ("rediss", host.clone(), *port),
-        _ => return Err(invalid()),
+        _ => return Err(invalid("it names no host")),
     };
     let name = format!("{scheme}://{host}:{port}/{database}");
     if scheme == "redis" {
-        let client = Client::open(information).map_err(|_| invalid())?;
-        return if roots.is_none() { Ok((client, name)) } else { Err(invalid()) };
+        let client = Client::open(information).map_err(not_understood)?;
+        return Ok((client, name));
     }
     if CryptoProvider::get_default().is_none() {
         // Somebody else may have been quicker: then there is one.
@@ -47,6 +57,46 @@ pub(super) fn read(url: &str) -> Result<(Client, String), BrokerError> {
     let client = Client::build_with_tls(information, TlsCertificates { client_tls: None, root_cert })
         .map_err(|error| wrong(roots.unwrap_or("the system"), &error))?;
     Ok((client, name))
+}
+
+/// Refuses what stands behind the scheme where it can be said which part of it is wrong.
+fn check(rest: &str) -> Result<(), BrokerError> {
+    let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
+    let (authority, path) = match authority.split_once(['?', '#']) {
+        Some((authority, _)) => (authority, ""),
+        None => (authority, path.split(['?', '#']).next().unwrap_or_default()),
+    };
+    let (login, server) = match authority.rsplit_once('@') {
+        Some((login, server)) => (login, server),
+        // What comes before the @ would be taken for a host, and shown.
+        None if rest.contains('@') => {
+            return Err(invalid("write / ? # and @ in user and password as %2F %3F %23 and %40"));
+        }
+        None => ("", authority),
+    };
+    if percent::decode(login).is_none() {
+        return Err(invalid("a % in user and password is written as %25"));
+    }
+    let (host, port) = match server.rsplit_once(':') {
+        Some((host, port)) if !port.ends_with(']') => (host, port),
+        _ => (server, ""),
+    };
+    if host.is_empty() {
+        return Err(invalid("it names no host"));
+    }
+    if !port.is_empty() && port.parse::<u16>().is_err() {
+        return Err(invalid("its port is no number up to 65535"));
+    }
+    let database = path.trim_matches('/');
+    if !database.is_empty() && database.parse::<u32>().is_err() {
+        return Err(invalid("its database, behind the /, is no number"));
+    }
+    Ok(())
+}
+
+/// What the URL says is not repeated: there may be a password anywhere in one that is written wrongly.
+fn invalid(why: &str) -> BrokerError {
+    BrokerError::Invalid(format!("the URL of Redis: {why}; {FORM}"))
 }
 
 #[cfg(test)]
@@ -62,15 +112,27 @@ mod tests {
 
     #[test]
     fn what_is_no_url_is_not_repeated() {
-        for url in
-            ["", "redis:", "amqp://me:s3cret@host", "redis://me:s3cret@host:port", "redis://h?x=s3cret"]
-        {
+        for (url, why) in [
+            ("", "its scheme"),
+            ("redis:", "its scheme"),
+            ("amqp://me:s3cret@host", "its scheme"),
+            ("redis://me:s3cret@host:port", "its port"),
+            ("redis://me:s3cret@host:65536", "its port"),
+            ("redis://me:s3cret@:6379", "no host"),
+            ("redis://me:s3cret@host/one", "its database"),
+            ("redis://me:s3cret@host/-1", "its database"),
+            ("redis://me:s3cret%zz@host", "a % in"),
+            ("redis://me:s3/cret@host", "write / ? #"),
+            ("redis://me:s3?cret@host", "write / ? #"),
+            ("redis://me:s3cret@a b", "it is not understood"),
+            ("redis://h?x=s3cret", "behind the ?"),
+            ("redis://h/1?cacert=s3cret", "cacert is for rediss"),
+        ] {
             let error = read(url).unwrap_err().to_string();
-            assert!(
-                error.contains("redis://[USER:PASSWORD@]HOST") && !error.contains("s3cret"),
-                "{url}: {error}"
-            );
+            assert!(error.contains("redis://[USER:PASSWORD@]HOST") && error.contains(why), "{url}: {error}");
+            assert!(!error.contains("s3"), "{error}");
         }
+        assert_eq!(read("redis://me:%73%25@host:7/2/").unwrap().1, "redis://host:7/2");
         let error = read("rediss://host?cacert=/no/such/file").unwrap_err().to_string();
         assert!(error.contains("/no/such/file"), "{error}");
     }
