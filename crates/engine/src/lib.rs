@@ -64,5 +64,5 @@ pub use rerun::*;
 pub use signal::Signal;
 pub use submit::*;
 pub use tell::*;
-pub use token::Tokens;
+pub use token::{Tokens, is_token};
 pub use why::*;

@@ -40,18 +40,26 @@ impl Tokens {
     /// The attempt a token names, if the token is one of ours.
     #[must_use]
     pub fn read(&self, token: &str) -> Option<AttemptId> {
-        let mut bytes = [0; NAME_BYTES + MAC_BYTES];
-        if token.len() > TEXT_BYTES + 1 {
-            return None;
-        }
-        let length = BASE64_URL_SAFE_NO_PAD.decode_slice(token, &mut bytes).ok()?;
-        if length != bytes.len() {
-            return None;
-        }
+        let bytes = bytes(token)?;
         let (name, mac) = bytes.split_at(NAME_BYTES);
         self.key.clone().chain_update(name).verify_truncated_left(mac).ok()?;
         parse(name)
     }
+}
+
+/// Whether a text may be a token, of this store or of another one. What was cut or written otherwise is none.
+#[must_use]
+pub fn is_token(text: &str) -> bool {
+    bytes(text).is_some()
+}
+
+fn bytes(token: &str) -> Option<[u8; NAME_BYTES + MAC_BYTES]> {
+    let mut bytes = [0; NAME_BYTES + MAC_BYTES];
+    if token.len() > TEXT_BYTES + 1 {
+        return None;
+    }
+    let length = BASE64_URL_SAFE_NO_PAD.decode_slice(token, &mut bytes).ok()?;
+    (length == bytes.len()).then_some(bytes)
 }
 
 fn name(id: &AttemptId) -> [u8; NAME_BYTES] {

@@ -33,6 +33,9 @@ const BATCH: u64 = 1000;
 /// How often the client asks whether all is done.
 const ASK_EVERY: Duration = Duration::from_millis(5);
 
+/// Nothing finished for so long: it is looked whether all processes are there.
+const LOOK_AFTER: Duration = Duration::from_millis(500);
+
 /// Nothing finished for so long: the run has failed.
 const STALLED_AFTER: Duration = Duration::from_secs(60);
 
@@ -178,7 +181,7 @@ pub(crate) async fn run(workload: Workload, n: u64, setting: Setting) -> anyhow:
         }
         Workload::Latency | Workload::Chain3Latency => (one_by_one(&client, workload, n).await?, None),
     };
-    wait_until_idle(&client).await?;
+    wait_until_idle(&client, &processes).await?;
     let finished = started.elapsed();
     let server_rss_mb = processes.server_rss_mb()?;
     let counts_after = StoreCounts::of(processes.urls()).await?;
@@ -291,7 +294,7 @@ fn picked_up_after(task: &Task) -> anyhow::Result<Duration> {
 }
 
 /// Waits until nothing is ready or running.
-async fn wait_until_idle(client: &Client) -> anyhow::Result<()> {
+async fn wait_until_idle(client: &Client, processes: &Processes) -> anyhow::Result<()> {
     let (mut last, mut moved) = (0, Instant::now());
     loop {
         let open: u64 = client.queues().await?.items.iter().map(|queue| queue.ready + queue.running).sum();
@@ -300,6 +303,9 @@ async fn wait_until_idle(client: &Client) -> anyhow::Result<()> {
         }
         if open != last {
             (last, moved) = (open, Instant::now());
+        }
+        if moved.elapsed() > LOOK_AFTER {
+            processes.check()?;
         }
         ensure!(moved.elapsed() < STALLED_AFTER, "{open} attempts are open and nothing moves");
         tokio::time::sleep(ASK_EVERY).await;

@@ -15,7 +15,7 @@ use tokio::{
 use windlass_client::Client;
 
 use super::{
-    measure::{cpu_ms, rss_mb},
+    measure::{cpu_ms, is_alive, rss_mb},
     worker::{MODULE, ONE_WAY, WORKER_COMMAND, results_of},
 };
 
@@ -90,6 +90,19 @@ impl Processes {
     /// The addresses of the servers.
     pub(super) fn urls(&self) -> &[String] {
         &self.urls
+    }
+
+    /// Fails when one of them has ended by itself, and has said why.
+    pub(super) fn check(&self) -> anyhow::Result<()> {
+        for (what, children) in [("server", &self.servers), ("worker", &self.workers)] {
+            for child in children {
+                ensure!(
+                    is_alive(child.id().unwrap_or(0))?,
+                    "the {what} has ended, for the reason that it gave"
+                );
+            }
+        }
+        Ok(())
     }
 
     /// CPU time that all servers, and all workers, have used in milliseconds.

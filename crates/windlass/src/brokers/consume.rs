@@ -30,6 +30,9 @@ const WAIT: Duration = Duration::from_secs(5);
 /// Another server reads what this one has in hands after so long.
 const SILENT_AFTER: Duration = Duration::from_secs(30);
 
+/// Longest id of an alarm that every store keeps.
+const ALARM_ID_BYTES_MAX: usize = 255;
+
 /// After something failed.
 const FAILED_PAUSE: Duration = Duration::from_millis(500);
 
@@ -76,7 +79,7 @@ impl<H: Handle> Consumption<H> {
 
     /// Raises the alarm about a broker that is away, and resolves it when it is there again.
     async fn tell(&self, trouble: &Trouble) {
-        let id = AlarmId(format!("{}:{}", AlarmKind::BrokerAway.as_str(), self.queue).into());
+        let id = alarm_id(AlarmKind::BrokerAway, &self.queue, self.broker.name());
         let (broker, queue, what) = (self.broker.name(), &self.queue, self.what);
         let describe =
             |error: &str| format!("{what} cannot be read from the queue {queue} of {broker}: {error}");
@@ -175,7 +178,7 @@ impl<H: Handle> Consumption<H> {
             step: None,
             message: message.into(),
         };
-        let id = AlarmId(format!("{}.{queue}", AlarmKind::MessageRefused.as_str()).into());
+        let id = alarm_id(AlarmKind::MessageRefused, queue, broker);
         if let Err(error) = self.engine.tell_alarm(id, raise).await {
             return Ok(Err(format!("the alarm of a message that {useless} cannot be raised: {error}")));
         }
@@ -184,6 +187,29 @@ impl<H: Handle> Consumption<H> {
     }
 }
 
+/// The alarm about a queue of a broker, as `KIND:QUEUE@HOST:PORT`. Queues of one name may be on several brokers.
+fn alarm_id(kind: AlarmKind, queue: &Queue, broker: &str) -> AlarmId {
+    let place = broker.split_once("://").map_or(broker, |(_, place)| place).replace('/', ".");
+    let mut id = format!("{}:{}@{place}", kind.as_str(), queue.name);
+    id.truncate(id.floor_char_boundary(ALARM_ID_BYTES_MAX));
+    AlarmId(id.into())
+}
+
 fn receipts(deliveries: &[Delivery]) -> Vec<Receipt> {
     deliveries.iter().map(|delivery| delivery.receipt.clone()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn queues_of_one_name_on_two_brokers_have_alarms_of_their_own() {
+        let id = |queue: &str, broker: &str| {
+            alarm_id(AlarmKind::BrokerAway, &Queue::new(queue), broker).0.to_string()
+        };
+        assert_eq!(id("orders", "redis://127.0.0.1:6379/0"), "broker_away:orders@127.0.0.1:6379.0");
+        assert_eq!(id("orders", "amqp://127.0.0.1:5672"), "broker_away:orders@127.0.0.1:5672");
+        assert_eq!(id(&"o".repeat(300), "sqs://eu-north-1").len(), ALARM_ID_BYTES_MAX);
+    }
 }

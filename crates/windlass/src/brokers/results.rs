@@ -7,7 +7,9 @@ use tokio::time;
 use windlass_api::{CODE_FINAL, CODE_RETRY_LATER, ResultEvent, ResultMessage, TOKEN_HEADER};
 use windlass_brokers::{Broker, Delivery, Queue};
 use windlass_core::{Failure, Json, Outcome};
-use windlass_engine::{Engine, ReportStatus, Said, WorkerReport, ports::Clock as _, services::Unreadable};
+use windlass_engine::{
+    Engine, ReportStatus, Said, WorkerReport, is_token, ports::Clock as _, services::Unreadable,
+};
 
 use super::consume::{Consumption, Handle};
 use crate::{clock::SystemClock, http::extract::RESULT_BYTES_MAX};
@@ -90,6 +92,12 @@ fn report(delivery: &Delivery) -> Result<WorkerReport, String> {
     let token = message.token.as_deref().or(beside).ok_or_else(|| {
         format!("it has no token: send back the header `{TOKEN_HEADER}` of the step's message, or its field `Token`")
     })?;
+    if !is_token(token) {
+        let characters = token.chars().count();
+        return Err(format!(
+            "its token, of {characters} characters, is that of no step: send it back as it came"
+        ));
+    }
     let token = token.to_owned();
     Ok(WorkerReport { token, said: Ok(said(message)), logs: Vec::new() })
 }
@@ -141,8 +149,13 @@ mod tests {
         Delivery { message, receipt: Receipt("1".into()), deliveries: None }
     }
 
+    /// What may be one.
+    fn token() -> String {
+        "A".repeat(68)
+    }
+
     fn said_of(fields: &str) -> Said {
-        report(&delivery(fields, Some("a.b"))).unwrap().said.unwrap()
+        report(&delivery(fields, Some(&token()))).unwrap().said.unwrap()
     }
 
     fn failure_of(fields: &str) -> Failure {
@@ -180,9 +193,11 @@ mod tests {
     fn what_is_no_answer_says_why() {
         let error = report(&delivery(r#""Event":"started""#, None)).unwrap_err();
         assert!(error.contains("windlass-token"), "{error}");
-        let error = report(&delivery(r#""Event":"ended""#, Some("a.b"))).unwrap_err();
+        let error = report(&delivery(r#""Event":"ended""#, Some(&token()))).unwrap_err();
         assert!(error.contains("unknown variant `ended`"), "{error}");
-        let token = report(&delivery(r#""Event":"started","Token":"c.d""#, None)).unwrap().token;
-        assert_eq!(token, "c.d");
+        let error = report(&delivery(r#""Event":"started","Token":"c.d""#, None)).unwrap_err();
+        assert!(error.contains("of 3 characters, is that of no step"), "{error}");
+        let fields = format!(r#""Event":"started","Token":"{}""#, token());
+        assert_eq!(report(&delivery(&fields, None)).unwrap().token, token());
     }
 }

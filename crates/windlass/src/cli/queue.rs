@@ -63,7 +63,7 @@ fn render(queues: &[Queue], now: Timestamp, style: Style) -> String {
     for queue in queues {
         let state = if queue.paused {
             Cell::colored("paused", Some(Color::Warning))
-        } else if queue.workers == 0 && queue.ready > 0 {
+        } else if queue.workers == 0 && queue.ready > 0 && queue.running == 0 {
             Cell::colored("no worker", Some(Color::Bad))
         } else {
             "open".into()
@@ -93,7 +93,7 @@ mod tests {
         let queue = |name: &str, ready, workers, paused| Queue {
             name: name.to_owned(),
             ready,
-            running: 2,
+            running: if workers > 0 { 2 } else { 0 },
             oldest_ready_at: (ready > 0).then(|| now - SignedDuration::from_secs(200)),
             paused,
             workers,
@@ -103,7 +103,7 @@ mod tests {
         assert_snapshot!(render(&queues, now, Style::PLAIN), @"
         QUEUE     READY  RUNNING  WORKERS  OLDEST  STATE
         resource  0      2        1                open
-        mysql     12     2        0        3m ago  no worker
+        mysql     12     0        0        3m ago  no worker
         monitor   3      2        2        3m ago  paused
         ");
     }

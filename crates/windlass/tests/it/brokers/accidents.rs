@@ -39,7 +39,7 @@ fn a_broker_that_is_away_holds_up_its_own_queues_only() {
         })
     };
     let alarm = raised("broker_away.far");
-    let answers = raised(&format!("broker_away:{}-results", far.queue));
+    let answers = raised(&format!("broker_away:{}-results@127.0.0.1:{}.0", far.queue, redis.port()));
     let message = answers["message"].as_str().unwrap();
     assert!(message.starts_with("answers of modules cannot be read from the queue"), "{message}");
     assert!(alarm.get("task").is_none(), "it is about no task: {alarm}");
