@@ -2,6 +2,7 @@
 
 use std::{
     collections::BTreeMap,
+    fmt,
     net::{Ipv4Addr, SocketAddr},
     path::Path,
 };
@@ -43,6 +44,27 @@ fn listen<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<SocketAdd
     parse_listen(&String::deserialize(deserializer)?).map(Some).map_err(de::Error::custom)
 }
 
+/// Sections of an array. A single one is told how it is written, since one pair of brackets is what all other sections have.
+fn intake<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<IntakeSection>, D::Error> {
+    struct Sections;
+
+    impl<'de> de::Visitor<'de> for Sections {
+        type Value = Vec<IntakeSection>;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str(
+                "sections: write `[[intake]]`, with two pairs of brackets, since there can be several",
+            )
+        }
+
+        fn visit_seq<A: de::SeqAccess<'de>>(self, sections: A) -> Result<Self::Value, A::Error> {
+            Vec::deserialize(de::value::SeqAccessDeserializer::new(sections))
+        }
+    }
+
+    deserializer.deserialize_seq(Sections)
+}
+
 /// The configuration file.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -54,7 +76,7 @@ pub(crate) struct ConfigFile {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) queues: BTreeMap<String, QueueSection>,
     /// `[[intake]]`: queues of a broker whose messages start tasks.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty", deserialize_with = "intake")]
     pub(crate) intake: Vec<IntakeSection>,
     /// `[events]`: where it is announced what happens to tasks.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -228,6 +250,20 @@ mod tests {
         std::fs::write(&path, "[server]\nlisten_on = \"127.0.0.1:7800\"\n").unwrap();
         let error = format!("{:#}", ServerConfig::load(ServerSection::default(), Some(&path)).unwrap_err());
         assert!(error.contains("line 2") && error.contains("listen_on"), "{error}");
+    }
+
+    #[test]
+    fn a_single_section_of_intake_is_told_how_it_is_written() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("windlass.toml");
+        let load = |section: &str| {
+            let text = format!("[server]\n{section}\nbroker = \"kafka://h:1\"\nqueue = \"q\"\n");
+            std::fs::write(&path, text).unwrap();
+            ServerConfig::load(ServerSection::default(), Some(&path))
+        };
+        let error = format!("{:#}", load("[intake]").unwrap_err());
+        assert!(error.contains("line 2: ") && error.contains("write `[[intake]]`"), "{error}");
+        assert_eq!(load("[[intake]]").unwrap().brokers.intake.len(), 1);
     }
 
     #[test]

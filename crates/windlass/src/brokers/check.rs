@@ -3,7 +3,11 @@
 use anyhow::Context as _;
 use windlass_brokers::{Broker, Queue, Topic};
 
-use super::{BrokerSettings, Brokers, events::EventsSettings};
+use super::{
+    BrokerSettings, Brokers,
+    events::EventsSettings,
+    settings::{PLACE_OF_EVENTS, place_of_intake, place_of_queue},
+};
 
 /// What is to be changed when a queue is refused: a key of the configuration, or an option.
 #[derive(Debug, Clone, Copy)]
@@ -23,17 +27,17 @@ impl Brokers {
             let Some(broker) = self.by_url.get(&offered.broker) else { continue };
             queue(&**broker, &offered.courier.queue, Keys { name: "queue", kind: "kind" })
                 .and_then(|()| queue(&**broker, &offered.results, Keys { name: "results", kind: "kind" }))
-                .with_context(|| format!("in the section [queues.{}]", offered.courier.module))?;
+                .with_context(|| place_of_queue(&offered.courier.module))?;
         }
         for intake in intake {
             let Some(broker) = self.by_url.get(&intake.broker) else { continue };
             queue(&**broker, &intake.queue, Keys { name: "queue", kind: "kind" })
-                .with_context(|| format!("in a section [[intake]] of {}", intake.queue))?;
+                .with_context(|| place_of_intake(&intake.queue.name))?;
         }
         if let Some(EventsSettings { broker, topic, .. }) = events
             && let Some(broker) = self.by_url.get(broker)
         {
-            self::topic(&**broker, topic).context("in the section [events]")?;
+            self::topic(&**broker, topic).context(PLACE_OF_EVENTS)?;
         }
         Ok(())
     }

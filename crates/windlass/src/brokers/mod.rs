@@ -3,6 +3,7 @@
 //! | file | concern |
 //! |---|---|
 //! | `settings.rs`, `url.rs` | what the configuration says of them |
+//! | `uses.rs` | refuses a queue that is to be two things |
 //! | `check.rs` | refuses names and kinds that a broker cannot have |
 //! | `step.rs` | a step as a message |
 //! | `offer.rs` | the loop of a courier |
@@ -25,6 +26,7 @@ mod results;
 mod settings;
 mod step;
 mod url;
+mod uses;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -37,12 +39,16 @@ use windlass_engine::services::Courier;
 
 use crate::{clock::SystemClock, http::App, loops::Loops};
 
+use settings::{PLACE_OF_EVENTS, place_of_intake, place_of_queue};
 use url::BrokerUrl;
 
 pub(crate) use check::{Keys, queue as check_queue};
 pub(crate) use events::{EventsSection, EventsSettings};
 pub(crate) use settings::{BrokerSettings, IntakeSection, QueueSection, RESULTS_DEFAULT, read};
 pub(crate) use step::{timeout_seconds, whole};
+
+/// Where all that a server knows of brokers is said.
+const IN_FILE: &str = "in the configuration file";
 
 /// The brokers of a server, by their URLs: one connection each. They connect when they are needed.
 pub(crate) struct Brokers {
@@ -54,21 +60,23 @@ impl Brokers {
     /// Makes what is needed to speak to the brokers of the configuration; nothing is asked of them.
     ///
     /// # Errors
-    /// When a URL is not understood, its product is not in this build, or it cannot have one of the queues.
+    /// When a URL is not understood, its product is not in this build, or it cannot have one of the queues; with the section.
     pub(crate) fn new(settings: BrokerSettings) -> anyhow::Result<Self> {
         let mut by_url = BTreeMap::new();
-        let queues = settings.queues.iter().map(|queue| &queue.broker);
-        let intake = settings.intake.iter().map(|intake| &intake.broker);
-        let events = settings.events.iter().map(|events| &events.broker);
-        for url in queues.chain(intake).chain(events) {
+        let queues =
+            settings.queues.iter().map(|queue| (place_of_queue(&queue.courier.module), &queue.broker));
+        let intake =
+            settings.intake.iter().map(|intake| (place_of_intake(&intake.queue.name), &intake.broker));
+        let events = settings.events.iter().map(|events| (PLACE_OF_EVENTS.to_owned(), &events.broker));
+        for (place, url) in queues.chain(intake).chain(events) {
             if !by_url.contains_key(url) {
                 let broker = windlass_brokers::connect(url.as_str())
-                    .with_context(|| format!("cannot use the broker {url}"))?;
+                    .with_context(|| format!("{IN_FILE}: {place}: `broker`: cannot use the broker {url}"))?;
                 by_url.insert(url.clone(), broker);
             }
         }
         let brokers = Self { by_url, settings };
-        brokers.check().context("in the configuration file")?;
+        brokers.check().context(IN_FILE)?;
         Ok(brokers)
     }
 

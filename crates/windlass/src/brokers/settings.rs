@@ -2,16 +2,17 @@
 
 use std::collections::BTreeMap;
 
-use anyhow::{Context as _, bail, ensure};
+use anyhow::{Context as _, ensure};
 use serde::{Deserialize, Serialize};
 use windlass_brokers::Queue;
-use windlass_core::Name;
+use windlass_core::{FLOW_MODULE, Name};
 use windlass_engine::services::CourierSettings;
 
 use super::{
     events::{EventsSection, EventsSettings},
     pointer::Pointer,
     url::BrokerUrl,
+    uses,
 };
 
 /// Where modules answer if nothing else is said.
@@ -26,6 +27,9 @@ const LIST: &str = "list";
 
 /// The most of them.
 const WINDOW_MAX: u32 = 100_000;
+
+/// Where the configuration says what is announced.
+pub(super) const PLACE_OF_EVENTS: &str = "in the section [events]";
 
 /// The section `[queues.MODULE]`: the module has its queue on a broker.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -94,6 +98,16 @@ impl IntakeSettings {
     }
 }
 
+/// Where the configuration speaks of the queue of a module.
+pub(super) fn place_of_queue(module: &str) -> String {
+    format!("in the section [queues.{module}]")
+}
+
+/// Where the configuration says that messages of a queue start tasks.
+pub(super) fn place_of_intake(queue: &str) -> String {
+    format!("in a section [[intake]] of {queue}")
+}
+
 /// All that a server does with brokers.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct BrokerSettings {
@@ -152,52 +166,15 @@ pub(crate) fn read(
     events: Option<EventsSection>,
 ) -> anyhow::Result<BrokerSettings> {
     let read = |(module, section): (String, QueueSection)| {
-        let place = format!("[queues.{module}]");
-        offered(&module, section).with_context(|| format!("in the section {place}"))
+        offered(&module, section).with_context(|| place_of_queue(&module))
     };
     let settings = BrokerSettings {
         queues: queues.into_iter().map(read).collect::<anyhow::Result<_>>()?,
         intake: intake.into_iter().map(taken_in).collect::<anyhow::Result<_>>()?,
-        events: events.map(EventsSettings::read).transpose().context("in the section [events]")?,
+        events: events.map(EventsSettings::read).transpose().context(PLACE_OF_EVENTS)?,
     };
-    check_uses(&settings)?;
+    uses::check(&settings)?;
     Ok(settings)
-}
-
-/// Refuses a queue that is used for two things: each would take what is the other's. Answers alone may come on one queue for
-/// several modules.
-fn check_uses(settings: &BrokerSettings) -> anyhow::Result<()> {
-    const ANSWERS: &str = "answers";
-
-    let of_queues = settings.queues.iter().flat_map(|queue| {
-        let steps = format!("the steps of {}", queue.courier.module);
-        let answers = (&queue.broker, &queue.results.name, ANSWERS.to_owned());
-        [(&queue.broker, &queue.courier.queue.name, steps), answers]
-    });
-    let of_intake = settings
-        .intake
-        .iter()
-        .map(|intake| (&intake.broker, &intake.queue.name, "messages that start tasks".to_owned()));
-    let of_events =
-        settings.events.iter().map(|events| (&events.broker, &events.topic.name, "events".to_owned()));
-    let mut uses: BTreeMap<(&BrokerUrl, &str), String> = BTreeMap::new();
-    for (broker, queue, used) in of_queues.chain(of_intake).chain(of_events) {
-        let Some(before) = uses.insert((broker, queue.as_str()), used.clone()) else { continue };
-        ensure!(
-            before == used && used == ANSWERS,
-            "the queue {queue} of {broker} is configured for {before} and for {used}: give each a queue of its own"
-        );
-    }
-    for (broker, queue) in uses.keys() {
-        let dead = Queue::new(*queue).dead();
-        if let Some(used) = uses.get(&(*broker, dead.name.as_str())) {
-            bail!(
-                "the queue {dead} of {broker} is configured for {used}, and what nobody can use of {queue} goes there: give each a \
-                 queue of its own"
-            );
-        }
-    }
-    Ok(())
 }
 
 /// Reads a section `[[intake]]`.
@@ -206,7 +183,7 @@ fn check_uses(settings: &BrokerSettings) -> anyhow::Result<()> {
 /// When a pointer is none, or has nothing to point into.
 pub(super) fn taken_in(section: IntakeSection) -> anyhow::Result<IntakeSettings> {
     let IntakeSection { broker, queue, kind, flow, params, key } = section;
-    let place = format!("in a section [[intake]] of {queue}");
+    let place = place_of_intake(&queue);
     let pointer = |name: &str, text: Option<String>| {
         let parse = |text: String| {
             Pointer::parse(&text)
@@ -219,6 +196,9 @@ pub(super) fn taken_in(section: IntakeSection) -> anyhow::Result<IntakeSettings>
         flow.is_some() || params.is_none(),
         "{place}: `params` goes with `flow`; without it each message is a whole document of POST /v1/tasks"
     );
+    if let Some(flow) = &flow {
+        Name::new(flow).map_err(|error| anyhow::anyhow!("{place}: `flow`: {error}"))?;
+    }
     Ok(IntakeSettings {
         broker: BrokerUrl::new(broker),
         queue: Queue { name: queue, kind },
@@ -232,6 +212,10 @@ fn offered(module: &str, section: QueueSection) -> anyhow::Result<OfferedQueue> 
     let QueueSection { broker, queue, kind, results, window } = section;
     let name =
         Name::new(module).map_err(|error| anyhow::anyhow!("{module:?} is no name of a module: {error}"))?;
+    ensure!(
+        module != FLOW_MODULE,
+        "the module `{FLOW_MODULE}` is reserved: no worker serves it, so give it another name"
+    );
     let window = window.unwrap_or(WINDOW_DEFAULT);
     ensure!((1..=WINDOW_MAX).contains(&window), "`window` is {window}, and must be from 1 to {WINDOW_MAX}");
     let queue = queue.unwrap_or_else(|| module.to_owned());
@@ -279,33 +263,6 @@ mod tests {
     }
 
     #[test]
-    fn a_queue_is_for_one_thing() {
-        let on = |queue: &str| QueueSection { queue: Some(queue.to_owned()), ..section("redis://h") };
-        let read = |modules: &[&str], intake: &[&str]| {
-            let names = ["one", "other"].iter().map(|name| (*name).to_owned());
-            let queues = names.zip(modules.iter().map(|queue| on(queue))).collect();
-            read(queues, intake.iter().map(|queue| self::intake(queue)).collect(), None)
-        };
-        assert!(read(&["a", "b"], &["c", "d"]).is_ok(), "answers of both come on one queue");
-        let error = |modules: &[&str], intake: &[&str]| read(modules, intake).unwrap_err().to_string();
-        let steps = error(&["a", "a"], &[]);
-        assert!(
-            steps.contains("the queue a of redis://h")
-                && steps.contains("steps of one and for the steps of other")
-        );
-        let answers = QueueSection { results: Some("a".to_owned()), ..on("b") };
-        let both = [("one".to_owned(), answers), ("other".to_owned(), on("a"))];
-        let answers = super::read(both.into(), Vec::new(), None).unwrap_err().to_string();
-        assert!(answers.contains("answers and for the steps of other"), "{answers}");
-        assert!(error(&["a"], &["a"]).contains("the steps of one and for messages that start tasks"));
-        assert!(error(&["a"], &["windlass-results"]).contains("answers and for messages that start tasks"));
-        assert!(error(&[], &["c", "c"]).contains("messages that start tasks and for messages"));
-        assert!(error(&["a"], &["a-dead"]).contains("what nobody can use of a goes there"));
-        let elsewhere = IntakeSection { broker: "redis://other".to_owned(), ..intake("a") };
-        assert!(super::read([("one".to_owned(), on("a"))].into(), vec![elsewhere], None).is_ok());
-    }
-
-    #[test]
     fn what_cannot_be_used_is_named_with_its_section() {
         let error = |module, section| format!("{:#}", read_one(module, section).unwrap_err());
         let window = QueueSection { window: Some(0), ..section("redis://h") };
@@ -313,6 +270,7 @@ mod tests {
         let same = QueueSection { results: Some("mysql".to_owned()), ..section("redis://h") };
         assert!(error("mysql", same).contains("both \"mysql\""));
         assert!(error("my sql", section("redis://h")).contains("\"my sql\" is no name"));
+        assert!(error("flow", section("redis://h")).contains("[queues.flow]: the module `flow` is reserved"));
     }
 
     fn intake(queue: &str) -> IntakeSection {
@@ -321,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn pointers_are_checked_when_the_configuration_is_read() {
+    fn flows_and_pointers_are_checked_when_the_configuration_is_read() {
         let error = |section| taken_in(section).unwrap_err().to_string();
         let ship = || IntakeSection { flow: Some("ship".to_owned()), ..intake("orders") };
         let params = error(IntakeSection { params: Some("data".to_owned()), ..ship() });
@@ -330,6 +288,8 @@ mod tests {
         assert!(key.contains("`key` is \"/a~2\"") && key.contains("~0"), "{key}");
         let params = IntakeSection { params: Some("/data".to_owned()), ..intake("orders") };
         assert!(error(params).contains("goes with `flow`"));
+        let flow = error(IntakeSection { flow: Some("bad flow!".to_owned()), ..intake("orders") });
+        assert!(flow.contains("[[intake]] of orders: `flow`: \"bad flow!\" is no name"), "{flow}");
         let both = IntakeSection { params: Some("/a~1b".to_owned()), key: Some("/id".to_owned()), ..ship() };
         assert_eq!(taken_in(both.clone()).unwrap().section(), both, "it is shown as it was written");
     }

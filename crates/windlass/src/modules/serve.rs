@@ -6,7 +6,7 @@ use std::future::Future;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use windlass_client::{Client, Worker, WorkerBuilder, brokers::Queue};
 
 use super::catalogue::Catalogue;
@@ -112,17 +112,53 @@ fn builder(
             .map(|()| queue)
             .with_context(|| format!("cannot use {}", broker.name()))
     };
+    let results_here = client.is_none().then_some(results.as_str());
+    let by_module = queues_by_module(modules, queues, results_here)?;
     let mut builder = match client {
         Some(client) => Worker::builder(client).over(broker.clone()),
         None => Worker::one_way(broker.clone(), queue(results, "--results")?),
     };
-    let named = modules.iter().map(|module| ((*module).to_owned(), (*module).to_owned()));
-    let by_module: BTreeMap<String, String> = named.chain(queues).collect();
     for (module, name) in by_module {
         let queue = queue(name, &format!("--queue {module}=…"))?;
         builder = builder.queue(module, queue);
     }
     Ok(builder)
+}
+
+/// The queues of the modules, by their names, of which some were `given` otherwise.
+fn queues_by_module(
+    modules: &[&str],
+    given: Vec<(String, String)>,
+    results: Option<&str>,
+) -> anyhow::Result<BTreeMap<String, String>> {
+    let mut by_module = BTreeMap::new();
+    for (module, queue) in given {
+        if let Some(before) = by_module.insert(module.clone(), queue.clone()) {
+            bail!(
+                "`--queue {module}={before}` and `--queue {module}={queue}`: a module has one queue, so leave one of them out"
+            );
+        }
+    }
+    for module in modules {
+        by_module.entry((*module).to_owned()).or_insert_with(|| (*module).to_owned());
+    }
+    let results = results.map(|results| (results, "results (`--results`)".to_owned()));
+    let mut uses: BTreeMap<&str, String> = results.into_iter().collect();
+    for (module, queue) in &by_module {
+        let used = format!("the module {module} (`--queue {module}=…`)");
+        if let Some(before) = uses.insert(queue, used.clone()) {
+            bail!("the queue {queue} is for {before} and for {used}: give each a queue of its own");
+        }
+    }
+    for queue in uses.keys() {
+        let dead = Queue::new(*queue).dead();
+        if let Some(used) = uses.get(dead.name.as_str()) {
+            bail!(
+                "the queue {dead} is for {used}, and what nobody can use of {queue} goes there: give each a queue of its own"
+            );
+        }
+    }
+    Ok(by_module)
 }
 
 /// This program as a path that stays right when its file is replaced by an upgrade while the worker runs: the
@@ -139,4 +175,31 @@ fn this_program() -> anyhow::Result<PathBuf> {
 fn default_name() -> String {
     let host = rustix::system::uname();
     format!("{}-{}", host.nodename().to_string_lossy(), std::process::id())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn queues(given: &[(&str, &str)], results: Option<&str>) -> anyhow::Result<BTreeMap<String, String>> {
+        let owned = |(module, queue): &(&str, &str)| ((*module).to_owned(), (*queue).to_owned());
+        queues_by_module(&["alpha", "beta"], given.iter().map(owned).collect(), results)
+    }
+
+    #[test]
+    fn a_module_has_a_queue_of_its_own() {
+        let by_module = queues(&[("beta", "b")], Some("done")).unwrap();
+        assert_eq!((by_module["alpha"].as_str(), by_module["beta"].as_str()), ("alpha", "b"));
+        assert!(queues(&[("beta", "alpha"), ("alpha", "beta")], None).is_ok());
+        let error = |given: &[(&str, &str)]| queues(given, Some("done")).unwrap_err().to_string();
+        assert!(error(&[("beta", "a"), ("beta", "b")]).contains("`--queue beta=a` and `--queue beta=b`"));
+        let shared = error(&[("beta", "alpha")]);
+        assert!(
+            shared.contains("(`--queue alpha=…`) and for the module beta (`--queue beta=…`)"),
+            "{shared}"
+        );
+        assert!(error(&[("beta", "done")]).contains("results (`--results`) and for the module beta"));
+        assert!(error(&[("beta", "alpha-dead")]).contains("what nobody can use of alpha goes there"));
+        assert!(queues(&[("beta", "done")], None).is_ok(), "with a server nothing is told on a queue");
+    }
 }

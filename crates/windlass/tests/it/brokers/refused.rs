@@ -62,6 +62,35 @@ fn a_configuration_that_a_broker_cannot_have_is_refused_with_its_section() {
 }
 
 #[test]
+fn a_broker_that_cannot_be_meant_is_refused_with_its_section() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("windlass.toml");
+    for (section, settings, broker, words) in [
+        ("[queues.far]", "", "redis://u:secret@h:port", "its port"),
+        ("[queues.far]", "", "redis://u:secret@h/one", "its database"),
+        ("[queues.far]", "", "redis://u:secret@h?user=x", "behind the ?"),
+        ("[queues.far]", "", "redis://u:secret%zz@h", "%25"),
+        ("[queues.far]", "", "amqp://u:secret@h?heartbeat=x", "heartbeat is a number"),
+        ("[queues.far]", "", "amqp://u:secret%zz@h", "%25"),
+        ("[[intake]]", "queue = \"orders\"", "http://u:secret@h", "begins with none of"),
+        ("[events]", "topic = \"e\"", "kafka://u:secret@h?x=y", "something unknown"),
+    ] {
+        std::fs::write(&file, format!("{section}\nbroker = \"{broker}\"\n{settings}\n")).unwrap();
+        let file = file.display().to_string();
+        let arguments = ["server", "--listen", "127.0.0.1:0", "--store", "memory:", "--config", &file];
+        let said = refused(&arguments, dir.path());
+        let place = format!("in the configuration file: in {} section {section}", article(section));
+        assert!(said.contains(&place) && said.contains("`broker`: "), "{broker}: {said}");
+        assert!(said.contains(words) && !said.contains("secret"), "{words}: {said}");
+    }
+}
+
+/// Of a section that there can be several of, or one.
+fn article(section: &str) -> &'static str {
+    if section.starts_with("[[") { "a" } else { "the" }
+}
+
+#[test]
 fn a_worker_is_refused_what_its_broker_cannot_have() {
     let dir = tempfile::tempdir().unwrap();
     let modules = dir.path().join("modules");
@@ -79,4 +108,9 @@ fn a_worker_is_refused_what_its_broker_cannot_have() {
         assert!(said.contains(&format!("`{key}`: ")) && said.contains(words), "{key}: {said}");
         assert!(said.contains("127.0.0.1:1") && !said.contains("secret"), "{said}");
     }
+    let on_redis = ["worker", "--modules", &modules, "--broker", "redis://127.0.0.1:1", "--queue", "far=a"];
+    let twice = refused(&[&on_redis[..], &["--queue", "far=b"]].concat(), dir.path());
+    assert!(twice.contains("`--queue far=a` and `--queue far=b`"), "{twice}");
+    let both = refused(&[&on_redis[..], &["--results", "a"]].concat(), dir.path());
+    assert!(both.contains("results (`--results`) and for the module far (`--queue far=…`)"), "{both}");
 }

@@ -1,0 +1,134 @@
+//! Refuses a configuration in which a queue is to be two things at once.
+
+use std::collections::BTreeMap;
+
+use anyhow::{bail, ensure};
+use windlass_brokers::Queue;
+
+use super::{BrokerSettings, settings::OfferedQueue, url::BrokerUrl};
+
+/// Checks all queues of the configuration, without regard to what their brokers can have.
+///
+/// # Errors
+/// With the sections that do not go together.
+pub(super) fn check(settings: &BrokerSettings) -> anyhow::Result<()> {
+    check_queues(settings)?;
+    check_answers(&settings.queues)
+}
+
+/// Refuses a queue that is used for two things: each would take what is the other's. Answers alone may come on one queue for
+/// several modules.
+fn check_queues(settings: &BrokerSettings) -> anyhow::Result<()> {
+    const ANSWERS: &str = "answers";
+
+    let of_queues = settings.queues.iter().flat_map(|queue| {
+        let steps = format!("the steps of {}", queue.courier.module);
+        let answers = (&queue.broker, &queue.results.name, ANSWERS.to_owned());
+        [(&queue.broker, &queue.courier.queue.name, steps), answers]
+    });
+    let of_intake = settings
+        .intake
+        .iter()
+        .map(|intake| (&intake.broker, &intake.queue.name, "messages that start tasks".to_owned()));
+    let of_events =
+        settings.events.iter().map(|events| (&events.broker, &events.topic.name, "events".to_owned()));
+    let mut uses: BTreeMap<(&BrokerUrl, &str), String> = BTreeMap::new();
+    for (broker, queue, used) in of_queues.chain(of_intake).chain(of_events) {
+        let Some(before) = uses.insert((broker, queue.as_str()), used.clone()) else { continue };
+        ensure!(
+            before == used && used == ANSWERS,
+            "the queue {queue} of {broker} is configured for {before} and for {used}: give each a queue of its own"
+        );
+    }
+    for (broker, queue) in uses.keys() {
+        let dead = Queue::new(*queue).dead();
+        if let Some(used) = uses.get(&(*broker, dead.name.as_str())) {
+            bail!(
+                "the queue {dead} of {broker} is configured for {used}, and what nobody can use of {queue} goes there: give each a \
+                 queue of its own"
+            );
+        }
+    }
+    Ok(())
+}
+
+/// Refuses one queue for the answers of several modules where it would be a list for one of them and not for another: which
+/// it became would depend on who is first.
+fn check_answers(queues: &[OfferedQueue]) -> anyhow::Result<()> {
+    let mut firsts: BTreeMap<(&BrokerUrl, &str), &OfferedQueue> = BTreeMap::new();
+    for queue in queues {
+        let OfferedQueue { broker, courier, results } = queue;
+        let first = *firsts.entry((broker, &results.name)).or_insert(queue);
+        ensure!(
+            first.results.kind == results.kind,
+            "in the sections [queues.{}] and [queues.{}]: the queue {} of {broker} has the answers of both, and by their `kind` \
+             it would be a list for one and not for the other: set `results` in one of them",
+            first.courier.module,
+            courier.module,
+            results.name
+        );
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{IntakeSection, QueueSection, read};
+
+    fn section(broker: &str) -> QueueSection {
+        QueueSection { broker: broker.to_owned(), queue: None, kind: None, results: None, window: None }
+    }
+
+    fn intake(queue: &str) -> IntakeSection {
+        let (broker, queue) = ("redis://h".to_owned(), queue.to_owned());
+        IntakeSection { broker, queue, kind: None, flow: None, params: None, key: None }
+    }
+
+    #[test]
+    fn a_queue_is_for_one_thing() {
+        let on = |queue: &str| QueueSection { queue: Some(queue.to_owned()), ..section("redis://h") };
+        let read_all = |modules: &[&str], taken: &[&str]| {
+            let names = ["one", "other"].iter().map(|name| (*name).to_owned());
+            let queues = names.zip(modules.iter().map(|queue| on(queue))).collect();
+            read(queues, taken.iter().map(|queue| intake(queue)).collect(), None)
+        };
+        assert!(read_all(&["a", "b"], &["c", "d"]).is_ok(), "answers of both come on one queue");
+        let error = |modules: &[&str], taken: &[&str]| read_all(modules, taken).unwrap_err().to_string();
+        let steps = error(&["a", "a"], &[]);
+        assert!(
+            steps.contains("the queue a of redis://h")
+                && steps.contains("steps of one and for the steps of other")
+        );
+        let answers = QueueSection { results: Some("a".to_owned()), ..on("b") };
+        let both = [("one".to_owned(), answers), ("other".to_owned(), on("a"))];
+        let answers = read(both.into(), Vec::new(), None).unwrap_err().to_string();
+        assert!(answers.contains("answers and for the steps of other"), "{answers}");
+        assert!(error(&["a"], &["a"]).contains("the steps of one and for messages that start tasks"));
+        assert!(error(&["a"], &["windlass-results"]).contains("answers and for messages that start tasks"));
+        assert!(error(&[], &["c", "c"]).contains("messages that start tasks and for messages"));
+        assert!(error(&["a"], &["a-dead"]).contains("what nobody can use of a goes there"));
+        let elsewhere = IntakeSection { broker: "redis://other".to_owned(), ..intake("a") };
+        assert!(read([("one".to_owned(), on("a"))].into(), vec![elsewhere], None).is_ok());
+    }
+
+    #[test]
+    fn answers_of_several_modules_come_on_one_queue_of_one_kind() {
+        let section = |broker: &str, kind: &str, results: Option<&str>| QueueSection {
+            kind: Some(kind.to_owned()),
+            results: results.map(str::to_owned),
+            ..section(broker)
+        };
+        let read =
+            |one, other| read([("one".to_owned(), one), ("other".to_owned(), other)].into(), vec![], None);
+        let list = || section("redis://h", "list", None);
+        let error = read(list(), section("redis://h", "stream", None)).unwrap_err().to_string();
+        assert!(
+            error.contains("[queues.one] and [queues.other]: the queue windlass-results of redis://h"),
+            "{error}"
+        );
+        assert!(error.contains("set `results` in one of them"), "{error}");
+        assert!(read(list(), list()).is_ok());
+        assert!(read(list(), section("redis://h", "stream", Some("streamed"))).is_ok());
+        assert!(read(list(), section("redis://other", "stream", None)).is_ok());
+    }
+}
