@@ -64,16 +64,23 @@ impl Setup {
         self.queues.keys().map(String::as_str)
     }
 
-    /// Whether the broker can have the queues of these modules, and that of results; it is not asked.
+    /// Whether each of these modules, and the results, have a queue of their own, and the broker can have it; it is not asked.
     ///
     /// # Errors
     /// With the first that it cannot have.
     pub(in crate::worker) fn check<'a>(&self, modules: impl Iterator<Item = &'a str>) -> Result<(), Error> {
+        let mut seen = BTreeSet::new();
         let results = match &self.back {
             WayBack::Server(_) => None,
             WayBack::Results(results) => Some(results.clone()),
         };
         for queue in modules.map(|module| self.queue(module)).chain(results) {
+            if !seen.insert(queue.name.clone()) {
+                return Err(Error::Invalid(format!(
+                    "the queue {:?} is for two modules, or for a module and for results: give each a queue of its own",
+                    queue.name
+                )));
+            }
             let checked = self.broker.check(&queue).and_then(|()| self.broker.check(&queue.dead()));
             checked.map_err(|error| {
                 let broker = self.broker.name();

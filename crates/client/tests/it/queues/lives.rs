@@ -118,6 +118,7 @@ async fn a_broker_that_refuses_ends_the_worker_and_mistakes_are_told() {
     assert!(error.contains("has something else in it"), "{error}");
 
     let heap = |name: &str| Queue { name: name.to_owned(), kind: Some("heap".to_owned()) };
+    let shared = Worker::one_way(bench.broker.clone(), Queue::new("m")).module("m", None, handler.clone());
     let one_way = Worker::one_way(bench.broker.clone(), heap("r")).module("m", None, handler.clone());
 
     let client =
@@ -127,6 +128,14 @@ async fn a_broker_that_refuses_ends_the_worker_and_mistakes_are_told() {
         (client().over(bench.broker.clone()).over(bench.broker.clone()), "two brokers"),
         (client().over(bench.broker.clone()).queue("n", Queue::new("n")), "does not serve"),
         (client().over(bench.broker.clone()).queue("m", heap("h")), "no queues of the kind heap: h can be"),
+        (
+            client()
+                .module("n", None, handler.clone())
+                .over(bench.broker.clone())
+                .queue("n", Queue::new("m")),
+            "two modules",
+        ),
+        (shared, "for a module and for results"),
         (one_way, "no queues of the kind heap: r can be"),
     ] {
         let error = builder.build().unwrap_err().to_string();
