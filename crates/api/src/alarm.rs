@@ -9,7 +9,8 @@ use utoipa::ToSchema;
 pub struct Alarm {
     /// Its id.
     pub id: String,
-    /// `rollback_failed`, `poisoned`, `held`, `engine_fault`; `refused` where a task that was started by SQL could not be.
+    /// `rollback_failed`, `poisoned`, `held`, `engine_fault`; `refused` where a task that was started by SQL could not be;
+    /// `broker_away` and `message_refused` about brokers.
     pub kind: String,
     /// The task it is about.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -33,12 +33,12 @@ pub enum Error {
         detail: String,
     },
     /// The broker will not do it, and will not later either.
-    #[error("the broker {broker}: {source}")]
+    #[error("the broker {broker}: {reason}")]
     Broker {
         /// Which broker.
         broker: String,
         /// What it said.
-        source: Box<dyn std::error::Error + Send + Sync>,
+        reason: Box<dyn std::error::Error + Send + Sync>,
     },
     /// What this program was given cannot be used; nothing was sent.
     #[error("{0}")]

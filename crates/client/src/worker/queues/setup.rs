@@ -171,6 +171,6 @@ fn lasting<T>(broker: &dyn Broker, outcome: Result<T, BrokerError>) -> Result<Op
             tracing::warn!(broker = broker.name(), %error, "the broker is not there yet; it is waited for");
             Ok(None)
         }
-        Err(error) => Err(Error::Broker { broker: broker.name().to_owned(), source: Box::new(error) }),
+        Err(error) => Err(Error::Broker { broker: broker.name().to_owned(), reason: Box::new(error) }),
     }
 }
