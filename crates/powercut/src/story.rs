@@ -100,6 +100,7 @@ impl Story {
             consumes: None,
             lost: Vec::new(),
             reported: Vec::new(),
+            offered: Vec::new(),
             announces: true,
         })))
     }

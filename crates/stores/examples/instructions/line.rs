@@ -41,7 +41,7 @@ pub(crate) fn success(step: usize) -> Command {
 /// What the rules know while a worker has this step.
 pub(crate) fn with_worker(step: usize) -> Context {
     let held = BTreeSet::from([ActKey::forward(step)]);
-    Context { now: NOW, handed_out: held.clone(), held }
+    Context { now: NOW, offered: BTreeSet::new(), handed_out: held.clone(), held }
 }
 
 /// The task once it was accepted and its first `done` steps are done.
