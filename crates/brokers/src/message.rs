@@ -99,6 +99,14 @@ pub struct Topic {
     pub keep: u64,
 }
 
+impl Topic {
+    /// The queue of this name and kind, where the product tells topics from queues by who reads them alone.
+    #[cfg(any(feature = "kafka", feature = "rabbitmq", feature = "sqs"))]
+    pub(crate) fn as_queue(&self) -> Queue {
+        Queue { name: self.name.clone(), kind: self.kind.clone() }
+    }
+}
+
 impl fmt::Display for Topic {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.name)

@@ -92,7 +92,7 @@ impl Broker for Kafka {
     }
 
     fn check_topic(&self, topic: &Topic) -> Result<(), BrokerError> {
-        topics::check(&as_queue(topic))
+        topics::check(&topic.as_queue())
     }
 
     async fn declare(&self, queue: &Queue) -> Result<(), BrokerError> {
@@ -104,8 +104,9 @@ impl Broker for Kafka {
     }
 
     async fn announce(&self, topic: &Topic, announcements: &[Announcement]) -> Vec<Result<(), BrokerError>> {
+        // There is no difference but in who reads it: everybody who brings a group of his own.
         let messages: Vec<&Message> = announcements.iter().map(|said| &said.message).collect();
-        self.publisher.publish(&as_queue(topic), &messages).await
+        self.publisher.publish(&topic.as_queue(), &messages).await
     }
 
     async fn look(&self, queue: &Queue) -> Result<Look, BrokerError> {
@@ -120,9 +121,4 @@ impl Broker for Kafka {
         let (address, topics) = (Arc::clone(&self.address), Arc::clone(&self.topics));
         Ok(Box::new(QueueConsumer::open(address, topics, queue.clone(), settings.clone()).await?))
     }
-}
-
-/// There is no difference but in who reads it: everybody who brings a group of his own.
-fn as_queue(topic: &Topic) -> Queue {
-    Queue { name: topic.name.clone(), kind: topic.kind.clone() }
 }

@@ -19,8 +19,8 @@ const SESSION_RANGE: (Duration, Duration) = (Duration::from_secs(6), Duration::f
 /// How long it may take to send a message before that has failed, tries included.
 const SEND_MAX: &str = "10000";
 
-/// What every client is set to, in milliseconds where it is a time.
-fn common(address: &Address) -> ClientConfig {
+/// What every client is set to, in milliseconds where it is a time; those that make topics and look at them to nothing else.
+pub(super) fn common(address: &Address) -> ClientConfig {
     let mut config = ClientConfig::new();
     config.set("bootstrap.servers", &address.servers);
     config.set("client.id", "windlass");
@@ -48,16 +48,6 @@ fn common(address: &Address) -> ClientConfig {
         config.set("sasl.username", &login.user).set("sasl.password", &login.password);
     }
     config
-}
-
-/// For making topics.
-pub(super) fn of_administrator(address: &Address) -> ClientConfig {
-    common(address)
-}
-
-/// For looking at topics.
-pub(super) fn of_observer(address: &Address) -> ClientConfig {
-    common(address)
 }
 
 /// For looking at a topic as its group sees it, without being a member of that.

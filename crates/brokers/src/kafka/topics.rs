@@ -170,9 +170,9 @@ impl Topics {
         if let Some(clients) = &*clients {
             return Ok(clients.clone());
         }
-        let administrator = settings::of_administrator(&self.address).create();
+        let administrator = settings::common(&self.address).create();
         let administrator = Arc::new(administrator.map_err(|error| failure::of(queue, &error))?);
-        let observer = observer(queue, &settings::of_observer(&self.address))?;
+        let observer = observer(queue, &settings::common(&self.address))?;
         Ok(clients.insert(Clients { administrator, observer }).clone())
     }
 

@@ -49,9 +49,7 @@ impl Target {
         match topic.kind.as_deref() {
             None | Some("topic") => exchange(Way::Topic),
             Some("fanout") => exchange(Way::Fanout),
-            Some("quorum" | "classic") => {
-                Ok(Self::Queue(Queue { name: topic.name.clone(), kind: topic.kind.clone() }))
-            }
+            Some("quorum" | "classic") => Ok(Self::Queue(topic.as_queue())),
             Some(kind) => Err(BrokerError::Invalid(format!(
                 "the kind {kind:?} of the topic {topic} is none of RabbitMQ's: use topic or fanout for an exchange, quorum \
                  or classic for one queue"

@@ -74,7 +74,7 @@ impl Broker for Sqs {
     }
 
     fn check_topic(&self, topic: &Topic) -> Result<(), BrokerError> {
-        self.check(&as_queue(topic))
+        self.check(&topic.as_queue())
     }
 
     async fn declare(&self, queue: &Queue) -> Result<(), BrokerError> {
@@ -86,8 +86,9 @@ impl Broker for Sqs {
     }
 
     async fn announce(&self, topic: &Topic, announcements: &[Announcement]) -> Vec<Result<(), BrokerError>> {
+        // SQS knows no topics: a queue that one subscriber reads, or that somebody passes on.
         let messages: Vec<&Message> = announcements.iter().map(|said| &said.message).collect();
-        publish::publish(&self.link, &as_queue(topic), &messages).await
+        publish::publish(&self.link, &topic.as_queue(), &messages).await
     }
 
     async fn look(&self, queue: &Queue) -> Result<Look, BrokerError> {
@@ -123,9 +124,4 @@ impl Broker for Sqs {
         self.link.declare(queue).await?;
         Ok(Box::new(QueueConsumer::new(self.link.clone(), queue.clone(), settings).await))
     }
-}
-
-/// SQS knows no topics: a queue that one subscriber reads, or that somebody passes on.
-fn as_queue(topic: &Topic) -> Queue {
-    Queue { name: topic.name.clone(), kind: topic.kind.clone() }
 }

@@ -3,16 +3,10 @@
 use std::{
     cell::Cell,
     collections::BTreeMap,
-    sync::{
-        Arc, Mutex,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::{Arc, atomic::Ordering},
 };
 
-use async_trait::async_trait;
-use windlass_brokers::{
-    Announcement, Broker, BrokerError, Consumer, ConsumerSettings, Look, Message, Queue, Topic,
-};
+use windlass_brokers::{Announcement, Message, Topic};
 use windlass_core::{AlarmCommand, Event, Task, TaskId};
 use windlass_engine::{
     memory::{MemorySink, SharedStore},
@@ -20,99 +14,10 @@ use windlass_engine::{
     services::{Announcer, Janitor, WriteEvent},
 };
 
-use crate::world::{World, failed, flow, ok};
-
-/// A topic on which announcements get lost on the way, or their confirmations on the way back, by a seed.
-struct LossyTopic {
-    chance: Mutex<u64>,
-    /// Of four announcements so many are lost, and of so many the confirmation.
-    losses: AtomicU64,
-    heard: Mutex<Vec<(String, u64)>>,
-}
-
-impl LossyTopic {
-    fn new(seed: u64, losses: u64) -> Arc<Self> {
-        Arc::new(Self { chance: Mutex::new(seed), losses: AtomicU64::new(losses), heard: Mutex::default() })
-    }
-
-    fn next(&self) -> u64 {
-        let mut chance = self.chance.lock().unwrap();
-        *chance = chance.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        *chance >> 33
-    }
-
-    /// What was heard of each task, without repetitions.
-    fn first_heard(&self) -> BTreeMap<String, Vec<u64>> {
-        let mut first: BTreeMap<String, Vec<u64>> = BTreeMap::new();
-        for (task, n) in &*self.heard.lock().unwrap() {
-            let numbers = first.entry(task.clone()).or_default();
-            if !numbers.contains(n) {
-                numbers.push(*n);
-            }
-        }
-        first
-    }
-}
-
-fn lost<T>() -> Result<T, BrokerError> {
-    Err(BrokerError::Unreachable("lost on the way".to_owned()))
-}
-
-#[async_trait]
-impl Broker for LossyTopic {
-    fn name(&self) -> &str {
-        "lossy"
-    }
-
-    fn message_bytes_max(&self) -> usize {
-        usize::MAX
-    }
-
-    fn has_headers(&self, _queue: &Queue) -> bool {
-        true
-    }
-
-    fn check(&self, _queue: &Queue) -> Result<(), BrokerError> {
-        Ok(())
-    }
-
-    fn check_topic(&self, _topic: &Topic) -> Result<(), BrokerError> {
-        Ok(())
-    }
-
-    async fn declare(&self, _queue: &Queue) -> Result<(), BrokerError> {
-        lost()
-    }
-
-    async fn publish(&self, _queue: &Queue, messages: &[Message]) -> Vec<Result<(), BrokerError>> {
-        messages.iter().map(|_| lost()).collect()
-    }
-
-    async fn announce(&self, _topic: &Topic, announcements: &[Announcement]) -> Vec<Result<(), BrokerError>> {
-        let say = |announcement: &Announcement| {
-            let (chance, losses) = (self.next() % 8, self.losses.load(Ordering::Relaxed));
-            if chance < losses {
-                return lost();
-            }
-            let (task, n) = announcement.message.id.split_once('/').unwrap();
-            self.heard.lock().unwrap().push((task.to_owned(), n.parse().unwrap()));
-            if chance < 2 * losses { lost() } else { Ok(()) }
-        };
-        announcements.iter().map(say).collect()
-    }
-
-    async fn look(&self, _queue: &Queue) -> Result<Look, BrokerError> {
-        lost()
-    }
-
-    async fn consume(
-        &self,
-        _queue: &Queue,
-        _settings: &ConsumerSettings,
-    ) -> Result<Box<dyn Consumer>, BrokerError> {
-        lost()
-    }
-}
+use crate::{
+    broker::TestBroker,
+    world::{World, failed, flow, ok},
+};
 
 /// Says which event it is.
 struct Numbers;
@@ -124,7 +29,7 @@ impl WriteEvent for Numbers {
     }
 }
 
-fn announcer(world: &World, broker: &Arc<LossyTopic>) -> Announcer {
+fn announcer(world: &World, broker: &Arc<TestBroker>) -> Announcer {
     let topic = Topic { name: "events".to_owned(), kind: None, keep: 1 };
     Announcer::new(world.engine.clone(), broker.clone(), Arc::new(Numbers), topic)
 }
@@ -154,7 +59,7 @@ fn history(world: &World, id: TaskId) -> Vec<u64> {
 fn every_event_is_announced_and_none_before_the_one_before_it() {
     for seed in 0..50 {
         let sink = MemorySink::new([7; 32]);
-        let broker = LossyTopic::new(seed, seed % 3);
+        let broker = TestBroker::new(seed, seed % 3);
         let mut world = World::open(&sink);
         let mut ids = Vec::new();
         for life in 0..4 {
@@ -191,7 +96,7 @@ fn every_event_is_announced_and_none_before_the_one_before_it() {
 #[test]
 fn a_broker_that_is_away_raises_an_alarm_and_costs_no_event() {
     let world = World::new();
-    let away = LossyTopic::new(1, 8);
+    let away = TestBroker::new(1, 8);
     let first = announcer(&world, &away);
     world.apply(flow("f", &["a"], 0));
     let id = world.submit("f");
@@ -222,7 +127,7 @@ fn a_broker_that_is_away_raises_an_alarm_and_costs_no_event() {
 #[test]
 fn whoever_is_not_the_one_to_announce_any_more_does_not_say_that_all_is_well() {
     let world = World::over(Arc::new(SharedStore::new([7; 32])), 1);
-    let away = LossyTopic::new(1, 8);
+    let away = TestBroker::new(1, 8);
     let first = announcer(&world, &away);
     world.be_heard();
     world.apply(flow("f", &["a"], 0));
@@ -251,7 +156,7 @@ fn whoever_is_not_the_one_to_announce_any_more_does_not_say_that_all_is_well() {
 #[test]
 fn a_task_stays_until_all_of_it_was_announced() {
     let world = World::new();
-    let (away, there) = (LossyTopic::new(1, 8), LossyTopic::new(1, 0));
+    let (away, there) = (TestBroker::new(1, 8), TestBroker::new(1, 0));
     let first = announcer(&world, &away);
     world.apply(flow("f", &["a"], 0));
     let id = world.submit("f");
@@ -276,7 +181,7 @@ fn a_server_that_announces_nothing_leaves_that_to_one_that_does() {
     let (silent, telling) = (Arc::new(store.clone()), Arc::new(store));
     let (silent, telling) = (World::over(silent, 1), World::over(telling, 2));
     silent.be_heard();
-    let broker = LossyTopic::new(1, 0);
+    let broker = TestBroker::new(1, 0);
     let first = announcer(&telling, &broker);
     telling.be_heard();
     telling.apply(flow("f", &["a"], 0));

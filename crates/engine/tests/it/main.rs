@@ -2,6 +2,7 @@
 
 mod after_failures;
 mod announcing;
+mod broker;
 mod commits;
 mod engine;
 mod exchange;

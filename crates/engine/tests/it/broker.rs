@@ -1,0 +1,116 @@
+//! A broker in memory.
+
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use async_trait::async_trait;
+use windlass_brokers::{
+    Announcement, Broker, BrokerError, Consumer, ConsumerSettings, Look, Message, Queue, Topic,
+};
+
+/// A broker whose queue keeps what it is given, and on whose topic announcements get lost on the way, or their
+/// confirmations on the way back, by a seed.
+pub(crate) struct TestBroker {
+    chance: Mutex<u64>,
+    /// Of four announcements so many are lost, and of so many the confirmation.
+    pub(crate) losses: AtomicU64,
+    pub(crate) heard: Mutex<Vec<(String, u64)>>,
+    /// The ids of messages, in the order in which they came.
+    pub(crate) published: Mutex<Vec<String>>,
+}
+
+impl TestBroker {
+    pub(crate) fn new(seed: u64, losses: u64) -> Arc<Self> {
+        Arc::new(Self {
+            chance: Mutex::new(seed),
+            losses: AtomicU64::new(losses),
+            heard: Mutex::default(),
+            published: Mutex::default(),
+        })
+    }
+
+    fn next(&self) -> u64 {
+        let mut chance = self.chance.lock().unwrap();
+        *chance = chance.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        *chance >> 33
+    }
+
+    /// What was heard of each task, without repetitions.
+    pub(crate) fn first_heard(&self) -> BTreeMap<String, Vec<u64>> {
+        let mut first: BTreeMap<String, Vec<u64>> = BTreeMap::new();
+        for (task, n) in &*self.heard.lock().unwrap() {
+            let numbers = first.entry(task.clone()).or_default();
+            if !numbers.contains(n) {
+                numbers.push(*n);
+            }
+        }
+        first
+    }
+}
+
+fn lost<T>() -> Result<T, BrokerError> {
+    Err(BrokerError::Unreachable("lost on the way".to_owned()))
+}
+
+#[async_trait]
+impl Broker for TestBroker {
+    fn name(&self) -> &str {
+        "lossy"
+    }
+
+    fn message_bytes_max(&self) -> usize {
+        usize::MAX
+    }
+
+    fn has_headers(&self, _queue: &Queue) -> bool {
+        true
+    }
+
+    fn check(&self, _queue: &Queue) -> Result<(), BrokerError> {
+        Ok(())
+    }
+
+    fn check_topic(&self, _topic: &Topic) -> Result<(), BrokerError> {
+        Ok(())
+    }
+
+    async fn declare(&self, _queue: &Queue) -> Result<(), BrokerError> {
+        Ok(())
+    }
+
+    async fn publish(&self, _queue: &Queue, messages: &[Message]) -> Vec<Result<(), BrokerError>> {
+        self.published.lock().unwrap().extend(messages.iter().map(|message| message.id.clone()));
+        vec![Ok(()); messages.len()]
+    }
+
+    async fn announce(&self, _topic: &Topic, announcements: &[Announcement]) -> Vec<Result<(), BrokerError>> {
+        let say = |announcement: &Announcement| {
+            let (chance, losses) = (self.next() % 8, self.losses.load(Ordering::Relaxed));
+            if chance < losses {
+                return lost();
+            }
+            let (task, n) = announcement.message.id.split_once('/').unwrap();
+            self.heard.lock().unwrap().push((task.to_owned(), n.parse().unwrap()));
+            if chance < 2 * losses { lost() } else { Ok(()) }
+        };
+        announcements.iter().map(say).collect()
+    }
+
+    async fn look(&self, _queue: &Queue) -> Result<Look, BrokerError> {
+        let messages = self.published.lock().unwrap().len() as u64;
+        Ok(Look { messages: Some(messages), counts_in_hands: true, identity: None })
+    }
+
+    async fn consume(
+        &self,
+        _queue: &Queue,
+        _settings: &ConsumerSettings,
+    ) -> Result<Box<dyn Consumer>, BrokerError> {
+        lost()
+    }
+}
