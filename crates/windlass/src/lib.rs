@@ -34,7 +34,9 @@ pub fn run() -> ExitCode {
         Some(first) if first == modules::EXEC_COMMAND => {
             modules::exec_main(&arguments.collect::<Vec<OsString>>())
         }
-        Some(first) if first == modules::GUARD_COMMAND => modules::guard_main(),
+        Some(first) if first == modules::GUARD_COMMAND => {
+            modules::guard_main(arguments.next().map(Into::into))
+        }
         Some(first) if first == bench::WORKER_COMMAND => {
             bench::run_worker(&arguments.collect::<Vec<OsString>>())
         }

@@ -2,10 +2,10 @@
 
 use std::{num::NonZeroUsize, path::PathBuf};
 
-use clap::Args;
+use clap::{ArgGroup, Args};
 
 use super::{
-    connection::{ConnectionArgs, SERVER_DEFAULT},
+    connection::{ConnectionArgs, SERVER_DEFAULT, read_secret},
     exit::Exit,
     logging, signals,
 };
@@ -16,6 +16,7 @@ use crate::{
 
 /// What to serve.
 #[derive(Debug, Args)]
+#[command(group = ArgGroup::new("from_broker").args(["broker", "broker_file"]))]
 pub(crate) struct WorkerArgs {
     /// The folder of modules: every executable DIR/MODULE/COMMAND is served
     #[arg(long, value_name = "DIR")]
@@ -37,16 +38,20 @@ pub(crate) struct WorkerArgs {
     #[arg(long, value_name = "URL", env = "WINDLASS_BROKER", hide_env_values = true)]
     broker: Option<String>,
 
+    /// File with the URL of the broker, in place of --broker: commands of other users cannot read its password
+    #[arg(long, value_name = "FILE", env = "WINDLASS_BROKER_FILE", conflicts_with = "broker")]
+    broker_file: Option<PathBuf>,
+
     /// Tell what became of steps on this queue of the broker, without a server [default: windlass-results]
-    #[arg(long, value_name = "QUEUE", requires = "broker")]
+    #[arg(long, value_name = "QUEUE", requires = "from_broker")]
     results: Option<String>,
 
     /// The broker's queue of a module, where it is not called like it; may be given more than once
-    #[arg(long = "queue", value_name = "MODULE=QUEUE", requires = "broker", value_parser = parse_queue)]
+    #[arg(long = "queue", value_name = "MODULE=QUEUE", requires = "from_broker", value_parser = parse_queue)]
     queues: Vec<(String, String)>,
 
     /// What kind of queues, where the broker has several
-    #[arg(long, value_name = "KIND", requires = "broker")]
+    #[arg(long, value_name = "KIND", requires = "from_broker")]
     queue_kind: Option<String>,
 }
 
@@ -69,15 +74,19 @@ impl WorkerArgs {
     /// Runs the worker until it is told to stop.
     pub(crate) async fn run(self, connection: &ConnectionArgs) -> anyhow::Result<Exit> {
         logging::start();
+        let broker = match &self.broker_file {
+            Some(file) => Some(read_secret(file, "URL of the broker")?),
+            None => self.broker,
+        };
         let options = WorkerOptions {
-            server: server(connection, &self.broker, &self.results),
-            broker: self.broker.map(|url| BrokerOptions {
+            server: server(connection, &broker, &self.results),
+            broker: broker.map(|url| BrokerOptions {
                 url,
                 results: self.results.unwrap_or_else(|| RESULTS_DEFAULT.to_owned()),
                 queues: self.queues,
                 kind: self.queue_kind,
             }),
-            token: connection.token.clone(),
+            token: connection.token()?,
             modules_dir: self.modules,
             only_modules: self.only_modules,
             concurrency: self.concurrency.map(NonZeroUsize::get),

@@ -6,12 +6,19 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::Access;
 
 /// The longest name of a module or a command.
 const NAME_LENGTH_MAX: usize = 128;
+
+/// Bits of a file's mode.
+const SETUID: u32 = 0o4000;
+const SETGID: u32 = 0o2000;
+const STICKY: u32 = 0o1000;
+const WRITABLE_BY_OTHERS: u32 = 0o0002;
 
 /// The module name that the engine keeps to itself.
 const RESERVED_MODULE: &str = "flow";
@@ -120,6 +127,17 @@ impl Catalogue {
         &self.passed_over
     }
 
+    /// Commands that are symbolic links to files outside of the folder: they are served, and change when that file does.
+    #[must_use]
+    pub fn leading_out(&self) -> Vec<&Path> {
+        let commands = self.modules.values().flat_map(BTreeMap::values);
+        let leads_out = |path: &Path| {
+            let module = path.parent().and_then(Path::parent);
+            fs::canonicalize(path).is_ok_and(|target| module.is_some_and(|root| !target.starts_with(root)))
+        };
+        commands.map(PathBuf::as_path).filter(|path| leads_out(path)).collect()
+    }
+
     fn read_module(&mut self, name: String, folder: &Path) -> std::io::Result<()> {
         let mut commands = BTreeMap::new();
         for entry in fs::read_dir(folder)? {
@@ -157,10 +175,34 @@ fn command_name(path: &Path) -> Result<String, &'static str> {
     if !path.is_file() {
         return Err("not a file");
     }
-    match rustix::fs::access(path, Access::EXEC_OK) {
-        Ok(()) => Ok(name),
-        Err(_) => Err("not executable: run `chmod +x` on it if it is a command"),
+    if rustix::fs::access(path, Access::EXEC_OK).is_err() {
+        return Err("not executable: run `chmod +x` on it if it is a command");
     }
+    safe_mode(path)?;
+    Ok(name)
+}
+
+/// Refuses a command that others could replace, or that would run with other rights than its worker's. A symbolic
+/// link is judged by what it leads to.
+fn safe_mode(path: &Path) -> Result<(), &'static str> {
+    let mode = |path: &Path| path.metadata().map(|metadata| metadata.permissions().mode());
+    let target = fs::canonicalize(path).map_err(|_| "cannot be read")?;
+    let command = mode(&target).map_err(|_| "cannot be read")?;
+    if command & (SETUID | SETGID) != 0 {
+        return Err("setuid or setgid: run `chmod ug-s` on it, and give the worker the rights that it needs");
+    }
+    if command & WRITABLE_BY_OTHERS != 0 {
+        return Err(
+            "writable by everybody, who could then run anything as the worker: run `chmod o-w` on it",
+        );
+    }
+    let folder = target.parent().map_or(Ok(0), mode).map_err(|_| "cannot be read")?;
+    if folder & WRITABLE_BY_OTHERS != 0 && folder & STICKY == 0 {
+        return Err(
+            "its folder is writable by everybody, who could then replace it: run `chmod o-w` on the folder",
+        );
+    }
+    Ok(())
 }
 
 /// The last part of the path if it is a name that flows can use: `[A-Za-z0-9][A-Za-z0-9_.-]{0,127}`.
@@ -188,8 +230,6 @@ fn list(passed_over: &[PassedOver]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::PermissionsExt;
-
     use super::*;
 
     fn put(root: &Path, path: &str, mode: u32) {
@@ -226,6 +266,49 @@ mod tests {
         assert_eq!(reason(&catalogue, "empty"), "a folder without commands");
         assert!(reason(&catalogue, "flow").contains("reserved"));
         assert!(reason(&catalogue, "stray").starts_with("not a folder"));
+    }
+
+    #[test]
+    fn a_command_that_others_could_replace_is_refused() {
+        let folder = tempfile::tempdir().expect("temporary folder");
+        put(folder.path(), "m/plain", 0o755);
+        put(folder.path(), "m/setuid", 0o4755);
+        put(folder.path(), "m/setgid", 0o2755);
+        put(folder.path(), "m/writable", 0o757);
+        put(folder.path(), "open/inside", 0o755);
+        put(folder.path(), "sticky/inside", 0o755);
+        for (module, mode) in [("open", 0o777), ("sticky", 0o1777)] {
+            fs::set_permissions(folder.path().join(module), fs::Permissions::from_mode(mode))
+                .expect("set mode");
+        }
+        std::os::unix::fs::symlink(folder.path().join("open/inside"), folder.path().join("m/linked"))
+            .expect("link");
+        let catalogue = Catalogue::read(folder.path()).expect("readable");
+        let modules: Vec<_> = catalogue.modules().collect();
+        assert_eq!(modules, [("m", vec!["plain".to_owned()]), ("sticky", vec!["inside".to_owned()])]);
+        assert!(reason(&catalogue, "m/setuid").starts_with("setuid"));
+        assert!(reason(&catalogue, "m/setgid").starts_with("setuid or setgid"));
+        assert!(reason(&catalogue, "m/writable").starts_with("writable by everybody"));
+        assert!(reason(&catalogue, "open/inside").starts_with("its folder is writable"));
+        assert!(reason(&catalogue, "m/linked").starts_with("its folder is writable"), "by what it leads to");
+    }
+
+    #[test]
+    fn a_link_out_of_the_folder_is_served_and_named() {
+        let (folder, outside) =
+            (tempfile::tempdir().expect("temporary folder"), tempfile::tempdir().expect("temporary folder"));
+        put(folder.path(), "m/inside", 0o755);
+        put(outside.path(), "tool", 0o755);
+        let link = |target: &Path, name: &str| {
+            std::os::unix::fs::symlink(target, folder.path().join("m").join(name)).expect("link");
+        };
+        link(&outside.path().join("tool"), "out");
+        link(&folder.path().join("m/inside"), "within");
+        let catalogue = Catalogue::read(folder.path()).expect("readable");
+        assert!(catalogue.find("m", "out").is_some() && catalogue.find("m", "within").is_some());
+        let out = catalogue.leading_out();
+        assert_eq!(out.len(), 1, "{out:?}");
+        assert!(out[0].ends_with("m/out"));
     }
 
     #[test]

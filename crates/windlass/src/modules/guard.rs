@@ -6,22 +6,29 @@
 //! SIGKILL to every group still listed and ends itself. It is in a process group of its own and takes no notice
 //! of SIGTERM, SIGINT and SIGHUP, so that a Ctrl-C or a closing terminal cannot end it before the worker.
 //!
+//! Where the worker has a control group, its path is the guard's argument: the guard kills the control groups of the
+//! process groups that are listed too, and removes everything.
+//!
 //! If the guard dies, the worker starts another one and tells it all groups. The demo keeps one for its server and
 //! its workers in the same way.
 
 use std::collections::BTreeSet;
 use std::io::BufRead;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use rustix::process::{Pid, RawPid, Signal};
 use tokio::signal::unix::{SignalKind, signal};
 
+use super::cgroup::Cgroup;
+
 /// The hidden subcommand that runs the guard.
 pub const GUARD_COMMAND: &str = "module-guard";
 
-/// Runs the guard: reads stdin to its end, then ends every process group that is still listed.
+/// Runs the guard: reads stdin to its end, then ends every process group that is still listed. `cgroup` is the
+/// worker's control group, where it has one.
 #[must_use]
-pub fn guard_main() -> ExitCode {
+pub fn guard_main(cgroup: Option<PathBuf>) -> ExitCode {
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_io().build() {
         Ok(runtime) => runtime,
         Err(error) => return refuse(&error),
@@ -34,9 +41,13 @@ pub fn guard_main() -> ExitCode {
         }
     }
     let left_behind = read_groups(std::io::stdin().lock());
-    for group in left_behind.into_iter().filter_map(Pid::from_raw) {
+    let left_behind: Vec<Pid> = left_behind.into_iter().filter_map(Pid::from_raw).collect();
+    for group in &left_behind {
         // A group that has ended meanwhile is what we want, so the answer does not matter.
-        let _ = rustix::process::kill_process_group(group, Signal::KILL);
+        let _ = rustix::process::kill_process_group(*group, Signal::KILL);
+    }
+    if let Some(cgroup) = cgroup.map(Cgroup::at) {
+        cgroup.end(&left_behind);
     }
     drop(context);
     ExitCode::SUCCESS

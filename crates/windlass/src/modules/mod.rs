@@ -19,9 +19,10 @@
 //! When something goes wrong: a command that is told to stop gets SIGTERM and, 5 s later, SIGKILL, with all that
 //! it has started. A worker that dies, even by SIGKILL, takes its commands along: each has a parent-death signal
 //! (the stub sets it), and a guard process kills what they have started. A process that leaves its group on
-//! purpose (`setsid`) is out of reach of both.
+//! purpose (`setsid`) is reached where the worker may make control groups.
 
 mod catalogue;
+mod cgroup;
 mod guard;
 mod input;
 pub(crate) mod malformed;

@@ -3,8 +3,9 @@
 //! The command runs in a process group of its own. It is fed its document and read at the same time, so that
 //! neither side can block the other. What ends it, in order of appearance: itself; a stop (cancel or timeout),
 //! with SIGTERM to the group and SIGKILL after [`TERM_GRACE`]; more output than anyone will read. Once the
-//! command itself has ended, the rest of its group is killed, so nothing survives an attempt, and a pipe that
-//! something outside the group still holds open is read for [`PIPE_GRACE`] at most.
+//! command itself has ended, the rest of its group is killed, and a pipe that something outside the group still holds
+//! open is read for [`PIPE_GRACE`] at most. Only a service that left the group (`setsid`) survives an attempt, and only
+//! one whose command ended by itself; where there are no control groups it survives a stop as well.
 
 use std::future::Future;
 use std::io;
@@ -45,7 +46,7 @@ pub(super) struct Ended {
 /// When the system cannot say how the command ended.
 pub(super) async fn see_through(
     mut child: Child,
-    group: Group,
+    mut group: Group,
     document: &[u8],
     stop: impl Future<Output = ()>,
     log: &mut (dyn FnMut(String) + Send),
@@ -64,7 +65,7 @@ pub(super) async fn see_through(
             output.read(stdout).await;
         }
         if output.is_flooded() {
-            group.signal(Signal::KILL);
+            group.kill_all();
         }
     };
     let listen = async {
@@ -85,6 +86,9 @@ pub(super) async fn see_through(
             _ = &mut streams => end.await?,
         }
     };
+    if !stopped && !output.is_flooded() {
+        group.ended_by_itself();
+    }
     let last_line = lines.into_last(log);
     Ok(Ended { status, output, last_line, stopped })
 }
@@ -102,7 +106,7 @@ async fn wait(
     let status = match tokio::time::timeout(TERM_GRACE, child.wait()).await {
         Ok(status) => status?,
         Err(_) => {
-            group.signal(Signal::KILL);
+            group.kill_all();
             child.wait().await?
         }
     };

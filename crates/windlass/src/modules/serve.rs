@@ -62,9 +62,18 @@ impl fmt::Debug for BrokerOptions {
 /// # Errors
 /// When the folder holds no command, or the server refuses the worker.
 pub async fn serve(options: WorkerOptions, shutdown: impl Future<Output = ()>) -> anyhow::Result<()> {
+    hide_from_commands();
+    if (options.token.is_some() || options.broker.is_some()) && rustix::process::geteuid().is_root() {
+        tracing::warn!(
+            "this worker runs as root, so its commands can read its token and the password of its broker: run it as a user of its own"
+        );
+    }
     let catalogue = Catalogue::read(&options.modules_dir)?.only(&options.only_modules)?;
     for entry in catalogue.passed_over() {
         tracing::warn!(path = %entry.path.display(), reason = entry.reason, "passed over in the module folder");
+    }
+    for path in catalogue.leading_out() {
+        tracing::warn!(path = %path.display(), "this command is a symbolic link to a file outside of the module folder");
     }
     let modules: Vec<(String, Vec<String>)> =
         catalogue.modules().map(|(name, commands)| (name.to_owned(), commands)).collect();
@@ -160,6 +169,20 @@ fn queues_by_module(
     }
     Ok(by_module)
 }
+
+/// Keeps commands that run as the worker's own user from reading its environment and memory, where its token and the
+/// password of its broker are. A command that runs as root can read them all the same: nothing stops root.
+#[cfg(target_os = "linux")]
+fn hide_from_commands() {
+    if let Err(error) = rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable)
+    {
+        tracing::warn!(%error, "commands can read the environment and memory of this worker");
+    }
+}
+
+/// Elsewhere no process can read another's environment unless its user may trace it.
+#[cfg(not(target_os = "linux"))]
+fn hide_from_commands() {}
 
 /// This program as a path that stays right when its file is replaced by an upgrade while the worker runs: the
 /// stub and the guard must be of the worker's own version.

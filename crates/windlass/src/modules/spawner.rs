@@ -16,7 +16,7 @@
 use std::collections::BTreeSet;
 use std::io::{self, Write};
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{ChildStdin, Command, Stdio};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
@@ -25,7 +25,7 @@ use rustix::process::{Pid, RawPid, Signal};
 use tokio::process::Child;
 use tokio::sync::oneshot;
 
-use super::{EXEC_COMMAND, GUARD_COMMAND};
+use super::{EXEC_COMMAND, GUARD_COMMAND, cgroup::Cgroup};
 
 /// How long to wait before a guard that could not be started is tried again.
 const GUARD_RETRY: Duration = Duration::from_secs(1);
@@ -50,10 +50,14 @@ pub(super) struct CommandLine {
     pub(super) set: Vec<(&'static str, String)>,
 }
 
-/// The processes of one attempt. When it is dropped they are all killed.
+/// The processes of one attempt. When it is dropped they are all killed, but for services that a command which
+/// ended by itself left outside of its group.
 #[derive(Debug)]
 pub(super) struct Group {
     id: Pid,
+    cgroup: Option<Cgroup>,
+    /// The command ended by itself: what it left running outside of its group is meant to live.
+    ended: bool,
     spawner: mpsc::Sender<Request>,
 }
 
@@ -64,8 +68,25 @@ impl Spawner {
     /// When the thread or the guard cannot be started.
     pub(super) fn start(program: PathBuf) -> io::Result<Self> {
         let (requests, inbox) = mpsc::channel();
-        let groups = BTreeSet::new();
-        let mut thread = Thread { program, requests: requests.clone(), groups, guard: None, guards: 0 };
+        let cgroup = match Cgroup::create() {
+            Ok(cgroup) => Some(cgroup),
+            Err(error) => {
+                tracing::info!(
+                    %error,
+                    "no control groups: a process that a command starts with setsid outlives a stop and a worker that is killed"
+                );
+                None
+            }
+        };
+        let mut thread = Thread {
+            program,
+            requests: requests.clone(),
+            groups: BTreeSet::new(),
+            released: BTreeSet::new(),
+            cgroup,
+            guard: None,
+            guards: 0,
+        };
         thread.start_guard()?;
         std::thread::Builder::new().name("module-spawner".into()).spawn(move || thread.run(&inbox))?;
         Ok(Self { requests })
@@ -97,13 +118,30 @@ impl Group {
     pub(super) fn signal(&self, signal: Signal) {
         let _ = rustix::process::kill_process_group(self.id, signal);
     }
+
+    /// Says that the command has ended by itself: services that it started outside of its group live on.
+    pub(super) fn ended_by_itself(&mut self) {
+        self.ended = true;
+    }
+
+    /// Kills the group, and with it the processes that left it.
+    pub(super) fn kill_all(&self) {
+        self.signal(Signal::KILL);
+        if let Some(cgroup) = &self.cgroup {
+            cgroup.kill(self.id);
+        }
+    }
 }
 
 impl Drop for Group {
     /// The number cannot have become another group's: that would take a full turn of all process ids between
     /// the end of the group's last process and this line.
     fn drop(&mut self) {
-        self.signal(Signal::KILL);
+        if self.ended {
+            self.signal(Signal::KILL);
+        } else {
+            self.kill_all();
+        }
         let _ = self.spawner.send(Request::Ended(self.id));
     }
 }
@@ -126,6 +164,10 @@ struct Thread {
     program: PathBuf,
     requests: mpsc::Sender<Request>,
     groups: BTreeSet<RawPid>,
+    /// Groups that have ended and whose control groups could not be removed yet.
+    released: BTreeSet<RawPid>,
+    /// Where control groups are to be had.
+    cgroup: Option<Cgroup>,
     guard: Option<ChildStdin>,
     /// How many guards were started; the number of the present one.
     guards: u64,
@@ -144,6 +186,7 @@ impl Thread {
                 }
                 Ok(Request::Ended(group)) => {
                     self.groups.remove(&group.as_raw_pid());
+                    self.release(group);
                     self.tell_guard(&format!("-{group}\n"));
                 }
                 // Closing the pipe of its successor would make that one kill everything.
@@ -159,12 +202,21 @@ impl Thread {
         }
     }
 
+    /// Removes the control group of `group`, and those before it that still had processes when they ended.
+    fn release(&mut self, group: Pid) {
+        if let Some(cgroup) = &self.cgroup {
+            self.released.insert(group.as_raw_pid());
+            self.released.retain(|group| !Pid::from_raw(*group).is_none_or(|group| cgroup.release(group)));
+        }
+    }
+
     fn spawn(&mut self, line: CommandLine, runtime: &tokio::runtime::Handle) -> io::Result<(Child, Group)> {
         if self.guard.is_none() {
             self.start_guard()?;
         }
         let mut command = Command::new(&self.program);
-        command.arg0("windlass").arg(EXEC_COMMAND).arg(std::process::id().to_string()).arg(&line.path);
+        command.arg0("windlass").arg(EXEC_COMMAND).arg(std::process::id().to_string());
+        command.arg(self.cgroup.as_ref().map_or(Path::new(""), Cgroup::path)).arg(&line.path);
         command.current_dir(line.path.parent().unwrap_or(&line.path)).process_group(0);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         for variable in &line.unset {
@@ -180,9 +232,11 @@ impl Thread {
             .id()
             .and_then(|id| Pid::from_raw(i32::try_from(id).ok()?))
             .ok_or_else(|| io::Error::other("the command has no process id"))?;
+        // A number that is used again must not be released with the one before.
+        self.released.remove(&id.as_raw_pid());
         self.groups.insert(id.as_raw_pid());
         self.tell_guard(&format!("+{id}\n"));
-        Ok((child, Group { id, spawner: self.requests.clone() }))
+        Ok((child, Group { id, cgroup: self.cgroup.clone(), ended: false, spawner: self.requests.clone() }))
     }
 
     /// A line that cannot be written means that the guard has died; its successor is told all groups anyway.
@@ -203,7 +257,11 @@ impl Thread {
 
     fn start_guard(&mut self) -> io::Result<()> {
         let mut command = Command::new(&self.program);
-        command.arg0("windlass").arg(GUARD_COMMAND).process_group(0);
+        command
+            .arg0("windlass")
+            .arg(GUARD_COMMAND)
+            .args(self.cgroup.as_ref().map(Cgroup::path))
+            .process_group(0);
         let mut guard = command.stdin(Stdio::piped()).stdout(Stdio::null()).spawn()?;
         let mut stdin = guard.stdin.take().ok_or_else(|| io::Error::other("the guard has no stdin"))?;
         self.guards += 1;

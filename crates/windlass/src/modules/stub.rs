@@ -1,8 +1,9 @@
 //! The stub: how a command is tied to the life of its worker before it runs a single instruction.
 //!
-//! The worker starts every command as `windlass module-exec WORKER_PID COMMAND`. The stub asks the kernel for
-//! SIGKILL when the worker dies, makes sure that the worker has not died already, waits until the guard knows
-//! the process group, and then becomes the command. A command cannot be tied from outside in safe code:
+//! The worker starts every command as `windlass module-exec WORKER_PID CGROUP COMMAND`. The stub asks the kernel
+//! for SIGKILL when the worker dies, makes sure that the worker has not died already, enters a control group of its own
+//! where the worker has some (CGROUP is empty otherwise), waits until the guard knows the process group, and then
+//! becomes the command. A command cannot be tied from outside in safe code:
 //! the death signal can only be set by the process itself.
 
 use std::ffi::OsString;
@@ -11,6 +12,8 @@ use std::process::{Command, ExitCode};
 
 use anyhow::{Context, anyhow, bail};
 use rustix::event::{PollFd, PollFlags};
+
+use super::cgroup::Cgroup;
 
 /// The hidden subcommand that runs the stub.
 pub const EXEC_COMMAND: &str = "module-exec";
@@ -44,9 +47,9 @@ pub fn exec_stub(args: &[OsString]) -> anyhow::Error {
 }
 
 fn prepare(args: &[OsString]) -> anyhow::Result<Command> {
-    let [worker, command] = args else {
+    let [worker, cgroup, command] = args else {
         bail!(
-            "`windlass {EXEC_COMMAND}` is run by `windlass worker` only: it needs a process id and a command"
+            "`windlass {EXEC_COMMAND}` is run by `windlass worker` only: it needs a process id, a control group and a command"
         );
     };
     let worker: i32 = worker
@@ -57,6 +60,9 @@ fn prepare(args: &[OsString]) -> anyhow::Result<Command> {
     // Had the worker died before the signal was set, it would never come.
     if rustix::process::getppid().map(|parent| parent.as_raw_nonzero().get()) != Some(worker) {
         bail!("the worker that wanted {} is gone", command.display());
+    }
+    if !cgroup.is_empty() {
+        Cgroup::at(cgroup.into()).enter().context("cannot enter a control group of its own")?;
     }
     wait_for_input()?;
     Ok(Command::new(command))

@@ -1,5 +1,7 @@
 //! Commands of a module folder as real processes: what they are told, how they end, and what they leave behind.
 
+mod confined;
+
 use std::fs;
 use std::future::{Future, pending};
 use std::io::{BufRead, BufReader, Write};
@@ -343,6 +345,14 @@ fn drive() {
     block_on(runner.run_attempt(&attempt, pending(), &mut |_| {}));
 }
 
+/// A worker that is a process of its own and runs `m.run` of this folder.
+fn drive_in(folder: &Folder) -> Child {
+    let mut worker = Command::new(std::env::current_exe().expect("this program"));
+    worker.args(["--exact", "modules::drive", "--nocapture"]).env(DRIVE, folder.0.path());
+    worker.env("WINDLASS_TOKEN", "our-secret").env("WINDLASS_SERVER", "http://127.0.0.1:7700");
+    worker.stdout(Stdio::null()).spawn().expect("starts")
+}
+
 /// A command with a child and a grandchild, under a worker that is a process of its own.
 fn driven() -> (Folder, Child, [Pid; 3]) {
     let folder = Folder::sh(
@@ -350,10 +360,7 @@ fn driven() -> (Folder, Child, [Pid; 3]) {
         sh -c 'sleep 600 & echo $! >grandchild; wait' & echo $! >child
         echo $$ >command; trap '' TERM; wait",
     );
-    let mut worker = Command::new(std::env::current_exe().expect("this program"));
-    worker.args(["--exact", "modules::drive", "--nocapture"]).env(DRIVE, folder.0.path());
-    worker.env("WINDLASS_TOKEN", "our-secret").env("WINDLASS_SERVER", "http://127.0.0.1:7700");
-    let worker = worker.stdout(Stdio::null()).spawn().expect("starts");
+    let worker = drive_in(&folder);
     let pids = ["command", "child", "grandchild"].map(|file| folder.pid(file));
     (folder, worker, pids)
 }
@@ -448,7 +455,7 @@ fn the_stub_starts_nothing_for_a_worker_that_is_gone() {
     let command = folder.path("m").join("run");
     // Process 1 is never the parent of a test.
     let mut stub = Command::new(PROGRAM);
-    stub.arg(EXEC_COMMAND).arg("1").arg(&command).current_dir(folder.path("m"));
+    stub.arg(EXEC_COMMAND).arg("1").arg("").arg(&command).current_dir(folder.path("m"));
     let mut stub = stub.stdin(Stdio::null()).stderr(Stdio::piped()).spawn().expect("starts");
     let mut line = String::new();
     BufReader::new(stub.stderr.take().expect("piped")).read_line(&mut line).expect("says why");
