@@ -7,7 +7,7 @@
 //!
 //! ```text
 //!   the worker's control group            worker, guard, services that ended commands left running
-//!     └─ windlass-worker-4711             made by the spawner, removed by the guard
+//!     └─ windlass-worker-4711-0           made by the spawner, removed by the guard
 //!          ├─ 4720                        one attempt: the command and everything that it started
 //!          └─ 4733
 //! ```
@@ -15,6 +15,7 @@
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use rustix::process::Pid;
@@ -42,7 +43,10 @@ impl Cgroup {
             &fs::read_to_string("/proc/self/cgroup")?,
         );
         let own = own.ok_or_else(|| io::Error::other("control groups of version 2 are not mounted"))?;
-        let cgroup = Self { path: own.join(format!("windlass-worker-{}", std::process::id())) };
+        // A process may have several workers, each with a guard that removes its own.
+        static MADE: AtomicU32 = AtomicU32::new(0);
+        let number = MADE.fetch_add(1, Ordering::Relaxed);
+        let cgroup = Self { path: own.join(format!("windlass-worker-{}-{number}", std::process::id())) };
         match fs::create_dir(&cgroup.path) {
             // Left by a process that had this number before.
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}

@@ -86,10 +86,10 @@ fn a_command_cannot_read_the_secrets_of_its_worker() {
     );
     site.apply("flow: look\nsteps: [{ name: one, run: m.look }]");
     fs::write(site.dir.path().join("token"), "a-secret-in-a-file\n").expect("written");
-    // Root may read everything: take away the right with which it does.
+    // Root may read everything: take away the capabilities with which it does.
     let mut worker = if rustix::process::geteuid().is_root() {
         let mut worker = Command::new("setpriv");
-        worker.args(["--bounding-set=-sys_ptrace", "--inh-caps=-sys_ptrace", PROGRAM]);
+        worker.args(["--bounding-set=-all", "--inh-caps=-all", PROGRAM]);
         worker
     } else {
         Command::new(PROGRAM)
