@@ -36,6 +36,14 @@ pub struct FlowDocument {
     /// How long its ended tasks are kept.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retention: Option<Span>,
+    /// Which parameters rollbacks are given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rollback_params: Option<RollbackParams>,
+    /// How many attempts of a step may be lost with their workers before it is held as poisoned: 1 to 1000, 3 when
+    /// left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 1, maximum = 1000)]
+    pub deaths_max: Option<u32>,
     /// An expression: what the attempts of its steps are counted under where a limit is by key. Steps may have one
     /// of their own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -101,6 +109,18 @@ pub enum OnFailure {
     Rollback,
     /// Hold the task until a person decides.
     Hold,
+}
+
+/// Which parameters a rollback is given. The step's own result and the error are beside them in any case.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum RollbackParams {
+    /// Those that its step or item was given (the default).
+    Step,
+    /// The same with its own result over them.
+    StepAndResult,
+    /// All parameters and results so far, as in the classic catalogue.
+    Shared,
 }
 
 /// A stored flow.

@@ -16,6 +16,9 @@ pub const TOKEN_HEADER: &str = "windlass-token";
 /// The header of a step message that has the idempotency key of its action.
 pub const KEY_HEADER: &str = "windlass-idempotency-key";
 
+/// The header of a step message of a rollback that has the idempotency key of what is rolled back.
+pub const FORWARD_KEY_HEADER: &str = "windlass-forward-idempotency-key";
+
 /// The code of a result that says: not now, try again later without spending a retry (`EX_TEMPFAIL` of sysexits.h).
 pub const CODE_RETRY_LATER: i32 = 75;
 
@@ -52,6 +55,23 @@ pub struct StepMessage {
     /// The idempotency key of the action, the same for all attempts of it, where the broker has no headers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
+    /// Of a rollback: the idempotency key of what is rolled back, where the broker has no headers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub forward_key: Option<String>,
+    /// What the steps before returned, by their names. Flows of the classic catalogue do without.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Object>)]
+    pub results: Option<Payload>,
+    /// Whether `Results` is left out because it is too large.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub results_omitted: bool,
+    /// Of a rollback: what the step, or its item, returned. Flows of the classic catalogue do without.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Object>)]
+    pub result: Option<Payload>,
+    /// Of a rollback: why the task is rolled back. Flows of the classic catalogue do without.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
     /// Where the message with its parameters would be larger than the broker takes: the path under which the server
     /// gives the whole of it, `/v1/worker/attempts/TOKEN`.
     #[serde(default, skip_serializing_if = "Option::is_none")]

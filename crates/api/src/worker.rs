@@ -175,17 +175,28 @@ pub struct Attempt {
     pub module: String,
     /// What to do.
     pub command: String,
-    /// The parameters, with the results of the steps before.
+    /// The parameters, with the results of the steps before. A rollback gets those that its step was given.
     #[schema(value_type = Object)]
     pub params: Payload,
+    /// What the steps before returned, by their names, where no later result can hide it; left out where none
+    /// returned anything.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Object>)]
+    pub results: Option<Payload>,
+    /// Whether `results` is left out because it is larger than 2 MiB, or than a broker's message may be.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub results_omitted: bool,
     /// How long the attempt may take.
     pub timeout_ms: u64,
     /// The same for all attempts of this action: hand it to what has effects.
     pub idempotency_key: String,
+    /// With `rollback`: the `idempotency_key` that the attempts had which are rolled back.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub forward_idempotency_key: Option<String>,
     /// With `rollback`: why the task is rolled back.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
-    /// With `rollback`: what the step returned.
+    /// With `rollback`: what the step, or its item, returned.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Object>)]
     pub result: Option<Payload>,

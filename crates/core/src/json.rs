@@ -117,10 +117,10 @@ impl Json {
     /// # Errors
     /// When there is no such member, it is no list, or a list that is too long for a fanned-out step: in words.
     pub fn elements(&self, name: &str) -> Result<Vec<Box<str>>, String> {
-        let Some(value) = self.members().into_iter().find(|(member, _)| member == name) else {
+        let Some(value) = self.member(name) else {
             return Err(format!("there is no parameter \"{name}\", whose elements it is to be done for"));
         };
-        let elements: Vec<&RawValue> = serde_json::from_str(value.1).map_err(|_| {
+        let elements: Vec<&RawValue> = serde_json::from_str(value).map_err(|_| {
             format!("the parameter \"{name}\" is no list, and it is to be done for its elements")
         })?;
         if elements.len() > MEMBERS_MAX {
@@ -164,6 +164,11 @@ impl Json {
         serde_json::to_string(text).unwrap_or_default()
     }
 
+    /// The text of the member `name`.
+    pub(crate) fn member(&self, name: &str) -> Option<&str> {
+        self.members().into_iter().find(|(member, _)| member == name).map(|(_, value)| value)
+    }
+
     fn members(&self) -> Vec<(String, &str)> {
         let mut members = Members::default();
         let mut reader = serde_json::Deserializer::from_str(self.as_str());
@@ -172,7 +177,8 @@ impl Json {
         members.list
     }
 
-    fn of_members<'a>(members: impl Iterator<Item = (String, &'a str)>) -> Self {
+    /// An object of these names and values, which are valid JSON.
+    pub(crate) fn of_members<'a>(members: impl Iterator<Item = (String, &'a str)>) -> Self {
         let mut text = String::new();
         for (name, value) in members {
             text.push(if text.is_empty() { '{' } else { ',' });

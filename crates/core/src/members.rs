@@ -9,7 +9,7 @@ use rpds::{RedBlackTreeSetSync, VectorSync};
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Act, ActState, DEATHS_MAX, Direction, Json,
+    Act, ActState, Direction, Json,
     planted::{Bug, is_planted},
 };
 
@@ -56,8 +56,6 @@ pub struct Side {
     pub again: RedBlackTreeSetSync<u32>,
     /// How many are done or passed over.
     pub satisfied: u32,
-    /// How many of the failed ones have taken too many workers with them.
-    pub poisoned: u32,
 }
 
 /// What members are given: parameters that all of them get, those of them that name their keys and locks, and their
@@ -186,6 +184,14 @@ impl Members {
         }
     }
 
+    /// Whether one of those that failed has lost so many workers. It takes as long as there are failed ones.
+    #[must_use]
+    pub fn has_poisoned(&self, direction: Direction, deaths_max: u32) -> bool {
+        let is_poisoned =
+            |number: &u32| self.get(*number).is_some_and(|member| member.act(direction).deaths >= deaths_max);
+        self.side(direction).failed.iter().any(is_poisoned)
+    }
+
     /// The next member to do: one that is to begin again, or the first that has not begun.
     #[must_use]
     pub(crate) fn next_forward(&self) -> Option<u32> {
@@ -265,7 +271,6 @@ impl Side {
             }
         }
         self.satisfied = step(self.satisfied, act.is_satisfied(), add);
-        self.poisoned = step(self.poisoned, failed && act.deaths >= DEATHS_MAX, add);
     }
 
     /// How many are settled.

@@ -2,7 +2,8 @@
 
 use crate::{
     ActKey, ActState, Cause, DATA_CODE, DEADLINE_CODE, Direction, EXPRESSION_MEMBER_STEPS_MAX,
-    EXPRESSION_STEPS_MAX, Expression, Json, Role, Task, expression::steps_to_find, members::Shares,
+    EXPRESSION_STEPS_MAX, Expression, Json, Role, RollbackParams, Task, expression::steps_to_find,
+    members::Shares,
 };
 
 /// The parameter that holds the element of a member.
@@ -43,21 +44,52 @@ impl Shares {
 }
 
 impl Task {
-    /// The parameters handed to an act: the flow's, the caller's, then results in definition order: those of
-    /// the step's ancestors on the way forward, everything so far on the way back; last what a person gave it.
+    /// The parameters handed to an act: the flow's, the caller's, then the results of the step's ancestors in definition
+    /// order; last what an operator gave it. A rollback gets those that its step was given: results of later steps do
+    /// not change what it rolls back. [`RollbackParams`] says which flows do otherwise.
     ///
     /// A member gets those its step had when it was fanned out, with its element as `item` and its place as `index`
-    /// in place of the list, and on the way back what it returned. A join that goes on without some, and the step for errors, get `errors`.
+    /// in place of the list. A join that goes on without some gets `errors`; the step for errors gets `errors` and all
+    /// results so far.
     #[must_use]
     pub fn params_for(&self, key: ActKey) -> Json {
-        if key.is_member() {
-            return self.params_for_member(key);
-        }
-        let ancestors = match key.direction {
-            Direction::Forward => Some(self.flow.ancestors(key.step)),
-            Direction::Rollback => None,
+        let given = if key.is_member() { self.given_to_member(key) } else { self.given(key) };
+        let with_result = match key.direction {
+            Direction::Forward => false,
+            // An item of a classic flow has no place of its own among results that all share.
+            Direction::Rollback if key.is_member() => self.flow.rollback_params != RollbackParams::Step,
+            Direction::Rollback => self.flow.rollback_params == RollbackParams::StepAndResult,
         };
-        let merged = self.merged(|step| ancestors.as_ref().is_none_or(|ancestors| ancestors[step]));
+        match self.done_by(key).filter(|_| with_result) {
+            Some(result) if key.is_member() => {
+                // Its element stays its element, whatever it returned.
+                let own = self.shares(key).map(|shares| shares.own(key));
+                Json::merge([Some(&given), Some(result), own.as_ref()].into_iter().flatten())
+            }
+            Some(result) => Json::merge([&given, result]),
+            None => given,
+        }
+    }
+
+    /// What doing the step or the item of this act returned.
+    #[must_use]
+    pub fn done_by(&self, key: ActKey) -> Option<&Json> {
+        self.act(ActKey { direction: Direction::Forward, ..key })?.result.as_ref()
+    }
+
+    /// What a step as a whole is given, forward or back.
+    fn given(&self, key: ActKey) -> Json {
+        let is_shared = match (key.direction, self.flow.steps[key.step].role) {
+            (Direction::Forward, _) => false,
+            (Direction::Rollback, Role::OnError) => true,
+            (Direction::Rollback, Role::Plain) => self.flow.rollback_params == RollbackParams::Shared,
+        };
+        let merged = if is_shared {
+            self.outcome()
+        } else {
+            let ancestors = self.flow.ancestors(key.step);
+            self.merged(|step| ancestors[step])
+        };
         let amended = self.state.steps[key.step].amended.as_deref().map(Json::from_stored);
         let errors = self.errors_for(key);
         match (&amended, &errors) {
@@ -66,13 +98,22 @@ impl Task {
         }
     }
 
+    /// Whether the condition of a step holds.
+    pub(crate) fn is_wanted(&self, key: ActKey, when: &Expression) -> Result<bool, String> {
+        when.holds(&self.with_results_for(key.step, std::iter::once(when), self.params_for(key)))
+    }
+
     /// What the key of an act and its locks are named by: the parameters it is given, of an undo those that its doing was
     /// given. What a step was done under does not change by what it returned.
     pub(crate) fn naming(&self, key: ActKey) -> Naming {
         let on_error = self.flow.steps[key.step].role == Role::OnError;
         let key = if on_error { key } else { ActKey { direction: Direction::Forward, ..key } };
         match self.shares(key) {
-            None => Naming { params: self.params_for(key), steps_max: EXPRESSION_STEPS_MAX },
+            None => {
+                let expressions = self.flow.steps[key.step].naming();
+                let params = self.with_results_for(key.step, expressions, self.params_for(key));
+                Naming { params, steps_max: EXPRESSION_STEPS_MAX }
+            }
             Some(shares) => {
                 // What alone takes more steps than there are is not put together for each member first.
                 let is_too_large = steps_to_find(&shares.naming) > EXPRESSION_MEMBER_STEPS_MAX;
@@ -92,20 +133,13 @@ impl Task {
             let elements = all.elements(&each.list).unwrap_or_default();
             let common = all.without(&each.list);
             let naming = common.filtered(|name| definition.is_named_by(name));
+            let naming = self.with_results_for(key.step, definition.naming(), naming);
             Shares { common, naming, elements }
         }))
     }
 
-    fn params_for_member(&self, key: ActKey) -> Json {
-        let members = self.state.steps[key.step].members.as_ref();
-        let (Some(members), Some(shares)) = (members, self.shares(key)) else { return Json::empty() };
-        let own = shares.own(key);
-        // Undoing it also gets what doing it returned.
-        let done = match key.direction {
-            Direction::Forward => None,
-            Direction::Rollback => members.get(key.member).and_then(|member| member.forward.result.as_ref()),
-        };
-        Json::merge([Some(&shares.common), done, Some(&own)].into_iter().flatten())
+    fn given_to_member(&self, key: ActKey) -> Json {
+        self.shares(key).map_or_else(Json::empty, |shares| Json::merge([&shares.common, &shares.own(key)]))
     }
 
     /// All parameters and results merged.

@@ -345,8 +345,11 @@ pub const PRIORITY_STEP_MS: i64 = 60_000;
 /// Priorities go from minus this to this.
 pub const PRIORITY_MAX: i8 = 10;
 
-/// Lost attempts of one act before it is held as poisoned.
+/// Lost attempts of one act before it is held as poisoned, where the flow does not say.
 pub const DEATHS_MAX: u32 = 3;
+
+/// The most deaths that a flow may allow: each of them may have taken a worker with it.
+pub const DEATHS_LIMIT: u32 = 1000;
 
 /// How many signals are kept until their steps wait for them.
 pub const SIGNALS_MAX: usize = 100;

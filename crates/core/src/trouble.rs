@@ -1,8 +1,7 @@
 //! What waits for a person: the one place that says which failed act does, and what may be decided of it.
 
 use crate::{
-    ActKey, ActState, DEATHS_MAX, Direction, OnFailure, Phase, ResolutionKind, Role, Stuck, StuckKind, Task,
-    step_name,
+    ActKey, ActState, Direction, OnFailure, Phase, ResolutionKind, Role, Stuck, StuckKind, Task, step_name,
 };
 
 /// What a failed act of an unfinished task waits for a person for.
@@ -11,8 +10,9 @@ pub fn trouble(task: &Task, key: ActKey) -> Option<Stuck> {
     let act = task.act(key).filter(|act| act.state == ActState::Failed && !key.is_member())?;
     let forward = key.direction == Direction::Forward;
     let members = task.state.steps[key.step].members.as_ref();
-    let poisoned =
-        act.deaths >= DEATHS_MAX || members.is_some_and(|members| members.side(key.direction).poisoned > 0);
+    let deaths_max = task.flow.deaths_max;
+    let poisoned = act.deaths >= deaths_max
+        || members.is_some_and(|members| members.has_poisoned(key.direction, deaths_max));
     let kind = match task.flow.on_failure {
         // On the way back a step that failed is undone like any other.
         _ if forward && task.state.phase != Phase::Forward => return None,

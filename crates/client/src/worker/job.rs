@@ -1,9 +1,9 @@
 //! One attempt as its handler sees it.
 
-use std::sync::Arc;
+use std::{collections::HashMap, sync::Arc};
 
 use serde::de::DeserializeOwned;
-use windlass_api::{Attempt, Progress};
+use windlass_api::{Attempt, Payload, Progress};
 
 use super::control::JobControl;
 
@@ -33,6 +33,16 @@ impl Job {
     /// If they do not fit.
     pub fn params<T: DeserializeOwned>(&self) -> Result<T, serde_json::Error> {
         serde_json::from_str(self.attempt.params.get())
+    }
+
+    /// What one of the steps before returned; none where it returned nothing, or is no step before this one.
+    ///
+    /// # Errors
+    /// If it does not fit.
+    pub fn result_of<T: DeserializeOwned>(&self, step: &str) -> Result<Option<T>, serde_json::Error> {
+        let Some(results) = &self.attempt.results else { return Ok(None) };
+        let results: HashMap<String, Payload> = serde_json::from_str(results.get())?;
+        results.get(step).map(|result| serde_json::from_str(result.get())).transpose()
     }
 
     /// Waits until the attempt is to stop: it was cancelled, its time or its lease is over, or the worker shuts

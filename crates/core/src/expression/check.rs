@@ -11,6 +11,7 @@ use super::{
     parameters::{Needs, PARAMS},
     scan::Word,
 };
+use crate::RESULTS;
 
 /// The parameters that `tree` needs.
 pub(super) fn check(tree: &IdedExpr, source: &str, words: &[Word<'_>]) -> Result<Needs, ExpressionError> {
@@ -79,12 +80,20 @@ impl<'t> Check<'t> {
             self.needs.one(&select.field);
             return Ok(());
         }
+        if self.is_name(&select.operand, RESULTS) {
+            self.needs.result(&select.field);
+        }
         self.node(&select.operand)
     }
 
     /// Whether it is the map of all parameters.
     fn is_params(&self, node: &IdedExpr) -> bool {
-        matches!(&node.expr, Expr::Ident(name) if name == PARAMS) && !self.bound.contains(&PARAMS)
+        self.is_name(node, PARAMS)
+    }
+
+    /// Whether it is this name, and no element of a loop.
+    fn is_name(&self, node: &IdedExpr, wanted: &str) -> bool {
+        matches!(&node.expr, Expr::Ident(name) if name == wanted) && !self.bound.contains(&wanted)
     }
 
     fn call(&mut self, call: &'t CallExpr) -> Result<(), ExpressionError> {
@@ -96,10 +105,14 @@ impl<'t> Check<'t> {
         // As with a field: `params['odd name']` needs that one parameter.
         if let (operators::INDEX, [container, index]) = (call.func_name.as_str(), call.args.as_slice())
             && let Expr::Literal(LiteralValue::String(name)) = &index.expr
-            && self.is_params(container)
         {
-            self.needs.one(name.inner());
-            return Ok(());
+            if self.is_params(container) {
+                self.needs.one(name.inner());
+                return Ok(());
+            }
+            if self.is_name(container, RESULTS) {
+                self.needs.result(name.inner());
+            }
         }
         if let Some(target) = &call.target {
             self.node(target)?;

@@ -66,7 +66,8 @@ pub const EXPRESSION_TEXT_BYTES_MAX: usize = 256;
 
 /// A CEL expression over a task's parameters: its text, compiled once.
 ///
-/// Each parameter is a variable of its own name, and all of them are in the map `params`.
+/// Each parameter is a variable of its own name, and all of them are in the map `params`. Where a flow says so, results of
+/// steps are in the map `results` by the names of the steps.
 ///
 /// ```
 /// use windlass_core::{Expression, Json};
@@ -160,6 +161,16 @@ impl Expression {
     /// Whether it looks at the parameter `name`.
     pub(crate) fn looks_at(&self, name: &str) -> bool {
         self.program.needs.includes(name)
+    }
+
+    /// The steps whose results it reads, as in `results.NAME.field`.
+    pub fn results(&self) -> impl Iterator<Item = &str> {
+        self.program.needs.results()
+    }
+
+    /// The parameters it reads by name.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.program.needs.names()
     }
 
     fn evaluate(&self, params: &Json, steps_max: u64) -> Result<Value, String> {

@@ -15,6 +15,7 @@ pub(super) const PARAMS: &str = "params";
 pub(super) struct Needs {
     all: bool,
     names: BTreeSet<Box<str>>,
+    results: BTreeSet<Box<str>>,
 }
 
 impl Needs {
@@ -24,6 +25,20 @@ impl Needs {
 
     pub(super) fn one(&mut self, name: &str) {
         self.names.insert(name.into());
+    }
+
+    /// `results.NAME`: the result of that step, or a field of a parameter called `results`.
+    pub(super) fn result(&mut self, name: &str) {
+        self.results.insert(name.into());
+    }
+
+    pub(super) fn results(&self) -> impl Iterator<Item = &str> {
+        self.results.iter().map(|name| &**name)
+    }
+
+    /// The parameters it names one by one.
+    pub(super) fn names(&self) -> impl Iterator<Item = &str> {
+        self.names.iter().map(|name| &**name)
     }
 
     pub(super) fn is_empty(&self) -> bool {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use crate::{Expression, Millis, Name};
+use crate::{DEATHS_LIMIT, DEATHS_MAX, Expression, Millis, Name, RESULTS};
 
 mod action;
 mod step;
@@ -38,8 +38,25 @@ pub struct Flow {
     pub unique: Option<Unique>,
     /// How long its ended tasks are kept; nothing = as long as the server keeps tasks.
     pub retention: Option<Millis>,
+    /// Which parameters its rollbacks are given.
+    pub rollback_params: RollbackParams,
+    /// How many attempts of one execution may be lost with their workers before the step is held as poisoned; at
+    /// least 1.
+    pub deaths_max: u32,
     /// Its steps, in definition order.
     pub steps: Vec<StepDefinition>,
+}
+
+/// Which parameters a rollback is given. Its step's own result and the error come beside them in any case.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum RollbackParams {
+    /// Those that its step or item was given: what came later cannot change what is rolled back.
+    Step,
+    /// The same with its own result over them. Flows that were stored in format 2 have it, because their rollbacks may
+    /// look for their result there.
+    StepAndResult,
+    /// All parameters and all results so far, the later ones over the earlier ones, as in the classic catalogue.
+    Shared,
 }
 
 /// Who makes the retries.
@@ -103,6 +120,8 @@ impl Flow {
             deadline: None,
             unique: None,
             retention: None,
+            rollback_params: RollbackParams::Step,
+            deaths_max: DEATHS_MAX,
             steps,
         }
     }
@@ -153,10 +172,11 @@ impl Flow {
                     format!("step \"{}\": there is another step for errors: do it in one", step.name),
                 );
             }
-            let checked = step.check().and_then(|()| match step.role {
-                Role::Plain => Ok(()),
-                Role::OnError => step.check_role(),
-            });
+            let checked =
+                step.check().and_then(|()| self.check_results(index)).and_then(|()| match step.role {
+                    Role::Plain => Ok(()),
+                    Role::OnError => step.check_role(),
+                });
             if let Err(message) = checked {
                 return fault(Some(index), format!("step \"{}\": {message}", step.name));
             }
@@ -170,6 +190,9 @@ impl Flow {
                 return fault(None, message);
             }
         }
+        if !(1..=DEATHS_LIMIT).contains(&self.deaths_max) {
+            return fault(None, format!("the flow's `deaths_max` must be from 1 to {DEATHS_LIMIT}"));
+        }
         if let Some(index) = self.cycle() {
             return fault(
                 Some(index),
@@ -180,6 +203,34 @@ impl Flow {
             );
         }
         Ok(())
+    }
+
+    /// An expression may only read results of steps that are done before its own. A parameter that is called like
+    /// the map of results is read through `params`.
+    fn check_results(&self, index: usize) -> Result<(), String> {
+        for expression in self.steps[index].expressions() {
+            let Some(name) = expression.results().find(|name| !self.is_before(name, index)) else { continue };
+            let is_step = self.step_index(name).is_some();
+            return Err(if is_step {
+                format!(
+                    "`{}` reads the result of \"{name}\", which need not be done before this step: add it to `after`",
+                    expression.source()
+                )
+            } else {
+                format!(
+                    "`{}` reads the result of a step \"{name}\", which is not in the flow; a parameter called \
+                     `{RESULTS}` is `params.{RESULTS}`",
+                    expression.source()
+                )
+            });
+        }
+        Ok(())
+    }
+
+    /// Whether the step called `name` is done before `step`. Before the step for errors everything is.
+    pub(crate) fn is_before(&self, name: &str, step: usize) -> bool {
+        let found = self.step_index(name).filter(|found| self.steps[*found].role == Role::Plain);
+        found.is_some_and(|found| self.steps[step].role == Role::OnError || self.ancestors(step)[found])
     }
 
     /// A step that is on a cycle, if there is one.

@@ -106,11 +106,21 @@ impl StepDefinition {
 
     /// Whether its key or a lock of it is named by the parameter `name`.
     pub(crate) fn is_named_by(&self, name: &str) -> bool {
+        self.naming().any(|expression| expression.looks_at(name))
+    }
+
+    /// What its key and its locks are named by.
+    pub(crate) fn naming(&self) -> impl Iterator<Item = &Expression> {
         let locks = self.locks.iter().filter_map(|lock| match lock {
             LockRef::Expression(expression) => Some(expression),
             LockRef::Name(_) => None,
         });
-        self.key.iter().chain(locks).any(|expression| expression.looks_at(name))
+        self.key.iter().chain(locks)
+    }
+
+    /// All its expressions.
+    pub fn expressions(&self) -> impl Iterator<Item = &Expression> {
+        self.when.iter().chain(self.naming())
     }
 
     pub(super) fn check(&self) -> Result<(), String> {

@@ -2,7 +2,7 @@
 
 use super::{attempts, fail, report};
 use crate::{
-    Attempt, DEATHS_MAX, EventKind, Failure, Rejection,
+    Attempt, EventKind, Failure, Rejection,
     draft::Draft,
     planted::{Bug, is_planted},
 };
@@ -16,7 +16,7 @@ pub(super) fn lose(draft: &mut Draft<'_>, attempt: &Attempt) -> Result<(), Rejec
     let deaths = draft.task.act(key).map_or(0, |act| act.deaths);
     if fail::is_last_chance(draft, key) {
         fail::fail_for_good(draft, key, Failure::new("its worker was lost", 1, false));
-    } else if deaths >= DEATHS_MAX && !is_planted(Bug::NoDeathLimit) {
+    } else if deaths >= draft.task.flow.deaths_max && !is_planted(Bug::NoDeathLimit) {
         let message = format!("its worker died or went silent {deaths} times while it had this step");
         fail::fail_for_good(draft, key, Failure::new(&message, 1, false));
     } else {

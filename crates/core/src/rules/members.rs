@@ -91,7 +91,9 @@ fn settle(draft: &mut Draft<'_>, key: ActKey) {
     if is_lost(draft, key) {
         // The others end first where a person decides about the step as a whole, or where the task goes on.
         let flow = &draft.task.flow;
-        let waits = flow.on_failure == OnFailure::Hold || side.poisoned > 0 || flow.tolerates(key.step);
+        let waits = flow.on_failure == OnFailure::Hold
+            || members.has_poisoned(key.direction, flow.deaths_max)
+            || flow.tolerates(key.step);
         if !waits || side.open.is_empty() {
             let failure = failure(draft, key);
             fail::fail_for_good(draft, key, failure);

@@ -79,7 +79,7 @@ fn turn(draft: &mut Draft<'_>, index: usize) {
         }
     }
     if let Some(when) = definition.when.clone() {
-        match when.holds(&draft.task.params_for(key)) {
+        match draft.task.is_wanted(key, &when) {
             Ok(true) => {}
             Ok(false) => return draft.emit(EventKind::ActSkipped { key }),
             Err(message) => {

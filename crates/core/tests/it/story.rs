@@ -9,8 +9,8 @@
 //! ~b: retry 1               how it is undone
 //! b: when x > 1, key x      only of steps: when EXPRESSION, key EXPRESSION, delay T, signal NAME, runs FLOW, role on_error,
 //!                           each LIST, parallel N (2 unless told), on_partial continue|N
-//! on_failure hold · retry_by module · params {…} · input {…} · priority N · at T · deadline T · below N: it is a child,
-//!                           and that many tasks stand above it
+//! on_failure hold · retry_by module · rollback_params shared · deaths_max N · params {…} · input {…} · priority N · at T ·
+//! deadline T · below N: it is a child, and that many tasks stand above it
 //!
 //! accept [STEP…]            those steps were done by another task
 //! cancel · pause · resume · hold WHY · resolve STEP retry [JSON]|skip|done [JSON]|rollback
@@ -20,6 +20,7 @@
 //! ok b [JSON] · fail b WHY · final b WHY · later b [T]
 //! + T        the clock goes on by T                 wake     wakes everything that is due
 //! again      the last command once more             run      every worker succeeds until nothing more is ready
+//! results b  the results that b is given
 //! show b     the parameters that b is given         next     the clock goes on to what is due next, and it is woken
 //! ```
 //!
@@ -32,7 +33,8 @@ use windlass_core::{
     ActKey, ActState, Action, AlarmCommand, Backoff, CHILD_TIMEOUT_DEFAULT, Cause, ChildCommand, ChildEnd,
     Command, Direction, Doer, Each, Effect, Event, EventKind, Expression, Failure, Flow, Free, Json,
     LockCommand, Message, Millis, Name, OnFailure, OnPartial, Outcome, Parent, Rejection, Report, Resolution,
-    RetryBy, Role, StepDefinition, TaskId, Timestamp, Transition, Wakeup, act_status, task_status,
+    RetryBy, Role, RollbackParams, StepDefinition, TaskId, Timestamp, Transition, Wakeup, act_status,
+    task_status,
 };
 
 use crate::world::{START, World, anna, input};
@@ -101,6 +103,8 @@ fn begin(story: &str) -> (World, Vec<String>) {
         match word {
             "on_failure" => flow.on_failure = OnFailure::Hold,
             "retry_by" => flow.retry_by = RetryBy::Module,
+            "rollback_params" => flow.rollback_params = rollback_params(rest),
+            "deaths_max" => flow.deaths_max = rest.parse().unwrap(),
             "deadline" => flow.deadline = Some(span(rest)),
             "params" => flow.params = Some(rest.into()),
             "input" => input.params = Json::parse(rest).unwrap(),
@@ -171,6 +175,14 @@ fn set(flow: &mut Flow, act: &str, setting: &str) {
     }
 }
 
+fn rollback_params(text: &str) -> RollbackParams {
+    match text {
+        "shared" => RollbackParams::Shared,
+        "step_and_result" => RollbackParams::StepAndResult,
+        _ => panic!("no such parameters: {text}"),
+    }
+}
+
 fn partial(text: &str) -> OnPartial {
     match text {
         "continue" => OnPartial::Continue,
@@ -207,6 +219,10 @@ impl Teller {
             "show" => {
                 let params = self.world.task.params_for(self.key(rest).0);
                 writeln!(self.told, "    {params}").unwrap();
+            }
+            "results" => {
+                let results = self.world.task.results_for(self.key(rest).0);
+                writeln!(self.told, "    {}", results.unwrap_or_else(Json::empty)).unwrap();
             }
             "again" => self.apply(self.last.clone().expect("there was a command")),
             "run" => self.run(),

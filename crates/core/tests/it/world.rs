@@ -190,7 +190,7 @@ impl World {
             if current(was) && current(is) && was.attempt == is.attempt {
                 assert_eq!(was.ready_at, is.ready_at, "{key:?} lost its place");
             }
-            let tried_again = is.is_open() && is.deaths >= windlass_core::DEATHS_MAX;
+            let tried_again = is.is_open() && is.deaths >= self.task.flow.deaths_max;
             assert!(!tried_again, "{key:?} is tried again after {} deaths", is.deaths);
             let turned = key.direction == Direction::Forward && self.task.state.phase == Phase::Backward;
             let kept = turned && is.state == ActState::Parked;
@@ -271,7 +271,7 @@ impl World {
             troubles.insert((StuckKind::EngineFault, None));
         }
         for (key, act) in self.task.step_acts().filter(|(_, act)| act.state == ActState::Failed) {
-            let killed = |act: &Act| act.state == ActState::Failed && act.deaths >= windlass_core::DEATHS_MAX;
+            let killed = |act: &Act| act.state == ActState::Failed && act.deaths >= self.task.flow.deaths_max;
             let members = self.task.state.steps[key.step].members.iter().flat_map(|members| members.iter());
             let poisoned = killed(act) || members.into_iter().any(|(_, m)| killed(m.act(key.direction)));
             let kind = match (key.direction, self.task.state.phase) {

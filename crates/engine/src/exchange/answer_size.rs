@@ -2,7 +2,7 @@
 
 use windlass_core::Direction;
 
-use super::{ANSWER_BYTES_MAX, ATTEMPTS_MAX, HandedOut, PARAMS_BYTES_MAX};
+use super::{ANSWER_BYTES_MAX, ATTEMPTS_MAX, HandedOut, PARAMS_BYTES_MAX, Results};
 
 /// The most an attempt takes in an answer beside its parameters, result and message: names, token, key.
 const ENVELOPE_BYTES_MAX: usize = 1200;
@@ -34,10 +34,11 @@ impl HandedOut {
     /// About how many bytes it takes in an answer. A rollback is told the step's result and what went wrong, too.
     fn bytes(&self) -> usize {
         let mut bytes = ENVELOPE_BYTES_MAX + self.params.as_str().len();
+        if let Results::These(results) = &self.results {
+            bytes += results.as_str().len();
+        }
         if self.id.key.direction == Direction::Rollback {
-            let step = self.task.state.steps.get(self.id.key.step);
-            let result = step.and_then(|step| step.forward.result.as_ref());
-            bytes += result.map_or(0, |result| result.as_str().len());
+            bytes += self.task.done_by(self.id.key).map_or(0, |result| result.as_str().len());
             bytes += self.task.message().map_or(0, |message| message.len());
         }
         bytes

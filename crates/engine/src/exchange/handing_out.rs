@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use windlass_core::{Action, Attempt, Command, Failure, Name, Outcome, Report, TaskId};
 
-use super::{ATTEMPTS_MAX, ExchangeAnswer, HandedOut, Seq, answer_size::AnswerSize};
+use super::{ATTEMPTS_MAX, ExchangeAnswer, HandedOut, Results, Seq, answer_size::AnswerSize};
 use crate::{
     Engine, EngineError, Notice,
     inbox::Item,
@@ -85,7 +85,9 @@ impl Engine {
     /// A claimed attempt as its worker gets it.
     pub(crate) fn handed_out(&self, id: AttemptId, loaded: &Loaded) -> HandedOut {
         let token = self.tokens.seal(&id);
-        HandedOut { token, id, task: loaded.task.clone(), params: loaded.task.params_for(id.key) }
+        let task = loaded.task.clone();
+        let (params, results) = (task.params_for(id.key), Results::of(&task, id.key));
+        HandedOut { token, id, task, params, results }
     }
 
     /// An attempt whose parameters have grown beyond what may be handed out fails for good.

@@ -47,6 +47,9 @@ pub const WAIT_MAX: Millis = Millis(30_000);
 /// The largest parameters handed out, in bytes; an attempt with more fails for good.
 pub const PARAMS_BYTES_MAX: usize = 4 << 20;
 
+/// The largest map of results handed out beside the parameters, in bytes; an attempt with more goes without it.
+pub const RESULTS_BYTES_MAX: usize = 2 << 20;
+
 /// The largest answer, in bytes; what does not fit stays in its queue, or is handed out with the next answer.
 const ANSWER_BYTES_MAX: usize = 8 << 20;
 
@@ -127,6 +130,29 @@ pub struct HandedOut {
     pub task: Arc<Task>,
     /// Its parameters.
     pub params: Json,
+    /// What the steps before its own returned, by their names, where there is something.
+    pub results: Results,
+}
+
+/// The results of the steps before one, as an attempt is handed them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Results {
+    /// None of them returned anything.
+    None,
+    /// These.
+    These(Json),
+    /// More than [`RESULTS_BYTES_MAX`]: the attempt goes without them, and is told so.
+    TooLarge,
+}
+
+impl Results {
+    pub(crate) fn of(task: &Task, key: ActKey) -> Self {
+        match task.results_for(key) {
+            None => Self::None,
+            Some(results) if results.as_str().len() > RESULTS_BYTES_MAX => Self::TooLarge,
+            Some(results) => Self::These(results),
+        }
+    }
 }
 
 /// What became of a report.
@@ -184,4 +210,12 @@ pub fn effect_key(task: &Task, key: ActKey) -> String {
         windlass_core::Direction::Rollback => "rollback",
     };
     format!("{}/{}/{}/{direction}", task.id, task.flow.steps[key.step].name, key.member)
+}
+
+/// The idempotency key of the effect that a rollback rolls back. The step for errors rolls back nothing of its own.
+#[must_use]
+pub fn rolled_back_key(task: &Task, key: ActKey) -> Option<String> {
+    let has_one = key.direction == windlass_core::Direction::Rollback
+        && task.flow.steps[key.step].role == windlass_core::Role::Plain;
+    has_one.then(|| effect_key(task, ActKey { direction: windlass_core::Direction::Forward, ..key }))
 }

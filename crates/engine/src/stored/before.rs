@@ -8,7 +8,7 @@ use windlass_core::{
     Pause, Phase, Retry, RetryBy, State, Step, StepDefinition, Stuck, Timestamp,
 };
 
-use super::InputHead;
+use super::{InputHead, format_2::rollback_params};
 
 /// A flow of a line or a graph of plain steps.
 #[derive(Serialize, Deserialize)]
@@ -89,7 +89,9 @@ impl From<FlowBefore> for Flow {
     fn from(flow: FlowBefore) -> Self {
         let FlowBefore { name, version, params, retry_by, on_failure, steps } = flow;
         let steps = steps.into_iter().map(StepDefinition::from).collect();
-        Self { params, retry_by, on_failure, version, ..Self::new(name, steps) }
+        let flow = Self { params, retry_by, on_failure, version, ..Self::new(name, steps) };
+        let rollback_params = rollback_params(&flow);
+        Self { rollback_params, ..flow }
     }
 }
 

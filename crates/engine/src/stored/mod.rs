@@ -1,26 +1,30 @@
 //! How state is written down: a compact encoding with a version in front, payloads beside it as they came.
 //!
-//! Both formats are postcard of the core's types; format 1 is that of a core whose flows were graphs of plain steps
-//! (`before.rs`). A fixture of every format ever written is kept in `tests/it/fixtures` and read by a test, so a
+//! All formats are postcard of the core's types; format 1 is that of a core whose flows were graphs of plain steps
+//! (`before.rs`), format 2 that of one whose rollbacks were all given the same parameters (`format_2.rs`). A fixture of every format ever written is kept in `tests/it/fixtures` and read by a test, so a
 //! change of these types that would make old data unreadable is seen at once: such a change needs another format
 //! and a reader of the one before.
 
 mod before;
+mod format_2;
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use windlass_core::{
-    Actor, Event, Flow, Input, Json, LockHolder, LockWaiter, Member, Message, Millis, Parent, State, TaskId,
-    Timestamp,
+    Actor, Alarm, Event, Flow, Input, Json, LockHolder, LockWaiter, Member, Message, Millis, Parent, State,
+    TaskId, Timestamp,
 };
 
-use self::before::{FlowBefore, InputHeadBefore, StateBefore};
+use self::{
+    before::{FlowBefore, InputHeadBefore, StateBefore},
+    format_2::Flow2,
+};
 use crate::ports::StoreError;
 
 /// The format written today.
-pub const FORMAT: u8 = 2;
+pub const FORMAT: u8 = 3;
 
-/// The format before.
-const FORMAT_BEFORE: u8 = 1;
+/// The oldest format that is read.
+const FORMAT_FIRST: u8 = 1;
 
 /// What was submitted with a task, but for its parameters.
 #[derive(Serialize, Deserialize)]
@@ -48,16 +52,19 @@ fn write<T: Serialize>(value: &T) -> Vec<u8> {
     postcard::to_extend(value, bytes).unwrap_or_default()
 }
 
-/// Reads what was written in today's format, or in the one before as a `Before`.
-fn read<T: DeserializeOwned, Before: DeserializeOwned + Into<T>>(
-    bytes: &[u8],
-    what: &str,
-) -> Result<T, StoreError> {
+/// Reads what was written in today's format, in format 1 as a `First`, or in format 2 as a `Second`.
+fn read<T, First, Second>(bytes: &[u8], what: &str) -> Result<T, StoreError>
+where
+    T: DeserializeOwned,
+    First: DeserializeOwned + Into<T>,
+    Second: DeserializeOwned + Into<T>,
+{
     match bytes.split_first() {
         Some((&FORMAT, body)) => decode(body, what),
-        Some((&FORMAT_BEFORE, body)) => decode::<Before>(body, what).map(Into::into),
+        Some((2, body)) => decode::<Second>(body, what).map(Into::into),
+        Some((&FORMAT_FIRST, body)) => decode::<First>(body, what).map(Into::into),
         Some((format, _)) => Err(StoreError::Damaged(format!(
-            "{what} is of format {format}, and this version reads formats {FORMAT_BEFORE} and {FORMAT}: use the version that wrote it or a newer one"
+            "{what} is of format {format}, and this version reads formats {FORMAT_FIRST} to {FORMAT}: use the version that wrote it or a newer one"
         ))),
         None => Err(StoreError::Damaged(format!("{what} is empty"))),
     }
@@ -77,7 +84,7 @@ fn decode<T: DeserializeOwned>(body: &[u8], what: &str) -> Result<T, StoreError>
 }
 
 macro_rules! stored {
-    ($write:ident, $read:ident, $type:ty, $before:ty, $what:literal) => {
+    ($write:ident, $read:ident, $type:ty, $first:ty, $second:ty, $what:literal) => {
         #[doc = concat!("Writes ", $what, ".")]
         #[must_use]
         pub fn $write(value: &$type) -> Vec<u8> {
@@ -89,19 +96,26 @@ macro_rules! stored {
         /// # Errors
         /// When it is damaged or of a format not known here.
         pub fn $read(bytes: &[u8]) -> Result<$type, StoreError> {
-            read::<$type, $before>(bytes, $what)
+            read::<$type, $first, $second>(bytes, $what)
         }
     };
 }
 
-stored!(write_state, read_state, State, StateBefore, "the state of a task");
-stored!(write_member, read_member, Member, Member, "a member of a step");
-stored!(write_flow, read_flow, Flow, FlowBefore, "a flow");
-stored!(write_events, read_events, Vec<Event>, Vec<Event>, "events of a task");
-stored!(write_message, read_message, Message, Message, "a message");
-stored!(write_lock_waiter, read_lock_waiter, LockWaiter, LockWaiter, "who waits for a lock");
-stored!(write_lock_holder, read_lock_holder, Option<LockHolder>, Option<LockHolder>, "who has a lock");
-stored!(write_alarm, read_alarm, windlass_core::Alarm, windlass_core::Alarm, "an alarm");
+stored!(write_state, read_state, State, StateBefore, State, "the state of a task");
+stored!(write_member, read_member, Member, Member, Member, "a member of a step");
+stored!(write_flow, read_flow, Flow, FlowBefore, Flow2, "a flow");
+stored!(write_events, read_events, Vec<Event>, Vec<Event>, Vec<Event>, "events of a task");
+stored!(write_message, read_message, Message, Message, Message, "a message");
+stored!(write_lock_waiter, read_lock_waiter, LockWaiter, LockWaiter, LockWaiter, "who waits for a lock");
+stored!(
+    write_lock_holder,
+    read_lock_holder,
+    Option<LockHolder>,
+    Option<LockHolder>,
+    Option<LockHolder>,
+    "who has a lock"
+);
+stored!(write_alarm, read_alarm, Alarm, Alarm, Alarm, "an alarm");
 
 /// Writes what was submitted with a task, but for its parameters.
 #[must_use]
@@ -125,7 +139,7 @@ pub fn write_input(input: &Input) -> Vec<u8> {
 /// # Errors
 /// When it is damaged or of a format not known here.
 pub fn read_input(head: &[u8], params: &str) -> Result<Input, StoreError> {
-    let head = read::<InputHead, InputHeadBefore>(head, "the input of a task")?;
+    let head = read::<InputHead, InputHeadBefore, InputHead>(head, "the input of a task")?;
     Ok(Input {
         params: Json::from_stored(params),
         labels: head.labels.into_iter().collect(),

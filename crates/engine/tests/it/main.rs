@@ -17,6 +17,7 @@ mod restarts;
 mod servers;
 mod stored;
 mod stored_2;
+mod stored_3;
 mod stores;
 mod why;
 mod world;

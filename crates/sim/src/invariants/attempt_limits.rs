@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use windlass_core::{ActKey, DEATHS_MAX, EventKind, ResolutionKind, RetryBy, TaskId};
+use windlass_core::{ActKey, EventKind, ResolutionKind, RetryBy, TaskId};
 use windlass_engine::ports::Change;
 
 use super::{Invariant, broken};
@@ -47,9 +47,10 @@ impl Invariant for AttemptLimits {
                 (RetryBy::Engine, Some(action)) => action.retry.max,
                 _ => 0,
             };
-            if spent.retries > max || spent.deaths > DEATHS_MAX {
+            let deaths_max = task.flow.deaths_max;
+            if spent.retries > max || spent.deaths > deaths_max {
                 let message = format!(
-                    "task {}: {key:?} was retried {} times of {max} and lost {} times of {DEATHS_MAX}",
+                    "task {}: {key:?} was retried {} times of {max} and lost {} times of {deaths_max}",
                     task.id, spent.retries, spent.deaths
                 );
                 return Err(broken("attempt limits", task.id, message));

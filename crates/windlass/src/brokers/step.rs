@@ -1,10 +1,10 @@
 //! A step as a message on its module's queue: the classic document, with the attempt's token beside it.
 
 use bytes::Bytes;
-use windlass_api::{KEY_HEADER, StepMessage, TOKEN_HEADER};
+use windlass_api::{FORWARD_KEY_HEADER, KEY_HEADER, StepMessage, TOKEN_HEADER};
 use windlass_brokers::Message;
-use windlass_core::{ActKey, Action, Millis, RetryBy, Task};
-use windlass_engine::{HandedOut, effect_key, services::WriteStep};
+use windlass_core::{ActKey, Action, Direction, Millis, RetryBy, RollbackParams, Task};
+use windlass_engine::{HandedOut, Results, effect_key, rolled_back_key, services::WriteStep};
 
 use crate::http::view;
 
@@ -14,8 +14,7 @@ pub(super) struct Writer;
 
 impl WriteStep for Writer {
     fn message(&self, attempt: &HandedOut, has_headers: bool) -> Message {
-        let parameters = Some(view::payload(&attempt.params));
-        message(attempt, StepMessage { parameters, ..document(&attempt.task, attempt.id.key) }, has_headers)
+        message(attempt, full(attempt), has_headers)
     }
 
     fn reference(&self, attempt: &HandedOut, has_headers: bool) -> Message {
@@ -27,21 +26,45 @@ impl WriteStep for Writer {
 /// The whole document of an attempt, with its token and key in it.
 pub(crate) fn whole(attempt: &HandedOut) -> StepMessage {
     StepMessage {
-        parameters: Some(view::payload(&attempt.params)),
         token: Some(attempt.token.clone()),
         key: Some(effect_key(&attempt.task, attempt.id.key)),
-        ..document(&attempt.task, attempt.id.key)
+        forward_key: rolled_back_key(&attempt.task, attempt.id.key),
+        ..full(attempt)
+    }
+}
+
+/// The document of an attempt with all that its command is given. In the classic catalogue everything is among the
+/// parameters, and the document has no other fields.
+fn full(attempt: &HandedOut) -> StepMessage {
+    let HandedOut { task, id, params, results, .. } = attempt;
+    let classic = StepMessage { parameters: Some(view::payload(params)), ..document(task, id.key) };
+    if task.flow.rollback_params == RollbackParams::Shared {
+        return classic;
+    }
+    let is_rollback = id.key.direction == Direction::Rollback;
+    StepMessage {
+        results: match results {
+            Results::These(results) => Some(view::payload(results)),
+            Results::None | Results::TooLarge => None,
+        },
+        results_omitted: *results == Results::TooLarge,
+        result: task.done_by(id.key).filter(|_| is_rollback).map(view::payload),
+        error: if is_rollback { task.message() } else { None },
+        ..classic
     }
 }
 
 fn message(attempt: &HandedOut, mut document: StepMessage, has_headers: bool) -> Message {
     let key = effect_key(&attempt.task, attempt.id.key);
+    let forward_key = rolled_back_key(&attempt.task, attempt.id.key);
     let mut headers = Vec::new();
     if has_headers {
         headers.push((TOKEN_HEADER.to_owned(), attempt.token.clone()));
         headers.push((KEY_HEADER.to_owned(), key));
+        headers.extend(forward_key.map(|key| (FORWARD_KEY_HEADER.to_owned(), key)));
     } else {
         (document.token, document.key) = (Some(attempt.token.clone()), Some(key));
+        document.forward_key = forward_key;
     }
     // Documents of this kind can always be written.
     let body = serde_json::to_vec(&document).unwrap_or_default();
@@ -74,6 +97,11 @@ fn document(task: &Task, key: ActKey) -> StepMessage {
         },
         token: None,
         key: None,
+        forward_key: None,
+        results: None,
+        results_omitted: false,
+        result: None,
+        error: None,
         reference: None,
     }
 }
@@ -108,7 +136,8 @@ mod tests {
             Arc::new(input),
         ));
         let id = AttemptId { task: task.id, key, attempt: 1, claim: 1 };
-        HandedOut { token: "a.b".to_owned(), id, params: task.params_for(key), task }
+        let params = task.params_for(key);
+        HandedOut { token: "a.b".to_owned(), id, params, results: Results::None, task }
     }
 
     fn body(message: &Message) -> &str {
@@ -124,6 +153,7 @@ mod tests {
             r#"{"TaskId":"00000000-0000-0000-0000-000000000007","Cursor":0,"Type":0,"Parameters":{"region":"eu","Cpu":4},"Module":"mysql","Command":"init","Timeout":2,"Retry":3}"#
         );
         assert_eq!(forward.header("windlass-token"), Some("a.b"));
+        assert_eq!(forward.header("windlass-forward-idempotency-key"), None);
         assert_eq!(
             forward.header("windlass-idempotency-key"),
             Some("00000000-0000-0000-0000-000000000007/init/0/forward")

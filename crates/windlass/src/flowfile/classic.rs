@@ -9,7 +9,8 @@
 use std::collections::HashSet;
 
 use windlass_api::{
-    ActionDocument, ActionSettings, BackoffKind, FlowDocument, RetryDocument, RetrySettings, StepDocument,
+    ActionDocument, ActionSettings, BackoffKind, FlowDocument, RetryDocument, RetrySettings, RollbackParams,
+    StepDocument,
 };
 use windlass_core::{FLOW_MODULE, STEPS_MAX};
 
@@ -73,7 +74,9 @@ fn flow(entry: Entry) -> Result<(FlowDocument, Places), Fault> {
             ..StepDocument::default()
         });
     }
-    let document = FlowDocument { flow: Some(entry.key), steps, ..FlowDocument::default() };
+    // Classic steps share their parameters in both directions.
+    let rollback_params = Some(RollbackParams::Shared);
+    let document = FlowDocument { flow: Some(entry.key), rollback_params, steps, ..FlowDocument::default() };
     Ok((document, places))
 }
 

@@ -2,8 +2,8 @@
 
 use windlass_api::{
     ActionDocument, ActionSettings, BackoffKind, FlowDocument, LockDocument, LockExpression, OnFailure,
-    OnPartial, OnPartialDocument, RetryBy, RetryDocument, RetrySettings, StepDocument, UniqueDocument,
-    UniqueSettings, UniqueWhile,
+    OnPartial, OnPartialDocument, RetryBy, RetryDocument, RetrySettings, RollbackParams, StepDocument,
+    UniqueDocument, UniqueSettings, UniqueWhile,
 };
 
 use super::{
@@ -12,7 +12,7 @@ use super::{
     tree::{Node, Value},
 };
 
-const FLOW_KEYS: [&str; 10] = [
+const FLOW_KEYS: [&str; 12] = [
     "flow",
     "params",
     "retry_by",
@@ -20,6 +20,8 @@ const FLOW_KEYS: [&str; 10] = [
     "deadline",
     "unique",
     "retention",
+    "rollback_params",
+    "deaths_max",
     "key",
     "steps",
     "on_error",
@@ -62,6 +64,15 @@ pub(super) fn flow(root: Node) -> Result<FlowDocument, Fault> {
         deadline: fields.span("deadline")?,
         unique: fields.take("unique").map(unique).transpose()?,
         retention: fields.span("retention")?,
+        rollback_params: fields.choice(
+            "rollback_params",
+            &[
+                ("step", RollbackParams::Step),
+                ("step_and_result", RollbackParams::StepAndResult),
+                ("shared", RollbackParams::Shared),
+            ],
+        )?,
+        deaths_max: fields.count("deaths_max")?,
         key: fields.text("key")?,
         steps: steps(
             fields.need("steps", "list what it does, as in `steps: [{name: init, run: mysql.init}]`")?,

@@ -2,12 +2,12 @@
 
 use windlass_api::{
     ActionDocument, ActionSettings, BackoffKind, FlowDocument, LockDocument, LockExpression, OnFailure,
-    OnPartialDocument, RetryBy, RetryDocument, RetrySettings, Span, StepDocument, UniqueDocument,
-    UniqueSettings, UniqueWhile,
+    OnPartialDocument, RetryBy, RetryDocument, RetrySettings, RollbackParams, Span, StepDocument,
+    UniqueDocument, UniqueSettings, UniqueWhile,
 };
 use windlass_core::{
-    Action, Backoff, CHILD_TIMEOUT_DEFAULT, Doer, During, Expression, Flow, LockRef, Millis, OnPartial,
-    PARALLEL_DEFAULT, Retry, Role, StepDefinition, TIMEOUT_DEFAULT, Unique,
+    Action, Backoff, CHILD_TIMEOUT_DEFAULT, DEATHS_MAX, Doer, During, Expression, Flow, LockRef, Millis,
+    OnPartial, PARALLEL_DEFAULT, Retry, Role, StepDefinition, TIMEOUT_DEFAULT, Unique,
 };
 
 use super::{json, tree::Node};
@@ -31,6 +31,12 @@ pub fn document(flow: &Flow) -> FlowDocument {
         deadline: flow.deadline.map(span),
         unique: flow.unique.as_ref().map(unique),
         retention: flow.retention.map(span),
+        rollback_params: match flow.rollback_params {
+            windlass_core::RollbackParams::Step => None,
+            windlass_core::RollbackParams::StepAndResult => Some(RollbackParams::StepAndResult),
+            windlass_core::RollbackParams::Shared => Some(RollbackParams::Shared),
+        },
+        deaths_max: Some(flow.deaths_max).filter(|max| *max != DEATHS_MAX),
         key: key.map(text),
         steps: plain.map(|(index, definition)| step(flow, index, definition, key)).collect(),
         on_error: on_error(flow).map(|definition| action(&definition.run)),

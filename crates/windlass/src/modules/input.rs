@@ -12,11 +12,17 @@ const INHERITED: &str = "WINDLASS_SERVER";
 #[derive(Serialize)]
 struct Document<'a> {
     params: &'a Payload,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    results: Option<&'a Payload>,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    results_omitted: bool,
     task: &'a str,
     step: &'a str,
     attempt: u32,
     direction: Direction,
     idempotency_key: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    forward_idempotency_key: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -29,11 +35,14 @@ struct Document<'a> {
 pub(super) fn document(attempt: &Attempt) -> serde_json::Result<Vec<u8>> {
     let document = Document {
         params: &attempt.params,
+        results: attempt.results.as_ref(),
+        results_omitted: attempt.results_omitted,
         task: &attempt.task,
         step: &attempt.step,
         attempt: attempt.attempt,
         direction: attempt.direction,
         idempotency_key: &attempt.idempotency_key,
+        forward_idempotency_key: attempt.forward_idempotency_key.as_deref(),
         error: attempt.error.as_deref(),
         result: attempt.result.as_ref(),
         locks: &attempt.locks,
@@ -52,6 +61,9 @@ pub(super) fn variables(attempt: &Attempt) -> Vec<(&'static str, String)> {
         ("WINDLASS_ATTEMPT_TOKEN", attempt.token.clone()),
         ("WINDLASS_IDEMPOTENCY_KEY", attempt.idempotency_key.clone()),
     ];
+    if let Some(key) = &attempt.forward_idempotency_key {
+        variables.push(("WINDLASS_FORWARD_IDEMPOTENCY_KEY", key.clone()));
+    }
     if !attempt.locks.is_empty() {
         let locks = attempt.locks.iter().map(|lock| format!("{}={}", lock.name, lock.fence));
         variables.push(("WINDLASS_LOCKS", locks.collect::<Vec<_>>().join(" ")));

@@ -1,7 +1,7 @@
 //! What a message says: an attempt, or nothing that a worker could use.
 
 use serde_json::value::RawValue;
-use windlass_api::{Attempt, Direction, KEY_HEADER, Payload, StepMessage, TOKEN_HEADER};
+use windlass_api::{Attempt, Direction, FORWARD_KEY_HEADER, KEY_HEADER, Payload, StepMessage, TOKEN_HEADER};
 use windlass_brokers::Message;
 
 use crate::worker::Failure;
@@ -78,17 +78,23 @@ impl Incoming {
             module: step.module,
             command: step.command,
             params,
+            results: step.results,
+            results_omitted: step.results_omitted,
             timeout_ms: step.timeout.saturating_mul(1000),
-            error: None,
-            result: None,
+            forward_idempotency_key: header(FORWARD_KEY_HEADER).or(step.forward_key),
+            error: step.error,
+            result: step.result,
             traceparent: header("traceparent"),
             locks: Vec::new(),
         };
         Ok((Self { attempt, retries: step.retry, fault: None }, parameters))
     }
 
-    /// The same with the parameters that the server keeps.
-    pub(super) fn complete(mut self, whole: StepMessage) -> Self {
+    /// The same with what the server keeps of it.
+    pub(super) fn complete(mut self, mut whole: StepMessage) -> Self {
+        self.attempt.results = whole.results.take();
+        self.attempt.results_omitted = whole.results_omitted;
+        (self.attempt.result, self.attempt.error) = (whole.result.take(), whole.error.take());
         match whole.parameters.ok_or_else(|| "it has no Parameters".to_owned()).and_then(checked) {
             Ok(params) => self.attempt.params = params,
             Err(error) => {

@@ -194,7 +194,7 @@ fn a_member_that_fails_fails_its_step_and_members_are_undone_in_reverse_in_their
       -> queue m: ~a[3]#1 una at 0s
       == RollingBack: a=failed ~a=running a[1]=succeeded ~a[1]=ready a[2]=failed ~a[2]=ready a[3]=failed ~a[3]=ready
     show ~a[1]
-        {"ip":1,"item":"w","index":0}
+        {"item":"w","index":0}
     ok ~a[2]
         ~a[2]#1 was handed out
         ~a[2]#1 succeeded
@@ -761,7 +761,7 @@ fn a_cancel_waits_for_members_that_workers_have() {
       -> queue m: ~a[1]#1 una at 0s
       == RollingBack: ~a=running a[1]=succeeded ~a[1]=ready
     show ~a[1]
-        {"ip":1,"item":1,"index":0}
+        {"item":1,"index":0}
     ok ~a[1]
         ~a[1]#1 was handed out
         ~a[1]#1 succeeded

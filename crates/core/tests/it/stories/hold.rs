@@ -1,8 +1,9 @@
 //! The engine holds a task because of a fault of its own.
 
 use insta::assert_snapshot;
+use windlass_core::{ActState, StuckKind};
 
-use crate::story::tell;
+use crate::story::{play, tell};
 
 #[test]
 fn a_held_task_waits_as_it_is_and_goes_on_when_a_person_says_so() {
@@ -174,4 +175,18 @@ fn a_held_task_that_ends_by_itself_leaves_its_alarm() {
       -> forget a
       == Succeeded: a=succeeded
     ");
+}
+
+#[test]
+fn a_flow_says_how_many_workers_a_step_may_take_with_it() {
+    let state = |deaths_max: &str, deaths: usize| {
+        let story = format!("flow a\ndeaths_max {deaths_max}\naccept\n{}", "lose a\n".repeat(deaths));
+        let task = play(&story).task;
+        (task.state.stuck.map(|stuck| stuck.kind), task.state.steps[0].forward.state)
+    };
+    assert_eq!(state("1", 1), (Some(StuckKind::Poisoned), ActState::Failed));
+    assert_eq!(state("5", 4), (None, ActState::Ready));
+    assert_eq!(state("5", 5), (Some(StuckKind::Poisoned), ActState::Failed));
+    let story = "flow a\na: each n\ndeaths_max 1\ninput {\"n\":[1,2]}\naccept\nlose a[1]\nok a[2]";
+    assert_eq!(play(story).task.state.stuck.unwrap().kind, StuckKind::Poisoned, "of items as well");
 }

@@ -15,6 +15,8 @@ mod params;
 mod pause;
 mod rerun;
 mod resolve;
+mod results;
 mod retry;
 mod rollback;
+mod rollback_params;
 mod signal;

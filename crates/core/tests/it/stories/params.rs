@@ -54,9 +54,10 @@ fn the_flows_then_the_callers_then_the_results_of_ancestors_in_definition_order(
 }
 
 #[test]
-fn undos_see_everything_so_far_and_their_results_are_merged() {
+fn in_a_classic_flow_undos_see_everything_so_far_and_their_results_are_merged() {
     assert_snapshot!(tell(r#"
         flow a > b c
+        rollback_params shared
         accept
         ok a {"a":1}
         take c

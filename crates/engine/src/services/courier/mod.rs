@@ -25,7 +25,7 @@ use windlass_core::{AlarmId, AlarmKind, Free, Millis, Name, when_free};
 use self::{batch::Batch, offers::Offers};
 use super::trouble::Trouble;
 use crate::{
-    Engine, EngineError, HandedOut, OfferedAt, Signal,
+    Engine, EngineError, HandedOut, OfferedAt, Results, Signal,
     ports::{AttemptId, Claimed, Loaded, Now, PollState, SessionId, SessionRenewal, Wish, WorkerState},
 };
 
@@ -368,11 +368,20 @@ impl Courier {
     fn message(&self, attempt: &HandedOut) -> Message {
         let has_headers = self.broker.has_headers(&self.settings.queue);
         let message = self.writer.message(attempt, has_headers);
-        let fits = message.body.len() + ENVELOPE_BYTES <= self.broker.message_bytes_max();
-        if fits && !self.state().offers.is_shortened(attempt.id) {
+        if self.state().offers.is_shortened(attempt.id) {
+            return self.writer.reference(attempt, has_headers);
+        }
+        if self.fits(&message) {
             return message;
         }
-        self.writer.reference(attempt, has_headers)
+        // What the parameters say once more under the steps' names goes first: a worker may have no server to ask.
+        let lean = HandedOut { results: Results::TooLarge, ..attempt.clone() };
+        let message = self.writer.message(&lean, has_headers);
+        if self.fits(&message) { message } else { self.writer.reference(attempt, has_headers) }
+    }
+
+    fn fits(&self, message: &Message) -> bool {
+        message.body.len() + ENVELOPE_BYTES <= self.broker.message_bytes_max()
     }
 
     fn has_failed(&self, error: &BrokerError, now: Now) {

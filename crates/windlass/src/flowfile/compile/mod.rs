@@ -6,8 +6,10 @@ mod step;
 
 use std::collections::HashMap;
 
-use windlass_api::{FlowDocument, OnFailure, RetryBy, UniqueDocument, UniqueSettings, UniqueWhile};
-use windlass_core::{During, Expression, Flow, FlowFault, Json, Name, STEPS_MAX, Unique};
+use windlass_api::{
+    FlowDocument, OnFailure, RetryBy, RollbackParams, UniqueDocument, UniqueSettings, UniqueWhile,
+};
+use windlass_core::{DEATHS_MAX, During, Expression, Flow, FlowFault, Json, Name, STEPS_MAX, Unique};
 
 use super::{
     FlowError, Source,
@@ -79,6 +81,12 @@ fn flow(document: &FlowDocument) -> Result<Flow, Mistake> {
         deadline: action::length("", "deadline", document.deadline)?,
         unique: document.unique.as_ref().map(unique).transpose()?,
         retention: action::length("", "retention", document.retention)?,
+        rollback_params: match document.rollback_params.unwrap_or(RollbackParams::Step) {
+            RollbackParams::Step => windlass_core::RollbackParams::Step,
+            RollbackParams::StepAndResult => windlass_core::RollbackParams::StepAndResult,
+            RollbackParams::Shared => windlass_core::RollbackParams::Shared,
+        },
+        deaths_max: document.deaths_max.unwrap_or(DEATHS_MAX),
         ..Flow::new(name, steps)
     };
     if let Some(circle) = circle(&flow.steps) {

@@ -4,7 +4,9 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 use windlass_api as api;
 use windlass_core::{Direction, HeldLock, Json};
-use windlass_engine::{ExchangeAnswer, HandedOut, ReportAnswer, ReportStatus, effect_key};
+use windlass_engine::{
+    ExchangeAnswer, HandedOut, ReportAnswer, ReportStatus, Results, effect_key, rolled_back_key,
+};
 
 use crate::http::{problem::Refused, view};
 
@@ -30,8 +32,14 @@ struct AttemptBody<'a> {
     module: &'a str,
     command: &'a str,
     params: &'a RawValue,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    results: Option<&'a RawValue>,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    results_omitted: bool,
     timeout_ms: u64,
     idempotency_key: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    forward_idempotency_key: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -64,15 +72,14 @@ impl<'a> AnswerBody<'a> {
 
 impl<'a> AttemptBody<'a> {
     fn of(handed_out: &'a HandedOut) -> Result<Self, Refused> {
-        let HandedOut { token, id, task, params } = handed_out;
+        let HandedOut { token, id, task, params, results } = handed_out;
         let (Some(action), Some(step)) = (task.action(id.key), task.flow.steps.get(id.key.step)) else {
             return Err(Refused::fault("an attempt was handed out of a step that its flow does not have"));
         };
         let Some((module, command)) = action.worker() else {
             return Err(Refused::fault("an attempt was handed out that no worker does"));
         };
-        let undone =
-            (id.key.direction == Direction::Rollback).then(|| task.state.steps.get(id.key.step)).flatten();
+        let is_rollback = id.key.direction == Direction::Rollback;
         Ok(Self {
             token,
             task: task.id.to_string(),
@@ -84,10 +91,16 @@ impl<'a> AttemptBody<'a> {
             module,
             command,
             params: raw(params)?,
+            results: match results {
+                Results::These(results) => Some(raw(results)?),
+                Results::None | Results::TooLarge => None,
+            },
+            results_omitted: *results == Results::TooLarge,
             timeout_ms: action.timeout.0,
             idempotency_key: effect_key(task, id.key),
-            error: undone.and_then(|_| task.message()),
-            result: undone.and_then(|step| step.forward.result.as_ref()).map(raw).transpose()?,
+            forward_idempotency_key: rolled_back_key(task, id.key),
+            error: if is_rollback { task.message() } else { None },
+            result: task.done_by(id.key).filter(|_| is_rollback).map(raw).transpose()?,
             traceparent: task.input.traceparent.as_deref(),
             locks: task
                 .act(id.key)
