@@ -4,9 +4,12 @@
 //! task ──Acquire──▶ lock ──Granted{fence}──▶ task … ──Release──▶ lock ──Granted──▶ the next one that waits
 //! ```
 //!
-//! Each arrow is a message: written in its sender's commit, consumed in its receiver's. A lock that nobody has or
-//! waits for is kept nowhere, so names may be made of parameters without end. Its fence grows all the same, because
-//! the number of its changes is never behind the clock.
+//! Each arrow is a message: written in its sender's commit, consumed in its receiver's.
+//!
+//! Lock names may come from parameters, so their number has no bound and free locks must be deleted. The fence of a
+//! deleted lock must still grow when the name is used again. The store therefore keeps one *floor* for all locks: it
+//! deletes a free lock and raises the floor to the lock's version in one commit, and a lock that is not stored counts
+//! as free at the version of the floor. No clock takes part.
 
 use rpds::RedBlackTreeMapSync;
 use serde::{Deserialize, Serialize};
@@ -56,7 +59,7 @@ pub struct LockWaiter {
 pub struct Lock {
     /// Its name.
     pub name: LockName,
-    /// Grows with every change and is never behind the clock. The fence is what it was when the lock was given.
+    /// Grows with every change. The fence of a holder is the version at which it got the lock.
     pub version: u64,
     /// Who has it.
     pub holder: Option<LockHolder>,
@@ -108,12 +111,12 @@ pub enum LockRejection {
 }
 
 impl Lock {
-    /// A lock that nobody has.
+    /// A free lock that is not stored. `floor` is the store's floor: no deleted lock had a higher version.
     #[must_use]
-    pub fn new(name: LockName) -> Self {
+    pub fn new(name: LockName, floor: u64) -> Self {
         Self {
             name,
-            version: 0,
+            version: floor,
             holder: None,
             waiters: RedBlackTreeMapSync::new_sync(),
             places: RedBlackTreeMapSync::new_sync(),
@@ -138,10 +141,10 @@ impl Lock {
         Some(self.waiters.range(..*place).count())
     }
 
-    /// Whether it need not be kept: nobody has it or waits for it, and a new one of its name gets higher numbers.
+    /// Whether nobody has it or waits for it.
     #[must_use]
-    pub fn is_gone(&self, now: Timestamp) -> bool {
-        self.holder.is_none() && self.waiters.is_empty() && self.version <= clock(now)
+    pub fn is_free(&self) -> bool {
+        self.holder.is_none() && self.waiters.is_empty()
     }
 
     /// Puts one who waits back that was stored.
@@ -160,7 +163,7 @@ impl Lock {
         now: Timestamp,
     ) -> Result<Option<LockTransition>, LockRejection> {
         let mut next = LockTransition {
-            lock: Self { version: (self.version + 1).max(clock(now)), ..self.clone() },
+            lock: Self { version: self.version + 1, ..self.clone() },
             joined: None,
             left: None,
             messages: Vec::new(),
@@ -233,10 +236,6 @@ impl LockTransition {
     }
 }
 
-fn clock(now: Timestamp) -> u64 {
-    u64::try_from(now.0).unwrap_or(0)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -262,7 +261,7 @@ mod tests {
 
     #[test]
     fn one_after_the_other_has_it_under_a_higher_fence() {
-        let mut lock = Lock::new(Name::new("disk").expect("a name"));
+        let mut lock = Lock::new(Name::new("disk").expect("a name"), 0);
         let (_, first) = granted(&tell(&mut lock, &LockCommand::Acquire { owner: owner(1) }, 5)).unwrap();
         for (task, now) in [(2, 6), (3, 6), (4, 6), (2, 6)] {
             assert_eq!(tell(&mut lock, &LockCommand::Acquire { owner: owner(task) }, now), []);
@@ -277,27 +276,21 @@ mod tests {
     }
 
     #[test]
-    fn a_lock_that_is_gone_comes_back_with_a_higher_fence() {
+    fn a_deleted_lock_comes_back_with_a_higher_fence_wherever_the_clock_is() {
         let name = Name::new("disk").expect("a name");
-        let mut lock = Lock::new(name.clone());
-        let (_, first) = granted(&tell(&mut lock, &LockCommand::Acquire { owner: owner(1) }, 5)).unwrap();
-        tell(&mut lock, &LockCommand::Release { owner: owner(1) }, 5);
-        assert!(!lock.is_gone(Timestamp(5)), "a new one might get the same numbers");
-        tell(&mut lock, &LockCommand::Acquire { owner: owner(1) }, 8);
-        tell(&mut lock, &LockCommand::Release { owner: owner(1) }, 9);
-        assert!(!lock.is_gone(Timestamp(9)), "it was changed twice in a millisecond, just before");
-        tell(&mut lock, &LockCommand::Acquire { owner: owner(1) }, 20);
-        let first = lock.holder.map_or(first, |holder| holder.fence);
-        tell(&mut lock, &LockCommand::Release { owner: owner(1) }, 30);
-        assert!(lock.is_gone(Timestamp(30)));
-        let mut lock = Lock::new(name);
-        let (_, second) = granted(&tell(&mut lock, &LockCommand::Acquire { owner: owner(2) }, 30)).unwrap();
+        let mut lock = Lock::new(name.clone(), 0);
+        let (_, first) = granted(&tell(&mut lock, &LockCommand::Acquire { owner: owner(1) }, 50)).unwrap();
+        assert!(!lock.is_free());
+        tell(&mut lock, &LockCommand::Release { owner: owner(1) }, 90);
+        assert!(lock.is_free());
+        let mut lock = Lock::new(name, lock.version);
+        let (_, second) = granted(&tell(&mut lock, &LockCommand::Acquire { owner: owner(2) }, 10)).unwrap();
         assert!(second > first, "{first} {second}");
     }
 
     #[test]
     fn a_person_takes_it_from_its_holder_and_the_next_one_gets_it() {
-        let mut lock = Lock::new(Name::new("disk").expect("a name"));
+        let mut lock = Lock::new(Name::new("disk").expect("a name"), 0);
         let seize = LockCommand::Seize { reason: "gone".into(), by: None };
         assert_eq!(lock.apply(&seize, Timestamp(1)), Err(LockRejection::Free));
         tell(&mut lock, &LockCommand::Acquire { owner: owner(1) }, 5);

@@ -45,7 +45,7 @@ impl Post {
             Change::Lock(change) => {
                 self.carry(&change.messages, change.consumes.as_ref());
                 let name = change.lock.name.clone();
-                if change.is_kept() {
+                if change.kept {
                     self.locks.insert(name, change.lock.clone());
                 } else {
                     self.locks.remove(&name);

@@ -125,7 +125,7 @@ impl World {
 
     /// Tells a lock something; what it says is heard later.
     pub(crate) fn tell_lock(&mut self, name: &LockName, command: &LockCommand) {
-        let lock = self.locks.entry(name.clone()).or_insert_with(|| Lock::new(name.clone()));
+        let lock = self.locks.entry(name.clone()).or_insert_with(|| Lock::new(name.clone(), 0));
         if let Some(transition) = lock.apply(command, self.now).expect("the lock takes it") {
             *lock = transition.lock;
             self.said.extend(transition.messages.into_iter().map(|(_, message)| message));

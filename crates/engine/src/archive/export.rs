@@ -7,9 +7,7 @@ use windlass_core::{ActState, Task};
 use super::{
     ArchiveError, Progress,
     file::Writer,
-    record::{
-        FORMAT, FORMAT_WITHOUT_OUTBOX, LimitRecord, LogRecord, Record, SenderRecord, TaskRecord, Totals,
-    },
+    record::{FORMAT, LimitRecord, LogRecord, Record, SenderRecord, TaskRecord, Totals},
 };
 use crate::{
     is_adhoc,
@@ -37,8 +35,8 @@ pub async fn export(
     now: Now,
 ) -> Result<Totals, ArchiveError> {
     let announces = !snapshot.store().unannounced(1).await?.is_empty();
-    let format = if announces { FORMAT } else { FORMAT_WITHOUT_OUTBOX };
-    let mut writer = Writer::begin(to, format, progress)?;
+    let mut writer = Writer::begin(to, FORMAT, progress)?;
+    writer.record(&Record::LockFloor(lock_floor(snapshot.store()).await?))?;
     settings(snapshot.store(), &mut writer, now).await?;
     messages(snapshot.store(), &mut writer).await?;
     let mut after = None;
@@ -202,6 +200,14 @@ async fn locks(store: &dyn Store, writer: &mut Writer<'_>) -> Result<(), Archive
             })?;
         }
     }
+}
+
+/// The floor below which no lock may begin in another store: free locks are not exported.
+async fn lock_floor(store: &dyn Store) -> Result<u64, ArchiveError> {
+    let free = store.free_locks(AT_ONCE_MAX).await?;
+    at_most(free.len(), "free locks")?;
+    let floor = store.lock_floor().await?;
+    Ok(free.iter().map(|lock| lock.version).fold(floor, u64::max))
 }
 
 async fn keys(snapshot: &mut dyn Snapshot, writer: &mut Writer<'_>) -> Result<(), ArchiveError> {

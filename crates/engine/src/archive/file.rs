@@ -65,6 +65,8 @@ pub(super) struct Reader<'r> {
     digest: Sha256,
     tally: Tally<'r>,
     at: u64,
+    /// The format of the file.
+    pub(super) format: u32,
 }
 
 impl<'r> Reader<'r> {
@@ -82,7 +84,7 @@ impl<'r> Reader<'r> {
         }
         let mut digest = Sha256::new();
         digest.update(&title);
-        Ok(Self { from, digest, tally: Tally::new(progress), at: title.len() as u64 })
+        Ok(Self { from, digest, tally: Tally::new(progress), at: title.len() as u64, format: found })
     }
 
     /// The next record; nothing once all of them were read, and none is missing or changed.

@@ -8,7 +8,7 @@ use super::{
     ArchiveError, Progress,
     file::Reader,
     pieces::{in_pieces, is_next},
-    record::{LogRecord, Record, TaskRecord, Totals},
+    record::{FORMAT_WITH_LOCK_FLOOR, LogRecord, Record, TaskRecord, Totals},
 };
 use crate::{
     ports::{
@@ -22,6 +22,10 @@ use crate::{
 /// Changes committed at once, and the bytes of tasks and log lines at which fewer are.
 const CHANGES: usize = 200;
 const BYTES: usize = 4 << 20;
+
+/// Fences in files without a floor of locks are behind the clock by at most this: a day, in milliseconds, for the clocks
+/// of several machines.
+const CLOCK_MARGIN: u64 = 24 * 3600 * 1000;
 
 /// Who gives back for a moment what workers may have had.
 const GIVES_BACK: SessionId = SessionId(1);
@@ -41,12 +45,17 @@ pub async fn import(
     let mut import = Import {
         store,
         now,
+        lock_floor: store.lock_floor().await?,
         flows: BTreeMap::new(),
         unannounced: BTreeMap::new(),
         changes: Vec::new(),
         bytes: 0,
         handed_out: Vec::new(),
     };
+    if reader.format < FORMAT_WITH_LOCK_FLOOR {
+        // The fences of that time followed the clock.
+        import.raise_lock_floor(u64::try_from(now.wall.0).unwrap_or(0) + CLOCK_MARGIN)?;
+    }
     while let Some(record) = reader.next()? {
         import.take(record)?;
         if import.changes.len() >= CHANGES || import.bytes >= BYTES {
@@ -61,6 +70,8 @@ struct Import<'s> {
     store: &'s dyn Store,
     now: Now,
     flows: BTreeMap<(Name, u32), Arc<Flow>>,
+    /// The store's floor of locks.
+    lock_floor: u64,
     /// What is to be announced of tasks that come later: after which of its events, how many.
     unannounced: BTreeMap<TaskId, Vec<(u64, u64)>>,
     /// What is to be committed next.
@@ -114,6 +125,7 @@ impl Import<'_> {
             Record::Key { scope, fingerprint, task, at } => {
                 Change::Key(KeyChange { key: SubmitKey { scope, fingerprint }, task, at })
             }
+            Record::LockFloor(floor) => return self.raise_lock_floor(floor),
             Record::End { .. } => return Ok(()),
         };
         self.changes.push(change);
@@ -125,19 +137,19 @@ impl Import<'_> {
         let MessageId { sender, .. } = &envelope.id;
         let name = match sender {
             Sender::Lock(name) => name.clone(),
-            Sender::Task(_) => {
-                Name::new("import").map_err(|error| ArchiveError::Damaged(error.to_string()))?
-            }
+            Sender::Task(_) => any_name()?,
         };
-        Ok(LockChange {
-            before: 0,
-            lock: Lock::new(name),
-            at: self.now.wall,
-            joined: None,
-            left: None,
-            messages: vec![envelope],
-            consumes: None,
-        })
+        let lock = Lock::new(name, self.lock_floor);
+        Ok(LockChange { messages: vec![envelope], ..LockChange::delete(lock, self.now.wall) })
+    }
+
+    fn raise_lock_floor(&mut self, floor: u64) -> Result<(), ArchiveError> {
+        let before = self.lock_floor;
+        self.lock_floor = before.max(floor);
+        let lock = Lock::new(any_name()?, self.lock_floor);
+        let change = LockChange { before, ..LockChange::delete(lock, self.now.wall) };
+        self.changes.push(Change::Lock(change));
+        Ok(())
     }
 
     fn task(&mut self, record: TaskRecord) -> Result<TaskChange, ArchiveError> {
@@ -200,7 +212,7 @@ impl Import<'_> {
         holder: &[u8],
         waiters: &[Vec<u8>],
     ) -> Result<(), ArchiveError> {
-        let mut lock = Lock::new(name);
+        let mut lock = Lock::new(name, self.lock_floor);
         lock.holder = stored::read_lock_holder(holder)?;
         let changes = waiters.len().max(1) as u64;
         if version < changes {
@@ -218,7 +230,9 @@ impl Import<'_> {
                 lock.restore(place, waiter);
             }
             let (left, messages, consumes) = (None, Vec::new(), None);
-            let change = LockChange { before, lock: lock.clone(), at, joined, left, messages, consumes };
+            let kept = true;
+            let change =
+                LockChange { before, lock: lock.clone(), kept, at, joined, left, messages, consumes };
             self.changes.push(Change::Lock(change));
         }
         Ok(())
@@ -269,6 +283,11 @@ impl Import<'_> {
             None => Ok(()),
         }
     }
+}
+
+/// The name of a lock that is not stored, for changes that store none.
+fn any_name() -> Result<Name, ArchiveError> {
+    Name::new("import").map_err(|error| ArchiveError::Damaged(error.to_string()))
 }
 
 fn refused(change: &Change, outcome: &Outcome) -> ArchiveError {

@@ -8,10 +8,10 @@ use windlass_core::{ActKey, Actor, Millis, Name, TaskId, Timestamp};
 use crate::ports::{Limit, LogLine, MessageId, Sender, Starts};
 
 /// The newest format, and those before it are read.
-pub(super) const FORMAT: u32 = 2;
+pub(super) const FORMAT: u32 = 3;
 
-/// The format of an export from an empty outbox, for programs that know none.
-pub(super) const FORMAT_WITHOUT_OUTBOX: u32 = 1;
+/// The first format that has the floor of locks.
+pub(super) const FORMAT_WITH_LOCK_FLOOR: u32 = 3;
 
 /// One thing of a store. The order is that of the file.
 #[derive(Debug, Serialize, Deserialize)]
@@ -39,6 +39,8 @@ pub(super) enum Record {
     /// So many events of a task, after that one, that are to be announced: before the task, those that happened first
     /// before others. New with format 2.
     Unannounced { task: TaskId, after: u64, count: u64 },
+    /// The floor of locks, first of all. New with format 3.
+    LockFloor(u64),
 }
 
 /// How much was taken out of a store, or into one.
@@ -89,7 +91,7 @@ impl Totals {
             | Record::Key { .. } => {
                 self.others += 1;
             }
-            Record::End { .. } => {}
+            Record::LockFloor(_) | Record::End { .. } => {}
         }
     }
 }

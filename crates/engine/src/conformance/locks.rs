@@ -1,7 +1,7 @@
 //! Locks: kept with who has them and who waits, changed in their version, gone when nobody needs them.
 
 use windlass_core::{
-    ActKey, Command, Lock, LockCommand, LockName, LockOwner, LockRef, Message, Millis, Name, TaskId,
+    ActKey, Command, Lock, LockCommand, LockName, LockOwner, LockRef, Message, Name, TaskId, Timestamp,
 };
 
 use super::{World, history::line, topic};
@@ -13,6 +13,9 @@ topic![
     a_lock_and_a_task_consume_one_anothers_messages_once,
     locks_are_listed_by_name,
     a_message_that_finds_nothing_to_do_is_consumed_once,
+    the_fence_of_a_deleted_lock_grows_though_the_clock_went_back,
+    what_was_decided_below_the_floor_is_a_conflict,
+    the_floor_of_locks_stays_over_a_restart,
 ];
 
 fn name(text: &str) -> Name {
@@ -27,11 +30,16 @@ async fn stored(world: &mut World, lock: &str) -> Option<Lock> {
     world.store().lock(&name(lock)).await.expect("reading a lock succeeds")
 }
 
+/// The lock as changes build on it.
+async fn current(world: &mut World, lock: &str) -> Lock {
+    let mut locks = world.store().locks_by_name(&[name(lock)]).await.expect("reading a lock succeeds");
+    locks.pop().expect("there is one for each name")
+}
+
 /// The change that a command asks for, on the lock as it is now.
 async fn change(world: &mut World, lock: &str, command: &LockCommand) -> LockChange {
-    let stored = stored(world, lock).await;
-    let before = stored.as_ref().map_or(0, |lock| lock.version);
-    let lock = stored.unwrap_or_else(|| Lock::new(name(lock)));
+    let lock = current(world, lock).await;
+    let before = lock.version;
     let transition = lock.apply(command, world.now.wall).expect("it applies").expect("it changes something");
     LockChange::new(before, transition, world.now.wall, None)
 }
@@ -58,8 +66,6 @@ async fn a_lock_is_kept_as_long_as_somebody_has_it_or_waits(mut world: World) {
     let lock = stored(&mut world, "disk").await.expect("somebody has it");
     assert_eq!(lock.holder.map(|holder| holder.owner), Some(owner(3)));
     assert!(lock.holder.is_some_and(|holder| holder.fence > first) && lock.waiting() == 0);
-    // Later than its number, so that the next one of its name has a higher one.
-    world.pass(Millis(1_000));
     tell(&mut world, "disk", &LockCommand::Release { owner: owner(3) }).await;
     assert!(stored(&mut world, "disk").await.is_none());
 }
@@ -122,4 +128,63 @@ async fn a_message_that_finds_nothing_to_do_is_consumed_once(mut world: World) {
     let outcomes = world.commit(vec![Change::Consume(id.clone()), Change::Consume(id)]).await;
     assert_eq!(outcomes, [Outcome::Committed, Outcome::Conflict]);
     assert_eq!(world.messages().await, []);
+}
+
+/// Deletes the free locks, as the janitor does.
+async fn delete_free(world: &mut World) -> Vec<Outcome> {
+    let free = world.store().free_locks(10).await.expect("listing free locks succeeds");
+    let now = world.now.wall;
+    world.commit(free.into_iter().map(|lock| Change::Lock(LockChange::delete(lock, now))).collect()).await
+}
+
+/// An act gets the lock and gives it back. Returns the fence.
+async fn hold_once(world: &mut World, lock: &str, task: u128) -> u64 {
+    tell(world, lock, &LockCommand::Acquire { owner: owner(task) }).await;
+    let holder = stored(world, lock).await.and_then(|lock| lock.holder).expect("it has a holder");
+    assert_eq!(holder.owner, owner(task));
+    tell(world, lock, &LockCommand::Release { owner: owner(task) }).await;
+    holder.fence
+}
+
+async fn the_fence_of_a_deleted_lock_grows_though_the_clock_went_back(mut world: World) {
+    let mut fences = vec![hold_once(&mut world, "disk", 1).await, hold_once(&mut world, "disk", 2).await];
+    let late = world.now;
+    world.now.wall = Timestamp(late.wall.0 - 3_600_000);
+    for task in 3..6 {
+        assert_eq!(delete_free(&mut world).await, [Outcome::Committed]);
+        assert_eq!(delete_free(&mut world).await, [], "it is deleted");
+        fences.push(hold_once(&mut world, "disk", task).await);
+    }
+    world.now.wall = late.wall;
+    assert!(fences.is_sorted_by(|one, next| one < next), "{fences:?}");
+}
+
+async fn what_was_decided_below_the_floor_is_a_conflict(mut world: World) {
+    let first = hold_once(&mut world, "disk", 1).await;
+    let on_stored = change(&mut world, "disk", &LockCommand::Acquire { owner: owner(2) }).await;
+    let now = world.now.wall;
+    let deleted = Change::Lock(LockChange::delete(current(&mut world, "disk").await, now));
+    let below = change(&mut world, "other", &LockCommand::Acquire { owner: owner(3) }).await;
+    // The floor is where the deleted lock was, so what was decided on that holds.
+    let outcomes = world.commit(vec![deleted, Change::Lock(below), Change::Lock(on_stored)]).await;
+    assert_eq!(outcomes, [Outcome::Committed, Outcome::Conflict, Outcome::Committed]);
+    let holder = stored(&mut world, "disk").await.and_then(|lock| lock.holder).expect("it has a holder");
+    assert!(holder.owner == owner(2) && holder.fence > first, "{holder:?} {first}");
+    tell(&mut world, "disk", &LockCommand::Release { owner: owner(2) }).await;
+
+    // One that somebody asks for before it is deleted stays.
+    let deleted = LockChange::delete(current(&mut world, "disk").await, now);
+    tell(&mut world, "disk", &LockCommand::Acquire { owner: owner(5) }).await;
+    assert_eq!(world.commit_one(Change::Lock(deleted)).await, Outcome::Conflict);
+    assert_eq!(stored(&mut world, "disk").await.and_then(|lock| lock.holder).unwrap().owner, owner(5));
+}
+
+async fn the_floor_of_locks_stays_over_a_restart(mut world: World) {
+    let first = hold_once(&mut world, "disk", 1).await;
+    assert_eq!(delete_free(&mut world).await, [Outcome::Committed]);
+    let floor = world.store().lock_floor().await.expect("reading the floor succeeds");
+    assert!(floor >= first, "{floor} {first}");
+    world.reopen().await;
+    assert_eq!(world.store().lock_floor().await, Ok(floor));
+    assert!(hold_once(&mut world, "disk", 2).await > first);
 }

@@ -271,17 +271,31 @@ impl Store for SharedStore {
         Ok(self.rows().tables.logs(task, after, limit))
     }
 
-    async fn alarm(&self, id: &AlarmId) -> Result<Option<StoredAlarm>, StoreError> {
-        Ok(self.rows().tables.alarm(id).cloned())
+    async fn alarms_by_id(&self, ids: &[AlarmId]) -> Result<Vec<Option<StoredAlarm>>, StoreError> {
+        let rows = self.rows();
+        Ok(ids.iter().map(|id| rows.tables.alarm(id).cloned()).collect())
     }
 
-    async fn lock(&self, name: &LockName) -> Result<Option<Lock>, StoreError> {
-        Ok(self.rows().tables.locks().get(name).cloned())
+    async fn locks_by_name(&self, names: &[LockName]) -> Result<Vec<Lock>, StoreError> {
+        let tables = &self.rows().tables;
+        let free = |name: &LockName| Lock::new(name.clone(), tables.lock_floor());
+        Ok(names.iter().map(|name| tables.locks().get(name).cloned().unwrap_or_else(|| free(name))).collect())
+    }
+
+    async fn free_locks(&self, limit: usize) -> Result<Vec<Lock>, StoreError> {
+        let rows = self.rows();
+        let free = rows.tables.locks().values().filter(|lock| lock.is_free());
+        Ok(free.take(limit).cloned().collect())
+    }
+
+    async fn lock_floor(&self) -> Result<u64, StoreError> {
+        Ok(self.rows().tables.lock_floor())
     }
 
     async fn locks(&self, after: Option<&LockName>, limit: usize) -> Result<Vec<Lock>, StoreError> {
         let rows = self.rows();
         let above = rows.tables.locks().values().filter(|lock| after.is_none_or(|after| lock.name > *after));
+        let above = above.filter(|lock| !lock.is_free());
         Ok(above.take(limit).cloned().collect())
     }
 

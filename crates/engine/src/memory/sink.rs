@@ -62,6 +62,7 @@ impl RowSink for MemorySink {
             limits: tables.limits().cloned().collect(),
             messages: tables.messages().cloned().collect(),
             locks: tables.locks().values().cloned().collect(),
+            lock_floor: tables.lock_floor(),
             latest_at: tables.latest_at(),
         })
     }

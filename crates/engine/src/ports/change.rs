@@ -170,10 +170,12 @@ pub struct AlarmChange {
 /// A lock has another holder, or others wait for it.
 #[derive(Debug, Clone)]
 pub struct LockChange {
-    /// The version it must have now; 0 for one that is not kept.
+    /// The version it must have now. A lock that is not stored has the version of the store's floor.
     pub before: u64,
-    /// The lock afterwards. It is not kept any more when it [is gone](Lock::is_gone) at that time.
+    /// The lock afterwards.
     pub lock: Lock,
+    /// Whether the lock is stored afterwards. Otherwise it is deleted, and the store's floor rises to its version.
+    pub kept: bool,
     /// When.
     pub at: Timestamp,
     /// Who waits for it now, at which place.
@@ -194,13 +196,14 @@ impl LockChange {
         let sender = Sender::Lock(lock.name.clone());
         let envelope = |(n, message)| Envelope { id: MessageId { sender: sender.clone(), n }, message };
         let messages = messages.into_iter().map(envelope).collect();
-        Self { before, lock, at, joined, left, messages, consumes }
+        Self { before, lock, kept: true, at, joined, left, messages, consumes }
     }
 
-    /// Whether the lock is kept afterwards.
+    /// Deletes a free lock.
     #[must_use]
-    pub fn is_kept(&self) -> bool {
-        !self.lock.is_gone(self.at)
+    pub fn delete(lock: Lock, at: Timestamp) -> Self {
+        let (joined, left, messages, consumes) = (None, None, Vec::new(), None);
+        Self { before: lock.version, lock, kept: false, at, joined, left, messages, consumes }
     }
 }
 

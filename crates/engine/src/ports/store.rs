@@ -172,13 +172,31 @@ pub trait Store: Send + Sync + 'static {
     /// a greater one.
     async fn logs(&self, task: TaskId, after: u64, limit: usize) -> Result<Vec<(u64, LogLine)>, StoreError>;
 
+    /// The alarms with these ids and their versions, in this order.
+    async fn alarms_by_id(&self, ids: &[AlarmId]) -> Result<Vec<Option<StoredAlarm>>, StoreError>;
+
     /// The alarm with this id and its version.
-    async fn alarm(&self, id: &AlarmId) -> Result<Option<StoredAlarm>, StoreError>;
+    async fn alarm(&self, id: &AlarmId) -> Result<Option<StoredAlarm>, StoreError> {
+        Ok(self.alarms_by_id(std::slice::from_ref(id)).await?.pop().flatten())
+    }
+
+    /// The locks with these names, in this order, for changes to build on. One that is not stored is free and has the
+    /// version of the store's floor.
+    async fn locks_by_name(&self, names: &[LockName]) -> Result<Vec<Lock>, StoreError>;
 
     /// The lock with this name, if anybody has it or waits for it.
-    async fn lock(&self, name: &LockName) -> Result<Option<Lock>, StoreError>;
+    async fn lock(&self, name: &LockName) -> Result<Option<Lock>, StoreError> {
+        let lock = self.locks_by_name(std::slice::from_ref(name)).await?.pop();
+        Ok(lock.filter(|lock| !lock.is_free()))
+    }
 
-    /// At most `limit` locks with names above `after`, by name.
+    /// At most `limit` locks that are stored and free, for the janitor to delete.
+    async fn free_locks(&self, limit: usize) -> Result<Vec<Lock>, StoreError>;
+
+    /// The floor of the store's locks: no deleted lock had a higher version, and no free one that is stored has.
+    async fn lock_floor(&self) -> Result<u64, StoreError>;
+
+    /// At most `limit` locks that somebody has or waits for, with names above `after`, by name.
     async fn locks(&self, after: Option<&LockName>, limit: usize) -> Result<Vec<Lock>, StoreError>;
 
     /// At most `limit` alarms, those raised last first; resolved ones only with `all`.

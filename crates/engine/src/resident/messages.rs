@@ -29,15 +29,16 @@ impl Scheduler {
     /// Checks a change of a lock and makes it what later commits build on.
     pub(super) fn stage_lock(&mut self, change: &LockChange) -> Outcome {
         let name = &change.lock.name;
-        let version = self.locks.get(name).map_or(0, |lock| lock.version);
+        let version = self.locks.get(name).map_or(self.lock_floor, |lock| lock.version);
         if version != change.before || !self.has_message(change.consumes.as_ref()) {
             return Outcome::Conflict;
         }
         self.consume(change.consumes.as_ref());
-        if change.is_kept() {
+        if change.kept {
             self.locks.insert(name.clone(), change.lock.clone());
         } else {
             self.locks.remove(name);
+            self.lock_floor = self.lock_floor.max(change.lock.version);
         }
         Outcome::Committed
     }

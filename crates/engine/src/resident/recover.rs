@@ -37,6 +37,7 @@ impl Scheduler {
         }
         scheduler.messages =
             recovered.messages.into_iter().map(|envelope| (envelope.id.clone(), envelope)).collect();
+        scheduler.lock_floor = recovered.lock_floor;
         scheduler.locks = recovered.locks.into_iter().map(|lock| (lock.name.clone(), lock)).collect();
         for line in recovered.lines {
             scheduler.queues.recover_line(&line);

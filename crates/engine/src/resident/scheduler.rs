@@ -45,8 +45,10 @@ pub(super) struct Scheduler {
     /// Alarms changed by commits on their way to the disk.
     pub(super) alarms: BTreeMap<Arc<str>, StoredAlarm>,
     pub(super) messages: BTreeMap<MessageId, Envelope>,
-    /// Locks that somebody has or waits for.
+    /// Locks that somebody has or waits for, or had a moment ago.
     pub(super) locks: BTreeMap<LockName, Lock>,
+    /// No deleted lock had a higher version.
+    pub(super) lock_floor: u64,
     /// Attempts that no session has and that are not handed out: of paused tasks, and those that are to stop.
     pub(super) kept_back: BTreeSet<(TaskId, ActKey)>,
     /// Claims that staged changes have dropped since they were last taken away.

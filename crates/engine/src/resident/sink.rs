@@ -129,8 +129,10 @@ pub struct Recovered {
     pub limits: Vec<Limit>,
     /// Messages that were not consumed.
     pub messages: Vec<Envelope>,
-    /// Locks that somebody has or waits for.
+    /// Locks that somebody has or waits for, and free ones that were not deleted yet.
     pub locks: Vec<Lock>,
+    /// No deleted lock had a higher version.
+    pub lock_floor: u64,
     /// The latest time known to be written: the clock must not be behind it.
     pub latest_at: Timestamp,
 }

@@ -236,14 +236,35 @@ impl Store for Resident {
         self.sink.logs(task, after, limit).await
     }
 
-    async fn alarm(&self, id: &AlarmId) -> Result<Option<StoredAlarm>, StoreError> {
+    async fn alarms_by_id(&self, ids: &[AlarmId]) -> Result<Vec<Option<StoredAlarm>>, StoreError> {
         // From the disk, whatever is on its way there: a change that is decided on it conflicts until it is.
-        self.sink.alarm(id).await
+        let mut alarms = Vec::with_capacity(ids.len());
+        for id in ids {
+            alarms.push(self.sink.alarm(id).await?);
+        }
+        Ok(alarms)
     }
 
-    async fn lock(&self, name: &LockName) -> Result<Option<Lock>, StoreError> {
+    async fn locks_by_name(&self, names: &[LockName]) -> Result<Vec<Lock>, StoreError> {
         self.current_generation().await?;
-        Ok(self.inner().scheduler.locks.get(name).cloned())
+        let scheduler = &self.inner().scheduler;
+        let free = |name: &LockName| Lock::new(name.clone(), scheduler.lock_floor);
+        Ok(names
+            .iter()
+            .map(|name| scheduler.locks.get(name).cloned().unwrap_or_else(|| free(name)))
+            .collect())
+    }
+
+    async fn free_locks(&self, limit: usize) -> Result<Vec<Lock>, StoreError> {
+        self.current_generation().await?;
+        let inner = self.inner();
+        let free = inner.scheduler.locks.values().filter(|lock| lock.is_free());
+        Ok(free.take(limit).cloned().collect())
+    }
+
+    async fn lock_floor(&self) -> Result<u64, StoreError> {
+        self.current_generation().await?;
+        Ok(self.inner().scheduler.lock_floor)
     }
 
     async fn locks(&self, after: Option<&LockName>, limit: usize) -> Result<Vec<Lock>, StoreError> {
@@ -251,7 +272,8 @@ impl Store for Resident {
         let inner = self.inner();
         let from = after.map_or(Bound::Unbounded, Bound::Excluded);
         let above = inner.scheduler.locks.range::<LockName, _>((from, Bound::Unbounded));
-        Ok(above.take(limit).map(|(_, lock)| lock.clone()).collect())
+        let above = above.map(|(_, lock)| lock).filter(|lock| !lock.is_free());
+        Ok(above.take(limit).cloned().collect())
     }
 
     async fn alarms(&self, all: bool, limit: usize) -> Result<Vec<Alarm>, StoreError> {

@@ -144,16 +144,8 @@ impl Batch {
         let recalled = known.keys().copied().collect();
         let known = known.into_iter().map(|(id, loaded)| (id, TaskWork::new(Some(loaded))));
         let tasks = ids.into_iter().zip(loaded.into_iter().map(TaskWork::new)).chain(known).collect();
-        let mut alarms = BTreeMap::new();
-        for id in alarm_ids {
-            let stored = engine.store.alarm(&id).await?;
-            alarms.insert(id, AlarmWork::new(stored));
-        }
-        let mut locks = BTreeMap::new();
-        for name in lock_names {
-            let stored = engine.store.lock(&name).await?;
-            locks.insert(name.clone(), LockWork::new(name, stored));
-        }
+        let alarms = load_alarms(engine, alarm_ids.into_iter().collect()).await?;
+        let locks = load_locks(engine, lock_names.into_iter().collect()).await?;
         let mut flows = BTreeMap::new();
         for name in flow_names {
             let stored = engine.store.flow(&name, None).await?;
@@ -327,6 +319,19 @@ impl Batch {
         }
         (changes, parts)
     }
+}
+
+async fn load_alarms(engine: &Engine, ids: Vec<AlarmId>) -> Result<BTreeMap<AlarmId, AlarmWork>, StoreError> {
+    let stored = if ids.is_empty() { Vec::new() } else { engine.store.alarms_by_id(&ids).await? };
+    Ok(ids.into_iter().zip(stored.into_iter().map(AlarmWork::new)).collect())
+}
+
+async fn load_locks(
+    engine: &Engine,
+    names: Vec<LockName>,
+) -> Result<BTreeMap<LockName, LockWork>, StoreError> {
+    let locks = if names.is_empty() { Vec::new() } else { engine.store.locks_by_name(&names).await? };
+    Ok(names.into_iter().zip(locks.into_iter().map(LockWork::new)).collect())
 }
 
 fn has_timer(change: &TaskChange) -> bool {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::{
     Engine, EngineError,
-    ports::{Now, Retention, Service},
+    ports::{Change, LockChange, Now, Outcome, Retention, Service},
 };
 
 /// Rows deleted in one round, so that a round never holds the writer up for long.
@@ -31,6 +31,18 @@ impl Janitor {
         if !self.engine.leads(Service::Sweeping, now) {
             return Ok(0);
         }
-        Ok(self.engine.store.sweep(&self.retention, now, ROUND_MAX).await?)
+        let swept = self.engine.store.sweep(&self.retention, now, ROUND_MAX).await?;
+        Ok(swept + self.delete_free_locks(now).await?)
+    }
+
+    /// Deletes locks that nobody has or waits for. One that somebody asks for meanwhile stays: its version differs.
+    async fn delete_free_locks(&self, now: Now) -> Result<u64, EngineError> {
+        let free = self.engine.store.free_locks(ROUND_MAX).await?;
+        if free.is_empty() {
+            return Ok(0);
+        }
+        let changes = free.into_iter().map(|lock| Change::Lock(LockChange::delete(lock, now.wall)));
+        let outcomes = self.engine.store.commit(changes.collect()).await?;
+        Ok(outcomes.into_iter().filter(|outcome| *outcome == Outcome::Committed).count() as u64)
     }
 }

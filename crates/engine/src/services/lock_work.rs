@@ -1,6 +1,6 @@
 //! A lock in a batch, and what is done to it.
 
-use windlass_core::{Lock, LockCommand, LockName, Timestamp};
+use windlass_core::{Lock, LockCommand, Timestamp};
 
 use super::batch::{Pending, Place};
 use crate::{
@@ -13,15 +13,12 @@ use crate::{
 pub(super) struct LockWork {
     /// The lock as it is by now.
     lock: Lock,
-    /// What the store calls its version; 0 when it does not keep it.
-    version: u64,
     pub(super) changes: Vec<(LockChange, Vec<Pending>)>,
 }
 
 impl LockWork {
-    pub(super) fn new(name: LockName, stored: Option<Lock>) -> Self {
-        let lock = stored.unwrap_or_else(|| Lock::new(name));
-        Self { version: lock.version, lock, changes: Vec::new() }
+    pub(super) fn new(lock: Lock) -> Self {
+        Self { lock, changes: Vec::new() }
     }
 
     /// Decides what a message says. Tells whether it found something to do, and is consumed by that.
@@ -33,7 +30,7 @@ impl LockWork {
         now: Timestamp,
     ) -> bool {
         let Ok(Some(transition)) = self.lock.apply(command, now) else { return false };
-        let change = LockChange::new(self.version, transition, now, Some(message.clone()));
+        let change = LockChange::new(self.lock.version, transition, now, Some(message.clone()));
         self.push(change, Pending { place, reply: Some(Reply::Done) });
         true
     }
@@ -43,7 +40,7 @@ impl LockWork {
         let holder = self.lock.holder;
         let reply = match self.lock.apply(command, now) {
             Ok(Some(transition)) => {
-                let change = LockChange::new(self.version, transition, now, None);
+                let change = LockChange::new(self.lock.version, transition, now, None);
                 let reply = Reply::Lock { lock: change.lock.clone(), before: holder };
                 self.push(change, Pending { place, reply: Some(reply) });
                 return None;
@@ -63,7 +60,6 @@ impl LockWork {
 
     fn push(&mut self, change: LockChange, pending: Pending) {
         self.lock = change.lock.clone();
-        self.version = if change.is_kept() { self.lock.version } else { 0 };
         self.changes.push((change, vec![pending]));
     }
 }

@@ -334,3 +334,25 @@ fn a_lock_is_not_given_back_for_a_task_whose_change_is_not_committed() {
     two.one.serve();
     assert!(!has_lock(), "it was cancelled");
 }
+
+#[test]
+fn the_locks_of_a_batch_are_read_at_once() {
+    let faulty = FaultyStore::new(Arc::new(SharedStore::new([7; 32])));
+    let world = World::over(faulty.clone(), 1);
+    for number in 0..5 {
+        let mut locking = flow(&format!("f{number}"), &["a"], 0);
+        locking.steps[0].locks = vec![LockRef::Name(Name::new(&format!("disk-{number}")).unwrap())];
+        world.apply(locking);
+    }
+    let submits = (0..5).map(|number| {
+        let input = Input::new(Json::parse("{}").unwrap(), world.now().wall);
+        let flow = Name::new(&format!("f{number}")).unwrap();
+        world.engine.submit(Submission { flow, version: None, input, key: None }, world.now())
+    });
+    let mut submits: Vec<_> = submits.map(Box::pin).collect();
+    assert!(submits.iter_mut().all(|submit| poll(submit.as_mut()).is_pending()));
+    faulty.take_reads();
+    world.serve();
+    let reads = faulty.take_reads();
+    assert!(!reads.is_empty() && reads.iter().all(|read| read == "5 locks"), "{reads:?}");
+}

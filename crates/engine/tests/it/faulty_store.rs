@@ -40,6 +40,8 @@ struct State {
     fails: Option<Verb>,
     /// Every change conflicts with what others did.
     conflicts: bool,
+    /// Reads of locks and alarms, each with how many it named.
+    reads: Vec<String>,
 }
 
 impl FaultyStore {
@@ -67,6 +69,11 @@ impl FaultyStore {
     /// Lets every change conflict from now on, or none.
     pub(crate) fn conflict(&self, conflicts: bool) {
         self.state().conflicts = conflicts;
+    }
+
+    /// The reads of locks and alarms since the last call.
+    pub(crate) fn take_reads(&self) -> Vec<String> {
+        std::mem::take(&mut self.state().reads)
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -212,16 +219,26 @@ impl Store for FaultyStore {
         self.store.logs(task, after, limit).await
     }
 
-    async fn lock(&self, name: &LockName) -> Result<Option<Lock>, StoreError> {
-        self.store.lock(name).await
+    async fn locks_by_name(&self, names: &[LockName]) -> Result<Vec<Lock>, StoreError> {
+        self.state().reads.push(format!("{} locks", names.len()));
+        self.store.locks_by_name(names).await
+    }
+
+    async fn free_locks(&self, limit: usize) -> Result<Vec<Lock>, StoreError> {
+        self.store.free_locks(limit).await
+    }
+
+    async fn lock_floor(&self) -> Result<u64, StoreError> {
+        self.store.lock_floor().await
     }
 
     async fn locks(&self, after: Option<&LockName>, limit: usize) -> Result<Vec<Lock>, StoreError> {
         self.store.locks(after, limit).await
     }
 
-    async fn alarm(&self, id: &AlarmId) -> Result<Option<StoredAlarm>, StoreError> {
-        self.store.alarm(id).await
+    async fn alarms_by_id(&self, ids: &[AlarmId]) -> Result<Vec<Option<StoredAlarm>>, StoreError> {
+        self.state().reads.push(format!("{} alarms", ids.len()));
+        self.store.alarms_by_id(ids).await
     }
 
     async fn alarms(&self, all: bool, limit: usize) -> Result<Vec<Alarm>, StoreError> {

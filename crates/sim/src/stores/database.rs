@@ -150,16 +150,24 @@ impl Store for Database {
         read!(self, self.rows.logs(task, after, limit))
     }
 
-    async fn alarm(&self, id: &AlarmId) -> Result<Option<StoredAlarm>, StoreError> {
-        read!(self, self.rows.alarm(id))
+    async fn alarms_by_id(&self, ids: &[AlarmId]) -> Result<Vec<Option<StoredAlarm>>, StoreError> {
+        read!(self, self.rows.alarms_by_id(ids))
     }
 
     async fn alarms(&self, all: bool, limit: usize) -> Result<Vec<Alarm>, StoreError> {
         read!(self, self.rows.alarms(all, limit))
     }
 
-    async fn lock(&self, name: &LockName) -> Result<Option<Lock>, StoreError> {
-        read!(self, self.rows.lock(name))
+    async fn locks_by_name(&self, names: &[LockName]) -> Result<Vec<Lock>, StoreError> {
+        read!(self, self.rows.locks_by_name(names))
+    }
+
+    async fn free_locks(&self, limit: usize) -> Result<Vec<Lock>, StoreError> {
+        read!(self, self.rows.free_locks(limit))
+    }
+
+    async fn lock_floor(&self) -> Result<u64, StoreError> {
+        read!(self, self.rows.lock_floor())
     }
 
     async fn locks(&self, after: Option<&LockName>, limit: usize) -> Result<Vec<Lock>, StoreError> {

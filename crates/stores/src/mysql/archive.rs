@@ -111,6 +111,6 @@ impl Archive for MySqlArchive {
         for table in FILLED.iter().chain([&STATES]) {
             self.conn.query_drop(format!("DELETE FROM {table}")).await.map_err(fault)?;
         }
-        Ok(())
+        self.conn.query_drop("UPDATE windlass_lock_floor SET version = 0").await.map_err(fault)
     }
 }

@@ -63,6 +63,11 @@ pub(super) async fn find(
         "ORDER BY name FOR UPDATE",
     );
     readers.push((count, lock));
+    if !keys.locks.is_empty() {
+        let mode = if keys.raises_lock_floor { "FOR UPDATE" } else { "LOCK IN SHARE MODE" };
+        script.add(&format!("SELECT version FROM windlass_lock_floor WHERE one = 1 {mode}"), []);
+        readers.push((1, lock_floor));
+    }
     let count = script.for_keys(
         "SELECT id, version FROM windlass_alarm FORCE INDEX (PRIMARY) WHERE id",
         keys.alarms.iter().map(|id| Cell::from(&*id.0)),
@@ -139,6 +144,11 @@ fn session(found: &mut Found, row: &Row) -> Result<(), Fault> {
 
 fn lock(found: &mut Found, row: &Row) -> Result<(), Fault> {
     found.locks.insert(row.name(0)?, from_integer(row.number(1)?));
+    Ok(())
+}
+
+fn lock_floor(found: &mut Found, row: &Row) -> Result<(), Fault> {
+    found.lock_floor = from_integer(row.number(0)?);
     Ok(())
 }
 

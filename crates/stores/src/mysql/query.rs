@@ -15,7 +15,7 @@ use super::{
     error::{Fault, damaged},
     script::{Cell, Script, cells},
 };
-use crate::rows::{act_key, from_integer, of_task, small, to_integer};
+use crate::rows::{act_key, free_holder_bytes, from_integer, in_order, of_task, small, to_integer};
 
 /// The versions of these tasks, in their order.
 pub(super) async fn versions(
@@ -109,18 +109,23 @@ pub(super) async fn logs(
     Ok(lines)
 }
 
-/// The alarm with this id.
-pub(super) async fn alarm(
+/// The alarms with these ids, in this order.
+pub(super) async fn alarms_by_id(
     connection: &mut Connection<'_>,
-    id: &AlarmId,
-) -> Result<Option<StoredAlarm>, Fault> {
+    ids: &[AlarmId],
+) -> Result<Vec<Option<StoredAlarm>>, Fault> {
     let mut script = Script::default();
-    script.add("SELECT data, version FROM windlass_alarm WHERE id = ?", cells![&*id.0]);
-    let sets = connection.run(script).await?;
-    let read = |row: &Row| -> Result<StoredAlarm, Fault> {
-        Ok(StoredAlarm { alarm: stored::read_alarm(row.bytes(0)?)?, version: from_integer(row.number(1)?) })
-    };
-    sets[0].first().map(read).transpose()
+    script.for_keys(
+        "SELECT id, data, version FROM windlass_alarm WHERE id",
+        ids.iter().map(|id| Cell::from(&*id.0)),
+        "",
+    );
+    let mut found = HashMap::new();
+    for row in connection.run(script).await?.iter().flatten() {
+        let (alarm, version) = (stored::read_alarm(row.bytes(1)?)?, from_integer(row.number(2)?));
+        found.insert(AlarmId(row.text(0)?.into()), StoredAlarm { alarm, version });
+    }
+    Ok(ids.iter().map(|id| found.remove(id)).collect())
 }
 
 /// At most `limit` alarms, those raised last first.
@@ -138,17 +143,47 @@ pub(super) async fn alarms(
 }
 
 const LOCK: &str = "SELECT l.name, l.version, l.holder, w.place, w.waiter";
+const LOCK_FLOOR: &str = "SELECT version FROM windlass_lock_floor";
 
-/// The lock with this name.
-pub(super) async fn lock(connection: &mut Connection<'_>, of: &LockName) -> Result<Option<Lock>, Fault> {
+/// The locks with these names, in this order. A floor that rises between the reads makes the commit a conflict.
+pub(super) async fn locks_by_name(
+    connection: &mut Connection<'_>,
+    names: &[LockName],
+) -> Result<Vec<Lock>, Fault> {
+    let mut script = Script::default();
+    script.add(LOCK_FLOOR, []);
+    let head = format!(
+        "{LOCK} FROM windlass_lock l LEFT JOIN windlass_lock_waiter w ON w.name = l.name WHERE l.name"
+    );
+    script.for_keys(&head, names.iter().map(Cell::from), "ORDER BY l.name, w.place");
+    let sets = connection.run(script).await?;
+    let floor = sets[0].first().map(|row| row.number(0)).transpose()?.map_or(0, from_integer);
+    let mut stored = Vec::new();
+    for rows in &sets[1..] {
+        stored.extend(read_locks(rows)?);
+    }
+    Ok(in_order(names, stored, floor))
+}
+
+/// The floor of locks.
+pub(super) async fn lock_floor(connection: &mut Connection<'_>) -> Result<u64, Fault> {
+    let mut script = Script::default();
+    script.add(LOCK_FLOOR, []);
+    let sets = connection.run(script).await?;
+    Ok(sets[0].first().map(|row| row.number(0)).transpose()?.map_or(0, from_integer))
+}
+
+/// At most `limit` locks that are stored and free.
+pub(super) async fn free_locks(connection: &mut Connection<'_>, limit: usize) -> Result<Vec<Lock>, Fault> {
     let mut script = Script::default();
     let sql = format!(
-        "{LOCK} FROM windlass_lock l LEFT JOIN windlass_lock_waiter w ON w.name = l.name
-         WHERE l.name = ? ORDER BY w.place"
+        "SELECT name, version, holder, NULL, NULL FROM windlass_lock WHERE length(holder) <= {}
+         ORDER BY name LIMIT {limit}",
+        free_holder_bytes()
     );
-    script.add(&sql, cells![of]);
+    script.add(&sql, []);
     let sets = connection.run(script).await?;
-    Ok(read_locks(&sets[0])?.pop())
+    read_locks(&sets[0])
 }
 
 /// At most `limit` locks with names above `after`, by name.
@@ -159,8 +194,10 @@ pub(super) async fn locks(
 ) -> Result<Vec<Lock>, Fault> {
     let mut script = Script::default();
     let sql = format!(
-        "{LOCK} FROM (SELECT * FROM windlass_lock WHERE name > ? ORDER BY name LIMIT {limit}) l
-         LEFT JOIN windlass_lock_waiter w ON w.name = l.name ORDER BY l.name, w.place"
+        "{LOCK} FROM (SELECT * FROM windlass_lock WHERE name > ? AND length(holder) > {}
+                       ORDER BY name LIMIT {limit}) l
+         LEFT JOIN windlass_lock_waiter w ON w.name = l.name ORDER BY l.name, w.place",
+        free_holder_bytes()
     );
     // Every name is above none.
     script.add(&sql, cells![after.map_or("", |name| name.as_str())]);
@@ -174,8 +211,7 @@ fn read_locks(rows: &[Row]) -> Result<Vec<Lock>, Fault> {
     for row in rows {
         let of = row.text(0)?;
         if locks.last().is_none_or(|lock| lock.name.as_str() != of) {
-            let mut lock = Lock::new(row.name(0)?);
-            lock.version = from_integer(row.number(1)?);
+            let mut lock = Lock::new(row.name(0)?, from_integer(row.number(1)?));
             lock.holder = stored::read_lock_holder(row.bytes(2)?)?;
             locks.push(lock);
         }

@@ -225,12 +225,20 @@ impl Store for MySqlStore {
         retrying!(self.database, |connection| query::logs(&mut connection, task, after, limit).await)
     }
 
-    async fn alarm(&self, id: &AlarmId) -> Result<Option<StoredAlarm>, StoreError> {
-        retrying!(self.database, |connection| query::alarm(&mut connection, id).await)
+    async fn alarms_by_id(&self, ids: &[AlarmId]) -> Result<Vec<Option<StoredAlarm>>, StoreError> {
+        retrying!(self.database, |connection| query::alarms_by_id(&mut connection, ids).await)
     }
 
-    async fn lock(&self, name: &LockName) -> Result<Option<Lock>, StoreError> {
-        retrying!(self.database, |connection| query::lock(&mut connection, name).await)
+    async fn locks_by_name(&self, names: &[LockName]) -> Result<Vec<Lock>, StoreError> {
+        retrying!(self.database, |connection| query::locks_by_name(&mut connection, names).await)
+    }
+
+    async fn free_locks(&self, limit: usize) -> Result<Vec<Lock>, StoreError> {
+        retrying!(self.database, |connection| query::free_locks(&mut connection, limit).await)
+    }
+
+    async fn lock_floor(&self) -> Result<u64, StoreError> {
+        retrying!(self.database, |connection| query::lock_floor(&mut connection).await)
     }
 
     async fn locks(&self, after: Option<&LockName>, limit: usize) -> Result<Vec<Lock>, StoreError> {

@@ -159,6 +159,9 @@ fn add_messages(script: &mut Script, writes: &Writes) {
 fn add_locks(script: &mut Script, writes: &Writes) {
     let gone = writes.locks.iter().filter(|(_, (lock, was_kept))| lock.is_none() && *was_kept);
     script.for_keys("DELETE FROM windlass_lock WHERE name", gone.map(|(name, _)| name.into()), "");
+    if let Some(floor) = writes.lock_floor {
+        script.add("UPDATE windlass_lock_floor SET version = ? WHERE one = 1", cells![to_integer(floor)]);
+    }
     let update = "ON DUPLICATE KEY UPDATE version = VALUES(version), holder = VALUES(holder)";
     for (was_kept, tail) in [(false, ""), (true, update)] {
         let locks = writes.locks.values().filter(|(_, was)| *was == was_kept);

@@ -106,7 +106,7 @@ impl Archive for PostgresArchive {
     }
 
     async fn clear(&mut self) -> Result<(), StoreError> {
-        let sql = format!("TRUNCATE {}", FILLED.join(", "));
+        let sql = format!("TRUNCATE {}; UPDATE windlass_lock_floor SET version = 0", FILLED.join(", "));
         self.client.batch_execute(&sql).await.map_err(fault)
     }
 }

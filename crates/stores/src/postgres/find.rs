@@ -24,6 +24,8 @@ const SESSIONS: &str =
     "SELECT id, lease_until FROM windlass_session WHERE id = ANY($1::uuid[]) ORDER BY id FOR UPDATE";
 const LOCKS: &str =
     "SELECT name, version FROM windlass_lock WHERE name = ANY($1::text[]) ORDER BY name FOR UPDATE";
+const LOCK_FLOOR: &str = "SELECT version FROM windlass_lock_floor FOR SHARE";
+const LOCK_FLOOR_TO_RAISE: &str = "SELECT version FROM windlass_lock_floor FOR UPDATE";
 const ALARMS: &str =
     "SELECT id, version FROM windlass_alarm WHERE id = ANY($1::text[]) ORDER BY id FOR UPDATE";
 const MESSAGES: &str = "SELECT m.sender, m.n FROM unnest($1::bytea[], $2::int8[]) AS k (sender, n)
@@ -72,6 +74,8 @@ pub(super) async fn find(
         let names: Vec<&str> = keys.locks.iter().map(|name| name.as_str()).collect();
         batch.add(LOCKS, parameters![names]);
         reads.push(lock);
+        batch.add(if keys.raises_lock_floor { LOCK_FLOOR_TO_RAISE } else { LOCK_FLOOR }, Vec::new());
+        reads.push(lock_floor);
     }
     if !keys.alarms.is_empty() {
         let ids: Vec<&str> = keys.alarms.iter().map(|id| &*id.0).collect();
@@ -149,6 +153,11 @@ fn session(found: &mut Found, row: Row) -> Result<(), Fault> {
 
 fn lock(found: &mut Found, row: Row) -> Result<(), Fault> {
     found.locks.insert(name(row.try_get(0)?)?, from_integer(row.try_get(1)?));
+    Ok(())
+}
+
+fn lock_floor(found: &mut Found, row: Row) -> Result<(), Fault> {
+    found.lock_floor = from_integer(row.try_get(0)?);
     Ok(())
 }
 

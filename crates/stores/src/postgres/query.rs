@@ -1,8 +1,8 @@
 //! What is asked beside tasks: events, log lines, alarms and locks.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
-use tokio_postgres::Row;
+use tokio_postgres::{Row, types::ToSql};
 use uuid::Uuid;
 use windlass_core::{Alarm, AlarmId, Event, Lock, LockName, TaskId, Timestamp};
 use windlass_engine::{
@@ -11,7 +11,7 @@ use windlass_engine::{
 };
 
 use super::{connection::Connection, error::Fault};
-use crate::rows::{act_key, from_integer, name, of_task, small, to_integer};
+use crate::rows::{act_key, free_holder_bytes, from_integer, in_order, name, of_task, small, to_integer};
 
 const VERSIONS: &str = "SELECT id, events FROM windlass_task WHERE id = ANY($1::uuid[])";
 const EVENTS: &str = "SELECT h.last, h.events FROM windlass_history h
@@ -22,15 +22,20 @@ const UNANNOUNCED: &str = "SELECT o.task, o.after, h.events
     ORDER BY o.task, o.after LIMIT $1";
 const LOGS: &str = "SELECT seq, act, attempt, at, line FROM windlass_log
     WHERE task = $1 AND seq > $2 AND EXISTS (SELECT FROM windlass_task t WHERE t.id = $1) ORDER BY seq LIMIT $3";
-const ALARM: &str = "SELECT data, version FROM windlass_alarm WHERE id = $1";
+const ALARMS_BY_ID: &str = "SELECT id, data, version FROM windlass_alarm WHERE id = ANY($1::text[])";
 const ALARMS: &str = "SELECT data FROM windlass_alarm ORDER BY raised_at DESC, id LIMIT $1";
 const OPEN_ALARMS: &str =
     "SELECT data FROM windlass_alarm WHERE NOT resolved ORDER BY raised_at DESC, id LIMIT $1";
-const LOCK: &str = "SELECT l.name, l.version, l.holder, w.place, w.waiter
-    FROM windlass_lock l LEFT JOIN windlass_lock_waiter w ON w.name = l.name
-    WHERE l.name = $1 ORDER BY w.place";
+/// The floor is in every row; where none of the locks is stored, there is one row without a name.
+const LOCKS_BY_NAME: &str = "SELECT l.name, l.version, l.holder, w.place, w.waiter, f.version
+    FROM windlass_lock_floor f LEFT JOIN windlass_lock l ON l.name = ANY($1::text[])
+    LEFT JOIN windlass_lock_waiter w ON w.name = l.name ORDER BY l.name, w.place";
+const LOCK_FLOOR: &str = "SELECT version FROM windlass_lock_floor";
+const FREE_LOCKS: &str = "SELECT name, version, holder, NULL::int8, NULL::bytea FROM windlass_lock
+    WHERE octet_length(holder) <= $1 ORDER BY name LIMIT $2";
 const LOCKS: &str = "SELECT l.name, l.version, l.holder, w.place, w.waiter
-    FROM (SELECT * FROM windlass_lock WHERE $1::text IS NULL OR name > $1 ORDER BY name LIMIT $2) l
+    FROM (SELECT * FROM windlass_lock WHERE ($1::text IS NULL OR name > $1) AND octet_length(holder) > $3
+          ORDER BY name LIMIT $2) l
     LEFT JOIN windlass_lock_waiter w ON w.name = l.name ORDER BY l.name, w.place";
 
 /// The versions of these tasks, in their order.
@@ -104,19 +109,19 @@ pub(super) async fn logs(
     Ok(lines)
 }
 
-/// The alarm with this id.
-pub(super) async fn alarm(
+/// The alarms with these ids, in this order.
+pub(super) async fn alarms_by_id(
     connection: &mut Connection<'_>,
-    id: &AlarmId,
-) -> Result<Option<StoredAlarm>, Fault> {
-    let rows = connection.query(ALARM, &[&&*id.0]).await?;
-    let read = |row: &Row| -> Result<StoredAlarm, Fault> {
-        Ok(StoredAlarm {
-            alarm: stored::read_alarm(row.try_get(0)?)?,
-            version: from_integer(row.try_get(1)?),
-        })
-    };
-    rows.first().map(read).transpose()
+    ids: &[AlarmId],
+) -> Result<Vec<Option<StoredAlarm>>, Fault> {
+    let names: Vec<&str> = ids.iter().map(|id| &*id.0).collect();
+    let mut found = HashMap::new();
+    for row in &connection.query(ALARMS_BY_ID, &[&names]).await? {
+        let (id, data): (&str, &[u8]) = (row.try_get(0)?, row.try_get(1)?);
+        let (alarm, version) = (stored::read_alarm(data)?, from_integer(row.try_get(2)?));
+        found.insert(AlarmId(id.into()), StoredAlarm { alarm, version });
+    }
+    Ok(ids.iter().map(|id| found.remove(id)).collect())
 }
 
 /// At most `limit` alarms, those raised last first.
@@ -130,10 +135,28 @@ pub(super) async fn alarms(
     rows.iter().map(|row| Ok(stored::read_alarm(row.try_get(0)?)?)).collect()
 }
 
-/// The lock with this name.
-pub(super) async fn lock(connection: &mut Connection<'_>, of: &LockName) -> Result<Option<Lock>, Fault> {
-    let rows = connection.query(LOCK, &[&of.as_str()]).await?;
-    Ok(read_locks(&rows)?.pop())
+/// The locks with these names, in this order.
+pub(super) async fn locks_by_name(
+    connection: &mut Connection<'_>,
+    names: &[LockName],
+) -> Result<Vec<Lock>, Fault> {
+    let wanted: Vec<&str> = names.iter().map(|name| name.as_str()).collect();
+    let rows = connection.query(LOCKS_BY_NAME, &[&wanted]).await?;
+    let floor = rows.first().map(|row| row.try_get(5)).transpose()?.map_or(0, from_integer);
+    Ok(in_order(names, read_locks(&rows)?, floor))
+}
+
+/// The floor of locks.
+pub(super) async fn lock_floor(connection: &mut Connection<'_>) -> Result<u64, Fault> {
+    let rows = connection.query(LOCK_FLOOR, &[]).await?;
+    let floor = rows.first().map(|row| row.try_get(0)).transpose()?;
+    Ok(floor.map_or(0, from_integer))
+}
+
+/// At most `limit` locks that are stored and free.
+pub(super) async fn free_locks(connection: &mut Connection<'_>, limit: usize) -> Result<Vec<Lock>, Fault> {
+    let rows = connection.query(FREE_LOCKS, &[&free_holder_bytes(), &to_integer(limit as u64)]).await?;
+    read_locks(&rows)
 }
 
 /// At most `limit` locks with names above `after`, by name.
@@ -143,7 +166,8 @@ pub(super) async fn locks(
     limit: usize,
 ) -> Result<Vec<Lock>, Fault> {
     let after = after.map(|name| name.as_str());
-    let rows = connection.query(LOCKS, &[&after, &to_integer(limit as u64)]).await?;
+    let parameters: [&(dyn ToSql + Sync); 3] = [&after, &to_integer(limit as u64), &free_holder_bytes()];
+    let rows = connection.query(LOCKS, &parameters).await?;
     read_locks(&rows)
 }
 
@@ -151,10 +175,9 @@ pub(super) async fn locks(
 fn read_locks(rows: &[Row]) -> Result<Vec<Lock>, Fault> {
     let mut locks: Vec<Lock> = Vec::new();
     for row in rows {
-        let of: &str = row.try_get(0)?;
+        let Some(of) = row.try_get::<_, Option<&str>>(0)? else { continue };
         if locks.last().is_none_or(|lock| lock.name.as_str() != of) {
-            let mut lock = Lock::new(name(of)?);
-            lock.version = from_integer(row.try_get(1)?);
+            let mut lock = Lock::new(name(of)?, from_integer(row.try_get(1)?));
             lock.holder = stored::read_lock_holder(row.try_get(2)?)?;
             locks.push(lock);
         }

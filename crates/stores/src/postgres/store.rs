@@ -299,14 +299,22 @@ impl Store for PostgresStore {
         with_connection!(self, |inner, connection| query::logs(&mut connection, task, after, limit))
     }
 
-    async fn alarm(&self, id: &AlarmId) -> Result<Option<StoredAlarm>, StoreError> {
-        let id = id.clone();
-        with_connection!(self, |inner, connection| query::alarm(&mut connection, &id))
+    async fn alarms_by_id(&self, ids: &[AlarmId]) -> Result<Vec<Option<StoredAlarm>>, StoreError> {
+        let ids = ids.to_vec();
+        with_connection!(self, |inner, connection| query::alarms_by_id(&mut connection, &ids))
     }
 
-    async fn lock(&self, name: &LockName) -> Result<Option<Lock>, StoreError> {
-        let name = name.clone();
-        with_connection!(self, |inner, connection| query::lock(&mut connection, &name))
+    async fn locks_by_name(&self, names: &[LockName]) -> Result<Vec<Lock>, StoreError> {
+        let names = names.to_vec();
+        with_connection!(self, |inner, connection| query::locks_by_name(&mut connection, &names))
+    }
+
+    async fn free_locks(&self, limit: usize) -> Result<Vec<Lock>, StoreError> {
+        with_connection!(self, |inner, connection| query::free_locks(&mut connection, limit))
+    }
+
+    async fn lock_floor(&self) -> Result<u64, StoreError> {
+        with_connection!(self, |inner, connection| query::lock_floor(&mut connection))
     }
 
     async fn locks(&self, after: Option<&LockName>, limit: usize) -> Result<Vec<Lock>, StoreError> {

@@ -53,6 +53,7 @@ const INSERT_LOCKS: &str = "INSERT INTO windlass_lock (name, version, holder)
 const UPDATE_LOCKS: &str = "UPDATE windlass_lock l SET version = n.version, holder = n.holder
     FROM unnest($1::text[], $2::int8[], $3::bytea[]) AS n (name, version, holder) WHERE l.name = n.name";
 const DELETE_LOCKS: &str = "DELETE FROM windlass_lock WHERE name = ANY($1::text[])";
+const RAISE_LOCK_FLOOR: &str = "UPDATE windlass_lock_floor SET version = $1";
 const DELETE_LOCK_WAITERS: &str = "DELETE FROM windlass_lock_waiter w
     USING unnest($1::text[], $2::int8[]) AS k (name, place) WHERE w.name = k.name AND w.place = k.place";
 const INSERT_LOCK_WAITERS: &str = "INSERT INTO windlass_lock_waiter (name, place, waiter)
@@ -257,6 +258,9 @@ fn add_locks<'w>(batch: &mut Batch<'w>, writes: &'w Writes) {
     let gone = writes.locks.iter().filter(|(_, (lock, was_kept))| lock.is_none() && *was_kept);
     let gone: Vec<&str> = gone.map(|(name, _)| name.as_str()).collect();
     add(batch, DELETE_LOCKS, gone.len(), parameters![gone]);
+    if let Some(floor) = writes.lock_floor {
+        batch.add(RAISE_LOCK_FLOOR, parameters![to_integer(floor)]);
+    }
     for (sql, was_kept) in [(INSERT_LOCKS, false), (UPDATE_LOCKS, true)] {
         let locks = writes.locks.values().filter(|(_, was)| *was == was_kept);
         let locks: Vec<_> = locks.filter_map(|(lock, _)| lock.as_ref()).collect();

@@ -241,7 +241,8 @@ impl Deciding {
     fn lock(&mut self, change: &LockChange) -> Outcome {
         let name = &change.lock.name;
         let version = self.found.locks.get(name).copied();
-        if !self.waits(change.consumes.as_ref()) || version.unwrap_or(0) != change.before {
+        let current = version.unwrap_or(self.found.lock_floor);
+        if !self.waits(change.consumes.as_ref()) || current != change.before {
             return Outcome::Conflict;
         }
         self.consume(change.consumes.as_ref());
@@ -253,12 +254,14 @@ impl Deciding {
             self.writes.lock_waiters.insert((name.clone(), place), Some(waiter));
         }
         let write = self.writes.locks.entry(name.clone()).or_insert((None, version.is_some()));
-        if change.is_kept() {
+        if change.kept {
             write.0 = Some(change.lock.clone());
             self.found.locks.insert(name.clone(), change.lock.version);
         } else {
             write.0 = None;
             self.found.locks.remove(name);
+            self.found.lock_floor = self.found.lock_floor.max(change.lock.version);
+            self.writes.lock_floor = Some(self.found.lock_floor);
         }
         Outcome::Committed
     }

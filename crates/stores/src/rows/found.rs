@@ -20,6 +20,8 @@ pub(crate) struct Found {
     pub(crate) sessions: HashMap<SessionId, Millis>,
     /// Versions of locks.
     pub(crate) locks: HashMap<LockName, u64>,
+    /// The floor of locks: the version of those that are not stored.
+    pub(crate) lock_floor: u64,
     /// Versions of alarms.
     pub(crate) alarms: HashMap<AlarmId, u64>,
     /// Messages that were not consumed.

@@ -20,6 +20,8 @@ pub(crate) struct Keys {
     pub(crate) sessions: BTreeSet<SessionId>,
     /// Locks.
     pub(crate) locks: BTreeSet<LockName>,
+    /// Some of them are deleted, which raises the floor. It is read and locked after the locks, where there are any.
+    pub(crate) raises_lock_floor: bool,
     /// Alarms.
     pub(crate) alarms: BTreeSet<AlarmId>,
     /// Messages that are consumed.
@@ -45,6 +47,7 @@ impl Keys {
                 }
                 Change::Lock(change) => {
                     keys.locks.insert(change.lock.name.clone());
+                    keys.raises_lock_floor |= !change.kept;
                     keys.messages.extend(change.consumes.clone());
                 }
                 Change::Consume(message) => drop(keys.messages.insert(message.clone())),
@@ -91,8 +94,19 @@ impl Keys {
 
     /// Whether nothing must be read before these changes are decided, unless writing them fails.
     pub(crate) fn is_all_new(&self) -> bool {
-        let Self { tasks, new_tasks: _, waits, sessions, locks, alarms, messages, scopes: _, unique, flows } =
-            self;
+        let Self {
+            tasks,
+            new_tasks: _,
+            waits,
+            sessions,
+            locks,
+            raises_lock_floor: _,
+            alarms,
+            messages,
+            scopes: _,
+            unique,
+            flows,
+        } = self;
         tasks.is_empty()
             && waits.is_empty()
             && sessions.is_empty()

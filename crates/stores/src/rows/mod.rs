@@ -16,6 +16,7 @@ mod found;
 mod keys;
 mod limits;
 mod listing;
+mod locks;
 #[cfg(any(feature = "mysql", feature = "postgres"))]
 mod newest;
 mod place;
@@ -33,6 +34,7 @@ pub(crate) use found::{Found, FoundWait};
 pub(crate) use keys::Keys;
 pub(crate) use limits::Limits;
 pub(crate) use listing::{Listing, only_ended};
+pub(crate) use locks::{free_holder_bytes, in_order};
 #[cfg(any(feature = "mysql", feature = "postgres"))]
 pub(crate) use newest::Newest;
 pub(crate) use place::{KeyInLine, place_among};

@@ -33,6 +33,8 @@ pub(crate) struct Writes {
     pub(crate) consumed: BTreeSet<MessageId>,
     /// Locks, and whether they were kept before; nothing = kept no more.
     pub(crate) locks: BTreeMap<LockName, (Option<Lock>, bool)>,
+    /// The new floor of locks, if it rises.
+    pub(crate) lock_floor: Option<u64>,
     /// Who waits for locks at which place; nothing = that place is free.
     pub(crate) lock_waiters: BTreeMap<(LockName, u64), Option<LockWaiter>>,
     /// Alarms, their versions, and whether they were there before.
@@ -113,6 +115,7 @@ impl Writes {
             sent,
             consumed,
             locks,
+            lock_floor,
             lock_waiters,
             alarms,
             flows,
@@ -131,6 +134,7 @@ impl Writes {
             && sent.is_empty()
             && consumed.is_empty()
             && locks.is_empty()
+            && lock_floor.is_none()
             && lock_waiters.is_empty()
             && alarms.is_empty()
             && flows.is_empty()

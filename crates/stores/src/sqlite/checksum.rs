@@ -35,10 +35,11 @@ pub(super) enum Table {
     LockWaiter,
     FlowRetention,
     Outbox,
+    LockFloor,
 }
 
 impl Table {
-    pub(super) const ALL: [Self; 20] = [
+    pub(super) const ALL: [Self; 21] = [
         Self::Task,
         Self::Active,
         Self::Resting,
@@ -59,6 +60,7 @@ impl Table {
         Self::LockWaiter,
         Self::FlowRetention,
         Self::Outbox,
+        Self::LockFloor,
     ];
 
     /// Its name.
@@ -101,6 +103,7 @@ impl Table {
             Self::LockWaiter => ("lock_waiter", &["name", "place", "waiter"]),
             Self::FlowRetention => ("flow_retention", &["name", "version", "kept"]),
             Self::Outbox => ("outbox", &["id", "after", "seq"]),
+            Self::LockFloor => ("lock_floor", &["one", "version"]),
         }
     }
 

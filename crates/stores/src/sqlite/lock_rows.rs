@@ -24,6 +24,7 @@ const LOCK_SENDER: [u8; 16] = [0; 16];
 pub(super) struct LockRows<'c> {
     upsert_lock: Statement<'c>,
     delete_lock: Statement<'c>,
+    raise_floor: Statement<'c>,
     insert_waiter: Statement<'c>,
     delete_waiter: Statement<'c>,
     insert_message: Statement<'c>,
@@ -39,6 +40,10 @@ impl<'c> LockRows<'c> {
                  ON CONFLICT (name) DO UPDATE SET version = ?2, holder = ?3, checksum = ?4",
             )?,
             delete_lock: prepare("DELETE FROM lock WHERE name = ?1")?,
+            raise_floor: prepare(
+                "INSERT INTO lock_floor (one, version, checksum) VALUES (1, ?1, ?2)
+                 ON CONFLICT (one) DO UPDATE SET version = ?1, checksum = ?2 WHERE version < ?1",
+            )?,
             insert_waiter: prepare(
                 "INSERT INTO lock_waiter (name, place, waiter, checksum) VALUES (?1, ?2, ?3, ?4)",
             )?,
@@ -59,12 +64,14 @@ impl<'c> LockRows<'c> {
             let checksum = Checksum::of(Table::LockWaiter).text(name).number(place).blob(&waiter).finish();
             self.insert_waiter.execute(params![name, place, waiter, checksum])?;
         }
-        if change.is_kept() {
+        if change.kept {
             let holder = stored::write_lock_holder(&change.lock.holder);
             let checksum = Checksum::of(Table::Lock).text(name).number(version).blob(&holder).finish();
             self.upsert_lock.execute(params![name, version, holder, checksum])?;
         } else {
             self.delete_lock.execute([name])?;
+            let checksum = Checksum::of(Table::LockFloor).number(1).number(version).finish();
+            self.raise_floor.execute([version, checksum])?;
         }
         self.send(&change.messages)?;
         self.consume(change.consumes.as_ref())
@@ -132,7 +139,28 @@ fn of_sender(sender: &Sender, fault: &Fault) -> Fault {
     }
 }
 
-/// All locks.
+/// Gives an older store a floor. Fences followed the clock until then, so it is ahead of the clock by a day.
+pub(super) fn found_floor(connection: &Connection) -> rusqlite::Result<()> {
+    let raised = connection.execute(
+        "INSERT INTO lock_floor (one, version)
+         SELECT 1, max(CAST(unixepoch('subsec') * 1000 AS INTEGER), (SELECT coalesce(max(version), 0) FROM lock))
+                + 24 * 3600 * 1000
+         WHERE EXISTS (SELECT 1 FROM task) OR EXISTS (SELECT 1 FROM lock)",
+        [],
+    )?;
+    if raised == 0 { Ok(()) } else { Table::LockFloor.seal(connection, "one = 1", &[]) }
+}
+
+/// The floor of locks.
+pub(super) fn read_floor(connection: &Connection) -> Result<u64, Fault> {
+    let mut statement = connection.prepare(&select_all(Table::LockFloor))?;
+    let mut rows = statement.query([])?;
+    let Some(row) = rows.next()? else { return Ok(0) };
+    Table::LockFloor.check(row, 0)?;
+    Ok(from_integer(row.get(1)?))
+}
+
+/// All locks that are stored.
 pub(super) fn read_locks(connection: &Connection) -> Result<Vec<Lock>, Fault> {
     let mut locks = BTreeMap::<LockName, Lock>::new();
     let mut statement = connection.prepare(&select_all(Table::Lock))?;
@@ -140,8 +168,7 @@ pub(super) fn read_locks(connection: &Connection) -> Result<Vec<Lock>, Fault> {
     while let Some(row) = rows.next()? {
         let name = name(row, 0)?;
         Table::Lock.check(row, 0).map_err(|fault| Fault::damaged(format!("lock {name}: {fault}")))?;
-        let mut lock = Lock::new(name.clone());
-        lock.version = from_integer(row.get(1)?);
+        let mut lock = Lock::new(name.clone(), from_integer(row.get(1)?));
         lock.holder = stored::read_lock_holder(row.get_ref(2)?.as_blob().map_err(from_sql)?)?;
         locks.insert(name, lock);
     }

@@ -2,7 +2,7 @@
 
 use rusqlite::{Connection, Transaction, TransactionBehavior, params};
 
-use super::{checksum::Table, resting};
+use super::{checksum::Table, lock_rows, resting};
 
 /// Marks the file as one of Windlass: "Wndl" in ASCII, in SQLite's `application_id`.
 pub(super) const APPLICATION_ID: i32 = 0x576e_646c;
@@ -18,6 +18,7 @@ const MIGRATIONS: &[(&str, Rewrite)] = &[
     (include_str!("migrations/0006.sql"), |_| Ok(())),
     (include_str!("migrations/0007.sql"), |_| Ok(())),
     (include_str!("migrations/0008.sql"), |_| Ok(())),
+    (include_str!("migrations/0009.sql"), lock_rows::found_floor),
 ];
 
 /// What a step does with the rows that are there, beyond what SQL can say.

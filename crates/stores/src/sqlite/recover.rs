@@ -16,7 +16,7 @@ use super::{
     directory::{Directory, Place},
     error::Fault,
     limits,
-    lock_rows::{read_locks, read_messages},
+    lock_rows::{read_floor, read_locks, read_messages},
     read::{complete, name, stored_flow, task_row},
     resting,
 };
@@ -59,13 +59,26 @@ pub(super) fn recover(connection: &Connection, directory: &Directory) -> Result<
     let queues = read_queues(connection)?;
     let limits = limits::read(connection)?;
     let (messages, locks) = (read_messages(connection)?, read_locks(connection)?);
+    let lock_floor = read_floor(connection)?;
     let mut active = directory.lock();
     active.clear();
     active.extend(tasks.iter().map(|task| task.id).zip(places));
     drop(active);
     let (lines, in_hands) = resting::lines(connection)?;
     tasks.extend(in_hands);
-    Ok(Recovered { epoch, token_key, flows, lines, tasks, queues, limits, messages, locks, latest_at })
+    Ok(Recovered {
+        epoch,
+        token_key,
+        flows,
+        lines,
+        tasks,
+        queues,
+        limits,
+        messages,
+        locks,
+        lock_floor,
+        latest_at,
+    })
 }
 
 fn read_tasks(connection: &Connection) -> Result<(Vec<TaskRow>, Vec<Place>), Fault> {

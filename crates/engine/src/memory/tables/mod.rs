@@ -38,6 +38,8 @@ pub(super) struct Tables {
     unique: BTreeMap<UniqueKey, TaskId>,
     messages: BTreeMap<MessageId, Envelope>,
     locks: BTreeMap<LockName, Lock>,
+    /// No deleted lock had a higher version.
+    lock_floor: u64,
     alarms: BTreeMap<AlarmId, StoredAlarm>,
     /// All versions of each flow, oldest first.
     flows: BTreeMap<Name, Vec<StoredFlow>>,
@@ -86,7 +88,7 @@ impl Tables {
                     && change.alarm.as_ref().is_none_or(|alarm| version(alarm) == change.before)
             }
             Change::Lock(change) => {
-                let version = self.locks.get(&change.lock.name).map_or(0, |lock| lock.version);
+                let version = self.locks.get(&change.lock.name).map_or(self.lock_floor, |lock| lock.version);
                 self.waits(change.consumes.as_ref()) && version == change.before
             }
             Change::Consume(message) => self.waits(Some(message)),
@@ -210,10 +212,11 @@ impl Tables {
             self.messages.remove(message);
         }
         self.send(&change.messages);
-        if change.is_kept() {
+        if change.kept {
             self.locks.insert(change.lock.name.clone(), change.lock.clone());
         } else {
             self.locks.remove(&change.lock.name);
+            self.lock_floor = self.lock_floor.max(change.lock.version);
         }
     }
 
@@ -286,7 +289,12 @@ impl Tables {
         self.messages.values()
     }
 
-    /// All locks, by name.
+    /// No deleted lock had a higher version.
+    pub(super) fn lock_floor(&self) -> u64 {
+        self.lock_floor
+    }
+
+    /// All locks that are stored, free ones too, by name.
     pub(super) fn locks(&self) -> &BTreeMap<LockName, Lock> {
         &self.locks
     }

@@ -1,0 +1,12 @@
+-- The floor of locks: no deleted lock had a higher version. Fences followed the clock before, so an older store begins a
+-- day ahead of it.
+CREATE TABLE windlass_lock_floor (
+    one     boolean PRIMARY KEY CHECK (one),
+    version bigint  NOT NULL
+);
+INSERT INTO windlass_lock_floor (one, version)
+    SELECT true, CASE
+        WHEN EXISTS (SELECT FROM windlass_task) OR EXISTS (SELECT FROM windlass_lock)
+        THEN greatest(floor(extract(epoch FROM clock_timestamp()) * 1000)::int8,
+                      (SELECT max(version) FROM windlass_lock)) + 24 * 3600 * 1000
+        ELSE 0 END;
