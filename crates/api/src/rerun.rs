@@ -16,6 +16,9 @@ pub struct RerunTask {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Object>)]
     pub params: Option<Payload>,
+    /// Start although a task with the same unique key exists. The history records who asked for it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub override_unique: bool,
     /// Idempotency key, the same thing as the header `Idempotency-Key`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,

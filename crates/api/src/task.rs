@@ -192,6 +192,9 @@ pub struct Task {
     /// Its flow has one task with the same value here at a time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unique: Option<String>,
+    /// In the answer to a submit or a rerun that started nothing: why it returns a task that exists already.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub existing: Option<Existing>,
     /// When it was accepted.
     #[schema(value_type = String, format = DateTime)]
     pub created_at: Timestamp,
@@ -204,6 +207,27 @@ pub struct Task {
     /// Its steps in definition order. Left out of lists.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub steps: Vec<Step>,
+}
+
+/// Why a submit or a rerun returns a task that exists already and starts nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Existing {
+    /// The same request was accepted before under the same idempotency key.
+    IdempotencyKey,
+    /// The task has the same unique key.
+    Unique,
+}
+
+impl Existing {
+    /// The word used on the wire.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::IdempotencyKey => "idempotency_key",
+            Self::Unique => "unique",
+        }
+    }
 }
 
 /// What a stuck task waits for a person for.
@@ -345,9 +369,12 @@ pub struct SubmitBatchAnswer {
 pub struct BatchResult {
     /// The HTTP status the task would have got by itself.
     pub status: u16,
-    /// Its id, when it was accepted.
+    /// Its id, when it was accepted, or that of the task that exists already.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
+    /// With status 200: why no task was started.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub existing: Option<Existing>,
     /// Why it was refused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<Problem>,

@@ -9,6 +9,8 @@ pub enum Command {
     Accept {
         /// Steps that were done by another task of which this is a new run: what they returned.
         done: Vec<(usize, Option<Json>)>,
+        /// It starts although a task with the same unique key exists.
+        overrides_unique: bool,
         /// Who asked for it.
         by: Option<Actor>,
     },

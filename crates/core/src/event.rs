@@ -251,6 +251,11 @@ pub enum EventKind {
         /// Who.
         by: Option<Actor>,
     },
+    /// An operator started the task although another one with the same unique key may be running.
+    UniqueOverridden {
+        /// Who.
+        by: Option<Actor>,
+    },
 }
 
 /// How a person settled a step.
@@ -282,6 +287,7 @@ impl EventKind {
             | Self::AlarmRaised { .. }
             | Self::AlarmCleared { .. }
             | Self::SignalKept { .. }
+            | Self::UniqueOverridden { .. }
             | Self::StepAmended { .. } => None,
             Self::ActReady { key, .. }
             | Self::ActParked { key, .. }

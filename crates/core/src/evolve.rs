@@ -164,6 +164,8 @@ pub fn evolve(task: &mut Task, event: &Event) {
                 task.state.signals.remove(place);
             }
         }
+        // Only stores act on it, when they look for tasks with the same unique key.
+        EventKind::UniqueOverridden { .. } => {}
         EventKind::StepAmended { step, after, .. } => {
             let step = task.state.step_mut(*step);
             let before = step.amended.as_deref().map(Json::from_stored);

@@ -19,8 +19,8 @@ use crate::{
 /// One thing to decide and commit.
 #[derive(Debug)]
 pub(crate) enum Item {
-    /// A new task, to which nothing has happened yet. `done` are steps that the task of which it is a new run has done.
-    Submit { task: Arc<Task>, done: Vec<(usize, Option<Json>)>, key: Option<SubmitKey> },
+    /// A new task.
+    Submit(NewTask),
     /// Something asked of a task. `claim` is that of the token by which a worker reports.
     Task { id: TaskId, command: Command, claim: Option<u64>, logs: Vec<LogLine> },
     /// The session that has an attempt is over.
@@ -33,6 +33,26 @@ pub(crate) enum Item {
     Lock { name: LockName, command: LockCommand },
     /// A change that needs no decision.
     Change(Change),
+}
+
+/// A task to accept.
+#[derive(Debug)]
+pub(crate) struct NewTask {
+    /// The task; nothing has happened to it yet.
+    pub(crate) task: Arc<Task>,
+    /// Steps that the task of which it is a new run has done, with their results.
+    pub(crate) done: Vec<(usize, Option<Json>)>,
+    /// It starts although a task with the same unique key exists.
+    pub(crate) overrides_unique: bool,
+    /// Its idempotency key.
+    pub(crate) key: Option<SubmitKey>,
+}
+
+impl NewTask {
+    /// A task that begins at its first step.
+    pub(crate) fn new(task: Task) -> Self {
+        Self { task: Arc::new(task), done: Vec::new(), overrides_unique: false, key: None }
+    }
 }
 
 /// What became of an item.

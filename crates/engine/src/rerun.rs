@@ -7,8 +7,9 @@ use windlass_core::{ActState, Actor, Flow, Input, Json, Role, Task, TaskId};
 
 use crate::{
     Accepted, Engine, EngineError,
-    inbox::Item,
+    inbox::NewTask,
     ports::{Now, SubmitKey},
+    submit::with_unique_key,
 };
 
 /// How a task is to be run again.
@@ -18,6 +19,8 @@ pub struct Rerun {
     pub from: Option<usize>,
     /// Parameters that go over those of the old task.
     pub params: Option<Json>,
+    /// It starts although a task with the same unique key exists; the history records that.
+    pub overrides_unique: bool,
     /// Idempotency key.
     pub key: Option<SubmitKey>,
     /// Who asks for it.
@@ -70,13 +73,11 @@ impl Engine {
                 now.wall,
             )
         };
+        let input = with_unique_key(&old.flow, input)?;
         let task = Task::new(self.ids.next(now.wall), old.flow.clone(), Arc::new(input));
-        let fingerprint = rerun.key.as_ref().map(|key| key.fingerprint);
-        let item = Item::Submit { task: Arc::new(task), done, key: rerun.key };
-        match self.inbox.decide(vec![item]).await?.pop() {
-            Some(reply) => self.accepted(reply, fingerprint).await,
-            None => Err(EngineError::Conflict),
-        }
+        let overrides_unique = rerun.overrides_unique && task.input.unique.is_some();
+        let new = NewTask { done, overrides_unique, key: rerun.key, ..NewTask::new(task) };
+        self.accept(vec![new]).await?.pop().unwrap_or(Err(EngineError::Conflict))
     }
 }
 

@@ -7,7 +7,7 @@ use windlass_core::{Flow, Input, Json, Name, Task, TaskId, Timestamp};
 use crate::{
     Engine, EngineError,
     ask::named,
-    inbox::{Item, Reply},
+    inbox::{Item, NewTask, Reply},
     ports::{Change, KeyChange, Loaded, Now, SubmitKey},
 };
 
@@ -24,13 +24,22 @@ pub struct Submission {
     pub key: Option<SubmitKey>,
 }
 
-/// A task that was taken in, now or before under the same key.
+/// A task that was accepted now, or one that exists already.
 #[derive(Debug, Clone)]
 pub struct Accepted {
     /// The task.
     pub loaded: Loaded,
-    /// It was there before.
-    pub repeated: bool,
+    /// Why no task was started, where it existed already.
+    pub existing: Option<Existing>,
+}
+
+/// Why an existing task is returned and no new one was started.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Existing {
+    /// The same was submitted before under the same idempotency key.
+    IdempotencyKey,
+    /// It has the same unique key.
+    Unique,
 }
 
 impl Engine {
@@ -65,8 +74,7 @@ impl Engine {
             return Err(EngineError::Overloaded);
         }
         let mut flows: HashMap<(Name, Option<u32>), Option<Arc<Flow>>> = HashMap::new();
-        let mut items = Vec::with_capacity(submissions.len());
-        let mut keys = Vec::with_capacity(submissions.len());
+        let mut tasks = Vec::with_capacity(submissions.len());
         let mut results = Vec::with_capacity(submissions.len());
         for (id, submission) in submissions {
             let wanted = (submission.flow.clone(), submission.version);
@@ -74,37 +82,37 @@ impl Engine {
                 let found = self.store.flow(&wanted.0, wanted.1).await?;
                 flows.insert(wanted.clone(), found.map(|stored| stored.flow));
             }
-            match flows.get(&wanted).cloned().flatten() {
-                None => results.push(Some(Err(EngineError::UnknownFlow(named(&wanted.0, wanted.1))))),
-                Some(flow) => {
-                    let input = match with_unique_key(&flow, submission.input) {
-                        Ok(input) => input,
-                        Err(error) => {
-                            results.push(Some(Err(error)));
-                            continue;
-                        }
-                    };
-                    let task = Task::new(id, flow, Arc::new(input));
-                    keys.push(submission.key.clone().map(|key| (key, task.input.created_at)));
-                    items.push(Item::Submit { task: Arc::new(task), done: Vec::new(), key: submission.key });
-                    results.push(None);
-                }
-            }
+            let flow = flows.get(&wanted).cloned().flatten();
+            let input = flow
+                .ok_or_else(|| EngineError::UnknownFlow(named(&wanted.0, wanted.1)))
+                .and_then(|flow| Ok((with_unique_key(&flow, submission.input)?, flow)));
+            results.push(input.map(|(input, flow)| {
+                let new = NewTask::new(Task::new(id, flow, Arc::new(input)));
+                tasks.push(NewTask { key: submission.key, ..new });
+            }));
         }
-        let mut replies = if items.is_empty() { Vec::new() } else { self.inbox.decide(items).await? };
+        let mut accepted = self.accept(tasks).await?.into_iter();
+        let mut next = || accepted.next().unwrap_or(Err(EngineError::Conflict));
+        Ok(results.into_iter().map(|result| result.and_then(|()| next())).collect())
+    }
+
+    /// Accepts new tasks, each for itself.
+    pub(crate) async fn accept(
+        &self,
+        tasks: Vec<NewTask>,
+    ) -> Result<Vec<Result<Accepted, EngineError>>, EngineError> {
+        if tasks.is_empty() {
+            return Ok(Vec::new());
+        }
+        let key = |new: &NewTask| new.key.clone().map(|key| (key, new.task.input.created_at));
+        let keys: Vec<_> = tasks.iter().map(key).collect();
+        let mut replies = self.inbox.decide(tasks.into_iter().map(Item::Submit).collect()).await?;
         let kept = self.keep_keys(&mut replies, &keys).await;
-        let mut decided = replies.into_iter().zip(keys).zip(kept);
-        let mut answers = Vec::with_capacity(results.len());
-        for result in results {
-            answers.push(match result {
-                Some(refused) => refused,
-                None => match decided.next() {
-                    Some(((reply, key), Ok(()))) => {
-                        self.accepted(reply, key.map(|(key, _)| key.fingerprint)).await
-                    }
-                    Some((_, Err(error))) => Err(error),
-                    None => Err(EngineError::Conflict),
-                },
+        let mut answers = Vec::with_capacity(replies.len());
+        for ((reply, key), kept) in replies.into_iter().zip(keys).zip(kept) {
+            answers.push(match kept {
+                Ok(()) => self.accepted(reply, key.map(|(key, _)| key.fingerprint)).await,
+                Err(error) => Err(error),
             });
         }
         Ok(answers)
@@ -142,35 +150,36 @@ impl Engine {
         kept
     }
 
-    pub(crate) async fn accepted(
-        &self,
-        reply: Reply,
-        fingerprint: Option<[u8; 32]>,
-    ) -> Result<Accepted, EngineError> {
+    async fn accepted(&self, reply: Reply, fingerprint: Option<[u8; 32]>) -> Result<Accepted, EngineError> {
         match reply {
-            Reply::Task(loaded) => Ok(Accepted { loaded, repeated: false }),
+            Reply::Task(loaded) => Ok(Accepted { loaded, existing: None }),
             Reply::KeyTaken { task, fingerprint: before } if fingerprint == Some(before) => {
-                self.taken_in_before(task, EngineError::KeyWithoutTask { task }).await
+                self.existing(task, Existing::IdempotencyKey, EngineError::KeyWithoutTask { task }).await
             }
-            // Others have ended and deleted it since: the same submit may be taken in now.
-            Reply::Repeats { task } => self.taken_in_before(task, EngineError::Conflict).await,
+            // When it has ended and was deleted meanwhile, the same submit may be accepted now.
+            Reply::Repeats { task } => self.existing(task, Existing::Unique, EngineError::Conflict).await,
             Reply::KeyTaken { task, .. } => Err(EngineError::KeyReused { task }),
             Reply::Rejected(rejection) => Err(rejection.into()),
             _ => Err(EngineError::Conflict),
         }
     }
 
-    async fn taken_in_before(&self, task: TaskId, missing: EngineError) -> Result<Accepted, EngineError> {
+    async fn existing(
+        &self,
+        task: TaskId,
+        why: Existing,
+        missing: EngineError,
+    ) -> Result<Accepted, EngineError> {
         match self.task(task).await {
-            Ok(loaded) => Ok(Accepted { loaded, repeated: true }),
+            Ok(loaded) => Ok(Accepted { loaded, existing: Some(why) }),
             Err(EngineError::UnknownTask(_)) => Err(missing),
             Err(error) => Err(error),
         }
     }
 }
 
-/// What is submitted, with what it has in common with tasks that are the same.
-fn with_unique_key(flow: &Flow, mut input: Input) -> Result<Input, EngineError> {
+/// The input of a new task with its unique key, where the flow has one. Every way a task starts goes through here.
+pub(crate) fn with_unique_key(flow: &Flow, mut input: Input) -> Result<Input, EngineError> {
     let Some(unique) = &flow.unique else { return Ok(input) };
     let common = flow.params.as_deref().map(Json::from_stored);
     let params = Json::merge(common.iter().chain([&input.params]));

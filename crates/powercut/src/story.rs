@@ -55,7 +55,7 @@ impl Story {
 
     /// The task is taken in.
     pub(crate) fn accept(&mut self) -> Result<Change> {
-        self.apply(&Command::Accept { done: Vec::new(), by: None })
+        self.apply(&Command::Accept { done: Vec::new(), overrides_unique: false, by: None })
     }
 
     /// The next attempt succeeds; or, when its step is `failing`, fails for good. Nothing once the task has ended.

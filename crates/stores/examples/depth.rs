@@ -172,7 +172,7 @@ async fn commit(store: &Resident, changes: Vec<Change>) -> Result<(), Box<dyn Er
 
 fn accept(flow: &Arc<Flow>, id: TaskId, at: Option<Timestamp>) -> Result<Change, Box<dyn Error>> {
     let task = Arc::new(work::task(flow, id, START, at));
-    change(&Loaded::untouched(task), &Command::Accept { done: Vec::new(), by: None })
+    change(&Loaded::untouched(task), &Command::Accept { done: Vec::new(), overrides_unique: false, by: None })
 }
 
 fn change(loaded: &Loaded, command: &Command) -> Result<Change, Box<dyn Error>> {

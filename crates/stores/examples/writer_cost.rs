@@ -111,7 +111,12 @@ fn batches(flow: &Arc<Flow>, tasks: usize, per_batch: usize) -> Result<Vec<Vec<C
         let change = if submitted < tasks && under_way.len() < IN_FLIGHT {
             submitted += 1;
             let task = work::task(flow, work::id(now, submitted), now, None);
-            work::change(&task, &Command::Accept { done: Vec::new(), by: None }, &Context::at(now), 0)?
+            work::change(
+                &task,
+                &Command::Accept { done: Vec::new(), overrides_unique: false, by: None },
+                &Context::at(now),
+                0,
+            )?
         } else {
             let Some(task) = under_way.pop_front() else { break };
             report(&task, now)?

@@ -9,6 +9,7 @@ use crate::{ActKey, Actor, EventKind, Json, Rejection, ResolutionKind, Role, dra
 pub(super) fn accept(
     draft: &mut Draft<'_>,
     done: &[(usize, Option<Json>)],
+    overrides_unique: bool,
     by: Option<&Actor>,
 ) -> Result<(), Rejection> {
     if draft.task.state.events > 0 {
@@ -16,6 +17,9 @@ pub(super) fn accept(
     }
     check(draft, done)?;
     draft.emit(EventKind::TaskAccepted);
+    if overrides_unique {
+        draft.emit(EventKind::UniqueOverridden { by: by.cloned() });
+    }
     for (step, result) in done {
         let (key, resolution) = (ActKey::forward(*step), ResolutionKind::Done);
         draft.emit(EventKind::ActResolved { key, resolution, result: result.clone(), by: by.cloned() });

@@ -27,7 +27,9 @@ pub use wake::START_CODE;
 /// Runs the rule of `command`, then lets the task proceed as far as it can.
 pub(crate) fn run(draft: &mut Draft<'_>, command: &Command) -> Result<(), Rejection> {
     match command {
-        Command::Accept { done, by } => accept::accept(draft, done, by.as_ref())?,
+        Command::Accept { done, overrides_unique, by } => {
+            accept::accept(draft, done, *overrides_unique, by.as_ref())?;
+        }
         Command::Report(report) => report::report(draft, report)?,
         Command::Lose(attempt) => lose::lose(draft, attempt)?,
         Command::TimeOut(attempt) => fail::time_out(draft, attempt)?,

@@ -137,8 +137,9 @@ fn choose(world: &World, choice: u16) -> Option<Move> {
 fn begin(flow: Flow, at: Option<Timestamp>) -> (World, Vec<Event>) {
     let params = windlass_core::Json::parse(r#"{"list":[1,2,3]}"#).unwrap();
     let mut world = World::new(flow, windlass_core::Input { params, ..input(at) });
-    let accepted =
-        world.apply(&Command::Accept { done: Vec::new(), by: None }).expect("a new task is accepted");
+    let accepted = world
+        .apply(&Command::Accept { done: Vec::new(), overrides_unique: false, by: None })
+        .expect("a new task is accepted");
     (world, accepted.events)
 }
 
@@ -149,7 +150,7 @@ proptest! {
     #[test]
     fn repeating_changes_nothing(flow in any_rich_flow(), scheduled: bool, choices in any_choices()) {
         let (mut world, _) = begin(flow, scheduled.then_some(START + Millis(500)));
-        repeat(&world, &Command::Accept { done: Vec::new(), by: None })?;
+        repeat(&world, &Command::Accept { done: Vec::new(), overrides_unique: false, by: None })?;
         for choice in choices {
             let Some(next) = choose(&world, choice) else { break };
             if let Move::Wake(key) = next {
@@ -330,7 +331,7 @@ fn strange(world: &World, kind: u8, key: ActKey, number: u32) -> Option<Command>
         8 => Move::Resume,
         9 => return Some(Command::Wake(Wakeup::Act(key))),
         10 => return Some(Command::Wake(Wakeup::Start)),
-        11 => return Some(Command::Accept { done: Vec::new(), by: None }),
+        11 => return Some(Command::Accept { done: Vec::new(), overrides_unique: false, by: None }),
         12 if known || stale => return Some(Command::Lose(attempt)),
         13 if known || stale => return Some(Command::TimeOut(attempt)),
         14 => return Some(Command::Park(attempt)),

@@ -25,7 +25,7 @@ fn flow(locks: &[&str]) -> Flow {
 
 fn begin(flow: Flow) -> World {
     let mut world = World::new(flow, input(None));
-    apply(&mut world, &Command::Accept { done: Vec::new(), by: None });
+    apply(&mut world, &Command::Accept { done: Vec::new(), overrides_unique: false, by: None });
     world
 }
 
@@ -158,7 +158,7 @@ fn a_step_that_is_withdrawn_waits_no_more_and_a_lock_that_comes_too_late_goes_ba
 
     let mut world = World::new(flow(&["a"]), input(None));
     acquire(&mut world, "a");
-    apply(&mut world, &Command::Accept { done: Vec::new(), by: None });
+    apply(&mut world, &Command::Accept { done: Vec::new(), overrides_unique: false, by: None });
     assert_eq!(world.locks[&name("a")].waiting(), 1);
     apply(&mut world, &Command::Cancel { by: anna() });
     assert_eq!(world.locks[&name("a")].waiting(), 0);
@@ -167,7 +167,7 @@ fn a_step_that_is_withdrawn_waits_no_more_and_a_lock_that_comes_too_late_goes_ba
 #[test]
 fn a_pause_asks_for_no_lock_and_a_lock_that_comes_in_a_pause_is_kept() {
     let mut world = World::new(flow(&["a"]), input(Some(Timestamp(2_000_000_000))));
-    apply(&mut world, &Command::Accept { done: Vec::new(), by: None });
+    apply(&mut world, &Command::Accept { done: Vec::new(), overrides_unique: false, by: None });
     apply(&mut world, &Command::Pause { by: anna() });
     world.now = Timestamp(2_000_000_000);
     apply(&mut world, &Command::Wake(windlass_core::Wakeup::Start));
@@ -227,7 +227,7 @@ fn a_step_is_undone_under_the_lock_it_was_done_under() {
     flow.steps[0].locks = vec![LockRef::Expression(Expression::compile("'disk-' + disk").unwrap())];
     let params = windlass_core::Json::parse(r#"{"disk":"7"}"#).unwrap();
     let mut world = World::new(flow, windlass_core::Input { params, ..input(None) });
-    apply(&mut world, &Command::Accept { done: Vec::new(), by: None });
+    apply(&mut world, &Command::Accept { done: Vec::new(), overrides_unique: false, by: None });
     hear(&mut world);
     let renamed = windlass_core::Json::parse(r#"{"disk":"8"}"#).unwrap();
     let attempt = Attempt { key: STEP, number: 1, started_at: Some(world.now) };

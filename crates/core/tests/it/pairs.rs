@@ -68,7 +68,7 @@ fn commands(world: &World) -> Vec<(&'static str, Command)> {
     let future = Attempt { number: world.act(a).attempt + 1, ..attempt(a) };
     let of = |attempt| Command::Report(Report { attempt, outcome: Outcome::Succeeded(None) });
     vec![
-        ("accept", Command::Accept { done: Vec::new(), by: None }),
+        ("accept", Command::Accept { done: Vec::new(), overrides_unique: false, by: None }),
         ("ok a", report(a, Outcome::Succeeded(None))),
         ("fail a", report(a, failure())),
         ("later a", report(a, later())),

@@ -239,7 +239,7 @@ impl Teller {
         match word {
             "accept" => {
                 let done = rest.split_whitespace().map(|step| (self.key(step).0.step, None));
-                return Command::Accept { done: done.collect(), by: None };
+                return Command::Accept { done: done.collect(), overrides_unique: false, by: None };
             }
             "cancel" => return Command::Cancel { by: anna() },
             "pause" => return Command::Pause { by: anna() },
@@ -467,6 +467,7 @@ impl Teller {
             EventKind::SignalReceived { key, name, by } => {
                 format!("{} got the signal {name}{}", self.act_name(*key), actor(by.as_ref()))
             }
+            EventKind::UniqueOverridden { by } => format!("unique key overridden{}", actor(by.as_ref())),
             EventKind::StepAmended { step, before, after, by } => {
                 format!("{} amended: {before} to {after}{}", name(*step), actor(by.as_ref()))
             }

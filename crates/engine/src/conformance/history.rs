@@ -56,7 +56,8 @@ pub(super) fn accept(id: TaskId, flow: Arc<Flow>, input: Input) -> TaskChange {
     let at = Context::at(input.created_at);
     let before = Task::new(id, flow, Arc::new(input));
     let transition =
-        apply(&before, &Command::Accept { done: Vec::new(), by: None }, &at).expect("a new task is accepted");
+        apply(&before, &Command::Accept { done: Vec::new(), overrides_unique: false, by: None }, &at)
+            .expect("a new task is accepted");
     change(&before, transition)
 }
 

@@ -1,7 +1,7 @@
 //! Unique tasks: of those that are the same, one is taken in and stands for the others.
 
 use windlass_core::{
-    During, Name, Phase, Task,
+    During, EventKind, Name, Parent, Phase, Task,
     planted::{Bug, is_planted},
 };
 
@@ -33,6 +33,11 @@ impl TaskChange {
         if self.before == 0 { UniqueKey::of(&self.task) } else { None }
     }
 
+    /// For a new task: whether an operator started it although another one may have its unique key.
+    fn overrides_unique(&self) -> bool {
+        self.events.iter().any(|event| matches!(event.kind, EventKind::UniqueOverridden { .. }))
+    }
+
     /// Whether `first`, which has the same key, stands for the new task. `is_held` tells that a session has an attempt
     /// of it.
     #[must_use]
@@ -40,6 +45,9 @@ impl TaskChange {
         let Some(unique) = self.task.flow.unique.as_ref().filter(|_| !is_planted(Bug::UniqueIgnored)) else {
             return false;
         };
+        if self.overrides_unique() || (first.is_ended() && is_next_run(&self.task, first)) {
+            return false;
+        }
         match unique.during {
             During::Pending => {
                 let has_begun = is_held || first.state.started_at.is_some();
@@ -51,4 +59,12 @@ impl TaskChange {
             }
         }
     }
+}
+
+/// Whether `task` does the work of `ended` again: as its rerun, or as the next attempt of the step that started it. An
+/// ended task does not prevent that, however long it prevents others.
+fn is_next_run(task: &Task, ended: &Task) -> bool {
+    let act = |parent: Parent| (parent.task, parent.key);
+    let parent = task.input.parent.map(act);
+    task.input.rerun_of == Some(ended.id) || (parent.is_some() && parent == ended.input.parent.map(act))
 }

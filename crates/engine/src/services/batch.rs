@@ -22,8 +22,7 @@ use crate::{
     Engine,
     inbox::{Item, Reply},
     ports::{
-        AttemptId, Change, Envelope, Loaded, LogLine, MessageId, Now, SessionId, StoreError, SubmitKey,
-        TaskChange,
+        AttemptId, Change, Envelope, Loaded, LogLine, MessageId, Now, SessionId, StoreError, TaskChange,
     },
 };
 
@@ -45,6 +44,8 @@ pub(super) struct Batch {
     locks: BTreeMap<LockName, LockWork>,
     /// The newest versions of flows of which tasks are started.
     pub(super) flows: BTreeMap<Name, Arc<Flow>>,
+    /// Messages that start a child task whose unique key another task has, and that task. An earlier round found out.
+    pub(super) duplicates: BTreeMap<Place, TaskId>,
     /// Tasks that were not read.
     recalled: BTreeSet<TaskId>,
     others: Vec<(Change, Place)>,
@@ -134,7 +135,7 @@ impl Batch {
                     }
                     Message::ChildEnded { parent, .. } => ids.push(*parent),
                 },
-                Item::Submit { .. } | Item::Change(_) => {}
+                Item::Submit(_) | Item::Change(_) => {}
             }
         }
         ids.sort_unstable();
@@ -153,7 +154,8 @@ impl Batch {
         }
         // What was loaded may have been decided later than this batch began: what happens next does not happen before it.
         let now = engine.latest.not_before(now);
-        Ok(Self { now, tasks, alarms, locks, flows, recalled, others: Vec::new() })
+        let duplicates = BTreeMap::new();
+        Ok(Self { now, tasks, alarms, locks, flows, duplicates, recalled, others: Vec::new() })
     }
 
     /// Whether an item is decided on what is known here alone, and not on what the store has.
@@ -164,15 +166,13 @@ impl Batch {
     /// Decides one item. Gives the reply where it waits for no change.
     pub(super) fn decide(&mut self, item: &Item, place: Place) -> Option<Reply> {
         match item {
-            Item::Submit { task, done, key } => {
-                match TaskWork::accept(task, done, kept(key.as_ref()), None, place, self.now) {
-                    Ok(work) => {
-                        self.tasks.insert(task.id, work);
-                        None
-                    }
-                    Err(rejection) => Some(Reply::Rejected(rejection)),
+            Item::Submit(new) => match TaskWork::accept(new, None, place, self.now) {
+                Ok(work) => {
+                    self.tasks.insert(new.task.id, work);
+                    None
                 }
-            }
+                Err(rejection) => Some(Reply::Rejected(rejection)),
+            },
             Item::Task { id, command, claim, logs } => {
                 self.tasks.get_mut(id)?.decide(command, *claim, logs, place, self.now)
             }
@@ -337,9 +337,4 @@ async fn load_locks(
 fn has_timer(change: &TaskChange) -> bool {
     let timer = |effect: &Effect| matches!(effect, Effect::Wait(waiting) if waiting.due_at.is_some());
     change.waits.iter().any(timer) || !change.messages.is_empty()
-}
-
-/// The key a task is submitted under.
-fn kept(key: Option<&SubmitKey>) -> Option<&SubmitKey> {
-    key.filter(|_| !is_planted(Bug::NoSubmitKey))
 }

@@ -3,14 +3,18 @@
 use std::sync::Arc;
 
 use windlass_core::{
-    ActKey, ChildCommand, ChildEnd, ChildStart, Command, DATA_CODE, Failure, Parent, Task, TaskId,
+    ActKey, ChildCommand, ChildEnd, ChildStart, Command, DATA_CODE, Failure, Flow, Input, Parent, Task,
+    TaskId,
 };
 
 use super::{
     batch::{Batch, Place},
     task_work::TaskWork,
 };
-use crate::ports::MessageId;
+use crate::{inbox::NewTask, ports::MessageId, submit::with_unique_key};
+
+/// The code of a step whose child task was not started because another task has its unique key.
+const DUPLICATE_CODE: i32 = 1;
 
 impl Batch {
     /// A task says something to the one that its step started. Tells whether that found something to do.
@@ -41,19 +45,46 @@ impl Batch {
         if self.task(child).is_some() {
             return false;
         }
-        let Some(flow) = self.flows.get(&start.flow).cloned() else {
-            let text = format!("there is no flow {}: apply it, then run the step again", start.flow);
-            let end = ChildEnd::Undone(Failure::new(&text, DATA_CODE, false));
-            return self.tell_parent(parent.task, parent.key, child, end, message, place);
+        let (flow, input) = match self.child_input(parent, start, place) {
+            Ok(found) => found,
+            Err(failure) => {
+                let end = ChildEnd::Undone(failure);
+                return self.tell_parent(parent.task, parent.key, child, end, message, place);
+            }
         };
-        let input = start.input(parent, flow.deadline, self.now.wall);
-        let task = Arc::new(Task::new(child, flow, Arc::new(input)));
-        match TaskWork::accept(&task, &[], None, Some(message), place, self.now) {
+        let new = NewTask::new(Task::new(child, flow, Arc::new(input)));
+        match TaskWork::accept(&new, Some(message), place, self.now) {
             Ok(work) => {
                 self.tasks.insert(child, work);
                 true
             }
             Err(_) => false,
+        }
+    }
+
+    /// The flow of a child and what is submitted with it, or why it cannot start.
+    fn child_input(
+        &self,
+        parent: Parent,
+        start: &ChildStart,
+        place: Place,
+    ) -> Result<(Arc<Flow>, Input), Failure> {
+        let Some(flow) = self.flows.get(&start.flow).cloned() else {
+            let text = format!("there is no flow {}: apply it, then run the step again", start.flow);
+            return Err(Failure::new(&text, DATA_CODE, false));
+        };
+        let input = with_unique_key(&flow, start.input(parent, flow.deadline, self.now.wall))
+            .map_err(|error| Failure::new(&error.to_string(), DATA_CODE, false))?;
+        match self.duplicates.get(&place) {
+            None => Ok((flow, input)),
+            // A retry of the step may find that task ended.
+            Some(first) => {
+                let text = format!(
+                    "the flow {} is `unique` and task {first} has the same unique key: no other one was started",
+                    flow.name
+                );
+                Err(Failure::new(&text, DUPLICATE_CODE, true))
+            }
         }
     }
 

@@ -97,7 +97,7 @@ impl Clerk {
         for ((enqueued, _), result) in submissions.into_iter().zip(results) {
             match result {
                 Ok(accepted) => {
-                    self.reader.accepted(accepted.repeated);
+                    self.reader.accepted(accepted.existing.is_some());
                     settled.push((enqueued.id, self.accepted(&enqueued, accepted.loaded.task.id).await?));
                 }
                 // It was taken in, and has ended and been deleted since: what is said in a database of it has happened.

@@ -107,6 +107,10 @@ impl Committer {
         let item = |place: &Place| &operations[place.0].items[place.1];
         let (generation, connected) = (self.engine.store.generation(), self.engine.known.connected());
         let mut batch = Batch::load(&self.engine, open.iter().map(item), basis, now).await?;
+        batch.duplicates.extend(open.iter().filter_map(|place| match &replies[place.0][place.1] {
+            Some(Reply::Repeats { task }) => Some((*place, *task)),
+            _ => None,
+        }));
         // Messages last: one that another server has consumed conflicts, and nothing else is to be built on it.
         let (messages, others): (Vec<&Place>, Vec<&Place>) =
             open.iter().partition(|place| matches!(item(place), Item::Message(_)));
@@ -159,7 +163,16 @@ impl Committer {
                     }
                     continue;
                 }
-                Outcome::Repeats { task } => Reply::Repeats { task },
+                Outcome::Repeats { task } => {
+                    // The sender of a message that starts a child task must be told: the message is decided again.
+                    for Pending { place, .. } in &part.pending {
+                        if matches!(item(place), Item::Message(_)) {
+                            replies[place.0][place.1] = Some(Reply::Repeats { task });
+                            again.push(*place);
+                        }
+                    }
+                    Reply::Repeats { task }
+                }
                 Outcome::KeyTaken { task, fingerprint } => Reply::KeyTaken { task, fingerprint },
                 Outcome::Committed => {
                     if part.has_timer {

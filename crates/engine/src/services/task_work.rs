@@ -3,17 +3,17 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use windlass_core::{
-    Act, ActKey, ActState, Attempt, Command, Context, Effect, Event, EventKind, Json, Outcome, Rejection,
-    Task, TaskId, Transition, apply, is_to_stop,
+    Act, ActKey, ActState, Attempt, Command, Context, Effect, Event, EventKind, Outcome, Rejection, Task,
+    TaskId, Transition, apply, is_to_stop,
     planted::{Bug, is_planted},
 };
 
 use super::batch::{Pending, Place};
 use crate::{
-    inbox::Reply,
+    inbox::{NewTask, Reply},
     ports::{
         AttemptId, Claim, Claimed, Envelope, Loaded, LogLine, LostClaim, MessageId, Now, SessionId,
-        SubmitKey, TaskChange,
+        TaskChange,
     },
 };
 
@@ -45,22 +45,20 @@ impl TaskWork {
         self.loaded.as_ref().map(|loaded| &loaded.task)
     }
 
-    /// Takes a new task in. `done` are steps that the task of which it is a new run has done; `consumes` is the message
-    /// by which another task started it.
+    /// Accepts a new task. `consumes` is the message by which another task started it.
     pub(super) fn accept(
-        task: &Arc<Task>,
-        done: &[(usize, Option<Json>)],
-        key: Option<&SubmitKey>,
+        new: &NewTask,
         consumes: Option<&MessageId>,
         place: Place,
         now: Now,
     ) -> Result<Self, Rejection> {
-        let accept = Command::Accept { done: done.to_vec(), by: task.input.by.clone() };
+        let NewTask { task, done, overrides_unique, key } = new;
+        let (done, by) = (done.clone(), task.input.by.clone());
+        let accept = Command::Accept { done, overrides_unique: *overrides_unique, by };
         let transition = apply(task, &accept, &Context::at(now.wall))?;
-        let new = Loaded::untouched(task.clone());
         let mut work = Self::new(None);
-        let step = work.take(new, transition, consumes, place);
-        step.change.submit_key = key.cloned();
+        let step = work.take(Loaded::untouched(task.clone()), transition, consumes, place);
+        step.change.submit_key = key.clone().filter(|_| !is_planted(Bug::NoSubmitKey));
         Ok(work)
     }
 

@@ -7,7 +7,7 @@ use windlass_core::{
     AlarmCommand, AlarmState, Command, During, Expression, Flow, Input, Json, Name, Rejection, Unique,
 };
 use windlass_engine::{
-    EngineError, Notice, ReportStatus, Submission, Why,
+    EngineError, Existing, Notice, ReportStatus, Submission, Why,
     memory::{MemorySink, SharedStore},
     ports::{StoreError, SubmitKey},
 };
@@ -151,10 +151,16 @@ fn a_key_gives_the_same_task_and_is_refused_for_another_body() {
     let key = |fingerprint: u8| Some(SubmitKey { scope: [1; 32], fingerprint: [fingerprint; 32] });
     let first = world.try_submit("f", "{}", key(1)).unwrap();
     let again = world.try_submit("f", "{}", key(1)).unwrap();
-    assert_eq!((again.loaded.task.id, again.repeated), (first.loaded.task.id, true));
+    assert_eq!(
+        (again.loaded.task.id, again.existing),
+        (first.loaded.task.id, Some(Existing::IdempotencyKey))
+    );
     let world = World::open(&sink);
     let again = world.try_submit("f", "{}", key(1)).unwrap();
-    assert_eq!((again.loaded.task.id, again.repeated), (first.loaded.task.id, true));
+    assert_eq!(
+        (again.loaded.task.id, again.existing),
+        (first.loaded.task.id, Some(Existing::IdempotencyKey))
+    );
     let other = world.try_submit("f", "{}", key(2));
     assert_eq!(other.unwrap_err(), EngineError::KeyReused { task: first.loaded.task.id });
 }

@@ -19,5 +19,6 @@ mod stored;
 mod stored_2;
 mod stored_3;
 mod stores;
+mod unique;
 mod why;
 mod world;

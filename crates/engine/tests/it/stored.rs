@@ -41,7 +41,7 @@ fn history() -> (Task, Vec<Event>) {
     let done = || Outcome::Succeeded(Some(Json::parse(r#"{"port":5432}"#).unwrap()));
     let wake = |step| Command::Wake(windlass_core::Wakeup::Act(ActKey::forward(step)));
     let commands = [
-        (0, Command::Accept { done: Vec::new(), by: None }),
+        (0, Command::Accept { done: Vec::new(), overrides_unique: false, by: None }),
         (1, report(ActKey::forward(0), 1, boom())),
         (2000, wake(0)),
         (2001, report(ActKey::forward(0), 2, done())),

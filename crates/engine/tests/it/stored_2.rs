@@ -157,7 +157,7 @@ fn task() -> (Task, Vec<Event>) {
         by: ops(),
     };
     let commands = [
-        Command::Accept { done: Vec::new(), by: None },
+        Command::Accept { done: Vec::new(), overrides_unique: false, by: None },
         signal,
         report(2, fail()),
         report(1, fail()),

@@ -46,7 +46,12 @@ pub(crate) fn with_worker(step: usize) -> Context {
 
 /// The task once it was accepted and its first `done` steps are done.
 pub(crate) fn done(task: &Task, done: usize) -> Result<Task, Box<dyn Error>> {
-    let accepted = apply(task, &Command::Accept { done: Vec::new(), by: None }, &Context::at(NOW))?.task;
+    let accepted = apply(
+        task,
+        &Command::Accept { done: Vec::new(), overrides_unique: false, by: None },
+        &Context::at(NOW),
+    )?
+    .task;
     (0..done).try_fold(accepted, |task, step| Ok(apply(&task, &success(step), &with_worker(step))?.task))
 }
 
@@ -68,7 +73,11 @@ pub(crate) fn batches(
                     let new: Vec<Task> =
                         (number..number + per_batch).map(|number| task(flow, number)).collect();
                     number += per_batch;
-                    (new, Command::Accept { done: Vec::new(), by: None }, Context::at(NOW))
+                    (
+                        new,
+                        Command::Accept { done: Vec::new(), overrides_unique: false, by: None },
+                        Context::at(NOW),
+                    )
                 }
                 Some(before) => {
                     (std::mem::take(&mut under_way[before]), success(before), with_worker(before))

@@ -22,7 +22,7 @@ pub(crate) fn cases() -> Vec<Case> {
             repeat(
                 part,
                 &unaccepted(Retry::default())?,
-                &Command::Accept { done: Vec::new(), by: None },
+                &Command::Accept { done: Vec::new(), overrides_unique: false, by: None },
                 &Context::at(NOW),
             )
         }),

@@ -86,7 +86,7 @@ impl Story {
     }
 
     pub(crate) fn accept(&mut self, ms: i64) -> Change {
-        self.apply(&Command::Accept { done: Vec::new(), by: None }, ms)
+        self.apply(&Command::Accept { done: Vec::new(), overrides_unique: false, by: None }, ms)
     }
 
     /// The open attempt succeeds with `result`.

@@ -10,7 +10,7 @@ use axum::{
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use windlass_api as api;
-use windlass_engine::{Submission, ports::Now};
+use windlass_engine::{Accepted, Submission, ports::Now};
 
 use super::{
     App, extract,
@@ -18,6 +18,7 @@ use super::{
     flows, ok,
     problem::Refused,
     submit::{Caller, SubmitBody},
+    view,
 };
 
 /// Tasks in one batch.
@@ -81,8 +82,8 @@ pub(crate) async fn submit(State(app): State<Arc<App>>, request: Request) -> Res
             Some(refused) => result(Err(refused)),
             None => match accepted.next() {
                 Some(Ok(accepted)) => {
-                    app.metrics.submitted(accepted.repeated);
-                    result(Ok(accepted.loaded.task.id.to_string()))
+                    app.metrics.submitted(accepted.existing.is_some());
+                    result(Ok(accepted))
                 }
                 Some(Err(error)) => result(Err(flows::with_versions(&app, error).await)),
                 None => result(Err(Refused::fault("the engine answered fewer tasks than it was given"))),
@@ -105,12 +106,17 @@ async fn submission(app: &App, task: &RawValue, caller: &Caller, now: Now) -> Re
     prepared.store_flow(app, now).await
 }
 
-fn result(accepted: Result<String, Refused>) -> api::BatchResult {
+fn result(accepted: Result<Accepted, Refused>) -> api::BatchResult {
     match accepted {
-        Ok(id) => api::BatchResult { status: StatusCode::ACCEPTED.as_u16(), id: Some(id), problem: None },
+        Ok(accepted) => {
+            let existing = accepted.existing.map(view::existing);
+            let status = if existing.is_some() { StatusCode::OK } else { StatusCode::ACCEPTED };
+            let id = Some(accepted.loaded.task.id.to_string());
+            api::BatchResult { status: status.as_u16(), id, existing, problem: None }
+        }
         Err(refused) => {
             let problem = refused.problem();
-            api::BatchResult { status: problem.status, id: None, problem: Some(problem) }
+            api::BatchResult { status: problem.status, id: None, existing: None, problem: Some(problem) }
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use axum::http::HeaderValue;
 use sha2::{Digest as _, Sha256};
-use windlass_engine::services::Unreadable;
+use windlass_engine::{Existing, services::Unreadable};
 
 use super::{App, flows, problem::Refused};
 
@@ -23,7 +23,18 @@ impl App {
         }
         match self.engine.submit(submission, now).await {
             Ok(accepted) => {
-                self.metrics.submitted(accepted.repeated);
+                self.metrics.submitted(accepted.existing.is_some());
+                let task = accepted.loaded.task.id;
+                match accepted.existing {
+                    None => {}
+                    // Brokers deliver messages again.
+                    Some(Existing::IdempotencyKey) => {
+                        tracing::debug!(%task, by, "a message started its task before");
+                    }
+                    Some(Existing::Unique) => tracing::info!(
+                        %task, by, "a message started no task: this one exists and has the same unique key"
+                    ),
+                }
                 Ok(())
             }
             Err(error) => Err(flows::with_versions(self, error).await),

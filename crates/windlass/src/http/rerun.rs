@@ -31,10 +31,15 @@ struct RerunBody<'a> {
     params: Option<&'a RawValue>,
     #[serde(borrow, default)]
     key: Option<Cow<'a, str>>,
+    #[serde(default)]
+    override_unique: bool,
 }
 
 /// Runs a task that has ended again: a new task of the same flow version begins at the step `from`, with the results
 /// of the steps that are not after it, as far as the old task has done them.
+///
+/// Where the flow is `unique` and another task has the new one's unique key, no task is started and that one is returned,
+/// unless the body has `override_unique: true`.
 #[utoipa::path(
     post,
     path = "/v1/tasks/{id}/rerun", operation_id = "rerun_task",
@@ -46,8 +51,10 @@ struct RerunBody<'a> {
     ),
     request_body(content = Option<api::RerunTask>),
     responses(
-        (status = 202, description = "The new task, accepted now or before under this key", body = api::Task,
+        (status = 202, description = "The new task", body = api::Task,
             headers(("Location" = String), ("Retry-After" = u32))),
+        (status = 200, description = "No task was started, because one exists with this idempotency key or the same unique key: `existing` says which", body = api::Task,
+            headers(("Location" = String), ("Windlass-Existing" = String))),
         (status = 400, description = "Malformed", body = api::Problem, content_type = "application/problem+json"),
         (status = 404, description = "Unknown task or step", body = api::Problem, content_type = "application/problem+json"),
         (status = 409, description = "The task has not ended, or a step that would be taken over was rolled back", body = api::Problem, content_type = "application/problem+json"),
@@ -70,12 +77,13 @@ pub(crate) async fn rerun(State(app): State<Arc<App>>, request: Request) -> Resu
         from: body.from.as_deref().map(|from| step_of(&old, from)).transpose()?,
         key: key.map(|key| idempotency::rerun_key(key, id, body.from.as_deref(), params.as_ref())),
         params,
+        overrides_unique: body.override_unique,
         by: caller.by,
         traceparent: caller.traceparent,
     };
     let accepted = app.engine.rerun(id, rerun, now).await?;
-    app.metrics.submitted(accepted.repeated);
-    submit::answer(&app, &accepted.loaded, None).await
+    app.metrics.submitted(accepted.existing.is_some());
+    submit::answer(&app, &accepted, None).await
 }
 
 /// The new task's parameters are those of the old one and these: together no more than may be submitted.

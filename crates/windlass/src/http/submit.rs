@@ -4,17 +4,14 @@ use std::{borrow::Cow, collections::BTreeMap, sync::Arc};
 
 use axum::{
     extract::{Request, State},
-    http::{HeaderMap, HeaderValue, StatusCode, header},
+    http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header},
     response::Response,
 };
 use serde::{Deserialize, Deserializer, de};
 use serde_json::value::RawValue;
 use windlass_api as api;
 use windlass_core::{Actor, Flow, Input, Json, Millis, Name, PRIORITY_MAX, SPAN_MAX, Timestamp};
-use windlass_engine::{
-    Submission,
-    ports::{Loaded, Now},
-};
+use windlass_engine::{Accepted, Submission, ports::Now};
 
 use super::{
     App,
@@ -97,7 +94,8 @@ impl Caller {
 /// Accepts a task: when this is answered it is on disk. It runs a flow of the catalogue, or brings its steps along.
 ///
 /// With `Prefer: wait=n` the answer waits up to n seconds (60 at most) for the task's end. A request repeated under
-/// the same idempotency key is answered with the task of the first one.
+/// the same idempotency key returns the task of the first one with status 200, and so does one whose unique key another
+/// task has. The field `existing` and the header `Windlass-Existing` say why no task was started.
 #[utoipa::path(
     post,
     path = "/v1/tasks", operation_id = "submit_task",
@@ -110,10 +108,10 @@ impl Caller {
         ("traceparent" = Option<String>, Header, description = "W3C trace context, handed on to workers"),
     ),
     responses(
-        (status = 202, description = "Accepted, or accepted before under this key", body = api::Task,
+        (status = 202, description = "Accepted: a new task", body = api::Task,
             headers(("Location" = String), ("Retry-After" = u32))),
-        (status = 200, description = "It has ended within the time it was waited for", body = api::Task,
-            headers(("Preference-Applied" = String))),
+        (status = 200, description = "No task was started, because one exists with this idempotency key or the same unique key: `existing` says which; or the new task has ended within the time it was waited for", body = api::Task,
+            headers(("Location" = String), ("Windlass-Existing" = String), ("Preference-Applied" = String))),
         (status = 400, description = "Malformed", body = api::Problem, content_type = "application/problem+json"),
         (status = 404, description = "Unknown flow", body = api::Problem, content_type = "application/problem+json"),
         (status = 413, description = "Too large", body = api::Problem, content_type = "application/problem+json"),
@@ -136,33 +134,41 @@ pub(crate) async fn submit(State(app): State<Arc<App>>, request: Request) -> Res
         Ok(accepted) => accepted,
         Err(error) => return Err(flows::with_versions(&app, error).await),
     };
-    app.metrics.submitted(accepted.repeated);
+    app.metrics.submitted(accepted.existing.is_some());
     let waited = wait::preferred_wait(headers).filter(|seconds| *seconds > 0);
     match waited {
-        None => answer(&app, &accepted.loaded, None).await,
+        None => answer(&app, &accepted, None).await,
         Some(seconds) => {
             let loaded = wait::wait_for_end(&app, accepted.loaded.task.id, seconds).await?;
-            answer(&app, &loaded, Some(seconds)).await
+            answer(&app, &Accepted { loaded, ..accepted }, Some(seconds)).await
         }
     }
 }
 
-/// The task that was taken in, and where it is; 200 when it was waited for and has ended.
-pub(super) async fn answer(app: &App, loaded: &Loaded, waited: Option<u64>) -> Result<Response, Refused> {
+/// The header that says why an existing task is returned.
+const EXISTING: HeaderName = HeaderName::from_static("windlass-existing");
+
+/// The task that was accepted, and where it is. The status is 202 where a new task was started and has not ended within
+/// the time it was waited for, and 200 otherwise.
+pub(super) async fn answer(app: &App, accepted: &Accepted, waited: Option<u64>) -> Result<Response, Refused> {
+    let loaded = &accepted.loaded;
     let ended = waited.is_some() && loaded.task.is_ended();
-    let status = if ended { StatusCode::OK } else { StatusCode::ACCEPTED };
-    let document = view::task(loaded, &Overlay::of(app, loaded).await?);
+    let existing = accepted.existing.map(view::existing);
+    let status = if ended || existing.is_some() { StatusCode::OK } else { StatusCode::ACCEPTED };
+    let document = api::Task { existing, ..view::task(loaded, &Overlay::of(app, loaded).await?) };
     let mut response = json_response(status, &document);
     let headers = response.headers_mut();
     let location = format!("/v1/tasks/{}", document.id);
     headers.extend(HeaderValue::try_from(location).map(|location| (header::LOCATION, location)));
-    if !ended {
+    if let Some(existing) = existing {
+        headers.insert(EXISTING, HeaderValue::from_static(existing.as_str()));
+    }
+    if status == StatusCode::ACCEPTED {
         headers.insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
     }
     if let Some(seconds) = waited {
         let applied = HeaderValue::try_from(format!("wait={seconds}"));
-        headers
-            .extend(applied.map(|applied| (header::HeaderName::from_static("preference-applied"), applied)));
+        headers.extend(applied.map(|applied| (HeaderName::from_static("preference-applied"), applied)));
     }
     Ok(response)
 }

@@ -9,7 +9,7 @@ use windlass_core::{
     Timestamp, act_status, choices, step_status, task_status,
 };
 use windlass_engine::{
-    Engine,
+    Engine, Existing,
     ports::{Claim, Loaded, SessionId},
 };
 
@@ -80,10 +80,19 @@ pub(crate) fn summary(loaded: &Loaded) -> api::Task {
         parent: input.parent.map(parent),
         rerun_of: input.rerun_of.map(|id| id.to_string()),
         unique: input.unique.as_deref().map(str::to_owned),
+        existing: None,
         created_at: time(input.created_at),
         started_at: state.started_at.or(handed_out_at).map(time),
         ended_at: state.ended_at.map(time),
         steps: Vec::new(),
+    }
+}
+
+/// Why an existing task is returned.
+pub(super) fn existing(existing: Existing) -> api::Existing {
+    match existing {
+        Existing::IdempotencyKey => api::Existing::IdempotencyKey,
+        Existing::Unique => api::Existing::Unique,
     }
 }
 

@@ -209,6 +209,20 @@ fn a_key_stands_for_one_task<P: SqlProduct>(place: &mut Place<'_, P>) {
     assert_eq!(place.site.json(&["task", "list", "--flow", "good"])["items"].as_array().unwrap().len(), 2);
 }
 
+/// Of several calls with the same unique key one starts a task, which the others name.
+fn a_unique_key_has_one_task<P: SqlProduct>(place: &Place<'_, P>) {
+    place.site.apply("{ flow: one_at_a_time, unique: order, steps: [ { name: one, run: nobody.serves } ] }");
+    let before: i64 = place.sql(STOOD_FOR).parse().unwrap();
+    let first = place.start("one_at_a_time", r#"{"order": 1}"#, None);
+    place.task(&first);
+    for key in [None, Some("other")] {
+        assert_ne!(place.start("one_at_a_time", r#"{"order": 1}"#, key), first);
+    }
+    until("both name the first one", || (place.sql(STOOD_FOR) == (before + 2).to_string()).then_some(()));
+    let tasks = place.site.json(&["task", "list", "--flow", "one_at_a_time"]);
+    assert_eq!(tasks["items"].as_array().unwrap().len(), 1);
+}
+
 /// A thousand in one transaction, and servers that are killed while they take them in: each task is there once.
 fn each_is_taken_in_once<P: SqlProduct>(database: &Database<'_, P>, dialect: Dialect) {
     const EACH: u32 = 1000;
@@ -319,6 +333,7 @@ fn with_postgresql() {
     drop(place);
     place = Place::new(&database, Dialect::Postgres);
     a_key_stands_for_one_task(&mut place);
+    a_unique_key_has_one_task(&place);
 }
 
 #[test]
@@ -337,7 +352,9 @@ fn with_mariadb() {
     place.sql(&format!("DROP USER {name}_shop@'127.0.0.1'"));
     drop(place);
     let database = server.database().unwrap();
-    a_key_stands_for_one_task(&mut Place::new(&database, Dialect::MySql));
+    let mut place = Place::new(&database, Dialect::MySql);
+    a_key_stands_for_one_task(&mut place);
+    a_unique_key_has_one_task(&place);
 }
 
 #[test]

@@ -1,7 +1,8 @@
 //! A folder with a server on it, for tests that run the program's commands.
 
 use std::{
-    io::{BufRead as _, BufReader},
+    io::{BufRead as _, BufReader, Read as _, Write as _},
+    net::TcpStream,
     os::unix::fs::PermissionsExt as _,
     path::Path,
     process::{Child, Command, Output, Stdio},
@@ -72,6 +73,16 @@ impl Site {
         let url =
             line.trim().strip_prefix("listening on ").expect("the server says where it listens").to_owned();
         Self { dir, url, children: vec![server] }
+    }
+
+    /// What the server answers to `GET path`, with its head.
+    pub(super) fn get(&self, path: &str) -> String {
+        let address = self.url.strip_prefix("http://").unwrap();
+        let mut stream = TcpStream::connect(address).unwrap();
+        write!(stream, "GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n").unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer
     }
 
     pub(super) fn with_worker() -> Self {

@@ -1,6 +1,7 @@
 //! `windlass task cancel`, `pause` and `resume`: the same for any number of tasks.
 
 use windlass_api::{List, Task};
+use windlass_client::Error;
 
 use super::{show::settling, steps::task_status};
 use crate::cli::{connection::Context, exit::Exit, output::Style, report, table::Table};
@@ -19,21 +20,30 @@ pub(crate) enum Change {
 /// Does it with every task, whatever becomes of the others; the exit code is that of the first refusal.
 pub(crate) async fn run(change: Change, ids: &[String], context: &Context) -> anyhow::Result<Exit> {
     let client = &context.client;
-    let mut changed = Vec::new();
+    let (changed, refused) = each(ids, async |id| match change {
+        Change::Cancel => client.cancel(id).await,
+        Change::Pause => client.pause(id).await,
+        Change::Resume => client.resume(id).await,
+    })
+    .await;
+    if matches!(change, Change::Resume) {
+        changed.iter().filter_map(held).for_each(|hint| eprintln!("{hint}"));
+    }
+    show_all(ids, changed, context, render)?;
+    Ok(refused.unwrap_or(Exit::Done))
+}
+
+/// Calls the server for each task. Refusals are reported and do not stop the rest; an unreachable server does. Gives
+/// the answers, and the exit code of the first refusal.
+pub(super) async fn each(
+    ids: &[String],
+    call: impl AsyncFn(&str) -> Result<Task, Error>,
+) -> (Vec<Task>, Option<Exit>) {
+    let mut answers = Vec::new();
     let mut refused = None;
     for id in ids {
-        let answer = match change {
-            Change::Cancel => client.cancel(id).await,
-            Change::Pause => client.pause(id).await,
-            Change::Resume => client.resume(id).await,
-        };
-        match answer.map_err(anyhow::Error::from) {
-            Ok(task) => {
-                if let (Change::Resume, Some(hint)) = (change, held(&task)) {
-                    eprintln!("{hint}");
-                }
-                changed.push(task);
-            }
+        match call(id).await.map_err(anyhow::Error::from) {
+            Ok(task) => answers.push(task),
             Err(error) => {
                 let error = if ids.len() > 1 { error.context(id.clone()) } else { error };
                 let exit = Exit::of_error(&error);
@@ -45,17 +55,27 @@ pub(crate) async fn run(change: Change, ids: &[String], context: &Context) -> an
             }
         }
     }
-    match changed.as_slice() {
-        [] => {}
-        [task] if ids.len() == 1 => {
-            context.output.show(task, |task, style| render(std::slice::from_ref(task), style))?
+    (answers, refused)
+}
+
+/// Shows the answers of [`each`]: of one id its task, of several a list.
+pub(super) fn show_all(
+    ids: &[String],
+    mut tasks: Vec<Task>,
+    context: &Context,
+    render: impl Fn(&[Task], Style) -> String,
+) -> anyhow::Result<()> {
+    match (ids.len(), tasks.pop()) {
+        (_, None) => Ok(()),
+        (1, Some(task)) => {
+            context.output.show(&task, |task, style| render(std::slice::from_ref(task), style))
         }
-        _ => {
-            let list = List { items: changed, next: None };
-            context.output.show(&list, |list, style| render(&list.items, style))?;
+        (_, Some(last)) => {
+            tasks.push(last);
+            let list = List { items: tasks, next: None };
+            context.output.show(&list, |list, style| render(&list.items, style))
         }
     }
-    Ok(refused.unwrap_or(Exit::Done))
 }
 
 /// What to do about a task that no resuming gets on: it waits for a decision.
@@ -64,7 +84,7 @@ fn held(task: &Task) -> Option<String> {
     Some(format!("hint: {} is held until somebody decides: `{command}`", task.id))
 }
 
-fn render(tasks: &[Task], style: Style) -> String {
+pub(super) fn render(tasks: &[Task], style: Style) -> String {
     let mut table = Table::headless();
     for task in tasks {
         table.row([(&task.id).into(), task_status(task.status)]);

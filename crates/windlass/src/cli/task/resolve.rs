@@ -1,64 +1,59 @@
-//! `windlass task resolve`: how a person settles a stuck or held step.
+//! `windlass task resolve`: how an operator settles a stuck or held step, of one task or of several.
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use jiff::Timestamp;
 use windlass_api::{ResolveAction, ResolveStep};
 
-use super::show;
+use super::{
+    change::{each, render, show_all},
+    show,
+};
 use crate::cli::{
     connection::Context,
     exit::{Exit, UsageError},
     params::ParamArgs,
 };
 
-/// The step and what to do with it.
+/// The tasks, the step, and what to do with it.
 #[derive(Debug, Args)]
 pub(crate) struct ResolveArgs {
-    /// Id of the task
-    #[arg(value_name = "ID")]
-    id: String,
-
-    /// Name of the step
-    #[arg(value_name = "STEP")]
-    step: String,
-
-    /// What to do with it
-    #[arg(value_enum, value_name = "ACTION")]
-    action: Action,
+    /// Ids of tasks, the name of the step, and what to do with it: retry, skip, done or rollback
+    #[arg(value_names = ["ID", "STEP", "ACTION"], num_args = 3.., required = true)]
+    words: Vec<String>,
 
     #[command(flatten)]
     params: ParamArgs,
 }
 
-/// The words for it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Action {
-    /// Try it again, with all its retries; parameters go over those it had
-    Retry,
-    /// Go on without it
-    Skip,
-    /// It was done by hand; parameters are what it would have returned
-    Done,
-    /// Give up and roll the task back
-    Rollback,
-}
-
 impl ResolveArgs {
     /// Runs the command.
-    pub(crate) async fn run(self, context: &Context) -> anyhow::Result<Exit> {
+    pub(crate) async fn run(mut self, context: &Context) -> anyhow::Result<Exit> {
         let params = self.params.object()?;
-        if params.is_some() && !matches!(self.action, Action::Retry | Action::Done) {
+        let word = self.words.pop().unwrap_or_default();
+        let action = action(&word)?;
+        if params.is_some() && !matches!(action, ResolveAction::Retry | ResolveAction::Done) {
             return Err(UsageError("parameters go with the actions retry and done only".to_owned()).into());
         }
-        let action = match self.action {
-            Action::Retry => ResolveAction::Retry,
-            Action::Skip => ResolveAction::Skip,
-            Action::Done => ResolveAction::Done,
-            Action::Rollback => ResolveAction::Rollback,
-        };
+        let step = self.words.pop().unwrap_or_default();
         let resolve = ResolveStep { action, params };
-        let task = context.client.resolve(&self.id, &self.step, &resolve).await?;
-        context.output.show(&task, |task, style| show::page(task, Timestamp::now(), style))?;
-        Ok(Exit::Done)
+        let ids = &self.words;
+        let (tasks, refused) = each(ids, async |id| context.client.resolve(id, &step, &resolve).await).await;
+        show_all(ids, tasks, context, |tasks, style| match tasks {
+            [task] => show::page(task, Timestamp::now(), style),
+            tasks => render(tasks, style),
+        })?;
+        Ok(refused.unwrap_or(Exit::Done))
+    }
+}
+
+fn action(word: &str) -> Result<ResolveAction, UsageError> {
+    match word {
+        "retry" => Ok(ResolveAction::Retry),
+        "skip" => Ok(ResolveAction::Skip),
+        "done" => Ok(ResolveAction::Done),
+        "rollback" => Ok(ResolveAction::Rollback),
+        other => Err(UsageError(format!(
+            "{other:?} is no action: write the ids, then the step, then retry, skip, done or rollback"
+        ))),
     }
 }

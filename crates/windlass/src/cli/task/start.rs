@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use clap::Args;
 use jiff::Timestamp;
-use windlass_api::{Span, SubmitTask, Task};
+use windlass_api::{Existing, Span, SubmitTask, Task};
 use windlass_client::{Client, Error};
 
 use super::{away, show};
@@ -68,6 +68,7 @@ impl StartArgs {
             ..SubmitTask::default()
         };
         let task = context.client.submit(&submit).await?;
+        hint_existing(&task);
         if !self.wait {
             // The id alone, so that `id=$(windlass task start …)` works.
             context.output.show(&task, |task, _| format!("{}\n", task.id))?;
@@ -80,6 +81,16 @@ impl StartArgs {
         context.output.show(&task, |task, style| show::outcome(task, Timestamp::now(), style))?;
         Ok(Exit::of_task(&task))
     }
+}
+
+/// Says on standard error that no task was started, where the server returned an existing one.
+pub(super) fn hint_existing(task: &Task) {
+    let same = match task.existing {
+        None => return,
+        Some(Existing::IdempotencyKey) => "was started before under the same idempotency key",
+        Some(Existing::Unique) => "exists and has the same unique key",
+    };
+    eprintln!("hint: no task was started: {} {same}", task.id);
 }
 
 /// Waits for a task that was accepted: a server that is away now was there just before, and will be again.

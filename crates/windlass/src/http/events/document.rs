@@ -143,6 +143,7 @@ impl Said {
             EventKind::SignalReceived { key, name, by } => {
                 Self::whole("signalled", *key).with(json!({ "signal": name.as_str() })).by(by.as_ref())
             }
+            EventKind::UniqueOverridden { by } => Self::task("unique_overridden").by(by.as_ref()),
             EventKind::StepAmended { step, before, after, by } => {
                 let parse = |text: &str| serde_json::from_str::<Value>(text).unwrap_or_default();
                 let data = json!({ "before": parse(before), "after": parse(after) });

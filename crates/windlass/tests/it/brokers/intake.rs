@@ -66,6 +66,24 @@ fn messages_start_tasks(broker: &str, queue: &str) {
 }
 
 #[test]
+fn of_messages_with_the_same_unique_key_one_starts_a_task() {
+    let Some(server) = Redis::shared().unwrap() else { return };
+    let (url, queue) = (server.url(), "unique-orders");
+    let site = site(&url, queue);
+    site.apply("{ flow: ship, unique: disk, steps: [ { name: one, run: nobody.serves } ] }");
+    let message = |id: u8, disk: &str| format!(r#"{{"id":{id},"data":{{"disk":"{disk}"}}}}"#);
+    let messages = [message(1, "a"), message(2, "a"), message(3, "a"), message(4, "b")];
+    Far::publish(&url, queue, &messages.each_ref().map(String::as_str));
+    until("all messages are read", || {
+        site.get("/metrics").contains("windlass_tasks_repeated_total 2").then_some(())
+    });
+    let mut disks: Vec<_> = tasks(&site, 2).iter().map(|task| task["params"]["disk"].to_string()).collect();
+    disks.sort();
+    assert_eq!(disks, [r#""a""#, r#""b""#]);
+    assert_eq!(site.json(&["alarm", "list"])["items"], serde_json::json!([]));
+}
+
+#[test]
 fn messages_of_redis_start_tasks() {
     let Some(server) = Redis::shared().unwrap() else { return };
     messages_start_tasks(&server.url(), "orders");

@@ -1,9 +1,9 @@
 //! A task that has ended is run again, with what it has done.
 
-use axum::http::StatusCode;
+use axum::http::{Method, StatusCode};
 use serde_json::{Value, json};
 
-use super::server::{Answer, Server, Worker};
+use super::server::{Answer, Server, Worker, json_request};
 
 const DIAMOND: &str = "
 steps:
@@ -74,6 +74,37 @@ async fn from_a_step_on_only_those_after_it_are_done_again() {
         steps,
         [("fetch", "succeeded"), ("left", "ready"), ("right", "succeeded"), ("join", "pending")]
     );
+}
+
+#[tokio::test]
+async fn two_reruns_of_a_unique_task_are_one_unless_somebody_overrides_it() {
+    let server = Server::start().await;
+    server.apply("pay", "unique: order\nsteps: [{ name: charge, run: m.charge }]\n").await;
+    let start = json!({ "flow": "pay", "params": { "order": "o-1" } });
+    let started = server.post("/v1/tasks", &start).await;
+    assert_eq!((started.status, started.header("windlass-existing")), (StatusCode::ACCEPTED, None));
+    let old = started.json()["id"].as_str().unwrap().to_owned();
+    let mut worker = Worker::new(&server, 1, &["m"]);
+    worker.run("failed", json!({ "error": { "message": "no", "retryable": false } })).await;
+    let first = rerun(&server, &old, json!({})).await;
+    assert_eq!(first.status, StatusCode::ACCEPTED, "{first:?}");
+    let again = rerun(&server, &old, json!({})).await;
+    assert_eq!((again.status, again.header("windlass-existing")), (StatusCode::OK, Some("unique")));
+    assert_eq!((&again.json()["id"], &again.json()["existing"]), (&first.json()["id"], &json!("unique")));
+    let batch = server.post("/v1/tasks/batch", &json!({ "tasks": [start] })).await.json();
+    let expected = json!({ "status": 200, "id": first.json()["id"], "existing": "unique" });
+    assert_eq!(batch["results"][0], expected);
+    let path = format!("/v1/tasks/{old}/rerun");
+    let mut request = json_request(Method::POST, &path, r#"{"override_unique":true}"#);
+    request.headers_mut().insert("windlass-actor", "ann".parse().unwrap());
+    let second = server.send(request).await;
+    assert_eq!(second.status, StatusCode::ACCEPTED, "{second:?}");
+    let events = server.get(&format!("/v1/tasks/{}/events", second.json()["id"].as_str().unwrap())).await;
+    let kinds: Vec<(Value, Value)> = events.json()["items"].as_array().unwrap()[..2]
+        .iter()
+        .map(|event| (event["kind"].clone(), event["actor"].clone()))
+        .collect();
+    assert_eq!(kinds[1], (json!("task.unique_overridden"), json!("ann (claimed)")), "{kinds:?}");
 }
 
 #[tokio::test]

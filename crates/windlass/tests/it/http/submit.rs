@@ -41,7 +41,11 @@ async fn a_repeated_key_is_the_same_task() {
     let body = json!({ "flow": "f", "params": { "a": 1 }, "key": "order-1" });
     let first = server.post("/v1/tasks", &body).await.json();
     let again = server.post("/v1/tasks", &body).await;
-    assert_eq!((again.status, again.json()), (StatusCode::ACCEPTED, first.clone()));
+    let mut expected = first.clone();
+    expected["existing"] = json!("idempotency_key");
+    assert_eq!((again.status, again.json()), (StatusCode::OK, expected));
+    assert_eq!(again.header("windlass-existing"), Some("idempotency_key"));
+    assert_eq!(again.header("location"), Some(&*format!("/v1/tasks/{}", first["id"].as_str().unwrap())));
     // The header is the same thing as the field.
     let mut without = body.clone();
     without.as_object_mut().unwrap().remove("key");
@@ -84,11 +88,12 @@ async fn each_task_of_a_batch_is_for_itself() {
             (404, Some("unknown-flow")),
             (400, Some("malformed")),
             (400, Some("malformed")),
-            (202, None),
+            (200, None),
             (422, Some("idempotency-key-reused")),
         ]
     );
     assert_eq!(results[0]["id"], results[4]["id"]);
+    assert_eq!((&results[0]["existing"], &results[4]["existing"]), (&Value::Null, &json!("idempotency_key")));
     assert_eq!(server.get("/v1/tasks").await.json()["items"].as_array().unwrap().len(), 1);
     assert_eq!(
         server.post("/v1/tasks/batch", &json!({ "tasks": [] })).await.json(),
