@@ -3,6 +3,8 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use jiff::Timestamp;
+
 use crate::Direction;
 
 /// Why a task is where it is: the answer of `GET /v1/tasks/{id}/why`.
@@ -30,6 +32,10 @@ pub struct Why {
     /// How many more there are.
     #[serde(default)]
     pub more: usize,
+    /// When the task's own deadline ends, while it can still turn the task around.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>, format = DateTime)]
+    pub deadline_at: Option<Timestamp>,
 }
 
 /// One thing that a task waits for.
@@ -48,6 +54,10 @@ pub struct WhyReason {
     /// Do or undo.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub direction: Option<Direction>,
+    /// When the deadline of the step's attempts ends, once it runs: from the claim of the first attempt on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>, format = DateTime)]
+    pub deadline_at: Option<Timestamp>,
     /// More about it, by reason.
     #[serde(default)]
     #[schema(value_type = Object)]

@@ -17,7 +17,8 @@ pub struct Act {
     pub deaths: u32,
     /// When the current attempt became ready; decides its rank.
     pub ready_at: Option<Timestamp>,
-    /// By when all attempts together must be done.
+    /// By when all attempts together must be done. Absent until the first attempt is known to be taken: no
+    /// deadline runs while it waits in a queue.
     pub deadline_at: Option<Timestamp>,
     /// The deadline passed while a worker had the attempt: it is cancelled, and its end is waited for.
     pub overdue: bool,

@@ -20,6 +20,8 @@ pub enum Command {
     Lose(Attempt),
     /// An attempt ran longer than its timeout, and its worker did not end it.
     TimeOut(Attempt),
+    /// A worker has had the attempt for a while: when it took it is to be kept, because a deadline counts from there.
+    Taken(Attempt),
     /// An attempt of a paused task is with no worker any more: it was given back, or nobody named it after a
     /// restart.
     Park(Attempt),

@@ -24,7 +24,17 @@ impl Draft<'_> {
 
     /// Whether a worker has the act's current attempt.
     pub(crate) fn is_held(&self, key: ActKey) -> bool {
-        self.context.held.contains(&key)
+        self.context.held.contains_key(&key)
+    }
+
+    /// When the act's current attempt was claimed, where that is known.
+    pub(crate) fn claimed_at(&self, key: ActKey) -> Option<Timestamp> {
+        self.context.held.get(&key).copied().flatten()
+    }
+
+    /// Whether the act's current attempt runs where the engine only hears of it by results on a broker.
+    pub(crate) fn is_afar(&self, key: ActKey) -> bool {
+        self.context.afar.contains(&key)
     }
 
     /// Whether the act's current attempt is offered on a broker, and nobody has taken it.

@@ -46,7 +46,7 @@ pub struct Ready {
     pub rank: i64,
     /// Since when it waits.
     pub ready_at: Timestamp,
-    /// How long the attempt may take.
+    /// How long the attempt may take from its claim ([`Task::time_allowed`]).
     pub timeout: Millis,
     /// What is to become of it while no worker has it.
     pub free: Free,
@@ -189,7 +189,7 @@ fn ready(task: &Task, key: ActKey) -> Option<Ready> {
         }),
         rank: task.rank(ready_at),
         ready_at,
-        timeout: action.timeout,
+        timeout: task.time_allowed(key).unwrap_or(action.timeout),
         free: when_free(task, key),
     })
 }

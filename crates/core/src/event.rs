@@ -202,7 +202,9 @@ pub enum EventKind {
         /// The fencing token.
         fence: u64,
     },
-    /// A worker had taken the attempt when the time for it to be taken was over.
+    /// A worker had taken the attempt at the event's time. Recorded when `start_within` is over, and for a step
+    /// with a deadline when its first attempt has run for a while: a restart of the server then knows when the
+    /// deadline began.
     ActTaken {
         /// The act.
         key: ActKey,
@@ -256,6 +258,13 @@ pub enum EventKind {
         /// Who.
         by: Option<Actor>,
     },
+    /// No answer to the attempt came over the broker in time: the answer is lost, or the module.
+    ActUnanswered {
+        /// The act.
+        key: ActKey,
+        /// Number of the attempt.
+        attempt: u32,
+    },
 }
 
 /// How a person settled a step.
@@ -308,6 +317,7 @@ impl EventKind {
             | Self::ActLocked { key, .. }
             | Self::ActTaken { key, .. }
             | Self::ActUnlocked { key, .. }
+            | Self::ActUnanswered { key, .. }
             | Self::SignalReceived { key, .. } => Some(*key),
         }
     }

@@ -4,6 +4,7 @@ use crate::{
     Act, ActKey, ActState, Awaited, Cause, DEADLINE_CODE, Direction, Event, EventKind, Failure, HeldLock,
     Json, KeptSignal, LockName, Members, Pause, Phase, ResolutionKind, Role, Task, Timestamp,
     planted::{Bug, is_planted},
+    rules::DEADLINE_PASSED,
 };
 
 /// Changes `task` by one event. Replaying all events of a task on [`Task::new`] gives the task.
@@ -96,7 +97,7 @@ pub fn evolve(task: &mut Task, event: &Event) {
             act.overdue = true;
             // A worker has it, so one took it.
             set_start_by(act, None);
-            act.failure = Some(Failure::new("the step's deadline passed", DEADLINE_CODE, false));
+            act.failure = Some(Failure::new(DEADLINE_PASSED, DEADLINE_CODE, false));
         }),
         EventKind::ActSkipped { key } => change(task, *key, |act| settle(act, ActState::Skipped, at)),
         EventKind::ActResolved { key, resolution, result, .. } => {
@@ -136,6 +137,10 @@ pub fn evolve(task: &mut Task, event: &Event) {
                 start(task, *key, at);
             }
             begin(task, *key, *attempt, at);
+            if *awaited == Awaited::Signal {
+                // Nobody takes such an attempt: it begins with the wait.
+                begin_deadline(task, *key, at);
+            }
             change(task, *key, |act| {
                 act.ready_at = Some(at);
                 act.change_extras(|extras| {
@@ -154,7 +159,16 @@ pub fn evolve(task: &mut Task, event: &Event) {
         EventKind::ActUnlocked { key, name, .. } => {
             change_lock(task, *key, name, |lock| lock.seized = true);
         }
-        EventKind::ActTaken { key, .. } => change(task, *key, |act| set_start_by(act, None)),
+        EventKind::ActTaken { key, .. } => {
+            change(task, *key, |act| set_start_by(act, None));
+            if !is_planted(Bug::DeadlineNotKept) {
+                begin_deadline(task, *key, at);
+            }
+        }
+        EventKind::ActUnanswered { key, .. } => change(task, *key, |act| {
+            // Nobody knows how long the attempt really took, so the next one has a deadline of its own.
+            (act.deadline_at, act.overdue) = (None, false);
+        }),
         EventKind::SignalKept { name, params, by } => {
             task.state.signals.push(KeptSignal { name: name.clone(), params: params.clone(), by: by.clone() })
         }
@@ -185,19 +199,25 @@ fn start(task: &mut Task, key: ActKey, at: Timestamp) {
     for key in [key, key.of_member(0)] {
         change(task, key, |act| act.started_at = act.started_at.or(Some(at)));
     }
+    begin_deadline(task, key, at);
 }
 
-/// An attempt has its number, and the first one sets the deadline of all.
+/// The first attempt was taken at `at`: the deadline of all attempts counts from there.
+fn begin_deadline(task: &mut Task, key: ActKey, at: Timestamp) {
+    let Some(deadline) = task.action(key).and_then(|action| action.deadline) else { return };
+    change(task, key, |act| act.deadline_at = act.deadline_at.or(Some(at + deadline)));
+}
+
+/// An attempt has its number.
 fn begin(task: &mut Task, key: ActKey, attempt: u32, at: Timestamp) {
-    let deadline = task.action(key).and_then(|action| action.deadline);
     // An undo of a member makes the undo of its step one that was tried.
     if key.is_member() && key.direction == Direction::Rollback {
         task.state.step_mut(key.step).undo.attempt = 1;
     }
-    change(task, key, |act| {
-        act.attempt = attempt;
-        act.deadline_at = act.deadline_at.or(deadline.map(|deadline| at + deadline));
-    });
+    if is_planted(Bug::DeadlineInQueue) {
+        begin_deadline(task, key, at);
+    }
+    change(task, key, |act| act.attempt = attempt);
 }
 
 /// The act may have effects from now on.

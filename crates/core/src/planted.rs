@@ -108,6 +108,14 @@ pub enum Bug {
     AnnouncementOvertaken,
     /// What happens to a task by a message is not in the outbox.
     OutboxForgotten,
+    /// The deadline of a step runs while its first attempt waits in a queue.
+    DeadlineInQueue,
+    /// When the first attempt of a step was taken is not kept: a restart begins its deadline anew.
+    DeadlineNotKept,
+    /// An answer that is lost on a broker ends its step for good.
+    LostAnswerIsFinal,
+    /// A restart forgets the deadlines of tasks.
+    TaskDeadlineForgotten,
 }
 
 impl Bug {
@@ -164,6 +172,10 @@ impl Bug {
         Self::AnnouncementLost,
         Self::AnnouncementOvertaken,
         Self::OutboxForgotten,
+        Self::DeadlineInQueue,
+        Self::DeadlineNotKept,
+        Self::LostAnswerIsFinal,
+        Self::TaskDeadlineForgotten,
     ];
 }
 

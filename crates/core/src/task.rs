@@ -225,6 +225,24 @@ impl Task {
         }
     }
 
+    /// How long the current attempt of an act may take from its claim: its timeout, and no longer than the deadline
+    /// of all attempts where that begins with this claim. A deadline that runs already ends the attempt by itself.
+    #[must_use]
+    pub fn time_allowed(&self, key: ActKey) -> Option<Millis> {
+        let action = self.action(key)?;
+        let begins = action.deadline.filter(|_| self.act(key).is_none_or(|act| act.deadline_at.is_none()));
+        Some(begins.map_or(action.timeout, |deadline| deadline.min(action.timeout)))
+    }
+
+    /// When the deadline of an act's attempts ends, if it runs: `claimed_at` is when the current attempt was
+    /// claimed, if it is.
+    #[must_use]
+    pub fn running_deadline(&self, key: ActKey, claimed_at: Option<Timestamp>) -> Option<Timestamp> {
+        let act = self.act(key).filter(|act| act.is_open())?;
+        let begins = || Some(claimed_at? + self.action(key)?.deadline?);
+        act.deadline_at.or_else(begins)
+    }
+
     /// The acts of steps as a whole with their keys, forward before undo, in definition order.
     pub fn step_acts(&self) -> impl Iterator<Item = (ActKey, &Act)> {
         self.state.steps.iter().enumerate().flat_map(|(index, step)| {

@@ -98,6 +98,6 @@ impl Answer {
                 _ => break,
             }
         }
-        (task, reason.cloned().unwrap_or(Reason { key: None, why: Why::Moving }))
+        (task, reason.cloned().unwrap_or(Reason { key: None, why: Why::Moving, deadline_at: None }))
     }
 }

@@ -14,25 +14,52 @@ pub const DATA_CODE: i32 = 65;
 /// The code of an attempt that ran longer than its timeout, as of the program `timeout`.
 pub const TIMEOUT_CODE: i32 = 124;
 
+/// What is said of a step whose deadline passed.
+pub(crate) const DEADLINE_PASSED: &str = "the step's deadline passed";
+
 /// The code of a step whose deadline passed.
 pub const DEADLINE_CODE: i32 = 125;
 
 /// The worker did not end the attempt within its timeout.
 pub(super) fn time_out(draft: &mut Draft<'_>, attempt: &Attempt) -> Result<(), Rejection> {
     report::check_current(draft, attempt)?;
+    let key = attempt.key;
+    let allowed = draft.task.time_allowed(key).unwrap_or_default();
     report::start(draft, attempt);
-    let timeout = draft.task.action(attempt.key).map_or(Millis(0), |action| action.timeout);
-    let message = format!("timed out after {timeout}");
-    fail(draft, attempt.key, Failure::new(&message, TIMEOUT_CODE, true));
+    if draft.is_afar(key) && !is_turned(draft, key) && !is_planted(Bug::LostAnswerIsFinal) {
+        return unanswered(draft, attempt, allowed);
+    }
+    let timeout = draft.task.action(key).map_or(allowed, |action| action.timeout);
+    let failure = if allowed < timeout {
+        Failure::new(DEADLINE_PASSED, DEADLINE_CODE, false)
+    } else {
+        Failure::new(&format!("timed out after {timeout}"), TIMEOUT_CODE, true)
+    };
+    fail(draft, key, failure);
+    Ok(())
+}
+
+/// No answer came over the broker. The engine cannot tell a lost answer from a slow or dead module, so another attempt
+/// is made as far as `retry` allows, also where a module makes the attempts that fail.
+fn unanswered(draft: &mut Draft<'_>, attempt: &Attempt, allowed: Millis) -> Result<(), Rejection> {
+    let key = attempt.key;
+    draft.emit(EventKind::ActUnanswered { key, attempt: attempt.number });
+    let failure = Failure::new(&format!("no answer came within {allowed}"), TIMEOUT_CODE, true);
+    fail_with(draft, key, failure, true);
     Ok(())
 }
 
 /// The current attempt failed.
 pub(super) fn fail(draft: &mut Draft<'_>, key: ActKey, failure: Failure) {
+    let retries = draft.task.flow.retry_by == RetryBy::Engine;
+    fail_with(draft, key, failure, retries);
+}
+
+/// The current attempt failed; the engine makes another one only where it `retries`.
+fn fail_with(draft: &mut Draft<'_>, key: ActKey, failure: Failure, retries: bool) {
     let (Some(act), Some(action)) = (draft.task.act(key), draft.task.action(key)) else { return };
     let now = draft.context.now;
-    let retries_left = draft.task.flow.retry_by == RetryBy::Engine
-        && (act.failures < action.retry.max || is_planted(Bug::NoRetryLimit));
+    let retries_left = retries && (act.failures < action.retry.max || is_planted(Bug::NoRetryLimit));
     let until = now + retry_delay(&action.retry, draft.task.id, key, act.failures + 1);
     let in_time = act.deadline_at.is_none_or(|deadline_at| until < deadline_at);
     if failure.retryable && retries_left && in_time && !is_last_chance(draft, key) {
@@ -78,6 +105,10 @@ pub(super) fn fail_for_good(draft: &mut Draft<'_>, key: ActKey, failure: Failure
 /// Whether the current attempt is the last one whatever comes of it: its task has turned around, or its
 /// deadline has passed.
 pub(super) fn is_last_chance(draft: &Draft<'_>, key: ActKey) -> bool {
-    let turned = key.direction == Direction::Forward && draft.task.state.phase == Phase::Backward;
-    turned || draft.task.act(key).is_some_and(|act| act.overdue)
+    is_turned(draft, key) || draft.task.act(key).is_some_and(|act| act.overdue)
+}
+
+/// Whether the task has turned around while this forward act was in flight.
+fn is_turned(draft: &Draft<'_>, key: ActKey) -> bool {
+    key.direction == Direction::Forward && draft.task.state.phase == Phase::Backward
 }

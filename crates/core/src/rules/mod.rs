@@ -24,6 +24,8 @@ pub use fail::{DATA_CODE, DEADLINE_CODE, TIMEOUT_CODE};
 pub use locks::wants_lock;
 pub use wake::START_CODE;
 
+pub(crate) use fail::DEADLINE_PASSED;
+
 /// Runs the rule of `command`, then lets the task proceed as far as it can.
 pub(crate) fn run(draft: &mut Draft<'_>, command: &Command) -> Result<(), Rejection> {
     match command {
@@ -33,6 +35,7 @@ pub(crate) fn run(draft: &mut Draft<'_>, command: &Command) -> Result<(), Reject
         Command::Report(report) => report::report(draft, report)?,
         Command::Lose(attempt) => lose::lose(draft, attempt)?,
         Command::TimeOut(attempt) => fail::time_out(draft, attempt)?,
+        Command::Taken(attempt) => wake::taken(draft, attempt)?,
         Command::Park(attempt) => pause::park_one(draft, attempt)?,
         Command::Wake(wakeup) => wake::wake(draft, *wakeup)?,
         Command::Cancel { by } => cancel::cancel(draft, by.as_ref())?,

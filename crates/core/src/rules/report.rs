@@ -3,7 +3,7 @@
 use super::fail;
 use crate::{
     ActState, Attempt, EventKind, Failure, Outcome, POSTPONE_DEFAULT, POSTPONEMENTS_MAX, Rejection, Report,
-    SPAN_MAX,
+    SPAN_MAX, Timestamp,
     draft::Draft,
     planted::{Bug, is_planted},
 };
@@ -57,11 +57,15 @@ pub(super) fn check_current(draft: &Draft<'_>, attempt: &Attempt) -> Result<(), 
     }
 }
 
-/// Records when the attempt was handed out, where that is known: not before it became ready, also when the clock of whoever
-/// handed it out was behind.
+/// Records when the attempt was handed out, where that is known.
 pub(super) fn start(draft: &mut Draft<'_>, attempt: &Attempt) {
     if let Some(at) = attempt.started_at {
-        let at = at.max(draft.task.act(attempt.key).and_then(|act| act.ready_at).unwrap_or(at));
+        let at = not_before_ready(draft, attempt, at);
         draft.emit_at(at, EventKind::ActStarted { key: attempt.key, attempt: attempt.number });
     }
+}
+
+/// The time of a claim, but not before the attempt became ready: the clock of the claiming server may have been behind.
+pub(super) fn not_before_ready(draft: &Draft<'_>, attempt: &Attempt, at: Timestamp) -> Timestamp {
+    at.max(draft.task.act(attempt.key).and_then(|act| act.ready_at).unwrap_or(at))
 }

@@ -1,9 +1,9 @@
 //! A time the task waited for has come: its start, a retry, or a deadline.
 
-use super::{attempts, fail, members, turn_back};
+use super::{attempts, fail, members, report, turn_back};
 use crate::{
-    ActKey, ActState, Awaited, Cause, DEADLINE_CODE, Direction, EventKind, Failure, OnFailure, Phase,
-    Rejection, Wakeup,
+    ActKey, ActState, Attempt, Awaited, Cause, DEADLINE_CODE, Direction, EventKind, Failure, OnFailure,
+    Phase, Rejection, Wakeup,
     draft::Draft,
     planted::{Bug, is_planted},
 };
@@ -50,7 +50,9 @@ fn act(draft: &mut Draft<'_>, key: ActKey) -> Result<(), Rejection> {
             draft.emit(EventKind::ActOverdue { key, attempt });
             let forward = key.direction == Direction::Forward && draft.task.state.phase == Phase::Forward;
             // What the end of a member means, or of a step that others do without, is settled when it has ended.
-            let decides = forward && !key.is_member() && !draft.task.flow.tolerates(key.step);
+            // Nobody can stop what runs afar, and its answer may be lost: its end decides as well.
+            let waits = key.is_member() || draft.is_afar(key) || draft.task.flow.tolerates(key.step);
+            let decides = forward && !waits;
             if decides && draft.task.flow.on_failure == OnFailure::Rollback {
                 turn_back::turn_back(draft, Cause::Failure { step: key.step });
             }
@@ -65,13 +67,14 @@ fn act(draft: &mut Draft<'_>, key: ActKey) -> Result<(), Rejection> {
                 Some(crate::Action { doer: crate::Doer::Signal { name }, deadline: Some(span), .. }) => {
                     format!("the signal {name} did not come within {span}")
                 }
-                _ => "the step's deadline passed".to_owned(),
+                _ => fail::DEADLINE_PASSED.to_owned(),
             };
             let message = format!("{what}{}", last.unwrap_or_default());
             fail::fail_for_good(draft, key, Failure::new(&message, DEADLINE_CODE, false));
         }
         ActState::Ready if start_passed && draft.is_held(key) && !draft.is_offered(key) => {
-            draft.emit(EventKind::ActTaken { key, attempt });
+            let at = draft.claimed_at(key).unwrap_or(now).max(act.ready_at.unwrap_or_default());
+            draft.emit_at(at, EventKind::ActTaken { key, attempt });
         }
         ActState::Ready if start_passed => {
             let span = draft.task.action(key).and_then(|action| action.start_within).unwrap_or_default();
@@ -88,5 +91,21 @@ fn act(draft: &mut Draft<'_>, key: ActKey) -> Result<(), Rejection> {
         },
         _ => return Err(Rejection::NothingDue),
     }
+    Ok(())
+}
+
+/// A worker took the attempt a while ago: the deadline of all attempts counts from there, also after a restart.
+pub(super) fn taken(draft: &mut Draft<'_>, attempt: &Attempt) -> Result<(), Rejection> {
+    report::check_current(draft, attempt)?;
+    let key = attempt.key;
+    let runs = draft.task.act(key).is_some_and(|act| act.deadline_at.is_some());
+    let deadline = draft.task.action(key).and_then(|action| action.deadline);
+    let (Some(at), Some(_), false) = (attempt.started_at, deadline, runs) else {
+        return Err(Rejection::NothingDue);
+    };
+    draft.emit_at(
+        report::not_before_ready(draft, attempt, at),
+        EventKind::ActTaken { key, attempt: attempt.number },
+    );
     Ok(())
 }

@@ -166,6 +166,9 @@ fn canonical(world: &World) -> Canonical {
             continue;
         }
         act_bytes(&mut bytes, act, world.now);
+        // A deadline that is not written down yet counts from the claim.
+        let since = world.held.get(&key).filter(|_| world.begins_deadline(key));
+        bytes.extend(since.map_or(u64::MAX, |(_, since)| (world.now - *since).0).to_le_bytes());
         bytes.push(
             u8::from(world.held.contains_key(&key)) + 2 * u8::from(world.handed_out.contains_key(&key)),
         );

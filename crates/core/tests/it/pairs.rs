@@ -20,10 +20,10 @@ const STATES: &[(&str, &str, &str)] = &[
     ("scheduled, paused", "at 60s", "accept\npause"),
     ("ready", "", "accept"),
     ("running", "", "accept\ntake a"),
-    ("overdue", "on_failure hold\na: deadline 5s", "accept\ntake a\nnext"),
+    ("overdue", "on_failure hold\na: deadline 5s", "accept\ntake a\nkept a\nnext"),
     ("delayed", "a: retry 1", "accept\nfail a x"),
     ("retry due", "a: retry 1", "accept\nfail a x\n+ 9s"),
-    ("deadline due", "a: deadline 5s", "accept\n+ 9s"),
+    ("deadline due", "a: deadline 5s", "accept\nlose a\n+ 9s"),
     ("succeeded", "", "accept\nok a"),
     ("skipped", "on_failure hold", "accept\nfail a x\nresolve a skip"),
     ("held", "on_failure hold", "accept\nfail a x"),
@@ -40,7 +40,7 @@ const STATES: &[(&str, &str, &str)] = &[
     ("draining, paused", "", "accept\ntake a\ncancel\npause"),
     ("undo ready", "", "accept\nfail a x"),
     ("undo running", "", "accept\nfail a x\ntake ~a"),
-    ("undo overdue", "~a: deadline 5s", "accept\nfail a x\ntake ~a\nnext"),
+    ("undo overdue", "~a: deadline 5s", "accept\nfail a x\ntake ~a\nkept ~a\nnext"),
     ("undo delayed", "~a: retry 1", "accept\nfail a x\nfail ~a x"),
     ("undo pausing, given back", "", "accept\nfail a x\ntake ~a\npause\ndecline ~a"),
     ("undo paused", "", "accept\nfail a x\npause"),
@@ -78,6 +78,7 @@ fn commands(world: &World) -> Vec<(&'static str, Command)> {
         ("lose a", Command::Lose(attempt(a))),
         ("timeout a", Command::TimeOut(attempt(a))),
         ("park a", Command::Park(attempt(a))),
+        ("taken a", Command::Taken(attempt(a))),
         ("wake a", Command::Wake(Wakeup::Act(a))),
         ("ok ~a", report(undo, Outcome::Succeeded(None))),
         ("fail ~a", report(undo, failure())),
@@ -85,6 +86,7 @@ fn commands(world: &World) -> Vec<(&'static str, Command)> {
         ("lose ~a", Command::Lose(attempt(undo))),
         ("timeout ~a", Command::TimeOut(attempt(undo))),
         ("park ~a", Command::Park(attempt(undo))),
+        ("taken ~a", Command::Taken(attempt(undo))),
         ("wake ~a", Command::Wake(Wakeup::Act(undo))),
         ("wake start", Command::Wake(Wakeup::Start)),
         ("cancel", Command::Cancel { by: anna() }),
@@ -104,7 +106,7 @@ fn every_command_in_every_kind_of_state() {
     let mut table = String::new();
     for (name, settings, story) in STATES {
         let world = play(&format!("flow a > b\n{settings}\n{story}"));
-        let status = task_status(&world.task, &world.context().held);
+        let status = task_status(&world.task, &world.held_keys());
         let acts: Vec<String> = world
             .task
             .acts()
@@ -124,7 +126,7 @@ fn every_command_in_every_kind_of_state() {
     assert_snapshot!(table, @"
     new (Pending)
       -> Pending: accept
-      unknown: ok a · fail a · later a · ok a, the last · ok a, the next · ok z · lose a · timeout a · park a · ok ~a · fail ~a · later ~a · lose ~a · timeout ~a · park ~a · resolve z
+      unknown: ok a · fail a · later a · ok a, the last · ok a, the next · ok z · lose a · timeout a · park a · taken a · ok ~a · fail ~a · later ~a · lose ~a · timeout ~a · park ~a · taken ~a · resolve z
       nothing is due: wake a · wake ~a · wake start
       -> Cancelled: cancel
       -> Paused: pause
@@ -133,7 +135,7 @@ fn every_command_in_every_kind_of_state() {
       -> Stuck: hold
     scheduled (Scheduled)
       this attempt was reported before: accept
-      unknown: ok a · fail a · later a · ok a, the last · ok a, the next · ok z · lose a · timeout a · park a · ok ~a · fail ~a · later ~a · lose ~a · timeout ~a · park ~a · resolve z
+      unknown: ok a · fail a · later a · ok a, the last · ok a, the next · ok z · lose a · timeout a · park a · taken a · ok ~a · fail ~a · later ~a · lose ~a · timeout ~a · park ~a · taken ~a · resolve z
       nothing is due: wake a · wake ~a · wake start
       -> Cancelled: cancel
       -> Paused: pause
@@ -142,7 +144,7 @@ fn every_command_in_every_kind_of_state() {
       -> Stuck: hold
     scheduled, paused (Paused)
       this attempt was reported before: accept
-      unknown: ok a · fail a · later a · ok a, the last · ok a, the next · ok z · lose a · timeout a · park a · ok ~a · fail ~a · later ~a · lose ~a · timeout ~a · park ~a · resolve z
+      unknown: ok a · fail a · later a · ok a, the last · ok a, the next · ok z · lose a · timeout a · park a · taken a · ok ~a · fail ~a · later ~a · lose ~a · timeout ~a · park ~a · taken ~a · resolve z
       nothing is due: wake a · wake ~a · wake start
       -> Cancelled: cancel
       nothing changes: pause
@@ -153,8 +155,8 @@ fn every_command_in_every_kind_of_state() {
       this attempt was reported before: accept
       -> Running: ok a · later a · lose a
       -> RollingBack: fail a · timeout a
-      unknown: ok a, the last · ok a, the next · ok z · ok ~a · fail ~a · later ~a · lose ~a · timeout ~a · park ~a · resolve z
-      nothing is due: park a · wake a · wake ~a · wake start
+      unknown: ok a, the last · ok a, the next · ok z · ok ~a · fail ~a · later ~a · lose ~a · timeout ~a · park ~a · taken ~a · resolve z
+      nothing is due: park a · taken a · wake a · wake ~a · wake start
       -> Cancelled: cancel
       -> Paused: pause
       nothing changes: resume
@@ -164,8 +166,8 @@ fn every_command_in_every_kind_of_state() {
       this attempt was reported before: accept
       -> Running: ok a · later a · lose a
       -> RollingBack: fail a · timeout a · cancel
-      unknown: ok a, the last · ok a, the next · ok z · ok ~a · fail ~a · later ~a · lose ~a · timeout ~a · park ~a · resolve z
-      nothing is due: park a · wake a · wake ~a · wake start
+      unknown: ok a, the last · ok a, the next · ok z · ok ~a · fail ~a · later ~a · lose ~a · timeout ~a · park ~a · taken ~a · resolve z
+      nothing is due: park a · taken a · wake a · wake ~a · wake start
       -> Pausing: pause
       nothing changes: resume
       nothing to resolve: resolve retry · resolve skip · resolve done · resolve rollback
@@ -174,15 +176,15 @@ fn every_command_in_every_kind_of_state() {
       this attempt was reported before: accept
       -> Running: ok a
       -> Stuck: fail a · later a · lose a · timeout a · hold
-      unknown: ok a, the last · ok a, the next · ok z · ok ~a · fail ~a · later ~a · lose ~a · timeout ~a · park ~a · resolve z
-      nothing is due: park a · wake a · wake ~a · wake start
+      unknown: ok a, the last · ok a, the next · ok z · ok ~a · fail ~a · later ~a · lose ~a · timeout ~a · park ~a · taken ~a · resolve z
+      nothing is due: park a · taken a · wake a · wake ~a · wake start
       -> RollingBack: cancel
       -> Pausing: pause
       nothing changes: resume
       nothing to resolve: resolve retry · resolve skip · resolve done · resolve rollback
     delayed (Running a=delayed)
-      this attempt was reported before: accept · ok a · fail a · later a · lose a · timeout a · park a
-      unknown: ok a, the last · ok a, the next · ok z · ok ~a · fail ~a · later ~a · lose ~a · timeout ~a · park ~a · resolve z
+      this attempt was reported before: accept · ok a · fail a · later a · lose a · timeout a · park a · taken a
+      unknown: ok a, the last · ok a, the next · ok z · ok ~a · fail ~a · later ~a · lose ~a · timeout ~a · park ~a · taken ~a · resolve z
       nothing is due: wake a · wake ~a · wake start
       -> RollingBack: cancel
       -> Paused: pause
@@ -190,8 +192,8 @@ fn every_command_in_every_kind_of_state() {
       nothing to resolve: resolve retry · resolve skip · resolve done · resolve rollback
       -> Stuck: hold
     retry due (Running a=delayed)
-      this attempt was reported before: accept · ok a · fail a · later a · lose a · timeout a · park a
-      unknown: ok a, the last · ok a, the next · ok z · ok ~a · fail ~a · later ~a · lose ~a · timeout ~a · park ~a · resolve z
+      this attempt was reported before: accept · ok a · fail a · later a · lose a · timeout a · park a · taken a
+      unknown: ok a, the last · ok a, the next · ok z · ok ~a · fail ~a · later ~a · lose ~a · timeout ~a · park ~a · taken ~a · resolve z
       -> Running: wake a
       nothing is due: wake ~a · wake start
       -> RollingBack: cancel
@@ -199,20 +201,20 @@ fn every_command_in_every_kind_of_state() {
       nothing changes: resume
       nothing to resolve: resolve retry · resolve skip · resolve done · resolve rollback
       -> Stuck: hold
-    deadline due (Pending a=ready)
+    deadline due (Running a=ready)
       this attempt was reported before: accept
       -> Running: ok a · later a · lose a
-      -> RollingBack: fail a · timeout a · wake a
-      unknown: ok a, the last · ok a, the next · ok z · ok ~a · fail ~a · later ~a · lose ~a · timeout ~a · park ~a · resolve z
-      nothing is due: park a · wake ~a · wake start
-      -> Cancelled: cancel
+      -> RollingBack: fail a · timeout a · wake a · cancel
+      another attempt has taken over: ok a, the last
+      unknown: ok a, the next · ok z · ok ~a · fail ~a · later ~a · lose ~a · timeout ~a · park ~a · taken ~a · resolve z
+      nothing is due: park a · taken a · wake ~a · wake start
       -> Paused: pause
       nothing changes: resume
       nothing to resolve: resolve retry · resolve skip · resolve done · resolve rollback
       -> Stuck: hold
     succeeded (Running a=succeeded b=ready)
-      this attempt was reported before: accept · ok a · fail a · later a · lose a · timeout a · park a
-      unknown: ok a, the last · ok a, the next · ok z · ok ~a · fail ~a · later ~a · lose ~a · timeout ~a · park ~a · resolve z
+      this attempt was reported before: accept · ok a · fail a · later a · lose a · timeout a · park a · taken a
+      unknown: ok a, the last · ok a, the next · ok z · ok ~a · fail ~a · later ~a · lose ~a · timeout ~a · park ~a · taken ~a · resolve z
       nothing is due: wake a · wake ~a · wake start
       -> RollingBack: cancel
       -> Paused: pause
@@ -220,8 +222,8 @@ fn every_command_in_every_kind_of_state() {
       nothing to resolve: resolve retry · resolve skip · resolve done · resolve rollback
       -> Stuck: hold
     skipped (Running a=skipped b=ready)
-      this attempt was reported before: accept · ok a · fail a · later a · lose a · timeout a · park a
-      unknown: ok a, the last · ok a, the next · ok z · ok ~a · fail ~a · later ~a · lose ~a · timeout ~a · park ~a · resolve z
+      this attempt was reported before: accept · ok a · fail a · later a · lose a · timeout a · park a · taken a
+      unknown: ok a, the last · ok a, the next · ok z · ok ~a · fail ~a · later ~a · lose ~a · timeout ~a · park ~a · taken ~a · resolve z
       nothing is due: wake a · wake ~a · wake start
       -> RollingBack: cancel
       -> Paused: pause
@@ -229,17 +231,17 @@ fn every_command_in_every_kind_of_state() {
       nothing to resolve: resolve retry · resolve skip · resolve done · resolve rollback
       -> Stuck: hold
     held (Stuck a=failed)
-      this attempt was reported before: accept · ok a · fail a · later a · lose a · timeout a · park a
-      unknown: ok a, the last · ok a, the next · ok z · ok ~a · fail ~a · later ~a · lose ~a · timeout ~a · park ~a · resolve z
+      this attempt was reported before: accept · ok a · fail a · later a · lose a · timeout a · park a · taken a
+      unknown: ok a, the last · ok a, the next · ok z · ok ~a · fail ~a · later ~a · lose ~a · timeout ~a · park ~a · taken ~a · resolve z
       nothing is due: wake a · wake ~a · wake start
       -> RollingBack: cancel · resolve rollback
       -> Stuck: pause · hold
       nothing changes: resume
       -> Running: resolve retry · resolve skip · resolve done
     poisoned (Stuck a=failed)
-      this attempt was reported before: accept · ok a · fail a · later a · lose a · timeout a · park a
+      this attempt was reported before: accept · ok a · fail a · later a · lose a · timeout a · park a · taken a
       another attempt has taken over: ok a, the last
-      unknown: ok a, the next · ok z · ok ~a · fail ~a · later ~a · lose ~a · timeout ~a · park ~a · resolve z
+      unknown: ok a, the next · ok z · ok ~a · fail ~a · later ~a · lose ~a · timeout ~a · park ~a · taken ~a · resolve z
       nothing is due: wake a · wake ~a · wake start
       -> RollingBack: cancel · resolve rollback
       -> Stuck: pause · hold
@@ -248,8 +250,8 @@ fn every_command_in_every_kind_of_state() {
     pausing (Pausing a=ready)
       this attempt was reported before: accept
       -> Paused: ok a · fail a · later a · lose a · timeout a
-      unknown: ok a, the last · ok a, the next · ok z · ok ~a · fail ~a · later ~a · lose ~a · timeout ~a · park ~a · resolve z
-      nothing is due: park a · wake a · wake ~a · wake start
+      unknown: ok a, the last · ok a, the next · ok z · ok ~a · fail ~a · later ~a · lose ~a · timeout ~a · park ~a · taken ~a · resolve z
+      nothing is due: park a · taken a · wake a · wake ~a · wake start
       -> RollingBack: cancel
       nothing changes: pause
       -> Running: resume
@@ -258,8 +260,8 @@ fn every_command_in_every_kind_of_state() {
     pausing, given back (Pausing a=ready)
       this attempt was reported before: accept
       -> Paused: ok a · fail a · later a · lose a · timeout a · park a
-      unknown: ok a, the last · ok a, the next · ok z · ok ~a · fail ~a · later ~a · lose ~a · timeout ~a · park ~a · resolve z
-      nothing is due: wake a · wake ~a · wake start
+      unknown: ok a, the last · ok a, the next · ok z · ok ~a · fail ~a · later ~a · lose ~a · timeout ~a · park ~a · taken ~a · resolve z
+      nothing is due: taken a · wake a · wake ~a · wake start
       -> RollingBack: cancel
       nothing changes: pause
       -> Pending: resume
@@ -268,16 +270,16 @@ fn every_command_in_every_kind_of_state() {
     paused (Paused a=parked)
       this attempt was reported before: accept
       -> Paused: ok a · fail a · later a · lose a · timeout a
-      unknown: ok a, the last · ok a, the next · ok z · ok ~a · fail ~a · later ~a · lose ~a · timeout ~a · park ~a · resolve z
-      nothing is due: park a · wake a · wake ~a · wake start
+      unknown: ok a, the last · ok a, the next · ok z · ok ~a · fail ~a · later ~a · lose ~a · timeout ~a · park ~a · taken ~a · resolve z
+      nothing is due: park a · taken a · wake a · wake ~a · wake start
       -> Cancelled: cancel
       nothing changes: pause
       -> Pending: resume
       nothing to resolve: resolve retry · resolve skip · resolve done · resolve rollback
       -> Stuck: hold
     paused, delayed (Paused a=delayed)
-      this attempt was reported before: accept · ok a · fail a · later a · lose a · timeout a · park a
-      unknown: ok a, the last · ok a, the next · ok z · ok ~a · fail ~a · later ~a · lose ~a · timeout ~a · park ~a · resolve z
+      this attempt was reported before: accept · ok a · fail a · later a · lose a · timeout a · park a · taken a
+      unknown: ok a, the last · ok a, the next · ok z · ok ~a · fail ~a · later ~a · lose ~a · timeout ~a · park ~a · taken ~a · resolve z
       nothing is due: wake a · wake ~a · wake start
       -> RollingBack: cancel
       nothing changes: pause
@@ -285,8 +287,8 @@ fn every_command_in_every_kind_of_state() {
       nothing to resolve: resolve retry · resolve skip · resolve done · resolve rollback
       -> Stuck: hold
     held, paused (Stuck a=failed)
-      this attempt was reported before: accept · ok a · fail a · later a · lose a · timeout a · park a
-      unknown: ok a, the last · ok a, the next · ok z · ok ~a · fail ~a · later ~a · lose ~a · timeout ~a · park ~a · resolve z
+      this attempt was reported before: accept · ok a · fail a · later a · lose a · timeout a · park a · taken a
+      unknown: ok a, the last · ok a, the next · ok z · ok ~a · fail ~a · later ~a · lose ~a · timeout ~a · park ~a · taken ~a · resolve z
       nothing is due: wake a · wake ~a · wake start
       -> RollingBack: cancel
       nothing changes: pause
@@ -295,8 +297,8 @@ fn every_command_in_every_kind_of_state() {
     engine fault (Stuck a=parked)
       this attempt was reported before: accept
       -> Stuck: ok a · fail a · later a · lose a · timeout a
-      unknown: ok a, the last · ok a, the next · ok z · ok ~a · fail ~a · later ~a · lose ~a · timeout ~a · park ~a · resolve z
-      nothing is due: park a · wake a · wake ~a · wake start
+      unknown: ok a, the last · ok a, the next · ok z · ok ~a · fail ~a · later ~a · lose ~a · timeout ~a · park ~a · taken ~a · resolve z
+      nothing is due: park a · taken a · wake a · wake ~a · wake start
       -> Cancelled: cancel
       nothing changes: pause · hold
       -> Pending: resume
@@ -304,8 +306,8 @@ fn every_command_in_every_kind_of_state() {
     engine fault, given back (Stuck a=ready)
       this attempt was reported before: accept
       -> Stuck: ok a · fail a · later a · lose a · timeout a · park a
-      unknown: ok a, the last · ok a, the next · ok z · ok ~a · fail ~a · later ~a · lose ~a · timeout ~a · park ~a · resolve z
-      nothing is due: wake a · wake ~a · wake start
+      unknown: ok a, the last · ok a, the next · ok z · ok ~a · fail ~a · later ~a · lose ~a · timeout ~a · park ~a · taken ~a · resolve z
+      nothing is due: taken a · wake a · wake ~a · wake start
       -> RollingBack: cancel
       nothing changes: pause · hold
       -> Pending: resume
@@ -313,8 +315,8 @@ fn every_command_in_every_kind_of_state() {
     draining (RollingBack a=ready)
       this attempt was reported before: accept
       -> RollingBack: ok a · fail a · later a · lose a · timeout a
-      unknown: ok a, the last · ok a, the next · ok z · ok ~a · fail ~a · later ~a · lose ~a · timeout ~a · park ~a · resolve z
-      nothing is due: park a · wake a · wake ~a · wake start
+      unknown: ok a, the last · ok a, the next · ok z · ok ~a · fail ~a · later ~a · lose ~a · timeout ~a · park ~a · taken ~a · resolve z
+      nothing is due: park a · taken a · wake a · wake ~a · wake start
       nothing changes: cancel · resume
       -> Pausing: pause
       nothing to resolve: resolve retry · resolve skip · resolve done
@@ -323,8 +325,8 @@ fn every_command_in_every_kind_of_state() {
     draining, given back (RollingBack a=ready)
       this attempt was reported before: accept
       -> RollingBack: ok a · fail a · later a · lose a · timeout a
-      unknown: ok a, the last · ok a, the next · ok z · ok ~a · fail ~a · later ~a · lose ~a · timeout ~a · park ~a · resolve z
-      nothing is due: park a · wake a · wake ~a · wake start
+      unknown: ok a, the last · ok a, the next · ok z · ok ~a · fail ~a · later ~a · lose ~a · timeout ~a · park ~a · taken ~a · resolve z
+      nothing is due: park a · taken a · wake a · wake ~a · wake start
       nothing changes: cancel · resume
       -> Pausing: pause
       nothing to resolve: resolve retry · resolve skip · resolve done
@@ -333,17 +335,17 @@ fn every_command_in_every_kind_of_state() {
     draining, paused (Pausing a=ready)
       this attempt was reported before: accept
       -> Paused: ok a · fail a · later a · lose a · timeout a
-      unknown: ok a, the last · ok a, the next · ok z · ok ~a · fail ~a · later ~a · lose ~a · timeout ~a · park ~a · resolve z
-      nothing is due: park a · wake a · wake ~a · wake start
+      unknown: ok a, the last · ok a, the next · ok z · ok ~a · fail ~a · later ~a · lose ~a · timeout ~a · park ~a · taken ~a · resolve z
+      nothing is due: park a · taken a · wake a · wake ~a · wake start
       nothing changes: cancel · pause
       -> RollingBack: resume
       nothing to resolve: resolve retry · resolve skip · resolve done
       rolling back already: resolve rollback
       -> Stuck: hold
     undo ready (RollingBack a=failed ~a=ready)
-      this attempt was reported before: accept · ok a · fail a · later a · lose a · timeout a · park a
+      this attempt was reported before: accept · ok a · fail a · later a · lose a · timeout a · park a · taken a
       unknown: ok a, the last · ok a, the next · ok z · resolve z
-      nothing is due: wake a · park ~a · wake ~a · wake start
+      nothing is due: wake a · park ~a · taken ~a · wake ~a · wake start
       -> RolledBack: ok ~a
       -> Stuck: fail ~a · timeout ~a · hold
       -> RollingBack: later ~a · lose ~a
@@ -352,9 +354,9 @@ fn every_command_in_every_kind_of_state() {
       nothing to resolve: resolve retry · resolve skip · resolve done
       rolling back already: resolve rollback
     undo running (RollingBack a=failed ~a=ready)
-      this attempt was reported before: accept · ok a · fail a · later a · lose a · timeout a · park a
+      this attempt was reported before: accept · ok a · fail a · later a · lose a · timeout a · park a · taken a
       unknown: ok a, the last · ok a, the next · ok z · resolve z
-      nothing is due: wake a · park ~a · wake ~a · wake start
+      nothing is due: wake a · park ~a · taken ~a · wake ~a · wake start
       -> RolledBack: ok ~a
       -> Stuck: fail ~a · timeout ~a · hold
       -> RollingBack: later ~a · lose ~a
@@ -363,9 +365,9 @@ fn every_command_in_every_kind_of_state() {
       nothing to resolve: resolve retry · resolve skip · resolve done
       rolling back already: resolve rollback
     undo overdue (RollingBack a=failed ~a=ready)
-      this attempt was reported before: accept · ok a · fail a · later a · lose a · timeout a · park a
+      this attempt was reported before: accept · ok a · fail a · later a · lose a · timeout a · park a · taken a
       unknown: ok a, the last · ok a, the next · ok z · resolve z
-      nothing is due: wake a · park ~a · wake ~a · wake start
+      nothing is due: wake a · park ~a · taken ~a · wake ~a · wake start
       -> RolledBack: ok ~a
       -> Stuck: fail ~a · later ~a · lose ~a · timeout ~a · hold
       nothing changes: cancel · resume
@@ -373,7 +375,7 @@ fn every_command_in_every_kind_of_state() {
       nothing to resolve: resolve retry · resolve skip · resolve done
       rolling back already: resolve rollback
     undo delayed (RollingBack a=failed ~a=delayed)
-      this attempt was reported before: accept · ok a · fail a · later a · lose a · timeout a · park a · ok ~a · fail ~a · later ~a · lose ~a · timeout ~a · park ~a
+      this attempt was reported before: accept · ok a · fail a · later a · lose a · timeout a · park a · taken a · ok ~a · fail ~a · later ~a · lose ~a · timeout ~a · park ~a · taken ~a
       unknown: ok a, the last · ok a, the next · ok z · resolve z
       nothing is due: wake a · wake ~a · wake start
       nothing changes: cancel · resume
@@ -382,9 +384,9 @@ fn every_command_in_every_kind_of_state() {
       rolling back already: resolve rollback
       -> Stuck: hold
     undo pausing, given back (Pausing a=failed ~a=ready)
-      this attempt was reported before: accept · ok a · fail a · later a · lose a · timeout a · park a
+      this attempt was reported before: accept · ok a · fail a · later a · lose a · timeout a · park a · taken a
       unknown: ok a, the last · ok a, the next · ok z · resolve z
-      nothing is due: wake a · wake ~a · wake start
+      nothing is due: wake a · taken ~a · wake ~a · wake start
       -> RolledBack: ok ~a
       -> Stuck: fail ~a · timeout ~a · hold
       -> Paused: later ~a · lose ~a · park ~a
@@ -393,9 +395,9 @@ fn every_command_in_every_kind_of_state() {
       nothing to resolve: resolve retry · resolve skip · resolve done
       rolling back already: resolve rollback
     undo paused (Paused a=failed ~a=parked)
-      this attempt was reported before: accept · ok a · fail a · later a · lose a · timeout a · park a
+      this attempt was reported before: accept · ok a · fail a · later a · lose a · timeout a · park a · taken a
       unknown: ok a, the last · ok a, the next · ok z · resolve z
-      nothing is due: wake a · park ~a · wake ~a · wake start
+      nothing is due: wake a · park ~a · taken ~a · wake ~a · wake start
       -> RolledBack: ok ~a
       -> Stuck: fail ~a · timeout ~a · hold
       -> Paused: later ~a · lose ~a
@@ -404,7 +406,7 @@ fn every_command_in_every_kind_of_state() {
       nothing to resolve: resolve retry · resolve skip · resolve done
       rolling back already: resolve rollback
     undo failed (Stuck a=failed ~a=failed)
-      this attempt was reported before: accept · ok a · fail a · later a · lose a · timeout a · park a · ok ~a · fail ~a · later ~a · lose ~a · timeout ~a · park ~a
+      this attempt was reported before: accept · ok a · fail a · later a · lose a · timeout a · park a · taken a · ok ~a · fail ~a · later ~a · lose ~a · timeout ~a · park ~a · taken ~a
       unknown: ok a, the last · ok a, the next · ok z · resolve z
       nothing is due: wake a · wake ~a · wake start
       nothing changes: cancel · resume
@@ -413,7 +415,7 @@ fn every_command_in_every_kind_of_state() {
       -> RolledBack: resolve skip · resolve done
       rolling back already: resolve rollback
     undo poisoned (Stuck a=failed ~a=failed)
-      this attempt was reported before: accept · ok a · fail a · later a · lose a · timeout a · park a · ok ~a · fail ~a · later ~a · lose ~a · timeout ~a · park ~a
+      this attempt was reported before: accept · ok a · fail a · later a · lose a · timeout a · park a · taken a · ok ~a · fail ~a · later ~a · lose ~a · timeout ~a · park ~a · taken ~a
       unknown: ok a, the last · ok a, the next · ok z · resolve z
       nothing is due: wake a · wake ~a · wake start
       nothing changes: cancel · resume
@@ -422,9 +424,9 @@ fn every_command_in_every_kind_of_state() {
       -> RolledBack: resolve skip · resolve done
       rolling back already: resolve rollback
     undone (RollingBack a=succeeded ~a=ready b=failed ~b=succeeded)
-      this attempt was reported before: accept · ok a · fail a · later a · lose a · timeout a · park a
+      this attempt was reported before: accept · ok a · fail a · later a · lose a · timeout a · park a · taken a
       unknown: ok a, the last · ok a, the next · ok z · resolve z
-      nothing is due: wake a · park ~a · wake ~a · wake start
+      nothing is due: wake a · park ~a · taken ~a · wake ~a · wake start
       -> RolledBack: ok ~a
       -> Stuck: fail ~a · timeout ~a · hold
       -> RollingBack: later ~a · lose ~a
@@ -433,24 +435,24 @@ fn every_command_in_every_kind_of_state() {
       nothing to resolve: resolve retry · resolve skip · resolve done
       rolling back already: resolve rollback
     succeeded for good (Succeeded a=succeeded b=succeeded)
-      this attempt was reported before: accept · ok a · fail a · later a · lose a · timeout a · park a
-      unknown: ok a, the last · ok a, the next · ok z · ok ~a · fail ~a · later ~a · lose ~a · timeout ~a · park ~a · resolve z
+      this attempt was reported before: accept · ok a · fail a · later a · lose a · timeout a · park a · taken a
+      unknown: ok a, the last · ok a, the next · ok z · ok ~a · fail ~a · later ~a · lose ~a · timeout ~a · park ~a · taken ~a · resolve z
       nothing is due: wake a · wake ~a · wake start
       the task has ended: cancel · pause · resume · resolve retry · resolve skip · resolve done · resolve rollback · hold
     rolled back (RolledBack a=failed ~a=succeeded)
-      this attempt was reported before: accept · ok a · fail a · later a · lose a · timeout a · park a · ok ~a · fail ~a · later ~a · lose ~a · timeout ~a · park ~a
+      this attempt was reported before: accept · ok a · fail a · later a · lose a · timeout a · park a · taken a · ok ~a · fail ~a · later ~a · lose ~a · timeout ~a · park ~a · taken ~a
       unknown: ok a, the last · ok a, the next · ok z · resolve z
       nothing is due: wake a · wake ~a · wake start
       the task has ended: cancel · pause · resume · resolve retry · resolve skip · resolve done · resolve rollback · hold
     failed (Failed a=failed ~a=skipped)
-      this attempt was reported before: accept · ok a · fail a · later a · lose a · timeout a · park a
-      unknown: ok a, the last · ok a, the next · ok z · ok ~a · fail ~a · later ~a · lose ~a · timeout ~a · park ~a · resolve z
+      this attempt was reported before: accept · ok a · fail a · later a · lose a · timeout a · park a · taken a
+      unknown: ok a, the last · ok a, the next · ok z · ok ~a · fail ~a · later ~a · lose ~a · timeout ~a · park ~a · taken ~a · resolve z
       nothing is due: wake a · wake ~a · wake start
       the task has ended: cancel · pause · resume · resolve retry · resolve skip · resolve done · resolve rollback · hold
     cancelled (Cancelled)
       this attempt was reported before: accept
-      another attempt has taken over: ok a · fail a · later a · lose a · timeout a · park a
-      unknown: ok a, the last · ok a, the next · ok z · ok ~a · fail ~a · later ~a · lose ~a · timeout ~a · park ~a · resolve z
+      another attempt has taken over: ok a · fail a · later a · lose a · timeout a · park a · taken a
+      unknown: ok a, the last · ok a, the next · ok z · ok ~a · fail ~a · later ~a · lose ~a · timeout ~a · park ~a · taken ~a · resolve z
       nothing is due: wake a · wake ~a · wake start
       the task has ended: cancel · pause · resume · resolve retry · resolve skip · resolve done · resolve rollback · hold
     ");
@@ -465,7 +467,7 @@ fn answers(world: &World, commands: Vec<(&'static str, Command)>) -> Vec<(String
             Ok(transition) => {
                 // The surroundings must be able to follow as well.
                 world.clone().apply(&command).expect("it was accepted before");
-                format!("-> {:?}", task_status(&transition.task, &world.context().held))
+                format!("-> {:?}", task_status(&transition.task, &world.held_keys()))
             }
             Err(rejection) => match rejection {
                 Rejection::UnknownAct => "unknown".to_owned(),
@@ -496,7 +498,7 @@ const PARTS: &[(&str, &str, &str)] = &[
     ("members ready", "a: each list, parallel 1", "accept"),
     ("a member runs", "a: each list, parallel 1", "accept\ntake a[1]"),
     ("the last member runs", "a: each list, parallel 1", "accept\nok a[1]\ntake a[2]"),
-    ("a member is overdue", "a: each list, parallel 1, deadline 5s", "accept\ntake a[1]\nnext"),
+    ("a member is overdue", "a: each list, parallel 1, deadline 5s", "accept\ntake a[1]\nkept a[1]\nnext"),
     ("members paused", "a: each list, parallel 1", "accept\npause"),
     ("members draining", "a: each list", "accept\ntake a[1]\ncancel"),
     ("members held", "a: each list, parallel 1\non_failure hold", "accept\nfinal a[1] x"),
@@ -553,7 +555,7 @@ fn every_command_in_every_kind_of_state_of_parts() {
     let mut table = String::new();
     for (name, settings, story) in PARTS {
         let world = play(&format!("flow a > b\ninput {{\"list\":[1,2]}}\n{settings}\n{story}"));
-        let status = task_status(&world.task, &world.context().held);
+        let status = task_status(&world.task, &world.held_keys());
         writeln!(table, "{name} ({status:?})").unwrap();
         for (answer, commands) in answers(&world, commands_of_parts(&world)) {
             writeln!(table, "  {answer}: {}", commands.join(" · ")).unwrap();

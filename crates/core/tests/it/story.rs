@@ -16,7 +16,8 @@
 //! cancel · pause · resume · hold WHY · resolve STEP retry [JSON]|skip|done [JSON]|rollback
 //! signal NAME [JSON]        it is kept for later where no step waits; not so with `signal? NAME [JSON]`
 //! child b ok [JSON]|fail WHY|final WHY|gone: how the task ended that b started · cancelled · undone: by its parent
-//! offer b · take b · decline b · lose b · timeout b · park b · wake b
+//! offer b · afar b: a module that answers over a broker alone takes it · kept b: when it was taken is written down
+//! take b · decline b · lose b · timeout b · park b · wake b
 //! ok b [JSON] · fail b WHY · final b WHY · later b [T]
 //! + T        the clock goes on by T                 wake     wakes everything that is due
 //! again      the last command once more             run      every worker succeeds until nothing more is ready
@@ -215,6 +216,7 @@ impl Teller {
             "take" if self.world.offered.remove(&self.key(rest).0) => {}
             "take" => self.world.take(self.key(rest).0),
             "offer" => self.world.offer(self.key(rest).0),
+            "afar" => self.world.take_afar(self.key(rest).0),
             "decline" => drop(self.world.held.remove(&self.key(rest).0)),
             "show" => {
                 let params = self.world.task.params_for(self.key(rest).0);
@@ -297,6 +299,7 @@ impl Teller {
         let outcome = match word {
             "lose" => return Command::Lose(attempt),
             "park" => return Command::Park(attempt),
+            "kept" => return Command::Taken(attempt),
             "timeout" => return Command::TimeOut(attempt),
             "ok" => Outcome::Succeeded(Some(rest).filter(|rest| !rest.is_empty()).map(json)),
             "fail" => Outcome::Failed(Failure::new(rest, 1, true)),
@@ -462,7 +465,8 @@ impl Teller {
                 let by = actor(by.as_ref());
                 format!("{} has lock {name} ({fence}) no more{by}: {reason}", self.act_name(*key))
             }
-            EventKind::ActTaken { key, attempt } => format!("{} was taken in time", act(*key, *attempt)),
+            EventKind::ActTaken { key, attempt } => format!("{} was taken", act(*key, *attempt)),
+            EventKind::ActUnanswered { key, attempt } => format!("{} was not answered", act(*key, *attempt)),
             EventKind::SignalKept { name, by, .. } => format!("signal {name} kept{}", actor(by.as_ref())),
             EventKind::SignalReceived { key, name, by } => {
                 format!("{} got the signal {name}{}", self.act_name(*key), actor(by.as_ref()))
@@ -558,7 +562,7 @@ impl Teller {
 
     /// The task's status, and that of every act that has begun.
     fn status(&self) -> String {
-        let held = self.world.context().held;
+        let held = self.world.held_keys();
         let task = &self.world.task;
         let mut text = format!("{:?}:", task_status(task, &held));
         for (key, act) in task.acts().filter(|(_, act)| act.state != ActState::Idle) {

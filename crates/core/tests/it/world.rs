@@ -23,6 +23,8 @@ pub(crate) struct World {
     pub(crate) held: BTreeMap<ActKey, (u32, Timestamp)>,
     /// Acts whose current attempt waits on a broker; `held` has them too.
     pub(crate) offered: BTreeSet<ActKey>,
+    /// Claimed acts of modules that answer over a broker alone.
+    pub(crate) afar: BTreeSet<ActKey>,
     /// Which attempt of an act a worker may have had.
     pub(crate) handed_out: BTreeMap<ActKey, u32>,
     /// What a worker had to do, so that it may have had effects.
@@ -48,6 +50,7 @@ pub(crate) enum Move {
     Lose(ActKey),
     TimeOut(ActKey),
     Park(ActKey),
+    Keep(ActKey),
     /// The clock goes on to when this is due, if it is not there yet, and it is woken.
     Wake(Wakeup),
     Cancel,
@@ -79,6 +82,7 @@ impl World {
             now: START,
             held: BTreeMap::new(),
             offered: BTreeSet::new(),
+            afar: BTreeSet::new(),
             handed_out: BTreeMap::new(),
             ran: BTreeSet::new(),
             waits: BTreeMap::new(),
@@ -91,10 +95,16 @@ impl World {
     pub(crate) fn context(&self) -> Context {
         Context {
             now: self.now,
-            held: self.held.keys().copied().collect(),
+            held: self.held.iter().map(|(key, (_, at))| (*key, Some(*at))).collect(),
             offered: self.offered.clone(),
+            afar: self.afar.clone(),
             handed_out: self.handed_out.keys().copied().collect(),
         }
+    }
+
+    /// Acts whose current attempt a worker has.
+    pub(crate) fn held_keys(&self) -> BTreeSet<ActKey> {
+        self.held.keys().copied().collect()
     }
 
     pub(crate) fn act(&self, key: ActKey) -> &Act {
@@ -118,6 +128,7 @@ impl World {
         };
         self.held.retain(|key, (number, _)| is_current(key, *number));
         self.offered.retain(|key| self.held.contains_key(key));
+        self.afar.retain(|key| self.held.contains_key(key));
         self.handed_out.retain(|key, number| is_current(key, *number));
         self.check();
         Ok(transition)
@@ -298,6 +309,12 @@ impl World {
         self.offered.insert(key);
     }
 
+    /// A module that answers over a broker alone takes the act's attempt.
+    pub(crate) fn take_afar(&mut self, key: ActKey) {
+        self.take(key);
+        self.afar.insert(key);
+    }
+
     /// A worker takes the act's attempt.
     pub(crate) fn take(&mut self, key: ActKey) {
         let (act, now) = (self.act(key), self.now);
@@ -311,6 +328,12 @@ impl World {
         if key.direction == Direction::Forward {
             self.ran.insert(key);
         }
+    }
+
+    /// Whether the deadline of an act counts from the claim of its current attempt.
+    pub(crate) fn begins_deadline(&self, key: ActKey) -> bool {
+        let has_deadline = self.task.action(key).is_some_and(|action| action.deadline.is_some());
+        has_deadline && self.act(key).deadline_at.is_none()
     }
 
     /// The attempt `number` of an act, or its current one, as a worker names it.
@@ -360,6 +383,7 @@ impl World {
             Move::Lose(key) => Command::Lose(self.attempt(key, None)),
             Move::TimeOut(key) => Command::TimeOut(self.attempt(key, None)),
             Move::Park(key) => Command::Park(self.attempt(key, None)),
+            Move::Keep(key) => Command::Taken(self.attempt(key, None)),
             Move::Wake(key) => Command::Wake(key),
             Move::Cancel => Command::Cancel { by: anna() },
             Move::Pause => Command::Pause { by: anna() },
@@ -401,6 +425,9 @@ impl World {
             }
             if self.held.contains_key(&key) {
                 moves.extend([Move::Decline(key), Move::Lose(key), Move::TimeOut(key)]);
+                if self.begins_deadline(key) {
+                    moves.push(Move::Keep(key));
+                }
             }
             // Also a worker that was thought to be gone may still report.
             if self.handed_out.contains_key(&key) {

@@ -16,7 +16,7 @@ topic![
     no_more_is_told_due_than_asked_for,
     a_retry_is_due_at_its_time,
     what_is_replaced_leaves_no_timer,
-    a_deadline_is_due_while_the_attempt_waits_and_while_it_runs,
+    a_deadline_ends_the_first_attempt_from_its_claim_and_those_after_it_also_in_the_queue,
     an_attempt_times_out_when_it_runs_too_long,
     a_worker_that_keeps_a_poll_open_is_given_time_to_end_it,
     what_has_ended_does_not_time_out,
@@ -118,24 +118,40 @@ async fn what_is_replaced_leaves_no_timer(mut world: World) {
     assert_eq!(world.due().await, []);
 }
 
-async fn a_deadline_is_due_while_the_attempt_waits_and_while_it_runs(mut world: World) {
+async fn a_deadline_ends_the_first_attempt_from_its_claim_and_those_after_it_also_in_the_queue(
+    mut world: World,
+) {
     let mut flow = line("flow", 1);
-    flow.steps[0].run.deadline = Some(Millis::from_secs(5));
+    flow.steps[0].run.deadline = Some(Millis::from_secs(4));
+    flow.steps[0].run.retry = Retry { max: 3, backoff: Backoff::None, ..Retry::default() };
     let flow = world.add_flow(flow).await;
     let (running, waiting) = (world.submit(&flow).await, world.submit(&flow).await);
+    // No deadline runs in the queue.
+    world.pass(Millis::from_secs(600));
+    assert_eq!(world.due().await, []);
     let session = world.session(1).await;
-    assert_eq!(world.claim_one(session).await.id.task, running);
-    world.pass(Millis(4_999));
+    let first = world.claim_one(session).await;
+    assert_eq!(first.id.task, running);
+    world.pass(Millis(3_999));
     assert_eq!(world.due().await, []);
     world.pass(Millis(1));
-    assert_eq!(world.due().await, [act(running), act(waiting)]);
-    for id in [running, waiting] {
-        world.apply(id, Command::Wake(Wakeup::Act(FIRST))).await;
-    }
+    assert_eq!(world.due().await, [Due::TimeOut(first.clone())]);
+    world.apply(running, Command::TimeOut(attempt(&first))).await;
     assert_eq!(world.due().await, []);
-    // The one that runs is waited for, the other one is undone.
+    let undo = world.claim_one(session).await;
+    assert_eq!((undo.id.task, undo.id.key), (waiting, FIRST));
+    world.pass(Millis(1_000));
+    world.report(&undo, failed()).await;
+    world.pass(Millis(2_999));
+    assert_eq!(world.due().await, []);
+    world.pass(Millis(1));
+    assert_eq!(world.due().await, [act(waiting)]);
+    world.apply(waiting, Command::Wake(Wakeup::Act(FIRST))).await;
+    assert_eq!(world.due().await, []);
+    // Both are undone.
     let undo = world.claim(session, 9).await;
-    assert_eq!(undo.iter().map(|undo| (undo.id.task, undo.id.key)).collect::<Vec<_>>(), [(waiting, UNDO)]);
+    let undone: Vec<_> = undo.iter().map(|undo| (undo.id.task, undo.id.key)).collect();
+    assert_eq!(undone, [(running, UNDO), (waiting, UNDO)]);
 }
 
 async fn an_attempt_times_out_when_it_runs_too_long(mut world: World) {

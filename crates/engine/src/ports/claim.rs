@@ -233,6 +233,9 @@ pub enum Due {
     },
     /// An attempt has run longer than its timeout, and its worker was given time to end it.
     TimeOut(Claimed),
+    /// A session has had the first attempt of a step with a deadline for [`TAKEN_KEPT_AFTER`], and the store knows only
+    /// in memory since when: that is to be written down.
+    Taken(Claimed),
     /// An attempt is to stop and no session has it, so nobody would ever report its end.
     GiveUp {
         /// The task.
@@ -268,6 +271,11 @@ impl Due {
 /// How much longer than its timeout an attempt of an attached worker may run before the engine gives it up:
 /// the worker ends it by itself (SIGTERM, 5 s, SIGKILL), and two attempts of a step should not overlap.
 pub const TIMEOUT_GRACE: Millis = Millis::from_secs(10);
+
+/// How long the first attempt of a step with a deadline runs before a store with claims in memory has it written down when
+/// it was claimed. Shorter attempts cost no commit; after a crash the deadline of a running first attempt may end this
+/// much later.
+pub const TAKEN_KEPT_AFTER: Millis = Millis::from_secs(5);
 
 /// Longer than anything lasts, and small enough to be added to.
 pub const FOREVER: Millis = Millis(1 << 50);

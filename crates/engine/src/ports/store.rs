@@ -4,7 +4,10 @@
 //! due times, messages. All of one [`Change`] is on disk or none of it, and every change has an outcome of its
 //! own: a conflict or a taken key never fails its neighbours. Nothing is handed out that is not on disk.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use async_trait::async_trait;
 use thiserror::Error;
@@ -284,11 +287,16 @@ impl Loaded {
     /// What the rules may know beside the task.
     #[must_use]
     pub fn context(&self, now: Timestamp) -> Context {
+        let mut held: BTreeMap<ActKey, Option<Timestamp>> =
+            self.claims.iter().map(|claim| (claim.key, Some(claim.at))).collect();
         // What a worker may be about to name is in flight as much as what it has.
-        let mut held = self.held();
-        held.extend(&self.awaited);
+        for key in &self.awaited {
+            held.entry(*key).or_insert(None);
+        }
         let offered = self.offered().map(|claim| claim.key).collect();
-        Context { now, held, offered, handed_out: self.handed_out.clone() }
+        let afar = self.claims.iter().filter(|claim| claim.session == SessionId::AFAR);
+        let afar = afar.map(|claim| claim.key).collect();
+        Context { now, held, offered, afar, handed_out: self.handed_out.clone() }
     }
 }
 

@@ -13,6 +13,8 @@ pub(super) struct Claims {
     claims: BTreeMap<(TaskId, ActKey), Held>,
     /// By when each is over its timeout, in order.
     timeouts: BTreeSet<(Millis, TaskId, ActKey)>,
+    /// When it is to be written down since when each is claimed, in order, of those where a deadline counts from there.
+    to_keep: BTreeSet<(Millis, TaskId, ActKey)>,
 }
 
 /// An attempt that a session has.
@@ -24,6 +26,8 @@ pub(super) struct Held {
     pub(super) session: SessionId,
     pub(super) at: Timestamp,
     pub(super) timeout_at: Millis,
+    /// When it is to be written down since when it is claimed; absent where no deadline counts from there.
+    pub(super) keep_at: Option<Millis>,
     pub(super) line: Line,
     /// What it counts under where a limit is by key.
     pub(super) fairness: Option<Key>,
@@ -39,13 +43,24 @@ impl Claims {
     pub(super) fn insert(&mut self, task: TaskId, held: Held) {
         self.remove(task, held.key);
         self.timeouts.insert((held.timeout_at, task, held.key));
+        self.to_keep.extend(held.keep_at.map(|at| (at, task, held.key)));
         self.claims.insert((task, held.key), held);
     }
 
     pub(super) fn remove(&mut self, task: TaskId, key: ActKey) -> Option<Held> {
         let held = self.claims.remove(&(task, key))?;
         self.timeouts.remove(&(held.timeout_at, task, key));
+        if let Some(at) = held.keep_at {
+            self.to_keep.remove(&(at, task, key));
+        }
         Some(held)
+    }
+
+    /// The deadline of an act runs by a change that is staged: since when its attempt is claimed is in it.
+    pub(super) fn kept(&mut self, task: TaskId, key: ActKey) {
+        if let Some(at) = self.claims.get(&(task, key)).and_then(|held| held.keep_at) {
+            self.to_keep.remove(&(at, task, key));
+        }
     }
 
     /// Whether `test` is true for a claim of a task.
@@ -74,6 +89,14 @@ impl Claims {
             .filter_map(|(_, task, key)| self.claimed(*task, *key))
     }
 
+    /// Claims of which it is to be written down since when they are.
+    pub(super) fn to_keep(&self, now: Now) -> impl Iterator<Item = Claimed> + '_ {
+        self.to_keep
+            .iter()
+            .take_while(move |(at, ..)| *at <= now.mono)
+            .filter_map(|(_, task, key)| self.claimed(*task, *key))
+    }
+
     pub(super) fn claimed(&self, task: TaskId, key: ActKey) -> Option<Claimed> {
         self.get(task, key).map(|held| Claimed {
             id: AttemptId { task, key, attempt: held.attempt, claim: held.number },
@@ -89,8 +112,13 @@ impl Claims {
         held.is_some_and(|held| held.number == lost.claim && held.session == lost.session)
     }
 
-    pub(super) fn next_timeout(&self) -> Option<Millis> {
-        self.timeouts.first().map(|(at, ..)| *at)
+    /// When the first timeout is over, or the first claim is to be written down.
+    pub(super) fn next_time(&self) -> Option<Millis> {
+        [&self.timeouts, &self.to_keep]
+            .into_iter()
+            .filter_map(|times| times.first())
+            .map(|(at, ..)| *at)
+            .min()
     }
 
     /// All claims with their tasks, oldest tasks first.

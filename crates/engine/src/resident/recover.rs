@@ -66,6 +66,7 @@ impl Scheduler {
         for wait in waits {
             match (wait.key, &wait.ready) {
                 (Wakeup::Act(_), Some(_)) if is_planted(Bug::ReadyForgotten) => {}
+                (Wakeup::Deadline, _) if is_planted(Bug::TaskDeadlineForgotten) => {}
                 (Wakeup::Act(key), Some(_)) => {
                     self.recovered.insert((id, key), wait.attempt);
                 }
@@ -118,7 +119,7 @@ impl Scheduler {
         self.queues.take_over_starts(before.queues);
         // What was in memory may rest by now, and the other way round.
         self.woken = before.woken + 1;
-        for (task, held) in before.claims.into_all().chain(dropped) {
+        for (task, mut held) in before.claims.into_all().chain(dropped) {
             let current = self
                 .active
                 .get(&task)
@@ -127,6 +128,7 @@ impl Scheduler {
             if current {
                 self.sessions.hold_again(held.session, task, held.key, held.at);
                 self.queues.hold(&held);
+                held.keep_at = held.keep_at.filter(|_| self.begins_deadline(task, held.key));
                 self.claims.insert(task, held);
             } else {
                 self.sessions.drop_hold(held.session, task, held.key);

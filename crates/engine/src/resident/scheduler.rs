@@ -225,10 +225,20 @@ impl Scheduler {
         }
     }
 
+    /// Whether the deadline of an act counts from a claim of its current attempt.
+    pub(super) fn begins_deadline(&self, id: TaskId, key: ActKey) -> bool {
+        let Some(task) = self.active.get(&id).map(|entry| &entry.task) else { return false };
+        let has_deadline = task.action(key).is_some_and(|action| action.deadline.is_some());
+        has_deadline && task.act(key).is_some_and(|act| act.deadline_at.is_none())
+    }
+
     /// Forgets claims of attempts that are over by a change.
     fn drop_stale_claims(&mut self, change: &TaskChange) {
         let (id, task) = (change.task.id, &change.task);
         for key in change.acts() {
+            if task.act(key).is_some_and(|act| act.deadline_at.is_some()) {
+                self.claims.kept(id, key);
+            }
             let goes_on = |attempt: u32| {
                 task.act(key).is_some_and(|act| act.state == ActState::Ready && act.attempt == attempt)
             };
@@ -352,7 +362,9 @@ impl Scheduler {
             let attempt = self.active.get(task)?.task.act(*key)?.attempt;
             Due::of_free(*task, *key, attempt, self.published_ready(*task, *key)?.free)
         });
-        wakes.chain(self.claims.timed_out(now).map(Due::TimeOut)).chain(kept_back).take(limit).collect()
+        let timed_out = self.claims.timed_out(now).map(Due::TimeOut);
+        let taken = self.claims.to_keep(now).map(Due::Taken);
+        wakes.chain(timed_out).chain(taken).chain(kept_back).take(limit).collect()
     }
 }
 

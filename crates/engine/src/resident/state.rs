@@ -26,7 +26,7 @@ use super::{
 use crate::memory::Servers;
 use crate::ports::{
     ADOPTION_GRACE, AlarmChange, AttemptId, BuiltOn, Change, Claimed, Loaded, Now, Outcome, SessionId,
-    StoreError, SubmitKey,
+    StoreError, SubmitKey, TAKEN_KEPT_AFTER,
 };
 
 /// A store with a single owner: what is active lives in memory, a sink writes it down.
@@ -361,6 +361,7 @@ impl Inner {
         let grace = session.timeout_grace(self.scheduler.sessions.is_attached(session));
         let timeout_at = Millis(now.mono.0.saturating_add(ready.timeout.0).saturating_add(grace.0));
         let place = LinePlace { rank: ready.rank, task };
+        let begins_deadline = !session.is_courier() && self.scheduler.begins_deadline(task, key);
         let held = Held {
             key,
             attempt: number,
@@ -368,6 +369,7 @@ impl Inner {
             session,
             at: now.wall,
             timeout_at,
+            keep_at: begins_deadline.then_some(Millis(now.mono.0 + TAKEN_KEPT_AFTER.0)),
             line: Line::of(ready),
             fairness: ready.fairness.as_deref().map(Key::from),
             started: now.mono,

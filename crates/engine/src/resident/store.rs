@@ -32,7 +32,7 @@ impl Store for Resident {
             Grace::Until(until) => Some(until),
         };
         let start = scheduler.queues.next_start(now.mono);
-        let mono = [scheduler.claims.next_timeout(), scheduler.sessions.next_end(), grace_until, start];
+        let mono = [scheduler.claims.next_time(), scheduler.sessions.next_end(), grace_until, start];
         let mono = mono.into_iter().flatten().map(|at| Millis(at.0.saturating_sub(now.mono.0)));
         let waking = scheduler.next_waking(now.wall, self.rest.horizon, self.rest.page);
         mono.chain(due).chain([waking]).min()

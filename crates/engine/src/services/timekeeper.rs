@@ -52,6 +52,11 @@ fn item(due: Due) -> Item {
                 Attempt { key: claimed.id.key, number: claimed.id.attempt, started_at: Some(claimed.at) };
             (claimed.id.task, Command::TimeOut(attempt))
         }
+        Due::Taken(claimed) => {
+            let attempt =
+                Attempt { key: claimed.id.key, number: claimed.id.attempt, started_at: Some(claimed.at) };
+            (claimed.id.task, Command::Taken(attempt))
+        }
         Due::GiveUp { task, key, attempt } => {
             (task, Command::Lose(Attempt { key, number: attempt, started_at: None }))
         }

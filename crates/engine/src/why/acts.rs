@@ -35,6 +35,13 @@ impl<'a> Look<'a> {
         Ok(look)
     }
 
+    /// The reason of an act, with the deadline that runs. What a courier has claimed nobody has taken.
+    pub(super) fn reason(&self, key: ActKey, why: Why) -> Reason {
+        let claim = self.claims.get(&key).filter(|claim| !claim.session.is_courier());
+        let deadline_at = self.loaded.task.running_deadline(key, claim.map(|claim| claim.at));
+        Reason { key: Some(key), why, deadline_at }
+    }
+
     /// Whether there is anything to tell of an act.
     pub(super) fn is_open(&self, key: ActKey) -> bool {
         let task = &self.loaded.task;
@@ -148,7 +155,7 @@ impl<'a> Look<'a> {
             Ok((loaded, Explanation { reasons, .. })) => {
                 let status = task_status(&loaded.task, &loaded.held());
                 let first = reasons.into_iter().next();
-                let reason = first.unwrap_or(Reason { key: None, why: Why::Moving });
+                let reason = first.unwrap_or_else(|| Reason::of_task(&loaded.task, Why::Moving));
                 Ok(Some(Box::new(ChildReason { task: loaded.task, status, reason })))
             }
             Err(EngineError::UnknownTask(_)) => Ok(None),

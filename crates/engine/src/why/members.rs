@@ -27,6 +27,6 @@ impl Look<'_> {
     async fn why_member(&self, key: ActKey) -> Result<Option<Reason>, EngineError> {
         // A member is not fanned out itself, so this goes no deeper.
         let why = Box::pin(self.why(key)).await?;
-        Ok(why.map(|why| Reason { key: Some(key), why }))
+        Ok(why.map(|why| self.reason(key, why)))
     }
 }

@@ -39,6 +39,8 @@ pub struct Reason {
     pub key: Option<ActKey>,
     /// The reason.
     pub why: Why,
+    /// When the deadline of what it is about ends, where one runs: of the task's own, or of the attempts of the step.
+    pub deadline_at: Option<Timestamp>,
 }
 
 /// Why a task, a step or a member is where it is.
@@ -265,6 +267,20 @@ impl Why {
     }
 }
 
+impl Reason {
+    /// A reason of the task as a whole.
+    fn of_task(task: &Task, why: Why) -> Self {
+        Self { key: None, why, deadline_at: running_deadline(task) }
+    }
+}
+
+/// When the task's own deadline ends, while it can still turn the task around.
+#[must_use]
+pub fn running_deadline(task: &Task) -> Option<Timestamp> {
+    let runs = matches!(task.state.phase, Phase::Scheduled | Phase::Forward);
+    task.deadline_at().filter(|_| runs)
+}
+
 impl Explanation {
     /// The reason that the others stand behind.
     #[must_use]
@@ -286,7 +302,7 @@ impl Engine {
             let look = Look::new(self, &loaded, now).await?;
             for key in keys(&loaded.task) {
                 if reasons.len() < REASONS_MAX {
-                    reasons.extend(look.why(key).await?.map(|why| Reason { key: Some(key), why }));
+                    reasons.extend(look.why(key).await?.map(|why| look.reason(key, why)));
                 } else {
                     more += usize::from(look.is_open(key));
                 }
@@ -297,7 +313,7 @@ impl Engine {
             reasons.sort_by_key(|reason| !matches!(reason.why, Why::Stuck { .. }));
         }
         if reasons.is_empty() {
-            reasons.push(Reason { key: None, why: Why::Moving });
+            reasons.push(Reason::of_task(&loaded.task, Why::Moving));
         }
         Ok((loaded, Explanation { reasons, more }))
     }
@@ -319,7 +335,7 @@ impl Engine {
                 held.push(Why::Scheduled { at });
             }
         }
-        Ok(held.into_iter().map(|why| Reason { key: None, why }).collect())
+        Ok(held.into_iter().map(|why| Reason::of_task(task, why)).collect())
     }
 }
 

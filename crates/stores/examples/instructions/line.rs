@@ -1,6 +1,6 @@
 //! A line of three steps, tasks of it, and the changes that a busy server commits.
 
-use std::{collections::BTreeSet, error::Error, sync::Arc};
+use std::{collections::BTreeMap, error::Error, sync::Arc};
 
 use windlass_core::{
     ActKey, Attempt, Command, Context, Flow, Json, Outcome, Report, Retry, Task, Timestamp, apply,
@@ -40,8 +40,8 @@ pub(crate) fn success(step: usize) -> Command {
 
 /// What the rules know while a worker has this step.
 pub(crate) fn with_worker(step: usize) -> Context {
-    let held = BTreeSet::from([ActKey::forward(step)]);
-    Context { now: NOW, offered: BTreeSet::new(), handed_out: held.clone(), held }
+    let held = BTreeMap::from([(ActKey::forward(step), Some(NOW))]);
+    Context { handed_out: held.keys().copied().collect(), held, ..Context::at(NOW) }
 }
 
 /// The task once it was accepted and its first `done` steps are done.

@@ -3,8 +3,11 @@
 //! ```json
 //! { "create_instance": [
 //!     { "normal":   {"module": "mysql", "command": "init_instance", "timeout": 1800, "retry": 3},
-//!       "rollback": {"module": "mysql", "command": "clean_instance", "timeout": 900, "retry": 3} } ] }
+//!       "rollback": {"module": "mysql", "command": "clean_instance", "timeout": 900, "retry": 3} } ],
+//!   "resize": { "retry_by": "module", "steps": [ … ] } }
 //! ```
+//!
+//! A flow is the list of its steps, or a map with the list and `retry_by`.
 
 use std::collections::HashSet;
 
@@ -15,19 +18,25 @@ use windlass_api::{
 use windlass_core::{FLOW_MODULE, STEPS_MAX};
 
 use super::{
+    document::RETRY_BY,
     error::{Fault, quote, too_many_steps},
     fields::Fields,
     place::Places,
     tree::{Entry, Node, Value},
 };
 
-/// Whether this is a catalogue and no single flow: nothing is called `flow` or `steps`, and every value is a list
-/// (or a map among lists, which is a mistake in a catalogue and not in a flow).
+/// Whether this is a catalogue and no single flow: nothing is called `flow` or `steps`, every value is a list or a map,
+/// and at least one is a list or a map with `steps`. Other maps are mistakes in a catalogue.
 pub(super) fn is_catalogue(root: &Node) -> bool {
     let Value::Map(entries) = &root.value else {
         return false;
     };
-    entries.iter().any(|entry| matches!(entry.value.value, Value::List(_)))
+    let is_flow = |value: &Value| match value {
+        Value::List(_) => true,
+        Value::Map(entries) => entries.iter().any(|entry| entry.key == "steps"),
+        _ => false,
+    };
+    entries.iter().any(|entry| is_flow(&entry.value.value))
         && entries.iter().all(|entry| {
             matches!(entry.value.value, Value::List(_) | Value::Map(_))
                 && !matches!(entry.key.as_str(), "flow" | "steps")
@@ -45,8 +54,15 @@ pub(super) fn flows(root: Node) -> Result<Vec<(FlowDocument, Places)>, Fault> {
 fn flow(entry: Entry) -> Result<(FlowDocument, Places), Fault> {
     let mut places = Places::default();
     places.note(String::new(), entry.key_at);
-    let Value::List(nodes) = entry.value.value else {
-        return Err(entry.value.unexpected(&entry.key, "a list of steps"));
+    let (steps, retry_by) = match entry.value.value {
+        Value::Map(_) => {
+            let mut fields = Fields::of(entry.value, "a classic flow", &["retry_by", "steps"])?;
+            (fields.need("steps", "the list of its steps")?, fields.choice("retry_by", &RETRY_BY)?)
+        }
+        _ => (entry.value, None),
+    };
+    let Value::List(nodes) = steps.value else {
+        return Err(steps.unexpected(&entry.key, "a list of steps"));
     };
     // Said here and not later: giving steps of the same command names of their own takes time for each pair of them.
     if nodes.len() > STEPS_MAX {
@@ -76,7 +92,7 @@ fn flow(entry: Entry) -> Result<(FlowDocument, Places), Fault> {
     }
     // Classic steps share their parameters in both directions.
     let rollback_params = Some(RollbackParams::Shared);
-    let document = FlowDocument { flow: Some(entry.key), rollback_params, steps, ..FlowDocument::default() };
+    let document = FlowDocument { flow: Some(entry.key), retry_by, rollback_params, steps, ..FlowDocument::default() };
     Ok((document, places))
 }
 

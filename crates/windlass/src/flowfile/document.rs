@@ -48,6 +48,9 @@ const STEP_KEYS: [&str; 16] = [
 
 const ACTION_KEYS: [&str; 5] = ["run", "start_within", "timeout", "deadline", "retry"];
 
+/// Who makes the retries of a flow.
+pub(super) const RETRY_BY: [(&str, RetryBy); 2] = [("engine", RetryBy::Engine), ("module", RetryBy::Module)];
+
 const RUN_HINT: &str = "write MODULE.COMMAND, such as mysql.init_instance";
 
 const PARTIAL_HINT: &str = "fail, continue, or the number that must succeed";
@@ -58,7 +61,7 @@ pub(super) fn flow(root: Node) -> Result<FlowDocument, Fault> {
     Ok(FlowDocument {
         flow: fields.text("flow")?,
         params: fields.take("params").map(params).transpose()?,
-        retry_by: fields.choice("retry_by", &[("engine", RetryBy::Engine), ("module", RetryBy::Module)])?,
+        retry_by: fields.choice("retry_by", &RETRY_BY)?,
         on_failure: fields
             .choice("on_failure", &[("rollback", OnFailure::Rollback), ("hold", OnFailure::Hold)])?,
         deadline: fields.span("deadline")?,

@@ -312,6 +312,8 @@ fn classic_catalogues_are_refused_in_their_own_words() {
         &format!("{{\"f\": [\n{{\"normal\": {action}, \"undo\": {action}}}]}}"),
         &format!("{{\"f\": [{{\"normal\": {action}}}],\n \"f\": [{{\"normal\": {action}}}]}}"),
         &format!("{{\"f\": [{{\"normal\": {action}}}],\n \"g\": {{\"normal\": {action}}}}}"),
+        &format!("{{\"f\": [{{\"normal\": {action}}}],\n \"g\": {{\"retry_by\": \"module\"}}}}"),
+        &format!("{{\"f\": {{\"retry_by\": \"modul\",\n \"steps\": [{{\"normal\": {action}}}]}}}}"),
     ]), @r#"
     1:2: a flow needs at least one step
     2:55: `timeout`: -5 is negative: a duration is 0 or more
@@ -323,7 +325,9 @@ fn classic_catalogues_are_refused_in_their_own_words() {
     2:1: a classic step needs `normal`: what the step does: module, command, timeout, retry
     2:71: unknown key "undo" in a classic step; known are `normal` and `rollback`
     2:2: the key "f" is there twice: take one away
-    2:7: `g` is a map of keys, and must be a list of steps
+    2:8: unknown key "normal" in a classic flow; known are `retry_by` and `steps`
+    2:7: a classic flow needs `steps`: the list of its steps
+    1:20: `retry_by` is "modul", and must be engine or module
     "#);
 }
 

@@ -118,6 +118,20 @@ fn a_classic_catalogue_loads_as_it_stands() {
 }
 
 #[test]
+fn a_classic_flow_may_leave_its_retries_to_the_module() {
+    let step = r#"{ "normal": { "module": "m", "command": "c", "timeout": 60, "retry": 3 } }"#;
+    let read =
+        |text: &str| flows(text, Format::Json).into_iter().map(|flow| flow.retry_by).collect::<Vec<_>>();
+    let (module, engine) = (windlass_core::RetryBy::Module, windlass_core::RetryBy::Engine);
+    let both = format!(r#"{{ "a": {{ "retry_by": "module", "steps": [{step}] }}, "b": [{step}] }}"#);
+    assert_eq!(read(&both), [module, engine]);
+    let alone = format!(r#"{{ "a": {{ "retry_by": "module", "steps": [{step}] }} }}"#);
+    assert_eq!(read(&alone), [module]);
+    let told = format!(r#"{{ "a": {{ "steps": [{step}], "retry_by": "engine" }} }}"#);
+    assert_eq!(read(&told), [engine]);
+}
+
+#[test]
 fn every_key_is_understood() {
     let flows = flows(EVERYTHING, Format::Yaml);
     assert_eq!(

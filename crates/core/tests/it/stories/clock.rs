@@ -29,7 +29,7 @@ fn a_step_waits_its_delay_once_those_before_it_are_done() {
     next
         at 5s
         b#1 ready
-      -> queue m: b#1 b at 5s until 8s
+      -> queue m: b#1 b at 5s
       == Running: a=succeeded b=ready
     + 1s
     ok b
@@ -265,20 +265,21 @@ fn an_attempt_that_no_worker_takes_in_time_has_failed() {
 
 #[test]
 fn an_attempt_that_was_taken_is_in_time() {
-    assert_snapshot!(tell("flow a\na: start_within 5s, deadline 20s\naccept\ntake a\nnext\nok a"), @"
+    assert_snapshot!(tell("flow a\na: start_within 5s, deadline 20s\naccept\n+ 3s\ntake a\nnext\nok a"), @"
     accept
         accepted
         a#1 ready
       -> queue m: a#1 a at 0s until 5s
       == Pending: a=ready
+    + 3s
     take a
     next
         at 5s
-        a#1 was taken in time
-      -> queue m: a#1 a at 0s until 20s
+        a#1 was taken (at 3s)
+      -> queue m: a#1 a at 0s until 23s
       == Running: a=running
     ok a
-        a#1 was handed out (at 0s)
+        a#1 was handed out (at 3s)
         a#1 succeeded
         ended: Succeeded
       -> forget a
@@ -304,7 +305,7 @@ fn an_attempt_that_is_offered_is_in_time_when_somebody_takes_it() {
     take a
     next
         at 10664ms
-        a#2 was taken in time
+        a#2 was taken (at 5664ms)
     ok a
         a#2 was handed out (at 5664ms)
         a#2 succeeded

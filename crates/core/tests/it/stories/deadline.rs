@@ -5,34 +5,361 @@ use insta::assert_snapshot;
 use crate::story::{events, tell};
 
 #[test]
-fn a_deadline_passes_in_the_queue() {
+fn no_deadline_runs_before_an_attempt_is_taken() {
     assert_snapshot!(tell("
         flow a
         a: deadline 10s
         accept
-        + 9s
+        + 90s
         wake a
-        next
-        again
+        take a
+        + 9s
+        ok a
     "), @r"
     accept
         accepted
         a#1 ready
-      -> queue m: a#1 a at 0s until 10s
+      -> queue m: a#1 a at 0s
       == Pending: a=ready
+    + 90s
+    wake a
+        rejected: nothing is due
+    take a
+    + 9s
+    ok a
+        a#1 was handed out (at 90s)
+        a#1 succeeded
+        ended: Succeeded
+      -> forget a
+      == Succeeded: a=succeeded
+    ");
+}
+
+#[test]
+fn a_deadline_passes_while_the_attempt_after_the_first_waits_in_the_queue() {
+    assert_snapshot!(tell("
+        flow a
+        a: deadline 10s
+        accept
+        + 90s
+        lose a
+        + 9s
+        wake a
+        next
+        again
+    "), @"
+    accept
+        accepted
+        a#1 ready
+      -> queue m: a#1 a at 0s
+      == Pending: a=ready
+    + 90s
+    lose a
+        a#1 was handed out
+        a#1 lost
+        a#2 ready
+      -> queue m: a#2 a at 0s until 100s
+      == Running: a=ready
     + 9s
     wake a
         rejected: nothing is due
     next
-        at 10s
+        at 100s
+        a#2 failed for good: the step's deadline passed (code 125)
+        rolling back: a failed
+        ~a#1 ready
+      -> forget a
+      -> queue m: ~a#1 una at 100s
+      == RollingBack: a=failed ~a=ready
+    again
+        rejected: nothing is due
+    ");
+}
+
+#[test]
+fn when_the_first_attempt_was_taken_is_written_down_once() {
+    assert_snapshot!(tell("
+        flow a
+        a: deadline 10s, retry 1, backoff none
+        accept
+        + 90s
+        take a
+        + 5s
+        kept a
+        kept a
+        + 1s
+        fail a boom
+        next
+    "), @"
+    accept
+        accepted
+        a#1 ready
+      -> queue m: a#1 a at 0s
+      == Pending: a=ready
+    + 90s
+    take a
+    + 5s
+    kept a
+        a#1 was taken (at 90s)
+      -> queue m: a#1 a at 0s until 100s
+      == Running: a=running
+    kept a
+        rejected: nothing is due
+    + 1s
+    fail a boom
+        a#1 was handed out (at 90s)
+        a#1 failed: boom; again at 96s
+        a#2 ready
+      -> queue m: a#2 a at 96s until 100s
+      == Running: a=ready
+    next
+        at 100s
+        a#2 failed for good: the step's deadline passed; the last attempt failed: boom (code 125)
+        rolling back: a failed
+        ~a#1 ready
+      -> forget a
+      -> queue m: ~a#1 una at 100s
+      == RollingBack: a=failed ~a=ready
+    ");
+}
+
+#[test]
+fn an_attempt_that_reports_within_the_deadline_leaves_the_others_what_is_left_of_it() {
+    assert_snapshot!(tell("
+        flow a
+        a: deadline 10s, timeout 8s, retry 3, backoff none
+        accept
+        + 90s
+        take a
+        + 7s
+        timeout a
+        + 2s
+        take a
+        next
+    "), @"
+    accept
+        accepted
+        a#1 ready
+      -> queue m: a#1 a at 0s
+      == Pending: a=ready
+    + 90s
+    take a
+    + 7s
+    timeout a
+        a#1 was handed out (at 90s)
+        a#1 failed: timed out after 8s; again at 97s
+        a#2 ready
+      -> queue m: a#2 a at 97s until 100s
+      == Running: a=ready
+    + 2s
+    take a
+    next
+        at 100s
+        a#2 overdue
+        rolling back: a failed
+      -> stop a#2
+      == RollingBack: a=running
+    ");
+}
+
+#[test]
+fn a_deadline_shorter_than_the_timeout_ends_the_first_attempt() {
+    assert_snapshot!(tell("
+        flow a
+        a: deadline 10s, timeout 60s, retry 3, backoff none
+        accept
+        + 90s
+        take a
+        + 10s
+        timeout a
+    "), @"
+    accept
+        accepted
+        a#1 ready
+      -> queue m: a#1 a at 0s
+      == Pending: a=ready
+    + 90s
+    take a
+    + 10s
+    timeout a
+        a#1 was handed out (at 90s)
         a#1 failed for good: the step's deadline passed (code 125)
         rolling back: a failed
         ~a#1 ready
       -> forget a
-      -> queue m: ~a#1 una at 10s
+      -> queue m: ~a#1 una at 100s
       == RollingBack: a=failed ~a=ready
-    again
-        rejected: nothing is due
+    ");
+}
+
+#[test]
+fn an_answer_lost_on_a_broker_spends_a_retry_and_the_next_attempt_has_a_deadline_of_its_own() {
+    assert_snapshot!(tell("
+        flow a
+        a: deadline 10s, timeout 10s, retry 1, backoff none
+        accept
+        afar a
+        + 10s
+        timeout a
+        + 90s
+        afar a
+        + 10s
+        timeout a
+        run
+    "), @"
+    accept
+        accepted
+        a#1 ready
+      -> queue m: a#1 a at 0s
+      == Pending: a=ready
+    afar a
+    + 10s
+    timeout a
+        a#1 was handed out (at 0s)
+        a#1 was not answered
+        a#1 failed: no answer came within 10s; again at 10s
+        a#2 ready
+      -> queue m: a#2 a at 10s
+      == Running: a=ready
+    + 90s
+    afar a
+    + 10s
+    timeout a
+        a#2 was handed out (at 100s)
+        a#2 was not answered
+        a#2 failed for good: no answer came within 10s (code 124)
+        rolling back: a failed
+        ~a#1 ready
+      -> forget a
+      -> queue m: ~a#1 una at 110s
+      == RollingBack: a=failed ~a=ready
+    run
+        ~a#1 was handed out
+        ~a#1 succeeded
+        ended: RolledBack
+      -> forget ~a
+      == RolledBack: a=failed ~a=succeeded
+    ");
+}
+
+#[test]
+fn an_answer_lost_on_the_way_back_is_waited_for_once_more() {
+    assert_snapshot!(events("
+        flow a
+        retry_by module
+        a: deadline 10s
+        ~a: deadline 10s, timeout 10s, retry 1, backoff none
+        accept
+        final a boom
+        afar ~a
+        + 5s
+        kept ~a
+        next
+        + 1s
+        timeout ~a
+        ok ~a
+    "), @"
+    accept
+        accepted
+        a#1 ready
+    final a boom
+        a#1 was handed out
+        a#1 failed for good: boom (code 65)
+        rolling back: a failed
+        ~a#1 ready
+    afar ~a
+    + 5s
+    kept ~a
+        ~a#1 was taken (at 0s)
+    next
+        at 10s
+        ~a#1 overdue
+    + 1s
+    timeout ~a
+        ~a#1 was handed out (at 0s)
+        ~a#1 was not answered
+        ~a#1 failed: no answer came within 10s; again at 11s
+        ~a#2 ready
+    ok ~a
+        ~a#2 was handed out
+        ~a#2 succeeded
+        ended: RolledBack
+      == RolledBack: a=failed ~a=succeeded
+    ");
+}
+
+#[test]
+fn an_answer_lost_after_the_deadline_decides_when_its_time_is_over() {
+    assert_snapshot!(events("
+        flow a
+        a: deadline 10s, timeout 10s, retry 2, backoff none
+        accept
+        + 1s
+        afar a
+        + 6s
+        fail a boom
+        afar a
+        next
+        + 6s
+        timeout a
+        ok a
+    "), @"
+    accept
+        accepted
+        a#1 ready
+    + 1s
+    afar a
+    + 6s
+    fail a boom
+        a#1 was handed out (at 1s)
+        a#1 failed: boom; again at 7s
+        a#2 ready
+    afar a
+    next
+        at 11s
+        a#2 overdue
+    + 6s
+    timeout a
+        a#2 was handed out (at 7s)
+        a#2 was not answered
+        a#2 failed: no answer came within 10s; again at 17s
+        a#3 ready
+    ok a
+        a#3 was handed out
+        a#3 succeeded
+        ended: Succeeded
+      == Succeeded: a=succeeded
+    ");
+}
+
+#[test]
+fn an_answer_lost_after_the_task_turned_around_ends_the_step() {
+    assert_snapshot!(events("
+        flow a
+        a: deadline 10s, timeout 10s, retry 2, backoff none
+        accept
+        afar a
+        cancel
+        + 10s
+        timeout a
+        run
+    "), @"
+    accept
+        accepted
+        a#1 ready
+    afar a
+    cancel
+        rolling back: cancelled by anna
+    + 10s
+    timeout a
+        a#1 was handed out (at 0s)
+        a#1 failed for good: timed out after 10s (code 124)
+        ~a#1 ready
+    run
+        ~a#1 was handed out
+        ~a#1 succeeded
+        ended: Cancelled
+      == Cancelled: a=failed ~a=succeeded
     ");
 }
 
@@ -48,7 +375,7 @@ fn a_deadline_passes_before_the_next_attempt() {
     accept
         accepted
         a#1 ready
-      -> queue m: a#1 a at 0s until 10s
+      -> queue m: a#1 a at 0s
       == Pending: a=ready
     later a 60s
         a#1 was handed out
@@ -77,7 +404,7 @@ fn a_retry_that_would_come_too_late_is_not_waited_for() {
     accept
         accepted
         a#1 ready
-      -> queue m: a#1 a at 0s until 10s
+      -> queue m: a#1 a at 0s
       == Pending: a=ready
     fail a boom
         a#1 was handed out
@@ -97,6 +424,7 @@ fn a_deadline_passes_while_a_worker_has_the_attempt_and_its_end_is_waited_for() 
         a: deadline 10s, retry 5
         accept
         take a
+        kept a
         next
         again
         fail a killed
@@ -105,9 +433,13 @@ fn a_deadline_passes_while_a_worker_has_the_attempt_and_its_end_is_waited_for() 
     accept
         accepted
         a#1 ready
-      -> queue m: a#1 a at 0s until 10s
+      -> queue m: a#1 a at 0s
       == Pending: a=ready
     take a
+    kept a
+        a#1 was taken
+      -> queue m: a#1 a at 0s until 10s
+      == Running: a=running
     next
         at 10s
         a#1 overdue
@@ -139,6 +471,7 @@ fn a_success_after_the_deadline_is_recorded_and_undone() {
         a: deadline 10s
         accept
         take a
+        kept a
         next
         ok a
         run
@@ -146,9 +479,13 @@ fn a_success_after_the_deadline_is_recorded_and_undone() {
     accept
         accepted
         a#1 ready
-      -> queue m: a#1 a at 0s until 10s
+      -> queue m: a#1 a at 0s
       == Pending: a=ready
     take a
+    kept a
+        a#1 was taken
+      -> queue m: a#1 a at 0s until 10s
+      == Running: a=running
     next
         at 10s
         a#1 overdue
@@ -178,15 +515,20 @@ fn a_worker_lost_after_the_deadline_ends_the_step() {
         a: deadline 10s, no rollback
         accept
         take a
+        kept a
         next
         lose a
     "), @"
     accept
         accepted
         a#1 ready
-      -> queue m: a#1 a at 0s until 10s
+      -> queue m: a#1 a at 0s
       == Pending: a=ready
     take a
+    kept a
+        a#1 was taken
+      -> queue m: a#1 a at 0s until 10s
+      == Running: a=running
     next
         at 10s
         a#1 overdue
@@ -212,6 +554,7 @@ fn a_deadline_in_a_flow_that_holds_waits_for_the_worker_and_then_for_a_person() 
         a: deadline 10s
         accept
         take a
+        kept a
         next
         later a
         resolve a retry
@@ -221,9 +564,13 @@ fn a_deadline_in_a_flow_that_holds_waits_for_the_worker_and_then_for_a_person() 
     accept
         accepted
         a#1 ready
-      -> queue m: a#1 a at 0s until 10s
+      -> queue m: a#1 a at 0s
       == Pending: a=ready
     take a
+    kept a
+        a#1 was taken
+      -> queue m: a#1 a at 0s until 10s
+      == Running: a=running
     next
         at 10s
         a#1 overdue
@@ -242,7 +589,7 @@ fn a_deadline_in_a_flow_that_holds_waits_for_the_worker_and_then_for_a_person() 
         alarm over: held a by anna
         a#2 ready
         stuck no more
-      -> queue m: a#2 a at 10s until 20s
+      -> queue m: a#2 a at 10s
       -> resolve held.TASK.a
       == Running: a=ready
     + 9s
@@ -264,15 +611,20 @@ fn a_success_after_the_deadline_counts_in_a_flow_that_holds() {
         a: deadline 10s
         accept
         take a
+        kept a
         next
         ok a
     "), @"
     accept
         accepted
         a#1 ready
-      -> queue m: a#1 a at 0s until 10s
+      -> queue m: a#1 a at 0s
       == Pending: a=ready
     take a
+    kept a
+        a#1 was taken
+      -> queue m: a#1 a at 0s until 10s
+      == Running: a=running
     next
         at 10s
         a#1 overdue
@@ -298,12 +650,14 @@ fn a_deadline_passes_on_the_way_back() {
         take a
         final b boom
         ok a
+        lose ~b
         take ~a
+        kept ~a
         next
         fail ~a late
         resolve a skip
         resolve b skip
-    "), @"
+    "), @r"
     accept
         accepted
         a#1 ready
@@ -325,16 +679,26 @@ fn a_deadline_passes_on_the_way_back() {
         ~b#1 ready
         ~a#1 ready
       -> forget a
-      -> queue m: ~a#1 una at 0s until 10s
-      -> queue m: ~b#1 unb at 0s until 10s
+      -> queue m: ~a#1 una at 0s
+      -> queue m: ~b#1 unb at 0s
+      == RollingBack: a=succeeded ~a=ready b=failed ~b=ready
+    lose ~b
+        ~b#1 was handed out
+        ~b#1 lost
+        ~b#2 ready
+      -> queue m: ~b#2 unb at 0s until 10s
       == RollingBack: a=succeeded ~a=ready b=failed ~b=ready
     take ~a
+    kept ~a
+        ~a#1 was taken
+      -> queue m: ~a#1 una at 0s until 10s
+      == RollingBack: a=succeeded ~a=running b=failed ~b=ready
     next
         at 10s
         ~a#1 overdue
       -> stop ~a#1
       == RollingBack: a=succeeded ~a=running b=failed ~b=ready
-        ~b#1 failed for good: the step's deadline passed (code 125)
+        ~b#2 failed for good: the step's deadline passed (code 125)
         alarm: the rollback of step b failed: the step's deadline passed
       -> forget ~b
       -> raise rollback_failed.TASK.b
@@ -388,7 +752,7 @@ fn an_overdue_undo_that_kills_its_third_worker_raises_the_alarm_that_is_cleared_
         rolling back: a failed
         ~a#1 ready
       -> forget a
-      -> queue m: ~a#1 una at 0s until 10s
+      -> queue m: ~a#1 una at 0s
       == RollingBack: a=failed ~a=ready
     lose ~a
         ~a#1 was handed out
@@ -433,6 +797,7 @@ fn a_deadline_that_passes_in_a_pause_counts_on_resume() {
         flow a
         a: deadline 10s, no rollback
         accept
+        lose a
         pause
         + 20s
         wake a
@@ -442,11 +807,17 @@ fn a_deadline_that_passes_in_a_pause_counts_on_resume() {
     accept
         accepted
         a#1 ready
-      -> queue m: a#1 a at 0s until 10s
+      -> queue m: a#1 a at 0s
       == Pending: a=ready
+    lose a
+        a#1 was handed out
+        a#1 lost
+        a#2 ready
+      -> queue m: a#2 a at 0s until 10s
+      == Running: a=ready
     pause
         paused by anna
-        a#1 parked
+        a#2 parked
       -> forget a
       == Paused: a=parked
     + 20s
@@ -454,12 +825,12 @@ fn a_deadline_that_passes_in_a_pause_counts_on_resume() {
         rejected: nothing is due
     resume
         resumed by anna
-        a#1 ready
-      -> queue m: a#1 a at 0s until 10s
-      == Pending: a=ready
+        a#2 ready
+      -> queue m: a#2 a at 0s until 10s
+      == Running: a=ready
     next
         at 20s
-        a#1 failed for good: the step's deadline passed (code 125)
+        a#2 failed for good: the step's deadline passed (code 125)
         rolling back: a failed
         ~a passed over
         ended: Failed
@@ -470,12 +841,14 @@ fn a_deadline_that_passes_in_a_pause_counts_on_resume() {
 
 #[test]
 fn a_deadline_that_passes_with_the_time_to_begin_is_seen_once() {
-    assert_snapshot!(events("flow a\na: deadline 8s, start_within 3s\naccept\ntake a\n+ 20s\nwake a\nwake a"), @"
+    assert_snapshot!(events("flow a\na: deadline 8s, start_within 3s\naccept\ntake a\n+ 20s\nwake a\nwake a\nwake a"), @"
     accept
         accepted
         a#1 ready
     take a
     + 20s
+    wake a
+        a#1 was taken (at 0s)
     wake a
         a#1 overdue
         rolling back: a failed

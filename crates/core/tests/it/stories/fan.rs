@@ -795,6 +795,7 @@ fn a_deadline_is_that_of_each_member_from_its_first_attempt() {
         input {"hosts":[1,2]}
         accept
         take a[1]
+        kept a[1]
         next
         fail a[1] stopped
         + 1s
@@ -805,6 +806,8 @@ fn a_deadline_is_that_of_each_member_from_its_first_attempt() {
         a has 2 members
         a[1]#1 ready
     take a[1]
+    kept a[1]
+        a[1]#1 was taken
     next
         at 5s
         a[1]#1 overdue

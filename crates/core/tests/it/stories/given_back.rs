@@ -24,12 +24,12 @@ fn what_a_worker_gives_back_in_a_pause_is_parked_and_nothing_is_counted() {
     accept
         accepted
         a#1 ready
-      -> queue m: a#1 a at 0s until 60s
+      -> queue m: a#1 a at 0s
       == Pending: a=ready
     take a
     pause
         paused by anna
-      -> keep a#1 until 60s
+      -> keep a#1
       == Pausing: a=running
     park a
         rejected: nothing is due
@@ -44,7 +44,7 @@ fn what_a_worker_gives_back_in_a_pause_is_parked_and_nothing_is_counted() {
     resume
         resumed by anna
         a#1 ready
-      -> queue m: a#1 a at 0s until 60s
+      -> queue m: a#1 a at 0s
       == Pending: a=ready
     park a
         rejected: nothing is due

@@ -192,12 +192,14 @@ fn a_join_waits_for_all_members_of_a_step_that_it_does_without() {
 
 #[test]
 fn the_deadline_of_a_step_that_a_join_does_without_does_not_turn_the_task_around() {
-    assert_snapshot!(events("flow a b > c\na: deadline 5s\nc: on_partial continue\naccept\ntake a\nok b\nnext\nfail a stopped\nok c"), @"
+    assert_snapshot!(events("flow a b > c\na: deadline 5s\nc: on_partial continue\naccept\ntake a\nkept a\nok b\nnext\nfail a stopped\nok c"), @"
     accept
         accepted
         a#1 ready
         b#1 ready
     take a
+    kept a
+        a#1 was taken
     ok b
         b#1 was handed out
         b#1 succeeded

@@ -101,6 +101,9 @@ impl Walk {
             Some(Due::TimeOut(claimed)) => {
                 self.do_task("time out", claimed.id.task, Command::TimeOut(attempt(&claimed))).await;
             }
+            Some(Due::Taken(claimed)) => {
+                self.do_task("taken", claimed.id.task, Command::Taken(attempt(&claimed))).await;
+            }
             Some(Due::GiveUp { task, key, attempt }) => {
                 let attempt = Attempt { key, number: attempt, started_at: None };
                 self.do_task("give up", task, Command::Lose(attempt)).await;

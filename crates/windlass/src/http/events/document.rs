@@ -137,6 +137,7 @@ impl Said {
                 Self::whole("unlocked", *key).with(data).by(by.as_ref())
             }
             EventKind::ActTaken { key, attempt } => Self::act("taken", *key, *attempt),
+            EventKind::ActUnanswered { key, attempt } => Self::act("unanswered", *key, *attempt),
             EventKind::SignalKept { name, by, .. } => {
                 Self::task("signal_kept").with(json!({ "signal": name.as_str() })).by(by.as_ref())
             }

@@ -96,7 +96,7 @@ impl<'a> AttemptBody<'a> {
                 Results::None | Results::TooLarge => None,
             },
             results_omitted: *results == Results::TooLarge,
-            timeout_ms: action.timeout.0,
+            timeout_ms: task.time_allowed(id.key).unwrap_or(action.timeout).0,
             idempotency_key: effect_key(task, id.key),
             forward_idempotency_key: rolled_back_key(task, id.key),
             error: if is_rollback { task.message() } else { None },

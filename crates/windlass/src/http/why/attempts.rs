@@ -252,7 +252,7 @@ impl About<'_> {
     }
 
     /// `in 12s`, or `now`.
-    fn when(self, at: Timestamp) -> String {
+    pub(super) fn when(self, at: Timestamp) -> String {
         if at > self.now { format!("in {}", span(at, self.now)) } else { "now".to_owned() }
     }
 }

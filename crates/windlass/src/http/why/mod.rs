@@ -14,7 +14,7 @@ use axum::{
 };
 use windlass_api as api;
 use windlass_core::{Task, Timestamp};
-use windlass_engine::{Explanation, Reason};
+use windlass_engine::{Explanation, Reason, Why};
 
 use super::{
     App, enqueued,
@@ -58,27 +58,43 @@ fn document(task: &Task, explanation: &Explanation, now: Timestamp) -> api::Why 
     let first = reasons.first().cloned();
     let (sentence, reason, step, data) =
         first.map(|first| (first.sentence, first.reason, first.step, first.data)).unwrap_or_default();
+    let deadline_at = windlass_engine::running_deadline(task);
+    let ends = deadline_at.map(|at| format!(" The task's deadline ends {}.", about(task, now).when(at)));
     api::Why {
-        sentence: sentence + &others(task, explanation, now),
+        sentence: sentence + &others(task, explanation, now) + &ends.unwrap_or_default(),
         reason,
         step,
         data,
         reasons,
         more: explanation.more,
+        deadline_at: deadline_at.map(view::time),
     }
 }
 
 fn one(task: &Task, reason: &Reason, now: Timestamp) -> api::WhyReason {
     let about = About { task, key: reason.key, now };
-    let (sentence, data) = about.explain(&reason.why);
+    let (mut sentence, data) = about.explain(&reason.why);
+    // Of the task's own deadline the answer as a whole tells.
+    let deadline_at = reason.deadline_at.filter(|_| reason.key.is_some());
+    if let Some(at) =
+        deadline_at.filter(|_| !matches!(reason.why, Why::DeadlineFirst { .. } | Why::Signal { .. }))
+    {
+        sentence += &format!(" Its deadline ends {}.", about.when(at));
+    }
     api::WhyReason {
         reason: reason.why.as_str().to_owned(),
         sentence,
         step: reason.key.and_then(|key| task.flow.steps.get(key.step)).map(|step| step.name.to_string()),
         member: reason.key.and_then(windlass_core::ActKey::index),
         direction: reason.key.map(|key| view::direction(key.direction)),
+        deadline_at: deadline_at.map(view::time),
         data,
     }
+}
+
+/// The task as a whole, as sentences speak of it.
+fn about(task: &Task, now: Timestamp) -> About<'_> {
+    About { task, key: None, now }
 }
 
 /// What is said of the reasons after the first.
