@@ -32,7 +32,9 @@ pub(crate) fn run(workspace: &Workspace, args: &SoakArgs) -> anyhow::Result<()> 
         tally.run(name, || drill::run(workspace, name, length));
     }
     if args.minutes > 0 {
-        tally.run("simulation", || sim::run(workspace, &["--minutes".to_owned(), args.minutes.to_string()]));
+        tally.run("simulation", || {
+            sim::run(workspace, &["--fresh".to_owned(), "--minutes".to_owned(), args.minutes.to_string()])
+        });
     }
     tally.into_result()
 }

@@ -4,6 +4,8 @@
 use windlass_core::Millis;
 use windlass_engine::resident::RestPolicy;
 
+use crate::kinds::Kind;
+
 /// What kind of world it is.
 #[derive(Debug, Clone)]
 pub(crate) struct Config {
@@ -24,6 +26,8 @@ pub(crate) struct Config {
     /// Whether servers announce what happens, and how often, in a thousand times, that gets lost on either way.
     pub(crate) announces: bool,
     pub(crate) announcements_lost: u64,
+    /// What else is special about it.
+    pub(crate) special: Vec<Kind>,
 }
 
 /// What kind of worker it is.
@@ -76,6 +80,10 @@ pub(crate) enum Fault {
     ClockJump,
     StoreFull,
     StoreSlow,
+    /// A server stops and goes on again and again. Only in worlds of [`Kind::Stutters`].
+    ServerStutters,
+    /// A server ends in good order. Only in worlds of [`Kind::OrderlyStops`].
+    ServerStopped,
 }
 
 const FAULTS: [Fault; 8] = [
@@ -89,6 +97,10 @@ const FAULTS: [Fault; 8] = [
     Fault::StoreSlow,
 ];
 
+/// The most announcements that are refused, in a thousand. With more a change of many events may never be through
+/// (world 15 with 200): the outbox begins again with its first.
+const ANNOUNCEMENTS_LOST_MAX: u64 = 30;
+
 /// How tasks rest: early, as soon as may be, or with lines that are in memory whole.
 const REST: [RestPolicy; 3] = [
     RestPolicy { horizon: Millis(500), page: 3, head: 3 },
@@ -97,8 +109,8 @@ const REST: [RestPolicy; 3] = [
 ];
 
 impl Config {
-    /// A kind of world.
-    pub(crate) fn draw(dice: &mut fastrand::Rng) -> Self {
+    /// A kind of world; also of the kinds in `forced`.
+    pub(crate) fn draw(forced: &[Kind], dice: &mut fastrand::Rng) -> Self {
         let mut config = Self::draw_plain(dice);
         if dice.bool() {
             config.unblocks = true;
@@ -114,8 +126,14 @@ impl Config {
         }
         // One in four: each event announced is one more in a run, and finds little else.
         config.announces = dice.u8(..4) == 0;
-        config.announcements_lost = if dice.bool() { dice.u64(..200) } else { 0 };
+        config.announcements_lost = if dice.bool() { dice.u64(..ANNOUNCEMENTS_LOST_MAX) } else { 0 };
+        Kind::draw(&mut config, forced, dice);
         config
+    }
+
+    /// Whether it is of this kind.
+    pub(crate) fn is(&self, kind: Kind) -> bool {
+        self.special.contains(&kind)
     }
 
     fn draw_plain(dice: &mut fastrand::Rng) -> Self {
@@ -144,6 +162,7 @@ impl Config {
             unblocks: false,
             announces: false,
             announcements_lost: 0,
+            special: Vec::new(),
         }
     }
 }

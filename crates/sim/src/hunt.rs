@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use windlass_core::planted::{Bug, plant};
 
-use crate::{judge::Violation, run};
+use crate::{judge::Violation, kinds::Kind, run};
 
 /// Events in which a bug must be found.
 const STEPS_MAX: u64 = 20_000_000;
@@ -21,7 +21,7 @@ struct Hunted {
 }
 
 /// Hunts each bug from the world `first` on, prints a table, and tells whether all were found.
-pub(crate) fn hunt(bugs: &[Bug], first: u64) -> bool {
+pub(crate) fn hunt(bugs: &[Bug], first: u64, kinds: &[Kind]) -> bool {
     println!(
         "{:<24} {:<18} {:>7} {:>10} {:>7}  world",
         "planted bug", "found by", "worlds", "events", "seconds"
@@ -29,7 +29,7 @@ pub(crate) fn hunt(bugs: &[Bug], first: u64) -> bool {
     let mut all = true;
     for bug in bugs {
         let begun = Instant::now();
-        let Hunted { worlds, steps, found, defect } = hunt_one(*bug, first);
+        let Hunted { worlds, steps, found, defect } = hunt_one(*bug, first, kinds);
         let seconds = begun.elapsed().as_secs_f64();
         let by = found.as_ref().map_or("NOT FOUND", |violation| violation.invariant);
         let world = first + worlds - 1;
@@ -47,19 +47,19 @@ pub(crate) fn hunt(bugs: &[Bug], first: u64) -> bool {
 }
 
 /// Goes from world to world until one breaks with the bug. That world is run again without it, as control.
-fn hunt_one(bug: Bug, first: u64) -> Hunted {
+fn hunt_one(bug: Bug, first: u64, kinds: &[Kind]) -> Hunted {
     let mut hunted = Hunted::default();
     while hunted.steps < STEPS_MAX && hunted.found.is_none() {
         let world = first + hunted.worlds;
         plant(Some(bug));
-        let run = run::run(world, false);
+        let run = run::run(world, kinds, false);
         plant(None);
         hunted.worlds += 1;
         hunted.steps += run.steps;
         hunted.found = run.violation;
     }
     if hunted.found.is_some() {
-        let control = run::run(first + hunted.worlds - 1, false);
+        let control = run::run(first + hunted.worlds - 1, kinds, false);
         hunted.defect = control.violation;
     }
     hunted

@@ -68,16 +68,28 @@ pub(crate) enum Seen {
         worker: usize,
         called: bool,
     },
+    /// A server hears from a worker how many slots are free, in the call with this number.
+    Offered {
+        worker: usize,
+        seq: u64,
+        free: u32,
+    },
     /// A server hears what a worker says it runs.
     Named {
         ids: Vec<AttemptId>,
     },
+    /// An attempt was claimed in shared rows.
+    Claimed {
+        id: AttemptId,
+    },
     /// A server gives an attempt to a worker.
     Given {
+        worker: usize,
         id: AttemptId,
     },
     /// A worker does not begin what it was given.
     Declined {
+        worker: usize,
         id: AttemptId,
     },
     /// A worker was told what became of the report of an ended attempt.

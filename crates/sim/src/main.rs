@@ -13,6 +13,7 @@ mod flows;
 mod hunt;
 mod invariants;
 mod judge;
+mod kinds;
 mod rows;
 mod run;
 mod stores;
@@ -23,14 +24,18 @@ mod world;
 use std::{
     collections::BTreeMap,
     process::ExitCode,
-    time::{Duration, Instant},
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
 use clap::Parser;
+use kinds::Kind;
 
 /// In so many events every reason that there is must have been given why a task is where it is, and everything that
 /// can be named must have been taken away.
 const EVERYTHING_STEPS: u64 = 5_000_000;
+
+/// Between the first worlds of two runs that begin a millisecond apart.
+const FRESH_APART: u64 = 1000;
 
 /// Lines shown of the story of a violation.
 const LINES_SHOWN: usize = 400;
@@ -45,6 +50,18 @@ struct Cli {
     /// Only this world; with --seeds, --steps or --minutes: the first of many
     #[arg(long)]
     seed: Option<u64>,
+    /// Begin with a world that no run had before: its seed is taken from the clock, and printed
+    #[arg(long, conflicts_with = "seed")]
+    fresh: bool,
+    /// The commit that this was built from, for reports
+    #[arg(long, default_value = "unknown", hide = true)]
+    commit: String,
+    /// All worlds are also of this kind; may be given again
+    #[arg(long, value_name = "KIND", value_parser = Kind::named)]
+    kind: Vec<Kind>,
+    /// Go on after a violation, and list all of them at the end
+    #[arg(long)]
+    all: bool,
     /// Go on until so many events were delivered
     #[arg(long)]
     steps: Option<u64>,
@@ -60,6 +77,19 @@ struct Cli {
 }
 
 impl Cli {
+    /// The first world. Fresh ones are far above those that people and checks name.
+    fn first(&self) -> u64 {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis());
+        let of_clock = u64::try_from(since).unwrap_or(0).saturating_mul(FRESH_APART);
+        self.seed.unwrap_or(if self.fresh { of_clock } else { 1 })
+    }
+
+    /// The command that runs a world again and tells its story.
+    fn again(&self, seed: u64) -> String {
+        let kinds: String = self.kind.iter().map(|kind| format!(" --kind {kind:?}")).collect();
+        format!("at commit {}: cargo xtask sim --seed {seed}{kinds} --story", self.commit)
+    }
+
     fn goes_on(&self, worlds: u64, steps: u64, begun: Instant) -> bool {
         if self.steps.is_none() && self.minutes.is_none() {
             return worlds < if self.seed.is_some() { 1 } else { self.seeds };
@@ -78,14 +108,16 @@ fn main() -> ExitCode {
     if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// Goes from world to world until something is found that does not hold.
+/// Goes from world to world until something is found that does not hold, or with `--all` to the end.
 fn search(cli: &Cli) -> bool {
     let begun = Instant::now();
-    let first = cli.seed.unwrap_or(1);
+    let first = cli.first();
+    println!("worlds from {first} on, commit {}", cli.commit);
     let (mut steps, mut worlds, mut tally) = (0, 0, BTreeMap::<&str, u64>::new());
-    while cli.goes_on(worlds, steps, begun) {
+    let mut violations = Vec::new();
+    while cli.goes_on(worlds, steps, begun) && (cli.all || violations.is_empty()) {
         let seed = first + worlds;
-        let run = run::run(seed, cli.story);
+        let run = run::run(seed, &cli.kind, cli.story);
         worlds += 1;
         steps += run.steps;
         for (what, times) in &run.tally {
@@ -98,15 +130,20 @@ fn search(cli: &Cli) -> bool {
             println!("world {seed}: {} events, {} ms, trace {:016x}", run.steps, run.ms, run.hash);
         }
         if let Some(violation) = run.violation {
-            if !cli.story {
-                let (again, task) = (run::run(seed, true), violation.task.map(|task| task.to_string()));
+            if !cli.story && !cli.all {
+                let (again, task) =
+                    (run::run(seed, &cli.kind, true), violation.task.map(|task| task.to_string()));
                 let lines = story::last(&again.story, LINES_SHOWN, task.as_deref());
                 lines.iter().for_each(|line| println!("{line}"));
             }
             println!("\n{}: {}", violation.invariant, violation.message);
-            println!("world {seed}, event {}; again with: cargo xtask sim --seed {seed} --story", run.steps);
-            return false;
+            println!("world {seed}, event {}; again {}", run.steps, cli.again(seed));
+            violations.push(seed);
         }
+    }
+    if !violations.is_empty() {
+        println!("\n{worlds} worlds, {steps} events, violations in {}: {violations:?}", violations.len());
+        return false;
     }
     for (what, times) in &tally {
         println!("{times:>10}  {what}");
@@ -118,7 +155,10 @@ fn search(cli: &Cli) -> bool {
         return false;
     }
     let seconds = begun.elapsed().as_secs_f64();
-    println!("{worlds} worlds, {steps} events, no violation, {seconds:.1} s");
+    println!(
+        "{worlds} worlds from {first} on, {steps} events, no violation, {seconds:.1} s, commit {}",
+        cli.commit
+    );
     true
 }
 
@@ -132,7 +172,7 @@ fn hunt(bug: &str, cli: &Cli) -> bool {
         println!("there is no bug {bug}; there are {:?}", Bug::ALL);
         return false;
     }
-    hunt::hunt(&bugs, cli.seed.unwrap_or(1))
+    hunt::hunt(&bugs, cli.first(), &cli.kind)
 }
 
 #[cfg(not(feature = "planted"))]
@@ -149,7 +189,7 @@ mod tests {
     fn the_same_seed_gives_the_same_run() {
         for seed in 1..=5 {
             let (first, again, other) =
-                (run::run(seed, false), run::run(seed, true), run::run(seed + 100, false));
+                (run::run(seed, &[], false), run::run(seed, &[], true), run::run(seed + 100, &[], false));
             assert_eq!((first.hash, first.steps, &first.tally), (again.hash, again.steps, &again.tally));
             assert_ne!(first.hash, other.hash);
             assert!(again.story.len() > first.story.len(), "a story is told when it is asked for");
@@ -158,8 +198,9 @@ mod tests {
 
     #[test]
     fn every_promise_holds_in_some_worlds() {
-        for seed in 1..=20 {
-            let violation = run::run(seed, false).violation;
+        let fresh = Cli::parse_from(["sim", "--fresh"]).first();
+        for seed in (1..=20).chain(fresh..fresh + 20) {
+            let violation = run::run(seed, &[], false).violation;
             assert!(violation.is_none(), "world {seed}: {violation:?}");
         }
     }
@@ -167,6 +208,6 @@ mod tests {
     #[cfg(feature = "planted")]
     #[test]
     fn a_planted_bug_is_found() {
-        assert!(hunt::hunt(&[windlass_core::planted::Bug::AcknowledgedEarly], 1));
+        assert!(hunt::hunt(&[windlass_core::planted::Bug::AcknowledgedEarly], 1, &[]));
     }
 }

@@ -77,6 +77,9 @@ impl Post {
                 Message::Lock { name: of, command: windlass_core::LockCommand::Acquire { owner: other } } => {
                     (of, other) == (name, owner)
                 }
+                // A person took it away before its owner heard that it had it.
+                Message::Granted { name: of, owner: other, .. }
+                | Message::Seized { name: of, owner: other, .. } => (of, other) == (name, owner),
                 _ => false,
             })
     }

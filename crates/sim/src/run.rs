@@ -5,6 +5,7 @@ use std::{collections::BTreeMap, rc::Rc};
 use crate::{
     actors,
     judge::Violation,
+    kinds::Kind,
     world::{Host, World},
 };
 
@@ -32,9 +33,9 @@ pub(crate) struct Run {
     pub(crate) story: Vec<String>,
 }
 
-/// Runs the world of this seed.
-pub(crate) fn run(seed: u64, tell: bool) -> Run {
-    let world = World::new(seed, tell);
+/// Runs the world of this seed; it is also of the kinds in `forced`.
+pub(crate) fn run(seed: u64, forced: &[Kind], tell: bool) -> Run {
+    let world = World::new(seed, forced, tell);
     world.tell(|| format!("a world with {:?}", world.config));
     begin(&world);
     let violation = drive(&world).err();

@@ -132,6 +132,7 @@ pub(crate) async fn open(
     let store =
         Resident::open(sink, clock.now()).await.with_context(|| format!("cannot read the store {url}"))?;
     clock.not_before(store.latest_at());
+    store.begin_grace(clock.now());
     Ok(Arc::new(store))
 }
 

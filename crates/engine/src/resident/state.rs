@@ -132,6 +132,16 @@ impl Resident {
         })
     }
 
+    /// Begins the grace of the start now, if it is not over. To be called when the server is about to listen: reading
+    /// the rows may have taken longer than the grace lasts, and no worker could name what it runs in that time.
+    pub fn begin_grace(&self, now: Now) {
+        let mut inner = self.inner();
+        if !inner.scheduler.recovered.is_empty() {
+            inner.grace = Grace::Begins;
+            inner.end_grace(now);
+        }
+    }
+
     /// The latest time known to be written: the clock must not be behind it.
     pub fn latest_at(&self) -> Timestamp {
         self.latest_at

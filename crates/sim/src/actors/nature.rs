@@ -74,7 +74,7 @@ fn strike(world: &Rc<World>, fault: Fault) {
             let far = if world.chance(300) { 120_000 } else { 5_000 };
             let jump = i64::try_from(world.below(2 * far)).unwrap_or(0) - i64::try_from(far).unwrap_or(0);
             world.tell(|| format!("the clock of server {server} is wrong by {jump} ms"));
-            world.servers.clock_wrong(server).set(jump);
+            world.servers.set_clock(server, jump);
         }
         Fault::StoreFull => {
             world.count("fault: disk full");
@@ -83,12 +83,49 @@ fn strike(world: &Rc<World>, fault: Fault) {
             world.tell(|| format!("the disk of server {server} is full"));
             world.after(world.within(100..=5000), "room is made", move |_| device.set_full(false));
         }
+        Fault::ServerStutters => {
+            world.count("fault: server stutters");
+            stutter(world, Host::Server(server), world.within(10..=60));
+        }
+        Fault::ServerStopped => {
+            if world.servers.live(server).is_some() && !world.is_paused(Host::Server(server)) {
+                world.count("fault: server stopped in good order");
+                servers::stop(world, server);
+                let down = world.within(500..=3000);
+                world.after(down, "server starts", move |world| start_if_down(world, server));
+            }
+        }
         Fault::StoreSlow => {
             world.count("fault: disk slow");
             let until = world.now() + world.within(100..=5000);
             world.servers.device(server).slow_down(until);
         }
     }
+}
+
+/// Starts a server that has stopped, once it has.
+fn start_if_down(world: &Rc<World>, server: usize) {
+    match world.is_up(Host::Server(server)) {
+        true => world.after(100, "server starts", move |world| start_if_down(world, server)),
+        false => servers::start(world, server),
+    }
+}
+
+/// Stops a host and lets it go on, so many times.
+fn stutter(world: &Rc<World>, host: Host, times: u64) {
+    if times == 0 || world.is_calm() || world.is_paused(host) {
+        return;
+    }
+    if let Host::Server(server) = host {
+        world.note_touch(server);
+    }
+    world.pause(host);
+    let (stands, runs) = (world.within(300..=900), world.within(10..=600));
+    world.after(stands, "goes on", move |world| {
+        world.resume(host);
+        world.see(Seen::ServerResumed);
+        world.after(runs, "stutters", move |world| stutter(world, host, times - 1));
+    });
 }
 
 fn stand_still(world: &Rc<World>, host: Host, what: &'static str) {

@@ -1,14 +1,17 @@
 //! Servers: the real engine and its services over a store, in the loops that the program runs them in.
 
 use std::{
-    cell::{Cell, RefCell},
+    cell::RefCell,
     rc::Rc,
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
 };
 
 use windlass_core::{Millis, Timestamp};
 use windlass_engine::{
-    Engine,
+    Engine, EngineError,
     memory::{MemorySink, SharedStore},
     ports::{Now, ServerId, ServerState, Store},
     resident::Resident,
@@ -21,8 +24,9 @@ use windlass_engine::{
 use crate::{
     config::Config,
     judge::Seen,
+    kinds::Kind,
     stores::{Database, Disk, Numbers, Topics, topic},
-    world::{Device, Host, MachineClock, World},
+    world::{DatabaseClock, Device, Host, MachineClock, World, Wrong},
 };
 
 /// What tokens are signed with in every world.
@@ -35,8 +39,14 @@ const TICK_MIN_MS: u64 = 1;
 /// Between two rounds of announcements, as in the program.
 const ANNOUNCE_PAUSE_MS: u64 = 5;
 
-/// Batches decided at once, as in the program.
-const COMMITTERS: usize = 2;
+/// Between two looks at what others made ready, as in the program.
+const NEWS_PAUSE_MS: u64 = 20;
+
+/// A question for the time that took longer says little about it, as in the program.
+const ROUND_TRIP_MAX_MS: u64 = 1000;
+
+/// For how long a server that is asked to stop answers the calls it has.
+const STOPPING_MS_MAX: u64 = 400;
 
 /// The servers of a world, and the rows that survive them.
 pub(crate) struct Servers {
@@ -46,21 +56,30 @@ pub(crate) struct Servers {
 
 enum Rows {
     Disk(MemorySink),
-    /// With the database's clock, which all servers go by.
-    Shared(SharedStore, RefCell<Option<Rc<MachineClock>>>),
+    Shared(SharedRows),
+}
+
+/// A database.
+struct SharedRows {
+    store: SharedStore,
+    /// Its clock, where servers have clocks of their own that follow it.
+    followed: Option<DatabaseClock>,
+    /// Else the clock that all servers go by.
+    common: RefCell<Option<Rc<MachineClock>>>,
 }
 
 /// A machine for a server.
 struct Seat {
     live: RefCell<Option<Rc<Live>>>,
     device: RefCell<Device>,
-    clock_wrong: Rc<Cell<i64>>,
+    clock_wrong: Wrong,
 }
 
 /// A server that runs.
 pub(crate) struct Live {
     pub(crate) engine: Arc<Engine>,
     clock: Rc<MachineClock>,
+    membership: Option<Membership>,
     pub(super) world: Rc<World>,
 }
 
@@ -71,14 +90,21 @@ impl Live {
 }
 
 impl Servers {
-    pub(crate) fn new(config: &Config) -> Self {
+    pub(crate) fn new(config: &Config, elapsed: &Arc<AtomicU64>) -> Self {
         let seat =
-            |_| Seat { live: RefCell::default(), device: RefCell::default(), clock_wrong: Rc::default() };
+            |_| Seat { live: RefCell::default(), device: RefCell::default(), clock_wrong: Wrong::default() };
+        let seats: Vec<Seat> = (0..config.servers).map(seat).collect();
         let rows = match config.shared {
-            true => Rows::Shared(SharedStore::new(TOKEN_KEY), RefCell::default()),
+            true => Rows::Shared(SharedRows {
+                store: SharedStore::new(TOKEN_KEY),
+                followed: config
+                    .is(Kind::OwnClocks)
+                    .then(|| DatabaseClock { elapsed: elapsed.clone(), wrong: seats[0].clock_wrong.clone() }),
+                common: RefCell::default(),
+            }),
             false => Rows::Disk(MemorySink::new(TOKEN_KEY)),
         };
-        Self { seats: (0..config.servers).map(seat).collect(), rows }
+        Self { seats, rows }
     }
 
     pub(crate) fn clear(&self) {
@@ -101,10 +127,10 @@ impl Servers {
         self.seats[server].device.borrow().clone()
     }
 
-    /// How wrong the clock there is, in milliseconds. A database's clock is that of the first machine.
-    pub(crate) fn clock_wrong(&self, server: usize) -> &Cell<i64> {
+    /// Sets the clock there, so that it is wrong by so many milliseconds. A database's clock is that of the first machine.
+    pub(crate) fn set_clock(&self, server: usize, wrong: i64) {
         let machine = if matches!(self.rows, Rows::Shared(..)) { 0 } else { server };
-        &self.seats[machine].clock_wrong
+        self.seats[machine].clock_wrong.store(wrong, Relaxed);
     }
 }
 
@@ -120,17 +146,27 @@ pub(crate) fn start(world: &Rc<World>, server: usize) {
         let world = here;
         let (store, clock) = open(&world, server, device).await;
         let engine = Arc::new(Engine::new(store, world.random()));
-        let live = Rc::new(Live { engine, clock, world: world.clone() });
+        let membership = world.config.shared.then(|| membership(&world, &engine, &clock));
+        let live = Rc::new(Live { engine, clock, membership, world: world.clone() });
+        if let Some(membership) = &live.membership {
+            // Whatever runs the program starts it again when this fails.
+            while be_heard_once(&world, &live, membership).await.is_err() {
+                world.sleep(TICK_MS).await;
+            }
+        }
         if world.config.announces {
             world
                 .spawn(Host::Server(server), announce(world.clone(), live.clone(), announcer(&world, &live)));
         }
-        for _ in 0..COMMITTERS {
-            world.spawn(Host::Server(server), commit(live.clone()));
-        }
+        world.spawn(Host::Server(server), commit(live.clone()));
+        match world.config.shared {
+            true => world.spawn(Host::Server(server), commit_many(live.clone())),
+            false => world.spawn(Host::Server(server), commit(live.clone())),
+        };
         world.spawn(Host::Server(server), keep_time(world.clone(), live.clone()));
         if world.config.shared {
             world.spawn(Host::Server(server), be_heard(world.clone(), live.clone()));
+            world.spawn(Host::Server(server), hear_news(world.clone(), live.clone()));
         }
         *world.servers.seats[server].live.borrow_mut() = Some(live);
         world.see(Seen::ServerStarted);
@@ -156,12 +192,17 @@ async fn open(world: &Rc<World>, server: usize, device: Device) -> (Arc<dyn Stor
     let wrong = world.servers.seats[server].clock_wrong.clone();
     let journal = world.journal.clone();
     match &world.servers.rows {
-        Rows::Shared(rows, clock) => {
-            let mut clock = clock.borrow_mut();
-            let wrong = world.servers.seats[0].clock_wrong.clone();
-            let clock =
-                clock.get_or_insert_with(|| Rc::new(MachineClock::start(world, wrong, Timestamp(0)))).clone();
-            (Arc::new(Database { rows: rows.clone(), device, journal }), clock)
+        Rows::Shared(SharedRows { store, followed, common }) => {
+            let clock = match followed {
+                Some(_) => Rc::new(MachineClock::start(world, wrong, Timestamp(0))),
+                None => {
+                    let wrong = world.servers.seats[0].clock_wrong.clone();
+                    let start = || Rc::new(MachineClock::start(world, wrong, Timestamp(0)));
+                    common.borrow_mut().get_or_insert_with(start).clone()
+                }
+            };
+            let clock_of_rows = followed.clone();
+            (Arc::new(Database { rows: store.clone(), device, journal, clock: clock_of_rows }), clock)
         }
         Rows::Disk(rows) => {
             let clock = Rc::new(MachineClock::start(world, wrong, Timestamp(0)));
@@ -170,6 +211,7 @@ async fn open(world: &Rc<World>, server: usize, device: Device) -> (Arc<dyn Stor
                 match Resident::open_with(Arc::new(disk), clock.now(world), world.config.rest).await {
                     Ok(store) => {
                         clock.not_before(store.latest_at());
+                        store.begin_grace(clock.now(world));
                         return (Arc::new(store), clock);
                     }
                     // Whatever runs the program starts it again.
@@ -188,6 +230,28 @@ async fn commit(live: Rc<Live>) {
     }
 }
 
+/// As [`commit`], but only when much waits while another batch is under way, where servers share rows.
+async fn commit_many(live: Rc<Live>) {
+    let committer = Committer::new(live.engine.clone());
+    loop {
+        live.engine.inbox().wait_for_many().await;
+        committer.run_once(|| live.now()).await;
+    }
+}
+
+/// Hands out what others made ready, as soon as the rows say so.
+async fn hear_news(world: Rc<World>, live: Rc<Live>) {
+    let dispatcher = Dispatcher::new(live.engine.clone());
+    loop {
+        live.engine.news().await;
+        for _ in 0..2 {
+            // What fails is tried again when time is kept.
+            let _ = dispatcher.run_once(live.now()).await;
+            world.sleep(NEWS_PAUSE_MS).await;
+        }
+    }
+}
+
 async fn keep_time(world: Rc<World>, live: Rc<Live>) {
     let engine = &live.engine;
     let timekeeper = Timekeeper::new(engine.clone());
@@ -203,7 +267,10 @@ async fn keep_time(world: Rc<World>, live: Rc<Live>) {
             | dispatcher.run_once(live.now()).await.is_err();
         let wake = engine.next_wake(live.now()).unwrap_or(Millis(TICK_MS)).0;
         let pause = if failed { TICK_MS } else { wake.clamp(TICK_MIN_MS, TICK_MS) };
-        world.at_most(pause, engine.stirred()).await;
+        match failed {
+            true => world.sleep(pause).await,
+            false => drop(world.at_most(pause, engine.timers().wait()).await),
+        }
     }
 }
 
@@ -225,8 +292,8 @@ async fn announce(world: Rc<World>, live: Rc<Live>, announcer: Announcer) {
     }
 }
 
-async fn be_heard(world: Rc<World>, live: Rc<Live>) {
-    let now = live.now();
+fn membership(world: &World, engine: &Arc<Engine>, clock: &MachineClock) -> Membership {
+    let now = clock.now(world);
     let me = ServerState {
         id: ServerId(world.random().into()),
         version: "sim".into(),
@@ -236,9 +303,44 @@ async fn be_heard(world: Rc<World>, live: Rc<Live>) {
         heard_at: now.wall,
         heard: now.mono,
     };
-    let membership = Membership::new(live.engine.clone(), me);
+    Membership::new(engine.clone(), me)
+}
+
+async fn be_heard(world: Rc<World>, live: Rc<Live>) {
+    let Some(membership) = &live.membership else { return };
     loop {
-        let heard = membership.run_once(live.now()).await;
-        world.sleep(if heard.is_ok() { HEARTBEAT_EVERY.0 } else { TICK_MS }).await;
+        world.sleep(HEARTBEAT_EVERY.0).await;
+        // What fails is tried again with the next heartbeat.
+        let _ = be_heard_once(&world, &live, membership).await;
     }
+}
+
+/// Follows the clock of the database where there is one, and renews the membership.
+async fn be_heard_once(world: &World, live: &Live, membership: &Membership) -> Result<(), EngineError> {
+    let asked_at = world.now();
+    if let Some(time) = membership.time().await?
+        && world.now() - asked_at <= ROUND_TRIP_MAX_MS
+    {
+        if let Some(then) = live.clock.jump_to(time, world) {
+            world.count("followed clock: jumped");
+            membership.forgive(then).await?;
+        }
+        live.clock.follow(time, (world.now() - asked_at) / 2, world);
+    }
+    membership.run_once(live.now()).await
+}
+
+/// The server ends in good order: it takes no more calls, answers those that it has, and leaves the others.
+pub(super) fn stop(world: &Rc<World>, server: usize) {
+    world.tell(|| format!("server {server} is asked to stop"));
+    let Some(live) = world.servers.seats[server].live.take() else { return };
+    let here = world.clone();
+    world.spawn(Host::Server(server), async move {
+        here.sleep(here.within(0..=STOPPING_MS_MAX)).await;
+        if let Some(membership) = &live.membership {
+            // Others take over in time when this fails.
+            let _ = membership.end().await;
+        }
+        here.after(0, "server ends", move |world| kill(world, server));
+    });
 }

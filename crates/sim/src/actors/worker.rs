@@ -17,6 +17,7 @@ use super::commands;
 use crate::{
     config::WorkerConfig,
     judge::Seen,
+    kinds::Kind,
     world::{Broken, Host, JobId, World},
 };
 
@@ -167,6 +168,8 @@ impl Worker {
         let serve = move |live: Rc<super::Live>| -> std::pin::Pin<Box<dyn Future<Output = _>>> {
             let (call, ids) = (call.clone(), named.clone());
             Box::pin(async move {
+                let free = call.free.unwrap_or(0);
+                live.world.see(Seen::Offered { worker, seq: call.seq, free });
                 if !polls {
                     return live.engine.exchange(call, live.now()).await;
                 }
@@ -181,7 +184,7 @@ impl Worker {
                             "task {task}: worker {worker} is given {key:?} attempt {attempt}, claim {claim:x}"
                         )
                     });
-                    live.world.see(Seen::Given { id });
+                    live.world.see(Seen::Given { worker, id });
                 }
                 live.world.see(Seen::InTouch { worker, called: false });
                 answer
@@ -198,7 +201,8 @@ impl Worker {
         let mut state = self.state.borrow_mut();
         state.seq += 1;
         let held: BTreeSet<&String> = state.runs.keys().chain(state.outbox.keys()).collect();
-        let free = u32::try_from(self.config.slots.saturating_sub(held.len())).unwrap_or(0);
+        // As in the client library: what has ended is held until its report is answered, but its slot is free.
+        let free = u32::try_from(self.config.slots.saturating_sub(state.runs.len())).unwrap_or(0);
         let modules = if self.config.both_modules { &["m", "n"][..] } else { &["m"] };
         let wish = |name: &&str| Some(Wish { module: Name::new(name).ok()?, commands: None, free });
         let wait = if self.config.attached { POLL_MS } else { self.world.within(0..=POLL_MS) };
@@ -217,19 +221,26 @@ impl Worker {
             wait: Millis(wait),
             reports,
         };
-        (call, state.runs.values().map(|run| run.id).collect(), state.server)
+        let server = match self.world.config.is(Kind::Balanced) {
+            true => self.any_server(),
+            false => state.server,
+        };
+        (call, state.runs.values().map(|run| run.id).collect(), server)
     }
 
     /// After a call that failed: at once the first time, then every 100 ms, up to a second.
     async fn retry_elsewhere(&self, failures: u64) {
-        let servers = self.world.servers.count() as u64;
         if failures > 1 {
             let pause = (50 << failures.min(5)).min(1000);
             self.world.sleep(self.world.within(pause / 2..=pause)).await;
         }
         if self.world.chance(500) {
-            self.state.borrow_mut().server = usize::try_from(self.world.below(servers)).unwrap_or(0);
+            self.state.borrow_mut().server = self.any_server();
         }
+    }
+
+    fn any_server(&self) -> usize {
+        usize::try_from(self.world.below(self.world.servers.count() as u64)).unwrap_or(0)
     }
 
     fn heard(&self, answer: &ExchangeAnswer) {
@@ -267,7 +278,7 @@ impl Worker {
         let declined = self.world.config.outcomes.declined;
         if !self.world.is_calm() && self.world.chance(declined) {
             self.world.count("attempt declined");
-            self.world.see(Seen::Declined { id: attempt.id });
+            self.world.see(Seen::Declined { worker: self.index, id: attempt.id });
             self.say(&attempt.token, attempt.id, Said::Declined);
             return;
         }

@@ -36,7 +36,7 @@ impl Invariant for AcceptedResults {
                 self.given.clear();
                 Ok(())
             }
-            Seen::Given { id } => {
+            Seen::Given { id, .. } => {
                 self.given.insert(*id);
                 Ok(())
             }

@@ -24,7 +24,7 @@ pub(super) struct Effects {
 impl Invariant for Effects {
     fn see(&mut self, seen: &Seen, truth: &Truth, _world: &World) -> Result<(), Violation> {
         match seen {
-            Seen::Given { id } => self.hand_out(id, truth),
+            Seen::Given { id, .. } => self.hand_out(id, truth),
             Seen::Effect { id, key } => {
                 self.done.insert((id.task, id.key));
                 match self.keys.insert(key.clone(), (id.task, id.key)) {

@@ -157,7 +157,7 @@ impl Invariant for Leases {
             Seen::InTouch { worker, called } if *called || self.silences[*worker].is_none() => {
                 self.hear(*worker, world.now());
             }
-            Seen::Given { id } => {
+            Seen::Given { id, .. } => {
                 self.given.entry(*id).or_insert(world.now());
             }
             Seen::WorkerKilled { worker } => self.runs.retain(|_, run| run.worker != *worker),

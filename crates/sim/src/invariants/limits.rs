@@ -167,7 +167,7 @@ impl Invariant for Limits {
         match seen {
             Seen::Staged(batch) if batch.changes.iter().any(is_limit) => self.changed_at = Some(world.now()),
             Seen::Written(change) if self.shared && is_limit(change) => self.changed_at = Some(world.now()),
-            Seen::Given { id } => self.give(id, truth, world)?,
+            Seen::Given { id, .. } => self.give(id, truth, world)?,
             Seen::RunBegan { worker, run, id } => {
                 self.begin(id)?;
                 if let Some(ready) = ready(id, truth) {
@@ -188,7 +188,7 @@ impl Invariant for Limits {
                 self.starts.clear();
             }
             // Should it be given again, it begins anew.
-            Seen::Declined { id } => drop(self.given.remove(id)),
+            Seen::Declined { id, .. } => drop(self.given.remove(id)),
             Seen::ServerKilled if !self.shared => {
                 self.given_before.extend(std::mem::take(&mut self.given).into_keys());
                 self.starts.clear();

@@ -10,6 +10,7 @@ mod delays;
 mod effects;
 mod ending;
 mod engine_faults;
+mod hand_outs;
 mod joins;
 mod leases;
 mod limits;
@@ -57,6 +58,7 @@ pub(crate) fn all(config: &Config) -> Vec<Box<dyn Invariant>> {
         Box::<delays::Delays>::default(),
         Box::<effects::Effects>::default(),
         Box::new(leases::Leases::new(config)),
+        Box::new(hand_outs::HandOuts::new(config)),
         Box::<joins::Joins>::default(),
         Box::<members::Windows>::default(),
         Box::<wake_ups::WakeUps>::default(),

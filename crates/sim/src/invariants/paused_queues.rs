@@ -39,7 +39,7 @@ impl Invariant for PausedQueues {
                 self.resumed_at = Some(world.now());
                 Ok(())
             }
-            Seen::Given { id } if self.given.insert(*id) => self.check(id, truth, world),
+            Seen::Given { id, .. } if self.given.insert(*id) => self.check(id, truth, world),
             _ => Ok(()),
         }
     }

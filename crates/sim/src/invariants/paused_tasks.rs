@@ -42,7 +42,7 @@ impl Invariant for PausedTasks {
                 self.since.values_mut().for_each(|since| *since = world.now());
                 Ok(())
             }
-            Seen::Given { id } => match self.since.get(&id.task) {
+            Seen::Given { id, .. } => match self.since.get(&id.task) {
                 Some(since) if world.now() > since + IN_THE_MAKING_MS => {
                     let message = format!("task {} is paused, and {:?} is handed out", id.task, id.key);
                     Err(broken("paused tasks", id.task, message))

@@ -139,7 +139,7 @@ impl Invariant for Turns {
             }
             // What is read anew waits for workers to come back first.
             Seen::Recovered | Seen::ServerKilled | Seen::ServerResumed => self.begin_anew(),
-            Seen::Given { id } => {
+            Seen::Given { id, .. } => {
                 self.given.insert((id.task, id.key, id.attempt));
                 if std::mem::replace(&mut self.claim, id.claim) + 1 != id.claim {
                     self.passed.clear();

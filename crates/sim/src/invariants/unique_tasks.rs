@@ -23,7 +23,7 @@ pub(super) struct UniqueTasks {
 impl Invariant for UniqueTasks {
     fn see(&mut self, seen: &Seen, truth: &Truth, world: &World) -> Result<(), Violation> {
         match seen {
-            Seen::Given { id } => {
+            Seen::Given { id, .. } => {
                 self.begun.insert(id.task);
                 Ok(())
             }

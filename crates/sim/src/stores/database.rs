@@ -12,20 +12,24 @@ use windlass_engine::{
     },
 };
 
-use crate::world::{Device, Journal, Operation};
+use crate::world::{DatabaseClock, Device, Journal, Operation};
 
 /// A connection to shared rows.
 pub(crate) struct Database {
     pub(crate) rows: SharedStore,
     pub(crate) device: Device,
     pub(crate) journal: Journal,
+    /// The clock that all servers follow. Nothing where they go by one and the same clock.
+    pub(crate) clock: Option<DatabaseClock>,
 }
 
-/// A call that only reads.
+/// A call that only reads. What it found is on its way back for a while, and may be out of date by then.
 macro_rules! read {
     ($self:ident, $call:expr) => {{
         $self.device.wait(Operation::Read).await?;
-        $call.await
+        let answer = $call.await;
+        $self.device.wait(Operation::Back).await?;
+        answer
     }};
 }
 
@@ -53,6 +57,15 @@ impl Store for Database {
         self.rows.next_wake(now)
     }
 
+    async fn news(&self) {
+        self.rows.news().await;
+    }
+
+    async fn time(&self) -> Result<Option<Timestamp>, StoreError> {
+        let Some(clock) = &self.clock else { return Ok(None) };
+        read!(self, async { Ok(Some(clock.now())) })
+    }
+
     async fn load(&self, ids: &[TaskId]) -> Result<Vec<Option<Loaded>>, StoreError> {
         read!(self, self.rows.load(ids))
     }
@@ -77,12 +90,17 @@ impl Store for Database {
                 self.journal.written(change);
             }
         }
+        claimed.iter().flatten().flatten().for_each(|claimed| self.journal.claimed(claimed.id));
         self.device.wait(Operation::Back).await?;
         Ok((outcomes, claimed))
     }
 
     async fn claim(&self, session: SessionId, wishes: &[Wish], now: Now) -> Result<Vec<Claimed>, StoreError> {
-        write!(self, self.rows.claim(session, wishes, now))
+        self.device.wait(Operation::There).await?;
+        let claimed = self.rows.claim(session, wishes, now).await?;
+        claimed.iter().for_each(|claimed| self.journal.claimed(claimed.id));
+        self.device.wait(Operation::Back).await?;
+        Ok(claimed)
     }
 
     async fn adopt(

@@ -60,7 +60,10 @@ impl Front for Disk {
         read: impl Future<Output = Result<T, StoreError>> + Send,
     ) -> Result<T, StoreError> {
         self.device.wait(Operation::Read).await?;
-        read.await
+        let found = read.await;
+        // What was found is out of date when it is used.
+        self.device.wait(Operation::Back).await?;
+        found
     }
 
     async fn sweep(&self, retention: &Retention, now: Now, limit: usize) -> Result<u64, StoreError> {

@@ -104,6 +104,12 @@ impl Device {
         self.inner().full = full;
     }
 
+    /// Whether it is full, or slower than the world is.
+    pub(crate) fn is_disturbed(&self, world: &World) -> bool {
+        let inner = self.inner();
+        inner.full || inner.slow_until > world.now()
+    }
+
     pub(crate) fn slow_down(&self, until: u64) {
         self.inner().slow_until = until;
     }

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use windlass_core::TaskId;
 use windlass_engine::{
-    ports::{Change, StoreError},
+    ports::{AttemptId, Change, StoreError},
     resident::Batch,
 };
 
@@ -16,6 +16,8 @@ pub(crate) enum Entry {
     Written(Box<Change>),
     /// It has read the disk and goes by what is there: what was staged and not written is void.
     Recovered,
+    /// An attempt was claimed in shared rows, and the answer is on its way.
+    Claimed(AttemptId),
     /// The rows could not take what it wrote.
     Refused(StoreError),
     /// The event of a task with this number was heard on the topic.
@@ -33,6 +35,10 @@ impl Journal {
 
     pub(crate) fn written(&self, change: &Change) {
         self.add(Entry::Written(Box::new(change.clone())));
+    }
+
+    pub(crate) fn claimed(&self, id: AttemptId) {
+        self.add(Entry::Claimed(id));
     }
 
     pub(super) fn take(&self) -> Vec<Entry> {

