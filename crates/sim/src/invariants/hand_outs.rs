@@ -113,7 +113,9 @@ impl HandOuts {
     fn change(&mut self, change: &TaskChange, now: u64) {
         let task = &change.task;
         self.waiting.retain(|(id, key), (attempt, ..)| {
-            *id != task.id || waiting(task, Wakeup::Act(*key)).is_some_and(|wait| wait.attempt == *attempt)
+            *id != task.id
+                || waiting(task, Wakeup::Act(*key))
+                    .is_some_and(|wait| wait.attempt == *attempt && wait.ready.is_some())
         });
         for event in &change.events {
             let EventKind::ActReady { key, attempt } = event.kind else { continue };

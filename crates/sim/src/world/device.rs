@@ -11,6 +11,9 @@ use windlass_engine::ports::StoreError;
 
 use super::World;
 
+/// The longest operation of a device that is slow for a while, in milliseconds.
+const SLOW_MS_MAX: u64 = 2500;
+
 /// What is done at a device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Operation {
@@ -107,7 +110,8 @@ impl Device {
     /// Whether it is full, or slower than the world is.
     pub(crate) fn is_disturbed(&self, world: &World) -> bool {
         let inner = self.inner();
-        inner.full || inner.slow_until > world.now()
+        // What was begun while it was slow ends a while later.
+        inner.full || inner.slow_until + SLOW_MS_MAX > world.now() && inner.slow_until > 0
     }
 
     pub(crate) fn slow_down(&self, until: u64) {
@@ -139,7 +143,8 @@ impl Device {
                 (ticket, inner.slow_until > world.now())
             };
             let faults = &world.config.faults;
-            let took = if slow { world.within(200..=2500) } else { world.within(0..=faults.device_ms) };
+            let took =
+                if slow { world.within(200..=SLOW_MS_MAX) } else { world.within(0..=faults.device_ms) };
             let device = self.clone();
             if ticket.operation == Operation::Write {
                 let until = {
