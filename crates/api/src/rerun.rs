@@ -9,7 +9,7 @@ use crate::Payload;
 #[derive(Debug, Clone, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RerunTask {
-    /// The step to begin at; the first that failed, or else was not done, when left out.
+    /// The step to begin at; when left out, the first that was not done or was rolled back.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from: Option<String>,
     /// Parameters that go over those of the old task: a JSON object.

@@ -15,7 +15,7 @@ use crate::{
 /// How a task is to be run again.
 #[derive(Debug, Clone)]
 pub struct Rerun {
-    /// Index of the step to begin at; the first that failed, or else was not done, when left out.
+    /// Index of the step to begin at; when left out, the first that was not done or was rolled back.
     pub from: Option<usize>,
     /// Parameters that go over those of the old task.
     pub params: Option<Json>,
@@ -88,29 +88,25 @@ fn taken_over(old: &Task, from: Option<usize>) -> Result<Vec<(usize, Option<Json
     }
     let flow = &old.flow;
     let name = |step: usize| flow.steps[step].name.to_string();
-    let from = from.or_else(|| begins_at(old)).ok_or(RerunRefusal::AllDone)?;
-    if flow.steps[from].role != Role::Plain {
-        return Err(RerunRefusal::NoPlainStep(name(from)));
-    }
-    let again = again(flow, |step| step == from || !is_done(old, step));
-    let mut done = Vec::new();
-    for step in flow.plain_steps() {
-        let is_after = step == from || flow.ancestors(step)[from];
-        if !is_after && is_undone(old, step) {
-            return Err(RerunRefusal::Undone(name(step)));
+    let again = match from {
+        Some(from) => {
+            if flow.steps[from].role != Role::Plain {
+                return Err(RerunRefusal::NoPlainStep(name(from)));
+            }
+            let is_after = |step: usize| step == from || flow.ancestors(step)[from];
+            if let Some(undone) = flow.plain_steps().find(|step| !is_after(*step) && is_undone(old, *step)) {
+                return Err(RerunRefusal::Undone(name(undone)));
+            }
+            again(flow, |step| step == from || !is_done(old, step))
         }
-        if !again[step] {
-            done.push((step, old.state.steps[step].forward.result.clone()));
-        }
+        // What was not done and what was rolled back is done again, on every branch of the flow.
+        None => again(flow, |step| !is_done(old, step) || is_undone(old, step)),
+    };
+    if !flow.plain_steps().any(|step| again[step]) {
+        return Err(RerunRefusal::AllDone);
     }
-    Ok(done)
-}
-
-/// The first step that failed, or else the first that was not done.
-fn begins_at(old: &Task) -> Option<usize> {
-    let failed = |step: &usize| old.state.steps[*step].forward.state == ActState::Failed;
-    let first_failed = old.flow.plain_steps().find(failed);
-    first_failed.or_else(|| old.flow.plain_steps().find(|step| !is_done(old, *step)))
+    let done = flow.plain_steps().filter(|step| !again[*step]);
+    Ok(done.map(|step| (step, old.state.steps[step].forward.result.clone())).collect())
 }
 
 /// Which steps are done again: those that begin so, and all that come after them.
@@ -127,7 +123,8 @@ fn is_done(old: &Task, step: usize) -> bool {
     old.state.steps[step].forward.is_satisfied()
 }
 
-/// Whether what the step did was undone, or may have been in part.
+/// Whether what the step did was undone, by a rollback or by hand, or may have been in part.
 fn is_undone(old: &Task, step: usize) -> bool {
-    old.state.steps[step].undo.attempt > 0
+    let undo = &old.state.steps[step].undo;
+    undo.attempt > 0 || undo.state == ActState::Succeeded
 }

@@ -74,7 +74,9 @@ fn several_tasks_are_waited_for_and_the_worst_of_them_is_the_exit_code() {
     assert_eq!(site.run(&["task", "wait", &good, nobody]).status.code(), Some(3));
     let again = site.run(&["task", "rerun", &bad, "--from", "one"]);
     assert_eq!(again.status.code(), Some(0), "{again:?}");
-    assert_eq!(site.run(&["task", "rerun", &bad]).status.code(), Some(4), "its first step was rolled back");
+    let refused = site.run(&["task", "rerun", &bad, "--from", "two"]);
+    assert_eq!(refused.status.code(), Some(4), "its first step was rolled back");
+    assert_eq!(site.run(&["task", "rerun", &bad]).status.code(), Some(0), "it begins at its first step");
 }
 
 const APPROVED: &str = "

@@ -132,10 +132,10 @@ async fn what_was_undone_is_not_taken_over() {
     worker.run("failed", json!({ "error": { "message": "no", "retryable": false } })).await;
     worker.run("succeeded", json!({})).await;
     assert_eq!(server.task(&id).await["status"], "rolled_back");
-    let refused = rerun(&server, &id, json!({})).await;
+    let refused = rerun(&server, &id, json!({ "from": "use" })).await;
     assert_eq!(refused.status, StatusCode::CONFLICT);
     assert!(refused.json()["detail"].as_str().unwrap().contains("\"make\" was rolled back"), "{refused:?}");
-    let again = rerun(&server, &id, json!({ "from": "make" })).await;
+    let again = rerun(&server, &id, json!({})).await;
     assert_eq!(again.status, StatusCode::ACCEPTED, "{again:?}");
     assert_eq!(worker.run("succeeded", json!({})).await["step"], "make");
 }
