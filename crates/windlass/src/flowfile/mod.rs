@@ -34,6 +34,7 @@ mod source;
 mod tests;
 mod toml;
 mod tree;
+mod warnings;
 mod write;
 mod yaml;
 
@@ -43,4 +44,5 @@ pub use error::FlowError;
 pub(crate) use fields::nearest;
 pub use format::Format;
 pub use source::{FILE_BYTES_MAX, Source, read};
+pub use warnings::warnings;
 pub use write::document;

@@ -35,6 +35,8 @@ pub(super) struct CheckedFlow {
     pub(super) name: String,
     /// How many steps it has.
     steps: usize,
+    /// What may be wrong with it.
+    warnings: Vec<String>,
     /// What to apply.
     pub(super) document: FlowDocument,
 }
@@ -93,6 +95,7 @@ fn check(file: &Path, source: flowfile::Source) -> Result<CheckedFlow, FlowError
         file: file.to_owned(),
         name: flow.name.as_str().to_owned(),
         steps: flow.steps.len(),
+        warnings: flowfile::warnings(&flow),
         document: source.document,
     })
 }
@@ -117,10 +120,15 @@ impl FileError {
 /// What was found, on a line for people.
 fn line(flow: &Result<CheckedFlow, FileError>, style: Style) -> String {
     match flow {
-        Ok(CheckedFlow { file, name, steps, .. }) => {
+        Ok(CheckedFlow { file, name, steps, warnings, .. }) => {
             let plural = if *steps == 1 { "" } else { "s" };
             let ok = Color::Good.paint("ok", style);
-            format!("{}: {ok}: flow {name}, {steps} step{plural}\n", file.display())
+            let mut lines = format!("{}: {ok}: flow {name}, {steps} step{plural}\n", file.display());
+            for warning in warnings {
+                let word = Color::Warning.paint("warning", style);
+                lines.push_str(&format!("{}: {word}: flow {name}, {warning}\n", file.display()));
+            }
+            lines
         }
         Err(error) => {
             format!("{}: {}: {}\n", error.place(), Color::Bad.paint("error", style), error.error.message)
@@ -137,6 +145,8 @@ struct Finding<'a> {
     flow: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     steps: Option<usize>,
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    warnings: &'a [String],
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -153,6 +163,7 @@ impl<'a> Finding<'a> {
                 ok: true,
                 flow: Some(&flow.name),
                 steps: Some(flow.steps),
+                warnings: &flow.warnings,
                 ..Self::default()
             },
             Err(FileError { file, error }) => Self {
@@ -214,6 +225,15 @@ steps: [{name: drop, run: mysql.drop_instance}]
         DIR/good.yaml: ok: flow create_instance, 2 steps
         DIR/good.yaml: ok: flow drop_instance, 1 step
         DIR/other.yaml: error: flow drop_instance is in DIR/good.yaml as well
+        ");
+    }
+
+    #[test]
+    fn a_flow_that_can_run_may_be_warned_about() {
+        let typo = "flow: pay\nparams: {amount: 1}\nsteps: [{name: pay, run: m.pay, when: ammount > 3}]\n";
+        assert_snapshot!(findings(&[("typo.yaml", typo)]), @"
+        DIR/typo.yaml: ok: flow pay, 1 step
+        DIR/typo.yaml: warning: flow pay, step pay: `ammount > 3` reads `ammount`, which `params` does not declare: did you mean `amount`?
         ");
     }
 
