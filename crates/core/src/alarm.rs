@@ -48,6 +48,8 @@ pub enum AlarmKind {
     BrokerAway,
     /// A message that was to start a task did not; it is about no task: [`TaskId::NONE`].
     MessageRefused,
+    /// The date of the server's machine was set back; it is about no task: [`TaskId::NONE`].
+    ClockSetBack,
 }
 
 impl From<StuckKind> for AlarmKind {
@@ -73,6 +75,7 @@ impl AlarmKind {
             Self::Refused => "refused",
             Self::BrokerAway => "broker_away",
             Self::MessageRefused => "message_refused",
+            Self::ClockSetBack => "clock_set_back",
         }
     }
 }

@@ -134,7 +134,10 @@ impl Engine {
     }
 
     /// Whether this alarm was raised and not resolved.
-    pub(crate) async fn alarm_stands(&self, id: &AlarmId) -> Result<bool, EngineError> {
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub async fn alarm_stands(&self, id: &AlarmId) -> Result<bool, EngineError> {
         let stored = self.store.alarm(id).await?;
         Ok(stored.is_some_and(|stored| stored.alarm.state != AlarmState::Resolved))
     }

@@ -152,6 +152,11 @@ impl Engine {
         select(timers, news).await;
     }
 
+    /// The wall time is ahead of the date by this much, because the date was set back.
+    pub fn is_ahead(&self, by: Millis) {
+        self.store.is_ahead(by);
+    }
+
     /// Whether other servers may work on the same store.
     #[must_use]
     pub fn shares_its_store(&self) -> bool {

@@ -1,21 +1,30 @@
 //! The clock of the process: the only place that asks the machine what time it is.
 
 use std::{
-    sync::atomic::{AtomicI64, Ordering},
+    sync::{
+        Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicI64, Ordering},
+    },
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
+use anyhow::ensure;
 use windlass_core::{Millis, Timestamp};
 use windlass_engine::ports::{Clock, Now};
 
-/// The machine's clocks; its wall time never runs backwards, also over restarts.
+/// The machine's clocks; its wall time never runs backwards, also over restarts. Where the machine's date is set back,
+/// it goes on from where it was, a little slower than before, until the date has caught up ([`Wall`]).
 ///
 /// Of several servers on one store each [follows](Self::follow) the store's clock, for leases as well: the machine's
 /// own says then only how much time has passed since.
 #[derive(Debug)]
 pub(crate) struct SystemClock {
     started: Instant,
-    /// The latest wall time told, or known to be written before this start.
+    /// The wall time where no store's clock is followed.
+    wall: Mutex<Wall>,
+    /// The latest time that was written before this start.
+    floor: AtomicI64,
+    /// The latest time told by the store's clock.
     latest: AtomicI64,
     /// What time it was by the store's clock when this process started.
     origin: AtomicI64,
@@ -27,15 +36,94 @@ const NO_ORIGIN: i64 = i64::MIN;
 /// A store's clock that is ahead by more has been set: time jumps. One that is behind by more is not followed back.
 const JUMP: Millis = Millis(1000);
 
+/// A date that is later than anything known by more than this is wrong, or nobody has run the program for as long.
+const AHEAD_MAX: Millis = Millis::from_secs(2 * 366 * 24 * 3600);
+
+/// Wall time that goes on while the machine's date is behind it: what is to be done after a time is done after that
+/// time. Both are in microseconds.
+#[derive(Debug, Default)]
+struct Wall {
+    time: i64,
+    /// The monotonic time at which it was told last.
+    told_at: i64,
+}
+
+impl Wall {
+    /// While the date is behind, time passes slower by one part in so many, so that the date catches up.
+    const CATCH_UP: i64 = 20;
+
+    /// What time it is, with this date and at this monotonic time.
+    fn at(&mut self, date: i64, mono: i64) -> i64 {
+        let passed = (mono - self.told_at).max(0);
+        self.told_at = self.told_at.max(mono);
+        self.time = date.max(self.time.saturating_add(passed - passed / Self::CATCH_UP));
+        self.time
+    }
+}
+
 impl SystemClock {
     /// A clock that is not behind `floor`.
     pub(crate) fn new(floor: Timestamp) -> Self {
-        Self { started: Instant::now(), latest: AtomicI64::new(floor.0), origin: AtomicI64::new(NO_ORIGIN) }
+        let clock = Self {
+            started: Instant::now(),
+            wall: Mutex::default(),
+            floor: AtomicI64::new(0),
+            latest: AtomicI64::new(0),
+            origin: AtomicI64::new(NO_ORIGIN),
+        };
+        clock.not_before(floor);
+        clock
     }
 
     /// Tells the clock of a time that was written before.
     pub(crate) fn not_before(&self, floor: Timestamp) {
+        self.floor.fetch_max(floor.0, Ordering::Relaxed);
         self.latest.fetch_max(floor.0, Ordering::Relaxed);
+        let mut wall = self.wall();
+        wall.time = wall.time.max(floor.0.saturating_mul(1000));
+    }
+
+    /// How far this clock is ahead of the machine's date, which was set back.
+    pub(crate) fn ahead(&self) -> Millis {
+        if self.origin.load(Ordering::Relaxed) != NO_ORIGIN {
+            return Millis(0);
+        }
+        let wall = self.now().wall;
+        Millis(u64::try_from(wall.0 - date() / 1000).unwrap_or(0))
+    }
+
+    /// Refuses a date of the machine that cannot be true: everything would be due at once, and what is written then
+    /// could not be taken back. `built` is when this program was made, as far as that is known.
+    ///
+    /// # Errors
+    /// When the date is years after both, with what to do.
+    pub(crate) fn check_date(&self, built: Timestamp) -> anyhow::Result<()> {
+        if self.origin.load(Ordering::Relaxed) != NO_ORIGIN {
+            return Ok(());
+        }
+        self.check(Timestamp(date() / 1000), built)
+    }
+
+    fn check(&self, date: Timestamp, built: Timestamp) -> anyhow::Result<()> {
+        let known = self.floor.load(Ordering::Relaxed).max(built.0);
+        let day = |time: i64| {
+            jiff::Timestamp::from_millisecond(time).map_or_else(
+                |_| "a date beyond the year 9999".to_owned(),
+                |time| time.strftime("%F").to_string(),
+            )
+        };
+        ensure!(
+            date <= Timestamp(known) + AHEAD_MAX,
+            "the clock of this machine is wrong: it says {}, more than two years after this program was installed and after \
+             the newest change in the store ({}). Set the clock, or start with --trust-clock if it is right",
+            day(date.0),
+            day(known)
+        );
+        Ok(())
+    }
+
+    fn wall(&self) -> MutexGuard<'_, Wall> {
+        self.wall.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// It was this time by the store's clock so long ago. Small steps back are waited out, large ones are not made.
@@ -71,17 +159,77 @@ impl Clock for SystemClock {
             let time = origin + self.elapsed();
             return shared(self.latest.fetch_max(time, Ordering::Relaxed).max(time));
         }
-        let wall = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis());
-        let wall = i64::try_from(wall).unwrap_or(i64::MAX);
-        let latest = self.latest.fetch_max(wall, Ordering::Relaxed).max(wall);
-        let mono = u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX);
-        Now { wall: Timestamp(latest), mono: Millis(mono) }
+        let mono = micros(self.started.elapsed());
+        let wall = self.wall().at(date(), mono);
+        Now { wall: Timestamp(wall / 1000), mono: Millis(u64::try_from(mono / 1000).unwrap_or(0)) }
     }
+}
+
+/// The machine's date in microseconds.
+fn date() -> i64 {
+    micros(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default())
+}
+
+fn micros(span: Duration) -> i64 {
+    i64::try_from(span.as_micros()).unwrap_or(i64::MAX)
+}
+
+/// When this program was installed; 0 where its file does not say.
+pub(crate) fn built_at() -> Timestamp {
+    let modified = std::env::current_exe().and_then(|path| path.metadata()).and_then(|file| file.modified());
+    let since = modified.ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
+    Timestamp(since.map_or(0, |since| micros(since) / 1000))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const SECOND: i64 = 1_000_000;
+    const HOUR: i64 = 3600 * SECOND;
+
+    #[test]
+    fn time_goes_on_when_the_date_is_set_back() {
+        let (mut wall, start) = (Wall::default(), 1000 * HOUR);
+        assert_eq!(wall.at(start, 0), start);
+        // An hour ahead, and back again.
+        assert_eq!(wall.at(start + HOUR, SECOND), start + HOUR);
+        let first = wall.at(start + 2 * SECOND, 2 * SECOND);
+        assert_eq!(first, start + HOUR + SECOND - SECOND / 20, "a second has passed");
+        // What is due in ten seconds is due in little more than ten seconds.
+        assert!(wall.at(start + 13 * SECOND, 13 * SECOND) >= first + 10 * SECOND);
+        // The date catches up, and is right from then on.
+        let later = 25 * HOUR;
+        assert_eq!(wall.at(start + later, later), start + later);
+        assert_eq!(wall.at(start + later - 5, later - 5), start + later, "who asked first may come last");
+    }
+
+    #[test]
+    fn time_goes_on_from_what_was_written_before_a_restart() {
+        let (clock, now) = (SystemClock::new(Timestamp(0)), date() / 1000);
+        assert_eq!(clock.ahead(), Millis(0));
+        clock.not_before(Timestamp(now + 3_600_000));
+        let (first, ahead) = (clock.now(), clock.ahead());
+        assert!(first.wall.0 >= now + 3_600_000);
+        assert!((3_500_000..=3_600_000).contains(&ahead.0), "{ahead}");
+        while clock.now().wall == first.wall {
+            std::hint::spin_loop();
+        }
+    }
+
+    #[test]
+    fn a_date_that_cannot_be_true_is_refused() {
+        const YEAR: i64 = 365 * 24 * 3_600_000;
+        let (written, built) = (Timestamp(50 * YEAR), Timestamp(54 * YEAR));
+        let clock = SystemClock::new(written);
+        for good in [0, 49 * YEAR, 55 * YEAR, 56 * YEAR] {
+            clock.check(Timestamp(good), built).unwrap();
+        }
+        let refused = clock.check(Timestamp(57 * YEAR), built).unwrap_err().to_string();
+        assert!(refused.contains("says 2026-12-18") && refused.contains("(2023-12-19)"), "{refused}");
+        SystemClock::new(Timestamp(56 * YEAR)).check(Timestamp(57 * YEAR), built).unwrap();
+        assert!(clock.check(Timestamp(i64::MAX / 2), built).is_err());
+    }
 
     #[test]
     fn a_store_s_clock_is_followed_and_never_back() {

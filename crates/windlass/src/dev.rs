@@ -32,6 +32,7 @@ pub(crate) async fn run(
     shutdown: impl Future<Output = ()>,
 ) -> anyhow::Result<()> {
     let server = Server::open(config).await?;
+    server.check_clock()?;
     let url = format!("http://{}", server.address()?);
     println!("listening on {url}");
     let (stop, stopped) = watch::channel(false);

@@ -5,6 +5,7 @@ mod brokers;
 mod chain;
 pub mod cli;
 mod clock;
+mod clock_watch;
 mod config;
 pub mod demo;
 mod dev;

@@ -19,7 +19,15 @@ use windlass_engine::{
     },
 };
 
-use crate::{brokers::Brokers, clock::SystemClock, config::ServerConfig, http, loops::Loops, wire};
+use crate::{
+    brokers::Brokers,
+    clock::{SystemClock, built_at},
+    clock_watch,
+    config::ServerConfig,
+    http,
+    loops::Loops,
+    wire,
+};
 
 /// The longest time between two looks at what is due: other servers on the same store wake nobody here.
 const TICK: Duration = Duration::from_millis(100);
@@ -76,6 +84,8 @@ impl Server {
         let store = wire::open(&config.store, &clock, &address).await?;
         let id = uuid::Uuid::new_v4();
         let engine = Arc::new(Engine::new(store, id.as_u64_pair().0));
+        // Before anything is done that is due.
+        engine.is_ahead(clock.ahead());
         let me = ServerState {
             id: ServerId(id.as_u128()),
             version: env!("CARGO_PKG_VERSION").into(),
@@ -89,6 +99,14 @@ impl Server {
         follow_store(&membership, &clock).await.context("the store does not tell the time")?;
         membership.run_once(clock.now()).await.context("cannot become a server of the store")?;
         Ok(Self { listener, engine, clock, membership, retention: config.retention(), brokers })
+    }
+
+    /// Refuses a date of the machine that cannot be true.
+    ///
+    /// # Errors
+    /// When it is years ahead, with what to do.
+    pub(crate) fn check_clock(&self) -> anyhow::Result<()> {
+        self.clock.check_date(built_at())
     }
 
     /// Which server this is.
@@ -137,6 +155,7 @@ impl Server {
             }
         }
         loops.spawn("does what is due", keep_time(engine.clone(), clock.clone()));
+        loops.spawn("watches the clock", clock_watch::watch(engine.clone(), clock.clone()));
         loops.spawn("hears of other servers", hear_news(engine.clone(), clock.clone()));
         let (outgrown, is_outgrown) = oneshot::channel();
         loops.spawn("is one of the servers", be_heard(membership.clone(), clock.clone(), outgrown));

@@ -23,6 +23,9 @@ const LEASE: Duration = Duration::from_secs(2);
 const PATIENCE: Duration = Duration::from_secs(60);
 const HOUR: i64 = 3600;
 
+/// A flow whose step waits before it begins.
+const DELAYED: &str = "delayed";
+
 pub(super) async fn run(program: &Path, length: Length) -> Result<()> {
     let Some(library) = faketime() else {
         println!("clock-jump: SKIPPED, libfaketime is not installed (apt-get install faketime)");
@@ -57,19 +60,23 @@ async fn jump(program: &Path, library: &Path, round: usize) -> Result<()> {
     clock.set(HOUR)?;
     wait_until_succeeded(&client, ids.len()).await?;
     ensure_scheduled(&client, &later).await?;
-    // Back again while these run: the server's own time stands still.
+    // Back again while these run: the server's own time goes on from where it was.
     ids.extend(submit(&client, "during-the-jump-back", None).await?);
     begun(&fleet, TASKS * 3).await?;
     clock.set(0)?;
     wait_until_succeeded(&client, ids.len()).await?;
     ids.extend(submit(&client, "in-a-moment", Some(1)).await?);
+    // What is to be done after a time is done after that time, and not in an hour.
+    ids.extend(submit_delayed(&client, "delayed-while-behind").await?);
     wait_until_succeeded(&client, ids.len()).await?;
+    ensure_alarm(&client).await?;
     ensure_scheduled(&client, &later).await?;
     // A start with a clock that is an hour behind what is written: nothing fires again.
     clock.set(-HOUR)?;
     fleet.kill_server().await?;
     fleet.start_server().await?;
     ids.extend(submit(&client, "after-a-start-in-the-past", None).await?);
+    ids.extend(submit_delayed(&client, "delayed-after-a-start-in-the-past").await?);
     wait_until_succeeded(&client, ids.len()).await?;
     ensure_scheduled(&client, &later).await?;
     clock.set(HOUR * 5 / 2)?;
@@ -100,6 +107,31 @@ async fn submit(client: &Client, name: &str, due_in: Option<i64>) -> Result<Vec<
         .map(|index| Ok(SubmitTask { at: due, ..tasks::task_of(format!("{name}-{index}"), WORK_MS)? }))
         .collect();
     tasks::submit_all(client, &tasks?).await
+}
+
+/// Submits tasks whose step waits two seconds before it begins.
+async fn submit_delayed(client: &Client, name: &str) -> Result<Vec<String>> {
+    let flow = serde_json::from_value(serde_json::json!({
+        "flow": DELAYED, "steps": [{"name": "work", "run": "drill.work", "delay": "2s"}],
+    }))?;
+    client.apply_flow(DELAYED, &flow).await?;
+    let tasks: Result<Vec<_>> = (0..TASKS)
+        .map(|index| {
+            Ok(SubmitTask { flow: DELAYED.to_owned(), ..tasks::task_of(format!("{name}-{index}"), WORK_MS)? })
+        })
+        .collect();
+    tasks::submit_all(client, &tasks?).await
+}
+
+/// Waits for the alarm about the clock.
+async fn ensure_alarm(client: &Client) -> Result<()> {
+    let raised = async {
+        while !client.alarms(false).await?.items.iter().any(|alarm| alarm.kind == "clock_set_back") {
+            time::sleep(Duration::from_millis(50)).await;
+        }
+        anyhow::Ok(())
+    };
+    time::timeout(PATIENCE, raised).await.context("no alarm says that the clock was set back")?
 }
 
 /// Waits until so many steps have begun.

@@ -31,6 +31,10 @@ pub trait Store: Send + Sync + 'static {
     /// then. A store that shares its data with others cannot know, and gives nothing.
     fn next_wake(&self, now: Now) -> Option<Millis>;
 
+    /// The wall time is ahead of the date by this much, because the date was set back: what is to begin at a date begins
+    /// so much later. A store that goes by a clock of its own has nothing to do with that.
+    fn is_ahead(&self, _by: Millis) {}
+
     /// Grows when the store lost what it had told before it was on disk, and went back to what is there. A store
     /// that tells only what is on disk has one for ever.
     fn generation(&self) -> u64 {

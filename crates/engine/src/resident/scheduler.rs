@@ -6,8 +6,8 @@ use std::{
 };
 
 use windlass_core::{
-    ActKey, ActState, AlarmId, Effect, Flow, Free, Lock, LockName, Name, Ready, Task, TaskId, Timestamp,
-    Waiting, Wakeup,
+    ActKey, ActState, AlarmId, Effect, Flow, Free, Lock, LockName, Millis, Name, Ready, Task, TaskId,
+    Timestamp, Waiting, Wakeup,
     planted::{Bug, is_planted},
     waiting,
 };
@@ -35,6 +35,8 @@ pub(super) struct Scheduler {
     pub(super) active: BTreeMap<TaskId, Entry>,
     pub(super) queues: Queues,
     pub(super) due: BTreeSet<(Timestamp, TaskId, Wakeup)>,
+    /// By how much the wall time is ahead of the date.
+    pub(super) ahead: Millis,
     pub(super) claims: Claims,
     pub(super) sessions: Sessions,
     pub(super) submit_keys: SubmitKeys,
@@ -351,12 +353,35 @@ impl Scheduler {
         entry.published.iter().find(|waiting| waiting.key == Wakeup::Act(key))?.ready.as_ref()
     }
 
+    /// When something is due by the wall time. A start at a date, and the deadline that counts from it, are later by as
+    /// much as the wall time is ahead of the date; everything else is due after a time that has passed.
+    fn due_at(&self, (at, task, wakeup): &(Timestamp, TaskId, Wakeup)) -> Timestamp {
+        if self.ahead == Millis(0) {
+            return *at;
+        }
+        let has_date = || self.active.get(task).is_some_and(|entry| entry.task.input.at.is_some());
+        match wakeup {
+            Wakeup::Start => *at + self.ahead,
+            Wakeup::Deadline if has_date() => *at + self.ahead,
+            Wakeup::Deadline | Wakeup::Act(_) => *at,
+        }
+    }
+
+    /// When the next is due.
+    pub(super) fn next_due(&self) -> Option<Timestamp> {
+        if self.ahead == Millis(0) {
+            return self.due.first().map(|(at, ..)| *at);
+        }
+        self.due.iter().map(|due| self.due_at(due)).min()
+    }
+
     /// What is due, earliest first.
     pub(super) fn due(&self, now: Now, limit: usize) -> Vec<Due> {
         let wakes = self
             .due
             .iter()
             .take_while(|(at, ..)| *at <= now.wall || is_planted(Bug::RetriedEarly))
+            .filter(|due| self.due_at(due) <= now.wall || is_planted(Bug::RetriedEarly))
             .map(|(_, task, wakeup)| Due::Wake { task: *task, wakeup: *wakeup });
         let kept_back = self.kept_back.iter().filter_map(|(task, key)| {
             let attempt = self.active.get(task)?.task.act(*key)?.attempt;

@@ -24,7 +24,7 @@ impl Store for Resident {
     fn next_wake(&self, now: Now) -> Option<Millis> {
         let inner = self.inner();
         let scheduler = &inner.scheduler;
-        let due = scheduler.due.first().map(|(at, ..)| *at - now.wall);
+        let due = scheduler.next_due().map(|at| at - now.wall);
         let due = if scheduler.kept_back.is_empty() { due } else { Some(Millis(0)) };
         let grace_until = match inner.grace {
             Grace::Over => None,
@@ -36,6 +36,10 @@ impl Store for Resident {
         let mono = mono.into_iter().flatten().map(|at| Millis(at.0.saturating_sub(now.mono.0)));
         let waking = scheduler.next_waking(now.wall, self.rest.horizon, self.rest.page);
         mono.chain(due).chain([waking]).min()
+    }
+
+    fn is_ahead(&self, by: Millis) {
+        self.inner().scheduler.ahead = by;
     }
 
     fn generation(&self) -> u64 {

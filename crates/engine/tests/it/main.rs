@@ -4,6 +4,7 @@ mod after_failures;
 mod announcing;
 mod broker;
 mod commits;
+mod dates;
 mod engine;
 mod exchange;
 mod faulty_store;

@@ -42,6 +42,10 @@ pub(crate) struct ServerArgs {
     #[arg(long)]
     pub(crate) insecure: bool,
 
+    /// Start although the clock of the machine is years ahead of everything known
+    #[arg(long)]
+    pub(crate) trust_clock: bool,
+
     /// Print the settings as they come out, secrets hidden, and end
     #[arg(long)]
     pub(crate) print_config: bool,
@@ -66,6 +70,9 @@ impl ServerArgs {
         logging::start();
         let shutdown = signals::shutdown()?;
         let server = Server::open(&config).await?;
+        if !self.trust_clock {
+            server.check_clock()?;
+        }
         println!("listening on http://{}", server.address()?);
         let others = server.others().await?;
         tracing::info!(id = %server.id(), store = %config.store, beside = others.join(", "), "serving");
