@@ -77,6 +77,19 @@ pub struct UniqueSettings {
     /// With `while: finished`: for how long after its end.
     #[serde(default, rename = "for", skip_serializing_if = "Option::is_none")]
     pub period: Option<Span>,
+    /// What a submit gets whose key another task has; that task when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub on_conflict: Option<OnConflict>,
+}
+
+/// What a submit gets while another task has its unique key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum OnConflict {
+    /// That task, with status 200 (the default).
+    Return,
+    /// A refusal with status 409 that names that task.
+    Fail,
 }
 
 /// For how long a task stands for others like it.

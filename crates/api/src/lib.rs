@@ -5,6 +5,7 @@
 //! fields ending in `_ms` are milliseconds, payloads are JSON objects passed on as they came.
 
 mod alarm;
+mod batch;
 mod bulk;
 mod event;
 mod flow;
@@ -24,6 +25,7 @@ mod why;
 mod worker;
 
 pub use alarm::*;
+pub use batch::*;
 pub use bulk::*;
 pub use event::*;
 pub use flow::*;

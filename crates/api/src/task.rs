@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::{ActionDocument, MemberCounts, OnFailure, Payload, Problem, RetryBy, Span, StepDocument};
+use crate::{ActionDocument, MemberCounts, OnFailure, Payload, RetryBy, Span, StepDocument, UniqueDocument};
 
 /// A task to start: the body of `POST /v1/tasks`. It has `flow`, or `steps` of its own.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, ToSchema)]
@@ -27,6 +27,9 @@ pub struct SubmitTask {
     /// With `steps`: who makes the retries of a step.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_by: Option<RetryBy>,
+    /// With `steps`: which tasks with the same steps are the same.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unique: Option<UniqueDocument>,
     /// Parameters shared by all steps: a JSON object of at most 1 MiB.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Object>)]
@@ -346,38 +349,6 @@ pub struct Progress {
     /// A line for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
-}
-
-/// Many tasks at once: the body of `POST /v1/tasks/batch`, at most 8 MiB and 10,000 tasks.
-#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub struct SubmitBatch {
-    /// Each is accepted or refused for itself.
-    #[schema(value_type = Vec<SubmitTask>)]
-    pub tasks: Vec<Payload>,
-}
-
-/// What became of each task of a batch, in its order.
-#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
-pub struct SubmitBatchAnswer {
-    /// One per task of the batch.
-    pub results: Vec<BatchResult>,
-}
-
-/// What became of one task of a batch.
-#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
-pub struct BatchResult {
-    /// The HTTP status the task would have got by itself.
-    pub status: u16,
-    /// Its id, when it was accepted, or that of the task that exists already.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub id: Option<String>,
-    /// With status 200: why no task was started.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub existing: Option<Existing>,
-    /// Why it was refused.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub problem: Option<Problem>,
 }
 
 /// How a person settles a stuck or held step: the body of `POST /v1/tasks/{id}/steps/{step}/resolve`.

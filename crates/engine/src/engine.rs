@@ -71,6 +71,14 @@ pub enum EngineError {
         /// What its key evaluates to.
         message: String,
     },
+    /// Another task has the unique key, and its flow asks for a refusal then.
+    #[error("task {task} of the flow {flow} exists and has the same unique key")]
+    UniqueConflict {
+        /// The flow.
+        flow: Name,
+        /// The task that exists.
+        task: TaskId,
+    },
     /// The same key was used for something else.
     #[error("this idempotency key was used for task {task} with another body")]
     KeyReused {

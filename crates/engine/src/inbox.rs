@@ -46,12 +46,20 @@ pub(crate) struct NewTask {
     pub(crate) overrides_unique: bool,
     /// Its idempotency key.
     pub(crate) key: Option<SubmitKey>,
+    /// As in [`Submission`](crate::Submission).
+    pub(crate) fingerprint_before: Option<[u8; 32]>,
 }
 
 impl NewTask {
     /// A task that begins at its first step.
     pub(crate) fn new(task: Task) -> Self {
-        Self { task: Arc::new(task), done: Vec::new(), overrides_unique: false, key: None }
+        Self {
+            task: Arc::new(task),
+            done: Vec::new(),
+            overrides_unique: false,
+            key: None,
+            fingerprint_before: None,
+        }
     }
 }
 

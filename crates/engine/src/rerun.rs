@@ -23,6 +23,8 @@ pub struct Rerun {
     pub overrides_unique: bool,
     /// Idempotency key.
     pub key: Option<SubmitKey>,
+    /// As in [`Submission`](crate::Submission).
+    pub fingerprint_before: Option<[u8; 32]>,
     /// Who asks for it.
     pub by: Option<Actor>,
     /// W3C trace context of the request.
@@ -76,7 +78,8 @@ impl Engine {
         let input = with_unique_key(&old.flow, input)?;
         let task = Task::new(self.ids.next(now.wall), old.flow.clone(), Arc::new(input));
         let overrides_unique = rerun.overrides_unique && task.input.unique.is_some();
-        let new = NewTask { done, overrides_unique, key: rerun.key, ..NewTask::new(task) };
+        let Rerun { key, fingerprint_before, .. } = rerun;
+        let new = NewTask { done, overrides_unique, key, fingerprint_before, ..NewTask::new(task) };
         self.accept(vec![new]).await?.pop().unwrap_or(Err(EngineError::Conflict))
     }
 }

@@ -2,7 +2,7 @@
 
 use std::{collections::HashMap, sync::Arc};
 
-use windlass_core::{Flow, Input, Json, Name, Task, TaskId, Timestamp};
+use windlass_core::{Flow, Input, Json, Name, OnConflict, Task, TaskId};
 
 use crate::{
     Engine, EngineError,
@@ -22,6 +22,8 @@ pub struct Submission {
     pub input: Input,
     /// Idempotency key.
     pub key: Option<SubmitKey>,
+    /// With a key: the fingerprint that earlier versions made of the same content. It counts as the same.
+    pub fingerprint_before: Option<[u8; 32]>,
 }
 
 /// A task that was accepted now, or one that exists already.
@@ -85,10 +87,11 @@ impl Engine {
             let flow = flows.get(&wanted).cloned().flatten();
             let input = flow
                 .ok_or_else(|| EngineError::UnknownFlow(named(&wanted.0, wanted.1)))
-                .and_then(|flow| Ok((with_unique_key(&flow, submission.input)?, flow)));
+                .and_then(|flow| Ok((with_unique_key(&flow, submission.input.clone())?, flow)));
             results.push(input.map(|(input, flow)| {
                 let new = NewTask::new(Task::new(id, flow, Arc::new(input)));
-                tasks.push(NewTask { key: submission.key, ..new });
+                let Submission { key, fingerprint_before, .. } = submission;
+                tasks.push(NewTask { key, fingerprint_before, ..new });
             }));
         }
         let mut accepted = self.accept(tasks).await?.into_iter();
@@ -104,14 +107,13 @@ impl Engine {
         if tasks.is_empty() {
             return Ok(Vec::new());
         }
-        let key = |new: &NewTask| new.key.clone().map(|key| (key, new.task.input.created_at));
-        let keys: Vec<_> = tasks.iter().map(key).collect();
+        let asked: Vec<_> = tasks.iter().map(Asked::of).collect();
         let mut replies = self.inbox.decide(tasks.into_iter().map(Item::Submit).collect()).await?;
-        let kept = self.keep_keys(&mut replies, &keys).await;
+        let kept = self.keep_keys(&mut replies, &asked).await;
         let mut answers = Vec::with_capacity(replies.len());
-        for ((reply, key), kept) in replies.into_iter().zip(keys).zip(kept) {
+        for ((reply, asked), kept) in replies.into_iter().zip(asked).zip(kept) {
             answers.push(match kept {
-                Ok(()) => self.accepted(reply, key.map(|(key, _)| key.fingerprint)).await,
+                Ok(()) => self.accepted(reply, &asked).await,
                 Err(error) => Err(error),
             });
         }
@@ -121,16 +123,15 @@ impl Engine {
     /// Where a task stands for one that was submitted under a key, the key names it from now on, before anybody is told:
     /// when the answer is lost, the same submit gets the same task again, whatever has become of that meanwhile. Tells of each
     /// reply whether it may be given: others have been accepted, whatever becomes of the keys.
-    async fn keep_keys(
-        &self,
-        replies: &mut [Reply],
-        keys: &[Option<(SubmitKey, Timestamp)>],
-    ) -> Vec<Result<(), EngineError>> {
+    async fn keep_keys(&self, replies: &mut [Reply], asked: &[Asked]) -> Vec<Result<(), EngineError>> {
         let mut kept = vec![Ok(()); replies.len()];
         let (mut repeats, mut items) = (Vec::new(), Vec::new());
-        for (place, (reply, key)) in replies.iter().zip(keys).enumerate() {
-            if let (Reply::Repeats { task }, Some((key, at))) = (reply, key) {
-                items.push(Item::Change(Change::Key(KeyChange { key: key.clone(), task: *task, at: *at })));
+        for (place, (reply, asked)) in replies.iter().zip(asked).enumerate() {
+            if let (Reply::Repeats { task }, Some(key)) = (reply, &asked.key)
+                && !asked.fails_on_conflict()
+            {
+                let at = asked.task.input.created_at;
+                items.push(Item::Change(Change::Key(KeyChange { key: key.clone(), task: *task, at })));
                 repeats.push(place);
             }
         }
@@ -150,11 +151,14 @@ impl Engine {
         kept
     }
 
-    async fn accepted(&self, reply: Reply, fingerprint: Option<[u8; 32]>) -> Result<Accepted, EngineError> {
+    async fn accepted(&self, reply: Reply, asked: &Asked) -> Result<Accepted, EngineError> {
         match reply {
             Reply::Task(loaded) => Ok(Accepted { loaded, existing: None }),
-            Reply::KeyTaken { task, fingerprint: before } if fingerprint == Some(before) => {
+            Reply::KeyTaken { task, fingerprint } if asked.is_same(&fingerprint) => {
                 self.existing(task, Existing::IdempotencyKey, EngineError::KeyWithoutTask { task }).await
+            }
+            Reply::Repeats { task } if asked.fails_on_conflict() => {
+                Err(EngineError::UniqueConflict { flow: asked.task.flow.name.clone(), task })
             }
             // When it has ended and was deleted meanwhile, the same submit may be accepted now.
             Reply::Repeats { task } => self.existing(task, Existing::Unique, EngineError::Conflict).await,
@@ -175,6 +179,30 @@ impl Engine {
             Err(EngineError::UnknownTask(_)) => Err(missing),
             Err(error) => Err(error),
         }
+    }
+}
+
+/// What was asked for, as far as it decides on the answer.
+struct Asked {
+    task: Arc<Task>,
+    key: Option<SubmitKey>,
+    fingerprint_before: Option<[u8; 32]>,
+}
+
+impl Asked {
+    fn of(new: &NewTask) -> Self {
+        let NewTask { task, key, fingerprint_before, .. } = new;
+        Self { task: task.clone(), key: key.clone(), fingerprint_before: *fingerprint_before }
+    }
+
+    fn fails_on_conflict(&self) -> bool {
+        self.task.flow.unique.as_ref().is_some_and(|unique| unique.on_conflict == OnConflict::Fail)
+    }
+
+    /// Whether what was accepted under the key, with this fingerprint, is the same.
+    fn is_same(&self, fingerprint: &[u8; 32]) -> bool {
+        let now = self.key.as_ref().map(|key| &key.fingerprint);
+        now == Some(fingerprint) || self.fingerprint_before.as_ref() == Some(fingerprint)
     }
 }
 

@@ -1,8 +1,8 @@
 //! Flows of all shapes.
 
 use windlass_core::{
-    Action, Backoff, Doer, During, Each, Expression, Flow, Json, LockRef, Millis, Name, OnFailure, OnPartial,
-    Retry, RetryBy, Role, StepDefinition, Unique,
+    Action, Backoff, Doer, During, Each, Expression, Flow, Json, LockRef, Millis, Name, OnConflict,
+    OnFailure, OnPartial, Retry, RetryBy, Role, StepDefinition, Unique,
 };
 
 use crate::world::World;
@@ -98,7 +98,7 @@ fn unique(world: &World) -> Unique {
         1 => During::Running,
         _ => During::Finished(Millis(world.within(100..=10_000))),
     };
-    Unique { key: expression("size"), during }
+    Unique { key: expression("size"), during, on_conflict: OnConflict::Return }
 }
 
 /// What tasks with these parameters have in common that are the same.

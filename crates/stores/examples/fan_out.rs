@@ -100,6 +100,7 @@ impl Bench {
             version: None,
             input: Input::new(params, NOW.wall),
             key: None,
+            fingerprint_before: None,
         };
         let accepted = self.drive(self.engine.submit(submission, NOW))?;
         Ok(accepted.loaded.task.id)

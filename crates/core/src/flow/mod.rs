@@ -5,13 +5,15 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use crate::{DEATHS_LIMIT, DEATHS_MAX, Expression, Millis, Name, RESULTS};
+use crate::{DEATHS_LIMIT, DEATHS_MAX, Millis, Name, RESULTS};
 
 mod action;
 mod step;
+mod unique;
 
 pub use action::*;
 pub use step::*;
+pub use unique::*;
 
 /// The most steps a flow may have.
 pub const STEPS_MAX: usize = 256;
@@ -75,26 +77,6 @@ pub enum OnFailure {
     Rollback,
     /// Hold the task until a person decides.
     Hold,
-}
-
-/// Which tasks of a flow are the same.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Unique {
-    /// Those for whose submitted parameters this has the same value.
-    pub key: Expression,
-    /// For how long the first one stands for the others.
-    pub during: During,
-}
-
-/// For how long a task stands for others like it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum During {
-    /// Until its first step is handed out.
-    Pending,
-    /// Until it ends.
-    Running,
-    /// Until this long after it ended.
-    Finished(Millis),
 }
 
 /// Why a flow cannot run. `step` is the index of the step at fault.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use windlass_core::{Command, During, Expression, Flow, Millis, TaskId, Unique};
+use windlass_core::{Command, During, Expression, Flow, Millis, OnConflict, TaskId, Unique};
 
 use super::{World, history::line, topic};
 use crate::ports::{Outcome, Retention, TaskChange};
@@ -19,7 +19,12 @@ topic![
 
 pub(super) async fn flow(world: &mut World, during: During) -> Arc<Flow> {
     let key = Expression::compile("'x'").expect("an expression");
-    world.add_flow(Flow { unique: Some(Unique { key, during }), ..line("flow", 1) }).await
+    world
+        .add_flow(Flow {
+            unique: Some(Unique { key, during, on_conflict: OnConflict::Return }),
+            ..line("flow", 1)
+        })
+        .await
 }
 
 /// A new task with a key, not committed yet.
@@ -92,7 +97,8 @@ async fn tasks_stand_after_a_reopening(mut world: World) {
     for during in [During::Pending, During::Running] {
         let name = if during == During::Pending { "pending" } else { "running" };
         let key = Expression::compile("'x'").expect("an expression");
-        let flow = Flow { unique: Some(Unique { key, during }), ..line(name, 1) };
+        let flow =
+            Flow { unique: Some(Unique { key, during, on_conflict: OnConflict::Return }), ..line(name, 1) };
         let flow = world.add_flow(flow).await;
         let first = submit(&mut world, &flow, "a").await;
         world.reopen().await;

@@ -52,7 +52,7 @@ impl TaskWork {
         place: Place,
         now: Now,
     ) -> Result<Self, Rejection> {
-        let NewTask { task, done, overrides_unique, key } = new;
+        let NewTask { task, done, overrides_unique, key, .. } = new;
         let (done, by) = (done.clone(), task.input.by.clone());
         let accept = Command::Accept { done, overrides_unique: *overrides_unique, by };
         let transition = apply(task, &accept, &Context::at(now.wall))?;

@@ -131,7 +131,13 @@ fn what_a_round_has_committed_is_answered_though_a_later_one_fails() {
     let two = Two::new();
     let id = two.one.submit("f");
     let input = (*two.one.task(id).input).clone();
-    let submission = Submission { flow: Name::new("f").unwrap(), version: None, input, key: None };
+    let submission = Submission {
+        flow: Name::new("f").unwrap(),
+        version: None,
+        input,
+        key: None,
+        fingerprint_before: None,
+    };
     let mut submitting = pin!(two.one.engine.submit(submission, two.one.now()));
     assert!(poll(submitting.as_mut()).is_pending());
     let mut cancelling = pin!(two.one.engine.tell(id, Command::Cancel { by: None }));
@@ -251,7 +257,13 @@ fn what_is_handed_out_after_a_slow_commit_begins_then() {
     let mut polling = pin!(worker.open_poll(30_000));
     assert!(world.turn(polling.as_mut()).is_pending());
     let input = Input::new(Json::parse("{}").unwrap(), world.now().wall);
-    let submission = Submission { flow: Name::new("f").unwrap(), version: None, input, key: None };
+    let submission = Submission {
+        flow: Name::new("f").unwrap(),
+        version: None,
+        input,
+        key: None,
+        fingerprint_before: None,
+    };
     let mut submitting = pin!(world.engine.submit(submission, world.now()));
     assert!(poll(submitting.as_mut()).is_pending());
     let committer = Committer::new(world.engine.clone());
@@ -313,7 +325,13 @@ fn a_lock_is_not_given_back_for_a_task_whose_change_is_not_committed() {
     locking.steps[0].locks = vec![LockRef::Name(name.clone())];
     two.one.apply(locking);
     let input = Input::new(Json::parse("{}").unwrap(), two.one.now().wall);
-    let submission = Submission { flow: Name::new("g").unwrap(), version: None, input, key: None };
+    let submission = Submission {
+        flow: Name::new("g").unwrap(),
+        version: None,
+        input,
+        key: None,
+        fingerprint_before: None,
+    };
     let mut submitting = pin!(two.one.engine.submit(submission, two.one.now()));
     assert!(poll(submitting.as_mut()).is_pending());
     // It is taken in and asks for the lock; the lock is granted, and the task is about to hear so.
@@ -347,7 +365,10 @@ fn the_locks_of_a_batch_are_read_at_once() {
     let submits = (0..5).map(|number| {
         let input = Input::new(Json::parse("{}").unwrap(), world.now().wall);
         let flow = Name::new(&format!("f{number}")).unwrap();
-        world.engine.submit(Submission { flow, version: None, input, key: None }, world.now())
+        world.engine.submit(
+            Submission { flow, version: None, input, key: None, fingerprint_before: None },
+            world.now(),
+        )
     });
     let mut submits: Vec<_> = submits.map(Box::pin).collect();
     assert!(submits.iter_mut().all(|submit| poll(submit.as_mut()).is_pending()));

@@ -4,7 +4,8 @@ use std::{pin::pin, sync::Arc, task::Poll};
 
 use futures_util::{FutureExt as _, StreamExt as _};
 use windlass_core::{
-    AlarmCommand, AlarmState, Command, During, Expression, Flow, Input, Json, Name, Rejection, Unique,
+    AlarmCommand, AlarmState, Command, During, Expression, Flow, Input, Json, Name, OnConflict, Rejection,
+    Unique,
 };
 use windlass_engine::{
     EngineError, Existing, Notice, ReportStatus, Submission, Why,
@@ -168,7 +169,11 @@ fn a_key_gives_the_same_task_and_is_refused_for_another_body() {
 #[test]
 fn a_key_whose_answer_was_lost_names_the_task_that_stood_for_it() {
     let world = World::new();
-    let unique = Unique { key: Expression::compile("name").unwrap(), during: During::Running };
+    let unique = Unique {
+        key: Expression::compile("name").unwrap(),
+        during: During::Running,
+        on_conflict: OnConflict::Return,
+    };
     world.apply(Flow { unique: Some(unique), ..flow("f", &["a"], 0) });
     let submit = |scope: u8, fingerprint: u8| {
         let key = SubmitKey { scope: [scope; 32], fingerprint: [fingerprint; 32] };
@@ -189,7 +194,11 @@ fn a_key_whose_answer_was_lost_names_the_task_that_stood_for_it() {
 fn what_was_accepted_is_told_though_the_key_of_another_one_cannot_be_kept() {
     let faulty = FaultyStore::new(Arc::new(SharedStore::new([7; 32])));
     let world = World::over(faulty.clone(), 1);
-    let unique = Unique { key: Expression::compile("name").unwrap(), during: During::Running };
+    let unique = Unique {
+        key: Expression::compile("name").unwrap(),
+        during: During::Running,
+        on_conflict: OnConflict::Return,
+    };
     world.apply(Flow { unique: Some(unique), ..flow("f", &["a"], 0) });
     let first = world.try_submit("f", r#"{"name": "x"}"#, None).unwrap().loaded.task.id;
     let submission = |name: &str, scope: u8| {
@@ -200,6 +209,7 @@ fn what_was_accepted_is_told_though_the_key_of_another_one_cannot_be_kept() {
             version: None,
             input: Input::new(params, world.now().wall),
             key,
+            fingerprint_before: None,
         }
     };
     let submit = || world.engine.submit_all(vec![submission("y", 1), submission("x", 2)], world.now());

@@ -7,8 +7,8 @@ use windlass_core::{
     Act, ActExtras, ActKey, ActState, Action, Actor, Awaited, Backoff, Cause, ChildCommand, ChildEnd,
     ChildStart, Command, Context, Direction, Doer, During, Each, Event, EventKind, Expression, Failure, Flow,
     HeldLock, Input, Json, LockCommand, LockHolder, LockOwner, LockRef, LockWaiter, Member, Message, Millis,
-    Name, OnFailure, OnPartial, Outcome, Parent, Report, Resolution, ResolutionKind, Retry, RetryBy, Role,
-    RollbackParams, StepDefinition, Task, TaskId, Timestamp, Unique, apply,
+    Name, OnConflict, OnFailure, OnPartial, Outcome, Parent, Report, Resolution, ResolutionKind, Retry,
+    RetryBy, Role, RollbackParams, StepDefinition, Task, TaskId, Timestamp, Unique, apply,
 };
 use windlass_engine::stored;
 
@@ -77,6 +77,7 @@ fn flow() -> Flow {
         unique: Some(Unique {
             key: expression("size(files)"),
             during: During::Finished(Millis::from_secs(60)),
+            on_conflict: OnConflict::Return,
         }),
         retention: Some(Millis::from_secs(7 * 86_400)),
         ..Flow::new(name("everything"), vec![each, approve, child, apologize])

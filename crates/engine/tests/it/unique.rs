@@ -1,8 +1,8 @@
 //! Unique keys: every way a task starts takes part.
 
 use windlass_core::{
-    Action, Command, Doer, During, EventKind, Expression, Flow, Input, Json, Millis, Name, StepDefinition,
-    TaskId, Unique,
+    Action, Command, Doer, During, EventKind, Expression, Flow, Input, Json, Millis, Name, OnConflict,
+    StepDefinition, TaskId, Unique,
 };
 use windlass_engine::{Accepted, EngineError, Existing, Rerun, Submission, ports::SubmitKey};
 
@@ -12,7 +12,10 @@ const PARAMS: &str = r#"{"order":"o-1"}"#;
 
 fn unique(during: During) -> Flow {
     let key = Expression::compile("order").unwrap();
-    Flow { unique: Some(Unique { key, during }), ..flow("charge", &["charge"], 0) }
+    Flow {
+        unique: Some(Unique { key, during, on_conflict: OnConflict::Return }),
+        ..flow("charge", &["charge"], 0)
+    }
 }
 
 fn start(world: &World) -> Accepted {
@@ -37,7 +40,15 @@ fn fail(world: &World, session: u128) {
 }
 
 fn rerun() -> Rerun {
-    Rerun { from: None, params: None, overrides_unique: false, key: None, by: None, traceparent: None }
+    Rerun {
+        from: None,
+        params: None,
+        overrides_unique: false,
+        key: None,
+        fingerprint_before: None,
+        by: None,
+        traceparent: None,
+    }
 }
 
 fn run_again(world: &World, id: TaskId, rerun: Rerun) -> Result<Accepted, EngineError> {
@@ -143,12 +154,34 @@ fn of_a_batch_one_is_started() {
         version: None,
         input: Input::new(Json::parse(PARAMS).unwrap(), world.now().wall),
         key: None,
+        fingerprint_before: None,
     };
     let batch = vec![submission(), submission()];
     let results = world.drive(world.engine.submit_all(batch, world.now())).unwrap();
     let existing: Vec<_> = results.iter().map(|result| result.as_ref().unwrap().existing).collect();
     assert_eq!(existing, [None, Some(Existing::Unique)]);
     assert_eq!(world.worker(1).poll().attempts.len(), 1);
+}
+
+#[test]
+fn a_flow_may_ask_for_a_refusal() {
+    let world = World::new();
+    let mut flow = unique(During::Running);
+    flow.unique.as_mut().unwrap().on_conflict = OnConflict::Fail;
+    world.apply(flow);
+    let key = |scope: u8| Some(SubmitKey { scope: [scope; 32], fingerprint: [1; 32] });
+    let first = world.try_submit("charge", PARAMS, key(1)).unwrap().loaded.task.id;
+    let conflict = EngineError::UniqueConflict { flow: Name::new("charge").unwrap(), task: first };
+    assert_eq!(world.try_submit("charge", PARAMS, None).unwrap_err(), conflict);
+    assert_eq!(world.try_submit("charge", PARAMS, key(2)).unwrap_err(), conflict);
+    let again = world.try_submit("charge", PARAMS, key(1)).unwrap();
+    assert_eq!(id_of(&again), (first, Some(Existing::IdempotencyKey)), "a repeated request is no conflict");
+    fail(&world, 1);
+    let second = world.try_submit("charge", PARAMS, key(2)).unwrap();
+    assert_eq!(second.existing, None, "a refused request takes no key");
+    let refused = run_again(&world, first, rerun()).unwrap_err();
+    let task = second.loaded.task.id;
+    assert_eq!(refused, EngineError::UniqueConflict { flow: Name::new("charge").unwrap(), task });
 }
 
 /// A flow whose step runs the flow `charge`, with `retries`.

@@ -141,7 +141,8 @@ const STORIES: &[Story] = &[
         world.apply(flow("f", &["a"], 0));
         let now = world.now().wall;
         let input = Input { at: Some(now + Millis(1000)), ..Input::new(Json::empty(), now) };
-        let submission = Submission { flow: name("f"), version: None, input, key: None };
+        let submission =
+            Submission { flow: name("f"), version: None, input, key: None, fingerprint_before: None };
         let id = world.drive(world.engine.submit(submission, world.now())).unwrap().loaded.task.id;
         (id, Box::new(move || world.pass(1500)))
     }),

@@ -153,7 +153,13 @@ impl World {
         key: Option<SubmitKey>,
     ) -> Result<Accepted, EngineError> {
         let input = Input::new(Json::parse(params).unwrap(), self.now().wall);
-        let submission = Submission { flow: Name::new(flow).unwrap(), version: None, input, key };
+        let submission = Submission {
+            flow: Name::new(flow).unwrap(),
+            version: None,
+            input,
+            key,
+            fingerprint_before: None,
+        };
         self.drive(self.engine.submit(submission, self.now()))
     }
 

@@ -50,6 +50,7 @@ async fn submit_to_the_last(world: &Rc<World>, person: usize, count: u64) {
             version: None,
             input: input(world),
             key: world.chance(700).then(|| key(person, number)),
+            fingerprint_before: None,
         };
         let is_unique = flow.unique.is_some();
         // Now and then one that is the same comes at the same time.

@@ -1,9 +1,9 @@
 //! A tree into the document it stands for.
 
 use windlass_api::{
-    ActionDocument, ActionSettings, BackoffKind, FlowDocument, LockDocument, LockExpression, OnFailure,
-    OnPartial, OnPartialDocument, RetryBy, RetryDocument, RetrySettings, RollbackParams, StepDocument,
-    UniqueDocument, UniqueSettings, UniqueWhile,
+    ActionDocument, ActionSettings, BackoffKind, FlowDocument, LockDocument, LockExpression, OnConflict,
+    OnFailure, OnPartial, OnPartialDocument, RetryBy, RetryDocument, RetrySettings, RollbackParams,
+    StepDocument, UniqueDocument, UniqueSettings, UniqueWhile,
 };
 
 use super::{
@@ -130,7 +130,7 @@ fn unique(node: Node) -> Result<UniqueDocument, Fault> {
             _ => text(node, "unique").map(UniqueDocument::Short),
         };
     }
-    let mut fields = Fields::of(node, "`unique`", &["key", "while", "for"])?;
+    let mut fields = Fields::of(node, "`unique`", &["key", "while", "for", "on_conflict"])?;
     Ok(UniqueDocument::Full(UniqueSettings {
         key: fields.need_text("key", "an expression that is the same for tasks that are the same")?,
         during: fields.choice(
@@ -142,6 +142,8 @@ fn unique(node: Node) -> Result<UniqueDocument, Fault> {
             ],
         )?,
         period: fields.span("for")?,
+        on_conflict: fields
+            .choice("on_conflict", &[("return", OnConflict::Return), ("fail", OnConflict::Fail)])?,
     }))
 }
 

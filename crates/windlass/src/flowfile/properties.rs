@@ -2,7 +2,7 @@
 
 use proptest::{collection::vec, option, prelude::*, sample::select};
 use windlass_core::{
-    Action, Backoff, Doer, During, Each, Expression, Flow, Millis, Name, OnFailure, OnPartial,
+    Action, Backoff, Doer, During, Each, Expression, Flow, Millis, Name, OnConflict, OnFailure, OnPartial,
     PARALLEL_DEFAULT, PARALLEL_MAX, Retry, RetryBy, Role, StepDefinition, TIMEOUT_DEFAULT, Unique,
 };
 
@@ -135,7 +135,12 @@ fn expression() -> impl Strategy<Value = Expression> {
 fn unique() -> impl Strategy<Value = Unique> {
     let during =
         prop_oneof![Just(During::Pending), Just(During::Running), length().prop_map(During::Finished)];
-    (expression(), during).prop_map(|(key, during)| Unique { key, during })
+    let on_conflict = prop_oneof![Just(OnConflict::Return), Just(OnConflict::Fail)];
+    (expression(), during, on_conflict).prop_map(|(key, during, on_conflict)| Unique {
+        key,
+        during,
+        on_conflict,
+    })
 }
 
 fn each() -> impl Strategy<Value = Each> {

@@ -64,7 +64,7 @@ fn unknown_keys_are_refused_with_a_suggestion() {
     2:1: unknown key "step" in a flow: did you mean `steps`? Known are `flow`, `params`, `retry_by`, `on_failure`, `deadline`, `unique`, `retention`, `rollback_params`, `deaths_max`, `key`, `steps` and `on_error`
     2:1: `exclusive` is known but not supported by this version yet
     2:23: unknown key "after" in `on_error`; known are `run`, `start_within`, `timeout`, `deadline` and `retry`
-    2:19: unknown key "until" in `unique`; known are `key`, `while` and `for`
+    2:19: unknown key "until" in `unique`; known are `key`, `while`, `for` and `on_conflict`
     "#);
 }
 

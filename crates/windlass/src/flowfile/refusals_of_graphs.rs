@@ -137,6 +137,7 @@ fn keys_of_graphs_must_make_sense_together() {
         "flow: f\nunique: { key: a, while: finished }\nsteps: [{ name: a, run: m.c }]\n",
         "flow: f\nunique: { key: a, for: 1h }\nsteps: [{ name: a, run: m.c }]\n",
         "flow: f\nunique: { key: a, while: finished, for: 0s }\nsteps: [{ name: a, run: m.c }]\n",
+        "flow: f\nunique: { key: a, on_conflict: replace }\nsteps: [{ name: a, run: m.c }]\n",
     ]), @r#"
     5:53: step "c": `on_partial: 3` is more than the 2 steps before it
     4:13: the step that the flow's `on_error` becomes is called so: give this one another name
@@ -155,5 +156,6 @@ fn keys_of_graphs_must_make_sense_together() {
     2:26: `while: finished` needs `for`: how long after its end, as in `for: 1h`
     2:24: `for` counts from a task's end: write `while: finished` beside it, or leave it out
     2:41: a `for` of 0 is no time at all: give it a length, or leave it out
+    2:32: `on_conflict` is "replace", and must be return or fail
     "#);
 }

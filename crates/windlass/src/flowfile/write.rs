@@ -1,13 +1,13 @@
 //! The way back: a flow as the document that makes it, with the defaults left out.
 
 use windlass_api::{
-    ActionDocument, ActionSettings, BackoffKind, FlowDocument, LockDocument, LockExpression, OnFailure,
-    OnPartialDocument, RetryBy, RetryDocument, RetrySettings, RollbackParams, Span, StepDocument,
+    self as api, ActionDocument, ActionSettings, BackoffKind, FlowDocument, LockDocument, LockExpression,
+    OnFailure, OnPartialDocument, RetryBy, RetryDocument, RetrySettings, RollbackParams, Span, StepDocument,
     UniqueDocument, UniqueSettings, UniqueWhile,
 };
 use windlass_core::{
     Action, Backoff, CHILD_TIMEOUT_DEFAULT, DEATHS_MAX, Doer, During, Expression, Flow, LockRef, Millis,
-    OnPartial, PARALLEL_DEFAULT, Retry, Role, StepDefinition, TIMEOUT_DEFAULT, Unique,
+    OnConflict, OnPartial, PARALLEL_DEFAULT, Retry, Role, StepDefinition, TIMEOUT_DEFAULT, Unique,
 };
 
 use super::{json, tree::Node};
@@ -61,11 +61,18 @@ fn common_key(flow: &Flow) -> Option<&Expression> {
 fn unique(unique: &Unique) -> UniqueDocument {
     let key = text(&unique.key);
     let (during, period) = match unique.during {
-        During::Running => return UniqueDocument::Short(key),
-        During::Pending => (UniqueWhile::Pending, None),
-        During::Finished(period) => (UniqueWhile::Finished, Some(span(period))),
+        During::Running => (None, None),
+        During::Pending => (Some(UniqueWhile::Pending), None),
+        During::Finished(period) => (Some(UniqueWhile::Finished), Some(span(period))),
     };
-    UniqueDocument::Full(UniqueSettings { key, during: Some(during), period })
+    let on_conflict = match unique.on_conflict {
+        OnConflict::Return => None,
+        OnConflict::Fail => Some(api::OnConflict::Fail),
+    };
+    if during.is_none() && on_conflict.is_none() {
+        return UniqueDocument::Short(key);
+    }
+    UniqueDocument::Full(UniqueSettings { key, during, period, on_conflict })
 }
 
 fn text(expression: &Expression) -> String {

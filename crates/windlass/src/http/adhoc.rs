@@ -16,7 +16,7 @@ use crate::flowfile::{self, FlowError, Format};
 #[derive(Debug, Default)]
 pub(super) struct Workflow<'a> {
     /// The keys with their documents, in the order in which they are looked at.
-    pub(super) keys: [(&'static str, Option<&'a RawValue>); 4],
+    pub(super) keys: [(&'static str, Option<&'a RawValue>); 5],
 }
 
 impl Workflow<'_> {

@@ -5,7 +5,7 @@ use sha2::{Digest as _, Sha256};
 use windlass_core::{Input, Json, Name, TaskId};
 use windlass_engine::ports::SubmitKey;
 
-use super::problem::Refused;
+use super::{canonical::canonical, problem::Refused};
 
 /// The longest key, in bytes.
 const KEY_BYTES_MAX: usize = 255;
@@ -48,45 +48,65 @@ pub(crate) fn key<'a>(headers: &'a HeaderMap, field: Option<&'a str>) -> Result<
 /// Where keys of tasks that bring their steps along count: no flow has such a name.
 pub(crate) const ADHOC: &str = "adhoc:";
 
+/// A key as the store keeps it, and the fingerprint that earlier versions made of the same content: of the text of its
+/// parameters, where this one takes their canonical form.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Keyed {
+    key: SubmitKey,
+    fingerprint_before: [u8; 32],
+}
+
+impl Keyed {
+    pub(crate) fn into_parts(self) -> (SubmitKey, [u8; 32]) {
+        (self.key, self.fingerprint_before)
+    }
+
+    /// `fingerprint` makes the fingerprint of a text of the parameters.
+    fn new(scope: Hash, params: Option<&Json>, fingerprint: impl Fn(&str) -> [u8; 32]) -> Self {
+        let text = params.map_or("", Json::as_str);
+        let canonical = if text.is_empty() { String::new() } else { canonical(text) };
+        let key = SubmitKey { scope: scope.finish(), fingerprint: fingerprint(&canonical) };
+        Self { key, fingerprint_before: fingerprint(text) }
+    }
+}
+
 /// What the store keeps of a key: hashes of where it counts, the flow as a rule, and of what was submitted.
-pub(crate) fn submit_key(
-    key: &str,
-    scope: &str,
-    flow: &Name,
-    version: Option<u32>,
-    input: &Input,
-) -> SubmitKey {
+pub(crate) fn submit_key(key: &str, scope: &str, flow: &Name, version: Option<u32>, input: &Input) -> Keyed {
     let mut hash = Hash::default();
     hash.text(CALLER).text(scope).text(key);
-    let mut fingerprint = Hash::default();
-    fingerprint.text(flow).number(version.map(i64::from)).text(input.params.as_str());
-    fingerprint.number(input.at.map(|at| at.0)).number(Some(input.priority.into()));
-    for (name, value) in &input.labels {
-        fingerprint.text(name).text(value);
-    }
-    // What is seldom there is hashed only where it is, so that keys of earlier versions keep their fingerprints.
-    if let Some(deadline) = input.deadline {
-        fingerprint.text("deadline").number(i64::try_from(deadline.0).ok());
-    }
-    SubmitKey { scope: hash.0.finalize().into(), fingerprint: fingerprint.0.finalize().into() }
+    Keyed::new(hash, Some(&input.params), |params| {
+        let mut fingerprint = Hash::default();
+        fingerprint.text(flow).number(version.map(i64::from)).text(params);
+        fingerprint.number(input.at.map(|at| at.0)).number(Some(input.priority.into()));
+        for (name, value) in &input.labels {
+            fingerprint.text(name).text(value);
+        }
+        // What is seldom there is hashed only where it is, so that keys of earlier versions keep their fingerprints.
+        if let Some(deadline) = input.deadline {
+            fingerprint.text("deadline").number(i64::try_from(deadline.0).ok());
+        }
+        fingerprint.finish()
+    })
 }
 
 /// What the store keeps of a task that was enqueued without a key: its id.
 pub(crate) fn enqueued_key(task: TaskId) -> SubmitKey {
     let mut scope = Hash::default();
     scope.text(CALLER).text("enqueued").text(&task.to_string());
-    let scope = scope.0.finalize().into();
+    let scope = scope.finish();
     SubmitKey { scope, fingerprint: scope }
 }
 
 /// What the store keeps of the key of a new run of a task.
-pub(crate) fn rerun_key(key: &str, task: TaskId, from: Option<&str>, params: Option<&Json>) -> SubmitKey {
+pub(crate) fn rerun_key(key: &str, task: TaskId, from: Option<&str>, params: Option<&Json>) -> Keyed {
     let mut scope = Hash::default();
     scope.text(CALLER).text("rerun").text(&task.to_string()).text(key);
-    let mut fingerprint = Hash::default();
-    fingerprint.number(from.map(|_| 1)).text(from.unwrap_or_default());
-    fingerprint.number(params.map(|_| 1)).text(params.map_or("", Json::as_str));
-    SubmitKey { scope: scope.0.finalize().into(), fingerprint: fingerprint.0.finalize().into() }
+    Keyed::new(scope, params, |text| {
+        let mut fingerprint = Hash::default();
+        fingerprint.number(from.map(|_| 1)).text(from.unwrap_or_default());
+        fingerprint.number(params.map(|_| 1)).text(text);
+        fingerprint.finish()
+    })
 }
 
 /// A hash of parts that cannot run into one another.
@@ -94,6 +114,10 @@ pub(crate) fn rerun_key(key: &str, task: TaskId, from: Option<&str>, params: Opt
 struct Hash(Sha256);
 
 impl Hash {
+    fn finish(self) -> [u8; 32] {
+        self.0.finalize().into()
+    }
+
     fn text(&mut self, text: &str) -> &mut Self {
         self.0.update((text.len() as u64).to_be_bytes());
         self.0.update(text);
@@ -125,7 +149,7 @@ mod tests {
     #[test]
     fn only_what_was_submitted_makes_the_fingerprint() {
         let flow = Name::new("f").unwrap();
-        let of = |input: &Input| submit_key("k", &flow, &flow, None, input);
+        let of = |input: &Input| submit_key("k", &flow, &flow, None, input).key;
         let before = of(&input());
         let later = Input { created_at: Timestamp(8), traceparent: Some("x".into()), ..input() };
         assert_eq!(of(&later), before);
@@ -141,14 +165,33 @@ mod tests {
             assert_eq!(key.scope, before.scope);
             assert_ne!(key.fingerprint, before.fingerprint, "{input:?}");
         }
-        let version = submit_key("k", &flow, &flow, Some(1), &input());
+        let version = submit_key("k", &flow, &flow, Some(1), &input()).key;
         assert_eq!(version.scope, before.scope);
         assert_ne!(version.fingerprint, before.fingerprint);
-        let other_flow = submit_key("k", "g", &Name::new("g").unwrap(), None, &input());
+        let other_flow = submit_key("k", "g", &Name::new("g").unwrap(), None, &input()).key;
         assert_ne!(
             other_flow.scope, before.scope,
             "keys of different flows have nothing to do with one another"
         );
+    }
+
+    #[test]
+    fn white_space_and_order_of_keys_are_not_content() {
+        let flow = Name::new("f").unwrap();
+        let of = |params: &str| {
+            let input = Input { params: Json::parse(params).unwrap(), ..input() };
+            submit_key("k", &flow, &flow, None, &input)
+        };
+        let (compact, loose) = (of(r#"{"a":1,"b":2}"#), of(r#"{ "b": 2, "a": 1 }"#));
+        assert_eq!(compact.key, loose.key);
+        assert_eq!(
+            compact.key.fingerprint, compact.fingerprint_before,
+            "as earlier versions hashed this text"
+        );
+        assert_ne!(loose.key.fingerprint, loose.fingerprint_before);
+        let rerun = |params: &str| rerun_key("k", TaskId(1), None, Some(&Json::parse(params).unwrap()));
+        assert_eq!(rerun(r#"{"a":1,"b":2}"#).key, rerun(r#"{ "b": 2, "a": 1 }"#).key);
+        assert_ne!(rerun("{}").key, rerun_key("k", TaskId(1), None, None).key);
     }
 
     #[test]

@@ -13,6 +13,7 @@ mod alarms;
 mod batch;
 mod budget;
 mod bulk;
+mod canonical;
 mod classic;
 mod enqueued;
 mod envelope;

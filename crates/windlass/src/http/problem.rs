@@ -199,6 +199,15 @@ impl From<EngineError> for Refused {
                 "The task has no key by which it is unique",
                 error.to_string(),
             ),
+            EngineError::UniqueConflict { flow, task } => Self::new(
+                StatusCode::CONFLICT,
+                "unique-conflict",
+                "A task with the same unique key exists",
+                format!(
+                    "task {task} of the flow {flow} has the same unique key, and the flow says `on_conflict: fail`: nothing \
+                     was started; wait until that task has ended"
+                ),
+            ),
             EngineError::KeyReused { task } => Self::new(
                 StatusCode::UNPROCESSABLE_ENTITY,
                 "idempotency-key-reused",
@@ -348,6 +357,12 @@ mod tests {
             (EngineError::UnknownAlarm(AlarmId("a".into())), 404, "unknown-alarm", false),
             (EngineError::UnknownLock(Name::new("a").expect("a name")), 404, "unknown-lock", false),
             (EngineError::LockRejected(LockRejection::Free), 409, "conflict", false),
+            (
+                EngineError::UniqueConflict { flow: Name::new("f").expect("a name"), task: TaskId(1) },
+                409,
+                "unique-conflict",
+                false,
+            ),
             (EngineError::KeyReused { task: TaskId(1) }, 422, "idempotency-key-reused", false),
             (EngineError::KeyWithoutTask { task: TaskId(1) }, 409, "conflict", true),
             (EngineError::Rejected(Rejection::Ended), 409, "conflict", false),

@@ -15,7 +15,7 @@ use windlass_engine::Rerun;
 use super::{
     App,
     extract::{self, PARAMS_BYTES_MAX, SUBMIT_BYTES_MAX, bytes_in_words},
-    idempotency,
+    idempotency::{self, Keyed},
     problem::Refused,
     resolve::step_of,
     submit::{self, Caller},
@@ -73,9 +73,12 @@ pub(crate) async fn rerun(State(app): State<Arc<App>>, request: Request) -> Resu
     let key = idempotency::key(headers, body.key.as_deref())?;
     let old = app.engine.task(id).await?.task;
     check_together(&old.input.params, params.as_ref())?;
+    let key = key.map(|key| idempotency::rerun_key(key, id, body.from.as_deref(), params.as_ref()));
+    let (key, fingerprint_before) = key.map(Keyed::into_parts).unzip();
     let rerun = Rerun {
         from: body.from.as_deref().map(|from| step_of(&old, from)).transpose()?,
-        key: key.map(|key| idempotency::rerun_key(key, id, body.from.as_deref(), params.as_ref())),
+        key,
+        fingerprint_before,
         params,
         overrides_unique: body.override_unique,
         by: caller.by,

@@ -18,7 +18,9 @@ use super::{
     adhoc::Workflow,
     extract,
     extract::{PARAMS_BYTES_MAX, SUBMIT_BYTES_MAX},
-    flows, idempotency, json_response,
+    flows,
+    idempotency::{self, Keyed},
+    json_response,
     problem::Refused,
     view::{self, Overlay},
     wait,
@@ -45,6 +47,8 @@ pub(crate) struct SubmitBody<'a> {
     on_failure: Option<&'a RawValue>,
     #[serde(borrow, default)]
     retry_by: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    unique: Option<&'a RawValue>,
     #[serde(borrow, default)]
     params: Option<&'a RawValue>,
     #[serde(borrow, default)]
@@ -210,7 +214,7 @@ impl<'a> SubmitBody<'a> {
             Some(_) if workflow.is_there() => {
                 return Err(Refused::malformed(
                     "the task has `flow` and also steps of its own: give the name of a flow, or `steps` with `on_error`, \
-                     `on_failure` and `retry_by` if need be",
+                     `on_failure`, `unique` and `retry_by` if need be",
                 ));
             }
             Some(flow) => {
@@ -243,13 +247,15 @@ impl<'a> SubmitBody<'a> {
         // Tasks with steps of their own share their keys: their flows' names come from what is in them.
         let scope = if flow.is_some() { idempotency::ADHOC } else { &name };
         let key = key.map(|key| idempotency::submit_key(key, scope, &name, version, &input));
-        Ok(Prepared { submission: Submission { flow: name, version, input, key }, flow })
+        let (key, fingerprint_before) = key.map(Keyed::into_parts).unzip();
+        Ok(Prepared { submission: Submission { flow: name, version, input, key, fingerprint_before }, flow })
     }
 
     fn workflow(&self) -> Workflow<'a> {
         let keys = [
             ("retry_by", self.retry_by),
             ("on_failure", self.on_failure),
+            ("unique", self.unique),
             ("steps", self.steps),
             ("on_error", self.on_error),
         ];

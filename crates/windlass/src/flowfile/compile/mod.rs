@@ -7,9 +7,12 @@ mod step;
 use std::collections::HashMap;
 
 use windlass_api::{
-    FlowDocument, OnFailure, RetryBy, RollbackParams, UniqueDocument, UniqueSettings, UniqueWhile,
+    self as api, FlowDocument, OnFailure, RetryBy, RollbackParams, UniqueDocument, UniqueSettings,
+    UniqueWhile,
 };
-use windlass_core::{DEATHS_MAX, During, Expression, Flow, FlowFault, Json, Name, STEPS_MAX, Unique};
+use windlass_core::{
+    DEATHS_MAX, During, Expression, Flow, FlowFault, Json, Name, OnConflict, STEPS_MAX, Unique,
+};
 
 use super::{
     FlowError, Source,
@@ -122,9 +125,10 @@ fn params(document: &FlowDocument) -> Result<Option<Box<str>>, Mistake> {
 
 /// Which tasks are the same.
 fn unique(document: &UniqueDocument) -> Result<Unique, Mistake> {
-    let UniqueSettings { key, during, period } = match document {
+    let UniqueSettings { key, during, period, on_conflict } = match document {
         UniqueDocument::Short(text) => {
-            return Ok(Unique { key: expression("unique", "unique", text)?, during: During::Running });
+            let key = expression("unique", "unique", text)?;
+            return Ok(Unique { key, during: During::Running, on_conflict: OnConflict::Return });
         }
         UniqueDocument::Full(settings) => settings,
     };
@@ -143,7 +147,11 @@ fn unique(document: &UniqueDocument) -> Result<Unique, Mistake> {
         (UniqueWhile::Pending, None) => During::Pending,
         (UniqueWhile::Running, None) => During::Running,
     };
-    Ok(Unique { key: expression("unique.key", "key", key)?, during })
+    let on_conflict = match on_conflict {
+        None | Some(api::OnConflict::Return) => OnConflict::Return,
+        Some(api::OnConflict::Fail) => OnConflict::Fail,
+    };
+    Ok(Unique { key: expression("unique.key", "key", key)?, during, on_conflict })
 }
 
 /// The index of every step by its name.

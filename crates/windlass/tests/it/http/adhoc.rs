@@ -110,3 +110,26 @@ async fn mistakes_are_told_with_their_path_and_their_place() {
     assert_eq!(answer.status, StatusCode::BAD_REQUEST, "{answer:?}");
     assert_eq!(server.get("/v1/flows?all=true").await.json()["items"], json!([]), "nothing was stored");
 }
+
+#[tokio::test]
+async fn of_tasks_with_the_same_steps_one_with_a_unique_key_runs() {
+    let server = Server::start().await;
+    let order = async |order: u32, on_conflict: &str| {
+        let unique = json!({ "key": "order", "on_conflict": on_conflict });
+        let params = json!({ "order": order });
+        submit(&server, &json!({ "steps": two_steps(), "unique": unique, "params": params })).await
+    };
+    let first = order(1, "return").await;
+    assert_eq!(first.status, StatusCode::ACCEPTED, "{first:?}");
+    let again = order(1, "return").await;
+    assert_eq!((again.status, again.header("windlass-existing")), (StatusCode::OK, Some("unique")));
+    assert_eq!(again.json()["id"], first.json()["id"]);
+    assert_eq!(order(2, "return").await.status, StatusCode::ACCEPTED);
+    assert_eq!(order(1, "fail").await.status, StatusCode::ACCEPTED, "these steps are others");
+    let refused = order(1, "fail").await;
+    assert_eq!(refused.status, StatusCode::CONFLICT);
+    assert!(refused.json()["type"].as_str().unwrap().ends_with("/unique-conflict"), "{refused:?}");
+    let bad = submit(&server, &json!({ "steps": two_steps(), "unique": { "while": "running" } })).await;
+    assert_eq!(bad.status, StatusCode::BAD_REQUEST);
+    assert!(bad.json()["detail"].as_str().unwrap().contains("unique"), "{bad:?}");
+}

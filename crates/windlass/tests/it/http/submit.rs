@@ -51,13 +51,19 @@ async fn a_repeated_key_is_the_same_task() {
     without.as_object_mut().unwrap().remove("key");
     let by_header = server.send(with(&without, &[("idempotency-key", "order-1")])).await;
     assert_eq!(by_header.json()["id"], first["id"]);
+    let spaced = r#"{ "params": { "b": [1, 2], "a": 1 }, "key": "spaced", "flow": "f" }"#;
+    let compact = r#"{"flow":"f","key":"spaced","params":{"a":1,"b":[1,2]}}"#;
+    let send = async |text: &str| server.send(json_request(Method::POST, "/v1/tasks", text)).await;
+    let (first_spaced, then_compact) = (send(spaced).await, send(compact).await);
+    assert_eq!((first_spaced.status, then_compact.status), (StatusCode::ACCEPTED, StatusCode::OK));
+    assert_eq!(first_spaced.json()["id"], then_compact.json()["id"]);
     let mut changed = body.clone();
     changed["params"]["a"] = json!(2);
     assert_eq!(server.post("/v1/tasks", &changed).await.status, StatusCode::UNPROCESSABLE_ENTITY);
     let mut other = body;
     other["key"] = json!("order-2");
     assert_ne!(server.post("/v1/tasks", &other).await.json()["id"], first["id"]);
-    assert_eq!(server.get("/v1/tasks").await.json()["items"].as_array().unwrap().len(), 2);
+    assert_eq!(server.get("/v1/tasks").await.json()["items"].as_array().unwrap().len(), 3);
 }
 
 #[tokio::test]
