@@ -79,19 +79,20 @@ impl Engine {
         let mut tasks = Vec::with_capacity(submissions.len());
         let mut results = Vec::with_capacity(submissions.len());
         for (id, submission) in submissions {
-            let wanted = (submission.flow.clone(), submission.version);
+            let Submission { flow, version, input, key, fingerprint_before } = submission;
+            let wanted = (flow, version);
             if !flows.contains_key(&wanted) {
                 let found = self.store.flow(&wanted.0, wanted.1).await?;
                 flows.insert(wanted.clone(), found.map(|stored| stored.flow));
             }
             let flow = flows.get(&wanted).cloned().flatten();
-            let input = flow
-                .ok_or_else(|| EngineError::UnknownFlow(named(&wanted.0, wanted.1)))
-                .and_then(|flow| Ok((with_unique_key(&flow, submission.input.clone())?, flow)));
-            results.push(input.map(|(input, flow)| {
-                let new = NewTask::new(Task::new(id, flow, Arc::new(input)));
-                let Submission { key, fingerprint_before, .. } = submission;
-                tasks.push(NewTask { key, fingerprint_before, ..new });
+            let task =
+                flow.ok_or_else(|| EngineError::UnknownFlow(named(&wanted.0, wanted.1))).and_then(|flow| {
+                    let input = with_unique_key(&flow, input)?;
+                    Ok(Task::new(id, flow, Arc::new(input)))
+                });
+            results.push(task.map(|task| {
+                tasks.push(NewTask { key, fingerprint_before, ..NewTask::new(task) });
             }));
         }
         let mut accepted = self.accept(tasks).await?.into_iter();

@@ -92,7 +92,8 @@ fn flow(entry: Entry) -> Result<(FlowDocument, Places), Fault> {
     }
     // Classic steps share their parameters in both directions.
     let rollback_params = Some(RollbackParams::Shared);
-    let document = FlowDocument { flow: Some(entry.key), retry_by, rollback_params, steps, ..FlowDocument::default() };
+    let document =
+        FlowDocument { flow: Some(entry.key), retry_by, rollback_params, steps, ..FlowDocument::default() };
     Ok((document, places))
 }
 
