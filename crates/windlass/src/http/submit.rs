@@ -118,6 +118,7 @@ impl Caller {
             headers(("Location" = String), ("Windlass-Existing" = String), ("Preference-Applied" = String))),
         (status = 400, description = "Malformed", body = api::Problem, content_type = "application/problem+json"),
         (status = 404, description = "Unknown flow", body = api::Problem, content_type = "application/problem+json"),
+        (status = 409, description = "The flow says `on_conflict: fail`, and another task has the unique key", body = api::Problem, content_type = "application/problem+json"),
         (status = 413, description = "Too large", body = api::Problem, content_type = "application/problem+json"),
         (status = 415, description = "Not JSON", body = api::Problem, content_type = "application/problem+json"),
         (status = 422, description = "The key was used with another body", body = api::Problem, content_type = "application/problem+json"),
