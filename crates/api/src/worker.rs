@@ -18,9 +18,9 @@ pub const PROTOCOL: u32 = 1;
 pub struct ExchangeRequest {
     /// Always 1.
     pub protocol: u32,
-    /// A UUID the worker made when it started.
+    /// A random UUID the worker made when it started. It is a secret: whoever knows it can take the worker's attempts.
     pub session: String,
-    /// Counts the calls of the session up from 1.
+    /// Counts the calls of the session up from 1. A call whose number leaps is refused.
     pub seq: u64,
     /// The worker keeps a poll open at all times: none open for 1 s means that it is gone.
     #[serde(default)]
@@ -152,6 +152,11 @@ pub struct ExchangeAnswer {
     pub cancels: Vec<String>,
     /// For how long the session may be silent.
     pub lease_ms: u64,
+    /// With reports, if no poll of this session is open at this server: the highest `seq` of a poll that it received, 0 for
+    /// none. If the worker's newest poll has a higher `seq`, it is at another server, which did not receive the `free` of this
+    /// call.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub poll: Option<u64>,
 }
 
 /// One try of one action, handed out.
@@ -249,8 +254,8 @@ pub enum ReportStatus {
 /// A connected worker.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct Worker {
-    /// Its session.
-    pub session: String,
+    /// A public id of its session. The session's own UUID is the worker's secret.
+    pub id: String,
     /// Its name.
     pub name: String,
     /// Its machine.

@@ -18,6 +18,8 @@ pub enum Command {
     Report(Report),
     /// The worker that had an attempt is gone.
     Lose(Attempt),
+    /// The worker that had an attempt could not be heard because of a fault of a server.
+    Reclaim(Attempt),
     /// An attempt ran longer than its timeout, and its worker did not end it.
     TimeOut(Attempt),
     /// A worker has had the attempt for a while: when it took it is to be kept, because a deadline counts from there.

@@ -265,6 +265,13 @@ pub enum EventKind {
         /// Number of the attempt.
         attempt: u32,
     },
+    /// The attempt was taken from its worker, which could not be heard because of a fault of a server: no death is counted.
+    ActReclaimed {
+        /// The act.
+        key: ActKey,
+        /// Number of the attempt that was taken from its worker.
+        attempt: u32,
+    },
 }
 
 /// How a person settled a step.
@@ -318,6 +325,7 @@ impl EventKind {
             | Self::ActTaken { key, .. }
             | Self::ActUnlocked { key, .. }
             | Self::ActUnanswered { key, .. }
+            | Self::ActReclaimed { key, .. }
             | Self::SignalReceived { key, .. } => Some(*key),
         }
     }

@@ -70,6 +70,8 @@ pub fn evolve(task: &mut Task, event: &Event) {
             act.state = ActState::Delayed { until: *until };
         }),
         EventKind::ActLost { key, .. } => change(task, *key, |act| act.deaths += 1),
+        // What follows says what becomes of it.
+        EventKind::ActReclaimed { .. } => {}
         EventKind::ActWithdrawn { key, touched, .. } => {
             if key.direction == Direction::Forward {
                 set_touched(task, *key, *touched);

@@ -25,6 +25,7 @@ use crate::{
     ports::{Now, Store, StoreError},
     progress::ProgressBoard,
     queue_rates::QueueRates,
+    services::LeaseRounds,
     sessions::LocalSessions,
 };
 
@@ -39,6 +40,9 @@ pub struct Engine {
     pub(crate) dispatching: Dispatching,
     pub(crate) feed: Feed,
     pub(crate) timers: Signal,
+    /// Set when the store is to be told of sessions soon.
+    pub(crate) polls_closed: Signal,
+    pub(crate) lease_rounds: LeaseRounds,
     pub(crate) counts: Counts,
     pub(crate) progress: ProgressBoard,
     pub(crate) rates: QueueRates,
@@ -104,6 +108,16 @@ pub enum EngineError {
     /// Too much waits to be written: come back later.
     #[error("too many requests wait to be written")]
     Overloaded,
+    /// The number of a worker's call is too far above those of its earlier calls.
+    #[error(
+        "`seq` is {seq}, and the session's last call had {last}: number the calls of a session one by one"
+    )]
+    SeqLeap {
+        /// The highest number that the session's calls had.
+        last: u64,
+        /// The number of the refused call.
+        seq: u64,
+    },
     /// Others changed it each time it was tried: try again.
     #[error("others changed it at the same time")]
     Conflict,
@@ -132,6 +146,8 @@ impl Engine {
             dispatching: Dispatching::default(),
             feed: Feed::default(),
             timers: Signal::default(),
+            polls_closed: Signal::default(),
+            lease_rounds: LeaseRounds::default(),
             counts: Counts::default(),
             progress: ProgressBoard::default(),
             rates: QueueRates::default(),
@@ -152,6 +168,11 @@ impl Engine {
     /// Set when something new is due; the program looks at [`Engine::next_wake`] then.
     pub fn timers(&self) -> &Signal {
         &self.timers
+    }
+
+    /// Set when a worker's connection was closed; the program runs [`crate::services::LeaseKeeper`] then.
+    pub fn polls_closed(&self) -> &Signal {
+        &self.polls_closed
     }
 
     /// Waits until something new is due, or other servers on the store may have made something ready or due.
@@ -194,7 +215,11 @@ impl Engine {
 
     /// In how long a service has something to do, where that is known.
     pub fn next_wake(&self, now: Now) -> Option<Millis> {
-        let poll = self.sessions.next_expiry().map(|at| Millis(at.0.saturating_sub(now.mono.0)));
-        [self.store.next_wake(now), poll].into_iter().flatten().min()
+        [self.store.next_wake(now), self.next_poll_end(now)].into_iter().flatten().min()
+    }
+
+    /// In how long a poll has waited long enough.
+    pub fn next_poll_end(&self, now: Now) -> Option<Millis> {
+        self.sessions.next_expiry().map(|at| Millis(at.0.saturating_sub(now.mono.0)))
     }
 }

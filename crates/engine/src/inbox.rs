@@ -8,7 +8,7 @@ use std::{
 use futures_channel::oneshot;
 use windlass_core::{
     Alarm, AlarmCommand, AlarmId, AlarmRejection, Command, Json, Lock, LockCommand, LockHolder, LockName,
-    LockRejection, Rejection, Task, TaskId,
+    LockRejection, Millis, Rejection, Task, TaskId,
 };
 
 use crate::{
@@ -24,7 +24,7 @@ pub(crate) enum Item {
     /// Something asked of a task. `claim` is that of the token by which a worker reports.
     Task { id: TaskId, command: Command, claim: Option<u64>, logs: Vec<LogLine> },
     /// The session that has an attempt is over.
-    Lost(Claimed),
+    Lost { claimed: Claimed, over: Over },
     /// A message between aggregates.
     Message(Envelope),
     /// Something told to an alarm by a person.
@@ -61,6 +61,15 @@ impl NewTask {
             fingerprint_before: None,
         }
     }
+}
+
+/// A session that was silent for longer than its lease.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Over {
+    /// When it was found so.
+    pub(crate) at: Millis,
+    /// Its worker is dead. Otherwise a server was away meanwhile, which may have kept the worker from being heard.
+    pub(crate) is_death: bool,
 }
 
 /// What became of an item.

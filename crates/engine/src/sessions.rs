@@ -2,21 +2,20 @@
 //!
 //! It is only about talking. Who holds what is in the store, and a worker may go on with another server.
 
+mod renewals;
+
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap, VecDeque},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use futures_channel::oneshot;
-use windlass_core::{
-    Millis, Name,
-    planted::{Bug, is_planted},
-};
+use windlass_core::{Millis, Name};
 
 use crate::{
-    exchange::{ExchangeAnswer, SILENCE_ATTACHED, Seq},
+    exchange::{ExchangeAnswer, Seq},
     last_heard::{LastHeard, LastWorkers},
-    ports::{AttemptId, Now, PollState, SessionId, SessionRenewal, Wish, WorkerState},
+    ports::{AttemptId, Now, SessionId, Wish, WorkerState},
 };
 
 /// The sessions that talk to this server.
@@ -47,6 +46,10 @@ pub(crate) struct LocalSession {
     /// Its open poll, from when the call is heard until it is answered.
     pub(crate) poll: Option<Poll>,
     pub(crate) last_poll: Seq,
+    /// The highest number of a call.
+    pub(crate) last_seq: Seq,
+    /// The connection of its last poll went away before the answer.
+    pub(crate) is_cut_off: bool,
     /// Attempts given to it, by token.
     pub(crate) given: HashMap<String, Given>,
     /// Attempts it did not begin. A poll may name them that was sent before that was answered.
@@ -58,8 +61,10 @@ pub(crate) struct LocalSession {
     pub(crate) seen_at: Millis,
     /// When the store was last told of it by this server.
     pub(crate) renewed_at: Option<Millis>,
-    /// It was heard of since then.
+    /// It was heard of since then, or is to get a new lease.
     pub(crate) is_unsaid: bool,
+    /// How often its lease was extended since it was last heard of.
+    pub(crate) extensions: u8,
     /// When what the store says it has was last looked at.
     pub(crate) checked_at: Option<Millis>,
     /// What the store said then that it has, and neither it nor this server knew of.
@@ -145,7 +150,7 @@ impl Inner {
         if seq <= session.last_poll {
             return None;
         }
-        session.last_poll = seq;
+        (session.last_poll, session.is_cut_off) = (seq, false);
         let (answer, receiver) = oneshot::channel();
         if let Some(before) = session.poll.replace(Poll { seq, until, answer }) {
             // Nobody reads it any more when its connection is gone.
@@ -166,46 +171,18 @@ impl Inner {
     }
 
     /// A poll was answered, or its connection went away. Tells whether it was still open.
-    pub(crate) fn end_poll(&mut self, id: SessionId, seq: Seq) -> bool {
+    ///
+    /// A worker that got its answer opens the next poll at once. With `alone` no other server can have that poll, so an
+    /// answer that was lost looks the same as a connection that went away. Otherwise the next poll may be at a server that
+    /// cannot tell the store, and only the connection says that the worker is gone.
+    pub(crate) fn end_poll(&mut self, id: SessionId, seq: Seq, alone: bool) -> bool {
         let Some(session) = self.sessions.get_mut(&id) else { return false };
         let was_open = session.poll.take_if(|poll| poll.seq == seq).is_some();
-        // A worker that got its answer opens the next poll at once. Where the answer was lost, it looks the same.
-        if session.attached && session.poll.is_none() {
+        if session.attached && session.poll.is_none() && (was_open || (alone && session.last_poll == seq)) {
+            session.is_cut_off = true;
             self.closed.insert(id);
         }
         was_open
-    }
-
-    /// What the store is to be told of sessions: those that were heard of and it was not told of, and attached ones
-    /// whose poll has ended without another one being open.
-    pub(crate) fn take_renewals(&mut self, now: Now) -> Vec<SessionRenewal> {
-        let mut closed = std::mem::take(&mut self.closed);
-        closed.retain(|id| self.sessions.get(id).is_some_and(|session| session.poll.is_none()));
-        let unsaid = self.sessions.iter().filter(|(_, session)| session.is_unsaid).map(|(id, _)| *id);
-        closed.extend(unsaid);
-        closed.into_iter().filter_map(|id| self.take_renewal(id, now)).collect()
-    }
-
-    /// What the store is to be told of a session now.
-    pub(crate) fn take_renewal(&mut self, id: SessionId, now: Now) -> Option<SessionRenewal> {
-        let renewal = self.renewal(id)?;
-        let session = self.sessions.get_mut(&id)?;
-        (session.renewed_at, session.is_unsaid) = (Some(now.mono), false);
-        Some(renewal)
-    }
-
-    /// The store could not be told of a session: the next call of it is not heard until it is.
-    pub(crate) fn untell(&mut self, id: SessionId) {
-        if let Some(session) = self.sessions.get_mut(&id) {
-            (session.renewed_at, session.is_unsaid) = (None, true);
-        }
-    }
-
-    /// The sessions that were not silent for longer than their lease, before a time in which this server heard nobody.
-    pub(crate) fn note_unheard_since(&mut self, at: Millis) {
-        for session in self.sessions.values_mut() {
-            session.is_unsaid |= at.0 < session.seen_at.0.saturating_add(session.lease.0);
-        }
     }
 
     /// Workers that have a poll open here. The store may hold some for silent as long as this server has not told it.
@@ -217,26 +194,6 @@ impl Inner {
     /// Sessions that have a poll open here.
     pub(crate) fn polling(&self) -> Vec<SessionId> {
         self.sessions.iter().filter(|(_, session)| session.poll.is_some()).map(|(id, _)| *id).collect()
-    }
-
-    /// How the store is to renew a session now.
-    fn renewal(&self, id: SessionId) -> Option<SessionRenewal> {
-        let session = self.sessions.get(&id)?;
-        let must_poll = session.attached || is_planted(Bug::LeaseCutShort);
-        let lease_unpolled = if must_poll { SILENCE_ATTACHED.min(session.lease) } else { session.lease };
-        Some(SessionRenewal {
-            session: id,
-            poll: match &session.poll {
-                _ if session.last_poll == 0 => PollState::Unknown,
-                Some(poll) => PollState::Open(poll.seq),
-                None => PollState::Closed(session.last_poll),
-            },
-            lease: if is_planted(Bug::LeaseCutShort) { lease_unpolled } else { session.lease },
-            lease_unpolled,
-            // The store may have forgotten the session since it was last heard of, so it is told each time. A
-            // server that was never polled knows less of the worker than others may have told the store.
-            worker: (session.last_poll > 0).then(|| session.worker.clone()),
-        })
     }
 
     /// Polls that something may be handed out to, the one that waits longest first.

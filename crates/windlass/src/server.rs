@@ -15,7 +15,7 @@ use windlass_engine::{
     ports::{Clock, Retention, ServerId, ServerState, StoreError},
     services::{
         Clerk, Committer, Dispatcher, HEARTBEAT_EVERY, Janitor, LeaseKeeper, Lookout, Membership, Messenger,
-        Timekeeper,
+        Reclaimer, Timekeeper,
     },
 };
 
@@ -154,6 +154,7 @@ impl Server {
                 loops.spawn("decides and commits", commit(engine.clone(), clock.clone()));
             }
         }
+        loops.spawn("keeps leases", keep_leases(engine.clone(), clock.clone()));
         loops.spawn("does what is due", keep_time(engine.clone(), clock.clone()));
         loops.spawn("watches the clock", clock_watch::watch(engine.clone(), clock.clone()));
         loops.spawn("hears of other servers", hear_news(engine.clone(), clock.clone()));
@@ -195,17 +196,32 @@ async fn commit_many(engine: Arc<Engine>, clock: Arc<SystemClock>) {
     }
 }
 
-/// Does what is due, watches over leases, carries messages, looks at what other servers did, hands out what became
-/// ready by itself.
+/// Keeps leases. Nothing in this loop waits for a commit: a server that waits for a slow disk looks as if it had stood still.
+async fn keep_leases(engine: Arc<Engine>, clock: Arc<SystemClock>) {
+    let lease_keeper = LeaseKeeper::new(engine.clone());
+    loop {
+        let kept = lease_keeper.run_once(clock.now()).await;
+        if let Err(error) = &kept {
+            tracing::warn!(%error, "the store could not be told of workers; it is told again");
+        }
+        tokio::select! {
+            () = time::sleep(pause_until(engine.next_poll_end(clock.now()), kept.is_err())) => {}
+            () = engine.polls_closed().wait(), if kept.is_ok() => {}
+        }
+    }
+}
+
+/// Does what is due, takes attempts from workers that are gone, carries messages, looks at what other servers did, hands
+/// out what became ready by itself.
 async fn keep_time(engine: Arc<Engine>, clock: Arc<SystemClock>) {
     let timekeeper = Timekeeper::new(engine.clone());
-    let lease_keeper = LeaseKeeper::new(engine.clone());
+    let reclaimer = Reclaimer::new(engine.clone());
     let messenger = Messenger::new(engine.clone());
     let lookout = Lookout::new(engine.clone());
     let dispatcher = Dispatcher::new(engine.clone());
     loop {
         let results = (
-            lease_keeper.run_once(clock.now()).await,
+            reclaimer.run_once(clock.now()).await.map(drop),
             timekeeper.run_once(clock.now()).await,
             messenger.run_once(clock.now()).await,
             lookout.run_once(clock.now()).await,

@@ -112,6 +112,16 @@ impl Fleet {
         format!("http://127.0.0.1:{}", self.port)
     }
 
+    pub(super) fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// Where no server of this fleet runs, its workers and clients go to what listens on this port instead, such as a load
+    /// balancer.
+    pub(super) fn go_to(&mut self, port: u16) {
+        self.port = port;
+    }
+
     pub(super) fn client(&self) -> Result<Client> {
         Ok(Client::new(&self.address())?)
     }

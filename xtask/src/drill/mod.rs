@@ -5,6 +5,7 @@
 //! alone has no servers: nobody can cut the power of a process, so it is the store that is cut off. CI runs the
 //! short forms, `--long` is for people.
 
+mod balancer;
 mod brokers;
 mod clock_jump;
 mod damaged_file;
@@ -17,6 +18,7 @@ mod ledger;
 mod poison;
 mod power_cut;
 mod servers;
+mod slow_disk;
 mod stall;
 mod tasks;
 mod under_load;
@@ -49,12 +51,13 @@ impl Length {
 }
 
 /// The names of all drills.
-pub(crate) fn names() -> [&'static str; 14] {
+pub(crate) fn names() -> [&'static str; 16] {
     [
         "worker-kill",
         "server-kill",
         "both-kill",
         "stall",
+        "slow-disk",
         "disk-full",
         "poison",
         "herd",
@@ -62,6 +65,7 @@ pub(crate) fn names() -> [&'static str; 14] {
         "clock-jump",
         "power-cut",
         "servers",
+        "balancer",
         "database-away",
         "broker-kill",
         "broker-wipe",
@@ -87,8 +91,8 @@ pub(crate) struct On {
 pub(crate) fn run_on(workspace: &Workspace, name: &str, length: Length, on: On) -> Result<()> {
     let On { database, broker } = on;
     ensure!(
-        database.is_none() || ["servers", "database-away"].contains(&name),
-        "only the drills \"servers\" and \"database-away\" have a database"
+        database.is_none() || ["servers", "balancer", "database-away"].contains(&name),
+        "only the drills \"servers\", \"balancer\" and \"database-away\" have a database"
     );
     ensure!(
         broker.is_none() || ["broker-kill", "broker-wipe"].contains(&name),
@@ -105,12 +109,14 @@ pub(crate) fn run_on(workspace: &Workspace, name: &str, length: Length, on: On) 
             "server-kill" => under_load::run(&program, length, Victims::Server).await,
             "both-kill" => under_load::run(&program, length, Victims::Both).await,
             "stall" => stall::run(&program, length).await,
+            "slow-disk" => slow_disk::run(&program, length).await,
             "disk-full" => disk_full::run(&program, length).await,
             "damaged-file" => damaged_file::run(&program, length).await,
             "clock-jump" => clock_jump::run(&program, length).await,
             "poison" => poison::run(&program, length).await,
             "herd" => herd::run(&program, length).await,
             "servers" => servers::run(&program, length, database).await,
+            "balancer" => balancer::run(&program, length, database).await,
             "database-away" => database_away::run(&program, length, database).await,
             "broker-kill" => brokers::run(&program, length, broker, Accident::Kill).await,
             "broker-wipe" => brokers::run(&program, length, broker, Accident::Wipe).await,

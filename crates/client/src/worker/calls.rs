@@ -28,12 +28,15 @@ pub(super) struct Returned {
     pub(super) sent_at: Instant,
     pub(super) answer: Result<ExchangeAnswer, Error>,
     pub(super) call: Call,
+    /// The server that answered has no open poll of the session and did not receive the newest one: a load balancer sent that
+    /// poll to another server, which does not know how many slots became free.
+    pub(super) is_poll_elsewhere: bool,
 }
 
 /// What a call was made for.
 pub(super) enum Call {
-    /// To take attempts and hear of cancels.
-    Poll,
+    /// To take attempts and hear of cancels: which of the worker's polls it is.
+    Poll(u64),
     /// To say that nothing more is taken.
     Farewell,
     /// To report.
@@ -45,12 +48,14 @@ pub(super) struct Session {
     client: Client,
     id: String,
     seq: u64,
+    /// Number of the newest poll.
+    last_poll: u64,
     holding_said_at: Option<Instant>,
 }
 
 impl Session {
     pub(super) fn new(client: Client) -> Self {
-        Self { client, id: Uuid::new_v4().to_string(), seq: 0, holding_said_at: None }
+        Self { client, id: Uuid::new_v4().to_string(), seq: 0, last_poll: 0, holding_said_at: None }
     }
 
     fn request(&mut self, state: &State<'_>) -> ExchangeRequest {
@@ -100,6 +105,7 @@ impl Counterpart for Session {
         call: Call,
     ) -> Option<BoxFuture<'static, Returned>> {
         let mut request = self.request(state);
+        self.last_poll = request.seq;
         request.wait_ms = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
         if self.holding_said_at.is_none_or(|said_at| state.now - said_at >= HOLDING_INTERVAL) {
             self.holding_said_at = Some(state.now);
@@ -110,7 +116,7 @@ impl Counterpart for Session {
         let sent_at = state.now;
         Some(Box::pin(async move {
             let answer = client.exchange_within(&request, timeout).await;
-            Returned { sent_at, answer, call }
+            Returned { sent_at, answer, call, is_poll_elsewhere: false }
         }))
     }
 
@@ -128,14 +134,17 @@ impl Counterpart for Session {
             request.worker = Some(state.settings.info.clone());
         }
         let client = self.client.clone();
-        let sent_at = state.now;
+        let (sent_at, last_poll) = (state.now, self.last_poll);
         Box::pin(async move {
             let answer = client.exchange_within(&request, REPORT_TIMEOUT).await;
             let batch = rejoin(tokens, request.reports);
+            let answer = answer.and_then(|answer| check(&client, &batch, answer));
+            let received = answer.as_ref().ok().and_then(|answer| answer.poll);
             Returned {
                 sent_at,
-                answer: answer.and_then(|answer| check(&client, &batch, answer)),
+                answer,
                 call: Call::Reports(batch),
+                is_poll_elsewhere: received.is_some_and(|received| received < last_poll),
             }
         })
     }

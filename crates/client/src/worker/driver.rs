@@ -242,6 +242,7 @@ impl Driver {
     fn take_answer(&mut self, returned: Returned) -> Result<(), Error> {
         let refused = self.link.is_refused(&returned);
         self.link.note(&returned);
+        let returned_poll = matches!(returned.call, Call::Poll(_));
         match (returned.call, returned.answer) {
             (Call::Reports(batch), Ok(answer)) => {
                 self.outbox.answered();
@@ -258,9 +259,12 @@ impl Driver {
                     self.take_work(answer);
                 }
             }
-            (Call::Poll, Ok(answer)) => self.take_work(answer),
-            (Call::Poll, Err(error)) if refused => return Err(error),
-            (Call::Poll, Err(_)) => {}
+            (Call::Poll(_), Ok(answer)) => self.take_work(answer),
+            (Call::Poll(_), Err(error)) if refused => return Err(error),
+            (Call::Poll(_), Err(_)) => {}
+        }
+        if returned_poll && self.link.has_overlapped() {
+            self.ledger.forget_settled(self.link.oldest_poll());
         }
         Ok(())
     }
@@ -271,6 +275,11 @@ impl Driver {
         }
         if self.drain.is_some() {
             self.decline_waiting();
+        } else if self.link.has_overlapped() {
+            // Polls at several servers offered the same slots. Others may have a free one.
+            for token in self.ledger.withdraw_excess() {
+                self.push_report(&token, Outcome::Declined, vec![]);
+            }
         }
         for token in answer.cancels {
             let token: Token = token.into();

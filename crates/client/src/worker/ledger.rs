@@ -22,6 +22,9 @@ pub(super) struct Ledger {
     /// Attempts that are not ours yet.
     offered: HashMap<Token, Offered>,
     running: usize,
+    /// Attempts whose report was answered while polls were open at several servers, and the newest poll of that time: the
+    /// answer of a poll up to that one may bring the attempt again, and it must not run again.
+    settled: HashMap<Token, u64>,
 }
 
 /// An attempt that came by another way than from the server, before the server said who has it.
@@ -53,13 +56,23 @@ enum Stage {
 
 impl Ledger {
     pub(super) fn new(slots: usize) -> Self {
-        Self { slots, held: HashMap::new(), waiting: VecDeque::new(), offered: HashMap::new(), running: 0 }
+        Self {
+            slots,
+            held: HashMap::new(),
+            waiting: VecDeque::new(),
+            offered: HashMap::new(),
+            running: 0,
+            settled: HashMap::new(),
+        }
     }
 
     /// Takes note of an attempt that came. One that is held already came again because the server did not know
-    /// that it had arrived: nothing happens.
+    /// that it had arrived: nothing happens. Nor with one that was settled and is remembered.
     pub(super) fn receive(&mut self, attempt: Attempt) {
         let token: Token = attempt.token.as_str().into();
+        if self.settled.contains_key(&token) {
+            return;
+        }
         if let Entry::Vacant(vacant) = self.held.entry(token.clone()) {
             vacant.insert(Stage::Waiting);
             self.waiting.push_back((token, attempt));
@@ -138,6 +151,17 @@ impl Ledger {
         tokens
     }
 
+    /// Takes attempts that no slot is free for out of the queue, the last ones first, to be reported.
+    pub(super) fn withdraw_excess(&mut self) -> Vec<Token> {
+        let free = self.slots.saturating_sub(self.running);
+        let excess = self.waiting.split_off(free.min(self.waiting.len()));
+        let tokens: Vec<Token> = excess.into_iter().map(|(token, _)| token).collect();
+        for token in &tokens {
+            self.held.insert(token.clone(), Stage::Finished);
+        }
+        tokens
+    }
+
     /// The report of an attempt was answered: it is held no more. False if it goes on.
     pub(super) fn settle(&mut self, token: &Token) -> bool {
         let is_finished = self.held.get(token) == Some(&Stage::Finished);
@@ -145,6 +169,16 @@ impl Ledger {
             self.held.remove(token);
         }
         is_finished
+    }
+
+    /// Remembers an attempt that was settled when `newest_poll` was the newest poll.
+    pub(super) fn remember_settled(&mut self, token: Token, newest_poll: u64) {
+        self.settled.insert(token, newest_poll);
+    }
+
+    /// Forgets settled attempts that no answer can bring again: the oldest poll that may be answered is `oldest_poll`.
+    pub(super) fn forget_settled(&mut self, oldest_poll: u64) {
+        self.settled.retain(|_, newest_poll| *newest_poll >= oldest_poll);
     }
 
     /// How many more attempts the worker can take now.
@@ -242,6 +276,34 @@ mod tests {
         assert_eq!(ledger.len(), 4);
         ledger.finish(&running);
         assert!(ledger.start_next().is_none());
+    }
+
+    #[test]
+    fn a_settled_attempt_does_not_run_again_while_an_older_poll_may_bring_it() {
+        let mut ledger = Ledger::new(2);
+        let run = |ledger: &mut Ledger| {
+            ledger.receive(attempt("a"));
+            ledger.start_next().map(|(token, _)| ledger.finish(&token))
+        };
+        assert!(run(&mut ledger).is_some() && ledger.settle(&"a".into()));
+        ledger.remember_settled("a".into(), 7);
+        ledger.forget_settled(7);
+        assert!(run(&mut ledger).is_none() && ledger.is_empty());
+        ledger.forget_settled(8);
+        assert!(run(&mut ledger).is_some());
+    }
+
+    #[test]
+    fn attempts_that_no_slot_is_free_for_are_given_back_the_last_ones_first() {
+        let mut ledger = Ledger::new(2);
+        for token in ["a", "b", "c", "d"] {
+            ledger.receive(attempt(token));
+        }
+        ledger.start_next().unwrap();
+        let back: Vec<String> = ledger.withdraw_excess().iter().map(|token| token.to_string()).collect();
+        assert_eq!((back, ledger.len()), (vec!["c".to_owned(), "d".to_owned()], 4));
+        assert_eq!(ledger.withdraw_excess(), Vec::<Token>::new());
+        assert_eq!(&*ledger.start_next().unwrap().0, "b");
     }
 
     #[test]

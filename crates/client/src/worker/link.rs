@@ -1,7 +1,10 @@
 //! The worker's line to whom it reports: when which call is made, what its answer says of the server, and for how long
 //! what the worker holds is its own. What an answer brings is the driver's affair.
 
-use std::time::{Duration, Instant};
+use std::{
+    collections::BTreeSet,
+    time::{Duration, Instant},
+};
 
 use futures_util::{StreamExt, future::BoxFuture, stream::FuturesUnordered};
 use tracing::{debug, error, info, warn};
@@ -35,7 +38,16 @@ pub(super) struct Link {
     calls: FuturesUnordered<BoxFuture<'static, Returned>>,
     polls: Line,
     reports: Line,
-    polls_open: usize,
+    /// The polls that are open, by number. The newest counts; older ones may be open at other servers.
+    open_polls: BTreeSet<u64>,
+    polls_made: u64,
+    /// The slots that the newest poll offers, while it is open.
+    offered: Option<u32>,
+    /// A server that did not receive the newest poll answered reports: the server that has the poll does not know which
+    /// slots became free since.
+    is_poll_elsewhere: bool,
+    /// A poll was opened while another one was open.
+    has_overlapped: bool,
     /// The last call was lost, and a person was told.
     server_away: bool,
     empty_polls: u32,
@@ -49,7 +61,11 @@ impl Link {
             calls: FuturesUnordered::new(),
             polls: Line::paced(Pacing::up_to(RECONNECT_MAX)),
             reports: Line::default(),
-            polls_open: 0,
+            open_polls: BTreeSet::new(),
+            polls_made: 0,
+            offered: None,
+            is_poll_elsewhere: false,
+            has_overlapped: false,
             server_away: false,
             empty_polls: 0,
         }
@@ -69,7 +85,23 @@ impl Link {
     }
 
     pub(super) fn polls_open(&self) -> usize {
-        self.polls_open
+        self.open_polls.len()
+    }
+
+    /// The number of the newest poll.
+    pub(super) fn newest_poll(&self) -> u64 {
+        self.polls_made
+    }
+
+    /// The oldest poll that may bring something: that is open, or will be.
+    pub(super) fn oldest_poll(&self) -> u64 {
+        self.open_polls.first().copied().unwrap_or(self.polls_made + 1)
+    }
+
+    /// Whether polls were open at several servers at once. Then attempts may come for more slots than are free, and may
+    /// come twice.
+    pub(super) fn has_overlapped(&self) -> bool {
+        self.has_overlapped
     }
 
     /// Makes the calls that carry what waits in the outbox, as far as they may be made now.
@@ -90,20 +122,31 @@ impl Link {
         is_told
     }
 
-    /// Opens a poll if none is open and one may be made now.
+    /// Opens a poll if the newest one has ended, or does not offer the slots that are free and another server heard of
+    /// them. The poll before stays open at its server and may bring attempts until its time is over: nobody can end it
+    /// without losing what is on the way.
     pub(super) fn poll(&mut self, state: &State<'_>) {
-        if self.polls_open > 0 || !self.polls.may_call(state.now) {
+        let offers_too_little = self.is_poll_elsewhere && self.offered.is_some_and(|free| free < state.free);
+        let wants_one = self.offered.is_none() || offers_too_little;
+        if !wants_one || !self.polls.may_call(state.now) {
             return;
         }
         let wait = self.lease.poll_wait();
-        let call = self.counterpart.poll(state, wait, self.lease.poll_timeout(wait), Call::Poll);
-        self.polls_open += usize::from(call.is_some());
-        self.calls.extend(call);
+        let call = Call::Poll(self.polls_made + 1);
+        let Some(call) = self.counterpart.poll(state, wait, self.lease.poll_timeout(wait), call) else {
+            return;
+        };
+        self.calls.push(call);
+        self.has_overlapped |= !self.open_polls.is_empty();
+        self.polls_made += 1;
+        self.open_polls.insert(self.polls_made);
+        self.offered = Some(state.free);
+        self.is_poll_elsewhere = false;
     }
 
     /// When a poll that was held back may be made; none if nothing holds it back.
     pub(super) fn poll_due(&self) -> Option<Instant> {
-        self.polls.not_before.filter(|_| self.polls_open == 0)
+        self.polls.not_before.filter(|_| self.offered.is_none() || self.is_poll_elsewhere)
     }
 
     /// When reports that were held back may be sent; none if nothing holds them back.
@@ -118,35 +161,49 @@ impl Link {
 
     /// Takes note of what the end of a call says of the server.
     pub(super) fn note(&mut self, returned: &Returned) {
-        let Returned { sent_at, answer, call } = returned;
+        let Returned { sent_at, answer, call, is_poll_elsewhere } = returned;
         match answer {
             Ok(answer) => self.renew_lease(*sent_at, answer),
             Err(error) => self.session_in_doubt(error),
         }
         match (call, answer) {
             (Call::Reports(_), Ok(_)) => {
+                self.is_poll_elsewhere = *is_poll_elsewhere;
                 self.reports.succeeded();
                 self.polls.server_is_there();
             }
             (Call::Reports(_), Err(error)) => self.reports.failed(error),
             (Call::Farewell, _) => {}
-            (Call::Poll, Ok(answer)) => {
-                self.polls_open -= 1;
+            (Call::Poll(number), Ok(answer)) => {
+                let is_newest = self.poll_ended(*number);
                 self.polls.succeeded();
                 self.reports.server_is_there();
-                self.hold_back_empty_polls(*sent_at, answer);
+                // An older one ends at once where its server receives the next one.
+                if is_newest {
+                    self.hold_back_empty_polls(*sent_at, answer);
+                }
             }
-            (Call::Poll, Err(error)) => {
-                self.polls_open -= 1;
+            (Call::Poll(number), Err(error)) => {
+                self.poll_ended(*number);
                 self.polls.failed(error);
             }
         }
     }
 
+    /// Tells whether it was the newest.
+    fn poll_ended(&mut self, number: u64) -> bool {
+        self.open_polls.remove(&number);
+        let is_newest = number == self.polls_made;
+        if is_newest {
+            self.offered = None;
+        }
+        is_newest
+    }
+
     /// Whether the server refuses the worker as a whole: its first poll, for a reason that will not go away.
     pub(super) fn is_refused(&self, returned: &Returned) -> bool {
         let refused = returned.answer.as_ref().is_err_and(|error| !error.is_temporary());
-        refused && matches!(returned.call, Call::Poll) && !self.lease.is_known()
+        refused && matches!(returned.call, Call::Poll(_)) && !self.lease.is_known()
     }
 
     fn renew_lease(&mut self, sent_at: Instant, answer: &ExchangeAnswer) {

@@ -115,6 +115,9 @@ pub(crate) struct Book {
     pub(crate) lease_ms: Option<u64>,
     /// Hand out more than was asked for.
     pub(crate) ignore_free: bool,
+    /// Report calls go to another server than polls, as behind a load balancer: how many slots they say are free is not known
+    /// where polls are open.
+    pub(crate) reports_elsewhere: bool,
     /// Keep report calls open until this is false.
     pub(crate) hold_reports: bool,
     /// Cut the connection instead of answering that many calls with reports.
@@ -178,7 +181,8 @@ async fn exchange(State(desk): State<Arc<Desk>>, Json(request): Json<ExchangeReq
     let refusal = {
         let mut book = desk.book();
         let newest = book.calls.iter().all(|call| call.seq < request.seq);
-        if newest {
+        let is_heard = request.reports.is_empty() || !book.reports_elsewhere;
+        if newest && is_heard {
             book.free = request.free.unwrap_or(0);
         }
         let known = book.sessions_known || request.worker.is_some();
@@ -268,7 +272,8 @@ async fn report(desk: &Desk, request: &ExchangeRequest) -> Response {
     if lose {
         return cut_connection();
     }
-    Json(finished(desk, ExchangeAnswer { reports, ..ExchangeAnswer::default() })).into_response()
+    let poll = desk.book().reports_elsewhere.then_some(0);
+    Json(finished(desk, ExchangeAnswer { reports, poll, ..ExchangeAnswer::default() })).into_response()
 }
 
 fn take_report(book: &mut Book, report: Report) -> ReportAnswer {

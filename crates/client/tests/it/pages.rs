@@ -33,7 +33,7 @@ async fn paged() -> Client {
                 json!({"name": format!("q{page}"), "ready": 0, "running": 0, "paused": false, "workers": 0})
             }
             "/v1/workers" => json!({
-                "session": "s", "name": format!("w{page}"), "host": "h", "version": "1", "attached": true,
+                "id": "s", "name": format!("w{page}"), "host": "h", "version": "1", "attached": true,
                 "modules": [], "running": 0, "last_seen_at": at,
             }),
             "/v1/alarms" => {

@@ -253,3 +253,20 @@ async fn a_worker_that_is_refused_at_first_says_so() {
     assert_eq!(error.status(), Some(401));
     assert_eq!(error.to_string(), "this token opens nothing");
 }
+
+/// The open poll offered no slot, and its server does not receive the report that a slot is free.
+#[tokio::test]
+async fn a_worker_whose_report_goes_to_another_server_than_its_poll_offers_its_free_slot_in_another_poll() {
+    let server = ExchangeServer::start();
+    // Polls wait for half a minute.
+    server.desk.change(|book| (book.reports_elsewhere, book.lease_ms) = (true, Some(3_600_000)));
+    server.desk.offer([attempt("a"), attempt("b"), attempt("c")]);
+    let handler = handler(|_job| async { Outcome::Succeeded(None) });
+    let worker =
+        RunningWorker::start_with(&server, |builder| builder.module("m", None, handler).concurrency(1));
+    server.desk.until("three reports", |book| book.done.len() == 3).await;
+    worker.drained().await.unwrap();
+    let book = server.desk.book();
+    assert!(book.done.values().all(|report| report.outcome == ReportOutcome::Succeeded));
+    assert_eq!(book.duplicates, 0);
+}

@@ -1,4 +1,4 @@
-//! The worker that had an attempt is gone.
+//! The worker that had an attempt is gone, or cannot be heard.
 
 use super::{attempts, fail, report};
 use crate::{
@@ -6,6 +6,21 @@ use crate::{
     draft::Draft,
     planted::{Bug, is_planted},
 };
+
+/// The attempt is made again, and no death is counted: the step has done nothing to its worker.
+pub(super) fn reclaim(draft: &mut Draft<'_>, attempt: &Attempt) -> Result<(), Rejection> {
+    report::check_current(draft, attempt)?;
+    report::start(draft, attempt);
+    let key = attempt.key;
+    draft.emit(EventKind::ActReclaimed { key, attempt: attempt.number });
+    if fail::is_last_chance(draft, key) {
+        let message = "its worker could not be heard because of a fault of a server";
+        fail::fail_for_good(draft, key, Failure::new(message, 1, false));
+    } else {
+        attempts::begin(draft, key);
+    }
+    Ok(())
+}
 
 /// The attempt is made again, without spending a retry, unless the step has taken too many workers with it.
 pub(super) fn lose(draft: &mut Draft<'_>, attempt: &Attempt) -> Result<(), Rejection> {

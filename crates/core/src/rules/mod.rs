@@ -34,6 +34,7 @@ pub(crate) fn run(draft: &mut Draft<'_>, command: &Command) -> Result<(), Reject
         }
         Command::Report(report) => report::report(draft, report)?,
         Command::Lose(attempt) => lose::lose(draft, attempt)?,
+        Command::Reclaim(attempt) => lose::reclaim(draft, attempt)?,
         Command::TimeOut(attempt) => fail::time_out(draft, attempt)?,
         Command::Taken(attempt) => wake::taken(draft, attempt)?,
         Command::Park(attempt) => pause::park_one(draft, attempt)?,

@@ -421,6 +421,7 @@ impl Teller {
                 format!("{} asked for later: {message}; again at {}", act(*key, *attempt), time(*until))
             }
             EventKind::ActLost { key, attempt } => format!("{} lost", act(*key, *attempt)),
+            EventKind::ActReclaimed { key, attempt } => format!("{} reclaimed", act(*key, *attempt)),
             EventKind::ActWithdrawn { key, attempt, touched } => {
                 let touched = if *touched { "touched" } else { "untouched" };
                 format!("{} withdrawn, {touched}", act(*key, *attempt))

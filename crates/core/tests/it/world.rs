@@ -171,7 +171,9 @@ impl World {
     fn check_running(&self, command: &Command, transition: &Transition) {
         let settled = match command {
             Command::Report(report) => Some(report.attempt.key),
-            Command::Lose(attempt) | Command::TimeOut(attempt) => Some(attempt.key),
+            Command::Lose(attempt) | Command::Reclaim(attempt) | Command::TimeOut(attempt) => {
+                Some(attempt.key)
+            }
             _ => None,
         };
         for (key, (number, _)) in self.held.iter().filter(|(key, _)| Some(**key) != settled) {

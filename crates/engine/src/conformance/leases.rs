@@ -9,7 +9,8 @@ use super::{
     world::{LEASE, attempt, work},
 };
 use crate::ports::{
-    Claimed, LostClaim, Outcome, PollState, SessionId, SessionRenewal, TaskChange, WorkerState,
+    Claimed, EXTENSIONS_MAX, LostClaim, Outcome, PollState, SessionId, SessionRenewal, TaskChange,
+    WorkerState,
 };
 
 topic![
@@ -18,6 +19,7 @@ topic![
     a_session_that_is_heard_of_keeps_what_it_has,
     a_session_may_say_goodbye_early,
     everybody_is_forgiven,
+    nobody_is_forgiven_too_often_in_a_row,
     no_more_is_told_lost_than_asked_for,
     sessions_are_listed_with_what_they_say_and_have,
     what_was_given_back_is_not_lost,
@@ -110,6 +112,28 @@ async fn everybody_is_forgiven(mut world: World) {
     assert!(world.lost().await.is_empty(), "a full new lease, and never a shorter one than before");
     world.pass(Millis(1));
     assert_eq!(world.lost().await.len(), 2);
+}
+
+async fn nobody_is_forgiven_too_often_in_a_row(mut world: World) {
+    let flow = world.add_flow(line("flow", 1)).await;
+    for _ in 0..2 {
+        world.submit(&flow).await;
+    }
+    let (silent, heard) = (world.session(1).await, world.session(2).await);
+    world.claim_one(silent).await;
+    world.claim_one(heard).await;
+    for _ in 0..EXTENSIONS_MAX {
+        world.pass(LEASE);
+        let now = world.now;
+        world.store().forgive(now).await.expect("forgiving succeeds");
+        assert!(world.lost().await.is_empty());
+    }
+    world.session(2).await;
+    world.pass(LEASE);
+    let now = world.now;
+    world.store().forgive(now).await.expect("forgiving succeeds");
+    let lost: Vec<SessionId> = world.lost().await.into_iter().map(|claimed| claimed.session).collect();
+    assert_eq!(lost, [silent], "one that was heard of begins to count anew");
 }
 
 async fn no_more_is_told_lost_than_asked_for(mut world: World) {

@@ -29,15 +29,10 @@ impl Engine {
 
     /// Hands ready attempts to polls that wait, the one that waits longest first.
     pub(super) async fn hand_out(&self, now: Now) -> Result<(), EngineError> {
-        let waiting = self.sessions.lock().waiting();
+        let mut waiting = self.sessions.lock().waiting().into_iter();
         let mut empty = Vec::new();
-        for (session, seq) in waiting {
-            let room = self.sessions.lock().find(session).map(|local| {
-                let (wishes, free) = local.room();
-                (wishes.to_vec(), free)
-            });
-            let Some((wishes, free)) = room else { continue };
-            if free > 0 && self.store.prepare_claims(&wishes).await? {
+        while let Some((session, seq, wishes, free)) = self.next_with_room(&mut waiting, &empty) {
+            if self.store.prepare_claims(&wishes).await? {
                 // Some time has passed: the dispatcher comes again with the time it is now.
                 self.timers.set();
                 return Ok(());
@@ -47,6 +42,24 @@ impl Engine {
             hand.end(filled, now).await?;
         }
         Ok(())
+    }
+
+    /// The next poll that may get something, what it takes and how much of that. Polls that only wait for what is in `empty`
+    /// are passed over at once: this runs after each commit, and thousands may wait.
+    fn next_with_room(
+        &self,
+        waiting: &mut impl Iterator<Item = (SessionId, Seq)>,
+        empty: &[Line],
+    ) -> Option<(SessionId, Seq, Vec<Wish>, u32)> {
+        let mut sessions = self.sessions.lock();
+        waiting.find_map(|(session, seq)| {
+            let (wishes, free) = sessions.find(session)?.room();
+            let is_empty = |wish: &Wish| {
+                empty.iter().any(|(module, commands)| *module == wish.module && *commands == wish.commands)
+            };
+            let may_get = free > 0 && wishes.iter().any(|wish| wish.free > 0 && !is_empty(wish));
+            may_get.then(|| (session, seq, wishes.to_vec(), free))
+        })
     }
 
     /// The tasks that attempts are of, each once: many may be of one task, as its members are.

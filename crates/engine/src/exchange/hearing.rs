@@ -4,9 +4,11 @@ use std::sync::Arc;
 
 use windlass_core::Millis;
 
-use super::{Exchange, LEASE_ATTACHED, LEASE_DETACHED, LEASE_RANGE, WAIT_MAX, polls::OpenPoll};
+use super::{
+    Exchange, LEASE_ATTACHED, LEASE_DETACHED, LEASE_RANGE, SEQ_PER_SECOND_MAX, WAIT_MAX, polls::OpenPoll,
+};
 use crate::{
-    Engine,
+    Engine, EngineError,
     ports::{Now, SessionId, SessionRenewal, StoreError, WorkerState},
     sessions::{LocalSession, Offers},
 };
@@ -22,8 +24,14 @@ pub(super) struct Heard<'a> {
 impl Engine {
     /// Takes note of a session and what it offers. A poll is open from here on, so that nobody takes the worker
     /// for gone while it is looked up what to answer.
-    pub(super) fn hear(&self, call: &Exchange, now: Now) -> Heard<'_> {
+    ///
+    /// # Errors
+    /// When the number of the call leaps; then nothing is noted.
+    pub(super) fn hear(&self, call: &Exchange, now: Now) -> Result<Heard<'_>, EngineError> {
         let mut sessions = self.sessions.lock();
+        if let Some(last) = sessions.find(call.session).and_then(|local| local.seq_left_by(call.seq, now)) {
+            return Err(EngineError::SeqLeap { last, seq: call.seq });
+        }
         let local = sessions.get(call.session);
         let lease = local.hear(call, now);
         // Where each call would be a round trip to a database, most are told to it together with others.
@@ -37,7 +45,7 @@ impl Engine {
         });
         let poll = answer.flatten().map(|answer| OpenPoll::new(self, call.session, call.seq, answer));
         let renewal = if was_told_lately { None } else { sessions.take_renewal(call.session, now) };
-        Heard { lease, renewal, poll }
+        Ok(Heard { lease, renewal, poll })
     }
 
     /// Tells the store of sessions. Where that fails, it is told again.
@@ -82,6 +90,13 @@ impl LocalSession {
         self.renewed_at.is_some_and(|at| now.mono.0 < at.0.saturating_add(lately.0))
     }
 
+    /// The highest number of the session's calls, if a call with this one leaps.
+    fn seq_left_by(&self, seq: u64, now: Now) -> Option<u64> {
+        let silent_s = now.mono.0.saturating_sub(self.seen_at.0) / 1000;
+        let most = self.last_seq.saturating_add(SEQ_PER_SECOND_MAX.saturating_mul(1 + silent_s));
+        (self.last_seq > 0 && seq > most).then_some(self.last_seq)
+    }
+
     /// Takes note of what a call says of the session. Gives its lease.
     fn hear(&mut self, call: &Exchange, now: Now) -> Millis {
         let default = if call.attached { LEASE_ATTACHED } else { LEASE_DETACHED };
@@ -92,6 +107,7 @@ impl LocalSession {
         };
         self.attached = call.attached;
         self.seen_at = now.mono;
+        (self.extensions, self.last_seq) = (0, self.last_seq.max(call.seq));
         self.hear_worker(call);
         self.lease
     }

@@ -59,6 +59,11 @@ pub const ATTEMPTS_MAX: usize = 1000;
 /// Bytes of log lines that one server keeps of one attempt.
 pub const LOG_BYTES_MAX: usize = 64 << 10;
 
+/// By how much the number of a call may be above those before it, for each second since this server heard of the session: more
+/// calls than any worker makes, some of which go to other servers. A number that leaps would make all later calls of the
+/// session's owner look like late copies.
+const SEQ_PER_SECOND_MAX: u64 = 100_000;
+
 /// One call of a worker.
 #[derive(Debug, Clone)]
 pub struct Exchange {
@@ -117,6 +122,10 @@ pub struct ExchangeAnswer {
     pub cancels: Vec<String>,
     /// For how long the session may be silent.
     pub lease: Millis,
+    /// In the answer to reports, where no poll of the session is open at this server: the highest number of a poll that it
+    /// received, 0 for none. The newest poll of a worker behind a load balancer may be open at another server, which did not
+    /// receive this call's `free`: the worker then opens another poll.
+    pub poll: Option<u64>,
 }
 
 /// An attempt handed out.
@@ -185,9 +194,9 @@ impl Engine {
     /// When the future is dropped (the connection went away) the poll counts as closed.
     ///
     /// # Errors
-    /// When the store fails; the worker keeps its reports and calls again.
+    /// When the store fails; the worker keeps its reports and calls again. When the call's number leaps.
     pub async fn exchange(&self, call: Exchange, now: Now) -> Result<ExchangeAnswer, EngineError> {
-        let Heard { lease, renewal, poll } = self.hear(&call, now);
+        let Heard { lease, renewal, poll } = self.hear(&call, now)?;
         self.renew(renewal.into_iter().collect(), now).await?;
         if call.reports.is_empty() {
             return match poll {
@@ -198,7 +207,12 @@ impl Engine {
         self.adopt_running(call.session, &call.reports, now).await?;
         let reports = self.settle_reports(call.session, call.reports, now).await?;
         self.dispatch(now).await?;
-        Ok(ExchangeAnswer { reports, lease, ..ExchangeAnswer::default() })
+        let poll = {
+            let mut sessions = self.sessions.lock();
+            let local = sessions.get(call.session);
+            local.poll.is_none().then_some(local.last_poll)
+        };
+        Ok(ExchangeAnswer { reports, lease, poll, ..ExchangeAnswer::default() })
     }
 }
 

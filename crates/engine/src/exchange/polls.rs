@@ -31,8 +31,9 @@ impl<'a> OpenPoll<'a> {
 
 impl Drop for OpenPoll<'_> {
     fn drop(&mut self) {
-        if self.engine.sessions.lock().end_poll(self.session, self.seq) {
-            self.engine.timers.set();
+        let alone = !self.engine.store.is_shared();
+        if self.engine.sessions.lock().end_poll(self.session, self.seq, alone) {
+            self.engine.polls_closed.set();
         }
     }
 }

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use windlass_core::{Millis, Timestamp};
 
-use crate::ports::{Now, SessionId, SessionRenewal, SessionState, WorkerState};
+use crate::ports::{EXTENSIONS_MAX, Now, SessionId, SessionRenewal, SessionState, WorkerState};
 
 /// One row per session.
 #[derive(Debug, Default)]
@@ -20,6 +20,8 @@ struct SessionRow {
     poll: (u64, bool),
     last_seen_at: Timestamp,
     worker: Arc<WorkerState>,
+    /// How often its lease was extended since it was last heard of.
+    extensions: u8,
 }
 
 impl Sessions {
@@ -32,13 +34,17 @@ impl Sessions {
             poll,
             last_seen_at: now.wall,
             worker: renewal.worker.or(before.map(|row| row.worker)).unwrap_or_default(),
+            extensions: 0,
         };
         self.rows.insert(renewal.session, row);
     }
 
     pub(super) fn forgive(&mut self, now: Now) {
         for row in self.rows.values_mut() {
-            row.lease_until = row.lease_until.max(later(now, row.lease));
+            if row.extensions < EXTENSIONS_MAX {
+                row.extensions += 1;
+                row.lease_until = row.lease_until.max(later(now, row.lease));
+            }
         }
     }
 

@@ -2,6 +2,7 @@
 
 use std::{fmt, sync::Arc};
 
+use sha2::{Digest as _, Sha256};
 use windlass_core::{ActKey, Free, Millis, Name, TaskId, Timestamp, Wakeup};
 
 /// An attempt that a session has.
@@ -19,7 +20,8 @@ pub struct Claim {
     pub at: Timestamp,
 }
 
-/// A worker's session: the UUID it made.
+/// A worker's session: the UUID it made. It is a secret: whoever knows it can take the worker's attempts. It is shown by its
+/// [`Display`](fmt::Display) form alone, from which it cannot be found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SessionId(pub u128);
 
@@ -68,8 +70,13 @@ impl SessionId {
 }
 
 impl fmt::Display for SessionId {
+    /// The public id of the session: a UUID made of a hash, the same on all servers.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        uuid::Uuid::from_u128(self.0).hyphenated().fmt(f)
+        let hash =
+            Sha256::new().chain_update(b"windlass session").chain_update(self.0.to_be_bytes()).finalize();
+        let mut bytes = [0; 16];
+        bytes.copy_from_slice(&hash[..16]);
+        uuid::Builder::from_custom_bytes(bytes).into_uuid().hyphenated().fmt(f)
     }
 }
 
@@ -161,9 +168,11 @@ pub struct SessionRenewal {
 pub enum PollState {
     /// Nothing: what is known of it stands.
     Unknown,
-    /// The poll with this number is open. One that was told to be closed stays so.
+    /// The poll with this number is open, or was answered and the next one may be at another server. One that was told to be
+    /// closed stays so.
     Open(u64),
-    /// The poll with this number is open no more.
+    /// The poll with this number is open no more, and no other is expected: its connection went away, or another poll would
+    /// have to come to the same server.
     Closed(u64),
 }
 
@@ -192,6 +201,10 @@ pub struct LostClaim {
     /// When the session was found to be over; its lease must have ended by then.
     pub at: Millis,
 }
+
+/// How often in a row a session gets a new lease because its server was away, without being heard of in between. A server
+/// that is away again and again would otherwise keep attempts of dead workers from others for ever.
+pub const EXTENSIONS_MAX: u8 = 2;
 
 /// What a worker says of itself.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -282,3 +295,17 @@ pub const FOREVER: Millis = Millis(1 << 50);
 
 /// How long attempts that were ready before a start wait for workers to come back and name what they hold.
 pub const ADOPTION_GRACE: Millis = Millis(300);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_session_is_shown_by_a_public_id() {
+        let session = SessionId(0x0191_e0a1_7c2b_7def_8123_4567_89ab_cdef);
+        let secret = uuid::Uuid::from_u128(session.0).to_string();
+        assert_eq!(session.to_string(), session.to_string());
+        assert_ne!(session.to_string(), secret);
+        assert_ne!(session.to_string(), SessionId(session.0 + 1).to_string());
+    }
+}

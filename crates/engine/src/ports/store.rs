@@ -133,7 +133,8 @@ pub trait Store: Send + Sync + 'static {
     /// Sessions were heard of, or polls of them ended; each session is named once.
     async fn renew(&self, sessions: Vec<SessionRenewal>, now: Now) -> Result<(), StoreError>;
 
-    /// Gives every session a full new lease: this server was away, so silence says nothing.
+    /// Gives every session a full new lease: this server was away, so silence says nothing. A session that got
+    /// [`EXTENSIONS_MAX`](super::EXTENSIONS_MAX) since it was last heard of gets none.
     async fn forgive(&self, now: Now) -> Result<(), StoreError>;
 
     /// What a session has.

@@ -7,7 +7,7 @@ use std::{
 
 use windlass_core::{ActKey, Millis, TaskId, Timestamp};
 
-use crate::ports::{Now, SessionId, SessionRenewal, SessionState, WorkerState};
+use crate::ports::{EXTENSIONS_MAX, Now, SessionId, SessionRenewal, SessionState, WorkerState};
 
 /// All sessions.
 #[derive(Debug, Default)]
@@ -26,6 +26,8 @@ struct Session {
     last_seen_at: Timestamp,
     worker: Arc<WorkerState>,
     holds: BTreeSet<(TaskId, ActKey)>,
+    /// How often its lease was extended since it was last heard of.
+    extensions: u8,
 }
 
 impl Sessions {
@@ -41,7 +43,9 @@ impl Sessions {
             last_seen_at: now.wall,
             worker: Arc::default(),
             holds: BTreeSet::new(),
+            extensions: 0,
         });
+        session.extensions = 0;
         self.ends.remove(&(session.lease_until, renewal.session));
         session.lease_until = lease_until;
         session.lease = renewal.lease;
@@ -56,7 +60,11 @@ impl Sessions {
     pub(super) fn forgive(&mut self, now: Now) {
         self.ends.clear();
         for (id, session) in &mut self.sessions {
-            session.lease_until = session.lease_until.max(Millis(now.mono.0.saturating_add(session.lease.0)));
+            if session.extensions < EXTENSIONS_MAX {
+                session.extensions += 1;
+                let lease_until = Millis(now.mono.0.saturating_add(session.lease.0));
+                session.lease_until = session.lease_until.max(lease_until);
+            }
             self.ends.insert((session.lease_until, *id));
         }
     }
@@ -83,6 +91,7 @@ impl Sessions {
                 last_seen_at: since,
                 worker: Arc::default(),
                 holds: BTreeSet::new(),
+                extensions: 0,
             }
         });
         known.holds.insert((task, key));

@@ -116,7 +116,7 @@ impl Batch {
                     }
                 }
                 Item::Task { id, .. } => ids.push(*id),
-                Item::Lost(claimed) => ids.push(claimed.id.task),
+                Item::Lost { claimed, .. } => ids.push(claimed.id.task),
                 Item::Alarm { id, .. } => drop(alarm_ids.insert(id.clone())),
                 Item::Lock { name, .. } => drop(lock_names.insert(name.clone())),
                 Item::Message(Envelope { message, .. }) => match message {
@@ -176,7 +176,9 @@ impl Batch {
             Item::Task { id, command, claim, logs } => {
                 self.tasks.get_mut(id)?.decide(command, *claim, logs, place, self.now)
             }
-            Item::Lost(claimed) => self.tasks.get_mut(&claimed.id.task)?.lose(claimed, place, self.now),
+            Item::Lost { claimed, over } => {
+                self.tasks.get_mut(&claimed.id.task)?.lose(claimed, *over, place, self.now)
+            }
             Item::Message(envelope) => self.deliver(envelope, place),
             Item::Alarm { id, command } => self.decide_alarm(id, command, None, place),
             Item::Lock { name, command } => self.locks.get_mut(name)?.decide(command, place, self.now.wall),

@@ -157,7 +157,7 @@ impl Committer {
                     // Whoever was to be given up is there; what else was in the change is decided without it.
                     for Pending { place, .. } in part.pending {
                         match item(&place) {
-                            Item::Lost(_) => replies[place.0][place.1] = Some(Reply::Conflict),
+                            Item::Lost { .. } => replies[place.0][place.1] = Some(Reply::Conflict),
                             _ => again.push(place),
                         }
                     }

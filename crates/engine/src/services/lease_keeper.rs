@@ -1,33 +1,28 @@
-//! Watches over leases: attempts of workers that went silent are made again, polls that waited long enough end.
+//! Keeps leases: tells the store of sessions, notices when this server was away, ends polls that waited long enough.
+//!
+//! It must not wait for commits: while it waits this server looks as if it was away, and silence of workers would count for
+//! nothing. [`Reclaimer`](super::Reclaimer), which does wait, takes attempts from sessions that are over.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use windlass_core::{
-    Millis,
-    planted::{Bug, is_planted},
-};
+use windlass_core::Millis;
 
-use crate::{
-    Engine, EngineError, ExchangeAnswer,
-    inbox::{Item, Reply},
-    ports::{Claimed, Now, Service},
-};
-
-/// Attempts given up in one round.
-const ROUND_MAX: usize = 1000;
-
-/// Attempts of couriers given back in one round: one after the other, and the round is not to last for long.
-const RELEASES_MAX: usize = 100;
+use crate::{Engine, EngineError, ExchangeAnswer, ports::Now};
 
 /// This server was away when so much time has passed since the last round that succeeded: silence of workers says
 /// nothing then. It is less than half of the shortest lease: a server that stood still for as long could not hear in
 /// time what renews it.
 const AWAY_AFTER: Millis = Millis(400);
 
-/// Watches over leases.
+/// Keeps leases.
 pub struct LeaseKeeper {
     engine: Arc<Engine>,
-    last_round: Mutex<Option<Round>>,
+}
+
+/// What lease keepers of an engine have done.
+#[derive(Debug, Default)]
+pub(crate) struct LeaseRounds {
+    last: Mutex<Option<Round>>,
 }
 
 /// The last round that succeeded, and what came after it.
@@ -38,79 +33,73 @@ struct Round {
     has_failed: bool,
 }
 
+impl LeaseRounds {
+    fn last(&self) -> MutexGuard<'_, Option<Round>> {
+        self.last.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether leases are as they should be: the last round succeeded a moment ago. After a time in which this server stood
+    /// still nothing is to be taken from sessions before a round has given them new leases.
+    pub(crate) fn are_current(&self, now: Now) -> bool {
+        self.last().is_some_and(|round| !round.was_long_ago(now))
+    }
+}
+
+impl Round {
+    fn was_long_ago(&self, now: Now) -> bool {
+        now.mono.0 > self.at.0 + AWAY_AFTER.0
+    }
+}
+
 impl LeaseKeeper {
     /// A lease keeper of `engine`.
     #[must_use]
     pub fn new(engine: Arc<Engine>) -> Self {
-        Self { engine, last_round: Mutex::default() }
+        Self { engine }
     }
 
-    /// Ends polls and gives up attempts whose time is over. Tells how many attempts.
+    /// Ends polls whose time is over, and tells the store of sessions.
     ///
     /// # Errors
-    /// When the store fails; what is over stays over.
-    pub async fn run_once(&self, now: Now) -> Result<usize, EngineError> {
+    /// When the store fails; it is told again in the next round.
+    pub async fn run_once(&self, now: Now) -> Result<(), EngineError> {
         self.engine.began.get_or_init(|| now);
-        let before = *self.last_round();
-        let lost = self.round(before, now).await;
-        match &lost {
-            Ok(_) => *self.last_round() = Some(Round { at: now.mono, has_failed: false }),
+        let rounds = &self.engine.lease_rounds;
+        let before = *rounds.last();
+        let kept = self.round(before, now).await;
+        match &kept {
+            Ok(()) => *rounds.last() = Some(Round { at: now.mono, has_failed: false }),
             Err(_) => {
-                if let Some(round) = self.last_round().as_mut() {
+                if let Some(round) = rounds.last().as_mut() {
                     round.has_failed = true;
                 }
             }
         }
-        lost
+        kept
     }
 
-    fn last_round(&self) -> MutexGuard<'_, Option<Round>> {
-        self.last_round.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    async fn round(&self, before: Option<Round>, now: Now) -> Result<usize, EngineError> {
+    async fn round(&self, before: Option<Round>, now: Now) -> Result<(), EngineError> {
         self.end_polls(now);
-        if let Some(before) = before.filter(|before| now.mono.0 > before.at.0 + AWAY_AFTER.0) {
+        if let Some(before) = before.filter(|before| before.was_long_ago(now)) {
             self.return_from_away(before, now).await?;
         }
         let renewals = self.engine.sessions.lock().take_renewals(now);
-        self.engine.renew(renewals, now).await?;
-        if !self.engine.leads(Service::Timekeeping, now) {
-            return Ok(0);
-        }
-        let lost = self.engine.store.lost(now, ROUND_MAX).await?;
-        if lost.is_empty() || is_planted(Bug::NoLeaseExpiry) {
-            return Ok(0);
-        }
-        // Nobody has begun what a courier offers, so it is no death: another courier or a worker takes it from the queue.
-        let (offered, lost): (Vec<Claimed>, Vec<Claimed>) =
-            lost.into_iter().partition(|claimed| claimed.session.is_courier());
-        if !offered.is_empty() {
-            tracing::info!(count = offered.len(), "what couriers of other servers offered is free again");
-            self.engine.timers.set();
-        }
-        for claimed in offered.into_iter().take(RELEASES_MAX) {
-            self.engine.store.release(claimed.session, claimed.id, now).await?;
-        }
-        if lost.is_empty() {
-            return Ok(0);
-        }
-        let items: Vec<Item> = lost.into_iter().map(Item::Lost).collect();
-        let replies = self.engine.inbox.decide(items).await?;
-        let count = replies.iter().filter(|reply| matches!(reply, Reply::Task(_))).count();
-        tracing::info!(count, "attempts of silent workers were made ready again");
-        Ok(count)
+        Ok(self.engine.renew(renewals, now).await?)
     }
 
     /// This server stood still, or could not reach the store. The silence of workers that talk to it says nothing;
     /// where the store was away, that of no worker does.
     async fn return_from_away(&self, before: Round, now: Now) -> Result<(), EngineError> {
+        let ms = now.mono.0 - before.at.0;
         if self.engine.store.is_shared() && !before.has_failed {
-            tracing::warn!("this server was away for a while; its workers get a full new lease");
+            tracing::warn!(ms, "this server stood still: its workers get a new lease");
             self.engine.sessions.lock().note_unheard_since(before.at);
             return Ok(());
         }
-        tracing::warn!("this server was away for a while; all workers get a full new lease");
+        tracing::warn!(
+            ms,
+            "this server stood still or could not reach its store: all workers get a new lease"
+        );
         Ok(self.engine.store.forgive(now).await?)
     }
 

@@ -10,7 +10,7 @@ use windlass_core::{
 
 use super::batch::{Pending, Place};
 use crate::{
-    inbox::{NewTask, Reply},
+    inbox::{NewTask, Over, Reply},
     ports::{
         AttemptId, Claim, Claimed, Envelope, Loaded, LogLine, LostClaim, MessageId, Now, SessionId,
         TaskChange,
@@ -108,16 +108,17 @@ impl TaskWork {
         None
     }
 
-    /// Gives an attempt up whose session is over, if the session has it still; the store has the last word, since
-    /// another server may hear of the session meanwhile. Gives the reply where it waits for no change.
-    pub(super) fn lose(&mut self, lost: &Claimed, place: Place, now: Now) -> Option<Reply> {
+    /// Gives an attempt up whose session was over, if the session has it still; the store has the last word,
+    /// since another server may hear of the session meanwhile. Gives the reply where it waits for no change.
+    pub(super) fn lose(&mut self, lost: &Claimed, over: Over, place: Place, now: Now) -> Option<Reply> {
         let Some(loaded) = self.loaded.clone() else { return Some(Reply::Missing) };
         let AttemptId { key, attempt, claim, .. } = lost.id;
         let has = |held: &Claim| (held.key, held.number, held.session) == (key, claim, lost.session);
         if !loaded.claims.iter().any(has) {
             return self.refuse(Rejection::Stale, place);
         }
-        let command = Command::Lose(Attempt { key, number: attempt, started_at: Some(lost.at) });
+        let attempt = Attempt { key, number: attempt, started_at: Some(lost.at) };
+        let command = if over.is_death { Command::Lose(attempt) } else { Command::Reclaim(attempt) };
         let transition = match transition(&loaded, &command, now) {
             Ok(transition) => transition,
             Err(rejection) => return self.refuse(rejection, place),
@@ -125,7 +126,7 @@ impl TaskWork {
         let stops = stops(&loaded, &transition, &command);
         let step = self.take(loaded, transition, None, place);
         step.stops.extend(stops);
-        step.change.lost.push(LostClaim { key, claim, session: lost.session, at: now.mono });
+        step.change.lost.push(LostClaim { key, claim, session: lost.session, at: over.at });
         None
     }
 
@@ -227,7 +228,7 @@ impl TaskStep {
 fn stops(before: &Loaded, transition: &Transition, command: &Command) -> Vec<(SessionId, AttemptId)> {
     let after = &transition.task;
     let given_up = match command {
-        Command::TimeOut(attempt) | Command::Lose(attempt) => Some(attempt.key),
+        Command::TimeOut(attempt) | Command::Lose(attempt) | Command::Reclaim(attempt) => Some(attempt.key),
         _ => None,
     };
     // Of a task that goes on in its direction, only those attempts can be to stop to which something happened.

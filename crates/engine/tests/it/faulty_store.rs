@@ -42,6 +42,8 @@ struct State {
     conflicts: bool,
     /// Reads of locks and alarms, each with how many it named.
     reads: Vec<String>,
+    /// How often it was got ready for claims.
+    prepared: usize,
 }
 
 impl FaultyStore {
@@ -74,6 +76,11 @@ impl FaultyStore {
     /// The reads of locks and alarms since the last call.
     pub(crate) fn take_reads(&self) -> Vec<String> {
         std::mem::take(&mut self.state().reads)
+    }
+
+    /// How often claims were prepared since the last call.
+    pub(crate) fn take_prepared(&self) -> usize {
+        std::mem::take(&mut self.state().prepared)
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -144,6 +151,7 @@ impl Store for FaultyStore {
     }
 
     async fn prepare_claims(&self, wishes: &[Wish]) -> Result<bool, StoreError> {
+        self.state().prepared += 1;
         self.store.prepare_claims(wishes).await
     }
 

@@ -11,6 +11,7 @@ mod faulty_store;
 mod leases;
 mod locks;
 mod malformed;
+mod many_polls;
 mod offering;
 mod pausing;
 mod reports;

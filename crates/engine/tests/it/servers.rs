@@ -68,6 +68,25 @@ fn an_attached_worker_may_report_to_another_server_than_it_polls() {
     assert_eq!(answer.unwrap().attempts.len(), 1);
 }
 
+/// By this a worker behind a load balancer knows that its poll does not offer the slot that became free.
+#[test]
+fn the_answer_to_reports_says_when_no_poll_is_open_at_its_server() {
+    let two = Two::new();
+    two.one.apply(flow("f", &["a", "b"], 0));
+    two.one.submit("f");
+    let mut worker = two.one.worker(1);
+    let first = worker.take();
+    let mut poll = pin!(worker.open_poll(10_000));
+    assert!(two.one.turn(poll.as_mut()).is_pending());
+    let mut there = worker.at(&two.other);
+    assert_eq!(there.report_call(&first.token, Said::Running(None)).poll, Some(0));
+    assert_eq!(there.at(&two.one).report_call(&first.token, Said::Running(None)).poll, None);
+    // A poll there finds what the report made ready, whatever the first server knows.
+    assert_eq!(there.report_call(&first.token, ok()).poll, Some(0));
+    assert_eq!(there.poll().attempts.len(), 1);
+    assert!(two.one.turn(poll.as_mut()).is_pending());
+}
+
 #[test]
 fn a_connection_that_ends_at_one_server_says_nothing_once_the_worker_polls_another() {
     let two = Two::new();
@@ -85,6 +104,49 @@ fn a_connection_that_ends_at_one_server_says_nothing_once_the_worker_polls_anoth
     assert!(two.other.turn(poll.as_mut()).is_pending());
     two.pass(4_000);
     assert_eq!(two.other.task(id).state.steps[0].forward.deaths, 0);
+}
+
+/// Behind a load balancer the next poll may be at a server that was frozen just now, and which nobody hears of.
+#[test]
+fn a_poll_that_was_answered_says_nothing_of_where_the_next_one_is() {
+    let two = Two::new();
+    two.one.apply(flow("f", &["a"], 0));
+    let id = two.one.submit("f");
+    let mut worker = two.one.worker(1);
+    worker.take();
+    two.pass(5_000);
+    assert_eq!(two.one.task(id).state.steps[0].forward.deaths, 0);
+    two.pass(6_000);
+    assert_eq!(
+        two.one.task(id).state.steps[0].forward.deaths,
+        1,
+        "its lease is over, and all servers were there"
+    );
+}
+
+/// A step must not be held as poisoned because its worker's calls went to a server that froze or died.
+#[test]
+fn what_is_lost_while_a_server_is_silent_is_no_death() {
+    let two = Two::new();
+    two.one.apply(flow("f", &["a"], 0));
+    let id = two.one.submit("f");
+    for number in 1..=5 {
+        two.pass(1_000);
+        let attempt = two.one.worker(number).take();
+        assert_eq!(u128::from(attempt.id.attempt), number);
+        // Each of the workers calls the other server, which stands still.
+        for _ in 0..12 {
+            two.one.pass(1_000);
+            two.one.be_heard();
+        }
+        two.other.be_away(12_000);
+        two.be_heard();
+    }
+    let step = &two.one.task(id).state.steps[0].forward;
+    assert_eq!((step.attempt, step.deaths), (6, 0));
+    two.one.worker(6).take();
+    two.pass(11_000);
+    assert_eq!(two.one.task(id).state.steps[0].forward.deaths, 1, "all servers were there");
 }
 
 #[test]

@@ -20,7 +20,7 @@ use windlass_engine::{
     memory::MemorySink,
     ports::{Now, ServerId, ServerState, SessionId, Store, SubmitKey, Wish, WorkerState},
     resident::Resident,
-    services::{Committer, Dispatcher, LeaseKeeper, Lookout, Membership, Messenger, Timekeeper},
+    services::{Committer, Dispatcher, LeaseKeeper, Lookout, Membership, Messenger, Reclaimer, Timekeeper},
 };
 
 /// Where the clock of a world begins.
@@ -34,6 +34,7 @@ pub(crate) struct World {
     committer: Committer,
     timekeeper: Timekeeper,
     lease_keeper: LeaseKeeper,
+    reclaimer: Reclaimer,
     messenger: Messenger,
     lookout: Lookout,
     dispatcher: Dispatcher,
@@ -60,6 +61,7 @@ impl World {
             committer: Committer::new(engine.clone()),
             timekeeper: Timekeeper::new(engine.clone()),
             lease_keeper: LeaseKeeper::new(engine.clone()),
+            reclaimer: Reclaimer::new(engine.clone()),
             messenger: Messenger::new(engine.clone()),
             lookout: Lookout::new(engine.clone()),
             dispatcher: Dispatcher::new(engine.clone()),
@@ -101,6 +103,7 @@ impl World {
         self.drive(async {
             let now = self.now();
             self.lease_keeper.run_once(now).await.unwrap();
+            self.reclaimer.run_once(now).await.unwrap();
             while self.timekeeper.run_once(now).await.unwrap() + self.messenger.run_once(now).await.unwrap()
                 > 0
             {}
@@ -267,13 +270,17 @@ impl<'a> WorkerInWorld<'a> {
     }
 
     pub(crate) fn report(&mut self, token: &str, said: Said) -> ReportStatus {
+        self.report_call(token, said).reports.remove(0).status
+    }
+
+    pub(crate) fn report_call(&mut self, token: &str, said: Said) -> ExchangeAnswer {
         self.seq += 1;
         let report = WorkerReport { token: token.to_owned(), said: Ok(said), logs: Vec::new() };
         let call =
             Exchange { seq: self.seq, holding: None, wishes: None, reports: vec![report], ..self.call(0) };
-        let mut answer = self.world.drive(self.world.engine.exchange(call, self.world.now())).unwrap();
+        let answer = self.world.drive(self.world.engine.exchange(call, self.world.now())).unwrap();
         self.holding.retain(|held| held != token);
-        answer.reports.remove(0).status
+        answer
     }
 }
 

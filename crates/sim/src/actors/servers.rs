@@ -17,7 +17,7 @@ use windlass_engine::{
     resident::Resident,
     services::{
         Announcer, Committer, Dispatcher, HEARTBEAT_EVERY, LeaseKeeper, Lookout, Membership, Messenger,
-        Timekeeper,
+        Reclaimer, Timekeeper,
     },
 };
 
@@ -163,6 +163,7 @@ pub(crate) fn start(world: &Rc<World>, server: usize) {
             true => world.spawn(Host::Server(server), commit_many(live.clone())),
             false => world.spawn(Host::Server(server), commit(live.clone())),
         };
+        world.spawn(Host::Server(server), keep_leases(world.clone(), live.clone()));
         world.spawn(Host::Server(server), keep_time(world.clone(), live.clone()));
         if world.config.shared {
             world.spawn(Host::Server(server), be_heard(world.clone(), live.clone()));
@@ -252,15 +253,26 @@ async fn hear_news(world: Rc<World>, live: Rc<Live>) {
     }
 }
 
+async fn keep_leases(world: Rc<World>, live: Rc<Live>) {
+    let engine = &live.engine;
+    let lease_keeper = LeaseKeeper::new(engine.clone());
+    loop {
+        let failed = lease_keeper.run_once(live.now()).await.is_err();
+        let wake = engine.next_poll_end(live.now()).unwrap_or(Millis(TICK_MS)).0;
+        let pause = if failed { TICK_MS } else { wake.clamp(TICK_MIN_MS, TICK_MS) };
+        world.at_most(pause, engine.polls_closed().wait()).await;
+    }
+}
+
 async fn keep_time(world: Rc<World>, live: Rc<Live>) {
     let engine = &live.engine;
     let timekeeper = Timekeeper::new(engine.clone());
-    let lease_keeper = LeaseKeeper::new(engine.clone());
+    let reclaimer = Reclaimer::new(engine.clone());
     let messenger = Messenger::new(engine.clone());
     let lookout = Lookout::new(engine.clone());
     let dispatcher = Dispatcher::new(engine.clone());
     loop {
-        let failed = lease_keeper.run_once(live.now()).await.is_err()
+        let failed = reclaimer.run_once(live.now()).await.is_err()
             | timekeeper.run_once(live.now()).await.is_err()
             | messenger.run_once(live.now()).await.is_err()
             | lookout.run_once(live.now()).await.is_err()

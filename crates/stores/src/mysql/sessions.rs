@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use windlass_core::{Millis, TaskId, Timestamp};
 use windlass_engine::ports::{
-    Adoption, AttemptId, Claimed, Now, SessionId, SessionRenewal, SessionState, WorkerState,
+    Adoption, AttemptId, Claimed, EXTENSIONS_MAX, Now, SessionId, SessionRenewal, SessionState, WorkerState,
 };
 
 use super::{
@@ -56,7 +56,7 @@ pub(super) async fn renew(
         &format!(
             "ON DUPLICATE KEY UPDATE poll = greatest(poll, VALUES(poll)),
              lease_until = {mono} + IF(poll % 2 = 0, VALUES(lease), VALUES(lease_unpolled)),
-             lease = VALUES(lease), lease_unpolled = VALUES(lease_unpolled),
+             lease = VALUES(lease), lease_unpolled = VALUES(lease_unpolled), extensions = 0,
              last_seen_at = VALUES(last_seen_at), attached = coalesce(VALUES(attached), attached),
              name = coalesce(VALUES(name), name), host = coalesce(VALUES(host), host),
              program = coalesce(VALUES(program), program), modules = coalesce(VALUES(modules), modules)"
@@ -66,11 +66,12 @@ pub(super) async fn renew(
     Ok(())
 }
 
-/// Gives every session a full new lease.
+/// Gives every session a full new lease that did not get too many in a row.
 pub(super) async fn forgive(connection: &mut Connection<'_>, now: Now) -> Result<(), Fault> {
     let mut script = Script::default();
-    let sql = "UPDATE windlass_session SET lease_until = greatest(lease_until, ? + lease)";
-    script.add(sql, cells![to_integer(now.mono.0)]);
+    let sql = "UPDATE windlass_session
+        SET lease_until = greatest(lease_until, ? + lease), extensions = extensions + 1 WHERE extensions < ?";
+    script.add(sql, cells![to_integer(now.mono.0), i64::from(EXTENSIONS_MAX)]);
     connection.run(script).await?;
     Ok(())
 }

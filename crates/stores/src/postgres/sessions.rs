@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use uuid::Uuid;
 use windlass_core::Timestamp;
 use windlass_engine::ports::{
-    Adoption, AttemptId, Claimed, Now, SessionId, SessionRenewal, SessionState, WorkerState,
+    Adoption, AttemptId, Claimed, EXTENSIONS_MAX, Now, SessionId, SessionRenewal, SessionState, WorkerState,
 };
 
 use super::{
@@ -29,11 +29,12 @@ const RENEW: &str = "INSERT INTO windlass_session AS s
     SET poll = greatest(s.poll, excluded.poll),
         lease_until = $11::int8 + CASE WHEN greatest(s.poll, excluded.poll) % 2 = 0
                                        THEN excluded.lease ELSE excluded.lease_unpolled END,
-        lease = excluded.lease, lease_unpolled = excluded.lease_unpolled,
+        lease = excluded.lease, lease_unpolled = excluded.lease_unpolled, extensions = 0,
         last_seen_at = excluded.last_seen_at, attached = coalesce(excluded.attached, s.attached),
         name = coalesce(excluded.name, s.name), host = coalesce(excluded.host, s.host),
         program = coalesce(excluded.program, s.program), modules = coalesce(excluded.modules, s.modules)";
-const FORGIVE: &str = "UPDATE windlass_session SET lease_until = greatest(lease_until, $1 + lease)";
+const FORGIVE: &str = "UPDATE windlass_session
+    SET lease_until = greatest(lease_until, $1 + lease), extensions = extensions + 1 WHERE extensions < $2";
 const ALL: &str = "SELECT s.id, s.last_seen_at, s.attached, s.name, s.host, s.program, s.modules,
         (SELECT count(*) FROM windlass_wait w WHERE w.session = s.id)
     FROM windlass_session s WHERE s.lease_until > $1 ORDER BY s.id";
@@ -109,9 +110,9 @@ pub(super) async fn renew(
     Ok(())
 }
 
-/// Gives every session a full new lease.
+/// Gives every session a full new lease that did not get too many in a row.
 pub(super) async fn forgive(connection: &mut Connection<'_>, now: Now) -> Result<(), Fault> {
-    connection.query(FORGIVE, &[&to_integer(now.mono.0)]).await?;
+    connection.query(FORGIVE, &[&to_integer(now.mono.0), &i32::from(EXTENSIONS_MAX)]).await?;
     Ok(())
 }
 

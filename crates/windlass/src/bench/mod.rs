@@ -3,6 +3,7 @@
 //! A server on a fresh SQLite file and a worker whose commands do nothing run as processes of their own, or several of
 //! both on a database; this process is the client. The run ends when every task is finished and counted.
 
+mod balancer;
 mod measure;
 mod processes;
 mod worker;
@@ -164,7 +165,7 @@ impl Workload {
 /// Measures `workload` with `n` tasks.
 pub(crate) async fn run(workload: Workload, n: u64, setting: Setting) -> anyhow::Result<Measured> {
     let processes = Processes::start(setting).await?;
-    let clients = processes.urls().iter().map(|url| Client::new(url)).collect::<Result<Vec<_>, _>>()?;
+    let clients = processes.entrances().iter().map(|url| Client::new(url)).collect::<Result<Vec<_>, _>>()?;
     let client = clients[0].clone();
     client.apply_flow(workload.as_str(), &workload.flow()?).await?;
     let server_rss_idle_mb = processes.server_rss_mb()?;

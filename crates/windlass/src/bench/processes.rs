@@ -15,6 +15,7 @@ use tokio::{
 use windlass_client::Client;
 
 use super::{
+    balancer,
     measure::{cpu_ms, is_alive, rss_mb},
     worker::{MODULE, ONE_WAY, WORKER_COMMAND, results_of},
 };
@@ -30,8 +31,10 @@ const SLOTS: usize = 256;
 pub(crate) struct Setting {
     /// URL of the store; nothing = a new file.
     pub(crate) store: Option<String>,
-    /// How many servers there are, each with a worker.
+    /// How many servers there are, and as many workers.
     pub(crate) servers: usize,
+    /// Workers and the client reach the servers through a load balancer alone; else each worker has a server of its own.
+    pub(crate) balanced: bool,
     /// URL of the broker on which the steps go out; nothing = the server hands them out.
     pub(crate) broker: Option<String>,
     /// Workers answer over the broker.
@@ -44,30 +47,39 @@ pub(super) struct Processes {
     /// One at each server.
     workers: Vec<Child>,
     urls: Vec<String>,
+    /// The load balancer and its address.
+    balancer: Option<(Child, String)>,
     dir: PathBuf,
 }
 
 impl Processes {
     /// Starts servers, and a worker at each that serves `bench.*`.
     pub(super) async fn start(setting: Setting) -> anyhow::Result<Self> {
-        let Setting { store, servers, broker, one_way } = setting;
+        let Setting { store, servers, balanced, broker, one_way } = setting;
         let dir = std::env::temp_dir().join(format!("windlass-bench-{}", std::process::id()));
         std::fs::create_dir_all(&dir).context("cannot make a folder for the benchmark's store")?;
         let store = store.unwrap_or_else(|| format!("sqlite:{}", dir.join("bench.db").display()));
         let program = std::env::current_exe()?;
         let queue = format!("windlass-bench-{}", std::process::id());
         let config = broker.as_deref().map(|url| configure(&dir, url, &queue)).transpose()?;
-        let mut processes = Self { servers: Vec::new(), workers: Vec::new(), urls: Vec::new(), dir };
+        let mut processes =
+            Self { servers: Vec::new(), workers: Vec::new(), urls: Vec::new(), balancer: None, dir };
         for _ in 0..servers {
             let (server, url) = start_server(&program, &store, config.as_deref()).await?;
             processes.servers.push(server);
+            processes.urls.push(url);
+        }
+        if balanced {
+            processes.balancer = Some(balancer::start(&processes.dir, &processes.urls).await?);
+        }
+        let entrances = processes.entrances().to_vec();
+        for url in entrances.iter().cycle().take(servers) {
             let mut worker = Command::new(&program);
-            worker.args([WORKER_COMMAND, &url, &(SLOTS / servers).to_string()]).kill_on_drop(true);
+            worker.args([WORKER_COMMAND, url, &(SLOTS / servers).to_string()]).kill_on_drop(true);
             if let Some(broker) = &broker {
                 worker.args([broker.as_str(), &queue, if one_way { ONE_WAY } else { "" }]);
             }
             processes.workers.push(worker.spawn().context("cannot start the worker")?);
-            processes.urls.push(url);
         }
         if broker.is_none() {
             // On a broker steps wait for workers.
@@ -85,6 +97,11 @@ impl Processes {
             anyhow::Ok(())
         };
         time::timeout(PATIENCE, connected).await.context("the workers do not connect")?
+    }
+
+    /// Where workers and clients call: the load balancer, or the servers.
+    pub(super) fn entrances(&self) -> &[String] {
+        self.balancer.as_ref().map_or(&self.urls, |(_, url)| std::slice::from_ref(url))
     }
 
     /// The addresses of the servers.

@@ -24,6 +24,10 @@ pub(crate) struct BenchArgs {
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=16), requires = "store")]
     pub(crate) servers: u8,
 
+    /// Workers and the client reach the servers through HAProxy, which must be installed
+    #[arg(long, requires = "servers", conflicts_with = "broker")]
+    pub(crate) balanced: bool,
+
     /// A broker on which the steps go to the workers, in queues of this run's own, which stay
     #[arg(long, value_name = "URL")]
     pub(crate) broker: Option<String>,
@@ -57,6 +61,7 @@ impl BenchArgs {
         let setting = Setting {
             store: self.store,
             servers: self.servers.into(),
+            balanced: self.balanced,
             broker: self.broker,
             one_way: self.one_way,
         };

@@ -38,7 +38,7 @@ mod tests {
     fn modules_wrap_on_a_narrow_terminal() {
         let now = Timestamp::constant(1_900_000_000, 0);
         let worker = Worker {
-            session: "7f9c24e8-3b12-4a6f-9d2e-5c1b8a7f6e3d".to_owned(),
+            id: "7f9c24e8-3b12-4a6f-9d2e-5c1b8a7f6e3d".to_owned(),
             name: "worker-1".to_owned(),
             host: "db1".to_owned(),
             version: "0.1.0".to_owned(),

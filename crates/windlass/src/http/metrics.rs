@@ -1,6 +1,6 @@
 //! `GET /metrics`: what is counted, in the OpenMetrics text format.
 
-use std::{fmt, sync::Arc};
+use std::{cmp::Reverse, fmt, sync::Arc};
 
 use axum::{
     extract::State,
@@ -143,13 +143,22 @@ async fn present(app: &App) -> Result<Registry, Refused> {
     let mut registry = Registry::with_prefix("windlass");
     let (ready, running) = (Family::<QueueLabels, Gauge>::default(), Family::<QueueLabels, Gauge>::default());
     let paused = Family::<QueueLabels, Gauge>::default();
-    let (queues, workers) = queues::look(app).await?;
+    let (mut queues, workers) = queues::look(app).await?;
+    queues.sort_by_key(|queue| Reverse(queue.ready + queue.running));
+    let others = queues.split_off(queues.len().min(QUEUES_SHOWN_MAX));
     for queue in queues {
         let labels = QueueLabels { queue: queue.name.to_string() };
         ready.get_or_create(&labels).set(saturating(queue.ready));
         running.get_or_create(&labels).set(saturating(queue.running));
         paused.get_or_create(&labels).set(i64::from(queue.paused.is_some()));
     }
+    let hidden: Gauge = Gauge::default();
+    hidden.set(saturating(others.len() as u64));
+    registry.register(
+        "queues_hidden",
+        "Queues beyond the 1000 with the most attempts: not in these metrics",
+        hidden,
+    );
     registry.register("queue_ready", "Attempts that wait for a worker", ready);
     registry.register("queue_running", "Attempts that workers have", running);
     registry.register("queue_paused", "Whether nothing of the queue is handed out", paused);
@@ -187,6 +196,9 @@ async fn present(app: &App) -> Result<Registry, Refused> {
     }
     Ok(registry)
 }
+
+/// Queues with figures of their own; clients make up names of queues.
+const QUEUES_SHOWN_MAX: usize = 1000;
 
 /// A scrape must stay cheap, however much has gone wrong.
 const ALARMS_COUNTED_MAX: usize = 1000;

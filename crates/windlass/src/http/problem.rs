@@ -238,6 +238,7 @@ impl From<EngineError> for Refused {
                 "too many requests wait to be written: try again after the seconds in `Retry-After`",
             )
             .temporary(),
+            error @ EngineError::SeqLeap { .. } => Self::malformed(error.to_string()),
             EngineError::Conflict => {
                 Self::conflict("others changed it at the same time: look at it again, and try again")
                     .temporary()
@@ -372,6 +373,7 @@ mod tests {
             (EngineError::Rejected(Rejection::Fault(why())), 500, "engine-fault", false),
             (EngineError::AlarmRejected(AlarmRejection::Resolved), 409, "conflict", false),
             (EngineError::RerunRefused(RerunRefusal::NotEnded), 409, "conflict", false),
+            (EngineError::SeqLeap { last: 1, seq: u64::MAX }, 400, "malformed", false),
             (EngineError::Overloaded, 429, "overloaded", true),
             (EngineError::Conflict, 409, "conflict", true),
             (EngineError::Store(StoreError::Full(why())), 507, "store-full", false),

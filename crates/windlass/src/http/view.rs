@@ -45,7 +45,7 @@ impl<'a> Overlay<'a> {
     }
 }
 
-/// What a worker is called: a script may not say, and has its session then.
+/// What a worker is called: a script may not say, and has the public id of its session then.
 pub(crate) fn worker_name(name: &str, session: SessionId) -> String {
     if name.is_empty() { session.to_string() } else { name.to_owned() }
 }

@@ -11,18 +11,36 @@ use windlass_engine::ports::SessionState;
 
 use super::{App, extract::Pairs, ok, problem::Refused, view};
 
-/// The connected workers.
-#[utoipa::path(get, path = "/v1/workers", operation_id = "list_workers", tag = "workers", responses((status = 200, description = "The page", body = api::List<api::Worker>)))]
+/// Workers in one answer where nothing is said.
+const PAGE_ITEMS: usize = 1000;
+
+/// The connected workers, by their ids.
+#[utoipa::path(
+    get,
+    path = "/v1/workers", operation_id = "list_workers",
+    tag = "workers",
+    params(
+        ("cursor" = Option<String>, Query, description = "`next` of the page before"),
+        ("limit" = Option<usize>, Query, description = "At most so many, up to 1000"),
+    ),
+    responses((status = 200, description = "The page", body = api::List<api::Worker>))
+)]
 pub(crate) async fn list(State(app): State<Arc<App>>, request: Request) -> Result<Response, Refused> {
     let (parts, _) = request.into_parts();
-    Pairs::of(&parts, &[])?;
-    let items = app.engine.workers(app.now()).await?.into_iter().map(document).collect();
-    Ok(ok(&api::List { items, next: None }))
+    let pairs = Pairs::of(&parts, &["cursor", "limit"])?;
+    let (limit, after) = (pairs.limit(PAGE_ITEMS)?, pairs.one("cursor")?);
+    let workers = app.engine.workers(app.now()).await?.into_iter().map(document);
+    let mut items: Vec<api::Worker> =
+        workers.filter(|worker| after.is_none_or(|after| worker.id.as_str() > after)).collect();
+    items.sort_unstable_by(|one, other| one.id.cmp(&other.id));
+    let next = (items.len() > limit).then(|| items[limit - 1].id.clone());
+    items.truncate(limit);
+    Ok(ok(&api::List { items, next }))
 }
 
 fn document(state: SessionState) -> api::Worker {
     api::Worker {
-        session: state.session.to_string(),
+        id: state.session.to_string(),
         name: view::worker_name(&state.worker.name, state.session),
         host: state.worker.host.into(),
         version: state.worker.version.into(),

@@ -36,6 +36,9 @@ impl Driver {
     /// The last report of an attempt was answered.
     pub(super) fn settle(&mut self, token: &Token) {
         if self.ledger.settle(token) {
+            if self.link.has_overlapped() {
+                self.ledger.remember_settled(token.clone(), self.link.newest_poll());
+            }
             self.settled(token);
         }
     }

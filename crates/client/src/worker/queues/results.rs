@@ -87,7 +87,7 @@ impl Counterpart for Results {
                 detail,
             });
             let answer = ExchangeAnswer { reports: reports.collect(), ..ExchangeAnswer::default() };
-            Returned { sent_at, answer: Ok(answer), call: Call::Reports(batch) }
+            Returned { sent_at, answer: Ok(answer), call: Call::Reports(batch), is_poll_elsewhere: false }
         })
     }
 }

@@ -142,7 +142,9 @@ impl Facts {
                 EventKind::ActPostponed { key, attempt, message, .. } => {
                     self.ends.insert((id, *key, *attempt), AttemptEnd::Postponed(message.clone()));
                 }
-                EventKind::ActRetrying { key, attempt, .. } | EventKind::ActLost { key, attempt, .. } => {
+                EventKind::ActRetrying { key, attempt, .. }
+                | EventKind::ActLost { key, attempt, .. }
+                | EventKind::ActReclaimed { key, attempt, .. } => {
                     self.ends.insert((id, *key, *attempt), AttemptEnd::Failed);
                 }
                 _ => {}

@@ -10,3 +10,6 @@ INSERT INTO windlass_lock_floor (one, version)
         THEN greatest(floor(extract(epoch FROM clock_timestamp()) * 1000)::int8,
                       (SELECT max(version) FROM windlass_lock)) + 24 * 3600 * 1000
         ELSE 0 END;
+
+-- How often a session's lease was extended since the session was last heard of.
+ALTER TABLE windlass_session ADD COLUMN extensions int NOT NULL DEFAULT 0;

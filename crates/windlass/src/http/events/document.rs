@@ -91,6 +91,7 @@ impl Said {
                 Self::act("postponed", *key, *attempt).with(data)
             }
             EventKind::ActLost { key, attempt } => Self::act("lost", *key, *attempt),
+            EventKind::ActReclaimed { key, attempt } => Self::act("reclaimed", *key, *attempt),
             EventKind::ActWithdrawn { key, attempt, touched } => {
                 Self::act("withdrawn", *key, *attempt).with(json!({ "touched": touched }))
             }

@@ -17,6 +17,8 @@ pub(super) struct AnswerBody<'a> {
     reports: Vec<ReportAnswerBody<'a>>,
     cancels: &'a [String],
     lease_ms: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    poll: Option<u64>,
 }
 
 /// [`api::Attempt`], written from where its parts are.
@@ -66,6 +68,7 @@ impl<'a> AnswerBody<'a> {
             reports: answer.reports.iter().map(ReportAnswerBody::of).collect(),
             cancels: &answer.cancels,
             lease_ms: answer.lease.0,
+            poll: answer.poll,
         })
     }
 }

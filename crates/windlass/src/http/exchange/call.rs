@@ -94,6 +94,9 @@ struct TokenOnly {
 /// A report in which no token can be found: its index, and what is wrong with it.
 pub(in crate::http) type Nameless = (usize, String);
 
+/// The highest number of a call: what JSON numbers carry exactly everywhere.
+const SEQ_MAX: u64 = 1 << 53;
+
 /// The call of a body, and what to say of its reports without a token.
 pub(in crate::http) fn call(body: Body<'_>) -> Result<(Exchange, Vec<Nameless>), Refused> {
     if body.protocol != api::PROTOCOL {
@@ -110,6 +113,10 @@ pub(in crate::http) fn call(body: Body<'_>) -> Result<(Exchange, Vec<Nameless>),
     }
     if body.seq == 0 {
         return Err(Refused::malformed("`seq` is 0, and counts the calls of the session up from 1"));
+    }
+    if body.seq > SEQ_MAX {
+        let seq = body.seq;
+        return Err(Refused::malformed(format!("`seq` is {seq}: count the calls of the session up from 1")));
     }
     if body.wait_ms > WAIT_MAX.0 {
         let (asked, most) = (body.wait_ms, WAIT_MAX.0);

@@ -23,7 +23,7 @@ use windlass_engine::{
     memory::MemorySink,
     ports::{Clock, Now},
     resident::Resident,
-    services::{Committer, LeaseKeeper, Messenger, Timekeeper},
+    services::{Committer, LeaseKeeper, Messenger, Reclaimer, Timekeeper},
 };
 
 /// 2030-03-17T17:46:40Z.
@@ -50,6 +50,7 @@ pub(super) struct Server {
     router: Router,
     timekeeper: Timekeeper,
     lease_keeper: LeaseKeeper,
+    reclaimer: Reclaimer,
     messenger: Messenger,
 }
 
@@ -92,6 +93,7 @@ impl Server {
             clock,
             timekeeper: Timekeeper::new(engine.clone()),
             lease_keeper: LeaseKeeper::new(engine.clone()),
+            reclaimer: Reclaimer::new(engine.clone()),
             messenger: Messenger::new(engine),
         };
         // Past the grace after a start.
@@ -109,6 +111,7 @@ impl Server {
             left -= step;
             let now = self.clock.now();
             self.lease_keeper.run_once(now).await.unwrap();
+            self.reclaimer.run_once(now).await.unwrap();
             self.timekeeper.run_once(now).await.unwrap();
             self.messenger.run_once(now).await.unwrap();
             if left == 0 {

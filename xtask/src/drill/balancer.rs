@@ -1,0 +1,145 @@
+//! One server and then three on one database behind HAProxy, round robin and least connections, with workers and a client
+//! that know the load balancer alone. How long the same work takes with three, compared with one in the same run.
+
+use std::{
+    path::Path,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context as _, Result, ensure};
+use windlass_client::{Client, api::SubmitTask};
+use windlass_testkit::{HaProxy, MariaDb, Postgres, Server, SqlProduct};
+
+use super::{Length, fleet::Fleet, hand::Hand, ledger, servers::Database, tasks};
+
+const SERVERS: usize = 3;
+const FLOW: &str = "chain";
+const STEPS: usize = 3;
+const TASKS: usize = 40;
+const WORK_MS: u64 = 5;
+
+/// Two workers, as many processes.
+const WORKERS: [&str; 2] = ["north", "south"];
+const HAND: Hand = Hand { sessions: 1, concurrency: 2, lease: Duration::from_secs(10) };
+
+/// Three servers may take so much longer than one: an optimised build on a machine that has nothing else to do.
+const FACTOR_MAX: f64 = 1.2;
+
+/// How long all may take: less than the polls that stayed ignorant of free slots took together.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Runs the drill on this database, or on each. One that is not installed is left out, which is said.
+pub(super) async fn run(program: &Path, length: Length, database: Option<Database>) -> Result<()> {
+    if !HaProxy::is_installed()? {
+        return Ok(());
+    }
+    if Database::Postgres.is_wanted(database)
+        && let Some(server) = Postgres::start()?
+    {
+        run_on(program, length, &server).await?;
+    }
+    if Database::Mariadb.is_wanted(database)
+        && let Some(server) = MariaDb::start()?
+    {
+        run_on(program, length, &server).await?;
+    }
+    Ok(())
+}
+
+async fn run_on<P: SqlProduct>(program: &Path, length: Length, server: &Server<P>) -> Result<()> {
+    let rounds = if length == Length::Long { 9 } else { 1 };
+    let alone = measure(program, rounds, server, 1, "roundrobin").await?;
+    for balance in ["roundrobin", "leastconn"] {
+        let together = measure(program, rounds, server, SERVERS, balance).await?;
+        let factor = together.as_secs_f64() / alone.as_secs_f64();
+        println!(
+            "balancer on {}: {TASKS} tasks of {STEPS} steps of {WORK_MS} ms took {} ms behind HAProxy with one server, \
+             {} ms with {SERVERS} and {balance} (medians of {rounds}), {factor:.2} times as long; no step ran twice",
+            P::NAME,
+            alone.as_millis(),
+            together.as_millis(),
+        );
+        ensure!(
+            length == Length::Short || factor <= FACTOR_MAX,
+            "{SERVERS} servers took {factor:.2} times as long as one"
+        );
+    }
+    Ok(())
+}
+
+/// How long the tasks take, from the first submit until the last has succeeded: the median of some rounds.
+async fn measure<P: SqlProduct>(
+    program: &Path,
+    rounds: usize,
+    server: &Server<P>,
+    servers: usize,
+    balance: &str,
+) -> Result<Duration> {
+    let database = server.database()?;
+    let mut fleets = vec![Fleet::on_database(program, WORK_MS, database.url())?];
+    fleets[0].start_server().await?;
+    while fleets.len() < servers {
+        let mut fleet = fleets[0].beside()?;
+        fleet.start_server().await?;
+        fleets.push(fleet);
+    }
+    let ports: Vec<u16> = fleets.iter().map(Fleet::port).collect();
+    let balancer = HaProxy::balancing(&ports, balance)?.context("HAProxy is not installed")?;
+    let mut users = fleets[0].beside()?;
+    users.go_to(balancer.port());
+    let client = users.client()?;
+    apply_flow(&client).await?;
+    for worker in WORKERS {
+        users.start_hand(worker, HAND).await?;
+    }
+    let mut took = Vec::new();
+    // The first round fills caches and connections, and is not measured.
+    for round in 0..=rounds {
+        let started = Instant::now();
+        for n in 0..TASKS {
+            client.submit(&task(format!("{round}-{n}"))?).await?;
+        }
+        wait_until_done(&client, (round + 1) * TASKS).await?;
+        took.push(started.elapsed());
+    }
+    took.remove(0);
+    took.sort_unstable();
+    let effects = users.ledger().effects()?;
+    let twice = ledger::repeated(&effects);
+    ensure!(twice.is_empty(), "{} steps ran twice with their worker alive: {twice:?}", twice.len());
+    ensure!(effects.len() == (rounds + 1) * TASKS * STEPS, "{} steps ran", effects.len());
+    for fleet in fleets.into_iter().rev().chain([users]).rev() {
+        fleet.stop().await?;
+    }
+    Ok(took[took.len() / 2])
+}
+
+async fn apply_flow(client: &Client) -> Result<()> {
+    let step = |n: usize| serde_json::json!({"name": format!("step{n}"), "run": "drill.work"});
+    let steps: Vec<_> = (1..=STEPS).map(step).collect();
+    client
+        .apply_flow(FLOW, &serde_json::from_value(serde_json::json!({"flow": FLOW, "steps": steps}))?)
+        .await?;
+    Ok(())
+}
+
+fn task(key: String) -> Result<SubmitTask> {
+    Ok(SubmitTask { flow: FLOW.to_owned(), ..tasks::task_of(key, WORK_MS)? })
+}
+
+/// Waits until so many tasks have succeeded. It asks often: how long that takes is measured.
+async fn wait_until_done(client: &Client, n: usize) -> Result<()> {
+    let started = Instant::now();
+    loop {
+        let tasks = tasks::all(client).await?;
+        let counts = tasks::count(&tasks);
+        if counts.get("succeeded") == Some(&n) {
+            return Ok(());
+        }
+        ensure!(
+            started.elapsed() < PATIENCE,
+            "{n} tasks were to succeed, and after {PATIENCE:?} there are {counts:?}"
+        );
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
