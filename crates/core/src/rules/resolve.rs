@@ -25,6 +25,9 @@ pub(super) fn resolve(
     if backward && *resolution == Resolution::Rollback {
         return Err(Rejection::AlreadyRollingBack(name));
     }
+    if *resolution == Resolution::Retry(None) && hurry(draft, key, by) {
+        return Ok(());
+    }
     let Some(trouble) = crate::trouble(&draft.task, key) else {
         return Err(Rejection::NothingToResolve(name));
     };
@@ -53,6 +56,26 @@ pub(super) fn resolve(
         retry(draft, key);
     }
     Ok(())
+}
+
+/// What waits for its next attempt is tried again at once: the step as a whole, or those of its items that wait. Tells
+/// whether anything does.
+fn hurry(draft: &mut Draft<'_>, key: ActKey, by: Option<&Actor>) -> bool {
+    let members = draft.task.state.steps[key.step].members.as_ref();
+    let open = members.into_iter().flat_map(|members| members.side(key.direction).open.iter());
+    let keys = std::iter::once(key).chain(open.map(|number| key.of_member(*number)));
+    let waits = |key: &ActKey| {
+        let act = draft.task.act(*key);
+        // One that was never tried waits for its `delay`, which is no retry.
+        act.is_some_and(|act| matches!(act.state, ActState::Delayed { .. }) && act.attempt > 0)
+    };
+    let waiting: Vec<ActKey> = keys.filter(waits).collect();
+    for key in &waiting {
+        let (resolution, by) = (ResolutionKind::Retry, by.cloned());
+        draft.emit(EventKind::ActResolved { key: *key, resolution, result: None, by });
+        attempts::begin(draft, *key);
+    }
+    !waiting.is_empty()
 }
 
 /// Members keep their elements: those that were done are undone with them.

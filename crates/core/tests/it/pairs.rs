@@ -189,17 +189,18 @@ fn every_command_in_every_kind_of_state() {
       -> RollingBack: cancel
       -> Paused: pause
       nothing changes: resume
-      nothing to resolve: resolve retry · resolve skip · resolve done · resolve rollback
+      -> Running: resolve retry
+      nothing to resolve: resolve skip · resolve done · resolve rollback
       -> Stuck: hold
     retry due (Running a=delayed)
       this attempt was reported before: accept · ok a · fail a · later a · lose a · timeout a · park a · taken a
       unknown: ok a, the last · ok a, the next · ok z · ok ~a · fail ~a · later ~a · lose ~a · timeout ~a · park ~a · taken ~a · resolve z
-      -> Running: wake a
+      -> Running: wake a · resolve retry
       nothing is due: wake ~a · wake start
       -> RollingBack: cancel
       -> Paused: pause
       nothing changes: resume
-      nothing to resolve: resolve retry · resolve skip · resolve done · resolve rollback
+      nothing to resolve: resolve skip · resolve done · resolve rollback
       -> Stuck: hold
     deadline due (Running a=ready)
       this attempt was reported before: accept
@@ -284,7 +285,8 @@ fn every_command_in_every_kind_of_state() {
       -> RollingBack: cancel
       nothing changes: pause
       -> Running: resume
-      nothing to resolve: resolve retry · resolve skip · resolve done · resolve rollback
+      -> Paused: resolve retry
+      nothing to resolve: resolve skip · resolve done · resolve rollback
       -> Stuck: hold
     held, paused (Stuck a=failed)
       this attempt was reported before: accept · ok a · fail a · later a · lose a · timeout a · park a · taken a
@@ -380,7 +382,8 @@ fn every_command_in_every_kind_of_state() {
       nothing is due: wake a · wake ~a · wake start
       nothing changes: cancel · resume
       -> Paused: pause
-      nothing to resolve: resolve retry · resolve skip · resolve done
+      -> RollingBack: resolve retry
+      nothing to resolve: resolve skip · resolve done
       rolling back already: resolve rollback
       -> Stuck: hold
     undo pausing, given back (Pausing a=failed ~a=ready)

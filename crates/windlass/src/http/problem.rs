@@ -256,7 +256,8 @@ impl From<Rejection> for Refused {
                 Self::conflict("the task has ended: nothing can be changed about it any more")
             }
             Rejection::NothingToResolve(step) => Self::conflict(format!(
-                "step {step} does not wait for a decision: only stuck and held steps can be resolved; \
+                "step {step} does not wait for a decision: only stuck and held steps can be resolved, and \
+                 `retry` ends the wait for the next attempt; \
                  GET /v1/tasks/ID/why tells what the task waits for"
             )),
             rejection @ Rejection::UnknownSignal(_) => {

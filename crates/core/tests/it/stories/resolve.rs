@@ -1,8 +1,9 @@
 //! A person settles a step, forward or back.
 
 use insta::assert_snapshot;
+use windlass_core::{ActKey, ActState};
 
-use crate::story::tell;
+use crate::story::{play, tell};
 
 #[test]
 fn a_held_step_can_be_tried_again_with_all_its_retries() {
@@ -606,4 +607,26 @@ fn a_poisoned_branch_needs_no_person_any_more_when_another_fails() {
       -> forget ~b
       == RolledBack: a=failed ~a=succeeded b=failed ~b=succeeded
     ");
+}
+
+#[test]
+fn a_retry_ends_the_wait_for_the_next_attempt() {
+    let act = |story: &str, key: ActKey| {
+        let act = play(story).task.act(key).cloned().unwrap();
+        (act.state, act.attempt, act.failures)
+    };
+    let step = ActKey::forward(0);
+    let waits = "flow a > b\na: retry 2, base 10s\naccept\nfail a x\nnext\nfail a y\n";
+    assert!(matches!(act(waits, step), (ActState::Delayed { .. }, 2, 2)));
+    assert_eq!(act(&format!("{waits}resolve a retry"), step), (ActState::Ready, 3, 0));
+    let told = tell(&format!("{waits}resolve a skip\nresolve a retry\nresolve a retry"));
+    assert_eq!(told.matches("rejected").count(), 2, "nothing else ends it, and it ends once: {told}");
+
+    let waits =
+        "flow a\na: each n, retry 1, base 10s\ninput {\"n\":[1,2]}\naccept\nfail a[1] x\nresolve a retry";
+    assert_eq!(act(waits, step.of_member(1)), (ActState::Ready, 2, 0));
+    assert_eq!(act(waits, step.of_member(2)), (ActState::Ready, 1, 0));
+    // A step that waits for its turn was never tried.
+    let told = tell("flow a > b\nb: delay 60s\naccept\nok a\nresolve b retry");
+    assert_eq!(told.matches("rejected").count(), 1, "{told}");
 }
