@@ -50,6 +50,8 @@ pub enum AlarmKind {
     MessageRefused,
     /// The date of the server's machine was set back; it is about no task: [`TaskId::NONE`].
     ClockSetBack,
+    /// Rows of the task in the store are damaged, and it is left out of all work.
+    DamagedRow,
 }
 
 impl From<StuckKind> for AlarmKind {
@@ -76,6 +78,7 @@ impl AlarmKind {
             Self::BrokerAway => "broker_away",
             Self::MessageRefused => "message_refused",
             Self::ClockSetBack => "clock_set_back",
+            Self::DamagedRow => "damaged_row",
         }
     }
 }

@@ -20,7 +20,12 @@ impl Engine {
     /// When it is not there or the store fails.
     pub async fn task(&self, id: TaskId) -> Result<Loaded, EngineError> {
         let mut loaded = self.on_disk(|| self.store.load(std::slice::from_ref(&id))).await?;
-        loaded.pop().flatten().ok_or(EngineError::UnknownTask(id))
+        loaded.pop().flatten().ok_or_else(|| self.not_loaded(id))
+    }
+
+    /// Why the store gave no task with this id: it is not there, or its rows are damaged.
+    pub(crate) fn not_loaded(&self, id: TaskId) -> EngineError {
+        self.store.quarantine().error(id).map_or(EngineError::UnknownTask(id), EngineError::Store)
     }
 
     /// What is known of a task that an application enqueued by SQL and that is not there, or not yet.

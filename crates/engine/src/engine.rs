@@ -13,7 +13,7 @@ use thiserror::Error;
 use windlass_core::{AlarmId, AlarmRejection, LockName, LockRejection, Millis, Name, Rejection, TaskId};
 
 use crate::{
-    Counts, Feed, RerunRefusal, Signal, Tokens,
+    Counts, Feed, RerunRefusal, Rounds, Signal, Tokens,
     announcing::Announcing,
     exchange::Dispatching,
     ids::TaskIds,
@@ -44,6 +44,7 @@ pub struct Engine {
     pub(crate) polls_closed: Signal,
     pub(crate) lease_rounds: LeaseRounds,
     pub(crate) counts: Counts,
+    pub(crate) rounds: Rounds,
     pub(crate) progress: ProgressBoard,
     pub(crate) rates: QueueRates,
     /// When the lease keeper had its first round: since then it is known which workers there are.
@@ -149,6 +150,7 @@ impl Engine {
             polls_closed: Signal::default(),
             lease_rounds: LeaseRounds::default(),
             counts: Counts::default(),
+            rounds: Rounds::default(),
             progress: ProgressBoard::default(),
             rates: QueueRates::default(),
             began: OnceLock::new(),
@@ -206,6 +208,16 @@ impl Engine {
     /// How much was committed.
     pub fn counts(&self) -> &Counts {
         &self.counts
+    }
+
+    /// How often rounds of this server's services have failed.
+    pub fn rounds(&self) -> &Rounds {
+        &self.rounds
+    }
+
+    /// How many tasks this server has met whose rows are damaged.
+    pub fn damaged_tasks(&self) -> usize {
+        self.store.quarantine().len()
     }
 
     /// Live events.

@@ -114,18 +114,13 @@ impl Findings {
 
     /// Those of these tasks that can be read.
     async fn load(&mut self, store: &dyn Store, ids: &[TaskId]) -> Result<Vec<Loaded>, StoreError> {
-        match store.load(ids).await {
-            Ok(loaded) => return Ok(loaded.into_iter().flatten().collect()),
-            Err(StoreError::Damaged(_)) => {}
-            Err(error) => return Err(error),
+        let loaded = store.load(ids).await?;
+        for (id, _) in ids.iter().zip(&loaded).filter(|(_, loaded)| loaded.is_none()) {
+            if let Some(damaged) = store.quarantine().error(*id) {
+                self.note(format!("state of task {id}: {damaged}"));
+            }
         }
-        // One by one, to see which.
-        let mut readable = Vec::with_capacity(ids.len());
-        for id in ids {
-            let loaded = self.readable(&format!("state of task {id}"), store.load(&[*id]).await)?;
-            readable.extend(loaded.into_iter().flatten().flatten());
-        }
-        Ok(readable)
+        Ok(loaded.into_iter().flatten().collect())
     }
 
     async fn task(

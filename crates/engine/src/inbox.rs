@@ -8,7 +8,7 @@ use std::{
 use futures_channel::oneshot;
 use windlass_core::{
     Alarm, AlarmCommand, AlarmId, AlarmRejection, Command, Json, Lock, LockCommand, LockHolder, LockName,
-    LockRejection, Millis, Rejection, Task, TaskId,
+    LockRejection, Message, Millis, Rejection, Task, TaskId,
 };
 
 use crate::{
@@ -72,6 +72,24 @@ pub(crate) struct Over {
     pub(crate) is_death: bool,
 }
 
+impl Item {
+    /// The tasks that must be readable for the item to be decided. A lock goes on to the next where the task that is to
+    /// get it cannot be read.
+    pub(crate) fn tasks(&self) -> [Option<TaskId>; 2] {
+        match self {
+            Self::Task { id, .. } => [Some(*id), None],
+            Self::Lost { claimed, .. } => [Some(claimed.id.task), None],
+            Self::Message(Envelope { message, .. }) => match message {
+                Message::Alarm { .. } | Message::Lock { .. } | Message::Granted { .. } => [None, None],
+                Message::Seized { owner, .. } => [Some(owner.task), None],
+                Message::Child { child, parent, .. } => [Some(*child), Some(parent.task)],
+                Message::ChildEnded { parent, .. } => [Some(*parent), None],
+            },
+            Self::Submit(_) | Self::Alarm { .. } | Self::Lock { .. } | Self::Change(_) => [None, None],
+        }
+    }
+}
+
 /// What became of an item.
 #[derive(Debug, Clone)]
 pub(crate) enum Reply {
@@ -95,6 +113,8 @@ pub(crate) enum Reply {
     Repeats { task: TaskId },
     /// There is no such task.
     Missing,
+    /// The rows of the task, or of one that it concerns, are damaged.
+    Damaged(StoreError),
     /// Others changed it each time it was tried.
     Conflict,
 }

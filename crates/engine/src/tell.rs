@@ -41,6 +41,7 @@ impl Engine {
         match only(self.inbox.decide(vec![item]).await)? {
             Reply::Task(loaded) => Ok(loaded),
             Reply::Missing => Err(EngineError::UnknownTask(id)),
+            Reply::Damaged(error) => Err(error.into()),
             Reply::Rejected(rejection) => Err(rejection.into()),
             _ => Err(EngineError::Conflict),
         }
@@ -62,6 +63,7 @@ impl Engine {
         let told = |(id, reply): (&TaskId, Reply)| match reply {
             Reply::Task(_) | Reply::Done => Ok(()),
             Reply::Missing => Err(EngineError::UnknownTask(*id)),
+            Reply::Damaged(error) => Err(error.into()),
             Reply::Rejected(rejection) => Err(rejection.into()),
             _ => Err(EngineError::Conflict),
         };

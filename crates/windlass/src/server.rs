@@ -14,8 +14,8 @@ use windlass_engine::{
     Engine, EngineError,
     ports::{Clock, Retention, ServerId, ServerState, StoreError},
     services::{
-        Clerk, Committer, Dispatcher, HEARTBEAT_EVERY, Janitor, LeaseKeeper, Lookout, Membership, Messenger,
-        Reclaimer, Timekeeper,
+        Clerk, Committer, DamageReporter, Dispatcher, HEARTBEAT_EVERY, Janitor, LeaseKeeper, Lookout,
+        Membership, Messenger, Reclaimer, Timekeeper,
     },
 };
 
@@ -50,6 +50,9 @@ const NEWS_PAUSE: Duration = Duration::from_millis(20);
 
 /// How often it is looked for what applications enqueued, where nobody tells.
 const ENQUEUED_EVERY: Duration = Duration::from_secs(1);
+
+/// How often damaged rows are reported.
+const REPORT_DAMAGE_EVERY: Duration = Duration::from_secs(1);
 
 /// The level of features of this version. A server knows the formats up to its own, and writes none above the lowest
 /// level of all servers on the store.
@@ -161,6 +164,7 @@ impl Server {
         let (outgrown, is_outgrown) = oneshot::channel();
         loops.spawn("is one of the servers", be_heard(membership.clone(), clock.clone(), outgrown));
         loops.spawn("deletes what is old", sweep(engine.clone(), clock.clone(), retention));
+        loops.spawn("reports damaged rows", report_damage(engine.clone()));
         let reader = Arc::new(http::EnqueuedReader(app.clone()));
         loops.spawn("takes in what was enqueued", take_in(Clerk::new(engine, reader), clock));
         let ended = tokio::select! {
@@ -310,6 +314,17 @@ async fn take_in(clerk: Clerk, clock: Arc<SystemClock>) {
         tokio::select! {
             () = clerk.arrival() => {}
             () = time::sleep(ENQUEUED_EVERY) => {}
+        }
+    }
+}
+
+/// Raises alarms about tasks whose rows are damaged.
+async fn report_damage(engine: Arc<Engine>) {
+    let reporter = DamageReporter::new(engine);
+    loop {
+        time::sleep(REPORT_DAMAGE_EVERY).await;
+        if let Err(error) = reporter.run_once().await {
+            tracing::warn!(%error, "damaged rows could not be reported; it is tried again");
         }
     }
 }

@@ -52,8 +52,11 @@ pub async fn export(
         }
         let store = snapshot.store();
         for (loaded, submitted) in store.load(&ids).await?.into_iter().zip(submitted) {
-            if let Some(loaded) = loaded {
-                task(store, &mut writer, &loaded, submitted.key).await?;
+            match (loaded, store.quarantine().error(submitted.id)) {
+                (Some(loaded), _) => task(store, &mut writer, &loaded, submitted.key).await?,
+                // An archive without it would look whole.
+                (None, Some(damaged)) => return Err(damaged.into()),
+                (None, None) => {}
             }
         }
     }

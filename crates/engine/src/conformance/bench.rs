@@ -4,6 +4,8 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 
+use windlass_core::TaskId;
+
 use crate::ports::{Now, Store};
 
 /// Data of a store, empty at first, that can be opened and opened again.
@@ -16,4 +18,10 @@ pub trait Bench: Send {
     /// Whether the store still knows after a reopening who has which attempt. A resident store does not: it
     /// waits for workers to come back.
     fn keeps_claims(&self) -> bool;
+
+    /// Damages the rows of a task while the data is closed, so that what it is cannot be understood. False = there is no
+    /// way to.
+    async fn damage(&mut self, _task: TaskId) -> bool {
+        false
+    }
 }

@@ -9,7 +9,7 @@ use crate::{
     ports::{
         LogLine, Now, Page, Retention, StoreError, StoredAlarm, SubmitKey, TaskQuery, Unannounced, UniqueKey,
     },
-    resident::{Batch, Line, LinePlace, Recovered, RowSink, TaskRow, WakePlace, Written},
+    resident::{Batch, Line, LinePlace, ReadTask, Recovered, RowSink, WakePlace, Written},
 };
 
 /// Stands between a resident store and its sink, and is a sink itself.
@@ -56,15 +56,15 @@ impl<F: Front> RowSink for F {
         Front::write(self, batch, written);
     }
 
-    async fn load(&self, ids: &[TaskId]) -> Result<Vec<Option<TaskRow>>, StoreError> {
+    async fn load(&self, ids: &[TaskId]) -> Result<Vec<Option<ReadTask>>, StoreError> {
         self.read(self.behind().load(ids)).await
     }
 
-    async fn ended_page(&self, query: &TaskQuery) -> Result<Page<TaskRow, TaskId>, StoreError> {
+    async fn ended_page(&self, query: &TaskQuery) -> Result<Page<ReadTask, TaskId>, StoreError> {
         self.read(self.behind().ended_page(query)).await
     }
 
-    async fn resting_page(&self, before: TaskId, limit: usize) -> Result<Vec<TaskRow>, StoreError> {
+    async fn resting_page(&self, before: TaskId, limit: usize) -> Result<Vec<ReadTask>, StoreError> {
         self.read(self.behind().resting_page(before, limit)).await
     }
 
@@ -73,7 +73,7 @@ impl<F: Front> RowSink for F {
         line: &Line,
         after: LinePlace,
         limit: usize,
-    ) -> Result<Vec<(LinePlace, TaskRow)>, StoreError> {
+    ) -> Result<Vec<(LinePlace, ReadTask)>, StoreError> {
         self.read(self.behind().line_page(line, after, limit)).await
     }
 
@@ -86,7 +86,7 @@ impl<F: Front> RowSink for F {
         after: WakePlace,
         until: Timestamp,
         limit: usize,
-    ) -> Result<Vec<(WakePlace, TaskRow)>, StoreError> {
+    ) -> Result<Vec<(WakePlace, ReadTask)>, StoreError> {
         self.read(self.behind().waking(after, until, limit)).await
     }
 

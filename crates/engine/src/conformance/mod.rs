@@ -17,6 +17,7 @@ mod bench;
 mod block_on;
 mod children;
 mod claims;
+mod damaged;
 mod differential;
 mod due;
 mod events;
@@ -106,6 +107,7 @@ pub fn cases() -> Vec<Case> {
         alarms::cases(),
         children::cases(),
         claims::cases(),
+        damaged::cases(),
         due::cases(),
         events::cases(),
         flows::cases(),

@@ -44,6 +44,14 @@ impl World {
         self.stores = self.bench.open(self.now).await;
     }
 
+    /// Closes the store, damages the rows of a task and opens it again. False = there is no way to damage it.
+    pub(super) async fn reopen_damaged(&mut self, task: TaskId) -> bool {
+        self.stores.clear();
+        let is_damaged = self.bench.damage(task).await;
+        self.stores = self.bench.open(self.now).await;
+        is_damaged
+    }
+
     pub(super) fn keeps_claims(&self) -> bool {
         self.bench.keeps_claims()
     }

@@ -131,12 +131,22 @@ pub(super) struct Hand<'a> {
     size: AnswerSize,
     /// What is not part of the answer.
     rest: Vec<AttemptId>,
+    /// Attempts of damaged tasks: they stay claimed, so that no other poll meets them.
+    withheld: Vec<AttemptId>,
 }
 
 impl<'a> Hand<'a> {
     pub(super) fn new(engine: &'a Engine, session: SessionId, seq: Seq) -> Self {
         engine.sessions.lock().get(session).hands += 1;
-        Self { engine, session, seq, attempts: Vec::new(), size: AnswerSize::default(), rest: Vec::new() }
+        Self {
+            engine,
+            session,
+            seq,
+            attempts: Vec::new(),
+            size: AnswerSize::default(),
+            rest: Vec::new(),
+            withheld: Vec::new(),
+        }
     }
 
     /// Claims what the session can take, as far as it fits in an answer; nothing from lines that are `empty`.
@@ -161,6 +171,7 @@ impl<'a> Hand<'a> {
                 let (wishes, leave) = (std::slice::from_ref(&asked), self.engine.known.leave(now));
                 let claimed = self.engine.store.claim_leaving(self.session, wishes, &leave, now).await?;
                 let count = u32::try_from(claimed.len()).unwrap_or(u32::MAX);
+                let before = self.withheld.len();
                 if count > 0 && !self.take_in(&claimed).await? {
                     return Ok(());
                 }
@@ -168,7 +179,10 @@ impl<'a> Hand<'a> {
                     empty.push(line);
                     break;
                 }
-                (wanted, free) = (wanted.saturating_sub(count), free.saturating_sub(count));
+                // Damaged ones use up no place of the worker: what stands behind them goes to it.
+                let withheld = u32::try_from(self.withheld.len() - before).unwrap_or(u32::MAX);
+                let used = count.saturating_sub(withheld);
+                (wanted, free) = (wanted.saturating_sub(used), free.saturating_sub(used));
             }
         }
         Ok(())
@@ -196,6 +210,10 @@ impl<'a> Hand<'a> {
             // What stands behind one that does not fit goes after it.
             if !fits {
                 self.rest.push(id);
+                continue;
+            }
+            if !tasks.contains_key(&id.task) && self.engine.store.quarantine().contains(id.task) {
+                self.withheld.push(id);
                 continue;
             }
             // A task that is not there any more has nothing to hand out.

@@ -216,7 +216,7 @@ fn report_status(reply: &Reply) -> ReportStatus {
     match reply {
         Reply::Task(_) | Reply::Done | Reply::Alarm(_) => ReportStatus::Accepted,
         Reply::Rejected(Rejection::Duplicate) => ReportStatus::Duplicate,
-        Reply::Rejected(Rejection::UnknownAct) | Reply::Missing => ReportStatus::Unknown,
+        Reply::Rejected(Rejection::UnknownAct) | Reply::Missing | Reply::Damaged(_) => ReportStatus::Unknown,
         _ => ReportStatus::Stale,
     }
 }

@@ -9,9 +9,9 @@ use super::{servers::Servers, sessions::Sessions, sink::without_results, tables:
 use crate::Signal;
 use crate::ports::{
     Adoption, Ask, AttemptId, BuiltOn, Change, Claimed, Due, Envelope, Leave, Limit, LimitState, Loaded,
-    LogLine, LostClaim, Now, Outcome, Page, QueueState, Retention, ServerId, ServerState, Service,
-    ServiceLease, SessionId, SessionRenewal, SessionState, Store, StoreError, StoredAlarm, StoredFlow,
-    TaskChange, TaskQuery, Unannounced, Wish,
+    LogLine, LostClaim, Now, Outcome, Page, Quarantine, QueueState, Retention, ServerId, ServerState,
+    Service, ServiceLease, SessionId, SessionRenewal, SessionState, Store, StoreError, StoredAlarm,
+    StoredFlow, TaskChange, TaskQuery, Unannounced, Wish,
 };
 
 /// Keeps rows as long as a handle of it lives; a clone is a handle of the same rows, as a server's connection
@@ -22,13 +22,14 @@ pub struct SharedStore {
     rows: Arc<Mutex<Rows>>,
     /// Set when another handle has changed something.
     news: Arc<Signal>,
+    quarantine: Quarantine,
 }
 
 impl Clone for SharedStore {
     fn clone(&self) -> Self {
         let news = Arc::default();
         self.rows().news.push(Arc::downgrade(&news));
-        Self { token_key: self.token_key, rows: self.rows.clone(), news }
+        Self { token_key: self.token_key, rows: self.rows.clone(), news, quarantine: Quarantine::default() }
     }
 }
 
@@ -47,7 +48,7 @@ impl SharedStore {
     #[must_use]
     pub fn new(token_key: [u8; 32]) -> Self {
         let (rows, news) = (Arc::<Mutex<Rows>>::default(), Arc::default());
-        let store = Self { token_key, rows, news };
+        let store = Self { token_key, rows, news, quarantine: Quarantine::default() };
         store.rows().news.push(Arc::downgrade(&store.news));
         store
     }
@@ -116,6 +117,11 @@ impl Store for SharedStore {
 
     fn next_wake(&self, _now: Now) -> Option<Millis> {
         None
+    }
+
+    /// Rows in memory are never damaged.
+    fn quarantine(&self) -> &Quarantine {
+        &self.quarantine
     }
 
     fn is_shared(&self) -> bool {

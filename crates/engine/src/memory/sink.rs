@@ -1,6 +1,9 @@
 //! Rows in memory for a resident store.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::{
+    collections::BTreeSet,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
 
 use async_trait::async_trait;
 use windlass_core::{ActKey, Alarm, AlarmId, Event, Members, Name, Step, Task, TaskId, Timestamp};
@@ -8,10 +11,10 @@ use windlass_core::{ActKey, Alarm, AlarmId, Event, Members, Name, Step, Task, Ta
 use super::tables::Tables;
 use crate::{
     ports::{
-        Change, LogLine, Now, Outcome, Page, QueueChange, Retention, StoreError, StoredAlarm, SubmitKey,
-        TaskQuery, Unannounced, UniqueKey,
+        Change, DamagedTask, LogLine, Now, Outcome, Page, QueueChange, Retention, StoreError, StoredAlarm,
+        SubmitKey, TaskQuery, Unannounced, UniqueKey,
     },
-    resident::{Batch, Line, LinePlace, Recovered, Rest, RowSink, TaskRow, WakePlace, Written},
+    resident::{Batch, Line, LinePlace, ReadTask, Recovered, Rest, RowSink, TaskRow, WakePlace, Written},
 };
 
 /// Keeps the rows of a resident store as long as a handle of it lives. A clone is a handle of the same rows:
@@ -27,6 +30,19 @@ struct Inner {
     tables: Tables,
     /// How often the rows were opened.
     epoch: u32,
+    /// Tasks whose rows cannot be read.
+    damaged: BTreeSet<TaskId>,
+}
+
+impl Inner {
+    /// A task as it is read.
+    fn read(&self, row: TaskRow) -> ReadTask {
+        if self.damaged.contains(&row.id) {
+            let reason = format!("task {}: its rows are not as they were written", row.id).into();
+            return Err(DamagedTask { id: row.id, reason });
+        }
+        Ok(row)
+    }
 }
 
 impl MemorySink {
@@ -34,6 +50,11 @@ impl MemorySink {
     #[must_use]
     pub fn new(token_key: [u8; 32]) -> Self {
         Self { token_key, inner: Arc::default() }
+    }
+
+    /// Damages the rows of a task: from now on they cannot be read.
+    pub fn damage(&self, task: TaskId) {
+        self.inner().damaged.insert(task);
     }
 
     fn inner(&self) -> MutexGuard<'_, Inner> {
@@ -52,12 +73,21 @@ impl RowSink for MemorySink {
             paused: Some(Clone::clone(pause)),
         };
         let in_lines = tables.up_to_limits().map(|task| TaskRow { never_handed_out: true, ..row(task) });
+        let tasks = tables.awake().map(|task| row(task)).chain(in_lines).map(|row| inner.read(row));
+        let (mut readable, mut damaged) = (Vec::new(), Vec::new());
+        for task in tasks {
+            match task {
+                Ok(row) => readable.push(row),
+                Err(found) => damaged.push(found),
+            }
+        }
         Ok(Recovered {
             epoch: inner.epoch,
             token_key: self.token_key,
             flows: tables.flows().flatten().cloned().collect(),
             lines: tables.limited().collect(),
-            tasks: tables.awake().map(|task| row(task)).chain(in_lines).collect(),
+            tasks: readable,
+            damaged,
             queues: tables.paused().iter().map(paused).collect(),
             limits: tables.limits().cloned().collect(),
             messages: tables.messages().cloned().collect(),
@@ -96,7 +126,7 @@ impl RowSink for MemorySink {
         });
     }
 
-    async fn load(&self, ids: &[TaskId]) -> Result<Vec<Option<TaskRow>>, StoreError> {
+    async fn load(&self, ids: &[TaskId]) -> Result<Vec<Option<ReadTask>>, StoreError> {
         let inner = self.inner();
         let tables = &inner.tables;
         let load = |id: &TaskId| {
@@ -106,17 +136,17 @@ impl RowSink for MemorySink {
                 None => task.is_ended().then(|| row(task)),
             }
         };
-        Ok(ids.iter().map(load).collect())
+        Ok(ids.iter().map(|id| load(id).map(|row| inner.read(row))).collect())
     }
 
-    async fn resting_page(&self, before: TaskId, limit: usize) -> Result<Vec<TaskRow>, StoreError> {
+    async fn resting_page(&self, before: TaskId, limit: usize) -> Result<Vec<ReadTask>, StoreError> {
         let inner = self.inner();
         let newest = inner.tables.resting(before).take(limit);
         let row = |(task, rest): (&Arc<Task>, &Rest)| TaskRow {
             never_handed_out: rest.never_handed_out,
             ..row(&without_results(task))
         };
-        Ok(newest.map(row).collect())
+        Ok(newest.map(row).map(|row| inner.read(row)).collect())
     }
 
     async fn line_page(
@@ -124,10 +154,11 @@ impl RowSink for MemorySink {
         line: &Line,
         after: LinePlace,
         limit: usize,
-    ) -> Result<Vec<(LinePlace, TaskRow)>, StoreError> {
+    ) -> Result<Vec<(LinePlace, ReadTask)>, StoreError> {
         let inner = self.inner();
         let next = inner.tables.behind(line, after).take(limit);
-        Ok(next.map(|(place, task)| (place, TaskRow { never_handed_out: true, ..row(task) })).collect())
+        let row = |task| inner.read(TaskRow { never_handed_out: true, ..row(task) });
+        Ok(next.map(|(place, task)| (place, row(task))).collect())
     }
 
     async fn line_count(&self, line: &Line, after: LinePlace, before: LinePlace) -> Result<u64, StoreError> {
@@ -140,20 +171,20 @@ impl RowSink for MemorySink {
         after: WakePlace,
         until: Timestamp,
         limit: usize,
-    ) -> Result<Vec<(WakePlace, TaskRow)>, StoreError> {
+    ) -> Result<Vec<(WakePlace, ReadTask)>, StoreError> {
         let inner = self.inner();
         let waking = inner.tables.waking(after, until).take(limit).map(|(place, task, rest)| {
-            (place, TaskRow { never_handed_out: rest.never_handed_out, ..row(task) })
+            (place, inner.read(TaskRow { never_handed_out: rest.never_handed_out, ..row(task) }))
         });
         Ok(waking.collect())
     }
 
-    async fn ended_page(&self, query: &TaskQuery) -> Result<Page<TaskRow, TaskId>, StoreError> {
+    async fn ended_page(&self, query: &TaskQuery) -> Result<Page<ReadTask, TaskId>, StoreError> {
         let inner = self.inner();
         let nothing_held = std::collections::BTreeSet::<ActKey>::new();
         Ok(inner.tables.page(query, |task| {
             let wanted = task.is_ended() && query.matches(task, &nothing_held);
-            wanted.then(|| row(&without_results(task)))
+            wanted.then(|| inner.read(row(&without_results(task))))
         }))
     }
 

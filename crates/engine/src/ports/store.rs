@@ -17,8 +17,9 @@ use windlass_core::{
 
 use super::{
     Adoption, Ask, AttemptId, Change, Claim, Claimed, Due, EnqueuedTasks, Envelope, Leave, LimitState,
-    LogLine, Now, Outcome, Page, QueueState, Retention, ServerId, ServerState, Service, ServiceLease,
-    SessionId, SessionRenewal, SessionState, StoredAlarm, StoredFlow, TaskQuery, Unannounced, Wish,
+    LogLine, Now, Outcome, Page, Quarantine, QueueState, Retention, ServerId, ServerState, Service,
+    ServiceLease, SessionId, SessionRenewal, SessionState, StoredAlarm, StoredFlow, TaskQuery, Unannounced,
+    Wish,
 };
 
 /// A store.
@@ -74,7 +75,11 @@ pub trait Store: Send + Sync + 'static {
         0
     }
 
-    /// The tasks with these ids, in their order, with their results.
+    /// The tasks that this store has met and could not read.
+    fn quarantine(&self) -> &Quarantine;
+
+    /// The tasks with these ids, in their order, with their results; nothing also in place of one whose rows are
+    /// damaged, which [`Store::quarantine`] names from then on.
     async fn load(&self, ids: &[TaskId]) -> Result<Vec<Option<Loaded>>, StoreError>;
 
     /// Commits `changes`, each for itself, but that one fails with those before it of the same task or lock
@@ -170,6 +175,7 @@ pub trait Store: Send + Sync + 'static {
     async fn flows(&self) -> Result<Vec<StoredFlow>, StoreError>;
 
     /// Tasks, newest first, as they are on disk. Members and results may be missing: [`Store::load`] has them all.
+    /// Those whose rows are damaged are left out.
     async fn tasks(&self, query: &TaskQuery) -> Result<Page<Loaded, TaskId>, StoreError>;
 
     /// Events of a task with numbers above `after`, in order.

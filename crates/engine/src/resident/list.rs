@@ -32,7 +32,7 @@ impl Resident {
         }
         if asks_ended {
             let page = self.sink.ended_page(query).await?;
-            let items = page.items.into_iter().map(|row| self.loaded_row(row, generation));
+            let items = page.items.into_iter().filter_map(|row| self.loaded_row(row, generation).transpose());
             parts.push(Page { items: items.collect::<Result<_, _>>()?, next: page.next });
         }
         if asks_active {
@@ -78,11 +78,11 @@ impl Resident {
                 if items.len() == query.limit {
                     return Ok(Page { items, next: Some(before) });
                 }
-                (before, seen) = (row.id, seen + 1);
+                let id = row.as_ref().map_or_else(|damaged| damaged.id, |row| row.id);
+                // Lists only go down, whatever a damaged row says of its id.
+                (before, seen) = (before.min(id), seen + 1);
                 let loaded = self.loaded_row(row, generation)?;
-                if query.matches(&loaded.task, &loaded.held()) {
-                    items.push(loaded);
-                }
+                items.extend(loaded.filter(|loaded| query.matches(&loaded.task, &loaded.held())));
             }
             if is_last {
                 return Ok(Page { items, next: None });

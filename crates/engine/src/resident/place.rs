@@ -54,7 +54,7 @@ impl Resident {
     async fn resting_ready(&self, task: TaskId, key: ActKey) -> Result<Option<Ready>, StoreError> {
         let generation = self.current_generation().await?;
         let Some(row) = self.sink.load(&[task]).await?.pop().flatten() else { return Ok(None) };
-        let loaded = self.loaded_row(row, generation)?;
+        let Some(loaded) = self.loaded_row(row, generation)? else { return Ok(None) };
         Ok(waiting(&loaded.task, Wakeup::Act(key)).and_then(|waiting| waiting.ready))
     }
 }

@@ -16,11 +16,12 @@ use super::{
     rest::ready_act,
     scheduler::Scheduler,
 };
-use crate::ports::StoreError;
+use crate::ports::{Quarantine, StoreError};
 
 impl Scheduler {
-    /// The state in memory for what was recovered. Ready attempts wait in `recovered` for the adoption grace.
-    pub(super) fn recover(recovered: Recovered) -> Result<Self, StoreError> {
+    /// The state in memory for what was recovered. Ready attempts wait in `recovered` for the adoption grace. Damaged
+    /// tasks are left out, and are in `quarantine` from then on.
+    pub(super) fn recover(recovered: Recovered, quarantine: &Quarantine) -> Result<Self, StoreError> {
         let mut scheduler = Self::default();
         let mut flows = recovered.flows;
         flows.sort_by(|one, other| {
@@ -43,11 +44,14 @@ impl Scheduler {
             scheduler.queues.recover_line(&line);
         }
         for row in recovered.tasks {
-            let rests = row.never_handed_out;
+            let (id, rests) = (row.id, row.never_handed_out);
             let flow = |name: &str, version: u32| scheduler.flow(name, Some(version));
-            let task = row.into_task(|name, version| flow(name, version).map(|stored| stored.flow))?;
-            scheduler.recover_task(task, rests);
+            let task = row.into_task(|name, version| flow(name, version).map(|stored| stored.flow));
+            if let Some(task) = quarantine.readable(id, task)? {
+                scheduler.recover_task(task, rests);
+            }
         }
+        recovered.damaged.into_iter().for_each(|damaged| quarantine.add(damaged));
         scheduler.queues.awaits_holders = !scheduler.recovered.is_empty();
         Ok(scheduler)
     }

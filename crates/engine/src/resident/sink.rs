@@ -9,8 +9,8 @@ use windlass_core::{
 
 use super::{Line, LinePlace, Rest, WakePlace};
 use crate::ports::{
-    Change, Envelope, Limit, LogLine, Now, Page, QueueChange, Retention, StoreError, StoredAlarm, StoredFlow,
-    SubmitKey, TaskQuery, Unannounced, UniqueKey,
+    Change, DamagedTask, Envelope, Limit, LogLine, Now, Page, QueueChange, Retention, StoreError,
+    StoredAlarm, StoredFlow, SubmitKey, TaskQuery, Unannounced, UniqueKey,
 };
 
 /// Told once about a written batch, from any thread.
@@ -49,14 +49,14 @@ pub trait RowSink: Send + Sync + 'static {
     fn write(&self, batch: Arc<Batch>, written: Written);
 
     /// Tasks that rest or have ended, with their members and results; in the order of `ids`.
-    async fn load(&self, ids: &[TaskId]) -> Result<Vec<Option<TaskRow>>, StoreError>;
+    async fn load(&self, ids: &[TaskId]) -> Result<Vec<Option<ReadTask>>, StoreError>;
 
     /// Tasks that have ended, newest first, without members and results. Looks at no more than
-    /// [`crate::ports::SCAN_MAX`] of them.
-    async fn ended_page(&self, query: &TaskQuery) -> Result<Page<TaskRow, TaskId>, StoreError>;
+    /// [`crate::ports::SCAN_MAX`] of them. Damaged ones come on top of the query's limit.
+    async fn ended_page(&self, query: &TaskQuery) -> Result<Page<ReadTask, TaskId>, StoreError>;
 
     /// At most `limit` tasks that rest, newest first, without members and results: those older than `before`.
-    async fn resting_page(&self, before: TaskId, limit: usize) -> Result<Vec<TaskRow>, StoreError>;
+    async fn resting_page(&self, before: TaskId, limit: usize) -> Result<Vec<ReadTask>, StoreError>;
 
     /// At most `limit` tasks that rest in a line behind the place `after`, with their results, in their order.
     async fn line_page(
@@ -64,7 +64,7 @@ pub trait RowSink: Send + Sync + 'static {
         line: &Line,
         after: LinePlace,
         limit: usize,
-    ) -> Result<Vec<(LinePlace, TaskRow)>, StoreError>;
+    ) -> Result<Vec<(LinePlace, ReadTask)>, StoreError>;
 
     /// How many tasks rest in a line behind `after` and before `before`.
     async fn line_count(&self, line: &Line, after: LinePlace, before: LinePlace) -> Result<u64, StoreError>;
@@ -76,7 +76,7 @@ pub trait RowSink: Send + Sync + 'static {
         after: WakePlace,
         until: Timestamp,
         limit: usize,
-    ) -> Result<Vec<(WakePlace, TaskRow)>, StoreError>;
+    ) -> Result<Vec<(WakePlace, ReadTask)>, StoreError>;
 
     /// The tasks that were submitted under these keys, in their order.
     async fn submit_keys(&self, scopes: &[[u8; 32]]) -> Result<Vec<Option<(TaskId, SubmitKey)>>, StoreError>;
@@ -123,6 +123,8 @@ pub struct Recovered {
     /// Tasks that have not ended and do not rest, with their results; also those that rest up to the limit of
     /// their line, whose attempts may have been handed out.
     pub tasks: Vec<TaskRow>,
+    /// Tasks like those whose rows are damaged.
+    pub damaged: Vec<DamagedTask>,
     /// Queues that are paused.
     pub queues: Vec<QueueChange>,
     /// Limits.
@@ -136,6 +138,9 @@ pub struct Recovered {
     /// The latest time known to be written: the clock must not be behind it.
     pub latest_at: Timestamp,
 }
+
+/// A task as it was read, or what is wrong with its rows. Damage never fails what else is read with it.
+pub type ReadTask = Result<TaskRow, DamagedTask>;
 
 /// A line of which tasks rest, or have rested.
 #[derive(Debug, Clone)]

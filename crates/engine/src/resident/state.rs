@@ -15,7 +15,7 @@ use windlass_core::{
 };
 
 use super::{
-    Batch, Line, LinePlace, RestPolicy, RowSink, TaskRow,
+    Batch, Line, LinePlace, ReadTask, RestPolicy, RowSink,
     claims::Held,
     entry::may_have_been_handed_out,
     limits::Key,
@@ -25,14 +25,16 @@ use super::{
 };
 use crate::memory::Servers;
 use crate::ports::{
-    ADOPTION_GRACE, AlarmChange, AttemptId, BuiltOn, Change, Claimed, Loaded, Now, Outcome, SessionId,
-    StoreError, SubmitKey, TAKEN_KEPT_AFTER,
+    ADOPTION_GRACE, AlarmChange, AttemptId, BuiltOn, Change, Claimed, Loaded, Now, Outcome, Quarantine,
+    SessionId, StoreError, SubmitKey, TAKEN_KEPT_AFTER,
 };
 
 /// A store with a single owner: what is active lives in memory, a sink writes it down.
 pub struct Resident {
     pub(super) sink: Arc<dyn RowSink>,
     pub(super) token_key: [u8; 32],
+    /// Tasks whose rows were met and cannot be read.
+    pub(super) quarantine: Quarantine,
     latest_at: Timestamp,
     inner: Mutex<Inner>,
     /// Only one commit at a time builds the scheduler anew.
@@ -111,7 +113,8 @@ impl Resident {
         let next_claim = (u64::from(recovered.epoch) << CLAIM_BITS) + 1;
         let latest_at = recovered.latest_at;
         let epoch = recovered.epoch;
-        let scheduler = Scheduler::recover(recovered)?;
+        let quarantine = Quarantine::default();
+        let scheduler = Scheduler::recover(recovered, &quarantine)?;
         let latest_at = latest_at.max(scheduler.latest_at());
         let under_way = VecDeque::new();
         let mut inner =
@@ -120,6 +123,7 @@ impl Resident {
         Ok(Self {
             sink,
             token_key,
+            quarantine,
             latest_at,
             inner: Mutex::new(inner),
             rebuilding: futures_util::lock::Mutex::new(()),
@@ -183,7 +187,7 @@ impl Resident {
         }
         let recovered = self.sink.recover().await?;
         let next_claim = (u64::from(recovered.epoch) << CLAIM_BITS) + 1;
-        let mut scheduler = Scheduler::recover(recovered)?;
+        let mut scheduler = Scheduler::recover(recovered, &self.quarantine)?;
         let mut inner = self.inner();
         let under_way = std::mem::take(&mut inner.under_way);
         let before = std::mem::take(&mut inner.scheduler);
@@ -292,14 +296,21 @@ impl Resident {
         Ticket::new(receiver)
     }
 
-    /// A task that rests or has ended, from its row as it was read in `generation`.
-    pub(super) fn loaded_row(&self, row: TaskRow, generation: u64) -> Result<Loaded, StoreError> {
+    /// A task that rests or has ended, from its row as it was read in `generation`; nothing where it is damaged.
+    pub(super) fn loaded_row(&self, row: ReadTask, generation: u64) -> Result<Option<Loaded>, StoreError> {
+        let row = match row {
+            Ok(row) => row,
+            Err(damaged) => {
+                self.quarantine.add(damaged);
+                return Ok(None);
+            }
+        };
         let inner = self.inner();
         let flow = |name: &str, version| inner.scheduler.flow_of_row(name, version).map(|stored| stored.flow);
-        let never_handed_out = row.never_handed_out;
-        let task = row.into_task(flow)?;
+        let (id, never_handed_out) = (row.id, row.never_handed_out);
+        let Some(task) = self.quarantine.readable(id, row.into_task(flow))? else { return Ok(None) };
         let handed_out = if never_handed_out { BTreeSet::new() } else { may_have_been_handed_out(&task) };
-        Ok(Loaded { handed_out, generation, ..Loaded::untouched(Arc::new(task)) })
+        Ok(Some(Loaded { handed_out, generation, ..Loaded::untouched(Arc::new(task)) }))
     }
 }
 

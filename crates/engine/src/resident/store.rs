@@ -11,14 +11,18 @@ use windlass_core::{
 use super::{Resident, queue::Queues, state::Grace};
 use crate::ports::{
     Adoption, AttemptId, Change, Claimed, Due, Envelope, LimitState, Loaded, LogLine, Now, Outcome, Page,
-    QueueState, Retention, ServerId, ServerState, Service, ServiceLease, SessionId, SessionRenewal,
-    SessionState, Store, StoreError, StoredAlarm, StoredFlow, TaskQuery, Unannounced, Wish,
+    Quarantine, QueueState, Retention, ServerId, ServerState, Service, ServiceLease, SessionId,
+    SessionRenewal, SessionState, Store, StoreError, StoredAlarm, StoredFlow, TaskQuery, Unannounced, Wish,
 };
 
 #[async_trait]
 impl Store for Resident {
     fn token_key(&self) -> [u8; 32] {
         self.token_key
+    }
+
+    fn quarantine(&self) -> &Quarantine {
+        &self.quarantine
     }
 
     fn next_wake(&self, now: Now) -> Option<Millis> {
@@ -61,7 +65,7 @@ impl Store for Resident {
         for ((index, row), found) in missing.into_iter().zip(rows).zip(again) {
             loaded[index] = match (found, row) {
                 (Some(found), _) => Some(found),
-                (None, Some(row)) => Some(self.loaded_row(row, generation)?),
+                (None, Some(row)) => self.loaded_row(row, generation)?,
                 (None, None) => None,
             };
         }

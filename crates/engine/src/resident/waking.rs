@@ -5,14 +5,14 @@ use std::{collections::BTreeSet, sync::Arc};
 use windlass_core::{Millis, Task, TaskId, Timestamp, waits};
 
 use super::{
-    Batch, Line, LinePlace, Resident, TaskRow, WakePlace,
+    Batch, Line, LinePlace, ReadTask, Resident, WakePlace,
     entry::{Entry, may_have_been_handed_out},
     queue::Queues,
     rest::ready_act,
     scheduler::Scheduler,
     state::Inner,
 };
-use crate::ports::{Change, Now, StoreError, Wish};
+use crate::ports::{Change, Now, Quarantine, StoreError, Wish};
 
 /// A read of what is not in memory: until this is dropped, nothing leaves that may have come to the disk since.
 pub(super) struct Reading<'a> {
@@ -53,7 +53,10 @@ impl Resident {
             let mut inner = self.inner();
             // After a failed write nothing holds of it, and the changes conflict.
             if inner.is_still(generation) {
-                rows.into_iter().flatten().try_for_each(|row| inner.scheduler.wake(row))?;
+                for row in rows.into_iter().flatten() {
+                    // A change to a damaged one conflicts, and what was decided on it is decided again.
+                    inner.scheduler.wake(row, &self.quarantine)?;
+                }
             }
         }
         Ok(reading)
@@ -73,7 +76,7 @@ impl Resident {
                 (inner.scheduler.generation, inner.scheduler.awake_until)
             };
             let rows = self.sink.waking(after, horizon, page).await?;
-            let moved = self.wake_page(rows, page, generation, |inner, last| {
+            let moved = self.wake_page(rows, page, generation, |inner, last, _| {
                 let until = last.unwrap_or(WakePlace::end_of(horizon));
                 inner.scheduler.awake_until = inner.scheduler.awake_until.max(until);
             })?;
@@ -107,9 +110,10 @@ impl Resident {
                 (inner.scheduler.generation, line, after)
             };
             let rows = self.sink.line_page(&line, after, page).await?;
-            let moved = self.wake_page(rows, page, generation, |inner, last| {
+            let moved = self.wake_page(rows, page, generation, |inner, last, damaged| {
                 let reach = last.unwrap_or(LinePlace::LAST);
                 inner.scheduler.queues.move_reach(&line, reach);
+                inner.scheduler.queues.count_resting(&line, -damaged);
                 self.give(inner, Batch { limits: [(line, reach)].into(), ..Batch::default() })
             })?;
             drop(reading);
@@ -124,26 +128,28 @@ impl Resident {
     }
 
     /// Wakes what was read in `generation` as the next `page` of an order, and has `move_on` say in the same breath
-    /// up to where all is in memory: up to the last place of the page, or to the end when nothing follows. After a
-    /// failed write nothing holds of it.
-    fn wake_page<P, T>(
+    /// up to where all is in memory: up to the last place of the page, or to the end when nothing follows. It is also
+    /// given how many tasks were damaged: those are left behind. After a failed write nothing holds of it.
+    fn wake_page<P: Ord, T>(
         &self,
-        rows: Vec<(P, TaskRow)>,
+        rows: Vec<(P, ReadTask)>,
         page: usize,
         generation: u64,
-        move_on: impl FnOnce(&mut Inner, Option<P>) -> T,
+        move_on: impl FnOnce(&mut Inner, Option<P>, i64) -> T,
     ) -> Result<Option<T>, StoreError> {
         let is_last = rows.len() < page;
         let mut inner = self.inner();
         if !inner.is_still(generation) {
             return Ok(None);
         }
-        let mut last = None;
+        let (mut last, mut damaged) = (None, 0);
         for (place, row) in rows {
-            inner.scheduler.wake(row)?;
-            last = Some(place);
+            if !inner.scheduler.wake(row, &self.quarantine)? {
+                damaged += 1;
+            }
+            last = last.max(Some(place));
         }
-        Ok(Some(move_on(&mut inner, last.filter(|_| !is_last))))
+        Ok(Some(move_on(&mut inner, last.filter(|_| !is_last), damaged)))
     }
 }
 
@@ -166,13 +172,23 @@ impl Inner {
 
 impl Scheduler {
     /// A task that rests is in memory again. What is in memory already is newer. One that has ended is brought back
-    /// where it is to change, as a child that is undone; if it does not, it leaves again.
-    fn wake(&mut self, row: TaskRow) -> Result<(), StoreError> {
+    /// where it is to change, as a child that is undone; if it does not, it leaves again. False = it is damaged, and
+    /// stays where it is.
+    fn wake(&mut self, row: ReadTask, quarantine: &Quarantine) -> Result<bool, StoreError> {
+        let row = match row {
+            Ok(row) => row,
+            Err(damaged) => {
+                let is_in_memory = self.active.contains_key(&damaged.id);
+                quarantine.add(damaged);
+                return Ok(is_in_memory);
+            }
+        };
         if self.active.contains_key(&row.id) {
-            return Ok(());
+            return Ok(true);
         }
-        let never_handed_out = row.never_handed_out;
-        let task = row.into_task(|name, version| Some(self.flow(name, Some(version))?.flow))?;
+        let (id, never_handed_out) = (row.id, row.never_handed_out);
+        let task = row.into_task(|name, version| Some(self.flow(name, Some(version))?.flow));
+        let Some(task) = quarantine.readable(id, task)? else { return Ok(false) };
         if task.is_ended() {
             let (id, version) = (task.id, task.state.events);
             self.active.insert(id, Entry::new(Arc::new(task), BTreeSet::new()));
@@ -180,7 +196,7 @@ impl Scheduler {
         } else {
             self.wake_task(task, never_handed_out);
         }
-        Ok(())
+        Ok(true)
     }
 
     fn wake_task(&mut self, task: Task, never_handed_out: bool) {

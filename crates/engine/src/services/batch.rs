@@ -48,6 +48,8 @@ pub(super) struct Batch {
     pub(super) duplicates: BTreeMap<Place, TaskId>,
     /// Tasks that were not read.
     recalled: BTreeSet<TaskId>,
+    /// Tasks that could not be read: their rows are damaged.
+    damaged: BTreeMap<TaskId, StoreError>,
     others: Vec<(Change, Place)>,
 }
 
@@ -142,6 +144,9 @@ impl Batch {
         ids.dedup();
         let loaded = if ids.is_empty() { Vec::new() } else { engine.store.load(&ids).await? };
         known.retain(|id, _| ids.binary_search(id).is_err());
+        let is_there = loaded.iter().map(Option::is_some);
+        let missing = ids.iter().zip(is_there).filter(|(_, is_there)| !is_there).map(|(id, _)| *id);
+        let damaged = missing.filter_map(|id| Some((id, engine.store.quarantine().error(id)?))).collect();
         let recalled = known.keys().copied().collect();
         let known = known.into_iter().map(|(id, loaded)| (id, TaskWork::new(Some(loaded))));
         let tasks = ids.into_iter().zip(loaded.into_iter().map(TaskWork::new)).chain(known).collect();
@@ -155,7 +160,7 @@ impl Batch {
         // What was loaded may have been decided later than this batch began: what happens next does not happen before it.
         let now = engine.latest.not_before(now);
         let duplicates = BTreeMap::new();
-        Ok(Self { now, tasks, alarms, locks, flows, duplicates, recalled, others: Vec::new() })
+        Ok(Self { now, tasks, alarms, locks, flows, duplicates, recalled, damaged, others: Vec::new() })
     }
 
     /// Whether an item is decided on what is known here alone, and not on what the store has.
@@ -165,6 +170,9 @@ impl Batch {
 
     /// Decides one item. Gives the reply where it waits for no change.
     pub(super) fn decide(&mut self, item: &Item, place: Place) -> Option<Reply> {
+        if let Some(error) = self.damage(item) {
+            return Some(Reply::Damaged(error));
+        }
         match item {
             Item::Submit(new) => match TaskWork::accept(new, None, place, self.now) {
                 Ok(work) => {
@@ -187,6 +195,15 @@ impl Batch {
                 None
             }
         }
+    }
+
+    /// What keeps an item from being decided: a task that it is for cannot be read. Its message waits until that is
+    /// repaired.
+    fn damage(&self, item: &Item) -> Option<StoreError> {
+        if self.damaged.is_empty() {
+            return None;
+        }
+        item.tasks().into_iter().flatten().find_map(|id| self.damaged.get(&id)).cloned()
     }
 
     /// Decides what a message says; one that finds nothing to do is consumed all the same. Where it finds nothing

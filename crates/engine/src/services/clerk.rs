@@ -19,7 +19,7 @@ use async_trait::async_trait;
 use windlass_core::{AlarmCommand, AlarmId, AlarmKind, TaskId};
 
 use crate::{
-    Engine, EngineError, Submission,
+    Engine, EngineError, RoundsOf, Submission,
     ports::{Enqueued, EnqueuedTasks, Now, Service, Settlement},
 };
 
@@ -72,6 +72,10 @@ impl Clerk {
     /// # Errors
     /// When the store fails, or too much waits already; what was enqueued stays.
     pub async fn run_once(&self, now: Now) -> Result<usize, EngineError> {
+        self.engine.rounds.note(RoundsOf::Clerk, self.round(now).await)
+    }
+
+    async fn round(&self, now: Now) -> Result<usize, EngineError> {
         let Some(store) = self.engine.store.enqueued() else { return Ok(0) };
         if !self.engine.leads(Service::Enqueuing, now) {
             return Ok(0);

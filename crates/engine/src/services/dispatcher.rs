@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::{Engine, EngineError, ports::Now};
+use crate::{Engine, EngineError, RoundsOf, ports::Now};
 
 /// Hands ready attempts to polls that wait.
 pub struct Dispatcher {
@@ -21,6 +21,10 @@ impl Dispatcher {
     /// # Errors
     /// When the store fails; polls go on waiting.
     pub async fn run_once(&self, now: Now) -> Result<(), EngineError> {
+        self.engine.rounds.note(RoundsOf::Dispatcher, self.round(now).await)
+    }
+
+    async fn round(&self, now: Now) -> Result<(), EngineError> {
         self.engine.dispatch(now).await
     }
 }

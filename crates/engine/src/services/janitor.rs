@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::{
-    Engine, EngineError,
+    Engine, EngineError, RoundsOf,
     ports::{Change, LockChange, Now, Outcome, Retention, Service},
 };
 
@@ -28,6 +28,10 @@ impl Janitor {
     /// # Errors
     /// When the store fails.
     pub async fn run_once(&self, now: Now) -> Result<u64, EngineError> {
+        self.engine.rounds.note(RoundsOf::Janitor, self.round(now).await)
+    }
+
+    async fn round(&self, now: Now) -> Result<u64, EngineError> {
         if !self.engine.leads(Service::Sweeping, now) {
             return Ok(0);
         }

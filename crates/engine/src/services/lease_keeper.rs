@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use windlass_core::Millis;
 
-use crate::{Engine, EngineError, ExchangeAnswer, ports::Now};
+use crate::{Engine, EngineError, ExchangeAnswer, RoundsOf, ports::Now};
 
 /// This server was away when so much time has passed since the last round that succeeded: silence of workers says
 /// nothing then. It is less than half of the shortest lease: a server that stood still for as long could not hear in
@@ -75,7 +75,7 @@ impl LeaseKeeper {
                 }
             }
         }
-        kept
+        self.engine.rounds.note(RoundsOf::LeaseKeeper, kept)
     }
 
     async fn round(&self, before: Option<Round>, now: Now) -> Result<(), EngineError> {

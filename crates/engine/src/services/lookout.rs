@@ -8,7 +8,7 @@ use std::{
 
 use windlass_core::{Millis, TaskId};
 
-use crate::{Engine, EngineError, ports::Now};
+use crate::{Engine, EngineError, RoundsOf, ports::Now};
 
 /// Looks at what other servers did.
 pub struct Lookout {
@@ -35,6 +35,10 @@ impl Lookout {
         if !self.engine.store.is_shared() {
             return Ok(());
         }
+        self.engine.rounds.note(RoundsOf::Lookout, self.round(now).await)
+    }
+
+    async fn round(&self, now: Now) -> Result<(), EngineError> {
         self.look_for_stops(now).await?;
         self.look_at_watched(now).await
     }

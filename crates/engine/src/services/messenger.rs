@@ -9,7 +9,7 @@ use std::{
 use windlass_core::Millis;
 
 use crate::{
-    Engine, EngineError,
+    Engine, EngineError, RoundsOf,
     inbox::Item,
     ports::{Envelope, MessageId, Now, Service},
 };
@@ -40,17 +40,21 @@ impl Messenger {
     /// # Errors
     /// When the store fails; the messages stay.
     pub async fn run_once(&self, now: Now) -> Result<usize, EngineError> {
+        self.engine.rounds.note(RoundsOf::Messenger, self.round(now).await)
+    }
+
+    async fn round(&self, now: Now) -> Result<usize, EngineError> {
         if !self.engine.leads(Service::Timekeeping, now) {
             return Ok(0);
         }
-        let mut messages = self.engine.store.messages(ROUND_MAX).await?;
+        let mut messages = self.engine.store.messages(self.engine.beside_damaged(ROUND_MAX)).await?;
         if self.engine.store.is_shared() {
             messages = self.left(messages, now);
         }
-        if messages.is_empty() {
+        let items = self.engine.without_damaged(messages.into_iter().map(Item::Message));
+        if items.is_empty() {
             return Ok(0);
         }
-        let items: Vec<Item> = messages.into_iter().map(Item::Message).collect();
         let count = items.len();
         self.engine.inbox.decide(items).await?;
         Ok(count)

@@ -9,7 +9,7 @@ use windlass_core::{
 
 use super::HEARTBEAT_EVERY;
 use crate::{
-    Engine, EngineError,
+    Engine, EngineError, RoundsOf,
     inbox::{Item, Over, Reply},
     ports::{Claimed, Now, Service},
 };
@@ -45,10 +45,14 @@ impl Reclaimer {
     /// # Errors
     /// When the store fails; what is over stays over.
     pub async fn run_once(&self, now: Now) -> Result<usize, EngineError> {
+        self.engine.rounds.note(RoundsOf::Reclaimer, self.round(now).await)
+    }
+
+    async fn round(&self, now: Now) -> Result<usize, EngineError> {
         if !self.engine.lease_rounds.are_current(now) || !self.engine.leads(Service::Timekeeping, now) {
             return Ok(0);
         }
-        let lost = self.engine.store.lost(now, ROUND_MAX).await?;
+        let lost = self.engine.store.lost(now, self.engine.beside_damaged(ROUND_MAX)).await?;
         if lost.is_empty() || is_planted(Bug::NoLeaseExpiry) {
             return Ok(0);
         }
@@ -70,7 +74,10 @@ impl Reclaimer {
             let is_death = !fallen.iter().any(|heard_at| *heard_at + SILENT_AFTER >= claimed.at);
             Item::Lost { claimed, over: Over { at: now.mono, is_death } }
         };
-        let items = lost.into_iter().map(item).collect();
+        let items = self.engine.without_damaged(lost.into_iter().map(item));
+        if items.is_empty() {
+            return Ok(0);
+        }
         let replies = self.engine.inbox.decide(items).await?;
         let count = replies.iter().filter(|reply| matches!(reply, Reply::Task(_))).count();
         tracing::info!(count, "attempts of silent workers were made ready again");

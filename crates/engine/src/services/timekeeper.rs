@@ -5,7 +5,7 @@ use std::sync::Arc;
 use windlass_core::{Attempt, Command};
 
 use crate::{
-    Engine, EngineError,
+    Engine, EngineError, RoundsOf,
     inbox::Item,
     ports::{Due, Now, Service},
 };
@@ -30,14 +30,18 @@ impl Timekeeper {
     /// # Errors
     /// When the store fails; what is due stays due.
     pub async fn run_once(&self, now: Now) -> Result<usize, EngineError> {
+        self.engine.rounds.note(RoundsOf::Timekeeper, self.round(now).await)
+    }
+
+    async fn round(&self, now: Now) -> Result<usize, EngineError> {
         if !self.engine.leads(Service::Timekeeping, now) {
             return Ok(0);
         }
-        let due = self.engine.store.due(now, ROUND_MAX).await?;
-        if due.is_empty() {
+        let due = self.engine.store.due(now, self.engine.beside_damaged(ROUND_MAX)).await?;
+        let items = self.engine.without_damaged(due.into_iter().map(item));
+        if items.is_empty() {
             return Ok(0);
         }
-        let items: Vec<Item> = due.into_iter().map(item).collect();
         let count = items.len();
         self.engine.inbox.decide(items).await?;
         Ok(count)

@@ -15,7 +15,13 @@ fn a_start_waits_for_its_date_and_a_retry_does_not() {
         deadline: Some(Millis(60_000)),
         ..Input::new(Json::empty(), now)
     };
-    let submission = Submission { flow: Name::new("f").unwrap(), version: None, input, key: None };
+    let submission = Submission {
+        flow: Name::new("f").unwrap(),
+        version: None,
+        input,
+        key: None,
+        fingerprint_before: None,
+    };
     let scheduled = world.drive(world.engine.submit(submission, world.now())).unwrap().loaded.task.id;
     let running = world.submit("f");
     let mut worker = world.worker(1);

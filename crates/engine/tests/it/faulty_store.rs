@@ -10,8 +10,9 @@ use async_trait::async_trait;
 use windlass_core::{ActKey, Alarm, AlarmId, Event, Lock, LockName, Millis, Ready, TaskId};
 use windlass_engine::ports::{
     Adoption, Ask, AttemptId, Change, Claimed, Due, Envelope, Leave, LimitState, Loaded, LogLine, Now,
-    Outcome, Page, QueueState, Retention, ServerId, ServerState, Service, ServiceLease, SessionId,
-    SessionRenewal, SessionState, Store, StoreError, StoredAlarm, StoredFlow, TaskQuery, Unannounced, Wish,
+    Outcome, Page, Quarantine, QueueState, Retention, ServerId, ServerState, Service, ServiceLease,
+    SessionId, SessionRenewal, SessionState, Store, StoreError, StoredAlarm, StoredFlow, TaskQuery,
+    Unannounced, Wish,
 };
 
 /// The calls that can be held or failed.
@@ -113,6 +114,10 @@ impl Store for FaultyStore {
 
     fn is_shared(&self) -> bool {
         self.store.is_shared()
+    }
+
+    fn quarantine(&self) -> &Quarantine {
+        self.store.quarantine()
     }
 
     fn next_wake(&self, now: Now) -> Option<Millis> {

@@ -172,7 +172,13 @@ fn a_restart_keeps_the_deadline_of_a_task() {
     world.apply(flow("f", &["a"], 0));
     let input =
         Input { deadline: Some(Millis::from_secs(60)), ..Input::new(Json::empty(), world.now().wall) };
-    let submission = Submission { flow: Name::new("f").unwrap(), version: None, input, key: None };
+    let submission = Submission {
+        flow: Name::new("f").unwrap(),
+        version: None,
+        input,
+        key: None,
+        fingerprint_before: None,
+    };
     let id = world.drive(world.engine.submit(submission, world.now())).unwrap().loaded.task.id;
 
     let world = World::open(&sink);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use windlass_core::{Millis, Timestamp};
+use windlass_core::{Millis, TaskId, Timestamp};
 use windlass_engine::{
     conformance::{Bench, block_on, differ, run, run_staging},
     memory::{MemorySink, SharedStore},
@@ -39,6 +39,11 @@ impl Bench for InMemory {
 
     fn keeps_claims(&self) -> bool {
         false
+    }
+
+    async fn damage(&mut self, task: TaskId) -> bool {
+        self.0.damage(task);
+        true
     }
 }
 

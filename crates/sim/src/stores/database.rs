@@ -6,9 +6,9 @@ use windlass_engine::{
     memory::SharedStore,
     ports::{
         Adoption, Ask, AttemptId, Change, Claimed, Due, Envelope, Leave, LimitState, Loaded, LogLine, Now,
-        Outcome, Page, QueueState, Retention, ServerId, ServerState, Service, ServiceLease, SessionId,
-        SessionRenewal, SessionState, Store, StoreError, StoredAlarm, StoredFlow, TaskQuery, Unannounced,
-        Wish,
+        Outcome, Page, Quarantine, QueueState, Retention, ServerId, ServerState, Service, ServiceLease,
+        SessionId, SessionRenewal, SessionState, Store, StoreError, StoredAlarm, StoredFlow, TaskQuery,
+        Unannounced, Wish,
     },
 };
 
@@ -51,6 +51,10 @@ impl Store for Database {
 
     fn is_shared(&self) -> bool {
         self.rows.is_shared()
+    }
+
+    fn quarantine(&self) -> &Quarantine {
+        self.rows.quarantine()
     }
 
     fn next_wake(&self, now: Now) -> Option<Millis> {

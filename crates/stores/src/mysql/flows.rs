@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashMap};
 
 use mysql_async::Row;
 use windlass_core::Name;
-use windlass_engine::ports::StoredFlow;
+use windlass_engine::ports::{Quarantine, StoredFlow};
 
 use super::{
     columns::Columns as _,
@@ -14,10 +14,12 @@ use super::{
 };
 use crate::rows::{FlowCache, small, stored_flow};
 
-/// The flows, as far as they were read.
+/// The flows, as far as they were read, and the tasks that could not be put together with them.
 #[derive(Debug, Default)]
 pub(super) struct Flows {
     pub(super) cache: FlowCache,
+    /// Tasks whose rows are damaged.
+    pub(super) quarantine: Quarantine,
 }
 
 impl Flows {

@@ -10,7 +10,7 @@ use super::{
     connection::Connection,
     error::Fault,
     flows::Flows,
-    load::{TASK, add_waits, load, read_waits, task_head, with_flows},
+    load::{TASK, add_waits, load, read_waits, readable, task_head, with_flows},
     script::{Cell, Script, cells},
 };
 use crate::rows::{Listing, only_ended};
@@ -32,7 +32,7 @@ pub(super) async fn page(
         if !query.statuses.is_empty() {
             add_members(connection, flows, &mut found).await?;
         }
-        if let Some(page) = listing.look_at(found, ids.len() < wanted) {
+        if let Some(page) = listing.look_at(found, ids.last().copied(), ids.len() < wanted) {
             return Ok(page);
         }
     }
@@ -91,8 +91,8 @@ async fn heads(connection: &mut Connection<'_>, flows: &Flows, ids: &[TaskId]) -
     let mut sets = connection.run(script).await?.into_iter();
     let mut parts = HashMap::new();
     for row in sets.by_ref().take(count).flatten() {
-        let head = task_head(&row)?;
-        parts.insert(head.id, head);
+        let head = readable(flows, row.task(0)?, task_head(&row))?;
+        parts.extend(head.map(|head| (head.id, head)));
     }
     read_waits(&mut parts, &sets.take(count).collect())?;
     let ordered = ids.iter().filter_map(|id| parts.remove(id)).collect();

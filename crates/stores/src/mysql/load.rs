@@ -13,7 +13,7 @@ use super::{
     flows::Flows,
     script::{Cell, Script},
 };
-use crate::rows::{TaskParts, small};
+use crate::rows::{TaskParts, of_task, small};
 
 /// The columns of a task, from `t` and its state `s`.
 pub(super) const TASK: &str = "SELECT t.id, t.flow, t.version, t.head, t.params, s.state
@@ -44,8 +44,8 @@ pub(super) async fn load(
     let mut sets = sets.into_iter();
     let mut parts = HashMap::new();
     for row in sets.by_ref().take(heads).flatten() {
-        let head = task_head(&row)?;
-        parts.insert(head.id, head);
+        let head = readable(flows, row.task(0)?, task_head(&row))?;
+        parts.extend(head.map(|head| (head.id, head)));
     }
     read_waits(&mut parts, &sets.by_ref().take(heads).collect())?;
     for row in sets.by_ref().take(heads).flatten() {
@@ -63,7 +63,7 @@ pub(super) async fn load(
     Ok(ids.iter().map(|id| found.get(id).cloned()).collect())
 }
 
-/// Puts tasks together with their flows.
+/// Puts tasks together with their flows; without those whose rows are damaged.
 pub(super) async fn with_flows(
     connection: &mut Connection<'_>,
     flows: &Flows,
@@ -74,8 +74,8 @@ pub(super) async fn with_flows(
     flows.read(connection, wanted, within).await?;
     let mut loaded = Vec::with_capacity(parts.len());
     for parts in parts {
-        let flow = flows.cache.of_task(parts.id, &parts.flow, parts.version)?;
-        loaded.push(parts.into_loaded(flow)?);
+        let (id, flow) = (parts.id, flows.cache.of_task(parts.id, &parts.flow, parts.version));
+        loaded.extend(flows.quarantine.readable(id, flow.and_then(|flow| parts.into_loaded(flow)))?);
     }
     Ok(loaded)
 }
@@ -102,6 +102,19 @@ pub(super) fn read_waits(parts: &mut HashMap<TaskId, TaskParts>, sets: &Sets) ->
         of.handed_out.extend(row.optional_number(6)?.map(|last| (act, last)));
     }
     Ok(())
+}
+
+/// The columns of a task as they were read, where they can be understood.
+pub(super) fn readable(
+    flows: &Flows,
+    id: TaskId,
+    read: Result<TaskParts, Fault>,
+) -> Result<Option<TaskParts>, Fault> {
+    match read {
+        Ok(parts) => Ok(Some(parts)),
+        Err(Fault::Store(error)) => Ok(flows.quarantine.readable(id, Err(of_task(id, &error)))?),
+        Err(fault) => Err(fault),
+    }
 }
 
 /// A task from the columns of [`TASK`], without what belongs to it.

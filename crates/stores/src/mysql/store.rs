@@ -8,9 +8,9 @@ use windlass_engine::{
     is_adhoc,
     ports::{
         Adoption, AttemptId, Change, Claimed, Due, Enqueued, EnqueuedTasks, Envelope, LimitState, Loaded,
-        LogLine, Now, Outcome, Page, QueueState, Retention, ServerId, ServerState, Service, ServiceLease,
-        SessionId, SessionRenewal, SessionState, Settlement, Standing, Store, StoreError, StoredAlarm,
-        StoredFlow, TaskQuery, Unannounced, Wish,
+        LogLine, Now, Outcome, Page, Quarantine, QueueState, Retention, ServerId, ServerState, Service,
+        ServiceLease, SessionId, SessionRenewal, SessionState, Settlement, Standing, Store, StoreError,
+        StoredAlarm, StoredFlow, TaskQuery, Unannounced, Wish,
     },
 };
 
@@ -88,6 +88,10 @@ impl Store for MySqlStore {
 
     fn is_shared(&self) -> bool {
         true
+    }
+
+    fn quarantine(&self) -> &Quarantine {
+        &self.flows.quarantine
     }
 
     async fn news(&self) {

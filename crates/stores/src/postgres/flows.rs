@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashMap};
 
 use tokio_postgres::Row;
 use windlass_core::Name;
-use windlass_engine::ports::StoredFlow;
+use windlass_engine::ports::{Quarantine, StoredFlow};
 
 use super::{connection::Connection, error::Fault};
 use crate::rows::{FlowCache, name, small, stored_flow};
@@ -18,10 +18,12 @@ const NEWEST: &str = "SELECT f.name, f.version FROM unnest($1::text[]) AS k (nam
     ) f";
 const ALL: &str = "SELECT name, max(version) FROM windlass_flow GROUP BY name ORDER BY name";
 
-/// The flows, as far as they were read.
+/// The flows, as far as they were read, and the tasks that could not be put together with them.
 #[derive(Debug, Default)]
 pub(super) struct Flows {
     pub(super) cache: FlowCache,
+    /// Tasks whose rows are damaged.
+    pub(super) quarantine: Quarantine,
 }
 
 impl Flows {

@@ -10,7 +10,7 @@ use super::{
     connection::Connection,
     error::Fault,
     flows::Flows,
-    load::{load, task_head, with_flows},
+    load::{load, readable, task_head, task_id, with_flows},
 };
 use crate::rows::{Listing, only_ended, to_integer};
 
@@ -66,10 +66,14 @@ pub(super) async fn page(
             }
             None => connection.query(PAGE, &[&id, &limit, &flow, &since, &until]).await?,
         };
-        let parts = rows.iter().map(task_head).collect::<Result<Vec<_>, _>>()?;
+        let mut parts = Vec::with_capacity(rows.len());
+        for row in &rows {
+            parts.extend(readable(flows, task_id(row)?, task_head(row))?);
+        }
+        let end = rows.last().map(task_id).transpose()?;
         let found = with_flows(connection, flows, parts).await?;
         let found = with_members(connection, flows, found).await?;
-        if let Some(page) = listing.look_at(found, rows.len() < wanted) {
+        if let Some(page) = listing.look_at(found, end, rows.len() < wanted) {
             return Ok(page);
         }
     }

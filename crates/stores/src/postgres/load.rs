@@ -8,7 +8,7 @@ use windlass_core::TaskId;
 use windlass_engine::ports::Loaded;
 
 use super::{connection::Connection, error::Fault, flows::Flows};
-use crate::rows::{TaskParts, name, small};
+use crate::rows::{TaskParts, name, of_task, small};
 
 const LOAD: &str = "
     SELECT t.id, t.flow, t.version, t.head, t.params, t.state,
@@ -42,14 +42,17 @@ pub(super) async fn load(
     }
     let keys: Vec<Uuid> = ids.iter().map(|id| Uuid::from_u128(id.0)).collect();
     let rows = connection.query(LOAD, &[&keys]).await?;
-    let parts = rows.iter().map(task_parts).collect::<Result<Vec<_>, _>>()?;
+    let mut parts = Vec::with_capacity(rows.len());
+    for row in &rows {
+        parts.extend(readable(flows, task_id(row)?, task_parts(row))?);
+    }
     let loaded = with_flows(connection, flows, parts).await?;
     let found: HashMap<TaskId, Loaded> = loaded.into_iter().map(|loaded| (loaded.task.id, loaded)).collect();
     // One may be asked for twice.
     Ok(ids.iter().map(|id| found.get(id).cloned()).collect())
 }
 
-/// Puts tasks together with their flows.
+/// Puts tasks together with their flows; without those whose rows are damaged.
 pub(super) async fn with_flows(
     connection: &mut Connection<'_>,
     flows: &Flows,
@@ -59,15 +62,27 @@ pub(super) async fn with_flows(
     flows.read(connection, wanted).await?;
     let mut loaded = Vec::with_capacity(parts.len());
     for parts in parts {
-        let flow = flows.cache.of_task(parts.id, &parts.flow, parts.version)?;
-        loaded.push(parts.into_loaded(flow)?);
+        let (id, flow) = (parts.id, flows.cache.of_task(parts.id, &parts.flow, parts.version));
+        loaded.extend(flows.quarantine.readable(id, flow.and_then(|flow| parts.into_loaded(flow)))?);
     }
     Ok(loaded)
 }
 
+/// The columns of a task as they were read, where they can be understood.
+pub(super) fn readable(
+    flows: &Flows,
+    id: TaskId,
+    read: Result<TaskParts, Fault>,
+) -> Result<Option<TaskParts>, Fault> {
+    match read {
+        Ok(parts) => Ok(Some(parts)),
+        Err(Fault::Store(error)) => Ok(flows.quarantine.readable(id, Err(of_task(id, &error)))?),
+        Err(fault) => Err(fault),
+    }
+}
+
 /// A task from a row that begins with the columns of it and of what is claimed of it.
 pub(super) fn task_head(row: &Row) -> Result<TaskParts, Fault> {
-    let id: Uuid = row.try_get(0)?;
     let acts: Vec<i64> = list(row, 6)?;
     let attempts: Vec<i64> = list(row, 7)?;
     let numbers: Vec<Option<i64>> = list(row, 8)?;
@@ -82,7 +97,7 @@ pub(super) fn task_head(row: &Row) -> Result<TaskParts, Fault> {
     }
     let handed_out = acts.into_iter().zip(last).filter_map(|(act, last)| Some((act, last?))).collect();
     Ok(TaskParts {
-        id: TaskId(id.as_u128()),
+        id: task_id(row)?,
         flow: name(row.try_get(1)?)?,
         version: small(row.try_get(2)?),
         head: row.try_get(3)?,
@@ -93,6 +108,12 @@ pub(super) fn task_head(row: &Row) -> Result<TaskParts, Fault> {
         claims,
         handed_out,
     })
+}
+
+/// The id in the first column.
+pub(super) fn task_id(row: &Row) -> Result<TaskId, Fault> {
+    let id: Uuid = row.try_get(0)?;
+    Ok(TaskId(id.as_u128()))
 }
 
 fn task_parts(row: &Row) -> Result<TaskParts, Fault> {

@@ -10,9 +10,9 @@ use windlass_engine::{
     is_adhoc,
     ports::{
         Adoption, Ask, AttemptId, Change, Claimed, Due, Enqueued, EnqueuedTasks, Envelope, Leave, LimitState,
-        Loaded, LogLine, Now, Outcome, Page, QueueState, Retention, ServerId, ServerState, Service,
-        ServiceLease, SessionId, SessionRenewal, SessionState, Settlement, Standing, Store, StoreError,
-        StoredAlarm, StoredFlow, TaskQuery, Unannounced, Wish,
+        Loaded, LogLine, Now, Outcome, Page, Quarantine, QueueState, Retention, ServerId, ServerState,
+        Service, ServiceLease, SessionId, SessionRenewal, SessionState, Settlement, Standing, Store,
+        StoreError, StoredAlarm, StoredFlow, TaskQuery, Unannounced, Wish,
     },
 };
 
@@ -128,6 +128,10 @@ impl Store for PostgresStore {
 
     fn is_shared(&self) -> bool {
         true
+    }
+
+    fn quarantine(&self) -> &Quarantine {
+        &self.inner.flows.quarantine
     }
 
     fn round_trips(&self) -> Option<u64> {

@@ -32,8 +32,14 @@ impl<'q> Listing<'q> {
         wanted.min(SCAN_MAX - self.looked_at + 1)
     }
 
-    /// Looks at the next tasks. Gives the page when it is full; with `last` there are none behind them.
-    pub(crate) fn look_at(&mut self, found: Vec<Loaded>, last: bool) -> Option<Page<Loaded, TaskId>> {
+    /// Looks at the next tasks, down to `end`, some of which could not be read. Gives the page when it is full; with
+    /// `last` there are none behind them.
+    pub(crate) fn look_at(
+        &mut self,
+        found: Vec<Loaded>,
+        end: Option<TaskId>,
+        last: bool,
+    ) -> Option<Page<Loaded, TaskId>> {
         let mut next = None;
         for loaded in found {
             if self.items.len() >= self.query.limit || self.looked_at == SCAN_MAX {
@@ -45,6 +51,9 @@ impl<'q> Listing<'q> {
             if self.query.matches(&loaded.task, &loaded.held()) {
                 self.items.push(loaded);
             }
+        }
+        if next.is_none() {
+            self.before = end.map_or(self.before, |end| end.min(self.before));
         }
         (last || next.is_some()).then(|| Page { items: std::mem::take(&mut self.items), next })
     }

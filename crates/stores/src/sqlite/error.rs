@@ -4,7 +4,7 @@ use std::{fmt, path::Path};
 
 use rusqlite::{Error, ErrorCode, ffi};
 use windlass_core::TaskId;
-use windlass_engine::ports::StoreError;
+use windlass_engine::ports::{DamagedTask, StoreError};
 
 use super::room;
 
@@ -124,6 +124,17 @@ pub(super) fn describe(error: &Error) -> String {
         }
         Some(code) => format!("SQLite: {error} (code {})", code.extended_code),
         None => format!("SQLite: {error}"),
+    }
+}
+
+/// What was read of a task, or what is wrong with its rows. Any other fault does not concern this task alone.
+pub(super) fn or_damaged<T>(id: TaskId, read: Result<T, Fault>) -> Result<Result<T, DamagedTask>, Fault> {
+    match read {
+        Ok(read) => Ok(Ok(read)),
+        Err(fault) if fault.kind == FaultKind::Damaged => {
+            Ok(Err(DamagedTask { id, reason: fault.message.into() }))
+        }
+        Err(fault) => Err(fault),
     }
 }
 

@@ -4,18 +4,18 @@
 //! and several are merged by SQLite as they are read. Filters that the key does not serve look at one task
 //! after the other, and at no more than [`SCAN_MAX`] for one page.
 
-use rusqlite::{Connection, Row, params};
+use rusqlite::{Connection, Row, Statement, params};
 use windlass_core::{Millis, TaskId, Timestamp};
 use windlass_engine::{
     ports::{Page, SCAN_MAX, TaskQuery},
-    resident::TaskRow,
+    resident::{ReadTask, TaskRow},
     stored,
 };
 
 use super::{
     checksum::Table,
     encoding::{ENDED, task_id},
-    error::{Fault, of_task},
+    error::{Fault, of_task, or_damaged},
     read::{from_sql, task_row_with},
 };
 
@@ -43,7 +43,10 @@ pub(super) fn select_task() -> String {
 }
 
 /// Tasks that have ended, newest first, without their results.
-pub(super) fn ended_page(connection: &Connection, query: &TaskQuery) -> Result<Page<TaskRow, TaskId>, Fault> {
+pub(super) fn ended_page(
+    connection: &Connection,
+    query: &TaskQuery,
+) -> Result<Page<ReadTask, TaskId>, Fault> {
     let wanted = |status| query.statuses.is_empty() || query.statuses.contains(status);
     let statuses: Vec<i64> =
         ENDED.iter().filter(|(status, _)| wanted(status)).map(|(_, code)| *code).collect();
@@ -55,32 +58,56 @@ pub(super) fn ended_page(connection: &Connection, query: &TaskQuery) -> Result<P
     let mut select_task = connection.prepare_cached(&select_task())?;
     // One more than is looked at tells whether there is more.
     let mut rows = page.query(params![to.to_bytes(), SCAN_MAX as i64 + 1])?;
-    let (mut items, mut seen, mut last) = (Vec::new(), 0, None);
+    let (mut items, mut matching, mut seen, mut last) = (Vec::new(), 0, 0, None);
     while let Some(row) = rows.next()? {
-        if items.len() >= query.limit || seen == SCAN_MAX {
+        if matching >= query.limit || seen == SCAN_MAX {
             return Ok(Page { items, next: last });
         }
         let id = task_id(row, 1)?;
-        Table::Final.check(row, 0).map_err(|fault| of_task(id, fault))?;
         seen += 1;
         last = Some(id);
-        let number: i64 = row.get(2)?;
-        let mut tasks = select_task.query([number])?;
-        let Some(task) = tasks.next()? else {
-            return Err(of_task(id, Fault::damaged("what was submitted is missing")));
-        };
-        // Those that follow were accepted earlier still.
-        let created_at = Timestamp(task.get(4)?);
-        if query.since.is_some_and(|since| created_at + ORDER_TOLERANCE < since) {
-            break;
-        }
-        let in_time = query.since.is_none_or(|since| created_at >= since)
-            && query.until.is_none_or(|until| created_at < until);
-        if in_time && let Some(found) = matching(query, id, row, task)? {
-            items.push(found);
+        match or_damaged(id, look_at(query, id, row, &mut select_task))? {
+            Ok(Look::Matches(found)) => {
+                matching += 1;
+                items.push(Ok(*found));
+            }
+            Ok(Look::Differs) => {}
+            Ok(Look::TooOld) => break,
+            Err(damaged) => items.push(Err(damaged)),
         }
     }
     Ok(Page { items, next: None })
+}
+
+/// What a task that was looked at is to a query.
+enum Look {
+    Matches(Box<TaskRow>),
+    Differs,
+    /// It was accepted before the time asked for, as all behind it were.
+    TooOld,
+}
+
+fn look_at(
+    query: &TaskQuery,
+    id: TaskId,
+    row: &Row<'_>,
+    select_task: &mut Statement<'_>,
+) -> Result<Look, Fault> {
+    Table::Final.check(row, 0).map_err(|fault| of_task(id, fault))?;
+    let number: i64 = row.get(2)?;
+    let mut tasks = select_task.query([number])?;
+    let Some(task) = tasks.next()? else {
+        return Err(of_task(id, Fault::damaged("what was submitted is missing")));
+    };
+    Table::Task.check(task, 0).map_err(|fault| of_task(id, fault))?;
+    let created_at = Timestamp(task.get(4)?);
+    if query.since.is_some_and(|since| created_at + ORDER_TOLERANCE < since) {
+        return Ok(Look::TooOld);
+    }
+    let in_time = query.since.is_none_or(|since| created_at >= since)
+        && query.until.is_none_or(|until| created_at < until);
+    let found = if in_time { matching(query, id, row, task)? } else { None };
+    Ok(found.map_or(Look::Differs, |found| Look::Matches(Box::new(found))))
 }
 
 /// An id that is greater than those of all tasks that may be on the page.

@@ -4,7 +4,7 @@ use rusqlite::{Connection, Row, params};
 use windlass_core::{Alarm, AlarmId, Event, Name, TaskId, Timestamp};
 use windlass_engine::{
     ports::{LogLine, StoredAlarm, SubmitKey},
-    resident::TaskRow,
+    resident::ReadTask,
     stored,
 };
 
@@ -12,7 +12,7 @@ use super::{
     checksum::Table,
     directory::{Directory, Place},
     encoding::{act_key, from_integer, task_id, to_integer},
-    error::{Fault, of_task},
+    error::{Fault, of_task, or_damaged},
     read::{complete, from_sql, history_row, select_history, task_row},
     resting::resting,
 };
@@ -67,7 +67,7 @@ pub(super) fn select_ended() -> String {
 }
 
 /// Tasks that rest or have ended, with their results.
-pub(super) fn load(connection: &Connection, ids: &[TaskId]) -> Result<Vec<Option<TaskRow>>, Fault> {
+pub(super) fn load(connection: &Connection, ids: &[TaskId]) -> Result<Vec<Option<ReadTask>>, Fault> {
     let mut statement = connection.prepare_cached(&select_ended())?;
     let mut found = Vec::with_capacity(ids.len());
     for id in ids {
@@ -76,17 +76,15 @@ pub(super) fn load(connection: &Connection, ids: &[TaskId]) -> Result<Vec<Option
             continue;
         }
         let mut rows = statement.query([id.to_bytes()])?;
-        found.push(match rows.next()? {
-            Some(row) => {
-                let (mut task, place) = task_row(row, Table::Final)?;
-                if task.id != *id {
-                    return Err(of_task(*id, Fault::damaged("what was submitted is of another task")));
-                }
-                complete(connection, &mut task, place)?;
-                Some(task)
+        let ended = |row| {
+            let (mut task, place) = task_row(row, Table::Final)?;
+            if task.id != *id {
+                return Err(of_task(*id, Fault::damaged("what was submitted is of another task")));
             }
-            None => None,
-        });
+            complete(connection, &mut task, place)?;
+            Ok(task)
+        };
+        found.push(rows.next()?.map(|row| or_damaged(*id, ended(row))).transpose()?);
     }
     Ok(found)
 }

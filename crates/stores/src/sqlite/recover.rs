@@ -5,16 +5,17 @@
 //! the history has grown; a test looks at the query plans.
 
 use rusqlite::Connection;
-use windlass_core::{Actor, Timestamp};
+use windlass_core::{Actor, TaskId, Timestamp};
 use windlass_engine::{
-    ports::{QueueChange, QueuePause, StoredFlow},
+    ports::{DamagedTask, QueueChange, QueuePause, StoredFlow},
     resident::{Recovered, TaskRow},
 };
 
 use super::{
     checksum::Table,
     directory::{Directory, Place},
-    error::Fault,
+    encoding::task_id,
+    error::{Fault, or_damaged},
     limits,
     lock_rows::{read_floor, read_locks, read_messages},
     read::{complete, name, stored_flow, task_row},
@@ -55,7 +56,7 @@ pub(super) fn recover(connection: &Connection, directory: &Directory) -> Result<
             Ok::<_, Fault>((row.get(2)?, Timestamp(row.get(3)?), row.get(4)?))
         })?;
     let flows = read_flows(connection)?;
-    let (mut tasks, places) = read_tasks(connection)?;
+    let (mut tasks, places, mut damaged) = read_tasks(connection)?;
     let queues = read_queues(connection)?;
     let limits = limits::read(connection)?;
     let (messages, locks) = (read_messages(connection)?, read_locks(connection)?);
@@ -65,13 +66,19 @@ pub(super) fn recover(connection: &Connection, directory: &Directory) -> Result<
     active.extend(tasks.iter().map(|task| task.id).zip(places));
     drop(active);
     let (lines, in_hands) = resting::lines(connection)?;
-    tasks.extend(in_hands);
+    for task in in_hands {
+        match task {
+            Ok(task) => tasks.push(task),
+            Err(found) => damaged.push(found),
+        }
+    }
     Ok(Recovered {
         epoch,
         token_key,
         flows,
         lines,
         tasks,
+        damaged,
         queues,
         limits,
         messages,
@@ -81,21 +88,32 @@ pub(super) fn recover(connection: &Connection, directory: &Directory) -> Result<
     })
 }
 
-fn read_tasks(connection: &Connection) -> Result<(Vec<TaskRow>, Vec<Place>), Fault> {
+/// Active tasks and where their rows are, and those of them that are damaged.
+fn read_tasks(connection: &Connection) -> Result<(Vec<TaskRow>, Vec<Place>, Vec<DamagedTask>), Fault> {
+    let (mut tasks, mut places, mut damaged) = (Vec::new(), Vec::new(), Vec::new());
     let lost: i64 = connection.query_row(COUNT_LOST, [], |row| row.get(0))?;
     if lost > 0 {
-        return Err(Fault::damaged(format!("{lost} active tasks have lost what was submitted")));
+        // Their ids went with what was submitted.
+        let reason = format!("{lost} active tasks have lost what was submitted").into();
+        damaged.push(DamagedTask { id: TaskId::NONE, reason });
     }
-    let (mut tasks, mut places) = (Vec::new(), Vec::new());
     let mut statement = connection.prepare(&select_active())?;
     let mut rows = statement.query([])?;
     while let Some(row) = rows.next()? {
-        let (mut task, place) = task_row(row, Table::Active)?;
-        complete(connection, &mut task, place)?;
-        tasks.push(task);
-        places.push(place);
+        let id = task_id(row, 1).unwrap_or(TaskId::NONE);
+        let read = task_row(row, Table::Active).and_then(|(mut task, place)| {
+            complete(connection, &mut task, place)?;
+            Ok((task, place))
+        });
+        match or_damaged(id, read)? {
+            Ok((task, place)) => {
+                tasks.push(task);
+                places.push(place);
+            }
+            Err(found) => damaged.push(found),
+        }
     }
-    Ok((tasks, places))
+    Ok((tasks, places, damaged))
 }
 
 fn read_flows(connection: &Connection) -> Result<Vec<StoredFlow>, Fault> {

@@ -3,7 +3,7 @@
 use rusqlite::{Connection, Row, params};
 use windlass_core::{Phase, TaskId, Timestamp};
 use windlass_engine::{
-    resident::{LimitedLine, Line, LinePlace, TaskRow, WakePlace},
+    resident::{LimitedLine, Line, LinePlace, ReadTask, TaskRow, WakePlace},
     stored,
 };
 
@@ -11,7 +11,7 @@ use super::{
     checksum::Table,
     directory::Place,
     encoding::{from_integer, task_id, to_integer},
-    error::{Fault, of_task},
+    error::{Fault, of_task, or_damaged},
     read::{complete, name, task_row},
     recover::select_all,
 };
@@ -81,11 +81,21 @@ fn completed(connection: &Connection, row: &Row<'_>) -> Result<TaskRow, Fault> {
     Ok(task)
 }
 
+/// As [`completed`]; damage is the task's.
+fn read(connection: &Connection, row: &Row<'_>) -> Result<ReadTask, Fault> {
+    or_damaged(resting_id(row), completed(connection, row))
+}
+
+/// The id under which a task rests.
+fn resting_id(row: &Row<'_>) -> TaskId {
+    task_id(row, Table::Task.width()).unwrap_or(TaskId::NONE)
+}
+
 /// The task with this id, with its results.
-pub(super) fn resting(connection: &Connection, id: TaskId) -> Result<Option<TaskRow>, Fault> {
+pub(super) fn resting(connection: &Connection, id: TaskId) -> Result<Option<ReadTask>, Fault> {
     let mut statement = connection.prepare_cached(&select_one())?;
     let mut rows = statement.query([id.to_bytes()])?;
-    rows.next()?.map(|row| completed(connection, row)).transpose()
+    rows.next()?.map(|row| or_damaged(id, completed(connection, row))).transpose()
 }
 
 /// At most `limit` tasks older than `before`, newest first, without their results.
@@ -93,10 +103,11 @@ pub(super) fn resting_page(
     connection: &Connection,
     before: TaskId,
     limit: usize,
-) -> Result<Vec<TaskRow>, Fault> {
+) -> Result<Vec<ReadTask>, Fault> {
     let mut statement = connection.prepare_cached(&select_page())?;
     let parameters = params![before.to_bytes(), to_integer(limit as u64)];
-    statement.query_and_then(parameters, |row| resting_row(row).map(|(task, _)| task))?.collect()
+    let read = |row: &Row<'_>| or_damaged(resting_id(row), resting_row(row).map(|(task, _)| task));
+    statement.query_and_then(parameters, read)?.collect()
 }
 
 /// At most `limit` tasks that are to be woken after the place `after` and at `until` at the latest.
@@ -105,12 +116,13 @@ pub(super) fn waking(
     after: WakePlace,
     until: Timestamp,
     limit: usize,
-) -> Result<Vec<(WakePlace, TaskRow)>, Fault> {
+) -> Result<Vec<(WakePlace, ReadTask)>, Fault> {
     let mut statement = connection.prepare_cached(&select_waking())?;
     let parameters = params![after.at.0, after.task.to_bytes(), until.0, to_integer(limit as u64)];
     let rows = statement.query_and_then(parameters, |row| {
-        let task = completed(connection, row)?;
-        Ok((WakePlace { at: Timestamp(row.get(WAKE_AT)?), task: task.id }, task))
+        // What a damaged row says of its place may be anything: the order of the index holds all the same.
+        let at = row.get(WAKE_AT).unwrap_or(after.at.0).clamp(after.at.0, until.0);
+        Ok((WakePlace { at: Timestamp(at), task: resting_id(row) }, read(connection, row)?))
     })?;
     rows.collect()
 }
@@ -121,15 +133,15 @@ pub(super) fn line_page(
     line: &Line,
     after: LinePlace,
     limit: usize,
-) -> Result<Vec<(LinePlace, TaskRow)>, Fault> {
+) -> Result<Vec<(LinePlace, ReadTask)>, Fault> {
     let mut statement = connection.prepare_cached(&select_line())?;
     let (module, command) = (line.module.as_str(), line.command.as_str());
     let limit = to_integer(limit as u64);
     let rows = statement.query_and_then(
         params![module, command, after.rank, after.task.to_bytes(), limit],
         |row| {
-            let task = completed(connection, row)?;
-            Ok((LinePlace { rank: row.get(RANK)?, task: task.id }, task))
+            let rank = row.get(RANK).unwrap_or(after.rank).max(after.rank);
+            Ok((LinePlace { rank, task: resting_id(row) }, read(connection, row)?))
         },
     )?;
     rows.collect()
@@ -158,7 +170,7 @@ pub(super) fn line_count(
 }
 
 /// The lines of which tasks rest, and what of them may have been handed out.
-pub(super) fn lines(connection: &Connection) -> Result<(Vec<LimitedLine>, Vec<TaskRow>), Fault> {
+pub(super) fn lines(connection: &Connection) -> Result<(Vec<LimitedLine>, Vec<ReadTask>), Fault> {
     let mut statement = connection.prepare(&select_all(Table::Line))?;
     let limits = statement.query_and_then([], |row| {
         Table::Line.check(row, 0)?;
@@ -172,7 +184,7 @@ pub(super) fn lines(connection: &Connection) -> Result<(Vec<LimitedLine>, Vec<Ta
         let (module, command) = (line.module.as_str(), line.command.as_str());
         let rows = statement
             .query_and_then(params![module, command, limit.rank, limit.task.to_bytes()], |row| {
-                completed(connection, row)
+                read(connection, row)
             })?;
         for row in rows {
             tasks.push(row?);

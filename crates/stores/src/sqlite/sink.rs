@@ -14,7 +14,7 @@ use windlass_engine::{
     ports::{
         LogLine, Now, Page, Retention, StoreError, StoredAlarm, SubmitKey, TaskQuery, Unannounced, UniqueKey,
     },
-    resident::{Batch, Line, LinePlace, Recovered, RowSink, TaskRow, WakePlace, Written},
+    resident::{Batch, Line, LinePlace, ReadTask, Recovered, RowSink, WakePlace, Written},
 };
 
 use super::{
@@ -136,17 +136,17 @@ impl RowSink for SqliteSink {
         }
     }
 
-    async fn load(&self, ids: &[TaskId]) -> Result<Vec<Option<TaskRow>>, StoreError> {
+    async fn load(&self, ids: &[TaskId]) -> Result<Vec<Option<ReadTask>>, StoreError> {
         let ids = ids.to_vec();
         self.readers()?.look_up(move |connection| query::load(connection, &ids)).await
     }
 
-    async fn ended_page(&self, query: &TaskQuery) -> Result<Page<TaskRow, TaskId>, StoreError> {
+    async fn ended_page(&self, query: &TaskQuery) -> Result<Page<ReadTask, TaskId>, StoreError> {
         let query = query.clone();
         self.readers()?.ask(move |connection| list::ended_page(connection, &query)).await
     }
 
-    async fn resting_page(&self, before: TaskId, limit: usize) -> Result<Vec<TaskRow>, StoreError> {
+    async fn resting_page(&self, before: TaskId, limit: usize) -> Result<Vec<ReadTask>, StoreError> {
         self.readers()?.ask(move |connection| resting::resting_page(connection, before, limit)).await
     }
 
@@ -155,7 +155,7 @@ impl RowSink for SqliteSink {
         line: &Line,
         after: LinePlace,
         limit: usize,
-    ) -> Result<Vec<(LinePlace, TaskRow)>, StoreError> {
+    ) -> Result<Vec<(LinePlace, ReadTask)>, StoreError> {
         let line = line.clone();
         self.readers()?.look_up(move |connection| resting::line_page(connection, &line, after, limit)).await
     }
@@ -170,7 +170,7 @@ impl RowSink for SqliteSink {
         after: WakePlace,
         until: Timestamp,
         limit: usize,
-    ) -> Result<Vec<(WakePlace, TaskRow)>, StoreError> {
+    ) -> Result<Vec<(WakePlace, ReadTask)>, StoreError> {
         self.readers()?.look_up(move |connection| resting::waking(connection, after, until, limit)).await
     }
 

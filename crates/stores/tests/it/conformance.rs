@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use windlass_core::{Millis, Timestamp};
+use windlass_core::{Millis, TaskId, Timestamp};
 use windlass_engine::{
     conformance::{Bench, differ, run, run_staging},
     memory::MemorySink,
@@ -25,6 +25,19 @@ impl Bench for Sqlite {
 
     fn keeps_claims(&self) -> bool {
         false
+    }
+
+    async fn damage(&mut self, task: TaskId) -> bool {
+        let shell = rusqlite::Connection::open(self.0.path()).unwrap();
+        let mut damaged = 0;
+        for home in ["active", "resting", "final"] {
+            let sql = format!(
+                "UPDATE {home} SET state = substr(state, 1, length(state) - 1) || x'7f'
+                 WHERE task = (SELECT n FROM task WHERE id = ?1)"
+            );
+            damaged += shell.execute(&sql, [task.to_bytes()]).unwrap();
+        }
+        damaged == 1
     }
 }
 

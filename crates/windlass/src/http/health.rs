@@ -29,14 +29,14 @@ pub(crate) async fn alive() -> Response {
     ok(&HEALTHY)
 }
 
-/// The server can take tasks in: its store writes.
+/// The server can take tasks in and work on them: its store writes, and none of its services keeps failing.
 #[utoipa::path(
     get,
     path = "/readyz", operation_id = "get_readiness",
     tag = "server",
     responses(
         (status = 200, description = "It is well", body = Health),
-        (status = 503, description = "The store does not write", body = windlass_api::Problem, content_type = "application/problem+json"),
+        (status = 503, description = "The store does not write, or a service of the server has failed ten times in a row", body = windlass_api::Problem, content_type = "application/problem+json"),
     )
 )]
 pub(crate) async fn ready(State(app): State<Arc<App>>) -> Result<Response, Refused> {
@@ -46,6 +46,13 @@ pub(crate) async fn ready(State(app): State<Arc<App>>) -> Result<Response, Refus
             let why = format!("it did not answer within {} s", STORE_TIMEOUT.as_secs());
             return Err(StoreError::Unavailable(why).into());
         }
+    }
+    if let Some(service) = app.engine.rounds().failing() {
+        let (name, failures) = (service.as_str(), app.engine.rounds().failures(service));
+        let why = format!(
+            "the service {name} of this server has failed {failures} times in a row: the server's log says why, and `windlass doctor` looks at the store"
+        );
+        return Err(StoreError::Unavailable(why).into());
     }
     Ok(ok(&HEALTHY))
 }

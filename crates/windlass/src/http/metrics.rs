@@ -16,7 +16,7 @@ use prometheus_client::{
     },
     registry::Registry,
 };
-use windlass_engine::ReportStatus;
+use windlass_engine::{ReportStatus, RoundsOf};
 
 use super::{App, problem::Refused, queues};
 
@@ -54,6 +54,11 @@ struct RequestLabels {
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct QueueLabels {
     queue: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ServiceLabels {
+    service: &'static str,
 }
 
 impl Default for Metrics {
@@ -185,6 +190,19 @@ async fn present(app: &App) -> Result<Registry, Refused> {
         "Events that a broker has confirmed to have heard",
         ConstCounter::new(counts.announced()),
     );
+    let failures = Family::<ServiceLabels, Gauge>::default();
+    for service in RoundsOf::ALL {
+        let labels = ServiceLabels { service: service.as_str() };
+        failures.get_or_create(&labels).set(saturating(app.engine.rounds().failures(service)));
+    }
+    registry.register(
+        "service_failures",
+        "Rounds of a service of this server that failed since the last that did not",
+        failures,
+    );
+    let damaged: Gauge = Gauge::default();
+    damaged.set(saturating(app.engine.damaged_tasks() as u64));
+    registry.register("damaged_tasks", "Tasks that this server has met whose rows are damaged", damaged);
     if let Some(trips) = app.engine.store_round_trips() {
         let help = "How often something was sent to the database and waited for";
         registry.register("store_round_trips", help, ConstCounter::new(trips));

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use windlass_core::TaskId;
 use windlass_engine::{
     conformance::{Bench, differ, run},
     memory::SharedStore,
@@ -29,6 +30,12 @@ impl Bench for Servers {
     }
 
     fn keeps_claims(&self) -> bool {
+        true
+    }
+
+    async fn damage(&mut self, task: TaskId) -> bool {
+        let id = format!("{:032x}", task.0);
+        self.0.ask(&format!("UPDATE windlass_state SET state = x'01ff' WHERE task = x'{id}'")).unwrap();
         true
     }
 }

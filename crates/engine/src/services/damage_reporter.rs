@@ -1,0 +1,65 @@
+//! Raises an alarm for each task whose rows are damaged, and keeps such tasks out of the rounds of other services.
+
+use std::sync::Arc;
+
+use windlass_core::{AlarmCommand, AlarmId, AlarmKind};
+
+use crate::{Engine, EngineError, RoundsOf, inbox::Item};
+
+/// Alarms raised in one round: where a whole file is damaged, the rest of the work goes on between rounds.
+const ROUND_MAX: usize = 100;
+
+/// Raises alarms about damaged rows.
+pub struct DamageReporter {
+    engine: Arc<Engine>,
+}
+
+impl DamageReporter {
+    /// A reporter of `engine`.
+    #[must_use]
+    pub fn new(engine: Arc<Engine>) -> Self {
+        Self { engine }
+    }
+
+    /// Raises a bounded number of alarms about tasks that the store could not read. Returns how many. An alarm that
+    /// another server has raised, or this one before a restart, is not raised again.
+    ///
+    /// # Errors
+    /// When the store fails; the next round tries again.
+    pub async fn run_once(&self) -> Result<usize, EngineError> {
+        self.engine.rounds.note(RoundsOf::DamageReporter, self.round().await)
+    }
+
+    async fn round(&self) -> Result<usize, EngineError> {
+        let mut raised = 0;
+        for damaged in self.engine.store.quarantine().unreported().into_iter().take(ROUND_MAX) {
+            let id = AlarmId::new(AlarmKind::DamagedRow, damaged.id, None);
+            if !self.engine.alarm_stands(&id).await? {
+                let message = format!(
+                    "rows in the store are damaged, and the task is left out of all work: {}; run `windlass doctor`, then restore the rows or cancel what the task did by hand",
+                    damaged.reason
+                );
+                let (kind, message) = (AlarmKind::DamagedRow, message.into());
+                let raise = AlarmCommand::Raise { kind, task: damaged.id, step: None, message };
+                self.engine.tell_alarm(id, raise).await?;
+                raised += 1;
+            }
+            self.engine.store.quarantine().set_reported(damaged.id);
+        }
+        Ok(raised)
+    }
+}
+
+impl Engine {
+    /// How much to ask the store for so that `count` remain when damaged tasks are left out.
+    pub(super) fn beside_damaged(&self, count: usize) -> usize {
+        count + self.store.quarantine().len()
+    }
+
+    /// The items that concern no damaged task. The others stay in the store: they would come to nothing in every round.
+    pub(super) fn without_damaged(&self, items: impl Iterator<Item = Item>) -> Vec<Item> {
+        let quarantine = self.store.quarantine();
+        let is_sound = |item: &Item| !item.tasks().into_iter().flatten().any(|id| quarantine.contains(id));
+        items.filter(is_sound).collect()
+    }
+}
