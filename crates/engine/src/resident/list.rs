@@ -7,8 +7,9 @@ use windlass_core::{TaskId, TaskStatus};
 use super::Resident;
 use crate::ports::{Loaded, Page, SCAN_MAX, StoreError, TaskQuery};
 
-/// How many of the tasks that rest are read at once where most of them may not be on the page.
-const READ_AT_ONCE: usize = 500;
+/// How many of the tasks that rest are read at once where most of them may not be on the page. A task may have
+/// parameters of 1 MiB.
+const READ_AT_ONCE: usize = 100;
 
 /// One of the lists that a page is made of.
 type Part = Page<Loaded, TaskId>;

@@ -1,6 +1,11 @@
 //! The settings of each connection, and why they are so.
 
-use std::{path::Path, time::Duration};
+use std::{
+    ffi::{OsStr, OsString},
+    os::unix::ffi::OsStrExt as _,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use rusqlite::{Connection, DEFAULT_NAME, FileControl, OpenFlags};
 
@@ -15,6 +20,8 @@ pub(super) enum Role {
     Checkpointer,
     /// Answers queries.
     Reader,
+    /// Looks at a file that nobody changes and that has no write-ahead log, and leaves no other file beside it.
+    Onlooker,
 }
 
 /// How much of the file a connection keeps in memory, in KiB. The writer touches the ends of its tables and
@@ -39,8 +46,10 @@ pub(super) fn connect(path: &Path, role: Role) -> rusqlite::Result<Connection> {
         Role::Writer => OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE,
         Role::Checkpointer => OpenFlags::SQLITE_OPEN_READ_WRITE,
         Role::Reader => OpenFlags::SQLITE_OPEN_READ_ONLY,
+        Role::Onlooker => OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI,
     };
-    let connection = Connection::open_with_flags(path, access | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
+    let named = if role == Role::Onlooker { immutable(path) } else { path.to_owned() };
+    let connection = Connection::open_with_flags(named, access | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
     connection.busy_timeout(BUSY_TIMEOUT)?;
     // Sorting and recursion stay in memory: a temporary file could fail, and queries here are bounded.
     connection.pragma_update(None, "temp_store", "MEMORY")?;
@@ -52,7 +61,7 @@ pub(super) fn connect(path: &Path, role: Role) -> rusqlite::Result<Connection> {
     connection.pragma_update(None, "cache_size", -cache_kib)?;
     // No memory map: an I/O error in it would be a signal that ends the process, not an error.
     connection.pragma_update(None, "mmap_size", 0)?;
-    if role != Role::Reader {
+    if !matches!(role, Role::Reader | Role::Onlooker) {
         // A commit returns when the write-ahead log is on disk. NORMAL would sync only at checkpoints, and a
         // power cut would lose what was acknowledged.
         connection.pragma_update(None, "synchronous", "FULL")?;
@@ -64,6 +73,19 @@ pub(super) fn connect(path: &Path, role: Role) -> rusqlite::Result<Connection> {
         connection.file_control(DEFAULT_NAME, FileControl::ChunkSize(&mut GROWTH_BYTES.clone()))?;
     }
     Ok(connection)
+}
+
+/// The URI of a file that nobody changes.
+fn immutable(path: &Path) -> PathBuf {
+    let mut uri = OsString::from("file:");
+    for byte in path.as_os_str().as_bytes() {
+        match byte {
+            b'%' | b'?' | b'#' => uri.push(format!("%{byte:02x}")),
+            byte => uri.push(OsStr::from_bytes(&[*byte])),
+        }
+    }
+    uri.push("?immutable=1");
+    uri.into()
 }
 
 /// Keeps the file from growing beyond `bytes`.

@@ -15,6 +15,7 @@ use super::{
     connect::{Role, connect},
     encoding::{ENDED, from_integer, task_id},
     error::describe,
+    inode_lock::behind_links,
     lock,
     member_rows::restore_members,
     migrate::{self, Format, VERSION},
@@ -68,6 +69,7 @@ pub struct Report {
 /// # Errors
 /// When it is not there, is something else, is of a newer format, or cannot be read.
 pub fn doctor(path: &Path) -> Result<Report, OpenError> {
+    let path = &*behind_links(path);
     let file_bytes = fs::metadata(path).map_err(|error| OpenError::io("read", path, error))?.len();
     let wal_bytes = match fs::metadata(wal_path(path)) {
         Ok(metadata) => metadata.len(),
@@ -77,7 +79,10 @@ pub fn doctor(path: &Path) -> Result<Report, OpenError> {
     let opened_by =
         lock::holder(path).map_err(|error| OpenError::io("read the lock file of", path, error))?;
     let sqlite = |error| OpenError::sqlite(path, &error);
-    let mut connection = connect(path, Role::Reader).map_err(sqlite)?;
+    // A file without a log is looked at as one that nobody changes: SQLite would make a log and leave it there.
+    let is_alone = opened_by.is_none() && !wal_path(path).exists();
+    let role = if is_alone { Role::Onlooker } else { Role::Reader };
+    let mut connection = connect(path, role).map_err(sqlite)?;
     let format = match migrate::format(&connection).map_err(sqlite)? {
         Format::Windlass(found) if found == VERSION => found,
         Format::Windlass(found) if found > VERSION => {

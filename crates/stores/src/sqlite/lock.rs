@@ -15,6 +15,8 @@ use std::{
 
 use rustix::fs::{FlockOperation, flock};
 
+use super::inode_lock::InodeLock;
+
 /// How often the lock is tried before it counts as held. A server that was killed keeps it until the system has
 /// taken its memory apart, and is often started again at once; whoever only looks ([`holder`]) has it for a
 /// moment.
@@ -28,6 +30,8 @@ pub(super) struct LockFile {
     path: PathBuf,
     /// There was no such file before.
     is_new: bool,
+    /// The lock on the database, once there is one.
+    database: Option<InodeLock>,
 }
 
 /// Why the lock was not taken.
@@ -44,7 +48,7 @@ impl LockFile {
     pub(super) fn take(path: &Path, hint: &str) -> Result<Self, LockError> {
         let path = lock_path(path);
         let is_new = !path.exists();
-        let mut lock = Self { file: open(&path)?, path, is_new };
+        let mut lock = Self { file: open(&path)?, path, is_new, database: None };
         for attempt in 1.. {
             if try_lock(&lock.file).map_err(LockError::Io)? {
                 // One that was given up meanwhile locks nothing any more: others would make another file.
@@ -66,6 +70,14 @@ impl LockFile {
             Err(error) if error.kind() != io::ErrorKind::StorageFull => Err(LockError::Io(error)),
             _ => Ok(lock),
         }
+    }
+
+    /// Locks the database itself as well, if it is there and is not locked yet.
+    pub(super) fn take_database(&mut self, path: &Path) -> Result<(), LockError> {
+        if self.database.is_none() {
+            self.database = InodeLock::take(path)?;
+        }
+        Ok(())
     }
 
     /// Gives the lock up of what turned out to be no store, and leaves no file behind that was not there.
@@ -109,6 +121,17 @@ fn lock_path(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(".lock");
     name.into()
+}
+
+/// Tries to lock a file for as long as a server that was killed may keep it. False = somebody has it.
+pub(super) fn try_until_free(file: &File) -> Result<bool, LockError> {
+    for _ in 1..ATTEMPTS {
+        if try_lock(file).map_err(LockError::Io)? {
+            return Ok(true);
+        }
+        thread::sleep(ATTEMPT_EVERY);
+    }
+    try_lock(file).map_err(LockError::Io)
 }
 
 fn try_lock(file: &File) -> io::Result<bool> {

@@ -71,6 +71,7 @@ mod encoding;
 mod error;
 mod gate;
 mod history_rows;
+mod inode_lock;
 mod limits;
 mod list;
 mod lock;

@@ -143,18 +143,25 @@ impl OpenError {
 
 /// Takes the lock of the store at `path`.
 pub(super) fn take_lock(path: &Path, hint: &str) -> Result<LockFile, OpenError> {
-    LockFile::take(path, hint).map_err(|error| match error {
+    LockFile::take(path, hint).map_err(|error| not_locked(path, error))
+}
+
+fn not_locked(path: &Path, error: LockError) -> OpenError {
+    match error {
         LockError::Held(holder) => OpenError::Locked { path: path.into(), holder },
         LockError::Io(error) => OpenError::io("make the lock file of", path, error),
-    })
+    }
 }
 
 /// Takes the lock, checks the file and brings it to today's format, or makes a new one. Gives the connection
 /// that is to write: closing it would checkpoint the whole log, which a start need not wait for.
 pub(super) fn prepare(path: &Path, options: &SqliteOptions) -> Result<(LockFile, Connection), OpenError> {
     check_path(path)?;
-    let lock = take_lock(path, &options.lock_hint)?;
-    match prepare_locked(path, options) {
+    let mut lock = take_lock(path, &options.lock_hint)?;
+    let mut lock_database = || lock.take_database(path).map_err(|error| not_locked(path, error));
+    // A new database can be locked only once SQLite has made it: nobody else knows of it by then.
+    let prepared = lock_database().and_then(|()| prepare_locked(path, options));
+    match prepared.and_then(|connection| lock_database().map(|()| connection)) {
         Ok(connection) => Ok((lock, connection)),
         Err(error) => {
             lock.give_up();

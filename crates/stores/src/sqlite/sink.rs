@@ -21,6 +21,7 @@ use super::{
     checkpoint::{self, Limits},
     directory::Directory,
     gate::Gate,
+    inode_lock::behind_links,
     list,
     lock::LockFile,
     open::{OpenError, SqliteOptions, prepare},
@@ -56,6 +57,7 @@ impl SqliteSink {
     /// # Errors
     /// When it is open already, is something else, is of a newer format, or the system refuses.
     pub fn open(path: &Path, options: SqliteOptions) -> Result<Self, OpenError> {
+        let path = &*behind_links(path);
         let (lock, connection) = prepare(path, &options)?;
         let (sender, inbox) = mpsc::channel();
         let gate = Arc::new(Gate::default());

@@ -42,7 +42,7 @@ fn query() -> TaskQuery {
 fn list(sink: &SqliteSink, query: &TaskQuery) -> Vec<TaskId> {
     let page = wait(sink.ended_page(query)).unwrap();
     assert_eq!(page.next, None);
-    page.items.into_iter().map(|row| row.id).collect()
+    page.items.into_iter().map(|row| row.unwrap().id).collect()
 }
 
 fn picked(ids: &[TaskId], wanted: impl Fn(usize) -> bool) -> Vec<TaskId> {
@@ -118,7 +118,7 @@ fn pages_meet_without_gap_or_overlap() {
         for _ in 0..20 {
             let page = wait(sink.ended_page(&query)).unwrap();
             assert!(page.items.len() <= limit);
-            seen.extend(page.items.into_iter().map(|row| row.id));
+            seen.extend(page.items.into_iter().map(|row| row.unwrap().id));
             query.before = page.next;
             if page.next.is_none() {
                 break;

@@ -49,7 +49,7 @@ fn members_come_back_with_their_results_whether_their_task_is_active_or_has_ende
     while !story.task.is_ended() {
         write(&sink, vec![story.succeed(3, Some(r#"{"ok":true}"#))]);
     }
-    let row = wait(sink.load(&[story.task.id])).unwrap().remove(0).unwrap();
+    let row = wait(sink.load(&[story.task.id])).unwrap().remove(0).unwrap().unwrap();
     let flow = story.task.flow.clone();
     assert_eq!(row.into_task(|_, _| Some(flow)).unwrap(), *story.task);
 }

@@ -4,7 +4,7 @@ use std::{fs, path::Path};
 
 use rusqlite::Connection;
 use windlass_core::OnFailure;
-use windlass_stores::sqlite::{OpenError, Reserved, SqliteSink};
+use windlass_stores::sqlite::{OpenError, Reserved, SqliteSink, doctor};
 
 use crate::story::{Place, flow, flow_change, options, write};
 
@@ -26,6 +26,52 @@ fn a_second_server_is_refused_and_told_who_has_the_file() {
     sink.close();
     // The lock went with the store, though its file is still there.
     SqliteSink::open(&place.path(), options()).unwrap();
+}
+
+/// The lock file keeps servers away that know the database by the same name, the lock on the database all others.
+#[test]
+fn a_second_server_is_refused_by_another_name_and_without_the_lock_file() {
+    let place = Place::new();
+    let sink = SqliteSink::open(&place.path(), options()).unwrap();
+    let flow = flow("line", 1, OnFailure::Rollback);
+    write(&sink, vec![flow_change(&flow)]);
+    let (hard, soft) = (place.directory.path().join("hard.db"), place.directory.path().join("soft.db"));
+    fs::hard_link(place.path(), &hard).unwrap();
+    std::os::unix::fs::symlink(place.path(), &soft).unwrap();
+    for path in [&hard, &soft] {
+        assert!(matches!(refusal(path), OpenError::Locked { .. }), "{path:?}");
+    }
+    fs::remove_file(place.directory.path().join("windlass.db.lock")).unwrap();
+    assert!(matches!(refusal(&place.path()), OpenError::Locked { .. }));
+    // The store works on after these attempts.
+    write(&sink, Vec::new());
+    sink.close();
+    SqliteSink::open(&soft, options()).unwrap().close();
+    SqliteSink::open(&hard, options()).unwrap().close();
+}
+
+#[test]
+fn a_database_behind_a_symbolic_link_opens_with_its_log_beside_it() {
+    let (place, elsewhere) = (Place::new(), Place::new());
+    SqliteSink::open(&place.path(), options()).unwrap().close();
+    let link = elsewhere.directory.path().join("link.db");
+    std::os::unix::fs::symlink(place.path(), &link).unwrap();
+    let sink = SqliteSink::open(&link, options()).unwrap();
+    write(&sink, vec![flow_change(&flow("line", 1, OnFailure::Rollback))]);
+    assert_eq!(doctor(&link).unwrap().flows, (1, 1));
+    sink.close();
+    let left = fs::read_dir(elsewhere.directory.path()).unwrap().count();
+    assert_eq!(left, 1, "nothing is beside the link");
+}
+
+#[test]
+fn the_doctor_leaves_nothing_beside_a_backup() {
+    let (place, elsewhere) = (Place::new(), Place::new());
+    SqliteSink::open(&place.path(), options()).unwrap().close();
+    let copy = elsewhere.directory.path().join("50 % of #1?.db");
+    fs::copy(place.path(), &copy).unwrap();
+    assert_eq!(doctor(&copy).unwrap().problems, [""; 0]);
+    assert_eq!(fs::read_dir(elsewhere.directory.path()).unwrap().count(), 1);
 }
 
 #[test]

@@ -64,7 +64,7 @@ fn an_ended_task_comes_back_by_id_and_not_as_active() {
     let check = |sink: &windlass_stores::sqlite::SqliteSink| {
         let rows = wait(sink.load(&[short.task.id, id(9, 9), long.task.id])).unwrap();
         let task = |index: usize| {
-            let row: windlass_engine::resident::TaskRow = rows[index].clone().unwrap();
+            let row: windlass_engine::resident::TaskRow = rows[index].clone().unwrap().unwrap();
             row.into_task(|_, _| Some(flow.clone())).unwrap()
         };
         assert_eq!(task(0), *short.task);
@@ -127,7 +127,7 @@ fn a_result_that_came_before_another_try_does_not_count() {
     }
     write(&sink, changes);
     let rows = wait(sink.load(&[id(1, 1)])).unwrap();
-    let result = rows[0].as_ref().unwrap().state.steps[0].forward.result.clone();
+    let result = rows[0].as_ref().unwrap().as_ref().unwrap().state.steps[0].forward.result.clone();
     assert_eq!(result.unwrap().as_str(), r#"{"second":true}"#);
 }
 

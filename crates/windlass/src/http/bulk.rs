@@ -15,8 +15,8 @@ use super::{App, extract, ok, problem::Refused, tasks, view};
 /// The largest body.
 const BODY_BYTES_MAX: usize = 64 << 10;
 
-/// Tasks looked at for one page.
-const PAGE_TASKS: usize = 1000;
+/// Tasks read at once, of each of which only the id is kept. A task may have parameters of 1 MiB.
+const PAGE_TASKS: usize = 100;
 
 /// The most tasks that are counted: whoever finds more says more closely what is meant.
 const MATCHED_MAX: usize = 1_000_000;

@@ -5,6 +5,7 @@ mod backup;
 mod brokers;
 mod children;
 mod cli;
+mod damaged_row;
 mod demo;
 mod docs;
 mod enqueue;

@@ -61,6 +61,19 @@ impl Site {
 
     /// A server in this folder on this store, which may have flows already; with these variables.
     pub(super) fn open(dir: TempDir, store: &str, variables: &[(&str, &str)]) -> Self {
+        let (server, url) = Self::start_server(store, variables);
+        Self { dir, url, children: vec![server] }
+    }
+
+    /// Starts a server on this store after the last one has ended.
+    pub(super) fn restart(&mut self, store: &str) {
+        let (server, url) = Self::start_server(store, &[]);
+        self.url = url;
+        self.children.insert(0, server);
+    }
+
+    /// A server, and where it listens.
+    fn start_server(store: &str, variables: &[(&str, &str)]) -> (Child, String) {
         let mut server = Command::new(PROGRAM)
             .args(["server", "--listen", "127.0.0.1:0", "--store", store])
             .envs(variables.iter().copied())
@@ -72,7 +85,7 @@ impl Site {
         BufReader::new(server.stdout.take().unwrap()).read_line(&mut line).unwrap();
         let url =
             line.trim().strip_prefix("listening on ").expect("the server says where it listens").to_owned();
-        Self { dir, url, children: vec![server] }
+        (server, url)
     }
 
     /// What the server answers to `GET path`, with its head.
