@@ -61,6 +61,9 @@ impl UniqueTasks {
     }
 
     fn stands_for(&self, first: &Task, task: &Task, during: During, world: &World) -> bool {
+        if first.is_ended() && is_next_run(task, first) {
+            return false;
+        }
         match during {
             // What shared rows have handed out is seen a little later.
             During::Pending => {
@@ -76,4 +79,10 @@ impl UniqueTasks {
             }
         }
     }
+}
+
+/// Whether a task does again what an ended one did: as its rerun, or as the next attempt of the step that started it.
+fn is_next_run(task: &Task, ended: &Task) -> bool {
+    let act = |task: &Task| task.input.parent.map(|parent| (parent.task, parent.key));
+    task.input.rerun_of == Some(ended.id) || (act(task).is_some() && act(task) == act(ended))
 }
