@@ -119,7 +119,7 @@ pub enum Bug {
 }
 
 impl Bug {
-    /// All of them.
+    /// All that the simulator must find.
     pub const ALL: &[Self] = &[
         Self::NoFence,
         Self::StolenAttempts,
@@ -172,10 +172,20 @@ impl Bug {
         Self::AnnouncementLost,
         Self::AnnouncementOvertaken,
         Self::OutboxForgotten,
-        Self::DeadlineInQueue,
-        Self::DeadlineNotKept,
-        Self::LostAnswerIsFinal,
-        Self::TaskDeadlineForgotten,
+    ];
+
+    /// Those that no world of the simulator shows, each with the test that finds it.
+    pub const BY_TESTS: &[(Self, &str)] = &[
+        (Self::DeadlineInQueue, "core: stories::deadline::no_deadline_runs_before_an_attempt_is_taken"),
+        (
+            Self::DeadlineNotKept,
+            "engine: restarts::a_restart_does_not_begin_the_deadline_of_a_running_step_anew",
+        ),
+        (
+            Self::LostAnswerIsFinal,
+            "core: stories::deadline::an_answer_lost_on_the_way_back_is_waited_for_once_more",
+        ),
+        (Self::TaskDeadlineForgotten, "engine: restarts::a_restart_keeps_the_deadline_of_a_task"),
     ];
 }
 

@@ -4,7 +4,7 @@
 use windlass_core::{ActKey, ActState, Backoff, Command, DEADLINE_CODE, Millis, Pause, Retry, Wakeup};
 
 use super::{World, history::line, topic, world::FIRST};
-use crate::ports::{Change, Outcome};
+use crate::ports::{Change, Outcome, SessionId};
 
 topic![
     a_pause_does_not_park_what_was_taken_meanwhile,
@@ -46,11 +46,19 @@ async fn a_cancel_does_not_withdraw_what_was_taken_meanwhile(mut world: World) {
     assert_eq!(task.state.steps[0].undo.state, ActState::Ready);
 }
 
+/// The first attempt is lost with its worker: the deadline of the next one runs.
+pub(super) async fn lose_first(world: &mut World, session: SessionId) {
+    let claimed = world.claim_one(session).await;
+    world.apply(claimed.id.task, Command::Lose(super::world::attempt(&claimed))).await;
+}
+
 async fn a_deadline_does_not_fail_what_was_taken_meanwhile(mut world: World) {
     let mut flow = line("flow", 1);
     flow.steps[0].run.deadline = Some(Millis::from_secs(5));
     let flow = world.add_flow(flow).await;
     let id = world.submit(&flow).await;
+    let session = world.session(1).await;
+    lose_first(&mut world, session).await;
     world.pass(Millis::from_secs(6));
     let wake = Command::Wake(Wakeup::Act(FIRST));
     let late = world.decide(id, &wake).await;
@@ -117,6 +125,7 @@ async fn a_claim_stays_with_its_attempt_when_the_wait_is_replaced(mut world: Wor
     let flow = world.add_flow(flow).await;
     let id = world.submit(&flow).await;
     let session = world.session(1).await;
+    lose_first(&mut world, session).await;
     world.claim_one(session).await;
     world.pass(Millis::from_secs(6));
     assert_eq!(world.due().await.len(), 1);

@@ -81,6 +81,7 @@ async fn what_is_overdue_is_given_up_when_it_is_given_back(mut world: World) {
     let flow = world.add_flow(flow).await;
     let id = world.submit(&flow).await;
     let session = world.session(1).await;
+    super::overlooked::lose_first(&mut world, session).await;
     let claimed = world.claim_one(session).await;
     world.pass(Millis::from_secs(5));
     world.apply(id, Command::Wake(Wakeup::Act(FIRST))).await;

