@@ -59,16 +59,16 @@ impl Leases {
         let faults = &config.faults;
         let strange = |fault: &Fault| matches!(fault, Fault::StoreFull | Fault::StoreSlow);
         let failing = faults.device_errors > 0 || faults.kinds.iter().any(strange);
+        // Timeouts of attempts go by the clock that servers share: when that is set ahead they are over at once
+        // (world 1795400125261268).
+        let set_ahead = config.is(Kind::OwnClocks) && faults.kinds.contains(&Fault::ClockJump);
         let silence = |worker: &WorkerConfig| {
             let lease = worker.lease.unwrap_or(LEASE_DETACHED);
             (!worker.attached).then_some(lease.0 * 7 / 10)
         };
         Self {
             silences: config.workers.iter().map(silence).collect(),
-            // Timeouts of attempts go by the clock that servers share: when that is set ahead they are over at once
-            // (world 1795400125261268).
-            applies: !(config.shared && failing)
-                && !(config.shared && config.is(Kind::OwnClocks) && faults.kinds.contains(&Fault::ClockJump)),
+            applies: !(config.shared && (failing || set_ahead)),
             shared: config.shared,
             server_started_at: 0,
             runs: BTreeMap::new(),
