@@ -3,7 +3,9 @@
 use crate::{
     dependencies, drill, edges, instructions,
     metadata::Metadata,
-    shellcheck, sim, style,
+    shellcheck, sim,
+    skipped::Skipped,
+    style,
     tally::Tally,
     workspace::{Workspace, run_to_success},
 };
@@ -61,11 +63,17 @@ fn clippy(workspace: &Workspace, what: &[&str]) -> anyhow::Result<()> {
     workspace.run("cargo", &[&["clippy", "--locked"], what, &["--", "-D", "warnings"]].concat())
 }
 
-/// Runs all parts.
-pub(crate) fn run(workspace: &Workspace) -> anyhow::Result<()> {
+/// Runs all parts, and says at the end what was skipped.
+pub(crate) fn run(workspace: Workspace) -> anyhow::Result<()> {
+    let skipped = Skipped::note(&workspace)?;
+    let workspace = &workspace.noting_skips(skipped.path());
     let mut tally = Tally::default();
     for (name, part) in PARTS {
         tally.run(name, || part(workspace));
     }
-    tally.into_result()
+    let result = tally.into_result();
+    if let Some(report) = skipped.report() {
+        println!("\n{report}");
+    }
+    result
 }

@@ -12,6 +12,7 @@ mod instructions;
 mod metadata;
 mod shellcheck;
 mod sim;
+mod skipped;
 mod soak;
 mod style;
 mod tally;
@@ -91,7 +92,7 @@ fn main() -> ExitCode {
 fn run(chore: Chore) -> anyhow::Result<()> {
     let workspace = Workspace::of_this_crate();
     match chore {
-        Chore::Ci => ci::run(&workspace),
+        Chore::Ci => ci::run(workspace),
         Chore::Edges => edges::check(&workspace)?.into_result(),
         Chore::Style => style::check(&workspace)?.into_result(),
         Chore::Dependencies => dependencies::check(&workspace),

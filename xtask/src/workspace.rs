@@ -12,13 +12,20 @@ use anyhow::{Context as _, bail, ensure};
 #[derive(Debug)]
 pub(crate) struct Workspace {
     root: PathBuf,
+    /// Where tests say what they skip, where somebody asks for that.
+    skips: Option<PathBuf>,
 }
 
 impl Workspace {
     /// The workspace that this program was built in.
     pub(crate) fn of_this_crate() -> Self {
         let crate_dir = Path::new(env!("CARGO_MANIFEST_DIR"));
-        Self { root: crate_dir.parent().unwrap_or(crate_dir).to_owned() }
+        Self { root: crate_dir.parent().unwrap_or(crate_dir).to_owned(), skips: None }
+    }
+
+    /// The same, whose commands have tests append to this file what they skip.
+    pub(crate) fn noting_skips(self, path: PathBuf) -> Self {
+        Self { skips: Some(path), ..self }
     }
 
     /// Where a file of the project is.
@@ -49,6 +56,9 @@ impl Workspace {
         let cargo = std::env::var_os("CARGO").filter(|_| program == "cargo");
         let mut command = Command::new(cargo.unwrap_or_else(|| program.into()));
         command.args(arguments).current_dir(&self.root);
+        if let Some(path) = &self.skips {
+            command.env(windlass_testkit::SKIPS_VARIABLE, path);
+        }
         command
     }
 

@@ -53,6 +53,7 @@ pub use elasticmq::ElasticMqProduct;
 pub use haproxy::HaProxyProduct;
 pub use kafka::KafkaProduct;
 pub use mariadb::MariaDbProduct;
+pub use missing::{SKIPS_VARIABLE, note_skips};
 pub use postgres::PostgresProduct;
 pub use product::{Place, Product};
 pub use proxy::Proxy;
