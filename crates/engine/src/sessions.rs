@@ -10,7 +10,7 @@ use std::{
 };
 
 use futures_channel::oneshot;
-use windlass_core::{Millis, Name};
+use windlass_core::{Millis, Name, Timestamp};
 
 use crate::{
     exchange::{ExchangeAnswer, Seq},
@@ -69,6 +69,9 @@ pub(crate) struct LocalSession {
     pub(crate) checked_at: Option<Millis>,
     /// What the store said then that it has, and neither it nor this server knew of.
     pub(crate) unheard: BTreeSet<AttemptId>,
+    /// When the store was asked for claims and did not answer: it may have made them. They are looked for until
+    /// [`LOOKED_FOR`] after that.
+    pub(crate) unanswered: BTreeMap<Timestamp, Millis>,
     /// How often attempts are being claimed for it right now.
     pub(crate) hands: usize,
     /// Modules it served before, and until when.
@@ -102,6 +105,10 @@ pub(crate) struct Given {
 
 /// A session is forgotten here when it was silent for this long; the store's lease is what counts.
 const FORGET_AFTER: Millis = Millis::from_secs(2 * 3600);
+
+/// How long claims are looked for whose answer was lost: longer than a statement goes on in the database whose
+/// connection was cut. Later they are found by [`compare_with_store`](crate::Engine::compare_with_store).
+pub(crate) const LOOKED_FOR: Millis = Millis::from_secs(2);
 
 /// One that has nothing is forgotten when it was silent for this long and for its lease.
 const FORGET_IDLE_AFTER: Millis = Millis::from_secs(600);

@@ -17,6 +17,7 @@ use crate::ports::{
 topic![
     keys_take_turns,
     attempts_without_a_key_take_turns_as_one,
+    keys_that_keep_coming_hold_up_nobody,
     no_more_are_in_hands_than_a_limit_allows,
     a_limit_is_changed_and_removed_while_attempts_are_in_hands,
     a_limit_of_a_command_lets_the_others_go_before,
@@ -109,6 +110,34 @@ async fn attempts_without_a_key_take_turns_as_one(mut world: World) {
     let session = world.session(1).await;
     let (order, _) = claim_of(&mut world, session, &tasks, 9).await;
     assert!(order == "-a-a--" || order == "--a-a-", "{order}");
+}
+
+/// New keys come as fast as attempts are handed out, each greater than all before. What waits has its turns all the same:
+/// attempts without a key, those of the smallest key, and those of an old one.
+async fn keys_that_keep_coming_hold_up_nobody(mut world: World) {
+    let (keyed, plain) = (keyed_flow(&mut world).await, world.add_flow(line("plain", 1)).await);
+    let of = |key: &str| json(&format!(r#"{{"tenant":"{key}"}}"#));
+    let session = world.session(1).await;
+    let mut waiting = Vec::new();
+    for round in 0..3 {
+        world.pass(Millis(1));
+        waiting.push(world.submit(&plain).await);
+        for key in ["a", "order-000000"] {
+            waiting.push(world.submit_with(&keyed, |input| input.params = of(key)).await);
+        }
+        world.submit_with(&keyed, |input| input.params = of(&format!("order-{:06}", round + 1))).await;
+    }
+    let mut started = Vec::new();
+    for number in 10..70 {
+        world.pass(Millis(1));
+        let key = format!("order-{number:06}");
+        world.submit_with(&keyed, |input| input.params = of(&key)).await;
+        started.extend(tasks_of(&world.claim(session, 1).await));
+    }
+    assert_eq!(started.len(), 60, "there is always something to hand out");
+    let places: Vec<_> =
+        waiting.iter().map(|task| started.iter().position(|started| started == task)).collect();
+    assert!(places.iter().all(Option::is_some), "{places:?}");
 }
 
 async fn no_more_are_in_hands_than_a_limit_allows(mut world: World) {

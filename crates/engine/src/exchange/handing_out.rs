@@ -9,6 +9,7 @@ use crate::{
     Engine, EngineError, Notice,
     inbox::Item,
     ports::{AttemptId, Claimed, Loaded, Now, SessionId, StoreError, Wish},
+    sessions::LOOKED_FOR,
 };
 
 /// Attempts claimed at once: those that do not fit in the answer go back, so not many more than fit.
@@ -157,7 +158,8 @@ impl<'a> Hand<'a> {
         empty: &mut Vec<Line>,
         now: Now,
     ) -> Result<(), StoreError> {
-        let mut free = free.min(u32::try_from(ATTEMPTS_MAX).unwrap_or(u32::MAX));
+        let found = self.take_in_unanswered(now).await?;
+        let mut free = free.min(u32::try_from(ATTEMPTS_MAX).unwrap_or(u32::MAX)).saturating_sub(found);
         // Begin with another module each time, so that none of a worker's modules starves.
         let first = usize::try_from(self.seq).unwrap_or(0) % wishes.len().max(1);
         for wish in wishes[first..].iter().chain(&wishes[..first]) {
@@ -169,7 +171,8 @@ impl<'a> Hand<'a> {
             while wanted.min(free) > 0 {
                 let asked = Wish { free: wanted.min(free).min(CLAIMS_MAX), ..wish.clone() };
                 let (wishes, leave) = (std::slice::from_ref(&asked), self.engine.known.leave(now));
-                let claimed = self.engine.store.claim_leaving(self.session, wishes, &leave, now).await?;
+                let claimed = self.engine.store.claim_leaving(self.session, wishes, &leave, now).await;
+                let claimed = claimed.inspect_err(|_| self.note_unanswered(now))?;
                 let count = u32::try_from(claimed.len()).unwrap_or(u32::MAX);
                 let before = self.withheld.len();
                 if count > 0 && !self.take_in(&claimed).await? {
@@ -188,11 +191,41 @@ impl<'a> Hand<'a> {
         Ok(())
     }
 
-    /// Answers the poll with what was taken in, unless that failed, and gives the rest back.
-    pub(super) async fn end(&mut self, taken_in: Result<(), StoreError>, now: Now) -> Result<(), StoreError> {
-        if taken_in.is_ok() {
-            self.give(now);
+    /// The store did not answer a claim of this time, and may have made it.
+    pub(super) fn note_unanswered(&self, now: Now) {
+        self.engine.sessions.lock().get(self.session).unanswered.insert(now.wall, now.mono);
+    }
+
+    /// Takes in what the store claimed without its answer coming: what the session has since one of those times and
+    /// nobody told it of. Returns how many there were.
+    async fn take_in_unanswered(&mut self, now: Now) -> Result<u32, StoreError> {
+        let times = {
+            let mut sessions = self.engine.sessions.lock();
+            let unanswered = &mut sessions.get(self.session).unanswered;
+            let times = unanswered.clone();
+            unanswered.retain(|_, noted| now.mono.0 < noted.0 + LOOKED_FOR.0);
+            times
+        };
+        if times.is_empty() {
+            return Ok(0);
         }
+        let mut held = self.engine.store.held(self.session).await?;
+        {
+            let mut sessions = self.engine.sessions.lock();
+            let local = sessions.get(self.session);
+            held.retain(|claimed| {
+                let token = self.engine.tokens.seal(&claimed.id);
+                let is_here = self.attempts.iter().any(|attempt| attempt.id == claimed.id);
+                times.contains_key(&claimed.at) && !local.given.contains_key(&token) && !is_here
+            });
+        }
+        self.take_in(&held).await?;
+        Ok(u32::try_from(held.len()).unwrap_or(u32::MAX))
+    }
+
+    /// Answers the poll with what was taken in, also where a later claim failed, and gives the rest back.
+    pub(super) async fn end(&mut self, taken_in: Result<(), StoreError>, now: Now) -> Result<(), StoreError> {
+        self.give(now);
         if self.put_back(now).await? > 0 {
             // Others may wait for it.
             self.engine.timers.set();

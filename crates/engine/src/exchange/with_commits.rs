@@ -84,8 +84,18 @@ impl TakenAlong<'_> {
                 _ => None,
             }));
         }
-        let (outcomes, claimed) =
-            self.engine.store.commit_and_claim(changes, &self.asks, &leave, now).await?;
+        let connected = self.engine.store.connected();
+        let committed = self.engine.store.commit_and_claim(changes, &self.asks, &leave, now).await;
+        let claimed = committed.as_ref().map_or(&[][..], |(_, claimed)| claimed);
+        // Without an answer they are to be claimed by themselves; or the connection was lost on which they were.
+        if self.engine.store.connected() != connected || committed.is_err() {
+            for (place, hand) in self.hands.iter().enumerate() {
+                if claimed.get(place).is_none_or(Option::is_none) {
+                    hand.note_unanswered(now);
+                }
+            }
+        }
+        let (outcomes, claimed) = committed?;
         self.claimed = claimed;
         Ok(outcomes)
     }

@@ -1,32 +1,37 @@
 //! The rows of whose turn it is, and of what began under limits.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use windlass_core::{Millis, Name, Ready};
+use windlass_core::{Millis, Name, Ready, Timestamp};
 
 use crate::ports::Limit;
 
 /// Whose turn it is in each queue, among keys and those without one.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Turns {
-    /// The turn that was had last.
-    now: BTreeMap<Name, u64>,
-    /// The next turn of each key.
-    next: BTreeMap<(Name, Option<Box<str>>), u64>,
+    rounds: BTreeMap<Name, Round>,
+}
+
+/// A round is of the keys that had something ready when it began; each has one turn in it.
+#[derive(Debug, Clone)]
+struct Round {
+    began: Timestamp,
+    had: BTreeSet<Option<Box<str>>>,
 }
 
 impl Turns {
-    /// The turn that an attempt of this key would have.
-    pub(super) fn next(&self, module: &Name, key: Option<&str>) -> u64 {
-        let now = self.now.get(module).copied().unwrap_or_default();
-        let next = self.next.get(&(module.clone(), key.map(Into::into))).copied().unwrap_or_default();
-        next.max(now)
+    /// Whether a key with something that became ready at this time has a turn left in the round.
+    pub(super) fn is_in_round(&self, module: &Name, key: Option<&str>, ready_at: Timestamp) -> bool {
+        let is_left = |round: &Round| ready_at <= round.began && !round.had.contains(&key.map(Into::into));
+        self.rounds.get(module).is_some_and(is_left)
     }
 
-    /// A key has had this turn.
-    pub(super) fn had(&mut self, module: &Name, key: Option<Box<str>>, turn: u64) {
-        self.now.insert(module.clone(), turn);
-        self.next.insert((module.clone(), key), turn + 1);
+    /// A key has its turn: in the round, or as the first one of the next.
+    pub(super) fn had(&mut self, module: &Name, key: Option<Box<str>>, is_in_round: bool, now: Timestamp) {
+        match self.rounds.get_mut(module).filter(|_| is_in_round) {
+            Some(round) => drop(round.had.insert(key)),
+            None => drop(self.rounds.insert(module.clone(), Round { began: now, had: [key].into() })),
+        }
     }
 }
 

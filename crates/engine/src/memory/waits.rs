@@ -129,8 +129,8 @@ impl Waits {
                 && !limits.iter().any(|limit| self.is_reached(limit, ready, now.mono))
         };
         let line = self.line(wanted);
-        let (turn, (_, task, key), fairness) = self.next_in_turn(&self.turns, &wish.module, &line)?;
-        self.turns.had(&wish.module, fairness, turn);
+        let (is_in_round, (_, task, key), fairness) = self.next_in_turn(&self.turns, &wish.module, &line)?;
+        self.turns.had(&wish.module, fairness, is_in_round, now.wall);
         self.claims += 1;
         let number = self.claims;
         let claimed = self.hold(session, task, key, number, grace, now);
@@ -143,18 +143,26 @@ impl Waits {
         !self.line(|ready| ready.module == *queue && ready.fairness.is_some()).is_empty()
     }
 
-    /// Who of a line has the next turn: the turn, the place and the key.
+    /// Who of a line has the next turn: whether it is in the round, the place and the key.
     fn next_in_turn(
         &self,
         turns: &Turns,
         module: &Name,
         line: &[Place],
-    ) -> Option<(u64, Place, Option<Box<str>>)> {
+    ) -> Option<(bool, Place, Option<Box<str>>)> {
+        let ready = |place: &Place| self.row(place.1, place.2)?.waiting.ready.as_ref();
+        let in_round: BTreeSet<Option<&str>> = line
+            .iter()
+            .filter_map(ready)
+            .filter(|ready| turns.is_in_round(module, ready.fairness.as_deref(), ready.ready_at))
+            .map(|ready| ready.fairness.as_deref())
+            .collect();
         let places = line.iter().filter_map(|place| {
-            let fairness = self.row(place.1, place.2)?.waiting.ready.as_ref()?.fairness.clone();
-            Some((turns.next(module, fairness.as_deref()), *place, fairness))
+            let fairness = ready(place)?.fairness.as_deref();
+            Some((!in_round.contains(&fairness), *place, fairness))
         });
-        places.min()
+        let (is_late, place, fairness) = places.min()?;
+        Some((!is_late, place, fairness.map(Into::into)))
     }
 
     /// Counts the start of an attempt.
@@ -319,11 +327,11 @@ impl Waits {
         let mut turns = self.turns.clone();
         let mut before = 0;
         // As they would be handed out.
-        while let Some((turn, place, fairness)) = self.next_in_turn(&turns, &ready.module, &line) {
+        while let Some((is_in_round, place, fairness)) = self.next_in_turn(&turns, &ready.module, &line) {
             if place == (ready.rank, task, key) {
                 return Some(before);
             }
-            turns.had(&ready.module, fairness, turn);
+            turns.had(&ready.module, fairness, is_in_round, Timestamp(i64::MAX));
             line.retain(|other| *other != place);
             before += 1;
         }

@@ -9,11 +9,12 @@ use std::{
 };
 
 use futures_executor::block_on;
-use windlass_core::{ActKey, Backoff, Command, Failure, Flow, Outcome, Pause, Retry, TaskId};
+use windlass_core::{ActKey, Backoff, Command, Failure, Flow, Name, Outcome, Pause, Retry, TaskId};
 use windlass_engine::{
     Exchange, ReportStatus, Said, WorkerReport,
     conformance::Gate,
     memory::{MemorySink, SharedStore},
+    ports::{Store as _, Wish},
     resident::Resident,
     services::Committer,
 };
@@ -264,7 +265,7 @@ fn a_task_is_shown_as_it_is_on_disk_though_it_was_read_before_a_write_failed() {
 }
 
 #[test]
-fn what_was_claimed_for_a_session_that_never_heard_of_it_is_handed_out_anew() {
+fn a_claim_whose_answer_was_lost_reaches_the_next_poll() {
     let faulty = FaultyStore::new(Arc::new(SharedStore::new([7; 32])));
     let world = World::over(faulty.clone(), 1);
     world.apply(flow("f", &["a"], 0));
@@ -275,6 +276,26 @@ fn what_was_claimed_for_a_session_that_never_heard_of_it_is_handed_out_anew() {
     assert!(world.drive(world.engine.exchange(call, world.now())).is_err());
     faulty.fail(None);
     assert_eq!(world.status(id), "Running: Running", "the claim was done");
+    let attempt = worker.poll().attempts.pop().expect("it is given at once");
+    assert_eq!((attempt.id.task, attempt.id.attempt), (id, 1));
+    assert_eq!(world.task(id).state.steps[0].forward.deaths, 0);
+    assert_eq!(worker.report(&attempt.token, ok()), ReportStatus::Accepted);
+}
+
+#[test]
+fn what_was_claimed_for_a_session_that_never_heard_of_it_is_handed_out_anew() {
+    let faulty = FaultyStore::new(Arc::new(SharedStore::new([7; 32])));
+    let world = World::over(faulty.clone(), 1);
+    world.apply(flow("f", &["a"], 0));
+    let id = world.submit("f");
+    let mut worker = world.worker(1);
+    assert!(worker.poll().attempts.pop().is_some_and(|attempt| attempt.id.task == id));
+    let id = world.submit("f");
+    // Another server claims for it and cannot give it the attempt any more.
+    let wish = Wish { module: Name::new("m").unwrap(), commands: None, free: 1 };
+    let wishes = [wish];
+    let claiming = faulty.store.claim(worker.session, &wishes, world.now());
+    assert_eq!(world.drive(claiming).unwrap().len(), 1);
     let mut passed = 0;
     let attempt = loop {
         assert!(passed < 11_000, "it is looked at every five seconds, twice");

@@ -4,19 +4,28 @@
 //! of a queue go one after the other: see `turns.rs`.
 
 use mysql_async::Row;
-use windlass_core::{Millis, Name, TaskId};
+use windlass_core::{Millis, Name};
 use windlass_engine::ports::{AttemptId, Claimed, Now, SessionId, StoreError, Wish};
 
 use super::{
     columns::Columns as _,
-    connection::{Connection, Sets},
+    connection::Connection,
     error::Fault,
     script::{CLAIMS_AT_ONCE, Cell, NEXT_CLAIMS, Script, cells},
     turns::claim_in_turns,
 };
 use crate::rows::{act_key, from_integer, small, to_integer};
 
-/// Claims rows that were read and locked.
+/// Claims a row that was read and locked, if it is still as it was read: where a database lets two read the same row as
+/// theirs, one of them gets it.
+const TAKE_CHECKED: &str = "UPDATE windlass_wait SET session = ?, claim = ?, claimed_at = ?, timeout_at = ?,
+    handed_out = attempt, queue = NULL WHERE task = ? AND act = ? AND attempt = ? AND queue = ?";
+
+/// What a session has got by the numbers of claims that its transaction has drawn.
+const TAKEN: &str = "SELECT task, act, attempt, claim FROM windlass_wait FORCE INDEX (by_session)
+    WHERE session = ? AND claim BETWEEN @claims AND @claims + 1023 ORDER BY claim";
+
+/// Writes the claims of a session's own rows, which are locked.
 pub(super) const TAKE: &str = "ON DUPLICATE KEY UPDATE session = VALUES(session), claim = VALUES(claim),
     claimed_at = VALUES(claimed_at), timeout_at = VALUES(timeout_at), handed_out = VALUES(attempt),
     queue = NULL, kept_back = NULL";
@@ -90,28 +99,14 @@ pub(super) async fn claim(
             claim_in_turns(connection, wanted).await
         }
         Some(grace) if !is_paused && !line.is_empty() => {
-            let mut rows = Vec::with_capacity(line.len());
             let mut script = Script::default();
             add_next_claims(&mut script);
             for (place, row) in line.iter().enumerate() {
                 let timeout_at = wanted.timeout_at(row.optional_number(3)?.unwrap_or(0), grace);
-                let mut cells =
-                    cells![row.task(0)?, row.number(1)?, row.number(2)?, session.0, now.wall.0, timeout_at];
-                cells.push(Cell::Claim(place));
-                rows.push(cells);
+                let attempt = (row.id(0)?, row.number(1)?, row.number(2)?);
+                add_take(&mut script, wanted, attempt, place, timeout_at);
             }
-            let head =
-                "INSERT INTO windlass_wait (task, act, attempt, session, claimed_at, timeout_at, claim)";
-            script.insert(head, rows, TAKE);
-            let first = script.add("SELECT @claims", []);
-            script.end();
-            let sets = finish(connection, script).await?;
-            let first = sets[first].first().map(|row| row.number(0)).transpose()?.unwrap_or(0);
-            let mut claimed = Vec::with_capacity(line.len());
-            for (number, row) in (first..).zip(line) {
-                claimed.push(claimed_now(wanted, row.task(0)?, row.number(1)?, row.number(2)?, number));
-            }
-            Ok(claimed)
+            finish(connection, script, wanted).await
         }
         _ => {
             connection.roll_back().await?;
@@ -136,16 +131,37 @@ pub(super) fn grace(session: SessionId, attached: &[Row]) -> Result<Option<Milli
     Ok(attached.map(|attached| session.timeout_grace(attached == 1)))
 }
 
-/// Ends a transaction that hands out. It is not tried again when the connection is lost then: what it handed out would
-/// be handed out twice.
-pub(super) async fn finish(connection: &mut Connection<'_>, script: Script) -> Result<Sets, Fault> {
-    connection.run(script).await.map_err(|fault| {
-        if fault.is_lost_connection() { Fault::Store(StoreError::from(fault)) } else { fault }
-    })
+/// Adds a statement that claims an attempt, under the number at `place` of those that were drawn.
+pub(super) fn add_take(
+    script: &mut Script,
+    wanted: Wanted<'_>,
+    (task, act, attempt): (u128, i64, i64),
+    place: usize,
+    timeout_at: i64,
+) {
+    let mut cells = cells![wanted.session.0];
+    cells.push(Cell::Claim(place));
+    cells.extend(cells![wanted.now.wall.0, timeout_at, task, act, attempt, wanted.module]);
+    script.add(TAKE_CHECKED, cells);
 }
 
-/// What was claimed just now.
-pub(super) fn claimed_now(wanted: Wanted<'_>, task: TaskId, act: i64, attempt: i64, number: i64) -> Claimed {
-    let id = AttemptId { task, key: act_key(act), attempt: small(attempt), claim: from_integer(number) };
-    Claimed { id, session: wanted.session, at: wanted.now.wall, module: wanted.module.clone() }
+/// Ends a transaction that hands out, and returns what was claimed by its numbers. It is not tried again when the
+/// connection is lost then: what it handed out would be handed out twice.
+pub(super) async fn finish(
+    connection: &mut Connection<'_>,
+    mut script: Script,
+    wanted: Wanted<'_>,
+) -> Result<Vec<Claimed>, Fault> {
+    let taken = script.add(TAKEN, cells![wanted.session.0]);
+    script.end();
+    let sets = connection.run(script).await.map_err(|fault| {
+        if fault.is_lost_connection() { Fault::Store(StoreError::from(fault)) } else { fault }
+    })?;
+    sets[taken].iter().map(|row| claimed_now(wanted, row)).collect()
+}
+
+fn claimed_now(wanted: Wanted<'_>, row: &Row) -> Result<Claimed, Fault> {
+    let (key, attempt) = (act_key(row.number(1)?), small(row.number(2)?));
+    let id = AttemptId { task: row.task(0)?, key, attempt, claim: from_integer(row.number(3)?) };
+    Ok(Claimed { id, session: wanted.session, at: wanted.now.wall, module: wanted.module.clone() })
 }

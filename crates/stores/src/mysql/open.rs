@@ -112,6 +112,16 @@ pub enum OpenError {
         /// The setting that says so.
         setting: String,
     },
+    /// It speaks the protocol of MySQL and is another database.
+    #[error(
+        "the server at {place} is {found}, which does not lock rows as MySQL does: it ignores SKIP LOCKED or knows no row locks, so attempts would be handed out twice; use MySQL 8.0, MariaDB 10.6 or newer"
+    )]
+    Unsupported {
+        /// Where.
+        place: String,
+        /// What it is.
+        found: &'static str,
+    },
     /// It is a node of a Galera cluster.
     #[error(
         "the server at {place} is a node of a Galera cluster (wsrep_on): rows that one node locks are not locked on the others, so two servers of windlass could hand out the same attempt; use a single primary server with replicas"
@@ -234,8 +244,8 @@ async fn open_in_time(options: &MySqlOptions) -> Result<Opened, OpenError> {
     let mut conn = options.connect().await?;
     let settings: Vec<(String, String)> = conn
         .query(
-            "SHOW VARIABLES WHERE variable_name IN ('version', 'read_only', 'super_read_only',
-             'innodb_read_only', 'wsrep_on', 'max_allowed_packet')",
+            "SHOW VARIABLES WHERE variable_name IN ('version', 'version_comment', 'read_only', 'super_read_only',
+             'innodb_read_only', 'wsrep_on', 'max_allowed_packet', 'tidb_txn_mode')",
         )
         .await
         .map_err(failed)?;
@@ -254,6 +264,10 @@ fn check(settings: &HashMap<String, String>, options: &MySqlOptions) -> Result<b
     let get = |name: &str| settings.get(name).map_or("", String::as_str);
     let is_on = |name: &str| matches!(get(name).to_ascii_uppercase().as_str(), "ON" | "1" | "YES");
     let version = get("version");
+    if let Some(found) = other_engine(version, get("version_comment"), settings.contains_key("tidb_txn_mode"))
+    {
+        return Err(OpenError::Unsupported { place, found });
+    }
     let is_mariadb = version.to_ascii_lowercase().contains("mariadb");
     let least = if is_mariadb { (10, 6) } else { (8, 0) };
     if numbers(version) < least {
@@ -272,6 +286,27 @@ fn check(settings: &HashMap<String, String>, options: &MySqlOptions) -> Result<b
         return Err(OpenError::Packets { place, found });
     }
     Ok(is_mariadb)
+}
+
+/// Databases that speak the protocol of MySQL and ignore `SKIP LOCKED`, or have no row locks: a part of what they call
+/// themselves, in lower case, and their names.
+const OTHER_ENGINES: [(&str, &str); 8] = [
+    ("tidb", "TiDB"),
+    ("oceanbase", "OceanBase"),
+    ("polardb-x", "PolarDB-X"),
+    ("vitess", "Vitess"),
+    ("singlestore", "SingleStore"),
+    ("memsql", "SingleStore"),
+    ("starrocks", "StarRocks"),
+    ("doris", "Doris"),
+];
+
+/// The other database that this is, if it is one. TiDB may be set to hide behind a version of MySQL, but has variables of
+/// its own.
+fn other_engine(version: &str, comment: &str, has_tidb_variables: bool) -> Option<&'static str> {
+    let says = format!("{version} {comment}").to_ascii_lowercase();
+    let known = OTHER_ENGINES.iter().find(|(part, _)| says.contains(part)).map(|(_, name)| *name);
+    known.or(has_tidb_variables.then_some("TiDB"))
 }
 
 /// The first two numbers of a version.
@@ -308,6 +343,11 @@ mod tests {
             ("read_only", "ON", "read_only is on"),
             ("innodb_read_only", "1", "innodb_read_only is on"),
             ("wsrep_on", "ON", "Galera"),
+            ("version", "8.0.11-TiDB-v8.5.1", "is TiDB, which"),
+            ("version_comment", "TiDB Server (Apache License 2.0)", "is TiDB, which"),
+            ("tidb_txn_mode", "pessimistic", "is TiDB, which"),
+            ("version", "5.7.25-OceanBase-v4.2.1", "is OceanBase, which"),
+            ("version", "8.0.30-Vitess", "is Vitess, which"),
             ("max_allowed_packet", "1048576", "max_allowed_packet"),
         ] {
             let refusal = refusal(&[(setting, value)]);

@@ -11,7 +11,7 @@ use super::{
     error::Fault,
     script::{Script, cells},
 };
-use crate::rows::{KeyInLine, act_code, from_integer, place_among};
+use crate::rows::{KeyInLine, Turn, act_code, from_integer, place_among};
 
 /// All queues, by name.
 pub(super) async fn queues(connection: &mut Connection<'_>) -> Result<Vec<QueueState>, Fault> {
@@ -67,7 +67,7 @@ pub(super) async fn place(
     let sets = connection.run(script).await?;
     let (mut keys, mut turn) = (Vec::new(), None);
     for row in &sets[0] {
-        turn = row.optional_bytes(4)?.map(<[u8]>::to_vec);
+        turn = Turn::read(row.optional_bytes(4)?, i64::MAX);
         keys.push(KeyInLine {
             key: row.bytes(0)?.to_vec(),
             count: from_integer(row.number(1)?),
@@ -75,5 +75,5 @@ pub(super) async fn place(
             is_own: row.number(3)? == 1,
         });
     }
-    Ok(place_among(keys, turn.as_deref()))
+    Ok(place_among(keys, turn.as_ref().map(|turn| &turn.key[..])))
 }

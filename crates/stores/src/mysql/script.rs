@@ -138,7 +138,8 @@ pub(super) enum Answer {
 
 impl Answer {
     fn of(statement: &str) -> Self {
-        if statement.trim_start().starts_with("SELECT") { Self::Rows } else { Self::Done }
+        let reads = ["SELECT", "WITH"].iter().any(|word| statement.trim_start().starts_with(word));
+        if reads { Self::Rows } else { Self::Done }
     }
 }
 

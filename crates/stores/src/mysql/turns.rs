@@ -3,28 +3,28 @@
 //! What is in hands is counted, the first attempts of each key are read, and which of them are handed out is decided in
 //! `crate::rows`. An attempt that a commit has changed meanwhile is passed over.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use mysql_async::Row;
 use windlass_core::Millis;
 use windlass_engine::ports::{Claimed, Limit};
 
 use super::{
-    claim::{ATTACHED, Wanted, add_next_claims, claimed_now, finish, grace},
+    claim::{ATTACHED, Wanted, add_next_claims, add_take, finish, grace},
     columns::Columns as _,
     connection::Connection,
     error::Fault,
     limits::{READ_LIMITS, limit},
     script::{Cell, Script, cells},
 };
-use crate::rows::{Candidate, Hands, choose, to_integer};
+use crate::rows::{Candidate, Hands, KeysInTurn, Turn, choose, to_integer};
 
 /// Looks at one queue so often, each time behind what was found to be held back.
 const ROUNDS_MAX: usize = 16;
 
 /// A queue while nobody else claims of it in turns.
 struct Queue {
-    turn: Option<Vec<u8>>,
+    turn: Option<Turn>,
     grace: Millis,
     hands: Hands,
 }
@@ -43,9 +43,10 @@ pub(super) async fn claim_in_turns(
         if missing == 0 {
             break;
         }
-        let mut candidates = candidates(connection, wanted, turn.as_deref(), &hands, &mut timeouts).await?;
+        let (mut candidates, in_turn) =
+            candidates(connection, wanted, turn.as_ref(), &hands, &mut timeouts).await?;
         candidates.retain(|new| chosen.iter().all(|old| (old.task, old.act) != (new.task, new.act)));
-        let round = choose(candidates, &mut hands, turn, missing);
+        let round = choose(candidates, in_turn, &mut hands, turn, wanted.now.wall.0, missing);
         turn = round.turn;
         let is_done = round.attempts.is_empty() || !round.held_back;
         chosen.extend(round.attempts);
@@ -83,7 +84,7 @@ async fn hold_queue(connection: &mut Connection<'_>, wanted: Wanted<'_>) -> Resu
     let (mut is_paused, mut turn) = (false, None);
     for row in &sets[queue] {
         is_paused = row.number(0)? == 1;
-        turn = row.optional_bytes(1)?.map(<[u8]>::to_vec);
+        turn = Turn::read(row.optional_bytes(1)?, wanted.now.wall.0);
     }
     let grace = grace(wanted.session, &sets[attached])?.filter(|_| !is_paused);
     let Some(grace) = grace else { return Ok(None) };
@@ -98,31 +99,50 @@ async fn hold_queue(connection: &mut Connection<'_>, wanted: Wanted<'_>) -> Resu
     Ok(Some(Queue { turn, grace, hands }))
 }
 
-/// The first attempts of each key that no limit holds back: of the keys behind the one that had its turn last, and of
-/// those before it.
+/// The keys behind the cursor that had something ready when the round began, and the first of all; and of each of them the
+/// first attempts that no limit holds back.
 async fn candidates(
     connection: &mut Connection<'_>,
     wanted: Wanted<'_>,
-    turn: Option<&[u8]>,
+    turn: Option<&Turn>,
     hands: &Hands,
     timeouts: &mut HashMap<(u128, i64), i64>,
-) -> Result<Vec<Candidate>, Fault> {
+) -> Result<(Vec<Candidate>, KeysInTurn), Fault> {
     let blocked = hands.blocked();
-    let (most, turn) = (wanted.most + blocked.len(), turn.unwrap_or_default());
+    let (mut condition, mut conditions) = wanted.and_command();
+    let most = wanted.most + blocked.len();
     let mut script = Script::default();
-    for is in [">", "<="] {
+    // No key is above the last one, and nothing was ready before all time: there is no round.
+    let (key, began) = turn.map_or((&[][..], i64::MIN), |turn| (&turn.key, turn.began));
+    for (key, until) in [(key, began), (&[][..], i64::MAX)] {
+        let next = |above: &str| {
+            format!(
+                "(SELECT fairness FROM windlass_wait FORCE INDEX (by_queue)
+                  WHERE queue = ? AND fairness > {above} AND ready_at <= ?{condition} ORDER BY fairness LIMIT 1)"
+            )
+        };
         let keys = format!(
-            "SELECT DISTINCT fairness FROM windlass_wait FORCE INDEX (by_queue)
-             WHERE queue = ? AND fairness > x'' AND fairness {is} ? ORDER BY fairness LIMIT {most}"
+            "WITH RECURSIVE keys_in_turn AS (
+                 SELECT {} AS one, 1 AS n
+                 UNION ALL SELECT {}, n + 1 FROM keys_in_turn WHERE one IS NOT NULL AND n < {most}
+             ) SELECT one FROM keys_in_turn WHERE one IS NOT NULL",
+            next("?"),
+            next("keys_in_turn.one")
         );
-        script.add(&keys, cells![wanted.module, turn]);
+        let first = cells![wanted.module, key, until].into_iter().chain(conditions.iter().cloned());
+        let others = cells![wanted.module, until].into_iter().chain(conditions.iter().cloned());
+        script.add(&keys, first.chain(others));
     }
     let sets = connection.send(script).await?;
-    let mut keys = vec![Vec::new()];
-    for row in sets.iter().flatten() {
-        keys.push(row.bytes(0)?.to_vec());
+    let mut in_turn = KeysInTurn::default();
+    for row in &sets[0] {
+        in_turn.rest.insert(row.bytes(0)?.to_vec());
     }
-    let (mut condition, mut conditions) = wanted.and_command();
+    in_turn.next.insert(Vec::new());
+    for row in &sets[1] {
+        in_turn.next.insert(row.bytes(0)?.to_vec());
+    }
+    let keys: BTreeSet<&Vec<u8>> = in_turn.rest.union(&in_turn.next).collect();
     for (command, key) in &blocked {
         condition.push_str(" AND NOT (true");
         if let Some(command) = command {
@@ -142,7 +162,7 @@ async fn candidates(
         wanted.most
     );
     let mut script = Script::default();
-    for key in &keys {
+    for key in keys {
         script.add(&first, cells![wanted.module, &key[..]].into_iter().chain(conditions.iter().cloned()));
     }
     let sets = connection.send(script).await?;
@@ -152,7 +172,7 @@ async fn candidates(
         timeouts.insert((candidate.task, candidate.act), row.optional_number(6)?.unwrap_or(0));
         candidates.push(candidate);
     }
-    Ok(candidates)
+    Ok((candidates, in_turn))
 }
 
 fn candidate(row: &Row) -> Result<Candidate, Fault> {
@@ -170,12 +190,10 @@ async fn hand_out(
     connection: &mut Connection<'_>,
     wanted: Wanted<'_>,
     chosen: &[Candidate],
-    (turn, grace): (Option<Vec<u8>>, Millis),
+    (turn, grace): (Option<Turn>, Millis),
     hands: &Hands,
     timeouts: &HashMap<(u128, i64), i64>,
 ) -> Result<Vec<Claimed>, Fault> {
-    const TAKE: &str = "UPDATE windlass_wait SET session = ?, claim = ?, claimed_at = ?, timeout_at = ?,
-        handed_out = attempt, queue = NULL WHERE task = ? AND act = ? AND attempt = ? AND queue = ?";
     const BEGIN: &str = "INSERT INTO windlass_begun (name, fairness, at, claim)
         SELECT ?, ?, ?, claim FROM windlass_wait WHERE task = ? AND act = ? AND session = ? AND claim = ?";
     let (id, mono) = (wanted.session.0, to_integer(wanted.now.mono.0));
@@ -188,28 +206,17 @@ async fn hand_out(
         let Candidate { task, act, attempt, .. } = chosen[place];
         let timeout = timeouts.get(&(task, act)).copied().unwrap_or(0);
         let timeout_at = wanted.timeout_at(timeout, grace);
-        let claim = Cell::Claim(place);
-        let mut cells = cells![id];
-        cells.push(claim.clone());
-        cells.extend(cells![wanted.now.wall.0, timeout_at, task, act, attempt, wanted.module]);
-        script.add(TAKE, cells);
+        add_take(&mut script, wanted, (task, act, attempt), place, timeout_at);
         for (limit, key) in hands.starts(&chosen[place]) {
             let mut cells = cells![&limit, &key[..], mono, task, act, id];
-            cells.push(claim.clone());
+            cells.push(Cell::Claim(place));
             script.add(BEGIN, cells);
         }
     }
-    script.add("UPDATE windlass_queue SET turn = ? WHERE name = ?", cells![turn, wanted.module]);
-    let taken = script.add(
-        "SELECT task, act, attempt, claim FROM windlass_wait FORCE INDEX (by_session)
-         WHERE session = ? AND claim BETWEEN @claims AND @claims + 1023 ORDER BY claim",
-        cells![id],
+    script.add(
+        "UPDATE windlass_queue SET turn = ? WHERE name = ?",
+        cells![turn.map(|turn| turn.write()), wanted.module],
     );
-    script.end();
-    let sets = finish(connection, script).await?;
     // In the order of their turns.
-    let claimed = sets[taken]
-        .iter()
-        .map(|row| Ok(claimed_now(wanted, row.task(0)?, row.number(1)?, row.number(2)?, row.number(3)?)));
-    claimed.collect()
+    finish(connection, script, wanted).await
 }

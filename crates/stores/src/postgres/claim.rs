@@ -7,14 +7,16 @@
 use tokio_postgres::Row;
 use uuid::Uuid;
 use windlass_core::{Millis, Name, TaskId};
-use windlass_engine::ports::{AttemptId, Claimed, Leave, Limit, Now, SessionId, Wish};
+use windlass_engine::ports::{AttemptId, Claimed, Leave, Limit, Now, SessionId, StoreError, Wish};
 
 use super::{
-    connection::{Batch, Connection, parameters},
+    connection::{Batch, Connection, Database, parameters, retrying},
     error::Fault,
     limits::{Counted, READ_LIMITS, limit},
 };
-use crate::rows::{Candidate, Hands, act_key, choose, from_integer, name, small, to_integer};
+use crate::rows::{
+    Candidate, Hands, KeysInTurn, Turn, act_key, choose, from_integer, name, small, to_integer,
+};
 
 const CLAIM: &str = "WITH next AS (
         SELECT w.task, w.act FROM windlass_wait w
@@ -32,7 +34,7 @@ const CLAIM: &str = "WITH next AS (
     SET session = s.id, claim = nextval('windlass_claim'), claimed_at = $5, handed_out = w.attempt,
         timeout_at = $6 + w.timeout + CASE WHEN s.attached THEN $7::int8 ELSE $8::int8 END
     FROM next, windlass_session s
-    WHERE w.task = next.task AND w.act = next.act AND s.id = $4
+    WHERE w.task = next.task AND w.act = next.act AND s.id = $4 AND w.session IS NULL AND w.free = 0
     RETURNING w.task, w.act, w.attempt, w.claim, w.rank";
 
 /// Whether what is handed out of a queue is to be decided with limits and turns in mind.
@@ -49,34 +51,40 @@ const BEGUN: &str = "SELECT b.name, b.key, b.at FROM windlass_begun b
 const FORGET_BEGUN: &str = "DELETE FROM windlass_begun b USING windlass_limit l
     WHERE l.queue = $1 AND l.name = b.name AND b.at <= $2 - l.per";
 
-/// The keys behind the one that had its turn last, then those before it, and of each the first attempts that no limit
-/// holds back.
-const CANDIDATES: &str = "WITH RECURSIVE behind AS (
-        (SELECT fairness, 1 AS n FROM windlass_wait
-         WHERE module = $1 AND session IS NULL AND free = 0 AND fairness <> '' AND fairness > $2
-         ORDER BY fairness LIMIT 1)
+/// The keys behind the cursor that had something ready when the round began, and the first of all, each up to a number;
+/// and of each of them the first attempts that no limit holds back.
+const CANDIDATES: &str = "WITH RECURSIVE rest AS (
+        (SELECT w.fairness, 1 AS n FROM windlass_wait w
+         WHERE w.module = $1 AND w.session IS NULL AND w.free = 0 AND w.fairness <> '' AND w.fairness > $2
+           AND w.ready_at <= $8 AND ($4::text[] IS NULL OR w.command = ANY($4))
+         ORDER BY w.fairness LIMIT 1)
         UNION ALL
         SELECT (SELECT w.fairness FROM windlass_wait w
                 WHERE w.module = $1 AND w.session IS NULL AND w.free = 0 AND w.fairness <> ''
-                  AND w.fairness > b.fairness
+                  AND w.fairness > b.fairness AND w.ready_at <= $8
+                  AND ($4::text[] IS NULL OR w.command = ANY($4))
                 ORDER BY w.fairness LIMIT 1), b.n + 1
-        FROM behind b WHERE b.fairness IS NOT NULL AND b.n < $3
-    ), before AS (
-        (SELECT fairness, 1 AS n FROM windlass_wait
-         WHERE module = $1 AND session IS NULL AND free = 0 AND fairness <> '' AND fairness <= $2
-         ORDER BY fairness LIMIT 1)
+        FROM rest b WHERE b.fairness IS NOT NULL AND b.n < $3
+    ), all_keys AS (
+        (SELECT w.fairness, 1 AS n FROM windlass_wait w
+         WHERE w.module = $1 AND w.session IS NULL AND w.free = 0 AND w.fairness <> ''
+           AND ($4::text[] IS NULL OR w.command = ANY($4))
+         ORDER BY w.fairness LIMIT 1)
         UNION ALL
         SELECT (SELECT w.fairness FROM windlass_wait w
                 WHERE w.module = $1 AND w.session IS NULL AND w.free = 0 AND w.fairness <> ''
-                  AND w.fairness > b.fairness AND w.fairness <= $2
+                  AND w.fairness > b.fairness AND ($4::text[] IS NULL OR w.command = ANY($4))
                 ORDER BY w.fairness LIMIT 1), b.n + 1
-        FROM before b WHERE b.fairness IS NOT NULL AND b.n < $3
+        FROM all_keys b WHERE b.fairness IS NOT NULL AND b.n < $3
     ), keys AS (
-        SELECT fairness FROM behind WHERE fairness IS NOT NULL
-        UNION ALL SELECT fairness FROM before WHERE fairness IS NOT NULL
-        UNION ALL SELECT ''::bytea
+        SELECT fairness, bool_or(is_rest) AS in_rest, bool_or(NOT is_rest) AS in_next FROM (
+            SELECT fairness, true AS is_rest FROM rest WHERE fairness IS NOT NULL
+            UNION ALL SELECT fairness, false FROM all_keys WHERE fairness IS NOT NULL
+            UNION ALL SELECT ''::bytea, false
+        ) k GROUP BY fairness
     )
-    SELECT c.task, c.act, c.attempt, c.rank, c.command, c.fairness FROM keys CROSS JOIN LATERAL (
+    SELECT c.task, c.act, c.attempt, c.rank, c.command, c.fairness, keys.in_rest, keys.in_next
+    FROM keys CROSS JOIN LATERAL (
         SELECT w.* FROM windlass_wait w
         WHERE w.module = $1 AND w.session IS NULL AND w.free = 0 AND w.fairness = keys.fairness
           AND ($4::text[] IS NULL OR w.command = ANY($4))
@@ -100,9 +108,30 @@ const SET_TURN: &str = "UPDATE windlass_queue SET turn = $2 WHERE name = $1";
 /// Looks at one queue with limits or turns so often, each time behind what was found to be held back.
 const ROUNDS_MAX: usize = 16;
 
+/// Hands attempts to a session as its wishes say. What was claimed for one reaches the worker also where the next one fails.
+pub(super) async fn claim_all(
+    database: &Database,
+    session: SessionId,
+    wishes: &[Wish],
+    leave: &Leave,
+    now: Now,
+) -> Result<Vec<Claimed>, StoreError> {
+    let mut claimed = Vec::new();
+    for wish in wishes {
+        let found: Result<Vec<Claimed>, StoreError> =
+            retrying!(database, |connection| { claim(&mut connection, session, wish, leave, now).await });
+        match found {
+            Ok(found) => claimed.extend(found),
+            Err(error) if claimed.is_empty() => return Err(error),
+            Err(_) => break,
+        }
+    }
+    Ok(claimed)
+}
+
 /// Hands attempts to a session as one of its wishes says. What others have just made ready is left to them where nothing
 /// else rules the queue.
-pub(super) async fn claim(
+async fn claim(
     connection: &mut Connection<'_>,
     session: SessionId,
     wish: &Wish,
@@ -111,11 +140,17 @@ pub(super) async fn claim(
 ) -> Result<Vec<Claimed>, Fault> {
     let mut batch = Batch::default();
     add_claim(&mut batch, session, wish, leave, now);
-    let results = connection.send(batch).await?;
+    let results = connection.send(batch).await.map_err(not_again)?;
     match claimed(&results, session, wish, now)? {
         Some(claimed) => Ok(claimed),
         None => claim_ruled(connection, session, wish, now).await,
     }
+}
+
+/// A claim whose connection was lost may have been committed. It is not tried again: that would claim other attempts as
+/// well.
+fn not_again(fault: Fault) -> Fault {
+    if fault.is_lost_connection() { Fault::Store(StoreError::from(fault)) } else { fault }
 }
 
 /// Adds statements that claim as a wish says.
@@ -187,7 +222,7 @@ fn in_order(rows: &[Row], session: SessionId, module: &Name, now: Now) -> Result
 /// A queue while nobody else claims of it.
 struct Queue {
     is_paused: bool,
-    turn: Option<Vec<u8>>,
+    turn: Option<Turn>,
     /// The session's grace; nothing = nobody knows the session.
     grace: Option<Millis>,
     hands: Hands,
@@ -221,18 +256,30 @@ async fn claim_ruled(
                 CANDIDATES,
                 &[
                     &module,
-                    &turn.clone().unwrap_or_default(),
+                    &turn.as_ref().map_or(&[][..], |turn| &turn.key),
                     &keys,
                     &commands(wish),
                     &blocked_commands,
                     &blocked_keys,
                     &to_integer(most as u64),
+                    // Nothing was ready before all time: there is no round.
+                    &turn.as_ref().map_or(i64::MIN, |turn| turn.began),
                 ],
             )
             .await?;
-        let mut candidates = rows.iter().map(candidate).collect::<Result<Vec<_>, _>>()?;
+        let (mut candidates, mut in_turn) = (Vec::with_capacity(rows.len()), KeysInTurn::default());
+        for row in &rows {
+            let candidate = candidate(row)?;
+            if row.try_get(6)? {
+                in_turn.rest.insert(candidate.fairness.clone());
+            }
+            if row.try_get(7)? {
+                in_turn.next.insert(candidate.fairness.clone());
+            }
+            candidates.push(candidate);
+        }
         candidates.retain(|new| chosen.iter().all(|old| (old.task, old.act) != (new.task, new.act)));
-        let round = choose(candidates, &mut hands, turn, missing);
+        let round = choose(candidates, in_turn, &mut hands, turn, now.wall.0, missing);
         turn = round.turn;
         let is_done = round.attempts.is_empty() || !round.held_back;
         chosen.extend(round.attempts);
@@ -261,7 +308,7 @@ async fn hold_queue(
     let results = connection.send(batch).await?;
     let (mut is_paused, mut turn) = (false, None);
     for row in &results[0] {
-        (is_paused, turn) = (row.try_get(0)?, row.try_get(1)?);
+        (is_paused, turn) = (row.try_get(0)?, Turn::read(row.try_get(1)?, now.wall.0));
     }
     let attached: Option<bool> = results[1].first().map(|row| row.try_get(0)).transpose()?;
     let grace = attached.map(|attached| session.timeout_grace(attached));
@@ -294,7 +341,7 @@ async fn hand_out(
     session: SessionId,
     wish: &Wish,
     chosen: Vec<Candidate>,
-    (turn, grace): (Option<Vec<u8>>, Millis),
+    (turn, grace): (Option<Turn>, Millis),
     hands: &Hands,
     now: Now,
 ) -> Result<Vec<Claimed>, Fault> {
@@ -326,8 +373,8 @@ async fn hand_out(
     if !names.is_empty() {
         batch.add(BEGIN_STARTS, parameters![names, keys, tasks, acts, mono]);
     }
-    batch.add(SET_TURN, parameters![wish.module.as_str(), turn]);
-    let results = connection.send(batch.and_commit()).await?;
+    batch.add(SET_TURN, parameters![wish.module.as_str(), turn.map(|turn| turn.write())]);
+    let results = connection.send(batch.and_commit()).await.map_err(not_again)?;
     let mut claimed = in_order(&results[0], session, &wish.module, now)?;
     // In the order of their turns.
     let place = |claimed: &Claimed| {

@@ -147,6 +147,16 @@ pub enum OpenError {
         /// What to do.
         advice: &'static str,
     },
+    /// It speaks the protocol of PostgreSQL and is another database.
+    #[error(
+        "the server at {place} is {found}, which does not lock rows as PostgreSQL does, so attempts could be handed out twice; use PostgreSQL 13 or newer"
+    )]
+    Unsupported {
+        /// Where.
+        place: String,
+        /// What it is.
+        found: &'static str,
+    },
     /// It is too old.
     #[error("the PostgreSQL server at {place} has version {found}: version 13 or newer is needed")]
     TooOld {
@@ -312,9 +322,12 @@ async fn check(client: &mut Client, options: &PostgresOptions) -> Result<[u8; 32
     client.batch_execute("SET statement_timeout = '60s'; SET lock_timeout = '30s'").await.map_err(failed)?;
     let sql = "SELECT current_setting('server_version_num')::int4, current_setting('server_version'),
         pg_is_in_recovery(), current_setting('transaction_read_only') = 'on',
-        current_setting('server_encoding')";
+        current_setting('server_encoding'), version()";
     let row = client.query_one(sql, &[]).await.map_err(failed)?;
     let get = |column: usize| row.try_get::<_, String>(column).map_err(failed);
+    if let Some(found) = other_engine(&get(5)?) {
+        return Err(OpenError::Unsupported { place, found });
+    }
     if row.try_get::<_, i32>(0).map_err(failed)? < 130_000 {
         return Err(OpenError::TooOld { place, found: get(1)? });
     }
@@ -330,8 +343,41 @@ async fn check(client: &mut Client, options: &PostgresOptions) -> Result<[u8; 32
     migrate(client, random_bytes()?).await
 }
 
+/// Databases that speak the protocol of PostgreSQL, by a part of what `version()` returns in lower case, and their names.
+const OTHER_ENGINES: [(&str, &str); 5] = [
+    ("cockroachdb", "CockroachDB"),
+    ("-yb-", "YugabyteDB"),
+    ("redshift", "Amazon Redshift"),
+    ("greenplum", "Greenplum"),
+    ("materialize", "Materialize"),
+];
+
+fn other_engine(version: &str) -> Option<&'static str> {
+    let version = version.to_ascii_lowercase();
+    OTHER_ENGINES.iter().find(|(part, _)| version.contains(part)).map(|(_, name)| *name)
+}
+
 pub(super) fn random_bytes<const N: usize>() -> Result<[u8; N], OpenError> {
     let mut bytes = [0; N];
     getrandom::fill(&mut bytes).map_err(|error| OpenError::Random(error.to_string()))?;
     Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn other_databases_are_known_by_their_version() {
+        let postgres =
+            "PostgreSQL 16.4 (Debian 16.4-1) on x86_64-pc-linux-gnu, compiled by gcc 12.2.0, 64-bit";
+        assert_eq!(other_engine(postgres), None);
+        for (version, name) in [
+            ("CockroachDB CCL v22.1.0 (x86_64-pc-linux-gnu)", "CockroachDB"),
+            ("PostgreSQL 11.2-YB-2.20.1.0-b0 on x86_64-pc-linux-gnu", "YugabyteDB"),
+            ("PostgreSQL 8.0.2 on i686-pc-linux-gnu, compiled by GCC, Redshift 1.0.2", "Amazon Redshift"),
+        ] {
+            assert_eq!(other_engine(version), Some(name), "{version}");
+        }
+    }
 }

@@ -10,7 +10,7 @@ use super::{
     connection::{Batch, Connection, parameters},
     error::Fault,
 };
-use crate::rows::{KeyInLine, act_code, from_integer, name, place_among};
+use crate::rows::{KeyInLine, Turn, act_code, from_integer, name, place_among};
 
 const QUEUES: &str = "SELECT q.name, q.paused_at, q.by_name, q.by_claimed,
         (SELECT count(*) FROM windlass_wait w
@@ -82,12 +82,12 @@ pub(super) async fn place(
     let mut batch = Batch::default();
     batch.add(LINE, parameters![Uuid::from_u128(task.0), act_code(key)]);
     let rows = connection.send(batch).await?.remove(0);
-    let mut turn: Option<Vec<u8>> = None;
+    let mut turn = None;
     let mut keys: Vec<KeyInLine> = Vec::with_capacity(rows.len());
     for row in &rows {
-        turn = row.try_get(4)?;
+        turn = Turn::read(row.try_get(4)?, i64::MAX);
         let (count, before) = (from_integer(row.try_get(1)?), from_integer(row.try_get(2)?));
         keys.push(KeyInLine { key: row.try_get(0)?, count, before, is_own: row.try_get(3)? });
     }
-    Ok(place_among(keys, turn.as_deref()))
+    Ok(place_among(keys, turn.as_ref().map(|turn| &turn.key[..])))
 }

@@ -200,19 +200,9 @@ impl Store for PostgresStore {
         leave: &Leave,
         now: Now,
     ) -> Result<Vec<Claimed>, StoreError> {
-        let mut claimed = Vec::new();
-        for wish in wishes {
-            let wish = wish.clone();
-            let leave = leave.clone();
-            claimed.extend(with_connection!(self, |inner, connection| claim::claim(
-                &mut connection,
-                session,
-                &wish,
-                &leave,
-                now
-            ))?);
-        }
-        Ok(claimed)
+        let (inner, wishes, leave) = (self.inner.clone(), wishes.to_vec(), leave.clone());
+        self.spawn(async move { claim::claim_all(&inner.database, session, &wishes, &leave, now).await })
+            .await
     }
 
     async fn adopt(

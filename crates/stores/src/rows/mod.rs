@@ -39,7 +39,7 @@ pub(crate) use locks::{free_holder_bytes, in_order};
 pub(crate) use newest::Newest;
 pub(crate) use place::{KeyInLine, place_among};
 pub(crate) use tasks::{TaskParts, claimed_wait, name, of_task};
-pub(crate) use turns::{Candidate, Hands, choose};
+pub(crate) use turns::{Candidate, Hands, KeysInTurn, Turn, choose};
 #[cfg(any(feature = "mysql", feature = "postgres"))]
 pub(crate) use version::check_version;
 pub(crate) use writes::{SubmitKeyWrite, TaskWrite, WaitWrite, Writes};

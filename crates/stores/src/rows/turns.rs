@@ -1,10 +1,12 @@
 //! Which attempts of a queue are handed out where keys take turns or limits hold some back.
 //!
 //! The database tells what is in hands, what began lately, and the first attempts of each key; here it is decided.
-//! Keys take turns in their order, beginning behind the one that had its turn last; attempts without a key are one of
-//! them. Of a key the smallest rank goes first.
+//! Keys take turns in rounds. A round is of the keys that had something ready when it began: each of them has one turn in
+//! it, in their order, and a cursor says which one had its turn last. What becomes ready later waits for the next round,
+//! so keys that keep coming never hold up those that wait. Attempts without a key are one of the keys. Of a key the
+//! smallest rank goes first.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
 use windlass_core::{Millis, Name};
 use windlass_engine::ports::Limit;
@@ -23,6 +25,37 @@ pub(crate) struct Candidate {
     pub(crate) fairness: Vec<u8>,
 }
 
+/// How far the round of a queue is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Turn {
+    /// The key that had its turn last.
+    pub(crate) key: Vec<u8>,
+    /// When the round began, in milliseconds since 1970: it is of keys that had something ready by then.
+    pub(crate) began: i64,
+}
+
+impl Turn {
+    /// Reads what [`Turn::write`] wrote. A round that begins after `now` is over: the clock was set back.
+    pub(crate) fn read(bytes: Option<&[u8]>, now: i64) -> Option<Self> {
+        let (began, key) = bytes?.split_first_chunk()?;
+        let began = i64::from_be_bytes(*began);
+        (began <= now).then(|| Self { key: key.to_vec(), began })
+    }
+
+    pub(crate) fn write(&self) -> Vec<u8> {
+        [&self.began.to_be_bytes(), &self.key[..]].concat()
+    }
+}
+
+/// The first keys of a queue that have something ready.
+#[derive(Debug, Default)]
+pub(crate) struct KeysInTurn {
+    /// Those that have their turn in the round as it is.
+    pub(crate) rest: BTreeSet<Vec<u8>>,
+    /// Those of the next round, which is of all.
+    pub(crate) next: BTreeSet<Vec<u8>>,
+}
+
 /// What counts under the limits of a queue.
 #[derive(Debug, Default)]
 pub(crate) struct Hands {
@@ -38,8 +71,8 @@ pub(crate) struct Hands {
 pub(crate) struct Chosen {
     /// The attempts, in their order.
     pub(crate) attempts: Vec<Candidate>,
-    /// The key that has had its turn last.
-    pub(crate) turn: Option<Vec<u8>>,
+    /// How far the round is then.
+    pub(crate) turn: Option<Turn>,
     /// A limit held some of the candidates back: behind them there may be others that it does not hold back.
     pub(crate) held_back: bool,
 }
@@ -122,28 +155,29 @@ fn counted<'l>(
     limits.into_iter().filter_map(count).collect()
 }
 
-/// Chooses at most `most` of the candidates, and counts them as in hands. Of each key there must be its first ones.
+/// Chooses at most `most` of the candidates, and counts them as in hands. Of each of the keys there must be its first ones.
 pub(crate) fn choose(
-    candidates: Vec<Candidate>,
+    mut candidates: Vec<Candidate>,
+    keys: KeysInTurn,
     hands: &mut Hands,
-    turn: Option<Vec<u8>>,
+    turn: Option<Turn>,
+    now: i64,
     most: usize,
 ) -> Chosen {
-    let mut lines: BTreeMap<Vec<u8>, Vec<Candidate>> = BTreeMap::new();
+    candidates.sort_unstable_by_key(|candidate| (candidate.rank, candidate.task, candidate.act));
+    let mut lines: BTreeMap<Vec<u8>, VecDeque<Candidate>> = BTreeMap::new();
     for candidate in candidates {
-        lines.entry(candidate.fairness.clone()).or_default().push(candidate);
+        lines.entry(candidate.fairness.clone()).or_default().push_back(candidate);
     }
-    for line in lines.values_mut() {
-        line.sort_unstable_by_key(|candidate| (candidate.rank, candidate.task, candidate.act));
-    }
+    let began = turn.as_ref().map(|turn| turn.began);
+    let rest = keys.rest.into_iter().filter_map(|key| Some((key, began?, false)));
+    let next = keys.next.into_iter().map(|key| (key, now, true));
+    let mut turns: VecDeque<(Vec<u8>, i64, bool)> = rest.chain(next).collect();
     let mut chosen = Chosen { turn, ..Chosen::default() };
-    let (behind, before): (Vec<_>, Vec<_>) =
-        lines.into_iter().partition(|(key, _)| chosen.turn.as_ref().is_some_and(|turn| key > turn));
-    let mut turns: VecDeque<(Vec<u8>, VecDeque<Candidate>)> =
-        behind.into_iter().chain(before).map(|(key, line)| (key, line.into())).collect();
     while chosen.attempts.len() < most
-        && let Some((key, mut line)) = turns.pop_front()
+        && let Some((key, began, comes_again)) = turns.pop_front()
     {
+        let Some(line) = lines.get_mut(&key) else { continue };
         while let Some(next) = line.pop_front() {
             if hands.is_held_back(&next) {
                 chosen.held_back = true;
@@ -151,8 +185,10 @@ pub(crate) fn choose(
             }
             hands.take(&next);
             chosen.attempts.push(next);
-            chosen.turn = Some(key.clone());
-            turns.push_back((key, line));
+            chosen.turn = Some(Turn { key: key.clone(), began });
+            if comes_again {
+                turns.push_back((key, began, comes_again));
+            }
             break;
         }
     }
@@ -178,15 +214,38 @@ mod tests {
         Limit { name, queue, command: None, per_key, running: Some(running), starts: None }
     }
 
+    /// Those of the rest of a round, and all.
+    fn keys(rest: &[&str], candidates: &[Candidate]) -> KeysInTurn {
+        let rest = rest.iter().map(|key| fairness_bytes(Some(key))).collect();
+        KeysInTurn { rest, next: candidates.iter().map(|candidate| candidate.fairness.clone()).collect() }
+    }
+
+    fn candidates(keys: &[&str]) -> Vec<Candidate> {
+        (1..).zip(keys).map(|(task, key)| candidate(task, "do", key)).collect()
+    }
+
     #[test]
-    fn keys_take_turns_from_the_one_that_had_its_turn_last() {
-        let keys = ["a", "a", "b", "", "", "c"];
-        let candidates: Vec<_> = (1..).zip(keys).map(|(task, key)| candidate(task, "do", key)).collect();
-        let chosen = choose(candidates.clone(), &mut Hands::default(), None, 9);
+    fn a_round_goes_on_behind_its_cursor_and_the_next_one_is_of_all() {
+        let some = candidates(&["a", "a", "b", "", "", "c"]);
+        let chosen = choose(some.clone(), keys(&[], &some), &mut Hands::default(), None, 70, 9);
         assert_eq!(tasks(&chosen), [4, 1, 3, 6, 5, 2]);
-        let chosen = choose(candidates, &mut Hands::default(), Some(fairness_bytes(Some("a"))), 3);
-        assert_eq!(tasks(&chosen), [3, 6, 4]);
-        assert_eq!(chosen.turn, Some(Vec::new()));
+        let turn = Turn { key: fairness_bytes(Some("a")), began: 50 };
+        let rest = || keys(&["c"], &some);
+        let chosen = choose(some.clone(), rest(), &mut Hands::default(), Some(turn.clone()), 70, 1);
+        let round = chosen.turn.clone().map(|turn| turn.began);
+        assert_eq!((tasks(&chosen), round), (vec![6], Some(50)), "b came after the round began");
+        let chosen = choose(some.clone(), rest(), &mut Hands::default(), Some(turn), 70, 4);
+        assert_eq!(tasks(&chosen), [6, 4, 1, 3]);
+        assert_eq!(chosen.turn, Some(Turn { key: fairness_bytes(Some("b")), began: 70 }));
+    }
+
+    #[test]
+    fn a_turn_is_read_as_it_was_written_unless_the_clock_was_set_back() {
+        let turn = Turn { key: b"=a".to_vec(), began: 50 };
+        assert_eq!(Turn::read(Some(&turn.write()), 50), Some(turn.clone()));
+        assert_eq!(Turn::read(Some(&turn.write()), 49), None);
+        assert_eq!(Turn::read(Some(b"=a"), 50), None);
+        assert_eq!(Turn::read(None, 50), None);
     }
 
     #[test]
@@ -194,9 +253,8 @@ mod tests {
         let mut hands = Hands::new(vec![limit(true, 1)]);
         hands.hold(&Name::new("do").unwrap(), &fairness_bytes(Some("b")));
         assert_eq!(hands.blocked(), [(None, Some(fairness_bytes(Some("b"))))]);
-        let keys = ["a", "a", "b", "c", ""];
-        let candidates: Vec<_> = (1..).zip(keys).map(|(task, key)| candidate(task, "do", key)).collect();
-        let chosen = choose(candidates, &mut hands, None, 9);
+        let some = candidates(&["a", "a", "b", "c", ""]);
+        let chosen = choose(some.clone(), keys(&[], &some), &mut hands, None, 70, 9);
         assert_eq!(tasks(&chosen), [5, 1, 4]);
         assert!(chosen.held_back);
     }
@@ -204,8 +262,9 @@ mod tests {
     #[test]
     fn a_limit_on_all_is_counted_over_all_keys() {
         let mut hands = Hands::new(vec![limit(false, 2)]);
-        let candidates: Vec<_> = (1..=4).map(|task| candidate(task, "do", "")).collect();
-        assert_eq!(tasks(&choose(candidates, &mut hands, None, 9)), [1, 2]);
+        let some = candidates(&["", "", "", ""]);
+        let chosen = choose(some.clone(), keys(&[], &some), &mut hands, None, 70, 9);
+        assert_eq!(tasks(&chosen), [1, 2]);
         assert_eq!(hands.blocked(), [(None, None)]);
     }
 }

@@ -20,3 +20,7 @@ SET @windlass_step = IF(
 PREPARE windlass_step FROM @windlass_step;
 EXECUTE windlass_step;
 DEALLOCATE PREPARE windlass_step;
+
+-- A turn says when its round began from now on: 8 bytes before the key that had its turn last.
+UPDATE windlass_queue SET turn = NULL;
+ALTER TABLE windlass_queue MODIFY turn VARBINARY(520) NULL;

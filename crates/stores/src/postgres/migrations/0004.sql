@@ -13,3 +13,7 @@ INSERT INTO windlass_lock_floor (one, version)
 
 -- How often a session's lease was extended since the session was last heard of.
 ALTER TABLE windlass_session ADD COLUMN extensions int NOT NULL DEFAULT 0;
+
+-- A turn says when its round began from now on.
+UPDATE windlass_queue SET turn = NULL;
+COMMENT ON COLUMN windlass_queue.turn IS 'when the round began, 8 bytes, and the key that had its turn last';

@@ -14,16 +14,19 @@ use windlass_testkit::{Database, PostgresProduct};
 
 use super::{database, open, runtime};
 
-/// Ends everybody's connections and deletes all rows but the one about the whole: making and dropping a database for each
+/// Ends everybody's connections and deletes all rows but those that a store has from its beginning: making and dropping a database for each
 /// case would be most of what the suite takes.
 const CLEAN: &str = "
     select pg_terminate_backend(pid, 5000) from pg_stat_activity
         where datname = current_database() and pid <> pg_backend_pid();
     do $$ declare name text; begin
         for name in select tablename from pg_tables where tablename like 'windlass\\_%' loop
-            if name <> 'windlass_meta' then execute format('delete from %I', name); end if;
+            if name not in ('windlass_meta', 'windlass_lock_floor') then
+                execute format('delete from %I', name);
+            end if;
         end loop;
-    end $$";
+    end $$;
+    update windlass_lock_floor set version = 0";
 
 /// A database, and how many servers are on it.
 struct Servers(Arc<Database<'static, PostgresProduct>>, usize);
