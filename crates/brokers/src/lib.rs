@@ -23,6 +23,7 @@ mod message;
 #[cfg(any(feature = "kafka", feature = "rabbitmq", feature = "redis", feature = "sqs"))]
 mod percent;
 mod port;
+mod progress;
 #[cfg(feature = "rabbitmq")]
 mod rabbitmq;
 #[cfg(feature = "redis")]
@@ -39,6 +40,7 @@ pub use error::BrokerError;
 pub use kafka::Kafka;
 pub use message::{Announcement, Delivery, Look, Message, Queue, Receipt, Topic};
 pub use port::{Broker, Consumer, ConsumerSettings};
+pub use progress::{Positions, Progress};
 #[cfg(feature = "rabbitmq")]
 pub use rabbitmq::RabbitMq;
 #[cfg(feature = "sqs")]

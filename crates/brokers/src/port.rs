@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use crate::{Announcement, BrokerError, Delivery, Look, Message, Queue, Receipt, Topic};
+use crate::{Announcement, BrokerError, Delivery, Look, Message, Progress, Queue, Receipt, Topic};
 
 /// A connection to a broker. It connects when it is first needed and again whenever it was lost, by itself: a call while
 /// the broker is away fails, and the next one tries again.
@@ -57,6 +57,15 @@ pub trait Broker: Send + Sync + 'static {
     /// # Errors
     /// [`BrokerError::NoQueue`] where it is not there.
     async fn look(&self, queue: &Queue) -> Result<Look, BrokerError>;
+
+    /// How far the consumers of `group` have settled the messages of a queue. Where consumers receive messages that the
+    /// product does not count until they are settled, those are missing here as well.
+    ///
+    /// # Errors
+    /// [`BrokerError::NoQueue`] where it is not there.
+    async fn progress(&self, queue: &Queue, _group: &str) -> Result<Progress, BrokerError> {
+        Ok(Progress::Left(self.look(queue).await?.messages))
+    }
 
     /// Begins to consume a queue, which is made unless it is there.
     ///

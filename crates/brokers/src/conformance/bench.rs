@@ -43,9 +43,14 @@ impl<'s> Bench<'s> {
         }
     }
 
+    /// The group of all consumers.
+    pub(super) fn group(&self) -> &'static str {
+        "windlass"
+    }
+
     pub(super) fn settings(&self, in_hands_max: usize) -> ConsumerSettings {
         ConsumerSettings {
-            group: "windlass".to_owned(),
+            group: self.group().to_owned(),
             name: "conformance".to_owned(),
             in_hands_max,
             silent_after: self.promises.silent_after,

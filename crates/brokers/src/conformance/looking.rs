@@ -8,9 +8,14 @@ use super::{
     bench::{Bench, PATIENCE, receipts, receive},
     topic,
 };
-use crate::{BrokerError, Look};
+use crate::{BrokerError, Look, Progress};
 
-topic![counts_what_is_there, knows_no_queue_that_is_not_there, sees_that_a_queue_was_made_anew,];
+topic![
+    counts_what_is_there,
+    knows_no_queue_that_is_not_there,
+    sees_that_a_queue_was_made_anew,
+    knows_what_was_settled,
+];
 
 /// Looks until there are so many, of which consumers have so many in hands: some brokers count what was a moment ago.
 /// Some can count both only while there is no consumer, and say so each time.
@@ -68,5 +73,28 @@ async fn sees_that_a_queue_was_made_anew(bench: &Bench<'_>) {
             Ok(_) => sleep(Duration::from_millis(50)).await,
             Err(error) => super::bench::pause_after(&error).await,
         }
+    }
+}
+
+async fn knows_what_was_settled(bench: &Bench<'_>) {
+    let progress = async || bench.broker.progress(&bench.queue, bench.group()).await;
+    let error = progress().await.expect_err("there is none");
+    assert!(matches!(error, BrokerError::NoQueue(_)), "{error}");
+    bench.publish(&Bench::messages(0..3)).await;
+    look_until(bench, 3, 0).await;
+    let mark = progress().await.expect("the queue is there");
+    assert!(!mark.has_settled(&mark), "{mark:?}");
+    let mut consumer = bench.consumer().await;
+    let came = receive(&mut *consumer, 3).await;
+    consumer.acknowledge(&receipts(&came[..2])).await.expect("they are acknowledged");
+    if let now @ Progress::Positions(_) = progress().await.expect("the queue is there") {
+        assert!(!now.has_settled(&mark), "one is in hands: {now:?} since {mark:?}");
+        bench.publish(&Bench::messages(3..4)).await;
+    }
+    consumer.acknowledge(&receipts(&came[2..])).await.expect("it is acknowledged");
+    let until = Instant::now() + PATIENCE;
+    while !progress().await.expect("the queue is there").has_settled(&mark) {
+        assert!(Instant::now() < until, "all that was there at {mark:?} is settled");
+        sleep(Duration::from_millis(50)).await;
     }
 }

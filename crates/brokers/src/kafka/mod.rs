@@ -39,7 +39,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 
 use crate::{
-    Announcement, Broker, BrokerError, Consumer, ConsumerSettings, Look, Message, Queue, Topic,
+    Announcement, Broker, BrokerError, Consumer, ConsumerSettings, Look, Message, Progress, Queue, Topic,
     kafka::{
         address::Address, consumer::QueueConsumer, publish::Publisher, record::MESSAGE_BYTES_MAX,
         topics::Topics,
@@ -111,6 +111,10 @@ impl Broker for Kafka {
 
     async fn look(&self, queue: &Queue) -> Result<Look, BrokerError> {
         self.topics.look(queue).await
+    }
+
+    async fn progress(&self, queue: &Queue, group: &str) -> Result<Progress, BrokerError> {
+        self.topics.progress(queue, group).await
     }
 
     async fn consume(

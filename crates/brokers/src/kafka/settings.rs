@@ -51,9 +51,9 @@ pub(super) fn common(address: &Address) -> ClientConfig {
 }
 
 /// For looking at a topic as its group sees it, without being a member of that.
-pub(super) fn of_group_observer(address: &Address, queue: &Queue) -> ClientConfig {
+pub(super) fn of_group_observer(address: &Address, group: &str) -> ClientConfig {
     let mut config = common(address);
-    config.set("group.id", address.group(&queue.name)).set("enable.auto.commit", "false");
+    config.set("group.id", group).set("enable.auto.commit", "false");
     config
 }
 

@@ -17,8 +17,13 @@ use rdkafka::{
 use tokio::task::spawn_blocking;
 
 use crate::{
-    BrokerError, Look, Queue,
-    kafka::{address::Address, failure, reason::Reason, settings},
+    BrokerError, Look, Positions, Progress, Queue,
+    kafka::{
+        address::{self, Address},
+        failure,
+        reason::Reason,
+        settings,
+    },
 };
 
 /// How long one question to the cluster may take.
@@ -40,6 +45,7 @@ const NAME_BYTES_MAX: usize = 249;
 pub(super) struct Topics {
     address: Arc<Address>,
     clients: Mutex<Option<Clients>>,
+    /// By the ids of their groups, each of which has one topic.
     group_observers: Mutex<HashMap<String, Arc<Observer>>>,
     known: Mutex<HashMap<String, Known>>,
 }
@@ -141,9 +147,9 @@ impl Topics {
         check(queue)?;
         // What is confirmed while the cluster is asked may not be in its answer.
         let before = self.known().get(&queue.name).map(|known| known.ends.clone()).unwrap_or_default();
-        let observer = self.group_observer(queue)?;
+        let observer = self.group_observer(queue, self.address.group(&queue.name))?;
         let looked = match partitions(&observer, queue).await {
-            Ok(partitions) => progress(&observer, queue, partitions).await,
+            Ok(partitions) => spans(&observer, queue, partitions).await,
             Err(error) => Err(error),
         };
         let mut known = self.known();
@@ -152,7 +158,10 @@ impl Topics {
             known.is_made = false;
             known.begin_anew(HashMap::new());
         }
-        let (ends, left) = looked?;
+        let spans = looked?;
+        let left = spans.values().map(Span::left).sum();
+        let ends: HashMap<i32, i64> =
+            spans.into_iter().map(|(partition, span)| (partition, span.end)).collect();
         if before.iter().any(|(partition, end)| ends.get(partition).is_none_or(|now| now < end)) {
             known.begin_anew(ends);
         } else {
@@ -163,6 +172,17 @@ impl Topics {
         }
         let identity = Some(known.generation.to_string());
         Ok(Look { messages: Some(left), counts_in_hands: true, identity })
+    }
+
+    /// How far the consumers of a group have settled a topic's messages.
+    pub(super) async fn progress(&self, queue: &Queue, group: &str) -> Result<Progress, BrokerError> {
+        check(queue)?;
+        let observer = self.group_observer(queue, address::group(group, &queue.name))?;
+        let partitions = partitions(&observer, queue).await?;
+        let spans = spans(&observer, queue, partitions).await?;
+        let position = |offset: i64| u128::try_from(offset).unwrap_or_default();
+        let positions = |span: &Span| Positions { settled: position(span.settled), end: position(span.end) };
+        Ok(Progress::Positions(spans.iter().map(|(partition, span)| (*partition, positions(span))).collect()))
     }
 
     fn clients(&self, queue: &Queue) -> Result<Clients, BrokerError> {
@@ -177,13 +197,13 @@ impl Topics {
     }
 
     /// Who looks at a topic as its group sees it. The library lets one client see one group.
-    fn group_observer(&self, queue: &Queue) -> Result<Arc<Observer>, BrokerError> {
+    fn group_observer(&self, queue: &Queue, group: String) -> Result<Arc<Observer>, BrokerError> {
         let mut observers = self.group_observers.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        if let Some(observer) = observers.get(&queue.name) {
+        if let Some(observer) = observers.get(&group) {
             return Ok(Arc::clone(observer));
         }
-        let made = observer(queue, &settings::of_group_observer(&self.address, queue))?;
-        observers.insert(queue.name.clone(), Arc::clone(&made));
+        let made = observer(queue, &settings::of_group_observer(&self.address, &group))?;
+        observers.insert(group, Arc::clone(&made));
         Ok(made)
     }
 
@@ -237,24 +257,37 @@ async fn ends(
     .await
 }
 
-/// Where the partitions end, and how many messages are between there and what the group has done.
-async fn progress(
+/// Offsets of a partition: up to `settled` the group has done everything, and the next message gets `end`.
+#[derive(Debug, Clone, Copy)]
+struct Span {
+    settled: i64,
+    end: i64,
+}
+
+impl Span {
+    /// How many messages the group has not done yet.
+    fn left(&self) -> u64 {
+        u64::try_from(self.end - self.settled).unwrap_or_default()
+    }
+}
+
+/// How far the group of the observer is in each partition.
+async fn spans(
     observer: &Arc<Observer>,
     queue: &Queue,
     partitions: Vec<i32>,
-) -> Result<(HashMap<i32, i64>, u64), BrokerError> {
+) -> Result<HashMap<i32, Span>, BrokerError> {
     observe(observer, queue, move |observer, topic| {
         let at = |offset| all_at(topic, &partitions, offset);
         let ask = |offset| offsets(&observer.offsets_for_times(at(offset)?, ANSWER_MAX)?);
         let (ends, begins) = (ask(Offset::End)?, ask(Offset::Beginning)?);
         let done = offsets(&observer.committed_offsets(at(Offset::Invalid)?, ANSWER_MAX)?)?;
-        let left = ends.iter().map(|(partition, end)| {
+        let span = |(partition, end): (&i32, &i64)| {
             let begin = begins.get(partition).copied().unwrap_or_default();
-            let done = done.get(partition).map_or(begin, |done| begin.max(*done));
-            u64::try_from(end - done).unwrap_or_default()
-        });
-        let left = left.sum();
-        Ok((ends, left))
+            let settled = done.get(partition).map_or(begin, |done| begin.max(*done));
+            (*partition, Span { settled, end: *end })
+        };
+        Ok(ends.iter().map(span).collect())
     })
     .await
 }

@@ -43,7 +43,9 @@ use async_trait::async_trait;
 use self::{
     entry::Kept, group::Place, link::Link, list_consumer::ListConsumer, stream_consumer::StreamConsumer,
 };
-use crate::{Announcement, Broker, BrokerError, Consumer, ConsumerSettings, Look, Message, Queue, Topic};
+use crate::{
+    Announcement, Broker, BrokerError, Consumer, ConsumerSettings, Look, Message, Progress, Queue, Topic,
+};
 
 /// The largest message. Redis would take half a gigabyte, and answers nobody else while it reads that.
 const MESSAGE_BYTES_MAX: usize = 16 << 20;
@@ -160,6 +162,13 @@ impl Broker for Redis {
         match kind(queue)? {
             Kind::Stream => stream::look(&self.link, &queue.name).await,
             Kind::List => list::look(&self.link, &queue.name).await,
+        }
+    }
+
+    async fn progress(&self, queue: &Queue, _group: &str) -> Result<Progress, BrokerError> {
+        match kind(queue)? {
+            Kind::Stream => stream::progress(&self.link, &queue.name).await,
+            Kind::List => Ok(Progress::Left(list::look(&self.link, &queue.name).await?.messages)),
         }
     }
 

@@ -13,7 +13,7 @@ use super::{
     entry::{Kept, add, size},
     link::Link,
 };
-use crate::{BrokerError, Look, Message};
+use crate::{BrokerError, Look, Message, Positions, Progress};
 
 /// A group that nobody consumes. It is made with the stream and goes with it, and its position is a random number: who
 /// finds another one there knows that the stream was made anew.
@@ -137,6 +137,35 @@ pub(super) async fn look(link: &Link, stream: &str) -> Result<Look, BrokerError>
     let messages = u64::from_redis_value(length?).map_err(|error| unexpected(&error.into()))?;
     let identity = identity(groups?).map_err(|error| unexpected(&error))?;
     Ok(Look { messages: Some(messages), counts_in_hands: true, identity })
+}
+
+/// Entries are deleted once they are settled, so the first one that is left is the first that is not.
+pub(super) async fn progress(link: &Link, stream: &str) -> Result<Progress, BrokerError> {
+    let mut question = cmd("XINFO");
+    question.arg("STREAM").arg(stream);
+    let answer: HashMap<String, Value> = link.run(&question, stream).await?;
+    let positions = positions(answer).map_err(|error| unexpected(&error))?;
+    Ok(Progress::Positions([(0, positions)].into()))
+}
+
+fn positions(mut stream: HashMap<String, Value>) -> Result<Positions, RedisError> {
+    let last = String::from_redis_value(stream.remove("last-generated-id").unwrap_or(Value::Nil))?;
+    let end = position(&last) + 1;
+    let settled = match stream.remove("first-entry") {
+        Some(Value::Array(entry)) => match entry.into_iter().next() {
+            Some(id) => position(&String::from_redis_value(id)?),
+            None => end,
+        },
+        _ => end,
+    };
+    Ok(Positions { settled, end })
+}
+
+/// An entry's id as a number: `MILLISECONDS-COUNT`.
+fn position(id: &str) -> u128 {
+    let (since, count) = id.split_once('-').unwrap_or((id, "0"));
+    let number = |text: &str| text.parse::<u64>().unwrap_or_default();
+    u128::from(number(since)) << 64 | u128::from(number(count))
 }
 
 fn identity(groups: Value) -> Result<Option<String>, RedisError> {

@@ -23,7 +23,7 @@ mod trouble;
 pub use announcer::{Announcer, WriteEvent};
 pub use clerk::{Clerk, ReadEnqueued, Unreadable};
 pub use committer::Committer;
-pub use courier::{Courier, CourierSettings, WriteStep};
+pub use courier::{Courier, CourierSettings, RESULTS_GROUP, WriteStep};
 pub use damage_reporter::DamageReporter;
 pub use dispatcher::Dispatcher;
 pub use janitor::Janitor;

@@ -10,7 +10,8 @@ use std::{
 
 use async_trait::async_trait;
 use windlass_brokers::{
-    Announcement, Broker, BrokerError, Consumer, ConsumerSettings, Look, Message, Queue, Topic,
+    Announcement, Broker, BrokerError, Consumer, ConsumerSettings, Look, Message, Positions, Progress, Queue,
+    Topic,
 };
 
 /// A broker whose queue keeps what it is given, and on whose topic announcements get lost on the way, or their
@@ -22,6 +23,12 @@ pub(crate) struct TestBroker {
     pub(crate) heard: Mutex<Vec<(String, u64)>>,
     /// The ids of messages, in the order in which they came.
     pub(crate) published: Mutex<Vec<String>>,
+    /// So many messages of the queue are acknowledged, or lost.
+    pub(crate) gone: AtomicU64,
+    /// So many answers were confirmed.
+    pub(crate) answered: AtomicU64,
+    /// So many of them were read.
+    pub(crate) read: AtomicU64,
 }
 
 impl TestBroker {
@@ -31,6 +38,9 @@ impl TestBroker {
             losses: AtomicU64::new(losses),
             heard: Mutex::default(),
             published: Mutex::default(),
+            gone: AtomicU64::default(),
+            answered: AtomicU64::default(),
+            read: AtomicU64::default(),
         })
     }
 
@@ -102,8 +112,14 @@ impl Broker for TestBroker {
     }
 
     async fn look(&self, _queue: &Queue) -> Result<Look, BrokerError> {
-        let messages = self.published.lock().unwrap().len() as u64;
+        let messages = self.published.lock().unwrap().len() as u64 - self.gone.load(Ordering::Relaxed);
         Ok(Look { messages: Some(messages), counts_in_hands: true, identity: None })
+    }
+
+    async fn progress(&self, _queue: &Queue, _group: &str) -> Result<Progress, BrokerError> {
+        let (settled, end) = (self.read.load(Ordering::Relaxed), self.answered.load(Ordering::Relaxed));
+        let positions = Positions { settled: settled.into(), end: end.into() };
+        Ok(Progress::Positions([(0, positions)].into()))
     }
 
     async fn consume(

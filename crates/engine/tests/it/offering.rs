@@ -1,11 +1,14 @@
 //! What is offered on a broker, and who may begin it.
 
-use std::sync::Arc;
+use std::{
+    collections::BTreeSet,
+    sync::{Arc, atomic::Ordering::Relaxed},
+};
 
 use windlass_brokers::{Message, Queue};
 use windlass_core::Name;
 use windlass_engine::{
-    HandedOut, ReportStatus, Said,
+    HandedOut, ReportStatus, Said, WorkerReport,
     services::{Courier, CourierSettings, WriteStep},
 };
 
@@ -28,7 +31,12 @@ impl WriteStep for Tokens {
 }
 
 fn courier(world: &World, broker: &Arc<TestBroker>, chance: u64) -> Courier {
-    let settings = CourierSettings { module: Name::new("m").unwrap(), queue: Queue::new("m"), window: 10 };
+    let settings = CourierSettings {
+        module: Name::new("m").unwrap(),
+        queue: Queue::new("m"),
+        results: Queue::new("results"),
+        window: 10,
+    };
     Courier::new(world.engine.clone(), broker.clone(), Arc::new(Tokens), settings, chance)
 }
 
@@ -52,4 +60,66 @@ fn who_runs_what_was_offered_first_does_not_begin_it_again_when_it_is_offered_an
     assert_eq!(worker.report(&late, Said::Running(None)), ReportStatus::Stale, "it runs already");
     assert_eq!(worker.report(&early, Said::Running(None)), ReportStatus::Accepted);
     assert_eq!(worker.report(&early, ok()), ReportStatus::Accepted);
+}
+
+/// Lets time pass, in which the courier has a round each second.
+fn rounds(world: &World, courier: &Courier, seconds: u32) {
+    for _ in 0..seconds {
+        world.pass(1_000);
+        world.drive(courier.run_once(world.now())).unwrap();
+    }
+}
+
+/// Three tasks are offered, and their tokens.
+fn three_offered() -> (World, Arc<TestBroker>, Courier, Vec<String>) {
+    let world = World::new();
+    let broker = TestBroker::new(1, 0);
+    world.apply(flow("f", &["a"], 0));
+    for _ in 0..3 {
+        world.submit("f");
+    }
+    let courier = courier(&world, &broker, 1);
+    world.drive(courier.run_once(world.now())).unwrap();
+    let tokens = broker.published.lock().unwrap().clone();
+    assert_eq!(tokens.len(), 3);
+    (world, broker, courier, tokens)
+}
+
+#[test]
+fn acknowledged_messages_whose_answers_wait_to_be_read_are_not_sent_again() {
+    let (world, broker, courier, tokens) = three_offered();
+    // A module has done all three and said so; before its answers there are others, which take long to read.
+    broker.gone.store(3, Relaxed);
+    broker.answered.store(53, Relaxed);
+    for read in 0..50 {
+        broker.read.store(read, Relaxed);
+        rounds(&world, &courier, 2);
+    }
+    assert_eq!(broker.published.lock().unwrap().len(), 3, "nothing is lost as far as anybody can tell");
+    let done: Vec<_> = tokens
+        .iter()
+        .map(|token| WorkerReport { token: token.clone(), said: Ok(ok()), logs: Vec::new() })
+        .collect();
+    let answers = world.drive(world.engine.hear_from_afar(done, world.now())).unwrap();
+    assert!(answers.iter().all(|answer| answer.status == ReportStatus::Accepted));
+    broker.read.store(53, Relaxed);
+    rounds(&world, &courier, 60);
+    assert_eq!(broker.published.lock().unwrap().len(), 3);
+}
+
+#[test]
+fn what_the_broker_lost_is_sent_again_under_the_same_token_once_the_answers_are_read() {
+    let (world, broker, courier, tokens) = three_offered();
+    rounds(&world, &courier, 20);
+    assert_eq!(broker.published.lock().unwrap().len(), 3, "the broker has them");
+    broker.gone.store(3, Relaxed);
+    broker.answered.store(5, Relaxed);
+    rounds(&world, &courier, 20);
+    assert_eq!(broker.published.lock().unwrap().len(), 3, "answers are unread");
+    broker.read.store(5, Relaxed);
+    rounds(&world, &courier, 20);
+    let published = broker.published.lock().unwrap().clone();
+    assert_eq!(published.len(), 6, "each is sent again once");
+    let distinct: BTreeSet<&String> = published.iter().collect();
+    assert_eq!(distinct, tokens.iter().collect(), "under the token that it had");
 }

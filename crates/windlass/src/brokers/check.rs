@@ -26,7 +26,9 @@ impl Brokers {
         for offered in queues {
             let Some(broker) = self.by_url.get(&offered.broker) else { continue };
             queue(&**broker, &offered.courier.queue, Keys { name: "queue", kind: "kind" })
-                .and_then(|()| queue(&**broker, &offered.results, Keys { name: "results", kind: "kind" }))
+                .and_then(|()| {
+                    queue(&**broker, &offered.courier.results, Keys { name: "results", kind: "kind" })
+                })
                 .with_context(|| place_of_queue(&offered.courier.module))?;
         }
         for intake in intake {

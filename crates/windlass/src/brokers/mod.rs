@@ -103,8 +103,9 @@ impl Brokers {
         let mut heard: BTreeSet<(BrokerUrl, Queue)> = BTreeSet::new();
         for queue in self.settings.queues {
             let Some(broker) = self.by_url.get(&queue.broker) else { continue };
-            if heard.insert((queue.broker, queue.results.clone())) {
-                let results = results::run(engine.clone(), broker.clone(), queue.results, clock.clone());
+            let results = queue.courier.results.clone();
+            if heard.insert((queue.broker, results.clone())) {
+                let results = results::run(engine.clone(), broker.clone(), results, clock.clone());
                 loops.spawn("hears of steps over a broker", results);
             }
             let mut chance = [0; 8];

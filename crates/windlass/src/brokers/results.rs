@@ -8,7 +8,9 @@ use windlass_api::{CODE_FINAL, CODE_RETRY_LATER, ResultEvent, ResultMessage, TOK
 use windlass_brokers::{Broker, Delivery, Queue};
 use windlass_core::{Failure, Json, Outcome};
 use windlass_engine::{
-    Engine, ReportStatus, Said, WorkerReport, is_token, ports::Clock as _, services::Unreadable,
+    Engine, ReportStatus, Said, WorkerReport, is_token,
+    ports::Clock as _,
+    services::{RESULTS_GROUP, Unreadable},
 };
 
 use super::consume::{Consumption, Handle};
@@ -19,9 +21,6 @@ const ROUND_MAX: usize = 1_000;
 
 /// Until the store is told again.
 const FAILED_PAUSE: Duration = Duration::from_millis(500);
-
-/// All servers share the answers under this name.
-const GROUP: &str = "windlass";
 
 /// What a failure says where the module gives no reason.
 const NO_REASON: &str = "the module gave no reason";
@@ -43,7 +42,7 @@ pub(super) async fn run(engine: Arc<Engine>, broker: Arc<dyn Broker>, queue: Que
         clock: clock.clone(),
         broker,
         queue,
-        group: GROUP,
+        group: RESULTS_GROUP,
         round_max: ROUND_MAX,
         what: "answers of modules",
         useless: "is no answer that can be used",

@@ -124,7 +124,6 @@ pub(crate) struct BrokerSettings {
 pub(crate) struct OfferedQueue {
     pub(crate) broker: BrokerUrl,
     pub(crate) courier: CourierSettings,
-    pub(crate) results: Queue,
 }
 
 impl PartialEq for OfferedQueue {
@@ -142,7 +141,7 @@ impl OfferedQueue {
             broker: self.broker.to_string(),
             queue: Some(self.courier.queue.name.clone()),
             kind: self.courier.queue.kind.clone(),
-            results: Some(self.results.name.clone()),
+            results: Some(self.courier.results.name.clone()),
             window: Some(self.courier.window),
         }
     }
@@ -230,8 +229,7 @@ fn offered(module: &str, section: QueueSection) -> anyhow::Result<OfferedQueue> 
     let queue = Queue { name: queue, kind };
     Ok(OfferedQueue {
         broker: BrokerUrl::new(broker),
-        courier: CourierSettings { module: name, queue, window },
-        results,
+        courier: CourierSettings { module: name, queue, results, window },
     })
 }
 
@@ -251,7 +249,7 @@ mod tests {
     fn what_is_not_said_is_the_usual() {
         let queue = read_one("mysql", section("redis://127.0.0.1/0")).unwrap();
         assert_eq!((queue.courier.queue.name.as_str(), queue.courier.window), ("mysql", 2_000));
-        assert_eq!(queue.results.name, "windlass-results");
+        assert_eq!(queue.courier.results.name, "windlass-results");
     }
 
     #[test]

@@ -23,7 +23,7 @@ fn check_queues(settings: &BrokerSettings) -> anyhow::Result<()> {
 
     let of_queues = settings.queues.iter().flat_map(|queue| {
         let steps = format!("the steps of {}", queue.courier.module);
-        let answers = (&queue.broker, &queue.results.name, ANSWERS.to_owned());
+        let answers = (&queue.broker, &queue.courier.results.name, ANSWERS.to_owned());
         [(&queue.broker, &queue.courier.queue.name, steps), answers]
     });
     let of_intake = settings
@@ -57,10 +57,11 @@ fn check_queues(settings: &BrokerSettings) -> anyhow::Result<()> {
 fn check_answers(queues: &[OfferedQueue]) -> anyhow::Result<()> {
     let mut firsts: BTreeMap<(&BrokerUrl, &str), &OfferedQueue> = BTreeMap::new();
     for queue in queues {
-        let OfferedQueue { broker, courier, results } = queue;
+        let OfferedQueue { broker, courier } = queue;
+        let results = &courier.results;
         let first = *firsts.entry((broker, &results.name)).or_insert(queue);
         ensure!(
-            first.results.kind == results.kind,
+            first.courier.results.kind == results.kind,
             "in the sections [queues.{}] and [queues.{}]: the queue {} of {broker} has the answers of both, and by their `kind` \
              it would be a list for one and not for the other: set `results` in one of them",
             first.courier.module,

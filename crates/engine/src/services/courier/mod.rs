@@ -12,6 +12,7 @@
 //! same message one gets the attempt.
 
 mod batch;
+mod doubt;
 mod offers;
 
 use std::{
@@ -22,7 +23,7 @@ use std::{
 use windlass_brokers::{Broker, BrokerError, Message, Queue};
 use windlass_core::{AlarmId, AlarmKind, Free, Millis, Name, when_free};
 
-use self::{batch::Batch, offers::Offers};
+use self::{batch::Batch, doubt::Doubt, offers::Offers};
 use super::trouble::Trouble;
 use crate::{
     Engine, EngineError, HandedOut, OfferedAt, Results, Signal,
@@ -53,6 +54,9 @@ const RELEASES_MAX: usize = 100;
 /// Bytes of a message beside its body: its token, names and what the product adds.
 const ENVELOPE_BYTES: usize = 2048;
 
+/// The group of consumers as which servers read the answers of modules.
+pub const RESULTS_GROUP: &str = "windlass";
+
 /// What a courier offers, and where.
 #[derive(Debug, Clone)]
 pub struct CourierSettings {
@@ -60,6 +64,8 @@ pub struct CourierSettings {
     pub module: Name,
     /// Its queue on the broker.
     pub queue: Queue,
+    /// The queue on which consumers answer. All servers read it, as [`RESULTS_GROUP`].
+    pub results: Queue,
     /// How many attempts are offered at once, and not taken yet.
     pub window: u32,
 }
@@ -91,6 +97,7 @@ struct State {
     renewed_at: Option<Millis>,
     refreshed_at: Option<Millis>,
     looked_at: Option<Millis>,
+    doubt: Option<Doubt>,
 }
 
 impl Courier {
@@ -139,7 +146,7 @@ impl Courier {
         if is_time {
             self.state().looked_at = Some(now.mono);
             self.let_go(now).await?;
-            self.look(now).await;
+            self.look(now).await?;
         }
         let sent = self.send_again(now).await?;
         // What cannot be sent waits in the store, where others may take it.
@@ -195,9 +202,10 @@ impl Courier {
     async fn refresh(&self, now: Now) -> Result<(), EngineError> {
         let every = self.refresh_every();
         let is_time = self.state().refreshed_at.is_none_or(|at| now.mono.0 >= at.0 + every.0);
-        if !is_time {
-            return Ok(());
-        }
+        if is_time { self.compare(now).await } else { Ok(()) }
+    }
+
+    async fn compare(&self, now: Now) -> Result<(), EngineError> {
         let held = self.engine.store.held(self.session).await?;
         let mut state = self.state();
         state.refreshed_at = Some(now.mono);
@@ -231,30 +239,6 @@ impl Courier {
             self.engine.timers.set();
         }
         Ok(())
-    }
-
-    /// Looks whether the broker has what it was given.
-    async fn look(&self, now: Now) {
-        // A broker that takes nothing is asked even so: nothing else would show that it is there again.
-        if self.state().offers.is_empty() && !self.trouble.is_known() {
-            return;
-        }
-        let look = self.broker.look(&self.settings.queue).await;
-        let mut state = self.state();
-        match look {
-            Ok(look) => {
-                if state.offers.is_empty() {
-                    self.trouble.ends();
-                }
-                if let Some(count) = state.offers.find_missing(&look, now.mono) {
-                    let (queue, module) = (&self.settings.queue, &self.settings.module);
-                    tracing::warn!(%queue, %module, count, "the broker does not have what it was given: it is sent again");
-                }
-            }
-            Err(BrokerError::NoQueue(_)) if state.offers.is_empty() => self.trouble.ends(),
-            Err(BrokerError::NoQueue(_)) => state.offers.all_again(),
-            Err(error) => self.has_failed(&error, now),
-        }
     }
 
     /// Claims what is ready, as far as the window goes.

@@ -116,42 +116,103 @@ impl Offers {
         self.offers.iter().filter(|(_, offer)| offer.sent == 0).map(|(id, _)| *id).take(limit).collect()
     }
 
-    /// The broker has none of them any more.
-    pub(super) fn all_again(&mut self) {
-        self.unsent = self.offers.keys().copied().collect();
+    /// Whether something may have to be sent again by what is seen of the queue. Then ask [`Offers::find_missing`] once
+    /// every answer is read that was there when the queue was looked at: until then a message that a consumer has
+    /// acknowledged cannot be told from one that the broker lost.
+    pub(super) fn is_doubtful(&mut self, seen: &Seen, at: Millis) -> bool {
+        let is_doubtful = self.is_another(seen)
+            || self.are_fewer(seen, at)
+            || self.offers.values().any(|offer| offer.is_due(ANYWAY_AFTER, at));
+        if !is_doubtful {
+            self.missed = 0;
+            self.note_identity(seen);
+        }
+        is_doubtful
     }
 
-    /// Finds what is to be sent again by what is seen of the queue. Fewer messages than were sent and not taken mean
-    /// that some were lost; which ones nobody knows. Tells how many.
-    pub(super) fn find_missing(&mut self, look: &Look, now: Millis) -> Option<usize> {
-        let is_another = self.identity.is_some() && look.identity.is_some() && self.identity != look.identity;
-        self.identity.clone_from(&look.identity);
-        if is_another {
+    /// Finds what is to be sent again by what was seen of the queue at this time. Fewer messages than were sent and not
+    /// taken mean that some were lost; which ones nobody knows. Returns how many.
+    pub(super) fn find_missing(&mut self, seen: &Seen, at: Millis) -> Option<usize> {
+        let again: Vec<AttemptId> = if self.is_another(seen) {
             self.missed = 0;
-            self.all_again();
-            return Some(self.unsent.len());
-        }
-        let settled = |offer: &Offer| offer.sent_at.is_some_and(|at| now.0 >= at.0 + SETTLED_AFTER.0);
-        let sent = self.offers.values().filter(|offer| settled(offer)).count();
-        let is_missing = sent > 0 && look.messages.is_none_or(|messages| messages < sent as u64);
-        self.missed = if is_missing { self.missed + 1 } else { 0 };
-        let is_missing = self.missed >= LOOKS;
-        let counts_all = look.messages.is_some() && look.counts_in_hands;
-        let is_due = |offer: &Offer, first: Millis| {
-            let after = first.0.saturating_mul(1 << offer.sent.saturating_sub(1).min(20));
-            offer.sent_at.is_some_and(|at| now.0 >= at.0.saturating_add(after))
+            let was_sent = |offer: &Offer| offer.sent_at.is_some_and(|sent_at| sent_at.0 <= at.0);
+            self.ids(was_sent)
+        } else {
+            self.missed = if self.are_fewer(seen, at) { self.missed + 1 } else { 0 };
+            let is_missing = self.missed >= LOOKS;
+            if is_missing {
+                self.missed = 0;
+            }
+            let counts_all = seen.counts_all();
+            self.ids(|offer| {
+                let is_lost = is_missing && offer.is_settled(at);
+                offer.is_due(ANYWAY_AFTER, at) || (is_lost && (counts_all || offer.is_due(AGAIN_AFTER, at)))
+            })
         };
-        let is_again = |offer: &Offer| {
-            is_due(offer, ANYWAY_AFTER)
-                || (is_missing && settled(offer) && (counts_all || is_due(offer, AGAIN_AFTER)))
-        };
-        let again: Vec<AttemptId> =
-            self.offers.iter().filter(|(_, offer)| is_again(offer)).map(|(id, _)| *id).collect();
-        if is_missing {
-            self.missed = 0;
-        }
+        self.note_identity(seen);
         self.unsent.extend(&again);
         Some(again.len()).filter(|count| *count > 0)
+    }
+
+    /// Whether everything that was in the queue is gone.
+    fn is_another(&self, seen: &Seen) -> bool {
+        match seen {
+            Seen::Gone => true,
+            Seen::Queue(look) => {
+                self.identity.is_some() && look.identity.is_some() && self.identity != look.identity
+            }
+        }
+    }
+
+    fn are_fewer(&self, seen: &Seen, at: Millis) -> bool {
+        let sent = self.offers.values().filter(|offer| offer.is_settled(at)).count();
+        let messages = match seen {
+            Seen::Gone => Some(0),
+            Seen::Queue(look) => look.messages,
+        };
+        sent > 0 && messages.is_none_or(|messages| messages < sent as u64)
+    }
+
+    fn note_identity(&mut self, seen: &Seen) {
+        if let Seen::Queue(look) = seen {
+            self.identity.clone_from(&look.identity);
+        }
+    }
+
+    fn ids(&self, is_wanted: impl Fn(&Offer) -> bool) -> Vec<AttemptId> {
+        self.offers.iter().filter(|(_, offer)| is_wanted(offer)).map(|(id, _)| *id).collect()
+    }
+}
+
+impl Offer {
+    /// Whether it was sent so long before that time that it must have been counted.
+    fn is_settled(&self, at: Millis) -> bool {
+        self.sent_at.is_some_and(|sent_at| at.0 >= sent_at.0 + SETTLED_AFTER.0)
+    }
+
+    /// Whether it is time to send it again, that long after it was sent first, then after doubling times.
+    fn is_due(&self, first: Millis, at: Millis) -> bool {
+        let after = first.0.saturating_mul(1 << self.sent.saturating_sub(1).min(20));
+        self.sent_at.is_some_and(|sent_at| at.0 >= sent_at.0.saturating_add(after))
+    }
+}
+
+/// What is seen of the courier's queue.
+#[derive(Debug)]
+pub(super) enum Seen {
+    /// The queue.
+    Queue(Look),
+    /// There is no such queue any more.
+    Gone,
+}
+
+impl Seen {
+    /// Whether the broker counts every message, those that consumers have not settled included.
+    fn counts_all(&self) -> bool {
+        match self {
+            Self::Gone => true,
+            Self::Queue(look) => look.messages.is_some() && look.counts_in_hands,
+        }
     }
 }
 
@@ -174,24 +235,31 @@ mod tests {
         offers
     }
 
-    fn look(messages: Option<u64>, counts_in_hands: bool) -> Look {
-        Look { messages, counts_in_hands, identity: None }
+    fn look(messages: Option<u64>, counts_in_hands: bool) -> Seen {
+        Seen::Queue(Look { messages, counts_in_hands, identity: None })
+    }
+
+    impl Offers {
+        /// Looks at the queue while no answer waits to be read.
+        fn looked(&mut self, seen: &Seen, at: Millis) -> Option<usize> {
+            if self.is_doubtful(seen, at) { self.find_missing(seen, at) } else { None }
+        }
     }
 
     #[test]
     fn what_was_lost_is_sent_again_when_it_was_missing_twice() {
         let mut offers = sent(3, 0);
-        assert_eq!(offers.find_missing(&look(Some(0), true), Millis(4_999)), None, "just sent");
-        assert_eq!(offers.find_missing(&look(Some(2), true), Millis(6_000)), None);
-        assert_eq!(offers.find_missing(&look(Some(3), true), Millis(7_000)), None, "it was on its way");
-        assert_eq!(offers.find_missing(&look(Some(2), true), Millis(8_000)), None);
-        assert_eq!(offers.find_missing(&look(Some(2), true), Millis(9_000)), Some(3));
+        assert_eq!(offers.looked(&look(Some(0), true), Millis(4_999)), None, "just sent");
+        assert_eq!(offers.looked(&look(Some(2), true), Millis(6_000)), None);
+        assert_eq!(offers.looked(&look(Some(3), true), Millis(7_000)), None, "it was on its way");
+        assert_eq!(offers.looked(&look(Some(2), true), Millis(8_000)), None);
+        assert_eq!(offers.looked(&look(Some(2), true), Millis(9_000)), Some(3));
         assert_eq!(offers.unsent(9).len(), 3);
         for number in 0..3 {
             offers.was_sent(id(number), Millis(9_500));
         }
         assert!(offers.unsent(9).is_empty());
-        assert_eq!(offers.find_missing(&look(Some(0), true), Millis(9_600)), None);
+        assert_eq!(offers.looked(&look(Some(0), true), Millis(9_600)), None);
     }
 
     #[test]
@@ -200,7 +268,7 @@ mod tests {
         let mut times = Vec::new();
         for second in 1..400 {
             let now = Millis(second * 1000);
-            if offers.find_missing(&look(Some(0), false), now).is_some() {
+            if offers.looked(&look(Some(0), false), now).is_some() {
                 times.push(second);
                 offers.was_sent(id(0), now);
             }
@@ -213,9 +281,8 @@ mod tests {
     #[test]
     fn what_nobody_takes_for_long_is_sent_again_whatever_else_is_in_the_queue() {
         let mut offers = sent(1, 0);
-        let looked = |offers: &mut Offers, second: u64| {
-            offers.find_missing(&look(Some(9), true), Millis(second * 1000))
-        };
+        let looked =
+            |offers: &mut Offers, second: u64| offers.looked(&look(Some(9), true), Millis(second * 1000));
         assert!((1..300).all(|second| looked(&mut offers, second).is_none()));
         assert_eq!(looked(&mut offers, 300), Some(1));
         offers.was_sent(id(0), Millis(300_000));
@@ -226,14 +293,35 @@ mod tests {
     #[test]
     fn a_queue_that_was_made_anew_gets_everything_at_once() {
         let mut offers = sent(2, 0);
-        let at = |identity: &str| Look {
-            messages: Some(2),
-            counts_in_hands: true,
-            identity: Some(identity.into()),
+        let at = |identity: &str| {
+            let identity = Some(identity.into());
+            Seen::Queue(Look { messages: Some(2), counts_in_hands: true, identity })
         };
-        assert_eq!(offers.find_missing(&at("one"), Millis(1)), None);
-        assert_eq!(offers.find_missing(&at("one"), Millis(2)), None);
-        assert_eq!(offers.find_missing(&at("two"), Millis(3)), Some(2));
+        assert_eq!(offers.looked(&at("one"), Millis(1)), None);
+        assert_eq!(offers.looked(&at("one"), Millis(2)), None);
+        assert_eq!(offers.looked(&at("two"), Millis(3)), Some(2));
+    }
+
+    #[test]
+    fn what_is_sent_after_a_queue_has_gone_is_not_sent_again_for_that() {
+        let mut offers = sent(2, 0);
+        offers.add(id(7), 1);
+        offers.was_sent(id(7), Millis(60));
+        assert!(offers.is_doubtful(&Seen::Gone, Millis(50)));
+        assert_eq!(offers.find_missing(&Seen::Gone, Millis(50)), Some(2));
+        assert_eq!(offers.unsent(9), vec![id(0), id(1)]);
+    }
+
+    #[test]
+    fn what_workers_took_meanwhile_was_not_missing() {
+        let mut offers = sent(3, 0);
+        let seen = look(Some(1), true);
+        for at in [6_000, 7_000, 8_000] {
+            assert!(offers.is_doubtful(&seen, Millis(at)));
+            // The answers that are read by now tell of two of them.
+            offers.compare([id(2)].into_iter());
+            assert_eq!(offers.find_missing(&seen, Millis(at)), None);
+        }
     }
 
     #[test]
