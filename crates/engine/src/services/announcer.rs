@@ -8,13 +8,13 @@
 //! ```
 //!
 //! Each event is announced at least once, and those of a task in their order: none is sent before the one before it was
-//! confirmed. One server does this at a time. What was confirmed when it died, and was not out of the outbox yet, is
-//! announced again by whoever follows.
+//! confirmed. One server does this at a time, and goes on behind the last event that was confirmed. What was confirmed when
+//! it died, and was not out of the outbox yet, is announced again by whoever follows.
 
 use std::{
     collections::{BTreeMap, VecDeque},
     fmt::Display,
-    sync::Arc,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use windlass_brokers::{Announcement, Broker, Topic};
@@ -55,6 +55,9 @@ pub struct Announcer {
     topic: Topic,
     stirred: Arc<Signal>,
     trouble: Trouble,
+    /// Up to which event a task is announced whose change is announced in part: the outbox knows whole changes alone. A
+    /// broker that refuses now and then would otherwise have to confirm a whole change in a row.
+    confirmed: Mutex<BTreeMap<TaskId, u64>>,
 }
 
 /// What is to be announced of a task in a round, the next first.
@@ -89,7 +92,15 @@ impl Announcer {
         topic: Topic,
     ) -> Self {
         let stirred = engine.announcing.begin();
-        Self { engine, broker, writer, topic, stirred, trouble: Trouble::default() }
+        Self {
+            engine,
+            broker,
+            writer,
+            topic,
+            stirred,
+            trouble: Trouble::default(),
+            confirmed: Mutex::default(),
+        }
     }
 
     /// Returns when something may have happened.
@@ -107,6 +118,7 @@ impl Announcer {
         if !self.engine.leads(Service::Announcing, now) {
             // What was known of the broker, and told of it, is the matter of another server by now.
             self.trouble.forget();
+            self.confirmed().clear();
             return Ok(LOOK_EVERY);
         }
         if let Some(rest) = self.trouble.rest(now) {
@@ -161,7 +173,7 @@ impl Announcer {
                 match outcome {
                     Ok(()) => {
                         is_well = true;
-                        announced.extend(line.events.pop_front().and_then(|next| next.completes));
+                        announced.extend(self.note_confirmed(line));
                     }
                     Err(error) => {
                         let next = line.events.pop_front();
@@ -183,6 +195,35 @@ impl Announcer {
             None => {}
         }
         announced
+    }
+
+    /// The next event of a task was confirmed. Returns the change that is announced by that.
+    fn note_confirmed(&self, line: &mut Line) -> Option<Announced> {
+        let Next { n, completes, .. } = line.events.pop_front()?;
+        let mut confirmed = self.confirmed();
+        if completes.is_some() {
+            confirmed.remove(&line.task.id);
+        } else {
+            confirmed.insert(line.task.id, n);
+        }
+        completes
+    }
+
+    /// Leaves out what was confirmed. What waits is all here unless `is_full`: other tasks are announced then, or deleted.
+    fn leave_out_confirmed(&self, waiting: &mut BTreeMap<TaskId, VecDeque<Next>>, is_full: bool) {
+        let mut confirmed = self.confirmed();
+        if !is_full {
+            confirmed.retain(|task, _| waiting.contains_key(task));
+        }
+        for (task, up_to) in &*confirmed {
+            if let Some(events) = waiting.get_mut(task) {
+                events.retain(|next| next.n > *up_to);
+            }
+        }
+    }
+
+    fn confirmed(&self) -> MutexGuard<'_, BTreeMap<TaskId, u64>> {
+        self.confirmed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn has_failed(&self, error: &dyn Display, now: Now) {
@@ -208,6 +249,7 @@ impl Announcer {
             });
             events.entry(change.task).or_default().extend(next);
         }
+        self.leave_out_confirmed(&mut events, is_full);
         let ids: Vec<TaskId> = events.keys().copied().collect();
         let tasks = self.engine.store.load(&ids).await?;
         let lines = events.into_values().zip(tasks);

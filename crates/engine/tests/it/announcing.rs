@@ -189,3 +189,26 @@ fn a_server_that_announces_nothing_leaves_that_to_one_that_does() {
     announce(&telling, &first);
     assert_eq!(broker.first_heard()[&id.to_string()], history(&telling, id));
 }
+
+#[test]
+fn a_long_change_gets_through_a_broker_that_refuses_most_of_it() {
+    let world = World::new();
+    // Of eight announcements three are lost and of three the confirmation is.
+    let broker = TestBroker::new(1, 3);
+    let announcer = announcer(&world, &broker);
+    let names: Vec<String> = (0..30).map(|n| format!("s{n}")).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let mut wide = flow("wide", &names, 0);
+    wide.steps.iter_mut().for_each(|step| step.after.clear());
+    world.apply(wide);
+    let id = world.submit("wide");
+    let events = history(&world, id);
+    assert!(events.len() > 30, "one change of many events: {events:?}");
+    for _ in 0..400 {
+        announce(&world, &announcer);
+        world.be_away_unserved(5000);
+    }
+    assert_eq!(broker.first_heard()[&id.to_string()], events);
+    let times = broker.heard.lock().unwrap().len();
+    assert!(times < 5 * events.len(), "{times} announcements of {} events", events.len());
+}
