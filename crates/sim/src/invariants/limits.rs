@@ -17,8 +17,11 @@ use crate::{
     world::World,
 };
 
-/// A start may be counted a little before it is seen.
+/// A start may be counted a little before it is seen: when the attempt is taken from its queue, and the answer goes out later.
 const SLACK_MS: u64 = 60;
+
+/// The same on a database, where it is looked up before the answer what was taken, behind whatever else is asked for.
+const SLACK_SHARED_MS: u64 = 150;
 
 /// A database that is slow or fails may have handed something out so long before that is seen.
 const IN_THE_MAKING_MS: u64 = 10_000;
@@ -82,7 +85,7 @@ impl Limits {
         let mut starts = Vec::new();
         let in_the_making = match (self.shared, self.counts_starts) {
             (false, _) => 0,
-            (true, true) => SLACK_MS,
+            (true, true) => SLACK_SHARED_MS,
             (true, false) => IN_THE_MAKING_MS,
         };
         let just_changed = self.changed_at.is_some_and(|at| world.now() <= at + in_the_making);
@@ -125,13 +128,14 @@ impl Limits {
         if !self.counts_starts || *at < self.resumed_at {
             return Ok(());
         }
+        let slack = if self.shared { SLACK_SHARED_MS } else { SLACK_MS };
         for (limit, key) in std::mem::take(starts) {
             let of = self.starts.entry(limit.name.clone()).or_insert_with(|| StartsOf::new(limit.clone()));
             if of.limit != limit {
                 *of = StartsOf::new(limit);
             }
             of.times.push((*at, key.clone()));
-            if let Some(times) = of.too_many(key.as_deref()) {
+            if let Some(times) = of.too_many(key.as_deref(), slack) {
                 let message = format!("task {}: starts at {times:?} ms under {:?}", id.task, of.limit);
                 return Err(broken("limits", id.task, message));
             }
@@ -146,17 +150,14 @@ impl StartsOf {
     }
 
     /// The times of starts that are too near to one another.
-    fn too_many(&self, key: Option<&str>) -> Option<Vec<u64>> {
+    fn too_many(&self, key: Option<&str>, slack: u64) -> Option<Vec<u64>> {
         let starts = self.limit.starts?;
         let of_key = self.times.iter().filter(|(_, of)| of.as_deref() == key).map(|(at, _)| *at);
         let times: BTreeSet<(u64, usize)> = of_key.enumerate().map(|(index, at)| (at, index)).collect();
         let times: Vec<u64> = times.into_iter().map(|(at, _)| at).collect();
         let mut windows = times.windows(starts.count as usize + 1);
         let near = |window: &&[u64]| {
-            window
-                .first()
-                .zip(window.last())
-                .is_some_and(|(first, last)| last - first + SLACK_MS < starts.per.0)
+            window.first().zip(window.last()).is_some_and(|(first, last)| last - first + slack < starts.per.0)
         };
         windows.find(near).map(<[u64]>::to_vec)
     }

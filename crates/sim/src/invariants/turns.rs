@@ -28,7 +28,8 @@ pub(super) struct Turns {
     passed: BTreeMap<Lane, BTreeMap<Option<Box<str>>, u32>>,
     /// Attempts that were given to a worker: they may be put back, and then nobody tells.
     given: BTreeSet<(TaskId, ActKey, u32)>,
-    /// The last claim that was given. One that is missing was put back after its key had had its turn with it.
+    /// The last claim that was given. One that is missing was put back after its key had had its turn with it, or is on its
+    /// way to another worker.
     claim: u64,
 }
 
@@ -141,8 +142,11 @@ impl Invariant for Turns {
             Seen::Recovered | Seen::ServerKilled | Seen::ServerResumed => self.begin_anew(),
             Seen::Given { id, .. } => {
                 self.given.insert((id.task, id.key, id.attempt));
+                // What others were given is seen when their answers go out, which may be later: whose attempts wait is not
+                // known then.
                 if std::mem::replace(&mut self.claim, id.claim) + 1 != id.claim {
-                    self.passed.clear();
+                    self.begin_anew();
+                    return Ok(());
                 }
                 let place = self.waiting.remove(&(id.task, id.key));
                 let limited = |module: &Name| truth.rules.limits.values().any(|limit| limit.queue == *module);
