@@ -68,7 +68,7 @@ enum Chore {
         /// `servers` and `database-away` on this database only; without it, on each
         #[arg(long, value_enum)]
         store: Option<drill::Database>,
-        /// `broker-kill` and `broker-wipe` on this broker only
+        /// `broker-kill`, `broker-wipe` and `broker-server-kill` on this broker only
         #[arg(long, value_enum)]
         broker: Option<drill::Broker>,
     },

@@ -1,5 +1,6 @@
 //! A broker under the steps of a module dies and comes back, or loses all it has, again and again in the middle of load.
-//! Server and workers stay; the workers take their steps from the broker and ask the server whose each is.
+//! Server and workers stay; the workers take their steps from the broker and ask the server whose each is. Or the broker
+//! stays, and the server is killed or ended in order: then the workers know the broker alone.
 
 use std::{
     cell::{Cell, RefCell},
@@ -12,7 +13,10 @@ use anyhow::{Context as _, Result, ensure};
 use clap::ValueEnum;
 use futures_util::{StreamExt as _, future::try_join_all, stream::FuturesUnordered};
 use tokio::time::{self, Instant, MissedTickBehavior};
-use windlass_client::Client;
+use windlass_client::{
+    Client,
+    api::{SubmitTask, Task},
+};
 use windlass_testkit::{ElasticMq, Kafka, RabbitMq, Redis};
 
 use super::{Length, fleet::Fleet, ledger, tasks};
@@ -64,6 +68,8 @@ pub(super) enum Accident {
     Kill,
     /// All messages are gone; it runs on.
     Wipe,
+    /// Nothing: the server is killed with SIGKILL and started again, every other time it is ended by SIGTERM.
+    Server,
 }
 
 /// A broker as it runs.
@@ -173,9 +179,12 @@ async fn run_on(program: &Path, length: Length, broker: &Running, accident: Acci
     let client = fleet.client()?;
     tasks::apply_flow(&client).await?;
     for worker in 0..WORKERS {
-        let queue = format!("drill={QUEUE}");
+        let (name, queue) = (format!("worker-{worker}"), format!("drill={QUEUE}"));
         let over = ["--broker", &broker.url, "--queue", &queue];
-        fleet.start_worker_with(&format!("worker-{worker}"), CONCURRENCY, &over).await?;
+        match accident {
+            Accident::Server => fleet.start_one_way_worker(&name, CONCURRENCY, &over)?,
+            _ => fleet.start_worker_with(&name, CONCURRENCY, &over).await?,
+        }
     }
     let (stop, accepted) = (Cell::new(false), RefCell::new(Vec::new()));
     let submitters = (0..SUBMITTERS).map(|submitter| submit(&client, submitter, &stop, &accepted));
@@ -190,6 +199,15 @@ async fn run_on(program: &Path, length: Length, broker: &Running, accident: Acci
                     (broker.restart)()?;
                 }
                 Accident::Wipe => (broker.wipe)()?,
+                Accident::Server => {
+                    if index % 2 == 0 {
+                        fleet.kill_server().await?
+                    } else {
+                        fleet.stop_server().await?
+                    }
+                    time::sleep(AWAY).await;
+                    fleet.start_server().await?;
+                }
             }
             recovered.push(recover(&client, index, &accepted).await?);
         }
@@ -233,6 +251,7 @@ impl Accident {
         match self {
             Self::Kill => "broker-kill",
             Self::Wipe => "broker-wipe",
+            Self::Server => "broker-server-kill",
         }
     }
 }
@@ -240,20 +259,36 @@ impl Accident {
 /// Submits a task and waits for it: how long that takes after an accident.
 async fn recover(client: &Client, index: usize, accepted: &RefCell<Vec<String>>) -> Result<Duration> {
     let began = Instant::now();
-    let task = client.submit(&tasks::task_of(format!("after-{index}"), WORK_MS)?).await?;
+    let task = submit_one(client, &tasks::task_of(format!("after-{index}"), WORK_MS)?).await?;
     accepted.borrow_mut().push(task.id.clone());
     succeed(client, task.id).await?;
     Ok(began.elapsed())
 }
 
+/// Submits a task under its key until the server answers.
+async fn submit_one(client: &Client, task: &SubmitTask) -> Result<Task> {
+    let submitted = time::timeout(PATIENCE, insist(|| client.submit(task))).await;
+    submitted.with_context(|| format!("no submit was accepted within {PATIENCE:?}"))
+}
+
+/// Asks until there is an answer: the server may be away.
+async fn insist<T, E>(ask: impl AsyncFn() -> Result<T, E>) -> T {
+    loop {
+        if let Ok(answer) = ask().await {
+            return answer;
+        }
+        time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
 async fn succeed(client: &Client, id: String) -> Result<()> {
-    let ended = time::timeout(PATIENCE, client.wait(&id)).await;
-    let ended = ended.with_context(|| format!("task {id} has not ended within {PATIENCE:?}"))??;
+    let ended = time::timeout(PATIENCE, insist(|| client.wait(&id))).await;
+    let ended = ended.with_context(|| format!("task {id} has not ended within {PATIENCE:?}"))?;
     ensure!(ended.status.as_str() == "succeeded", "task {id} is {}", ended.status.as_str());
     Ok(())
 }
 
-/// Submits one task after the other, and sees each succeed. The store is there all the time, so none is refused.
+/// Submits one task after the other, and sees each succeed.
 async fn submit(
     client: &Client,
     submitter: usize,
@@ -272,7 +307,7 @@ async fn submit(
             }
         }
         let task = tasks::task_of(format!("{submitter}-{index}"), WORK_MS)?;
-        let submitted = client.submit(&task).await?;
+        let submitted = submit_one(client, &task).await?;
         accepted.borrow_mut().push(submitted.id.clone());
         open.push(succeed(client, submitted.id));
     }

@@ -207,6 +207,27 @@ impl Fleet {
         self.wait_until_connected(name, 1).await
     }
 
+    /// Starts a worker that knows a broker alone, and no server.
+    pub(super) fn start_one_way_worker(
+        &mut self,
+        name: &str,
+        concurrency: usize,
+        arguments: &[&str],
+    ) -> Result<()> {
+        let worker = Command::new(&self.program)
+            .arg("worker")
+            .args(["--modules", &self.dir.path().join("modules").display().to_string()])
+            .args(["--name", name, "--concurrency", &concurrency.to_string()])
+            .args(arguments)
+            .args(["--results", "windlass-results"])
+            .env("WINDLASS_LOG", "warn")
+            .kill_on_drop(true)
+            .spawn()
+            .context("cannot start a worker")?;
+        self.workers.push((name.to_owned(), worker));
+        Ok(())
+    }
+
     /// Starts a process of the drill's own workers and waits until all of its sessions are connected.
     pub(super) async fn start_hand(&mut self, name: &str, hand: Hand) -> Result<()> {
         self.replace_hand(name, hand)?;

@@ -51,7 +51,7 @@ impl Length {
 }
 
 /// The names of all drills.
-pub(crate) fn names() -> [&'static str; 16] {
+pub(crate) fn names() -> [&'static str; 17] {
     [
         "worker-kill",
         "server-kill",
@@ -69,6 +69,7 @@ pub(crate) fn names() -> [&'static str; 16] {
         "database-away",
         "broker-kill",
         "broker-wipe",
+        "broker-server-kill",
     ]
 }
 
@@ -95,8 +96,8 @@ pub(crate) fn run_on(workspace: &Workspace, name: &str, length: Length, on: On) 
         "only the drills \"servers\", \"balancer\" and \"database-away\" have a database"
     );
     ensure!(
-        broker.is_none() || ["broker-kill", "broker-wipe"].contains(&name),
-        "only the drills \"broker-kill\" and \"broker-wipe\" have a broker"
+        broker.is_none() || name.starts_with("broker-"),
+        "only the drills whose names begin with \"broker-\" have a broker"
     );
     if name == "power-cut" {
         return power_cut::run(workspace, length);
@@ -120,6 +121,7 @@ pub(crate) fn run_on(workspace: &Workspace, name: &str, length: Length, on: On) 
             "database-away" => database_away::run(&program, length, database).await,
             "broker-kill" => brokers::run(&program, length, broker, Accident::Kill).await,
             "broker-wipe" => brokers::run(&program, length, broker, Accident::Wipe).await,
+            "broker-server-kill" => brokers::run(&program, length, broker, Accident::Server).await,
             _ => bail!("there is no drill {name:?}: there are {}", names().join(", ")),
         }
     })
