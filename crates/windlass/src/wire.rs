@@ -87,12 +87,18 @@ fn check_at(rest: &str) -> anyhow::Result<()> {
 
 /// A URL without the password in it: neither before the host nor among the parameters.
 fn hide_secrets(url: &str) -> String {
-    if let Some((scheme, rest)) = url.split_once("://")
-        && check_at(rest).is_err()
-    {
-        return format!("{scheme}://…");
+    match url.split_once("://") {
+        Some((scheme, rest)) if check_at(rest).is_err() => return format!("{scheme}://…"),
+        Some(_) => {}
+        // Names and values such as `host=db password=secret`, in which anything may be the password.
+        None if url.contains(['=', '@']) => {
+            let scheme = url.split_once(':').map(|(scheme, _)| scheme);
+            let scheme = scheme.filter(|scheme| scheme.bytes().all(|byte| byte.is_ascii_alphabetic()));
+            return scheme.map_or_else(|| "…".to_owned(), |scheme| format!("{scheme}:…"));
+        }
+        None => {}
     }
-    let url = url.split_once('?').map_or(url, |(url, _)| url);
+    let url = url.split(['?', '#', ';']).next().unwrap_or_default();
     match (url.find("://"), url.rfind('@')) {
         (Some(scheme), Some(host)) if scheme < host => format!("{}://…@{}", &url[..scheme], &url[host + 1..]),
         _ => url.to_owned(),
@@ -359,16 +365,23 @@ mod tests {
             "mariadb://me:secret@host/db",
             "postgres://me:secret@host/db",
             "postgresql://host/db?user=me&password=secret",
+            "postgresql://host/db;password=secret",
         ] {
             let shown = url.parse::<StoreUrl>().unwrap().to_string();
             assert!(!shown.contains("secret") && shown.contains("host/db"), "{shown}");
         }
+        let shown = "postgres:host=db password=secret".parse::<StoreUrl>().unwrap().to_string();
+        assert_eq!(shown, "postgres:…");
         for url in [
             "postgres://me:very@secret@host/db",
             "postgres://me:very?secret@host/db",
             "mysql://me:very/secret@host/db",
             "postgres://host/db?password=very@secret",
             "redis://me:very?secret@host/db",
+            "host=db user=me password=very-secret",
+            "Server=db;Pwd=very-secret",
+            "me:very-secret@tcp(db:3306)/name",
+            "oracle://host/db;password=very-secret",
         ] {
             let error = url.parse::<StoreUrl>().unwrap_err().to_string();
             assert!(!error.contains("secret") && !error.contains("very"), "{error}");

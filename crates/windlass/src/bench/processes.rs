@@ -1,6 +1,7 @@
 //! The servers and the workers of a benchmark, as processes of their own on a fresh store.
 
 use std::{
+    os::unix::fs::DirBuilderExt as _,
     path::{Path, PathBuf},
     process::Stdio,
     time::Duration,
@@ -17,7 +18,7 @@ use windlass_client::Client;
 use super::{
     balancer,
     measure::{cpu_ms, is_alive, rss_mb},
-    worker::{MODULE, ONE_WAY, WORKER_COMMAND, results_of},
+    worker::{BROKER_VARIABLE, MODULE, ONE_WAY, WORKER_COMMAND, results_of},
 };
 
 /// How long a process may take to be ready or to end.
@@ -56,8 +57,7 @@ impl Processes {
     /// Starts servers, and a worker at each that serves `bench.*`.
     pub(super) async fn start(setting: Setting) -> anyhow::Result<Self> {
         let Setting { store, servers, balanced, broker, one_way } = setting;
-        let dir = std::env::temp_dir().join(format!("windlass-bench-{}", std::process::id()));
-        std::fs::create_dir_all(&dir).context("cannot make a folder for the benchmark's store")?;
+        let dir = private_dir().context("cannot make a folder for the benchmark's store")?;
         let store = store.unwrap_or_else(|| format!("sqlite:{}", dir.join("bench.db").display()));
         let program = std::env::current_exe()?;
         let queue = format!("windlass-bench-{}", std::process::id());
@@ -77,7 +77,9 @@ impl Processes {
             let mut worker = Command::new(&program);
             worker.args([WORKER_COMMAND, url, &(SLOTS / servers).to_string()]).kill_on_drop(true);
             if let Some(broker) = &broker {
-                worker.args([broker.as_str(), &queue, if one_way { ONE_WAY } else { "" }]);
+                // Everybody on the machine sees arguments, and a URL may have a password in it.
+                worker.env(BROKER_VARIABLE, broker);
+                worker.args([queue.as_str(), if one_way { ONE_WAY } else { "" }]);
             }
             processes.workers.push(worker.spawn().context("cannot start the worker")?);
         }
@@ -149,6 +151,16 @@ impl Processes {
     }
 }
 
+/// Makes a folder whose name nobody knows before, and that is nobody else's to read: the configuration has the broker's URL.
+fn private_dir() -> anyhow::Result<PathBuf> {
+    let mut chance = [0; 8];
+    getrandom::fill(&mut chance).context("the system gives no random bytes")?;
+    let dir = std::env::temp_dir().join(format!("windlass-bench-{:016x}", u64::from_ne_bytes(chance)));
+    // One that is there already is refused.
+    std::fs::DirBuilder::new().mode(0o700).create(&dir)?;
+    Ok(dir)
+}
+
 /// Writes a configuration by which the steps go out on a broker. Gives its file.
 fn configure(dir: &Path, broker: &str, queue: &str) -> anyhow::Result<PathBuf> {
     let results = results_of(queue);
@@ -163,7 +175,7 @@ fn configure(dir: &Path, broker: &str, queue: &str) -> anyhow::Result<PathBuf> {
 /// Starts a server, and gives its address once it listens.
 async fn start_server(program: &Path, store: &str, config: Option<&Path>) -> anyhow::Result<(Child, String)> {
     let mut server = Command::new(program);
-    server.args(["server", "--listen", "127.0.0.1:0", "--store", store]);
+    server.args(["server", "--listen", "127.0.0.1:0"]).env("WINDLASS_SERVER_STORE", store);
     if let Some(config) = config {
         server.arg("--config").arg(config);
     }
@@ -179,4 +191,21 @@ async fn start_server(program: &Path, store: &str, config: Option<&Path>) -> any
     let line = line.context("the server ended at once")?;
     let url = line.strip_prefix("listening on ").context("the server says something else")?.to_owned();
     Ok((server, url))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+
+    #[test]
+    fn the_folder_is_nobody_elses_and_another_each_time() {
+        let (one, other) = (private_dir().unwrap(), private_dir().unwrap());
+        assert_ne!(one, other);
+        assert_eq!(std::fs::metadata(&one).unwrap().permissions().mode() & 0o777, 0o700);
+        for dir in [one, other] {
+            std::fs::remove_dir(dir).unwrap();
+        }
+    }
 }

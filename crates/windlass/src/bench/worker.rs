@@ -2,15 +2,19 @@
 
 use std::{ffi::OsString, process::ExitCode, sync::Arc};
 
+use anyhow::Context as _;
 use async_trait::async_trait;
 use windlass_brokers::Queue;
 use windlass_client::{Client, Failure, Handler, Job, Outcome, Worker};
 
 use super::measure::wall_us;
 
-/// The program is started with this, the server's address and how many attempts it takes at once to be a worker; and with a
-/// broker's URL, its queue there and the way back, where steps go over one.
+/// The program is started with this, the server's address and how many attempts it takes at once to be a worker; and with
+/// the queue and the way back, where steps go over the broker in [`BROKER_VARIABLE`].
 pub(crate) const WORKER_COMMAND: &str = "bench-worker";
+
+/// The variable that has the broker's URL.
+pub(super) const BROKER_VARIABLE: &str = "WINDLASS_BENCH_BROKER";
 
 /// The way back over the broker.
 pub(super) const ONE_WAY: &str = "one-way";
@@ -64,13 +68,15 @@ pub(crate) fn run_worker(arguments: &[OsString]) -> ExitCode {
 fn serve(arguments: &[OsString]) -> anyhow::Result<()> {
     let arguments: Vec<_> = arguments.iter().map(|argument| argument.to_string_lossy()).collect();
     let [server, slots, broker @ ..] = &arguments[..] else {
-        anyhow::bail!("usage: {WORKER_COMMAND} SERVER SLOTS [BROKER QUEUE WAY]")
+        anyhow::bail!("usage: {WORKER_COMMAND} SERVER SLOTS [QUEUE WAY]")
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let _inside = runtime.enter();
     let builder = match broker {
-        [url, queue, way] => {
-            let broker = windlass_brokers::connect(url)?;
+        [queue, way] => {
+            let url =
+                std::env::var(BROKER_VARIABLE).with_context(|| format!("{BROKER_VARIABLE} is not set"))?;
+            let broker = windlass_brokers::connect(&url)?;
             let builder = if way == ONE_WAY {
                 Worker::one_way(broker, Queue::new(results_of(queue)))
             } else {

@@ -4,7 +4,7 @@ use serde_json::{Value, value::RawValue};
 use windlass_brokers::Message;
 
 use super::{pointer::Pointer, settings::IntakeSettings};
-use crate::http::extract::SUBMIT_BYTES_MAX;
+use crate::http::{KEY_BYTES_MAX, extract::SUBMIT_BYTES_MAX};
 
 /// What a message asks for.
 #[derive(Debug, PartialEq, Eq)]
@@ -64,6 +64,9 @@ fn key(pointer: &Pointer, value: &RawValue) -> Result<String, String> {
             "what it has at {pointer} is no key: that is a text that is not empty, or a number"
         ));
     }
+    if key.len() > KEY_BYTES_MAX {
+        return Err(format!("its key at {pointer} has {} bytes, and may have {KEY_BYTES_MAX}", key.len()));
+    }
     Ok(key)
 }
 
@@ -117,6 +120,9 @@ mod tests {
         for none in ["null", "true", "{}", "[1]", r#""""#] {
             assert!(key(none).unwrap_err().contains("at /id is no key"), "{none}");
         }
+        let long = |bytes: usize| format!("{:?}", "k".repeat(bytes));
+        assert!(key(&long(255)).is_ok());
+        assert!(key(&long(256)).unwrap_err().contains("has 256 bytes, and may have 255"));
         assert!(key(r#""\ud83d""#).unwrap_err().contains("its key at /id"));
         let nameless = intake(Some("ship"), None, None).document(&Message::new("", "", "{}"));
         assert_eq!(nameless.unwrap().key, None);

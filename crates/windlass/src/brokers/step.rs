@@ -62,6 +62,7 @@ fn message(attempt: &HandedOut, mut document: StepMessage, has_headers: bool) ->
         headers.push((TOKEN_HEADER.to_owned(), attempt.token.clone()));
         headers.push((KEY_HEADER.to_owned(), key));
         headers.extend(forward_key.map(|key| (FORWARD_KEY_HEADER.to_owned(), key)));
+        headers.push(("content-type".to_owned(), "application/json".to_owned()));
     } else {
         (document.token, document.key) = (Some(attempt.token.clone()), Some(key));
         document.forward_key = forward_key;
@@ -154,6 +155,7 @@ mod tests {
         );
         assert_eq!(forward.header("windlass-token"), Some("a.b"));
         assert_eq!(forward.header("windlass-forward-idempotency-key"), None);
+        assert_eq!(forward.header("content-type"), Some("application/json"));
         assert_eq!(
             forward.header("windlass-idempotency-key"),
             Some("00000000-0000-0000-0000-000000000007/init/0/forward")

@@ -22,7 +22,9 @@ impl fmt::Display for BrokerUrl {
         // The last @ first: what is before it may have any character in it, and is not shown.
         let (scheme, rest) = self.0.split_once("://").unwrap_or(("", &self.0));
         let (user, place) = rest.rsplit_once('@').map_or((None, rest), |(user, place)| (Some(user), place));
-        let place = place.split_once('?').map_or(place, |(place, _)| place);
+        let place = place.split(['?', '#', ';']).next().unwrap_or_default();
+        // Names and values such as `host=redis password=secret`, in which anything may be the password.
+        let place = if place.contains('=') { "…" } else { place };
         let user = if user.is_some() { "…@" } else { "" };
         if scheme.is_empty() { f.write_str(place) } else { write!(f, "{scheme}://{user}{place}") }
     }
@@ -42,6 +44,10 @@ mod tests {
     fn no_part_of_a_password_is_shown() {
         for url in ["redis://u:p?ss@host:1", "redis://u:p@ss@host:1", "redis://u:p/ss@host:1?x=y"] {
             assert_eq!(BrokerUrl::new(url.to_owned()).to_string(), "redis://…@host:1");
+        }
+        for text in ["host=h password=p", "h:1,password=p", "sqs://h:1;password=p"] {
+            let shown = BrokerUrl::new(text.to_owned()).to_string();
+            assert!(!shown.contains('p'), "{shown}");
         }
         assert_eq!(BrokerUrl::new("redis://host:1/0".to_owned()).to_string(), "redis://host:1/0");
     }

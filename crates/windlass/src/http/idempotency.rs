@@ -8,7 +8,7 @@ use windlass_engine::ports::SubmitKey;
 use super::{canonical::canonical, problem::Refused};
 
 /// The longest key, in bytes.
-const KEY_BYTES_MAX: usize = 255;
+pub(crate) const KEY_BYTES_MAX: usize = 255;
 
 /// The name of the header.
 pub(super) const HEADER: HeaderName = HeaderName::from_static("idempotency-key");

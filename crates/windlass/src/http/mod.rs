@@ -69,6 +69,7 @@ use windlass_engine::{
 
 pub(crate) use enqueued::EnqueuedReader;
 pub(crate) use events::event_document;
+pub(crate) use idempotency::KEY_BYTES_MAX;
 pub use metrics::Metrics;
 pub use openapi::document;
 pub use serve::serve;

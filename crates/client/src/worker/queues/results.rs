@@ -39,7 +39,12 @@ impl Results {
     fn message(&self, item: &Item) -> Message {
         let task = self.hands.step(&item.token).map(|step| step.task).unwrap_or_default();
         let event = if item.kind == Kind::Taking { "started" } else { "ended" };
-        Message::new(format!("{}/{event}", item.token), task, item.report.get().to_owned())
+        let message = Message::new(format!("{}/{event}", item.token), task, item.report.get().to_owned());
+        if self.broker.has_headers(&self.queue) {
+            message.with_header("content-type", "application/json")
+        } else {
+            message
+        }
     }
 }
 
