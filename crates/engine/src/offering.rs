@@ -1,13 +1,17 @@
 //! What the couriers of this server do, for those who wake them and those who ask.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
+    mem,
     sync::{Arc, Mutex, PoisonError},
 };
 
 use windlass_core::{Name, Timestamp};
 
-use crate::Signal;
+use crate::{
+    Signal,
+    ports::{AttemptId, Claimed, SessionId},
+};
 
 /// The couriers of this server, by module.
 #[derive(Debug, Default)]
@@ -19,6 +23,9 @@ pub(crate) struct Offering {
 struct Courier {
     stirred: Arc<Signal>,
     place: OfferedAt,
+    session: SessionId,
+    /// What couriers have left behind that are gone, until this one takes it over.
+    left_behind: BTreeSet<AttemptId>,
 }
 
 /// Where the attempts of a module are offered.
@@ -34,9 +41,9 @@ pub struct OfferedAt {
 
 impl Offering {
     /// A courier begins. What it gets is set when there may be something for it.
-    pub(crate) fn begin(&self, module: Name, place: OfferedAt) -> Arc<Signal> {
+    pub(crate) fn begin(&self, module: Name, session: SessionId, place: OfferedAt) -> Arc<Signal> {
         let stirred = Arc::<Signal>::default();
-        let courier = Courier { stirred: stirred.clone(), place };
+        let courier = Courier { stirred: stirred.clone(), place, session, left_behind: BTreeSet::new() };
         self.with(|couriers| couriers.insert(module, courier));
         stirred
     }
@@ -53,6 +60,31 @@ impl Offering {
     /// Something may have become ready.
     pub(crate) fn stir(&self) {
         self.with(|couriers| couriers.values().for_each(|courier| courier.stirred.set()));
+    }
+
+    /// A courier is gone that offered this attempt. Returns whether one of this server goes on with it: its message is still
+    /// on the broker then, and goes nowhere else.
+    pub(crate) fn leave_behind(&self, gone: &Claimed) -> bool {
+        self.with(|couriers| {
+            let heir =
+                couriers.get_mut(&gone.module).filter(|courier| courier.session.offers_beside(gone.session));
+            let Some(heir) = heir else { return false };
+            heir.left_behind.insert(gone.id);
+            heir.stirred.set();
+            true
+        })
+    }
+
+    /// What the courier of a module is to go on with.
+    pub(crate) fn take_left_behind(&self, module: &Name) -> BTreeSet<AttemptId> {
+        self.with(|couriers| {
+            couriers.get_mut(module).map(|courier| mem::take(&mut courier.left_behind)).unwrap_or_default()
+        })
+    }
+
+    /// The courier of a module has ended: nobody goes on with what others leave behind.
+    pub(crate) fn end(&self, module: &Name) {
+        self.with(|couriers| couriers.remove(module));
     }
 
     /// Where the attempts of a module are offered by this server.

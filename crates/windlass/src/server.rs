@@ -148,7 +148,7 @@ impl Server {
         let mut loops = Loops::default();
         let app = Arc::new(http::App::new(engine.clone(), clock.clone()));
         // Before anything is committed, which may be to be announced.
-        brokers.start(&app, &clock, &mut loops)?;
+        let couriers = brokers.start(&app, &clock, &mut loops)?;
         if engine.shares_its_store() {
             loops.spawn("decides and commits", commit(engine.clone(), clock.clone()));
             loops.spawn("decides and commits many", commit_many(engine.clone(), clock.clone()));
@@ -172,6 +172,7 @@ impl Server {
             error = loops.ended() => Err(error),
             Ok(error) = is_outgrown => Err(anyhow::Error::from(error).context("this server must not go on")),
         };
+        couriers.end().await;
         loops.shutdown().await;
         // Others would go on in time without this.
         if let Err(error) = membership.end().await {

@@ -22,9 +22,11 @@ topic![
     what_a_worker_has_no_courier_gets,
     what_is_offered_goes_back_without_having_begun,
     what_is_taken_from_a_courier_is_lost_with_the_worker,
+    a_courier_goes_on_with_what_one_at_its_place_left_behind,
+    what_is_offered_or_runs_afar_is_known_after_a_reopening,
 ];
 
-const COURIER: fn() -> SessionId = || SessionId::courier(7);
+const COURIER: fn() -> SessionId = || SessionId::courier("m", 7);
 
 async fn adopt(world: &mut World, session: SessionId, id: AttemptId) -> Adoption {
     let now = world.now;
@@ -160,4 +162,48 @@ async fn what_is_taken_from_a_courier_is_lost_with_the_worker(mut world: World) 
     world.apply(offered.id.task, Command::Lose(attempt(&lost[0]))).await;
     let again = world.claim_one(COURIER()).await;
     assert_eq!(again.id.attempt, offered.id.attempt + 1);
+}
+
+async fn a_courier_goes_on_with_what_one_at_its_place_left_behind(mut world: World) {
+    let offered = offered(&mut world).await;
+    let (next, elsewhere) = (SessionId::courier("m", 8), SessionId::courier("n", 8));
+    world.renew(next).await;
+    world.renew(elsewhere).await;
+    assert_eq!(adopt(&mut world, elsewhere, offered.id).await, Gone);
+    assert_eq!(adopt(&mut world, next, offered.id).await, Held);
+    assert_eq!(world.store().held(COURIER()).await.unwrap(), []);
+    let held = world.store().held(next).await.unwrap();
+    assert_eq!(
+        held.iter().map(|claimed| claimed.id).collect::<Vec<_>>(),
+        [offered.id],
+        "under the same claim"
+    );
+    let one = world.session(1).await;
+    assert_eq!(adopt(&mut world, one, offered.id).await, Held);
+}
+
+async fn what_is_offered_or_runs_afar_is_known_after_a_reopening(mut world: World) {
+    let flow = world.add_flow(line("flow", 1)).await;
+    for _ in 0..4 {
+        world.submit(&flow).await;
+    }
+    world.renew(COURIER()).await;
+    world.renew(SessionId::AFAR).await;
+    let [offered, afar, ended, released] =
+        <[Claimed; 4]>::try_from(world.claim(COURIER(), 4).await).expect("there are four");
+    assert_eq!(adopt(&mut world, SessionId::AFAR, afar.id).await, Held);
+    world.release(COURIER(), released.id).await;
+    world.succeed(&ended, None).await;
+    world.reopen().await;
+    let mut claims = Vec::new();
+    for claimed in [&offered, &afar, &ended, &released] {
+        let of_task = world.load(claimed.id.task).await.claims;
+        claims.push(of_task.iter().map(|claim| (claim.session, claim.number)).next());
+    }
+    let expected = [Some((COURIER(), offered.id.claim)), Some((SessionId::AFAR, afar.id.claim)), None, None];
+    assert_eq!(claims, expected, "who has what, under the claims that went out");
+    let next = SessionId::courier("m", 8);
+    world.renew(next).await;
+    assert_eq!(adopt(&mut world, next, offered.id).await, Held);
+    assert_eq!(adopt(&mut world, next, afar.id).await, Gone, "it runs");
 }

@@ -1,7 +1,7 @@
 //! Rows in memory for a resident store.
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
@@ -11,8 +11,8 @@ use windlass_core::{ActKey, Alarm, AlarmId, Event, Members, Name, Step, Task, Ta
 use super::tables::Tables;
 use crate::{
     ports::{
-        Change, DamagedTask, LogLine, Now, Outcome, Page, QueueChange, Retention, StoreError, StoredAlarm,
-        SubmitKey, TaskQuery, Unannounced, UniqueKey,
+        Change, Claim, DamagedTask, LogLine, Now, Outcome, Page, QueueChange, Retention, StoreError,
+        StoredAlarm, SubmitKey, TaskQuery, Unannounced, UniqueKey,
     },
     resident::{Batch, Line, LinePlace, ReadTask, Recovered, Rest, RowSink, TaskRow, WakePlace, Written},
 };
@@ -32,6 +32,8 @@ struct Inner {
     epoch: u32,
     /// Tasks whose rows cannot be read.
     damaged: BTreeSet<TaskId>,
+    /// Claims that outlive a start.
+    claims: BTreeMap<(TaskId, ActKey), Claim>,
 }
 
 impl Inner {
@@ -94,6 +96,7 @@ impl RowSink for MemorySink {
             locks: tables.locks().values().cloned().collect(),
             lock_floor: tables.lock_floor(),
             latest_at: tables.latest_at(),
+            claims: inner.claims.iter().map(|((task, _), claim)| (*task, claim.clone())).collect(),
         })
     }
 
@@ -116,6 +119,12 @@ impl RowSink for MemorySink {
             }
             for flow in &batch.unused_flows {
                 tables.delete_flow(flow);
+            }
+            for (act, claim) in &batch.claims {
+                match claim {
+                    Some(claim) => drop(inner.claims.insert(*act, claim.clone())),
+                    None => drop(inner.claims.remove(act)),
+                }
             }
             refused
         };

@@ -33,10 +33,18 @@ impl SessionId {
     /// whether an attempt is still being made, so the session never ends; its attempts end, or take too long.
     pub const AFAR: Self = Self(Self::OWN);
 
-    /// The session of a courier: it has attempts in order to offer them to others on a broker.
+    /// The session of a courier: it has attempts in order to offer them to others on a broker. `place` says which queue of
+    /// which broker it is for which module; `chance` tells it from other couriers there.
     #[must_use]
-    pub fn courier(chance: u64) -> Self {
-        Self(Self::OWN | u128::from(chance.max(1)))
+    pub fn courier(place: &str, chance: u64) -> Self {
+        let chance = (chance as u32).max(1);
+        Self(Self::OWN | u128::from(hash(place)) << 32 | u128::from(chance))
+    }
+
+    /// Whether both are couriers that offer at the same place, one after the other or on different servers.
+    #[must_use]
+    pub fn offers_beside(self, other: Self) -> bool {
+        self.is_courier() && other.is_courier() && self.0 >> 32 == other.0 >> 32
     }
 
     /// Whether it is a courier's. What a courier has nobody has begun, so its time does not run, and whoever says that he
@@ -52,10 +60,11 @@ impl SessionId {
         self.0 >> 64 == Self::OWN >> 64
     }
 
-    /// Whether this session gets what that one has by saying that it has it.
+    /// Whether this session gets what that one has by saying that it has it: anybody who runs it from a courier, and a
+    /// courier from one that is gone.
     #[must_use]
     pub fn takes_from(self, holder: Self) -> bool {
-        holder.is_courier() && !self.is_courier()
+        holder.is_courier() && (!self.is_courier() || self.offers_beside(holder))
     }
 
     /// How much longer than its timeout an attempt may be with this session.
@@ -67,6 +76,11 @@ impl SessionId {
             (false, false) => Millis(0),
         }
     }
+}
+
+/// FNV-1a. The same in every version of the program: sessions outlive servers.
+fn hash(text: &str) -> u32 {
+    text.bytes().fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193))
 }
 
 impl fmt::Display for SessionId {

@@ -1,10 +1,13 @@
 //! Which attempts sessions have.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    mem,
+};
 
 use windlass_core::{ActKey, Millis, Task, TaskId, Timestamp};
 
-use super::{Line, limits::Key};
+use super::{ClaimRows, Line, limits::Key};
 use crate::ports::{AttemptId, Claim, Claimed, LostClaim, Now, SessionId};
 
 /// All attempts that sessions have.
@@ -15,6 +18,8 @@ pub(super) struct Claims {
     timeouts: BTreeSet<(Millis, TaskId, ActKey)>,
     /// When it is to be written down since when each is claimed, in order, of those where a deadline counts from there.
     to_keep: BTreeSet<(Millis, TaskId, ActKey)>,
+    /// What is to be written of claims that outlive a start, with the next batch.
+    rows: ClaimRows,
 }
 
 /// An attempt that a session has.
@@ -35,6 +40,18 @@ pub(super) struct Held {
     pub(super) started: Millis,
 }
 
+impl Held {
+    fn claim(&self) -> Claim {
+        Claim {
+            key: self.key,
+            attempt: self.attempt,
+            number: self.number,
+            session: self.session,
+            at: self.at,
+        }
+    }
+}
+
 impl Claims {
     pub(super) fn get(&self, task: TaskId, key: ActKey) -> Option<&Held> {
         self.claims.get(&(task, key))
@@ -44,6 +61,9 @@ impl Claims {
         self.remove(task, held.key);
         self.timeouts.insert((held.timeout_at, task, held.key));
         self.to_keep.extend(held.keep_at.map(|at| (at, task, held.key)));
+        if held.session.is_own() {
+            self.rows.insert((task, held.key), Some(held.claim()));
+        }
         self.claims.insert((task, held.key), held);
     }
 
@@ -52,6 +72,9 @@ impl Claims {
         self.timeouts.remove(&(held.timeout_at, task, key));
         if let Some(at) = held.keep_at {
             self.to_keep.remove(&(at, task, key));
+        }
+        if held.session.is_own() {
+            self.rows.insert((task, key), None);
         }
         Some(held)
     }
@@ -63,6 +86,16 @@ impl Claims {
         }
     }
 
+    /// A claim that was read is over: its row is to go.
+    pub(super) fn forget_row(&mut self, task: TaskId, key: ActKey) {
+        self.rows.insert((task, key), None);
+    }
+
+    /// What is to be written of claims.
+    pub(super) fn take_rows(&mut self) -> ClaimRows {
+        mem::take(&mut self.rows)
+    }
+
     /// Whether `test` is true for a claim of a task.
     pub(super) fn any(&self, task: TaskId, test: impl Fn(ActKey, u32) -> bool) -> bool {
         self.range(task).any(|held| test(held.key, held.attempt))
@@ -72,13 +105,7 @@ impl Claims {
     pub(super) fn of_task(&self, id: TaskId, task: &Task) -> Vec<Claim> {
         self.range(id)
             .filter(|held| task.act(held.key).is_some_and(|act| act.attempt == held.attempt))
-            .map(|held| Claim {
-                key: held.key,
-                attempt: held.attempt,
-                number: held.number,
-                session: held.session,
-                at: held.at,
-            })
+            .map(Held::claim)
             .collect()
     }
 

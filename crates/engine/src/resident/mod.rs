@@ -18,6 +18,7 @@
 
 mod claims;
 mod entry;
+mod holding;
 mod limiting;
 mod limits;
 mod list;

@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use windlass_core::{
-    ActKey, ActState, Task, TaskId, Timestamp, Wakeup,
+    ActKey, ActState, Millis, Task, TaskId, Timestamp, Wakeup,
     planted::{Bug, is_planted},
     waits,
 };
@@ -130,7 +130,7 @@ impl Scheduler {
                 .and_then(|entry| entry.task.act(held.key))
                 .is_some_and(|act| act.state == ActState::Ready && act.attempt == held.attempt);
             if current {
-                self.sessions.hold_again(held.session, task, held.key, held.at);
+                self.sessions.hold_again(held.session, task, held.key, held.at, Millis(0));
                 self.queues.hold(&held);
                 held.keep_at = held.keep_at.filter(|_| self.begins_deadline(task, held.key));
                 self.claims.insert(task, held);

@@ -79,14 +79,21 @@ impl Sessions {
         }
     }
 
-    /// A session has an attempt, though it was forgotten when it seemed to have nothing any more: its lease has ended.
-    pub(super) fn hold_again(&mut self, session: SessionId, task: TaskId, key: ActKey, since: Timestamp) {
-        let lease_until = Millis(0);
+    /// A session has an attempt, though it was forgotten when it seemed to have nothing any more, or with everything in
+    /// memory: then its lease lasts until `lease_until`.
+    pub(super) fn hold_again(
+        &mut self,
+        session: SessionId,
+        task: TaskId,
+        key: ActKey,
+        since: Timestamp,
+        lease_until: Millis,
+    ) {
         let known = self.sessions.entry(session).or_insert_with(|| {
             self.ends.insert((lease_until, session));
             Session {
                 lease_until,
-                lease: lease_until,
+                lease: Millis(0),
                 poll: (0, false),
                 last_seen_at: since,
                 worker: Arc::default(),

@@ -9,7 +9,7 @@ use windlass_core::{
 
 use super::{Line, LinePlace, Rest, WakePlace};
 use crate::ports::{
-    Change, DamagedTask, Envelope, Limit, LogLine, Now, Page, QueueChange, Retention, StoreError,
+    Change, Claim, DamagedTask, Envelope, Limit, LogLine, Now, Page, QueueChange, Retention, StoreError,
     StoredAlarm, StoredFlow, SubmitKey, TaskQuery, Unannounced, UniqueKey,
 };
 
@@ -27,7 +27,13 @@ pub struct Batch {
     pub limits: BTreeMap<Line, LinePlace>,
     /// Flows that came with tasks and have none any more: they go.
     pub unused_flows: Vec<Name>,
+    /// Claims that outlive a start.
+    pub claims: ClaimRows,
 }
+
+/// Changes to rows of claims: `None` deletes the row. Claims of workers have none, since workers name what they have after a
+/// start. Nobody names what was offered on a broker, or runs where only the broker is known.
+pub type ClaimRows = BTreeMap<(TaskId, ActKey), Option<Claim>>;
 
 impl From<Vec<Change>> for Batch {
     fn from(changes: Vec<Change>) -> Self {
@@ -137,6 +143,8 @@ pub struct Recovered {
     pub lock_floor: u64,
     /// The latest time known to be written: the clock must not be behind it.
     pub latest_at: Timestamp,
+    /// Claims that outlive a start, with their tasks. One that is unreadable may be missing.
+    pub claims: Vec<(TaskId, Claim)>,
 }
 
 /// A task as it was read, or what is wrong with its rows. Damage never fails what else is read with it.

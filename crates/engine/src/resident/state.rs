@@ -10,23 +10,21 @@ use std::{
 
 use futures_channel::oneshot;
 use windlass_core::{
-    ActKey, Millis, Name, TaskId, Timestamp,
+    Millis, Name, TaskId, Timestamp,
     planted::{Bug, is_planted},
 };
 
 use super::{
-    Batch, Line, LinePlace, ReadTask, RestPolicy, RowSink,
+    Batch, ReadTask, RestPolicy, RowSink,
     claims::Held,
     entry::may_have_been_handed_out,
-    limits::Key,
     scheduler::{AlarmVersions, Scheduler},
     ticket::{Ticket, lost},
     uniqueness::Firsts,
 };
 use crate::memory::Servers;
 use crate::ports::{
-    ADOPTION_GRACE, AlarmChange, AttemptId, BuiltOn, Change, Claimed, Loaded, Now, Outcome, Quarantine,
-    SessionId, StoreError, SubmitKey, TAKEN_KEPT_AFTER,
+    ADOPTION_GRACE, AlarmChange, BuiltOn, Change, Loaded, Now, Outcome, Quarantine, StoreError, SubmitKey,
 };
 
 /// A store with a single owner: what is active lives in memory, a sink writes it down.
@@ -108,17 +106,19 @@ impl Resident {
     /// # Errors
     /// When the sink cannot be read, or holds what cannot be understood.
     pub async fn open_with(sink: Arc<dyn RowSink>, now: Now, rest: RestPolicy) -> Result<Self, StoreError> {
-        let recovered = sink.recover().await?;
+        let mut recovered = sink.recover().await?;
         let token_key = recovered.token_key;
         let next_claim = (u64::from(recovered.epoch) << CLAIM_BITS) + 1;
         let latest_at = recovered.latest_at;
         let epoch = recovered.epoch;
+        let claims = std::mem::take(&mut recovered.claims);
         let quarantine = Quarantine::default();
         let scheduler = Scheduler::recover(recovered, &quarantine)?;
         let latest_at = latest_at.max(scheduler.latest_at());
         let under_way = VecDeque::new();
         let mut inner =
             Inner { scheduler, under_way, void: false, grace: Grace::Begins, next_claim, latest: now };
+        inner.restore(claims, now);
         inner.end_grace(now);
         Ok(Self {
             sink,
@@ -278,7 +278,8 @@ impl Resident {
     }
 
     /// Gives a batch that is staged to the sink.
-    pub(super) fn give(&self, inner: &mut Inner, batch: Batch) -> Ticket {
+    pub(super) fn give(&self, inner: &mut Inner, mut batch: Batch) -> Ticket {
+        batch.claims = inner.scheduler.claims.take_rows();
         let batch = Arc::new(batch);
         let dropped = std::mem::take(&mut inner.scheduler.dropped);
         let state = Arc::new(AtomicU8::new(WRITING));
@@ -365,45 +366,5 @@ impl Inner {
             self.latest = now;
         }
         self.latest
-    }
-
-    /// Takes an attempt from the session that has it.
-    pub(super) fn take_from_holder(&mut self, task: TaskId, key: ActKey) {
-        let Some(held) = self.scheduler.claims.remove(task, key) else { return };
-        self.scheduler.sessions.drop_hold(held.session, task, key);
-        self.scheduler.queues.let_go(&held);
-        self.scheduler.queues.take_back_start(&held);
-    }
-
-    /// Gives an attempt to a session.
-    pub(super) fn hold(&mut self, session: SessionId, attempt: AttemptId, now: Now) -> Option<Claimed> {
-        let AttemptId { task, key, attempt: number, claim } = attempt;
-        let ready = self.scheduler.published_ready(task, key)?;
-        let grace = session.timeout_grace(self.scheduler.sessions.is_attached(session));
-        let timeout_at = Millis(now.mono.0.saturating_add(ready.timeout.0).saturating_add(grace.0));
-        let place = LinePlace { rank: ready.rank, task };
-        let begins_deadline = !session.is_courier() && self.scheduler.begins_deadline(task, key);
-        let held = Held {
-            key,
-            attempt: number,
-            number: claim,
-            session,
-            at: now.wall,
-            timeout_at,
-            keep_at: begins_deadline.then_some(Millis(now.mono.0 + TAKEN_KEPT_AFTER.0)),
-            line: Line::of(ready),
-            fairness: ready.fairness.as_deref().map(Key::from),
-            started: now.mono,
-        };
-        self.scheduler.sessions.hold(session, task, key);
-        self.scheduler.queues.start(&held);
-        if let Some(entry) = self.scheduler.active.get_mut(&task) {
-            entry.handed_out.insert(key);
-            if entry.rests_on_disk {
-                self.scheduler.queues.keep_limit_behind(&held.line, place);
-            }
-        }
-        self.scheduler.claims.insert(task, held);
-        self.scheduler.claims.claimed(task, key)
     }
 }

@@ -103,24 +103,10 @@ impl Store for Resident {
     }
 
     async fn claim(&self, session: SessionId, wishes: &[Wish], now: Now) -> Result<Vec<Claimed>, StoreError> {
-        let mut inner = self.inner();
-        let now = inner.by_now(now);
-        inner.end_grace(now);
-        let mut claimed = Vec::new();
-        if inner.void || !inner.scheduler.sessions.knows(session) {
-            return Ok(claimed);
-        }
-        for wish in wishes {
-            for _ in 0..wish.free {
-                let Some(place) = inner.scheduler.queues.pop(wish, now.mono) else { break };
-                let attempt =
-                    inner.scheduler.active.get(&place.task).and_then(|entry| entry.task.act(place.key));
-                let Some(attempt) = attempt.map(|act| act.attempt) else { continue };
-                let claim = inner.next_claim;
-                inner.next_claim += 1;
-                let id = AttemptId { task: place.task, key: place.key, attempt, claim };
-                claimed.extend(inner.hold(session, id, now));
-            }
+        let claimed = self.claim_in_memory(session, wishes, now);
+        if session.is_own() && !claimed.is_empty() {
+            // Before it goes out as a message: after a start nobody else would know.
+            self.keep_claims().await?;
         }
         Ok(claimed)
     }
@@ -145,13 +131,11 @@ impl Store for Resident {
                     Adoption::Gone
                 }
                 _ => {
-                    inner.take_from_holder(id.task, id.key);
-                    inner.scheduler.recovered.remove(&(id.task, id.key));
-                    inner.scheduler.publish_ready(id.task, id.key);
-                    if let Some(ready) = inner.scheduler.published_ready(id.task, id.key).cloned() {
-                        inner.scheduler.leave_line(id.task, id.key, &ready);
+                    if inner.give_to(session, *id, now).is_some() {
+                        Adoption::Held
+                    } else {
+                        Adoption::Gone
                     }
-                    if inner.hold(session, *id, now).is_some() { Adoption::Held } else { Adoption::Gone }
                 }
             };
             adoptions.push(adoption);

@@ -56,9 +56,12 @@ impl Reclaimer {
         if lost.is_empty() || is_planted(Bug::NoLeaseExpiry) {
             return Ok(0);
         }
-        // Nobody has begun what a courier offers, so it is no death: another courier or a worker takes it from the queue.
+        // Nobody has begun what a courier offers, so it is no death: another courier goes on with it, or it goes back to the
+        // queue.
         let (offered, lost): (Vec<Claimed>, Vec<Claimed>) =
             lost.into_iter().partition(|claimed| claimed.session.is_courier());
+        let is_free = |gone: &Claimed| !self.engine.offering.leave_behind(gone);
+        let offered: Vec<Claimed> = offered.into_iter().filter(is_free).collect();
         if !offered.is_empty() {
             tracing::info!(count = offered.len(), "what couriers of other servers offered is free again");
             self.engine.timers.set();

@@ -9,6 +9,7 @@ use windlass_brokers::{Message, Queue};
 use windlass_core::Name;
 use windlass_engine::{
     HandedOut, ReportStatus, Said, WorkerReport,
+    memory::MemorySink,
     services::{Courier, CourierSettings, WriteStep},
 };
 
@@ -31,9 +32,13 @@ impl WriteStep for Tokens {
 }
 
 fn courier(world: &World, broker: &Arc<TestBroker>, chance: u64) -> Courier {
+    courier_at(world, broker, "m", chance)
+}
+
+fn courier_at(world: &World, broker: &Arc<TestBroker>, queue: &str, chance: u64) -> Courier {
     let settings = CourierSettings {
         module: Name::new("m").unwrap(),
-        queue: Queue::new("m"),
+        queue: Queue::new(queue),
         results: Queue::new("results"),
         window: 10,
     };
@@ -48,9 +53,10 @@ fn who_runs_what_was_offered_first_does_not_begin_it_again_when_it_is_offered_an
     world.submit("f");
     let first = courier(&world, &broker, 1);
     world.drive(first.run_once(world.now())).unwrap();
-    // The first courier is gone, and another one follows.
+    // The first courier is gone, and by its configuration the server offers in another queue.
+    let second = courier_at(&world, &broker, "other", 2);
     world.pass(60_000);
-    world.drive(courier(&world, &broker, 2).run_once(world.now())).unwrap();
+    world.drive(second.run_once(world.now())).unwrap();
     let [early, late] = broker.published.lock().unwrap().clone().try_into().expect("it was offered twice");
     assert_ne!(early, late);
     let mut worker = world.worker(1);
@@ -96,12 +102,7 @@ fn acknowledged_messages_whose_answers_wait_to_be_read_are_not_sent_again() {
         rounds(&world, &courier, 2);
     }
     assert_eq!(broker.published.lock().unwrap().len(), 3, "nothing is lost as far as anybody can tell");
-    let done: Vec<_> = tokens
-        .iter()
-        .map(|token| WorkerReport { token: token.clone(), said: Ok(ok()), logs: Vec::new() })
-        .collect();
-    let answers = world.drive(world.engine.hear_from_afar(done, world.now())).unwrap();
-    assert!(answers.iter().all(|answer| answer.status == ReportStatus::Accepted));
+    assert_eq!(hear(&world, &tokens, &ok()), [const { ReportStatus::Accepted }; 3]);
     broker.read.store(53, Relaxed);
     rounds(&world, &courier, 60);
     assert_eq!(broker.published.lock().unwrap().len(), 3);
@@ -122,4 +123,82 @@ fn what_the_broker_lost_is_sent_again_under_the_same_token_once_the_answers_are_
     assert_eq!(published.len(), 6, "each is sent again once");
     let distinct: BTreeSet<&String> = published.iter().collect();
     assert_eq!(distinct, tokens.iter().collect(), "under the token that it had");
+}
+
+/// A worker does what these tokens name, as modules do that know their broker alone.
+fn hear(world: &World, tokens: &[String], said: &Said) -> Vec<ReportStatus> {
+    let report =
+        |token: &String| WorkerReport { token: token.clone(), said: Ok(said.clone()), logs: Vec::new() };
+    let reports = tokens.iter().map(report).collect();
+    let answers = world.drive(world.engine.hear_from_afar(reports, world.now())).unwrap();
+    answers.into_iter().map(|answer| answer.status).collect()
+}
+
+/// A server is ended in order, or killed, and another one follows on its disk.
+fn offered_over_a_restart(in_order: bool) {
+    let sink = MemorySink::new([7; 32]);
+    let world = World::open(&sink);
+    let broker = TestBroker::new(1, 0);
+    world.apply(flow("f", &["a"], 0));
+    for _ in 0..3 {
+        world.submit("f");
+    }
+    world.drive(world.engine.begin_hearing_from_afar(world.now())).unwrap();
+    let first = courier(&world, &broker, 1);
+    world.drive(first.run_once(world.now())).unwrap();
+    let tokens = broker.published.lock().unwrap().clone();
+    assert_eq!(tokens.len(), 3);
+    // One is being done by a module that answers over the broker, and its message is still in hands.
+    assert_eq!(hear(&world, &tokens[..1], &Said::Running(None)), [ReportStatus::Accepted]);
+    world.submit("f");
+    if in_order {
+        world.drive(first.end(world.now())).unwrap();
+    }
+    drop((first, world));
+    let world = World::open(&sink);
+    world.drive(world.engine.begin_hearing_from_afar(world.now())).unwrap();
+    let second = courier(&world, &broker, 2);
+    rounds(&world, &second, 60);
+    let published = broker.published.lock().unwrap().clone();
+    assert_eq!(published.len(), 4, "nothing is sent again, and what was not sent goes out");
+    let mut worker = world.worker(1);
+    assert_eq!(worker.report(&tokens[1], Said::Running(None)), ReportStatus::Accepted);
+    assert_eq!(
+        worker.report(&tokens[1], ok()),
+        ReportStatus::Accepted,
+        "under the token that went out before"
+    );
+    assert_eq!(hear(&world, &tokens[..1], &ok()), [ReportStatus::Accepted], "it has run through");
+    rounds(&world, &second, 60);
+    assert_eq!(broker.published.lock().unwrap().len(), 4);
+}
+
+#[test]
+fn what_is_offered_stays_offered_when_the_server_is_ended_in_order() {
+    offered_over_a_restart(true);
+}
+
+#[test]
+fn what_is_offered_stays_offered_when_the_server_is_killed() {
+    offered_over_a_restart(false);
+}
+
+#[test]
+fn what_was_claimed_and_not_sent_when_the_server_was_killed_is_sent() {
+    let sink = MemorySink::new([7; 32]);
+    let world = World::open(&sink);
+    let broker = TestBroker::new(1, 0);
+    world.apply(flow("f", &["a"], 0));
+    for _ in 0..3 {
+        world.submit("f");
+    }
+    world.drive(courier(&world, &broker, 1).run_once(world.now())).unwrap();
+    drop(world);
+    // As if the last of them had not gone out.
+    let unsent = broker.published.lock().unwrap().pop().unwrap();
+    let world = World::open(&sink);
+    let second = courier(&world, &broker, 2);
+    rounds(&world, &second, 20);
+    let published = broker.published.lock().unwrap().clone();
+    assert_eq!((published.len(), published.last()), (3, Some(&unsent)), "it alone is sent, under its token");
 }

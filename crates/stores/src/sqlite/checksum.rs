@@ -36,10 +36,11 @@ pub(super) enum Table {
     FlowRetention,
     Outbox,
     LockFloor,
+    Claim,
 }
 
 impl Table {
-    pub(super) const ALL: [Self; 21] = [
+    pub(super) const ALL: [Self; 22] = [
         Self::Task,
         Self::Active,
         Self::Resting,
@@ -61,6 +62,7 @@ impl Table {
         Self::FlowRetention,
         Self::Outbox,
         Self::LockFloor,
+        Self::Claim,
     ];
 
     /// Its name.
@@ -104,6 +106,7 @@ impl Table {
             Self::FlowRetention => ("flow_retention", &["name", "version", "kept"]),
             Self::Outbox => ("outbox", &["id", "after", "seq"]),
             Self::LockFloor => ("lock_floor", &["one", "version"]),
+            Self::Claim => ("claim", &["task", "act", "attempt", "number", "session", "at"]),
         }
     }
 

@@ -23,6 +23,7 @@
 //! | `sink.rs` | the port over the threads |
 //! | `writer.rs`, `rows.rs`, `task_rows.rs`, `member_rows.rs`, `meta.rs`, `touched.rs`, `directory.rs` | the writer thread, what a transaction writes, where rows are |
 //! | `lock_rows.rs` | locks, who waits for them, messages |
+//! | `claim_rows.rs` | claims that outlive a start |
 //! | `gate.rs`, `checkpoint.rs` | copying the log into the file without the writer waiting |
 //! | `checksum.rs` | a checksum in every row |
 //! | `recover.rs`, `read.rs` | reading what is active, at a start and after a failed write |
@@ -64,6 +65,7 @@
 
 mod checkpoint;
 mod checksum;
+mod claim_rows;
 mod connect;
 mod directory;
 mod doctor;

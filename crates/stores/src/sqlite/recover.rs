@@ -13,6 +13,7 @@ use windlass_engine::{
 
 use super::{
     checksum::Table,
+    claim_rows,
     directory::{Directory, Place},
     encoding::task_id,
     error::{Fault, or_damaged},
@@ -72,6 +73,7 @@ pub(super) fn recover(connection: &Connection, directory: &Directory) -> Result<
             Err(found) => damaged.push(found),
         }
     }
+    let claims = claim_rows::read(connection)?;
     Ok(Recovered {
         epoch,
         token_key,
@@ -85,6 +87,7 @@ pub(super) fn recover(connection: &Connection, directory: &Directory) -> Result<
         locks,
         lock_floor,
         latest_at,
+        claims,
     })
 }
 

@@ -15,6 +15,7 @@ use windlass_engine::{
 
 use super::{
     checksum::{Checksum, Table},
+    claim_rows::ClaimRows,
     directory::{Directory, Place},
     encoding::{act_code, to_integer},
     error::Fault,
@@ -54,6 +55,7 @@ pub(super) struct Rows<'c> {
     delete_queue: Statement<'c>,
     insert_log: Statement<'c>,
     limits: LimitRows<'c>,
+    pub(super) claims: ClaimRows<'c>,
     unique: UniqueRows<'c>,
     update_latest_at: Statement<'c>,
     next_task: i64,
@@ -121,6 +123,7 @@ impl<'c> Rows<'c> {
                 "INSERT INTO log (seq, task, act, attempt, at, line, checksum) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
             )?,
             limits: LimitRows::new(connection)?,
+            claims: ClaimRows::new(connection)?,
             unique: UniqueRows::new(connection)?,
             update_latest_at: prepare("UPDATE meta SET latest_at = ?1, checksum = ?2")?,
             next_task: number(

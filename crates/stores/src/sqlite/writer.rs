@@ -266,6 +266,7 @@ impl Writer {
                 }
                 rows.write_limits(&batch.limits)?;
                 rows.delete_flows(&batch.unused_flows)?;
+                rows.claims.write(&batch.claims)?;
             }
             rows.finish(&touched)?;
             Ok(touched)

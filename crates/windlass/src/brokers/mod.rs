@@ -44,6 +44,7 @@ use url::BrokerUrl;
 
 pub(crate) use check::{Keys, queue as check_queue};
 pub(crate) use events::{EventsSection, EventsSettings};
+pub(crate) use offer::Couriers;
 pub(crate) use settings::{BrokerSettings, IntakeSection, QueueSection, RESULTS_DEFAULT, read};
 pub(crate) use step::{timeout_seconds, whole};
 
@@ -81,13 +82,13 @@ impl Brokers {
     }
 
     /// Offers steps, hears of them, takes tasks in and announces what happens, in loops of their own. What is committed from
-    /// now on is announced.
+    /// now on is announced. Returns those who offer, to be ended before the loops are.
     pub(crate) fn start(
         self,
         app: &Arc<App>,
         clock: &Arc<SystemClock>,
         loops: &mut Loops,
-    ) -> anyhow::Result<()> {
+    ) -> anyhow::Result<Couriers> {
         let engine = &app.engine;
         if let Some(settings) = self.settings.events
             && let Some(broker) = self.by_url.get(&settings.broker)
@@ -101,6 +102,7 @@ impl Brokers {
             loops.spawn("takes tasks in by message", intake);
         }
         let mut heard: BTreeSet<(BrokerUrl, Queue)> = BTreeSet::new();
+        let mut couriers = Vec::new();
         for queue in self.settings.queues {
             let Some(broker) = self.by_url.get(&queue.broker) else { continue };
             let results = queue.courier.results.clone();
@@ -113,8 +115,10 @@ impl Brokers {
             let writer = Arc::new(step::Writer);
             let chance = u64::from_ne_bytes(chance);
             let courier = Courier::new(engine.clone(), broker.clone(), writer, queue.courier, chance);
+            let courier = Arc::new(courier);
+            couriers.push(courier.clone());
             loops.spawn("offers steps on a broker", offer::run(courier, engine.clone(), clock.clone()));
         }
-        Ok(())
+        Ok(Couriers { couriers, clock: clock.clone() })
     }
 }

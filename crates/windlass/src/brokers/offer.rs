@@ -2,6 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
+use futures_util::future::join_all;
 use tokio::time;
 use windlass_engine::{Engine, ports::Clock as _, services::Courier};
 
@@ -10,11 +11,14 @@ use crate::clock::SystemClock;
 /// Between two rounds where each is a round trip to a database: what became ready meanwhile goes together.
 const SHARED_PAUSE: Duration = Duration::from_millis(5);
 
+/// How long the round that is under way may take when the server ends.
+const END_MAX: Duration = Duration::from_secs(5);
+
 /// After a round that failed.
 const FAILED_PAUSE: Duration = Duration::from_millis(200);
 
 /// Offers what becomes ready, for ever.
-pub(super) async fn run(courier: Courier, engine: Arc<Engine>, clock: Arc<SystemClock>) {
+pub(super) async fn run(courier: Arc<Courier>, engine: Arc<Engine>, clock: Arc<SystemClock>) {
     loop {
         let pause = match courier.run_once(clock.now()).await {
             Ok(pause) => Duration::from_millis(pause.0),
@@ -31,5 +35,27 @@ pub(super) async fn run(courier: Courier, engine: Arc<Engine>, clock: Arc<System
             () = time::sleep(pause) => {}
             () = courier.stirred() => {}
         }
+    }
+}
+
+/// Those who offer steps on brokers.
+pub(crate) struct Couriers {
+    pub(super) couriers: Vec<Arc<Courier>>,
+    pub(super) clock: Arc<SystemClock>,
+}
+
+impl Couriers {
+    /// Ends them in order: what they offer stays offered, and whoever comes next goes on with it.
+    pub(crate) async fn end(self) {
+        let ends = self.couriers.iter().map(|courier| async {
+            match time::timeout(END_MAX, courier.end(self.clock.now())).await {
+                Ok(Ok(())) => {}
+                Ok(Err(error)) => tracing::warn!(%error, "a queue publisher could not end in order"),
+                Err(_) => {
+                    tracing::warn!("a queue publisher could not end in order: its broker does not answer")
+                }
+            }
+        });
+        join_all(ends).await;
     }
 }

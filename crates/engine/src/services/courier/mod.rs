@@ -13,6 +13,7 @@
 
 mod batch;
 mod doubt;
+mod life;
 mod offers;
 
 use std::{
@@ -27,14 +28,11 @@ use self::{batch::Batch, doubt::Doubt, offers::Offers};
 use super::trouble::Trouble;
 use crate::{
     Engine, EngineError, HandedOut, OfferedAt, Results, Signal,
-    ports::{AttemptId, Claimed, Loaded, Now, PollState, SessionId, SessionRenewal, Wish, WorkerState},
+    ports::{AttemptId, Claimed, Loaded, Now, SessionId, Wish},
 };
 
 /// Attempts claimed or sent in one round.
 const ROUND_MAX: usize = 500;
-
-/// For how long a courier may be silent before others offer what it has.
-const LEASE: Millis = Millis::from_secs(30);
 
 /// How often the store is told that it is there.
 const RENEW_EVERY: Millis = Millis::from_secs(10);
@@ -88,6 +86,8 @@ pub struct Courier {
     session: SessionId,
     stirred: Arc<Signal>,
     trouble: Trouble,
+    /// Held during a round.
+    round: futures_util::lock::Mutex<()>,
     state: Mutex<State>,
 }
 
@@ -98,6 +98,7 @@ struct State {
     refreshed_at: Option<Millis>,
     looked_at: Option<Millis>,
     doubt: Option<Doubt>,
+    has_ended: bool,
 }
 
 impl Courier {
@@ -110,10 +111,11 @@ impl Courier {
         settings: CourierSettings,
         chance: u64,
     ) -> Self {
-        let session = SessionId::courier(chance);
         let place =
             OfferedAt { broker: broker.name().to_owned(), queue: settings.queue.name.clone(), trouble: None };
-        let stirred = engine.offering.begin(settings.module.clone(), place);
+        let session =
+            SessionId::courier(&format!("{}\n{}\n{}", settings.module, place.broker, place.queue), chance);
+        let stirred = engine.offering.begin(settings.module.clone(), session, place);
         Self {
             engine,
             broker,
@@ -122,6 +124,7 @@ impl Courier {
             session,
             stirred,
             trouble: Trouble::default(),
+            round: futures_util::lock::Mutex::new(()),
             state: Mutex::default(),
         }
     }
@@ -137,7 +140,12 @@ impl Courier {
     /// # Errors
     /// When the store fails. That the broker does is no error: its queue waits, with an alarm.
     pub async fn run_once(&self, now: Now) -> Result<Millis, EngineError> {
+        let _round = self.round.lock().await;
+        if self.state().has_ended {
+            return Ok(RENEW_EVERY);
+        }
         self.renew(now).await?;
+        self.go_on_with_left_behind(now).await?;
         self.refresh(now).await?;
         if let Some(rest) = self.trouble.rest(now) {
             return Ok(rest);
@@ -164,28 +172,6 @@ impl Courier {
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    async fn renew(&self, now: Now) -> Result<(), EngineError> {
-        let before = self.state().renewed_at;
-        if before.is_some_and(|at| now.mono.0 < at.0 + RENEW_EVERY.0) {
-            return Ok(());
-        }
-        let worker = WorkerState {
-            name: format!("courier to {} at {}", self.settings.queue, self.broker.name()).into(),
-            modules: vec![self.settings.module.clone()],
-            ..WorkerState::default()
-        };
-        let renewal = SessionRenewal {
-            session: self.session,
-            poll: PollState::Unknown,
-            lease: LEASE,
-            lease_unpolled: LEASE,
-            worker: before.is_none().then(|| Arc::new(worker)),
-        };
-        self.engine.store.renew(vec![renewal], now).await?;
-        self.state().renewed_at = Some(now.mono);
-        Ok(())
     }
 
     fn refresh_every(&self) -> Millis {

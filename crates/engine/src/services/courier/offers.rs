@@ -34,7 +34,7 @@ pub(super) struct Offers {
     missed: u32,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Offer {
     /// The version of its task, as far as that is known.
     version: Option<u64>,
@@ -43,6 +43,8 @@ struct Offer {
     sent: u32,
     /// It goes without its parameters: the broker said that it was too large.
     is_short: bool,
+    /// Another courier has sent it, unless it was killed before: then it is one of those claimed last.
+    is_left_behind: bool,
 }
 
 impl Offers {
@@ -56,8 +58,15 @@ impl Offers {
 
     /// An attempt was claimed.
     pub(super) fn add(&mut self, id: AttemptId, version: u64) {
-        self.offers.insert(id, Offer { version: Some(version), sent_at: None, sent: 0, is_short: false });
+        self.offers.insert(id, Offer { version: Some(version), ..Offer::default() });
         self.unsent.insert(id);
+    }
+
+    /// It was another courier's, which is gone.
+    pub(super) fn go_on_with(&mut self, id: AttemptId, now: Millis) {
+        let offer = Offer { sent_at: Some(now), sent: 1, is_left_behind: true, ..Offer::default() };
+        self.offers.insert(id, offer);
+        self.unsent.remove(&id);
     }
 
     pub(super) fn remove(&mut self, id: &AttemptId) {
@@ -72,7 +81,7 @@ impl Offers {
         self.unsent.retain(|id| held.contains(id));
         for id in held {
             if let Entry::Vacant(unknown) = self.offers.entry(id) {
-                unknown.insert(Offer { version: None, sent_at: None, sent: 0, is_short: false });
+                unknown.insert(Offer::default());
                 self.unsent.insert(id);
             }
         }
@@ -98,6 +107,7 @@ impl Offers {
     pub(super) fn was_sent(&mut self, id: AttemptId, now: Millis) {
         if let Some(offer) = self.offers.get_mut(&id) {
             (offer.sent_at, offer.sent) = (Some(now), offer.sent + 1);
+            offer.is_left_behind = false;
             self.unsent.remove(&id);
         }
     }
@@ -144,6 +154,11 @@ impl Offers {
                 self.missed = 0;
             }
             let counts_all = seen.counts_all();
+            let unsent = if is_missing && counts_all { self.never_sent_before(seen, at) } else { Vec::new() };
+            if !unsent.is_empty() {
+                self.unsent.extend(&unsent);
+                return Some(unsent.len());
+            }
             self.ids(|offer| {
                 let is_lost = is_missing && offer.is_settled(at);
                 offer.is_due(ANYWAY_AFTER, at) || (is_lost && (counts_all || offer.is_due(AGAIN_AFTER, at)))
@@ -164,13 +179,23 @@ impl Offers {
         }
     }
 
+    /// What a courier had claimed and not sent when it was killed: of what it left behind, as many as are missing, those
+    /// claimed last. None where more are missing than it left.
+    fn never_sent_before(&self, seen: &Seen, at: Millis) -> Vec<AttemptId> {
+        let sent = self.offers.values().filter(|offer| offer.is_settled(at)).count();
+        let missing = sent.saturating_sub(seen.messages().map_or(0, |messages| messages as usize));
+        let mut left_behind = self.ids(|offer| offer.is_left_behind);
+        if missing > left_behind.len() {
+            return Vec::new();
+        }
+        left_behind.sort_unstable_by_key(|id| std::cmp::Reverse(id.claim));
+        left_behind.truncate(missing);
+        left_behind
+    }
+
     fn are_fewer(&self, seen: &Seen, at: Millis) -> bool {
         let sent = self.offers.values().filter(|offer| offer.is_settled(at)).count();
-        let messages = match seen {
-            Seen::Gone => Some(0),
-            Seen::Queue(look) => look.messages,
-        };
-        sent > 0 && messages.is_none_or(|messages| messages < sent as u64)
+        sent > 0 && seen.messages().is_none_or(|messages| messages < sent as u64)
     }
 
     fn note_identity(&mut self, seen: &Seen) {
@@ -207,6 +232,13 @@ pub(super) enum Seen {
 }
 
 impl Seen {
+    fn messages(&self) -> Option<u64> {
+        match self {
+            Self::Gone => Some(0),
+            Self::Queue(look) => look.messages,
+        }
+    }
+
     /// Whether the broker counts every message, those that consumers have not settled included.
     fn counts_all(&self) -> bool {
         match self {
@@ -310,6 +342,22 @@ mod tests {
         assert!(offers.is_doubtful(&Seen::Gone, Millis(50)));
         assert_eq!(offers.find_missing(&Seen::Gone, Millis(50)), Some(2));
         assert_eq!(offers.unsent(9), vec![id(0), id(1)]);
+    }
+
+    #[test]
+    fn of_what_another_courier_left_behind_only_the_latest_are_sent_as_many_as_are_missing() {
+        let mut offers = Offers::default();
+        let left = |claim: u64| AttemptId { claim, ..id(u128::from(9 - claim)) };
+        (1..=5).for_each(|claim| offers.go_on_with(left(claim), Millis(0)));
+        let seen = look(Some(3), true);
+        assert_eq!(offers.looked(&seen, Millis(6_000)), None);
+        assert_eq!(offers.looked(&seen, Millis(7_000)), Some(2));
+        assert_eq!(offers.unsent(9).into_iter().collect::<BTreeSet<_>>(), [left(4), left(5)].into());
+        [4, 5].into_iter().for_each(|claim| offers.was_sent(left(claim), Millis(7_500)));
+        // The queue has lost everything: nobody left more behind than that.
+        let seen = look(Some(0), true);
+        assert_eq!(offers.looked(&seen, Millis(13_000)), None);
+        assert_eq!(offers.looked(&seen, Millis(14_000)), Some(5));
     }
 
     #[test]
