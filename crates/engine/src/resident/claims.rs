@@ -7,7 +7,7 @@ use std::{
 
 use windlass_core::{ActKey, Millis, Task, TaskId, Timestamp};
 
-use super::{ClaimRows, Line, limits::Key};
+use super::{ClaimRows, Line, limits::Key, scheduler::Scheduler};
 use crate::ports::{AttemptId, Claim, Claimed, LostClaim, Now, SessionId};
 
 /// All attempts that sessions have.
@@ -161,5 +161,14 @@ impl Claims {
     fn range(&self, task: TaskId) -> impl Iterator<Item = &Held> {
         let from = (task, ActKey::forward(0));
         self.claims.range(from..).take_while(move |((of, _), _)| *of == task).map(|(_, held)| held)
+    }
+}
+
+impl Scheduler {
+    /// Whether the deadline of an act counts from a claim of its current attempt.
+    pub(super) fn begins_deadline(&self, id: TaskId, key: ActKey) -> bool {
+        let Some(task) = self.active.get(&id).map(|entry| &entry.task) else { return false };
+        let has_deadline = task.action(key).is_some_and(|action| action.deadline.is_some());
+        has_deadline && task.act(key).is_some_and(|act| act.deadline_at.is_none())
     }
 }

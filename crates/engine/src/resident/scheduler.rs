@@ -227,13 +227,6 @@ impl Scheduler {
         }
     }
 
-    /// Whether the deadline of an act counts from a claim of its current attempt.
-    pub(super) fn begins_deadline(&self, id: TaskId, key: ActKey) -> bool {
-        let Some(task) = self.active.get(&id).map(|entry| &entry.task) else { return false };
-        let has_deadline = task.action(key).is_some_and(|action| action.deadline.is_some());
-        has_deadline && task.act(key).is_some_and(|act| act.deadline_at.is_none())
-    }
-
     /// Forgets claims of attempts that are over by a change.
     fn drop_stale_claims(&mut self, change: &TaskChange) {
         let (id, task) = (change.task.id, &change.task);
