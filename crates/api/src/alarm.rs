@@ -11,7 +11,8 @@ pub struct Alarm {
     pub id: String,
     /// `rollback_failed`, `poisoned`, `held`, `engine_fault`; `refused` where a task that was started by SQL could not be;
     /// `broker_away` and `message_refused` about brokers; `clock_set_back` about the date of the server's machine;
-    /// `damaged_row` where rows of the task are damaged.
+    /// `damaged_row` where rows of the task are damaged;
+    /// `store_went_back` where the store lost what it had confirmed.
     pub kind: String,
     /// The task it is about.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -52,6 +52,8 @@ pub enum AlarmKind {
     ClockSetBack,
     /// Rows of the task in the store are damaged, and it is left out of all work.
     DamagedRow,
+    /// The store lost changes that it had confirmed; it is about no task: [`TaskId::NONE`].
+    StoreWentBack,
 }
 
 impl From<StuckKind> for AlarmKind {
@@ -79,6 +81,7 @@ impl AlarmKind {
             Self::MessageRefused => "message_refused",
             Self::ClockSetBack => "clock_set_back",
             Self::DamagedRow => "damaged_row",
+            Self::StoreWentBack => "store_went_back",
         }
     }
 }

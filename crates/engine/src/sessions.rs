@@ -101,6 +101,27 @@ pub(crate) struct Given {
     pub(crate) id: AttemptId,
     /// Bytes of log lines that this server kept of it.
     pub(crate) log_bytes: usize,
+    /// Invalid reports of it.
+    pub(crate) invalid: u32,
+    /// It is not given again before this time.
+    pub(crate) again_at: Millis,
+}
+
+/// How long an attempt is not given again to a session that sent an invalid report of it. It doubles with each of them.
+const AGAIN_AFTER: Millis = Millis(500);
+const AGAIN_AFTER_MAX: Millis = Millis::from_secs(30);
+
+impl Given {
+    pub(crate) fn new(id: AttemptId) -> Self {
+        Self { id, log_bytes: 0, invalid: 0, again_at: Millis(0) }
+    }
+
+    /// The session sent an invalid report. It may have forgotten the attempt: given again at once, it would do the same.
+    pub(crate) fn note_invalid(&mut self, now: Now) {
+        let wait = AGAIN_AFTER.0.saturating_mul(1 << self.invalid.min(10)).min(AGAIN_AFTER_MAX.0);
+        self.invalid += 1;
+        self.again_at = Millis(now.mono.0 + wait);
+    }
 }
 
 /// A session is forgotten here when it was silent for this long; the store's lease is what counts.
@@ -326,7 +347,7 @@ mod tests {
             heard(&mut sessions, id, 0);
         }
         let id = AttemptId { task: TaskId(1), key: ActKey::forward(0), attempt: 1, claim: 1 };
-        sessions.get(SessionId(2)).given.insert("token".to_owned(), Given { id, log_bytes: 0 });
+        sessions.get(SessionId(2)).given.insert("token".to_owned(), Given::new(id));
         let _answer = sessions.open_poll(SessionId(3), 1, Millis(u64::MAX)).unwrap();
         expire(&mut sessions, FORGET_IDLE_AFTER.0 - 1);
         assert_eq!(sessions.sessions.len(), 3);

@@ -164,14 +164,17 @@ impl LocalSession {
 
     /// The session has this attempt, as far as this server knows.
     pub(super) fn give(&mut self, token: String, id: AttemptId) {
-        self.given.entry(token).or_insert(Given { id, log_bytes: 0 });
+        self.given.entry(token).or_insert_with(|| Given::new(id));
     }
 
     /// Compares what the session holds with what it was given here. Cancels of what it holds no more are done.
-    pub(super) fn compare(&mut self, holding: &[String]) -> Compared {
+    pub(super) fn compare(&mut self, holding: &[String], now: Now) -> Compared {
         let held: HashSet<&str> = holding.iter().map(String::as_str).collect();
         let unknown = holding.iter().filter(|token| !self.given.contains_key(*token)).cloned().collect();
-        let absent = self.given.iter().filter(|(token, _)| !held.contains(token.as_str()));
+        let absent = self
+            .given
+            .iter()
+            .filter(|(token, given)| !held.contains(token.as_str()) && given.again_at <= now.mono);
         let missing: BTreeMap<String, AttemptId> =
             absent.map(|(token, given)| (token.clone(), given.id)).collect();
         self.cancels.retain(|token, _| held.contains(token.as_str()));

@@ -54,7 +54,7 @@ impl Engine {
             let mut compared = {
                 let mut sessions = self.sessions.lock();
                 let local = sessions.get(session);
-                let mut compared = local.compare(holding);
+                let mut compared = local.compare(holding, now);
                 compared.unknown.extend(gone);
                 // What was given back is not the session's any more, though it is named still.
                 compared.unknown.retain(|token| !local.declined.contains(token));

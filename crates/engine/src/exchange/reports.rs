@@ -39,7 +39,12 @@ impl Engine {
         for (place, WorkerReport { token, said, logs }) in reports.into_iter().enumerate() {
             let status = match (self.tokens.read(&token), said) {
                 (None, _) => ReportStatus::Unknown,
-                (Some(_), Err(fault)) => ReportStatus::Invalid(fault),
+                (Some(_), Err(fault)) => {
+                    if let Some(given) = self.sessions.lock().get(session).given.get_mut(&token) {
+                        given.note_invalid(now);
+                    }
+                    ReportStatus::Invalid(fault)
+                }
                 (Some(id), Ok(Said::Ended(outcome))) => {
                     open.push(Open { place, id, outcome: Some(outcome), logs });
                     ReportStatus::Unknown

@@ -45,7 +45,7 @@ impl ServerState {
 pub const SERVER_SILENT_AFTER: Millis = Millis::from_secs(5);
 
 /// A server that was not heard of for so long is no longer listed.
-pub const SERVER_FORGOTTEN_AFTER: Millis = Millis::from_secs(3600);
+pub const SERVER_FORGOTTEN_AFTER: Millis = Millis::from_secs(300);
 
 /// What only one server at a time is to do. The others would do it as well as that one, but all of them at once would
 /// be in one another's way.

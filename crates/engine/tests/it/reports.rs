@@ -176,3 +176,28 @@ fn what_was_accepted_before_is_a_duplicate_whatever_the_step_waits_for() {
         assert_eq!(worker.report(&attempt.token, said.clone()), ReportStatus::Duplicate, "{said:?}");
     }
 }
+
+#[test]
+fn a_worker_whose_reports_are_invalid_gets_its_attempt_again_ever_later() {
+    let world = World::new();
+    world.apply(flow("f", &["a"], 0));
+    world.submit("f");
+    let mut worker = world.worker(1);
+    let (mut given, mut last) = (0, None);
+    // It polls every 50 ms for 20 s, says that it has nothing, and sends an invalid report of what it gets.
+    for _ in 0..400 {
+        worker.holding.clear();
+        if let Some(attempt) = worker.poll().attempts.pop() {
+            given += 1;
+            let said = Err("it has no outcome".to_owned());
+            let report = WorkerReport { token: attempt.token.clone(), said, logs: Vec::new() };
+            let call = Exchange { reports: vec![report], holding: None, wishes: None, ..worker.call(0) };
+            let answer = world.drive(world.engine.exchange(call, world.now())).unwrap();
+            assert!(matches!(answer.reports[0].status, ReportStatus::Invalid(_)));
+            last = Some(attempt.token);
+        }
+        world.pass(50);
+    }
+    assert_eq!(given, 6, "after 0.5, 1, 2, 4 and 8 s");
+    assert_eq!(worker.report(&last.expect("it got it"), ok()), ReportStatus::Accepted);
+}

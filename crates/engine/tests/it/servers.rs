@@ -3,11 +3,13 @@
 
 use std::{pin::pin, sync::Arc, task::Poll};
 
+use futures_executor::block_on;
 use futures_util::StreamExt as _;
-use windlass_core::{ActState, Command, Millis, TaskId};
+use windlass_core::{ActState, AlarmKind, Command, Millis, TaskId};
 use windlass_engine::{
     ReportStatus, Said,
     memory::SharedStore,
+    ports::{SERVER_FORGOTTEN_AFTER, Store as _},
     services::{HEARTBEAT_EVERY, SERVICE_LEASE},
 };
 
@@ -329,4 +331,51 @@ fn what_another_server_did_meanwhile_is_found_by_the_commit() {
     assert_eq!(worker.report(&next.token, ok()), ReportStatus::Accepted);
     assert!(two.other.task(id).is_ended());
     assert_eq!(two.one.engine.counts().conflicts(), 1);
+}
+
+/// The open alarms of this kind.
+fn went_back(world: &World) -> Vec<String> {
+    let alarms = world.drive(world.engine.alarms(false, 10)).unwrap();
+    let told = alarms.into_iter().filter(|alarm| alarm.kind == AlarmKind::StoreWentBack);
+    told.map(|alarm| alarm.message.to_string()).collect()
+}
+
+#[test]
+fn a_store_that_lost_what_it_confirmed_raises_an_alarm_that_says_how_much() {
+    let store = Arc::new(SharedStore::new([7; 32]));
+    let world = World::over(store.clone(), 1);
+    world.be_heard();
+    let before = block_on(store.servers()).unwrap().remove(0);
+    world.pass(7_000);
+    world.be_heard();
+    // It fails over to a replica that was behind.
+    block_on(store.register(before)).unwrap();
+    world.pass(1_000);
+    assert_eq!(went_back(&world), Vec::<String>::new());
+    world.be_heard();
+    world.serve();
+    let told = went_back(&world);
+    assert!(told.len() == 1 && told[0].contains("the last 8s before"), "{told:?}");
+    world.pass(1_000);
+    world.be_heard();
+    world.serve();
+    assert_eq!(went_back(&world), told, "it is told once");
+}
+
+#[test]
+fn a_server_that_others_forgot_meanwhile_raises_no_alarm() {
+    let store = Arc::new(SharedStore::new([7; 32]));
+    let world = World::over(store.clone(), 1);
+    world.be_heard();
+    let me = block_on(store.servers()).unwrap().remove(0).id;
+    block_on(store.leave(me)).unwrap();
+    world.be_away_unserved(i64::try_from(SERVER_FORGOTTEN_AFTER.0).unwrap());
+    world.be_heard();
+    world.serve();
+    assert_eq!(went_back(&world), Vec::<String>::new());
+    block_on(store.leave(me)).unwrap();
+    world.be_away_unserved(1_000);
+    world.be_heard();
+    world.serve();
+    assert_eq!(went_back(&world).len(), 1, "nobody forgets it within a second");
 }

@@ -179,7 +179,7 @@ impl From<EngineError> for Refused {
                 Self::unknown_flow(format!("there is no flow {name}: apply it with PUT /v1/flows/NAME"))
             }
             EngineError::UnknownTask(id) => Self::unknown_task(format!(
-                "there is no task {id}: ended tasks are kept for a time only; GET /v1/tasks lists those there are"
+                "there is no task {id}: GET /v1/tasks lists those there are. Ended tasks are deleted after their retention; if it should be there, look for the alarm store_went_back"
             )),
             EngineError::UnknownAlarm(id) => Self::new(
                 StatusCode::NOT_FOUND,
