@@ -14,7 +14,7 @@ use windlass_engine::{
     Exchange, ReportStatus, Said, WorkerReport,
     conformance::Gate,
     memory::{MemorySink, SharedStore},
-    ports::{Store as _, Wish},
+    ports::Wish,
     resident::Resident,
     services::Committer,
 };

@@ -119,7 +119,7 @@ pub(super) async fn claim_all(
     let mut claimed = Vec::new();
     for wish in wishes {
         let found: Result<Vec<Claimed>, StoreError> =
-            retrying!(database, |connection| { claim(&mut connection, session, wish, leave, now).await });
+            retrying!(database, |connection| claim(&mut connection, session, wish, leave, now).await);
         match found {
             Ok(found) => claimed.extend(found),
             Err(error) if claimed.is_empty() => return Err(error),
