@@ -92,7 +92,9 @@ pub(super) fn recover(connection: &Connection, directory: &Directory) -> Result<
 }
 
 /// Active tasks and where their rows are, and those of them that are damaged.
-fn read_tasks(connection: &Connection) -> Result<(Vec<TaskRow>, Vec<Place>, Vec<DamagedTask>), Fault> {
+type ReadTasks = (Vec<TaskRow>, Vec<Place>, Vec<DamagedTask>);
+
+fn read_tasks(connection: &Connection) -> Result<ReadTasks, Fault> {
     let (mut tasks, mut places, mut damaged) = (Vec::new(), Vec::new(), Vec::new());
     let lost: i64 = connection.query_row(COUNT_LOST, [], |row| row.get(0))?;
     if lost > 0 {
