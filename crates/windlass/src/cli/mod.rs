@@ -370,7 +370,7 @@ mod tests {
             ("windlass task start f --at 15m", ErrorKind::ValueValidation),
             ("windlass task start f --priority 11", ErrorKind::ValueValidation),
             ("windlass task list --status done", ErrorKind::InvalidValue),
-            ("windlass task resolve id step undo", ErrorKind::InvalidValue),
+            ("windlass task resolve id step", ErrorKind::TooFewValues),
             ("windlass task resolve id step done --params [1]", ErrorKind::ValueValidation),
             ("windlass task wait", ErrorKind::MissingRequiredArgument),
             ("windlass task start f --deadline soon", ErrorKind::ValueValidation),

@@ -306,7 +306,9 @@ impl From<StoreError> for Refused {
                 StatusCode::INTERNAL_SERVER_ERROR,
                 "store-damaged",
                 "The store is damaged",
-                format!("the store holds what cannot be understood ({why}): see the server's log"),
+                format!(
+                    "a row of the store is damaged ({why}): run `windlass doctor` on the store, and restore the task from a backup"
+                ),
             ),
         }
     }

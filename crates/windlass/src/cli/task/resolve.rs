@@ -53,7 +53,22 @@ fn action(word: &str) -> Result<ResolveAction, UsageError> {
         "done" => Ok(ResolveAction::Done),
         "rollback" => Ok(ResolveAction::Rollback),
         other => Err(UsageError(format!(
-            "{other:?} is no action: write the ids, then the step, then retry, skip, done or rollback"
+            "invalid action {other:?}: write the ids, then the step, then retry, skip, done or rollback"
         ))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_unknown_action_is_refused_with_the_known_ones() {
+        assert!(matches!(action("retry"), Ok(ResolveAction::Retry)));
+        let refusal = action("undo").unwrap_err().to_string();
+        assert!(
+            refusal.contains("invalid action \"undo\"") && refusal.contains("skip, done or rollback"),
+            "{refusal}"
+        );
     }
 }
