@@ -14,6 +14,12 @@ use crate::{
 };
 
 impl Engine {
+    /// Whether a worker with this session talks to this server.
+    #[must_use]
+    pub fn knows_session(&self, session: SessionId) -> bool {
+        self.sessions.lock().find(session).is_some()
+    }
+
     /// The task with this id, as it is on disk.
     ///
     /// # Errors

@@ -4,6 +4,7 @@ use std::{
     collections::BTreeMap,
     fmt,
     net::{Ipv4Addr, SocketAddr},
+    ops::RangeInclusive,
     path::Path,
 };
 
@@ -16,6 +17,7 @@ use windlass_engine::ports::Retention;
 
 use crate::{
     brokers::{self, BrokerSettings, EventsSection, EventsSettings, IntakeSection, QueueSection},
+    http::ClientLimits,
     wire::StoreUrl,
 };
 
@@ -29,6 +31,12 @@ pub(crate) const STORE_DEFAULT: &str = "sqlite:windlass.db";
 /// The shortest time that ended tasks may be kept: a day, which every repeated request is sure to find its first one
 /// within.
 const KEEP_TASKS_MIN: Span = Span::from_ms(24 * 3600 * 1000);
+
+/// What `client_connections` may be: no more than all connections.
+const CLIENT_CONNECTIONS: RangeInclusive<usize> = 1..=4096;
+
+/// What `client_body_mib` may be: from the largest body to all that bodies may take.
+const CLIENT_BODY_MIB: RangeInclusive<usize> = 8..=128;
 
 /// Reads an address to listen on.
 ///
@@ -98,6 +106,10 @@ pub(crate) struct ServerSection {
     pub(crate) keep_tasks: Option<Span>,
     /// For how long log lines are kept.
     pub(crate) keep_logs: Option<Span>,
+    /// Connections that one client may have.
+    pub(crate) client_connections: Option<usize>,
+    /// MiB that the bodies of one client may take at once.
+    pub(crate) client_body_mib: Option<usize>,
 }
 
 /// What the server runs with.
@@ -113,6 +125,8 @@ pub(crate) struct ServerConfig {
     pub(crate) keep_tasks: Span,
     /// For how long log lines are kept.
     pub(crate) keep_logs: Span,
+    /// What one client may have at once.
+    pub(crate) clients: ClientLimits,
     /// Brokers beside the store.
     pub(crate) brokers: BrokerSettings,
 }
@@ -143,6 +157,10 @@ impl ServerConfig {
             store: given.store.or(file.store).as_deref().unwrap_or(STORE_DEFAULT).parse()?,
             keep_tasks: given.keep_tasks.or(file.keep_tasks).unwrap_or(Span::from_ms(keep.tasks.0)),
             keep_logs: given.keep_logs.or(file.keep_logs).unwrap_or(Span::from_ms(keep.logs.0)),
+            clients: clients(
+                given.client_connections.or(file.client_connections),
+                given.client_body_mib.or(file.client_body_mib),
+            )?,
             brokers,
         };
         if config.keep_tasks < KEEP_TASKS_MIN {
@@ -190,11 +208,28 @@ impl ServerConfig {
             store: Some(self.store.to_string()),
             keep_tasks: Some(self.keep_tasks),
             keep_logs: Some(self.keep_logs),
+            client_connections: Some(self.clients.connections),
+            client_body_mib: Some(self.clients.body_bytes >> 20),
         };
         let (queues, intake) = self.brokers.sections();
         let events = self.brokers.events.as_ref().map(EventsSettings::section);
         Ok(toml::to_string(&ConfigFile { server, queues, intake, events })?)
     }
+}
+
+/// What one client may have, within what all may have together.
+fn clients(connections: Option<usize>, body_mib: Option<usize>) -> anyhow::Result<ClientLimits> {
+    let default = ClientLimits::default();
+    let connections = connections.unwrap_or(default.connections);
+    let body_mib = body_mib.unwrap_or(default.body_bytes >> 20);
+    if !CLIENT_CONNECTIONS.contains(&connections) {
+        anyhow::bail!("`client_connections` is {connections}: use 1 to {}", CLIENT_CONNECTIONS.end());
+    }
+    if !CLIENT_BODY_MIB.contains(&body_mib) {
+        let (least, most) = (CLIENT_BODY_MIB.start(), CLIENT_BODY_MIB.end());
+        anyhow::bail!("`client_body_mib` is {body_mib}: use {least}, which is the largest body, to {most}");
+    }
+    Ok(ClientLimits { connections, body_bytes: body_mib << 20, ..default })
 }
 
 /// What is wrong with a file and on which line, without that line: there may be a password on it.
@@ -225,12 +260,25 @@ mod tests {
         let config = ServerConfig::load(given, Some(&path)).unwrap();
         assert_eq!(
             config.to_toml().unwrap(),
-            "[server]\nlisten = \"127.0.0.1:7800\"\nstore = \"sqlite:x.db\"\nkeep_tasks = \"2160h\"\nkeep_logs = \"1m\"\n"
+            "[server]\nlisten = \"127.0.0.1:7800\"\nstore = \"sqlite:x.db\"\nkeep_tasks = \"2160h\"\nkeep_logs = \"1m\"\n\
+             client_connections = 2048\nclient_body_mib = 64\n"
         );
         let retention = config.retention();
         assert_eq!((retention.tasks, retention.logs), (Millis(90 * 86_400_000), Millis(60_000)));
         let config = ServerConfig::load(ServerSection::default(), None).unwrap();
         assert_eq!((config.listen, config.store.to_string()), (LISTEN_DEFAULT, STORE_DEFAULT.to_owned()));
+    }
+
+    #[test]
+    fn a_client_gets_no_more_than_there_is() {
+        let load = |client_connections, client_body_mib| {
+            let given = ServerSection { client_connections, client_body_mib, ..ServerSection::default() };
+            ServerConfig::load(given, None).map(|config| config.clients)
+        };
+        let limits = ClientLimits { connections: 4096, body_bytes: 128 << 20, ..ClientLimits::default() };
+        assert_eq!(load(Some(4096), Some(128)).unwrap(), limits);
+        assert!(load(Some(0), None).is_err() && load(Some(4097), None).is_err());
+        assert!(load(None, Some(7)).is_err() && load(None, Some(129)).is_err());
     }
 
     #[test]

@@ -68,6 +68,7 @@ pub(crate) struct Server {
     clock: Arc<SystemClock>,
     membership: Membership,
     retention: Retention,
+    clients: http::ClientLimits,
     brokers: Brokers,
 }
 
@@ -101,7 +102,7 @@ impl Server {
         let membership = Membership::new(engine.clone(), me);
         follow_store(&membership, &clock).await.context("the store does not tell the time")?;
         membership.run_once(clock.now()).await.context("cannot become a server of the store")?;
-        Ok(Self { listener, engine, clock, membership, retention: config.retention(), brokers })
+        Ok(Self { listener, engine, clock, membership, retention: config.retention(), clients: config.clients, brokers })
     }
 
     /// Refuses a date of the machine that cannot be true.
@@ -143,10 +144,10 @@ impl Server {
     /// Serves until `shutdown`, then lets what is under way end. When one of its loops ends, it fails at once:
     /// whoever runs it starts it again, and what was answered is on disk.
     pub(crate) async fn run(self, shutdown: impl Future<Output = ()>) -> anyhow::Result<()> {
-        let Self { listener, engine, clock, membership, retention, brokers } = self;
+        let Self { listener, engine, clock, membership, retention, clients, brokers } = self;
         let membership = Arc::new(membership);
         let mut loops = Loops::default();
-        let app = Arc::new(http::App::new(engine.clone(), clock.clone()));
+        let app = Arc::new(http::App::new(engine.clone(), clock.clone(), clients));
         // Before anything is committed, which may be to be announced.
         let couriers = brokers.start(&app, &clock, &mut loops)?;
         if engine.shares_its_store() {

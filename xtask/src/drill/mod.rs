@@ -20,6 +20,7 @@ mod power_cut;
 mod servers;
 mod slow_disk;
 mod stall;
+mod starve;
 mod tasks;
 mod under_load;
 mod worker_kill;
@@ -57,6 +58,7 @@ pub(crate) fn names() -> [&'static str; 17] {
         "server-kill",
         "both-kill",
         "stall",
+        "starve",
         "slow-disk",
         "disk-full",
         "poison",
@@ -110,6 +112,7 @@ pub(crate) fn run_on(workspace: &Workspace, name: &str, length: Length, on: On) 
             "server-kill" => under_load::run(&program, length, Victims::Server).await,
             "both-kill" => under_load::run(&program, length, Victims::Both).await,
             "stall" => stall::run(&program, length).await,
+            "starve" => starve::run(&program, length).await,
             "slow-disk" => slow_disk::run(&program, length).await,
             "disk-full" => disk_full::run(&program, length).await,
             "damaged-file" => damaged_file::run(&program, length).await,

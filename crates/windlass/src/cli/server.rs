@@ -34,6 +34,14 @@ pub(crate) struct ServerArgs {
     #[arg(long, value_name = "TIME", env = "WINDLASS_SERVER_KEEP_LOGS")]
     pub(crate) keep_logs: Option<Span>,
 
+    /// Connections that one client address may have; behind a balancer all clients have one [default: 2048]
+    #[arg(long, value_name = "N", env = "WINDLASS_SERVER_CLIENT_CONNECTIONS")]
+    pub(crate) client_connections: Option<usize>,
+
+    /// MiB that the request bodies of one client address may take at once [default: 64]
+    #[arg(long, value_name = "MIB", env = "WINDLASS_SERVER_CLIENT_BODY_MIB")]
+    pub(crate) client_body_mib: Option<usize>,
+
     /// Configuration file (TOML)
     #[arg(long, value_name = "FILE", env = "WINDLASS_CONFIG")]
     pub(crate) config: Option<PathBuf>,
@@ -60,6 +68,8 @@ impl ServerArgs {
             store: self.store,
             keep_tasks: self.keep_tasks,
             keep_logs: self.keep_logs,
+            client_connections: self.client_connections,
+            client_body_mib: self.client_body_mib,
         };
         let config = ServerConfig::load(given, self.config.as_deref())?;
         if self.print_config {

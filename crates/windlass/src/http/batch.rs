@@ -52,7 +52,7 @@ pub(crate) async fn submit(State(app): State<Arc<App>>, request: Request) -> Res
             "a batch has no idempotency key of its own: give each task its `key`",
         ));
     }
-    let text = extract::read_json(&app.bodies, &parts.headers, body, BATCH_BYTES_MAX).await?;
+    let text = extract::read_json(&app.bodies, &parts, body, BATCH_BYTES_MAX).await?;
     let now = app.now();
     let caller = Caller::of(&parts.headers, now.wall)?;
     let batch: BatchBody<'_> = text.parse()?;

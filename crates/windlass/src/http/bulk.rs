@@ -49,7 +49,7 @@ const TOLERANCE: u64 = 10;
 pub(crate) async fn change(State(app): State<Arc<App>>, request: Request) -> Result<Response, Refused> {
     let (parts, body) = request.into_parts();
     let by = extract::actor(&parts.headers)?;
-    let text = extract::read_json(&app.bodies, &parts.headers, body, BODY_BYTES_MAX).await?;
+    let text = extract::read_json(&app.bodies, &parts, body, BODY_BYTES_MAX).await?;
     let change: api::BulkChange = text.parse()?;
     let query = query(&change, app.now().wall)?;
     let found = find(&app, change.action, query).await?;

@@ -1,23 +1,18 @@
 //! Reading requests: bodies within their limits, JSON with the place of every mistake, names, times and cursors.
 
-use std::{borrow::Cow, time::Duration};
+use std::borrow::Cow;
 
 use axum::{
     body::{Body, Bytes},
     extract::{FromRequestParts, Query},
     http::{HeaderMap, StatusCode, header, request::Parts},
 };
-use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::value::RawValue;
 use windlass_api::Span;
 use windlass_core::{Actor, Json, Name, TaskId, Timestamp};
 
-use super::{
-    budget::{BodyBudget, Exhausted},
-    problem::Refused,
-    words,
-};
+use super::{budget::BodyBudget, problem::Refused, receive::read_body, words};
 
 /// The largest body of a submit.
 pub(crate) const SUBMIT_BYTES_MAX: usize = 2 << 20;
@@ -34,64 +29,21 @@ pub(crate) const RESOLVE_BYTES_MAX: usize = 2 << 20;
 /// The largest result of an attempt.
 pub(crate) const RESULT_BYTES_MAX: usize = 256 << 10;
 
-/// How long a body may take. The largest has 8 MiB, so this is enough for a line of 1 Mbit/s.
-const BODY_TIMEOUT: Duration = Duration::from_secs(75);
-
 /// The longest name a client may give itself in `Windlass-Actor`, in bytes.
 const ACTOR_BYTES_MAX: usize = 128;
 
 /// The most items of a page.
 const PAGE_ITEMS_MAX: usize = 1000;
 
-/// Reads a body of at most `limit` bytes, if `budget` has room for it.
-pub(crate) async fn read_body(
-    budget: &BodyBudget,
-    headers: &HeaderMap,
-    body: Body,
-    limit: usize,
-) -> Result<Bytes, Refused> {
-    let too_large = || {
-        Refused::too_large(format!(
-            "the body is larger than {}, which is the most here: send less at once",
-            bytes_in_words(limit)
-        ))
-    };
-    let length =
-        headers.get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse::<usize>().ok());
-    if length.is_some_and(|length| length > limit) {
-        return Err(too_large());
-    }
-    let gather = async {
-        let mut body = Limited::new(body, limit);
-        let mut gathered = budget.begin();
-        while let Some(frame) = body.frame().await {
-            let frame = frame.map_err(|error| {
-                if error.is::<LengthLimitError>() {
-                    too_large()
-                } else {
-                    Refused::malformed(format!("the body broke off: {error}"))
-                }
-            })?;
-            if let Some(data) = frame.data_ref() {
-                gathered.push(data).map_err(|Exhausted| Refused::too_many_bodies())?;
-            }
-        }
-        Ok(gathered.finish())
-    };
-    tokio::time::timeout(BODY_TIMEOUT, gather).await.unwrap_or_else(|_| {
-        Err(Refused::too_slow(format!("the body was not there after {} s", BODY_TIMEOUT.as_secs())))
-    })
-}
-
 /// Reads a body that is to be JSON, as text.
 pub(crate) async fn read_json(
     budget: &BodyBudget,
-    headers: &HeaderMap,
+    parts: &Parts,
     body: Body,
     limit: usize,
 ) -> Result<JsonText, Refused> {
-    check_json(headers)?;
-    let bytes = read_body(budget, headers, body, limit).await?;
+    check_json(&parts.headers)?;
+    let bytes = read_body(budget, parts, body, limit).await?;
     if bytes.is_empty() {
         return Err(Refused::malformed("the body is empty: send a JSON object"));
     }
@@ -101,15 +53,15 @@ pub(crate) async fn read_json(
 /// Reads a body that is to be JSON where there is one: no body is an object without fields.
 pub(crate) async fn read_json_if_any(
     budget: &BodyBudget,
-    headers: &HeaderMap,
+    parts: &Parts,
     body: Body,
     limit: usize,
 ) -> Result<JsonText, Refused> {
-    let bytes = read_body(budget, headers, body, limit).await?;
+    let bytes = read_body(budget, parts, body, limit).await?;
     if bytes.is_empty() {
         return Ok(JsonText(Bytes::from_static(b"{}")));
     }
-    check_json(headers)?;
+    check_json(&parts.headers)?;
     JsonText::new(bytes)
 }
 

@@ -18,7 +18,7 @@ use super::{
     json_response, ok,
     page::Page,
     problem::Refused,
-    view,
+    receive, view,
 };
 use crate::{
     chain,
@@ -154,7 +154,7 @@ pub(crate) async fn apply(State(app): State<Arc<App>>, request: Request) -> Resu
             "{name:?} is a name that flows get which tasks bring along as `steps`: choose another one"
         )));
     }
-    let body = extract::read_body(&app.bodies, &parts.headers, body, FILE_BYTES_MAX).await?;
+    let body = receive::read_body(&app.bodies, &parts, body, FILE_BYTES_MAX).await?;
     let flow = read(&app, &parts.headers, &body, Some(name)).await?;
     let application = app.engine.apply_flow(flow, app.now()).await?;
     app.metrics.command("apply_flow");
@@ -182,7 +182,7 @@ pub(crate) async fn apply(State(app): State<Arc<App>>, request: Request) -> Resu
 )]
 pub(crate) async fn check(State(app): State<Arc<App>>, request: Request) -> Result<Response, Refused> {
     let (parts, body) = request.into_parts();
-    let body = extract::read_body(&app.bodies, &parts.headers, body, FILE_BYTES_MAX).await?;
+    let body = receive::read_body(&app.bodies, &parts, body, FILE_BYTES_MAX).await?;
     let flow = read(&app, &parts.headers, &body, None).await?;
     let newest = match app.engine.flow(&flow.name, None).await {
         Ok(stored) => Some(stored.flow),

@@ -67,7 +67,7 @@ pub(crate) async fn show(State(app): State<Arc<App>>, request: Request) -> Resul
 pub(crate) async fn set(State(app): State<Arc<App>>, request: Request) -> Result<Response, Refused> {
     let (mut parts, body) = request.into_parts();
     let name: String = extract::path(&mut parts).await?;
-    let text = extract::read_json(&app.bodies, &parts.headers, body, LIMIT_BYTES_MAX).await?;
+    let text = extract::read_json(&app.bodies, &parts, body, LIMIT_BYTES_MAX).await?;
     let rule: api::SetLimit = text.parse()?;
     let limit = Limit {
         name: extract::name("the limit", &name)?,

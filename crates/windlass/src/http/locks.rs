@@ -89,7 +89,7 @@ pub(crate) async fn release(State(app): State<Arc<App>>, request: Request) -> Re
     let (mut parts, body) = request.into_parts();
     let name = lock_in_path(&mut parts).await?;
     let by = extract::actor(&parts.headers)?;
-    let body = extract::read_json(&app.bodies, &parts.headers, body, extract::SUBMIT_BYTES_MAX).await?;
+    let body = extract::read_json(&app.bodies, &parts, body, extract::SUBMIT_BYTES_MAX).await?;
     let reason = body.parse::<api::ReleaseLock>()?.reason;
     let reason = reason.trim();
     if reason.is_empty() || reason.chars().count() > REASON_CHARS_MAX {

@@ -32,6 +32,7 @@ pub struct Metrics {
     attempts_handed_out: Counter,
     reports: Family<ReportLabels, Counter>,
     requests: Family<RequestLabels, Counter>,
+    connections_refused: Counter,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -83,7 +84,19 @@ impl Default for Metrics {
         registry.register("reports", "Reports of workers, by what became of them", reports.clone());
         let requests = Family::default();
         registry.register("http_requests", "Requests, by route, method and status", requests.clone());
-        Self { registry, tasks_accepted, tasks_repeated, commands, attempts_handed_out, reports, requests }
+        let connections_refused = Counter::default();
+        let help = "Connections closed at once since there was no room for them";
+        registry.register("connections_refused", help, connections_refused.clone());
+        Self {
+            registry,
+            tasks_accepted,
+            tasks_repeated,
+            commands,
+            attempts_handed_out,
+            reports,
+            requests,
+            connections_refused,
+        }
     }
 }
 
@@ -91,6 +104,10 @@ impl Metrics {
     pub(crate) fn submitted(&self, repeated: bool) {
         let counter = if repeated { &self.tasks_repeated } else { &self.tasks_accepted };
         counter.inc();
+    }
+
+    pub(crate) fn connection_refused(&self) {
+        self.connections_refused.inc();
     }
 
     pub(crate) fn command(&self, kind: &'static str) {

@@ -15,6 +15,7 @@ mod budget;
 mod bulk;
 mod canonical;
 mod classic;
+mod connections;
 mod enqueued;
 mod envelope;
 mod events;
@@ -36,12 +37,14 @@ mod openapi;
 mod page;
 mod problem;
 mod queues;
+mod receive;
 mod rerun;
 mod resolve;
 mod serve;
 mod servers;
 mod shutdown;
 mod signals;
+mod stages;
 mod submit;
 mod tasks;
 pub(crate) mod view;
@@ -50,7 +53,10 @@ mod why;
 mod words;
 mod workers;
 
-use std::sync::{Arc, OnceLock};
+use std::{
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
 
 use axum::{
     Router,
@@ -76,9 +82,37 @@ pub use serve::serve;
 pub use shutdown::Shutdown;
 pub(crate) use view::status;
 
-use budget::BodyBudget;
+use budget::{BODY_BYTES_PER_CLIENT_DEFAULT, BODY_WINDOW_DEFAULT, BodyBudget};
+use connections::{CONNECTIONS_PER_CLIENT_DEFAULT, HEAD_TIMEOUT};
 use guard::Hosts;
 use problem::Refused;
+
+/// The route of workers.
+const EXCHANGE: &str = "/v1/worker/exchange";
+
+/// What a client may have at once; a client is an address. Behind a balancer all clients have one address.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ClientLimits {
+    /// Connections.
+    pub connections: usize,
+    /// Bytes of bodies that are being read or worked on, of workers and of others each.
+    pub body_bytes: usize,
+    /// How long the head of a request may take.
+    pub head_timeout: Duration,
+    /// How often a body must have brought its least.
+    pub body_window: Duration,
+}
+
+impl Default for ClientLimits {
+    fn default() -> Self {
+        Self {
+            connections: CONNECTIONS_PER_CLIENT_DEFAULT,
+            body_bytes: BODY_BYTES_PER_CLIENT_DEFAULT,
+            head_timeout: HEAD_TIMEOUT,
+            body_window: BODY_WINDOW_DEFAULT,
+        }
+    }
+}
 
 /// What requests are answered with.
 pub struct App {
@@ -90,6 +124,7 @@ pub struct App {
     pub metrics: Metrics,
     /// Begun when the server is to stop: what waits is answered then.
     pub shutdown: Shutdown,
+    clients: ClientLimits,
     bodies: BodyBudget,
     worker_bodies: BodyBudget,
     hosts: OnceLock<Hosts>,
@@ -98,14 +133,15 @@ pub struct App {
 impl App {
     /// An application over `engine`.
     #[must_use]
-    pub fn new(engine: Arc<Engine>, clock: Arc<dyn Clock>) -> Self {
+    pub fn new(engine: Arc<Engine>, clock: Arc<dyn Clock>, clients: ClientLimits) -> Self {
         Self {
             engine,
             clock,
             metrics: Metrics::default(),
             shutdown: Shutdown::default(),
-            bodies: BodyBudget::default(),
-            worker_bodies: BodyBudget::default(),
+            clients,
+            bodies: BodyBudget::of_clients(&clients),
+            worker_bodies: BodyBudget::of_workers(&clients),
             hosts: OnceLock::new(),
         }
     }
@@ -140,7 +176,7 @@ pub fn router(app: Arc<App>) -> Router {
         ("/v1/flows", get(flows::list)),
         ("/v1/flows/check", post(flows::check)),
         ("/v1/flows/{name}", get(flows::show).put(flows::apply)),
-        ("/v1/worker/exchange", post(exchange::exchange)),
+        (EXCHANGE, post(exchange::exchange)),
         ("/v1/worker/attempts/{token}", get(exchange::attempt::show)),
         ("/v1/queues", get(queues::list)),
         ("/v1/queues/{name}", get(queues::show)),

@@ -166,6 +166,14 @@ impl Refused {
         .temporary()
     }
 
+    /// Every connection is in use.
+    pub(crate) fn too_many_connections() -> Self {
+        let detail = "every connection of the server is in use, and the last ones are for health checks and for workers \
+                      that it knows: try again after the seconds in `Retry-After`";
+        let status = StatusCode::SERVICE_UNAVAILABLE;
+        Self::new(status, "too-many-connections", "Too many connections are open", detail).temporary()
+    }
+
     /// The server did something it must not do.
     pub(crate) fn fault(detail: impl Into<String>) -> Self {
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, "engine-fault", "The server is at fault", detail)

@@ -65,7 +65,7 @@ pub(crate) async fn rerun(State(app): State<Arc<App>>, request: Request) -> Resu
     let (mut parts, body) = request.into_parts();
     let id = extract::task_in_path(&mut parts).await?;
     let headers = &parts.headers;
-    let text = extract::read_json_if_any(&app.bodies, headers, body, SUBMIT_BYTES_MAX).await?;
+    let text = extract::read_json_if_any(&app.bodies, &parts, body, SUBMIT_BYTES_MAX).await?;
     let body: RerunBody<'_> = text.parse()?;
     let now = app.now();
     let caller = Caller::of(headers, now.wall)?;

@@ -50,7 +50,7 @@ pub(crate) async fn resolve(State(app): State<Arc<App>>, request: Request) -> Re
     let (id, step) = extract::path::<(String, String)>(&mut parts).await?;
     let id = extract::task_id(&id)?;
     let by = extract::actor(&parts.headers)?;
-    let text = extract::read_json(&app.bodies, &parts.headers, body, RESOLVE_BYTES_MAX).await?;
+    let text = extract::read_json(&app.bodies, &parts, body, RESOLVE_BYTES_MAX).await?;
     let resolution = resolution(text.parse()?)?;
     let loaded = app.engine.task(id).await?;
     let step = step_of(&loaded.task, &step)?;

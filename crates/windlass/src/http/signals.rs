@@ -52,7 +52,7 @@ pub(crate) async fn send(State(app): State<Arc<App>>, request: Request) -> Resul
     let id = extract::task_id(&id)?;
     let name = extract::name("the signal", &name)?;
     let by = extract::actor(&parts.headers)?;
-    let text = extract::read_json_if_any(&app.bodies, &parts.headers, body, RESOLVE_BYTES_MAX).await?;
+    let text = extract::read_json_if_any(&app.bodies, &parts, body, RESOLVE_BYTES_MAX).await?;
     let body: SignalBody<'_> = text.parse()?;
     let params = body.params.map(|raw| extract::object("`params`", raw, RESULT_BYTES_MAX)).transpose()?;
     let keep = body.keep.unwrap_or(true);

@@ -130,7 +130,7 @@ impl Caller {
 pub(crate) async fn submit(State(app): State<Arc<App>>, request: Request) -> Result<Response, Refused> {
     let (parts, body) = request.into_parts();
     let headers = &parts.headers;
-    let text = extract::read_json(&app.bodies, headers, body, SUBMIT_BYTES_MAX).await?;
+    let text = extract::read_json(&app.bodies, &parts, body, SUBMIT_BYTES_MAX).await?;
     let now = app.now();
     let caller = Caller::of(headers, now.wall)?;
     let prepared = text.parse::<SubmitBody<'_>>()?.prepare(text.as_str(), headers, &caller)?;

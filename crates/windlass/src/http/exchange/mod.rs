@@ -17,6 +17,7 @@ use windlass_engine::ReportStatus;
 
 use super::{
     App,
+    connections::Connection,
     extract::{self, BATCH_BYTES_MAX},
     json_response,
     problem::Refused,
@@ -42,9 +43,16 @@ use call::call;
 )]
 pub(crate) async fn exchange(State(app): State<Arc<App>>, request: Request) -> Result<Response, Refused> {
     let (parts, body) = request.into_parts();
-    let text = extract::read_json(&app.worker_bodies, &parts.headers, body, BATCH_BYTES_MAX).await?;
+    let text = extract::read_json(&app.worker_bodies, &parts, body, BATCH_BYTES_MAX).await?;
     let (call, nameless) = call(text.parse()?)?;
     drop(text);
+    if let Some(connection) = parts.extensions.get::<Arc<Connection>>() {
+        match app.engine.knows_session(call.session) {
+            true => connection.know(),
+            false if connection.is_reserved() => return Err(Refused::too_many_connections()),
+            false => {}
+        }
+    }
     let is_poll = call.reports.is_empty();
     let heard = app.engine.exchange(call, app.now());
     let mut answer = if is_poll {

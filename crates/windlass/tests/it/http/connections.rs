@@ -15,7 +15,7 @@ use tokio::{
     task::JoinHandle,
     time::{Instant, timeout},
 };
-use windlass::http::serve;
+use windlass::http::{ClientLimits, serve};
 
 use super::server::{PATIENCE, Server, Worker};
 
@@ -27,7 +27,11 @@ struct Listening {
 }
 
 async fn listen() -> Listening {
-    let server = Server::start().await;
+    listen_with(ClientLimits::default()).await
+}
+
+async fn listen_with(clients: ClientLimits) -> Listening {
+    let server = Server::with(clients).await;
     server.apply("f", "steps: [{ name: only, run: m.c }]").await;
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -98,6 +102,105 @@ async fn a_connection_takes_one_request_after_the_other() {
     assert!(read_answer(&mut stream).await.contains(r#""status":"ok""#));
 }
 
+/// Reads until the server closes the connection.
+async fn closed(stream: &mut TcpStream) -> Vec<u8> {
+    let mut answer = Vec::new();
+    let _ = timeout(PATIENCE, stream.read_to_end(&mut answer)).await.expect("an end");
+    answer
+}
+
+#[tokio::test]
+async fn connections_that_ask_for_nothing_give_way() {
+    let listening = listen_with(ClientLimits { connections: 4, ..ClientLimits::default() }).await;
+    let mut silent = Vec::new();
+    for _ in 0..4 {
+        let mut stream = listening.connect().await;
+        stream.write_all(b"GET /healthz HTTP/1.1\r\n").await.unwrap();
+        silent.push(stream);
+    }
+    let health = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+    assert!(listening.talk(health).await.starts_with("HTTP/1.1 200 OK"));
+    assert_eq!(closed(&mut silent[0]).await, b"", "the oldest gave way");
+    silent[3].write_all(b"Host: localhost\r\n\r\n").await.unwrap();
+    assert!(read_answer(&mut silent[3]).await.starts_with("HTTP/1.1 200 OK"), "the newest did not");
+}
+
+#[tokio::test]
+async fn a_head_must_come_in_time_and_an_idle_connection_is_kept() {
+    let head_timeout = Duration::from_millis(50);
+    let listening = listen_with(ClientLimits { head_timeout, ..ClientLimits::default() }).await;
+    let mut idle = listening.connect().await;
+    idle.write_all(
+        b"GET /healthz HTTP/1.1
+Host: localhost
+
+",
+    )
+    .await
+    .unwrap();
+    assert!(read_answer(&mut idle).await.starts_with("HTTP/1.1 200"));
+    let mut silent = listening.connect().await;
+    let mut slow = listening.connect().await;
+    slow.write_all(
+        b"GET /healthz HTTP/1.1
+",
+    )
+    .await
+    .unwrap();
+    assert_eq!((closed(&mut silent).await, closed(&mut slow).await), (Vec::new(), Vec::new()));
+    // Those two had their time after this one was answered.
+    idle.write_all(
+        b"GET /healthz HTTP/1.1
+Host: localhost
+
+",
+    )
+    .await
+    .unwrap();
+    assert!(read_answer(&mut idle).await.starts_with("HTTP/1.1 200"));
+    idle.write_all(
+        b"GET /healthz HTTP/1.1
+",
+    )
+    .await
+    .unwrap();
+    assert_eq!(closed(&mut idle).await, b"", "a later head has no more time");
+}
+
+#[tokio::test]
+async fn a_body_that_does_not_come_is_given_up() {
+    let body_window = Duration::from_millis(50);
+    let server = Server::with(ClientLimits { body_window, ..ClientLimits::default() }).await;
+    server.apply("f", "steps: [{ name: only, run: m.c }]").await;
+    let submit =
+        |body| Request::post("/v1/tasks").header("content-type", "application/json").body(body).unwrap();
+    let first = async { Ok::<_, std::io::Error>(Bytes::from_static(b"{")) };
+    let body = Body::from_stream(stream::once(first).chain(stream::pending()));
+    let refused = server.send(submit(body)).await;
+    assert_eq!(refused.status.as_u16(), 408, "{refused:?}");
+    assert!(refused.json()["type"].as_str().unwrap().ends_with("/too-slow"), "{refused:?}");
+}
+
+#[tokio::test]
+async fn where_all_are_busy_health_is_answered_and_workers_that_are_known() {
+    let listening = listen_with(ClientLimits { connections: 1, ..ClientLimits::default() }).await;
+    let server = &listening.server;
+    let mut polling = listening.connect().await;
+    polling.write_all(&poll(1, true)).await.unwrap();
+    until(async || server.get("/v1/workers").await.json()["items"].as_array().unwrap().len() == 1).await;
+    assert!(
+        listening.talk(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n").await.starts_with("HTTP/1.1 200")
+    );
+    let other = listening.talk(b"GET /v1/tasks HTTP/1.1\r\nHost: localhost\r\n\r\n").await;
+    assert!(other.starts_with("HTTP/1.1 503") && other.contains("too-many-connections"), "{other}");
+    let stranger = String::from_utf8(poll(1, true)).unwrap().replace("-000000000001", "-000000000002");
+    let stranger = listening.talk(stranger.as_bytes()).await;
+    assert!(stranger.starts_with("HTTP/1.1 503") && stranger.contains("too-many-connections"), "{stranger}");
+    let report = String::from_utf8(poll(2, true)).unwrap().replace("30000", "    0");
+    let known = listening.talk(report.as_bytes()).await;
+    assert!(known.starts_with("HTTP/1.1 200"), "{known}");
+}
+
 #[tokio::test]
 async fn what_is_no_request_is_refused() {
     let listening = listen().await;
@@ -134,7 +237,9 @@ async fn bodies_take_no_more_memory_than_they_may_and_workers_have_their_own() {
     for request in &mut unended {
         assert!(futures_util::poll!(request).is_pending());
     }
-    let body = || Body::from(r#"{"flow":"f"}"#);
+    let body = || Body::from(format!(r#"{{"flow":"f"{}}}"#, " ".repeat(2_000_000)));
+    let small = server.send(submit(Body::from(r#"{"flow":"f"}"#))).await;
+    assert_eq!(small.status.as_u16(), 202, "the begin of a body is free");
     let refused = server.send(submit(body())).await;
     assert_eq!((refused.status.as_u16(), refused.header("retry-after")), (503, Some("1")), "{refused:?}");
     assert!(refused.json()["type"].as_str().unwrap().ends_with("/too-many-bodies"), "{refused:?}");

@@ -16,7 +16,7 @@ use axum::{
 use http_body_util::BodyExt as _;
 use serde_json::{Value, json};
 use tower_service::Service as _;
-use windlass::http::{App, router};
+use windlass::http::{App, ClientLimits, router};
 use windlass_core::{Millis, Timestamp};
 use windlass_engine::{
     Engine,
@@ -76,6 +76,11 @@ impl Answer {
 impl Server {
     /// A server with an empty store.
     pub(super) async fn start() -> Self {
+        Self::with(ClientLimits::default()).await
+    }
+
+    /// The same with other limits of clients.
+    pub(super) async fn with(clients: ClientLimits) -> Self {
         let clock = Arc::new(TestClock::default());
         let store = Resident::open(Arc::new(MemorySink::new([7; 32])), clock.now()).await.unwrap();
         let engine = Arc::new(Engine::new(Arc::new(store), 7));
@@ -86,7 +91,7 @@ impl Server {
                 while committer.run_once(|| time.now()).await > 0 {}
             }
         });
-        let app = Arc::new(App::new(engine.clone(), clock.clone()));
+        let app = Arc::new(App::new(engine.clone(), clock.clone(), clients));
         let server = Self {
             router: router(app.clone()),
             app,
