@@ -8,8 +8,8 @@ use windlass_core::{
 use crate::{
     Engine, EngineError, Progress,
     ports::{
-        Change, Loaded, LogLine, Now, Page, QueueState, ServerState, SessionState, Standing, StoreError,
-        StoredFlow, TaskQuery,
+        Change, Loaded, LogLine, Now, Page, QueueState, ServerState, SessionId, SessionState, Standing,
+        StoreError, StoredFlow, TaskQuery,
     },
 };
 

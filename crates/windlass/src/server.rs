@@ -102,7 +102,15 @@ impl Server {
         let membership = Membership::new(engine.clone(), me);
         follow_store(&membership, &clock).await.context("the store does not tell the time")?;
         membership.run_once(clock.now()).await.context("cannot become a server of the store")?;
-        Ok(Self { listener, engine, clock, membership, retention: config.retention(), clients: config.clients, brokers })
+        Ok(Self {
+            listener,
+            engine,
+            clock,
+            membership,
+            retention: config.retention(),
+            clients: config.clients,
+            brokers,
+        })
     }
 
     /// Refuses a date of the machine that cannot be true.
