@@ -243,7 +243,8 @@ async fn bodies_take_no_more_memory_than_they_may_and_workers_have_their_own() {
     let refused = server.send(submit(body())).await;
     assert_eq!((refused.status.as_u16(), refused.header("retry-after")), (503, Some("1")), "{refused:?}");
     assert!(refused.json()["type"].as_str().unwrap().ends_with("/too-many-bodies"), "{refused:?}");
-    assert_eq!(Worker::new(&server, 1, &["m"]).poll().await["attempts"], json!([]));
+    let taken = Worker::new(&server, 1, &["m"]).poll().await;
+    assert_eq!(taken["attempts"].as_array().unwrap().len(), 1, "a worker's poll is heard: {taken}");
     unended.pop();
     assert_eq!(server.send(submit(body())).await.status, 202);
 }
