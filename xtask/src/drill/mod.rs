@@ -52,7 +52,7 @@ impl Length {
 }
 
 /// The names of all drills.
-pub(crate) fn names() -> [&'static str; 17] {
+pub(crate) fn names() -> [&'static str; 18] {
     [
         "worker-kill",
         "server-kill",

@@ -75,6 +75,11 @@ fn act(draft: &mut Draft<'_>, key: ActKey) -> Result<(), Rejection> {
         ActState::Ready if start_passed && draft.is_held(key) && !draft.is_offered(key) => {
             let at = draft.claimed_at(key).unwrap_or(now).max(act.ready_at.unwrap_or_default());
             draft.emit_at(at, EventKind::ActTaken { key, attempt });
+            // The deadline counts from there, so it may have passed by now as well.
+            return match act(draft, key) {
+                Err(Rejection::NothingDue) => Ok(()),
+                done => done,
+            };
         }
         ActState::Ready if start_passed => {
             let span = draft.task.action(key).and_then(|action| action.start_within).unwrap_or_default();

@@ -186,5 +186,5 @@ fn a_restart_keeps_the_deadline_of_a_task() {
     world.serve();
     assert_eq!(world.status(id), "Pending: Ready");
     world.pass(1_100);
-    assert_eq!(world.status(id), "Failed: Pending", "a minute after its start it is turned around");
+    assert_eq!(world.status(id), "RollingBack: RollingBack", "a minute after its start it is turned around");
 }
