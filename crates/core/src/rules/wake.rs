@@ -76,7 +76,7 @@ fn act(draft: &mut Draft<'_>, key: ActKey) -> Result<(), Rejection> {
             let at = draft.claimed_at(key).unwrap_or(now).max(act.ready_at.unwrap_or_default());
             draft.emit_at(at, EventKind::ActTaken { key, attempt });
             // The deadline counts from there, so it may have passed by now as well.
-            return match act(draft, key) {
+            return match self::act(draft, key) {
                 Err(Rejection::NothingDue) => Ok(()),
                 done => done,
             };
