@@ -32,7 +32,7 @@ impl Bench for Sqlite {
         let mut damaged = 0;
         for home in ["active", "resting", "final"] {
             let sql = format!(
-                "UPDATE {home} SET state = substr(state, 1, length(state) - 1) || x'7f'
+                "UPDATE {home} SET state = CAST(substr(state, 1, length(state) - 1) || x'7f' AS BLOB)
                  WHERE task = (SELECT n FROM task WHERE id = ?1)"
             );
             damaged += shell.execute(&sql, [task.to_bytes()]).unwrap();

@@ -849,10 +849,11 @@ fn a_deadline_that_passes_with_the_time_to_begin_is_seen_once() {
     + 20s
     wake a
         a#1 was taken (at 0s)
-    wake a
         a#1 overdue
         rolling back: a failed
       == RollingBack: a=running
+    wake a
+        rejected: nothing is due
     wake a
         rejected: nothing is due
     ");

@@ -25,8 +25,10 @@ const CLEAN: &str = "
                 execute format('delete from %I', name);
             end if;
         end loop;
-    end $$;
-    update windlass_lock_floor set version = 0";
+        if to_regclass('windlass_lock_floor') is not null then
+            update windlass_lock_floor set version = 0;
+        end if;
+    end $$";
 
 /// A database, and how many servers are on it.
 struct Servers(Arc<Database<'static, PostgresProduct>>, usize);
