@@ -13,6 +13,7 @@ use super::{Invariant, broken};
 use crate::{
     config::{Config, Fault},
     judge::{Seen, Violation},
+    kinds::Kind,
     truth::Truth,
     world::World,
 };
@@ -29,7 +30,7 @@ const IN_THE_MAKING_MS: u64 = 10_000;
 pub(super) struct Limits {
     shared: bool,
     /// A start counts from when it is taken from its queue: a disk that is slow, or a database that is slow or fails,
-    /// may let that be long before it is seen.
+    /// may let that be long before it is seen. A database counts by its own clock, which a jump sets ahead.
     counts_starts: bool,
     /// What was given since the server started, with the limits that it counts under.
     given: BTreeMap<AttemptId, Given>,
@@ -67,9 +68,10 @@ impl Limits {
     pub(super) fn new(config: &Config) -> Self {
         let slow = config.faults.kinds.contains(&Fault::StoreSlow);
         let failing = config.faults.device_errors > 0 || config.faults.kinds.contains(&Fault::StoreFull);
+        let set_ahead = config.is(Kind::OwnClocks) && config.faults.kinds.contains(&Fault::ClockJump);
         Self {
             shared: config.shared,
-            counts_starts: !(slow || config.shared && failing),
+            counts_starts: !(slow || config.shared && (failing || set_ahead)),
             given: BTreeMap::new(),
             given_before: BTreeSet::new(),
             runs: BTreeMap::new(),
