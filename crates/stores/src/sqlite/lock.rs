@@ -32,6 +32,8 @@ pub(super) struct LockFile {
     is_new: bool,
     /// The lock on the database, once there is one.
     database: Option<InodeLock>,
+    /// The index of the write-ahead log, only to be open: it is closed after SQLite's own handles.
+    index: Option<File>,
 }
 
 /// Why the lock was not taken.
@@ -48,7 +50,7 @@ impl LockFile {
     pub(super) fn take(path: &Path, hint: &str) -> Result<Self, LockError> {
         let path = lock_path(path);
         let is_new = !path.exists();
-        let mut lock = Self { file: open(&path)?, path, is_new, database: None };
+        let mut lock = Self { file: open(&path)?, path, is_new, database: None, index: None };
         for attempt in 1.. {
             if try_lock(&lock.file).map_err(LockError::Io)? {
                 // One that was given up meanwhile locks nothing any more: others would make another file.
@@ -78,6 +80,11 @@ impl LockFile {
             self.database = InodeLock::take(path)?;
         }
         Ok(())
+    }
+
+    /// Keeps the index of the write-ahead log open.
+    pub(super) fn keep_open(&mut self, index: File) {
+        self.index = Some(index);
     }
 
     /// Gives the lock up of what turned out to be no store, and leaves no file behind that was not there.

@@ -14,7 +14,7 @@ use super::{
     error::{describe, is_full},
     lock::{LockError, LockFile},
     migrate::{self, Format, VERSION},
-    prefill::{prefill_wal, trim_wal},
+    prefill::{prefill_index, prefill_wal, trim_wal},
     room,
     writer::frames,
 };
@@ -162,7 +162,15 @@ pub(super) fn prepare(path: &Path, options: &SqliteOptions) -> Result<(LockFile,
     // A new database can be locked only once SQLite has made it: nobody else knows of it by then.
     let prepared = lock_database().and_then(|()| prepare_locked(path, options));
     match prepared.and_then(|connection| lock_database().map(|()| connection)) {
-        Ok(connection) => Ok((lock, connection)),
+        Ok(connection) => {
+            match prefill_index(path, options.wal_bytes) {
+                Ok(index) => lock.keep_open(index),
+                // Other file systems than the machine's may keep it elsewhere.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => return Err(OpenError::io("open the index of the log of", path, error)),
+            }
+            Ok((lock, connection))
+        }
         Err(error) => {
             lock.give_up();
             Err(error)

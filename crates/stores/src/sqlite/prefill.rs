@@ -52,6 +52,29 @@ fn fill(wal: &mut File, mut at: u64, size: u64) -> io::Result<()> {
     wal.sync_all()
 }
 
+/// Pages of the log in a part of its index, and the size of such a part. The first part has a little less room.
+const INDEX_FRAMES: u64 = 4062;
+const INDEX_PART_BYTES: u64 = 32 << 10;
+
+/// Gives the index of the log the room that a log of `size` bytes needs, so that a disk that fills up later cannot stop
+/// the log from being used. SQLite must have the file open. Closing any handle of it would end SQLite's locks on it: keep
+/// the returned one until SQLite has closed its own.
+pub(super) fn prefill_index(path: &Path, size: u64) -> io::Result<File> {
+    let mut name = path.as_os_str().to_owned();
+    name.push("-shm");
+    let mut index = OpenOptions::new().write(true).open(name)?;
+    let wanted = (size / FRAME_BYTES / INDEX_FRAMES + 1) * INDEX_PART_BYTES;
+    let at = index.seek(SeekFrom::End(0))?;
+    if at < wanted {
+        let zeros = vec![0; usize::try_from(wanted - at).unwrap_or_default()];
+        // Without the room the log can be used as far as the index goes.
+        if index.write_all(&zeros).is_err() {
+            let _ = index.set_len(at);
+        }
+    }
+    Ok(index)
+}
+
 /// Cuts off what a transaction that was not finished has left behind the log of `frames` frames and its full
 /// `size`. It is called where nobody writes to the log.
 pub(super) fn trim_wal(path: &Path, frames: u32, size: u64) -> io::Result<()> {
