@@ -88,13 +88,13 @@ impl Product for HaProxyProduct {
 
     fn arrange(&self, command: &mut Command, place: &Place<'_>) -> Result<()> {
         let balance = place.settings.iter().find_map(|setting| setting.strip_prefix("balance="));
-        let (settings, check, balance) = match balance {
-            Some(balance) => (HTTP_SETTINGS, "httpchk GET /readyz", balance),
-            None => (SETTINGS, "tcp-check", "leastconn"),
+        let (settings, name, check, balance) = match balance {
+            Some(balance) => (HTTP_SETTINGS, "windlass", "httpchk GET /readyz", balance),
+            None => (SETTINGS, "broker", "tcp-check", "leastconn"),
         };
         let mut text = format!(
             "global\n  maxconn 2000\n  stats socket unix@{} mode 600 level admin\n{settings}\
-             listen servers\n  bind 127.0.0.1:{}\n  balance {balance}\n  option {check}\n  \
+             listen {name}\n  bind 127.0.0.1:{}\n  balance {balance}\n  option {check}\n  \
              default-server check inter 1s fastinter 300ms fall 2 rise 2 on-marked-down shutdown-sessions\n",
             place.data.join("stats").display(),
             place.port
@@ -115,7 +115,7 @@ impl Product for HaProxyProduct {
     fn answers(&self, place: &Place<'_>, process: u32) -> Result<bool> {
         let about = ask(place, "show info")?;
         ensure!(about.lines().any(|line| line == format!("Pid: {process}")), "another one answers");
-        let servers = ask(place, "show servers state servers")?;
+        let servers = ask(place, "show servers state")?;
         ensure!(servers.lines().any(is_up), "none of its servers is there");
         Ok(true)
     }
