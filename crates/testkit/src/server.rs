@@ -9,7 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, bail, ensure};
 use rustix::process::Signal;
 
 use crate::{
@@ -29,6 +29,9 @@ const START_MAX: Duration = Duration::from_secs(60);
 
 /// How long a server may take to end in good order before it is killed.
 const STOP_MAX: Duration = Duration::from_secs(30);
+
+/// Where the copy of a server's data is, in its directory.
+const COPY: &str = "copy";
 
 /// A server of a test. It is stopped, and its directory removed, when this is dropped.
 ///
@@ -161,10 +164,8 @@ impl<P: Product> Server<P> {
     /// # Errors
     /// When it does not start, and while it runs.
     pub fn restart(&self) -> Result<()> {
+        self.is_down()?;
         let mut process = self.lock();
-        if process.is_some() {
-            bail!("{} runs: stop it first", P::NAME);
-        }
         let until = Instant::now() + START_MAX;
         loop {
             match self.attempt(until)? {
@@ -177,6 +178,31 @@ impl<P: Product> Server<P> {
                 Started::Failed(_) => thread::sleep(LOOK_EVERY * 10),
             }
         }
+    }
+
+    /// Copies the data of a server that does not run. [`put_back`](Self::put_back) makes it what it was then.
+    ///
+    /// # Errors
+    /// While it runs, and when the data cannot be copied.
+    pub fn copy_data(&self) -> Result<()> {
+        self.is_down()?;
+        template::copy(&self.data(), &self.directory.join(COPY))
+    }
+
+    /// Replaces the data of a server that does not run by their copy: it has lost all changes since then, as a replica
+    /// has that was behind when it was promoted.
+    ///
+    /// # Errors
+    /// While it runs, and when there is no copy.
+    pub fn put_back(&self) -> Result<()> {
+        self.is_down()?;
+        fs::remove_dir_all(self.data())?;
+        Ok(fs::rename(self.directory.join(COPY), self.data())?)
+    }
+
+    fn is_down(&self) -> Result<()> {
+        ensure!(self.lock().is_none(), "{} runs: stop it first", P::NAME);
+        Ok(())
     }
 
     /// Stops all its processes where they are: it neither answers nor closes anything, until [`resume`](Self::resume).

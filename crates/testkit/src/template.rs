@@ -71,7 +71,7 @@ fn cache() -> Option<PathBuf> {
 }
 
 /// Copies a directory with owners and permissions.
-fn copy(from: &Path, to: &Path) -> Result<()> {
+pub(crate) fn copy(from: &Path, to: &Path) -> Result<()> {
     let mut command = Command::new("cp");
     command.args(["--archive", "--reflink=auto", "--no-target-directory", "--"]).arg(from).arg(to);
     finish(command).with_context(|| format!("cannot copy {}", from.display()))?;

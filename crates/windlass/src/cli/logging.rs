@@ -2,24 +2,35 @@
 
 use std::io::{self, IsTerminal as _};
 
-use tracing_subscriber::EnvFilter;
+use tracing::level_filters::LevelFilter;
+use tracing_subscriber::{
+    Layer as _, filter::Targets, fmt, layer::SubscriberExt as _, util::SubscriberInitExt as _,
+};
 
 /// Which lines are written: `debug`, `windlass=trace`, …
 const FILTER_VARIABLE: &str = "WINDLASS_LOG";
 
-/// Starts to write the log to the standard error, from `info` on unless `WINDLASS_LOG` says otherwise.
+/// The default filter: lines of level `info` and above.
+const DEFAULT: LevelFilter = LevelFilter::INFO;
+
+/// Starts writing the log to standard error, filtered by `WINDLASS_LOG`; a value that is no filter is reported there.
 pub(crate) fn start() {
-    let filter = EnvFilter::try_from_env(FILTER_VARIABLE).unwrap_or_else(|_| EnvFilter::new("info"));
-    let filter = without_payloads(filter);
+    let wanted = std::env::var(FILTER_VARIABLE).ok().filter(|text| !text.is_empty());
+    let parsed = wanted.as_deref().map(str::parse::<Targets>).transpose();
+    let filter = match &parsed {
+        Ok(Some(filter)) => filter.clone(),
+        Ok(None) | Err(_) => Targets::new().with_default(DEFAULT),
+    };
     let color =
         io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).with_ansi(color).init();
+    let lines = fmt::layer().with_writer(io::stderr).with_ansi(color).with_filter(without_payloads(filter));
+    tracing_subscriber::registry().with(lines).init();
+    if let Err(error) = parsed {
+        tracing::warn!(%error, "{FILTER_VARIABLE} is ignored: write LEVEL or TARGET=LEVEL, separated by commas");
+    }
 }
 
 /// Without the lines of a library that writes whole messages into them.
-fn without_payloads(filter: EnvFilter) -> EnvFilter {
-    match "lapin=off".parse() {
-        Ok(directive) => filter.add_directive(directive),
-        Err(_) => filter,
-    }
+fn without_payloads(filter: Targets) -> Targets {
+    filter.with_target("lapin", LevelFilter::OFF)
 }
