@@ -1,28 +1,22 @@
 //! What is wrong with a tree though it can be parsed, and which parameters it needs.
 
-use cel::{
-    IdedExpr,
-    common::ast::{CallExpr, ComprehensionExpr, EntryExpr, Expr, LiteralValue, SelectExpr, operators},
-};
-
 use super::{
     EXPRESSION_LOOPS_MAX, ExpressionError,
     functions::{FUNCTIONS, Style},
     parameters::{Needs, PARAMS},
-    scan::Word,
+    tree::{Call, Loop, Node, Select},
 };
 use crate::RESULTS;
 
 /// The parameters that `tree` needs.
-pub(super) fn check(tree: &IdedExpr, source: &str, words: &[Word<'_>]) -> Result<Needs, ExpressionError> {
-    let mut check = Check { source, words, needs: Needs::default(), bound: Vec::new(), loops: 0 };
+pub(super) fn check(tree: &Node, source: &str) -> Result<Needs, ExpressionError> {
+    let mut check = Check { source, needs: Needs::default(), bound: Vec::new(), loops: 0 };
     check.node(tree)?;
     Ok(check.needs)
 }
 
 struct Check<'t> {
     source: &'t str,
-    words: &'t [Word<'t>],
     needs: Needs,
     /// Names of elements, of the loops around the node.
     bound: Vec<&'t str>,
@@ -30,52 +24,47 @@ struct Check<'t> {
 }
 
 impl<'t> Check<'t> {
-    fn node(&mut self, node: &'t IdedExpr) -> Result<(), ExpressionError> {
-        match &node.expr {
-            Expr::Literal(LiteralValue::Bytes(_)) | Expr::Unspecified => {
-                Err(ExpressionError::new("it has a part that is no value"))
+    fn node(&mut self, node: &'t Node) -> Result<(), ExpressionError> {
+        match node {
+            Node::Null | Node::Bool(_) | Node::Int(_) | Node::Uint(_) | Node::Double(_) | Node::Text(_) => {
+                Ok(())
             }
-            Expr::Literal(_) => Ok(()),
-            Expr::Ident(name) => self.name(name),
-            Expr::Select(select) => self.select(select),
-            Expr::Call(call) => self.call(call),
-            Expr::List(list) => self.nodes(&list.elements),
-            Expr::Map(map) => map.entries.iter().try_for_each(|entry| match &entry.expr {
-                EntryExpr::MapEntry(entry) => {
-                    self.node(&entry.key)?;
-                    self.node(&entry.value)
-                }
-                EntryExpr::StructField(field) => self.node(&field.value),
-            }),
-            Expr::Comprehension(comprehension) => self.comprehension(comprehension),
-            Expr::Struct(message) => Err(self.at(
-                &message.type_name,
-                format!("there is no type `{}` to make a value of: write a map", message.type_name),
-            )),
+            Node::Name(name) => {
+                self.name(name);
+                Ok(())
+            }
+            Node::Select(select) => self.select(select),
+            Node::Index(parts) => self.index(parts),
+            Node::Call(call) => {
+                self.function(call)?;
+                self.nodes(call.target.iter().chain(&call.arguments))
+            }
+            Node::Unary(_, operand) => self.node(operand),
+            Node::Binary(_, operands) => self.nodes(&**operands),
+            Node::Choice(parts) => self.nodes(&**parts),
+            Node::And(nodes) | Node::Or(nodes) | Node::List(nodes) => self.nodes(nodes),
+            Node::Map(entries) => self.nodes(entries.iter().flatten()),
+            Node::Loop(each) => self.each(each),
         }
     }
 
-    fn nodes(&mut self, nodes: &'t [IdedExpr]) -> Result<(), ExpressionError> {
-        nodes.iter().try_for_each(|node| self.node(node))
+    fn nodes(&mut self, nodes: impl IntoIterator<Item = &'t Node>) -> Result<(), ExpressionError> {
+        nodes.into_iter().try_for_each(|node| self.node(node))
     }
 
-    fn name(&mut self, name: &'t str) -> Result<(), ExpressionError> {
-        if let Some(plain) = name.strip_prefix('.') {
-            let message = format!("a name does not begin with a dot: write `{plain}` or `params.{plain}`");
-            return Err(self.at(plain, message));
+    fn name(&mut self, name: &str) {
+        if self.bound.contains(&name) {
+            return;
         }
-        if !self.bound.contains(&name) {
-            if name == PARAMS {
-                self.needs.all();
-            } else {
-                self.needs.one(name);
-            }
+        if name == PARAMS {
+            self.needs.all();
+        } else {
+            self.needs.one(name);
         }
-        Ok(())
     }
 
     /// `params.size` needs that one parameter, `params` all.
-    fn select(&mut self, select: &'t SelectExpr) -> Result<(), ExpressionError> {
+    fn select(&mut self, select: &'t Select) -> Result<(), ExpressionError> {
         if self.is_params(&select.operand) {
             self.needs.one(&select.field);
             return Ok(());
@@ -87,55 +76,46 @@ impl<'t> Check<'t> {
     }
 
     /// Whether it is the map of all parameters.
-    fn is_params(&self, node: &IdedExpr) -> bool {
+    fn is_params(&self, node: &Node) -> bool {
         self.is_name(node, PARAMS)
     }
 
     /// Whether it is this name, and no element of a loop.
-    fn is_name(&self, node: &IdedExpr, wanted: &str) -> bool {
-        matches!(&node.expr, Expr::Ident(name) if name == wanted) && !self.bound.contains(&wanted)
+    fn is_name(&self, node: &Node, wanted: &str) -> bool {
+        matches!(node, Node::Name(name) if **name == *wanted) && !self.bound.contains(&wanted)
     }
 
-    fn call(&mut self, call: &'t CallExpr) -> Result<(), ExpressionError> {
-        let part_of_name = |character: char| character.is_ascii_alphanumeric() || "_.".contains(character);
-        let is_operator = !call.func_name.chars().all(part_of_name);
-        if !is_operator {
-            self.function(call)?;
-        }
-        // As with a field: `params['odd name']` needs that one parameter.
-        if let (operators::INDEX, [container, index]) = (call.func_name.as_str(), call.args.as_slice())
-            && let Expr::Literal(LiteralValue::String(name)) = &index.expr
-        {
+    /// As with a field: `params['odd name']` needs that one parameter.
+    fn index(&mut self, parts: &'t [Node; 2]) -> Result<(), ExpressionError> {
+        if let [container, Node::Text(name)] = parts {
             if self.is_params(container) {
-                self.needs.one(name.inner());
+                self.needs.one(name);
                 return Ok(());
             }
             if self.is_name(container, RESULTS) {
-                self.needs.result(name.inner());
+                self.needs.result(name);
             }
         }
-        if let Some(target) = &call.target {
-            self.node(target)?;
-        }
-        self.nodes(&call.args)
+        self.nodes(parts)
     }
 
-    fn function(&self, call: &CallExpr) -> Result<(), ExpressionError> {
-        let name = call.func_name.as_str();
+    fn function(&self, call: &Call) -> Result<(), ExpressionError> {
+        let name = &*call.name;
         let style = if call.target.is_some() { Style::Member } else { Style::Global };
         let forms: Vec<_> = FUNCTIONS.iter().filter(|function| function.name == name).collect();
         if forms.is_empty() {
-            return Err(self.at(name, unknown(name)));
+            return Err(self.at(call, unknown(name)));
         }
-        if forms.iter().any(|function| function.style == style && function.arguments == call.args.len()) {
+        if forms.iter().any(|function| function.style == style && function.arguments == call.arguments.len())
+        {
             return Ok(());
         }
         let forms: Vec<_> = forms.iter().map(|function| format!("`{}`", function.example)).collect();
-        Err(self.at(name, format!("`{name}` is called as in {}", forms.join(" or "))))
+        Err(self.at(call, format!("`{name}` is called as in {}", forms.join(" or "))))
     }
 
-    fn comprehension(&mut self, comprehension: &'t ComprehensionExpr) -> Result<(), ExpressionError> {
-        self.node(&comprehension.iter_range)?;
+    fn each(&mut self, each: &'t Loop) -> Result<(), ExpressionError> {
+        self.node(&each.range)?;
         self.loops += 1;
         if self.loops > EXPRESSION_LOOPS_MAX {
             return Err(ExpressionError::new(format!(
@@ -143,26 +123,15 @@ impl<'t> Check<'t> {
                  inside one another: let a step prepare what is to be looked at"
             )));
         }
-        self.bound.extend([comprehension.iter_var.as_str(), comprehension.accu_var.as_str()]);
-        for node in [
-            &comprehension.accu_init,
-            &comprehension.loop_cond,
-            &comprehension.loop_step,
-            &comprehension.result,
-        ] {
-            self.node(node)?;
-        }
-        self.bound.truncate(self.bound.len() - 2);
+        self.bound.push(&each.name);
+        self.nodes(each.condition.iter().chain(&each.element))?;
+        self.bound.pop();
         self.loops -= 1;
         Ok(())
     }
 
-    /// An error about `word`, where it is first.
-    fn at(&self, word: &str, message: impl Into<String>) -> ExpressionError {
-        match self.words.iter().find(|(_, found)| *found == word) {
-            Some((offset, _)) => ExpressionError::at(self.source, *offset, message),
-            None => ExpressionError::new(message),
-        }
+    fn at(&self, call: &Call, message: impl Into<String>) -> ExpressionError {
+        ExpressionError::at(self.source, call.at, message)
     }
 }
 

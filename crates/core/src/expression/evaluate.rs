@@ -2,18 +2,12 @@
 
 use std::rc::Rc;
 
-use cel::{
-    IdedExpr,
-    common::ast::{
-        CallExpr, ComprehensionExpr, EntryExpr, Expr, LiteralValue, MapExpr, SelectExpr, operators,
-    },
-};
-
 use super::{
     functions,
-    operators::arithmetic,
+    operators::index,
     parameters::{Needs, PARAMS},
     steps_to_find,
+    tree::{Call, Loop, LoopKind, Node, Select, Unary},
     value::{Key, Map, TYPES, Value},
 };
 use crate::Json;
@@ -38,8 +32,8 @@ pub(super) type Answer = Result<Value, Failure>;
 /// One evaluation.
 pub(super) struct Evaluation<'t> {
     params: Rc<Map>,
-    /// Elements and accumulators of the loops that run, the innermost last.
-    bound: Vec<(&'t str, Answer)>,
+    /// Elements of the loops that run, the innermost last.
+    bound: Vec<(&'t str, Value)>,
     steps_left: u64,
     steps_max: u64,
 }
@@ -62,7 +56,7 @@ impl<'t> Evaluation<'t> {
     }
 
     /// The value of `tree`.
-    pub(super) fn run(mut self, tree: &'t IdedExpr) -> Result<Value, String> {
+    pub(super) fn run(mut self, tree: &'t Node) -> Result<Value, String> {
         let answer = self.node(tree);
         answer.map_err(|failure| self.words(&failure))
     }
@@ -76,21 +70,46 @@ impl<'t> Evaluation<'t> {
         }
     }
 
-    fn node(&mut self, node: &'t IdedExpr) -> Answer {
+    fn node(&mut self, node: &'t Node) -> Answer {
         self.spend(1)?;
-        match &node.expr {
-            Expr::Literal(literal) => literal_value(literal),
-            Expr::Ident(name) => self.name(name),
-            Expr::Select(select) => self.select(select),
-            Expr::Call(call) => self.call(call),
-            Expr::List(list) => {
-                let elements: Result<Vec<_>, _> = list.elements.iter().map(|node| self.node(node)).collect();
+        match node {
+            Node::Null => Ok(Value::Null),
+            Node::Bool(value) => Ok(Value::Bool(*value)),
+            Node::Int(number) => Ok(Value::Int(*number)),
+            Node::Uint(number) => Ok(Value::Uint(*number)),
+            Node::Double(number) => Ok(Value::Double(*number)),
+            Node::Text(text) => {
+                let value = Value::Text(Rc::from(&**text));
+                self.spend(value.steps())?;
+                Ok(value)
+            }
+            Node::Name(name) => self.name(name),
+            Node::Select(select) => self.select(select),
+            Node::Index(parts) => index(&self.node(&parts[0])?, &self.node(&parts[1])?),
+            Node::Call(call) => self.call(call),
+            Node::Unary(Unary::Not, operand) => {
+                let operand = self.node(operand)?;
+                truth("!", &operand).map(|value| Value::Bool(!value))
+            }
+            Node::Unary(Unary::Negate, operand) => negative(&self.node(operand)?),
+            Node::Binary(operator, operands) => {
+                let left = self.node(&operands[0])?;
+                let right = self.node(&operands[1])?;
+                self.binary(*operator, left, right)
+            }
+            Node::And(operands) => self.connective("&&", false, operands),
+            Node::Or(operands) => self.connective("||", true, operands),
+            Node::Choice(parts) => {
+                let [condition, yes, no] = &**parts;
+                let condition = self.node(condition)?;
+                self.node(if truth("? :", &condition)? { yes } else { no })
+            }
+            Node::List(nodes) => {
+                let elements: Result<Vec<_>, _> = nodes.iter().map(|node| self.node(node)).collect();
                 Ok(Value::List(Rc::new(elements?)))
             }
-            Expr::Map(map) => self.map(map),
-            Expr::Comprehension(comprehension) => self.comprehension(comprehension),
-            // Refused when the expression was compiled.
-            Expr::Struct(_) | Expr::Unspecified => Err(Failure::words("it has a part that is no value")),
+            Node::Map(entries) => self.map(entries),
+            Node::Loop(each) => self.each(each),
         }
     }
 
@@ -100,8 +119,8 @@ impl<'t> Evaluation<'t> {
     }
 
     fn name(&mut self, name: &str) -> Answer {
-        if let Some((_, answer)) = self.bound.iter().rev().find(|(bound, _)| *bound == name) {
-            return answer.clone();
+        if let Some((_, element)) = self.bound.iter().rev().find(|(bound, _)| *bound == name) {
+            return Ok(element.clone());
         }
         if name == PARAMS {
             return Ok(Value::Map(self.params.clone()));
@@ -117,18 +136,18 @@ impl<'t> Evaluation<'t> {
         )))
     }
 
-    fn select(&mut self, select: &'t SelectExpr) -> Answer {
+    fn select(&mut self, select: &'t Select) -> Answer {
         let operand = self.node(&select.operand)?;
         let field = &select.field;
         let Value::Map(map) = &operand else {
             let words = format!("{} has no fields, so no `{field}`", operand.described());
             return Err(Failure::words(words));
         };
-        match map.get(&Key::Text(field.as_str().into())) {
-            found if select.test => Ok(Value::Bool(found.is_some())),
+        match map.get(&Key::Text((**field).into())) {
+            found if select.is_test => Ok(Value::Bool(found.is_some())),
             Some(value) => Ok(value.clone()),
-            None => Err(Failure::words(match &select.operand.expr {
-                Expr::Ident(name) => format!(
+            None => Err(Failure::words(match &select.operand {
+                Node::Name(name) => format!(
                     "`{name}` has no `{field}`: where it may be missing, test with `has({name}.{field})` first"
                 ),
                 _ => format!("a field `{field}` is missing: where it may be, test with `has(…)` first"),
@@ -136,12 +155,11 @@ impl<'t> Evaluation<'t> {
         }
     }
 
-    fn map(&mut self, literal: &'t MapExpr) -> Answer {
+    fn map(&mut self, entries: &'t [[Node; 2]]) -> Answer {
         let mut map = Map::new();
-        for entry in &literal.entries {
-            let EntryExpr::MapEntry(entry) = &entry.expr else { continue };
-            let key = self.node(&entry.key)?;
-            let value = self.node(&entry.value)?;
+        for [key, value] in entries {
+            let key = self.node(key)?;
+            let value = self.node(value)?;
             let key = match &key {
                 Value::Double(_) => None,
                 key => key.as_key(),
@@ -155,146 +173,135 @@ impl<'t> Evaluation<'t> {
         Ok(Value::Map(Rc::new(map)))
     }
 
-    fn call(&mut self, call: &'t CallExpr) -> Answer {
-        match (call.func_name.as_str(), call.args.as_slice()) {
-            (operators::CONDITIONAL, [condition, yes, no]) => {
-                let condition = self.node(condition)?;
-                self.node(if truth("? :", &condition)? { yes } else { no })
-            }
-            (operators::LOGICAL_AND, [left, right]) => self.connective("&&", left, right),
-            (operators::LOGICAL_OR, [left, right]) => self.connective("||", left, right),
-            (operators::NOT_STRICTLY_FALSE, [operand]) => match self.node(operand) {
-                Ok(Value::Bool(value)) => Ok(Value::Bool(value)),
-                Err(Failure::OutOfSteps) => Err(Failure::OutOfSteps),
-                _ => Ok(Value::Bool(true)),
-            },
-            (operators::LOGICAL_NOT, [operand]) => {
-                let operand = self.node(operand)?;
-                truth("!", &operand).map(|value| Value::Bool(!value))
-            }
-            (operators::NEGATE, [operand]) => match self.node(operand)? {
-                Value::Int(number) => number
-                    .checked_neg()
-                    .map(Value::Int)
-                    .ok_or_else(|| Failure::words("a number becomes too large for 64 bits")),
-                Value::Double(number) => Ok(Value::Double(-number)),
-                other => Err(Failure::words(format!("`-` cannot take {}", other.described()))),
-            },
-            (operators::ADD, [left, right]) => self.add(left, right),
-            (operator, [left, right]) if call.target.is_none() => {
-                let left = self.node(left)?;
-                let right = self.node(right)?;
-                self.binary(operator, &left, &right)
-            }
-            (name, arguments) => {
-                let values: Result<Vec<_>, _> =
-                    call.target.as_deref().into_iter().chain(arguments).map(|node| self.node(node)).collect();
-                let values = values?;
-                self.spend(values.iter().map(Value::steps).sum())?;
-                functions::call(name, &values)
-            }
-        }
+    fn call(&mut self, call: &'t Call) -> Answer {
+        let operands = call.target.iter().chain(&call.arguments);
+        let values: Result<Vec<_>, _> = operands.map(|node| self.node(node)).collect();
+        let values = values?;
+        self.spend(values.iter().map(Value::steps).sum())?;
+        functions::call(&call.name, &values)
     }
 
-    /// `&&` and `||`: when one side decides, the other may fail.
-    fn connective(&mut self, operator: &'static str, left: &'t IdedExpr, right: &'t IdedExpr) -> Answer {
-        let decisive = operator == "||";
-        let left = self.node(left).and_then(|value| truth(operator, &value));
-        match left {
-            Ok(value) if value == decisive => return Ok(Value::Bool(decisive)),
-            Err(Failure::OutOfSteps) => return Err(Failure::OutOfSteps),
-            _ => {}
-        }
-        let right = self.node(right).and_then(|value| truth(operator, &value));
-        match (left, right) {
-            (_, Ok(value)) if value == decisive => Ok(Value::Bool(decisive)),
-            (_, Err(Failure::OutOfSteps)) => Err(Failure::OutOfSteps),
-            (Err(failure), _) | (_, Err(failure)) => Err(failure),
-            (Ok(_), Ok(_)) => Ok(Value::Bool(!decisive)),
-        }
-    }
-
-    fn add(&mut self, left: &'t IdedExpr, right: &'t IdedExpr) -> Answer {
-        // What a loop has collected is taken rather than copied: the sum is put back in its place.
-        let left = match &left.expr {
-            Expr::Ident(name) if name.starts_with('@') => self.take(name)?,
-            _ => self.node(left)?,
-        };
-        let right = self.node(right)?;
-        match (left, right) {
-            (Value::Text(left), Value::Text(right)) => {
-                let sum = Value::Text([&*left, &*right].concat().into());
-                self.spend(sum.steps())?;
-                Ok(sum)
+    /// `&&` and `||`: where an operand has the value that decides, others may fail.
+    fn connective(&mut self, operator: &'static str, decisive: bool, operands: &'t [Node]) -> Answer {
+        let mut found = Decision::new(operator, decisive);
+        for operand in operands {
+            let answer = self.node(operand);
+            if found.is_made_by(answer)? {
+                break;
             }
-            (Value::List(mut left), Value::List(right)) => {
-                self.spend(right.len() as u64)?;
-                if Rc::get_mut(&mut left).is_none() {
-                    self.spend(left.len() as u64)?;
-                }
-                Rc::make_mut(&mut left).extend(right.iter().cloned());
-                Ok(Value::List(left))
-            }
-            (left, right) => arithmetic('+', &left, &right),
         }
+        found.result()
     }
 
-    fn take(&mut self, name: &str) -> Answer {
-        match self.bound.iter_mut().rev().find(|(bound, _)| *bound == name) {
-            Some((_, answer)) => std::mem::replace(answer, Ok(Value::Null)),
-            None => Err(Failure::words("it has a part that is no value")),
-        }
-    }
-
-    fn comprehension(&mut self, comprehension: &'t ComprehensionExpr) -> Answer {
-        let range = match self.node(&comprehension.iter_range)? {
-            Value::List(list) => list,
+    /// The elements that a loop goes through: of a map its keys.
+    fn elements(&mut self, range: &'t Node) -> Result<Rc<Vec<Value>>, Failure> {
+        match self.node(range)? {
+            Value::List(list) => Ok(list),
             Value::Map(map) => {
                 self.spend(map.len() as u64)?;
-                Rc::new(map.keys().map(Value::from).collect())
+                Ok(Rc::new(map.keys().map(Value::from).collect()))
             }
             other => {
                 let words = format!("{} has no elements: a list or a map is needed", other.described());
-                return Err(Failure::words(words));
+                Err(Failure::words(words))
             }
-        };
-        let start = self.node(&comprehension.accu_init);
-        // An error may yet be outweighed by another element only where the loop looks at what it has so far.
-        let fails_at_once = matches!(comprehension.loop_cond.expr, Expr::Literal(_));
-        let place = self.bound.len();
-        self.bound.push((&comprehension.accu_var, start));
-        for element in range.iter() {
-            match self.node(&comprehension.loop_cond) {
-                Ok(Value::Bool(true)) => {}
-                Err(Failure::OutOfSteps) => return Err(Failure::OutOfSteps),
-                _ => break,
-            }
-            self.bound.push((&comprehension.iter_var, Ok(element.clone())));
-            let step = self.node(&comprehension.loop_step);
-            self.bound.truncate(place);
-            if let Err(failure) = &step
-                && (fails_at_once || matches!(failure, Failure::OutOfSteps))
-            {
-                return step;
-            }
-            self.bound.push((&comprehension.accu_var, step));
         }
-        let result = self.node(&comprehension.result);
-        self.bound.truncate(place);
-        result
+    }
+
+    fn each(&mut self, each: &'t Loop) -> Answer {
+        let elements = self.elements(&each.range)?;
+        match each.kind {
+            LoopKind::All | LoopKind::Exists => {
+                let mut found = Decision::new(each.kind.name(), each.kind == LoopKind::Exists);
+                for element in elements.iter() {
+                    let answer = self.of_element(each, each.condition.as_ref(), element);
+                    if found.is_made_by(answer)? {
+                        break;
+                    }
+                }
+                found.result()
+            }
+            LoopKind::ExistsOne => {
+                let mut count = 0_usize;
+                for element in elements.iter() {
+                    count += usize::from(self.is_chosen(each, element)?);
+                }
+                Ok(Value::Bool(count == 1))
+            }
+            LoopKind::Filter | LoopKind::Map => {
+                let mut collected = Vec::new();
+                for element in elements.iter() {
+                    if self.is_chosen(each, element)? {
+                        collected.push(self.of_element(each, each.element.as_ref(), element)?);
+                    }
+                }
+                Ok(Value::List(Rc::new(collected)))
+            }
+        }
+    }
+
+    /// Whether the loop's condition holds for `element`.
+    fn is_chosen(&mut self, each: &'t Loop, element: &Value) -> Result<bool, Failure> {
+        match &each.condition {
+            Some(condition) => truth(each.kind.name(), &self.of_element(each, Some(condition), element)?),
+            None => Ok(true),
+        }
+    }
+
+    /// The value of `node` for this element of the loop; the element itself where there is no node.
+    fn of_element(&mut self, each: &'t Loop, node: Option<&'t Node>, element: &Value) -> Answer {
+        self.spend(1)?;
+        let Some(node) = node else { return Ok(element.clone()) };
+        self.bound.push((&each.name, element.clone()));
+        let answer = self.node(node);
+        self.bound.pop();
+        answer
     }
 }
 
-fn literal_value(literal: &LiteralValue) -> Answer {
-    Ok(match literal {
-        LiteralValue::Null => Value::Null,
-        LiteralValue::Boolean(value) => Value::Bool(*value.inner()),
-        LiteralValue::Int(number) => Value::Int(*number.inner()),
-        LiteralValue::UInt(number) => Value::Uint(*number.inner()),
-        LiteralValue::Double(number) => Value::Double(*number.inner()),
-        LiteralValue::String(text) => Value::Text(text.inner().into()),
-        LiteralValue::Bytes(_) => return Err(Failure::words("it has a part that is no value")),
-    })
+/// What becomes of operands one of which may decide for all.
+struct Decision {
+    /// What a message names it by.
+    operator: &'static str,
+    /// The value that decides.
+    decisive: bool,
+    is_made: bool,
+    /// The first operand that failed.
+    failure: Option<Failure>,
+}
+
+impl Decision {
+    fn new(operator: &'static str, decisive: bool) -> Self {
+        Self { operator, decisive, is_made: false, failure: None }
+    }
+
+    /// Whether this operand decides.
+    fn is_made_by(&mut self, answer: Answer) -> Result<bool, Failure> {
+        match answer.and_then(|value| truth(self.operator, &value)) {
+            Ok(value) => self.is_made = value == self.decisive,
+            Err(Failure::OutOfSteps) => return Err(Failure::OutOfSteps),
+            Err(failure) => self.failure = self.failure.take().or(Some(failure)),
+        }
+        Ok(self.is_made)
+    }
+
+    fn result(self) -> Answer {
+        match self.failure {
+            Some(failure) if !self.is_made => Err(failure),
+            _ => Ok(Value::Bool(self.is_made == self.decisive)),
+        }
+    }
+}
+
+fn negative(value: &Value) -> Answer {
+    match value {
+        Value::Int(number) => number
+            .checked_neg()
+            .map(Value::Int)
+            .ok_or_else(|| Failure::words("a number becomes too large for 64 bits")),
+        Value::Double(number) => Ok(Value::Double(-number)),
+        other => Err(Failure::words(format!("`-` cannot take {}", other.described()))),
+    }
 }
 
 fn truth(operator: &str, value: &Value) -> Result<bool, Failure> {

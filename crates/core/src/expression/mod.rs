@@ -4,30 +4,32 @@
 //! and the same two must give the same answer everywhere and always. So
 //!
 //! ```text
-//! text ──scan──▶ length, characters, nesting ──`cel` parses──▶ tree ──check──▶ functions, loops, names it needs
-//!                                                                │
-//! parameters ──only the needed ones are read──▶ values ──evaluate──▶ an answer, or an error in words
+//! text ──▶ tokens ──▶ nesting ──▶ parse ──▶ tree ──▶ check: functions, loops, names it needs
+//!                                            │
+//! parameters ──▶ values of the needed ones ──▶ evaluate ──▶ an answer, or an error in words
 //! ```
 //!
-//! Everything that can be refused is refused when a flow is applied. The tree is evaluated here rather than by
-//! `cel`, whose evaluation has no limit and goes through maps in random order: here each evaluation has a number
-//! of steps, and no clock and no randomness can be reached.
+//! Everything that can be refused is refused when a flow is applied. Each evaluation has a number of steps, goes through
+//! maps in the order of their keys, and reaches no clock and no randomness.
 
 mod check;
 mod error;
 mod evaluate;
 mod functions;
+mod grammar;
+mod nesting;
 mod number;
 mod operators;
 mod parameters;
-mod scan;
+mod parse;
 #[cfg(test)]
 mod tests;
+mod tokens;
+mod tree;
 mod value;
 
-use std::{borrow::Cow, fmt, panic::catch_unwind, sync::Arc};
+use std::{borrow::Cow, fmt, sync::Arc};
 
-use cel::{IdedExpr, parser::PrattParser};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 
 pub use error::ExpressionError;
@@ -35,6 +37,8 @@ pub use error::ExpressionError;
 use crate::Json;
 use evaluate::Evaluation;
 use parameters::Needs;
+use parse::parse;
+use tree::Node;
 use value::{BYTES_PER_STEP, Value};
 
 /// How long the text of an expression may be, in bytes. What does not fit here is work for a step.
@@ -84,7 +88,7 @@ pub struct Expression {
 }
 
 struct Program {
-    tree: IdedExpr,
+    tree: Node,
     needs: Needs,
 }
 
@@ -94,9 +98,8 @@ impl Expression {
     /// # Errors
     /// When it is too long or nests too deep, is no CEL, or uses what there is not.
     pub fn compile(source: &str) -> Result<Self, ExpressionError> {
-        let words = scan::scan(source)?;
         let tree = parse(source)?;
-        let needs = check::check(&tree, source, &words)?;
+        let needs = check::check(&tree, source)?;
         Ok(Self { source: source.into(), program: Arc::new(Program { tree, needs }) })
     }
 
@@ -189,18 +192,6 @@ impl Expression {
             Some((end, _)) => format!("the expression `{}…`", &self.source[..end]),
             None => format!("the expression `{}`", self.source),
         }
-    }
-}
-
-/// The tree of `source`.
-fn parse(source: &str) -> Result<IdedExpr, ExpressionError> {
-    // The scan keeps recursion shallow and unknown characters out; this limit is behind it, not before it.
-    let recursion = u16::try_from(2 * EXPRESSION_DEPTH_MAX).unwrap_or(u16::MAX);
-    let parsed = catch_unwind(|| PrattParser::new().max_recursion_depth(recursion).parse(source));
-    match parsed {
-        Ok(Ok(tree)) => Ok(tree),
-        Ok(Err(errors)) => Err(ExpressionError::from_parser(source, &errors)),
-        Err(_) => Err(ExpressionError::new("it cannot be understood: write it in a simpler way")),
     }
 }
 

@@ -1,34 +1,51 @@
 //! Operators with two operands, other than those of logic.
 
-use std::cmp::Ordering;
-
-use cel::common::ast::operators;
+use std::{cmp::Ordering, rc::Rc};
 
 use super::{
     evaluate::{Answer, Evaluation, Failure},
     number,
+    tree::Binary,
     value::Value,
 };
 
 impl Evaluation<'_> {
     /// `left operator right`.
-    pub(super) fn binary(&mut self, operator: &str, left: &Value, right: &Value) -> Answer {
+    pub(super) fn binary(&mut self, operator: Binary, left: Value, right: Value) -> Answer {
         match operator {
-            operators::EQUALS => self.equal(left, right).map(Value::Bool),
-            operators::NOT_EQUALS => self.equal(left, right).map(|equal| Value::Bool(!equal)),
-            operators::LESS => self.compare("<", left, right).map(|order| Value::Bool(order.is_lt())),
-            operators::LESS_EQUALS => self.compare("<=", left, right).map(|order| Value::Bool(order.is_le())),
-            operators::GREATER => self.compare(">", left, right).map(|order| Value::Bool(order.is_gt())),
-            operators::GREATER_EQUALS => {
-                self.compare(">=", left, right).map(|order| Value::Bool(order.is_ge()))
+            Binary::Add => self.add(left, right),
+            Binary::Subtract => arithmetic('-', &left, &right),
+            Binary::Multiply => arithmetic('*', &left, &right),
+            Binary::Divide => arithmetic('/', &left, &right),
+            Binary::Remainder => arithmetic('%', &left, &right),
+            Binary::Equal => self.equal(&left, &right).map(Value::Bool),
+            Binary::NotEqual => self.equal(&left, &right).map(|equal| Value::Bool(!equal)),
+            Binary::Less => self.compare("<", &left, &right).map(|order| Value::Bool(order.is_lt())),
+            Binary::LessOrEqual => self.compare("<=", &left, &right).map(|order| Value::Bool(order.is_le())),
+            Binary::Greater => self.compare(">", &left, &right).map(|order| Value::Bool(order.is_gt())),
+            Binary::GreaterOrEqual => {
+                self.compare(">=", &left, &right).map(|order| Value::Bool(order.is_ge()))
             }
-            operators::SUBSTRACT => arithmetic('-', left, right),
-            operators::MULTIPLY => arithmetic('*', left, right),
-            operators::DIVIDE => arithmetic('/', left, right),
-            operators::MODULO => arithmetic('%', left, right),
-            operators::IN => self.contains(right, left),
-            operators::INDEX => index(left, right),
-            _ => Err(Failure::words(format!("there is no `{operator}`"))),
+            Binary::In => self.contains(&right, &left),
+        }
+    }
+
+    fn add(&mut self, left: Value, right: Value) -> Answer {
+        match (left, right) {
+            (Value::Text(left), Value::Text(right)) => {
+                let sum = Value::Text([&*left, &*right].concat().into());
+                self.spend(sum.steps())?;
+                Ok(sum)
+            }
+            (Value::List(mut left), Value::List(right)) => {
+                self.spend(right.len() as u64)?;
+                if Rc::get_mut(&mut left).is_none() {
+                    self.spend(left.len() as u64)?;
+                }
+                Rc::make_mut(&mut left).extend(right.iter().cloned());
+                Ok(Value::List(left))
+            }
+            (left, right) => arithmetic('+', &left, &right),
         }
     }
 
@@ -95,7 +112,7 @@ impl Evaluation<'_> {
     }
 }
 
-pub(super) fn arithmetic(operator: char, left: &Value, right: &Value) -> Answer {
+fn arithmetic(operator: char, left: &Value, right: &Value) -> Answer {
     match number::arithmetic(operator, left, right) {
         Some(result) => result.map_err(Failure::words),
         None => Err(unsuitable(&operator.to_string(), left, right)),
@@ -112,7 +129,7 @@ fn unsuitable(operator: &str, left: &Value, right: &Value) -> Failure {
     ))
 }
 
-fn index(container: &Value, index: &Value) -> Answer {
+pub(super) fn index(container: &Value, index: &Value) -> Answer {
     let found = match container {
         Value::List(list) => match number::as_whole(index) {
             Some(place) => usize::try_from(place).ok().and_then(|place| list.get(place)),

@@ -77,6 +77,11 @@ fn expressions_have_the_answers_of_cel() {
         ("uint(3)", "3u"),
         ("bool('true')", "true"),
         ("dyn(size)", "3"),
+        // Literals.
+        ("-9223372036854775808 < 0 && --3 == 3 && !!dry_run == dry_run", "true"),
+        (r"'\x41\101\U0001F600\?' + '''a'b''' + r'\q'", r#""AA😀?a'b\\q""#),
+        ("[1, 2,].size() + {'a': 1,}.size() + {}.size()", "3"),
+        ("0xFu == 15u && 1e3 == 1000 && -0x10 == -16", "true"),
         // Layout.
         ("size // the number\n  > 2", "true"),
     ] {

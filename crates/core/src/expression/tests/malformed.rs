@@ -117,8 +117,6 @@ fn survives(source: &str) -> Result<(), TestCaseError> {
             }
         }
         Err(error) => {
-            // What is said when the parser panicked.
-            prop_assert!(!error.message.contains("cannot be understood"), "{source:?}");
             prop_assert!(!error.message.is_empty());
         }
     }
