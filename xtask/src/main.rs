@@ -39,7 +39,11 @@ enum Chore {
     /// Check which crate uses which
     Edges,
     /// Check sizes of files, links, the code map, lints and words
-    Style,
+    Style {
+        /// Write fewer unwanted phrases down in xtask/voice.toml instead
+        #[arg(long)]
+        bless: bool,
+    },
     /// Check licences, bans and sources of the dependencies against deny.toml
     Dependencies,
     /// Check the shell scripts
@@ -94,7 +98,8 @@ fn run(chore: Chore) -> anyhow::Result<()> {
     match chore {
         Chore::Ci => ci::run(workspace),
         Chore::Edges => edges::check(&workspace)?.into_result(),
-        Chore::Style => style::check(&workspace)?.into_result(),
+        Chore::Style { bless: true } => style::bless(&workspace),
+        Chore::Style { bless: false } => style::check(&workspace)?.into_result(),
         Chore::Dependencies => dependencies::check(&workspace),
         Chore::Shellcheck => shellcheck::check(&workspace)?.into_result(),
         Chore::Instructions { bless: true } => instructions::bless(&workspace),

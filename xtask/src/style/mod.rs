@@ -1,10 +1,14 @@
-//! What a reader can rely on: files of a size to read, a code map that is true, links that lead somewhere.
+//! What a reader can rely on: files of a size to read, a code map that is true, links that lead somewhere, plain words.
 
 mod code_map;
 mod length;
 mod links;
 mod lints;
+mod prose;
+mod voice;
 mod words;
+
+pub(crate) use voice::bless;
 
 use crate::{findings::Findings, metadata::Metadata, workspace::Workspace};
 
@@ -18,6 +22,7 @@ pub(crate) fn check(workspace: &Workspace) -> anyhow::Result<Findings> {
     findings.extend(links::check(workspace, &files)?);
     findings.extend(lints::check(workspace, &metadata)?);
     findings.extend(words::check(workspace, &files));
+    findings.extend(voice::check(workspace, &files)?);
     Ok(findings)
 }
 

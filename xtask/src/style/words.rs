@@ -23,7 +23,7 @@ const EXCEPTIONS: &[&str] = &["Cargo.lock"];
 pub(super) fn check(workspace: &Workspace, files: &[String]) -> Findings {
     let mut findings = Findings::default();
     for path in files.iter().filter(|path| !EXCEPTIONS.contains(&path.as_str())) {
-        // What is not UTF-8 is no text of ours.
+        // Files that are not UTF-8 are not ours to read.
         let Ok(text) = workspace.read(path) else { continue };
         for (line, word, reason) in unwanted(&text) {
             findings.add(format_args!("{path}:{line}"), format_args!("`{word}` is {reason}"));
