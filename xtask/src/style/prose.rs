@@ -92,11 +92,10 @@ fn raw_text(rest: &str) -> Option<usize> {
 
 /// The length of a character in quotes; of a lifetime only its quote.
 fn end_of_character(rest: &str) -> usize {
-    if rest.starts_with("'\\") {
-        return rest[2..].find('\'').map_or(1, |found| {
-            // The character may be an escaped quote.
-            if found == 0 { 4.min(rest.len()) } else { found + 3 }
-        });
+    if let Some(escape) = rest.strip_prefix("'\\") {
+        // The character may be an escaped quote.
+        let letter = escape.chars().next().map_or(0, char::len_utf8);
+        return escape[letter..].find('\'').map_or(1, |found| 2 + letter + found + 1);
     }
     let mut characters = rest.char_indices().skip(1);
     match (characters.next(), characters.next()) {
