@@ -13,11 +13,16 @@ use super::{
 };
 use crate::RESULTS;
 
-/// The parameters that `tree` needs.
-pub(super) fn check(tree: &IdedExpr, source: &str, words: &[Word<'_>]) -> Result<Needs, ExpressionError> {
-    let mut check = Check { source, words, needs: Needs::default(), bound: Vec::new(), loops: 0 };
+/// The parameters that `tree` needs, and whether it has loops.
+pub(super) fn check(
+    tree: &IdedExpr,
+    source: &str,
+    words: &[Word<'_>],
+) -> Result<(Needs, bool), ExpressionError> {
+    let mut check =
+        Check { source, words, needs: Needs::default(), bound: Vec::new(), loops: 0, has_loops: false };
     check.node(tree)?;
-    Ok(check.needs)
+    Ok((check.needs, check.has_loops))
 }
 
 struct Check<'t> {
@@ -27,6 +32,7 @@ struct Check<'t> {
     /// Names of elements, of the loops around the node.
     bound: Vec<&'t str>,
     loops: usize,
+    has_loops: bool,
 }
 
 impl<'t> Check<'t> {
@@ -137,6 +143,7 @@ impl<'t> Check<'t> {
     fn comprehension(&mut self, comprehension: &'t ComprehensionExpr) -> Result<(), ExpressionError> {
         self.node(&comprehension.iter_range)?;
         self.loops += 1;
+        self.has_loops = true;
         if self.loops > EXPRESSION_LOOPS_MAX {
             return Err(ExpressionError::new(format!(
                 "more than {EXPRESSION_LOOPS_MAX} of `all`, `exists`, `exists_one`, `map` and `filter` are \

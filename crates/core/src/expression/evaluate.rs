@@ -10,11 +10,12 @@ use cel::{
 };
 
 use super::{
+    budget::{BudgetExceeded, EvaluationBudget},
     functions,
     operators::arithmetic,
     parameters::{Needs, PARAMS},
     steps_to_find,
-    value::{Key, Map, TYPES, Value},
+    value::{BYTES_PER_STEP, Key, Map, TYPES, Value, steps_of_text, steps_to_find_key},
 };
 use crate::Json;
 
@@ -26,6 +27,9 @@ pub(super) enum Failure {
     /// No steps are left: nothing passes over that.
     OutOfSteps,
 }
+
+/// How many steps it takes to word an error, where `&&`, `||` or a loop then goes on without it.
+const STEPS_OF_ERROR: u64 = 8;
 
 impl Failure {
     pub(super) fn words(words: impl Into<Rc<str>>) -> Self {
@@ -42,23 +46,34 @@ pub(super) struct Evaluation<'t> {
     bound: Vec<(&'t str, Answer)>,
     steps_left: u64,
     steps_max: u64,
+    budget: &'t EvaluationBudget,
 }
 
 impl<'t> Evaluation<'t> {
-    /// An evaluation that may take so many steps, over no parameters yet.
-    pub(super) fn new(steps_max: u64) -> Self {
-        Self { params: Rc::default(), bound: Vec::new(), steps_left: steps_max, steps_max }
+    /// An evaluation that may take so many steps of `budget`, over no parameters yet.
+    pub(super) fn new(steps_max: u64, budget: &'t EvaluationBudget) -> Self {
+        Self { params: Rc::default(), bound: Vec::new(), steps_left: steps_max, steps_max, budget }
     }
 
-    /// Reads those of `params` that are needed: a step for each 64 bytes that are looked through.
+    /// Reads those of `params` that are needed: a step for each 64 bytes that are looked through. Of the budget also one
+    /// for each value that is made, which may be two bytes.
     pub(super) fn read(&mut self, needs: &Needs, params: &Json) -> Result<(), String> {
         if needs.is_empty() {
             return Ok(());
         }
         let steps = steps_to_find(params);
         self.spend(steps).map_err(|failure| self.words(&failure))?;
-        self.params = needs.read(params)?;
-        Ok(())
+        let read = needs.read(params, self.budget.left());
+        let (params, values) = match read {
+            Ok(read) => read,
+            Err(error) if error.is_over_limit => {
+                let _ = self.budget.spend(u64::MAX);
+                return Err(self.budget.words());
+            }
+            Err(error) => return Err(error.words),
+        };
+        self.params = params;
+        self.budget.spend(values).map_err(|BudgetExceeded| self.budget.words())
     }
 
     /// The value of `tree`.
@@ -71,6 +86,9 @@ impl<'t> Evaluation<'t> {
         match failure {
             Failure::Words(words) => words.to_string(),
             Failure::OutOfSteps => {
+                if self.budget.is_exceeded() {
+                    return self.budget.words();
+                }
                 format!("it takes more than {} steps: its lists or texts are too long for it", self.steps_max)
             }
         }
@@ -79,7 +97,12 @@ impl<'t> Evaluation<'t> {
     fn node(&mut self, node: &'t IdedExpr) -> Answer {
         self.spend(1)?;
         match &node.expr {
-            Expr::Literal(literal) => literal_value(literal),
+            Expr::Literal(literal) => {
+                if let LiteralValue::String(text) = literal {
+                    self.spend(steps_of_text(text.inner()))?;
+                }
+                literal_value(literal)
+            }
             Expr::Ident(name) => self.name(name),
             Expr::Select(select) => self.select(select),
             Expr::Call(call) => self.call(call),
@@ -96,10 +119,16 @@ impl<'t> Evaluation<'t> {
 
     pub(super) fn spend(&mut self, steps: u64) -> Result<(), Failure> {
         self.steps_left = self.steps_left.checked_sub(steps).ok_or(Failure::OutOfSteps)?;
-        Ok(())
+        self.budget.spend(steps).map_err(|BudgetExceeded| Failure::OutOfSteps)
+    }
+
+    /// Looks for a key of so many entries: long keys are compared with several others.
+    pub(super) fn spend_to_find(&mut self, key: &Key, entries: usize) -> Result<(), Failure> {
+        self.spend(steps_to_find_key(key, entries))
     }
 
     fn name(&mut self, name: &str) -> Answer {
+        self.spend(steps_of_text(name))?;
         if let Some((_, answer)) = self.bound.iter().rev().find(|(bound, _)| *bound == name) {
             return answer.clone();
         }
@@ -124,7 +153,9 @@ impl<'t> Evaluation<'t> {
             let words = format!("{} has no fields, so no `{field}`", operand.described());
             return Err(Failure::words(words));
         };
-        match map.get(&Key::Text(field.as_str().into())) {
+        let key = Key::Text(field.as_str().into());
+        self.spend_to_find(&key, map.len())?;
+        match map.get(&key) {
             found if select.test => Ok(Value::Bool(found.is_some())),
             Some(value) => Ok(value.clone()),
             None => Err(Failure::words(match &select.operand.expr {
@@ -148,6 +179,7 @@ impl<'t> Evaluation<'t> {
             };
             let key =
                 key.ok_or_else(|| Failure::words("a key of a map is no text, whole number or boolean"))?;
+            self.spend_to_find(&key, map.len())?;
             if map.insert(key, value).is_some() {
                 return Err(Failure::words("a map has the same key twice"));
             }
@@ -191,7 +223,10 @@ impl<'t> Evaluation<'t> {
                     call.target.as_deref().into_iter().chain(arguments).map(|node| self.node(node)).collect();
                 let values = values?;
                 self.spend(values.iter().map(Value::steps).sum())?;
-                functions::call(name, &values)
+                let value = functions::call(name, &values)?;
+                // The text of a number may be long.
+                self.spend(value.steps() - 1)?;
+                Ok(value)
             }
         }
     }
@@ -203,7 +238,8 @@ impl<'t> Evaluation<'t> {
         match left {
             Ok(value) if value == decisive => return Ok(Value::Bool(decisive)),
             Err(Failure::OutOfSteps) => return Err(Failure::OutOfSteps),
-            _ => {}
+            Err(Failure::Words(_)) => self.spend(STEPS_OF_ERROR)?,
+            Ok(_) => {}
         }
         let right = self.node(right).and_then(|value| truth(operator, &value));
         match (left, right) {
@@ -223,9 +259,9 @@ impl<'t> Evaluation<'t> {
         let right = self.node(right)?;
         match (left, right) {
             (Value::Text(left), Value::Text(right)) => {
-                let sum = Value::Text([&*left, &*right].concat().into());
-                self.spend(sum.steps())?;
-                Ok(sum)
+                // Before it is made: texts that are added to themselves double each time.
+                self.spend(1 + ((left.len() + right.len()) / BYTES_PER_STEP) as u64)?;
+                Ok(Value::Text([&*left, &*right].concat().into()))
             }
             (Value::List(mut left), Value::List(right)) => {
                 self.spend(right.len() as u64)?;
@@ -272,10 +308,11 @@ impl<'t> Evaluation<'t> {
             self.bound.push((&comprehension.iter_var, Ok(element.clone())));
             let step = self.node(&comprehension.loop_step);
             self.bound.truncate(place);
-            if let Err(failure) = &step
-                && (fails_at_once || matches!(failure, Failure::OutOfSteps))
-            {
-                return step;
+            if let Err(failure) = &step {
+                if fails_at_once || matches!(failure, Failure::OutOfSteps) {
+                    return step;
+                }
+                self.spend(STEPS_OF_ERROR)?;
             }
             self.bound.push((&comprehension.accu_var, step));
         }

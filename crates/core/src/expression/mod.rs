@@ -13,6 +13,7 @@
 //! `cel`, whose evaluation has no limit and goes through maps in random order: here each evaluation has a number
 //! of steps, and no clock and no randomness can be reached.
 
+mod budget;
 mod check;
 mod error;
 mod evaluate;
@@ -30,6 +31,7 @@ use std::{borrow::Cow, fmt, panic::catch_unwind, sync::Arc};
 use cel::{IdedExpr, parser::PrattParser};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 
+pub use budget::EvaluationBudget;
 pub use error::ExpressionError;
 
 use crate::Json;
@@ -55,6 +57,11 @@ pub const EXPRESSION_STEPS_MAX: u64 = 1_000_000;
 /// How many of these steps it may take to name the key or a lock of one member: a fan-out names those of a thousand at
 /// once.
 pub const EXPRESSION_MEMBER_STEPS_MAX: u64 = 1_000;
+
+/// How many steps the expressions that one command evaluates may take together. Here each value that is read from the
+/// parameters counts as well, and each 64 bytes of results that are merged into them. It is twice the limit of a single
+/// expression, so that one alone meets its own limit first. 255 conditions on 1,000 values each take a quarter of it.
+pub const EVALUATION_STEPS_PER_TRANSITION_MAX: u64 = 2_000_000;
 
 /// How many steps it takes to find what an expression needs among these parameters.
 pub(crate) fn steps_to_find(params: &Json) -> u64 {
@@ -86,6 +93,7 @@ pub struct Expression {
 struct Program {
     tree: IdedExpr,
     needs: Needs,
+    has_loops: bool,
 }
 
 impl Expression {
@@ -96,8 +104,8 @@ impl Expression {
     pub fn compile(source: &str) -> Result<Self, ExpressionError> {
         let words = scan::scan(source)?;
         let tree = parse(source)?;
-        let needs = check::check(&tree, source, &words)?;
-        Ok(Self { source: source.into(), program: Arc::new(Program { tree, needs }) })
+        let (needs, has_loops) = check::check(&tree, source, &words)?;
+        Ok(Self { source: source.into(), program: Arc::new(Program { tree, needs, has_loops }) })
     }
 
     /// Its text.
@@ -117,7 +125,15 @@ impl Expression {
     /// # Errors
     /// When it cannot be evaluated, or is neither true nor false: in words that name it.
     pub fn holds(&self, params: &Json) -> Result<bool, String> {
-        match self.evaluate(params, EXPRESSION_STEPS_MAX)? {
+        self.holds_within(params, &EvaluationBudget::unlimited())
+    }
+
+    /// Whether it is true of `params`, in steps of `budget`.
+    ///
+    /// # Errors
+    /// As [`Self::holds`], and when the budget has too few steps left.
+    pub fn holds_within(&self, params: &Json, budget: &EvaluationBudget) -> Result<bool, String> {
+        match self.evaluate(params, EXPRESSION_STEPS_MAX, budget)? {
             Value::Bool(holds) => Ok(holds),
             other => Err(format!(
                 "{} evaluates to {}: a condition must be true or false, as in `size > 3`",
@@ -132,15 +148,28 @@ impl Expression {
     /// # Errors
     /// When it cannot be evaluated, or to nothing that can be a key: in words that name it.
     pub fn text(&self, params: &Json) -> Result<Box<str>, String> {
-        self.text_within(params, EXPRESSION_STEPS_MAX)
+        self.text_within(params, &EvaluationBudget::unlimited())
     }
 
-    /// The key or name that it makes of `params`, in at most so many steps.
+    /// The key or name that it makes of `params`, in steps of `budget`.
     ///
     /// # Errors
-    /// As [`Self::text`].
-    pub(crate) fn text_within(&self, params: &Json, steps_max: u64) -> Result<Box<str>, String> {
-        let unsuitable = match self.evaluate(params, steps_max)? {
+    /// As [`Self::text`], and when the budget has too few steps left.
+    pub fn text_within(&self, params: &Json, budget: &EvaluationBudget) -> Result<Box<str>, String> {
+        self.text_in(params, EXPRESSION_STEPS_MAX, budget)
+    }
+
+    /// The key or name that it makes of `params`, in at most so many steps of `budget`.
+    ///
+    /// # Errors
+    /// As [`Self::text_within`].
+    pub(crate) fn text_in(
+        &self,
+        params: &Json,
+        steps_max: u64,
+        budget: &EvaluationBudget,
+    ) -> Result<Box<str>, String> {
+        let unsuitable = match self.evaluate(params, steps_max, budget)? {
             Value::Text(text) if text.len() > EXPRESSION_TEXT_BYTES_MAX => {
                 format!("a text of {} bytes", text.len())
             }
@@ -158,6 +187,12 @@ impl Expression {
         ))
     }
 
+    /// Whether it goes through lists or maps with `all`, `exists`, `exists_one`, `map` or `filter`.
+    #[must_use]
+    pub fn has_loops(&self) -> bool {
+        self.program.has_loops
+    }
+
     /// Whether it looks at the parameter `name`.
     pub(crate) fn looks_at(&self, name: &str) -> bool {
         self.program.needs.includes(name)
@@ -173,9 +208,9 @@ impl Expression {
         self.program.needs.names()
     }
 
-    fn evaluate(&self, params: &Json, steps_max: u64) -> Result<Value, String> {
-        let Program { tree, needs } = &*self.program;
-        let mut evaluation = Evaluation::new(steps_max);
+    fn evaluate(&self, params: &Json, steps_max: u64, budget: &EvaluationBudget) -> Result<Value, String> {
+        let Program { tree, needs, .. } = &*self.program;
+        let mut evaluation = Evaluation::new(steps_max, budget);
         evaluation
             .read(needs, params)
             .and_then(|()| evaluation.run(tree))

@@ -27,7 +27,7 @@ impl Evaluation<'_> {
             operators::DIVIDE => arithmetic('/', left, right),
             operators::MODULO => arithmetic('%', left, right),
             operators::IN => self.contains(right, left),
-            operators::INDEX => index(left, right),
+            operators::INDEX => self.index(left, right),
             _ => Err(Failure::words(format!("there is no `{operator}`"))),
         }
     }
@@ -55,6 +55,7 @@ impl Evaluation<'_> {
                     return Ok(false);
                 }
                 for ((left_key, left), (right_key, right)) in left.iter().zip(right.iter()) {
+                    self.spend_to_find(left_key, 1)?;
                     if left_key != right_key || !self.equal(left, right)? {
                         return Ok(false);
                     }
@@ -86,12 +87,38 @@ impl Evaluation<'_> {
                 Ok(Value::Bool(false))
             }
             Value::Map(map) => match (value.as_key(), value) {
-                (Some(key), _) => Ok(Value::Bool(map.contains_key(&key))),
+                (Some(key), _) => {
+                    self.spend_to_find(&key, map.len())?;
+                    Ok(Value::Bool(map.contains_key(&key)))
+                }
                 (None, Value::Double(_)) => Ok(Value::Bool(false)),
                 (None, _) => Err(unsuitable("in", value, container)),
             },
             _ => Err(unsuitable("in", value, container)),
         }
+    }
+
+    fn index(&mut self, container: &Value, index: &Value) -> Answer {
+        let found = match container {
+            Value::List(list) => match number::as_whole(index) {
+                Some(place) => usize::try_from(place).ok().and_then(|place| list.get(place)),
+                None => return Err(unsuitable("[]", container, index)),
+            },
+            Value::Map(map) => match index.as_key() {
+                Some(key) => {
+                    self.spend_to_find(&key, map.len())?;
+                    map.get(&key)
+                }
+                None => return Err(unsuitable("[]", container, index)),
+            },
+            _ => return Err(unsuitable("[]", container, index)),
+        };
+        found.cloned().ok_or_else(|| {
+            Failure::words(format!(
+                "there is no such element in {}: where it may be missing, test with `in` or `size` first",
+                container.described()
+            ))
+        })
     }
 }
 
@@ -110,24 +137,4 @@ fn unsuitable(operator: &str, left: &Value, right: &Value) -> Failure {
         right.described(),
         right.type_name()
     ))
-}
-
-fn index(container: &Value, index: &Value) -> Answer {
-    let found = match container {
-        Value::List(list) => match number::as_whole(index) {
-            Some(place) => usize::try_from(place).ok().and_then(|place| list.get(place)),
-            None => return Err(unsuitable("[]", container, index)),
-        },
-        Value::Map(map) => match index.as_key() {
-            Some(key) => map.get(&key),
-            None => return Err(unsuitable("[]", container, index)),
-        },
-        _ => return Err(unsuitable("[]", container, index)),
-    };
-    found.cloned().ok_or_else(|| {
-        Failure::words(format!(
-            "there is no such element in {}: where it may be missing, test with `in` or `size` first",
-            container.described()
-        ))
-    })
 }
