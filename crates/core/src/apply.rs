@@ -1,7 +1,7 @@
 //! The one way in: a task, a command, and what the rules make of them.
 
 use crate::{
-    Command, Context, Effect, Event, Rejection, Task,
+    Command, Context, Effect, EvaluationBudget, Event, Rejection, Task,
     draft::Draft,
     effects, invariants,
     planted::{Bug, is_planted},
@@ -17,6 +17,8 @@ pub struct Transition {
     pub events: Vec<Event>,
     /// What is to be done about it, once it is on disk.
     pub effects: Vec<Effect>,
+    /// How many steps the expressions took that were evaluated.
+    pub evaluation_steps: u64,
 }
 
 /// Applies `command` to `task`.
@@ -29,9 +31,10 @@ pub struct Transition {
 /// # Panics
 /// In debug builds when a rule breaks an invariant; release builds return [`Rejection::Fault`].
 pub fn apply(task: &Task, command: &Command, context: &Context) -> Result<Transition, Rejection> {
-    let mut draft = Draft { task: task.clone(), events: Vec::new(), context };
+    let evaluation = EvaluationBudget::default();
+    let mut draft = Draft { task: task.clone(), events: Vec::new(), context, evaluation };
     rules::run(&mut draft, command)?;
-    let Draft { task: next, events, .. } = draft;
+    let Draft { task: next, events, evaluation, .. } = draft;
     if let Err(broken) = invariants::check(task, &next, &events)
         && !is_planted_in_rules()
     {
@@ -42,7 +45,7 @@ pub fn apply(task: &Task, command: &Command, context: &Context) -> Result<Transi
         return Err(Rejection::Fault(broken));
     }
     let effects = effects(task, &next, &events);
-    Ok(Transition { task: next, events, effects })
+    Ok(Transition { task: next, events, effects, evaluation_steps: evaluation.spent() })
 }
 
 /// A bug that the invariants would refuse is left to the simulator.

@@ -1,12 +1,14 @@
 //! A transition in the making.
 
-use crate::{ActKey, Context, Event, EventKind, Task, Timestamp, evolve};
+use crate::{ActKey, Context, EvaluationBudget, Event, EventKind, Task, Timestamp, evolve};
 
 /// A transition in the making. Rules read the task as it is by now and append events; nothing else changes it.
 pub(crate) struct Draft<'a> {
     pub(crate) task: Task,
     pub(crate) events: Vec<Event>,
     pub(crate) context: &'a Context,
+    /// What evaluating expressions may still take.
+    pub(crate) evaluation: EvaluationBudget,
 }
 
 impl Draft<'_> {

@@ -57,8 +57,9 @@ pub use effect::*;
 pub use event::*;
 pub use evolve::*;
 pub use expression::{
-    EXPRESSION_BYTES_MAX, EXPRESSION_DEPTH_MAX, EXPRESSION_LOOPS_MAX, EXPRESSION_MEMBER_STEPS_MAX,
-    EXPRESSION_STEPS_MAX, EXPRESSION_TEXT_BYTES_MAX, Expression, ExpressionError,
+    EVALUATION_STEPS_PER_TRANSITION_MAX, EXPRESSION_BYTES_MAX, EXPRESSION_DEPTH_MAX, EXPRESSION_LOOPS_MAX,
+    EXPRESSION_MEMBER_STEPS_MAX, EXPRESSION_STEPS_MAX, EXPRESSION_TEXT_BYTES_MAX, EvaluationBudget,
+    Expression, ExpressionError,
 };
 pub use flow::*;
 pub use id::*;

@@ -1,9 +1,9 @@
 //! Parameters: what an act is given, and what a task comes to.
 
 use crate::{
-    ActKey, ActState, Cause, DATA_CODE, DEADLINE_CODE, Direction, EXPRESSION_MEMBER_STEPS_MAX,
-    EXPRESSION_STEPS_MAX, Expression, Json, Role, RollbackParams, Task, expression::steps_to_find,
-    members::Shares,
+    Act, ActKey, ActState, Cause, DATA_CODE, DEADLINE_CODE, Direction, EXPRESSION_MEMBER_STEPS_MAX,
+    EXPRESSION_STEPS_MAX, EvaluationBudget, Expression, Json, Role, RollbackParams, Task,
+    expression::steps_to_find, members::Shares,
 };
 
 /// The parameter that holds the element of a member.
@@ -29,8 +29,12 @@ pub(crate) struct Naming {
 
 impl Naming {
     /// The name that `expression` makes.
-    pub(crate) fn text(&self, expression: &Expression) -> Result<Box<str>, String> {
-        expression.text_within(&self.params, self.steps_max)
+    pub(crate) fn text(
+        &self,
+        expression: &Expression,
+        budget: &EvaluationBudget,
+    ) -> Result<Box<str>, String> {
+        expression.text_in(&self.params, self.steps_max, budget)
     }
 }
 
@@ -99,17 +103,42 @@ impl Task {
     }
 
     /// Whether the condition of a step holds.
-    pub(crate) fn is_wanted(&self, key: ActKey, when: &Expression) -> Result<bool, String> {
-        when.holds(&self.with_results_for(key.step, std::iter::once(when), self.params_for(key)))
+    pub(crate) fn is_wanted(
+        &self,
+        key: ActKey,
+        when: &Expression,
+        budget: &EvaluationBudget,
+    ) -> Result<bool, String> {
+        if when.is_constant() {
+            return when.holds_within(&Json::empty(), budget);
+        }
+        budget.look_through(self.bytes_of_params())?;
+        let params = self.with_results_for(key.step, std::iter::once(when), self.params_for(key));
+        when.holds_within(&params, budget)
+    }
+
+    /// How many bytes are merged at most for what an act is given.
+    pub(crate) fn bytes_of_params(&self) -> usize {
+        let bytes = |act: &Act| act.result.as_ref().map_or(0, |result| result.as_str().len());
+        let results = self.state.steps.iter().map(|step| bytes(&step.forward) + bytes(&step.undo));
+        let common = self.flow.params.as_deref().map_or(0, str::len);
+        common + self.input.params.as_str().len() + results.sum::<usize>()
     }
 
     /// What the key of an act and its locks are named by: the parameters it is given, of an undo those that its doing was
     /// given. What a step was done under does not change by what it returned.
-    pub(crate) fn naming(&self, key: ActKey) -> Naming {
+    ///
+    /// # Errors
+    /// When putting them together takes more steps than the budget has left: in words.
+    pub(crate) fn naming(&self, key: ActKey, budget: &EvaluationBudget) -> Result<Naming, String> {
+        if self.flow.steps[key.step].naming().all(Expression::is_constant) {
+            return Ok(Naming { params: Json::empty(), steps_max: EXPRESSION_STEPS_MAX });
+        }
         let on_error = self.flow.steps[key.step].role == Role::OnError;
         let key = if on_error { key } else { ActKey { direction: Direction::Forward, ..key } };
-        match self.shares(key) {
+        let naming = match self.shares(key) {
             None => {
+                budget.look_through(self.bytes_of_params())?;
                 let expressions = self.flow.steps[key.step].naming();
                 let params = self.with_results_for(key.step, expressions, self.params_for(key));
                 Naming { params, steps_max: EXPRESSION_STEPS_MAX }
@@ -117,11 +146,13 @@ impl Task {
             Some(shares) => {
                 // What alone takes more steps than there are is not put together for each member first.
                 let is_too_large = steps_to_find(&shares.naming) > EXPRESSION_MEMBER_STEPS_MAX;
+                budget.look_through(shares.naming.as_str().len())?;
                 let own = (!is_too_large).then(|| shares.own(key));
                 let params = Json::merge([Some(&shares.naming), own.as_ref()].into_iter().flatten());
                 Naming { params, steps_max: EXPRESSION_MEMBER_STEPS_MAX }
             }
-        }
+        };
+        Ok(naming)
     }
 
     /// What a step's members are given, if this is one.

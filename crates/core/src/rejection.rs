@@ -2,7 +2,7 @@
 
 use thiserror::Error;
 
-use crate::SIGNALS_MAX;
+use crate::{EVALUATION_STEPS_PER_TRANSITION_MAX, SIGNALS_MAX};
 
 /// Why a command changes nothing.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -53,6 +53,12 @@ pub enum Rejection {
     /// The step is being undone already.
     #[error("step \"{0}\" is being rolled back already: use retry, skip or done")]
     AlreadyRollingBack(String),
+    /// The expressions of a new task take too long, all together.
+    #[error(
+        "the expressions of the flow take more than {EVALUATION_STEPS_PER_TRANSITION_MAX} steps together with these \
+         parameters: submit shorter lists and strings, or let the flow evaluate fewer expressions at its start"
+    )]
+    TooMuchToEvaluate,
     /// The transition would break an invariant: a defect of the rules, never of the input.
     #[error("engine fault: {0}")]
     Fault(String),

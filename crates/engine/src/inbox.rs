@@ -111,6 +111,8 @@ pub(crate) enum Reply {
     KeyTaken { task: TaskId, fingerprint: [u8; 32] },
     /// A task that is the same stands for it.
     Repeats { task: TaskId },
+    /// What was submitted has no unique key.
+    NoUniqueKey { message: String },
     /// There is no such task.
     Missing,
     /// The rows of the task, or of one that it concerns, are damaged.
@@ -126,7 +128,18 @@ pub(crate) type Replies = Result<Vec<Reply>, StoreError>;
 #[derive(Debug)]
 pub(crate) struct Operation {
     pub(crate) items: Vec<Item>,
+    /// Where it was put back: the replies to those of its items that are settled.
+    pub(crate) settled: Vec<Option<Reply>>,
     pub(crate) reply: oneshot::Sender<Replies>,
+}
+
+impl Operation {
+    /// The replies to its items so far, one for each.
+    pub(crate) fn take_settled(&mut self) -> Vec<Option<Reply>> {
+        let mut settled = std::mem::take(&mut self.settled);
+        settled.resize(self.items.len(), None);
+        settled
+    }
 }
 
 /// Operations that wait, oldest first.
@@ -184,7 +197,7 @@ impl Inbox {
     /// Puts items in and waits until they are decided and on disk.
     pub(crate) async fn decide(&self, items: Vec<Item>) -> Replies {
         let (reply, answer) = oneshot::channel();
-        self.put(Operation { items, reply });
+        self.put(Operation { items, settled: Vec::new(), reply });
         answer
             .await
             .unwrap_or_else(|_| Err(StoreError::Unavailable("the server is shutting down".to_owned())))
@@ -193,7 +206,7 @@ impl Inbox {
     /// Puts items in; what comes of them is not waited for.
     pub(crate) fn post(&self, items: Vec<Item>) {
         let (reply, _) = oneshot::channel();
-        self.put(Operation { items, reply });
+        self.put(Operation { items, settled: Vec::new(), reply });
     }
 
     fn put(&self, operation: Operation) {
@@ -209,12 +222,28 @@ impl Inbox {
         }
     }
 
+    /// Puts operations back before all others, in their order: what is left of them goes into the next batch.
+    pub(crate) fn put_back(&self, operations: Vec<Operation>) {
+        if operations.is_empty() {
+            return;
+        }
+        {
+            let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+            waiting.items += operations.iter().map(|operation| operation.items.len()).sum::<usize>();
+            for operation in operations.into_iter().rev() {
+                waiting.operations.push_front(operation);
+            }
+        }
+        self.news.set();
+    }
+
     /// Takes operations of at most `items_max` items together, and one at least.
     pub(crate) fn take(&self, items_max: usize) -> Vec<Operation> {
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         let (mut taken, mut items) = (Vec::new(), 0);
         while let Some(operation) = waiting.operations.front() {
-            items += operation.items.len();
+            // Of what was put back little is decided: others need not wait for the rest of it.
+            items += if operation.settled.is_empty() { operation.items.len() } else { 0 };
             if items > items_max && !taken.is_empty() {
                 break;
             }

@@ -9,7 +9,6 @@ use crate::{
     Accepted, Engine, EngineError,
     inbox::NewTask,
     ports::{Now, SubmitKey},
-    submit::with_unique_key,
 };
 
 /// How a task is to be run again.
@@ -75,9 +74,8 @@ impl Engine {
                 now.wall,
             )
         };
-        let input = with_unique_key(&old.flow, input)?;
         let task = Task::new(self.ids.next(now.wall), old.flow.clone(), Arc::new(input));
-        let overrides_unique = rerun.overrides_unique && task.input.unique.is_some();
+        let overrides_unique = rerun.overrides_unique && task.flow.unique.is_some();
         let Rerun { key, fingerprint_before, .. } = rerun;
         let new = NewTask { done, overrides_unique, key, fingerprint_before, ..NewTask::new(task) };
         self.accept(vec![new]).await?.pop().unwrap_or(Err(EngineError::Conflict))

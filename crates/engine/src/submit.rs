@@ -2,7 +2,7 @@
 
 use std::{collections::HashMap, sync::Arc};
 
-use windlass_core::{Flow, Input, Json, Name, OnConflict, Task, TaskId};
+use windlass_core::{EvaluationBudget, Flow, Input, Json, Name, OnConflict, Task, TaskId};
 
 use crate::{
     Engine, EngineError,
@@ -86,12 +86,9 @@ impl Engine {
                 flows.insert(wanted.clone(), found.map(|stored| stored.flow));
             }
             let flow = flows.get(&wanted).cloned().flatten();
-            let task =
-                flow.ok_or_else(|| EngineError::UnknownFlow(named(&wanted.0, wanted.1))).and_then(|flow| {
-                    let input = with_unique_key(&flow, input)?;
-                    Ok(Task::new(id, flow, Arc::new(input)))
-                });
-            results.push(task.map(|task| {
+            let flow = flow.ok_or_else(|| EngineError::UnknownFlow(named(&wanted.0, wanted.1)));
+            results.push(flow.map(|flow| {
+                let task = Task::new(id, flow, Arc::new(input));
                 tasks.push(NewTask { key, fingerprint_before, ..NewTask::new(task) });
             }));
         }
@@ -164,6 +161,9 @@ impl Engine {
             // When it has ended and was deleted meanwhile, the same submit may be accepted now.
             Reply::Repeats { task } => self.existing(task, Existing::Unique, EngineError::Conflict).await,
             Reply::KeyTaken { task, .. } => Err(EngineError::KeyReused { task }),
+            Reply::NoUniqueKey { message } => {
+                Err(EngineError::NoUniqueKey { flow: asked.task.flow.name.clone(), message })
+            }
             Reply::Rejected(rejection) => Err(rejection.into()),
             _ => Err(EngineError::Conflict),
         }
@@ -207,13 +207,13 @@ impl Asked {
     }
 }
 
-/// The input of a new task with its unique key, where the flow has one. Every way a task starts goes through here.
-pub(crate) fn with_unique_key(flow: &Flow, mut input: Input) -> Result<Input, EngineError> {
-    let Some(unique) = &flow.unique else { return Ok(input) };
+/// The unique key of a new task, where its flow has one, and how many steps it took. Every way a task starts goes through
+/// here, and none on a thread that serves: it is evaluated when the task is decided.
+pub(crate) fn unique_key(flow: &Flow, input: &Input) -> (Result<Option<Box<str>>, String>, u64) {
+    let Some(unique) = &flow.unique else { return (Ok(None), 0) };
+    let budget = EvaluationBudget::default();
     let common = flow.params.as_deref().map(Json::from_stored);
     let params = Json::merge(common.iter().chain([&input.params]));
-    let key = unique.key.text(&params);
-    input.unique =
-        Some(key.map_err(|message| EngineError::NoUniqueKey { flow: flow.name.clone(), message })?);
-    Ok(input)
+    let key = unique.key.text_within(&params, &budget);
+    (key.map(Some), budget.spent())
 }

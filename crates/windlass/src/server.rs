@@ -191,9 +191,15 @@ impl Server {
     }
 }
 
+/// A committer that evaluates expressions which may take long on threads of their own: everything else in this process,
+/// requests as well, shares one thread.
+fn committer(engine: &Arc<Engine>) -> Committer {
+    Committer::new(engine.clone()).deciding_long(Arc::new(|work| drop(tokio::task::spawn_blocking(work))))
+}
+
 /// Decides and commits what comes in.
 async fn commit(engine: Arc<Engine>, clock: Arc<SystemClock>) {
-    let committer = Committer::new(engine.clone());
+    let committer = committer(&engine);
     loop {
         engine.inbox().wait().await;
         while committer.run_once(|| clock.now()).await > 0 {}
@@ -203,7 +209,7 @@ async fn commit(engine: Arc<Engine>, clock: Arc<SystemClock>) {
 /// Decides and commits what comes in while another batch is under way, where servers share a store. A round trip costs as
 /// much for one item as for many, so what are few wait for the other batch and go together.
 async fn commit_many(engine: Arc<Engine>, clock: Arc<SystemClock>) {
-    let committer = Committer::new(engine.clone());
+    let committer = committer(&engine);
     loop {
         engine.inbox().wait_for_many().await;
         committer.run_once(|| clock.now()).await;

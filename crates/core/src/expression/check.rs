@@ -8,11 +8,11 @@ use super::{
 };
 use crate::RESULTS;
 
-/// The parameters that `tree` needs.
-pub(super) fn check(tree: &Node, source: &str) -> Result<Needs, ExpressionError> {
-    let mut check = Check { source, needs: Needs::default(), bound: Vec::new(), loops: 0 };
+/// The parameters that `tree` needs, and whether it has loops.
+pub(super) fn check(tree: &Node, source: &str) -> Result<(Needs, bool), ExpressionError> {
+    let mut check = Check { source, needs: Needs::default(), bound: Vec::new(), loops: 0, has_loops: false };
     check.node(tree)?;
-    Ok(check.needs)
+    Ok((check.needs, check.has_loops))
 }
 
 struct Check<'t> {
@@ -21,6 +21,7 @@ struct Check<'t> {
     /// Names of elements, of the loops around the node.
     bound: Vec<&'t str>,
     loops: usize,
+    has_loops: bool,
 }
 
 impl<'t> Check<'t> {
@@ -117,6 +118,7 @@ impl<'t> Check<'t> {
     fn each(&mut self, each: &'t Loop) -> Result<(), ExpressionError> {
         self.node(&each.range)?;
         self.loops += 1;
+        self.has_loops = true;
         if self.loops > EXPRESSION_LOOPS_MAX {
             return Err(ExpressionError::new(format!(
                 "more than {EXPRESSION_LOOPS_MAX} of `all`, `exists`, `exists_one`, `map` and `filter` are \

@@ -3,12 +3,12 @@
 use std::rc::Rc;
 
 use super::{
+    budget::{BudgetExceeded, EvaluationBudget},
     functions,
-    operators::index,
     parameters::{Needs, PARAMS},
     steps_to_find,
     tree::{Call, Loop, LoopKind, Node, Select, Unary},
-    value::{Key, Map, TYPES, Value},
+    value::{Key, Map, TYPES, Value, steps_of_text, steps_to_find_key},
 };
 use crate::Json;
 
@@ -20,6 +20,9 @@ pub(super) enum Failure {
     /// No steps are left: nothing passes over that.
     OutOfSteps,
 }
+
+/// How many steps it takes to word an error, where `&&`, `||` or a loop then goes on without it.
+const STEPS_OF_ERROR: u64 = 8;
 
 impl Failure {
     pub(super) fn words(words: impl Into<Rc<str>>) -> Self {
@@ -36,23 +39,34 @@ pub(super) struct Evaluation<'t> {
     bound: Vec<(&'t str, Value)>,
     steps_left: u64,
     steps_max: u64,
+    budget: &'t EvaluationBudget,
 }
 
 impl<'t> Evaluation<'t> {
-    /// An evaluation that may take so many steps, over no parameters yet.
-    pub(super) fn new(steps_max: u64) -> Self {
-        Self { params: Rc::default(), bound: Vec::new(), steps_left: steps_max, steps_max }
+    /// An evaluation that may take so many steps of `budget`, over no parameters yet.
+    pub(super) fn new(steps_max: u64, budget: &'t EvaluationBudget) -> Self {
+        Self { params: Rc::default(), bound: Vec::new(), steps_left: steps_max, steps_max, budget }
     }
 
-    /// Reads those of `params` that are needed: a step for each 64 bytes that are looked through.
+    /// Reads those of `params` that are needed: a step for each 64 bytes that are looked through. Of the budget also one
+    /// for each value that is made, which may be two bytes.
     pub(super) fn read(&mut self, needs: &Needs, params: &Json) -> Result<(), String> {
         if needs.is_empty() {
             return Ok(());
         }
         let steps = steps_to_find(params);
         self.spend(steps).map_err(|failure| self.words(&failure))?;
-        self.params = needs.read(params)?;
-        Ok(())
+        let read = needs.read(params, self.budget.left());
+        let (params, values) = match read {
+            Ok(read) => read,
+            Err(error) if error.is_over_limit => {
+                let _ = self.budget.spend(u64::MAX);
+                return Err(self.budget.words());
+            }
+            Err(error) => return Err(error.words),
+        };
+        self.params = params;
+        self.budget.spend(values).map_err(|BudgetExceeded| self.budget.words())
     }
 
     /// The value of `tree`.
@@ -65,6 +79,9 @@ impl<'t> Evaluation<'t> {
         match failure {
             Failure::Words(words) => words.to_string(),
             Failure::OutOfSteps => {
+                if self.budget.is_exceeded() {
+                    return self.budget.words();
+                }
                 format!("it takes more than {} steps: its lists or texts are too long for it", self.steps_max)
             }
         }
@@ -79,13 +96,16 @@ impl<'t> Evaluation<'t> {
             Node::Uint(number) => Ok(Value::Uint(*number)),
             Node::Double(number) => Ok(Value::Double(*number)),
             Node::Text(text) => {
-                let value = Value::Text(Rc::from(&**text));
-                self.spend(value.steps())?;
-                Ok(value)
+                self.spend(steps_of_text(text))?;
+                Ok(Value::Text(Rc::from(&**text)))
             }
             Node::Name(name) => self.name(name),
             Node::Select(select) => self.select(select),
-            Node::Index(parts) => index(&self.node(&parts[0])?, &self.node(&parts[1])?),
+            Node::Index(parts) => {
+                let container = self.node(&parts[0])?;
+                let index = self.node(&parts[1])?;
+                self.index(&container, &index)
+            }
             Node::Call(call) => self.call(call),
             Node::Unary(Unary::Not, operand) => {
                 let operand = self.node(operand)?;
@@ -115,10 +135,16 @@ impl<'t> Evaluation<'t> {
 
     pub(super) fn spend(&mut self, steps: u64) -> Result<(), Failure> {
         self.steps_left = self.steps_left.checked_sub(steps).ok_or(Failure::OutOfSteps)?;
-        Ok(())
+        self.budget.spend(steps).map_err(|BudgetExceeded| Failure::OutOfSteps)
+    }
+
+    /// Looks for a key of so many entries: long keys are compared with several others.
+    pub(super) fn spend_to_find(&mut self, key: &Key, entries: usize) -> Result<(), Failure> {
+        self.spend(steps_to_find_key(key, entries))
     }
 
     fn name(&mut self, name: &str) -> Answer {
+        self.spend(steps_of_text(name))?;
         if let Some((_, element)) = self.bound.iter().rev().find(|(bound, _)| *bound == name) {
             return Ok(element.clone());
         }
@@ -143,7 +169,9 @@ impl<'t> Evaluation<'t> {
             let words = format!("{} has no fields, so no `{field}`", operand.described());
             return Err(Failure::words(words));
         };
-        match map.get(&Key::Text((**field).into())) {
+        let key = Key::Text((**field).into());
+        self.spend_to_find(&key, map.len())?;
+        match map.get(&key) {
             found if select.is_test => Ok(Value::Bool(found.is_some())),
             Some(value) => Ok(value.clone()),
             None => Err(Failure::words(match &select.operand {
@@ -166,6 +194,7 @@ impl<'t> Evaluation<'t> {
             };
             let key =
                 key.ok_or_else(|| Failure::words("a key of a map is no text, whole number or boolean"))?;
+            self.spend_to_find(&key, map.len())?;
             if map.insert(key, value).is_some() {
                 return Err(Failure::words("a map has the same key twice"));
             }
@@ -178,7 +207,10 @@ impl<'t> Evaluation<'t> {
         let values: Result<Vec<_>, _> = operands.map(|node| self.node(node)).collect();
         let values = values?;
         self.spend(values.iter().map(Value::steps).sum())?;
-        functions::call(&call.name, &values)
+        let value = functions::call(&call.name, &values)?;
+        // The text of a number may be long.
+        self.spend(value.steps() - 1)?;
+        Ok(value)
     }
 
     /// `&&` and `||`: where an operand has the value that decides, others may fail.
@@ -186,11 +218,19 @@ impl<'t> Evaluation<'t> {
         let mut found = Decision::new(operator, decisive);
         for operand in operands {
             let answer = self.node(operand);
-            if found.is_made_by(answer)? {
+            if self.is_decided(&mut found, answer)? {
                 break;
             }
         }
         found.result()
+    }
+
+    /// Whether this operand decides. One that failed costs steps: others may follow.
+    fn is_decided(&mut self, decision: &mut Decision, answer: Answer) -> Result<bool, Failure> {
+        if matches!(answer, Err(Failure::Words(_))) {
+            self.spend(STEPS_OF_ERROR)?;
+        }
+        decision.is_made_by(answer)
     }
 
     /// The elements that a loop goes through: of a map its keys.
@@ -215,7 +255,7 @@ impl<'t> Evaluation<'t> {
                 let mut found = Decision::new(each.kind.name(), each.kind == LoopKind::Exists);
                 for element in elements.iter() {
                     let answer = self.of_element(each, each.condition.as_ref(), element);
-                    if found.is_made_by(answer)? {
+                    if self.is_decided(&mut found, answer)? {
                         break;
                     }
                 }

@@ -12,6 +12,7 @@
 //! Everything that can be refused is refused when a flow is applied. Each evaluation has a number of steps, goes through
 //! maps in the order of their keys, and reaches no clock and no randomness.
 
+mod budget;
 mod check;
 mod error;
 mod evaluate;
@@ -32,6 +33,7 @@ use std::{borrow::Cow, fmt, sync::Arc};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 
+pub use budget::EvaluationBudget;
 pub use error::ExpressionError;
 
 use crate::Json;
@@ -59,6 +61,11 @@ pub const EXPRESSION_STEPS_MAX: u64 = 1_000_000;
 /// How many of these steps it may take to name the key or a lock of one member: a fan-out names those of a thousand at
 /// once.
 pub const EXPRESSION_MEMBER_STEPS_MAX: u64 = 1_000;
+
+/// How many steps the expressions that one command evaluates may take together. Here each value that is read from the
+/// parameters counts as well, and each 64 bytes of results that are merged into them. It is twice the limit of a single
+/// expression, so that one alone meets its own limit first. 255 conditions on 1,000 values each take a quarter of it.
+pub const EVALUATION_STEPS_PER_TRANSITION_MAX: u64 = 2_000_000;
 
 /// How many steps it takes to find what an expression needs among these parameters.
 pub(crate) fn steps_to_find(params: &Json) -> u64 {
@@ -90,6 +97,7 @@ pub struct Expression {
 struct Program {
     tree: Node,
     needs: Needs,
+    has_loops: bool,
 }
 
 impl Expression {
@@ -99,8 +107,8 @@ impl Expression {
     /// When it is too long or nests too deep, is no CEL, or uses what there is not.
     pub fn compile(source: &str) -> Result<Self, ExpressionError> {
         let tree = parse(source)?;
-        let needs = check::check(&tree, source)?;
-        Ok(Self { source: source.into(), program: Arc::new(Program { tree, needs }) })
+        let (needs, has_loops) = check::check(&tree, source)?;
+        Ok(Self { source: source.into(), program: Arc::new(Program { tree, needs, has_loops }) })
     }
 
     /// Its text.
@@ -120,7 +128,15 @@ impl Expression {
     /// # Errors
     /// When it cannot be evaluated, or is neither true nor false: in words that name it.
     pub fn holds(&self, params: &Json) -> Result<bool, String> {
-        match self.evaluate(params, EXPRESSION_STEPS_MAX)? {
+        self.holds_within(params, &EvaluationBudget::unlimited())
+    }
+
+    /// Whether it is true of `params`, in steps of `budget`.
+    ///
+    /// # Errors
+    /// As [`Self::holds`], and when the budget has too few steps left.
+    pub fn holds_within(&self, params: &Json, budget: &EvaluationBudget) -> Result<bool, String> {
+        match self.evaluate(params, EXPRESSION_STEPS_MAX, budget)? {
             Value::Bool(holds) => Ok(holds),
             other => Err(format!(
                 "{} evaluates to {}: a condition must be true or false, as in `size > 3`",
@@ -135,15 +151,28 @@ impl Expression {
     /// # Errors
     /// When it cannot be evaluated, or to nothing that can be a key: in words that name it.
     pub fn text(&self, params: &Json) -> Result<Box<str>, String> {
-        self.text_within(params, EXPRESSION_STEPS_MAX)
+        self.text_within(params, &EvaluationBudget::unlimited())
     }
 
-    /// The key or name that it makes of `params`, in at most so many steps.
+    /// The key or name that it makes of `params`, in steps of `budget`.
     ///
     /// # Errors
-    /// As [`Self::text`].
-    pub(crate) fn text_within(&self, params: &Json, steps_max: u64) -> Result<Box<str>, String> {
-        let unsuitable = match self.evaluate(params, steps_max)? {
+    /// As [`Self::text`], and when the budget has too few steps left.
+    pub fn text_within(&self, params: &Json, budget: &EvaluationBudget) -> Result<Box<str>, String> {
+        self.text_in(params, EXPRESSION_STEPS_MAX, budget)
+    }
+
+    /// The key or name that it makes of `params`, in at most so many steps of `budget`.
+    ///
+    /// # Errors
+    /// As [`Self::text_within`].
+    pub(crate) fn text_in(
+        &self,
+        params: &Json,
+        steps_max: u64,
+        budget: &EvaluationBudget,
+    ) -> Result<Box<str>, String> {
+        let unsuitable = match self.evaluate(params, steps_max, budget)? {
             Value::Text(text) if text.len() > EXPRESSION_TEXT_BYTES_MAX => {
                 format!("a text of {} bytes", text.len())
             }
@@ -161,6 +190,12 @@ impl Expression {
         ))
     }
 
+    /// Whether it goes through lists or maps with `all`, `exists`, `exists_one`, `map` or `filter`.
+    #[must_use]
+    pub fn has_loops(&self) -> bool {
+        self.program.has_loops
+    }
+
     /// Whether it looks at the parameter `name`.
     pub(crate) fn looks_at(&self, name: &str) -> bool {
         self.program.needs.includes(name)
@@ -176,9 +211,9 @@ impl Expression {
         self.program.needs.names()
     }
 
-    fn evaluate(&self, params: &Json, steps_max: u64) -> Result<Value, String> {
-        let Program { tree, needs } = &*self.program;
-        let mut evaluation = Evaluation::new(steps_max);
+    fn evaluate(&self, params: &Json, steps_max: u64, budget: &EvaluationBudget) -> Result<Value, String> {
+        let Program { tree, needs, .. } = &*self.program;
+        let mut evaluation = Evaluation::new(steps_max, budget);
         evaluation
             .read(needs, params)
             .and_then(|()| evaluation.run(tree))

@@ -6,7 +6,7 @@ use super::{
     evaluate::{Answer, Evaluation, Failure},
     number,
     tree::Binary,
-    value::Value,
+    value::{BYTES_PER_STEP, Value},
 };
 
 impl Evaluation<'_> {
@@ -33,9 +33,9 @@ impl Evaluation<'_> {
     fn add(&mut self, left: Value, right: Value) -> Answer {
         match (left, right) {
             (Value::Text(left), Value::Text(right)) => {
-                let sum = Value::Text([&*left, &*right].concat().into());
-                self.spend(sum.steps())?;
-                Ok(sum)
+                // Before it is made: texts that are added to themselves double each time.
+                self.spend(1 + ((left.len() + right.len()) / BYTES_PER_STEP) as u64)?;
+                Ok(Value::Text([&*left, &*right].concat().into()))
             }
             (Value::List(mut left), Value::List(right)) => {
                 self.spend(right.len() as u64)?;
@@ -72,6 +72,7 @@ impl Evaluation<'_> {
                     return Ok(false);
                 }
                 for ((left_key, left), (right_key, right)) in left.iter().zip(right.iter()) {
+                    self.spend_to_find(left_key, 1)?;
                     if left_key != right_key || !self.equal(left, right)? {
                         return Ok(false);
                     }
@@ -103,12 +104,39 @@ impl Evaluation<'_> {
                 Ok(Value::Bool(false))
             }
             Value::Map(map) => match (value.as_key(), value) {
-                (Some(key), _) => Ok(Value::Bool(map.contains_key(&key))),
+                (Some(key), _) => {
+                    self.spend_to_find(&key, map.len())?;
+                    Ok(Value::Bool(map.contains_key(&key)))
+                }
                 (None, Value::Double(_)) => Ok(Value::Bool(false)),
                 (None, _) => Err(unsuitable("in", value, container)),
             },
             _ => Err(unsuitable("in", value, container)),
         }
+    }
+
+    /// `container[index]`.
+    pub(super) fn index(&mut self, container: &Value, index: &Value) -> Answer {
+        let found = match container {
+            Value::List(list) => match number::as_whole(index) {
+                Some(place) => usize::try_from(place).ok().and_then(|place| list.get(place)),
+                None => return Err(unsuitable("[]", container, index)),
+            },
+            Value::Map(map) => match index.as_key() {
+                Some(key) => {
+                    self.spend_to_find(&key, map.len())?;
+                    map.get(&key)
+                }
+                None => return Err(unsuitable("[]", container, index)),
+            },
+            _ => return Err(unsuitable("[]", container, index)),
+        };
+        found.cloned().ok_or_else(|| {
+            Failure::words(format!(
+                "there is no such element in {}: where it may be missing, test with `in` or `size` first",
+                container.described()
+            ))
+        })
     }
 }
 
@@ -127,24 +155,4 @@ fn unsuitable(operator: &str, left: &Value, right: &Value) -> Failure {
         right.described(),
         right.type_name()
     ))
-}
-
-pub(super) fn index(container: &Value, index: &Value) -> Answer {
-    let found = match container {
-        Value::List(list) => match number::as_whole(index) {
-            Some(place) => usize::try_from(place).ok().and_then(|place| list.get(place)),
-            None => return Err(unsuitable("[]", container, index)),
-        },
-        Value::Map(map) => match index.as_key() {
-            Some(key) => map.get(&key),
-            None => return Err(unsuitable("[]", container, index)),
-        },
-        _ => return Err(unsuitable("[]", container, index)),
-    };
-    found.cloned().ok_or_else(|| {
-        Failure::words(format!(
-            "there is no such element in {}: where it may be missing, test with `in` or `size` first",
-            container.described()
-        ))
-    })
 }

@@ -1,10 +1,10 @@
 //! The parameters that an expression needs: only they are made into values.
 
-use std::{borrow::Cow, collections::BTreeSet, fmt, rc::Rc};
+use std::{borrow::Cow, cell::Cell, collections::BTreeSet, fmt, rc::Rc};
 
 use serde::de::{Deserializer, IgnoredAny, MapAccess, Visitor};
 
-use super::value::{Key, Map, Value};
+use super::value::{Key, Map, ReadValue};
 use crate::Json;
 
 /// The name of the map of all parameters.
@@ -49,16 +49,33 @@ impl Needs {
         self.all || self.names.contains(name)
     }
 
-    /// Those of `params`, as a map. The rest is passed over.
-    pub(super) fn read(&self, params: &Json) -> Result<Rc<Map>, String> {
-        serde_json::Deserializer::from_str(params.as_str())
-            .deserialize_map(ReadNeeded(self))
-            .map(Rc::new)
-            .map_err(|error| format!("the parameters cannot be read: {error}"))
+    /// Those of `params`, as a map, and of how many values it is. The rest is passed over.
+    pub(super) fn read(&self, params: &Json, values_max: u64) -> Result<(Rc<Map>, u64), ReadError> {
+        let left = Cell::new(Some(values_max));
+        let read = serde_json::Deserializer::from_str(params.as_str())
+            .deserialize_map(ReadNeeded { needs: self, left: &left });
+        match (read, left.get()) {
+            (Ok(map), Some(left)) => Ok((Rc::new(map), values_max - left)),
+            (Ok(_), None) => Err(ReadError { words: String::new(), is_over_limit: true }),
+            (Err(error), left) => {
+                let words = format!("the parameters cannot be read: {error}");
+                Err(ReadError { words, is_over_limit: left.is_none() })
+            }
+        }
     }
 }
 
-struct ReadNeeded<'n>(&'n Needs);
+/// Why there are no parameters.
+pub(super) struct ReadError {
+    pub(super) words: String,
+    /// They are more values than there may be.
+    pub(super) is_over_limit: bool,
+}
+
+struct ReadNeeded<'n> {
+    needs: &'n Needs,
+    left: &'n Cell<Option<u64>>,
+}
 
 impl<'de> Visitor<'de> for ReadNeeded<'_> {
     type Value = Map;
@@ -70,8 +87,9 @@ impl<'de> Visitor<'de> for ReadNeeded<'_> {
     fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Map, A::Error> {
         let mut map = Map::new();
         while let Some(name) = members.next_key::<Cow<'de, str>>()? {
-            if self.0.includes(&name) {
-                map.insert(Key::Text(name.as_ref().into()), members.next_value::<Value>()?);
+            if self.needs.includes(&name) {
+                let value = members.next_value_seed(ReadValue { left: self.left })?;
+                map.insert(Key::Text(name.as_ref().into()), value);
             } else {
                 members.next_value::<IgnoredAny>()?;
             }

@@ -1,10 +1,10 @@
 //! Values of an evaluation. A copy of one costs nothing that grows with it.
 
-use std::{collections::BTreeMap, fmt, rc::Rc};
+use std::{cell::Cell, collections::BTreeMap, fmt, rc::Rc};
 
 use serde::{
-    Deserialize, Deserializer,
-    de::{MapAccess, SeqAccess, Visitor},
+    Deserializer,
+    de::{DeserializeSeed, Error, MapAccess, SeqAccess, Visitor},
 };
 
 /// A value.
@@ -39,6 +39,20 @@ pub(super) const BYTES_PER_STEP: usize = 64;
 /// CEL's types: an expression can compare `type(x)` with them.
 pub(super) const TYPES: [&str; 9] =
     ["null_type", "bool", "int", "uint", "double", "string", "list", "map", "type"];
+
+/// How many steps it takes to look at a text, beside the one that every operation takes.
+pub(super) fn steps_of_text(text: &str) -> u64 {
+    (text.len() / BYTES_PER_STEP) as u64
+}
+
+/// How many steps it takes to find a key among so many, beside the one that every operation takes. A map compares it with
+/// one after the other of those on the way to it, which may begin alike.
+pub(super) fn steps_to_find_key(key: &Key, entries: usize) -> u64 {
+    match key {
+        Key::Text(text) => steps_of_text(text) * u64::from(usize::BITS - entries.leading_zeros()),
+        Key::Bool(_) | Key::Number(_) => 0,
+    }
+}
 
 impl Value {
     /// The name of its type.
@@ -75,7 +89,7 @@ impl Value {
     /// How many steps it takes to look at all of it, if it has no parts.
     pub(super) fn steps(&self) -> u64 {
         match self {
-            Self::Text(text) => 1 + (text.len() / BYTES_PER_STEP) as u64,
+            Self::Text(text) => 1 + steps_of_text(text),
             _ => 1,
         }
     }
@@ -106,15 +120,29 @@ impl From<&Key> for Value {
     }
 }
 
-impl<'de> Deserialize<'de> for Value {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(ReadValue)
+/// Reads a value, and takes one of `left` for it and for each value and key in it. None are left: it fails.
+#[derive(Clone, Copy)]
+pub(super) struct ReadValue<'l> {
+    pub(super) left: &'l Cell<Option<u64>>,
+}
+
+impl ReadValue<'_> {
+    fn count<E: Error>(self) -> Result<(), E> {
+        self.left.set(self.left.get().and_then(|left| left.checked_sub(1)));
+        self.left.get().map(drop).ok_or_else(|| E::custom("too many values"))
     }
 }
 
-struct ReadValue;
+impl<'de> DeserializeSeed<'de> for ReadValue<'_> {
+    type Value = Value;
 
-impl<'de> Visitor<'de> for ReadValue {
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
+        self.count()?;
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for ReadValue<'_> {
     type Value = Value;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -147,7 +175,7 @@ impl<'de> Visitor<'de> for ReadValue {
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut elements: A) -> Result<Value, A::Error> {
         let mut list = Vec::new();
-        while let Some(element) = elements.next_element()? {
+        while let Some(element) = elements.next_element_seed(self)? {
             list.push(element);
         }
         Ok(Value::List(Rc::new(list)))
@@ -155,7 +183,9 @@ impl<'de> Visitor<'de> for ReadValue {
 
     fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Value, A::Error> {
         let mut map = Map::new();
-        while let Some((name, value)) = members.next_entry::<String, Value>()? {
+        while let Some(name) = members.next_key::<String>()? {
+            self.count()?;
+            let value = members.next_value_seed(self)?;
             map.insert(Key::Text(name.into()), value);
         }
         Ok(Value::Map(Rc::new(map)))

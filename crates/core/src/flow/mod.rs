@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use crate::{DEATHS_LIMIT, DEATHS_MAX, Millis, Name, RESULTS};
+use crate::{DEATHS_LIMIT, DEATHS_MAX, Expression, Millis, Name, RESULTS};
 
 mod action;
 mod step;
@@ -227,6 +227,12 @@ impl Flow {
             }
         }
         None
+    }
+
+    /// All its expressions.
+    pub fn expressions(&self) -> impl Iterator<Item = &Expression> {
+        let unique = self.unique.iter().map(|unique| &unique.key);
+        unique.chain(self.steps.iter().flat_map(StepDefinition::expressions))
     }
 
     /// The index of the step with this name.

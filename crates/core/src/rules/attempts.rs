@@ -12,7 +12,8 @@ use super::{child, fail, locks, signal};
 pub(super) fn enter(draft: &mut Draft<'_>, key: ActKey) {
     let definition = &draft.task.flow.steps[key.step];
     if let Some(expression) = definition.key.clone() {
-        match draft.task.naming(key).text(&expression) {
+        let naming = draft.task.naming(key, &draft.evaluation);
+        match naming.and_then(|naming| naming.text(&expression, &draft.evaluation)) {
             Ok(fairness) => {
                 let known = draft.task.act(key).and_then(|act| act.fairness());
                 if known != Some(&*fairness) {

@@ -5,8 +5,8 @@
 
 use super::{attempts, fail};
 use crate::{
-    ActKey, Actor, Awaited, EventKind, HeldLock, LockName, LockOwner, LockRef, Name, Rejection, Task,
-    draft::Draft,
+    ActKey, Actor, Awaited, EvaluationBudget, EventKind, HeldLock, LockName, LockOwner, LockRef, Name,
+    Rejection, Task, draft::Draft,
 };
 
 /// Whether the act has all its locks. If not it asks for them, anew for all of them where a person took one away:
@@ -19,7 +19,7 @@ pub(super) fn take(draft: &mut Draft<'_>, key: ActKey, attempt: u32) -> bool {
     if !held.is_empty() && held.iter().all(HeldLock::is_held) {
         return true;
     }
-    match names(&draft.task, key) {
+    match names(&draft.task, key, &draft.evaluation) {
         Ok(locks) => {
             draft.emit(EventKind::ActAwaiting { key, attempt, awaited: Awaited::Lock, child: None, locks });
         }
@@ -29,12 +29,12 @@ pub(super) fn take(draft: &mut Draft<'_>, key: ActKey, attempt: u32) -> bool {
 }
 
 /// The locks that an act needs, each once and in the order of their names.
-fn names(task: &Task, key: ActKey) -> Result<Vec<LockName>, String> {
-    let naming = task.naming(key);
+fn names(task: &Task, key: ActKey, budget: &EvaluationBudget) -> Result<Vec<LockName>, String> {
+    let naming = task.naming(key, budget)?;
     let name = |lock: &LockRef| match lock {
         LockRef::Name(name) => Ok(name.clone()),
         LockRef::Expression(expression) => {
-            let text = naming.text(expression)?;
+            let text = naming.text(expression, budget)?;
             Name::new(&text).map_err(|error| {
                 format!("the expression `{}` does not give the name of a lock: {error}", expression.source())
             })

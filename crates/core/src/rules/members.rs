@@ -11,7 +11,9 @@ use crate::{
 /// A step with `each` has its turn: how many members it has is known from now on.
 pub(super) fn fan(draft: &mut Draft<'_>, key: ActKey) {
     let Some(each) = draft.task.flow.steps[key.step].each.clone() else { return };
-    match draft.task.params_for(key).elements(&each.list) {
+    let bytes = draft.task.bytes_of_params();
+    let looked_through = draft.evaluation.look_through(bytes);
+    match looked_through.and_then(|()| draft.task.params_for(key).elements(&each.list)) {
         Ok(elements) => {
             let members = u32::try_from(elements.len()).unwrap_or(u32::MAX);
             draft.emit(EventKind::ActFanned { key, members });
@@ -36,6 +38,8 @@ pub(super) fn proceed(draft: &mut Draft<'_>, key: ActKey) {
             Direction::Rollback => members.next_undo(),
         };
         match next {
+            // Others begin when one of these ends, in a transition that has steps for their keys and locks.
+            Some(_) if !draft.evaluation.is_ample() && !members.side(key.direction).open.is_empty() => break,
             Some(number) if members.side(key.direction).open.size() < window => {
                 let key = key.of_member(number);
                 match key.direction {

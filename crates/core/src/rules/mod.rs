@@ -59,5 +59,9 @@ pub(crate) fn run(draft: &mut Draft<'_>, command: &Command) -> Result<(), Reject
     if !draft.events.is_empty() {
         proceed::proceed(draft);
     }
+    // Nobody has seen the task yet: it is better refused than accepted and failed.
+    if matches!(command, Command::Accept { .. }) && draft.evaluation.is_exceeded() {
+        return Err(Rejection::TooMuchToEvaluate);
+    }
     Ok(())
 }

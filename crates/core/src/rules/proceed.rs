@@ -79,7 +79,7 @@ fn turn(draft: &mut Draft<'_>, index: usize) {
         }
     }
     if let Some(when) = definition.when.clone() {
-        match draft.task.is_wanted(key, &when) {
+        match draft.task.is_wanted(key, &when, &draft.evaluation) {
             Ok(true) => {}
             Ok(false) => return draft.emit(EventKind::ActSkipped { key }),
             Err(message) => {

@@ -1,6 +1,7 @@
 //! The rulebook's tests: stories, laws, every command in every kind of state, and an exhaustive exploration.
 
 mod alarm;
+mod evaluation;
 mod explore;
 mod flow;
 mod invariants;

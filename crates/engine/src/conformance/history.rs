@@ -69,7 +69,7 @@ pub(super) fn decide(loaded: &Loaded, command: &Command, now: Timestamp) -> Resu
 }
 
 fn change(before: &Task, transition: Transition) -> TaskChange {
-    let Transition { task, events, effects } = transition;
+    let Transition { task, events, effects, .. } = transition;
     let before = before.state.events;
     let mut change = TaskChange {
         before,

@@ -16,11 +16,11 @@ use windlass_core::{
 use super::{
     alarm_work::AlarmWork,
     lock_work::LockWork,
-    task_work::{TaskStep, TaskWork},
+    task_work::{Refusal, TaskStep, TaskWork},
 };
 use crate::{
     Engine,
-    inbox::{Item, Reply},
+    inbox::{Item, NewTask, Reply},
     ports::{
         AttemptId, Change, Envelope, Loaded, LogLine, MessageId, Now, SessionId, StoreError, TaskChange,
     },
@@ -51,6 +51,8 @@ pub(super) struct Batch {
     /// Tasks that could not be read: their rows are damaged.
     damaged: BTreeMap<TaskId, StoreError>,
     others: Vec<(Change, Place)>,
+    /// How many steps evaluating expressions took so far.
+    pub(super) evaluated: u64,
 }
 
 /// Who waits for the outcome of a change, and what it was about.
@@ -160,7 +162,8 @@ impl Batch {
         // What was loaded may have been decided later than this batch began: what happens next does not happen before it.
         let now = engine.latest.not_before(now);
         let duplicates = BTreeMap::new();
-        Ok(Self { now, tasks, alarms, locks, flows, duplicates, recalled, damaged, others: Vec::new() })
+        let (others, evaluated) = (Vec::new(), 0);
+        Ok(Self { now, tasks, alarms, locks, flows, duplicates, recalled, damaged, others, evaluated })
     }
 
     /// Whether an item is decided on what is known here alone, and not on what the store has.
@@ -174,18 +177,12 @@ impl Batch {
             return Some(Reply::Damaged(error));
         }
         match item {
-            Item::Submit(new) => match TaskWork::accept(new, None, place, self.now) {
-                Ok(work) => {
-                    self.tasks.insert(new.task.id, work);
-                    None
-                }
-                Err(rejection) => Some(Reply::Rejected(rejection)),
-            },
+            Item::Submit(new) => self.accept(new, None, place).err().map(Reply::from),
             Item::Task { id, command, claim, logs } => {
-                self.tasks.get_mut(id)?.decide(command, *claim, logs, place, self.now)
+                self.on_task(*id, |task, now| task.decide(command, *claim, logs, place, now))?
             }
             Item::Lost { claimed, over } => {
-                self.tasks.get_mut(&claimed.id.task)?.lose(claimed, *over, place, self.now)
+                self.on_task(claimed.id.task, |task, now| task.lose(claimed, *over, place, now))?
             }
             Item::Message(envelope) => self.deliver(envelope, place),
             Item::Alarm { id, command } => self.decide_alarm(id, command, None, place),
@@ -195,6 +192,32 @@ impl Batch {
                 None
             }
         }
+    }
+
+    /// A new task is part of the batch from now on. `consumes` is the message by which another task started it.
+    pub(super) fn accept(
+        &mut self,
+        new: &NewTask,
+        consumes: Option<&MessageId>,
+        place: Place,
+    ) -> Result<(), Refusal> {
+        let mut work = TaskWork::accept(new, consumes, place, self.now, &mut self.evaluated)?;
+        self.evaluated += work.take_evaluated();
+        self.tasks.insert(new.task.id, work);
+        Ok(())
+    }
+
+    /// Does something to a task of the batch, if it is one.
+    fn on_task<T>(&mut self, id: TaskId, act: impl FnOnce(&mut TaskWork, Now) -> T) -> Option<T> {
+        let task = self.tasks.get_mut(&id)?;
+        let came_to = act(task, self.now);
+        self.evaluated += task.take_evaluated();
+        Some(came_to)
+    }
+
+    /// The flow of a task of the batch.
+    pub(super) fn flow_of(&self, id: TaskId) -> Option<&Flow> {
+        self.tasks.get(&id).and_then(TaskWork::task).map(|task| &*task.flow)
     }
 
     /// What keeps an item from being decided: a task that it is for cannot be read. Its message waits until that is
@@ -280,8 +303,7 @@ impl Batch {
         message: &MessageId,
         place: Place,
     ) -> bool {
-        let (task, now) = (self.tasks.get_mut(&id), self.now);
-        task.is_some_and(|task| task.consume(command, message, place, now))
+        self.on_task(id, |task, now| task.consume(command, message, place, now)).unwrap_or(false)
     }
 
     fn tell_lock(

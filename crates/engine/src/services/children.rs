@@ -9,9 +9,9 @@ use windlass_core::{
 
 use super::{
     batch::{Batch, Place},
-    task_work::TaskWork,
+    task_work::{Refusal, TaskWork},
 };
-use crate::{inbox::NewTask, ports::MessageId, submit::with_unique_key};
+use crate::{EngineError, inbox::NewTask, ports::MessageId};
 
 /// The code of a step whose child task was not started because another task has its unique key.
 const DUPLICATE_CODE: i32 = 1;
@@ -45,20 +45,24 @@ impl Batch {
         if self.task(child).is_some() {
             return false;
         }
-        let (flow, input) = match self.child_input(parent, start, place) {
-            Ok(found) => found,
+        let accepted = self.child_input(parent, start, place).and_then(|(flow, input)| {
+            let new = NewTask::new(Task::new(child, flow.clone(), Arc::new(input)));
+            self.accept(&new, Some(message), place).map_err(|refusal| {
+                let error = match refusal {
+                    Refusal::NoUniqueKey(message) => {
+                        EngineError::NoUniqueKey { flow: flow.name.clone(), message }
+                    }
+                    Refusal::Rejected(rejection) => rejection.into(),
+                };
+                Failure::new(&error.to_string(), DATA_CODE, false)
+            })
+        });
+        match accepted {
+            Ok(()) => true,
             Err(failure) => {
                 let end = ChildEnd::Undone(failure);
-                return self.tell_parent(parent.task, parent.key, child, end, message, place);
+                self.tell_parent(parent.task, parent.key, child, end, message, place)
             }
-        };
-        let new = NewTask::new(Task::new(child, flow, Arc::new(input)));
-        match TaskWork::accept(&new, Some(message), place, self.now) {
-            Ok(work) => {
-                self.tasks.insert(child, work);
-                true
-            }
-            Err(_) => false,
         }
     }
 
@@ -73,8 +77,7 @@ impl Batch {
             let text = format!("there is no flow {}: apply it, then run the step again", start.flow);
             return Err(Failure::new(&text, DATA_CODE, false));
         };
-        let input = with_unique_key(&flow, start.input(parent, flow.deadline, self.now.wall))
-            .map_err(|error| Failure::new(&error.to_string(), DATA_CODE, false))?;
+        let input = start.input(parent, flow.deadline, self.now.wall);
         match self.duplicates.get(&place) {
             None => Ok((flow, input)),
             // A retry of the step may find that task ended.

@@ -12,7 +12,10 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use super::batch::{Basis, Batch, Logged, Pending, Place, TaskPart};
+use super::{
+    batch::{Basis, Batch, Logged, Pending, Place, TaskPart},
+    deciding::{Deciding, Elsewhere},
+};
 use crate::{
     Engine, EngineError, Notice,
     exchange::TakenAlong,
@@ -29,39 +32,58 @@ const ROUNDS_MAX: usize = 8;
 /// Decides and commits what waits in the inbox.
 pub struct Committer {
     engine: Arc<Engine>,
+    elsewhere: Option<Elsewhere>,
+}
+
+/// What a round leaves.
+struct Left {
+    /// Items that must be decided again.
+    again: Vec<Place>,
+    /// Items that go into the next batch.
+    put_off: Vec<Place>,
 }
 
 impl Committer {
     /// A committer of `engine`.
     #[must_use]
     pub fn new(engine: Arc<Engine>) -> Self {
-        Self { engine }
+        Self { engine, elsewhere: None }
+    }
+
+    /// Decides what takes the processor for long elsewhere, rather than where it is run.
+    #[must_use]
+    pub fn deciding_long(self, elsewhere: Elsewhere) -> Self {
+        Self { elsewhere: Some(elsewhere), ..self }
     }
 
     /// Decides and commits one batch. Tells how many items it had; 0 when nothing waited. It asks for the time again
     /// after each commit: what is handed out then has not begun before it.
     pub async fn run_once(&self, clock: impl Fn() -> Now) -> usize {
-        let operations = self.engine.inbox.take(BATCH_ITEMS_MAX);
+        let mut operations = self.engine.inbox.take(BATCH_ITEMS_MAX);
         if operations.is_empty() {
             return 0;
         }
         let mut replies: Vec<Vec<Option<Reply>>> =
-            operations.iter().map(|operation| vec![None; operation.items.len()]).collect();
+            operations.iter_mut().map(Operation::take_settled).collect();
         let mut open: Vec<Place> = operations
             .iter()
             .enumerate()
             .flat_map(|(index, operation)| (0..operation.items.len()).map(move |item| (index, item)))
+            .filter(|place| replies[place.0][place.1].is_none())
             .collect();
         let count = open.len();
-        self.engine.counts.batch(count);
+        let mut put_off = BTreeSet::new();
         let (mut fault, mut basis) = (None, Basis::Known);
         let mut along = self.engine.take_along();
         let mut rounds = 0;
         for _ in 0..ROUNDS_MAX {
             rounds += 1;
             let along = along.as_mut().filter(|_| basis == Basis::Known);
-            match self.round(&operations, &open, basis, along, &mut replies, clock()).await {
-                Ok(conflicts) => open = conflicts,
+            match self.round(&mut operations, &open, basis, along, &mut replies, clock()).await {
+                Ok(left) => {
+                    open = left.again;
+                    put_off.extend(left.put_off);
+                }
                 Err(error) => {
                     fault = Some(error);
                     break;
@@ -76,7 +98,16 @@ impl Committer {
         let now = self.engine.latest.not_before(clock());
         // What an earlier round has committed stands, and its operations are answered so.
         let unsettled: BTreeSet<usize> = open.into_iter().map(|(operation, _)| operation).collect();
-        for (index, (operation, replies)) in operations.into_iter().zip(replies).enumerate() {
+        self.engine.counts.batch(count - put_off.len());
+        let put_off: BTreeSet<usize> = put_off.into_iter().map(|(operation, _)| operation).collect();
+        let mut back = Vec::new();
+        for (index, (mut operation, replies)) in operations.into_iter().zip(replies).enumerate() {
+            let has_failed = fault.is_some() && unsettled.contains(&index);
+            if put_off.contains(&index) && !has_failed {
+                operation.settled = replies;
+                back.push(operation);
+                continue;
+            }
             let replies: Replies = match &fault {
                 Some(error) if unsettled.contains(&index) => Err(error.clone()),
                 _ => Ok(replies.into_iter().map(|reply| reply.unwrap_or(Reply::Conflict)).collect()),
@@ -84,6 +115,7 @@ impl Committer {
             // Whoever asked may have gone away; what was decided stands all the same.
             let _ = operation.reply.send(replies);
         }
+        self.engine.inbox.put_back(back);
         let handed_out = match along {
             Some(along) => along.give(rounds > 1, now).await,
             None => self.engine.dispatch(now).await,
@@ -94,36 +126,27 @@ impl Committer {
         count
     }
 
-    /// Decides and commits the items at `open`. Gives those that must be decided again.
+    /// Decides and commits the items at `open`. Gives those that are left.
     async fn round(
         &self,
-        operations: &[Operation],
+        operations: &mut Vec<Operation>,
         open: &[Place],
         basis: Basis,
         along: Option<&mut TakenAlong<'_>>,
         replies: &mut [Vec<Option<Reply>>],
         now: Now,
-    ) -> Result<Vec<Place>, StoreError> {
-        let item = |place: &Place| &operations[place.0].items[place.1];
+    ) -> Result<Left, StoreError> {
+        let waiting = open.iter().map(|place| &operations[place.0].items[place.1]);
         let (generation, connected) = (self.engine.store.generation(), self.engine.known.connected());
-        let mut batch = Batch::load(&self.engine, open.iter().map(item), basis, now).await?;
+        let mut batch = Batch::load(&self.engine, waiting, basis, now).await?;
         batch.duplicates.extend(open.iter().filter_map(|place| match &replies[place.0][place.1] {
             Some(Reply::Repeats { task }) => Some((*place, *task)),
             _ => None,
         }));
-        // Messages last: one that another server has consumed conflicts, and nothing else is to be built on it.
-        let (messages, others): (Vec<&Place>, Vec<&Place>) =
-            open.iter().partition(|place| matches!(item(place), Item::Message(_)));
-        let (mut unchanging, mut again) = (Vec::new(), Vec::new());
-        for place in others.into_iter().chain(messages) {
-            if let Some(reply) = batch.decide(item(place), *place) {
-                match batch.is_on_recalled(item(place)) {
-                    // What no commit has checked is no reason to refuse.
-                    true => again.push(*place),
-                    false => unchanging.push((*place, reply)),
-                }
-            }
-        }
+        let deciding = Deciding::new(batch, operations, open);
+        let decided = deciding.run(operations, self.elsewhere.as_ref()).await;
+        let Deciding { batch, unchanging, mut again, put_off, .. } = decided;
+        let item = |place: &Place| &operations[place.0].items[place.1];
         let decided_at = batch.now;
         let (changes, parts) =
             batch.into_changes(!self.engine.feed.is_idle(), self.engine.announcing.is_on());
@@ -195,7 +218,9 @@ impl Committer {
             }
         }
         again.sort_unstable();
-        Ok(again)
+        // What an earlier round found out about them is found out again.
+        put_off.iter().for_each(|place| replies[place.0][place.1] = None);
+        Ok(Left { again, put_off })
     }
 
     /// The messages that each change sends, where other servers would have to find them: this one carries them itself.

@@ -3,8 +3,8 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use windlass_core::{
-    Act, ActKey, ActState, Attempt, Command, Context, Effect, Event, EventKind, Outcome, Rejection, Task,
-    TaskId, Transition, apply, is_to_stop,
+    Act, ActKey, ActState, Attempt, Command, Context, EVALUATION_STEPS_PER_TRANSITION_MAX, Effect, Event,
+    EventKind, Input, Outcome, Rejection, Task, TaskId, Transition, apply, is_to_stop,
     planted::{Bug, is_planted},
 };
 
@@ -15,6 +15,7 @@ use crate::{
         AttemptId, Claim, Claimed, Envelope, Loaded, LogLine, LostClaim, MessageId, Now, SessionId,
         TaskChange,
     },
+    submit::unique_key,
 };
 
 /// A task and what is done to it: all commands of a batch make one change, but for messages.
@@ -22,6 +23,26 @@ pub(super) struct TaskWork {
     /// The task as it is by now; nothing when it is not there.
     loaded: Option<Loaded>,
     pub(super) steps: Vec<TaskStep>,
+    /// How many steps evaluating expressions took for it.
+    evaluated: u64,
+}
+
+/// Why a new task is not accepted.
+#[derive(Debug)]
+pub(super) enum Refusal {
+    /// It has no unique key, as a message says.
+    NoUniqueKey(String),
+    /// The rules refuse it.
+    Rejected(Rejection),
+}
+
+impl From<Refusal> for Reply {
+    fn from(refusal: Refusal) -> Self {
+        match refusal {
+            Refusal::NoUniqueKey(message) => Self::NoUniqueKey { message },
+            Refusal::Rejected(rejection) => Self::Rejected(rejection),
+        }
+    }
 }
 
 /// One change of a task. A message that is consumed has one of its own, so that one that was consumed elsewhere fails
@@ -37,7 +58,12 @@ pub(super) struct TaskStep {
 
 impl TaskWork {
     pub(super) fn new(loaded: Option<Loaded>) -> Self {
-        Self { loaded, steps: Vec::new() }
+        Self { loaded, steps: Vec::new(), evaluated: 0 }
+    }
+
+    /// How many steps evaluating expressions took since this was last asked.
+    pub(super) fn take_evaluated(&mut self) -> u64 {
+        std::mem::take(&mut self.evaluated)
     }
 
     /// The task as it is by now.
@@ -45,19 +71,35 @@ impl TaskWork {
         self.loaded.as_ref().map(|loaded| &loaded.task)
     }
 
-    /// Accepts a new task. `consumes` is the message by which another task started it.
+    /// Accepts a new task. `consumes` is the message by which another task started it. How many steps that took is added
+    /// to `evaluated`, also where it is refused.
     pub(super) fn accept(
         new: &NewTask,
         consumes: Option<&MessageId>,
         place: Place,
         now: Now,
-    ) -> Result<Self, Rejection> {
-        let NewTask { task, done, overrides_unique, key, .. } = new;
+        evaluated: &mut u64,
+    ) -> Result<Self, Refusal> {
+        let NewTask { done, overrides_unique, key, .. } = new;
+        let (unique, steps) = unique_key(&new.task.flow, &new.task.input);
+        *evaluated += steps;
+        let task = match unique.map_err(Refusal::NoUniqueKey)? {
+            None => new.task.clone(),
+            unique => {
+                let input = Arc::new(Input { unique, ..(*new.task.input).clone() });
+                Arc::new(Task { input, ..(*new.task).clone() })
+            }
+        };
         let (done, by) = (done.clone(), task.input.by.clone());
         let accept = Command::Accept { done, overrides_unique: *overrides_unique, by };
-        let transition = apply(task, &accept, &Context::at(now.wall))?;
+        let transition = apply(&task, &accept, &Context::at(now.wall)).map_err(|rejection| {
+            if rejection == Rejection::TooMuchToEvaluate {
+                *evaluated += EVALUATION_STEPS_PER_TRANSITION_MAX;
+            }
+            Refusal::Rejected(rejection)
+        })?;
         let mut work = Self::new(None);
-        let step = work.take(Loaded::untouched(task.clone()), transition, consumes, place);
+        let step = work.take(Loaded::untouched(task), transition, consumes, place);
         step.change.submit_key = key.clone().filter(|_| !is_planted(Bug::NoSubmitKey));
         Ok(work)
     }
@@ -158,7 +200,8 @@ impl TaskWork {
         consumes: Option<&MessageId>,
         place: Place,
     ) -> &mut TaskStep {
-        let Transition { task, events, effects } = transition;
+        let Transition { task, events, effects, evaluation_steps } = transition;
+        self.evaluated += evaluation_steps;
         let task = Arc::new(task);
         let change = TaskChange {
             before: before.task.state.events,

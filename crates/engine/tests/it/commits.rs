@@ -1,5 +1,7 @@
 //! What is answered about a batch: only what is on disk, to each item what became of itself.
 
+mod evaluation;
+
 use std::{
     future::Future,
     pin::{Pin, pin},

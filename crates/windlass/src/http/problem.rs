@@ -271,6 +271,12 @@ impl From<Rejection> for Refused {
             rejection @ Rejection::UnknownSignal(_) => {
                 Self::new(StatusCode::NOT_FOUND, "unknown-signal", "No such signal", rejection.to_string())
             }
+            rejection @ Rejection::TooMuchToEvaluate => Self::new(
+                StatusCode::UNPROCESSABLE_ENTITY,
+                "too-much-to-evaluate",
+                "The expressions of the flow take too long",
+                rejection.to_string(),
+            ),
             rejection @ (Rejection::AlreadyRollingBack(_)
             | Rejection::NobodyWaits(_)
             | Rejection::SignalDone(_)
@@ -381,6 +387,7 @@ mod tests {
             (EngineError::Rejected(Rejection::NothingToResolve(why())), 409, "conflict", false),
             (EngineError::Rejected(Rejection::AlreadyRollingBack(why())), 409, "conflict", false),
             (EngineError::Rejected(Rejection::UnknownAct), 404, "unknown-step", false),
+            (EngineError::Rejected(Rejection::TooMuchToEvaluate), 422, "too-much-to-evaluate", false),
             (EngineError::Rejected(Rejection::Fault(why())), 500, "engine-fault", false),
             (EngineError::AlarmRejected(AlarmRejection::Resolved), 409, "conflict", false),
             (EngineError::RerunRefused(RerunRefusal::NotEnded), 409, "conflict", false),

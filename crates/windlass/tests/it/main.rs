@@ -9,6 +9,7 @@ mod damaged_row;
 mod demo;
 mod docs;
 mod enqueue;
+mod evaluation;
 mod failover;
 mod flows;
 mod hints;

@@ -150,6 +150,53 @@ fn loops_are_inside_one_another_at_most_so_often() {
 }
 
 #[test]
+fn long_keys_and_texts_that_double_cost_what_they_take() {
+    let numbers: Vec<_> = (0..20_000).map(|number| number.to_string()).collect();
+    let key = "k".repeat(100_000);
+    let params = json(&format!(
+        r#"{{"numbers": [{}], "one": "{key}1", "two": "{key}2", "map": {{"{key}1": 1, "{key}3": 3}}}}"#,
+        numbers.join(",")
+    ));
+    for endless in [
+        "numbers.all(n, map == map)",
+        "numbers.all(n, two in map || true)",
+        "numbers.all(n, map[one] == 1)",
+        "numbers.all(n, {one: 1, two: 2}.size() == 2)",
+        "numbers.map(n, one + one).map(t, t + t).size() > 0",
+        "[one + one].map(a, a + a).map(a, a + a).map(a, a + a).map(a, a + a).map(a, a + a).map(a, a + a)\
+         .map(a, a + a).map(a, a + a).map(a, a + a).map(a, a + a).size() > 0",
+    ] {
+        let error = compiled(endless).holds(&params).unwrap_err();
+        assert!(error.contains("it takes more than 1000000 steps"), "{endless}: {error}");
+    }
+}
+
+#[test]
+fn evaluations_share_a_budget() {
+    let params = json(&format!(r#"{{"numbers": [{}]}}"#, vec!["1"; 1_000].join(",")));
+    let expression = compiled("numbers.all(n, n > 0)");
+    let budget = EvaluationBudget::new(20_000);
+    assert_eq!(expression.holds_within(&params, &budget), Ok(true));
+    let once = budget.spent();
+    assert!((5_000..10_000).contains(&once), "each number is read and looked at: {once}");
+    while budget.spent() + once <= 20_000 {
+        assert_eq!(expression.holds_within(&params, &budget), Ok(true));
+    }
+    assert!(!budget.is_exceeded());
+    let error = expression.holds_within(&params, &budget).unwrap_err();
+    assert!(
+        error.contains("the expressions that are evaluated together take more than 20000 steps"),
+        "{error}"
+    );
+    assert!(budget.is_exceeded());
+    assert_eq!(budget.spent(), 20_000);
+    // Reading alone may be too much: short values take more steps than bytes say.
+    let budget = EvaluationBudget::new(500);
+    assert!(compiled("numbers.size() > 0").holds_within(&params, &budget).is_err());
+    assert!(budget.is_exceeded());
+}
+
+#[test]
 fn an_evaluation_ends_after_so_many_steps() {
     let numbers: Vec<_> = (0..30_000).map(|number| number.to_string()).collect();
     let text = "x".repeat(30_000);

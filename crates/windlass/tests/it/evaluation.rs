@@ -1,0 +1,93 @@
+//! Flows whose expressions take long do not keep the server from answering others.
+
+use std::{
+    io::{Read as _, Write as _},
+    net::TcpStream,
+    thread,
+};
+
+use super::site::Site;
+
+/// What each submit of a bomb brings: a list that every condition goes through for each of its elements.
+fn body(flow: &str) -> String {
+    let list = vec!["1"; 300].join(",");
+    format!(r#"{{"flow":"{flow}","params":{{"l":[{list}]}}}}"#)
+}
+
+/// 255 steps that wait for none. Each condition is below the limit of an expression.
+fn bomb() -> String {
+    let step = |index: usize| {
+        format!("  - {{ name: s{index}, run: m.echo, after: [], when: 'l.all(a, l.all(b, a >= 0))' }}\n")
+    };
+    format!("flow: bomb\nsteps:\n{}", (0..255).map(step).collect::<String>())
+}
+
+/// A flow that each submit evaluates an expression of, before it is known whether there is such a task.
+const UNIQUE: &str = "flow: unique
+unique: { key: \"l.all(a, l.all(b, a >= 0)) ? 'yes' : 'no'\", while: running }
+steps:
+  - { name: one, run: nobody.serves }
+";
+
+/// Sends a submit, and gives the connection on which its answer comes.
+fn submit(site: &Site, path: &str, body: &str) -> TcpStream {
+    let address = site.url.strip_prefix("http://").unwrap();
+    let mut stream = TcpStream::connect(address).unwrap();
+    let length = body.len();
+    write!(
+        stream,
+        "POST {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\nContent-Type: application/json\r\n\
+         Content-Length: {length}\r\n\r\n{body}"
+    )
+    .unwrap();
+    stream
+}
+
+/// Reads an answer to its end elsewhere, and meanwhile asks `/healthz` again and again. Gives the answer, and how many times
+/// the server said that it is well.
+fn healthy_until(site: &Site, mut stream: TcpStream) -> (String, usize) {
+    let reader = thread::spawn(move || {
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer
+    });
+    let mut times = 0;
+    while !reader.is_finished() {
+        assert!(site.get("/healthz").starts_with("HTTP/1.1 200"));
+        times += 1;
+    }
+    (reader.join().unwrap(), times)
+}
+
+#[test]
+fn bombs_are_refused_while_the_server_answers_others() {
+    let site = Site::start();
+    site.apply(&bomb());
+    let stream = submit(&site, "/v1/tasks", &body("bomb"));
+    let (answer, times) = healthy_until(&site, stream);
+    assert!(answer.starts_with("HTTP/1.1 422"), "{answer}");
+    assert!(answer.contains("too-much-to-evaluate"), "{answer}");
+    assert!(answer.contains("submit shorter lists and strings"), "{answer}");
+    assert!(times > 5, "it was asked while the task was decided: {times}");
+    // Many of them at once.
+    let tasks = format!("[{}]", vec![body("bomb"); 8].join(","));
+    let stream = submit(&site, "/v1/tasks/batch", &format!(r#"{{"tasks":{tasks}}}"#));
+    let (answer, times) = healthy_until(&site, stream);
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    assert_eq!(answer.matches("too-much-to-evaluate").count(), 8, "{answer}");
+    assert!(times > 20, "{times}");
+    site.start_task("lonely");
+}
+
+#[test]
+fn unique_keys_that_take_long_are_evaluated_while_the_server_answers_others() {
+    let site = Site::start();
+    site.apply(UNIQUE);
+    let tasks = format!("[{}]", vec![body("unique"); 8].join(","));
+    let stream = submit(&site, "/v1/tasks/batch", &format!(r#"{{"tasks":{tasks}}}"#));
+    let (answer, times) = healthy_until(&site, stream);
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    assert!(times > 10, "{times}");
+    let list = site.json(&["task", "list", "--flow", "unique"]);
+    assert_eq!(list["items"].as_array().unwrap().len(), 1, "all of them are the same task");
+}
