@@ -62,6 +62,10 @@ pub const EXPRESSION_STEPS_MAX: u64 = 1_000_000;
 /// once.
 pub const EXPRESSION_MEMBER_STEPS_MAX: u64 = 1_000;
 
+/// How many steps it may take where no parameter can change what comes of it. A flow file can have thousands of such
+/// expressions, and each is evaluated when the file is read.
+pub const EXPRESSION_CONSTANT_STEPS_MAX: u64 = 10_000;
+
 /// How many steps the expressions that one command evaluates may take together. Here each value that is read from the
 /// parameters counts as well, and each 64 bytes of results that are merged into them. It is twice the limit of a single
 /// expression, so that one alone meets its own limit first. 255 conditions on 1,000 values each take a quarter of it.
@@ -136,7 +140,19 @@ impl Expression {
     /// # Errors
     /// As [`Self::holds`], and when the budget has too few steps left.
     pub fn holds_within(&self, params: &Json, budget: &EvaluationBudget) -> Result<bool, String> {
-        match self.evaluate(params, EXPRESSION_STEPS_MAX, budget)? {
+        self.condition(params, EXPRESSION_STEPS_MAX, budget)
+    }
+
+    /// Whether it is true, where no parameter can change that: in few steps, since flow files have many of these.
+    ///
+    /// # Errors
+    /// As [`Self::holds`].
+    pub fn holds_always(&self) -> Result<bool, String> {
+        self.condition(&Json::empty(), EXPRESSION_CONSTANT_STEPS_MAX, &EvaluationBudget::unlimited())
+    }
+
+    fn condition(&self, params: &Json, steps_max: u64, budget: &EvaluationBudget) -> Result<bool, String> {
+        match self.evaluate(params, steps_max, budget)? {
             Value::Bool(holds) => Ok(holds),
             other => Err(format!(
                 "{} evaluates to {}: a condition must be true or false, as in `size > 3`",
@@ -160,6 +176,15 @@ impl Expression {
     /// As [`Self::text`], and when the budget has too few steps left.
     pub fn text_within(&self, params: &Json, budget: &EvaluationBudget) -> Result<Box<str>, String> {
         self.text_in(params, EXPRESSION_STEPS_MAX, budget)
+    }
+
+    /// The key or name that it makes, where no parameter can change that: in few steps, since flow files have many of
+    /// these.
+    ///
+    /// # Errors
+    /// As [`Self::text`].
+    pub fn constant_text(&self) -> Result<Box<str>, String> {
+        self.text_in(&Json::empty(), EXPRESSION_CONSTANT_STEPS_MAX, &EvaluationBudget::unlimited())
     }
 
     /// The key or name that it makes of `params`, in at most so many steps of `budget`.

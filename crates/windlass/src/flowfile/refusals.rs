@@ -177,6 +177,9 @@ fn what_no_parameter_can_change_is_evaluated_when_it_is_read() {
     1:7: "my flow" is no name: write 1 to 128 of A-Z a-z 0-9 _ . - and begin with a letter or digit
     "#);
     assert!(compile(&read(&step("when: 'true'"), Format::Yaml).unwrap()[0]).is_ok());
+    let list = vec!["1"; 150].join(",");
+    let long = step_refusals([&format!("when: '[{list}].all(a, [{list}].all(b, a == b))'")]);
+    assert!(long.contains("it takes more than 10000 steps"), "{long}");
 }
 
 #[test]

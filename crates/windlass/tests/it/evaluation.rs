@@ -22,13 +22,6 @@ fn bomb() -> String {
     format!("flow: bomb\nsteps:\n{}", (0..255).map(step).collect::<String>())
 }
 
-/// A flow that each submit evaluates an expression of, before it is known whether there is such a task.
-const UNIQUE: &str = "flow: unique
-unique: { key: \"l.all(a, l.all(b, a >= 0)) ? 'yes' : 'no'\", while: running }
-steps:
-  - { name: one, run: nobody.serves }
-";
-
 /// Sends a submit, and gives the connection on which its answer comes.
 fn submit(site: &Site, path: &str, body: &str) -> TcpStream {
     let address = site.url.strip_prefix("http://").unwrap();
@@ -77,17 +70,4 @@ fn bombs_are_refused_while_the_server_answers_others() {
     assert_eq!(answer.matches("too-much-to-evaluate").count(), 8, "{answer}");
     assert!(times > 20, "{times}");
     site.start_task("lonely");
-}
-
-#[test]
-fn unique_keys_that_take_long_are_evaluated_while_the_server_answers_others() {
-    let site = Site::start();
-    site.apply(UNIQUE);
-    let tasks = format!("[{}]", vec![body("unique"); 8].join(","));
-    let stream = submit(&site, "/v1/tasks/batch", &format!(r#"{{"tasks":{tasks}}}"#));
-    let (answer, times) = healthy_until(&site, stream);
-    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
-    assert!(times > 10, "{times}");
-    let list = site.json(&["task", "list", "--flow", "unique"]);
-    assert_eq!(list["items"].as_array().unwrap().len(), 1, "all of them are the same task");
 }

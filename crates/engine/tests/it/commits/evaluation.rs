@@ -57,9 +57,11 @@ fn on_disk(world: &World, flow: &str) -> Vec<TaskId> {
     ids
 }
 
+type Work = Box<dyn FnOnce() + Send>;
+
 /// Work that was put elsewhere and has not begun.
 #[derive(Clone, Default)]
-struct Bench(Arc<Mutex<Vec<Box<dyn FnOnce() + Send>>>>);
+struct Bench(Arc<Mutex<Vec<Work>>>);
 
 impl Bench {
     fn elsewhere(&self) -> Elsewhere {
@@ -67,7 +69,7 @@ impl Bench {
         Arc::new(move |work| bench.0.lock().unwrap().push(work))
     }
 
-    fn take(&self) -> Vec<Box<dyn FnOnce() + Send>> {
+    fn take(&self) -> Vec<Work> {
         std::mem::take(&mut self.0.lock().unwrap())
     }
 }

@@ -185,9 +185,7 @@ fn condition(path: &str, key: &str, text: &str) -> Result<Expression, Mistake> {
     let condition = compiled(path, key, text)?;
     // What no parameter can change is seen now, and not only by the first task.
     if condition.is_constant() {
-        condition
-            .holds(&Json::empty())
-            .map_err(|message| Mistake::new(path, format!("`{key}`: {message}")))?;
+        condition.holds_always().map_err(|message| Mistake::new(path, format!("`{key}`: {message}")))?;
     }
     Ok(condition)
 }
@@ -197,9 +195,7 @@ fn expression(path: impl Into<String>, key: &str, text: &str) -> Result<Expressi
     let path = path.into();
     let expression = compiled(&path, key, text)?;
     if expression.is_constant() {
-        expression
-            .text(&Json::empty())
-            .map_err(|message| Mistake::new(&path, format!("`{key}`: {message}")))?;
+        expression.constant_text().map_err(|message| Mistake::new(&path, format!("`{key}`: {message}")))?;
     }
     Ok(expression)
 }
