@@ -174,6 +174,8 @@ impl Batch {
             return Some(Reply::Damaged(error));
         }
         match item {
+            // Another new task of this batch has the id. Once that is on disk the store refuses this one.
+            Item::Submit(new) if self.task(new.task.id).is_some() => Some(Reply::Conflict),
             Item::Submit(new) => match TaskWork::accept(new, None, place, self.now) {
                 Ok(work) => {
                     self.tasks.insert(new.task.id, work);
