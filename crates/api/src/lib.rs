@@ -21,6 +21,7 @@ mod server;
 mod signal;
 mod span;
 mod task;
+mod task_list;
 mod why;
 mod worker;
 
@@ -41,6 +42,7 @@ pub use server::*;
 pub use signal::*;
 pub use span::*;
 pub use task::*;
+pub use task_list::*;
 pub use why::*;
 pub use worker::*;
 

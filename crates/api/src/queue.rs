@@ -20,4 +20,7 @@ pub struct Queue {
     pub paused: bool,
     /// Connected workers that serve it.
     pub workers: u32,
+    /// Those of them that take nothing more, because they end, as they said to this server.
+    #[serde(default)]
+    pub draining: u32,
 }

@@ -6,7 +6,10 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::{ActionDocument, MemberCounts, OnFailure, Payload, RetryBy, Span, StepDocument, UniqueDocument};
+use crate::{
+    ActionDocument, CurrentStep, MemberCounts, OnFailure, Payload, RetryBy, Span, StepDocument,
+    UniqueDocument,
+};
 
 /// A task to start: the body of `POST /v1/tasks`. It has `flow`, or `steps` of its own.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, ToSchema)]
@@ -210,6 +213,9 @@ pub struct Task {
     /// Its steps in definition order. Left out of lists.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub steps: Vec<Step>,
+    /// In lists: the steps that run, wait or are rolled back, at most 16; of a failed task the step that failed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub current: Vec<CurrentStep>,
 }
 
 /// Why a submit or a rerun returns a task that exists already and starts nothing.

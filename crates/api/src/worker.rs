@@ -42,6 +42,9 @@ pub struct ExchangeRequest {
     /// the modules allow.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub free: Option<u32>,
+    /// The worker takes nothing more, and ends once what it has is done. Left out = as said before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub draining: Option<bool>,
     /// How long a poll may wait for work, at most 30,000.
     #[serde(default)]
     pub wait_ms: u64,
@@ -264,6 +267,9 @@ pub struct Worker {
     pub version: String,
     /// Whether it keeps a poll open.
     pub attached: bool,
+    /// Whether it takes nothing more and ends once what it has is done, as it said to this server.
+    #[serde(default)]
+    pub draining: bool,
     /// The modules it serves.
     pub modules: Vec<String>,
     /// How many attempts it has.

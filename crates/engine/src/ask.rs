@@ -128,6 +128,13 @@ impl Engine {
         Ok(self.store.sessions(now).await?)
     }
 
+    /// Whether the worker with this session takes nothing more and ends once what it has is done. Only the server that it
+    /// talks to knows that.
+    #[must_use]
+    pub fn is_draining(&self, session: SessionId) -> bool {
+        self.sessions.lock().is_draining(session)
+    }
+
     /// The servers on the store, this one among them, those that started first before others.
     ///
     /// # Errors

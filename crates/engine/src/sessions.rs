@@ -74,9 +74,15 @@ pub(crate) struct LocalSession {
     pub(crate) unanswered: BTreeMap<Timestamp, Millis>,
     /// How often attempts are being claimed for it right now.
     pub(crate) hands: usize,
-    /// Modules it served before, and until when.
+    /// Modules it served before, and until when; the last [`SERVED_BEFORE_MAX`].
     pub(crate) served_before: Vec<(Name, Millis)>,
+    /// It takes nothing more, and ends once what it has is done.
+    pub(crate) is_draining: bool,
 }
+
+/// Modules of the past that are remembered of a session. A worker that names other modules in each call would fill the
+/// memory.
+pub(crate) const SERVED_BEFORE_MAX: usize = 100;
 
 /// What a session can take.
 #[derive(Debug, Clone, Default)]
@@ -261,6 +267,11 @@ impl Inner {
                 session.note_in(&mut self.gone, *id);
             }
         }
+    }
+
+    /// Whether the worker of this session takes nothing more and ends.
+    pub(crate) fn is_draining(&self, session: SessionId) -> bool {
+        self.sessions.get(&session).is_some_and(|session| session.is_draining)
     }
 
     /// The worker of a module that was heard of last.

@@ -217,3 +217,38 @@ pub(crate) fn unique_key(flow: &Flow, input: &Input) -> (Result<Option<Box<str>>
     let key = unique.key.text_within(&params, &budget);
     (key.map(Some), budget.spent())
 }
+
+#[cfg(test)]
+mod tests {
+    use futures_executor::block_on;
+    use futures_util::future::join;
+    use windlass_core::{Action, Millis, StepDefinition, Timestamp};
+
+    use super::*;
+    use crate::{memory::SharedStore, services::Committer};
+
+    #[test]
+    fn a_task_of_a_batch_does_not_take_the_place_of_another_one_with_its_id() {
+        let engine = Arc::new(Engine::new(Arc::new(SharedStore::new([7; 32])), 1));
+        let committer = Committer::new(engine.clone());
+        let now = Now { wall: Timestamp(1_000), mono: Millis(1_000) };
+        let name = |text: &str| Name::new(text).unwrap();
+        let step = StepDefinition::new(name("a"), Action::of_worker(name("m"), name("c")), vec![]);
+        let applying = engine.apply_flow(Flow::new(name("f"), vec![step]), now);
+        block_on(join(applying, committer.run_once(|| now))).0.unwrap();
+        let submission = |params: &str| Submission {
+            flow: name("f"),
+            version: None,
+            input: Input::new(Json::parse(params).unwrap(), now.wall),
+            key: None,
+            fingerprint_before: None,
+        };
+        let id = TaskId(7);
+        let both = vec![(id, submission(r#"{"n":1}"#)), (id, submission(r#"{"n":2}"#))];
+        let (results, _) = block_on(join(engine.submit_as(both), committer.run_once(|| now)));
+        let results = results.unwrap();
+        assert!(results[0].is_ok(), "{results:?}");
+        assert!(matches!(results[1], Err(EngineError::Conflict)), "{results:?}");
+        assert_eq!(block_on(engine.task(id)).unwrap().task.input.params.as_str(), r#"{"n":1}"#);
+    }
+}

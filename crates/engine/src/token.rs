@@ -1,7 +1,7 @@
 //! Tokens of attempts: who may report what, sealed with a 128-bit MAC whose key is in the store.
 
 use base64::{Engine as _, prelude::BASE64_URL_SAFE_NO_PAD};
-use hmac::{Hmac, KeyInit, Mac};
+use hmac::{Hmac, KeyInit, Mac, digest::Key};
 use sha2::Sha256;
 use windlass_core::{ActKey, Direction, TaskId};
 
@@ -21,9 +21,10 @@ impl Tokens {
     /// Tokens of the store with this key.
     #[must_use]
     pub fn new(key: &[u8; 32]) -> Self {
-        // An HMAC takes keys of any length.
-        let key = Hmac::new_from_slice(key).unwrap_or_else(|_| Hmac::new(&Default::default()));
-        Self { key }
+        // A key that is shorter than a block is filled up with zeros; so is that of `new_from_slice`, which may fail.
+        let mut block = Key::<Hmac<Sha256>>::default();
+        block[..key.len()].copy_from_slice(key);
+        Self { key: Hmac::new(&block) }
     }
 
     /// The token of an attempt. The same attempt and claim give the same token.

@@ -146,6 +146,7 @@ impl Bench {
             holding: holding.map(<[String]>::to_vec),
             wishes: Some(wishes),
             free: None,
+            draining: None,
             wait: Millis(0),
             reports,
         };

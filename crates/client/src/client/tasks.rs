@@ -2,7 +2,9 @@
 
 use std::borrow::Cow;
 
-use windlass_api::{List, Member, RerunTask, ResolveStep, SendSignal, StepStatus, Task, TaskStatus, Why};
+use windlass_api::{
+    List, Member, RerunTask, ResolveStep, SendSignal, StepStatus, Task, TaskCounts, TaskStatus, Why,
+};
 
 use super::Client;
 use crate::Error;
@@ -16,6 +18,12 @@ pub struct TaskFilter {
     pub flow: Option<String>,
     /// Only those with all these labels.
     pub labels: Vec<(String, String)>,
+    /// Only the task submitted under this idempotency key; without `flow` one for each flow that it was used with.
+    pub idempotency_key: Option<String>,
+    /// Only those with this value of their flow's unique key.
+    pub unique_key: Option<String>,
+    /// Only those with all these parameters: a path (`name`, `outer.inner` or a JSON pointer) and JSON, or else a string.
+    pub params: Vec<(String, String)>,
     /// Only those accepted at or after this time: RFC 3339, or how long ago (`15m`).
     pub since: Option<String>,
     /// Only those accepted before this time: RFC 3339, or how long ago (`15m`).
@@ -24,6 +32,8 @@ pub struct TaskFilter {
     pub cursor: Option<String>,
     /// At most this many, up to 1,000; 100 when left out.
     pub limit: Option<u32>,
+    /// Without parameters: they are `{}` in each task. A page may then have more tasks with large parameters.
+    pub brief: bool,
 }
 
 impl TaskFilter {
@@ -39,10 +49,16 @@ impl TaskFilter {
         for (name, value) in &self.labels {
             put("label", Some(format!("{name}:{value}").into()));
         }
+        put("idempotency_key", self.idempotency_key.as_deref().map(Cow::Borrowed));
+        put("unique_key", self.unique_key.as_deref().map(Cow::Borrowed));
+        for (path, value) in &self.params {
+            put("param", Some(format!("{path}:{value}").into()));
+        }
         put("since", self.since.as_deref().map(Cow::Borrowed));
         put("until", self.until.as_deref().map(Cow::Borrowed));
         put("cursor", self.cursor.as_deref().map(Cow::Borrowed));
         put("limit", self.limit.map(|limit| limit.to_string().into()));
+        put("brief", self.brief.then(|| "true".into()));
         query
     }
 }
@@ -62,6 +78,26 @@ impl Client {
     /// [`Error::Refused`] if the filter is malformed.
     pub async fn tasks(&self, filter: &TaskFilter) -> Result<List<Task>, Error> {
         self.get_with(&["v1", "tasks"], &filter.query()).await
+    }
+
+    /// How many tasks meet the filter, whose limit does not count. The server counts in pieces, which are added up here.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] if the filter is malformed.
+    pub async fn count_tasks(&self, filter: &TaskFilter) -> Result<TaskCounts, Error> {
+        let mut filter = TaskFilter { limit: None, brief: false, ..filter.clone() };
+        let mut sum = TaskCounts::default();
+        loop {
+            let piece: TaskCounts = self.get_with(&["v1", "tasks", "counts"], &filter.query()).await?;
+            sum.total += piece.total;
+            for (status, count) in piece.by_status {
+                *sum.by_status.entry(status).or_default() += count;
+            }
+            if piece.next.is_none() || piece.next == filter.cursor {
+                return Ok(sum);
+            }
+            filter.cursor = piece.next;
+        }
     }
 
     /// The members of a step with `each`, in the order of the list; only those in that status, if one is given.
@@ -149,14 +185,27 @@ mod tests {
         let filter = TaskFilter {
             status: Some(TaskStatus::RollingBack),
             labels: vec![("team".to_owned(), "a".to_owned()), ("zone".to_owned(), "b:c".to_owned())],
+            idempotency_key: Some("k".to_owned()),
+            unique_key: Some("u".to_owned()),
+            params: vec![("a.b".to_owned(), "1".to_owned())],
             limit: Some(5),
+            brief: true,
             ..TaskFilter::default()
         };
         let query = filter.query();
         let pairs: Vec<_> = query.iter().map(|(name, value)| (*name, value.as_ref())).collect();
         assert_eq!(
             pairs,
-            [("status", "rolling_back"), ("label", "team:a"), ("label", "zone:b:c"), ("limit", "5")]
+            [
+                ("status", "rolling_back"),
+                ("label", "team:a"),
+                ("label", "zone:b:c"),
+                ("idempotency_key", "k"),
+                ("unique_key", "u"),
+                ("param", "a.b:1"),
+                ("limit", "5"),
+                ("brief", "true")
+            ]
         );
     }
 }

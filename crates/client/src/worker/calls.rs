@@ -51,11 +51,14 @@ pub(super) struct Session {
     /// Number of the newest poll.
     last_poll: u64,
     holding_said_at: Option<Instant>,
+    /// It has said, or is saying, that it takes nothing more.
+    is_draining: bool,
 }
 
 impl Session {
     pub(super) fn new(client: Client) -> Self {
-        Self { client, id: Uuid::new_v4().to_string(), seq: 0, last_poll: 0, holding_said_at: None }
+        let id = Uuid::new_v4().to_string();
+        Self { client, id, seq: 0, last_poll: 0, holding_said_at: None, is_draining: false }
     }
 
     fn request(&mut self, state: &State<'_>) -> ExchangeRequest {
@@ -70,6 +73,7 @@ impl Session {
             holding: None,
             modules: Some(state.registry.offers(state.free)),
             free: Some(state.free),
+            draining: None,
             wait_ms: 0,
             reports: Vec::new(),
         }
@@ -106,11 +110,16 @@ impl Counterpart for Session {
     ) -> Option<BoxFuture<'static, Returned>> {
         let mut request = self.request(state);
         self.last_poll = request.seq;
+        self.is_draining |= matches!(call, Call::Farewell);
         request.wait_ms = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
         if self.holding_said_at.is_none_or(|said_at| state.now - said_at >= HOLDING_INTERVAL) {
             self.holding_said_at = Some(state.now);
             request.holding = Some(state.ledger.holding());
             request.worker = Some(state.settings.info.clone());
+        }
+        // A server that was started anew hears it with the first poll that names the worker.
+        if matches!(call, Call::Farewell) || request.worker.is_some() {
+            request.draining = self.is_draining.then_some(true);
         }
         let client = self.client.clone();
         let sent_at = state.now;

@@ -56,6 +56,8 @@ async fn a_drain_lets_what_runs_end_and_gives_the_rest_back() {
         assert_eq!(book.done[token].outcome, outcome, "{token}");
     }
     assert!(!book.done.contains_key("e"), "a draining worker takes nothing");
+    let said: Vec<Option<bool>> = book.polls().map(|poll| poll.draining).collect();
+    assert!(said[0].is_none() && said.contains(&Some(true)), "{said:?}");
 }
 
 #[tokio::test]

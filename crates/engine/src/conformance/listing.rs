@@ -1,9 +1,9 @@
 //! Lists of tasks: newest first, filtered, page by page.
 
-use windlass_core::{Command, Flow, Millis, OnFailure, TaskId, TaskStatus};
+use windlass_core::{Command, During, Flow, Input, Json, Millis, OnFailure, TaskId, TaskStatus};
 
-use super::{World, history::line, topic};
-use crate::ports::TaskQuery;
+use super::{World, history::line, topic, unique};
+use crate::ports::{Outcome, ParamFilter, SubmitKey, TaskChange, TaskQuery};
 
 topic![
     the_newest_come_first_to_the_end,
@@ -11,6 +11,9 @@ topic![
     pages_go_on_when_tasks_are_new_or_end_meanwhile,
     tasks_are_found_by_status,
     tasks_are_found_by_flow_and_labels,
+    tasks_are_found_by_unique_key_and_parameters,
+    tasks_are_found_by_idempotency_key,
+    parameters_that_nobody_looks_at_may_be_left_out,
     tasks_are_found_by_time,
     filters_are_met_all_at_once,
 ];
@@ -188,6 +191,86 @@ async fn tasks_are_found_by_flow_and_labels(mut world: World) {
     assert_eq!(all(&mut world, TaskQuery { labels: both, ..any(3) }).await, [tasks[3]]);
     let none = labels(&[("customer", "c9")]);
     assert_eq!(all(&mut world, TaskQuery { labels: none, ..any(3) }).await, []);
+}
+
+/// Tasks of which some are active and some have ended, with these parameters and unique keys.
+async fn tasks_with(world: &mut World, inputs: &[(&str, &str)]) -> Vec<TaskId> {
+    let flow = unique::flow(world, During::Finished(Millis(0))).await;
+    let mut tasks = Vec::new();
+    for (number, (params, key)) in inputs.iter().enumerate() {
+        let set = |input: &mut Input| {
+            input.params = Json::parse(params).expect("an object");
+            input.unique = Some((*key).into());
+        };
+        let id = world.submit_with(&flow, set).await;
+        if number % 2 == 0 {
+            world.apply(id, Command::Cancel { by: None }).await;
+        }
+        world.pass(Millis(10));
+        tasks.push(id);
+    }
+    tasks
+}
+
+async fn tasks_are_found_by_unique_key_and_parameters(mut world: World) {
+    let inputs = [
+        (r#"{"size":1,"spec":{"disk":"ssd"}}"#, "a"),
+        (r#"{"size":2,"spec":{"disk":"ssd"}}"#, "b"),
+        (r#"{"size":2.0,"spec":{"disk":"tape"}}"#, "c"),
+        (r#"{"size":"2"}"#, "a"),
+    ];
+    let tasks = tasks_with(&mut world, &inputs).await;
+    let unique = Some("a".into());
+    assert_eq!(all(&mut world, TaskQuery { unique, ..any(1) }).await, [tasks[3], tasks[0]]);
+    let param = |path, value| ParamFilter::new(path, value).expect("a path");
+    let cases = [
+        (vec![param("size", "2")], vec![tasks[2], tasks[1]]),
+        (vec![param("/spec/disk", "ssd")], vec![tasks[1], tasks[0]]),
+        (vec![param("size", "2"), param("spec.disk", "ssd")], vec![tasks[1]]),
+        (vec![param("size", "\"2\"")], vec![tasks[3]]),
+        (vec![param("spec.none", "null")], vec![]),
+    ];
+    for (params, expected) in cases {
+        for brief in [false, true] {
+            let query = TaskQuery { params: params.clone(), brief, ..any(1) };
+            assert_eq!(all(&mut world, query).await, expected, "{params:?}");
+        }
+    }
+}
+
+async fn tasks_are_found_by_idempotency_key(mut world: World) {
+    let flow = world.add_flow(line("flow", 1)).await;
+    let mut tasks = Vec::new();
+    for scope in [1, 2, 3] {
+        let key = SubmitKey { scope: [scope; 32], fingerprint: [0; 32] };
+        let change = TaskChange { submit_key: Some(key), ..world.new_task(&flow, |_| {}) };
+        tasks.push(change.task.id);
+        assert_eq!(world.commit_one(change).await, Outcome::Committed);
+        world.pass(Millis(10));
+    }
+    world.submit(&flow).await;
+    world.apply(tasks[2], Command::Cancel { by: None }).await;
+    let of = |scopes: &[u8]| TaskQuery {
+        scopes: Some(scopes.iter().map(|scope| [*scope; 32]).collect()),
+        ..any(1)
+    };
+    assert_eq!(all(&mut world, of(&[2])).await, [tasks[1]]);
+    assert_eq!(all(&mut world, of(&[1, 3, 9])).await, [tasks[2], tasks[0]]);
+    assert_eq!(all(&mut world, of(&[9])).await, []);
+    assert_eq!(all(&mut world, of(&[])).await, []);
+    let statuses = vec![TaskStatus::Cancelled];
+    assert_eq!(all(&mut world, TaskQuery { statuses, ..of(&[1, 3]) }).await, [tasks[2]]);
+}
+
+async fn parameters_that_nobody_looks_at_may_be_left_out(mut world: World) {
+    let tasks = tasks_with(&mut world, &[(r#"{"size":1}"#, "a"), (r#"{"size":2}"#, "b")]).await;
+    let page =
+        world.store().tasks(&TaskQuery { brief: true, ..any(9) }).await.expect("listing tasks succeeds");
+    let ids: Vec<TaskId> = page.items.iter().map(|loaded| loaded.task.id).collect();
+    assert_eq!(ids, [tasks[1], tasks[0]]);
+    let page = world.store().tasks(&any(9)).await.expect("listing tasks succeeds");
+    let params: Vec<&str> = page.items.iter().map(|loaded| loaded.task.input.params.as_str()).collect();
+    assert_eq!(params, [r#"{"size":2}"#, r#"{"size":1}"#], "they are not lost by that");
 }
 
 async fn tasks_are_found_by_time(mut world: World) {

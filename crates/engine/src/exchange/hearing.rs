@@ -10,7 +10,7 @@ use super::{
 use crate::{
     Engine, EngineError,
     ports::{Now, SessionId, SessionRenewal, StoreError, WorkerState},
-    sessions::{LocalSession, Offers},
+    sessions::{LocalSession, Offers, SERVED_BEFORE_MAX},
 };
 
 /// A call as it was heard.
@@ -106,6 +106,7 @@ impl LocalSession {
             None => self.lease,
         };
         self.attached = call.attached;
+        self.is_draining = call.draining.unwrap_or(self.is_draining);
         self.seen_at = now.mono;
         (self.extensions, self.last_seq) = (0, self.last_seq.max(call.seq));
         self.hear_worker(call);
@@ -126,6 +127,8 @@ impl LocalSession {
                 let before: Vec<_> = before.map(|module| (module.clone(), self.seen_at)).collect();
                 self.served_before.retain(|(module, _)| !before.iter().any(|(again, _)| again == module));
                 self.served_before.extend(before);
+                let excess = self.served_before.len().saturating_sub(SERVED_BEFORE_MAX);
+                self.served_before.drain(..excess);
                 Arc::make_mut(&mut self.worker).modules = modules().cloned().collect();
             }
             self.offers = Offers { seq: call.seq, wishes: wishes.clone(), free: call.free };
@@ -137,5 +140,40 @@ impl LocalSession {
                 self.worker = Arc::new(WorkerState { attached, modules, ..said.clone() });
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use windlass_core::Name;
+
+    use super::*;
+    use crate::ports::Wish;
+
+    #[test]
+    fn a_worker_that_names_other_modules_in_each_call_fills_no_memory() {
+        let mut session = LocalSession::default();
+        let module = |n: usize| Name::new(&format!("m{n}")).unwrap();
+        let calls = 3 * SERVED_BEFORE_MAX;
+        for seq in 1..=calls {
+            session.hear_worker(&Exchange {
+                session: SessionId(1),
+                seq: seq as u64,
+                attached: false,
+                lease: None,
+                worker: None,
+                holding: None,
+                wishes: Some(vec![Wish { module: module(seq), commands: None, free: 1 }]),
+                free: None,
+                draining: None,
+                wait: Millis(0),
+                reports: Vec::new(),
+            });
+        }
+        assert_eq!(session.served_before.len(), SERVED_BEFORE_MAX);
+        assert!(
+            session.served_before.iter().any(|(served, _)| *served == module(calls - 1)),
+            "the last ones stay"
+        );
     }
 }

@@ -83,6 +83,8 @@ pub struct Exchange {
     pub wishes: Option<Vec<Wish>>,
     /// What it can take over all modules together.
     pub free: Option<u32>,
+    /// Whether the worker takes nothing more and ends once what it has is done; nothing = as before.
+    pub draining: Option<bool>,
     /// How long the poll may wait.
     pub wait: Millis,
     /// What became of attempts. A call with reports is no poll.

@@ -262,6 +262,11 @@ impl Store for SharedStore {
 
     async fn tasks(&self, query: &TaskQuery) -> Result<Page<Loaded, TaskId>, StoreError> {
         let rows = self.rows();
+        if let Some(scopes) = &query.scopes {
+            let ids = scopes.iter().filter_map(|scope| rows.tables.submit_key(scope)).map(|(id, _)| id);
+            let load = |id| rows.tables.task(id).map(|task| rows.waits.loaded(task.clone()));
+            return Ok(query.page_of(ids.map(load).collect()));
+        }
         Ok(rows.tables.page(query, |task| {
             let loaded = rows.waits.loaded(task.clone());
             let wanted = query.matches(task, &loaded.held());

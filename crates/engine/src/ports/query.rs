@@ -1,13 +1,16 @@
 //! What is asked of a store, and what it answers.
 
 use std::{
+    cmp::Reverse,
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
 };
 
-use windlass_core::{ActKey, Alarm, Flow, Millis, Name, Task, TaskId, TaskStatus, Timestamp, task_status};
+use windlass_core::{
+    ActKey, Alarm, Flow, Input, Millis, Name, Task, TaskId, TaskStatus, Timestamp, task_status,
+};
 
-use super::QueuePause;
+use super::{Loaded, ParamFilter, QueuePause};
 
 /// A flow in one version.
 #[derive(Debug, Clone)]
@@ -36,6 +39,13 @@ pub struct TaskQuery {
     pub flow: Option<Name>,
     /// Only with all of these labels.
     pub labels: BTreeMap<String, String>,
+    /// Only submitted under one of these idempotency keys, which are named by their scopes. Stores look them up and scan
+    /// nothing.
+    pub scopes: Option<Vec<[u8; 32]>>,
+    /// Only with this value of their flow's unique key.
+    pub unique: Option<Box<str>>,
+    /// Only with all of these parameters.
+    pub params: Vec<ParamFilter>,
     /// Only accepted at or after this time.
     pub since: Option<Timestamp>,
     /// Only accepted before this time.
@@ -44,18 +54,48 @@ pub struct TaskQuery {
     pub before: Option<TaskId>,
     /// At most this many.
     pub limit: usize,
+    /// The caller does not look at the parameters, which may be 1 MiB for each task: a store may give `{}` in their
+    /// place.
+    pub brief: bool,
 }
 
 impl TaskQuery {
     /// Whether a task meets the filters; `held` are the acts workers have.
     #[must_use]
     pub fn matches(&self, task: &Task, held: &BTreeSet<ActKey>) -> bool {
-        let created_at = task.input.created_at;
         (self.statuses.is_empty() || self.statuses.contains(&task_status(task, held)))
             && self.flow.as_ref().is_none_or(|flow| *flow == task.flow.name)
-            && self.labels.iter().all(|(name, value)| task.input.labels.get(name) == Some(value))
-            && self.since.is_none_or(|since| created_at >= since)
-            && self.until.is_none_or(|until| created_at < until)
+            && self.admits(&task.input)
+    }
+
+    /// Whether what was submitted meets the filters that are about nothing else.
+    #[must_use]
+    pub fn admits(&self, input: &Input) -> bool {
+        self.labels.iter().all(|(name, value)| input.labels.get(name) == Some(value))
+            && self.since.is_none_or(|since| input.created_at >= since)
+            && self.until.is_none_or(|until| input.created_at < until)
+            && self.unique.as_ref().is_none_or(|unique| input.unique.as_ref() == Some(unique))
+            && self.params.iter().all(|param| param.matches(&input.params))
+    }
+
+    /// Whether a store must read the parameters of tasks: the filters or the caller look at them.
+    #[must_use]
+    pub fn reads_params(&self) -> bool {
+        !self.brief || !self.params.is_empty()
+    }
+
+    /// The page of those tasks that meet the filters, where they were looked up by their idempotency keys.
+    #[must_use]
+    pub fn page_of(&self, found: Vec<Option<Loaded>>) -> Page<Loaded, TaskId> {
+        let is_older = |id: TaskId| self.before.is_none_or(|before| id < before);
+        let wanted = |found: &Loaded| is_older(found.task.id) && self.matches(&found.task, &found.held());
+        let mut items: Vec<Loaded> = found.into_iter().flatten().filter(wanted).collect();
+        items.sort_by_key(|loaded| Reverse(loaded.task.id));
+        items.dedup_by_key(|loaded| loaded.task.id);
+        let is_cut = items.len() > self.limit;
+        items.truncate(self.limit);
+        let next = if is_cut { items.last().map(|loaded| loaded.task.id) } else { None };
+        Page { items, next }
     }
 }
 

@@ -1,11 +1,11 @@
 //! Lists of tasks: those in memory, those that rest, and those that have ended.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
-use windlass_core::{TaskId, TaskStatus};
+use windlass_core::{Json, TaskId, TaskStatus};
 
 use super::Resident;
-use crate::ports::{Loaded, Page, SCAN_MAX, StoreError, TaskQuery};
+use crate::ports::{Loaded, Page, SCAN_MAX, Store as _, StoreError, TaskQuery};
 
 /// How many of the tasks that rest are read at once where most of them may not be on the page. A task may have
 /// parameters of 1 MiB.
@@ -22,6 +22,13 @@ impl Resident {
     /// never missed.
     pub(super) async fn page(&self, query: &TaskQuery) -> Result<Page<Loaded, TaskId>, StoreError> {
         let generation = self.current_generation().await?;
+        if let Some(scopes) = &query.scopes {
+            let found = self.sink.submit_keys(scopes).await?;
+            let ids: Vec<TaskId> = found.into_iter().flatten().map(|(id, _)| id).collect();
+            let loaded = self.load(&ids).await?;
+            self.settled(generation).await?;
+            return Ok(query.page_of(loaded));
+        }
         let (asks_active, asks_ended) =
             (asks_for(query, |status| !is_final(status)), asks_for(query, is_final));
         let reading = asks_active.then(|| self.begin_read());
@@ -71,7 +78,8 @@ impl Resident {
         let mut before = query.before.unwrap_or(TaskId(u128::MAX));
         let mut seen = 0;
         while items.len() < query.limit && seen < SCAN_MAX {
-            let room = if is_narrow(query) { READ_AT_ONCE } else { query.limit - items.len() };
+            let room = query.limit - items.len();
+            let room = if is_narrow(query) || query.brief { READ_AT_ONCE } else { room };
             let at_once = room.min(SCAN_MAX - seen);
             let rows = self.sink.resting_page(before, at_once).await?;
             let is_last = rows.len() < at_once;
@@ -83,7 +91,8 @@ impl Resident {
                 // Lists only go down, whatever a damaged row says of its id.
                 (before, seen) = (before.min(id), seen + 1);
                 let loaded = self.loaded_row(row, generation)?;
-                items.extend(loaded.filter(|loaded| query.matches(&loaded.task, &loaded.held())));
+                let loaded = loaded.filter(|loaded| query.matches(&loaded.task, &loaded.held()));
+                items.extend(loaded.map(|loaded| if query.brief { without_params(loaded) } else { loaded }));
             }
             if is_last {
                 return Ok(Page { items, next: None });
@@ -110,6 +119,12 @@ fn merged(parts: Vec<Part>, limit: usize) -> Page<Loaded, TaskId> {
     Page { items, next }
 }
 
+/// A task that was read for a page on which nobody looks at its parameters: they need not stay in memory.
+fn without_params(mut loaded: Loaded) -> Loaded {
+    Arc::make_mut(&mut Arc::make_mut(&mut loaded.task).input).params = Json::empty();
+    loaded
+}
+
 /// Whether a task may be left out of a page for something else than its age.
 fn is_narrow(query: &TaskQuery) -> bool {
     !query.statuses.is_empty()
@@ -117,6 +132,8 @@ fn is_narrow(query: &TaskQuery) -> bool {
         || query.flow.is_some()
         || query.since.is_some()
         || query.until.is_some()
+        || query.unique.is_some()
+        || !query.params.is_empty()
 }
 
 /// Whether tasks with a status that `test` is true for may be on a page.

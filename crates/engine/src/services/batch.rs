@@ -177,6 +177,8 @@ impl Batch {
             return Some(Reply::Damaged(error));
         }
         match item {
+            // Another new task of this batch has the id. Once that is on disk the store refuses this one.
+            Item::Submit(new) if self.task(new.task.id).is_some() => Some(Reply::Conflict),
             Item::Submit(new) => self.accept(new, None, place).err().map(Reply::from),
             Item::Task { id, command, claim, logs } => {
                 self.on_task(*id, |task, now| task.decide(command, *claim, logs, place, now))?

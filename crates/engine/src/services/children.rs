@@ -114,7 +114,7 @@ impl Batch {
         self.tell_task(parent, &Command::ChildEnded { key, child, end }, message, place)
     }
 
-    fn task(&self, id: TaskId) -> Option<&Arc<Task>> {
+    pub(super) fn task(&self, id: TaskId) -> Option<&Arc<Task>> {
         self.tasks.get(&id).and_then(TaskWork::task)
     }
 }

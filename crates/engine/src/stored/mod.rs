@@ -45,11 +45,17 @@ struct InputHead {
 const CAPACITY: usize = 256;
 
 /// Writes `value` behind the format's number.
+///
+/// # Panics
+/// When the type cannot be written, which is a defect of its `Serialize`: empty bytes in its place would be stored, and
+/// could never be read again.
 fn write<T: Serialize>(value: &T) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(CAPACITY);
     bytes.push(FORMAT);
-    // Writing plain data to memory cannot fail.
-    postcard::to_extend(value, bytes).unwrap_or_default()
+    match postcard::to_extend(value, bytes) {
+        Ok(bytes) => bytes,
+        Err(error) => panic!("{} cannot be written: {error}", std::any::type_name::<T>()),
+    }
 }
 
 /// Reads what was written in today's format, in format 1 as a `First`, or in format 2 as a `Second`.
@@ -153,4 +159,25 @@ pub fn read_input(head: &[u8], params: &str) -> Result<Input, StoreError> {
         traceparent: head.traceparent,
         created_at: head.created_at,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde::ser::{Error as _, Serializer};
+
+    use super::*;
+
+    struct Unwritable;
+
+    impl Serialize for Unwritable {
+        fn serialize<S: Serializer>(&self, _: S) -> Result<S::Ok, S::Error> {
+            Err(S::Error::custom("no"))
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "cannot be written")]
+    fn what_cannot_be_written_is_not_stored_as_nothing() {
+        write(&Unwritable);
+    }
 }

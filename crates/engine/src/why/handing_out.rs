@@ -18,6 +18,8 @@ use crate::{
 struct Workers {
     /// They serve it.
     serve: usize,
+    /// They serve it, and take nothing more: they end.
+    draining: usize,
     /// They serve its module without it.
     without_command: usize,
     /// They serve other modules.
@@ -52,6 +54,7 @@ impl Look<'_> {
             let since_start = self.engine.began.get().filter(|_| last.is_none()).map(|began| began.wall);
             return Ok(Why::NoWorker {
                 module: module.clone(),
+                draining: workers.draining,
                 without_command: workers.without_command,
                 others: workers.others,
                 last,
@@ -64,7 +67,14 @@ impl Look<'_> {
         if let Some(limited) = self.why_limited(key).await? {
             if is_planted(Bug::WorkersSaidMissing) {
                 let (module, last, since_start) = (module.clone(), None, None);
-                return Ok(Why::NoWorker { module, without_command: 0, others: 0, last, since_start });
+                return Ok(Why::NoWorker {
+                    module,
+                    draining: 0,
+                    without_command: 0,
+                    others: 0,
+                    last,
+                    since_start,
+                });
             }
             return Ok(limited);
         }
@@ -92,7 +102,7 @@ impl Look<'_> {
     fn workers_for(&self, module: &Name, command: &Name) -> Workers {
         // Of workers that talk to other servers only the modules are known.
         let local = self.engine.sessions.lock();
-        let mut workers = Workers { serve: 0, without_command: 0, others: 0 };
+        let mut workers = Workers { serve: 0, draining: 0, without_command: 0, others: 0 };
         let mut known: BTreeMap<SessionId, &WorkerState> = local.polling_workers().collect();
         known.extend(self.workers.iter().map(|worker| (worker.session, &worker.worker)));
         // Couriers, and what stands for modules that answer over a broker, do nothing themselves.
@@ -102,6 +112,8 @@ impl Look<'_> {
                 workers.others += 1;
             } else if local.lacks(session, module, command) {
                 workers.without_command += 1;
+            } else if local.is_draining(session) {
+                workers.draining += 1;
             } else {
                 workers.serve += 1;
             }

@@ -152,10 +152,12 @@ pub enum Why {
         /// Since when and by whom.
         pause: QueuePause,
     },
-    /// No connected worker serves its command.
+    /// No connected worker takes its command.
     NoWorker {
         /// Its module.
         module: Name,
+        /// How many workers serve the command, and take nothing more because they drain.
+        draining: usize,
         /// How many workers serve the module, and not the command.
         without_command: usize,
         /// How many workers serve other modules.

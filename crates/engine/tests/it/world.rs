@@ -240,6 +240,7 @@ impl<'a> WorkerInWorld<'a> {
             holding: Some(self.holding.clone()),
             wishes: Some(vec![Wish { module: Name::new("m").unwrap(), commands: None, free: 10 }]),
             free: None,
+            draining: None,
             wait: Millis(wait),
             reports: Vec::new(),
         }

@@ -218,6 +218,7 @@ impl Worker {
             holding: polls.then(|| held.into_iter().cloned().collect()),
             wishes: Some(modules.iter().filter_map(wish).collect()),
             free: Some(free),
+            draining: None,
             wait: Millis(wait),
             reports,
         };

@@ -10,7 +10,7 @@ use super::{
     connection::Connection,
     error::Fault,
     flows::Flows,
-    load::{TASK, add_waits, load, read_waits, readable, task_head, with_flows},
+    load::{TASK, TASK_WITHOUT_PARAMS, add_waits, load, read_waits, readable, task_head, with_flows},
     script::{Cell, Script, cells},
 };
 use crate::rows::{Listing, only_ended};
@@ -24,11 +24,15 @@ pub(super) async fn page(
     flows: &Flows,
     query: &TaskQuery,
 ) -> Result<Page<Loaded, TaskId>, Fault> {
+    if let Some(scopes) = &query.scopes {
+        let ids = by_scope(connection, scopes).await?;
+        return Ok(query.page_of(load(connection, flows, &ids, false).await?));
+    }
     let mut listing = Listing::new(query);
     loop {
         let wanted = listing.wanted().min(PIECE);
         let ids = ids(connection, query, listing.before(), wanted).await?;
-        let mut found = heads(connection, flows, &ids).await?;
+        let mut found = heads(connection, flows, &ids, query.reads_params()).await?;
         if !query.statuses.is_empty() {
             add_members(connection, flows, &mut found).await?;
         }
@@ -36,6 +40,18 @@ pub(super) async fn page(
             return Ok(page);
         }
     }
+}
+
+/// The tasks that were submitted under idempotency keys.
+async fn by_scope(connection: &mut Connection<'_>, scopes: &[[u8; 32]]) -> Result<Vec<TaskId>, Fault> {
+    if scopes.is_empty() {
+        return Ok(Vec::new());
+    }
+    let mut script = Script::default();
+    let keys = scopes.iter().map(|scope| Cell::from(&scope[..]));
+    script.for_keys("SELECT task FROM windlass_submit_key WHERE scope", keys, "");
+    let sets = connection.run(script).await?;
+    sets.iter().flatten().map(|row| row.task(0)).collect()
 }
 
 /// The next tasks that may be on the page, newest first.
@@ -81,12 +97,18 @@ async fn ids(
 }
 
 /// These tasks without members and results, in their order, as far as they are still there.
-async fn heads(connection: &mut Connection<'_>, flows: &Flows, ids: &[TaskId]) -> Result<Vec<Loaded>, Fault> {
+async fn heads(
+    connection: &mut Connection<'_>,
+    flows: &Flows,
+    ids: &[TaskId],
+    reads_params: bool,
+) -> Result<Vec<Loaded>, Fault> {
     if ids.is_empty() {
         return Ok(Vec::new());
     }
     let mut script = Script::reading();
-    let count = script.for_keys(&format!("{TASK} WHERE t.id"), ids.iter().map(|id| Cell::from(*id)), "");
+    let columns = if reads_params { TASK } else { TASK_WITHOUT_PARAMS };
+    let count = script.for_keys(&format!("{columns} WHERE t.id"), ids.iter().map(|id| Cell::from(*id)), "");
     add_waits(&mut script, ids);
     let mut sets = connection.run(script).await?.into_iter();
     let mut parts = HashMap::new();

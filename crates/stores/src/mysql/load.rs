@@ -18,6 +18,9 @@ use crate::rows::{TaskParts, of_task, small};
 /// The columns of a task, from `t` and its state `s`.
 pub(super) const TASK: &str = "SELECT t.id, t.flow, t.version, t.head, t.params, s.state
     FROM windlass_task t JOIN windlass_state s ON s.task = t.id";
+/// The same with `{}` in place of the parameters, which may be large.
+pub(super) const TASK_WITHOUT_PARAMS: &str = "SELECT t.id, t.flow, t.version, t.head, '{}', s.state
+    FROM windlass_task t JOIN windlass_state s ON s.task = t.id";
 
 /// The tasks with these ids, in their order. With `within` the connection has a transaction open, which sees what it has
 /// locked as it is; else all is read as of one moment.

@@ -14,9 +14,9 @@ use super::{
 };
 use crate::rows::{Listing, only_ended, to_integer};
 
-/// Tasks older than one, with what is claimed of them; `$3` are the endings, where only ended ones are wanted.
+/// Tasks older than one, with what is claimed of them; with `$6` with their parameters.
 const PAGE: &str = "
-    SELECT t.id, t.flow, t.version, t.head, t.params, t.state,
+    SELECT t.id, t.flow, t.version, t.head, CASE WHEN $6::bool THEN t.params ELSE '{}' END, t.state,
            w.acts, w.attempts, w.claims, w.sessions, w.since, w.handed_out
     FROM windlass_task t
     LEFT JOIN LATERAL (
@@ -31,9 +31,9 @@ const PAGE: &str = "
 /// The newest of each ending are read from its part of an index, and the newest of all of them are the page. It is asked
 /// for in the words of that index: with `ending = …` the database may read all tasks from the newest on instead.
 const PAGE_OF_ENDED: &str = "
-    SELECT t.id, t.flow, t.version, t.head, t.params, t.state,
+    SELECT t.id, t.flow, t.version, t.head, CASE WHEN $6::bool THEN t.params ELSE '{}' END, t.state,
            NULL::int8[], NULL::int8[], NULL::int8[], NULL::uuid[], NULL::int8[], NULL::int8[]
-    FROM unnest($6::int2[]) AS e (ending)
+    FROM unnest($7::int2[]) AS e (ending)
     CROSS JOIN LATERAL (
         SELECT * FROM windlass_task t
         WHERE t.ending IS NOT NULL AND t.ending >= e.ending AND (t.ending, t.id) < (e.ending, $1::uuid)
@@ -42,6 +42,8 @@ const PAGE_OF_ENDED: &str = "
         ORDER BY t.ending DESC, t.id DESC LIMIT $2
     ) t
     ORDER BY t.id DESC LIMIT $2";
+/// The tasks that were submitted under idempotency keys.
+const BY_SCOPE: &str = "SELECT task FROM windlass_submit_key WHERE scope = ANY($1::bytea[])";
 
 /// A page of tasks.
 pub(super) async fn page(
@@ -49,6 +51,12 @@ pub(super) async fn page(
     flows: &Flows,
     query: &TaskQuery,
 ) -> Result<Page<Loaded, TaskId>, Fault> {
+    if let Some(scopes) = &query.scopes {
+        let scopes: Vec<&[u8]> = scopes.iter().map(|scope| &scope[..]).collect();
+        let rows = connection.query(BY_SCOPE, &[&scopes]).await?;
+        let ids = rows.iter().map(task_id).collect::<Result<Vec<_>, _>>()?;
+        return Ok(query.page_of(load(connection, flows, &ids).await?));
+    }
     let mut listing = Listing::new(query);
     // Each once: a status may be asked for twice.
     let endings = only_ended(&query.statuses).map(|codes| {
@@ -56,15 +64,18 @@ pub(super) async fn page(
         codes.into_iter().collect::<Vec<_>>()
     });
     let flow = query.flow.as_ref().map(|flow| flow.as_str());
+    let reads = query.reads_params();
     let (since, until) = (query.since.map(|at| at.0), query.until.map(|at| at.0));
     loop {
         let wanted = listing.wanted();
         let (id, limit) = (Uuid::from_u128(listing.before().0), to_integer(wanted as u64));
         let rows = match &endings {
             Some(endings) => {
-                connection.query(PAGE_OF_ENDED, &[&id, &limit, &flow, &since, &until, endings]).await?
+                connection
+                    .query(PAGE_OF_ENDED, &[&id, &limit, &flow, &since, &until, &reads, endings])
+                    .await?
             }
-            None => connection.query(PAGE, &[&id, &limit, &flow, &since, &until]).await?,
+            None => connection.query(PAGE, &[&id, &limit, &flow, &since, &until, &reads]).await?,
         };
         let mut parts = Vec::with_capacity(rows.len());
         for row in &rows {

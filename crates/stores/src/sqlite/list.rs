@@ -5,7 +5,7 @@
 //! after the other, and at no more than [`SCAN_MAX`] for one page.
 
 use rusqlite::{Connection, Row, Statement, params};
-use windlass_core::{Millis, TaskId, Timestamp};
+use windlass_core::{Json, Millis, TaskId, Timestamp};
 use windlass_engine::{
     ports::{Page, SCAN_MAX, TaskQuery},
     resident::{ReadTask, TaskRow},
@@ -138,7 +138,7 @@ fn first_accepted_after(connection: &Connection, time: Timestamp) -> Result<Opti
     Ok(found)
 }
 
-/// The task, if it meets the filters by flow and labels.
+/// The task, if it meets the filters by flow and by what was submitted.
 fn matching(query: &TaskQuery, id: TaskId, row: &Row<'_>, task: &Row<'_>) -> Result<Option<TaskRow>, Fault> {
     let flow = task.get_ref(2)?.as_str().map_err(from_sql)?;
     if query.flow.as_ref().is_some_and(|wanted| wanted.as_str() != flow) {
@@ -146,7 +146,10 @@ fn matching(query: &TaskQuery, id: TaskId, row: &Row<'_>, task: &Row<'_>) -> Res
     }
     let state = row.get_ref(5)?.as_blob().map_err(from_sql)?;
     let state = stored::read_state(state).map_err(|error| of_task(id, error))?;
-    let found = task_row_with(task, id, state)?;
-    let labelled = query.labels.iter().all(|(name, value)| found.input.labels.get(name) == Some(value));
-    Ok(labelled.then_some(found))
+    let mut found = task_row_with(task, id, state)?;
+    let is_wanted = query.admits(&found.input);
+    if query.brief {
+        found.input.params = Json::empty();
+    }
+    Ok(is_wanted.then_some(found))
 }

@@ -336,6 +336,8 @@ mod tests {
         for line in [
             "windlass task start create -p a=1 -p b=x --params - --key k --at +15m --priority -3 --label a=b --wait",
             "windlass task list --status rolled_back --flow f --label a=b --since 15m --until 1m --limit 5 --cursor c",
+            "windlass task list --idempotency-key k --unique-key u -p size=3 --param a.b=c --all",
+            "windlass task list --status stuck --count",
             "windlass task resolve ID step done --params {\"a\":1}",
             "windlass task resolve ID step retry -p size=3",
             "windlass task signal ID approved -p by=me --now",

@@ -63,6 +63,8 @@ fn render(queues: &[Queue], now: Timestamp, style: Style) -> String {
     for queue in queues {
         let state = if queue.paused {
             Cell::colored("paused", Some(Color::Warning))
+        } else if queue.workers > 0 && queue.draining == queue.workers {
+            Cell::colored("draining", Some(Color::Warning))
         } else if queue.workers == 0 && queue.ready > 0 && queue.running == 0 {
             Cell::colored("no worker", Some(Color::Bad))
         } else {
@@ -72,12 +74,20 @@ fn render(queues: &[Queue], now: Timestamp, style: Style) -> String {
             (&queue.name).into(),
             queue.ready.to_string().into(),
             queue.running.to_string().into(),
-            queue.workers.to_string().into(),
+            workers(queue).into(),
             queue.oldest_ready_at.map(|at| age(at, now)).unwrap_or_default().into(),
             state,
         ]);
     }
     table.text(style)
+}
+
+/// How many workers serve a queue, and how many of them take nothing more.
+fn workers(queue: &Queue) -> String {
+    match queue.draining {
+        0 => queue.workers.to_string(),
+        draining => format!("{} ({draining} draining)", queue.workers),
+    }
 }
 
 #[cfg(test)]
@@ -97,14 +107,22 @@ mod tests {
             oldest_ready_at: (ready > 0).then(|| now - SignedDuration::from_secs(200)),
             paused,
             workers,
+            draining: 0,
         };
-        let queues =
-            [queue("resource", 0, 1, false), queue("mysql", 12, 0, false), queue("monitor", 3, 2, true)];
+        let queues = [
+            queue("resource", 0, 1, false),
+            queue("mysql", 12, 0, false),
+            queue("monitor", 3, 2, true),
+            Queue { draining: 1, ..queue("backup", 3, 1, false) },
+            Queue { draining: 1, ..queue("mail", 3, 2, false) },
+        ];
         assert_snapshot!(render(&queues, now, Style::PLAIN), @"
-        QUEUE     READY  RUNNING  WORKERS  OLDEST  STATE
-        resource  0      2        1                open
-        mysql     12     0        0        3m ago  no worker
-        monitor   3      2        2        3m ago  paused
+        QUEUE     READY  RUNNING  WORKERS         OLDEST  STATE
+        resource  0      2        1                       open
+        mysql     12     0        0               3m ago  no worker
+        monitor   3      2        2               3m ago  paused
+        backup    3      2        1 (1 draining)  3m ago  draining
+        mail      3      2        2 (1 draining)  3m ago  open
         ");
     }
 }

@@ -50,7 +50,7 @@ impl Color {
 }
 
 /// One cell.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Cell {
     text: String,
     color: Option<Color>,

@@ -3,7 +3,13 @@
 use jiff::Timestamp;
 use windlass_api::Worker;
 
-use super::{connection::Context, exit::Exit, output::Style, table::Table, time::age};
+use super::{
+    connection::Context,
+    exit::Exit,
+    output::Style,
+    table::{Cell, Color, Table},
+    time::age,
+};
 
 /// Lists the connected workers.
 pub(crate) async fn run(context: &Context) -> anyhow::Result<Exit> {
@@ -13,7 +19,7 @@ pub(crate) async fn run(context: &Context) -> anyhow::Result<Exit> {
 }
 
 fn render(workers: &[Worker], now: Timestamp, style: Style) -> String {
-    let mut table = Table::new(["WORKER", "HOST", "VERSION", "RUNNING", "SEEN", "MODULES"]);
+    let mut table = Table::new(["WORKER", "HOST", "VERSION", "RUNNING", "SEEN", "STATE", "MODULES"]);
     for worker in workers {
         table.row([
             (&worker.name).into(),
@@ -21,6 +27,7 @@ fn render(workers: &[Worker], now: Timestamp, style: Style) -> String {
             (&worker.version).into(),
             worker.running.to_string().into(),
             age(worker.last_seen_at, now).into(),
+            if worker.draining { Cell::colored("draining", Some(Color::Warning)) } else { Cell::default() },
             worker.modules.join(", ").into(),
         ]);
     }
@@ -43,15 +50,21 @@ mod tests {
             host: "db1".to_owned(),
             version: "0.1.0".to_owned(),
             attached: true,
+            draining: false,
             modules: ["mysql", "resource", "monitor", "backup"].map(str::to_owned).to_vec(),
             running: 2,
             last_seen_at: now - SignedDuration::from_secs(1),
         };
         let style = Style { color: false, width: Some(66) };
-        assert_snapshot!(render(&[worker], now, style), @"
+        assert_snapshot!(render(std::slice::from_ref(&worker), now, style), @"
         WORKER    HOST  VERSION  RUNNING  SEEN    MODULES
         worker-1  db1   0.1.0    2        1s ago  mysql, resource,
                                                   monitor, backup
+        ");
+        let draining = Worker { draining: true, modules: vec!["mysql".to_owned()], ..worker };
+        assert_snapshot!(render(&[draining], now, style), @"
+        WORKER    HOST  VERSION  RUNNING  SEEN    STATE     MODULES
+        worker-1  db1   0.1.0    2        1s ago  draining  mysql
         ");
     }
 }

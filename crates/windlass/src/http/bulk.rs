@@ -97,8 +97,8 @@ fn query(change: &api::BulkChange, now: Timestamp) -> Result<TaskQuery, Refused>
         labels: filter.labels.clone(),
         since: time("filter.since", &filter.since)?,
         until: time("filter.until", &filter.until)?,
-        before: None,
         limit: PAGE_TASKS,
+        ..TaskQuery::default()
     })
 }
 

@@ -72,9 +72,7 @@ impl Keyed {
 
 /// What the store keeps of a key: hashes of where it counts, the flow as a rule, and of what was submitted.
 pub(crate) fn submit_key(key: &str, scope: &str, flow: &Name, version: Option<u32>, input: &Input) -> Keyed {
-    let mut hash = Hash::default();
-    hash.text(CALLER).text(scope).text(key);
-    Keyed::new(hash, Some(&input.params), |params| {
+    Keyed::new(scope_hash(key, scope), Some(&input.params), |params| {
         let mut fingerprint = Hash::default();
         fingerprint.text(flow).number(version.map(i64::from)).text(params);
         fingerprint.number(input.at.map(|at| at.0)).number(Some(input.priority.into()));
@@ -87,6 +85,17 @@ pub(crate) fn submit_key(key: &str, scope: &str, flow: &Name, version: Option<u3
         }
         fingerprint.finish()
     })
+}
+
+/// Where a key counts, as the store keeps it.
+pub(super) fn scope(key: &str, scope: &str) -> [u8; 32] {
+    scope_hash(key, scope).finish()
+}
+
+fn scope_hash(key: &str, scope: &str) -> Hash {
+    let mut hash = Hash::default();
+    hash.text(CALLER).text(scope).text(key);
+    hash
 }
 
 /// What the store keeps of a task that was enqueued without a key: its id.

@@ -158,10 +158,11 @@ impl App {
 
 /// Everything the server answers.
 pub fn router(app: Arc<App>) -> Router {
-    let routes: [(&'static str, MethodRouter<Arc<App>>); 37] = [
-        ("/v1/tasks", get(tasks::list).post(submit::submit)),
+    let routes: [(&'static str, MethodRouter<Arc<App>>); 38] = [
+        ("/v1/tasks", get(tasks::list::list).post(submit::submit)),
         ("/v1/tasks/batch", post(batch::submit)),
         ("/v1/tasks/bulk", post(bulk::change)),
+        ("/v1/tasks/counts", get(tasks::counts::count)),
         ("/v1/tasks/{id}", get(tasks::show)),
         ("/v1/tasks/{id}/cancel", post(tasks::cancel)),
         ("/v1/tasks/{id}/pause", post(tasks::pause)),

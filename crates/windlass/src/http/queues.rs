@@ -120,7 +120,9 @@ async fn queues(app: &App) -> Result<BTreeMap<Name, api::Queue>, Refused> {
     }
     for worker in workers {
         for module in &worker.worker.modules {
-            queues.entry(module.clone()).or_insert_with(|| quiet(module)).workers += 1;
+            let queue = queues.entry(module.clone()).or_insert_with(|| quiet(module));
+            queue.workers += 1;
+            queue.draining += u32::from(app.engine.is_draining(worker.session));
         }
     }
     Ok(queues)
@@ -150,5 +152,6 @@ fn document(state: &QueueState) -> api::Queue {
         oldest_ready_at: state.oldest_ready_at.map(view::time),
         paused: state.paused.is_some(),
         workers: 0,
+        draining: 0,
     }
 }

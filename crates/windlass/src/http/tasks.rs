@@ -1,17 +1,21 @@
 //! `/v1/tasks`: looking at tasks and steering them. Submits are in `submit.rs`, decisions about steps in `resolve.rs`.
 
-use std::{collections::BTreeMap, sync::Arc};
+pub(super) mod counts;
+mod current;
+pub(super) mod list;
+
+use std::sync::Arc;
 
 use axum::{
     extract::{Request, State},
-    http::{HeaderMap, HeaderValue, StatusCode, header, request::Parts},
+    http::{HeaderMap, HeaderValue, StatusCode, header},
     response::{IntoResponse as _, Response},
 };
 use serde::Serialize;
 use sha2::{Digest as _, Sha256};
 use windlass_api as api;
-use windlass_core::{Actor, Command, TaskId, TaskStatus, Timestamp};
-use windlass_engine::ports::{Loaded, TaskQuery};
+use windlass_core::{Actor, Command, TaskId};
+use windlass_engine::ports::Loaded;
 
 use super::{
     App, bytes_response,
@@ -19,136 +23,11 @@ use super::{
     enqueued,
     extract::{self, Pairs},
     ok,
-    page::Page,
     problem::Refused,
     view::{self, Overlay},
 };
 
-/// Tasks of a page where the request does not say.
-const PAGE_ITEMS: usize = 100;
-
-/// Tasks read at once: each may have a megabyte of parameters.
-const READ_AT_ONCE: usize = 32;
-
-/// What the cursor of a list begins with, so that it is not taken for anything else.
-const CURSOR_PREFIX: &str = "t";
-
-/// Every status with its word.
-pub(super) const STATUSES: [TaskStatus; 11] = [
-    TaskStatus::Scheduled,
-    TaskStatus::Pending,
-    TaskStatus::Running,
-    TaskStatus::Pausing,
-    TaskStatus::Paused,
-    TaskStatus::RollingBack,
-    TaskStatus::Succeeded,
-    TaskStatus::RolledBack,
-    TaskStatus::Failed,
-    TaskStatus::Cancelled,
-    TaskStatus::Stuck,
-];
-
-/// Tasks, newest first, without steps and results. A page ends early, with `next`, once its tasks have 8 MiB of
-/// parameters.
-#[utoipa::path(
-    get,
-    path = "/v1/tasks", operation_id = "list_tasks",
-    tag = "tasks",
-    params(
-        ("status" = Option<String>, Query, description = "Only with one of these statuses: comma-separated, or given several times"),
-        ("flow" = Option<String>, Query, description = "Only of this flow"),
-        ("label" = Option<String>, Query, description = "Only with this label, as `name:value`; may be given several times"),
-        ("since" = Option<String>, Query, description = "Only accepted at or after this time: RFC 3339, or how long ago (`15m`)"),
-        ("until" = Option<String>, Query, description = "Only accepted before this time"),
-        ("cursor" = Option<String>, Query, description = "`next` of the page before"),
-        ("limit" = Option<u32>, Query, description = "1 to 1000; 100 when left out"),
-    ),
-    responses(
-        (status = 200, description = "The page", body = api::List<api::Task>),
-        (status = 400, description = "Malformed", body = api::Problem, content_type = "application/problem+json"),
-    )
-)]
-pub(crate) async fn list(State(app): State<Arc<App>>, request: Request) -> Result<Response, Refused> {
-    let (parts, _) = request.into_parts();
-    let query = query(&parts, app.now().wall)?;
-    Ok(ok(&page(&app, query).await?))
-}
-
-/// A page of tasks. They are read a few at a time, so that not many more are in memory than there is room for.
-async fn page(app: &App, mut query: TaskQuery) -> Result<api::List<api::Task>, Refused> {
-    let mut page = Page::new(query.limit);
-    loop {
-        query.limit = page.room().min(READ_AT_ONCE);
-        let read = app.engine.tasks(&query).await?;
-        let (found, mut taken) = (read.items.len(), 0);
-        for loaded in &read.items {
-            if page.room() == 0 {
-                break;
-            }
-            let task = view::summary(loaded);
-            let bytes = task.params.get().len();
-            page.push(task, bytes);
-            query.before = Some(loaded.task.id);
-            taken += 1;
-        }
-        // Where all were taken the store knows whether there are more.
-        if taken == found {
-            query.before = read.next;
-        }
-        // What found less than it might have looked at enough.
-        if page.room() == 0 || found < query.limit || query.before.is_none() {
-            return Ok(page.into_list(query.before.map(cursor)));
-        }
-    }
-}
-
-pub(super) fn query(parts: &Parts, now: Timestamp) -> Result<TaskQuery, Refused> {
-    let known = ["status", "flow", "label", "since", "until", "cursor", "limit"];
-    let pairs = Pairs::of(parts, &known)?;
-    Ok(TaskQuery {
-        statuses: pairs
-            .all("status")
-            .flat_map(|list| list.split(','))
-            .map(status)
-            .collect::<Result<_, _>>()?,
-        flow: pairs.one("flow")?.map(|flow| extract::name("\"flow\"", flow)).transpose()?,
-        labels: pairs.all("label").map(label).collect::<Result<BTreeMap<_, _>, _>>()?,
-        since: pairs.time("since", now)?,
-        until: pairs.time("until", now)?,
-        before: pairs.one("cursor")?.map(read_cursor).transpose()?,
-        limit: pairs.limit(PAGE_ITEMS)?,
-    })
-}
-
-pub(super) fn status(text: &str) -> Result<TaskStatus, Refused> {
-    let found = STATUSES.into_iter().find(|status| view::status(*status).as_str() == text);
-    found.ok_or_else(|| {
-        let known: Vec<&str> = STATUSES.iter().map(|status| view::status(*status).as_str()).collect();
-        Refused::malformed(format!("{text:?} is no status of a task: they are {}", known.join(", ")))
-    })
-}
-
-fn label(text: &str) -> Result<(String, String), Refused> {
-    let label = text.split_once(':').filter(|(name, _)| !name.is_empty());
-    label
-        .map(|(name, value)| (name.to_owned(), value.to_owned()))
-        .ok_or_else(|| Refused::malformed(format!("\"label\" is {text:?}, and must be name:value")))
-}
-
-pub(super) fn cursor(before: TaskId) -> String {
-    format!("{CURSOR_PREFIX}{:032x}", before.0)
-}
-
-fn read_cursor(text: &str) -> Result<TaskId, Refused> {
-    let hex = text.strip_prefix(CURSOR_PREFIX).filter(|hex| hex.len() == 32);
-    let id = hex.and_then(|hex| u128::from_str_radix(hex, 16).ok()).map(TaskId);
-    // What reads as a number but was not written here, `+1` for example, is none of ours either.
-    id.filter(|id| cursor(*id) == text).ok_or_else(|| {
-        Refused::malformed(
-            "\"cursor\" is none that this server gave: send `next` of the page before as it came",
-        )
-    })
-}
+pub(super) use list::{STATUSES, cursor, query, status};
 
 /// One task with its steps.
 #[utoipa::path(
@@ -276,34 +155,4 @@ pub(super) async fn told(
     let loaded = app.engine.tell(id, command).await?;
     app.metrics.command(kind);
     Ok(ok(&view::task(&loaded, &Overlay::of(app, &loaded).await?)))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn cursors_are_ours() {
-        let id = TaskId(0x0190_0000_0000_7000_8000_0000_0000_0001);
-        assert_eq!(read_cursor(&cursor(id)).unwrap(), id);
-        for bad in [
-            "",
-            "t",
-            "01900000000070008000000000000001",
-            "t+1900000000070008000000000000001",
-            "t0190000000007000800000000000000A",
-            "t0190000000007000800000000000000g",
-            &format!("{}0", cursor(id)),
-        ] {
-            assert!(read_cursor(bad).is_err(), "{bad}");
-        }
-    }
-
-    #[test]
-    fn every_status_has_its_word() {
-        for known in STATUSES {
-            assert_eq!(status(view::status(known).as_str()).unwrap(), known);
-        }
-        assert!(status("done").unwrap_err().problem().detail.contains("rolled_back"));
-    }
 }

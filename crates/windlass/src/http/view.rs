@@ -61,6 +61,11 @@ pub(crate) fn task(loaded: &Loaded, overlay: &Overlay<'_>) -> api::Task {
 
 /// A task as lists have it: without steps and results.
 pub(crate) fn summary(loaded: &Loaded) -> api::Task {
+    api::Task { params: payload(&loaded.task.input.params), ..brief(loaded) }
+}
+
+/// The same without parameters, which may be large.
+pub(super) fn brief(loaded: &Loaded) -> api::Task {
     let Task { id, flow, input, state } = &*loaded.task;
     let handed_out_at = loaded.begun().map(|claim| claim.at).min();
     api::Task {
@@ -71,7 +76,7 @@ pub(crate) fn summary(loaded: &Loaded) -> api::Task {
         message: loaded.task.message(),
         stuck: stuck(&loaded.task),
         cursor: loaded.task.cursor(),
-        params: payload(&input.params),
+        params: payload(&Json::empty()),
         result: None,
         labels: input.labels.clone(),
         priority: input.priority,
@@ -85,6 +90,7 @@ pub(crate) fn summary(loaded: &Loaded) -> api::Task {
         started_at: state.started_at.or(handed_out_at).map(time),
         ended_at: state.ended_at.map(time),
         steps: Vec::new(),
+        current: Vec::new(),
     }
 }
 

@@ -29,7 +29,8 @@ pub(crate) async fn list(State(app): State<Arc<App>>, request: Request) -> Resul
     let (parts, _) = request.into_parts();
     let pairs = Pairs::of(&parts, &["cursor", "limit"])?;
     let (limit, after) = (pairs.limit(PAGE_ITEMS)?, pairs.one("cursor")?);
-    let workers = app.engine.workers(app.now()).await?.into_iter().map(document);
+    let workers = app.engine.workers(app.now()).await?.into_iter();
+    let workers = workers.map(|state| document(app.engine.is_draining(state.session), state));
     let mut items: Vec<api::Worker> =
         workers.filter(|worker| after.is_none_or(|after| worker.id.as_str() > after)).collect();
     items.sort_unstable_by(|one, other| one.id.cmp(&other.id));
@@ -38,13 +39,14 @@ pub(crate) async fn list(State(app): State<Arc<App>>, request: Request) -> Resul
     Ok(ok(&api::List { items, next }))
 }
 
-fn document(state: SessionState) -> api::Worker {
+fn document(draining: bool, state: SessionState) -> api::Worker {
     api::Worker {
         id: state.session.to_string(),
         name: view::worker_name(&state.worker.name, state.session),
         host: state.worker.host.into(),
         version: state.worker.version.into(),
         attached: state.worker.attached,
+        draining,
         modules: state.worker.modules.iter().map(ToString::to_string).collect(),
         running: state.running,
         last_seen_at: view::time(state.last_seen_at),

@@ -5,18 +5,27 @@ use clap::{
     builder::{PossibleValuesParser, TypedValueParser as _},
 };
 use jiff::Timestamp;
-use windlass_api::{Task, TaskStatus};
+use windlass_api::{Task, TaskCounts, TaskStatus};
 use windlass_client::TaskFilter;
 
 use super::steps::task_status;
 use crate::cli::{
     connection::Context,
     exit::Exit,
-    output::{Format, Style},
+    output::{Format, Style, write},
     params::parse_label,
-    table::Table,
+    table::{Cell, Color, Overflow, Table},
     time::{age, parse_past},
 };
+
+/// Columns from which on a terminal has room for what a task is at beside its id, status, age and flow.
+const WIDE: usize = 120;
+
+/// What lines below others begin with.
+const INDENT: &str = "    ";
+
+/// Tasks of each page where all are asked for.
+const PAGE_OF_ALL: u32 = 1000;
 
 /// All statuses, as users see them.
 pub(super) const STATUSES: [TaskStatus; 11] = [
@@ -56,13 +65,34 @@ pub(crate) struct ListArgs {
     #[arg(long, value_name = "TIME", value_parser = parse_past)]
     until: Option<Timestamp>,
 
-    /// At most this many, 1 to 1000
-    #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=1000))]
-    limit: u32,
+    /// Only the task that was started under this idempotency key; without --flow one for each flow
+    #[arg(long, value_name = "KEY")]
+    idempotency_key: Option<String>,
+
+    /// Only those with this value of their flow's unique key
+    #[arg(long, value_name = "KEY")]
+    unique_key: Option<String>,
+
+    /// Only those with this parameter; all of them when given more than once. PATH is a name, `outer.inner` or a JSON
+    /// pointer; VALUE is JSON where it can be read as such, else a string
+    #[arg(short = 'p', long = "param", value_name = "PATH=VALUE", value_parser = parse_filter)]
+    params: Vec<(String, String)>,
+
+    /// At most this many, 1 to 1000 [default: 100]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    limit: Option<u32>,
 
     /// Go on where a list before ended: its `next`
     #[arg(long, value_name = "CURSOR")]
     cursor: Option<String>,
+
+    /// All of them, page after page
+    #[arg(long, conflicts_with = "limit")]
+    all: bool,
+
+    /// Print only how many there are, in total and by status
+    #[arg(long, conflicts_with_all = ["limit", "cursor", "all"])]
+    count: bool,
 }
 
 impl ListArgs {
@@ -72,54 +102,226 @@ impl ListArgs {
             status: self.status,
             flow: self.flow,
             labels: self.labels,
+            idempotency_key: self.idempotency_key,
+            unique_key: self.unique_key,
+            params: self.params,
             since: self.since.map(|time| time.to_string()),
             until: self.until.map(|time| time.to_string()),
             cursor: self.cursor,
-            limit: Some(self.limit),
+            limit: if self.all { Some(PAGE_OF_ALL) } else { self.limit },
+            // A table shows no parameters.
+            brief: context.output.format == Format::Table,
         };
-        let tasks = context.client.tasks(&filter).await?;
-        context.output.show(&tasks, |tasks, style| render(&tasks.items, Timestamp::now(), style))?;
-        if let (Format::Table, Some(cursor)) = (context.output.format, &tasks.next) {
-            eprintln!("there are more: add --cursor {cursor}");
+        match (self.count, self.all) {
+            (true, _) => {
+                let counts = context.client.count_tasks(&filter).await?;
+                context.output.show(&counts, render_counts)?;
+            }
+            (false, true) => all(filter, context).await?,
+            (false, false) => {
+                let tasks = context.client.tasks(&filter).await?;
+                context.output.show(&tasks, |tasks, style| render(&tasks.items, Timestamp::now(), style))?;
+                if let (Format::Table, Some(cursor)) = (context.output.format, &tasks.next) {
+                    eprintln!("there are more: add --all, or --cursor {cursor}");
+                }
+            }
         }
         Ok(Exit::Done)
     }
+}
+
+/// Prints page after page as they come, so that never more than one is in memory: tables one below the other, or one JSON
+/// document with a line for each task.
+async fn all(mut filter: TaskFilter, context: &Context) -> anyhow::Result<()> {
+    let format = context.output.format;
+    let mut is_first = true;
+    loop {
+        let page = context.client.tasks(&filter).await?;
+        match format {
+            Format::Table if page.items.is_empty() && !(is_first && page.next.is_none()) => {}
+            Format::Table => write(&render(&page.items, Timestamp::now(), context.output.style))?,
+            Format::Json => write(&lines(&page.items, is_first)?)?,
+        }
+        is_first &= page.items.is_empty();
+        let is_last = page.next.is_none() || page.next == filter.cursor;
+        filter.cursor = page.next;
+        if is_last {
+            break;
+        }
+    }
+    if format == Format::Json {
+        write(if is_first { "{\"items\":[],\"next\":null}\n" } else { "],\"next\":null}\n" })?;
+    }
+    Ok(())
+}
+
+/// A piece of the JSON document of all tasks; `is_first` where nothing of it was printed yet.
+fn lines(tasks: &[Task], is_first: bool) -> anyhow::Result<String> {
+    let mut text = String::new();
+    for (index, task) in tasks.iter().enumerate() {
+        text.push_str(if is_first && index == 0 { "{\"items\":[\n" } else { "," });
+        text.push_str(&serde_json::to_string(task)?);
+        text.push('\n');
+    }
+    Ok(text)
 }
 
 pub(super) fn status_of(word: &str) -> Result<TaskStatus, String> {
     STATUSES.into_iter().find(|status| status.as_str() == word).ok_or_else(|| format!("{word} is no status"))
 }
 
+/// Reads `PATH=VALUE`. The server reads the path and the value, but a name with a colon would end at it.
+fn parse_filter(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((path, _)) if path.contains(':') => Err("a path with a colon cannot be filtered by".to_owned()),
+        Some((path, value)) if !path.is_empty() => Ok((path.to_owned(), value.to_owned())),
+        _ => Err("write a parameter as PATH=VALUE, for example size=3 or disk.kind=ssd".to_owned()),
+    }
+}
+
 fn render(tasks: &[Task], now: Timestamp, style: Style) -> String {
-    let mut table = Table::new(["ID", "STATUS", "ACCEPTED", "FLOW"]);
+    let is_narrow = style.width.is_some_and(|width| width < WIDE);
+    let mut table = Table::new(["ID", "STATUS", "ACCEPTED", "FLOW", "STEP", "LABELS", "MESSAGE"]);
     for task in tasks {
+        let details = |text: String| if is_narrow { Cell::default() } else { text.into() };
         table.row([
             (&task.id).into(),
             task_status(task.status),
             age(task.created_at, now).into(),
             format!("{}@{}", task.flow, task.version).into(),
+            details(step(task)),
+            details(labels(task)),
+            details(message(task, now)),
         ]);
     }
+    let mut lines = table.lines(style, Overflow::Cut).into_iter();
+    let mut text = lines.next().map(|heads| heads + "\n").unwrap_or_default();
+    for (line, task) in lines.zip(tasks) {
+        text.push_str(&line);
+        text.push('\n');
+        if is_narrow {
+            text.push_str(&below(task, now, style));
+        }
+    }
+    text
+}
+
+/// What a narrow terminal has no columns for, in a line of its own; nothing where there is nothing to say.
+fn below(task: &Task, now: Timestamp, style: Style) -> String {
+    let parts = [step(task), message(task, now), labels(task)];
+    let parts: Vec<String> = parts.into_iter().filter(|part| !part.is_empty()).collect();
+    if parts.is_empty() {
+        return String::new();
+    }
+    let mut table = Table::headless();
+    table.row([Cell::colored(parts.join("; "), Some(Color::Faint))]);
+    let style = Style { width: style.width.map(|width| width.saturating_sub(INDENT.len())), ..style };
+    table.lines(style, Overflow::Cut).iter().map(|line| format!("{INDENT}{line}\n")).collect()
+}
+
+/// The step that a task is at, and how many more there are.
+fn step(task: &Task) -> String {
+    match &task.current[..] {
+        [] => String::new(),
+        [step] => step.name.clone(),
+        [step, others @ ..] => format!("{} +{}", step.name, others.len()),
+    }
+}
+
+fn labels(task: &Task) -> String {
+    let labels: Vec<String> = task.labels.iter().map(|(name, value)| format!("{name}={value}")).collect();
+    labels.join(" ")
+}
+
+/// What there is to say: the trouble of a step, or else of the task, and what happens next.
+fn message(task: &Task, now: Timestamp) -> String {
+    let named = task.current.len() > 1;
+    let trouble = task.current.iter().find_map(|step| {
+        let message = step.message.as_deref()?;
+        Some(if named { format!("{}: {message}", step.name) } else { message.to_owned() })
+    });
+    let due = task.current.iter().filter_map(|step| step.due_at).min().filter(|due| *due > now);
+    let waits = task.current.iter().find_map(|step| step.waits_for.as_ref());
+    let parts = [
+        trouble.or_else(|| task.message.clone()),
+        due.map(|due| format!("next try {}", age(due, now))),
+        waits.map(|what| format!("waits for {what}")),
+    ];
+    parts.into_iter().flatten().collect::<Vec<_>>().join("; ")
+}
+
+fn render_counts(counts: &TaskCounts, style: Style) -> String {
+    let mut table = Table::headless();
+    for status in STATUSES {
+        if let Some(count) = counts.by_status.get(status.as_str()) {
+            table.row([task_status(status), count.to_string().into()]);
+        }
+    }
+    table.row(["total".into(), counts.total.to_string().into()]);
     table.text(style)
 }
 
 #[cfg(test)]
 mod tests {
     use insta::assert_snapshot;
+    use windlass_api::{CurrentStep, StepStatus};
 
     use super::*;
     use crate::cli::task::fixture;
 
+    fn tasks() -> [Task; 2] {
+        let step = |name: &str, message: Option<&str>| CurrentStep {
+            name: name.to_owned(),
+            status: StepStatus::Running,
+            message: message.map(str::to_owned),
+            attempts: 2,
+            due_at: None,
+            waits_for: None,
+        };
+        let running = Task { current: vec![step("init", Some("disk\nbusy"))], ..fixture::running() };
+        let current = vec![step("init", None), step("deduct", Some("no quota left"))];
+        [running, Task { status: TaskStatus::RollingBack, current, ..fixture::stuck() }]
+    }
+
+    #[test]
+    fn a_list_has_the_step_the_message_and_the_labels() {
+        assert_snapshot!(render(&tasks(), fixture::now(), Style::PLAIN), @"
+        ID                                    STATUS        ACCEPTED  FLOW               STEP     LABELS        MESSAGE
+        01990a6e-0000-7000-8000-000000000001  running       3m ago    create_instance@2  init     team=storage  disk busy
+        01990a6e-0000-7000-8000-000000000002  rolling_back  2h ago    create_instance@2  init +1                deduct: no quota left
+        ");
+    }
+
     #[test]
     fn a_list_fits_eighty_columns() {
-        let running = fixture::running();
-        let rolled_back = Task { status: TaskStatus::RolledBack, ..fixture::stuck() };
-        let text = render(&[running, rolled_back], fixture::now(), Style { color: false, width: Some(80) });
+        let text = render(&tasks(), fixture::now(), Style { color: false, width: Some(80) });
         assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
         assert_snapshot!(text, @"
-        ID                                    STATUS       ACCEPTED  FLOW
-        01990a6e-0000-7000-8000-000000000001  running      3m ago    create_instance@2
-        01990a6e-0000-7000-8000-000000000002  rolled_back  2h ago    create_instance@2
+        ID                                    STATUS        ACCEPTED  FLOW
+        01990a6e-0000-7000-8000-000000000001  running       3m ago    create_instance@2
+            init; disk busy; team=storage
+        01990a6e-0000-7000-8000-000000000002  rolling_back  2h ago    create_instance@2
+            init +1; deduct: no quota left
+        ");
+    }
+
+    #[test]
+    fn pages_make_one_document() {
+        let [one, other] = tasks();
+        let text =
+            [lines(&[one], true), lines(&[other], false)].map(Result::unwrap).concat() + "],\"next\":null}";
+        let list: windlass_api::List<Task> = serde_json::from_str(&text).unwrap();
+        assert_eq!(list.items.len(), 2);
+    }
+
+    #[test]
+    fn counts_are_in_the_order_of_statuses() {
+        let by_status = [("stuck", 1), ("pending", 20)].map(|(status, count)| (status.to_owned(), count));
+        let counts = TaskCounts { total: 21, by_status: by_status.into(), next: None };
+        assert_snapshot!(render_counts(&counts, Style::PLAIN), @"
+        pending  20
+        stuck    1
+        total    21
         ");
     }
 

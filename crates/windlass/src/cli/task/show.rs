@@ -13,6 +13,9 @@ use crate::cli::{
     time::{age, elapsed},
 };
 
+/// Characters printed of parameters and of each result.
+const PAYLOAD_CHARS_MAX: usize = 500;
+
 /// What to show of a task.
 #[derive(Debug, Args)]
 pub(crate) struct ShowArgs {
@@ -73,11 +76,13 @@ pub(crate) fn page(task: &Task, now: Timestamp, style: Style) -> String {
         let labels: Vec<String> = task.labels.iter().map(|(key, value)| format!("{key}={value}")).collect();
         add("labels", labels.join(" ").into());
     }
-    add("params", compact(&task.params).into());
-    if let Some(result) = &task.result {
-        add("result", compact(result).into());
-    }
+    // The result of a task has its parameters in it once more, so results are shown step by step.
+    add("params", shortened(&task.params).into());
     let mut page = format!("{}\n{}", head.text(style), steps::table(task, now).text(style));
+    if let Some(results) = results(task) {
+        page.push('\n');
+        page.push_str(&results.text(style));
+    }
     let advice = advice(task);
     if !advice.is_empty() {
         page.push('\n');
@@ -122,6 +127,32 @@ pub(crate) fn settling(task: &Task) -> Option<String> {
     let Some(step) = &stuck.step else { return Some(format!("windlass task resume {id}")) };
     let choices: Vec<&str> = stuck.choices.iter().map(|choice| choice.as_str()).collect();
     Some(format!("windlass task resolve {id} {step} {}", choices.join("|")))
+}
+
+/// What the steps returned, and their rollbacks; nothing where no step returned anything.
+fn results(task: &Task) -> Option<Table> {
+    let mut table = Table::new(["STEP", "RESULT"]);
+    let mut has_any = false;
+    for step in &task.steps {
+        let undo = step.rollback.as_ref().and_then(|rollback| rollback.result.as_ref());
+        let undo = undo.map(|result| (format!("{} (rollback)", step.name), result));
+        for (name, result) in step.result.iter().map(|result| (step.name.clone(), result)).chain(undo) {
+            table.row([name.into(), shortened(result).into()]);
+            has_any = true;
+        }
+    }
+    has_any.then_some(table)
+}
+
+/// The beginning of a payload on one line, and how long it is where that is not all.
+fn shortened(payload: &Payload) -> String {
+    let mut text = compact(payload);
+    if let Some((end, _)) = text.char_indices().nth(PAYLOAD_CHARS_MAX) {
+        let bytes = payload.get().len();
+        text.truncate(end);
+        text.push_str(&format!("… ({bytes} bytes; -o json prints all)"));
+    }
+    text
 }
 
 /// A payload on one line, as short as it goes without changing a digit.
@@ -169,6 +200,9 @@ mod tests {
         check   succeeded  1      12s
         init    running    2      3m 7s  disk busy; 40% copying; on worker-1
         deduct  pending
+
+        STEP   RESULT
+        check  {"free":12}
         "#);
     }
 
@@ -208,6 +242,24 @@ mod tests {
         stuck: the undo of step init failed: directory not empty
         It waits for a person: windlass task resolve 01990a6e-0000-7000-8000-000000000002 init retry|skip|done
         ");
+    }
+
+    #[test]
+    fn parameters_are_printed_once_and_results_step_by_step() {
+        let mut task =
+            Task { status: TaskStatus::Succeeded, ended_at: Some(fixture::now()), ..fixture::running() };
+        task.result = serde_json::from_str(r#"{"name":"db1","size":3,"free":12}"#).ok();
+        let text = page(&task, fixture::now(), Style::PLAIN);
+        assert_eq!(text.matches("\"db1\"").count(), 1, "{text}");
+        assert_eq!(text.matches("\"free\":12").count(), 1, "{text}");
+    }
+
+    #[test]
+    fn long_payloads_are_cut_and_say_so() {
+        let long = format!("{{\"text\": \"{}\"}}", "é".repeat(600));
+        let text = shortened(&serde_json::from_str(&long).unwrap());
+        assert!(text.ends_with("é… (1212 bytes; -o json prints all)"), "{text}");
+        assert_eq!(text.chars().take_while(|c| *c != '…').count(), PAYLOAD_CHARS_MAX);
     }
 
     #[test]

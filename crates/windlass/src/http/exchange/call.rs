@@ -51,6 +51,8 @@ pub(in crate::http) struct Body<'a> {
     #[serde(default)]
     free: Option<u32>,
     #[serde(default)]
+    draining: Option<bool>,
+    #[serde(default)]
     wait_ms: u64,
     #[serde(borrow, default)]
     reports: Vec<&'a RawValue>,
@@ -148,6 +150,7 @@ pub(in crate::http) fn call(body: Body<'_>) -> Result<(Exchange, Vec<Nameless>),
         holding: body.holding,
         wishes: body.modules.map(wishes).transpose()?,
         free: body.free,
+        draining: body.draining,
         wait: Millis(body.wait_ms),
         reports,
     };
@@ -285,7 +288,7 @@ mod tests {
         let text = concat!(
             r#"{"protocol":1,"session":"00000000-0000-4000-8000-000000000001","seq":7,"attached":true,"#,
             r#""lease_ms":5000,"worker":{"name":"w","host":"h","version":"1"},"holding":["t"],"#,
-            r#""modules":[{"name":"m","commands":["c"],"free":3}],"free":2,"wait_ms":100,"#,
+            r#""modules":[{"name":"m","commands":["c"],"free":3}],"free":2,"draining":true,"wait_ms":100,"#,
             r#""reports":[{"token":"t","outcome":"succeeded","result":{"a":1.0},"logs":["line"]}]}"#
         );
         let document: api::ExchangeRequest = serde_json::from_str(text).unwrap();
@@ -300,6 +303,7 @@ mod tests {
             (&*call.worker.unwrap().name, call.holding.unwrap(), call.free),
             ("w", vec!["t".to_owned()], Some(2))
         );
+        assert_eq!(call.draining, Some(true));
         let wishes = call.wishes.unwrap();
         assert_eq!(
             (wishes[0].module.as_str(), wishes[0].commands.as_ref().unwrap().len(), wishes[0].free),

@@ -182,12 +182,14 @@ impl About<'_> {
     pub(super) fn no_worker(
         self,
         module: &Name,
-        [without_command, others]: [usize; 2],
+        [draining, without_command, others]: [usize; 3],
         last: Option<&LastHeard>,
         since_start: Option<Timestamp>,
     ) -> Explained {
         let run = self.key.and_then(|key| self.task.action(key)).map(view::run).unwrap_or_default();
         let connected = match (without_command, others) {
+            _ if draining == 1 => "the one worker that serves it drains and takes nothing more".to_owned(),
+            _ if draining > 1 => format!("all {draining} workers that serve it drain and take nothing more"),
             (0, 0) => "no worker is connected".to_owned(),
             (0, 1) => "the one connected worker does not".to_owned(),
             (0, n) => format!("none of the {n} connected workers does"),
@@ -195,7 +197,7 @@ impl About<'_> {
             (n, _) => format!("none of the {n} connected workers of {module} has this command"),
         };
         let last_one = match (last, since_start) {
-            _ if without_command > 0 => String::new(),
+            _ if draining + without_command > 0 => String::new(),
             (Some(last), _) => {
                 format!(
                     "; the last one of {module}, {}, was heard of {} ago",
@@ -212,7 +214,7 @@ impl About<'_> {
             format!("{} waits for a worker that serves {run}: {connected}{last_one}.", self.opening()),
             json!({
                 "module": module.as_str(), "run": run, "other_workers": others,
-                "workers_without_command": without_command,
+                "workers_without_command": without_command, "workers_draining": draining,
                 "last_worker": last.map(|last| json!({ "name": last.worker, "heard_at": view::time(last.at) })),
                 "server_started_at": since_start.map(view::time),
             }),

@@ -46,8 +46,8 @@ impl About<'_> {
                 self.members([*total, *done, *failed, *under_way], first.as_deref())
             }
             Why::QueuePaused { module, pause } => self.queue_paused(module, pause),
-            Why::NoWorker { module, without_command, others, last, since_start } => {
-                self.no_worker(module, [*without_command, *others], last.as_ref(), *since_start)
+            Why::NoWorker { module, draining, without_command, others, last, since_start } => {
+                self.no_worker(module, [*draining, *without_command, *others], last.as_ref(), *since_start)
             }
             Why::Limited { state, holders } => self.limited(state, holders),
             Why::Queued { module, before, workers, estimate } => {

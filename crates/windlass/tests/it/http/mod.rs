@@ -8,6 +8,7 @@ mod documents;
 mod events;
 mod exchange;
 mod limits;
+mod listing;
 mod locks;
 mod logs;
 mod members;

@@ -19,6 +19,27 @@ async fn why(server: &Server, id: &str) -> String {
 }
 
 #[tokio::test]
+async fn a_worker_that_drains_takes_nothing_more() {
+    let server = Server::start().await;
+    server.apply("f", "steps: [{ name: one, run: m.c }]").await;
+    let id = server.submit("f", json!({})).await;
+    let mut worker = Worker::new(&server, 1, &["m"]);
+    let offer = json!([{ "name": "m", "free": 0 }]);
+    worker.call(json!({ "modules": offer, "holding": [] })).await;
+    assert_eq!(server.get(&format!("/v1/tasks/{id}/why")).await.json()["reason"], "queued");
+    worker.call(json!({ "modules": offer, "holding": [], "draining": true })).await;
+    assert_snapshot!(why(&server, &id).await, @"no_worker (one): Step one waits for a worker that serves m.c: the one worker that serves it drains and takes nothing more.");
+    worker.call(json!({ "modules": offer, "holding": [] })).await;
+    let reason = server.get(&format!("/v1/tasks/{id}/why")).await.json();
+    assert_eq!(reason["data"]["workers_draining"], 1, "it need not say so in each call: {reason}");
+    assert_eq!(server.get("/v1/workers").await.json()["items"][0]["draining"], true);
+    let queue = server.get("/v1/queues/m").await.json();
+    assert_eq!((&queue["workers"], &queue["draining"]), (&json!(1), &json!(1)));
+    worker.call(json!({ "modules": offer, "holding": [], "draining": false })).await;
+    assert_eq!(server.get(&format!("/v1/tasks/{id}/why")).await.json()["reason"], "queued");
+}
+
+#[tokio::test]
 async fn waiting_for_a_worker() {
     let server = Server::start().await;
     server.apply("f", FLOW).await;

@@ -1,0 +1,240 @@
+//! `GET /v1/tasks`: a page of tasks that meet filters.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use axum::{
+    extract::{Request, State},
+    http::request::Parts,
+    response::Response,
+};
+use windlass_api as api;
+use windlass_core::{TaskId, TaskStatus, Timestamp};
+use windlass_engine::ports::{ParamFilter, TaskQuery};
+
+use super::{
+    super::{
+        App,
+        extract::{self, Pairs},
+        idempotency, ok,
+        page::Page,
+        problem::Refused,
+        view,
+    },
+    current,
+};
+
+/// Tasks of a page where the request does not say.
+const PAGE_ITEMS: usize = 100;
+
+/// Tasks read at once: each may have a megabyte of parameters.
+const READ_AT_ONCE: usize = 32;
+
+/// The same where parameters are left out.
+const BRIEF_READ_AT_ONCE: usize = 200;
+
+/// Parameters that a list is filtered by: each is looked for in every task.
+const PARAMS_MAX: usize = 16;
+
+/// The names of filters and of where to go on, of lists and of counts.
+pub(super) const FILTERS: [&str; 9] =
+    ["status", "flow", "label", "idempotency_key", "unique_key", "param", "since", "until", "cursor"];
+
+/// What the cursor of a list begins with, so that it is not taken for anything else.
+const CURSOR_PREFIX: &str = "t";
+
+/// Every status with its word.
+pub(in crate::http) const STATUSES: [TaskStatus; 11] = [
+    TaskStatus::Scheduled,
+    TaskStatus::Pending,
+    TaskStatus::Running,
+    TaskStatus::Pausing,
+    TaskStatus::Paused,
+    TaskStatus::RollingBack,
+    TaskStatus::Succeeded,
+    TaskStatus::RolledBack,
+    TaskStatus::Failed,
+    TaskStatus::Cancelled,
+    TaskStatus::Stuck,
+];
+
+/// Tasks, newest first, without steps and results; `current` has the steps that a task is at.
+///
+/// A page ends early, with `next`, once its tasks have 8 MiB of parameters, or once the server has looked at 10,000 tasks
+/// for it: for `unique_key`, `param` and `label` the server scans the tasks that meet the other filters. So a page can have
+/// fewer tasks than `limit`, even none, while there are more.
+#[utoipa::path(
+    get,
+    path = "/v1/tasks", operation_id = "list_tasks",
+    tag = "tasks",
+    params(
+        ("status" = Option<String>, Query, description = "Only with one of these statuses: comma-separated, or given several times"),
+        ("flow" = Option<String>, Query, description = "Only of this flow"),
+        ("label" = Option<String>, Query, description = "Only with this label, as `name:value`; may be given several times"),
+        ("idempotency_key" = Option<String>, Query, description = "Only the task that was submitted under this idempotency key; one for each flow without `flow`. Reruns are not found by their keys"),
+        ("unique_key" = Option<String>, Query, description = "Only with this value of the flow's unique key"),
+        ("param" = Option<String>, Query, description = "Only with this parameter, as `path:value`; may be given several times. The path is `name`, `outer.inner` or a JSON pointer such as `/outer/inner`; the value is JSON, else a string"),
+        ("since" = Option<String>, Query, description = "Only accepted at or after this time: RFC 3339, or how long ago (`15m`)"),
+        ("until" = Option<String>, Query, description = "Only accepted before this time"),
+        ("cursor" = Option<String>, Query, description = "`next` of the page before"),
+        ("limit" = Option<u32>, Query, description = "1 to 1000; 100 when left out"),
+        ("brief" = Option<bool>, Query, description = "`true`: without parameters; `params` is `{}` in each task"),
+    ),
+    responses(
+        (status = 200, description = "The page", body = api::List<api::Task>),
+        (status = 400, description = "Malformed", body = api::Problem, content_type = "application/problem+json"),
+    )
+)]
+pub(crate) async fn list(State(app): State<Arc<App>>, request: Request) -> Result<Response, Refused> {
+    let (parts, _) = request.into_parts();
+    let mut query = query(&parts, app.now().wall)?;
+    query.scopes = scopes(&app, &parts, &query).await?;
+    Ok(ok(&page(&app, query).await?))
+}
+
+/// A page of tasks. They are read a few at a time, so that not many more are in memory than there is room for.
+async fn page(app: &App, mut query: TaskQuery) -> Result<api::List<api::Task>, Refused> {
+    let mut page = Page::new(query.limit);
+    loop {
+        query.limit = page.room().min(if query.brief { BRIEF_READ_AT_ONCE } else { READ_AT_ONCE });
+        let read = app.engine.tasks(&query).await?;
+        let (found, mut taken) = (read.items.len(), 0);
+        for loaded in &read.items {
+            if page.room() == 0 {
+                break;
+            }
+            let mut task = if query.brief { view::brief(loaded) } else { view::summary(loaded) };
+            task.current = current::steps(loaded);
+            let messages = task.current.iter().filter_map(|step| step.message.as_ref()).map(String::len);
+            let bytes = task.params.get().len() + messages.sum::<usize>();
+            page.push(task, bytes);
+            query.before = Some(loaded.task.id);
+            taken += 1;
+        }
+        // Where all were taken the store knows whether there are more.
+        if taken == found {
+            query.before = read.next;
+        }
+        // What found less than it might have looked at enough.
+        if page.room() == 0 || found < query.limit || query.before.is_none() {
+            return Ok(page.into_list(query.before.map(cursor)));
+        }
+    }
+}
+
+/// What a list is asked for, but for its idempotency key, which needs the catalogue.
+pub(in crate::http) fn query(parts: &Parts, now: Timestamp) -> Result<TaskQuery, Refused> {
+    let pairs = Pairs::of(parts, &[&FILTERS[..], &["limit", "brief"]].concat())?;
+    Ok(TaskQuery { limit: pairs.limit(PAGE_ITEMS)?, brief: pairs.flag("brief")?, ..filters(&pairs, now)? })
+}
+
+/// The filters of a list or of counts.
+pub(super) fn filters(pairs: &Pairs, now: Timestamp) -> Result<TaskQuery, Refused> {
+    let params = pairs.all("param").map(param).collect::<Result<Vec<_>, _>>()?;
+    if params.len() > PARAMS_MAX {
+        let count = params.len();
+        return Err(Refused::malformed(format!(
+            "\"param\" is there {count} times: the limit is {PARAMS_MAX}"
+        )));
+    }
+    Ok(TaskQuery {
+        statuses: pairs
+            .all("status")
+            .flat_map(|list| list.split(','))
+            .map(status)
+            .collect::<Result<_, _>>()?,
+        flow: pairs.one("flow")?.map(|flow| extract::name("\"flow\"", flow)).transpose()?,
+        labels: pairs.all("label").map(label).collect::<Result<BTreeMap<_, _>, _>>()?,
+        unique: pairs.one("unique_key")?.map(Box::from),
+        params,
+        since: pairs.time("since", now)?,
+        until: pairs.time("until", now)?,
+        before: pairs.one("cursor")?.map(read_cursor).transpose()?,
+        ..TaskQuery::default()
+    })
+}
+
+/// Where the idempotency key that is asked for may have been used: with each flow, and with tasks that bring their steps.
+pub(super) async fn scopes(
+    app: &App,
+    parts: &Parts,
+    query: &TaskQuery,
+) -> Result<Option<Vec<[u8; 32]>>, Refused> {
+    let pairs = Pairs::of(parts, &[&FILTERS[..], &["limit", "brief"]].concat())?;
+    let Some(key) = pairs.one("idempotency_key")? else { return Ok(None) };
+    let mut scopes = vec![idempotency::scope(key, idempotency::ADHOC)];
+    match &query.flow {
+        Some(flow) => scopes.push(idempotency::scope(key, flow)),
+        None => {
+            let flows = app.engine.flows().await?;
+            scopes.extend(flows.iter().map(|stored| idempotency::scope(key, &stored.flow.name)));
+        }
+    }
+    Ok(Some(scopes))
+}
+
+fn param(text: &str) -> Result<ParamFilter, Refused> {
+    let (path, value) = text.split_once(':').ok_or_else(|| {
+        Refused::malformed(format!("\"param\" is {text:?}, and must be path:value, such as size:3"))
+    })?;
+    ParamFilter::new(path, value).map_err(|error| Refused::malformed(format!("\"param\": {error}")))
+}
+
+pub(in crate::http) fn status(text: &str) -> Result<TaskStatus, Refused> {
+    let found = STATUSES.into_iter().find(|status| view::status(*status).as_str() == text);
+    found.ok_or_else(|| {
+        let known: Vec<&str> = STATUSES.iter().map(|status| view::status(*status).as_str()).collect();
+        Refused::malformed(format!("{text:?} is no status of a task: they are {}", known.join(", ")))
+    })
+}
+
+fn label(text: &str) -> Result<(String, String), Refused> {
+    let label = text.split_once(':').filter(|(name, _)| !name.is_empty());
+    label
+        .map(|(name, value)| (name.to_owned(), value.to_owned()))
+        .ok_or_else(|| Refused::malformed(format!("\"label\" is {text:?}, and must be name:value")))
+}
+
+pub(in crate::http) fn cursor(before: TaskId) -> String {
+    format!("{CURSOR_PREFIX}{:032x}", before.0)
+}
+
+fn read_cursor(text: &str) -> Result<TaskId, Refused> {
+    let hex = text.strip_prefix(CURSOR_PREFIX).filter(|hex| hex.len() == 32);
+    let id = hex.and_then(|hex| u128::from_str_radix(hex, 16).ok()).map(TaskId);
+    // What reads as a number but was not written here, `+1` for example, is none of ours either.
+    id.filter(|id| cursor(*id) == text).ok_or_else(|| {
+        Refused::malformed(
+            "\"cursor\" is none that this server gave: send `next` of the page before as it came",
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cursors_are_ours() {
+        let id = TaskId(0x0190_0000_0000_7000_8000_0000_0000_0001);
+        assert_eq!(read_cursor(&cursor(id)).unwrap(), id);
+        for bad in [
+            "",
+            "t",
+            "01900000000070008000000000000001",
+            "t+1900000000070008000000000000001",
+            "t0190000000007000800000000000000A",
+            "t0190000000007000800000000000000g",
+            &format!("{}0", cursor(id)),
+        ] {
+            assert!(read_cursor(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn every_status_has_its_word() {
+        for known in STATUSES {
+            assert_eq!(status(view::status(known).as_str()).unwrap(), known);
+        }
+        assert!(status("done").unwrap_err().problem().detail.contains("rolled_back"));
+    }
+}
