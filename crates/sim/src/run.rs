@@ -22,6 +22,9 @@ const UNBLOCKING_STEPS_MAX: u64 = 20_000;
 /// The number of that person: above those of all others.
 const UNBLOCKER: usize = 10;
 
+/// The numbers of those who run tasks again and repeat their commands.
+const REPEATERS: [usize; 2] = [11, 12];
+
 /// What came of a run.
 pub(crate) struct Run {
     pub(crate) steps: u64,
@@ -62,6 +65,9 @@ fn begin(world: &Rc<World>) {
     let person = usize::try_from(submitters).unwrap_or(0);
     world.spawn(Host::Person(person), actors::look_after(world.clone(), person));
     world.spawn(Host::Person(person + 1), actors::ask_why(world.clone(), person + 1));
+    if world.config.is(Kind::Repeats) {
+        world.spawn(Host::Nature, actors::repeat_commands(world.clone(), REPEATERS));
+    }
     // The first poll of these needs an event to come after.
     world.after(0, "begin", |_| {});
 }

@@ -188,6 +188,12 @@ impl Truth {
         id.and_then(|id| self.tasks.get(&id)).map(|known| known.task.clone())
     }
 
+    /// Any task that has ended.
+    pub(crate) fn any_ended(&self, world: &World) -> Option<Rc<Task>> {
+        let ended: Vec<&Known> = self.tasks.values().filter(|known| known.task.is_ended()).collect();
+        world.choose(&ended).map(|known| known.task.clone())
+    }
+
     pub(crate) fn any_alarm(&self, world: &World) -> Option<AlarmId> {
         let ids: Vec<AlarmId> = self.alarms.keys().cloned().collect();
         world.choose(&ids).cloned()

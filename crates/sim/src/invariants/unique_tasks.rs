@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use windlass_core::{During, Name, Phase, Task, TaskId};
+use windlass_core::{During, Event, EventKind, Name, Phase, Task, TaskId};
 use windlass_engine::ports::{Change, TaskChange};
 
 use super::{Invariant, broken};
@@ -50,6 +50,10 @@ impl UniqueTasks {
         let Some(first) = self.newest.insert((task.flow.name.clone(), key), task.id) else { return Ok(()) };
         let Some(first) = truth.tasks.get(&first).map(|known| &*known.task) else { return Ok(()) };
         world.count("unique: another one taken in");
+        let overrides = |event: &Event| matches!(event.kind, EventKind::UniqueOverridden { .. });
+        if change.events.iter().any(overrides) {
+            return Ok(());
+        }
         if self.stands_for(first, task, unique.during, world) {
             let message = format!(
                 "task {} was taken in, for which task {} stands, {:?}",
