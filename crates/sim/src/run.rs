@@ -2,6 +2,8 @@
 
 use std::{collections::BTreeMap, rc::Rc};
 
+use windlass_engine::ports::Settlement;
+
 use crate::{
     actors,
     judge::Violation,
@@ -24,6 +26,9 @@ const UNBLOCKER: usize = 10;
 
 /// The numbers of those who run tasks again and repeat their commands.
 const REPEATERS: [usize; 2] = [11, 12];
+
+/// The number of the operator who gives many tasks one command.
+const BULK: usize = 13;
 
 /// What came of a run.
 pub(crate) struct Run {
@@ -68,6 +73,15 @@ fn begin(world: &Rc<World>) {
     if world.config.is(Kind::Repeats) {
         world.spawn(Host::Nature, actors::repeat_commands(world.clone(), REPEATERS));
     }
+    if world.config.is(Kind::Batches) {
+        world.spawn(Host::Person(BULK), actors::command_many(world.clone(), BULK));
+    }
+    if world.config.is(Kind::Enqueued) && world.config.shared {
+        world.spawn(Host::Nature, actors::enqueue_tasks(world.clone()));
+    }
+    if world.config.is(Kind::DamagedRows) {
+        world.spawn(Host::Nature, actors::damage_rows(world.clone()));
+    }
     // The first poll of these needs an event to come after.
     world.after(0, "begin", |_| {});
 }
@@ -90,7 +104,36 @@ fn drive(world: &Rc<World>) -> Result<(), Violation> {
         rest = if world.is_finished() { rest + 1 } else { 0 };
     }
     explain(world)?;
+    if !world.is_damage_reported() {
+        return Err(Violation::new("damaged rows", "no alarm names every task with damaged rows".to_owned()));
+    }
+    check_enqueued(world)?;
     world.judge.borrow_mut().at_rest()
+}
+
+/// What applications enqueued was accepted under its id, or another task stands for it.
+fn check_enqueued(world: &World) -> Result<(), Violation> {
+    let Some(enqueued) = world.servers.enqueued() else { return Ok(()) };
+    if !enqueued.is_empty() {
+        return Err(Violation::new(
+            "enqueued tasks",
+            "a task that was enqueued was never accepted".to_owned(),
+        ));
+    }
+    let judge = world.judge.borrow();
+    for (id, settlement) in enqueued.settled() {
+        let named = match &settlement {
+            Settlement::Accepted => id,
+            Settlement::StandsFor(task) => *task,
+            Settlement::Refused(_) => continue,
+        };
+        if !judge.truth.tasks.contains_key(&named) {
+            let message =
+                format!("task {id} was enqueued, and {settlement:?} although there is no task {named}");
+            return Err(Violation { task: Some(id), ..Violation::new("enqueued tasks", message) });
+        }
+    }
+    Ok(())
 }
 
 /// Lets somebody take away what tasks wait for, before others see to it that they end.

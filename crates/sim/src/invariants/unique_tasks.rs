@@ -51,7 +51,8 @@ impl UniqueTasks {
         let Some(first) = truth.tasks.get(&first).map(|known| &*known.task) else { return Ok(()) };
         world.count("unique: another one taken in");
         let overrides = |event: &Event| matches!(event.kind, EventKind::UniqueOverridden { .. });
-        if change.events.iter().any(overrides) {
+        // One that cannot be read does not stand for others.
+        if change.events.iter().any(overrides) || truth.is_damaged(first.id) {
             return Ok(());
         }
         if self.stands_for(first, task, unique.during, world) {

@@ -3,8 +3,10 @@
 
 mod database;
 mod disk;
+mod enqueued;
 mod topic;
 
 pub(crate) use database::Database;
 pub(crate) use disk::Disk;
+pub(crate) use enqueued::{EnqueuedRows, EnqueuedThere};
 pub(crate) use topic::{Numbers, Topics, topic};
