@@ -13,6 +13,9 @@ pub(crate) const LONG_MS: u64 = 4 * 3_600_000;
 /// Locks that steps of all flows need.
 const LOCKS: [&str; 2] = ["disk", "net"];
 
+/// The module whose steps go over a broker.
+pub(crate) const BROKER_MODULE: &str = "b";
+
 /// The signal that steps wait for.
 pub(crate) const SIGNAL: &str = "go";
 
@@ -158,6 +161,11 @@ fn expression(text: &str) -> Expression {
 }
 
 fn action(world: &World, command: &str) -> Action {
+    let module = match world.config.is(Kind::Broker) && world.chance(400) {
+        true => BROKER_MODULE,
+        false if world.chance(700) => "m",
+        false => "n",
+    };
     let backoffs = [Backoff::Exponential, Backoff::Fixed, Backoff::None];
     Action {
         timeout: Millis(if world.chance(150) { LONG_MS } else { world.within(500..=20_000) }),
@@ -168,7 +176,7 @@ fn action(world: &World, command: &str) -> Action {
             base: Millis(world.within(10..=1500)),
             cap: Millis(5000),
         },
-        ..Action::of_worker(named(if world.chance(700) { "m" } else { "n" }), named(command))
+        ..Action::of_worker(named(module), named(command))
     }
 }
 

@@ -29,6 +29,9 @@ pub(crate) enum Kind {
     Sweeps,
     /// Applications enqueue tasks in transactions of their own. Servers share a database.
     Enqueued,
+    /// Steps of one module go over a broker, to consumers that cannot ask a server. Nobody asks why tasks wait: what is
+    /// on a broker is not known here.
+    Broker,
     /// Rows of some tasks cannot be read any more. The server owns its disk.
     DamagedRows,
 }
@@ -54,6 +57,7 @@ impl Kind {
         Self::Classic,
         Self::Sweeps,
         Self::Enqueued,
+        Self::Broker,
         Self::DamagedRows,
     ];
 
@@ -69,7 +73,7 @@ impl Kind {
             Self::Repeats => 300,
             Self::OrderlyStops | Self::Batches | Self::AdHoc | Self::Classic | Self::Sweeps => 200,
             Self::Enqueued => 300,
-            Self::DamagedRows => 100,
+            Self::Broker | Self::DamagedRows => 100,
             Self::Stutters | Self::Backlog => 80,
             // Leases do not end while commits are slow: world 1795398193271032.
             Self::SlowCommits => 0,
@@ -94,6 +98,10 @@ impl Kind {
             }
             // With a clock that jumps ahead, tasks would be deleted before others stop being the same.
             Self::Sweeps => config.faults.kinds.retain(|fault| *fault != Fault::ClockJump),
+            Self::Broker => {
+                config.unblocks = false;
+                config.workers[0].both_modules = true;
+            }
             Self::DamagedRows => (config.shared, config.servers) = (false, 1),
             Self::Balanced
             | Self::OwnClocks

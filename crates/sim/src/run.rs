@@ -18,6 +18,11 @@ const RAGE_STEPS: std::ops::RangeInclusive<u64> = 500..=6000;
 const CALM_STEPS_MAX: u64 = 400_000;
 const CALM_MS_MAX: u64 = 3_600_000;
 
+/// How much longer that may take where every commit is slow, and how long messages may be on their way there, in
+/// milliseconds.
+const SLOW_FACTOR: u64 = 3;
+const SLOW_REST_MS: u64 = 60_000;
+
 /// For how long somebody takes away what tasks wait for, in events.
 const UNBLOCKING_STEPS_MAX: u64 = 20_000;
 
@@ -69,7 +74,11 @@ fn begin(world: &Rc<World>) {
     }
     let person = usize::try_from(submitters).unwrap_or(0);
     world.spawn(Host::Person(person), actors::look_after(world.clone(), person));
-    world.spawn(Host::Person(person + 1), actors::ask_why(world.clone(), person + 1));
+    if world.config.is(Kind::Broker) {
+        actors::start_consumers(world);
+    } else {
+        world.spawn(Host::Person(person + 1), actors::ask_why(world.clone(), person + 1));
+    }
     if world.config.is(Kind::Repeats) {
         world.spawn(Host::Nature, actors::repeat_commands(world.clone(), REPEATERS));
     }
@@ -96,12 +105,17 @@ fn drive(world: &Rc<World>) -> Result<(), Violation> {
         unblock(world)?;
         actors::start_spare_workers(world);
     }
-    let (steps, ms) = (world.steps() + CALM_STEPS_MAX, world.now() + CALM_MS_MAX);
-    let mut rest = 0;
-    while world.steps() < steps && world.now() < ms && rest < 500 {
+    let is_slow = world.config.is(Kind::SlowCommits);
+    let (factor, rest_ms) = if is_slow { (SLOW_FACTOR, SLOW_REST_MS) } else { (1, 0) };
+    let (steps, ms) = (world.steps() + factor * CALM_STEPS_MAX, world.now() + factor * CALM_MS_MAX);
+    let (mut rest, mut since) = (0, world.now());
+    while world.steps() < steps && world.now() < ms && (rest < 500 || world.now() < since + rest_ms) {
         world.step()?;
         // All has ended and all that was submitted is known: some time for messages that are on their way.
         rest = if world.is_finished() { rest + 1 } else { 0 };
+        if rest == 0 {
+            since = world.now();
+        }
     }
     explain(world)?;
     if !world.is_damage_reported() {

@@ -169,6 +169,12 @@ impl Truth {
         sound.map(|known| known.task.clone()).collect()
     }
 
+    /// Tasks that have not ended and can be read, also those that may never end.
+    pub(crate) fn readable(&self) -> Vec<Rc<Task>> {
+        let readable = self.unfinished.iter().filter(|id| !self.is_damaged(**id));
+        readable.filter_map(|id| self.tasks.get(id)).map(|known| known.task.clone()).collect()
+    }
+
     /// The rows of a task cannot be read any more.
     pub(crate) fn damage(&mut self, task: TaskId) {
         self.version += 1;
@@ -185,9 +191,9 @@ impl Truth {
         self.damage.concerns(task, &self.tasks)
     }
 
-    /// Locks that nobody gives back, because the rows of their holders are damaged.
+    /// Locks that nobody may give back, because the rows of their holders are damaged, or of tasks that these wait for.
     pub(crate) fn spoiled_locks(&self) -> Vec<Name> {
-        let is_spoiled = |lock: &&Lock| lock.holder.is_some_and(|holder| self.damage.has(holder.owner.task));
+        let is_spoiled = |lock: &&Lock| lock.holder.is_some_and(|holder| self.is_spoiled(holder.owner.task));
         self.post.locks.values().filter(is_spoiled).map(|lock| lock.name.clone()).collect()
     }
 

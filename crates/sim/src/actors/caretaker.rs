@@ -77,7 +77,7 @@ impl Caretaker {
         for name in names {
             self.seize(name).await;
         }
-        let tasks: Vec<Rc<Task>> = self.world.judge.borrow().truth.unfinished();
+        let tasks: Vec<Rc<Task>> = self.world.judge.borrow().truth.readable();
         for task in tasks {
             if task.state.pause == Pause::Held {
                 self.tell(task.id, Command::Resume { by: by() }).await;

@@ -8,7 +8,7 @@ use windlass_engine::{
     services::{Clerk, DamageReporter, Janitor},
 };
 
-use super::{Live, application::Reader};
+use super::{Live, application::Reader, consumer};
 use crate::{
     kinds::Kind,
     world::{Host, World},
@@ -30,6 +30,9 @@ const KEPT_MS: u64 = 12_000;
 pub(super) fn begin(world: &Rc<World>, server: usize, live: &Rc<Live>) {
     if world.config.is(Kind::Sweeps) {
         world.spawn(Host::Server(server), sweep(world.clone(), live.clone()));
+    }
+    if world.config.is(Kind::Broker) {
+        consumer::begin(world, server, live);
     }
     if world.config.is(Kind::Enqueued) {
         world.spawn(Host::Server(server), take_in(world.clone(), live.clone()));

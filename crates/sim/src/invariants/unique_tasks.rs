@@ -8,6 +8,7 @@ use windlass_engine::ports::{Change, TaskChange};
 use super::{Invariant, broken};
 use crate::{
     judge::{Seen, Violation},
+    kinds::Kind,
     truth::Truth,
     world::World,
 };
@@ -70,10 +71,10 @@ impl UniqueTasks {
             return false;
         }
         match during {
-            // What shared rows have handed out is seen a little later.
+            // What shared rows have handed out is seen a little later, and what is offered on a broker is not.
             During::Pending => {
                 let waits = matches!(first.state.phase, Phase::Scheduled | Phase::Forward);
-                !world.config.shared
+                !(world.config.shared || world.config.is(Kind::Broker))
                     && waits
                     && !self.begun.contains(&first.id)
                     && first.state.started_at.is_none()

@@ -38,7 +38,7 @@ use crate::{
     config::Config,
     judge::{Judge, Seen, Violation},
     kinds::Kind,
-    stores::EnqueuedRows,
+    stores::{EnqueuedRows, Queues},
     story::Story,
 };
 use agenda::{Agenda, Event};
@@ -67,6 +67,8 @@ pub(crate) struct World {
     pub(crate) config: Config,
     pub(crate) servers: Servers,
     pub(crate) network: Network,
+    /// What the broker has, in a world with one-way modules.
+    pub(crate) queues: Queues,
     pub(crate) story: Story,
     pub(crate) judge: RefCell<Judge>,
     /// What the stores of this world did.
@@ -93,6 +95,7 @@ impl World {
         let config = Config::draw(forced, &mut dice);
         Rc::new(Self {
             network: Network::default(),
+            queues: Queues::default(),
             story: Story::new(tell),
             judge: RefCell::new(Judge::new(&config)),
             journal: Journal::default(),
