@@ -2,16 +2,19 @@
 
 use windlass_core::{
     Action, Backoff, Doer, During, Each, Expression, Flow, Json, LockRef, Millis, Name, OnConflict,
-    OnFailure, OnPartial, Retry, RetryBy, Role, StepDefinition, Unique,
+    OnFailure, OnPartial, Retry, RetryBy, Role, RollbackParams, StepDefinition, Unique,
 };
 
-use crate::world::World;
+use crate::{kinds::Kind, world::World};
 
 /// Longer than a world may take to come to rest: an attempt with such a timeout is not saved by it.
 pub(crate) const LONG_MS: u64 = 4 * 3_600_000;
 
 /// Locks that steps of all flows need.
 const LOCKS: [&str; 2] = ["disk", "net"];
+
+/// The module whose steps go over a broker.
+pub(crate) const BROKER_MODULE: &str = "b";
 
 /// The signal that steps wait for.
 pub(crate) const SIGNAL: &str = "go";
@@ -21,6 +24,9 @@ pub(crate) const LIST_MAX: u64 = 6;
 
 /// The flow of a person: one to five steps, a line or any graph, with all that a step can be.
 pub(crate) fn draw(world: &World, person: usize) -> Flow {
+    if world.config.is(Kind::Classic) && world.chance(500) {
+        return classic(world, person);
+    }
     let line = world.chance(500);
     let count = world.within(1..=5);
     let steps = (0..usize::try_from(count).unwrap_or(1)).map(|index| {
@@ -48,6 +54,37 @@ pub(crate) fn draw(world: &World, person: usize) -> Flow {
         deadline: world.chance(120).then(|| Millis(world.within(3_000..=60_000))),
         unique: world.chance(150).then(|| unique(world)),
         ..Flow::new(name(person), steps)
+    }
+}
+
+/// A flow that a task brings along.
+pub(crate) fn draw_adhoc(world: &World, person: usize) -> Flow {
+    let hash = world.random();
+    Flow { name: named(&format!("adhoc-{hash:016x}")), ..draw(world, person) }
+}
+
+/// A flow as the classic catalogue gives it: a line of steps that share their parameters, with one timeout around all
+/// attempts of a step and no pauses between these.
+fn classic(world: &World, person: usize) -> Flow {
+    let action = |command: &str| {
+        let action = action(world, command);
+        let retry = Retry { backoff: Backoff::None, ..Retry { max: action.retry.max, ..Retry::default() } };
+        Action { deadline: Some(action.timeout), retry, ..action }
+    };
+    let count = usize::try_from(world.within(1..=4)).unwrap_or(1);
+    let steps = (0..count).map(|index| StepDefinition {
+        rollback: world.chance(800).then(|| action("undo")),
+        ..StepDefinition::new(
+            named(&format!("s{index}")),
+            action("do"),
+            index.checked_sub(1).into_iter().collect(),
+        )
+    });
+    Flow {
+        version: 0,
+        retry_by: if world.chance(500) { RetryBy::Module } else { RetryBy::Engine },
+        rollback_params: RollbackParams::Shared,
+        ..Flow::new(name(person), steps.collect())
     }
 }
 
@@ -124,6 +161,11 @@ fn expression(text: &str) -> Expression {
 }
 
 fn action(world: &World, command: &str) -> Action {
+    let module = match world.config.is(Kind::Broker) && world.chance(400) {
+        true => BROKER_MODULE,
+        false if world.chance(700) => "m",
+        false => "n",
+    };
     let backoffs = [Backoff::Exponential, Backoff::Fixed, Backoff::None];
     Action {
         timeout: Millis(if world.chance(150) { LONG_MS } else { world.within(500..=20_000) }),
@@ -134,7 +176,7 @@ fn action(world: &World, command: &str) -> Action {
             base: Millis(world.within(10..=1500)),
             cap: Millis(5000),
         },
-        ..Action::of_worker(named(if world.chance(700) { "m" } else { "n" }), named(command))
+        ..Action::of_worker(named(module), named(command))
     }
 }
 

@@ -19,6 +19,21 @@ pub(crate) enum Kind {
     Repeats,
     /// Servers also stop in good order.
     OrderlyStops,
+    /// Some tasks are submitted many at once, and operators give many tasks one command.
+    Batches,
+    /// Some tasks bring their own steps.
+    AdHoc,
+    /// Some flows are as those of the classic catalogue.
+    Classic,
+    /// Servers delete tasks soon after their end.
+    Sweeps,
+    /// Applications enqueue tasks in transactions of their own. Servers share a database.
+    Enqueued,
+    /// Steps of one module go over a broker, to consumers that cannot ask a server. Nobody asks why tasks wait: what is
+    /// on a broker is not known here.
+    Broker,
+    /// Rows of some tasks cannot be read any more. The server owns its disk.
+    DamagedRows,
 }
 
 /// The longest operation of a slow store, in milliseconds.
@@ -37,6 +52,13 @@ impl Kind {
         Self::Backlog,
         Self::Repeats,
         Self::OrderlyStops,
+        Self::Batches,
+        Self::AdHoc,
+        Self::Classic,
+        Self::Sweeps,
+        Self::Enqueued,
+        Self::Broker,
+        Self::DamagedRows,
     ];
 
     /// Whether work is handed out in time in a world of this kind: not while a known defect delays it.
@@ -49,7 +71,9 @@ impl Kind {
         match self {
             Self::Balanced | Self::OwnClocks => 400,
             Self::Repeats => 300,
-            Self::OrderlyStops => 200,
+            Self::OrderlyStops | Self::Batches | Self::AdHoc | Self::Classic | Self::Sweeps => 200,
+            Self::Enqueued => 300,
+            Self::Broker | Self::DamagedRows => 100,
             Self::Stutters | Self::Backlog => 80,
             // Leases do not end while commits are slow: world 1795398193271032.
             Self::SlowCommits => 0,
@@ -72,7 +96,20 @@ impl Kind {
                 config.faults.kinds.push(Fault::ServerStopped);
                 config.faults.every_ms = config.faults.every_ms.max(1_000);
             }
-            Self::Balanced | Self::OwnClocks | Self::Repeats => {}
+            // With a clock that jumps ahead, tasks would be deleted before others stop being the same.
+            Self::Sweeps => config.faults.kinds.retain(|fault| *fault != Fault::ClockJump),
+            Self::Broker => {
+                config.unblocks = false;
+                config.workers[0].both_modules = true;
+            }
+            Self::DamagedRows => (config.shared, config.servers) = (false, 1),
+            Self::Balanced
+            | Self::OwnClocks
+            | Self::Repeats
+            | Self::Batches
+            | Self::AdHoc
+            | Self::Enqueued
+            | Self::Classic => {}
         }
     }
 

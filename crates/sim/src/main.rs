@@ -8,6 +8,7 @@
 mod actors;
 mod answer;
 mod config;
+mod damage;
 mod flows;
 #[cfg(feature = "planted")]
 mod hunt;

@@ -2,6 +2,8 @@
 
 use std::{collections::BTreeMap, rc::Rc};
 
+use windlass_engine::ports::Settlement;
+
 use crate::{
     actors,
     judge::Violation,
@@ -16,11 +18,22 @@ const RAGE_STEPS: std::ops::RangeInclusive<u64> = 500..=6000;
 const CALM_STEPS_MAX: u64 = 400_000;
 const CALM_MS_MAX: u64 = 3_600_000;
 
+/// How much longer that may take where every commit is slow, and how long messages may be on their way there, in
+/// milliseconds.
+const SLOW_FACTOR: u64 = 3;
+const SLOW_REST_MS: u64 = 60_000;
+
 /// For how long somebody takes away what tasks wait for, in events.
 const UNBLOCKING_STEPS_MAX: u64 = 20_000;
 
 /// The number of that person: above those of all others.
 const UNBLOCKER: usize = 10;
+
+/// The numbers of those who run tasks again and repeat their commands.
+const REPEATERS: [usize; 2] = [11, 12];
+
+/// The number of the operator who gives many tasks one command.
+const BULK: usize = 13;
 
 /// What came of a run.
 pub(crate) struct Run {
@@ -61,7 +74,23 @@ fn begin(world: &Rc<World>) {
     }
     let person = usize::try_from(submitters).unwrap_or(0);
     world.spawn(Host::Person(person), actors::look_after(world.clone(), person));
-    world.spawn(Host::Person(person + 1), actors::ask_why(world.clone(), person + 1));
+    if world.config.is(Kind::Broker) {
+        actors::start_consumers(world);
+    } else {
+        world.spawn(Host::Person(person + 1), actors::ask_why(world.clone(), person + 1));
+    }
+    if world.config.is(Kind::Repeats) {
+        world.spawn(Host::Nature, actors::repeat_commands(world.clone(), REPEATERS));
+    }
+    if world.config.is(Kind::Batches) {
+        world.spawn(Host::Person(BULK), actors::command_many(world.clone(), BULK));
+    }
+    if world.config.is(Kind::Enqueued) && world.config.shared {
+        world.spawn(Host::Nature, actors::enqueue_tasks(world.clone()));
+    }
+    if world.config.is(Kind::DamagedRows) {
+        world.spawn(Host::Nature, actors::damage_rows(world.clone()));
+    }
     // The first poll of these needs an event to come after.
     world.after(0, "begin", |_| {});
 }
@@ -76,15 +105,49 @@ fn drive(world: &Rc<World>) -> Result<(), Violation> {
         unblock(world)?;
         actors::start_spare_workers(world);
     }
-    let (steps, ms) = (world.steps() + CALM_STEPS_MAX, world.now() + CALM_MS_MAX);
-    let mut rest = 0;
-    while world.steps() < steps && world.now() < ms && rest < 500 {
+    let is_slow = world.config.is(Kind::SlowCommits);
+    let (factor, rest_ms) = if is_slow { (SLOW_FACTOR, SLOW_REST_MS) } else { (1, 0) };
+    let (steps, ms) = (world.steps() + factor * CALM_STEPS_MAX, world.now() + factor * CALM_MS_MAX);
+    let (mut rest, mut since) = (0, world.now());
+    while world.steps() < steps && world.now() < ms && (rest < 500 || world.now() < since + rest_ms) {
         world.step()?;
         // All has ended and all that was submitted is known: some time for messages that are on their way.
         rest = if world.is_finished() { rest + 1 } else { 0 };
+        if rest == 0 {
+            since = world.now();
+        }
     }
     explain(world)?;
+    if !world.is_damage_reported() {
+        return Err(Violation::new("damaged rows", "no alarm names every task with damaged rows".to_owned()));
+    }
+    check_enqueued(world)?;
     world.judge.borrow_mut().at_rest()
+}
+
+/// What applications enqueued was accepted under its id, or another task stands for it.
+fn check_enqueued(world: &World) -> Result<(), Violation> {
+    let Some(enqueued) = world.servers.enqueued() else { return Ok(()) };
+    if !enqueued.is_empty() {
+        return Err(Violation::new(
+            "enqueued tasks",
+            "a task that was enqueued was never accepted".to_owned(),
+        ));
+    }
+    let judge = world.judge.borrow();
+    for (id, settlement) in enqueued.settled() {
+        let named = match &settlement {
+            Settlement::Accepted => id,
+            Settlement::StandsFor(task) => *task,
+            Settlement::Refused(_) => continue,
+        };
+        if !judge.truth.tasks.contains_key(&named) {
+            let message =
+                format!("task {id} was enqueued, and {settlement:?} although there is no task {named}");
+            return Err(Violation { task: Some(id), ..Violation::new("enqueued tasks", message) });
+        }
+    }
+    Ok(())
 }
 
 /// Lets somebody take away what tasks wait for, before others see to it that they end.

@@ -6,10 +6,11 @@ use std::{
     sync::Arc,
 };
 
-use windlass_core::{ActState, Alarm, AlarmId, Event, Task, TaskId, evolve};
+use windlass_core::{ActState, Alarm, AlarmId, AlarmKind, Event, Lock, Name, Task, TaskId, evolve};
 use windlass_engine::ports::{AttemptId, Change, TaskChange};
 
 use crate::{
+    damage::Damage,
     judge::{Seen, Violation},
     rows::{Post, Rules},
     world::World,
@@ -29,6 +30,8 @@ pub(crate) struct Truth {
     /// Tasks as the server goes by them, as long as that is on its way to the disk.
     staged: BTreeMap<TaskId, Arc<Task>>,
     unfinished: Vec<TaskId>,
+    /// Tasks whose rows are damaged.
+    damage: Damage,
     /// Up to which event tasks are announced.
     announced: BTreeMap<TaskId, u64>,
     /// Tasks of which that is not the last.
@@ -159,8 +162,44 @@ impl Truth {
         Ok(())
     }
 
+    /// Tasks that must come to their end still: all but those whose rows are damaged, and those that wait for these.
     pub(crate) fn unfinished(&self) -> Vec<Rc<Task>> {
-        self.unfinished.iter().filter_map(|id| self.tasks.get(id)).map(|known| known.task.clone()).collect()
+        let is_sound = |id: &&TaskId| !self.is_spoiled(**id);
+        let sound = self.unfinished.iter().filter(is_sound).filter_map(|id| self.tasks.get(id));
+        sound.map(|known| known.task.clone()).collect()
+    }
+
+    /// Tasks that have not ended and can be read, also those that may never end.
+    pub(crate) fn readable(&self) -> Vec<Rc<Task>> {
+        let readable = self.unfinished.iter().filter(|id| !self.is_damaged(**id));
+        readable.filter_map(|id| self.tasks.get(id)).map(|known| known.task.clone()).collect()
+    }
+
+    /// The rows of a task cannot be read any more.
+    pub(crate) fn damage(&mut self, task: TaskId) {
+        self.version += 1;
+        self.damage.add(task);
+    }
+
+    /// Whether the rows of a task are damaged.
+    pub(crate) fn is_damaged(&self, task: TaskId) -> bool {
+        self.damage.has(task)
+    }
+
+    /// Whether the rows of a task are damaged, or those of one that it waits for.
+    pub(crate) fn is_spoiled(&self, task: TaskId) -> bool {
+        self.damage.concerns(task, &self.tasks)
+    }
+
+    /// Locks that nobody may give back, because the rows of their holders are damaged, or of tasks that these wait for.
+    pub(crate) fn spoiled_locks(&self) -> Vec<Name> {
+        let is_spoiled = |lock: &&Lock| lock.holder.is_some_and(|holder| self.is_spoiled(holder.owner.task));
+        self.post.locks.values().filter(is_spoiled).map(|lock| lock.name.clone()).collect()
+    }
+
+    /// How many alarms name a task with damaged rows.
+    pub(crate) fn damage_alarms(&self) -> usize {
+        self.alarms.values().filter(|alarm| alarm.kind == AlarmKind::DamagedRow).count()
     }
 
     /// Up to which event the task that was announced last had been before.
@@ -170,12 +209,12 @@ impl Truth {
 
     /// A task of which not every event is announced.
     pub(crate) fn unannounced(&self) -> Option<TaskId> {
-        self.unannounced.first().copied()
+        self.unannounced.iter().find(|task| !self.damage.has(**task)).copied()
     }
 
     /// Whether every task has come to its end.
     pub(crate) fn is_all_ended(&self) -> bool {
-        self.unfinished.is_empty()
+        self.unfinished.iter().all(|task| self.is_spoiled(*task))
     }
 
     /// Any task, mostly one that has not ended.
@@ -186,6 +225,12 @@ impl Truth {
             world.choose(&ids).copied()
         });
         id.and_then(|id| self.tasks.get(&id)).map(|known| known.task.clone())
+    }
+
+    /// Any task that has ended.
+    pub(crate) fn any_ended(&self, world: &World) -> Option<Rc<Task>> {
+        let ended: Vec<&Known> = self.tasks.values().filter(|known| known.task.is_ended()).collect();
+        world.choose(&ended).map(|known| known.task.clone())
     }
 
     pub(crate) fn any_alarm(&self, world: &World) -> Option<AlarmId> {

@@ -9,6 +9,7 @@ use super::Live;
 use crate::{
     answer::Answer,
     judge::Seen,
+    kinds::Kind,
     world::{Host, World},
 };
 
@@ -39,6 +40,20 @@ pub(super) async fn ask(world: &Rc<World>, host: Host, task: TaskId) -> Option<R
                     Some(answer)
                 }
                 Err(EngineError::Store(_)) => None,
+                // It was deleted after its end.
+                Err(EngineError::UnknownTask(_))
+                    if live.world.config.is(Kind::Sweeps)
+                        && live
+                            .world
+                            .judge
+                            .borrow()
+                            .truth
+                            .tasks
+                            .get(&task)
+                            .is_some_and(|known| known.task.is_ended()) =>
+                {
+                    None
+                }
                 Err(error) => {
                     let message = format!("asked why task {task} is where it is, a server says: {error}");
                     live.world.see(Seen::Unexplained { task, message });

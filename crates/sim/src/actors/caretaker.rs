@@ -73,7 +73,11 @@ impl Caretaker {
         for queue in ["m", "n"] {
             self.pause_queue(queue, false).await;
         }
-        let tasks: Vec<Rc<Task>> = self.world.judge.borrow().truth.unfinished();
+        let names: Vec<Name> = self.world.judge.borrow().truth.spoiled_locks();
+        for name in names {
+            self.seize(name).await;
+        }
+        let tasks: Vec<Rc<Task>> = self.world.judge.borrow().truth.readable();
         for task in tasks {
             if task.state.pause == Pause::Held {
                 self.tell(task.id, Command::Resume { by: by() }).await;
@@ -221,7 +225,13 @@ impl Caretaker {
     async fn seize_lock(&self) {
         let world = &self.world;
         let names: Vec<Name> = world.judge.borrow().truth.post.locks.keys().cloned().collect();
-        let Some(name) = world.choose(&names).cloned() else { return };
+        if let Some(name) = world.choose(&names).cloned() {
+            self.seize(name).await;
+        }
+    }
+
+    async fn seize(&self, name: Name) {
+        let world = &self.world;
         world.tell(|| format!("somebody takes the lock {name} away"));
         let told = self
             .ask(move |live| {

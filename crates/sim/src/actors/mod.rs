@@ -1,18 +1,29 @@
 //! Who acts in a world: servers, workers, people, and nature.
 
+mod application;
 mod asker;
+mod bulk;
 mod caretaker;
 mod commands;
+mod consumer;
+mod damage;
 mod limits;
 mod nature;
+mod repeater;
 mod servers;
 mod submitter;
 mod unblocker;
+mod upkeep;
 mod worker;
 
+pub(crate) use application::enqueue_tasks;
 pub(crate) use asker::ask_why;
+pub(crate) use bulk::command_many;
 pub(crate) use caretaker::look_after;
+pub(crate) use consumer::start_consumers;
+pub(crate) use damage::damage_rows;
 pub(crate) use nature::{be_calm, rage};
+pub(crate) use repeater::repeat_commands;
 pub(crate) use servers::{Live, Servers};
 pub(crate) use submitter::submit_tasks;
 pub(crate) use unblocker::unblock_tasks;

@@ -9,7 +9,7 @@ use std::{
     },
 };
 
-use windlass_core::{Millis, Timestamp};
+use windlass_core::{Millis, TaskId, Timestamp};
 use windlass_engine::{
     Engine, EngineError,
     memory::{MemorySink, SharedStore},
@@ -21,11 +21,12 @@ use windlass_engine::{
     },
 };
 
+use super::upkeep;
 use crate::{
     config::Config,
     judge::Seen,
     kinds::Kind,
-    stores::{Database, Disk, Numbers, Topics, topic},
+    stores::{Database, Disk, EnqueuedRows, EnqueuedThere, Numbers, Topics, topic},
     world::{DatabaseClock, Device, Host, MachineClock, World, Wrong},
 };
 
@@ -64,6 +65,8 @@ struct SharedRows {
     store: SharedStore,
     /// Its clock, where servers have clocks of their own that follow it.
     followed: Option<DatabaseClock>,
+    /// Tasks that applications enqueue.
+    enqueued: EnqueuedRows,
     /// Else the clock that all servers go by.
     common: RefCell<Option<Rc<MachineClock>>>,
 }
@@ -100,6 +103,7 @@ impl Servers {
                 followed: config
                     .is(Kind::OwnClocks)
                     .then(|| DatabaseClock { elapsed: elapsed.clone(), wrong: seats[0].clock_wrong.clone() }),
+                enqueued: EnqueuedRows::default(),
                 common: RefCell::default(),
             }),
             false => Rows::Disk(MemorySink::new(TOKEN_KEY)),
@@ -125,6 +129,34 @@ impl Servers {
     /// The store's device there.
     pub(crate) fn device(&self, server: usize) -> Device {
         self.seats[server].device.borrow().clone()
+    }
+
+    /// A transaction that enqueues a task is committed in the database.
+    pub(super) fn enqueue(&self, id: TaskId, task: String) {
+        if let Rows::Shared(rows) = &self.rows {
+            rows.enqueued.enqueue(id, task);
+        }
+    }
+
+    /// The tasks that applications enqueued, where there is a database.
+    pub(crate) fn enqueued(&self) -> Option<&EnqueuedRows> {
+        match &self.rows {
+            Rows::Shared(rows) => Some(&rows.enqueued),
+            Rows::Disk(_) => None,
+        }
+    }
+
+    /// Damages the rows of a task on a disk.
+    pub(super) fn damage(&self, task: TaskId) {
+        if let Rows::Disk(rows) = &self.rows {
+            rows.damage(task);
+        }
+    }
+
+    /// How many tasks with damaged rows servers that run have met.
+    pub(crate) fn damaged_tasks(&self) -> usize {
+        let live = self.seats.iter().filter_map(|seat| seat.live.borrow().clone());
+        live.map(|live| live.engine.damaged_tasks()).max().unwrap_or(0)
     }
 
     /// Sets the clock there, so that it is wrong by so many milliseconds. A database's clock is that of the first machine.
@@ -169,6 +201,7 @@ pub(crate) fn start(world: &Rc<World>, server: usize) {
             world.spawn(Host::Server(server), be_heard(world.clone(), live.clone()));
             world.spawn(Host::Server(server), hear_news(world.clone(), live.clone()));
         }
+        upkeep::begin(&world, server, &live);
         *world.servers.seats[server].live.borrow_mut() = Some(live);
         world.see(Seen::ServerStarted);
         world.tell(|| format!("server {server} runs"));
@@ -193,7 +226,7 @@ async fn open(world: &Rc<World>, server: usize, device: Device) -> (Arc<dyn Stor
     let wrong = world.servers.seats[server].clock_wrong.clone();
     let journal = world.journal.clone();
     match &world.servers.rows {
-        Rows::Shared(SharedRows { store, followed, common }) => {
+        Rows::Shared(SharedRows { store, followed, enqueued, common }) => {
             let clock = match followed {
                 Some(_) => Rc::new(MachineClock::start(world, wrong, Timestamp(0))),
                 None => {
@@ -203,7 +236,9 @@ async fn open(world: &Rc<World>, server: usize, device: Device) -> (Arc<dyn Stor
                 }
             };
             let clock_of_rows = followed.clone();
-            (Arc::new(Database { rows: store.clone(), device, journal, clock: clock_of_rows }), clock)
+            let enqueued = EnqueuedThere { rows: enqueued.clone(), device: device.clone() };
+            let database = Database { rows: store.clone(), device, journal, clock: clock_of_rows, enqueued };
+            (Arc::new(database), clock)
         }
         Rows::Disk(rows) => {
             let clock = Rc::new(MachineClock::start(world, wrong, Timestamp(0)));

@@ -2,15 +2,30 @@
 
 use std::{pin::Pin, rc::Rc};
 
-use windlass_core::{Actor, Input, Json, TaskId, Timestamp};
+use windlass_core::{Actor, Flow, Input, Json, TaskId, Timestamp};
 use windlass_engine::{EngineError, Submission, ports::SubmitKey};
 
 use super::Live;
 use crate::{
     flows,
     judge::Seen,
+    kinds::Kind,
     world::{Host, World},
 };
+
+/// The most tasks that are submitted in one call.
+const BATCH_MAX: u64 = 8;
+
+/// What is submitted, and the flow that it brings along.
+#[derive(Clone)]
+struct Order {
+    submission: Submission,
+    brought: Option<Flow>,
+    /// What it has in common with tasks that are the same.
+    same: Option<Box<str>>,
+}
+
+type Answers = Vec<Result<TaskId, EngineError>>;
 
 /// How often a call is repeated before the submitter gives up.
 const TRIES_MAX: u32 = 40;
@@ -40,11 +55,18 @@ async fn submit_to_the_last(world: &Rc<World>, person: usize, count: u64) {
         return;
     }
     let at_once = world.chance(200);
+    let (mut batch, mut adhoc) = (Vec::new(), None);
     for number in 0..count {
         // Some submit all of theirs at once.
         if !at_once {
             world.sleep(world.within(0..=1500)).await;
         }
+        let brings = world.config.is(Kind::AdHoc) && world.chance(300);
+        if brings && (adhoc.is_none() || world.chance(600)) {
+            adhoc = Some(flows::draw_adhoc(world, person));
+        }
+        let brought = adhoc.clone().filter(|_| brings);
+        let flow = brought.as_ref().unwrap_or(&flow);
         let submission = Submission {
             flow: flow.name.clone(),
             version: None,
@@ -52,45 +74,105 @@ async fn submit_to_the_last(world: &Rc<World>, person: usize, count: u64) {
             key: world.chance(700).then(|| key(person, number)),
             fingerprint_before: None,
         };
+        let same = flow.unique.as_ref().and_then(|_| flows::unique_key(&submission.input.params));
         let is_unique = flow.unique.is_some();
+        let order = Order { submission, brought, same };
         // Now and then one that is the same comes at the same time.
         if is_unique && world.chance(250) {
-            let (here, twin) = (world.clone(), Submission { key: None, ..submission.clone() });
+            let (here, mut twin) = (world.clone(), order.clone());
+            twin.submission.key = None;
             world.begin_to_submit();
             world.spawn(host, async move {
-                submit(&here, host, twin, true).await;
+                submit(&here, host, vec![twin]).await;
                 here.end_to_submit();
             });
         }
-        submit(world, host, submission, is_unique).await;
+        batch.push(order);
+        let is_full = batch.len() as u64 >= BATCH_MAX || number + 1 == count;
+        if is_full || !world.config.is(Kind::Batches) || world.chance(400) {
+            submit(world, host, std::mem::take(&mut batch)).await;
+        }
     }
 }
 
-async fn submit(world: &Rc<World>, host: Host, submission: Submission, is_unique: bool) {
-    let times = if submission.key.is_some() && world.chance(200) { 2 } else { 1 };
-    let same = is_unique.then(|| flows::unique_key(&submission.input.params)).flatten();
-    for _ in 0..times {
-        let key = submission.key.clone();
-        let tries = if key.is_some() { TRIES_MAX } else { 1 };
-        let submission = submission.clone();
-        let answer = repeat(world, host, tries, move |live: Rc<Live>| {
-            let submission = submission.clone();
-            Box::pin(async move {
-                let accepted = live.engine.submit(submission, live.now()).await;
-                accepted.map(|accepted| accepted.loaded.task.id)
-            }) as Pin<Box<dyn Future<Output = Result<TaskId, EngineError>>>>
-        })
-        .await;
+/// Submits in one call. What has a key is submitted again until it is answered, and now and then once more.
+async fn submit(world: &Rc<World>, host: Host, orders: Vec<Order>) {
+    let with_keys = |orders: Vec<Order>| -> Vec<Order> {
+        orders.into_iter().filter(|order| order.submission.key.is_some()).collect()
+    };
+    let mut left = submit_once(world, host, orders.clone()).await;
+    for _ in 0..TRIES_MAX {
+        left = with_keys(left);
+        if left.is_empty() {
+            break;
+        }
+        world.sleep(world.within(50..=1000)).await;
+        left = submit_once(world, host, left).await;
+    }
+    let again = with_keys(orders);
+    if !again.is_empty() && world.chance(200) {
+        submit_once(world, host, again).await;
+    }
+}
+
+/// One call that submits these, repeated until it is answered where all have keys. Returns what is to be submitted again.
+async fn submit_once(world: &Rc<World>, host: Host, orders: Vec<Order>) -> Vec<Order> {
+    let tries = if orders.iter().all(|order| order.submission.key.is_some()) { TRIES_MAX } else { 1 };
+    let asked = orders.clone();
+    let answer = repeat(world, host, tries, move |live: Rc<Live>| {
+        Box::pin(serve(live, asked.clone())) as Pin<Box<dyn Future<Output = Result<Answers, EngineError>>>>
+    })
+    .await;
+    let Some(Ok(answers)) = answer else {
+        world.count(if answer.is_some() { "submit refused" } else { "submit without answer" });
+        return Vec::new();
+    };
+    if orders.len() > 1 {
+        world.count("batch of submits answered");
+    }
+    let mut again = Vec::new();
+    for (order, answer) in orders.into_iter().zip(answers) {
         match answer {
-            Some(Ok(task)) => {
-                world.count("task accepted");
+            Ok(task) => {
+                world.count(if order.brought.is_some() {
+                    "task accepted, with a flow"
+                } else {
+                    "task accepted"
+                });
                 world.tell(|| format!("task {task} is accepted"));
-                world.see(Seen::Accepted { task, key: key.map(|key| key.scope), same: same.clone() });
+                let key = order.submission.key.map(|key| key.scope);
+                world.see(Seen::Accepted { task, key, same: order.same });
             }
-            Some(Err(_)) => world.count("submit refused"),
-            None => world.count("submit without answer"),
+            Err(error) if may_pass(&error) => again.push(order),
+            Err(EngineError::UnknownFlow(_)) => world.count("submit refused: no such flow"),
+            Err(_) => world.count("submit refused"),
         }
     }
+    again
+}
+
+/// As the API does it: flows that tasks bring along are in the catalogue before the tasks are accepted.
+async fn serve(live: Rc<Live>, mut orders: Vec<Order>) -> Result<Answers, EngineError> {
+    for order in &mut orders {
+        if let Some(flow) = order.brought.clone() {
+            let applied = live.engine.apply_flow(flow, live.now()).await?;
+            order.submission.version = Some(applied.stored.flow.version);
+        }
+    }
+    let submissions = orders.into_iter().map(|order| order.submission).collect();
+    let accepted = live.engine.submit_all(submissions, live.now()).await?;
+    Ok(accepted.into_iter().map(|accepted| Ok(accepted?.loaded.task.id)).collect())
+}
+
+/// Whether the same may be answered otherwise a little later.
+fn may_pass(error: &EngineError) -> bool {
+    matches!(
+        error,
+        EngineError::Store(_)
+            | EngineError::Overloaded
+            | EngineError::Conflict
+            | EngineError::KeyWithoutTask { .. }
+    )
 }
 
 /// Calls any server until one has done it.
@@ -113,15 +195,9 @@ pub(super) async fn repeat<T: 'static>(
     for _ in 0..tries {
         let server = usize::try_from(world.below(world.servers.count() as u64)).unwrap_or(0);
         match world.at_most(PATIENCE_MS, world.call(host, server, false, ask.clone())).await {
-            Some(Ok(Err(
-                EngineError::Store(_)
-                | EngineError::Overloaded
-                | EngineError::Conflict
-                | EngineError::KeyWithoutTask { .. },
-            )))
-            | Some(Err(_))
-            | None => world.sleep(world.within(50..=1000)).await,
-            Some(Ok(answer)) => return Some(answer),
+            Some(Ok(Err(error))) if !may_pass(&error) => return Some(Err(error)),
+            Some(Ok(Ok(answer))) => return Some(Ok(answer)),
+            Some(_) | None => world.sleep(world.within(50..=1000)).await,
         }
     }
     None
@@ -146,7 +222,7 @@ fn input(world: &World) -> Input {
 }
 
 /// A size and a list; now and then there is no list, or something else in its place.
-fn params(world: &World) -> Json {
+pub(super) fn params(world: &World) -> Json {
     let size = world.below(5);
     let list: Vec<String> = (0..world.within(0..=flows::LIST_MAX)).map(|item| item.to_string()).collect();
     let text = match world.below(40) {

@@ -79,8 +79,9 @@ impl Unblocker {
             if identity(about, &reason) != identity(now_about, &now_reason) {
                 return self.task(about).is_none_or(|now| has_moved(before, &now));
             }
-            if matches!(reason.why, Why::QueuePaused { .. }) && self.world.now() > begun + LATE_MS {
-                // A call of the caretaker was still on its way, and has paused it anew: once more.
+            let is_paused = matches!(reason.why, Why::QueuePaused { .. } | Why::Paused { .. });
+            if is_paused && self.world.now() > begun + LATE_MS {
+                // A call of somebody else was still on its way, and has paused it anew: once more.
                 return false;
             }
             if is_still_to_come(&reason.why, again.now.wall) {

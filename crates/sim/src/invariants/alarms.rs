@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use windlass_core::{AlarmCommand, AlarmId, Message, TaskId};
+use windlass_core::{AlarmCommand, AlarmId, AlarmKind, Message, TaskId};
 use windlass_engine::ports::Change;
 
 use super::Invariant;
@@ -32,8 +32,9 @@ impl Invariant for Alarms {
             }
             Seen::Written(Change::Alarm(change)) => {
                 let Some(alarm) = &change.alarm else { return Ok(()) };
-                // One about no task was raised by no message.
-                if alarm.task == TaskId::NONE {
+                // One about no task was raised by no message, nor one by a service of a server.
+                let by_service = matches!(alarm.kind, AlarmKind::DamagedRow | AlarmKind::Refused);
+                if alarm.task == TaskId::NONE || by_service {
                     return Ok(());
                 }
                 let raised = self.raised.get(&alarm.id).copied().unwrap_or(0);

@@ -68,7 +68,7 @@ impl Worker {
     }
 
     fn serves(&self, queue: &Name) -> bool {
-        self.config.attached && (&**queue == "m" || self.config.both_modules)
+        self.config.attached && (&**queue == "m" || &**queue == "n" && self.config.both_modules)
     }
 
     /// Since when it could take something, if it can.

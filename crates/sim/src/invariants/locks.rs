@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use windlass_core::{EventKind, LockHolder, LockName, LockOwner, Message, Task};
+use windlass_core::{EventKind, Lock, LockHolder, LockName, LockOwner, Message, Task};
 use windlass_engine::ports::{AttemptId, Change, LockChange};
 
 use super::{Invariant, broken};
@@ -40,7 +40,9 @@ impl Invariant for Locks {
     }
 
     fn at_rest(&mut self, truth: &Truth) -> Result<(), Violation> {
-        let taken = truth.post.locks.values().find(|lock| lock.holder.is_some() || lock.waiting() > 0);
+        let is_sound = |lock: &&Lock| !lock.holder.is_some_and(|holder| truth.is_spoiled(holder.owner.task));
+        let mut locks = truth.post.locks.values().filter(is_sound);
+        let taken = locks.find(|lock| lock.holder.is_some() || lock.waiting() > 0);
         taken.map_or(Ok(()), |lock| {
             let holder = lock.holder.map(|holder| holder.owner);
             let message = format!(
@@ -77,7 +79,9 @@ impl Locks {
             let act = known.task.act(last.owner.key).filter(|act| act.turn() == last.owner.turn);
             act.is_some_and(|act| act.claimed_locks().any(|claimed| claimed == name))
         });
-        if claims && !self.seized.contains(&(name.clone(), last.fence)) {
+        // A lock goes on where the task that is to get it cannot be read.
+        let has_it = claims && !truth.is_damaged(last.owner.task);
+        if has_it && !self.seized.contains(&(name.clone(), last.fence)) {
             let message = format!("the lock {name} went to {holder:?} while {:?} has it", last.owner);
             return Err(broken("locks", holder.owner.task, message));
         }

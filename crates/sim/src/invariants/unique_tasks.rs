@@ -2,12 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use windlass_core::{During, Name, Phase, Task, TaskId};
+use windlass_core::{During, Event, EventKind, Name, Phase, Task, TaskId};
 use windlass_engine::ports::{Change, TaskChange};
 
 use super::{Invariant, broken};
 use crate::{
     judge::{Seen, Violation},
+    kinds::Kind,
     truth::Truth,
     world::World,
 };
@@ -50,6 +51,11 @@ impl UniqueTasks {
         let Some(first) = self.newest.insert((task.flow.name.clone(), key), task.id) else { return Ok(()) };
         let Some(first) = truth.tasks.get(&first).map(|known| &*known.task) else { return Ok(()) };
         world.count("unique: another one taken in");
+        let overrides = |event: &Event| matches!(event.kind, EventKind::UniqueOverridden { .. });
+        // One that cannot be read does not stand for others.
+        if change.events.iter().any(overrides) || truth.is_damaged(first.id) {
+            return Ok(());
+        }
         if self.stands_for(first, task, unique.during, world) {
             let message = format!(
                 "task {} was taken in, for which task {} stands, {:?}",
@@ -65,10 +71,10 @@ impl UniqueTasks {
             return false;
         }
         match during {
-            // What shared rows have handed out is seen a little later.
+            // What shared rows have handed out is seen a little later, and what is offered on a broker is not.
             During::Pending => {
                 let waits = matches!(first.state.phase, Phase::Scheduled | Phase::Forward);
-                !world.config.shared
+                !(world.config.shared || world.config.is(Kind::Broker))
                     && waits
                     && !self.begun.contains(&first.id)
                     && first.state.started_at.is_none()

@@ -5,13 +5,14 @@ use windlass_core::{ActKey, Alarm, AlarmId, Event, Lock, LockName, Millis, Ready
 use windlass_engine::{
     memory::SharedStore,
     ports::{
-        Adoption, Ask, AttemptId, Change, Claimed, Due, Envelope, Leave, LimitState, Loaded, LogLine, Now,
-        Outcome, Page, Quarantine, QueueState, Retention, ServerId, ServerState, Service, ServiceLease,
-        SessionId, SessionRenewal, SessionState, Store, StoreError, StoredAlarm, StoredFlow, TaskQuery,
-        Unannounced, Wish,
+        Adoption, Ask, AttemptId, Change, Claimed, Due, EnqueuedTasks, Envelope, Leave, LimitState, Loaded,
+        LogLine, Now, Outcome, Page, Quarantine, QueueState, Retention, ServerId, ServerState, Service,
+        ServiceLease, SessionId, SessionRenewal, SessionState, Store, StoreError, StoredAlarm, StoredFlow,
+        TaskQuery, Unannounced, Wish,
     },
 };
 
+use super::EnqueuedThere;
 use crate::world::{DatabaseClock, Device, Journal, Operation};
 
 /// A connection to shared rows.
@@ -21,6 +22,8 @@ pub(crate) struct Database {
     pub(crate) journal: Journal,
     /// The clock that all servers follow. Nothing where they go by one and the same clock.
     pub(crate) clock: Option<DatabaseClock>,
+    /// Tasks that applications enqueue there.
+    pub(crate) enqueued: EnqueuedThere,
 }
 
 /// A call that only reads. What it found is on its way back for a while, and may be out of date by then.
@@ -55,6 +58,10 @@ impl Store for Database {
 
     fn quarantine(&self) -> &Quarantine {
         self.rows.quarantine()
+    }
+
+    fn enqueued(&self) -> Option<&dyn EnqueuedTasks> {
+        Some(&self.enqueued)
     }
 
     fn next_wake(&self, now: Now) -> Option<Millis> {

@@ -38,6 +38,7 @@ use crate::{
     config::Config,
     judge::{Judge, Seen, Violation},
     kinds::Kind,
+    stores::{EnqueuedRows, Queues},
     story::Story,
 };
 use agenda::{Agenda, Event};
@@ -66,6 +67,8 @@ pub(crate) struct World {
     pub(crate) config: Config,
     pub(crate) servers: Servers,
     pub(crate) network: Network,
+    /// What the broker has, in a world with one-way modules.
+    pub(crate) queues: Queues,
     pub(crate) story: Story,
     pub(crate) judge: RefCell<Judge>,
     /// What the stores of this world did.
@@ -92,6 +95,7 @@ impl World {
         let config = Config::draw(forced, &mut dice);
         Rc::new(Self {
             network: Network::default(),
+            queues: Queues::default(),
             story: Story::new(tell),
             judge: RefCell::new(Judge::new(&config)),
             journal: Journal::default(),
@@ -126,7 +130,18 @@ impl World {
     pub(crate) fn is_finished(&self) -> bool {
         let truth = &self.judge.borrow().truth;
         let is_announced = !self.config.announces || truth.unannounced().is_none();
-        self.submitting.get() == 0 && truth.is_all_ended() && is_announced
+        let is_taken_in = self.servers.enqueued().is_none_or(EnqueuedRows::is_empty);
+        self.submitting.get() == 0
+            && is_taken_in
+            && truth.is_all_ended()
+            && is_announced
+            && self.is_damage_reported()
+    }
+
+    /// Whether an alarm names every task with damaged rows that a server has met.
+    pub(crate) fn is_damage_reported(&self) -> bool {
+        let reported = || self.judge.borrow().truth.damage_alarms();
+        !self.config.is(Kind::DamagedRows) || self.servers.damaged_tasks() <= reported()
     }
 
     /// Somebody begins to submit tasks.

@@ -1,0 +1,139 @@
+//! One-way modules: they take steps from a broker, and answer there. They cannot ask a server whether a step is still
+//! to be run.
+
+use std::{
+    rc::Rc,
+    sync::{Arc, Mutex},
+};
+
+use windlass_brokers::Queue;
+use windlass_core::{Failure, Json, Name, Outcome};
+use windlass_engine::{
+    HandedOut, Said, WorkerReport, effect_key,
+    services::{Courier, CourierSettings},
+};
+
+use super::Live;
+use crate::{
+    flows::BROKER_MODULE,
+    judge::Seen,
+    stores::{Queues, QueuesThere, Steps},
+    world::{Device, Host, World},
+};
+
+/// After a round that failed, and between two looks for answers.
+const PAUSE_MS: u64 = 200;
+
+/// Between two rounds where each is a round trip to a database, as in the program.
+const SHARED_PAUSE_MS: u64 = 5;
+
+/// Answers heard in one round.
+const ROUND_MAX: usize = 50;
+
+/// How many consumers there are.
+const CONSUMERS: usize = 2;
+
+/// Their numbers begin above those of all people.
+const FIRST: usize = 20;
+
+/// Begins the consumers.
+pub(crate) fn start_consumers(world: &Rc<World>) {
+    for index in 0..CONSUMERS {
+        world.spawn(Host::Person(FIRST + index), consume(world.clone()));
+    }
+}
+
+async fn consume(world: Rc<World>) {
+    let queues = world.queues.clone();
+    loop {
+        let Some(attempt) = queues.take() else {
+            world.sleep(world.within(20..=400)).await;
+            continue;
+        };
+        let is_done = run(&world, &queues, &attempt).await;
+        queues.settle(&attempt.token, is_done);
+    }
+}
+
+/// Runs a step and answers. False = the consumer ends on the way, and the broker delivers the step again.
+async fn run(world: &Rc<World>, queues: &Queues, attempt: &HandedOut) -> bool {
+    let is_calm = world.is_calm();
+    let answer =
+        |said| queues.answer(WorkerReport { token: attempt.token.clone(), said: Ok(said), logs: Vec::new() });
+    if world.chance(500) {
+        answer(Said::Running(None));
+    }
+    if !is_calm && world.chance(40) {
+        world.count("one-way module: ends before the step");
+        return false;
+    }
+    world.sleep(world.within(0..=if is_calm { 50 } else { 1500 })).await;
+    world.see(Seen::Effect { id: attempt.id, key: effect_key(&attempt.task, attempt.id.key) });
+    if !is_calm && world.chance(40) {
+        world.count("one-way module: ends before its answer");
+        return false;
+    }
+    let outcomes = &world.config.outcomes;
+    let outcome = match world.below(1000) {
+        drawn if !is_calm && drawn < outcomes.fails => Outcome::Failed(Failure::new("no", 1, true)),
+        drawn if !is_calm && drawn < outcomes.fails + outcomes.fails_for_good => {
+            Outcome::Failed(Failure::new("never", 2, false))
+        }
+        _ => Outcome::Succeeded(Json::parse(&format!("{{\"run\":{}}}", world.random())).ok()),
+    };
+    world.count("one-way module: answers");
+    answer(Said::Ended(outcome));
+    is_calm || !world.chance(40)
+}
+
+/// Offers steps on the broker and hears the answers, as servers do.
+pub(super) fn begin(world: &Rc<World>, server: usize, live: &Rc<Live>) {
+    let Some(courier) = courier(world, live) else { return };
+    world.spawn(Host::Server(server), offer(world.clone(), live.clone(), courier));
+    world.spawn(Host::Server(server), hear(world.clone(), live.clone()));
+}
+
+fn courier(world: &Rc<World>, live: &Live) -> Option<Courier> {
+    let device = Device::default();
+    world.add_device(device.clone());
+    let dice = Mutex::new(fastrand::Rng::with_seed(world.random()));
+    let losses = world.config.announcements_lost;
+    let there = QueuesThere { queues: world.queues.clone(), device, dice, losses };
+    let settings = CourierSettings {
+        module: Name::new(BROKER_MODULE).ok()?,
+        queue: Queue::new(BROKER_MODULE),
+        results: Queue::new("results"),
+        window: u32::try_from(world.within(2..=20)).unwrap_or(2),
+    };
+    let steps = Steps(world.queues.clone());
+    Some(Courier::new(live.engine.clone(), Arc::new(there), Arc::new(steps), settings, world.random()))
+}
+
+async fn offer(world: Rc<World>, live: Rc<Live>, courier: Courier) {
+    loop {
+        match courier.run_once(live.now()).await {
+            Ok(pause) => {
+                if world.config.shared {
+                    world.sleep(SHARED_PAUSE_MS).await;
+                }
+                world.at_most(pause.0, courier.stirred()).await;
+            }
+            Err(_) => world.sleep(PAUSE_MS).await,
+        }
+    }
+}
+
+async fn hear(world: Rc<World>, live: Rc<Live>) {
+    while live.engine.begin_hearing_from_afar(live.now()).await.is_err() {
+        world.sleep(PAUSE_MS).await;
+    }
+    loop {
+        let answers = world.queues.answers(ROUND_MAX);
+        let (numbers, reports): (Vec<u64>, Vec<WorkerReport>) = answers.into_iter().unzip();
+        if !reports.is_empty() && live.engine.hear_from_afar(reports, live.now()).await.is_ok() {
+            world.queues.heard(&numbers);
+            continue;
+        }
+        world.sleep(PAUSE_MS).await;
+    }
+}
