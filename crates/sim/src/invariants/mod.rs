@@ -7,6 +7,7 @@ mod announced_events;
 mod attempt_limits;
 mod children;
 mod delays;
+mod due_times;
 mod effects;
 mod ending;
 mod engine_faults;
@@ -16,9 +17,11 @@ mod leases;
 mod limits;
 mod locks;
 mod members;
+mod parameters;
 mod paused_queues;
 mod paused_tasks;
 mod reasons;
+mod retries;
 mod rollback_order;
 mod shown_state;
 mod touched_steps;
@@ -57,6 +60,9 @@ pub(crate) fn all(config: &Config) -> Vec<Box<dyn Invariant>> {
         Box::<attempt_limits::AttemptLimits>::default(),
         Box::<delays::Delays>::default(),
         Box::<effects::Effects>::default(),
+        Box::<parameters::Parameters>::default(),
+        Box::new(retries::Retries::new(config)),
+        Box::new(due_times::DueTimes::new(config)),
         Box::new(leases::Leases::new(config)),
         Box::new(hand_outs::HandOuts::new(config)),
         Box::<joins::Joins>::default(),
