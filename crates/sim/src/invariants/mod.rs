@@ -4,10 +4,8 @@ mod accepted_results;
 mod accepted_tasks;
 mod alarms;
 mod announced_events;
-mod attempt_limits;
+mod attempts;
 mod children;
-mod delays;
-mod due_times;
 mod effects;
 mod ending;
 mod engine_faults;
@@ -17,11 +15,9 @@ mod leases;
 mod limits;
 mod locks;
 mod members;
-mod parameters;
 mod paused_queues;
 mod paused_tasks;
 mod reasons;
-mod retries;
 mod rollback_order;
 mod shown_state;
 mod touched_steps;
@@ -51,18 +47,13 @@ pub(crate) trait Invariant {
 
 /// All of them.
 pub(crate) fn all(config: &Config) -> Vec<Box<dyn Invariant>> {
-    vec![
+    let mut all: Vec<Box<dyn Invariant>> = vec![
         Box::<accepted_tasks::AcceptedTasks>::default(),
         Box::<accepted_results::AcceptedResults>::default(),
         Box::<shown_state::ShownState>::default(),
         Box::<rollback_order::RollbackOrder>::default(),
         Box::<touched_steps::TouchedSteps>::default(),
-        Box::<attempt_limits::AttemptLimits>::default(),
-        Box::<delays::Delays>::default(),
         Box::<effects::Effects>::default(),
-        Box::<parameters::Parameters>::default(),
-        Box::new(retries::Retries::new(config)),
-        Box::new(due_times::DueTimes::new(config)),
         Box::new(leases::Leases::new(config)),
         Box::new(hand_outs::HandOuts::new(config)),
         Box::<joins::Joins>::default(),
@@ -80,7 +71,9 @@ pub(crate) fn all(config: &Config) -> Vec<Box<dyn Invariant>> {
         Box::new(reasons::Reasons::new(config)),
         Box::<children::Children>::default(),
         Box::<announced_events::AnnouncedEvents>::default(),
-    ]
+    ];
+    all.extend(attempts::all(config));
+    all
 }
 
 /// A violation about a task.

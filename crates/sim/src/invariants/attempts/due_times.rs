@@ -97,6 +97,11 @@ impl DueTimes {
                     (*task, same) != (id.0, true) || (key.is_member() && *other != key)
                 });
             }
+            EventKind::ActRetrying { until, .. }
+                if self.deadline_of(task, key).is_some_and(|deadline| *until >= deadline) =>
+            {
+                return Err(format!("{key:?} is to be retried at {until:?}, after its deadline"));
+            }
             EventKind::ActOverdue { .. } => {
                 return not_before(self.deadline_of(task, key), event, "the deadline of the step");
             }

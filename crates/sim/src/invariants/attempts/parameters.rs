@@ -2,7 +2,10 @@
 //!
 //! The expected values are computed here from the stored events, without the code of the core that computes them.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt::Debug,
+};
 
 use serde_json::{Map, Value};
 use windlass_core::{
@@ -22,6 +25,9 @@ use crate::{
 
 type Object = Map<String, Value>;
 
+/// Makes a violation of what is handed out: of what kind it is, what it is, and what it must be.
+type Wrong<'a> = dyn Fn(&str, &dyn Debug, &dyn Debug) -> Result<(), Violation> + 'a;
+
 #[derive(Default)]
 pub(super) struct Parameters {
     /// The results that workers reported of successful attempts.
@@ -37,7 +43,10 @@ pub(super) struct Parameters {
 impl Invariant for Parameters {
     fn see(&mut self, seen: &Seen, truth: &Truth, world: &World) -> Result<(), Violation> {
         match seen {
-            Seen::Written(Change::Task(change)) => self.note_change(change),
+            Seen::Written(Change::Task(change)) => {
+                self.note_change(change)?;
+                self.check_conditions(change, truth)
+            }
             Seen::Said { id, outcome: Outcome::Succeeded(result) } => {
                 let result = result.as_ref().map(|result| result.as_str().to_owned());
                 self.reported.entry((id.task, id.key, id.attempt)).or_default().push(result);
@@ -90,6 +99,34 @@ impl Parameters {
         }
     }
 
+    /// A step is skipped only when its condition does not hold, and begins only when it does.
+    fn check_conditions(&self, change: &TaskChange, truth: &Truth) -> Result<(), Violation> {
+        let Some(task) = truth.tasks.get(&change.task.id).map(|known| &*known.task) else { return Ok(()) };
+        for event in &change.events {
+            let (key, begins) = match event.kind {
+                EventKind::ActSkipped { key } => (key, false),
+                EventKind::ActFanned { key, .. }
+                | EventKind::ActDelayed { key, .. }
+                | EventKind::ActReady { key, attempt: 1 } => (key, true),
+                _ => continue,
+            };
+            let when = task.flow.steps[key.step].when.as_ref();
+            if key.direction == Direction::Rollback || key.is_member() {
+                continue;
+            }
+            let holds = when.is_none_or(|when| holds(when.source(), &self.params(task, key)));
+            if holds != begins {
+                let condition = when.map(|when| when.source());
+                let message = format!(
+                    "task {}: {key:?} begins: {begins}, and its condition {condition:?} holds: {holds}",
+                    task.id
+                );
+                return Err(broken("parameters", task.id, message));
+            }
+        }
+        Ok(())
+    }
+
     /// Compares an attempt with what its task defines, unless the task has changed since.
     fn check(&self, attempt: &HandedOut, truth: &Truth, world: &World) -> Result<(), Violation> {
         let AttemptId { task, key, attempt: number, .. } = attempt.id;
@@ -100,7 +137,7 @@ impl Parameters {
         if !is_current || known.flow.steps[key.step].role == Role::OnError {
             return Ok(());
         }
-        let wrong = |what: &str, handed: &dyn std::fmt::Debug, expected: &dyn std::fmt::Debug| {
+        let wrong = |what: &str, handed: &dyn Debug, expected: &dyn Debug| {
             let message = format!(
                 "task {task}: {key:?} attempt {number} is handed the {what} {handed:?}, and must get {expected:?}"
             );
@@ -127,12 +164,7 @@ impl Parameters {
     }
 
     /// A rollback also gets the result of its own step or item, and the failure where that failed.
-    fn check_rollback(
-        &self,
-        attempt: &HandedOut,
-        known: &Task,
-        wrong: &dyn Fn(&str, &dyn std::fmt::Debug, &dyn std::fmt::Debug) -> Result<(), Violation>,
-    ) -> Result<(), Violation> {
+    fn check_rollback(&self, attempt: &HandedOut, known: &Task, wrong: &Wrong<'_>) -> Result<(), Violation> {
         let forward = ActKey { direction: Direction::Forward, ..attempt.id.key };
         let returned = attempt.task.done_by(attempt.id.key).map(|result| object(result.as_str()));
         let expected = self.results.get(&(known.id, forward)).cloned();
@@ -227,4 +259,16 @@ fn ancestors(task: &Task, step: usize) -> BTreeSet<usize> {
 
 fn object(text: &str) -> Object {
     serde_json::from_str(text).unwrap_or_default()
+}
+
+/// Whether one of the conditions that flows of worlds have holds.
+fn holds(condition: &str, params: &Object) -> bool {
+    let number = |name: &str| params.get(name).and_then(Value::as_u64);
+    match condition {
+        "size > 1" => number("size").is_some_and(|size| size > 1),
+        "size < 100" => number("size").is_some_and(|size| size < 100),
+        "has(params.list)" => params.contains_key("list"),
+        "missing == 1" => number("missing") == Some(1),
+        _ => panic!("the condition {condition:?} is not one of those that flows have"),
+    }
 }

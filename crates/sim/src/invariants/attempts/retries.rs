@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use windlass_core::{
     ActKey, ActState, Backoff, Direction, Event, EventKind, Outcome, POSTPONE_DEFAULT, Phase, ResolutionKind,
-    Retry, RetryBy, Task, TaskId,
+    Retry, RetryBy, TIMEOUT_CODE, Task, TaskId,
 };
 use windlass_engine::ports::{AttemptId, Change};
 
@@ -73,7 +73,9 @@ impl Retries {
                 }
             }
             EventKind::ActFailed { failure, .. } => {
-                check_last_chance(task, key, counts, was_lost, failure.retryable)?;
+                // A timeout can always be retried, whoever finds it.
+                let is_retryable = failure.retryable || failure.code == TIMEOUT_CODE;
+                check_last_chance(task, key, counts, was_lost, is_retryable)?;
                 counts.failures += 1;
                 counts.has_failed = true;
             }
