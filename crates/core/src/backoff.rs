@@ -1,6 +1,10 @@
 //! How long to wait before the next attempt.
 
-use crate::{ActKey, Backoff, Direction, Millis, Retry, TaskId, mix::mix};
+use crate::{
+    ActKey, Backoff, Direction, Millis, Retry, TaskId,
+    mix::mix,
+    planted::{Bug, is_planted},
+};
 
 /// The delay after failure number `failures` (from 1) of an act: `base × 2^(failures-1)` up to `cap`, of which
 /// a hash of the task, act and failure picks between a half and all. The same input gives the same delay.
@@ -9,6 +13,7 @@ pub fn retry_delay(retry: &Retry, task: TaskId, key: ActKey, failures: u32) -> M
     let full = match retry.backoff {
         Backoff::None => return Millis(0),
         Backoff::Fixed => retry.base.0,
+        Backoff::Exponential if is_planted(Bug::BackoffNotDoubled) => retry.base.0,
         Backoff::Exponential => {
             let factor = 1_u64.checked_shl(failures.saturating_sub(1)).unwrap_or(u64::MAX);
             retry.base.0.saturating_mul(factor)

@@ -48,7 +48,8 @@ pub fn evolve(task: &mut Task, event: &Event) {
                 if !matches!(act.state, ActState::Parked | ActState::Ready) {
                     act.ready_at = Some(at);
                 }
-                set_start_by(act, start_within.map(|span| at + span));
+                let start_by = start_within.map(|span| at + span);
+                set_start_by(act, start_by.filter(|_| !is_planted(Bug::StartWithinForgotten)));
                 act.state = ActState::Ready;
             });
         }
@@ -69,7 +70,9 @@ pub fn evolve(task: &mut Task, event: &Event) {
             act.change_extras(|extras| extras.postponements += 1);
             act.state = ActState::Delayed { until: *until };
         }),
-        EventKind::ActLost { key, .. } => change(task, *key, |act| act.deaths += 1),
+        EventKind::ActLost { key, .. } => change(task, *key, |act| {
+            act.deaths += if is_planted(Bug::DeathCountedTwice) { 2 } else { 1 };
+        }),
         // What follows says what becomes of it.
         EventKind::ActReclaimed { .. } => {}
         EventKind::ActWithdrawn { key, touched, .. } => {

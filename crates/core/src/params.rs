@@ -3,7 +3,9 @@
 use crate::{
     Act, ActKey, ActState, Cause, DATA_CODE, DEADLINE_CODE, Direction, EXPRESSION_MEMBER_STEPS_MAX,
     EXPRESSION_STEPS_MAX, EvaluationBudget, Expression, Json, Role, RollbackParams, Task,
-    expression::steps_to_find, members::Shares,
+    expression::steps_to_find,
+    members::Shares,
+    planted::{Bug, is_planted},
 };
 
 /// The parameter that holds the element of a member.
@@ -78,7 +80,8 @@ impl Task {
     /// What doing the step or the item of this act returned.
     #[must_use]
     pub fn done_by(&self, key: ActKey) -> Option<&Json> {
-        self.act(ActKey { direction: Direction::Forward, ..key })?.result.as_ref()
+        let forward = self.act(ActKey { direction: Direction::Forward, ..key })?;
+        forward.result.as_ref().filter(|_| !is_planted(Bug::RollbackWithoutResult))
     }
 
     /// What a step as a whole is given, forward or back.
@@ -88,7 +91,9 @@ impl Task {
             (Direction::Rollback, Role::OnError) => true,
             (Direction::Rollback, Role::Plain) => self.flow.rollback_params == RollbackParams::Shared,
         };
-        let merged = if is_shared {
+        let sees_all = key.direction == Direction::Forward && is_planted(Bug::LaterResultsSeen)
+            || key.direction == Direction::Rollback && is_planted(Bug::RollbackSeesLaterResults);
+        let merged = if is_shared || sees_all {
             self.outcome()
         } else {
             let ancestors = self.flow.ancestors(key.step);
@@ -250,7 +255,10 @@ impl Task {
             if number > 1 {
                 text.push(',');
             }
-            text.push_str(member.forward.result.as_ref().map_or("null", Json::as_str));
+            let number =
+                if is_planted(Bug::MembersOutOfOrder) { members.total() + 1 - number } else { number };
+            let returned = members.get(number).unwrap_or(member).forward.result.as_ref();
+            text.push_str(returned.map_or("null", Json::as_str));
         }
         text.push(']');
         if !members.side(Direction::Forward).failed.is_empty() {

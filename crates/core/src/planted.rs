@@ -112,6 +112,34 @@ pub enum Bug {
     DeadlineInQueue,
     /// When the first attempt of a step was taken is not kept: a restart begins its deadline anew.
     DeadlineNotKept,
+    /// A step gets the results of steps that are not before it.
+    LaterResultsSeen,
+    /// A rollback gets the results of later steps among its parameters.
+    RollbackSeesLaterResults,
+    /// A rollback does not get the result of its step.
+    RollbackWithoutResult,
+    /// A step gets the named results of steps that are not before it.
+    ResultsOfAllSteps,
+    /// The results of items are not in the order of the list.
+    MembersOutOfOrder,
+    /// The wait before a retry does not grow with the failures.
+    BackoffNotDoubled,
+    /// The last retry is not made.
+    RetryCutShort,
+    /// A lost worker counts twice.
+    DeathCountedTwice,
+    /// An attempt waits for a worker for longer than `start_within`.
+    StartWithinForgotten,
+    /// A step with `at_least` begins after fewer steps.
+    LeastIgnored,
+    /// A lock that was deleted begins again with its first fence.
+    LockFloorForgotten,
+    /// An ended task prevents others with its unique key for ever.
+    UniqueForever,
+    /// The free slots that come with a report are not noted.
+    FreeSlotsUnheard,
+    /// What a broker has lost is sent again under another token.
+    SentAgainUnderAnotherToken,
     /// An answer that is lost on a broker ends its step for good.
     LostAnswerIsFinal,
     /// A restart forgets the deadlines of tasks.
@@ -172,20 +200,34 @@ impl Bug {
         Self::AnnouncementLost,
         Self::AnnouncementOvertaken,
         Self::OutboxForgotten,
+        Self::DeadlineInQueue,
+        Self::DeadlineNotKept,
+        Self::TaskDeadlineForgotten,
+        Self::LaterResultsSeen,
+        Self::RollbackSeesLaterResults,
+        Self::RollbackWithoutResult,
+        Self::ResultsOfAllSteps,
+        Self::MembersOutOfOrder,
+        Self::BackoffNotDoubled,
+        Self::RetryCutShort,
+        Self::DeathCountedTwice,
+        Self::StartWithinForgotten,
+        Self::LeastIgnored,
+        Self::LockFloorForgotten,
+        Self::UniqueForever,
+        Self::FreeSlotsUnheard,
     ];
 
     /// Those that no world of the simulator shows, each with the test that finds it.
     pub const BY_TESTS: &[(Self, &str)] = &[
-        (Self::DeadlineInQueue, "core: stories::deadline::no_deadline_runs_before_an_attempt_is_taken"),
-        (
-            Self::DeadlineNotKept,
-            "engine: restarts::a_restart_does_not_begin_the_deadline_of_a_running_step_anew",
-        ),
         (
             Self::LostAnswerIsFinal,
             "core: stories::deadline::an_answer_lost_on_the_way_back_is_waited_for_once_more",
         ),
-        (Self::TaskDeadlineForgotten, "engine: restarts::a_restart_keeps_the_deadline_of_a_task"),
+        (
+            Self::SentAgainUnderAnotherToken,
+            "engine: offering::what_the_broker_lost_is_sent_again_under_the_same_token_once_the_answers_are_read",
+        ),
     ];
 }
 

@@ -1,6 +1,9 @@
 //! Results of steps under the names of their steps, where no other result can hide them.
 
-use crate::{ActKey, Expression, Json, Role, Task};
+use crate::{
+    ActKey, Expression, Json, Role, Task,
+    planted::{Bug, is_planted},
+};
 
 /// The name of the map of results, in expressions and in what a command is given.
 pub const RESULTS: &str = "results";
@@ -18,6 +21,7 @@ impl Task {
         }
         let ancestors = match self.flow.steps[key.step].role {
             Role::OnError => None,
+            Role::Plain if is_planted(Bug::ResultsOfAllSteps) => None,
             Role::Plain => Some(self.flow.ancestors(key.step)),
         };
         let results = self.results(|step| ancestors.as_ref().is_none_or(|ancestors| ancestors[step]));

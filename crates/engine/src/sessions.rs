@@ -46,6 +46,8 @@ pub(crate) struct LocalSession {
     /// Its open poll, from when the call is heard until it is answered.
     pub(crate) poll: Option<Poll>,
     pub(crate) last_poll: Seq,
+    /// The poll that this server has not finished answering. It may be over already: a slow store holds the answer up.
+    pub(crate) answering: Option<Seq>,
     /// The highest number of a call.
     pub(crate) last_seq: Seq,
     /// The connection of its last poll went away before the answer.
@@ -184,7 +186,7 @@ impl Inner {
         if seq <= session.last_poll {
             return None;
         }
-        (session.last_poll, session.is_cut_off) = (seq, false);
+        (session.last_poll, session.answering, session.is_cut_off) = (seq, Some(seq), false);
         let (answer, receiver) = oneshot::channel();
         if let Some(before) = session.poll.replace(Poll { seq, until, answer }) {
             // Nobody reads it any more when its connection is gone.
@@ -211,6 +213,7 @@ impl Inner {
     /// cannot tell the store, and only the connection says that the worker is gone.
     pub(crate) fn end_poll(&mut self, id: SessionId, seq: Seq, alone: bool) -> bool {
         let Some(session) = self.sessions.get_mut(&id) else { return false };
+        session.answering.take_if(|answering| *answering == seq);
         let was_open = session.poll.take_if(|poll| poll.seq == seq).is_some();
         if session.attached && session.poll.is_none() && (was_open || (alone && session.last_poll == seq)) {
             session.is_cut_off = true;
@@ -219,9 +222,10 @@ impl Inner {
         was_open
     }
 
-    /// Workers that have a poll open here. The store may hold some for silent as long as this server has not told it.
+    /// Workers whose poll this server has received and not finished answering. The store may hold some for silent as long
+    /// as this server has not told it.
     pub(crate) fn polling_workers(&self) -> impl Iterator<Item = (SessionId, &WorkerState)> {
-        let polling = self.sessions.iter().filter(|(_, session)| session.poll.is_some());
+        let polling = self.sessions.iter().filter(|(_, session)| session.answering.is_some());
         polling.map(|(id, session)| (*id, &*session.worker))
     }
 
@@ -366,6 +370,20 @@ mod tests {
         assert_eq!(sessions.sessions.keys().map(|id| id.0).collect::<Vec<_>>(), [2, 3]);
         expire(&mut sessions, FORGET_AFTER.0);
         assert_eq!(sessions.sessions.keys().map(|id| id.0).collect::<Vec<_>>(), [3], "it polls");
+    }
+
+    #[test]
+    fn a_worker_is_connected_until_its_poll_is_answered() {
+        let (mut sessions, id) = (Inner::default(), SessionId(1));
+        let connected = |sessions: &Inner| sessions.polling_workers().count();
+        let _first = sessions.open_poll(id, 1, Millis(0)).unwrap();
+        assert!(sessions.answer(id, 1, ExchangeAnswer::default()), "its time is over");
+        assert_eq!(connected(&sessions), 1, "a slow store may hold the answer up");
+        let _second = sessions.open_poll(id, 2, Millis(0)).unwrap();
+        sessions.end_poll(id, 1, true);
+        assert_eq!(connected(&sessions), 1, "the next poll is open");
+        sessions.end_poll(id, 2, true);
+        assert_eq!(connected(&sessions), 0);
     }
 
     #[test]

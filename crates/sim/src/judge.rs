@@ -2,8 +2,9 @@
 
 use std::{rc::Rc, sync::Arc};
 
-use windlass_core::TaskId;
+use windlass_core::{Outcome, TaskId};
 use windlass_engine::{
+    HandedOut,
     ports::{AttemptId, Change},
     resident::Batch,
 };
@@ -86,6 +87,13 @@ pub(crate) enum Seen {
     Given {
         worker: usize,
         id: AttemptId,
+    },
+    /// The same attempt as the worker gets it.
+    HandedOut(Box<HandedOut>),
+    /// A worker will report that an attempt ended like this.
+    Said {
+        id: AttemptId,
+        outcome: Outcome,
     },
     /// A worker does not begin what it was given.
     Declined {

@@ -61,11 +61,6 @@ impl Kind {
         Self::DamagedRows,
     ];
 
-    /// Whether work is handed out in time in a world of this kind: not while a known defect delays it.
-    pub(crate) fn is_prompt(self) -> bool {
-        !matches!(self, Self::Balanced)
-    }
-
     /// In how many of a thousand worlds it is drawn. Nothing = only when it is asked for: a known defect breaks it.
     fn share(self) -> u64 {
         match self {

@@ -102,7 +102,8 @@ async fn disturb(bench: &Bench<'_>, begin: impl FnOnce(), end: impl FnOnce(), ke
         course.is_over.set(true);
     };
     let (confirmed, ()) = tokio::join!(publish_beside(bench, &course), disturbing);
-    assert!(confirmed.len() > 20, "something was published: {}", confirmed.len());
+    // Each batch is sent again until all of it is confirmed, and the first one begins before the disturbance.
+    assert!(confirmed.len() >= 20, "something was published: {}", confirmed.len());
     if keeps_its_data {
         let came = drain(&mut *consumer, &confirmed).await;
         let again: u32 = came.values().map(|times| times - 1).sum();

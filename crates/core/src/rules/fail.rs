@@ -59,7 +59,8 @@ pub(super) fn fail(draft: &mut Draft<'_>, key: ActKey, failure: Failure) {
 fn fail_with(draft: &mut Draft<'_>, key: ActKey, failure: Failure, retries: bool) {
     let (Some(act), Some(action)) = (draft.task.act(key), draft.task.action(key)) else { return };
     let now = draft.context.now;
-    let retries_left = retries && (act.failures < action.retry.max || is_planted(Bug::NoRetryLimit));
+    let failures = if is_planted(Bug::RetryCutShort) { act.failures + 1 } else { act.failures };
+    let retries_left = retries && (failures < action.retry.max || is_planted(Bug::NoRetryLimit));
     let until = now + retry_delay(&action.retry, draft.task.id, key, act.failures + 1);
     let in_time = act.deadline_at.is_none_or(|deadline_at| until < deadline_at);
     if failure.retryable && retries_left && in_time && !is_last_chance(draft, key) {

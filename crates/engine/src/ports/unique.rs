@@ -54,6 +54,7 @@ impl TaskChange {
                 !has_begun && matches!(first.state.phase, Phase::Scheduled | Phase::Forward)
             }
             During::Running => !first.is_ended(),
+            During::Finished(_) if is_planted(Bug::UniqueForever) => true,
             During::Finished(span) => {
                 first.state.ended_at.is_none_or(|ended_at| ended_at + span > self.task.input.created_at)
             }

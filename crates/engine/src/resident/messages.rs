@@ -38,7 +38,9 @@ impl Scheduler {
             self.locks.insert(name.clone(), change.lock.clone());
         } else {
             self.locks.remove(name);
-            self.lock_floor = self.lock_floor.max(change.lock.version);
+            if !is_planted(Bug::LockFloorForgotten) {
+                self.lock_floor = self.lock_floor.max(change.lock.version);
+            }
         }
         Outcome::Committed
     }

@@ -185,6 +185,7 @@ impl Worker {
                         )
                     });
                     live.world.see(Seen::Given { worker, id });
+                    live.world.see(Seen::HandedOut(Box::new(attempt.clone())));
                 }
                 live.world.see(Seen::InTouch { worker, called: false });
                 answer
@@ -312,6 +313,9 @@ impl Worker {
 
     /// Puts a report into the outbox.
     pub(super) fn say(&self, token: &str, id: AttemptId, said: Said) {
+        if let Said::Ended(outcome) = &said {
+            self.world.see(Seen::Said { id, outcome: outcome.clone() });
+        }
         let logs = if self.world.chance(300) { vec!["a line".to_owned()] } else { Vec::new() };
         let report = WorkerReport { token: token.to_owned(), said: Ok(said), logs };
         let mut state = self.state.borrow_mut();

@@ -1,4 +1,7 @@
-//! When nothing more goes wrong, every task comes to its end.
+//! When nothing more goes wrong, every task comes to its end; and it ends as what happened to it.
+
+use windlass_core::{Cause, Ending, EventKind, Task};
+use windlass_engine::ports::Change;
 
 use super::{Invariant, broken};
 use crate::{
@@ -11,7 +14,17 @@ use crate::{
 pub(super) struct EveryTaskEnds;
 
 impl Invariant for EveryTaskEnds {
-    fn see(&mut self, _seen: &Seen, _truth: &Truth, _world: &World) -> Result<(), Violation> {
+    fn see(&mut self, seen: &Seen, _truth: &Truth, _world: &World) -> Result<(), Violation> {
+        let Seen::Written(Change::Task(change)) = seen else { return Ok(()) };
+        for event in &change.events {
+            if let EventKind::TaskEnded(ending) = event.kind
+                && !fits(&change.task, ending)
+            {
+                let cause = &change.task.state.cause;
+                let message = format!("task {} ended as {ending:?} after {cause:?}", change.task.id);
+                return Err(broken("ending", change.task.id, message));
+            }
+        }
         Ok(())
     }
 
@@ -23,5 +36,17 @@ impl Invariant for EveryTaskEnds {
             }
             None => Ok(()),
         }
+    }
+}
+
+/// Whether a task that went forward, or back for this cause, ends so: as rolled back where a rollback was tried.
+fn fits(task: &Task, ending: Ending) -> bool {
+    let was_rolled_back = task.flow.plain_steps().any(|step| task.state.steps[step].undo.attempt > 0);
+    match &task.state.cause {
+        None => ending == Ending::Succeeded,
+        Some(Cause::Cancel { .. }) => ending == Ending::Cancelled,
+        Some(Cause::Parent) => matches!(ending, Ending::Cancelled | Ending::RolledBack),
+        Some(_) if was_rolled_back => ending == Ending::RolledBack,
+        Some(_) => ending == Ending::Failed,
     }
 }

@@ -46,6 +46,7 @@ impl Joins {
         match event {
             EventKind::ActReady { attempt, .. } => {
                 comes_after_all(task, key)?;
+                comes_after_enough(task, key)?;
                 if *attempt == 1 && joins(task, key) {
                     let again = !self.ready.insert((task.id, key.step));
                     return count(world, again, "ready", key);
@@ -60,6 +61,7 @@ impl Joins {
             EventKind::ActFanned { .. } | EventKind::ActAwaiting { .. } | EventKind::ActDelayed { .. } => {
                 comes_after_all(task, key)
             }
+            EventKind::ActFailed { .. } => has_too_few_members(task, key),
             EventKind::ActSucceeded { result, .. } => {
                 let result = result.as_ref().map(|result| result.as_str().to_owned());
                 if key.is_member() {
@@ -127,6 +129,33 @@ fn comes_after_all(task: &Task, key: ActKey) -> Result<(), String> {
         if !over || members.any(|(_, member)| member.forward.is_open()) {
             return Err(format!("{key:?} begins, and step {before} before it is under way"));
         }
+    }
+    Ok(())
+}
+
+/// As many of the steps before it are done or skipped as it asks for.
+fn comes_after_enough(task: &Task, key: ActKey) -> Result<(), String> {
+    let definition = &task.flow.steps[key.step];
+    let (OnPartial::AtLeast(least), None) = (definition.on_partial, &definition.each) else { return Ok(()) };
+    let is_done = |step: &&usize| {
+        matches!(task.state.steps[**step].forward.state, ActState::Succeeded | ActState::Skipped)
+    };
+    let done = definition.after.iter().filter(is_done).count();
+    if done < least as usize {
+        return Err(format!("{key:?} begins after {done} steps, and asks for {least}"));
+    }
+    Ok(())
+}
+
+/// A step with `at_least` fails because of its members only when too few of them can still succeed.
+fn has_too_few_members(task: &Task, key: ActKey) -> Result<(), String> {
+    let definition = &task.flow.steps[key.step];
+    let members = task.state.steps[key.step].members.as_ref().filter(|_| !key.is_member());
+    let (OnPartial::AtLeast(least), Some(members)) = (definition.on_partial, members) else { return Ok(()) };
+    let failed = members.iter().filter(|(_, member)| member.forward.state == ActState::Failed).count();
+    let left = (members.total() as usize).saturating_sub(failed);
+    if left >= least as usize {
+        return Err(format!("{key:?} fails, and {left} of its members may succeed, of {least}"));
     }
     Ok(())
 }

@@ -17,6 +17,8 @@ use crate::{
 pub(super) struct Locks {
     /// The last holder of each lock, also of those that nobody has any more.
     last: BTreeMap<LockName, LockHolder>,
+    /// The last version of each lock, also after it was deleted.
+    versions: BTreeMap<LockName, u64>,
     /// What a person took from its holder, by lock and fence.
     seized: BTreeSet<(LockName, u64)>,
 }
@@ -66,8 +68,13 @@ impl Locks {
                 self.seized.insert((name.clone(), *fence));
             }
         }
+        let (name, version) = (&change.lock.name, change.lock.version);
+        if let Some(before) = self.versions.insert(name.clone(), version).filter(|before| *before >= version)
+        {
+            let message = format!("the lock {name} has version {version} after {before}");
+            return Err(Violation::new("locks", message));
+        }
         let Some(holder) = change.lock.holder else { return Ok(()) };
-        let name = &change.lock.name;
         let Some(last) = self.last.insert(name.clone(), holder).filter(|last| *last != holder) else {
             return Ok(());
         };

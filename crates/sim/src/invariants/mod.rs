@@ -4,9 +4,8 @@ mod accepted_results;
 mod accepted_tasks;
 mod alarms;
 mod announced_events;
-mod attempt_limits;
+mod attempts;
 mod children;
-mod delays;
 mod effects;
 mod ending;
 mod engine_faults;
@@ -48,14 +47,12 @@ pub(crate) trait Invariant {
 
 /// All of them.
 pub(crate) fn all(config: &Config) -> Vec<Box<dyn Invariant>> {
-    vec![
+    let mut all: Vec<Box<dyn Invariant>> = vec![
         Box::<accepted_tasks::AcceptedTasks>::default(),
         Box::<accepted_results::AcceptedResults>::default(),
         Box::<shown_state::ShownState>::default(),
         Box::<rollback_order::RollbackOrder>::default(),
         Box::<touched_steps::TouchedSteps>::default(),
-        Box::<attempt_limits::AttemptLimits>::default(),
-        Box::<delays::Delays>::default(),
         Box::<effects::Effects>::default(),
         Box::new(leases::Leases::new(config)),
         Box::new(hand_outs::HandOuts::new(config)),
@@ -74,7 +71,9 @@ pub(crate) fn all(config: &Config) -> Vec<Box<dyn Invariant>> {
         Box::new(reasons::Reasons::new(config)),
         Box::<children::Children>::default(),
         Box::<announced_events::AnnouncedEvents>::default(),
-    ]
+    ];
+    all.extend(attempts::all(config));
+    all
 }
 
 /// A violation about a task.

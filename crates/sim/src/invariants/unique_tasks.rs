@@ -2,16 +2,23 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use windlass_core::{During, Event, EventKind, Name, Phase, Task, TaskId};
+use windlass_core::{During, Event, EventKind, Millis, Name, Phase, Task, TaskId, Timestamp};
 use windlass_engine::ports::{Change, TaskChange};
 
 use super::{Invariant, broken};
 use crate::{
+    config::Fault,
     judge::{Seen, Violation},
     kinds::Kind,
     truth::Truth,
     world::World,
 };
+
+/// How long a submit and its answer may take together, in milliseconds.
+const SUBMIT_MS_MAX: Millis = Millis(6_000);
+
+/// Where wall time begins in every world.
+const BEGIN_MS: i64 = 1_700_000_000_000;
 
 #[derive(Default)]
 pub(super) struct UniqueTasks {
@@ -29,7 +36,8 @@ impl Invariant for UniqueTasks {
                 Ok(())
             }
             Seen::Written(Change::Task(change)) if change.before == 0 => self.take_in(change, truth, world),
-            Seen::Accepted { task, same: Some(same), .. } => {
+            Seen::Accepted { task, key, same: Some(same) } => {
+                self.check_span(*task, key.is_none(), truth, world)?;
                 let known = truth.tasks.get(task).and_then(|known| known.task.input.unique.clone());
                 if known.as_ref() == Some(same) {
                     return Ok(());
@@ -43,6 +51,34 @@ impl Invariant for UniqueTasks {
 }
 
 impl UniqueTasks {
+    /// A submit is not deduplicated to a task that ended longer ago than its flow says. A submit without an idempotency
+    /// key is sent once, so that it is younger than its answer by [`SUBMIT_MS_MAX`] at most.
+    fn check_span(
+        &self,
+        id: TaskId,
+        is_sent_once: bool,
+        truth: &Truth,
+        world: &World,
+    ) -> Result<(), Violation> {
+        let task = truth.tasks.get(&id).map(|known| &*known.task).filter(|_| is_sent_once);
+        let Some((task, unique)) = task.and_then(|task| Some((task, task.flow.unique.as_ref()?))) else {
+            return Ok(());
+        };
+        let span = match unique.during {
+            During::Finished(span) => span,
+            During::Pending | During::Running => Millis(0),
+        };
+        let wall = Timestamp(BEGIN_MS + i64::try_from(world.now()).unwrap_or(0));
+        let over =
+            task.state.ended_at.map(|ended_at| ended_at + span + SUBMIT_MS_MAX).filter(|over| *over < wall);
+        if over.is_none() || world.config.faults.kinds.contains(&Fault::ClockJump) {
+            return Ok(());
+        }
+        let message =
+            format!("a submit was deduplicated to task {id}, {:?} {:?} after its end", unique.during, over);
+        Err(broken("unique tasks", id, message))
+    }
+
     fn take_in(&mut self, change: &TaskChange, truth: &Truth, world: &World) -> Result<(), Violation> {
         let task = &change.task;
         let Some((unique, key)) = task.flow.unique.as_ref().zip(task.input.unique.clone()) else {

@@ -53,6 +53,8 @@ struct Inner {
     full: bool,
     /// Until when everything takes much longer.
     slow_until: u64,
+    /// When the last write that was begun while it was slow is through.
+    slow_writes_until: u64,
 }
 
 struct Ticket {
@@ -111,7 +113,8 @@ impl Device {
     pub(crate) fn is_disturbed(&self, world: &World) -> bool {
         let inner = self.inner();
         // What was begun while it was slow ends a while later.
-        inner.full || inner.slow_until + SLOW_MS_MAX > world.now() && inner.slow_until > 0
+        let slow_until = (inner.slow_until + SLOW_MS_MAX).max(inner.slow_writes_until);
+        inner.full || inner.slow_until > 0 && slow_until > world.now()
     }
 
     pub(crate) fn slow_down(&self, until: u64) {
@@ -151,6 +154,9 @@ impl Device {
                     let mut inner = self.inner();
                     inner.writes.push_back(ticket);
                     inner.busy_until = inner.busy_until.max(world.now()) + took;
+                    if slow {
+                        inner.slow_writes_until = inner.busy_until;
+                    }
                     inner.busy_until
                 };
                 world.after(until - world.now(), "write", move |world| device.finish_write(world));

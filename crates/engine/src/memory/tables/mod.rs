@@ -5,7 +5,10 @@ use std::{
     sync::Arc,
 };
 
-use windlass_core::{Alarm, AlarmId, AlarmState, Event, Lock, LockName, Name, Task, TaskId, Timestamp};
+use windlass_core::{
+    Alarm, AlarmId, AlarmState, Event, Lock, LockName, Name, Task, TaskId, Timestamp,
+    planted::{Bug, is_planted},
+};
 
 use crate::{
     adhoc::is_adhoc,
@@ -216,7 +219,9 @@ impl Tables {
             self.locks.insert(change.lock.name.clone(), change.lock.clone());
         } else {
             self.locks.remove(&change.lock.name);
-            self.lock_floor = self.lock_floor.max(change.lock.version);
+            if !is_planted(Bug::LockFloorForgotten) {
+                self.lock_floor = self.lock_floor.max(change.lock.version);
+            }
         }
     }
 

@@ -22,7 +22,11 @@ use std::{
 };
 
 use windlass_brokers::{Broker, BrokerError, Message, Queue};
-use windlass_core::{AlarmId, AlarmKind, Free, Millis, Name, when_free};
+use windlass_core::{
+    AlarmId, AlarmKind, Free, Millis, Name,
+    planted::{Bug, is_planted},
+    when_free,
+};
 
 use self::{batch::Batch, doubt::Doubt, offers::Offers};
 use super::trouble::Trouble;
@@ -266,7 +270,10 @@ impl Courier {
             };
             for id in &unsent {
                 match tasks.get(&id.task).filter(|loaded| ours(loaded, id)) {
-                    Some(loaded) => attempts.push(self.engine.handed_out(*id, loaded)),
+                    Some(loaded) => {
+                        let claim = id.claim + u64::from(is_planted(Bug::SentAgainUnderAnotherToken));
+                        attempts.push(self.engine.handed_out(AttemptId { claim, ..*id }, loaded));
+                    }
                     None => self.state().offers.remove(id),
                 }
             }

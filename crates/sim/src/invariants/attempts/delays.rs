@@ -1,6 +1,6 @@
 //! A retry is not made before its time, a step that waits does not begin before its own, and a scheduled task does not start before its own.
 
-use windlass_core::{ActState, EventKind, Phase, Task};
+use windlass_core::{ActKey, ActState, Direction, EventKind, Millis, Phase, Task};
 use windlass_engine::ports::Change;
 
 use super::{Invariant, broken};
@@ -30,6 +30,10 @@ impl Invariant for Delays {
                 EventKind::TaskStarted if task.state.phase == Phase::Scheduled => task.input.at,
                 _ => None,
             };
+            if let Some(key) = begins_at_once(&task, &event.kind) {
+                let message = format!("task {}: {key:?} begins without its delay", task.id);
+                return Err(broken("delays", task.id, message));
+            }
             if let Some(until) = until.filter(|until| event.at < *until) {
                 let message =
                     format!("task {}: {:?} came {} ms too early", task.id, event.kind, until.0 - event.at.0);
@@ -39,4 +43,19 @@ impl Invariant for Delays {
         }
         Ok(())
     }
+}
+
+/// The step that begins at once although it has a `delay`.
+fn begins_at_once(task: &Task, kind: &EventKind) -> Option<ActKey> {
+    let (EventKind::ActReady { key, .. }
+    | EventKind::ActParked { key, .. }
+    | EventKind::ActFanned { key, .. }
+    | EventKind::ActAwaiting { key, .. }) = kind
+    else {
+        return None;
+    };
+    let act = task.act(*key).filter(|act| act.state == ActState::Idle && act.attempt == 0)?;
+    let is_forward = key.direction == Direction::Forward && !key.is_member();
+    let has_delay = task.flow.steps[key.step].delay.is_some_and(|delay| delay > Millis(0));
+    (is_forward && has_delay && act.failures == 0).then_some(*key)
 }

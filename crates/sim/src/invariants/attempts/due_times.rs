@@ -1,0 +1,241 @@
+//! What falls due happens in time and not before: starts, retries, deadlines of steps and tasks, and `start_within`.
+//!
+//! A deadline of a step runs from when its first attempt was taken. The times are computed here from the stored events.
+//! Lateness counts only while all servers run and no store is slow or full.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use windlass_core::{
+    ActKey, ActState, Awaited, Cause, DEADLINE_CODE, Event, EventKind, Phase, ResolutionKind, START_CODE,
+    Task, TaskId, Timestamp,
+};
+use windlass_engine::ports::{AttemptId, Change};
+
+use super::{Invariant, broken};
+use crate::{
+    config::{Config, Fault},
+    judge::{Seen, Violation},
+    truth::Truth,
+    world::{Host, World},
+};
+
+/// How late something may be, in milliseconds, beside [`OPERATIONS`] of the store.
+const BOUND_MS: u64 = 2_000;
+
+/// Where servers share a store: another server first takes over from one that is gone.
+const TAKE_OVER_MS: u64 = 10_000;
+
+/// Operations of the store in a round of all services, with some retries.
+const OPERATIONS: u64 = 60;
+
+/// Between two looks, in milliseconds.
+const LOOK_EVERY_MS: u64 = 100;
+
+/// Where wall time begins in every world.
+const BEGIN_MS: i64 = 1_700_000_000_000;
+
+pub(super) struct DueTimes {
+    /// Not where clocks are wrong: then there is no time to hold servers to.
+    applies: bool,
+    bound: u64,
+    /// When the first attempt of each execution was taken.
+    taken: BTreeMap<(TaskId, ActKey), Timestamp>,
+    /// When the current attempt of each execution became ready.
+    ready: BTreeMap<(TaskId, ActKey), Timestamp>,
+    /// Attempts that a session has claimed.
+    claimed: BTreeSet<(TaskId, ActKey, u32)>,
+    /// What is due, since when all servers run and know of it.
+    due: BTreeMap<(TaskId, What), u64>,
+    disturbed_at: u64,
+    looked_at: u64,
+}
+
+/// Something that happens at a time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum What {
+    Start,
+    Deadline,
+    Next(ActKey, u32),
+    DeadlineOf(ActKey),
+    StartWithin(ActKey, u32),
+}
+
+impl DueTimes {
+    pub(super) fn new(config: &Config) -> Self {
+        let take_over = if config.shared { TAKE_OVER_MS } else { 0 };
+        Self {
+            applies: !config.faults.kinds.contains(&Fault::ClockJump),
+            bound: BOUND_MS + take_over + OPERATIONS * config.faults.device_ms,
+            taken: BTreeMap::new(),
+            ready: BTreeMap::new(),
+            claimed: BTreeSet::new(),
+            due: BTreeMap::new(),
+            disturbed_at: 0,
+            looked_at: 0,
+        }
+    }
+
+    /// Notes when an execution began, and checks that no deadline ends it too early.
+    fn note(&mut self, task: &Task, event: &Event) -> Result<(), String> {
+        if let EventKind::TaskRollingBack { cause: Cause::Deadline } = event.kind {
+            return not_before(deadline(task), event, "the deadline of the task");
+        }
+        let Some(key) = event.kind.act() else { return Ok(()) };
+        let id = (task.id, key);
+        match &event.kind {
+            EventKind::ActReady { .. } => drop(self.ready.insert(id, event.at)),
+            EventKind::ActStarted { .. } | EventKind::ActTaken { .. } => {
+                self.taken.entry(id).or_insert(event.at);
+            }
+            EventKind::ActAwaiting { awaited: Awaited::Signal | Awaited::Child, .. } => {
+                self.taken.entry(id).or_insert(event.at);
+            }
+            EventKind::ActUnanswered { .. } => drop(self.taken.remove(&id)),
+            EventKind::ActResolved { resolution: ResolutionKind::Retry, .. } => {
+                self.taken.retain(|(task, other), _| {
+                    let same = (other.step, other.direction) == (key.step, key.direction);
+                    (*task, same) != (id.0, true) || (key.is_member() && *other != key)
+                });
+            }
+            EventKind::ActRetrying { until, .. }
+                if self.deadline_of(task, key).is_some_and(|deadline| *until >= deadline) =>
+            {
+                return Err(format!("{key:?} is to be retried at {until:?}, after its deadline"));
+            }
+            EventKind::ActOverdue { .. } => {
+                return not_before(self.deadline_of(task, key), event, "the deadline of the step");
+            }
+            EventKind::ActFailed { failure, .. } if failure.code == DEADLINE_CODE && is_own(task, key) => {
+                return not_before(self.deadline_of(task, key), event, "the deadline of the step");
+            }
+            EventKind::ActFailed { failure, .. } | EventKind::ActRetrying { failure, .. }
+                if failure.code == START_CODE && is_own(task, key) =>
+            {
+                return not_before(self.start_by(task, key), event, "`start_within`");
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn deadline_of(&self, task: &Task, key: ActKey) -> Option<Timestamp> {
+        let span = task.action(key)?.deadline?;
+        self.taken.get(&(task.id, key)).map(|taken| *taken + span)
+    }
+
+    fn start_by(&self, task: &Task, key: ActKey) -> Option<Timestamp> {
+        let span = task.action(key)?.start_within?;
+        self.ready.get(&(task.id, key)).map(|ready| *ready + span)
+    }
+
+    /// What is to happen to a task, and when.
+    fn waits(&self, task: &Task) -> Vec<(What, Timestamp)> {
+        let mut waits = Vec::new();
+        if task.state.phase == Phase::Scheduled {
+            waits.extend(task.input.at.map(|at| (What::Start, at)));
+        }
+        if matches!(task.state.phase, Phase::Scheduled | Phase::Forward) {
+            waits.extend(deadline(task).map(|at| (What::Deadline, at)));
+        }
+        for (key, act) in task.open_acts() {
+            let next = match act.state {
+                ActState::Delayed { until } => Some((What::Next(key, act.attempt), until)),
+                ActState::Ready if !self.claimed.contains(&(task.id, key, act.attempt)) => {
+                    self.start_by(task, key).map(|at| (What::StartWithin(key, act.attempt), at))
+                }
+                _ => None,
+            };
+            waits.extend(next);
+            // A pause keeps a parked attempt; a child was told its deadline.
+            let ends =
+                !act.overdue && !matches!(act.state, ActState::Parked | ActState::Awaiting(Awaited::Child));
+            let end = self.deadline_of(task, key).filter(|_| ends);
+            waits.extend(end.map(|at| (What::DeadlineOf(key), at)));
+        }
+        waits
+    }
+
+    /// Looks for what is overdue.
+    fn look(&mut self, truth: &Truth, world: &World) -> Result<(), Violation> {
+        let now = world.now();
+        let runs = |server: usize| {
+            let device = world.servers.device(server);
+            world.servers.live(server).is_some()
+                && !world.is_paused(Host::Server(server))
+                && !device.is_disturbed(world)
+        };
+        if !(0..world.servers.count()).all(runs) {
+            self.disturbed_at = now;
+            self.due.clear();
+            return Ok(());
+        }
+        let wall = Timestamp(BEGIN_MS + i64::try_from(now).unwrap_or(0));
+        let mut due = BTreeMap::new();
+        for task in truth.unfinished() {
+            for (what, _) in self.waits(&task).into_iter().filter(|(_, at)| *at <= wall) {
+                let since = self.due.get(&(task.id, what)).copied().unwrap_or(now);
+                if now - since > self.bound {
+                    let message = format!("task {}: {what:?} is due for {} ms", task.id, now - since);
+                    return Err(broken("due times", task.id, message));
+                }
+                due.insert((task.id, what), since);
+            }
+        }
+        self.due = due;
+        Ok(())
+    }
+}
+
+impl Invariant for DueTimes {
+    fn see(&mut self, seen: &Seen, truth: &Truth, world: &World) -> Result<(), Violation> {
+        if !self.applies {
+            return Ok(());
+        }
+        match seen {
+            Seen::Written(Change::Task(change)) => {
+                let Some(known) = truth.tasks.get(&change.task.id) else { return Ok(()) };
+                let mut task = Task::clone(&known.before);
+                for event in &known.events {
+                    let noted = self.note(&task, event);
+                    noted.map_err(|message| {
+                        broken("due times", task.id, format!("task {}: {message}", task.id))
+                    })?;
+                    windlass_core::evolve(&mut task, event);
+                }
+            }
+            Seen::Given { id, .. } | Seen::Claimed { id } => {
+                let AttemptId { task, key, attempt, .. } = *id;
+                self.claimed.insert((task, key, attempt));
+            }
+            Seen::ServerStarted | Seen::ServerKilled | Seen::ServerResumed | Seen::Recovered => {
+                self.disturbed_at = world.now();
+                self.due.clear();
+            }
+            _ => {}
+        }
+        if world.now() < self.looked_at + LOOK_EVERY_MS {
+            return Ok(());
+        }
+        self.looked_at = world.now();
+        self.look(truth, world)
+    }
+}
+
+/// The deadline of a task: from its start, or from when it was submitted.
+fn deadline(task: &Task) -> Option<Timestamp> {
+    let span = task.input.deadline.or(task.flow.deadline)?;
+    Some(task.input.at.map_or(task.input.created_at, |at| at.max(task.input.created_at)) + span)
+}
+
+/// Whether its own times end it: no child does it, and no members do.
+fn is_own(task: &Task, key: ActKey) -> bool {
+    let is_whole = task.flow.steps[key.step].each.is_some() && !key.is_member();
+    !is_whole && task.runs_flow(key.step).is_none()
+}
+
+fn not_before(due: Option<Timestamp>, event: &Event, what: &str) -> Result<(), String> {
+    match due {
+        Some(due) if event.at >= due => Ok(()),
+        _ => Err(format!("{what} ends at {due:?}, and at {:?} {:?} happens", event.at, event.kind)),
+    }
+}

@@ -1,0 +1,21 @@
+//! What attempts are handed, how often an execution is tried, and when.
+
+mod attempt_limits;
+mod delays;
+mod due_times;
+mod parameters;
+mod retries;
+
+use super::{Invariant, broken};
+use crate::config::Config;
+
+/// All of them.
+pub(super) fn all(config: &Config) -> [Box<dyn Invariant>; 5] {
+    [
+        Box::<attempt_limits::AttemptLimits>::default(),
+        Box::<delays::Delays>::default(),
+        Box::<parameters::Parameters>::default(),
+        Box::new(retries::Retries::new(config)),
+        Box::new(due_times::DueTimes::new(config)),
+    ]
+}
