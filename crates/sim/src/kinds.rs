@@ -70,7 +70,7 @@ impl Kind {
             Self::Enqueued => 300,
             Self::Broker | Self::DamagedRows => 100,
             Self::Stutters | Self::Backlog => 80,
-            // Leases do not end while commits are slow: world 1795398193271032.
+            // Servers cannot renew the leases of their services in time, so events are never announced: world 15.
             Self::SlowCommits => 0,
         }
     }

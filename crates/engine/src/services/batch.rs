@@ -244,6 +244,11 @@ impl Batch {
             {
                 return Some(Reply::Conflict);
             }
+            // The parent must not take an end for granted that this batch has only decided: where the same message is in it
+            // twice, the first one undoes the child, and the second one would tell the parent so under the same message.
+            Message::Child { child, command: ChildCommand::Undo, .. } if self.is_changed(child) => {
+                return Some(Reply::Conflict);
+            }
             Message::Granted { owner, name, fence } => self.grant(*owner, name, *fence, id, place),
             Message::Seized { owner, name, fence, reason, by } => {
                 let (name, reason, by) = (name.clone(), reason.clone(), by.clone());
@@ -286,9 +291,14 @@ impl Batch {
         task.is_some_and(|task| wants_lock(task, owner, name))
     }
 
+    /// Whether a task was changed by this batch.
+    fn is_changed(&self, id: &TaskId) -> bool {
+        self.tasks.get(id).is_some_and(|work| !work.steps.is_empty())
+    }
+
     /// Whether what the message is for was changed by this batch.
     fn rests_on_changes(&self, message: &Message) -> bool {
-        let is_changed = |id: &TaskId| self.tasks.get(id).is_some_and(|work| !work.steps.is_empty());
+        let is_changed = |id: &TaskId| self.is_changed(id);
         match message {
             Message::Alarm { .. } => false,
             Message::Lock { name, .. } => self.locks.get(name).is_some_and(|work| !work.changes.is_empty()),

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use windlass_core::{ActKey, EventKind, ResolutionKind, RetryBy, TaskId};
-use windlass_engine::ports::Change;
+use windlass_core::{ActKey, Event, EventKind, ResolutionKind, RetryBy, TaskId};
+use windlass_engine::ports::{Change, TaskChange};
 
 use super::{Invariant, broken};
 use crate::{
@@ -45,6 +45,8 @@ impl Invariant for AttemptLimits {
             }
             let max = match (task.flow.retry_by, task.action(key)) {
                 (RetryBy::Engine, Some(action)) => action.retry.max,
+                // What never was with a module that retries by itself is tried again here.
+                (RetryBy::Module, Some(action)) if is_unanswered(change, key) => action.retry.max,
                 _ => 0,
             };
             let deaths_max = task.flow.deaths_max;
@@ -58,4 +60,11 @@ impl Invariant for AttemptLimits {
         }
         Ok(())
     }
+}
+
+/// Whether an attempt of this act ended without an answer in this change.
+fn is_unanswered(change: &TaskChange, key: ActKey) -> bool {
+    let unanswered =
+        |event: &Event| matches!(event.kind, EventKind::ActUnanswered { key: other, .. } if other == key);
+    change.events.iter().any(unanswered)
 }
