@@ -44,6 +44,8 @@ pub struct TaskQuery {
     pub before: Option<TaskId>,
     /// At most this many.
     pub limit: usize,
+    /// The caller needs ids and states only: tasks that have not ended may come with empty parameters.
+    pub without_params: bool,
 }
 
 impl TaskQuery {

@@ -28,7 +28,7 @@ pub(super) async fn page(
     loop {
         let wanted = listing.wanted().min(PIECE);
         let ids = ids(connection, query, listing.before(), wanted).await?;
-        let mut found = heads(connection, flows, &ids).await?;
+        let mut found = heads(connection, flows, &ids, query.without_params).await?;
         if !query.statuses.is_empty() {
             add_members(connection, flows, &mut found).await?;
         }
@@ -81,12 +81,18 @@ async fn ids(
 }
 
 /// These tasks without members and results, in their order, as far as they are still there.
-async fn heads(connection: &mut Connection<'_>, flows: &Flows, ids: &[TaskId]) -> Result<Vec<Loaded>, Fault> {
+async fn heads(
+    connection: &mut Connection<'_>,
+    flows: &Flows,
+    ids: &[TaskId],
+    without_params: bool,
+) -> Result<Vec<Loaded>, Fault> {
     if ids.is_empty() {
         return Ok(Vec::new());
     }
     let mut script = Script::reading();
-    let count = script.for_keys(&format!("{TASK} WHERE t.id"), ids.iter().map(|id| Cell::from(*id)), "");
+    let task = if without_params { TASK.replace("t.params", "'{}'") } else { TASK.to_owned() };
+    let count = script.for_keys(&format!("{task} WHERE t.id"), ids.iter().map(|id| Cell::from(*id)), "");
     add_waits(&mut script, ids);
     let mut sets = connection.run(script).await?.into_iter();
     let mut parts = HashMap::new();

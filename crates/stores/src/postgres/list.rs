@@ -14,9 +14,9 @@ use super::{
 };
 use crate::rows::{Listing, only_ended, to_integer};
 
-/// Tasks older than one, with what is claimed of them; `$3` are the endings, where only ended ones are wanted.
+/// Tasks older than one, with what is claimed of them; without their parameters where `$6` is true.
 const PAGE: &str = "
-    SELECT t.id, t.flow, t.version, t.head, t.params, t.state,
+    SELECT t.id, t.flow, t.version, t.head, CASE WHEN $6::bool THEN '{}' ELSE t.params END, t.state,
            w.acts, w.attempts, w.claims, w.sessions, w.since, w.handed_out
     FROM windlass_task t
     LEFT JOIN LATERAL (
@@ -64,7 +64,10 @@ pub(super) async fn page(
             Some(endings) => {
                 connection.query(PAGE_OF_ENDED, &[&id, &limit, &flow, &since, &until, endings]).await?
             }
-            None => connection.query(PAGE, &[&id, &limit, &flow, &since, &until]).await?,
+            None => {
+                let without_params = query.without_params;
+                connection.query(PAGE, &[&id, &limit, &flow, &since, &until, &without_params]).await?
+            }
         };
         let mut parts = Vec::with_capacity(rows.len());
         for row in &rows {

@@ -117,6 +117,7 @@ pub(super) fn query(parts: &Parts, now: Timestamp) -> Result<TaskQuery, Refused>
         until: pairs.time("until", now)?,
         before: pairs.one("cursor")?.map(read_cursor).transpose()?,
         limit: pairs.limit(PAGE_ITEMS)?,
+        without_params: false,
     })
 }
 
