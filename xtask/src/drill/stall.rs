@@ -149,6 +149,7 @@ async fn report_late(client: &Client, seq: u64, attempts: &[Begun]) -> Result<BT
         reports.push(serde_json::value::to_raw_value(&report)?);
     }
     let request = ExchangeRequest {
+        draining: None,
         protocol: PROTOCOL,
         session: SESSION.to_owned(),
         seq,

@@ -9,7 +9,7 @@ use crate::{
     ports::{
         LogLine, Now, Page, Retention, StoreError, StoredAlarm, SubmitKey, TaskQuery, Unannounced, UniqueKey,
     },
-    resident::{Batch, Line, LinePlace, ReadTask, Recovered, RowSink, WakePlace, Written},
+    resident::{Batch, Line, LinePlace, Params, ReadTask, Recovered, RowSink, WakePlace, Written},
 };
 
 /// Stands between a resident store and its sink, and is a sink itself.
@@ -64,8 +64,13 @@ impl<F: Front> RowSink for F {
         self.read(self.behind().ended_page(query)).await
     }
 
-    async fn resting_page(&self, before: TaskId, limit: usize) -> Result<Vec<ReadTask>, StoreError> {
-        self.read(self.behind().resting_page(before, limit)).await
+    async fn resting_page(
+        &self,
+        before: TaskId,
+        limit: usize,
+        params: Params,
+    ) -> Result<Vec<ReadTask>, StoreError> {
+        self.read(self.behind().resting_page(before, limit, params)).await
     }
 
     async fn line_page(

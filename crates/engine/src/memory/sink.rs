@@ -14,7 +14,9 @@ use crate::{
         Change, Claim, DamagedTask, LogLine, Now, Outcome, Page, QueueChange, Retention, StoreError,
         StoredAlarm, SubmitKey, TaskQuery, Unannounced, UniqueKey,
     },
-    resident::{Batch, Line, LinePlace, ReadTask, Recovered, Rest, RowSink, TaskRow, WakePlace, Written},
+    resident::{
+        Batch, Line, LinePlace, Params, ReadTask, Recovered, Rest, RowSink, TaskRow, WakePlace, Written,
+    },
 };
 
 /// Keeps the rows of a resident store as long as a handle of it lives. A clone is a handle of the same rows:
@@ -148,7 +150,12 @@ impl RowSink for MemorySink {
         Ok(ids.iter().map(|id| load(id).map(|row| inner.read(row))).collect())
     }
 
-    async fn resting_page(&self, before: TaskId, limit: usize) -> Result<Vec<ReadTask>, StoreError> {
+    async fn resting_page(
+        &self,
+        before: TaskId,
+        limit: usize,
+        _: Params,
+    ) -> Result<Vec<ReadTask>, StoreError> {
         let inner = self.inner();
         let newest = inner.tables.resting(before).take(limit);
         let row = |(task, rest): (&Arc<Task>, &Rest)| TaskRow {

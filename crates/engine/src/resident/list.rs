@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use windlass_core::{Json, TaskId, TaskStatus};
 
-use super::Resident;
+use super::{Params, Resident};
 use crate::ports::{Loaded, Page, SCAN_MAX, Store as _, StoreError, TaskQuery};
 
 /// How many of the tasks that rest are read at once where most of them may not be on the page. A task may have
@@ -77,11 +77,12 @@ impl Resident {
         let mut items = Vec::new();
         let mut before = query.before.unwrap_or(TaskId(u128::MAX));
         let mut seen = 0;
+        let params = if query.reads_params() { Params::Read } else { Params::LeftOut };
         while items.len() < query.limit && seen < SCAN_MAX {
             let room = query.limit - items.len();
-            let room = if is_narrow(query) || query.brief { READ_AT_ONCE } else { room };
+            let room = if is_narrow(query) { READ_AT_ONCE } else { room };
             let at_once = room.min(SCAN_MAX - seen);
-            let rows = self.sink.resting_page(before, at_once).await?;
+            let rows = self.sink.resting_page(before, at_once, params).await?;
             let is_last = rows.len() < at_once;
             for row in rows {
                 if items.len() == query.limit {

@@ -41,6 +41,15 @@ impl From<Vec<Change>> for Batch {
     }
 }
 
+/// Whether tasks are read with their parameters, which may be 1 MiB each.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Params {
+    /// They are read.
+    Read,
+    /// They are left out: the task comes with an empty object.
+    LeftOut,
+}
+
 /// Where a resident store keeps its rows. Changes come checked: versions agree and keys are free.
 #[async_trait]
 pub trait RowSink: Send + Sync + 'static {
@@ -61,8 +70,14 @@ pub trait RowSink: Send + Sync + 'static {
     /// [`crate::ports::SCAN_MAX`] of them. Damaged ones come on top of the query's limit.
     async fn ended_page(&self, query: &TaskQuery) -> Result<Page<ReadTask, TaskId>, StoreError>;
 
-    /// At most `limit` tasks that rest, newest first, without members and results: those older than `before`.
-    async fn resting_page(&self, before: TaskId, limit: usize) -> Result<Vec<ReadTask>, StoreError>;
+    /// At most `limit` tasks that rest, newest first, without members and results: those older than `before`. With
+    /// `params` they come with their parameters.
+    async fn resting_page(
+        &self,
+        before: TaskId,
+        limit: usize,
+        params: Params,
+    ) -> Result<Vec<ReadTask>, StoreError>;
 
     /// At most `limit` tasks that rest in a line behind the place `after`, with their results, in their order.
     async fn line_page(

@@ -77,6 +77,7 @@ fn queries_find_their_rows_by_keys() {
 fn tasks_at_rest_are_found_in_both_orders_from_where_the_last_look_ended() {
     for (sql, key) in [
         (resting::select_page(), "PRIMARY KEY (id<?)"),
+        (resting::select_page_without_params(), "PRIMARY KEY (id<?)"),
         (resting::select_line(), "INDEX resting_by_line (module=? AND command=? AND (rank,id)>(?,?))"),
         (resting::select_up_to_limit(), "INDEX resting_by_line (module=? AND command=? AND (rank,id)<(?,?))"),
         (

@@ -3,7 +3,7 @@
 use rusqlite::{Connection, Row, params};
 use windlass_core::{Phase, TaskId, Timestamp};
 use windlass_engine::{
-    resident::{LimitedLine, Line, LinePlace, ReadTask, TaskRow, WakePlace},
+    resident::{LimitedLine, Line, LinePlace, Params, ReadTask, TaskRow, WakePlace},
     stored,
 };
 
@@ -18,12 +18,20 @@ use super::{
 
 /// What [`resting_row`] reads, and where from.
 fn select(condition: &str) -> String {
+    select_with(&Table::Task.select(), condition)
+}
+
+fn select_with(task: &str, condition: &str) -> String {
     format!(
-        "SELECT {}, {} FROM resting CROSS JOIN task ON task.n = resting.task {condition}",
-        Table::Task.select(),
+        "SELECT {task}, {} FROM resting CROSS JOIN task ON task.n = resting.task {condition}",
         Table::Resting.select()
     )
 }
+
+/// The columns of a task without its parameters and all that stands behind them in the row, which SQLite would read
+/// them for. The checksum is of all columns, so the row is checked when it is read whole.
+const TASK_WITHOUT_PARAMS: &str =
+    "task.n, task.id, task.flow, task.version, task.created_at, task.head, '{}', NULL, NULL";
 
 /// The task with this id.
 pub(super) fn select_one() -> String {
@@ -32,8 +40,15 @@ pub(super) fn select_one() -> String {
 
 /// Tasks older than `?1`, newest first.
 pub(super) fn select_page() -> String {
-    select("WHERE resting.id < ?1 ORDER BY resting.id DESC LIMIT ?2")
+    select(OLDER)
 }
+
+/// As [`select_page`], without parameters.
+pub(super) fn select_page_without_params() -> String {
+    select_with(TASK_WITHOUT_PARAMS, OLDER)
+}
+
+const OLDER: &str = "WHERE resting.id < ?1 ORDER BY resting.id DESC LIMIT ?2";
 
 /// Tasks to be woken after the place (`?1`, `?2`) and at `?3` at the latest, in this order.
 pub(super) fn select_waking() -> String {
@@ -103,8 +118,13 @@ pub(super) fn resting_page(
     connection: &Connection,
     before: TaskId,
     limit: usize,
+    params: Params,
 ) -> Result<Vec<ReadTask>, Fault> {
-    let mut statement = connection.prepare_cached(&select_page())?;
+    let sql = match params {
+        Params::Read => select_page(),
+        Params::LeftOut => select_page_without_params(),
+    };
+    let mut statement = connection.prepare_cached(&sql)?;
     let parameters = params![before.to_bytes(), to_integer(limit as u64)];
     let read = |row: &Row<'_>| or_damaged(resting_id(row), resting_row(row).map(|(task, _)| task));
     statement.query_and_then(parameters, read)?.collect()

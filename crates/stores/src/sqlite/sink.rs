@@ -14,7 +14,7 @@ use windlass_engine::{
     ports::{
         LogLine, Now, Page, Retention, StoreError, StoredAlarm, SubmitKey, TaskQuery, Unannounced, UniqueKey,
     },
-    resident::{Batch, Line, LinePlace, ReadTask, Recovered, RowSink, WakePlace, Written},
+    resident::{Batch, Line, LinePlace, Params, ReadTask, Recovered, RowSink, WakePlace, Written},
 };
 
 use super::{
@@ -148,8 +148,13 @@ impl RowSink for SqliteSink {
         self.readers()?.ask(move |connection| list::ended_page(connection, &query)).await
     }
 
-    async fn resting_page(&self, before: TaskId, limit: usize) -> Result<Vec<ReadTask>, StoreError> {
-        self.readers()?.ask(move |connection| resting::resting_page(connection, before, limit)).await
+    async fn resting_page(
+        &self,
+        before: TaskId,
+        limit: usize,
+        params: Params,
+    ) -> Result<Vec<ReadTask>, StoreError> {
+        self.readers()?.ask(move |connection| resting::resting_page(connection, before, limit, params)).await
     }
 
     async fn line_page(

@@ -15,7 +15,7 @@ use super::{App, extract, ok, problem::Refused, tasks, view};
 /// The largest body.
 const BODY_BYTES_MAX: usize = 64 << 10;
 
-/// Tasks read at once, of each of which only the id is kept. A task may have parameters of 1 MiB.
+/// Tasks read per page, without their parameters. Only their ids are kept.
 const PAGE_TASKS: usize = 100;
 
 /// The most tasks that are counted: whoever finds more says more closely what is meant.
@@ -24,8 +24,9 @@ const MATCHED_MAX: usize = 1_000_000;
 /// Tasks acted on in one call, so that it is answered in time.
 const ACTED_MAX: usize = 10_000;
 
-/// Tasks told in one commit, so that others get their turn between.
-const TOLD_AT_ONCE: usize = 500;
+/// Tasks changed in one commit, so that other commits run in between. A commit loads its tasks with their parameters,
+/// which may be 1 MiB each.
+const CHANGED_AT_ONCE: usize = 64;
 
 /// The count may be off by this part of what was expected.
 const TOLERANCE: u64 = 10;
@@ -33,7 +34,7 @@ const TOLERANCE: u64 = 10;
 /// Cancels, pauses or resumes all tasks that meet a filter.
 ///
 /// Without `expect` they are only counted. With it they are counted again, and when that is at most a tenth away from
-/// what was expected, each is told, in batches of 500; one call acts on at most 10,000. Tasks that end or go on between
+/// what was expected, each is told, in batches of 64; one call acts on at most 10,000. Tasks that end or go on between
 /// the count and the act are left as they are.
 #[utoipa::path(
     post,
@@ -98,6 +99,7 @@ fn query(change: &api::BulkChange, now: Timestamp) -> Result<TaskQuery, Refused>
         since: time("filter.since", &filter.since)?,
         until: time("filter.until", &filter.until)?,
         limit: PAGE_TASKS,
+        brief: true,
         ..TaskQuery::default()
     })
 }
@@ -151,7 +153,7 @@ async fn act(
         api::BulkAction::Resume => Command::Resume { by },
     };
     let mut done = 0;
-    for some in tasks.chunks(TOLD_AT_ONCE) {
+    for some in tasks.chunks(CHANGED_AT_ONCE) {
         for told in app.engine.tell_all(some, &command).await? {
             match told {
                 Ok(()) => {
