@@ -27,7 +27,7 @@ fn params() -> String {
     format!(r#"{{"l":[{}]}}"#, vec!["1"; 300].join(","))
 }
 
-/// A flow of so many steps that wait for none, each with a condition that takes long.
+/// A flow of `steps` independent steps, each with a condition that takes long.
 fn long(name: &str, steps: usize) -> Flow {
     let plain = flow(name, &["a"], 0);
     let step = |index: usize| StepDefinition {
@@ -183,7 +183,7 @@ fn only_what_may_take_long_is_decided_elsewhere() {
         let mut submitting = pin!(world.engine.submit(submission(&world, name), world.now()));
         assert!(until_waiting(submitting.as_mut()).is_pending());
         let mut committing = pin!(committer.run_once(|| world.now()));
-        assert!(until_waiting(committing.as_mut()).is_pending(), "{name}: whoever runs this goes on");
+        assert!(until_waiting(committing.as_mut()).is_pending(), "{name}: the thread that runs it is free");
         let work = bench.take();
         assert_eq!(work.len(), 1, "{name}");
         work.into_iter().for_each(|work| work());

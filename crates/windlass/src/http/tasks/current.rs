@@ -11,7 +11,7 @@ use super::super::view;
 /// Steps named of one task: more run at once only in wide flows.
 const CURRENT_MAX: usize = 16;
 
-/// The steps that are tried, wait or are undone; of a task that has failed the step that failed.
+/// The steps that run, wait or are rolled back; for a failed task, the step that failed.
 pub(super) fn steps(loaded: &Loaded) -> Vec<api::CurrentStep> {
     let task = &loaded.task;
     let held: BTreeSet<ActKey> = loaded.begun().map(|claim| claim.key).collect();

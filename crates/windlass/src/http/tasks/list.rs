@@ -183,7 +183,7 @@ pub(in crate::http) fn status(text: &str) -> Result<TaskStatus, Refused> {
     let found = STATUSES.into_iter().find(|status| view::status(*status).as_str() == text);
     found.ok_or_else(|| {
         let known: Vec<&str> = STATUSES.iter().map(|status| view::status(*status).as_str()).collect();
-        Refused::malformed(format!("{text:?} is no status of a task: they are {}", known.join(", ")))
+        Refused::malformed(format!("unknown status {text:?}: write one of {}", known.join(", ")))
     })
 }
 
@@ -201,12 +201,9 @@ pub(in crate::http) fn cursor(before: TaskId) -> String {
 fn read_cursor(text: &str) -> Result<TaskId, Refused> {
     let hex = text.strip_prefix(CURSOR_PREFIX).filter(|hex| hex.len() == 32);
     let id = hex.and_then(|hex| u128::from_str_radix(hex, 16).ok()).map(TaskId);
-    // What reads as a number but was not written here, `+1` for example, is none of ours either.
-    id.filter(|id| cursor(*id) == text).ok_or_else(|| {
-        Refused::malformed(
-            "\"cursor\" is none that this server gave: send `next` of the page before as it came",
-        )
-    })
+    // The comparison refuses other spellings of a number, `+1` for example.
+    id.filter(|id| cursor(*id) == text)
+        .ok_or_else(|| Refused::malformed("invalid \"cursor\": send `next` of the page before, unchanged"))
 }
 
 #[cfg(test)]
