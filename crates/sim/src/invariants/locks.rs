@@ -69,8 +69,9 @@ impl Locks {
             }
         }
         let (name, version) = (&change.lock.name, change.lock.version);
-        if let Some(before) = self.versions.insert(name.clone(), version).filter(|before| *before >= version)
-        {
+        // A deletion keeps the version, which the next lock of that name goes on from.
+        let oldest = version + u64::from(!change.kept);
+        if let Some(before) = self.versions.insert(name.clone(), version).filter(|before| *before >= oldest) {
             let message = format!("the lock {name} has version {version} after {before}");
             return Err(Violation::new("locks", message));
         }

@@ -9,7 +9,8 @@ use std::{
 
 use serde_json::{Map, Value};
 use windlass_core::{
-    ActKey, ActState, Direction, EventKind, Failure, Outcome, ResolutionKind, Role, Task, TaskId,
+    ActKey, ActState, Direction, EventKind, Failure, Outcome, ResolutionKind, Role, RollbackParams, Task,
+    TaskId,
 };
 use windlass_engine::{
     HandedOut, Results,
@@ -181,14 +182,21 @@ impl Parameters {
         Ok(())
     }
 
-    /// The parameters of an execution. A rollback gets those of its step.
+    /// The parameters of an execution. A rollback gets those of its step, and what else its flow says.
     fn params(&self, task: &Task, key: ActKey) -> Object {
         let definition = &task.flow.steps[key.step];
+        let policy = Some(task.flow.rollback_params).filter(|_| key.direction == Direction::Rollback);
         let mut params = task.flow.params.as_deref().map(object).unwrap_or_default();
         params.extend(object(task.input.params.as_str()));
-        for step in ancestors(task, key.step) {
-            let result = self.results.get(&(task.id, ActKey::forward(step)));
-            params.extend(result.cloned().unwrap_or_default());
+        let result_of = |key: ActKey| self.results.get(&(task.id, key)).cloned().unwrap_or_default();
+        if policy == Some(RollbackParams::Shared) && !key.is_member() {
+            let steps = 0..task.flow.steps.len();
+            params.extend(steps.clone().flat_map(|step| result_of(ActKey::forward(step))));
+            params.extend(steps.rev().flat_map(|step| result_of(ActKey::rollback(step))));
+        } else {
+            params.extend(
+                ancestors(task, key.step).into_iter().flat_map(|step| result_of(ActKey::forward(step))),
+            );
         }
         params.extend(self.amended.get(&(task.id, key.step)).cloned().unwrap_or_default());
         let errors = self.errors(task, key.step);
@@ -198,8 +206,13 @@ impl Parameters {
         if let Some((index, each)) = key.index().zip(definition.each.as_ref()) {
             let list = params.remove(&*each.list);
             let item = list.and_then(|list| list.get(index as usize).cloned()).unwrap_or_default();
+            if policy.is_some_and(|policy| policy != RollbackParams::Step) {
+                params.extend(result_of(ActKey { direction: Direction::Forward, ..key }));
+            }
             params.insert("item".to_owned(), item);
             params.insert("index".to_owned(), index.into());
+        } else if policy == Some(RollbackParams::StepAndResult) {
+            params.extend(result_of(ActKey { direction: Direction::Forward, ..key }));
         }
         params
     }
