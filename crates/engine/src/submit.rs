@@ -8,8 +8,11 @@ use crate::{
     Engine, EngineError,
     ask::named,
     inbox::{Item, NewTask, Reply},
-    ports::{Change, KeyChange, Loaded, Now, SubmitKey},
+    ports::{Change, KeyChange, Loaded, Now, StoreError, SubmitKey},
 };
+
+/// A flow of the catalogue, where it is there and its row is not damaged.
+type FoundFlow = Result<Option<Arc<Flow>>, StoreError>;
 
 /// A task to take in.
 #[derive(Debug, Clone)]
@@ -75,18 +78,23 @@ impl Engine {
         if self.inbox.is_full() {
             return Err(EngineError::Overloaded);
         }
-        let mut flows: HashMap<(Name, Option<u32>), Option<Arc<Flow>>> = HashMap::new();
+        let mut flows: HashMap<(Name, Option<u32>), FoundFlow> = HashMap::new();
         let mut tasks = Vec::with_capacity(submissions.len());
         let mut results = Vec::with_capacity(submissions.len());
         for (id, submission) in submissions {
             let Submission { flow, version, input, key, fingerprint_before } = submission;
             let wanted = (flow, version);
             if !flows.contains_key(&wanted) {
-                let found = self.store.flow(&wanted.0, wanted.1).await?;
-                flows.insert(wanted.clone(), found.map(|stored| stored.flow));
+                let found = match self.store.flow(&wanted.0, wanted.1).await {
+                    // Only the submissions that name this flow are refused.
+                    Err(error @ StoreError::Damaged(_)) => Err(error),
+                    found => Ok(found?.map(|stored| stored.flow)),
+                };
+                flows.insert(wanted.clone(), found);
             }
-            let flow = flows.get(&wanted).cloned().flatten();
-            let flow = flow.ok_or_else(|| EngineError::UnknownFlow(named(&wanted.0, wanted.1)));
+            let flow = flows.get(&wanted).cloned().unwrap_or(Ok(None)).map_err(EngineError::Store);
+            let flow = flow
+                .and_then(|flow| flow.ok_or_else(|| EngineError::UnknownFlow(named(&wanted.0, wanted.1))));
             results.push(flow.map(|flow| {
                 let task = Task::new(id, flow, Arc::new(input));
                 tasks.push(NewTask { key, fingerprint_before, ..NewTask::new(task) });

@@ -67,6 +67,7 @@ impl Contents {
             add("key", &(scope, found));
         }
         for alarm in sink.alarms(true, usize::MAX).await? {
+            let alarm = alarm.map_err(|damaged| StoreError::Damaged(damaged.reason.into()))?;
             add("alarm", &sink.alarm(&alarm.id).await?);
         }
         for told in sink.unannounced(usize::MAX).await? {

@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use windlass_core::{ActState, Task};
+use windlass_core::{ActState, Task, TaskId};
 
 use super::{
     ArchiveError, Progress,
@@ -68,7 +68,11 @@ pub async fn export(
         writer.record(&Record::Alarm(stored::write_alarm(alarm)))?;
     }
     keys(snapshot, &mut writer).await?;
-    writer.end()
+    // An archive without what is damaged would look whole.
+    match snapshot.store().quarantine().error(TaskId::NONE) {
+        Some(damaged) => Err(damaged.into()),
+        None => writer.end(),
+    }
 }
 
 /// Flows, limits and paused queues.

@@ -7,7 +7,8 @@ use windlass_core::{Alarm, AlarmId, Event, Name, TaskId, Timestamp};
 
 use crate::{
     ports::{
-        LogLine, Now, Page, Retention, StoreError, StoredAlarm, SubmitKey, TaskQuery, Unannounced, UniqueKey,
+        DamagedTask, LogLine, Now, Page, Retention, StoreError, StoredAlarm, SubmitKey, TaskQuery,
+        Unannounced, UniqueKey,
     },
     resident::{Batch, Line, LinePlace, Params, ReadTask, Recovered, RowSink, WakePlace, Written},
 };
@@ -111,7 +112,7 @@ impl<F: Front> RowSink for F {
         self.read(self.behind().events(task, after, limit)).await
     }
 
-    async fn unannounced(&self, limit: usize) -> Result<Vec<Unannounced>, StoreError> {
+    async fn unannounced(&self, limit: usize) -> Result<Vec<Result<Unannounced, DamagedTask>>, StoreError> {
         self.read(self.behind().unannounced(limit)).await
     }
 
@@ -123,7 +124,7 @@ impl<F: Front> RowSink for F {
         self.read(self.behind().alarm(id)).await
     }
 
-    async fn alarms(&self, all: bool, limit: usize) -> Result<Vec<Alarm>, StoreError> {
+    async fn alarms(&self, all: bool, limit: usize) -> Result<Vec<Result<Alarm, DamagedTask>>, StoreError> {
         self.read(self.behind().alarms(all, limit)).await
     }
 

@@ -89,6 +89,7 @@ impl RowSink for MemorySink {
             epoch: inner.epoch,
             token_key: self.token_key,
             flows: tables.flows().flatten().cloned().collect(),
+            damaged_flows: Vec::new(),
             lines: tables.limited().collect(),
             tasks: readable,
             damaged,
@@ -218,8 +219,8 @@ impl RowSink for MemorySink {
         Ok(self.inner().tables.events(task, after, limit))
     }
 
-    async fn unannounced(&self, limit: usize) -> Result<Vec<Unannounced>, StoreError> {
-        Ok(self.inner().tables.unannounced(limit))
+    async fn unannounced(&self, limit: usize) -> Result<Vec<Result<Unannounced, DamagedTask>>, StoreError> {
+        Ok(self.inner().tables.unannounced(limit).into_iter().map(Ok).collect())
     }
 
     async fn logs(&self, task: TaskId, after: u64, limit: usize) -> Result<Vec<(u64, LogLine)>, StoreError> {
@@ -230,8 +231,8 @@ impl RowSink for MemorySink {
         Ok(self.inner().tables.alarm(id).cloned())
     }
 
-    async fn alarms(&self, all: bool, limit: usize) -> Result<Vec<Alarm>, StoreError> {
-        Ok(self.inner().tables.alarms(all, limit))
+    async fn alarms(&self, all: bool, limit: usize) -> Result<Vec<Result<Alarm, DamagedTask>>, StoreError> {
+        Ok(self.inner().tables.alarms(all, limit).into_iter().map(Ok).collect())
     }
 
     async fn have_tasks(&self, flows: &[Name]) -> Result<Vec<bool>, StoreError> {

@@ -20,7 +20,7 @@ pub const QUARANTINE_MAX: usize = 10_000;
 /// A task whose rows cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DamagedTask {
-    /// The task; [`TaskId::NONE`] where the damage does not even leave its id.
+    /// The task; [`TaskId::NONE`] where rows of no task are damaged, or where the damage does not even leave its id.
     pub id: TaskId,
     /// What is wrong, with the task's id in front.
     pub reason: Box<str>,

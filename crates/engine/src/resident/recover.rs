@@ -16,7 +16,7 @@ use super::{
     rest::ready_act,
     scheduler::Scheduler,
 };
-use crate::ports::{Quarantine, StoreError};
+use crate::ports::{Quarantine, StoreError, StoredFlow};
 
 impl Scheduler {
     /// The state in memory for what was recovered. Ready attempts wait in `recovered` for the adoption grace. Damaged
@@ -29,6 +29,9 @@ impl Scheduler {
         });
         for stored in flows {
             scheduler.flows.entry(stored.flow.name.clone()).or_default().push(stored);
+        }
+        for (name, version) in recovered.damaged_flows {
+            scheduler.damaged_flows.entry(name).or_default().insert(version);
         }
         for queue in recovered.queues {
             scheduler.queues.set_paused(&queue.name, queue.paused);
@@ -141,11 +144,34 @@ impl Scheduler {
     }
 
     /// The flow with this name: that version, or the newest.
-    pub(super) fn flow(&self, name: &str, version: Option<u32>) -> Option<crate::ports::StoredFlow> {
+    pub(super) fn flow(&self, name: &str, version: Option<u32>) -> Option<StoredFlow> {
         let versions = self.flows.get(name)?;
         match version {
             None => versions.last().cloned(),
-            Some(version) => versions.get(usize::try_from(version).ok()?.checked_sub(1)?).cloned(),
+            Some(version) => {
+                let is_wanted = |stored: &&StoredFlow| stored.flow.version == version;
+                let at = usize::try_from(version).ok()?.checked_sub(1)?;
+                // It is elsewhere where an older version is damaged.
+                versions.get(at).filter(is_wanted).or_else(|| versions.iter().find(is_wanted)).cloned()
+            }
+        }
+    }
+
+    /// As [`Scheduler::flow`]. A damaged version is not replaced by another: no task starts with an older version than
+    /// the newest, and its number is not used again.
+    pub(super) fn readable_flow(
+        &self,
+        name: &str,
+        version: Option<u32>,
+    ) -> Result<Option<StoredFlow>, StoreError> {
+        let found = self.flow(name, version);
+        let damaged = self.damaged_flows.get(name).into_iter().flatten().find(|damaged| match version {
+            Some(version) => found.is_none() && **damaged == version,
+            None => found.as_ref().is_none_or(|stored| stored.flow.version < **damaged),
+        });
+        match damaged {
+            Some(damaged) => Err(StoreError::Damaged(format!("flow {name} version {damaged}"))),
+            None => Ok(found),
         }
     }
 

@@ -44,6 +44,8 @@ pub(super) struct Scheduler {
     pub(super) unique: BTreeMap<UniqueKey, TaskId>,
     /// All versions of each flow, oldest first.
     pub(super) flows: BTreeMap<Name, Vec<StoredFlow>>,
+    /// Versions of flows whose rows are damaged.
+    pub(super) damaged_flows: BTreeMap<Name, BTreeSet<u32>>,
     /// Alarms changed by commits on their way to the disk.
     pub(super) alarms: BTreeMap<Arc<str>, StoredAlarm>,
     pub(super) messages: BTreeMap<MessageId, Envelope>,
@@ -104,7 +106,7 @@ impl Scheduler {
             Change::Consume(_) => Outcome::Conflict,
             Change::Flow(stored) => {
                 let versions = self.flows.entry(stored.flow.name.clone()).or_default();
-                if stored.flow.version as usize != versions.len() + 1 {
+                if stored.flow.version != versions.last().map_or(0, |newest| newest.flow.version) + 1 {
                     return Outcome::Conflict;
                 }
                 versions.push(stored.clone());

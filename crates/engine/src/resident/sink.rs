@@ -112,19 +112,19 @@ pub trait RowSink: Send + Sync + 'static {
     async fn events(&self, task: TaskId, after: u64, limit: usize) -> Result<Vec<(u64, Event)>, StoreError>;
 
     /// At most `limit` of what is in the outbox, of the oldest tasks first, by their ids; of one task in the order in which
-    /// it happened.
-    async fn unannounced(&self, limit: usize) -> Result<Vec<Unannounced>, StoreError>;
+    /// it happened. Damaged rows come on top of the limit, and nothing of their tasks that is behind them.
+    async fn unannounced(&self, limit: usize) -> Result<Vec<Result<Unannounced, DamagedTask>>, StoreError>;
 
     /// Log lines of a task with numbers above `after`, in the order they came, each with its number. The numbers of a
     /// task's lines only grow, with gaps: none comes again once its line was deleted, and none becomes visible after
     /// a greater one.
     async fn logs(&self, task: TaskId, after: u64, limit: usize) -> Result<Vec<(u64, LogLine)>, StoreError>;
 
-    /// The alarm with this id.
+    /// The alarm with this id; nothing where its row is damaged, which the next change of the alarm replaces.
     async fn alarm(&self, id: &AlarmId) -> Result<Option<StoredAlarm>, StoreError>;
 
-    /// At most `limit` alarms, those raised last first; resolved ones only with `all`.
-    async fn alarms(&self, all: bool, limit: usize) -> Result<Vec<Alarm>, StoreError>;
+    /// At most `limit` alarms, those raised last first; resolved ones only with `all`. Some may be damaged.
+    async fn alarms(&self, all: bool, limit: usize) -> Result<Vec<Result<Alarm, DamagedTask>>, StoreError>;
 
     /// Deletes at most `limit` of what is kept too long, but for flows. Tells how many rows went.
     async fn sweep(&self, retention: &Retention, now: Now, limit: usize) -> Result<u64, StoreError>;
@@ -137,8 +137,10 @@ pub struct Recovered {
     pub epoch: u32,
     /// What tokens are signed with.
     pub token_key: [u8; 32],
-    /// All flows in all versions.
+    /// All flows in all versions, but for damaged ones.
     pub flows: Vec<StoredFlow>,
+    /// Versions of flows whose rows are damaged.
+    pub damaged_flows: Vec<(Name, u32)>,
     /// Lines with a limit.
     pub lines: Vec<LimitedLine>,
     /// Tasks that have not ended and do not rest, with their results; also those that rest up to the limit of

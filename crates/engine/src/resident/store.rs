@@ -10,9 +10,10 @@ use windlass_core::{
 
 use super::{Resident, queue::Queues, state::Grace};
 use crate::ports::{
-    Adoption, AttemptId, Change, Claimed, Due, Envelope, LimitState, Loaded, LogLine, Now, Outcome, Page,
-    Quarantine, QueueState, Retention, ServerId, ServerState, Service, ServiceLease, SessionId,
-    SessionRenewal, SessionState, Store, StoreError, StoredAlarm, StoredFlow, TaskQuery, Unannounced, Wish,
+    Adoption, AttemptId, Change, Claimed, DamagedTask, Due, Envelope, LimitState, Loaded, LogLine, Now,
+    Outcome, Page, Quarantine, QueueState, Retention, ServerId, ServerState, Service, ServiceLease,
+    SessionId, SessionRenewal, SessionState, Store, StoreError, StoredAlarm, StoredFlow, TaskQuery,
+    Unannounced, Wish,
 };
 
 #[async_trait]
@@ -205,11 +206,12 @@ impl Store for Resident {
 
     async fn unannounced(&self, limit: usize) -> Result<Vec<Unannounced>, StoreError> {
         // From the disk: nothing is announced that may yet be lost.
-        self.sink.unannounced(limit).await
+        let found = self.sink.unannounced(limit).await?;
+        Ok(self.sound(found))
     }
 
     async fn flow(&self, name: &str, version: Option<u32>) -> Result<Option<StoredFlow>, StoreError> {
-        Ok(self.inner().scheduler.flow(name, version))
+        self.inner().scheduler.readable_flow(name, version)
     }
 
     async fn flows(&self) -> Result<Vec<StoredFlow>, StoreError> {
@@ -269,7 +271,8 @@ impl Store for Resident {
     }
 
     async fn alarms(&self, all: bool, limit: usize) -> Result<Vec<Alarm>, StoreError> {
-        self.sink.alarms(all, limit).await
+        let found = self.sink.alarms(all, limit).await?;
+        Ok(self.sound(found))
     }
 
     async fn queues(&self) -> Result<Vec<QueueState>, StoreError> {
@@ -324,6 +327,14 @@ impl Store for Resident {
         let swept = self.sink.sweep(retention, now, limit).await?;
         let flows = self.sweep_flows(limit.saturating_sub(usize::try_from(swept).unwrap_or(limit))).await?;
         Ok(swept + flows as u64)
+    }
+}
+
+impl Resident {
+    /// What could be read. An alarm names the first row of no task that could not.
+    fn sound<T>(&self, found: Vec<Result<T, DamagedTask>>) -> Vec<T> {
+        let sound = |read: Result<T, DamagedTask>| read.map_err(|damaged| self.quarantine.add(damaged)).ok();
+        found.into_iter().filter_map(sound).collect()
     }
 }
 

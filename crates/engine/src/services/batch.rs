@@ -156,7 +156,11 @@ impl Batch {
         let locks = load_locks(engine, lock_names.into_iter().collect()).await?;
         let mut flows = BTreeMap::new();
         for name in flow_names {
-            let stored = engine.store.flow(&name, None).await?;
+            let stored = match engine.store.flow(&name, None).await {
+                // Only the tasks that name this flow are refused.
+                Err(StoreError::Damaged(_)) => None,
+                found => found?,
+            };
             flows.extend(stored.map(|stored| (name, stored.flow)));
         }
         // What was loaded may have been decided later than this batch began: what happens next does not happen before it.

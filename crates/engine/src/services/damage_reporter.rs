@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use windlass_core::{AlarmCommand, AlarmId, AlarmKind};
+use windlass_core::{AlarmCommand, AlarmId, AlarmKind, TaskId};
 
 use crate::{Engine, EngineError, RoundsOf, inbox::Item};
 
@@ -35,10 +35,16 @@ impl DamageReporter {
         for damaged in self.engine.store.quarantine().unreported().into_iter().take(ROUND_MAX) {
             let id = AlarmId::new(AlarmKind::DamagedRow, damaged.id, None);
             if !self.engine.alarm_stands(&id).await? {
-                let message = format!(
-                    "rows in the store are damaged, and the task is left out of all work: {}; run `windlass doctor`, then restore the rows or cancel what the task did by hand",
-                    damaged.reason
-                );
+                let reason = damaged.reason;
+                let message = if damaged.id == TaskId::NONE {
+                    format!(
+                        "rows in the store are damaged and are skipped: {reason}; run `windlass doctor`, then restore the rows from a backup"
+                    )
+                } else {
+                    format!(
+                        "rows in the store are damaged, and the task is left out of all work: {reason}; run `windlass doctor`, then restore the rows or cancel what the task did by hand"
+                    )
+                };
                 let (kind, message) = (AlarmKind::DamagedRow, message.into());
                 let raise = AlarmCommand::Raise { kind, task: damaged.id, step: None, message };
                 self.engine.tell_alarm(id, raise).await?;

@@ -138,6 +138,19 @@ pub(super) fn or_damaged<T>(id: TaskId, read: Result<T, Fault>) -> Result<Result
     }
 }
 
+/// What was read, or why it is damaged. Any other fault does not concern this row alone.
+pub(super) fn or_reason<T>(read: Result<T, Fault>) -> Result<Result<T, String>, Fault> {
+    match read {
+        Err(fault) if fault.kind == FaultKind::Damaged => Ok(Err(fault.message)),
+        read => read.map(Ok),
+    }
+}
+
+/// As [`or_damaged`], of a row that is of no task, or that harms no other work of its task.
+pub(super) fn or_of_none<T>(read: Result<T, Fault>) -> Result<Result<T, DamagedTask>, Fault> {
+    or_damaged(TaskId::NONE, read)
+}
+
 /// Names the task that something of the store's format was read for.
 pub(super) fn of_task(task: TaskId, error: impl Into<Fault>) -> Fault {
     let fault = error.into();

@@ -12,7 +12,7 @@ use windlass_engine::{
 use super::{
     checksum::{Checksum, Table},
     encoding::{from_integer, task_id, to_integer},
-    error::Fault,
+    error::{Fault, or_reason},
     read::{from_sql, name},
     recover::select_all,
 };
@@ -117,19 +117,31 @@ fn read_sender(row: &Row<'_>) -> Result<Sender, Fault> {
 
 const LOCK_SENDER_BYTES: &[u8] = &LOCK_SENDER;
 
-/// All messages that were not consumed.
-pub(super) fn read_messages(connection: &Connection) -> Result<Vec<Envelope>, Fault> {
+/// All messages that were not consumed. What is wrong with damaged ones is added to `damage`; they stay where they are.
+pub(super) fn read_messages(
+    connection: &Connection,
+    damage: &mut Vec<String>,
+) -> Result<Vec<Envelope>, Fault> {
     let mut statement = connection.prepare(&select_all(Table::Message))?;
-    let messages = statement.query_and_then([], |row| {
-        let sender = read_sender(row)?;
-        let read = || {
-            Table::Message.check(row, 0)?;
-            Ok(stored::read_message(row.get_ref(2)?.as_blob().map_err(from_sql)?)?)
-        };
-        let message = read().map_err(|fault: Fault| of_sender(&sender, &fault))?;
-        Ok(Envelope { id: MessageId { sender, n: from_integer(row.get(1)?) }, message })
-    })?;
-    messages.collect()
+    let mut rows = statement.query([])?;
+    let mut messages = Vec::new();
+    while let Some(row) = rows.next()? {
+        match or_reason(read_message(row))? {
+            Ok(message) => messages.push(message),
+            Err(reason) => damage.push(reason),
+        }
+    }
+    Ok(messages)
+}
+
+fn read_message(row: &Row<'_>) -> Result<Envelope, Fault> {
+    let sender = read_sender(row)?;
+    let read = || {
+        Table::Message.check(row, 0)?;
+        Ok(stored::read_message(row.get_ref(2)?.as_blob().map_err(from_sql)?)?)
+    };
+    let message = read().map_err(|fault: Fault| of_sender(&sender, &fault))?;
+    Ok(Envelope { id: MessageId { sender, n: from_integer(row.get(1)?) }, message })
 }
 
 fn of_sender(sender: &Sender, fault: &Fault) -> Fault {

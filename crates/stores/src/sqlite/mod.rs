@@ -60,7 +60,7 @@
 //! | a write or a sync fails | see `writer.rs`: everything fails until the state is read anew |
 //! | the disk is full | the log takes what it has room for, but for a last piece (`gate.rs`); then writes are refused. The state is read without writing, and a start needs no more than that piece |
 //! | a row is not as it was written | its checksum tells (`checksum.rs`): it is an error that names task and table |
-//! | a row cannot be read | recovery names the task and gives up; [`doctor()`] lists all such rows |
+//! | a row cannot be read | recovery skips it and names its task, or what it was; [`doctor()`] lists all such rows |
 //! | a second server | is refused by the lock file, with the number of the process that has it |
 
 mod checkpoint;

@@ -3,14 +3,14 @@
 use rusqlite::{Connection, Row, Statement, params};
 use windlass_core::{Event, TaskId};
 use windlass_engine::{
-    ports::{Announced, Unannounced},
+    ports::{Announced, DamagedTask, Unannounced},
     stored,
 };
 
 use super::{
     checksum::{Checksum, Table},
     encoding::{from_integer, task_id, to_integer},
-    error::{Fault, of_task},
+    error::{Fault, of_task, or_of_none},
     read::from_sql,
 };
 
@@ -46,6 +46,9 @@ impl<'c> OutboxRows<'c> {
     }
 }
 
+/// As a limit of rows: damaged ones are not counted, so where to end is known as they are read.
+const NO_LIMIT: i64 = -1;
+
 /// What is in the outbox, each with its row of history where that is there.
 pub(super) fn select_unannounced() -> String {
     format!(
@@ -57,15 +60,32 @@ pub(super) fn select_unannounced() -> String {
 }
 
 /// At most `limit` of what is in the outbox, of the oldest tasks first; of one task in the order in which it happened.
-pub(super) fn unannounced(connection: &Connection, limit: usize) -> Result<Vec<Unannounced>, Fault> {
+/// Damaged rows come on top of the limit. What is behind one of the same task is left out: it would overtake the events
+/// in that row.
+pub(super) fn unannounced(
+    connection: &Connection,
+    limit: usize,
+) -> Result<Vec<Result<Unannounced, DamagedTask>>, Fault> {
     let mut statement = connection.prepare_cached(&select_unannounced())?;
-    let found = statement.query_and_then([to_integer(limit as u64)], |row| {
+    let mut rows = statement.query([NO_LIMIT])?;
+    let (mut found, mut sound, mut stopped) = (Vec::new(), 0, None);
+    while sound < limit
+        && let Some(row) = rows.next()?
+    {
         let task = task_id(row, 0)?;
+        if stopped == Some(task) {
+            continue;
+        }
         let after = from_integer(row.get(1)?);
-        let events = events(row, after).map_err(|fault| of_task(task, fault))?;
-        Ok(Unannounced { task, after, events })
-    })?;
-    found.collect()
+        let read = events(row, after).map(|events| Unannounced { task, after, events });
+        let read = or_of_none(read.map_err(|fault| of_task(task, fault)))?;
+        match &read {
+            Ok(_) => sound += 1,
+            Err(_) => stopped = Some(task),
+        }
+        found.push(read);
+    }
+    Ok(found)
 }
 
 fn events(row: &Row<'_>, after: u64) -> Result<Vec<Event>, Fault> {

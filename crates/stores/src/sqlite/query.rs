@@ -3,7 +3,7 @@
 use rusqlite::{Connection, Row, params};
 use windlass_core::{Alarm, AlarmId, Event, Name, TaskId, Timestamp};
 use windlass_engine::{
-    ports::{LogLine, StoredAlarm, SubmitKey},
+    ports::{DamagedTask, LogLine, StoredAlarm, SubmitKey},
     resident::ReadTask,
     stored,
 };
@@ -12,7 +12,7 @@ use super::{
     checksum::Table,
     directory::{Directory, Place},
     encoding::{act_key, from_integer, task_id, to_integer},
-    error::{Fault, of_task, or_damaged},
+    error::{Fault, of_task, or_damaged, or_of_none, or_reason},
     read::{complete, from_sql, history_row, select_history, task_row},
     resting::resting,
 };
@@ -185,19 +185,25 @@ pub(super) fn logs(
     lines.collect()
 }
 
-/// The alarm with this id.
+/// The alarm with this id. One whose row is damaged is as if it had never been raised: the next time it is raised
+/// replaces the row.
 pub(super) fn alarm(connection: &Connection, id: &AlarmId) -> Result<Option<StoredAlarm>, Fault> {
     let mut statement = connection.prepare_cached(&select_alarm())?;
     let mut rows = statement.query([&*id.0])?;
     let Some(row) = rows.next()? else { return Ok(None) };
-    Ok(Some(StoredAlarm { alarm: alarm_row(row)?, version: from_integer(row.get(1)?) }))
+    let read = alarm_row(row).and_then(|alarm| Ok(StoredAlarm { alarm, version: from_integer(row.get(1)?) }));
+    Ok(or_reason(read)?.ok())
 }
 
 /// At most `limit` alarms, those raised last first; resolved ones only with `all`.
-pub(super) fn alarms(connection: &Connection, all: bool, limit: usize) -> Result<Vec<Alarm>, Fault> {
+pub(super) fn alarms(
+    connection: &Connection,
+    all: bool,
+    limit: usize,
+) -> Result<Vec<Result<Alarm, DamagedTask>>, Fault> {
     let sql = if all { select_alarms() } else { select_open_alarms() };
     let mut statement = connection.prepare_cached(&sql)?;
-    statement.query_and_then([to_integer(limit as u64)], alarm_row)?.collect()
+    statement.query_and_then([to_integer(limit as u64)], |row| or_of_none(alarm_row(row)))?.collect()
 }
 
 fn alarm_row(row: &Row<'_>) -> Result<Alarm, Fault> {

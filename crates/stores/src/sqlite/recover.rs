@@ -5,7 +5,7 @@
 //! the history has grown; a test looks at the query plans.
 
 use rusqlite::Connection;
-use windlass_core::{Actor, TaskId, Timestamp};
+use windlass_core::{Actor, Name, TaskId, Timestamp};
 use windlass_engine::{
     ports::{DamagedTask, QueueChange, QueuePause, StoredFlow},
     resident::{Recovered, TaskRow},
@@ -16,7 +16,7 @@ use super::{
     claim_rows,
     directory::{Directory, Place},
     encoding::task_id,
-    error::{Fault, or_damaged},
+    error::{Fault, or_damaged, or_reason},
     limits,
     lock_rows::{read_floor, read_locks, read_messages},
     read::{complete, name, stored_flow, task_row},
@@ -56,11 +56,12 @@ pub(super) fn recover(connection: &Connection, directory: &Directory) -> Result<
             Table::Meta.check(row, 0)?;
             Ok::<_, Fault>((row.get(2)?, Timestamp(row.get(3)?), row.get(4)?))
         })?;
-    let flows = read_flows(connection)?;
-    let (mut tasks, places, mut damaged) = read_tasks(connection)?;
+    let mut lost = Vec::new();
+    let (flows, damaged_flows) = read_flows(connection, &mut lost)?;
+    let (mut tasks, places, mut damaged) = read_tasks(connection, &mut lost)?;
     let queues = read_queues(connection)?;
     let limits = limits::read(connection)?;
-    let (messages, locks) = (read_messages(connection)?, read_locks(connection)?);
+    let (messages, locks) = (read_messages(connection, &mut lost)?, read_locks(connection)?);
     let lock_floor = read_floor(connection)?;
     let mut active = directory.lock();
     active.clear();
@@ -74,10 +75,12 @@ pub(super) fn recover(connection: &Connection, directory: &Directory) -> Result<
         }
     }
     let claims = claim_rows::read(connection)?;
+    damaged.extend(of_no_task(&lost));
     Ok(Recovered {
         epoch,
         token_key,
         flows,
+        damaged_flows,
         lines,
         tasks,
         damaged,
@@ -94,13 +97,12 @@ pub(super) fn recover(connection: &Connection, directory: &Directory) -> Result<
 /// Active tasks and where their rows are, and those of them that are damaged.
 type ReadTasks = (Vec<TaskRow>, Vec<Place>, Vec<DamagedTask>);
 
-fn read_tasks(connection: &Connection) -> Result<ReadTasks, Fault> {
+fn read_tasks(connection: &Connection, damage: &mut Vec<String>) -> Result<ReadTasks, Fault> {
     let (mut tasks, mut places, mut damaged) = (Vec::new(), Vec::new(), Vec::new());
     let lost: i64 = connection.query_row(COUNT_LOST, [], |row| row.get(0))?;
     if lost > 0 {
         // Their ids went with what was submitted.
-        let reason = format!("{lost} active tasks have lost what was submitted").into();
-        damaged.push(DamagedTask { id: TaskId::NONE, reason });
+        damage.push(format!("{lost} active tasks have lost what was submitted"));
     }
     let mut statement = connection.prepare(&select_active())?;
     let mut rows = statement.query([])?;
@@ -121,9 +123,35 @@ fn read_tasks(connection: &Connection) -> Result<ReadTasks, Fault> {
     Ok((tasks, places, damaged))
 }
 
-fn read_flows(connection: &Connection) -> Result<Vec<StoredFlow>, Fault> {
+/// Flows, and which versions are damaged.
+type ReadFlows = (Vec<StoredFlow>, Vec<(Name, u32)>);
+
+/// All flows, and which versions are damaged. What is wrong with those is added to `damage`; their tasks cannot be read.
+fn read_flows(connection: &Connection, damage: &mut Vec<String>) -> Result<ReadFlows, Fault> {
     let mut statement = connection.prepare(&select_all(Table::Flow))?;
-    statement.query_and_then([], stored_flow)?.collect()
+    let mut rows = statement.query([])?;
+    let (mut flows, mut damaged) = (Vec::new(), Vec::new());
+    while let Some(row) = rows.next()? {
+        match or_reason(stored_flow(row))? {
+            Ok(flow) => flows.push(flow),
+            Err(reason) => {
+                damage.push(reason);
+                // Where these are damaged as well, nobody knows which version it was.
+                damaged.extend(name(row, 0).ok().zip(row.get(1).ok()));
+            }
+        }
+    }
+    Ok((flows, damaged))
+}
+
+/// How many reasons of damage one alarm has; `windlass doctor` lists all of them.
+const REASONS_MAX: usize = 10;
+
+/// Damage to rows that are of no task. One alarm names it.
+fn of_no_task(reasons: &[String]) -> Option<DamagedTask> {
+    let (count, some) = (reasons.len(), &reasons[..reasons.len().min(REASONS_MAX)]);
+    let more = if count > REASONS_MAX { "; and others" } else { "" };
+    (count > 0).then(|| DamagedTask { id: TaskId::NONE, reason: format!("{}{more}", some.join("; ")).into() })
 }
 
 fn read_queues(connection: &Connection) -> Result<Vec<QueueChange>, Fault> {

@@ -109,10 +109,13 @@ impl<'c> Rows<'c> {
             )?,
             delete_flow: prepare("DELETE FROM flow WHERE name = ?1")?,
             insert_retention: prepare(
-                "INSERT INTO flow_retention (name, version, kept, checksum) VALUES (?1, ?2, ?3, ?4)",
+                "INSERT INTO flow_retention (name, version, kept, checksum) VALUES (?1, ?2, ?3, ?4)
+                 ON CONFLICT (name, version) DO UPDATE SET kept = ?3, checksum = ?4",
             )?,
             insert_flow: prepare(
-                "INSERT INTO flow (name, version, created_at, data, checksum) VALUES (?1, ?2, ?3, ?4, ?5)",
+                // A row that is there is damaged, or the flow would have a higher version.
+                "INSERT INTO flow (name, version, created_at, data, checksum) VALUES (?1, ?2, ?3, ?4, ?5)
+                 ON CONFLICT (name, version) DO UPDATE SET created_at = ?3, data = ?4, checksum = ?5",
             )?,
             upsert_queue: prepare(
                 "INSERT INTO queue (name, paused_at, by_name, by_claimed, checksum) VALUES (?1, ?2, ?3, ?4, ?5)

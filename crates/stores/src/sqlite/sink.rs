@@ -12,7 +12,8 @@ use futures_channel::oneshot;
 use windlass_core::{Alarm, AlarmId, Event, Name, TaskId, Timestamp};
 use windlass_engine::{
     ports::{
-        LogLine, Now, Page, Retention, StoreError, StoredAlarm, SubmitKey, TaskQuery, Unannounced, UniqueKey,
+        DamagedTask, LogLine, Now, Page, Retention, StoreError, StoredAlarm, SubmitKey, TaskQuery,
+        Unannounced, UniqueKey,
     },
     resident::{Batch, Line, LinePlace, Params, ReadTask, Recovered, RowSink, WakePlace, Written},
 };
@@ -207,7 +208,7 @@ impl RowSink for SqliteSink {
         Ok(Vec::new())
     }
 
-    async fn unannounced(&self, limit: usize) -> Result<Vec<Unannounced>, StoreError> {
+    async fn unannounced(&self, limit: usize) -> Result<Vec<Result<Unannounced, DamagedTask>>, StoreError> {
         self.readers()?.ask(move |connection| outbox::unannounced(connection, limit)).await
     }
 
@@ -220,7 +221,7 @@ impl RowSink for SqliteSink {
         self.readers()?.look_up(move |connection| query::alarm(connection, &id)).await
     }
 
-    async fn alarms(&self, all: bool, limit: usize) -> Result<Vec<Alarm>, StoreError> {
+    async fn alarms(&self, all: bool, limit: usize) -> Result<Vec<Result<Alarm, DamagedTask>>, StoreError> {
         self.readers()?.ask(move |connection| query::alarms(connection, all, limit)).await
     }
 

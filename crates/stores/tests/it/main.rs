@@ -4,6 +4,8 @@
 mod conformance;
 #[cfg(feature = "sqlite")]
 mod crash;
+#[cfg(feature = "sqlite")]
+mod damaged_rows;
 #[cfg(any(feature = "mysql", feature = "postgres"))]
 mod disturbed;
 #[cfg(feature = "sqlite")]

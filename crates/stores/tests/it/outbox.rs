@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use rusqlite::Connection;
-use windlass_core::OnFailure;
+use windlass_core::{OnFailure, TaskId};
 use windlass_engine::{
     archive,
     conformance::block_on,
@@ -121,11 +121,12 @@ fn an_export_of_an_empty_outbox_comes_back_empty() {
 
 #[test]
 fn damage_to_what_is_to_be_announced_is_found() {
-    for (damage, problem) in [
-        ("UPDATE outbox SET seq = 1000", "without the history that they lead to: 1"),
-        ("UPDATE outbox SET seq = seq + 1", "without the history that they lead to: 1"),
-        ("UPDATE outbox SET after = 1000", "of the table outbox is not as it was written"),
-        ("DELETE FROM history WHERE seq = (SELECT seq FROM outbox LIMIT 1) --", "lead to: 1"),
+    for (damage, problem, left) in [
+        ("UPDATE outbox SET seq = 1000", "without the history that they lead to: 1", 4),
+        ("UPDATE outbox SET seq = seq + 1", "without the history that they lead to: 1", 4),
+        // It is the last of its task now.
+        ("UPDATE outbox SET after = 1000", "of the table outbox is not as it was written", 7),
+        ("DELETE FROM history WHERE seq = (SELECT seq FROM outbox LIMIT 1) --", "lead to: 1", 4),
     ] {
         let place = Place::new();
         fill(&*open(&place));
@@ -135,7 +136,19 @@ fn damage_to_what_is_to_be_announced_is_found() {
         drop(shell);
         let problems = doctor(&place.path()).unwrap().problems;
         assert!(problems.iter().any(|found| found.contains(problem)), "{damage}: {problems:?}");
-        let refused = block_on(open(&place).unannounced(1_000)).unwrap_err();
-        assert!(matches!(&refused, StoreError::Damaged(why) if why.starts_with("task ")), "{refused}");
+        let store = open(&place);
+        let hurt = id(HOUR, 2);
+        // What is behind the row is of the same task, and would overtake it.
+        assert_eq!(unannounced(&*store).len(), left, "{damage}");
+        let first = block_on(store.unannounced(1)).unwrap();
+        assert_eq!(first.len(), 1, "{damage}: damaged rows do not count");
+        assert!(block_on(store.load(&[hurt])).unwrap()[0].is_some(), "its task goes on");
+        let found = store.quarantine().error(TaskId::NONE).unwrap();
+        assert!(matches!(&found, StoreError::Damaged(why) if why.contains(&hurt.to_string())), "{found}");
+        drop(store);
+        let mut snapshot = SqliteSnapshot::new(open(&place), &place.path()).unwrap();
+        let refused = block_on(archive::export(&mut snapshot, &mut Vec::new(), &mut |_| {}, now(0)));
+        // An export looks at the first one.
+        assert_eq!(refused.is_err(), left == 4, "{damage}: an archive without it would look whole");
     }
 }

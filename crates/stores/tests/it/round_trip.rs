@@ -205,7 +205,7 @@ fn alarms_are_listed_newest_first_and_resolved_ones_only_on_demand() {
 
     let ids = |all, limit| {
         let alarms = wait(sink.alarms(all, limit)).unwrap();
-        alarms.into_iter().map(|alarm| alarm.id.to_string()).collect::<Vec<_>>()
+        alarms.into_iter().map(|alarm| alarm.unwrap().id.to_string()).collect::<Vec<_>>()
     };
     assert_eq!(ids(false, 10), ["alarm-4", "alarm-2", "alarm-1"]);
     assert_eq!(ids(true, 10), ["alarm-4", "alarm-3", "alarm-2", "alarm-1"]);
