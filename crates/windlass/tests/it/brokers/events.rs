@@ -36,9 +36,16 @@ fn hear(broker: &str, queue: &str, tasks: &[String]) -> BTreeMap<String, Vec<Val
     };
     block_on(async {
         let broker = windlass_brokers::connect(broker).unwrap();
-        let mut consumer = broker.consume(&Queue::new(queue), &settings).await.unwrap();
         let mut heard: BTreeMap<String, Vec<Value>> = BTreeMap::new();
         let begun = std::time::Instant::now();
+        // A topic of Kafka that was just made may have no leader yet.
+        let mut consumer = loop {
+            match broker.consume(&Queue::new(queue), &settings).await {
+                Ok(consumer) => break consumer,
+                Err(error) => assert!(error.is_passing() && begun.elapsed() < PATIENCE, "{error}"),
+            }
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        };
         loop {
             for delivery in consumer.receive(100, Duration::from_secs(1)).await.unwrap_or_default() {
                 consumer.acknowledge(&[delivery.receipt]).await.unwrap();

@@ -230,7 +230,7 @@ async fn a_paused_queue_hands_nothing_out() {
     let queues = server.get("/v1/queues").await.json();
     assert_eq!(
         queues["items"][0],
-        json!({ "name": "one", "ready": 0, "running": 1, "oldest_ready_at": null, "paused": false, "workers": 1 })
+        json!({ "name": "one", "ready": 0, "running": 1, "oldest_ready_at": null, "paused": false, "workers": 1, "draining": 0 })
     );
     assert_eq!(queues["items"][1]["name"], "two");
     let workers = server.get("/v1/workers").await.json();
