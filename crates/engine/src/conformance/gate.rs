@@ -67,6 +67,12 @@ impl Gate {
         }
     }
 
+    /// Lets the oldest write through that waits.
+    pub(super) fn let_write_go(&self) {
+        let (batch, written) = self.state().waiting.remove(0);
+        self.sink.write(batch, written);
+    }
+
     /// Fails everything that waits, and what comes until the rows are read again.
     pub fn fail(&self) {
         let waiting = {

@@ -4,13 +4,14 @@ use windlass_core::{ActState, Command, Millis, START_CODE, Wakeup};
 
 use super::{
     World,
-    history::line,
+    history::{line, name},
     topic,
     world::{FIRST, LEASE, attempt},
 };
 use crate::ports::{
+    ADOPTION_GRACE,
     Adoption::{self, Gone, Held},
-    AttemptId, Claimed, Due, Outcome, SessionId,
+    AttemptId, Change, Claimed, Due, Limit, LimitChange, Outcome, SessionId,
 };
 
 topic![
@@ -24,6 +25,7 @@ topic![
     what_is_taken_from_a_courier_is_lost_with_the_worker,
     a_courier_goes_on_with_what_one_at_its_place_left_behind,
     what_is_offered_or_runs_afar_is_known_after_a_reopening,
+    a_limited_queue_goes_on_after_a_reopening_with_nothing_but_offers,
 ];
 
 const COURIER: fn() -> SessionId = || SessionId::courier("m", 7);
@@ -206,4 +208,19 @@ async fn what_is_offered_or_runs_afar_is_known_after_a_reopening(mut world: Worl
     world.renew(next).await;
     assert_eq!(adopt(&mut world, next, offered.id).await, Held);
     assert_eq!(adopt(&mut world, next, afar.id).await, Gone, "it runs");
+}
+
+async fn a_limited_queue_goes_on_after_a_reopening_with_nothing_but_offers(mut world: World) {
+    let (queue, command, per_key, starts) = (name("work"), None, false, None);
+    let limit = Limit { name: name("a-limit"), queue, command, per_key, running: Some(9), starts };
+    let change = LimitChange { name: limit.name.clone(), limit: Some(limit) };
+    assert_eq!(world.commit_one(Change::Limit(change)).await, Outcome::Committed);
+    let offered = offered(&mut world).await;
+    world.reopen().await;
+    world.pass(ADOPTION_GRACE);
+    let flow = world.add_flow(line("other", 1)).await;
+    let id = world.submit(&flow).await;
+    let session = world.session(1).await;
+    assert_eq!(world.claim_one(session).await.id.task, id);
+    assert_eq!(world.load(offered.id.task).await.claims.len(), 1, "it is still offered");
 }

@@ -12,6 +12,7 @@ use windlass_core::{Command, During};
 use super::{
     World,
     gate::Gate,
+    history::line,
     parking,
     staging::{GatedCase, begin},
     unique,
@@ -24,6 +25,7 @@ pub(super) fn cases() -> Vec<GatedCase> {
     vec![
         |world, gate| Box::pin(a_unique_task_that_is_written_while_others_look_for_it_stands(world, gate)),
         |world, gate| Box::pin(what_a_grace_leaves_waits_for_a_resume_on_its_way(world, gate)),
+        |world, gate| Box::pin(a_resumed_attempt_waits_for_the_pause_and_the_resume_after_it(world, gate)),
     ]
 }
 
@@ -69,5 +71,27 @@ async fn what_a_grace_leaves_waits_for_a_resume_on_its_way(mut world: World, gat
     assert!(world.claim(session, 9).await.is_empty(), "on disk it is paused");
     gate.open();
     assert_eq!(resuming.await.expect("it is written"), [Outcome::Committed]);
+    assert_eq!(world.claim_one(session).await.id.key, FIRST);
+}
+
+async fn a_resumed_attempt_waits_for_the_pause_and_the_resume_after_it(mut world: World, gate: Arc<Gate>) {
+    let flow = world.add_flow(line("flow", 1)).await;
+    let id = world.submit(&flow).await;
+    world.apply(id, Command::Pause { by: None }).await;
+    let session = world.session(1).await;
+    gate.close();
+    let mut changing = Vec::new();
+    for command in [Command::Resume { by: None }, Command::Pause { by: None }, Command::Resume { by: None }] {
+        let change = world.decide(id, &command).await;
+        changing.push(begin(&mut world, vec![change.into()]));
+        poll_until(&mut changing[0], || gate.holds_a_write());
+    }
+    for (committing, why) in changing.drain(..2).zip(["a pause is on its way", "on disk it is paused"]) {
+        gate.let_write_go();
+        assert_eq!(committing.await.expect("it is written"), [Outcome::Committed]);
+        assert!(world.claim(session, 9).await.is_empty(), "{why}");
+    }
+    gate.open();
+    assert_eq!(changing.remove(0).await.expect("it is written"), [Outcome::Committed]);
     assert_eq!(world.claim_one(session).await.id.key, FIRST);
 }

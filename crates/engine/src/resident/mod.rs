@@ -24,6 +24,7 @@ mod limits;
 mod list;
 mod messages;
 mod place;
+mod publishing;
 mod queue;
 mod recover;
 mod rest;

@@ -9,7 +9,6 @@ use windlass_core::{
     ActKey, ActState, AlarmId, Effect, Flow, Free, Lock, LockName, Millis, Name, Ready, Task, TaskId,
     Timestamp, Waiting, Wakeup,
     planted::{Bug, is_planted},
-    waiting,
 };
 
 use super::{
@@ -57,6 +56,9 @@ pub(super) struct Scheduler {
     pub(super) kept_back: BTreeSet<(TaskId, ActKey)>,
     /// Claims that staged changes have dropped since they were last taken away.
     pub(super) dropped: Vec<(TaskId, Held)>,
+    /// The version of the latest staged change that names a wake-up, where changes before it were on their way to the
+    /// disk: those publish nothing for it.
+    pub(super) overtaken: BTreeMap<(TaskId, Wakeup), u64>,
     /// How often the state was built from the rows: what was read of the one before is void.
     pub(super) generation: u64,
     /// Ready attempts that wait for the adoption grace, by act.
@@ -149,6 +151,7 @@ impl Scheduler {
             return Outcome::Heard;
         }
         let is_new = change.before == 0 && self.has_flow(&change.task.flow);
+        let overtakes = self.active.get(&id).is_some_and(|entry| entry.under_way > 0);
         match self.active.get_mut(&id) {
             Some(_) if self.generation != change.generation => return Outcome::Conflict,
             Some(entry) if entry.task.state.events != change.before && !is_planted(Bug::LostUpdate) => {
@@ -168,6 +171,9 @@ impl Scheduler {
         self.consume(change.consumes.as_ref());
         for key in change.waits.iter().filter_map(wakeup) {
             self.withdraw(id, key);
+            if overtakes {
+                self.overtaken.insert((id, key), change.task.state.events);
+            }
         }
         self.drop_stale_claims(change);
         Outcome::Committed
@@ -249,105 +255,6 @@ impl Scheduler {
         }
     }
 
-    /// A staged change is on disk: what it made ready, due or sent becomes visible, unless a later change has
-    /// replaced it.
-    pub(super) fn publish(&mut self, change: &Change) {
-        match change {
-            Change::Task(change) => self.publish_task(change),
-            Change::Alarm(change) => {
-                let Some(alarm) = &change.alarm else { return };
-                let latest =
-                    self.alarms.get(&alarm.id.0).is_some_and(|staged| staged.version == change.before + 1);
-                if latest {
-                    self.alarms.remove(&alarm.id.0);
-                }
-            }
-            Change::Lock(change) => self.publish_messages(&change.messages),
-            Change::Key(change) => self.submit_keys.settle(&change.key),
-            Change::Consume(_)
-            | Change::Flow(_)
-            | Change::Queue(_)
-            | Change::Limit(_)
-            | Change::Logs(_)
-            | Change::Announced(_)
-            | Change::Probe => {}
-        }
-    }
-
-    fn publish_task(&mut self, change: &TaskChange) {
-        let id = change.task.id;
-        if let Some(key) = &change.submit_key {
-            self.submit_keys.settle(key);
-        }
-        self.settle_unique(change);
-        self.publish_messages(&change.messages);
-        if let Some(entry) = self.active.get_mut(&id) {
-            entry.under_way = entry.under_way.saturating_sub(1);
-        }
-        self.end_grace_of(id);
-        let Some(entry) = self.active.get(&id) else { return };
-        if entry.task.is_ended() {
-            if change.task.is_ended() {
-                self.let_go(id, change.task.state.events);
-            }
-            return;
-        }
-        let is_latest = Arc::ptr_eq(&entry.task, &change.task);
-        for (index, effect) in change.waits.iter().enumerate() {
-            let Effect::Wait(published) = effect else { continue };
-            let still_waits = if is_latest {
-                // Several commands may have made the change: the last one that names the act tells what it waits for.
-                !change.waits[index + 1..].iter().any(|later| wakeup(later) == Some(published.key))
-            } else {
-                self.still_waits(id, published)
-            };
-            if still_waits && !self.is_recovering(id, published) {
-                self.publish_wait(id, published);
-            }
-        }
-    }
-
-    /// Whether a task that has changed since still waits for this.
-    fn still_waits(&self, id: TaskId, published: &Waiting) -> bool {
-        let entry = self.active.get(&id);
-        entry.is_some_and(|entry| waiting(&entry.task, published.key).as_ref() == Some(published))
-    }
-
-    /// Whether workers are given time to name this: whatever is waited for then is published after the grace.
-    fn is_recovering(&self, id: TaskId, waiting: &Waiting) -> bool {
-        let Wakeup::Act(key) = waiting.key else { return false };
-        waiting.ready.is_some() && self.recovered.get(&(id, key)) == Some(&waiting.attempt)
-    }
-
-    /// Puts what an act of a task waits for into queues and due times.
-    pub(super) fn publish_wait(&mut self, id: TaskId, published: &Waiting) {
-        let Some(entry) = self.active.get_mut(&id) else { return };
-        if entry.published.iter().any(|waiting| waiting.key == published.key) {
-            return;
-        }
-        // Most tasks wait for one thing, and a vector begins with room for four.
-        if entry.published.is_empty() {
-            entry.published.reserve_exact(1);
-        }
-        entry.published.push(published.clone());
-        if let Some(due_at) = published.due_at
-            && !(is_planted(Bug::RetryTimerLost) && published.attempt > 0)
-        {
-            self.due.insert((due_at, id, published.key));
-        }
-        if let (Some(ready), Wakeup::Act(key)) = (&published.ready, published.key)
-            && self.claims.get(id, key).is_none()
-        {
-            self.stand_in_line(id, key, ready);
-        }
-    }
-
-    /// What is ready of an act, as it stands in its queue or with a worker.
-    pub(super) fn published_ready(&self, id: TaskId, key: ActKey) -> Option<&Ready> {
-        let entry = self.active.get(&id)?;
-        entry.published.iter().find(|waiting| waiting.key == Wakeup::Act(key))?.ready.as_ref()
-    }
-
     /// When something is due by the wall time. A start at a date, and the deadline that counts from it, are later by as
     /// much as the wall time is ahead of the date; everything else is due after a time that has passed.
     fn due_at(&self, (at, task, wakeup): &(Timestamp, TaskId, Wakeup)) -> Timestamp {
@@ -389,7 +296,7 @@ impl Scheduler {
 }
 
 /// What an effect is about, if it tells what something waits for.
-fn wakeup(effect: &Effect) -> Option<Wakeup> {
+pub(super) fn wakeup(effect: &Effect) -> Option<Wakeup> {
     match effect {
         Effect::Wait(waiting) => Some(waiting.key),
         Effect::Forget(key) => Some(*key),

@@ -350,8 +350,9 @@ impl Inner {
     pub(super) fn end_grace(&mut self, now: Now) {
         if self.grace == Grace::Begins {
             let grace = if is_planted(Bug::NoAdoptionGrace) { Millis(0) } else { ADOPTION_GRACE };
-            let until = Millis(now.mono.0 + grace.0);
-            self.grace = if self.scheduler.recovered.is_empty() { Grace::Over } else { Grace::Until(until) };
+            // Every ready attempt may have its holder again by now, as couriers have at a start: then nothing waits.
+            let grace = if self.scheduler.recovered.is_empty() { Millis(0) } else { grace };
+            self.grace = Grace::Until(Millis(now.mono.0 + grace.0));
         }
         if matches!(self.grace, Grace::Until(until) if until <= now.mono) {
             self.grace = Grace::Over;

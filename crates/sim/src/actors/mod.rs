@@ -27,4 +27,5 @@ pub(crate) use repeater::repeat_commands;
 pub(crate) use servers::{Live, Servers};
 pub(crate) use submitter::submit_tasks;
 pub(crate) use unblocker::unblock_tasks;
+pub(crate) use upkeep::KEPT_MS;
 pub(crate) use worker::start_spare_workers;

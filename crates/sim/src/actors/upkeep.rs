@@ -24,7 +24,7 @@ const REPORT_MS: u64 = 1_000;
 const ENQUEUED_MS: u64 = 1_000;
 
 /// For how long ended tasks are kept at least: longer than one stands for others (`flows::unique`).
-const KEPT_MS: u64 = 12_000;
+pub(crate) const KEPT_MS: u64 = 12_000;
 
 /// Begins what this server does beside the work in such a world.
 pub(super) fn begin(world: &Rc<World>, server: usize, live: &Rc<Live>) {

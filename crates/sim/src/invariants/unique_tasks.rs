@@ -7,6 +7,7 @@ use windlass_engine::ports::{Change, TaskChange};
 
 use super::{Invariant, broken};
 use crate::{
+    actors::KEPT_MS,
     config::Fault,
     judge::{Seen, Violation},
     kinds::Kind,
@@ -68,9 +69,9 @@ impl UniqueTasks {
             During::Finished(span) => span,
             During::Pending | During::Running => Millis(0),
         };
-        let wall = Timestamp(BEGIN_MS + i64::try_from(world.now()).unwrap_or(0));
+        let ended_at = task.state.ended_at;
         let over =
-            task.state.ended_at.map(|ended_at| ended_at + span + SUBMIT_MS_MAX).filter(|over| *over < wall);
+            ended_at.map(|ended_at| ended_at + span + SUBMIT_MS_MAX).filter(|over| *over < wall(world));
         if over.is_none() || world.config.faults.kinds.contains(&Fault::ClockJump) {
             return Ok(());
         }
@@ -94,8 +95,8 @@ impl UniqueTasks {
         }
         if self.stands_for(first, task, unique.during, world) {
             let message = format!(
-                "task {} was taken in, for which task {} stands, {:?}",
-                task.id, first.id, unique.during
+                "task {} was taken in at {:?}, for which task {} stands, which ended at {:?}: {:?}",
+                task.id, task.input.created_at, first.id, first.state.ended_at, unique.during
             );
             return Err(broken("unique tasks", task.id, message));
         }
@@ -103,7 +104,7 @@ impl UniqueTasks {
     }
 
     fn stands_for(&self, first: &Task, task: &Task, during: During, world: &World) -> bool {
-        if first.is_ended() && is_next_run(task, first) {
+        if (first.is_ended() && is_next_run(task, first)) || may_be_deleted(first, world) {
             return false;
         }
         match during {
@@ -121,6 +122,18 @@ impl UniqueTasks {
             }
         }
     }
+}
+
+/// Whether the janitor may have deleted a task. A submit that waits for longer than ended tasks are kept, as in a server that
+/// stands still, is decided without it.
+fn may_be_deleted(first: &Task, world: &World) -> bool {
+    let gone_at = first.state.ended_at.map(|ended_at| ended_at + Millis(KEPT_MS));
+    world.config.is(Kind::Sweeps) && gone_at.is_some_and(|gone_at| gone_at <= wall(world))
+}
+
+/// The time by a clock that is right.
+fn wall(world: &World) -> Timestamp {
+    Timestamp(BEGIN_MS + i64::try_from(world.now()).unwrap_or(0))
 }
 
 /// Whether a task does again what an ended one did: as its rerun, or as the next attempt of the step that started it.
