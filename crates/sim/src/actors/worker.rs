@@ -37,11 +37,18 @@ pub(crate) struct Worker {
     state: RefCell<State>,
     /// There is something to report.
     news: Signal,
+    /// The newest poll has ended.
+    poll_ended: Signal,
 }
 
 #[derive(Default)]
 struct State {
     seq: u64,
+    /// The number of the newest poll, and how many slots it offers while it is open.
+    newest_poll: u64,
+    offered: Option<u32>,
+    /// Polls were open at several servers at once: attempts may come for more slots than are free.
+    has_overlapped: bool,
     server: usize,
     runs: BTreeMap<String, Run>,
     /// What is to be reported, by token.
@@ -76,6 +83,7 @@ pub(super) fn start_worker(world: &Rc<World>, index: usize) {
         state: RefCell::new(State { server, heard_at: world.now(), lease: 10_000, ..State::default() }),
         config,
         news: Signal::default(),
+        poll_ended: Signal::default(),
     });
     world.spawn(Host::Worker(index), worker.clone().poll());
     world.spawn(Host::Worker(index), worker.clone().report());
@@ -84,11 +92,9 @@ pub(super) fn start_worker(world: &Rc<World>, index: usize) {
 
 /// Starts the workers that were not needed before, unless they run.
 pub(crate) fn start_spare_workers(world: &Rc<World>) {
-    for index in 0..world.config.workers.len() {
-        if world.config.workers[index].is_spare && !world.is_up(Host::Worker(index)) {
-            start_worker(world, index);
-        }
-    }
+    let is_missed =
+        |index: &usize| world.config.workers[*index].is_spare && !world.is_up(Host::Worker(*index));
+    (0..world.config.workers.len()).filter(is_missed).for_each(|index| start_worker(world, index));
 }
 
 impl Worker {
@@ -96,6 +102,9 @@ impl Worker {
     async fn poll(self: Rc<Self>) {
         let mut failures = 0;
         loop {
+            while self.state.borrow().offered.is_some() {
+                self.poll_ended.wait().await;
+            }
             let sent = self.exchange(true, Vec::new(), POLL_MS + PATIENCE_MS).await;
             match sent {
                 Some(answer) => {
@@ -113,6 +122,24 @@ impl Worker {
         }
     }
 
+    /// As in the client library: opens another poll if the newest one is at another server, and offers too little.
+    fn poll_beside(self: &Rc<Self>, newest_heard: Option<u64>, newest_sent: u64) {
+        let mut state = self.state.borrow_mut();
+        let is_elsewhere = newest_heard.is_some_and(|heard| heard < newest_sent);
+        let offers_less = state.offered.is_some_and(|offered| offered < self.free(state.runs.len()));
+        if !(self.config.attached && is_elsewhere && offers_less) {
+            return;
+        }
+        self.world.count("poll beside another");
+        state.has_overlapped = true;
+        let worker = self.clone();
+        self.world.spawn(Host::Worker(self.index), async move {
+            if let Some(answer) = worker.exchange(true, Vec::new(), POLL_MS + PATIENCE_MS).await {
+                worker.take(answer);
+            }
+        });
+    }
+
     /// Sends what is to be reported until it was heard.
     async fn report(self: Rc<Self>) {
         let mut failures = 0;
@@ -125,11 +152,13 @@ impl Worker {
                 self.news.wait().await;
                 continue;
             }
+            let newest_poll = self.state.borrow().newest_poll;
             match self.exchange(false, batch.clone(), REPORT_TIMEOUT_MS).await {
                 Some(answer) => {
                     failures = 0;
                     self.heard(&answer);
                     self.settle(&answer, &batch);
+                    self.poll_beside(answer.poll, newest_poll);
                 }
                 None => {
                     failures += 1;
@@ -163,6 +192,7 @@ impl Worker {
         timeout: u64,
     ) -> Option<ExchangeAnswer> {
         let (call, named, server) = self.call(polls, reports);
+        let seq = call.seq;
         let world = &self.world;
         let worker = self.index;
         let serve = move |live: Rc<super::Live>| -> std::pin::Pin<Box<dyn Future<Output = _>>> {
@@ -194,6 +224,10 @@ impl Worker {
         let called = world.call(Host::Worker(self.index), server, polls, Rc::new(serve));
         let answered: Option<Result<Result<ExchangeAnswer, EngineError>, Broken>> =
             world.at_most(timeout, called).await;
+        if polls && self.state.borrow().newest_poll == seq {
+            self.state.borrow_mut().offered = None;
+            self.poll_ended.set();
+        }
         answered?.ok()?.ok()
     }
 
@@ -201,9 +235,12 @@ impl Worker {
     fn call(&self, polls: bool, reports: Vec<WorkerReport>) -> (Exchange, Vec<AttemptId>, usize) {
         let mut state = self.state.borrow_mut();
         state.seq += 1;
-        let held: BTreeSet<&String> = state.runs.keys().chain(state.outbox.keys()).collect();
         // As in the client library: what has ended is held until its report is answered, but its slot is free.
-        let free = u32::try_from(self.config.slots.saturating_sub(state.runs.len())).unwrap_or(0);
+        let free = self.free(state.runs.len());
+        if polls {
+            (state.newest_poll, state.offered) = (state.seq, Some(free));
+        }
+        let held: BTreeSet<&String> = state.runs.keys().chain(state.outbox.keys()).collect();
         let modules = if self.config.both_modules { &["m", "n"][..] } else { &["m"] };
         let wish = |name: &&str| Some(Wish { module: Name::new(name).ok()?, commands: None, free });
         let wait = if self.config.attached { POLL_MS } else { self.world.within(0..=POLL_MS) };
@@ -241,6 +278,10 @@ impl Worker {
         }
     }
 
+    fn free(&self, running: usize) -> u32 {
+        u32::try_from(self.config.slots.saturating_sub(running)).unwrap_or(0)
+    }
+
     fn any_server(&self) -> usize {
         usize::try_from(self.world.below(self.world.servers.count() as u64)).unwrap_or(0)
     }
@@ -270,15 +311,16 @@ impl Worker {
     }
 
     fn begin(self: &Rc<Self>, attempt: HandedOut) {
-        let known = {
+        let (known, excess) = {
             let state = self.state.borrow();
-            state.runs.contains_key(&attempt.token) || state.outbox.contains_key(&attempt.token)
+            let known = state.runs.contains_key(&attempt.token) || state.outbox.contains_key(&attempt.token);
+            (known, state.has_overlapped && self.free(state.runs.len()) == 0)
         };
         if known {
             return;
         }
         let declined = self.world.config.outcomes.declined;
-        if !self.world.is_calm() && self.world.chance(declined) {
+        if excess || !self.world.is_calm() && self.world.chance(declined) {
             self.world.count("attempt declined");
             self.world.see(Seen::Declined { worker: self.index, id: attempt.id });
             self.say(&attempt.token, attempt.id, Said::Declined);

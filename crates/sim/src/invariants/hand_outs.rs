@@ -4,7 +4,8 @@
 //! The time counts from when the last of these became true: the attempt is ready on disk, the worker has a free slot,
 //! servers know of that and it is in touch with one,
 //! and nothing disturbs the servers and stores. Limits and pauses keep work
-//! back for good reasons, so queues with a limit or a pause are not looked at.
+//! back for good reasons, so queues with a limit or a pause are not looked at. A task with damaged rows is left out of all
+//! work, so its attempts are not expected; attempts behind them in the same queue are.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -162,7 +163,7 @@ impl HandOuts {
         }
         for ((task, key), (attempt, queue, since)) in &mut self.waiting {
             let limited = truth.rules.limits.values().any(|limit| limit.queue == *queue);
-            if limited || truth.rules.paused.contains(queue) {
+            if limited || truth.rules.paused.contains(queue) || truth.is_damaged(*task) {
                 *since = now;
                 continue;
             }

@@ -1,9 +1,13 @@
-//! While a worker is in touch, what it runs is not begun anywhere else; nor is it undone.
+//! While a worker is in touch, what it runs is not begun anywhere else; nor is it undone. Timeouts and deadlines end
+//! attempts all the same.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use windlass_core::Direction;
-use windlass_engine::{LEASE_DETACHED, ports::AttemptId};
+use windlass_core::{ActKey, DEADLINE_CODE, Direction, EventKind, TaskId};
+use windlass_engine::{
+    LEASE_DETACHED,
+    ports::{AttemptId, Change, TaskChange},
+};
 
 use super::{Invariant, broken};
 use crate::{
@@ -37,6 +41,9 @@ pub(super) struct Leases {
     runs: BTreeMap<u64, Run>,
     /// When each attempt was given to its worker: its timeout runs from then.
     given: BTreeMap<AttemptId, u64>,
+    /// Attempts that the deadline of their step ended. That may be before their timeout, and their worker may not have
+    /// heard of it. The invariant of due times checks that no deadline passes too early.
+    ended_by_deadline: BTreeSet<(TaskId, ActKey, u32)>,
     touch: BTreeMap<usize, Touch>,
 }
 
@@ -73,6 +80,7 @@ impl Leases {
             server_started_at: 0,
             runs: BTreeMap::new(),
             given: BTreeMap::new(),
+            ended_by_deadline: BTreeSet::new(),
             touch: BTreeMap::new(),
         }
     }
@@ -106,6 +114,17 @@ impl Leases {
         self.touch = touch;
     }
 
+    /// Notes which attempts a deadline ended.
+    fn change(&mut self, change: &TaskChange) {
+        for event in &change.events {
+            if let EventKind::ActFailed { key, attempt, failure } = &event.kind
+                && failure.code == DEADLINE_CODE
+            {
+                self.ended_by_deadline.insert((change.task.id, *key, *attempt));
+            }
+        }
+    }
+
     fn begin(
         &mut self,
         worker: usize,
@@ -129,6 +148,9 @@ impl Leases {
             let shares =
                 |id: &&AttemptId| (id.task, id.key, id.attempt) == (run.id.task, run.id.key, run.id.attempt);
             if undone && self.given.keys().filter(shares).count() > 1 {
+                continue;
+            }
+            if self.ended_by_deadline.contains(&(run.id.task, run.id.key, run.id.attempt)) {
                 continue;
             }
             let touch = self.touch.get(&run.worker);
@@ -156,6 +178,7 @@ impl Leases {
 impl Invariant for Leases {
     fn see(&mut self, seen: &Seen, truth: &Truth, world: &World) -> Result<(), Violation> {
         match seen {
+            Seen::Written(Change::Task(change)) => self.change(change),
             Seen::ServerKilled => self.note_silences(world.now()),
             Seen::ServerStarted => self.server_started_at = world.now(),
             Seen::InTouch { worker, called } if *called || self.silences[*worker].is_none() => {

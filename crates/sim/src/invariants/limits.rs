@@ -18,17 +18,23 @@ use crate::{
     world::World,
 };
 
-/// A start may be counted a little before it is seen: when the attempt is taken from its queue, and the answer goes out later.
-const SLACK_MS: u64 = 60;
+/// A start may be counted a little before it is seen: when the attempt is taken from its queue, and the answer goes out
+/// later, after so many operations of the store.
+const SLACK_OPERATIONS: u64 = 6;
 
 /// The same on a database, where it is looked up before the answer what was taken, behind whatever else is asked for.
-const SLACK_SHARED_MS: u64 = 150;
+const SLACK_OPERATIONS_SHARED: u64 = 15;
+
+/// What an operation counts as at least, in milliseconds.
+const OPERATION_MS: u64 = 10;
 
 /// A database that is slow or fails may have handed something out so long before that is seen.
 const IN_THE_MAKING_MS: u64 = 10_000;
 
 pub(super) struct Limits {
     shared: bool,
+    /// How long before it is seen a start may be counted, in milliseconds.
+    slack: u64,
     /// A start counts from when it is taken from its queue: a disk that is slow, or a database that is slow or fails,
     /// may let that be long before it is seen. A database counts by its own clock, which a jump sets ahead.
     counts_starts: bool,
@@ -69,8 +75,10 @@ impl Limits {
         let slow = config.faults.kinds.contains(&Fault::StoreSlow);
         let failing = config.faults.device_errors > 0 || config.faults.kinds.contains(&Fault::StoreFull);
         let set_ahead = config.is(Kind::OwnClocks) && config.faults.kinds.contains(&Fault::ClockJump);
+        let operations = if config.shared { SLACK_OPERATIONS_SHARED } else { SLACK_OPERATIONS };
         Self {
             shared: config.shared,
+            slack: operations * config.faults.device_ms.max(OPERATION_MS),
             counts_starts: !(slow || config.shared && (failing || set_ahead)),
             given: BTreeMap::new(),
             given_before: BTreeSet::new(),
@@ -87,7 +95,7 @@ impl Limits {
         let mut starts = Vec::new();
         let in_the_making = match (self.shared, self.counts_starts) {
             (false, _) => 0,
-            (true, true) => SLACK_SHARED_MS,
+            (true, true) => self.slack,
             (true, false) => IN_THE_MAKING_MS,
         };
         let just_changed = self.changed_at.is_some_and(|at| world.now() <= at + in_the_making);
@@ -130,7 +138,7 @@ impl Limits {
         if !self.counts_starts || *at < self.resumed_at {
             return Ok(());
         }
-        let slack = if self.shared { SLACK_SHARED_MS } else { SLACK_MS };
+        let slack = self.slack;
         for (limit, key) in std::mem::take(starts) {
             let of = self.starts.entry(limit.name.clone()).or_insert_with(|| StartsOf::new(limit.clone()));
             if of.limit != limit {

@@ -42,7 +42,8 @@ pub(super) struct DueTimes {
     taken: BTreeMap<(TaskId, ActKey), Timestamp>,
     /// When the current attempt of each execution became ready.
     ready: BTreeMap<(TaskId, ActKey), Timestamp>,
-    /// Attempts that a session has claimed.
+    /// Attempts that a session has claimed. A store with a single owner writes that down late, and the worker may be gone
+    /// before its poll is answered: then [`EventKind::ActTaken`] is the first that is seen of it.
     claimed: BTreeSet<(TaskId, ActKey, u32)>,
     /// What is due, since when all servers run and know of it.
     due: BTreeMap<(TaskId, What), u64>,
@@ -84,7 +85,8 @@ impl DueTimes {
         let id = (task.id, key);
         match &event.kind {
             EventKind::ActReady { .. } => drop(self.ready.insert(id, event.at)),
-            EventKind::ActStarted { .. } | EventKind::ActTaken { .. } => {
+            EventKind::ActStarted { attempt, .. } | EventKind::ActTaken { attempt, .. } => {
+                self.claimed.insert((task.id, key, *attempt));
                 self.taken.entry(id).or_insert(event.at);
             }
             EventKind::ActAwaiting { awaited: Awaited::Signal | Awaited::Child, .. } => {
