@@ -200,6 +200,24 @@ fn a_lock_that_a_person_took_is_asked_for_again_with_all_the_others_before_the_n
     assert_eq!(world.act(STEP).attempt, 2);
 }
 
+/// A worker may have begun it before, and after a restart nobody knows.
+#[test]
+fn a_ready_step_that_asks_for_its_lock_again_is_rolled_back_when_its_task_is_cancelled() {
+    let mut world = begin(flow(&["a"]));
+    hear(&mut world);
+    world.tell_lock(&name("a"), &LockCommand::Seize { reason: "its machine is gone".into(), by: anna() });
+    hear(&mut world);
+    acquire(&mut world, "a");
+    apply(&mut world, &Command::Pause { by: anna() });
+    assert_eq!(state(&world, STEP), ActState::Parked);
+    apply(&mut world, &Command::Resume { by: anna() });
+    assert_eq!(state(&world, STEP), ActState::Awaiting(Awaited::Lock));
+    apply(&mut world, &Command::Cancel { by: anna() });
+    assert!(world.task.state.steps[0].touched && !world.task.is_ended());
+    release(&mut world, "a");
+    assert_eq!(state(&world, ActKey::rollback(0)), ActState::Ready);
+}
+
 #[test]
 fn what_gives_no_name_fails_the_step_in_words() {
     let mut bad = flow(&[]);

@@ -82,8 +82,10 @@ impl Retries {
             EventKind::ActLost { .. } => {
                 counts.deaths += 1;
                 counts.was_lost = true;
-                if self.no_losses {
-                    return Err(format!("{key:?} lost its worker, and no worker was away"));
+                // A task that rolls back records an attempt that its worker gave back as lost.
+                let is_given_up = key.direction == Direction::Forward && task.state.phase == Phase::Backward;
+                if self.no_losses && !is_given_up {
+                    return Err(format!("{key:?} lost its worker, and no worker was unavailable"));
                 }
             }
             EventKind::ActReady { .. } | EventKind::ActParked { .. } | EventKind::ActAwaiting { .. }
