@@ -1,4 +1,4 @@
-//! The tree of an expression: what [`parse`](super::parse) makes, and what is checked and evaluated.
+//! The tree of an expression: what [`parse`](mod@super::parse) makes, and what is checked and evaluated.
 
 /// A part of an expression that has a value.
 #[derive(Debug, Clone, PartialEq)]

@@ -35,7 +35,7 @@ const LOOK_EVERY_MS: u64 = 100;
 const BEGIN_MS: i64 = 1_700_000_000_000;
 
 pub(super) struct DueTimes {
-    /// Not where clocks are wrong: then there is no time to hold servers to.
+    /// Not where clocks are wrong: servers have no common time then.
     applies: bool,
     bound: u64,
     /// When the first attempt of each execution was taken.
@@ -104,6 +104,9 @@ impl DueTimes {
             {
                 return Err(format!("{key:?} is to be retried at {until:?}, after its deadline"));
             }
+            // The answer with the claim was lost, so when it was made is unknown here.
+            EventKind::ActOverdue { .. } | EventKind::ActFailed { .. }
+                if self.taken.get(&id) == Some(&event.at) => {}
             EventKind::ActOverdue { .. } => {
                 return not_before(self.deadline_of(task, key), event, "the deadline of the step");
             }
@@ -148,7 +151,7 @@ impl DueTimes {
                 _ => None,
             };
             waits.extend(next);
-            // A pause keeps a parked attempt; a child was told its deadline.
+            // A pause keeps a parked attempt; a child has a deadline of its own.
             let ends =
                 !act.overdue && !matches!(act.state, ActState::Parked | ActState::Awaiting(Awaited::Child));
             let end = self.deadline_of(task, key).filter(|_| ends);

@@ -73,7 +73,7 @@ impl Retries {
                 }
             }
             EventKind::ActFailed { failure, .. } => {
-                // A timeout can always be retried, whoever finds it.
+                // A timeout can always be retried, whether the worker or the engine finds it.
                 let is_retryable = failure.retryable || failure.code == TIMEOUT_CODE;
                 check_last_chance(task, key, counts, was_lost, is_retryable)?;
                 counts.failures += 1;
@@ -181,7 +181,7 @@ fn check_last_chance(
     Ok(())
 }
 
-/// The shortest and the longest wait after so many failures, in milliseconds.
+/// The shortest and the longest wait after this number of failures, in milliseconds.
 fn backoff(retry: &Retry, failures: u32) -> (u64, u64) {
     let full = match retry.backoff {
         Backoff::None => 0,
