@@ -195,7 +195,7 @@ fn of_tasks(ended: &str, running: &str) -> Vec<Case> {
         case("unknown status", get("/v1/tasks?status=done"), 400, "malformed", "succeeded"),
         case("unknown filter", get("/v1/tasks?state=failed"), 400, "malformed", "status, flow"),
         case("limit", get("/v1/tasks?limit=1001"), 400, "malformed", "from 1 to 1000"),
-        case("cursor", get("/v1/tasks?cursor=7"), 400, "malformed", "as it came"),
+        case("cursor", get("/v1/tasks?cursor=7"), 400, "malformed", "of the page before, unchanged"),
         case("cursor of flows", get("/v1/flows?cursor=%2Fx"), 400, "malformed", "\"cursor\""),
         case("label", get("/v1/tasks?label=x"), 400, "malformed", "name:value"),
         case("since", get("/v1/tasks?since=yesterday"), 400, "malformed", "15m"),
