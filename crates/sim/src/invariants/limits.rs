@@ -99,12 +99,14 @@ impl Limits {
             (true, false) => IN_THE_MAKING_MS,
         };
         let just_changed = self.changed_at.is_some_and(|at| world.now() <= at + in_the_making);
+        // The worker that had this claim before a restart gets it again, whatever limit was set meanwhile.
+        let goes_on = self.given_before.contains(id);
         for limit in truth.rules.limits.values().filter(|_| !just_changed) {
             let Some(key) = limit.counts_ready(&ready) else { continue };
             if limit.starts.is_some() && !self.given_before.contains(id) {
                 starts.push((limit.clone(), key.map(Into::into)));
             }
-            let Some(most) = limit.running else { continue };
+            let Some(most) = limit.running.filter(|_| !goes_on) else { continue };
             let counts = |run: &&Run| {
                 (run.id.task, run.id.key) != (id.task, id.key)
                     && limit.counts_ready(&run.ready) == Some(key)
