@@ -25,8 +25,8 @@ pub(super) fn turn_back(draft: &mut Draft<'_>, cause: Cause) {
         .map(|(key, act)| {
             // An attempt is behind any but the first, and behind one that waits to be made again.
             let delayed = matches!(act.state, ActState::Delayed { .. }) && act.attempt > 0;
-            // Nor is it known of one that was ready before it had to ask for a lock again, which an operator took from it.
-            let asks_again = act.state == ActState::Awaiting(Awaited::Lock);
+            // Nor is it known of one that had to ask for its locks again after an operator took one from it.
+            let asks_again = act.state == ActState::Awaiting(Awaited::Lock) || act.turn() > 1;
             let was_handed_out = draft.context.handed_out.contains(&key);
             let may_have_run = act.attempt > 1 || delayed || asks_again || was_handed_out;
             let touched = is_touched(draft, key) && may_have_run && !is_planted(Bug::WithdrawnStepNotUndone);
