@@ -31,7 +31,7 @@ struct Place<'v> {
     phrase: &'v str,
 }
 
-/// Checks all folders.
+/// Checks that no folder has more than are written down. Fewer are no finding: `bless` lowers the count.
 pub(super) fn check(workspace: &Workspace, files: &[String]) -> Result<Findings> {
     let voice = read(workspace)?;
     let mut findings = Findings::default();
@@ -51,15 +51,6 @@ pub(super) fn check(workspace: &Workspace, files: &[String]) -> Result<Findings>
                     ),
                 );
             }
-        }
-    }
-    for (folder, allowed) in &voice.folders {
-        let now = found.get(folder).map_or(0, Vec::len);
-        if now < *allowed {
-            findings.add(
-                folder,
-                format_args!("{now} phrases, and {allowed} are written down: `cargo xtask style --bless`"),
-            );
         }
     }
     Ok(findings)
