@@ -1,6 +1,6 @@
 //! Tasks: what is submitted, what is shown, what a person may do to one.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, str::FromStr};
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -85,6 +85,21 @@ pub enum TaskStatus {
 }
 
 impl TaskStatus {
+    /// Every status.
+    pub const ALL: [Self; 11] = [
+        Self::Scheduled,
+        Self::Pending,
+        Self::Running,
+        Self::Pausing,
+        Self::Paused,
+        Self::RollingBack,
+        Self::Succeeded,
+        Self::RolledBack,
+        Self::Failed,
+        Self::Cancelled,
+        Self::Stuck,
+    ];
+
     /// Whether nothing will happen to the task any more.
     #[must_use]
     pub fn is_ended(self) -> bool {
@@ -107,6 +122,17 @@ impl TaskStatus {
             Self::Cancelled => "cancelled",
             Self::Stuck => "stuck",
         }
+    }
+}
+
+impl FromStr for TaskStatus {
+    type Err = String;
+
+    fn from_str(word: &str) -> Result<Self, String> {
+        Self::ALL.into_iter().find(|status| status.as_str() == word).ok_or_else(|| {
+            let known = Self::ALL.map(Self::as_str).join(", ");
+            format!("unknown status {word:?}: write one of {known}")
+        })
     }
 }
 
@@ -393,5 +419,19 @@ impl ResolveAction {
             Self::Done => "done",
             Self::Rollback => "rollback",
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_status_is_known_by_its_word() {
+        for status in TaskStatus::ALL {
+            assert_eq!(status.as_str().parse(), Ok(status));
+            assert_eq!(serde_json::to_value(status).unwrap(), status.as_str());
+        }
+        assert!("done".parse::<TaskStatus>().unwrap_err().contains("rolled_back"));
     }
 }

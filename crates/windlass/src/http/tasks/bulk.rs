@@ -11,7 +11,7 @@ use crate::http::{
     App,
     answer::{ok, problem::Refused},
     request::{self, By, JsonBody},
-    tasks::{self, view},
+    tasks::view,
 };
 
 /// The largest body.
@@ -80,8 +80,6 @@ fn query(change: &api::BulkChange, now: Timestamp) -> Result<TaskQuery, Refused>
             "`filter` is empty, which would be all tasks: give at least one of status, flow, labels, since, until",
         ));
     }
-    let mut statuses =
-        filter.status.iter().map(|word| tasks::status(word.as_str())).collect::<Result<Vec<_>, _>>()?;
     if let Some(ended) = filter.status.iter().find(|status| status.is_ended()) {
         return Err(Refused::malformed(format!(
             "`filter.status` has {:?}: no command can {} a task that has ended",
@@ -89,9 +87,9 @@ fn query(change: &api::BulkChange, now: Timestamp) -> Result<TaskQuery, Refused>
             change.action.as_str()
         )));
     }
-    if statuses.is_empty() {
-        statuses = tasks::STATUSES.into_iter().filter(|status| !view::status(*status).is_ended()).collect();
-    }
+    let wanted = if filter.status.is_empty() { &api::TaskStatus::ALL[..] } else { &filter.status };
+    let statuses =
+        wanted.iter().copied().filter(|status| !status.is_ended()).map(view::core_status).collect();
     let time = |name: &str, text: &Option<String>| {
         text.as_deref().map(|text| request::past(name, text, now)).transpose()
     };

@@ -36,7 +36,7 @@ use crate::http::{
     tasks::{classic::ClassicTask, view::Overlay},
 };
 
-pub(super) use list::{ListQuery, STATUSES, cursor, status};
+pub(super) use list::{ListQuery, cursor};
 
 /// Its routes.
 pub(in crate::http) fn routes() -> OpenApiRouter<Arc<App>> {

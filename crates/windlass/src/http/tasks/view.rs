@@ -280,6 +280,23 @@ pub(crate) fn status(status: TaskStatus) -> api::TaskStatus {
     }
 }
 
+/// The status of a task, as the engine has it.
+pub(in crate::http) fn core_status(status: api::TaskStatus) -> TaskStatus {
+    match status {
+        api::TaskStatus::Scheduled => TaskStatus::Scheduled,
+        api::TaskStatus::Pending => TaskStatus::Pending,
+        api::TaskStatus::Running => TaskStatus::Running,
+        api::TaskStatus::Pausing => TaskStatus::Pausing,
+        api::TaskStatus::Paused => TaskStatus::Paused,
+        api::TaskStatus::RollingBack => TaskStatus::RollingBack,
+        api::TaskStatus::Succeeded => TaskStatus::Succeeded,
+        api::TaskStatus::RolledBack => TaskStatus::RolledBack,
+        api::TaskStatus::Failed => TaskStatus::Failed,
+        api::TaskStatus::Cancelled => TaskStatus::Cancelled,
+        api::TaskStatus::Stuck => TaskStatus::Stuck,
+    }
+}
+
 pub(in crate::http) fn act_word(status: StepStatus) -> api::StepStatus {
     match status {
         StepStatus::Pending => api::StepStatus::Pending,
