@@ -4,7 +4,11 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::{Signal, ports::Now};
 
-/// Lets one caller hand out at a time; it goes on for those who come meanwhile.
+/// Rounds that one caller makes. Where a store is slow, polls come faster than a round takes: a caller that went on for all
+/// of them would never commit, or never answer its own poll.
+const ROUNDS_MAX: u32 = 3;
+
+/// Lets one caller hand out at a time; it goes on for those who come meanwhile, for [`ROUNDS_MAX`] rounds.
 #[derive(Debug, Default)]
 pub(crate) struct Dispatching {
     state: Mutex<State>,
@@ -21,6 +25,7 @@ struct State {
 pub(super) struct Turn<'d> {
     dispatching: &'d Dispatching,
     timers: &'d Signal,
+    rounds: u32,
     is_over: bool,
 }
 
@@ -37,21 +42,26 @@ impl Dispatching {
             return None;
         }
         state.under_way = true;
-        Some(Turn { dispatching: self, timers, is_over: false })
+        Some(Turn { dispatching: self, timers, rounds: 0, is_over: false })
     }
 
     /// Takes the turn; nothing where somebody else has it.
     pub(super) fn try_take<'d>(&'d self, timers: &'d Signal) -> Option<Turn<'d>> {
         let is_taken = std::mem::replace(&mut self.state().under_way, true);
-        (!is_taken).then(|| Turn { dispatching: self, timers, is_over: false })
+        (!is_taken).then(|| Turn { dispatching: self, timers, rounds: 0, is_over: false })
     }
 }
 
 impl Turn<'_> {
-    /// One round is done. Gives the time for the next one, where somebody has come meanwhile; else the turn is over.
+    /// One round is done. Returns the time for the next one, where somebody has come meanwhile. Otherwise, or after
+    /// [`ROUNDS_MAX`] rounds, the turn is over; the dispatcher sees to whoever has come by then.
     pub(super) fn next(&mut self) -> Option<Now> {
+        self.rounds += 1;
         let mut state = self.dispatching.state();
-        let again = state.again.take();
+        let mut again = state.again.take();
+        if self.rounds >= ROUNDS_MAX && again.take().is_some() {
+            self.timers.set();
+        }
         state.under_way = again.is_some();
         self.is_over = again.is_none();
         again
@@ -94,6 +104,24 @@ mod tests {
         drop(turn);
         let mut turn = dispatching.try_take(&timers).unwrap();
         assert_eq!(turn.next(), None, "who only tried does not wait for it");
+    }
+
+    #[test]
+    fn a_caller_goes_on_for_others_for_a_few_rounds_only() {
+        let (dispatching, timers) = (Dispatching::default(), Signal::default());
+        let mut turn = dispatching.take(&timers, at(0)).unwrap();
+        let mut rounds = 0;
+        loop {
+            assert!(dispatching.take(&timers, at(rounds)).is_none(), "a poll comes in each round");
+            rounds += 1;
+            assert!(rounds < 100, "it never ends");
+            if turn.next().is_none() {
+                break;
+            }
+        }
+        assert_eq!(rounds, u64::from(ROUNDS_MAX));
+        crate::conformance::block_on(timers.wait());
+        assert!(dispatching.take(&timers, at(rounds)).is_some(), "the dispatcher has the next turn");
     }
 
     #[test]
