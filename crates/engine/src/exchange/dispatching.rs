@@ -21,7 +21,7 @@ struct State {
     again: Option<Now>,
 }
 
-/// Who hands out. When it is dropped before its end, whoever came meanwhile is seen to by the dispatcher.
+/// Who hands out. When it is dropped before its end, the dispatcher serves the polls that came meanwhile.
 pub(super) struct Turn<'d> {
     dispatching: &'d Dispatching,
     timers: &'d Signal,
@@ -54,7 +54,7 @@ impl Dispatching {
 
 impl Turn<'_> {
     /// One round is done. Returns the time for the next one, where somebody has come meanwhile. Otherwise, or after
-    /// [`ROUNDS_MAX`] rounds, the turn is over; the dispatcher sees to whoever has come by then.
+    /// [`ROUNDS_MAX`] rounds, the turn is over; the dispatcher serves the polls that have come by then.
     pub(super) fn next(&mut self) -> Option<Now> {
         self.rounds += 1;
         let mut state = self.dispatching.state();
