@@ -6,6 +6,7 @@ mod conformance;
 mod crash;
 #[cfg(feature = "sqlite")]
 mod damaged_rows;
+mod damaged_settings;
 #[cfg(any(feature = "mysql", feature = "postgres"))]
 mod disturbed;
 #[cfg(feature = "sqlite")]
