@@ -80,7 +80,7 @@ struct Found {
 impl Quarantine {
     /// Remembers a damaged task.
     pub fn add(&self, DamagedTask { id, row, reason }: DamagedTask) {
-        let mut tasks = self.tasks();
+        let mut tasks = self.found();
         let key = (id, row);
         if tasks.len() >= QUARANTINE_MAX || tasks.contains_key(&key) {
             return;
@@ -99,7 +99,7 @@ impl Quarantine {
         if self.is_empty() {
             return;
         }
-        let mut tasks = self.tasks();
+        let mut tasks = self.found();
         tasks.remove(&of_task(id));
         self.count.store(tasks.len(), Ordering::Relaxed);
     }
@@ -121,6 +121,33 @@ impl Quarantine {
         }
     }
 
+    /// As [`Quarantine::readable`] of a row that is of no task; `row` says which one it is, and what is wrong with it.
+    ///
+    /// # Errors
+    /// When reading failed for another reason than damage.
+    pub fn readable_row<T>(
+        &self,
+        read: Result<T, StoreError>,
+        row: impl FnOnce(&StoreError) -> DamagedTask,
+    ) -> Result<Option<T>, StoreError> {
+        match read {
+            Err(error @ StoreError::Damaged(_)) => {
+                self.add(row(&error));
+                Ok(None)
+            }
+            read => read.map(Some),
+        }
+    }
+
+    /// The damaged tasks.
+    pub fn tasks(&self) -> Vec<TaskId> {
+        if self.is_empty() {
+            return Vec::new();
+        }
+        let tasks = self.found();
+        tasks.keys().filter(|(id, _)| *id != TaskId::NONE).map(|(id, _)| *id).collect()
+    }
+
     /// How many damaged tasks are remembered.
     pub fn len(&self) -> usize {
         self.count.load(Ordering::Relaxed)
@@ -133,7 +160,7 @@ impl Quarantine {
 
     /// Whether this task is damaged.
     pub fn contains(&self, id: TaskId) -> bool {
-        !self.is_empty() && self.tasks().contains_key(&of_task(id))
+        !self.is_empty() && self.found().contains_key(&of_task(id))
     }
 
     /// What is wrong with this task; nothing = it is not known to be damaged.
@@ -141,7 +168,7 @@ impl Quarantine {
         if self.is_empty() {
             return None;
         }
-        Some(StoreError::Damaged(self.tasks().get(&of_task(id))?.reason.to_string()))
+        Some(StoreError::Damaged(self.found().get(&of_task(id))?.reason.to_string()))
     }
 
     /// What is wrong with the first of the damaged rows of no task, or of a task that is not known; nothing = there is none.
@@ -149,15 +176,20 @@ impl Quarantine {
         if self.is_empty() {
             return None;
         }
-        let tasks = self.tasks();
+        let tasks = self.found();
         let (_, found) =
             tasks.range(of_task(TaskId::NONE)..).next().filter(|((id, _), _)| *id == TaskId::NONE)?;
         Some(StoreError::Damaged(found.reason.to_string()))
     }
 
+    /// Whether this row of no task is damaged.
+    pub fn has_row(&self, row: &str) -> bool {
+        !self.is_empty() && self.found().contains_key(&(TaskId::NONE, row.into()))
+    }
+
     /// The damaged rows of no task.
     pub fn rows(&self) -> Vec<DamagedTask> {
-        let tasks = self.tasks();
+        let tasks = self.found();
         let rows = tasks.iter().filter(|((_, row), _)| !row.is_empty());
         rows.map(|(key, found)| damaged(key, found)).collect()
     }
@@ -167,19 +199,19 @@ impl Quarantine {
         if self.is_empty() {
             return Vec::new();
         }
-        let tasks = self.tasks();
+        let tasks = self.found();
         let unreported = tasks.iter().filter(|(_, found)| !found.is_reported);
         unreported.map(|(key, found)| damaged(key, found)).collect()
     }
 
     /// An alarm names this task, or this row.
     pub fn set_reported(&self, damaged: &DamagedTask) {
-        if let Some(found) = self.tasks().get_mut(&(damaged.id, damaged.row.clone())) {
+        if let Some(found) = self.found().get_mut(&(damaged.id, damaged.row.clone())) {
             found.is_reported = true;
         }
     }
 
-    fn tasks(&self) -> MutexGuard<'_, BTreeMap<Key, Found>> {
+    fn found(&self) -> MutexGuard<'_, BTreeMap<Key, Found>> {
         self.tasks.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
