@@ -132,7 +132,8 @@ pub(super) struct Hand<'a> {
     size: AnswerSize,
     /// What is not part of the answer.
     rest: Vec<AttemptId>,
-    /// Attempts of damaged tasks: they stay claimed, so that no other poll meets them.
+    /// Attempts of damaged tasks: once the poll is answered they are released, and take up no place of a limit. The store
+    /// gives nothing of a task that its quarantine names.
     withheld: Vec<AttemptId>,
 }
 
@@ -226,6 +227,9 @@ impl<'a> Hand<'a> {
     /// Answers the poll with what was taken in, also where a later claim failed, and gives the rest back.
     pub(super) async fn end(&mut self, taken_in: Result<(), StoreError>, now: Now) -> Result<(), StoreError> {
         self.give(now);
+        while let Some(id) = self.withheld.pop() {
+            self.engine.store.release(self.session, id, now).await?;
+        }
         if self.put_back(now).await? > 0 {
             // Others may wait for it.
             self.engine.timers.set();

@@ -218,10 +218,8 @@ impl Writer {
 
     fn read_state(&self, connection: &Connection) -> Result<Recovered, Fault> {
         self.transaction(connection, || {
-            if !self.epoch_begun {
-                begin_epoch(connection)?;
-            }
-            recover(connection, &self.directory)
+            let mended = if self.epoch_begun { Vec::new() } else { begin_epoch(connection)? };
+            recover(connection, &self.directory, mended)
         })
     }
 

@@ -151,7 +151,7 @@ impl Steps {
 
     fn step(&self, owner: &LockOwner, since: Timestamp) -> api::LockStep {
         api::LockStep {
-            task: owner.task.to_string(),
+            task: if owner.task == TaskId::NONE { String::new() } else { owner.task.to_string() },
             step: self.0.get(&(owner.task, owner.key.step)).cloned().unwrap_or_default(),
             index: owner.key.index(),
             direction: view::direction(owner.key.direction),

@@ -219,7 +219,11 @@ async fn present(app: &App) -> Result<Registry, Refused> {
     );
     let damaged: Gauge = Gauge::default();
     damaged.set(saturating(app.engine.damaged_tasks() as u64));
-    registry.register("damaged_tasks", "Tasks that this server has met whose rows are damaged", damaged);
+    registry.register(
+        "damaged_tasks",
+        "Tasks, and rows of no task, that this server has met and that are damaged",
+        damaged,
+    );
     if let Some(trips) = app.engine.store_round_trips() {
         let help = "How often something was sent to the database and waited for";
         registry.register("store_round_trips", help, ConstCounter::new(trips));

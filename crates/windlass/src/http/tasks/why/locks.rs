@@ -1,7 +1,7 @@
 //! Sentences about locks and who has them.
 
 use serde_json::{Value, json};
-use windlass_core::{Direction, Name, Timestamp};
+use windlass_core::{Direction, Name, TaskId, Timestamp};
 use windlass_engine::HeldBy;
 
 use super::sentences::{About, Explained, span};
@@ -21,6 +21,11 @@ impl About<'_> {
             n => format!("; {n} others wait before it"),
         };
         let sentence = match holder {
+            Some(holder) if holder.task == TaskId::NONE => format!(
+                "{} waits for the lock {name}, which is closed because its row in the store was damaged{others}. The alarm \
+                 damaged_row.lock.{name} says what to do.",
+                self.opening()
+            ),
             Some(holder) => format!(
                 "{} waits for the lock {name}, held by {}{others}.",
                 self.opening(),
