@@ -22,6 +22,9 @@ use super::{Length, fleet::Fleet, hand::Hand, tasks};
 const READY: usize = 4_400;
 const READY_LONG: usize = 9_000;
 
+/// On a database no task rests: a tenth is enough.
+const SHARE_ON_DATABASE: usize = 10;
+
 /// How far from the end of the queue the damaged task is.
 const FROM_END: usize = 100;
 
@@ -57,7 +60,8 @@ struct Submitted {
 async fn on_sqlite(program: &Path, length: Length) -> Result<()> {
     let mut fleet = Fleet::new(program, 0)?;
     fleet.start_server().await?;
-    let submitted = submit(&fleet, length, REST_FOR).await?;
+    let count = ready_count(length);
+    let submitted = submit(&fleet, count, REST_FOR).await?;
     fleet.stop_server().await?;
     for needle in ["needle-ready", "needle-timer"] {
         flip(fleet.store(), needle)?;
@@ -84,7 +88,7 @@ async fn on_sqlite(program: &Path, length: Length) -> Result<()> {
 
 async fn on_postgres(mut fleet: Fleet, length: Length, ask: impl Fn(&str) -> Result<()>) -> Result<()> {
     fleet.start_server().await?;
-    let submitted = submit(&fleet, length, SOON).await?;
+    let submitted = submit(&fleet, ready_count(length) / SHARE_ON_DATABASE, SOON).await?;
     for id in &submitted.damaged {
         // The first byte says in which format the state is.
         ask(&format!(
@@ -106,9 +110,13 @@ async fn on_postgres(mut fleet: Fleet, length: Length, ask: impl Fn(&str) -> Res
     fleet.stop().await
 }
 
+fn ready_count(length: Length) -> usize {
+    if length == Length::Long { READY_LONG } else { READY }
+}
+
 /// Submits tasks that wait; no worker runs yet. One of those that are ready and one of those that wait for their time is to be
 /// damaged.
-async fn submit(fleet: &Fleet, length: Length, timer: Duration) -> Result<Submitted> {
+async fn submit(fleet: &Fleet, count: usize, timer: Duration) -> Result<Submitted> {
     let client = fleet.client()?;
     tasks::apply_flow(&client).await?;
     tasks::apply_flow_of(&client, "other", "other.work").await?;
@@ -118,7 +126,6 @@ async fn submit(fleet: &Fleet, length: Length, timer: Duration) -> Result<Submit
     let at = Timestamp::now() + timer;
     let timers = numbered(TIMERS, TIMERS / 2, "timer").map(|task| Ok(SubmitTask { at: Some(at), ..task? }));
     let timers = tasks::submit_all(&client, &timers.collect::<Result<Vec<_>>>()?).await?;
-    let count = if length == Length::Long { READY_LONG } else { READY };
     let ready =
         tasks::submit_all(&client, &numbered(count, count - FROM_END, "ready").collect::<Result<Vec<_>>>()?)
             .await?;
@@ -180,7 +187,7 @@ async fn check(fleet: &mut Fleet, submitted: &Submitted, count: usize) -> Result
 /// The server is ready: no service of it keeps failing.
 async fn ready(fleet: &Fleet) -> Result<()> {
     let mut stream = TcpStream::connect(("127.0.0.1", fleet.port())).await?;
-    stream.write_all(b"GET /readyz HTTP/1.1\r\nHost: drill\r\nConnection: close\r\n\r\n").await?;
+    stream.write_all(b"GET /readyz HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n").await?;
     let mut answer = String::new();
     stream.read_to_string(&mut answer).await?;
     match answer.starts_with("HTTP/1.1 200") {
