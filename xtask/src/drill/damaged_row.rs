@@ -48,7 +48,7 @@ pub(super) async fn run(program: &Path, length: Length) -> Result<()> {
     let Some(server) = Postgres::start()? else { return Ok(()) };
     let database = server.database()?;
     let fleet = Fleet::on_database(program, 0, database.url())?;
-    on_postgres(fleet, length, |sql| Ok(drop(database.ask(sql)?))).await
+    on_postgres(fleet, length, |sql| database.ask(sql).map(drop)).await
 }
 
 /// What was submitted: those that run, and the two whose rows are damaged.

@@ -77,7 +77,7 @@ pub(super) fn mend(connection: &Connection) -> Result<Option<DamagedTask>, Fault
     // A time that is ahead of the machine's may be what is damaged. The newest task was not submitted later.
     let newest = connection
         .query_row(&newest_task(), [], |row| {
-            Ok(Table::Task.is_as_written(row, 0)?.unwrap_or(true).then(|| row.get(4)).transpose()?)
+            Table::Task.is_as_written(row, 0)?.unwrap_or(true).then(|| row.get(4)).transpose()
         })
         .optional()?;
     let now: i64 = connection.query_row(NOW, [], |row| row.get(0))?;
