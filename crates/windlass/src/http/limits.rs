@@ -65,7 +65,7 @@ pub(crate) async fn show(State(app): State<Arc<App>>, Path(name): Path<String>) 
 pub(crate) async fn set(
     State(app): State<Arc<App>>,
     Path(name): Path<String>,
-    text: JsonBody<LIMIT_BYTES_MAX>,
+    JsonBody(text): JsonBody<LIMIT_BYTES_MAX>,
 ) -> Result<Response, Refused> {
     let rule: api::SetLimit = text.parse()?;
     let limit = Limit {

@@ -106,7 +106,7 @@ pub(crate) async fn release(
     State(app): State<Arc<App>>,
     Path(name): Path<Name>,
     By(by): By,
-    body: JsonBody<SUBMIT_BYTES_MAX>,
+    JsonBody(body): JsonBody<SUBMIT_BYTES_MAX>,
 ) -> Result<Response, Refused> {
     let reason = body.parse::<api::ReleaseLock>()?.reason;
     let reason = reason.trim();

@@ -8,9 +8,8 @@ use axum::{
     http::{HeaderMap, header},
 };
 use serde::Deserialize;
-use windlass_core::Json;
-
 use serde_json::value::RawValue;
+use windlass_core::Json;
 
 use crate::http::{
     App,
@@ -20,7 +19,7 @@ use crate::http::{
 };
 
 /// A JSON body of at most `MAX` bytes, as text: what is parsed may borrow from it.
-pub(crate) struct JsonBody<const MAX: usize>(JsonText);
+pub(crate) struct JsonBody<const MAX: usize>(pub(crate) JsonText);
 
 impl<const MAX: usize> FromRequest<Arc<App>> for JsonBody<MAX> {
     type Rejection = Refused;
@@ -30,16 +29,8 @@ impl<const MAX: usize> FromRequest<Arc<App>> for JsonBody<MAX> {
     }
 }
 
-impl<const MAX: usize> std::ops::Deref for JsonBody<MAX> {
-    type Target = JsonText;
-
-    fn deref(&self) -> &JsonText {
-        &self.0
-    }
-}
-
 /// The same; a request without a body counts as an object without fields.
-pub(crate) struct OptionalJsonBody<const MAX: usize>(JsonText);
+pub(crate) struct OptionalJsonBody<const MAX: usize>(pub(crate) JsonText);
 
 impl<const MAX: usize> FromRequest<Arc<App>> for OptionalJsonBody<MAX> {
     type Rejection = Refused;
@@ -52,14 +43,6 @@ impl<const MAX: usize> FromRequest<Arc<App>> for OptionalJsonBody<MAX> {
         }
         check_content_type(&parts.headers)?;
         JsonText::new(bytes).map(Self)
-    }
-}
-
-impl<const MAX: usize> std::ops::Deref for OptionalJsonBody<MAX> {
-    type Target = JsonText;
-
-    fn deref(&self) -> &JsonText {
-        &self.0
     }
 }
 

@@ -12,7 +12,7 @@ use crate::http::{
     App,
     answer::{ok, problem::Refused},
     flows,
-    request::{self, BATCH_BYTES_MAX, Caller, JsonBody, SUBMIT_BYTES_MAX, bytes_in_words},
+    request::{BATCH_BYTES_MAX, Caller, JsonBody},
     submit::{SubmitBody, idempotency::IdempotencyKey},
     tasks::view,
 };
@@ -45,7 +45,7 @@ pub(crate) async fn submit(
     State(app): State<Arc<App>>,
     caller: Caller,
     IdempotencyKey(key): IdempotencyKey,
-    text: JsonBody<BATCH_BYTES_MAX>,
+    JsonBody(text): JsonBody<BATCH_BYTES_MAX>,
 ) -> Result<Response, Refused> {
     if key.is_some() {
         return Err(Refused::malformed(
@@ -94,14 +94,7 @@ pub(crate) async fn submit(
 }
 
 async fn submission(app: &App, task: &RawValue, caller: &Caller) -> Result<Submission, Refused> {
-    if task.get().len() > SUBMIT_BYTES_MAX {
-        let most = bytes_in_words(SUBMIT_BYTES_MAX);
-        return Err(Refused::too_large(format!(
-            "the task has {} bytes, and may have {most}",
-            task.get().len()
-        )));
-    }
-    let prepared = request::parse::<SubmitBody<'_>>(task.get())?.prepare(task.get(), None, caller)?;
+    let prepared = SubmitBody::read(task.get())?.prepare(task.get(), None, caller)?;
     prepared.store_flow(app, caller.now).await
 }
 

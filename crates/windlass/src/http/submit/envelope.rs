@@ -3,12 +3,7 @@
 use windlass_core::Actor;
 use windlass_engine::{Submission, ports::Now, services::Unreadable};
 
-use crate::http::{
-    App,
-    answer::problem::Refused,
-    request::{self, Caller, SUBMIT_BYTES_MAX, bytes_in_words},
-    submit::SubmitBody,
-};
+use crate::http::{App, answer::problem::Refused, request::Caller, submit::SubmitBody};
 
 impl App {
     /// Reads the document of a task, of which it is known for sure `by` whom it is. `key` counts where it has no
@@ -20,14 +15,7 @@ impl App {
         by: &str,
         now: Now,
     ) -> Result<Submission, Refused> {
-        if text.len() > SUBMIT_BYTES_MAX {
-            let most = bytes_in_words(SUBMIT_BYTES_MAX);
-            return Err(Refused::too_large(format!(
-                "the task has {} bytes, and may have {most}",
-                text.len()
-            )));
-        }
-        let body = request::parse::<SubmitBody<'_>>(text)?;
+        let body = SubmitBody::read(text)?;
         let key = key.filter(|_| !body.has_key());
         let by = Actor { name: by.into(), claimed: false };
         let prepared = body.prepare(text, key.as_deref(), &Caller::known(by, now))?;

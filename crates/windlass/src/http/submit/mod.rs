@@ -26,7 +26,7 @@ use crate::http::{
     App,
     answer::{json_response, problem::Refused},
     flows,
-    request::{self, Caller, JsonBody, PARAMS_BYTES_MAX, SUBMIT_BYTES_MAX},
+    request::{self, Caller, JsonBody, PARAMS_BYTES_MAX, SUBMIT_BYTES_MAX, bytes_in_words},
     submit::{
         adhoc::Workflow,
         idempotency::{IdempotencyKey, Keyed},
@@ -118,7 +118,7 @@ pub(crate) async fn submit(
     caller: Caller,
     IdempotencyKey(key): IdempotencyKey,
     PreferredWait(wait): PreferredWait,
-    text: JsonBody<SUBMIT_BYTES_MAX>,
+    JsonBody(text): JsonBody<SUBMIT_BYTES_MAX>,
 ) -> Result<Response, Refused> {
     let prepared = text.parse::<SubmitBody<'_>>()?.prepare(text.as_str(), key.as_deref(), &caller)?;
     let submission = prepared.store_flow(&app, caller.now).await?;
@@ -188,6 +188,18 @@ impl Prepared {
 }
 
 impl<'a> SubmitBody<'a> {
+    /// Reads a task that is not a body by itself, within the same limit.
+    pub(in crate::http) fn read(text: &'a str) -> Result<Self, Refused> {
+        if text.len() > SUBMIT_BYTES_MAX {
+            let most = bytes_in_words(SUBMIT_BYTES_MAX);
+            return Err(Refused::too_large(format!(
+                "the task has {} bytes, and may have {most}",
+                text.len()
+            )));
+        }
+        request::parse(text)
+    }
+
     /// Whether it has an idempotency key.
     pub(in crate::http) fn has_key(&self) -> bool {
         self.key.is_some()

@@ -65,7 +65,7 @@ pub(crate) async fn rerun(
     Path(id): Path<TaskId>,
     caller: Caller,
     IdempotencyKey(header): IdempotencyKey,
-    text: OptionalJsonBody<SUBMIT_BYTES_MAX>,
+    OptionalJsonBody(text): OptionalJsonBody<SUBMIT_BYTES_MAX>,
 ) -> Result<Response, Refused> {
     let body: RerunBody<'_> = text.parse()?;
     let params = body.params.map(|raw| request::object("`params`", raw, PARAMS_BYTES_MAX)).transpose()?;

@@ -52,7 +52,7 @@ const TOLERANCE: u64 = 10;
 pub(crate) async fn change(
     State(app): State<Arc<App>>,
     By(by): By,
-    text: JsonBody<BODY_BYTES_MAX>,
+    JsonBody(text): JsonBody<BODY_BYTES_MAX>,
 ) -> Result<Response, Refused> {
     let change: api::BulkChange = text.parse()?;
     let query = query(&change, app.now().wall)?;

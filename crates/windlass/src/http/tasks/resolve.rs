@@ -46,7 +46,7 @@ pub(crate) async fn resolve(
     State(app): State<Arc<App>>,
     Path((id, step)): Path<(TaskId, String)>,
     By(by): By,
-    text: JsonBody<RESOLVE_BYTES_MAX>,
+    JsonBody(text): JsonBody<RESOLVE_BYTES_MAX>,
 ) -> Result<Response, Refused> {
     let resolution = resolution(text.parse()?)?;
     let loaded = app.engine.task(id).await?;

@@ -47,7 +47,7 @@ pub(crate) async fn send(
     State(app): State<Arc<App>>,
     Path((id, name)): Path<(TaskId, Name)>,
     By(by): By,
-    text: OptionalJsonBody<RESOLVE_BYTES_MAX>,
+    OptionalJsonBody(text): OptionalJsonBody<RESOLVE_BYTES_MAX>,
 ) -> Result<Response, Refused> {
     let body: SignalBody<'_> = text.parse()?;
     let params = body.params.map(|raw| request::object("`params`", raw, RESULT_BYTES_MAX)).transpose()?;
