@@ -6,7 +6,7 @@ use async_trait::async_trait;
 
 use windlass_core::TaskId;
 
-use crate::ports::{Now, Store};
+use windlass_store::{Now, Store};
 
 /// Data of a store, empty at first, that can be opened and opened again.
 #[async_trait]

@@ -7,11 +7,9 @@ use std::{
 
 use futures_channel::oneshot;
 use futures_util::FutureExt as _;
-
-use super::Front;
-use crate::{
-    ports::StoreError,
-    resident::{Batch, Recovered, RowSink, Written},
+use windlass_store::{
+    StoreError,
+    resident::{Batch, Front, Recovered, RowSink, Written},
 };
 
 /// Stands between a resident store and its sink.
@@ -49,7 +47,7 @@ impl Gate {
     }
 
     /// Ready once the next write waits.
-    pub(super) fn next_write(&self) -> impl Future<Output = ()> + Unpin + use<> {
+    pub(crate) fn next_write(&self) -> impl Future<Output = ()> + Unpin + use<> {
         let (sender, receiver) = oneshot::channel();
         self.state().watching.push(sender);
         receiver.map(|told| told.expect("the gate stands until the case is over"))
@@ -68,7 +66,7 @@ impl Gate {
     }
 
     /// Lets the oldest write through that waits.
-    pub(super) fn let_write_go(&self) {
+    pub(crate) fn let_write_go(&self) {
         let (batch, written) = self.state().waiting.remove(0);
         self.sink.write(batch, written);
     }
@@ -96,27 +94,27 @@ impl Gate {
     }
 
     /// Whether a write waits here.
-    pub(super) fn holds_a_write(&self) -> bool {
+    pub(crate) fn holds_a_write(&self) -> bool {
         !self.state().waiting.is_empty()
     }
 
     /// Whether a read waits here.
-    pub(super) fn holds_a_read(&self) -> bool {
+    pub(crate) fn holds_a_read(&self) -> bool {
         !self.state().reading.is_empty()
     }
 
     /// Reads keep their answers from now on, until each is let go.
-    pub(super) fn hold_reads(&self) {
+    pub(crate) fn hold_reads(&self) {
         self.state().holds_reads = true;
     }
 
     /// Holds those that are held already, and no others.
-    pub(super) fn hold_no_more_reads(&self) {
+    pub(crate) fn hold_no_more_reads(&self) {
         self.state().holds_reads = false;
     }
 
     /// Lets the oldest read but `after` go. Others that are held stay so; what is read from now on is not.
-    pub(super) fn let_read_go(&self, after: usize) {
+    pub(crate) fn let_read_go(&self, after: usize) {
         self.hold_no_more_reads();
         let read = self.state().reading.remove(after);
         read.send(()).expect("somebody waits for the answer");

@@ -7,13 +7,13 @@ use windlass_core::{
     Task, TaskId, Timestamp, Transition, apply,
 };
 
-use crate::ports::{Envelope, Loaded, MessageId, TaskChange};
+use windlass_store::{Envelope, Loaded, MessageId, TaskChange};
 
 /// A name that is known to be one.
 ///
 /// # Panics
 /// When it is none.
-pub(super) fn name(text: &str) -> Name {
+pub(crate) fn name(text: &str) -> Name {
     Name::new(text).expect("names in the suite are names")
 }
 
@@ -21,13 +21,13 @@ pub(super) fn name(text: &str) -> Name {
 ///
 /// # Panics
 /// When it is none.
-pub(super) fn json(text: &str) -> Json {
+pub(crate) fn json(text: &str) -> Json {
     Json::parse(text).expect("payloads in the suite are payloads")
 }
 
 /// A flow of `steps` steps, one after the other, each done by `work.do` and undone by `work.undo` within a
 /// minute and without retries.
-pub(super) fn line(flow: &str, steps: usize) -> Flow {
+pub(crate) fn line(flow: &str, steps: usize) -> Flow {
     let action = |command: &str| Action {
         timeout: Millis::from_secs(60),
         ..Action::of_worker(name("work"), name(command))
@@ -44,7 +44,7 @@ pub(super) fn line(flow: &str, steps: usize) -> Flow {
 }
 
 /// What is submitted when nothing is said.
-pub(super) fn input(now: Timestamp) -> Input {
+pub(crate) fn input(now: Timestamp) -> Input {
     Input::new(Json::empty(), now)
 }
 
@@ -52,7 +52,7 @@ pub(super) fn input(now: Timestamp) -> Input {
 ///
 /// # Panics
 /// When the rules refuse it.
-pub(super) fn accept(id: TaskId, flow: Arc<Flow>, input: Input) -> TaskChange {
+pub(crate) fn accept(id: TaskId, flow: Arc<Flow>, input: Input) -> TaskChange {
     let at = Context::at(input.created_at);
     let before = Task::new(id, flow, Arc::new(input));
     let transition =
@@ -62,7 +62,7 @@ pub(super) fn accept(id: TaskId, flow: Arc<Flow>, input: Input) -> TaskChange {
 }
 
 /// The change that `command` makes of what was loaded, or why it makes none.
-pub(super) fn decide(loaded: &Loaded, command: &Command, now: Timestamp) -> Result<TaskChange, Rejection> {
+pub(crate) fn decide(loaded: &Loaded, command: &Command, now: Timestamp) -> Result<TaskChange, Rejection> {
     let transition = apply(&loaded.task, command, &loaded.context(now))?;
     let offered = loaded.offered().map(|claim| (claim.key, claim.number)).collect();
     Ok(TaskChange { generation: loaded.generation, offered, ..change(&loaded.task, transition) })

@@ -7,58 +7,23 @@
 //! [`run_staging`] is for the sinks of resident stores: what is on its way to the disk, and writes that fail.
 //! [`differ`] is the other half: the same random operations on two stores must give the same answers.
 //!
-//! [`Front`] is for what stands between a resident store and its sink in tests, as [`Gate`] does.
-//!
 //! Everything here fails by panicking, as tests do.
 
-mod adoption;
-mod alarms;
 mod bench;
 mod block_on;
-mod children;
-mod claims;
-mod damaged;
+mod claiming;
 mod differential;
-mod due;
-mod events;
-mod flows;
-mod front;
+mod faults;
 mod gate;
 mod history;
-mod leases;
-mod limits;
-mod listing;
-mod locks;
-mod logs;
-mod members;
-mod messages;
-mod offering;
-mod outbox;
-mod outcomes;
-mod overlooked;
-mod parking;
-mod queues;
-mod reopening;
-mod resting;
-mod servers;
-mod staged_lists;
-mod staged_races;
-mod staging;
-mod stopping;
-mod submit_keys;
-mod sweeping;
-mod tasks;
-mod threads;
-mod unique;
-mod with_commits;
+mod storing;
 mod world;
 
 pub use bench::Bench;
 pub use block_on::block_on;
 pub use differential::{Counts, differ};
-pub use front::Front;
+pub use faults::run_staging;
 pub use gate::Gate;
-pub use staging::run_staging;
 use world::World;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -88,55 +53,21 @@ impl Case {
 /// The cases of a topic, named like the functions they are.
 macro_rules! topic {
     ($($case:ident),+ $(,)?) => {
-        pub(super) fn cases() -> Vec<super::Case> {
+        pub(crate) fn cases() -> Vec<crate::Case> {
             let topic = module_path!().rsplit("::").next().unwrap_or_default();
-            vec![$(super::Case {
+            vec![$(crate::Case {
                 name: format!("{topic}::{}", stringify!($case)),
                 run: |world| Box::pin($case(world)),
             }),+]
         }
     };
 }
-use topic;
+pub(crate) use topic;
 
 /// Every case.
 #[must_use]
 pub fn cases() -> Vec<Case> {
-    [
-        adoption::cases(),
-        alarms::cases(),
-        children::cases(),
-        claims::cases(),
-        damaged::cases(),
-        due::cases(),
-        events::cases(),
-        flows::cases(),
-        leases::cases(),
-        limits::cases(),
-        listing::cases(),
-        locks::cases(),
-        logs::cases(),
-        members::cases(),
-        messages::cases(),
-        offering::cases(),
-        outbox::cases(),
-        outcomes::cases(),
-        overlooked::cases(),
-        parking::cases(),
-        queues::cases(),
-        reopening::cases(),
-        servers::cases(),
-        stopping::cases(),
-        submit_keys::cases(),
-        sweeping::cases(),
-        tasks::cases(),
-        threads::cases(),
-        unique::cases(),
-        with_commits::cases(),
-    ]
-    .into_iter()
-    .flatten()
-    .collect()
+    [storing::cases(), claiming::cases(), faults::cases()].into_iter().flatten().collect()
 }
 
 /// Runs every case, each on a bench of its own.

@@ -6,32 +6,32 @@ use windlass_core::{
     ActKey, Attempt, Command, Failure, Flow, Input, Json, Millis, Name, Outcome as Ended, Report, Task,
     TaskId, Timestamp,
 };
-
-use super::{
-    Bench,
-    history::{accept, decide, input, name},
-};
-use crate::ids::TaskIds;
-use crate::ports::{
+use windlass_store::{
     AttemptId, Change, Claimed, Due, Envelope, Loaded, Now, Outcome, PollState, SessionId, SessionRenewal,
     Store, StoredFlow, TaskChange, Wish, WorkerState,
 };
 
+use crate::{
+    Bench,
+    history::{accept, decide, input, name},
+};
+use windlass_store::TaskIds;
+
 /// How long sessions of the suite may be silent.
-pub(super) const LEASE: Millis = Millis::from_secs(30);
+pub(crate) const LEASE: Millis = Millis::from_secs(30);
 
 /// A store under test. Each method does one thing by the port and panics when the store fails at it.
-pub(super) struct World {
+pub(crate) struct World {
     bench: Box<dyn Bench>,
     stores: Vec<Arc<dyn Store>>,
     turn: usize,
     /// What every call is told the time is.
-    pub(super) now: Now,
+    pub(crate) now: Now,
     ids: TaskIds,
 }
 
 impl World {
-    pub(super) async fn open(mut bench: Box<dyn Bench>) -> Self {
+    pub(crate) async fn open(mut bench: Box<dyn Bench>) -> Self {
         let now = Now { wall: Timestamp(1_700_000_000_000), mono: Millis(5_000) };
         let stores = bench.open(now).await;
         assert!(!stores.is_empty(), "a bench gives at least one handle");
@@ -39,36 +39,36 @@ impl World {
     }
 
     /// Closes the store and opens it again.
-    pub(super) async fn reopen(&mut self) {
+    pub(crate) async fn reopen(&mut self) {
         self.stores.clear();
         self.stores = self.bench.open(self.now).await;
     }
 
     /// Closes the store, damages the rows of a task and opens it again. False = there is no way to damage it.
-    pub(super) async fn reopen_damaged(&mut self, task: TaskId) -> bool {
+    pub(crate) async fn reopen_damaged(&mut self, task: TaskId) -> bool {
         self.stores.clear();
         let is_damaged = self.bench.damage(task).await;
         self.stores = self.bench.open(self.now).await;
         is_damaged
     }
 
-    pub(super) fn keeps_claims(&self) -> bool {
+    pub(crate) fn keeps_claims(&self) -> bool {
         self.bench.keeps_claims()
     }
 
     /// A handle of the store; the next call gives the next one.
-    pub(super) fn store(&mut self) -> Arc<dyn Store> {
+    pub(crate) fn store(&mut self) -> Arc<dyn Store> {
         self.turn += 1;
         self.stores[self.turn % self.stores.len()].clone()
     }
 
     /// Time passes.
-    pub(super) fn pass(&mut self, length: Millis) {
+    pub(crate) fn pass(&mut self, length: Millis) {
         self.now.wall = self.now.wall + length;
         self.now.mono.0 += length.0;
     }
 
-    pub(super) async fn commit(&mut self, changes: Vec<Change>) -> Vec<Outcome> {
+    pub(crate) async fn commit(&mut self, changes: Vec<Change>) -> Vec<Outcome> {
         let count = changes.len();
         let outcomes = self.store().commit(changes).await.expect("a commit succeeds");
         assert_eq!(outcomes.len(), count, "every change has an outcome");
@@ -76,12 +76,12 @@ impl World {
     }
 
     /// Commits one change.
-    pub(super) async fn commit_one(&mut self, change: impl Into<Change>) -> Outcome {
+    pub(crate) async fn commit_one(&mut self, change: impl Into<Change>) -> Outcome {
         self.commit(vec![change.into()]).await.remove(0)
     }
 
     /// Adds a flow to the catalogue.
-    pub(super) async fn add_flow(&mut self, flow: Flow) -> Arc<Flow> {
+    pub(crate) async fn add_flow(&mut self, flow: Flow) -> Arc<Flow> {
         let flow = Arc::new(flow);
         let stored = StoredFlow { flow: flow.clone(), created_at: self.now.wall };
         assert_eq!(self.commit_one(Change::Flow(stored)).await, Outcome::Committed);
@@ -89,46 +89,46 @@ impl World {
     }
 
     /// What takes a new task in, not committed yet.
-    pub(super) fn new_task(&mut self, flow: &Arc<Flow>, set: impl FnOnce(&mut Input)) -> TaskChange {
+    pub(crate) fn new_task(&mut self, flow: &Arc<Flow>, set: impl FnOnce(&mut Input)) -> TaskChange {
         let mut input = input(self.now.wall);
         set(&mut input);
         accept(self.ids.next(self.now.wall), flow.clone(), input)
     }
 
-    pub(super) async fn submit(&mut self, flow: &Arc<Flow>) -> TaskId {
+    pub(crate) async fn submit(&mut self, flow: &Arc<Flow>) -> TaskId {
         self.submit_with(flow, |_| {}).await
     }
 
-    pub(super) async fn submit_with(&mut self, flow: &Arc<Flow>, set: impl FnOnce(&mut Input)) -> TaskId {
+    pub(crate) async fn submit_with(&mut self, flow: &Arc<Flow>, set: impl FnOnce(&mut Input)) -> TaskId {
         let change = self.new_task(flow, set);
         let id = change.task.id;
         assert_eq!(self.commit_one(change).await, Outcome::Committed);
         id
     }
 
-    pub(super) async fn find(&mut self, id: TaskId) -> Option<Loaded> {
+    pub(crate) async fn find(&mut self, id: TaskId) -> Option<Loaded> {
         let mut loaded = self.store().load(&[id]).await.expect("loading succeeds");
         assert_eq!(loaded.len(), 1, "every id has an answer");
         loaded.remove(0)
     }
 
     /// Loads no task. A store that must put itself in order after a failure does so now.
-    pub(super) async fn load_nothing(&mut self) {
+    pub(crate) async fn load_nothing(&mut self) {
         assert!(self.store().load(&[]).await.expect("loading succeeds").is_empty());
     }
 
-    pub(super) async fn load(&mut self, id: TaskId) -> Loaded {
+    pub(crate) async fn load(&mut self, id: TaskId) -> Loaded {
         self.find(id).await.expect("the task is there")
     }
 
     /// The change that `command` makes of the task as it is now, not committed yet.
-    pub(super) async fn decide(&mut self, id: TaskId, command: &Command) -> TaskChange {
+    pub(crate) async fn decide(&mut self, id: TaskId, command: &Command) -> TaskChange {
         let loaded = self.load(id).await;
         decide(&loaded, command, self.now.wall).expect("the rules allow it")
     }
 
     /// Does what `command` says and gives the task afterwards.
-    pub(super) async fn apply(&mut self, id: TaskId, command: Command) -> Arc<Task> {
+    pub(crate) async fn apply(&mut self, id: TaskId, command: Command) -> Arc<Task> {
         let change = self.decide(id, &command).await;
         let task = change.task.clone();
         assert_eq!(self.commit_one(change).await, Outcome::Committed);
@@ -136,7 +136,7 @@ impl World {
     }
 
     /// A session is heard of that keeps no poll open.
-    pub(super) async fn renew(&mut self, session: SessionId) {
+    pub(crate) async fn renew(&mut self, session: SessionId) {
         self.renew_with(
             session,
             LEASE,
@@ -145,7 +145,7 @@ impl World {
         .await;
     }
 
-    pub(super) async fn renew_with(
+    pub(crate) async fn renew_with(
         &mut self,
         session: SessionId,
         lease: Millis,
@@ -161,63 +161,63 @@ impl World {
         self.renew_as(renewal).await;
     }
 
-    pub(super) async fn renew_as(&mut self, renewal: SessionRenewal) {
+    pub(crate) async fn renew_as(&mut self, renewal: SessionRenewal) {
         let now = self.now;
         self.store().renew(vec![renewal], now).await.expect("a renewal succeeds");
     }
 
-    pub(super) async fn wish(&mut self, session: SessionId, wishes: &[Wish]) -> Vec<Claimed> {
+    pub(crate) async fn wish(&mut self, session: SessionId, wishes: &[Wish]) -> Vec<Claimed> {
         let now = self.now;
         self.store().prepare_claims(wishes).await.expect("reading what is next succeeds");
         self.store().claim(session, wishes, now).await.expect("a claim succeeds")
     }
 
     /// Claims at most `free` attempts of the module `work`.
-    pub(super) async fn claim(&mut self, session: SessionId, free: u32) -> Vec<Claimed> {
+    pub(crate) async fn claim(&mut self, session: SessionId, free: u32) -> Vec<Claimed> {
         self.wish(session, &[wish("work", free)]).await
     }
 
     /// Claims the one attempt that is there.
-    pub(super) async fn claim_one(&mut self, session: SessionId) -> Claimed {
+    pub(crate) async fn claim_one(&mut self, session: SessionId) -> Claimed {
         let mut claimed = self.claim(session, 1).await;
         assert_eq!(claimed.len(), 1, "an attempt is ready");
         claimed.remove(0)
     }
 
     /// A worker tells how an attempt went.
-    pub(super) async fn report(&mut self, claimed: &Claimed, outcome: Ended) -> Arc<Task> {
+    pub(crate) async fn report(&mut self, claimed: &Claimed, outcome: Ended) -> Arc<Task> {
         self.apply(claimed.id.task, report(claimed, outcome)).await
     }
 
-    pub(super) async fn succeed(&mut self, claimed: &Claimed, result: Option<Json>) -> Arc<Task> {
+    pub(crate) async fn succeed(&mut self, claimed: &Claimed, result: Option<Json>) -> Arc<Task> {
         self.report(claimed, Ended::Succeeded(result)).await
     }
 
-    pub(super) async fn fail(&mut self, claimed: &Claimed) -> Arc<Task> {
+    pub(crate) async fn fail(&mut self, claimed: &Claimed) -> Arc<Task> {
         self.report(claimed, failed()).await
     }
 
-    pub(super) async fn release(&mut self, session: SessionId, id: AttemptId) {
+    pub(crate) async fn release(&mut self, session: SessionId, id: AttemptId) {
         let now = self.now;
         self.store().release(session, id, now).await.expect("a release succeeds");
     }
 
-    pub(super) async fn due(&mut self) -> Vec<Due> {
+    pub(crate) async fn due(&mut self) -> Vec<Due> {
         let now = self.now;
         self.store().due(now, 1000).await.expect("asking what is due succeeds")
     }
 
-    pub(super) async fn lost(&mut self) -> Vec<Claimed> {
+    pub(crate) async fn lost(&mut self) -> Vec<Claimed> {
         let now = self.now;
         self.store().lost(now, 1000).await.expect("asking what is lost succeeds")
     }
 
-    pub(super) async fn messages(&mut self) -> Vec<Envelope> {
+    pub(crate) async fn messages(&mut self) -> Vec<Envelope> {
         self.store().messages(1000).await.expect("reading messages succeeds")
     }
 
     /// A session with this number, heard of just now.
-    pub(super) async fn session(&mut self, number: u128) -> SessionId {
+    pub(crate) async fn session(&mut self, number: u128) -> SessionId {
         let session = SessionId(number);
         self.renew(session).await;
         session
@@ -225,34 +225,34 @@ impl World {
 }
 
 /// What a worker's report asks of a task.
-pub(super) fn report(claimed: &Claimed, outcome: Ended) -> Command {
+pub(crate) fn report(claimed: &Claimed, outcome: Ended) -> Command {
     Command::Report(Report { attempt: attempt(claimed), outcome })
 }
 
 /// The attempt of a claim, for a command.
-pub(super) fn attempt(claimed: &Claimed) -> Attempt {
+pub(crate) fn attempt(claimed: &Claimed) -> Attempt {
     Attempt { key: claimed.id.key, number: claimed.id.attempt, started_at: Some(claimed.at) }
 }
 
 /// A failure that can be tried again.
-pub(super) fn failed() -> Ended {
+pub(crate) fn failed() -> Ended {
     Ended::Failed(Failure::new("it broke", 1, true))
 }
 
 /// At most `free` attempts of a module.
-pub(super) fn wish(module: &str, free: u32) -> Wish {
+pub(crate) fn wish(module: &str, free: u32) -> Wish {
     Wish { module: name(module), commands: None, free }
 }
 
 /// The tasks that claims are of.
-pub(super) fn tasks_of(claimed: &[Claimed]) -> Vec<TaskId> {
+pub(crate) fn tasks_of(claimed: &[Claimed]) -> Vec<TaskId> {
     claimed.iter().map(|claimed| claimed.id.task).collect()
 }
 
 /// Doing the first step.
-pub(super) const FIRST: ActKey = ActKey::forward(0);
+pub(crate) const FIRST: ActKey = ActKey::forward(0);
 
 /// The module of the suite's flows.
-pub(super) fn work() -> Name {
+pub(crate) fn work() -> Name {
     name("work")
 }

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, OnceLock};
 
-use crate::Signal;
+use windlass_store::Signal;
 
 /// What the announcer of this server waits for, where it has one.
 #[derive(Debug, Default)]

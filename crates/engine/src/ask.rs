@@ -4,14 +4,12 @@ use windlass_core::{
     ActKey, Alarm, AlarmId, AlarmState, Event, Lock, LockName, TaskId,
     planted::{Bug, is_planted},
 };
-
-use crate::{
-    Engine, EngineError, Progress,
-    ports::{
-        Change, Loaded, LogLine, Now, Page, QueueState, ServerState, SessionId, SessionState, Standing,
-        StoreError, StoredFlow, TaskQuery,
-    },
+use windlass_store::{
+    Change, Loaded, LogLine, Now, Page, QueueState, ServerState, SessionId, SessionState, Standing,
+    StoreError, StoredFlow, TaskQuery,
 };
+
+use crate::{Engine, EngineError, Progress};
 
 impl Engine {
     /// Whether a worker with this session talks to this server.

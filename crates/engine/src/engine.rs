@@ -11,22 +11,12 @@ use std::{
 use futures_util::future::select;
 use thiserror::Error;
 use windlass_core::{AlarmId, AlarmRejection, LockName, LockRejection, Millis, Name, Rejection, TaskId};
+use windlass_store::{Now, Signal, Store, StoreError, TaskIds};
 
 use crate::{
-    Counts, Feed, RerunRefusal, Rounds, Signal, Tokens,
-    announcing::Announcing,
-    exchange::Dispatching,
-    ids::TaskIds,
-    inbox::Inbox,
-    known::KnownTasks,
-    latest_time::LatestTime,
-    leading::Leading,
-    offering::Offering,
-    ports::{Now, Store, StoreError},
-    progress::ProgressBoard,
-    queue_rates::QueueRates,
-    services::LeaseRounds,
-    sessions::LocalSessions,
+    Counts, Feed, RerunRefusal, Rounds, Tokens, announcing::Announcing, exchange::Dispatching, inbox::Inbox,
+    known::KnownTasks, latest_time::LatestTime, leading::Leading, offering::Offering,
+    progress::ProgressBoard, queue_rates::QueueRates, services::LeaseRounds, sessions::LocalSessions,
 };
 
 /// Takes tasks in, hands attempts out, hears reports. Cheap to share; see the crate's page for the services

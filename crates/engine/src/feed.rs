@@ -15,7 +15,7 @@ use futures_channel::mpsc;
 use futures_util::{Stream, StreamExt as _};
 use windlass_core::{ActKey, Event, TaskId, Timestamp};
 
-use crate::ports::LogLine;
+use windlass_store::LogLine;
 
 /// What watchers hear.
 #[derive(Debug, Clone)]

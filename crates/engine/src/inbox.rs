@@ -11,10 +11,7 @@ use windlass_core::{
     LockRejection, Message, Millis, Rejection, Task, TaskId,
 };
 
-use crate::{
-    Signal,
-    ports::{Change, Claimed, Envelope, Loaded, LogLine, StoreError, SubmitKey},
-};
+use windlass_store::{Change, Claimed, Envelope, Loaded, LogLine, Signal, StoreError, SubmitKey};
 
 /// One thing to decide and commit.
 #[derive(Debug)]

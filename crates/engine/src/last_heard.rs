@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use windlass_core::{Millis, Name, Timestamp};
 
-use crate::ports::Now;
+use windlass_store::Now;
 
 /// A worker that was heard of.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 use windlass_core::{Millis, Timestamp};
 
-use crate::ports::Now;
+use windlass_store::Now;
 
 /// The latest time that was told here.
 ///

@@ -6,11 +6,9 @@ use std::{
 };
 
 use windlass_core::Millis;
+use windlass_store::{Now, ServerId, Service};
 
-use crate::{
-    Engine,
-    ports::{Now, ServerId, Service},
-};
+use crate::Engine;
 
 /// The leases of services that this server has.
 #[derive(Debug, Default)]

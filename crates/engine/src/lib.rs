@@ -2,7 +2,7 @@
 //!
 //! It needs no runtime and spawns nothing. Its work is done by services, each a struct with `run_once`; the
 //! program owns the loops, threads and timers around them, and so does the simulator. Time comes in as an
-//! argument. The engine holds no task state: that is the store's ([`ports::Store`]).
+//! argument. The engine holds no task state: that is the store's ([`windlass_store::Store`]).
 //!
 //! The way of a task through these files:
 //!
@@ -14,18 +14,12 @@
 //! Janitor ─▶ Store::sweep
 //! ```
 
-mod adhoc;
 mod announcing;
-pub mod archive;
 mod ask;
-#[cfg(feature = "conformance")]
-pub mod conformance;
 mod counts;
 mod engine;
-mod examine;
 mod exchange;
 mod feed;
-mod ids;
 mod inbox;
 mod known;
 mod last_heard;
@@ -34,27 +28,20 @@ mod leading;
 mod limit;
 #[doc(hidden)]
 pub mod malformed;
-pub mod memory;
 mod offering;
-pub mod ports;
 mod progress;
 mod queue_rates;
 mod rerun;
-pub mod resident;
 mod rounds;
 pub mod services;
 mod sessions;
-mod signal;
-pub mod stored;
 mod submit;
 mod tell;
 mod token;
 mod why;
 
-pub use adhoc::*;
 pub use counts::Counts;
 pub use engine::*;
-pub use examine::*;
 pub use exchange::*;
 pub use feed::*;
 pub use inbox::*;
@@ -63,7 +50,6 @@ pub use limit::*;
 pub use offering::OfferedAt;
 pub use rerun::*;
 pub use rounds::*;
-pub use signal::Signal;
 pub use submit::*;
 pub use tell::*;
 pub use token::{Tokens, is_token};

@@ -1,11 +1,11 @@
 //! Limits as people see them: setting and removing them, and who counts under them.
 
 use windlass_core::{ActKey, Name, TaskId, Timestamp};
+use windlass_store::{Change, Limit, LimitChange, LimitState, Now};
 
 use crate::{
     Engine, EngineError,
     inbox::{Item, Reply},
-    ports::{Change, Limit, LimitChange, LimitState, Now},
 };
 
 /// Holders of a limit that are told with it, oldest first.

@@ -8,10 +8,7 @@ use std::{
 
 use windlass_core::{Name, Timestamp};
 
-use crate::{
-    Signal,
-    ports::{AttemptId, Claimed, SessionId},
-};
+use windlass_store::{AttemptId, Claimed, SessionId, Signal};
 
 /// The couriers of this server, by module.
 #[derive(Debug, Default)]

@@ -6,8 +6,9 @@ use std::{
 };
 
 use windlass_core::{ActKey, ActState, Task, TaskId};
+use windlass_store::AttemptId;
 
-use crate::{Progress, ports::AttemptId};
+use crate::Progress;
 
 /// What running attempts said last.
 #[derive(Debug, Default)]

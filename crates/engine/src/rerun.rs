@@ -4,12 +4,9 @@ use std::sync::Arc;
 
 use thiserror::Error;
 use windlass_core::{ActState, Actor, Flow, Input, Json, Role, Task, TaskId};
+use windlass_store::{Now, SubmitKey};
 
-use crate::{
-    Accepted, Engine, EngineError,
-    inbox::NewTask,
-    ports::{Now, SubmitKey},
-};
+use crate::{Accepted, Engine, EngineError, inbox::NewTask};
 
 /// How a task is to be run again.
 #[derive(Debug, Clone)]

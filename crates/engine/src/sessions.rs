@@ -11,11 +11,11 @@ use std::{
 
 use futures_channel::oneshot;
 use windlass_core::{Millis, Name, Timestamp};
+use windlass_store::{AttemptId, Now, SessionId, Wish, WorkerState};
 
 use crate::{
     exchange::{ExchangeAnswer, Seq},
     last_heard::{LastHeard, LastWorkers},
-    ports::{AttemptId, Now, SessionId, Wish, WorkerState},
 };
 
 /// The sessions that talk to this server.

@@ -3,12 +3,12 @@
 use std::{collections::HashMap, sync::Arc};
 
 use windlass_core::{EvaluationBudget, Flow, Input, Json, Name, OnConflict, Task, TaskId};
+use windlass_store::{Change, KeyChange, Loaded, Now, StoreError, SubmitKey};
 
 use crate::{
     Engine, EngineError,
     ask::named,
     inbox::{Item, NewTask, Reply},
-    ports::{Change, KeyChange, Loaded, Now, StoreError, SubmitKey},
 };
 
 /// A flow of the catalogue, where it is there and its row is not damaged.
@@ -233,7 +233,8 @@ mod tests {
     use windlass_core::{Action, Millis, StepDefinition, Timestamp};
 
     use super::*;
-    use crate::{memory::SharedStore, services::Committer};
+    use crate::services::Committer;
+    use windlass_store::memory::SharedStore;
 
     #[test]
     fn a_task_of_a_batch_does_not_take_the_place_of_another_one_with_its_id() {

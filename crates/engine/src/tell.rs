@@ -6,11 +6,11 @@ use windlass_core::{
     Actor, Alarm, AlarmCommand, AlarmId, AlarmRejection, Command, Flow, Lock, LockCommand, LockHolder,
     LockName, LockRejection, Name, TaskId,
 };
+use windlass_store::{Change, Loaded, Now, QueueChange, QueuePause, StoredFlow};
 
 use crate::{
     Engine, EngineError,
     inbox::{Item, Replies, Reply},
-    ports::{Change, Loaded, Now, QueueChange, QueuePause, StoredFlow},
 };
 
 /// What applying a flow did.

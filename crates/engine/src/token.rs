@@ -5,7 +5,7 @@ use hmac::{Hmac, KeyInit, Mac, digest::Key};
 use sha2::Sha256;
 use windlass_core::{ActKey, Direction, TaskId};
 
-use crate::ports::AttemptId;
+use windlass_store::AttemptId;
 
 /// Seals and reads tokens.
 pub struct Tokens {

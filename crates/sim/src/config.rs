@@ -2,7 +2,7 @@
 //! and some do all of it at once.
 
 use windlass_core::Millis;
-use windlass_engine::resident::RestPolicy;
+use windlass_store::resident::RestPolicy;
 
 use crate::kinds::Kind;
 

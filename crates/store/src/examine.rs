@@ -2,12 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use windlass_core::{ActKey, Millis, TaskId, TaskStatus, Timestamp, Wakeup, task_status, waits};
+use windlass_core::{ActKey, Millis, TaskId, TaskStatus, Timestamp, Wakeup, is_adhoc, task_status, waits};
 
-use crate::{
-    is_adhoc,
-    ports::{Loaded, Now, RowSnapshot, Store, StoreError},
-};
+use crate::port::{Loaded, Now, RowSnapshot, Store, StoreError};
 
 /// Tasks read at once.
 const TASKS: usize = 100;

@@ -23,8 +23,8 @@ use std::{
 use windlass_core::{
     Attempt, Command, Flow, Millis, Name, Outcome as Ended, Report, Retry, TaskId, Timestamp,
 };
-use windlass_engine::{
-    ports::{Change, Loaded, Now, Outcome, PollState, SessionId, SessionRenewal, Store, StoredFlow, Wish},
+use windlass_store::{
+    Change, Loaded, Now, Outcome, PollState, SessionId, SessionRenewal, Store, StoredFlow, Wish,
     resident::Resident,
 };
 use windlass_stores::sqlite::{SqliteOptions, SqliteSink};

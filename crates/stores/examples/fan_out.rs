@@ -20,11 +20,9 @@ use windlass_core::{
     Timestamp,
 };
 use windlass_engine::{
-    Engine, Exchange, ExchangeAnswer, Said, Submission, WorkerReport,
-    ports::{Now, SessionId, Wish},
-    resident::Resident,
-    services::Committer,
+    Engine, Exchange, ExchangeAnswer, Said, Submission, WorkerReport, services::Committer,
 };
+use windlass_store::{Now, SessionId, Wish, resident::Resident};
 use windlass_stores::sqlite::{SqliteOptions, SqliteSink};
 
 /// Members of all tasks together.

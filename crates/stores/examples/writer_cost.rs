@@ -22,10 +22,7 @@ use std::{
 use windlass_core::{
     ActKey, Attempt, Command, Context, Flow, Json, Millis, Outcome, Rejection, Report, Retry, Task, Timestamp,
 };
-use windlass_engine::{
-    ports::{Change, StoredFlow, TaskChange},
-    resident::RowSink,
-};
+use windlass_store::{Change, StoredFlow, TaskChange, resident::RowSink};
 use windlass_stores::sqlite::{SqliteOptions, SqliteSink};
 
 /// Tasks under way at a time, as with a worker of 256 slots.

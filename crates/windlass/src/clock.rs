@@ -10,7 +10,7 @@ use std::{
 
 use anyhow::ensure;
 use windlass_core::{Millis, Timestamp};
-use windlass_engine::ports::{Clock, Now};
+use windlass_store::{Clock, Now};
 
 /// The machine's clocks; its wall time never runs backwards, also over restarts. Where the machine's date is set back,
 /// it goes on from where it was, a little slower than before, until the date has caught up ([`Wall`]).

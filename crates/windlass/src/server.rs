@@ -12,12 +12,12 @@ use tokio::{net::TcpListener, sync::oneshot, time};
 use windlass_core::Millis;
 use windlass_engine::{
     Engine, EngineError,
-    ports::{Clock, Retention, ServerId, ServerState, StoreError},
     services::{
         Clerk, Committer, DamageReporter, Dispatcher, HEARTBEAT_EVERY, Janitor, LeaseKeeper, Lookout,
         Membership, Messenger, Reclaimer, Timekeeper,
     },
 };
+use windlass_store::{Clock, Retention, ServerId, ServerState, StoreError};
 
 use crate::{
     brokers::Brokers,

@@ -3,9 +3,9 @@
 use std::{fmt, path::PathBuf, str::FromStr, sync::Arc, time::Duration};
 
 use anyhow::Context as _;
-use windlass_engine::{
+use windlass_store::{
+    Archive, Clock as _, RowSnapshot, Snapshot, Store,
     memory::MemorySink,
-    ports::{Archive, Clock as _, RowSnapshot, Snapshot, Store},
     resident::{Resident, RowSink},
 };
 
@@ -273,7 +273,7 @@ pub(crate) async fn examine(url: &StoreUrl) -> anyhow::Result<Diagnosis> {
     let now = snapshot.store().time().await?.map_or(0, |time| time.0.unsigned_abs());
     let up = servers.iter().filter(|server| server.is_up(windlass_core::Millis(now)));
     let up: Vec<&str> = up.map(|server| &*server.address).collect();
-    let found = windlass_engine::examine(&mut *snapshot).await?;
+    let found = windlass_store::examine(&mut *snapshot).await?;
     Ok(Diagnosis {
         store: url.to_string(),
         format: schema.found,

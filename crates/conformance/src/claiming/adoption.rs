@@ -1,16 +1,16 @@
 //! Sessions that say what they have, as after a restart of the server.
 
 use windlass_core::{ActKey, Backoff, Command, Retry, TaskId};
+use windlass_store::{
+    Adoption::{self, Gone, Held},
+    AttemptId, SessionId,
+};
 
-use super::{
+use crate::{
     World,
     history::line,
     topic,
     world::{LEASE, tasks_of},
-};
-use crate::ports::{
-    Adoption::{self, Gone, Held},
-    AttemptId, SessionId,
 };
 
 topic![
@@ -104,7 +104,7 @@ async fn what_was_adopted_is_lost_with_its_session(mut world: World) {
     world.pass(LEASE);
     let lost = world.lost().await;
     assert_eq!(lost, std::slice::from_ref(&claimed));
-    world.apply(id, Command::Lose(super::world::attempt(&lost[0]))).await;
+    world.apply(id, Command::Lose(crate::world::attempt(&lost[0]))).await;
     world.renew(other).await;
     assert_eq!(world.claim_one(other).await.id.attempt, 2);
     world.renew(one).await;

@@ -3,14 +3,14 @@
 use std::collections::BTreeSet;
 
 use windlass_core::{ActState, Backoff, Command, Doer, Flow, Millis, Retry};
+use windlass_store::{AttemptId, Change, Claim, Claimed, QueueChange, QueuePause, SessionId, Wish};
 
-use super::{
+use crate::{
     World,
     history::{line, name},
     topic,
     world::{FIRST, tasks_of, wish, work},
 };
-use crate::ports::{AttemptId, Change, Claim, Claimed, QueueChange, QueuePause, SessionId, Wish};
 
 topic![
     the_longest_waiting_goes_first,
@@ -276,7 +276,7 @@ async fn claims_are_loaded_with_the_task(mut world: World) {
     let first = world.claim_one(one).await;
     world.pass(Millis(10));
     let second = world.claim_one(other).await;
-    let expected = |claimed: &crate::ports::Claimed| Claim {
+    let expected = |claimed: &windlass_store::Claimed| Claim {
         key: claimed.id.key,
         attempt: 1,
         number: claimed.id.claim,
@@ -317,7 +317,7 @@ async fn what_a_session_has_is_told(mut world: World) {
     world.succeed(&claimed[1], None).await;
     assert_eq!(held(&mut world, one).await, claimed[2..]);
     // It was told of as lost and made ready anew, and somebody else has it now.
-    let attempt = super::world::attempt(&claimed[2]);
+    let attempt = crate::world::attempt(&claimed[2]);
     world.apply(claimed[2].id.task, Command::Lose(attempt)).await;
     assert_eq!(held(&mut world, one).await, claimed[3..]);
     world.claim(other, 9).await;
@@ -329,7 +329,7 @@ async fn what_a_session_has_is_told(mut world: World) {
 async fn a_session_never_heard_of_gets_nothing(mut world: World) {
     let flow = world.add_flow(line("flow", 1)).await;
     world.submit(&flow).await;
-    assert!(world.claim(crate::ports::SessionId(77), 9).await.is_empty());
+    assert!(world.claim(windlass_store::SessionId(77), 9).await.is_empty());
     let session = world.session(77).await;
     assert_eq!(world.claim(session, 9).await.len(), 1);
 }

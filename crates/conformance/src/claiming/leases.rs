@@ -1,16 +1,16 @@
 //! Sessions: heard of, silent, forgiven; what they had is lost when their lease ends.
 
 use windlass_core::{Command, Millis};
+use windlass_store::{
+    Claimed, EXTENSIONS_MAX, LostClaim, Outcome, PollState, SessionId, SessionRenewal, TaskChange,
+    WorkerState,
+};
 
-use super::{
+use crate::{
     World,
     history::line,
     topic,
     world::{LEASE, attempt, work},
-};
-use crate::ports::{
-    Claimed, EXTENSIONS_MAX, LostClaim, Outcome, PollState, SessionId, SessionRenewal, TaskChange,
-    WorkerState,
 };
 
 topic![
@@ -284,7 +284,7 @@ async fn an_opening_that_comes_after_the_end_does_not_count(mut world: World) {
     assert_eq!(world.lost().await.len(), 1);
 }
 
-async fn sessions(world: &mut World) -> Vec<crate::ports::SessionState> {
+async fn sessions(world: &mut World) -> Vec<windlass_store::SessionState> {
     let now = world.now;
     world.store().sessions(now).await.expect("listing sessions succeeds")
 }

@@ -3,15 +3,15 @@
 use std::sync::Arc;
 
 use windlass_core::{Expression, Flow, Millis, TaskId, Wakeup, waiting};
+use windlass_store::{
+    ADOPTION_GRACE, Change, Claimed, Limit, LimitChange, LimitState, Outcome, SessionId, Starts, Wish,
+};
 
-use super::{
+use crate::{
     World,
     history::{json, line, name},
     topic,
     world::{tasks_of, wish},
-};
-use crate::ports::{
-    ADOPTION_GRACE, Change, Claimed, Limit, LimitChange, LimitState, Outcome, SessionId, Starts, Wish,
 };
 
 topic![

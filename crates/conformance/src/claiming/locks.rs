@@ -3,9 +3,9 @@
 use windlass_core::{
     ActKey, Command, Lock, LockCommand, LockName, LockOwner, LockRef, Message, Name, TaskId, Timestamp,
 };
+use windlass_store::{Change, Envelope, LockChange, Outcome, Sender};
 
-use super::{World, history::line, topic};
-use crate::ports::{Change, Envelope, LockChange, Outcome, Sender};
+use crate::{World, history::line, topic};
 
 topic![
     a_lock_is_kept_as_long_as_somebody_has_it_or_waits,
@@ -102,7 +102,7 @@ async fn a_lock_and_a_task_consume_one_anothers_messages_once(mut world: World) 
     };
     let command = Command::Granted { key: owner.key, turn: owner.turn, name, fence };
     let change = world.decide(id, &command).await;
-    let change = crate::ports::TaskChange { consumes: Some(granted[0].id.clone()), ..change };
+    let change = windlass_store::TaskChange { consumes: Some(granted[0].id.clone()), ..change };
     let outcomes = world.commit(vec![change.clone().into(), change.into()]).await;
     assert_eq!(outcomes, [Outcome::Committed, Outcome::Conflict]);
     assert_eq!(world.messages().await, []);

@@ -1,17 +1,17 @@
 //! Couriers: sessions that have attempts only in order to offer them to others.
 
 use windlass_core::{ActState, Command, Millis, START_CODE, Wakeup};
+use windlass_store::{
+    ADOPTION_GRACE,
+    Adoption::{self, Gone, Held},
+    AttemptId, Change, Claimed, Due, Limit, LimitChange, Outcome, SessionId,
+};
 
-use super::{
+use crate::{
     World,
     history::{line, name},
     topic,
     world::{FIRST, LEASE, attempt},
-};
-use crate::ports::{
-    ADOPTION_GRACE,
-    Adoption::{self, Gone, Held},
-    AttemptId, Change, Claimed, Due, Limit, LimitChange, Outcome, SessionId,
 };
 
 topic![

@@ -2,9 +2,9 @@
 //! workers have, so such a change is a conflict, and it comes out otherwise when it is decided again.
 
 use windlass_core::{ActKey, ActState, Backoff, Command, DEADLINE_CODE, Millis, Pause, Retry, Wakeup};
+use windlass_store::{Change, Outcome, SessionId};
 
-use super::{World, history::line, topic, world::FIRST};
-use crate::ports::{Change, Outcome, SessionId};
+use crate::{World, history::line, topic, world::FIRST};
 
 topic![
     a_pause_does_not_park_what_was_taken_meanwhile,
@@ -47,9 +47,9 @@ async fn a_cancel_does_not_withdraw_what_was_taken_meanwhile(mut world: World) {
 }
 
 /// The first attempt is lost with its worker: the deadline of the next one runs.
-pub(super) async fn lose_first(world: &mut World, session: SessionId) {
+pub(crate) async fn lose_first(world: &mut World, session: SessionId) {
     let claimed = world.claim_one(session).await;
-    world.apply(claimed.id.task, Command::Lose(super::world::attempt(&claimed))).await;
+    world.apply(claimed.id.task, Command::Lose(crate::world::attempt(&claimed))).await;
 }
 
 async fn a_deadline_does_not_fail_what_was_taken_meanwhile(mut world: World) {
@@ -78,7 +78,7 @@ async fn a_failure_beside_it_does_not_withdraw_what_was_taken_meanwhile(mut worl
     let id = world.submit(&flow).await;
     let session = world.session(1).await;
     let first = world.claim_one(session).await;
-    let failure = world.decide(id, &super::world::report(&first, super::world::failed())).await;
+    let failure = world.decide(id, &crate::world::report(&first, crate::world::failed())).await;
     assert_eq!(failure.task.state.steps[1].forward.state, ActState::Idle);
     let second = world.claim_one(session).await;
     assert_eq!(world.commit_one(failure).await, Outcome::Conflict);
@@ -96,7 +96,7 @@ async fn a_change_that_leaves_the_attempt_alone_is_no_conflict(mut world: World)
     let id = world.submit(&flow).await;
     let session = world.session(1).await;
     let first = world.claim_one(session).await;
-    let retry = world.decide(id, &super::world::report(&first, super::world::failed())).await;
+    let retry = world.decide(id, &crate::world::report(&first, crate::world::failed())).await;
     let second = world.claim_one(session).await;
     assert_eq!(world.commit_one(retry).await, Outcome::Committed);
     let claims = world.load(id).await.claims;
@@ -108,13 +108,13 @@ async fn a_report_of_what_was_taken_is_no_conflict(mut world: World) {
     let id = world.submit(&flow).await;
     let session = world.session(1).await;
     let claimed = world.claim_one(session).await;
-    let change = world.decide(id, &super::world::report(&claimed, super::world::failed())).await;
+    let change = world.decide(id, &crate::world::report(&claimed, crate::world::failed())).await;
     let lines = Change::Logs(Vec::new());
     assert_eq!(world.commit(vec![change.into(), lines]).await, vec![Outcome::Committed; 2]);
     assert_eq!(world.load(id).await.claims, []);
     let undo = world.claim_one(session).await;
     assert_eq!(undo.id.key, ActKey::rollback(0));
-    let lost = world.apply(id, Command::Lose(super::world::attempt(&undo))).await;
+    let lost = world.apply(id, Command::Lose(crate::world::attempt(&undo))).await;
     assert_eq!(lost.state.steps[0].undo.attempt, 2);
 }
 
@@ -142,12 +142,12 @@ async fn a_report_by_whoever_had_it_before_is_a_conflict(mut world: World) {
     let id = world.submit(&flow).await;
     let (one, other) = (world.session(1).await, world.session(2).await);
     let before = world.claim_one(one).await;
-    let mut late = world.decide(id, &super::world::report(&before, super::world::failed())).await;
+    let mut late = world.decide(id, &crate::world::report(&before, crate::world::failed())).await;
     late.reported.push((before.id.key, before.id.claim));
     world.release(one, before.id).await;
     let after = world.claim_one(other).await;
     assert_eq!(world.commit_one(late).await, Outcome::Conflict);
-    let mut report = world.decide(id, &super::world::report(&after, super::world::failed())).await;
+    let mut report = world.decide(id, &crate::world::report(&after, crate::world::failed())).await;
     report.reported.push((after.id.key, after.id.claim));
     assert_eq!(world.commit_one(report).await, Outcome::Committed);
 }

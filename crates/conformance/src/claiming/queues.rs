@@ -1,14 +1,14 @@
 //! Queues: what waits, what runs, and who paused them.
 
 use windlass_core::{Actor, Doer, Millis};
+use windlass_store::{Change, Outcome, QueueChange, QueuePause, QueueState};
 
-use super::{
+use crate::{
     World,
     history::{line, name},
     topic,
     world::work,
 };
-use crate::ports::{Change, Outcome, QueueChange, QueuePause, QueueState};
 
 topic![
     what_waits_and_runs_is_counted,

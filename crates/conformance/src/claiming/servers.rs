@@ -1,11 +1,11 @@
 //! Servers on one store: which there are, and which one does what only one is to do.
 
 use windlass_core::Millis;
-
-use super::{World, topic};
-use crate::ports::{
+use windlass_store::{
     SERVER_FORGOTTEN_AFTER, SERVER_SILENT_AFTER, ServerId, ServerState, Service, ServiceLease,
 };
+
+use crate::{World, topic};
 
 topic![
     servers_are_listed_as_they_were_heard_of_last,

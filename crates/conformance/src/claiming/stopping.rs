@@ -2,9 +2,9 @@
 //! is given up, since nobody would ever tell how it went.
 
 use windlass_core::{ActKey, ActState, Attempt, Command, Millis, Wakeup};
+use windlass_store::{ADOPTION_GRACE, Adoption, Claimed, Due, SessionId};
 
-use super::{World, history::line, topic, world::FIRST};
-use crate::ports::{ADOPTION_GRACE, Adoption, Claimed, Due, SessionId};
+use crate::{World, history::line, topic, world::FIRST};
 
 topic![
     what_is_to_stop_is_told_by_its_session,
@@ -81,7 +81,7 @@ async fn what_is_overdue_is_given_up_when_it_is_given_back(mut world: World) {
     let flow = world.add_flow(flow).await;
     let id = world.submit(&flow).await;
     let session = world.session(1).await;
-    super::overlooked::lose_first(&mut world, session).await;
+    crate::claiming::overlooked::lose_first(&mut world, session).await;
     let claimed = world.claim_one(session).await;
     world.pass(Millis::from_secs(5));
     world.apply(id, Command::Wake(Wakeup::Act(FIRST))).await;

@@ -7,14 +7,14 @@ use std::{
 };
 
 use windlass_core::{Command, TaskId};
+use windlass_store::{Change, Outcome, Store, SubmitKey};
 
-use super::{
+use crate::{
     World, block_on,
     history::{decide, line},
     topic,
     world::wish,
 };
-use crate::ports::{Change, Outcome, Store, SubmitKey};
 
 topic![
     callers_at_once_never_get_the_same_attempt,

@@ -1,15 +1,15 @@
 //! Claiming with a commit: whether a store does it or leaves it to a claim, the same attempts are handed out.
 
 use windlass_core::{Millis, Outcome as Ended};
+use windlass_store::{
+    Ask, Change, Claimed, Leave, Limit, LimitChange, Outcome, QueueChange, QueuePause, SessionId,
+};
 
-use super::{
+use crate::{
     World,
     history::{line, name},
     topic,
     world::{report, tasks_of, wish, work},
-};
-use crate::ports::{
-    Ask, Change, Claimed, Leave, Limit, LimitChange, Outcome, QueueChange, QueuePause, SessionId,
 };
 
 topic![

@@ -14,8 +14,9 @@ mod workers;
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use super::block_on;
-use crate::ports::Store;
+use windlass_store::Store;
+
+use crate::block_on;
 use walk::{KINDS, Walk};
 
 /// How often each kind of operation succeeded.

@@ -5,14 +5,12 @@ use std::sync::Arc;
 use windlass_core::{
     Alarm, AlarmCommand, Backoff, Doer, Each, Flow, Message, Millis, OnFailure, OnPartial, Retry, TaskId,
 };
-
-use super::walk::Walk;
-use crate::{
-    conformance::history::{line, name},
-    ports::{
-        AlarmChange, AttemptId, Change, LogLine, QueueChange, QueuePause, Retention, StoredFlow, Unannounced,
-    },
+use windlass_store::{
+    AlarmChange, AttemptId, Change, LogLine, QueueChange, QueuePause, Retention, StoredFlow, Unannounced,
 };
+
+use crate::differential::walk::Walk;
+use crate::history::{line, name};
 
 impl Walk {
     pub(super) async fn add_flow(&mut self, flow: Flow) {

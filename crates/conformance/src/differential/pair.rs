@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, fmt::Debug, sync::Arc};
 
 use windlass_core::{ActKey, Event, EventKind, TaskId};
 
-use crate::ports::{
+use windlass_store::{
     Adoption, AttemptId, Change, Claimed, Due, Envelope, Loaded, Now, Outcome, Retention, SessionId,
     SessionRenewal, Store, StoreError, StoredAlarm, TaskQuery, Unannounced, Wish,
 };
@@ -198,7 +198,7 @@ impl Pair {
     pub(super) async fn compare_lists(&self, query: &TaskQuery, now: Now) {
         let (one, other) = (self.list(&self.one, query).await, self.list(&self.other, query).await);
         self.same("lists of tasks", (one, other));
-        let sessions = |mut states: Vec<crate::ports::SessionState>| {
+        let sessions = |mut states: Vec<windlass_store::SessionState>| {
             states.sort_by_key(|state| state.session);
             states
         };
@@ -206,7 +206,7 @@ impl Pair {
         self.same("sessions", (sessions(one), sessions(other)));
         self.same("queues", both!(self, queues()));
         let (one, other) = both!(self, flows());
-        let names = |flows: Vec<crate::ports::StoredFlow>| {
+        let names = |flows: Vec<windlass_store::StoredFlow>| {
             flows.into_iter().map(|stored| (stored.flow, stored.created_at)).collect::<Vec<_>>()
         };
         self.same("flows", (names(one), names(other)));

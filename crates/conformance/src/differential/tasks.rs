@@ -1,12 +1,10 @@
 //! What servers do with tasks: new ones, and all that happens to those that are there.
 
 use windlass_core::{Attempt, Command, Failure, Millis, Outcome as Ended, Report, Resolution, TaskId};
+use windlass_store::{AttemptId, Change, Claimed, Due, LostClaim, SubmitKey, TaskChange};
 
-use super::walk::Walk;
-use crate::{
-    conformance::history::{accept, decide, input, json},
-    ports::{AttemptId, Change, Claimed, Due, LostClaim, SubmitKey, TaskChange},
-};
+use crate::differential::walk::Walk;
+use crate::history::{accept, decide, input, json};
 
 /// Tasks it keeps busy; it submits more only when fewer are active.
 const ACTIVE_MAX: usize = 30;

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use windlass_core::{Flow, Millis, TaskId, TaskStatus, Timestamp};
+use windlass_store::{Change, Claimed, Now, Outcome, SessionId, Store, TaskQuery};
 
-use super::{Counts, others::flows, pair::Pair, random::Random};
-use crate::ids::TaskIds;
-use crate::ports::{Change, Claimed, Now, Outcome, SessionId, Store, TaskQuery};
+use crate::differential::{Counts, others::flows, pair::Pair, random::Random};
+use windlass_store::TaskIds;
 
 /// Every kind of operation, each of which must succeed at least once in a walk.
 pub(super) const KINDS: &[&str] = &[

@@ -3,12 +3,10 @@
 use std::sync::Arc;
 
 use windlass_core::{Millis, is_to_stop};
+use windlass_store::{Adoption, AttemptId, Loaded, PollState, SessionId, SessionRenewal, Wish, WorkerState};
 
-use super::walk::Walk;
-use crate::{
-    conformance::history::name,
-    ports::{Adoption, AttemptId, Loaded, PollState, SessionId, SessionRenewal, Wish, WorkerState},
-};
+use crate::differential::walk::Walk;
+use crate::history::name;
 
 impl Walk {
     pub(super) async fn claim(&mut self) {

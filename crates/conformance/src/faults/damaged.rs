@@ -1,14 +1,14 @@
 //! Damaged rows: each harms its own task only.
 
 use windlass_core::{Command, Millis, TaskId, TaskStatus, Wakeup};
+use windlass_store::{ADOPTION_GRACE, Due, StoreError, TaskQuery};
 
-use super::{
+use crate::{
     World,
     history::line,
     topic,
     world::{FIRST, tasks_of},
 };
-use crate::ports::{ADOPTION_GRACE, Due, StoreError, TaskQuery};
 
 topic![
     a_damaged_task_stops_no_timer,

@@ -1,16 +1,16 @@
 //! What was committed is there when the store is opened again, and work goes on.
 
 use windlass_core::{Command, Millis, Wakeup};
+use windlass_store::{
+    ADOPTION_GRACE, Adoption, Change, Due, LogLine, Outcome, QueueChange, QueuePause, SubmitKey, TaskQuery,
+};
 
-use super::{
+use crate::{
     World,
     history::{json, line, name},
-    messages::{deliver, held},
+    storing::messages::{deliver, held},
     topic,
     world::{FIRST, tasks_of, work},
-};
-use crate::ports::{
-    ADOPTION_GRACE, Adoption, Change, Due, LogLine, Outcome, QueueChange, QueuePause, SubmitKey, TaskQuery,
 };
 
 topic![
@@ -136,7 +136,7 @@ async fn messages_and_due_times_are_there_after_a_reopening(mut world: World) {
     held(&mut world).await;
     let messages = world.messages().await;
     assert_eq!(messages.len(), 2);
-    let change = super::messages::delivery(&mut world, &messages[0]).await;
+    let change = crate::storing::messages::delivery(&mut world, &messages[0]).await;
     assert_eq!(world.commit_one(Change::Alarm(change)).await, Outcome::Committed);
     let mut flow = line("flow", 1);
     flow.steps[0].run.retry.max = 1;

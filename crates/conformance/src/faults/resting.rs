@@ -8,20 +8,17 @@ use std::{
 
 use futures_util::future::{Either, select};
 use windlass_core::{Command, Millis, Pause, Phase, TaskId, Wakeup};
+use windlass_store::{ADOPTION_GRACE, Adoption, Due, Outcome, TaskQuery, resident::RowSink as _};
 
-use super::{
+use crate::{
     World,
+    faults::staging::{GatedCase, begin},
     gate::Gate,
     history::line,
-    staging::{GatedCase, begin},
     world::{FIRST, tasks_of, wish},
 };
-use crate::{
-    ports::{ADOPTION_GRACE, Adoption, Due, Outcome, TaskQuery},
-    resident::RowSink as _,
-};
 
-pub(super) fn cases() -> Vec<GatedCase> {
+pub(crate) fn cases() -> Vec<GatedCase> {
     vec![
         |world, gate| Box::pin(a_start_does_not_read_what_rests(world, gate)),
         |world, gate| Box::pin(what_rests_is_woken_once_in_the_order_of_time(world, gate)),

@@ -6,17 +6,17 @@ use std::{
 };
 
 use windlass_core::TaskStatus;
+use windlass_store::{Change, Outcome, SCAN_MAX, TaskQuery};
 
-use super::{
+use crate::{
     World,
+    faults::staging::{GatedCase, begin},
     gate::Gate,
     history::line,
-    staging::{GatedCase, begin},
 };
-use crate::ports::{Change, Outcome, SCAN_MAX, TaskQuery};
 
 /// The cases about lists.
-pub(super) fn cases() -> Vec<GatedCase> {
+pub(crate) fn cases() -> Vec<GatedCase> {
     vec![
         |world, gate| Box::pin(a_task_that_ends_while_a_list_is_read_is_on_it(world, gate)),
         |world, gate| Box::pin(a_list_looks_at_no_more_than_so_many_active_tasks(world, gate)),

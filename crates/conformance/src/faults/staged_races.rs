@@ -8,20 +8,19 @@ use std::{
 };
 
 use windlass_core::{Command, During};
+use windlass_store::{ADOPTION_GRACE, Outcome};
 
-use super::{
+use crate::{
     World,
+    faults::staging::{GatedCase, begin},
     gate::Gate,
     history::line,
-    parking,
-    staging::{GatedCase, begin},
-    unique,
+    storing::{parking, unique},
     world::FIRST,
 };
-use crate::ports::{ADOPTION_GRACE, Outcome};
 
 /// The cases about what happens meanwhile.
-pub(super) fn cases() -> Vec<GatedCase> {
+pub(crate) fn cases() -> Vec<GatedCase> {
     vec![
         |world, gate| Box::pin(a_unique_task_that_is_written_while_others_look_for_it_stands(world, gate)),
         |world, gate| Box::pin(what_a_grace_leaves_waits_for_a_resume_on_its_way(world, gate)),

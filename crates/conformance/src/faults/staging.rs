@@ -11,21 +11,19 @@ use std::{
 use async_trait::async_trait;
 use futures_util::future::LocalBoxFuture;
 use windlass_core::{ActState, Command, Flow, Millis, Pause};
+use windlass_store::{
+    ADOPTION_GRACE, Change, Due, Now, Outcome, QueueChange, QueuePause, Store, StoreError, StoredFlow,
+    SubmitKey,
+    resident::{Resident, RestPolicy, RowSink},
+};
 
-use super::{
+use crate::{
     Bench, World, block_on,
+    faults::{resting, staged_lists, staged_races},
     gate::Gate,
     history::line,
-    messages::held,
-    resting, staged_lists, staged_races,
+    storing::messages::held,
     world::{LEASE, attempt, tasks_of, wish},
-};
-use crate::{
-    ports::{
-        ADOPTION_GRACE, Change, Due, Now, Outcome, QueueChange, QueuePause, Store, StoreError, StoredFlow,
-        SubmitKey,
-    },
-    resident::{Resident, RestPolicy, RowSink},
 };
 
 struct Gated(Arc<Gate>, RestPolicy);
@@ -43,7 +41,7 @@ impl Bench for Gated {
 }
 
 /// A case with the gate that it opens and closes.
-pub(super) type GatedCase = fn(World, Arc<Gate>) -> LocalBoxFuture<'static, ()>;
+pub(crate) type GatedCase = fn(World, Arc<Gate>) -> LocalBoxFuture<'static, ()>;
 
 /// Runs the cases about what is on its way to `make`'s sink, each on a sink of its own.
 ///
@@ -77,10 +75,10 @@ pub fn run_staging(mut make: impl FnMut() -> Arc<dyn RowSink>) {
 }
 
 /// A commit that is on its way.
-pub(super) type Committing = Pin<Box<dyn Future<Output = Result<Vec<Outcome>, StoreError>>>>;
+pub(crate) type Committing = Pin<Box<dyn Future<Output = Result<Vec<Outcome>, StoreError>>>>;
 
 /// Begins a commit, which then waits at the gate.
-pub(super) fn begin(world: &mut World, changes: Vec<Change>) -> Committing {
+pub(crate) fn begin(world: &mut World, changes: Vec<Change>) -> Committing {
     let store = world.store();
     let mut committing: Committing = Box::pin(async move { store.commit(changes).await });
     let polled = committing.as_mut().poll(&mut Context::from_waker(Waker::noop()));
@@ -98,7 +96,7 @@ async fn nothing_is_handed_out_before_it_is_written(mut world: World, gate: Arc<
     let scheduled = world.new_task(&flow, |input| input.at = Some(input.created_at));
     let (id, scheduled_id) = (new.task.id, scheduled.task.id);
     let submitting = begin(&mut world, vec![new.into(), scheduled.into()]);
-    let report = super::world::report(&claimed, windlass_core::Outcome::Succeeded(None));
+    let report = crate::world::report(&claimed, windlass_core::Outcome::Succeeded(None));
     let reported = world.decide(first, &report).await;
     let reporting = begin(&mut world, vec![reported.into()]);
     assert!(world.claim(session, 9).await.is_empty());
@@ -177,7 +175,7 @@ async fn what_workers_have_outlives_a_failed_write(mut world: World, gate: Arc<G
     assert!(submitting.await.is_err());
     assert_eq!(world.load(id).await.claims, claims);
     assert!(world.claim(session, 9).await.is_empty());
-    world.pass(Millis(super::world::LEASE.0));
+    world.pass(Millis(crate::world::LEASE.0));
     assert_eq!(world.lost().await, std::slice::from_ref(&claimed));
     world.renew(session).await;
     assert!(world.succeed(&claimed, None).await.is_ended());
@@ -190,7 +188,7 @@ async fn what_was_just_reported_stays_with_its_worker(mut world: World, gate: Ar
     let claimed = world.claim_one(session).await;
     let claims = world.load(id).await.claims;
     gate.close();
-    let report = super::world::report(&claimed, windlass_core::Outcome::Succeeded(None));
+    let report = crate::world::report(&claimed, windlass_core::Outcome::Succeeded(None));
     let reported = world.decide(id, &report).await;
     let reporting = begin(&mut world, vec![reported.into()]);
     gate.fail();
@@ -202,7 +200,7 @@ async fn what_was_just_reported_stays_with_its_worker(mut world: World, gate: Ar
     assert_eq!(world.load(id).await.claims, claims);
     let queues = world.store().queues().await.expect("reading queues succeeds");
     assert_eq!((queues[0].ready, queues[0].running), (0, 1));
-    world.pass(super::world::LEASE);
+    world.pass(crate::world::LEASE);
     assert_eq!(world.lost().await, std::slice::from_ref(&claimed), "it is the session's again");
     assert!(world.succeed(&claimed, None).await.is_ended());
 }
@@ -282,7 +280,7 @@ async fn the_key_of_a_failed_submit_is_free(mut world: World, gate: Arc<Gate>) {
     let flow = world.add_flow(line("flow", 1)).await;
     let mut keyed = || {
         let key = SubmitKey { scope: [1; 32], fingerprint: [1; 32] };
-        crate::ports::TaskChange { submit_key: Some(key), ..world.new_task(&flow, |_| {}) }
+        windlass_store::TaskChange { submit_key: Some(key), ..world.new_task(&flow, |_| {}) }
     };
     let (first, second) = (keyed(), keyed());
     let id = second.task.id;
@@ -300,7 +298,7 @@ async fn keys_are_found_by_lookups_around_a_failed_write(mut world: World, gate:
     let flow = world.add_flow(line("flow", 1)).await;
     let keyed = |world: &mut World, scope| {
         let key = SubmitKey { scope: [scope; 32], fingerprint: [1; 32] };
-        crate::ports::TaskChange { submit_key: Some(key), ..world.new_task(&flow, |_| {}) }
+        windlass_store::TaskChange { submit_key: Some(key), ..world.new_task(&flow, |_| {}) }
     };
     gate.hold_reads();
     let before = keyed(&mut world, 1);
@@ -332,7 +330,7 @@ async fn the_catalogue_forgets_what_was_not_written(mut world: World, gate: Arc<
     let created_at = world.now.wall;
     let second = StoredFlow { flow: Arc::new(Flow { version: 2, ..line("flow", 2) }), created_at };
     let pause =
-        QueueChange { name: super::world::work(), paused: Some(QueuePause { at: created_at, by: None }) };
+        QueueChange { name: crate::world::work(), paused: Some(QueuePause { at: created_at, by: None }) };
     let committing = begin(&mut world, vec![Change::Flow(second.clone()), Change::Queue(pause)]);
     gate.fail();
     assert!(committing.await.is_err());
@@ -346,7 +344,7 @@ async fn the_catalogue_forgets_what_was_not_written(mut world: World, gate: Arc<
 async fn a_message_is_sent_and_consumed_when_it_is_written(mut world: World, gate: Arc<Gate>) {
     held(&mut world).await;
     let envelope = world.messages().await.remove(0);
-    let raise = super::messages::delivery(&mut world, &envelope).await;
+    let raise = crate::storing::messages::delivery(&mut world, &envelope).await;
     gate.close();
     let raising = begin(&mut world, vec![Change::Alarm(raise.clone())]);
     gate.fail();

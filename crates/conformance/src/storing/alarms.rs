@@ -1,13 +1,13 @@
 //! Alarms: kept with versions, listed for people.
 
 use windlass_core::{Alarm, AlarmCommand, AlarmState, Millis};
+use windlass_store::{AlarmChange, Change, Outcome, StoredAlarm};
 
-use super::{
+use crate::{
     World,
-    messages::{deliver, held},
+    storing::messages::{deliver, held},
     topic,
 };
-use crate::ports::{AlarmChange, Change, Outcome, StoredAlarm};
 
 topic![
     an_alarm_is_kept_with_its_version,

@@ -3,9 +3,9 @@
 use windlass_core::{
     ActKey, ChildEnd, Command, Ending, Message, Outcome as Ended, Parent, Phase, TaskId, TaskStatus,
 };
+use windlass_store::{Change, Outcome, TaskQuery};
 
-use super::{World, history::line, topic};
-use crate::ports::{Change, Outcome, TaskQuery};
+use crate::{World, history::line, topic};
 
 topic![
     a_child_that_succeeded_goes_back,
@@ -24,7 +24,7 @@ async fn succeeded(world: &mut World, steps: usize) -> TaskId {
     let session = world.session(1).await;
     for step in 0..steps {
         let claimed = world.claim_one(session).await;
-        let result = super::history::json(&format!("{{\"step{step}\":true}}"));
+        let result = crate::history::json(&format!("{{\"step{step}\":true}}"));
         world.report(&claimed, Ended::Succeeded(Some(result))).await;
     }
     id
@@ -76,11 +76,11 @@ async fn a_child_goes_back_after_a_start_and_is_found_once(mut world: World) {
     world.apply(id, Command::UndoForParent).await;
     assert_eq!(status(&mut world, id).await, [TaskStatus::RollingBack]);
     world.reopen().await;
-    world.pass(crate::ports::ADOPTION_GRACE);
+    world.pass(windlass_store::ADOPTION_GRACE);
     // The grace begins when the time is first told.
     let session = world.session(3).await;
     world.due().await;
-    world.pass(crate::ports::ADOPTION_GRACE);
+    world.pass(windlass_store::ADOPTION_GRACE);
     world.due().await;
     let claimed = world.claim_one(session).await;
     assert_eq!((claimed.id.task, claimed.id.key), (id, ActKey::rollback(0)));

@@ -1,14 +1,14 @@
 //! What is due: starts, retries, deadlines, and attempts that run too long.
 
 use windlass_core::{ActKey, Backoff, Command, Millis, Retry, Wakeup};
+use windlass_store::{Due, TIMEOUT_GRACE, WorkerState};
 
-use super::{
+use crate::{
     World,
     history::line,
     topic,
     world::{FIRST, LEASE, attempt, failed, tasks_of},
 };
-use crate::ports::{Due, TIMEOUT_GRACE, WorkerState};
 
 topic![
     a_start_is_due_at_its_time_and_until_it_is_settled,
@@ -174,7 +174,7 @@ async fn an_attempt_times_out_when_it_runs_too_long(mut world: World) {
 async fn a_worker_that_keeps_a_poll_open_is_given_time_to_end_it(mut world: World) {
     let flow = world.add_flow(line("flow", 1)).await;
     world.submit(&flow).await;
-    let session = crate::ports::SessionId(1);
+    let session = windlass_store::SessionId(1);
     let worker = WorkerState { attached: true, ..WorkerState::default() };
     world.renew_with(session, LEASE, Some(worker)).await;
     let claimed = world.claim_one(session).await;

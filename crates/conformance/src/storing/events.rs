@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use windlass_core::{Command, Event, EventKind, TaskId};
+use windlass_store::Outcome;
 
-use super::{
+use crate::{
     World,
     history::{json, line},
     topic,
 };
-use crate::ports::Outcome;
 
 topic![
     events_are_numbered_without_a_gap,
@@ -19,7 +19,7 @@ topic![
 ];
 
 /// Results are kept with the step, not with the event that brought them.
-pub(super) fn without_results(events: impl IntoIterator<Item = Event>) -> Vec<Event> {
+pub(crate) fn without_results(events: impl IntoIterator<Item = Event>) -> Vec<Event> {
     let strip = |mut event: Event| {
         if let EventKind::ActSucceeded { result, .. } | EventKind::ActResolved { result, .. } =
             &mut event.kind
@@ -40,7 +40,7 @@ async fn story(world: &mut World) -> (TaskId, Vec<Event>) {
     let session = world.session(1).await;
     for result in [Some(json(r#"{"a": 1}"#)), None] {
         let claimed = world.claim_one(session).await;
-        let command = super::world::report(&claimed, windlass_core::Outcome::Succeeded(result));
+        let command = crate::world::report(&claimed, windlass_core::Outcome::Succeeded(result));
         for command in [Command::Pause { by: None }, command, Command::Resume { by: None }] {
             if world.load(id).await.task.is_ended() {
                 break;

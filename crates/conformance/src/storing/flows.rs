@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use windlass_core::Flow;
+use windlass_store::{Change, Outcome, StoredFlow};
 
-use super::{World, history::line, topic};
-use crate::ports::{Change, Outcome, StoredFlow};
+use crate::{World, history::line, topic};
 
 topic![
     versions_follow_one_another,

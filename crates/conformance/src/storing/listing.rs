@@ -1,9 +1,9 @@
 //! Lists of tasks: newest first, filtered, page by page.
 
 use windlass_core::{Command, During, Flow, Input, Json, Millis, OnFailure, TaskId, TaskStatus};
+use windlass_store::{Outcome, ParamFilter, SubmitKey, TaskChange, TaskQuery};
 
-use super::{World, history::line, topic, unique};
-use crate::ports::{Outcome, ParamFilter, SubmitKey, TaskChange, TaskQuery};
+use crate::{World, history::line, storing::unique, topic};
 
 topic![
     the_newest_come_first_to_the_end,
@@ -289,7 +289,7 @@ async fn filters_are_met_all_at_once(mut world: World) {
     let tasks = some_tasks(&mut world, 10).await;
     let query = TaskQuery {
         statuses: vec![TaskStatus::Cancelled],
-        flow: Some(super::history::name("flow")),
+        flow: Some(crate::history::name("flow")),
         since: Some(start + Millis(20)),
         until: Some(start + Millis(60)),
         before: Some(tasks[1]),
@@ -297,6 +297,6 @@ async fn filters_are_met_all_at_once(mut world: World) {
     };
     // Number 4 of the tasks, the sixth from the end.
     assert_eq!(all(&mut world, query.clone()).await, [tasks[5]]);
-    let flow = Some(super::history::name("none"));
+    let flow = Some(crate::history::name("none"));
     assert_eq!(all(&mut world, TaskQuery { flow, ..query }).await, []);
 }

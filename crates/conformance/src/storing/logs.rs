@@ -1,9 +1,9 @@
 //! Log lines of attempts, in the order they came.
 
 use windlass_core::{ActKey, Millis, TaskId};
+use windlass_store::{Change, LogLine, Outcome, Retention};
 
-use super::{World, history::line, topic};
-use crate::ports::{Change, LogLine, Outcome, Retention};
+use crate::{World, history::line, topic};
 
 topic![
     lines_keep_the_order_they_came_in,

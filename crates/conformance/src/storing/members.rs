@@ -7,15 +7,15 @@ use windlass_core::{
     ActKey, ActState, Command, Direction, Each, Ending, Flow, Json, Millis, OnFailure, OnPartial, Phase,
     Resolution, Task, TaskId, Wakeup,
 };
+use windlass_store::{
+    ADOPTION_GRACE, Adoption, Claimed, Due, Loaded, Outcome, Retention, SessionId, TaskQuery,
+};
 
-use super::{
+use crate::{
     World,
     history::{decide, json, line},
     topic,
     world::{FIRST, report},
-};
-use crate::ports::{
-    ADOPTION_GRACE, Adoption, Claimed, Due, Loaded, Outcome, Retention, SessionId, TaskQuery,
 };
 
 topic![

@@ -1,9 +1,9 @@
 //! Messages between aggregates: written with their sender's change, consumed once with their receiver's.
 
 use windlass_core::{Alarm, AlarmCommand, Message, OnFailure, Resolution};
+use windlass_store::{AlarmChange, Change, Envelope, MessageId, Outcome, Sender};
 
-use super::{World, history::line, topic};
-use crate::ports::{AlarmChange, Change, Envelope, MessageId, Outcome, Sender};
+use crate::{World, history::line, topic};
 
 topic![
     a_message_comes_with_its_senders_change,
@@ -14,7 +14,7 @@ topic![
 ];
 
 /// A task whose first step has failed and is held: it has sent the message that raises an alarm.
-pub(super) async fn held(world: &mut World) -> windlass_core::TaskId {
+pub(crate) async fn held(world: &mut World) -> windlass_core::TaskId {
     let flow = match world.store().flow("held", None).await.expect("reading flows succeeds") {
         Some(stored) => stored.flow,
         None => world.add_flow(windlass_core::Flow { on_failure: OnFailure::Hold, ..line("held", 1) }).await,
@@ -28,7 +28,7 @@ pub(super) async fn held(world: &mut World) -> windlass_core::TaskId {
 }
 
 /// The change that a message about an alarm asks for, on the alarm as it is now.
-pub(super) async fn delivery(world: &mut World, envelope: &Envelope) -> AlarmChange {
+pub(crate) async fn delivery(world: &mut World, envelope: &Envelope) -> AlarmChange {
     let Message::Alarm { id, command } = &envelope.message else { panic!("it is to an alarm: {envelope:?}") };
     let stored = world.store().alarm(id).await.expect("reading an alarm succeeds");
     let now = world.now.wall;
@@ -42,7 +42,7 @@ pub(super) async fn delivery(world: &mut World, envelope: &Envelope) -> AlarmCha
 }
 
 /// Delivers every message that waits.
-pub(super) async fn deliver(world: &mut World) {
+pub(crate) async fn deliver(world: &mut World) {
     for envelope in world.messages().await {
         let change = delivery(world, &envelope).await;
         assert_eq!(world.commit_one(Change::Alarm(change)).await, Outcome::Committed);

@@ -3,15 +3,15 @@
 use std::slice::from_ref;
 
 use windlass_core::{Command, Flow, Millis, TaskId};
+use windlass_store::{Announced, Change, Outcome, Retention, SubmitKey, TaskChange, Unannounced};
 
-use super::{
+use crate::{
     World,
-    events::without_results,
     history::{json, line},
+    storing::events::without_results,
     topic,
     world::report,
 };
-use crate::ports::{Announced, Change, Outcome, Retention, SubmitKey, TaskChange, Unannounced};
 
 topic![
     what_is_announced_comes_with_its_change,
@@ -119,9 +119,9 @@ async fn changes_of_a_task_come_in_their_order(mut world: World) {
 async fn changes_of_one_commit_are_told_apart(mut world: World) {
     let flow = world.add_flow(line("flow", 1)).await;
     let new = announcing(world.new_task(&flow, |_| {}));
-    let loaded = crate::ports::Loaded::untouched(new.task.clone());
+    let loaded = windlass_store::Loaded::untouched(new.task.clone());
     let (now, generation) = (world.now.wall, world.store().generation());
-    let pause = super::history::decide(&loaded, &Command::Pause { by: None }, now);
+    let pause = crate::history::decide(&loaded, &Command::Pause { by: None }, now);
     let pause = announcing(TaskChange { generation, ..pause.expect("the rules allow it") });
     let new = TaskChange { generation, ..new };
     let told = [told(&new), told(&pause)];

@@ -1,14 +1,14 @@
 //! Every change has an outcome of its own: what is wrong with one never fails its neighbours.
 
 use windlass_core::{Command, Millis};
+use windlass_store::{Change, Loaded, LogLine, Outcome, QueueChange, QueuePause, StoredFlow, SubmitKey};
 
-use super::{
+use crate::{
     World,
     history::{decide, line},
     topic,
     world::work,
 };
-use crate::ports::{Change, Loaded, LogLine, Outcome, QueueChange, QueuePause, StoredFlow, SubmitKey};
 
 topic![
     a_bad_change_does_not_fail_its_neighbours,
@@ -30,7 +30,7 @@ async fn a_bad_change_does_not_fail_its_neighbours(mut world: World) {
     let ids = [first.task.id, repeated.task.id, last.task.id];
     let log = LogLine {
         task: ids[0],
-        key: super::world::FIRST,
+        key: crate::world::FIRST,
         attempt: 1,
         at: world.now.wall,
         line: "line".into(),

@@ -2,14 +2,14 @@
 //! has any more is due to be parked, so that the task comes to rest.
 
 use windlass_core::{ActKey, ActState, Attempt, Command, Outcome, TaskStatus, task_status};
+use windlass_store::{ADOPTION_GRACE, Adoption, Claimed, Due, Loaded, SessionId};
 
-use super::{
+use crate::{
     World,
     history::{decide, line},
     topic,
     world::{FIRST, LEASE, attempt, report},
 };
-use crate::ports::{self, ADOPTION_GRACE, Adoption, Claimed, Due, Loaded, SessionId};
 
 topic![
     what_runs_in_a_pause_stays_with_the_one_who_has_it,
@@ -26,7 +26,7 @@ topic![
 ];
 
 /// A task that was paused while a session has its first step.
-pub(super) async fn paused(world: &mut World) -> (SessionId, Claimed) {
+pub(crate) async fn paused(world: &mut World) -> (SessionId, Claimed) {
     let flow = world.add_flow(line("flow", 2)).await;
     let id = world.submit(&flow).await;
     let session = world.session(1).await;
@@ -153,7 +153,7 @@ async fn what_is_taken_before_it_is_parked_stays_with_the_one_who_has_it(mut wor
     let now = world.now;
     let adopted = world.store().adopt(session, &[claimed.id], now).await.expect("an adoption succeeds");
     assert_eq!(adopted, [Adoption::Held]);
-    assert_eq!(world.commit_one(park).await, crate::ports::Outcome::Conflict);
+    assert_eq!(world.commit_one(park).await, windlass_store::Outcome::Conflict);
     assert_eq!(world.due().await, []);
     let task = world.succeed(&claimed, None).await;
     assert_eq!(task.state.steps[0].forward.state, ActState::Succeeded);
@@ -221,7 +221,7 @@ async fn what_becomes_ready_and_is_parked_in_one_change_is_not_handed_out(mut wo
     change.task = pause.task;
     change.events.extend(pause.events);
     change.waits.extend(pause.waits);
-    assert_eq!(world.commit_one(change).await, ports::Outcome::Committed);
+    assert_eq!(world.commit_one(change).await, windlass_store::Outcome::Committed);
     assert!(world.claim(session, 9).await.is_empty());
     assert_eq!(world.due().await, []);
     world.apply(id, Command::Resume { by: None }).await;

@@ -1,9 +1,9 @@
 //! Idempotency keys of submits.
 
 use windlass_core::{Command, During, Millis, TaskId};
+use windlass_store::{Change, KeyChange, Outcome, Retention, SubmitKey, TaskChange};
 
-use super::{World, history::line, topic, unique};
-use crate::ports::{Change, KeyChange, Outcome, Retention, SubmitKey, TaskChange};
+use crate::{World, history::line, storing::unique, topic};
 
 topic![
     a_key_is_taken_within_its_batch,

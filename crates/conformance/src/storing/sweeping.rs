@@ -1,14 +1,14 @@
 //! Retention: what is kept too long goes, a bounded piece at a time, and nothing else.
 
 use windlass_core::{ActKey, Command, Flow, Millis, TaskId};
+use windlass_store::{Change, LogLine, Outcome, Retention, SubmitKey, TaskQuery};
 
-use super::{
+use crate::{
     World,
     history::line,
-    messages::{deliver, held},
+    storing::messages::{deliver, held},
     topic,
 };
-use crate::ports::{Change, LogLine, Outcome, Retention, SubmitKey, TaskQuery};
 
 topic![
     ended_tasks_go_with_all_that_is_theirs,

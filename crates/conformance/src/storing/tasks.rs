@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use windlass_core::{Command, Ending, Json, Phase, TaskId};
+use windlass_store::{Loaded, Outcome};
 
-use super::{
+use crate::{
     World,
     history::{decide, json, line},
     topic,
     world::{FIRST, report},
 };
-use crate::ports::{Loaded, Outcome};
 
 topic![
     a_committed_task_is_there,
@@ -126,7 +126,7 @@ async fn an_ended_task_stays_as_it_is(mut world: World) {
     let id = world.submit(&flow).await;
     let session = world.session(1).await;
     let claimed = world.claim_one(session).await;
-    let late = world.decide(id, &report(&claimed, super::world::failed())).await;
+    let late = world.decide(id, &report(&claimed, crate::world::failed())).await;
     let ended = world.succeed(&claimed, Some(json(r#"{"a": 1}"#))).await;
     assert_eq!(world.commit_one(late).await, Outcome::Conflict);
     assert_eq!(world.load(id).await.task, ended);

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use windlass_core::{Command, During, Expression, Flow, Millis, OnConflict, TaskId, Unique};
+use windlass_store::{Outcome, Retention, TaskChange};
 
-use super::{World, history::line, topic};
-use crate::ports::{Outcome, Retention, TaskChange};
+use crate::{World, history::line, topic};
 
 topic![
     one_of_a_batch_is_taken_in,
@@ -17,7 +17,7 @@ topic![
     what_was_deleted_stands_no_more,
 ];
 
-pub(super) async fn flow(world: &mut World, during: During) -> Arc<Flow> {
+pub(crate) async fn flow(world: &mut World, during: During) -> Arc<Flow> {
     let key = Expression::compile("'x'").expect("an expression");
     world
         .add_flow(Flow {
@@ -28,7 +28,7 @@ pub(super) async fn flow(world: &mut World, during: During) -> Arc<Flow> {
 }
 
 /// A new task with a key, not committed yet.
-pub(super) fn new(world: &mut World, flow: &Arc<Flow>, key: &str) -> TaskChange {
+pub(crate) fn new(world: &mut World, flow: &Arc<Flow>, key: &str) -> TaskChange {
     world.new_task(flow, |input| input.unique = Some(key.into()))
 }
 

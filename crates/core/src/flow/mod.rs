@@ -8,10 +8,12 @@ use thiserror::Error;
 use crate::{DEATHS_LIMIT, DEATHS_MAX, Expression, Millis, Name, RESULTS};
 
 mod action;
+mod adhoc;
 mod step;
 mod unique;
 
 pub use action::*;
+pub use adhoc::*;
 pub use step::*;
 pub use unique::*;
 

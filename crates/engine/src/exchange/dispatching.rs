@@ -2,7 +2,7 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::{Signal, ports::Now};
+use windlass_store::{Now, Signal};
 
 /// Rounds that one caller makes. Where a store is slow, polls come faster than a round takes: a caller that went on for all
 /// of them would never commit, or never answer its own poll.
@@ -120,7 +120,7 @@ mod tests {
             }
         }
         assert_eq!(rounds, u64::from(ROUNDS_MAX));
-        crate::conformance::block_on(timers.wait());
+        futures_executor::block_on(timers.wait());
         assert!(dispatching.take(&timers, at(rounds)).is_some(), "the dispatcher has the next turn");
     }
 
@@ -131,6 +131,6 @@ mod tests {
         assert!(dispatching.take(&timers, at(2)).is_none());
         drop(turn);
         assert!(dispatching.take(&timers, at(3)).is_some());
-        crate::conformance::block_on(timers.wait());
+        futures_executor::block_on(timers.wait());
     }
 }

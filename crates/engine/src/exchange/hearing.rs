@@ -6,13 +6,13 @@ use windlass_core::{
     Millis,
     planted::{Bug, is_planted},
 };
+use windlass_store::{Now, SessionId, SessionRenewal, StoreError, WorkerState};
 
 use super::{
     Exchange, LEASE_ATTACHED, LEASE_DETACHED, LEASE_RANGE, SEQ_PER_SECOND_MAX, WAIT_MAX, polls::OpenPoll,
 };
 use crate::{
     Engine, EngineError,
-    ports::{Now, SessionId, SessionRenewal, StoreError, WorkerState},
     sessions::{LocalSession, Offers, SERVED_BEFORE_MAX},
 };
 
@@ -152,7 +152,7 @@ mod tests {
     use windlass_core::Name;
 
     use super::*;
-    use crate::ports::Wish;
+    use windlass_store::Wish;
 
     #[test]
     fn a_worker_that_names_other_modules_in_each_call_fills_no_memory() {

@@ -4,11 +4,11 @@
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use windlass_core::{ActState, Free, Millis, Task, is_to_stop, when_free};
+use windlass_store::{Adoption, AttemptId, Claimed, Now, SessionId};
 
 use super::{ATTEMPTS_MAX, HandedOut, answer_size::AnswerSize};
 use crate::{
     Engine, EngineError,
-    ports::{Adoption, AttemptId, Claimed, Now, SessionId},
     sessions::{Given, LocalSession},
 };
 

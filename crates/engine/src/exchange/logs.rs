@@ -1,7 +1,8 @@
 //! Log lines of attempts, as far as they are kept.
 
+use windlass_store::{AttemptId, LogLine, Now};
+
 use super::LOG_BYTES_MAX;
-use crate::ports::{AttemptId, LogLine, Now};
 
 /// What is kept of the lines a report brings.
 pub(super) struct KeptLines {

@@ -18,13 +18,11 @@ mod with_commits;
 use std::sync::Arc;
 
 use windlass_core::{ActKey, Json, Millis, Outcome, Task};
+use windlass_store::{AttemptId, Now, SessionId, Wish, WorkerState};
 
 use self::hearing::Heard;
 pub(crate) use self::{dispatching::Dispatching, with_commits::TakenAlong};
-use crate::{
-    Engine, EngineError, Progress,
-    ports::{AttemptId, Now, SessionId, Wish, WorkerState},
-};
+use crate::{Engine, EngineError, Progress};
 
 /// Number of a call in its session.
 pub(crate) type Seq = u64;

@@ -2,12 +2,10 @@
 
 use futures_channel::oneshot;
 use windlass_core::Millis;
+use windlass_store::{AttemptId, Now, SessionId};
 
 use super::{Exchange, ExchangeAnswer, Seq};
-use crate::{
-    Engine, EngineError,
-    ports::{AttemptId, Now, SessionId},
-};
+use crate::{Engine, EngineError};
 
 /// A poll from when it is heard until it is answered. It is closed when this is dropped: with the answer, or when
 /// its connection goes away.

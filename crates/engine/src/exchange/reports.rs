@@ -1,12 +1,12 @@
 //! Reports: what became of attempts.
 
 use windlass_core::{ActState, Attempt, Command, Outcome, Rejection, Report};
+use windlass_store::{AttemptId, Change, Loaded, Now, SessionId};
 
 use super::{ReportAnswer, ReportStatus, Said, WorkerReport, logs::KeptLines};
 use crate::{
     Engine, EngineError, Notice, Progress,
     inbox::{Item, Reply},
-    ports::{AttemptId, Change, Loaded, Now, SessionId},
     sessions::LocalSession,
 };
 

@@ -5,14 +5,13 @@
 //! While a commit is under way polls that come wait for its end, and then for the next one if there is something to
 //! commit: under load they are asked for together with it.
 
+use windlass_store::{Ask, Change, Claimed, Now, Outcome, StoreError, Wish};
+
 use super::{
     dispatching::Turn,
     handing_out::{CLAIMS_MAX, Hand},
 };
-use crate::{
-    Engine, EngineError,
-    ports::{Ask, Change, Claimed, Now, Outcome, StoreError, Wish},
-};
+use crate::{Engine, EngineError};
 
 /// Polls that are asked for with one commit.
 const ASKS_MAX: usize = 16;

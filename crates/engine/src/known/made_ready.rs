@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use windlass_core::{Millis, TaskId, Timestamp};
 
-use crate::ports::{Leave, Now};
+use windlass_store::{Leave, Now};
 
 /// So long what was made ready is left to the server that did. It is less than the time after which a server that heard
 /// of something looks for it once more.

@@ -1,12 +1,10 @@
 //! An alarm in a batch, and what is done to it.
 
 use windlass_core::{Alarm, AlarmCommand, AlarmId, Timestamp};
+use windlass_store::{AlarmChange, MessageId, StoredAlarm};
 
 use super::batch::{Pending, Place};
-use crate::{
-    inbox::Reply,
-    ports::{AlarmChange, MessageId, StoredAlarm},
-};
+use crate::inbox::Reply;
 
 /// An alarm and what is done to it. Each command is a change of its own, decided on what those before it make:
 /// a message that was consumed elsewhere fails alone, or with what was built on it.

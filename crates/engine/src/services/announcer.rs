@@ -22,13 +22,10 @@ use windlass_core::{
     AlarmId, AlarmKind, Event, Millis, Task, TaskId,
     planted::{Bug, is_planted},
 };
+use windlass_store::{Announced, Change, Now, Service, Signal, StoreError};
 
 use super::trouble::Trouble;
-use crate::{
-    Engine, EngineError, Signal,
-    inbox::Item,
-    ports::{Announced, Change, Now, Service, StoreError},
-};
+use crate::{Engine, EngineError, inbox::Item};
 
 /// Changes whose events are announced in one round. Their tasks are in memory meanwhile.
 const ROUND_MAX: usize = 200;

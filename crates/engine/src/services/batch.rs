@@ -12,6 +12,9 @@ use windlass_core::{
     planted::{Bug, is_planted},
     wants_lock,
 };
+use windlass_store::{
+    AttemptId, Change, Envelope, Loaded, LogLine, MessageId, Now, SessionId, StoreError, TaskChange,
+};
 
 use super::{
     alarm_work::AlarmWork,
@@ -21,9 +24,6 @@ use super::{
 use crate::{
     Engine,
     inbox::{Item, NewTask, Reply},
-    ports::{
-        AttemptId, Change, Envelope, Loaded, LogLine, MessageId, Now, SessionId, StoreError, TaskChange,
-    },
 };
 
 /// Where an item stands: index of its operation, index in it.

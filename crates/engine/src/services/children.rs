@@ -6,12 +6,13 @@ use windlass_core::{
     ActKey, ChildCommand, ChildEnd, ChildStart, Command, DATA_CODE, Failure, Flow, Input, Parent, Task,
     TaskId,
 };
+use windlass_store::MessageId;
 
 use super::{
     batch::{Batch, Place},
     task_work::{Refusal, TaskWork},
 };
-use crate::{EngineError, inbox::NewTask, ports::MessageId};
+use crate::{EngineError, inbox::NewTask};
 
 /// The code of a step whose child task was not started because another task has its unique key.
 const DUPLICATE_CODE: i32 = 1;

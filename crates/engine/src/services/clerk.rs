@@ -17,11 +17,9 @@ use std::sync::{
 
 use async_trait::async_trait;
 use windlass_core::{AlarmCommand, AlarmId, AlarmKind, TaskId};
+use windlass_store::{Enqueued, EnqueuedTasks, Now, Service, Settlement};
 
-use crate::{
-    Engine, EngineError, RoundsOf, Submission,
-    ports::{Enqueued, EnqueuedTasks, Now, Service, Settlement},
-};
+use crate::{Engine, EngineError, RoundsOf, Submission};
 
 /// Tasks taken in together.
 const ROUND_MAX: usize = 500;

@@ -12,6 +12,8 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
+use windlass_store::{Change, Envelope, Now, Outcome, StoreError};
+
 use super::{
     batch::{Basis, Batch, Logged, Pending, Place, TaskPart},
     deciding::{Deciding, Elsewhere},
@@ -20,7 +22,6 @@ use crate::{
     Engine, EngineError, Notice,
     exchange::TakenAlong,
     inbox::{Item, Operation, Replies, Reply},
-    ports::{Change, Envelope, Now, Outcome, StoreError},
 };
 
 /// Items decided in one batch.

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use crate::{Engine, EngineError, RoundsOf, ports::Now};
+use windlass_store::Now;
+
+use crate::{Engine, EngineError, RoundsOf};
 
 /// Hands ready attempts to polls that wait.
 pub struct Dispatcher {

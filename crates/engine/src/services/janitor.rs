@@ -2,10 +2,9 @@
 
 use std::sync::Arc;
 
-use crate::{
-    Engine, EngineError, RoundsOf,
-    ports::{Change, LockChange, Now, Outcome, Retention, Service},
-};
+use windlass_store::{Change, LockChange, Now, Outcome, Retention, Service};
+
+use crate::{Engine, EngineError, RoundsOf};
 
 /// Rows deleted in one round, so that a round never holds the writer up for long.
 const ROUND_MAX: usize = 500;

@@ -6,8 +6,9 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use windlass_core::Millis;
+use windlass_store::Now;
 
-use crate::{Engine, EngineError, ExchangeAnswer, RoundsOf, ports::Now};
+use crate::{Engine, EngineError, ExchangeAnswer, RoundsOf};
 
 /// This server was away when so much time has passed since the last round that succeeded: silence of workers says
 /// nothing then. It is less than half of the shortest lease: a server that stood still for as long could not hear in

@@ -1,12 +1,10 @@
 //! A lock in a batch, and what is done to it.
 
 use windlass_core::{Lock, LockCommand, Timestamp};
+use windlass_store::{LockChange, MessageId};
 
 use super::batch::{Pending, Place};
-use crate::{
-    inbox::Reply,
-    ports::{LockChange, MessageId},
-};
+use crate::inbox::Reply;
 
 /// A lock and what is done to it. Each command is a change of its own, decided on what those before it make: a
 /// message that was consumed elsewhere fails alone, or with what was built on it.

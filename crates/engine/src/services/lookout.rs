@@ -7,8 +7,9 @@ use std::{
 };
 
 use windlass_core::{Millis, TaskId};
+use windlass_store::Now;
 
-use crate::{Engine, EngineError, RoundsOf, ports::Now};
+use crate::{Engine, EngineError, RoundsOf};
 
 /// Looks at what other servers did.
 pub struct Lookout {

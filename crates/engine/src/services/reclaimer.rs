@@ -6,12 +6,12 @@ use windlass_core::{
     Millis, Timestamp,
     planted::{Bug, is_planted},
 };
+use windlass_store::{Claimed, Now, Service};
 
 use super::HEARTBEAT_EVERY;
 use crate::{
     Engine, EngineError, RoundsOf,
     inbox::{Item, Over, Reply},
-    ports::{Claimed, Now, Service},
 };
 
 /// Attempts given up in one round.

@@ -7,14 +7,13 @@ use windlass_core::{
     EventKind, Input, Outcome, Rejection, Task, TaskId, Transition, apply, is_to_stop,
     planted::{Bug, is_planted},
 };
+use windlass_store::{
+    AttemptId, Claim, Claimed, Envelope, Loaded, LogLine, LostClaim, MessageId, Now, SessionId, TaskChange,
+};
 
 use super::batch::{Pending, Place};
 use crate::{
     inbox::{NewTask, Over, Reply},
-    ports::{
-        AttemptId, Claim, Claimed, Envelope, Loaded, LogLine, LostClaim, MessageId, Now, SessionId,
-        TaskChange,
-    },
     submit::unique_key,
 };
 

@@ -3,12 +3,9 @@
 use std::sync::Arc;
 
 use windlass_core::{Attempt, Command};
+use windlass_store::{Due, Now, Service};
 
-use crate::{
-    Engine, EngineError, RoundsOf,
-    inbox::Item,
-    ports::{Due, Now, Service},
-};
+use crate::{Engine, EngineError, RoundsOf, inbox::Item};
 
 /// Things done in one round.
 const ROUND_MAX: usize = 1000;

@@ -6,8 +6,9 @@ use std::{
 };
 
 use windlass_core::{AlarmCommand, AlarmId, AlarmKind, Millis, TaskId, Timestamp};
+use windlass_store::Now;
 
-use crate::{Engine, EngineError, ports::Now};
+use crate::{Engine, EngineError};
 
 /// A broker that was away for so long is worth an alarm.
 const ALARM_AFTER: Millis = Millis::from_secs(5);

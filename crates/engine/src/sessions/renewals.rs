@@ -4,12 +4,10 @@ use windlass_core::{
     Millis,
     planted::{Bug, is_planted},
 };
+use windlass_store::{EXTENSIONS_MAX, Now, PollState, SessionId, SessionRenewal};
 
 use super::{Inner, LocalSession};
-use crate::{
-    exchange::SILENCE_ATTACHED,
-    ports::{EXTENSIONS_MAX, Now, PollState, SessionId, SessionRenewal},
-};
+use crate::exchange::SILENCE_ATTACHED;
 
 impl Inner {
     /// What the store is to be told of sessions: those that were heard of and it was not told of, and attached ones

@@ -7,12 +7,10 @@ use windlass_core::{
     planted::{Bug, is_planted},
     waiting, when_free,
 };
+use windlass_store::{SessionId, WorkerState};
 
 use super::{Why, acts::Look};
-use crate::{
-    EngineError,
-    ports::{SessionId, WorkerState},
-};
+use crate::EngineError;
 
 /// The workers that are connected, as one command sees them.
 struct Workers {

@@ -12,11 +12,9 @@ use windlass_core::{
     ActKey, ActState, Actor, Awaited, Millis, Name, Pause, Phase, StuckKind, Task, TaskId, TaskStatus,
     Timestamp, task_status,
 };
+use windlass_store::{LimitState, Loaded, Now, QueuePause};
 
-use crate::{
-    Engine, EngineError, Holder, LastHeard, OfferedAt, Progress,
-    ports::{LimitState, Loaded, Now, QueuePause},
-};
+use crate::{Engine, EngineError, Holder, LastHeard, OfferedAt, Progress};
 use acts::Look;
 
 /// Why a task is where it is.

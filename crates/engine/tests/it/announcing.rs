@@ -8,10 +8,10 @@ use std::{
 
 use windlass_brokers::{Announcement, Message, Topic};
 use windlass_core::{AlarmCommand, Event, Task, TaskId};
-use windlass_engine::{
+use windlass_engine::services::{Announcer, Janitor, WriteEvent};
+use windlass_store::{
+    Retention,
     memory::{MemorySink, SharedStore},
-    ports::Retention,
-    services::{Announcer, Janitor, WriteEvent},
 };
 
 use crate::{

@@ -15,11 +15,9 @@ use windlass_core::{
     TaskId,
 };
 use windlass_engine::{
-    EngineError, Exchange, Progress, ReportStatus, Said, Submission, WorkerReport,
-    memory::SharedStore,
-    ports::{Limit, Starts, StoreError},
-    services::Committer,
+    EngineError, Exchange, Progress, ReportStatus, Said, Submission, WorkerReport, services::Committer,
 };
+use windlass_store::{Limit, Starts, StoreError, memory::SharedStore};
 
 use crate::{
     faulty_store::{FaultyStore, Verb},

@@ -5,12 +5,9 @@ use std::{pin::pin, sync::Arc};
 use windlass_core::{Command, Failure, Json, Millis, Name, Outcome};
 use windlass_engine::{
     ATTEMPTS_MAX, EngineError, Exchange, ExchangeAnswer, HandedOut, Progress, ReportStatus, Said,
-    WorkerReport,
-    memory::MemorySink,
-    ports::{SessionId, Wish},
-    resident::Resident,
-    services::LeaseKeeper,
+    WorkerReport, services::LeaseKeeper,
 };
+use windlass_store::{SessionId, Wish, memory::MemorySink, resident::Resident};
 
 use crate::{
     faulty_store::{FaultyStore, Verb},

@@ -8,7 +8,7 @@ use std::{
 
 use async_trait::async_trait;
 use windlass_core::{ActKey, Alarm, AlarmId, Event, Lock, LockName, Millis, Ready, TaskId};
-use windlass_engine::ports::{
+use windlass_store::{
     Adoption, Ask, AttemptId, Change, Claimed, Due, Envelope, Leave, LimitState, Loaded, LogLine, Now,
     Outcome, Page, Quarantine, QueueState, Retention, ServerId, ServerState, Service, ServiceLease,
     SessionId, SessionRenewal, SessionState, Store, StoreError, StoredAlarm, StoredFlow, TaskQuery,

@@ -9,9 +9,9 @@ use windlass_brokers::{Message, Queue};
 use windlass_core::Name;
 use windlass_engine::{
     HandedOut, ReportStatus, Said, WorkerReport,
-    memory::MemorySink,
     services::{Courier, CourierSettings, WriteStep},
 };
+use windlass_store::memory::MemorySink;
 
 use crate::{
     broker::TestBroker,

@@ -5,10 +5,8 @@ use windlass_core::{
     Actor, Command, Doer, Each, Expression, Failure, Flow, Input, Json, LockRef, Millis, Name, OnFailure,
     Outcome, Resolution, Retry, StepDefinition, StuckKind, TaskId,
 };
-use windlass_engine::{
-    Exchange, Explanation, HeldBy, Progress, REASONS_MAX, Said, Submission, Why, memory::MemorySink,
-    ports::Wish,
-};
+use windlass_engine::{Exchange, Explanation, HeldBy, Progress, REASONS_MAX, Said, Submission, Why};
+use windlass_store::{Wish, memory::MemorySink};
 
 use crate::world::{WorkerInWorld, World, failed, flow, ok};
 

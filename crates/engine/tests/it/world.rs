@@ -17,10 +17,11 @@ use windlass_core::{
 use windlass_engine::{
     Accepted, Engine, EngineError, Exchange, ExchangeAnswer, Explanation, HandedOut, ReportStatus, Said,
     Submission, WorkerReport,
-    memory::MemorySink,
-    ports::{Now, ServerId, ServerState, SessionId, Store, SubmitKey, Wish, WorkerState},
-    resident::Resident,
     services::{Committer, Dispatcher, LeaseKeeper, Lookout, Membership, Messenger, Reclaimer, Timekeeper},
+};
+use windlass_store::{
+    Now, ServerId, ServerState, SessionId, Store, SubmitKey, Wish, WorkerState, memory::MemorySink,
+    resident::Resident,
 };
 
 /// Where the clock of a world begins.

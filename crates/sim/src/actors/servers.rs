@@ -12,13 +12,15 @@ use std::{
 use windlass_core::{Millis, TaskId, Timestamp};
 use windlass_engine::{
     Engine, EngineError,
-    memory::{MemorySink, SharedStore},
-    ports::{Now, ServerId, ServerState, Store},
-    resident::Resident,
     services::{
         Announcer, Committer, Dispatcher, HEARTBEAT_EVERY, LeaseKeeper, Lookout, Membership, Messenger,
         Reclaimer, Timekeeper,
     },
+};
+use windlass_store::{
+    Now, ServerId, ServerState, Store,
+    memory::{MemorySink, SharedStore},
+    resident::Resident,
 };
 
 use super::upkeep;

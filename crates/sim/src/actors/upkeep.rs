@@ -3,10 +3,8 @@
 use std::{rc::Rc, sync::Arc};
 
 use windlass_core::Millis;
-use windlass_engine::{
-    ports::Retention,
-    services::{Clerk, DamageReporter, Janitor},
-};
+use windlass_engine::services::{Clerk, DamageReporter, Janitor};
+use windlass_store::Retention;
 
 use super::{Live, application::Reader, consumer};
 use crate::{

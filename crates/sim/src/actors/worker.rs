@@ -8,10 +8,8 @@ use std::{
 };
 
 use windlass_core::{Millis, Name};
-use windlass_engine::{
-    EngineError, Exchange, ExchangeAnswer, HandedOut, ReportStatus, Said, Signal, WorkerReport,
-    ports::{AttemptId, SessionId, Wish, WorkerState},
-};
+use windlass_engine::{EngineError, Exchange, ExchangeAnswer, HandedOut, ReportStatus, Said, WorkerReport};
+use windlass_store::{AttemptId, SessionId, Signal, Wish, WorkerState};
 
 use super::{commands, lease::Lease};
 use crate::{

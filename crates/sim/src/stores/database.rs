@@ -2,14 +2,11 @@
 
 use async_trait::async_trait;
 use windlass_core::{ActKey, Alarm, AlarmId, Event, Lock, LockName, Millis, Ready, TaskId, Timestamp};
-use windlass_engine::{
-    memory::SharedStore,
-    ports::{
-        Adoption, Ask, AttemptId, Change, Claimed, Due, EnqueuedTasks, Envelope, Leave, LimitState, Loaded,
-        LogLine, Now, Outcome, Page, Quarantine, QueueState, Retention, ServerId, ServerState, Service,
-        ServiceLease, SessionId, SessionRenewal, SessionState, Store, StoreError, StoredAlarm, StoredFlow,
-        TaskQuery, Unannounced, Wish,
-    },
+use windlass_store::{
+    Adoption, Ask, AttemptId, Change, Claimed, Due, EnqueuedTasks, Envelope, Leave, LimitState, Loaded,
+    LogLine, Now, Outcome, Page, Quarantine, QueueState, Retention, ServerId, ServerState, Service,
+    ServiceLease, SessionId, SessionRenewal, SessionState, Store, StoreError, StoredAlarm, StoredFlow,
+    TaskQuery, Unannounced, Wish, memory::SharedStore,
 };
 
 use super::EnqueuedThere;

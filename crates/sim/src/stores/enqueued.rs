@@ -7,7 +7,7 @@ use std::{
 
 use async_trait::async_trait;
 use windlass_core::TaskId;
-use windlass_engine::ports::{Enqueued, EnqueuedTasks, Settlement, Standing, StoreError};
+use windlass_store::{Enqueued, EnqueuedTasks, Settlement, Standing, StoreError};
 
 use crate::world::{Device, Operation};
 

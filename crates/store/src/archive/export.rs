@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use windlass_core::{ActState, Task};
+use windlass_core::{ActState, Task, is_adhoc};
 
 use super::{
     ArchiveError, Progress,
@@ -10,8 +10,7 @@ use super::{
     record::{FORMAT, LimitRecord, LogRecord, Record, SenderRecord, TaskRecord, Totals},
 };
 use crate::{
-    is_adhoc,
-    ports::{Announced, Loaded, Now, Snapshot, Store, SubmitKey},
+    port::{Announced, Loaded, Now, Snapshot, Store, SubmitKey},
     stored,
 };
 

@@ -11,7 +11,7 @@ use super::{
     record::{FORMAT_WITH_LOCK_FLOOR, LogRecord, Record, TaskRecord, Totals},
 };
 use crate::{
-    ports::{
+    port::{
         AlarmChange, AttemptId, Change, Envelope, KeyChange, LimitChange, LockChange, MessageId, Now,
         Outcome, QueueChange, QueuePause, Sender, SessionId, Store, StoredFlow, SubmitKey, TaskChange,
     },

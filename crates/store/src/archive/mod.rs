@@ -20,7 +20,7 @@ use std::io;
 use thiserror::Error;
 
 pub use self::{export::export, import::import, record::Totals};
-use crate::ports::StoreError;
+use crate::port::StoreError;
 
 /// Who hears how much was written or read so far, every 100,000 records.
 pub type Progress<'p> = &'p mut (dyn FnMut(Totals) + Send);

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use super::ArchiveError;
-use crate::ports::TaskChange;
+use crate::port::TaskChange;
 
 /// The change that brings a task, in pieces: `unannounced` says after which of its events how many are to be announced.
 /// What is not events comes with the first piece.

@@ -5,7 +5,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use windlass_core::{ActKey, Actor, Millis, Name, TaskId, Timestamp};
 
-use crate::ports::{Limit, LogLine, MessageId, Sender, Starts};
+use crate::port::{Limit, LogLine, MessageId, Sender, Starts};
 
 /// The newest format, and those before it are read.
 pub(super) const FORMAT: u32 = 3;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use windlass_core::Millis;
 
-use crate::ports::{Now, SERVER_FORGOTTEN_AFTER, ServerId, ServerState, Service, ServiceLease};
+use crate::port::{Now, SERVER_FORGOTTEN_AFTER, ServerId, ServerState, Service, ServiceLease};
 
 /// One row per server and one per service.
 #[derive(Debug, Default)]

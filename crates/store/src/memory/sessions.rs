@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use windlass_core::{Millis, Timestamp};
 
-use crate::ports::{EXTENSIONS_MAX, Now, SessionId, SessionRenewal, SessionState, WorkerState};
+use crate::port::{EXTENSIONS_MAX, Now, SessionId, SessionRenewal, SessionState, WorkerState};
 
 /// One row per session.
 #[derive(Debug, Default)]

@@ -6,13 +6,13 @@ use async_trait::async_trait;
 use windlass_core::{ActKey, Alarm, AlarmId, Event, Lock, LockName, Millis, Name, Ready, TaskId};
 
 use super::{servers::Servers, sessions::Sessions, sink::without_results, tables::Tables, waits::Waits};
-use crate::Signal;
-use crate::ports::{
+use crate::port::{
     Adoption, Ask, AttemptId, BuiltOn, Change, Claimed, Due, Envelope, Leave, Limit, LimitState, Loaded,
     LogLine, LostClaim, Now, Outcome, Page, Quarantine, QueueState, Retention, ServerId, ServerState,
     Service, ServiceLease, SessionId, SessionRenewal, SessionState, Store, StoreError, StoredAlarm,
     StoredFlow, TaskChange, TaskQuery, Unannounced, Wish,
 };
+use crate::signal::Signal;
 
 /// Keeps rows as long as a handle of it lives; a clone is a handle of the same rows, as a server's connection
 /// to a database is. Claims and leases are rows too, so they survive the servers that made them.

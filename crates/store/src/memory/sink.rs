@@ -10,7 +10,7 @@ use windlass_core::{ActKey, Alarm, AlarmId, Event, Members, Name, Step, Task, Ta
 
 use super::tables::Tables;
 use crate::{
-    ports::{
+    port::{
         Change, Claim, DamagedTask, LogLine, Now, Outcome, Page, QueueChange, Retention, StoreError,
         StoredAlarm, SubmitKey, TaskQuery, Unannounced, UniqueKey,
     },

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use windlass_core::{Millis, Name, Ready, Timestamp};
 
-use crate::ports::Limit;
+use crate::port::Limit;
 
 /// Whose turn it is in each queue, among keys and those without one.
 #[derive(Debug, Clone, Default)]

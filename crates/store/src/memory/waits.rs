@@ -7,7 +7,7 @@ use windlass_core::{
 };
 
 use super::turns::{Starts, Turns};
-use crate::ports::{
+use crate::port::{
     AttemptId, Claim, Claimed, Due, Limit, LimitHolder, LimitState, Loaded, LostClaim, Now, QueuePause,
     QueueState, SessionId, TaskChange, Wish,
 };

@@ -8,7 +8,7 @@ use std::{
 use windlass_core::{ActKey, Millis, Task, TaskId, Timestamp};
 
 use super::{ClaimRows, Line, limits::Key, scheduler::Scheduler};
-use crate::ports::{AttemptId, Claim, Claimed, LostClaim, Now, SessionId};
+use crate::port::{AttemptId, Claim, Claimed, LostClaim, Now, SessionId};
 
 /// All attempts that sessions have.
 #[derive(Debug, Default)]

@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use windlass_core::{Act, ActKey, ActState, Direction, Task, Waiting};
 
-use crate::ports::TaskChange;
+use crate::port::TaskChange;
 
 /// An active task.
 #[derive(Debug)]

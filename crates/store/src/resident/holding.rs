@@ -3,7 +3,7 @@
 use windlass_core::{ActKey, ActState, Millis, TaskId};
 
 use super::{Batch, Line, LinePlace, Resident, claims::Held, limits::Key, state::Inner};
-use crate::ports::{AttemptId, Claim, Claimed, Now, SessionId, StoreError, TAKEN_KEPT_AFTER, Wish};
+use crate::port::{AttemptId, Claim, Claimed, Now, SessionId, StoreError, TAKEN_KEPT_AFTER, Wish};
 
 /// How long after a start attempts stay with modules that answer over a broker alone, until somebody reads their answers.
 const RESTORED_LEASE: Millis = Millis::from_secs(60);

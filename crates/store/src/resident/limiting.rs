@@ -6,7 +6,7 @@ use windlass_core::{
 };
 
 use super::{claims::Held, limits::LimitUse, queue::Queues, scheduler::Scheduler};
-use crate::ports::{LimitChange, LimitHolder, LimitState, Now};
+use crate::port::{LimitChange, LimitHolder, LimitState, Now};
 
 impl Queues {
     /// An attempt begins in somebody's hands.

@@ -10,7 +10,7 @@ use windlass_core::{
     planted::{Bug, is_planted},
 };
 
-use crate::ports::{Limit, Starts};
+use crate::port::{Limit, Starts};
 
 /// What an attempt is counted under, as its step's `key` made it of the parameters.
 pub(super) type Key = Arc<str>;

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use windlass_core::{Json, TaskId, TaskStatus};
 
 use super::{Params, Resident};
-use crate::ports::{Loaded, Page, SCAN_MAX, Store as _, StoreError, TaskQuery};
+use crate::port::{Loaded, Page, SCAN_MAX, Store as _, StoreError, TaskQuery};
 
 /// How many of the tasks that rest are read at once where most of them may not be on the page. A task may have
 /// parameters of 1 MiB.

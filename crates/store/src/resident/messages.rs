@@ -3,7 +3,7 @@
 use windlass_core::planted::{Bug, is_planted};
 
 use super::scheduler::{AlarmVersions, Scheduler};
-use crate::ports::{AlarmChange, Envelope, LockChange, MessageId, Outcome, StoredAlarm};
+use crate::port::{AlarmChange, Envelope, LockChange, MessageId, Outcome, StoredAlarm};
 
 impl Scheduler {
     /// Checks a change of an alarm and makes it what later commits build on. `versions` are those on disk.

@@ -18,6 +18,7 @@
 
 mod claims;
 mod entry;
+mod front;
 mod holding;
 mod limiting;
 mod limits;
@@ -41,6 +42,7 @@ mod uniqueness;
 mod unused_flows;
 mod waking;
 
+pub use front::Front;
 pub use rest::{Line, LinePlace, Rest, RestPolicy, WakePlace};
 pub use sink::*;
 pub use state::Resident;

@@ -3,7 +3,7 @@
 use windlass_core::{ActKey, Ready, TaskId, Wakeup, waiting};
 
 use super::{LinePlace, Resident};
-use crate::ports::StoreError;
+use crate::port::StoreError;
 
 impl Resident {
     /// How many attempts of its module stand before this one, if it is in line.

@@ -9,7 +9,7 @@ use windlass_core::{
 };
 
 use super::scheduler::{Scheduler, wakeup};
-use crate::ports::{Change, TaskChange};
+use crate::port::{Change, TaskChange};
 
 impl Scheduler {
     /// A staged change is on disk: what it made ready, due or sent becomes visible, unless a later change has

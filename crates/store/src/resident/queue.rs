@@ -13,7 +13,7 @@ use super::{
     standing::{Admission, Place, Standing},
     turns::{Candidate, Keyed, Position},
 };
-use crate::ports::{QueuePause, QueueState, Wish};
+use crate::port::{QueuePause, QueueState, Wish};
 
 /// The ready attempts of all modules.
 #[derive(Debug, Default)]

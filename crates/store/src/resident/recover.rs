@@ -19,7 +19,7 @@ use super::{
     rest::ready_act,
     scheduler::Scheduler,
 };
-use crate::ports::{DamagedTask, Quarantine, StoreError, StoredFlow};
+use crate::port::{DamagedTask, Quarantine, StoreError, StoredFlow};
 
 impl Scheduler {
     /// The state in memory for what was recovered. Ready attempts wait in `recovered` for the adoption grace. Damaged

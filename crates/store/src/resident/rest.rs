@@ -15,7 +15,7 @@ use std::collections::{BTreeSet, VecDeque};
 use windlass_core::{ActKey, ActState, Free, Millis, Name, Ready, TaskId, Timestamp, Waiting, Wakeup, waits};
 
 use super::{Batch, entry::may_have_been_handed_out, scheduler::Scheduler, standing::Admission};
-use crate::ports::Change;
+use crate::port::Change;
 
 /// When tasks leave memory, and how many come back at once.
 #[derive(Debug, Clone, Copy)]

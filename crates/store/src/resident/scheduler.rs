@@ -20,7 +20,7 @@ use super::{
     submit_keys::SubmitKeys,
     unused_flows::Leaving,
 };
-use crate::ports::{
+use crate::port::{
     Change, Due, Envelope, KeyChange, Loaded, LostClaim, MessageId, Now, Outcome, StoredAlarm, StoredFlow,
     SubmitKey, TaskChange, UniqueKey,
 };

@@ -7,7 +7,7 @@ use std::{
 
 use windlass_core::{ActKey, Millis, TaskId, Timestamp};
 
-use crate::ports::{EXTENSIONS_MAX, Now, SessionId, SessionRenewal, SessionState, WorkerState};
+use crate::port::{EXTENSIONS_MAX, Now, SessionId, SessionRenewal, SessionState, WorkerState};
 
 /// All sessions.
 #[derive(Debug, Default)]

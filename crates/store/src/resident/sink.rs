@@ -8,7 +8,7 @@ use windlass_core::{
 };
 
 use super::{Line, LinePlace, Rest, WakePlace};
-use crate::ports::{
+use crate::port::{
     Change, Claim, DamagedTask, Envelope, Limit, LogLine, Now, Page, QueueChange, Retention, StoreError,
     StoredAlarm, StoredFlow, SubmitKey, TaskQuery, Unannounced, UniqueKey,
 };
@@ -67,7 +67,7 @@ pub trait RowSink: Send + Sync + 'static {
     async fn load(&self, ids: &[TaskId]) -> Result<Vec<Option<ReadTask>>, StoreError>;
 
     /// Tasks that have ended, newest first, without members and results. Looks at no more than
-    /// [`crate::ports::SCAN_MAX`] of them. Damaged ones come on top of the query's limit.
+    /// [`crate::port::SCAN_MAX`] of them. Damaged ones come on top of the query's limit.
     async fn ended_page(&self, query: &TaskQuery) -> Result<Page<ReadTask, TaskId>, StoreError>;
 
     /// At most `limit` tasks that rest, newest first, without members and results: those older than `before`. With

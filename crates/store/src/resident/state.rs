@@ -23,7 +23,7 @@ use super::{
     uniqueness::Firsts,
 };
 use crate::memory::Servers;
-use crate::ports::{
+use crate::port::{
     ADOPTION_GRACE, AlarmChange, BuiltOn, Change, Loaded, Now, Outcome, Quarantine, StoreError, SubmitKey,
 };
 

@@ -9,7 +9,7 @@ use windlass_core::{
 };
 
 use super::{Resident, queue::Queues, state::Grace};
-use crate::ports::{
+use crate::port::{
     Adoption, AttemptId, Change, Claimed, DamagedTask, Due, Envelope, LimitState, Loaded, LogLine, Now,
     Outcome, Page, Quarantine, QueueState, Retention, ServerId, ServerState, Service, ServiceLease,
     SessionId, SessionRenewal, SessionState, Store, StoreError, StoredAlarm, StoredFlow, TaskQuery,

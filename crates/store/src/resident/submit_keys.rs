@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use windlass_core::TaskId;
 
-use crate::ports::SubmitKey;
+use crate::port::SubmitKey;
 
 #[derive(Debug, Default)]
 pub(super) struct SubmitKeys {

@@ -2,7 +2,7 @@
 
 use futures_channel::oneshot;
 
-use crate::ports::StoreError;
+use crate::port::StoreError;
 
 /// Waits for a batch to be written.
 pub(super) struct Ticket(Option<oneshot::Receiver<Result<(), StoreError>>>);

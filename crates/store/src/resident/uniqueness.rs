@@ -12,7 +12,7 @@ use windlass_core::{
 };
 
 use super::{Resident, scheduler::Scheduler, waking::Reading};
-use crate::ports::{Change, Loaded, Outcome, Store as _, StoreError, TaskChange, UniqueKey};
+use crate::port::{Change, Loaded, Outcome, Store as _, StoreError, TaskChange, UniqueKey};
 
 /// The newest tasks with the keys of some changes. What they are stays so until this is dropped, as far as they are
 /// not in memory, and nobody else takes one in.

@@ -9,13 +9,10 @@ use std::{
     ops::Bound,
 };
 
-use windlass_core::Name;
+use windlass_core::{ADHOC_PREFIX, Name, is_adhoc};
 
 use super::{Batch, Resident, scheduler::Scheduler};
-use crate::{
-    adhoc::{ADHOC_PREFIX, is_adhoc},
-    ports::{Change, StoreError, StoredFlow},
-};
+use crate::port::{Change, StoreError, StoredFlow};
 
 /// Flows looked at in one go.
 const LOOK_AT: usize = 1_000;

@@ -12,7 +12,7 @@ use super::{
     scheduler::Scheduler,
     state::Inner,
 };
-use crate::ports::{Change, Now, Quarantine, StoreError, Wish};
+use crate::port::{Change, Now, Quarantine, StoreError, Wish};
 
 /// A read of what is not in memory: until this is dropped, nothing leaves that may have come to the disk since.
 pub(super) struct Reading<'a> {

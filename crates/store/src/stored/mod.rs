@@ -18,7 +18,7 @@ use self::{
     before::{FlowBefore, InputHeadBefore, StateBefore},
     format_2::Flow2,
 };
-use crate::ports::StoreError;
+use crate::port::StoreError;
 
 /// The format written today.
 pub const FORMAT: u8 = 3;

@@ -4,13 +4,9 @@
 use std::{error::Error, sync::Arc};
 
 use windlass_core::{Millis, Name, Retry};
-use windlass_engine::{
-    memory::MemorySink,
-    ports::{
-        Change, Limit, LimitChange, Now, Outcome, PollState, STARTS_MAX, SessionId, SessionRenewal, Starts,
-        Store as _, StoredFlow, Wish,
-    },
-    resident::Resident,
+use windlass_store::{
+    Change, Limit, LimitChange, Now, Outcome, PollState, STARTS_MAX, SessionId, SessionRenewal, Starts,
+    Store as _, StoredFlow, Wish, memory::MemorySink, resident::Resident,
 };
 
 use crate::{

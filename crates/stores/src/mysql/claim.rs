@@ -5,7 +5,7 @@
 
 use mysql_async::Row;
 use windlass_core::{Millis, Name, TaskId};
-use windlass_engine::ports::{AttemptId, Claimed, Now, Quarantine, SessionId, StoreError, Wish};
+use windlass_store::{AttemptId, Claimed, Now, Quarantine, SessionId, StoreError, Wish};
 
 use super::{
     columns::Columns as _,

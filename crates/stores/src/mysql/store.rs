@@ -3,15 +3,14 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use windlass_core::{ActKey, Alarm, AlarmId, Event, Lock, LockName, Millis, Name, Ready, TaskId, Timestamp};
-use windlass_engine::{
-    is_adhoc,
-    ports::{
-        Adoption, AttemptId, Change, Claimed, Due, Enqueued, EnqueuedTasks, Envelope, LimitState, Loaded,
-        LogLine, Now, Outcome, Page, Quarantine, QueueState, Retention, ServerId, ServerState, Service,
-        ServiceLease, SessionId, SessionRenewal, SessionState, Settlement, Standing, Store, StoreError,
-        StoredAlarm, StoredFlow, TaskQuery, Unannounced, Wish,
-    },
+use windlass_core::{
+    ActKey, Alarm, AlarmId, Event, Lock, LockName, Millis, Name, Ready, TaskId, Timestamp, is_adhoc,
+};
+use windlass_store::{
+    Adoption, AttemptId, Change, Claimed, Due, Enqueued, EnqueuedTasks, Envelope, LimitState, Loaded,
+    LogLine, Now, Outcome, Page, Quarantine, QueueState, Retention, ServerId, ServerState, Service,
+    ServiceLease, SessionId, SessionRenewal, SessionState, Settlement, Standing, Store, StoreError,
+    StoredAlarm, StoredFlow, TaskQuery, Unannounced, Wish,
 };
 
 use super::{

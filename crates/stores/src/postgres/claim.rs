@@ -7,7 +7,7 @@
 use tokio_postgres::Row;
 use uuid::Uuid;
 use windlass_core::{Millis, Name, TaskId};
-use windlass_engine::ports::{AttemptId, Claimed, Leave, Now, Quarantine, SessionId, StoreError, Wish};
+use windlass_store::{AttemptId, Claimed, Leave, Now, Quarantine, SessionId, StoreError, Wish};
 
 use super::{
     connection::{Batch, Connection, Database, parameters, retrying},

@@ -9,7 +9,7 @@ use std::{
 
 use uuid::Uuid;
 use windlass_core::Name;
-use windlass_engine::ports::{Ask, Change, Claimed, Leave, Now, Outcome, Quarantine, StoreError};
+use windlass_store::{Ask, Change, Claimed, Leave, Now, Outcome, Quarantine, StoreError};
 
 use super::{
     claim::{CLAIM_STATEMENTS, add_claim, claimed},

@@ -5,15 +5,14 @@ use std::{fmt, future::Future, sync::Arc};
 use async_trait::async_trait;
 use tokio::runtime::Handle;
 use uuid::Uuid;
-use windlass_core::{ActKey, Alarm, AlarmId, Event, Lock, LockName, Millis, Name, Ready, TaskId, Timestamp};
-use windlass_engine::{
-    is_adhoc,
-    ports::{
-        Adoption, Ask, AttemptId, Change, Claimed, Due, Enqueued, EnqueuedTasks, Envelope, Leave, LimitState,
-        Loaded, LogLine, Now, Outcome, Page, Quarantine, QueueState, Retention, ServerId, ServerState,
-        Service, ServiceLease, SessionId, SessionRenewal, SessionState, Settlement, Standing, Store,
-        StoreError, StoredAlarm, StoredFlow, TaskQuery, Unannounced, Wish,
-    },
+use windlass_core::{
+    ActKey, Alarm, AlarmId, Event, Lock, LockName, Millis, Name, Ready, TaskId, Timestamp, is_adhoc,
+};
+use windlass_store::{
+    Adoption, Ask, AttemptId, Change, Claimed, Due, Enqueued, EnqueuedTasks, Envelope, Leave, LimitState,
+    Loaded, LogLine, Now, Outcome, Page, Quarantine, QueueState, Retention, ServerId, ServerState, Service,
+    ServiceLease, SessionId, SessionRenewal, SessionState, Settlement, Standing, Store, StoreError,
+    StoredAlarm, StoredFlow, TaskQuery, Unannounced, Wish,
 };
 
 use super::{

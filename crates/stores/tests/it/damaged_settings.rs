@@ -3,14 +3,11 @@
 use std::sync::Arc;
 
 use rusqlite::Connection;
+use windlass_conformance::block_on;
 use windlass_core::{ActKey, Lock, LockCommand, LockOwner, Message, Millis, OnFailure, TaskId, Timestamp};
-use windlass_engine::{
-    conformance::block_on,
-    ports::{
-        Change, Limit, LimitChange, LockChange, Now, Outcome, PollState, QueueChange, QueuePause, SessionId,
-        SessionRenewal, Store as _, Wish,
-    },
-    resident::Resident,
+use windlass_store::{
+    Change, Limit, LimitChange, LockChange, Now, Outcome, PollState, QueueChange, QueuePause, SessionId,
+    SessionRenewal, Store as _, Wish, resident::Resident,
 };
 use windlass_stores::sqlite::{SqliteOptions, SqliteSink, doctor};
 

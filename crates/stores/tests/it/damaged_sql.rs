@@ -2,16 +2,14 @@
 
 use std::sync::Arc;
 
+use windlass_conformance::block_on;
 use windlass_core::{
     ActKey, Alarm, AlarmCommand, AlarmId, AlarmState, Effect, LockCommand, LockOwner, Message, Millis,
     OnFailure, StuckKind, TaskId, waits,
 };
-use windlass_engine::{
-    conformance::block_on,
-    ports::{
-        AlarmChange, AttemptId, Change, Limit, LimitChange, LockChange, Now, Outcome, PollState, QueueChange,
-        QueuePause, SessionId, SessionRenewal, Store, StoreError, Wish,
-    },
+use windlass_store::{
+    AlarmChange, AttemptId, Change, Limit, LimitChange, LockChange, Now, Outcome, PollState, QueueChange,
+    QueuePause, SessionId, SessionRenewal, Store, StoreError, Wish,
 };
 
 use crate::story::{Story, at, flow, flow_change, id, name, now};

@@ -13,10 +13,10 @@ use std::{
     time::Duration,
 };
 
+use windlass_conformance::block_on;
 use windlass_core::{ActKey, Effect, Flow, Millis, OnFailure, TaskId, waits};
-use windlass_engine::{
-    conformance::block_on,
-    ports::{Change, LogLine, Now, Outcome, PollState, SessionId, SessionRenewal, Store, StoreError, Wish},
+use windlass_store::{
+    Change, LogLine, Now, Outcome, PollState, SessionId, SessionRenewal, Store, StoreError, Wish,
 };
 use windlass_testkit::{Product, Server};
 

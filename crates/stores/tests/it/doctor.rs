@@ -2,10 +2,7 @@
 
 use rusqlite::Connection;
 use windlass_core::{ActKey, Actor, OnFailure, TaskId, TaskStatus};
-use windlass_engine::{
-    ports::{Change, LogLine, QueueChange, QueuePause, StoreError},
-    resident::RowSink,
-};
+use windlass_store::{Change, LogLine, QueueChange, QueuePause, StoreError, resident::RowSink};
 use windlass_stores::sqlite::{OpenError, SqliteSink, doctor};
 
 use crate::members;

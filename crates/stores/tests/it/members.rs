@@ -5,11 +5,7 @@ use std::sync::Arc;
 
 use rusqlite::Connection;
 use windlass_core::{ActKey, Each, Event, EventKind, Flow, Millis, OnFailure, Task, TaskId, evolve};
-use windlass_engine::{
-    ports::{Change, Retention, TaskChange},
-    resident::RowSink,
-    stored,
-};
+use windlass_store::{Change, Retention, TaskChange, resident::RowSink, stored};
 use windlass_stores::sqlite::{SqliteOptions, SqliteSink, doctor};
 
 use crate::story::{Place, Story, at, flow, flow_change, id, now, open, tasks, wait, write};

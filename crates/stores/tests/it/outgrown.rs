@@ -4,11 +4,9 @@
 
 use std::collections::BTreeMap;
 
+use windlass_conformance::block_on;
 use windlass_core::{ActState, AlarmState, Direction, Json, Millis, Phase, StuckKind, Timestamp};
-use windlass_engine::{
-    conformance::block_on,
-    ports::{Due, Now, Store, TaskQuery, Wish},
-};
+use windlass_store::{Due, Now, Store, TaskQuery, Wish};
 
 use crate::{
     disturbed::{SESSION, renew},

@@ -18,9 +18,9 @@ use windlass_brokers::{Broker, BrokerError, Consumer, ConsumerSettings, Delivery
 use windlass_core::{AlarmCommand, AlarmId, AlarmKind, TaskId};
 use windlass_engine::{
     Engine,
-    ports::Clock,
     services::{Trouble, Unreadable},
 };
+use windlass_store::Clock;
 
 use super::portion::Portion;
 

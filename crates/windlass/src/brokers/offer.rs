@@ -4,7 +4,8 @@ use std::{sync::Arc, time::Duration};
 
 use futures_util::future::join_all;
 use tokio::time;
-use windlass_engine::{Engine, ports::Clock as _, services::Courier};
+use windlass_engine::{Engine, services::Courier};
+use windlass_store::Clock as _;
 
 use crate::clock::SystemClock;
 

@@ -9,7 +9,7 @@ use std::{
 
 use anyhow::{Context as _, ensure};
 use clap::Args;
-use windlass_engine::archive::Totals;
+use windlass_store::archive::Totals;
 
 use super::exit::Exit;
 use crate::{transfer, wire::StoreUrl};

@@ -33,10 +33,8 @@ use std::{
 };
 
 use axum::{Router, extract::Request, middleware};
-use windlass_engine::{
-    Engine,
-    ports::{Clock, Now},
-};
+use windlass_engine::Engine;
+use windlass_store::{Clock, Now};
 
 pub use metrics::Metrics;
 pub use openapi::document;

@@ -6,10 +6,8 @@ use axum::{extract::State, response::Response};
 use utoipa_axum::{router::OpenApiRouter, routes};
 use windlass_api as api;
 use windlass_core::{Actor, Name};
-use windlass_engine::{
-    EngineError,
-    ports::{QueueState, SessionState},
-};
+use windlass_engine::EngineError;
+use windlass_store::{QueueState, SessionState};
 
 use crate::http::{
     App,

@@ -2,7 +2,7 @@
 
 use windlass_brokers::Message;
 
-use crate::ports::AttemptId;
+use windlass_store::AttemptId;
 
 /// About so many bytes are sent in one go: however large parameters are, only so much of them is written out at once.
 const BYTES_MAX: usize = 16 << 20;

@@ -27,13 +27,11 @@ use windlass_core::{
     planted::{Bug, is_planted},
     when_free,
 };
+use windlass_store::{AttemptId, Claimed, Loaded, Now, SessionId, Signal, Wish};
 
 use self::{batch::Batch, doubt::Doubt, offers::Offers};
 use super::trouble::Trouble;
-use crate::{
-    Engine, EngineError, HandedOut, OfferedAt, Results, Signal,
-    ports::{AttemptId, Claimed, Loaded, Now, SessionId, Wish},
-};
+use crate::{Engine, EngineError, HandedOut, OfferedAt, Results};
 
 /// Attempts claimed or sent in one round.
 const ROUND_MAX: usize = 500;

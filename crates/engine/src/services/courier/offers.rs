@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, btree_map::Entry};
 use windlass_brokers::Look;
 use windlass_core::Millis;
 
-use crate::ports::AttemptId;
+use windlass_store::AttemptId;
 
 /// What was sent less long ago than this may still be on its way to where it is counted, and a worker's word that it has
 /// it on its way here.

@@ -13,9 +13,9 @@ use windlass_core::{
 };
 use windlass_engine::{
     EngineError, Submission,
-    ports::TaskQuery,
     services::{Committer, Elsewhere},
 };
+use windlass_store::TaskQuery;
 
 use super::poll;
 use crate::world::{World, flow};

@@ -6,13 +6,12 @@ use std::{
 };
 
 use windlass_core::{
-    Alarm, AlarmId, AlarmState, Event, Lock, LockName, Name, Task, TaskId, Timestamp,
+    Alarm, AlarmId, AlarmState, Event, Lock, LockName, Name, Task, TaskId, Timestamp, is_adhoc,
     planted::{Bug, is_planted},
 };
 
 use crate::{
-    adhoc::is_adhoc,
-    ports::{
+    port::{
         AlarmChange, Announced, Change, Envelope, Limit, LimitChange, LockChange, LogLine, MessageId,
         Outcome, Page, QueueChange, QueuePause, SCAN_MAX, StoredAlarm, StoredFlow, SubmitKey, TaskChange,
         TaskQuery, UniqueKey,

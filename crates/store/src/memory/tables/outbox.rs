@@ -5,7 +5,7 @@ use std::ops::RangeInclusive;
 use windlass_core::TaskId;
 
 use super::Tables;
-use crate::ports::{Announced, TaskChange, Unannounced};
+use crate::port::{Announced, TaskChange, Unannounced};
 
 impl Tables {
     /// Keeps what is to be announced of a change.

@@ -2,13 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use windlass_core::{AlarmState, Millis, Name, Task, TaskId, Timestamp};
+use windlass_core::{AlarmState, Millis, Name, Task, TaskId, Timestamp, is_adhoc};
 
 use super::Tables;
-use crate::{
-    adhoc::is_adhoc,
-    ports::{Retention, StoredAlarm},
-};
+use crate::port::{Retention, StoredAlarm};
 
 /// Submit keys are kept as long as their task, and at least this long.
 const SUBMIT_KEYS_KEPT_MIN: Millis = Millis::from_secs(24 * 3600);

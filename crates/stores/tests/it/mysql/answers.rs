@@ -14,11 +14,9 @@ use std::{
 };
 
 use mysql_async::{Conn, Opts, prelude::Queryable as _};
+use windlass_conformance::block_on;
 use windlass_core::{Flow, OnFailure};
-use windlass_engine::{
-    conformance::block_on,
-    ports::{Change, Claimed, Outcome, Store, StoreError},
-};
+use windlass_store::{Change, Claimed, Outcome, Store, StoreError};
 use windlass_stores::mysql::MySqlStore;
 use windlass_testkit::{Database, MariaDbProduct};
 

@@ -6,11 +6,9 @@ use std::{
     time::{Duration, Instant},
 };
 
+use windlass_conformance::block_on;
 use windlass_core::{Flow, OnFailure};
-use windlass_engine::{
-    conformance::block_on,
-    ports::{Change, Outcome, Store as _, StoreError},
-};
+use windlass_store::{Change, Outcome, Store as _, StoreError};
 use windlass_stores::mysql::MySqlStore;
 use windlass_testkit::{Database, MariaDb, MariaDbProduct, Product as _, Proxy};
 

@@ -7,11 +7,9 @@ use std::{
 };
 
 use tokio::runtime::Builder;
+use windlass_conformance::block_on;
 use windlass_core::{Flow, OnFailure, Timestamp};
-use windlass_engine::{
-    conformance::block_on,
-    ports::{Change, Leave, Outcome, ServerId, ServerState, Store as _, StoreError},
-};
+use windlass_store::{Change, Leave, Outcome, ServerId, ServerState, Store as _, StoreError};
 use windlass_stores::postgres::{PostgresOptions, PostgresStore};
 use windlass_testkit::{Database, Postgres, PostgresProduct, Product as _, Proxy};
 

@@ -1,9 +1,7 @@
 //! How often something goes to the database and is waited for.
 
-use windlass_engine::{
-    conformance::block_on,
-    ports::{Ask, Change, Claimed, Leave, Outcome, Store},
-};
+use windlass_conformance::block_on;
+use windlass_store::{Ask, Change, Claimed, Leave, Outcome, Store};
 use windlass_stores::postgres::PostgresStore;
 
 use super::{database, open};

@@ -9,9 +9,9 @@ use tokio::time;
 use windlass_brokers::Broker;
 use windlass_engine::{
     Engine,
-    ports::Clock as _,
     services::{Announcer, WriteEvent},
 };
+use windlass_store::Clock as _;
 
 use crate::clock::SystemClock;
 

@@ -7,10 +7,8 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use windlass_api as api;
 use windlass_core::{FLOW_MODULE, Failure, Json, Millis, Name, Outcome, SPAN_MAX};
-use windlass_engine::{
-    Exchange, LEASE_RANGE, Progress, Said, WAIT_MAX, WorkerReport,
-    ports::{SessionId, Wish, WorkerState},
-};
+use windlass_engine::{Exchange, LEASE_RANGE, Progress, Said, WAIT_MAX, WorkerReport};
+use windlass_store::{SessionId, Wish, WorkerState};
 
 use crate::http::{
     answer::problem::Refused,

@@ -1,7 +1,7 @@
 //! Format 3: a flow says which parameters its rollbacks are given, and how many workers a step may take with it.
 
 use windlass_core::{Action, Expression, Flow, Name, RollbackParams, StepDefinition};
-use windlass_engine::stored;
+use windlass_store::stored;
 
 use crate::stored::fixture;
 

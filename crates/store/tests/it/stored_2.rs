@@ -10,7 +10,7 @@ use windlass_core::{
     Name, OnConflict, OnFailure, OnPartial, Outcome, Parent, Report, Resolution, ResolutionKind, Retry,
     RetryBy, Role, RollbackParams, StepDefinition, Task, TaskId, Timestamp, Unique, apply,
 };
-use windlass_engine::stored;
+use windlass_store::stored;
 
 use crate::stored::{fixture, without_results};
 

@@ -1,4 +1,4 @@
-//! What stands in front of a sink: everything goes through to that, but for what it does otherwise.
+//! A sink in front of another sink: it passes every call on, except those that it overrides.
 
 use std::{future::Future, sync::Arc};
 
@@ -6,14 +6,14 @@ use async_trait::async_trait;
 use windlass_core::{Alarm, AlarmId, Event, Name, TaskId, Timestamp};
 
 use crate::{
-    ports::{
+    port::{
         DamagedTask, LogLine, Now, Page, Retention, StoreError, StoredAlarm, SubmitKey, TaskQuery,
         Unannounced, UniqueKey,
     },
     resident::{Batch, Line, LinePlace, Params, ReadTask, Recovered, RowSink, WakePlace, Written},
 };
 
-/// Stands between a resident store and its sink, and is a sink itself.
+/// A sink in front of another one, between it and a resident store. Simulated disks and recorders are such sinks.
 pub trait Front: Send + Sync + 'static {
     /// The sink behind it.
     fn behind(&self) -> &dyn RowSink;

@@ -7,19 +7,21 @@ use windlass_core::{TaskId, Timestamp};
 /// Makes UUIDs of version 7 that grow within one server: 48 bits of milliseconds, a counter of 26 bits within
 /// the millisecond, and 48 random bits that tell servers apart.
 #[derive(Debug)]
-pub(crate) struct TaskIds {
+pub struct TaskIds {
     last: Mutex<(i64, u32)>,
     random: u64,
 }
 
 impl TaskIds {
     /// Ids of a server; `random` tells it apart from others.
-    pub(crate) fn new(random: u64) -> Self {
+    #[must_use]
+    pub fn new(random: u64) -> Self {
         Self { last: Mutex::new((0, 0)), random }
     }
 
     /// An id greater than every one before.
-    pub(crate) fn next(&self, now: Timestamp) -> TaskId {
+    #[must_use]
+    pub fn next(&self, now: Timestamp) -> TaskId {
         const COUNTER_MAX: u32 = (1 << 26) - 1;
         let (ms, counter) = {
             let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);

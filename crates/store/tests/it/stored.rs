@@ -7,13 +7,11 @@
 use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
 
 use windlass_core::{
-    ActKey, Actor, Alarm, AlarmCommand, AlarmId, AlarmState, Cause, Command, Context, Event, EventKind,
-    Failure, Flow, Input, Json, Members, Message, Name, Outcome, Report, RollbackParams, State, StuckKind,
-    Task, TaskId, Timestamp, apply,
+    ActKey, Action, Actor, Alarm, AlarmCommand, AlarmId, AlarmState, Backoff, Cause, Command, Context, Event,
+    EventKind, Failure, Flow, Input, Json, Members, Message, Name, Outcome, Report, Retry, RollbackParams,
+    State, StepDefinition, StuckKind, Task, TaskId, Timestamp, apply,
 };
-use windlass_engine::stored;
-
-use crate::world::flow;
+use windlass_store::stored;
 
 pub(crate) fn fixture(name: &str, written: &[u8]) -> Vec<u8> {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/it/fixtures").join(name);
@@ -22,6 +20,23 @@ pub(crate) fn fixture(name: &str, written: &[u8]) -> Vec<u8> {
         std::fs::write(&path, written).unwrap();
     }
     std::fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// A flow of these steps, one after the other, each with a rollback.
+fn flow(name: &str, steps: &[&str], retries: u32) -> Flow {
+    let action = |command: String| Action {
+        retry: Retry { max: retries, backoff: Backoff::Fixed, ..Retry::default() },
+        ..Action::of_worker(Name::new("m").unwrap(), Name::new(&command).unwrap())
+    };
+    let steps = steps.iter().enumerate().map(|(index, name)| StepDefinition {
+        rollback: Some(action(format!("undo-{name}"))),
+        ..StepDefinition::new(
+            Name::new(name).unwrap(),
+            action((*name).to_owned()),
+            index.checked_sub(1).into_iter().collect(),
+        )
+    });
+    Flow { version: 0, ..Flow::new(Name::new(name).unwrap(), steps.collect()) }
 }
 
 const STARTED: Timestamp = Timestamp(1_700_000_000_500);

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use windlass_conformance::{Bench, block_on, differ, run, run_staging};
 use windlass_core::{Millis, TaskId, Timestamp};
-use windlass_engine::{
-    conformance::{Bench, block_on, differ, run, run_staging},
+use windlass_store::{
+    Now, Store,
     memory::{MemorySink, SharedStore},
-    ports::{Now, Store},
     resident::{Resident, RestPolicy},
 };
 
