@@ -26,8 +26,14 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("windlass-conformance", &["windlass-core", "windlass-store"]),
     ("windlass-engine", &["windlass-core", "windlass-store", "windlass-brokers", "windlass-conformance"]),
     ("windlass-testkit", &[]),
-    ("windlass-stores", &["windlass-store", "windlass-core", "windlass-conformance", "windlass-engine", "windlass-testkit"]),
-    ("windlass-sim", &["windlass-engine", "windlass-store", "windlass-brokers", "windlass-core", "windlass-conformance"]),
+    (
+        "windlass-stores",
+        &["windlass-store", "windlass-core", "windlass-conformance", "windlass-engine", "windlass-testkit"],
+    ),
+    (
+        "windlass-sim",
+        &["windlass-engine", "windlass-store", "windlass-brokers", "windlass-core", "windlass-conformance"],
+    ),
     ("windlass-powercut", &["windlass-stores", "windlass-store", "windlass-core", "windlass-conformance"]),
     ("windlass-client", &["windlass-api", "windlass-brokers", "windlass-testkit"]),
     (

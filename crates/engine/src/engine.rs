@@ -14,9 +14,11 @@ use windlass_core::{AlarmId, AlarmRejection, LockName, LockRejection, Millis, Na
 use windlass_store::{Now, Signal, Store, StoreError, TaskIds};
 
 use crate::{
-    Counts, Feed, RerunRefusal, Rounds, Tokens, announcing::Announcing, exchange::Dispatching, inbox::Inbox,
-    known::KnownTasks, latest_time::LatestTime, leading::Leading, offering::Offering,
-    progress::ProgressBoard, queue_rates::QueueRates, services::LeaseRounds, sessions::LocalSessions,
+    Counts, Feed, RerunRefusal, Rounds, Tokens,
+    deciding::{inbox::Inbox, latest_time::LatestTime, task_cache::KnownTasks},
+    exchange::{Dispatching, sessions::LocalSessions},
+    queries::{progress::ProgressBoard, queue_rates::QueueRates},
+    services::{LeaseRounds, announcing::Announcing, leading::Leading, offering::Offering},
 };
 
 /// Takes tasks in, hands attempts out, hears reports. Cheap to share; see the crate's page for the services
@@ -152,7 +154,7 @@ impl Engine {
         }
     }
 
-    /// What waits to be decided; the program waits on it and runs [`crate::services::Committer`].
+    /// What waits to be decided; the program waits on it and runs [`crate::deciding::Committer`].
     pub fn inbox(&self) -> &Inbox {
         &self.inbox
     }

@@ -4,53 +4,29 @@
 //! program owns the loops, threads and timers around them, and so does the simulator. Time comes in as an
 //! argument. The engine holds no task state: that is the store's ([`windlass_store::Store`]).
 //!
-//! The way of a task through these files:
+//! The way of a task through these folders:
 //!
 //! ```text
-//! Engine::submit ─▶ Inbox ─▶ Committer ─▶ core::apply ─▶ Store::commit ─▶ Engine::dispatch ─▶ a waiting poll
-//! Engine::exchange (reports) ─▶ Inbox ─▶ Committer ─▶ …
-//! Timekeeper, Reclaimer, Messenger ─▶ Inbox ─▶ Committer ─▶ …
-//! Dispatcher (ready without a commit here: after a start, by other servers) ─▶ Engine::dispatch ─▶ …
-//! Janitor ─▶ Store::sweep
+//! commands: Engine::submit ─▶ deciding: Inbox ─▶ Committer ─▶ core::apply ─▶ Store::commit ─▶ exchange: a waiting poll
+//! exchange: reports        ─▶ deciding: Inbox ─▶ …
+//! services: Timekeeper, Reclaimer, Messenger ─▶ deciding: Inbox ─▶ …
+//! services: Dispatcher (ready without a commit here: after a start, by other servers) ─▶ exchange: a waiting poll
+//! services: Janitor ─▶ Store::sweep
+//! queries: Engine::task, Engine::why, … ─▶ Store
 //! ```
 
-mod announcing;
-mod ask;
-mod counts;
+mod commands;
+mod deciding;
 mod engine;
 mod exchange;
-mod feed;
-mod inbox;
-mod known;
-mod last_heard;
-mod latest_time;
-mod leading;
-mod limit;
 #[doc(hidden)]
 pub mod malformed;
-mod offering;
-mod progress;
-mod queue_rates;
-mod rerun;
-mod rounds;
+mod queries;
 pub mod services;
-mod sessions;
-mod submit;
-mod tell;
-mod token;
-mod why;
 
-pub use counts::Counts;
+pub use commands::*;
+pub use deciding::{Committer, Elsewhere, Inbox};
 pub use engine::*;
 pub use exchange::*;
-pub use feed::*;
-pub use inbox::*;
-pub use last_heard::LastHeard;
-pub use limit::*;
-pub use offering::OfferedAt;
-pub use rerun::*;
-pub use rounds::*;
-pub use submit::*;
-pub use tell::*;
-pub use token::{Tokens, is_token};
-pub use why::*;
+pub use queries::*;
+pub use services::{FAILING_AFTER, OfferedAt, Rounds, RoundsOf};

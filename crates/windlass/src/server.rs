@@ -11,10 +11,10 @@ use anyhow::Context as _;
 use tokio::{net::TcpListener, sync::oneshot, time};
 use windlass_core::Millis;
 use windlass_engine::{
-    Engine, EngineError,
+    Committer, Engine, EngineError,
     services::{
-        Clerk, Committer, DamageReporter, Dispatcher, HEARTBEAT_EVERY, Janitor, LeaseKeeper, Lookout,
-        Membership, Messenger, Reclaimer, Timekeeper,
+        Clerk, DamageReporter, Dispatcher, HEARTBEAT_EVERY, Janitor, LeaseKeeper, Lookout, Membership,
+        Messenger, Reclaimer, Timekeeper,
     },
 };
 use windlass_store::{Clock, Retention, ServerId, ServerState, StoreError};

@@ -6,7 +6,7 @@ use windlass_core::{Action, Attempt, Command, Failure, Name, Outcome, Report, Ta
 use windlass_store::{AttemptId, Claimed, Loaded, Now, SessionId, StoreError, Wish};
 
 use super::{ATTEMPTS_MAX, ExchangeAnswer, HandedOut, Results, Seq, answer_size::AnswerSize};
-use crate::{Engine, EngineError, Notice, inbox::Item, sessions::LOOKED_FOR};
+use crate::{Engine, EngineError, Notice, deciding::inbox::Item, exchange::sessions::LOOKED_FOR};
 
 /// Attempts claimed at once: those that do not fit in the answer go back, so not many more than fit.
 pub(super) const CLAIMS_MAX: u32 = 100;

@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     Engine, EngineError,
-    sessions::{LocalSession, Offers, SERVED_BEFORE_MAX},
+    exchange::sessions::{LocalSession, Offers, SERVED_BEFORE_MAX},
 };
 
 /// A call as it was heard.

@@ -9,7 +9,7 @@ use windlass_store::{Adoption, AttemptId, Claimed, Now, SessionId};
 use super::{ATTEMPTS_MAX, HandedOut, answer_size::AnswerSize};
 use crate::{
     Engine, EngineError,
-    sessions::{Given, LocalSession},
+    exchange::sessions::{Given, LocalSession},
 };
 
 impl Engine {

@@ -4,8 +4,8 @@
 //! ([`reports`]). One without is a poll ([`polls`]): it is answered when there is something for the worker, which
 //! is handed out to it ([`handing_out`]), where servers share a store with commits ([`with_commits`]).
 
-mod afar;
 mod answer_size;
+mod broker_results;
 mod dispatching;
 mod handing_out;
 mod hearing;
@@ -13,6 +13,8 @@ mod holdings;
 mod logs;
 mod polls;
 mod reports;
+pub(crate) mod sessions;
+mod tokens;
 mod with_commits;
 
 use std::sync::Arc;
@@ -21,6 +23,7 @@ use windlass_core::{ActKey, Json, Millis, Outcome, Task};
 use windlass_store::{AttemptId, Now, SessionId, Wish, WorkerState};
 
 use self::hearing::Heard;
+pub use self::tokens::{Tokens, is_token};
 pub(crate) use self::{dispatching::Dispatching, with_commits::TakenAlong};
 use crate::{Engine, EngineError, Progress};
 

@@ -6,8 +6,8 @@ use windlass_store::{AttemptId, Change, Loaded, Now, SessionId};
 use super::{ReportAnswer, ReportStatus, Said, WorkerReport, logs::KeptLines};
 use crate::{
     Engine, EngineError, Notice, Progress,
-    inbox::{Item, Reply},
-    sessions::LocalSession,
+    deciding::inbox::{Item, Reply},
+    exchange::sessions::LocalSession,
 };
 
 /// A report that is to be decided about.

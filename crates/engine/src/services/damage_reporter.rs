@@ -5,7 +5,7 @@ use std::sync::Arc;
 use windlass_core::{AlarmCommand, AlarmId, AlarmKind, TaskId};
 use windlass_store::DamagedTask;
 
-use crate::{Engine, EngineError, RoundsOf, inbox::Item};
+use crate::{Engine, EngineError, RoundsOf, deciding::inbox::Item};
 
 /// Alarms raised in one round: where a whole file is damaged, the rest of the work goes on between rounds.
 const ROUND_MAX: usize = 100;

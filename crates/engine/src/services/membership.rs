@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use windlass_core::{AlarmCommand, AlarmId, AlarmKind, Millis, TaskId, Timestamp};
 use windlass_store::{Now, SERVER_FORGOTTEN_AFTER, ServerId, ServerState, Service};
 
-use crate::{Engine, EngineError, inbox::Item};
+use crate::{Engine, EngineError, deciding::inbox::Item};
 
 /// How often a server is to say that it is there.
 pub const HEARTBEAT_EVERY: Millis = Millis::from_secs(1);

@@ -9,7 +9,7 @@ use std::{
 use windlass_core::Millis;
 use windlass_store::{Envelope, MessageId, Now, Service};
 
-use crate::{Engine, EngineError, RoundsOf, inbox::Item};
+use crate::{Engine, EngineError, RoundsOf, deciding::inbox::Item};
 
 /// Messages carried in one round.
 const ROUND_MAX: usize = 1000;

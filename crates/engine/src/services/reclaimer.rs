@@ -11,7 +11,7 @@ use windlass_store::{Claimed, Now, Service};
 use super::HEARTBEAT_EVERY;
 use crate::{
     Engine, EngineError, RoundsOf,
-    inbox::{Item, Over, Reply},
+    deciding::inbox::{Item, Over, Reply},
 };
 
 /// Attempts given up in one round.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use windlass_core::{Attempt, Command};
 use windlass_store::{Due, Now, Service};
 
-use crate::{Engine, EngineError, RoundsOf, inbox::Item};
+use crate::{Engine, EngineError, RoundsOf, deciding::inbox::Item};
 
 /// Things done in one round.
 const ROUND_MAX: usize = 1000;

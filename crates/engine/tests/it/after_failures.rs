@@ -11,7 +11,7 @@ use std::{
 use futures_executor::block_on;
 use windlass_conformance::Gate;
 use windlass_core::{ActKey, Backoff, Command, Failure, Flow, Name, Outcome, Pause, Retry, TaskId};
-use windlass_engine::{Exchange, ReportStatus, Said, WorkerReport, services::Committer};
+use windlass_engine::{Committer, Exchange, ReportStatus, Said, WorkerReport};
 use windlass_store::{
     Wish,
     memory::{MemorySink, SharedStore},

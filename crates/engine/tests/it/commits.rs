@@ -15,7 +15,7 @@ use windlass_core::{
     TaskId,
 };
 use windlass_engine::{
-    EngineError, Exchange, Progress, ReportStatus, Said, Submission, WorkerReport, services::Committer,
+    Committer, EngineError, Exchange, Progress, ReportStatus, Said, Submission, WorkerReport,
 };
 use windlass_store::{Limit, Starts, StoreError, memory::SharedStore};
 

@@ -15,9 +15,9 @@ use windlass_core::{
     Timestamp,
 };
 use windlass_engine::{
-    Accepted, Engine, EngineError, Exchange, ExchangeAnswer, Explanation, HandedOut, ReportStatus, Said,
-    Submission, WorkerReport,
-    services::{Committer, Dispatcher, LeaseKeeper, Lookout, Membership, Messenger, Reclaimer, Timekeeper},
+    Accepted, Committer, Engine, EngineError, Exchange, ExchangeAnswer, Explanation, HandedOut, ReportStatus,
+    Said, Submission, WorkerReport,
+    services::{Dispatcher, LeaseKeeper, Lookout, Membership, Messenger, Reclaimer, Timekeeper},
 };
 use windlass_store::{
     Now, ServerId, ServerState, SessionId, Store, SubmitKey, Wish, WorkerState, memory::MemorySink,

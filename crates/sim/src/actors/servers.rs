@@ -11,10 +11,10 @@ use std::{
 
 use windlass_core::{Millis, TaskId, Timestamp};
 use windlass_engine::{
-    Engine, EngineError,
+    Committer, Engine, EngineError,
     services::{
-        Announcer, Committer, Dispatcher, HEARTBEAT_EVERY, LeaseKeeper, Lookout, Membership, Messenger,
-        Reclaimer, Timekeeper,
+        Announcer, Dispatcher, HEARTBEAT_EVERY, LeaseKeeper, Lookout, Membership, Messenger, Reclaimer,
+        Timekeeper,
     },
 };
 use windlass_store::{

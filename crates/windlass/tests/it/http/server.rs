@@ -19,8 +19,8 @@ use tower_service::Service as _;
 use windlass::http::{App, ClientLimits, router};
 use windlass_core::{Millis, Timestamp};
 use windlass_engine::{
-    Engine,
-    services::{Committer, LeaseKeeper, Messenger, Reclaimer, Timekeeper},
+    Committer, Engine,
+    services::{LeaseKeeper, Messenger, Reclaimer, Timekeeper},
 };
 use windlass_store::{Clock, Now, memory::MemorySink, resident::Resident};
 

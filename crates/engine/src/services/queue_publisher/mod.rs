@@ -29,9 +29,13 @@ use windlass_core::{
 };
 use windlass_store::{AttemptId, Claimed, Loaded, Now, SessionId, Signal, Wish};
 
-use self::{batch::Batch, doubt::Doubt, offers::Offers};
-use super::trouble::Trouble;
-use crate::{Engine, EngineError, HandedOut, OfferedAt, Results};
+use crate::{
+    Engine, EngineError, HandedOut, OfferedAt, Results,
+    services::{
+        queue_publisher::{batch::Batch, doubt::Doubt, offers::Offers},
+        trouble::Trouble,
+    },
+};
 
 /// Attempts claimed or sent in one round.
 const ROUND_MAX: usize = 500;

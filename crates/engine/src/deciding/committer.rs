@@ -14,14 +14,14 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use windlass_store::{Change, Envelope, Now, Outcome, StoreError};
 
-use super::{
-    batch::{Basis, Batch, Logged, Pending, Place, TaskPart},
-    deciding::{Deciding, Elsewhere},
-};
 use crate::{
     Engine, EngineError, Notice,
+    deciding::{
+        batch::{Basis, Batch, Logged, Pending, Place, TaskPart},
+        evaluation::{Deciding, Elsewhere},
+        inbox::{Item, Operation, Replies, Reply},
+    },
     exchange::TakenAlong,
-    inbox::{Item, Operation, Replies, Reply},
 };
 
 /// Items decided in one batch.

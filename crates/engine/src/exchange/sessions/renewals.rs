@@ -6,8 +6,10 @@ use windlass_core::{
 };
 use windlass_store::{EXTENSIONS_MAX, Now, PollState, SessionId, SessionRenewal};
 
-use super::{Inner, LocalSession};
-use crate::exchange::SILENCE_ATTACHED;
+use crate::exchange::{
+    SILENCE_ATTACHED,
+    sessions::{Inner, LocalSession},
+};
 
 impl Inner {
     /// What the store is to be told of sessions: those that were heard of and it was not told of, and attached ones

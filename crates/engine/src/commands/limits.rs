@@ -5,7 +5,7 @@ use windlass_store::{Change, Limit, LimitChange, LimitState, Now};
 
 use crate::{
     Engine, EngineError,
-    inbox::{Item, Reply},
+    deciding::inbox::{Item, Reply},
 };
 
 /// Holders of a limit that are told with it, oldest first.

@@ -8,11 +8,14 @@ use windlass_core::{
 };
 use windlass_store::MessageId;
 
-use super::{
-    batch::{Batch, Place},
-    task_work::{Refusal, TaskWork},
+use crate::{
+    EngineError,
+    deciding::{
+        batch::{Batch, Place},
+        inbox::NewTask,
+        task_work::{Refusal, TaskWork},
+    },
 };
-use crate::{EngineError, inbox::NewTask};
 
 /// The code of a step whose child task was not started because another task has its unique key.
 const DUPLICATE_CODE: i32 = 1;

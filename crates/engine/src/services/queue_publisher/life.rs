@@ -5,8 +5,10 @@ use std::sync::Arc;
 use windlass_core::Millis;
 use windlass_store::{Adoption, AttemptId, Now, PollState, SessionRenewal, WorkerState};
 
-use super::{Courier, RENEW_EVERY};
-use crate::EngineError;
+use crate::{
+    EngineError,
+    services::queue_publisher::{Courier, RENEW_EVERY},
+};
 
 /// For how long a courier may be silent before others offer what it has.
 const LEASE: Millis = Millis::from_secs(30);

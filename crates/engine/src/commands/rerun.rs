@@ -6,7 +6,7 @@ use thiserror::Error;
 use windlass_core::{ActState, Actor, Flow, Input, Json, Role, Task, TaskId};
 use windlass_store::{Now, SubmitKey};
 
-use crate::{Accepted, Engine, EngineError, inbox::NewTask};
+use crate::{Accepted, Engine, EngineError, deciding::inbox::NewTask};
 
 /// How a task is to be run again.
 #[derive(Debug, Clone)]

@@ -24,8 +24,7 @@ use windlass_core::{
 };
 use windlass_store::{Announced, Change, Now, Service, Signal, StoreError};
 
-use super::trouble::Trouble;
-use crate::{Engine, EngineError, inbox::Item};
+use crate::{Engine, EngineError, deciding::inbox::Item, services::trouble::Trouble};
 
 /// Changes whose events are announced in one round. Their tasks are in memory meanwhile.
 const ROUND_MAX: usize = 200;

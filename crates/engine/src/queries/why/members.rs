@@ -2,8 +2,10 @@
 
 use windlass_core::ActKey;
 
-use super::{Reason, Why, acts::Look};
-use crate::EngineError;
+use crate::{
+    EngineError,
+    queries::why::{Reason, Why, acts::Look},
+};
 
 impl Look<'_> {
     pub(super) async fn why_members(&self, key: ActKey) -> Result<Option<Why>, EngineError> {

@@ -9,8 +9,10 @@ use windlass_core::{
 };
 use windlass_store::{SessionId, WorkerState};
 
-use super::{Why, acts::Look};
-use crate::EngineError;
+use crate::{
+    EngineError,
+    queries::why::{Why, acts::Look},
+};
 
 /// The workers that are connected, as one command sees them.
 struct Workers {

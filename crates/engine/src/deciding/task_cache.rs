@@ -15,7 +15,7 @@ use std::{
 use windlass_core::{Act, ActKey, ActState, Attempt, Task, TaskId};
 use windlass_store::{Claim, Claimed, Leave, Loaded, Now, Store};
 
-use self::made_ready::MadeReady;
+use crate::deciding::task_cache::made_ready::MadeReady;
 
 /// Tasks known at once; beyond them the oldest are forgotten.
 const TASKS_MAX: usize = 10_000;

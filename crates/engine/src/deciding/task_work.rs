@@ -11,10 +11,12 @@ use windlass_store::{
     AttemptId, Claim, Claimed, Envelope, Loaded, LogLine, LostClaim, MessageId, Now, SessionId, TaskChange,
 };
 
-use super::batch::{Pending, Place};
 use crate::{
-    inbox::{NewTask, Over, Reply},
-    submit::unique_key,
+    commands::submit::unique_key,
+    deciding::{
+        batch::{Pending, Place},
+        inbox::{NewTask, Over, Reply},
+    },
 };
 
 /// A task and what is done to it: all commands of a batch make one change, but for messages.

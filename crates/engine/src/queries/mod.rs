@@ -1,5 +1,12 @@
 //! What is asked of the engine. People are shown only what is on disk.
 
+mod counts;
+mod feed;
+pub(crate) mod last_heard;
+pub(crate) mod progress;
+pub(crate) mod queue_rates;
+mod why;
+
 use windlass_core::{
     ActKey, Alarm, AlarmId, AlarmState, Event, Lock, LockName, TaskId,
     planted::{Bug, is_planted},
@@ -9,7 +16,12 @@ use windlass_store::{
     StoreError, StoredFlow, TaskQuery,
 };
 
-use crate::{Engine, EngineError, Progress};
+use crate::{Engine, EngineError};
+
+pub use counts::Counts;
+pub use feed::*;
+pub use last_heard::LastHeard;
+pub use why::*;
 
 impl Engine {
     /// Whether a worker with this session talks to this server.

@@ -3,8 +3,10 @@
 use windlass_core::{Lock, LockCommand, Timestamp};
 use windlass_store::{LockChange, MessageId};
 
-use super::batch::{Pending, Place};
-use crate::inbox::Reply;
+use crate::deciding::{
+    batch::{Pending, Place},
+    inbox::Reply,
+};
 
 /// A lock and what is done to it. Each command is a change of its own, decided on what those before it make: a
 /// message that was consumed elsewhere fails alone, or with what was built on it.

@@ -7,8 +7,8 @@ use windlass_store::{Change, KeyChange, Loaded, Now, StoreError, SubmitKey};
 
 use crate::{
     Engine, EngineError,
-    ask::named,
-    inbox::{Item, NewTask, Reply},
+    deciding::inbox::{Item, NewTask, Reply},
+    queries::named,
 };
 
 /// A flow of the catalogue, where it is there and its row is not damaged.
@@ -233,7 +233,7 @@ mod tests {
     use windlass_core::{Action, Millis, StepDefinition, Timestamp};
 
     use super::*;
-    use crate::services::Committer;
+    use crate::deciding::Committer;
     use windlass_store::memory::SharedStore;
 
     #[test]

@@ -1,5 +1,9 @@
 //! What people tell the engine: commands to tasks and alarms, flows, queues.
 
+mod limits;
+mod rerun;
+pub(crate) mod submit;
+
 use std::sync::Arc;
 
 use windlass_core::{
@@ -10,8 +14,12 @@ use windlass_store::{Change, Loaded, Now, QueueChange, QueuePause, StoredFlow};
 
 use crate::{
     Engine, EngineError,
-    inbox::{Item, Replies, Reply},
+    deciding::inbox::{Item, Replies, Reply},
 };
+
+pub use limits::*;
+pub use rerun::*;
+pub use submit::*;
 
 /// What applying a flow did.
 #[derive(Debug, Clone)]

@@ -4,8 +4,10 @@ use windlass_brokers::{BrokerError, Progress};
 use windlass_core::Millis;
 use windlass_store::Now;
 
-use super::{Courier, RESULTS_GROUP, offers::Seen};
-use crate::EngineError;
+use crate::{
+    EngineError,
+    services::queue_publisher::{Courier, RESULTS_GROUP, offers::Seen},
+};
 
 /// The broker seems to have lost messages. Consumers may have acknowledged them as well, if their answers wait to be
 /// read: nothing is concluded before every answer is read that was there.

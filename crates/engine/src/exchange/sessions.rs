@@ -15,7 +15,7 @@ use windlass_store::{AttemptId, Now, SessionId, Wish, WorkerState};
 
 use crate::{
     exchange::{ExchangeAnswer, Seq},
-    last_heard::{LastHeard, LastWorkers},
+    queries::last_heard::{LastHeard, LastWorkers},
 };
 
 /// The sessions that talk to this server.

@@ -5,8 +5,10 @@ use std::collections::BTreeMap;
 use windlass_core::{Act, ActKey, ActState, Action, Awaited, Doer, TaskId, is_to_stop, task_status, trouble};
 use windlass_store::{Claim, Loaded, Now, QueueState, SessionState};
 
-use super::{AtWorker, ChildReason, Explanation, Reason, Why};
-use crate::{Engine, EngineError};
+use crate::{
+    Engine, EngineError,
+    queries::why::{AtWorker, ChildReason, Explanation, Reason, Why},
+};
 
 /// A task and what is around it, looked at once.
 pub(super) struct Look<'a> {

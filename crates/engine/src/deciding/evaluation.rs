@@ -16,8 +16,10 @@ use futures_channel::oneshot;
 use windlass_core::{ChildCommand, Flow, Message};
 use windlass_store::Envelope;
 
-use super::batch::{Batch, Place};
-use crate::inbox::{Item, Operation, Reply};
+use crate::deciding::{
+    batch::{Batch, Place},
+    inbox::{Item, Operation, Reply},
+};
 
 /// How many steps evaluating expressions may take for one commit, for messages and for everything else. An item that is
 /// begun below it is decided. This many take about a tenth of a second, which is how long whoever waits for the commit waits

@@ -5,8 +5,10 @@ use std::{collections::BTreeSet, sync::Arc};
 use windlass_core::ActState;
 use windlass_store::{AttemptId, FOREVER, Loaded, Now, PollState, SessionId, SessionRenewal, WorkerState};
 
-use super::{HandedOut, ReportAnswer, Said, WorkerReport};
-use crate::{Engine, EngineError};
+use crate::{
+    Engine, EngineError,
+    exchange::{HandedOut, ReportAnswer, Said, WorkerReport},
+};
 
 impl Engine {
     /// The attempt that a token names, as it was handed out; nothing where it is over, or the token is not ours.

@@ -16,14 +16,14 @@ use windlass_store::{
     AttemptId, Change, Envelope, Loaded, LogLine, MessageId, Now, SessionId, StoreError, TaskChange,
 };
 
-use super::{
-    alarm_work::AlarmWork,
-    lock_work::LockWork,
-    task_work::{Refusal, TaskStep, TaskWork},
-};
 use crate::{
     Engine,
-    inbox::{Item, NewTask, Reply},
+    deciding::{
+        alarm_work::AlarmWork,
+        inbox::{Item, NewTask, Reply},
+        lock_work::LockWork,
+        task_work::{Refusal, TaskStep, TaskWork},
+    },
 };
 
 /// Where an item stands: index of its operation, index in it.

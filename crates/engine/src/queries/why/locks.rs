@@ -5,8 +5,10 @@ use windlass_core::{
     planted::{Bug, is_planted},
 };
 
-use super::{HeldBy, Why, acts::Look};
-use crate::EngineError;
+use crate::{
+    EngineError,
+    queries::why::{HeldBy, Why, acts::Look},
+};
 
 impl Look<'_> {
     /// Who has the lock that an act waits for.
