@@ -7,8 +7,8 @@ use windlass_core::{
     TaskId, Timestamp,
 };
 use windlass_store::{
-    AttemptId, Change, Claimed, Due, Envelope, Loaded, Now, Outcome, PollState, SessionId, SessionRenewal,
-    Store, StoredFlow, TaskChange, Wish, WorkerState,
+    AttemptId, Change, ClaimRequest, Claimed, Due, Envelope, Loaded, Now, Outcome, PollState, SessionId,
+    SessionRenewal, Store, StoredFlow, TaskChange, WorkerState,
 };
 
 use crate::{
@@ -166,15 +166,19 @@ impl World {
         self.store().renew(vec![renewal], now).await.expect("a renewal succeeds");
     }
 
-    pub(crate) async fn wish(&mut self, session: SessionId, wishes: &[Wish]) -> Vec<Claimed> {
+    pub(crate) async fn claim_for(
+        &mut self,
+        session: SessionId,
+        claim_requests: &[ClaimRequest],
+    ) -> Vec<Claimed> {
         let now = self.now;
-        self.store().prepare_claims(wishes).await.expect("reading what is next succeeds");
-        self.store().claim(session, wishes, now).await.expect("a claim succeeds")
+        self.store().prepare_claims(claim_requests).await.expect("reading what is next succeeds");
+        self.store().claim(session, claim_requests, now).await.expect("a claim succeeds")
     }
 
     /// Claims at most `free` attempts of the module `work`.
     pub(crate) async fn claim(&mut self, session: SessionId, free: u32) -> Vec<Claimed> {
-        self.wish(session, &[wish("work", free)]).await
+        self.claim_for(session, &[claim_request("work", free)]).await
     }
 
     /// Claims the one attempt that is there.
@@ -240,8 +244,8 @@ pub(crate) fn failed() -> Ended {
 }
 
 /// At most `free` attempts of a module.
-pub(crate) fn wish(module: &str, free: u32) -> Wish {
-    Wish { module: name(module), commands: None, free }
+pub(crate) fn claim_request(module: &str, free: u32) -> ClaimRequest {
+    ClaimRequest { module: name(module), commands: None, free }
 }
 
 /// The tasks that claims are of.

@@ -15,7 +15,7 @@ use windlass_store::{Now, Signal, Store, StoreError, TaskIds};
 
 use crate::{
     Counts, Feed, RerunRefusal, Rounds, Tokens,
-    deciding::{inbox::Inbox, latest_time::LatestTime, task_cache::KnownTasks},
+    deciding::{inbox::Inbox, latest_time::LatestTime, task_cache::TaskCache},
     exchange::{Dispatching, sessions::LocalSessions},
     queries::{progress::ProgressBoard, queue_rates::QueueRates},
     services::{LeaseRounds, announcing::Announcing, leading::Leading, offering::Offering},
@@ -26,7 +26,7 @@ use crate::{
 pub struct Engine {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) inbox: Inbox,
-    pub(crate) known: KnownTasks,
+    pub(crate) task_cache: TaskCache,
     pub(crate) tokens: Tokens,
     pub(crate) sessions: LocalSessions,
     pub(crate) dispatching: Dispatching,
@@ -131,7 +131,7 @@ impl Engine {
     pub fn new(store: Arc<dyn Store>, random: u64) -> Self {
         let tokens = Tokens::new(&store.token_key());
         Self {
-            known: KnownTasks::new(store.clone()),
+            task_cache: TaskCache::new(store.clone()),
             store,
             inbox: Inbox::default(),
             tokens,

@@ -13,8 +13,8 @@ use windlass_core::Millis;
 use windlass_engine::{
     Committer, Engine, EngineError,
     services::{
-        Clerk, DamageReporter, Dispatcher, HEARTBEAT_EVERY, Janitor, LeaseKeeper, Lookout, Membership,
-        Messenger, Reclaimer, Timekeeper,
+        ChangePoller, DamageReporter, Dispatcher, EnqueueImporter, HEARTBEAT_EVERY, Janitor, LeaseKeeper,
+        Membership, Messenger, Reclaimer, Timekeeper,
     },
 };
 use windlass_store::{Clock, Retention, ServerId, ServerState, StoreError};
@@ -157,7 +157,7 @@ impl Server {
         let mut loops = Loops::default();
         let app = Arc::new(http::App::new(engine.clone(), clock.clone(), clients));
         // Before anything is committed, which may be to be announced.
-        let couriers = brokers.start(&app, &clock, &mut loops)?;
+        let publishers = brokers.start(&app, &clock, &mut loops)?;
         if engine.shares_its_store() {
             loops.spawn("decides and commits", commit(engine.clone(), clock.clone()));
             loops.spawn("decides and commits many", commit_many(engine.clone(), clock.clone()));
@@ -175,13 +175,13 @@ impl Server {
         loops.spawn("deletes what is old", sweep(engine.clone(), clock.clone(), retention));
         loops.spawn("reports damaged rows", report_damage(engine.clone()));
         let reader = Arc::new(http::EnqueuedReader(app.clone()));
-        loops.spawn("takes in what was enqueued", take_in(Clerk::new(engine, reader), clock));
+        loops.spawn("takes in what was enqueued", take_in(EnqueueImporter::new(engine, reader), clock));
         let ended = tokio::select! {
             served = http::serve(listener, app, shutdown) => served.context("the HTTP server failed"),
             error = loops.ended() => Err(error),
             Ok(error) = is_outgrown => Err(anyhow::Error::from(error).context("this server must not go on")),
         };
-        couriers.end().await;
+        publishers.end().await;
         loops.shutdown().await;
         // Others would go on in time without this.
         if let Err(error) = membership.end().await {
@@ -237,14 +237,14 @@ async fn keep_time(engine: Arc<Engine>, clock: Arc<SystemClock>) {
     let timekeeper = Timekeeper::new(engine.clone());
     let reclaimer = Reclaimer::new(engine.clone());
     let messenger = Messenger::new(engine.clone());
-    let lookout = Lookout::new(engine.clone());
+    let change_poller = ChangePoller::new(engine.clone());
     let dispatcher = Dispatcher::new(engine.clone());
     loop {
         let results = (
             reclaimer.run_once(clock.now()).await.map(drop),
             timekeeper.run_once(clock.now()).await,
             messenger.run_once(clock.now()).await,
-            lookout.run_once(clock.now()).await,
+            change_poller.run_once(clock.now()).await,
             dispatcher.run_once(clock.now()).await,
         );
         let errors = [results.0.err(), results.1.err(), results.2.err(), results.3.err(), results.4.err()];
@@ -316,9 +316,9 @@ async fn follow_store(membership: &Membership, clock: &SystemClock) -> Result<()
 }
 
 /// Takes in what applications enqueued by SQL.
-async fn take_in(clerk: Clerk, clock: Arc<SystemClock>) {
+async fn take_in(enqueue_importer: EnqueueImporter, clock: Arc<SystemClock>) {
     loop {
-        match clerk.run_once(clock.now()).await {
+        match enqueue_importer.run_once(clock.now()).await {
             Ok(0) => {}
             Ok(_) => continue,
             Err(error) => {
@@ -328,7 +328,7 @@ async fn take_in(clerk: Clerk, clock: Arc<SystemClock>) {
         // Before the next look something passes in any case: what cannot be taken in now still waits.
         time::sleep(TICK_MIN).await;
         tokio::select! {
-            () = clerk.arrival() => {}
+            () = enqueue_importer.arrival() => {}
             () = time::sleep(ENQUEUED_EVERY) => {}
         }
     }

@@ -3,13 +3,13 @@
 use std::collections::BTreeSet;
 
 use windlass_core::{ActState, Backoff, Command, Doer, Flow, Millis, Retry};
-use windlass_store::{AttemptId, Change, Claim, Claimed, QueueChange, QueuePause, SessionId, Wish};
+use windlass_store::{AttemptId, Change, Claim, ClaimRequest, Claimed, QueueChange, QueuePause, SessionId};
 
 use crate::{
     World,
     history::{line, name},
     topic,
-    world::{FIRST, tasks_of, wish, work},
+    world::{FIRST, claim_request, tasks_of, work},
 };
 
 topic![
@@ -18,7 +18,7 @@ topic![
     no_more_than_free_are_handed_out,
     modules_are_kept_apart,
     a_worker_that_lacks_commands_gets_others,
-    several_wishes_are_met_at_once,
+    several_requests_are_met_at_once,
     a_paused_queue_hands_out_nothing,
     what_is_handed_out_is_not_handed_out_again,
     claim_numbers_grow,
@@ -76,7 +76,7 @@ async fn no_more_than_free_are_handed_out(mut world: World) {
     }
     let session = world.session(1).await;
     assert!(world.claim(session, 0).await.is_empty());
-    assert!(world.wish(session, &[]).await.is_empty());
+    assert!(world.claim_for(session, &[]).await.is_empty());
     assert_eq!(world.claim(session, 3).await.len(), 3);
     assert_eq!(world.claim(session, 100).await.len(), 4);
     assert!(world.claim(session, 100).await.is_empty());
@@ -88,10 +88,10 @@ async fn modules_are_kept_apart(mut world: World) {
     let (on_disk, on_net) = (world.submit(&disk).await, world.submit(&net).await);
     let session = world.session(1).await;
     assert!(world.claim(session, 9).await.is_empty(), "nothing is for the module work");
-    let claimed = world.wish(session, &[wish("net", 9)]).await;
+    let claimed = world.claim_for(session, &[claim_request("net", 9)]).await;
     assert_eq!(tasks_of(&claimed), [on_net]);
     assert_eq!(claimed[0].module, name("net"));
-    assert_eq!(tasks_of(&world.wish(session, &[wish("disk", 9)]).await), [on_disk]);
+    assert_eq!(tasks_of(&world.claim_for(session, &[claim_request("disk", 9)]).await), [on_disk]);
 }
 
 async fn a_worker_that_lacks_commands_gets_others(mut world: World) {
@@ -104,20 +104,20 @@ async fn a_worker_that_lacks_commands_gets_others(mut world: World) {
         world.pass(Millis(10));
     }
     let session = world.session(1).await;
-    let of = |commands: &[&str], free: u32| Wish {
+    let of = |commands: &[&str], free: u32| ClaimRequest {
         module: work(),
         commands: Some(commands.iter().map(|command| name(command)).collect()),
         free,
     };
-    assert!(world.wish(session, &[of(&[], 9)]).await.is_empty());
-    assert!(world.wish(session, &[of(&["other"], 9)]).await.is_empty());
-    let claimed = world.wish(session, &[of(&["pack", "make"], 3)]).await;
+    assert!(world.claim_for(session, &[of(&[], 9)]).await.is_empty());
+    assert!(world.claim_for(session, &[of(&["other"], 9)]).await.is_empty());
+    let claimed = world.claim_for(session, &[of(&["pack", "make"], 3)]).await;
     assert_eq!(tasks_of(&claimed), [tasks[0], tasks[1], tasks[4]]);
-    assert_eq!(tasks_of(&world.wish(session, &[of(&["check"], 1)]).await), [tasks[2]]);
+    assert_eq!(tasks_of(&world.claim_for(session, &[of(&["check"], 1)]).await), [tasks[2]]);
     assert_eq!(tasks_of(&world.claim(session, 9).await), [tasks[3], tasks[5]]);
 }
 
-async fn several_wishes_are_met_at_once(mut world: World) {
+async fn several_requests_are_met_at_once(mut world: World) {
     let disk = world.add_flow(one_step("on-disk", "disk", "do")).await;
     let net = world.add_flow(one_step("on-net", "net", "do")).await;
     for _ in 0..3 {
@@ -125,7 +125,9 @@ async fn several_wishes_are_met_at_once(mut world: World) {
         world.submit(&net).await;
     }
     let session = world.session(1).await;
-    let claimed = world.wish(session, &[wish("disk", 2), wish("none", 5), wish("net", 1)]).await;
+    let claimed = world
+        .claim_for(session, &[claim_request("disk", 2), claim_request("none", 5), claim_request("net", 1)])
+        .await;
     let modules: Vec<&str> = claimed.iter().map(|claimed| claimed.module.as_str()).collect();
     assert_eq!(modules, ["disk", "disk", "net"]);
 }

@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use windlass_core::{Expression, Flow, Millis, TaskId, Wakeup, waiting};
 use windlass_store::{
-    ADOPTION_GRACE, Change, Claimed, Limit, LimitChange, LimitState, Outcome, SessionId, Starts, Wish,
+    ADOPTION_GRACE, Change, ClaimRequest, Claimed, Limit, LimitChange, LimitState, Outcome, SessionId, Starts,
 };
 
 use crate::{
     World,
     history::{json, line, name},
     topic,
-    world::{tasks_of, wish},
+    world::{claim_request, tasks_of},
 };
 
 topic![
@@ -193,8 +193,8 @@ async fn a_limit_of_a_command_lets_the_others_go_before(mut world: World) {
     let last = world.submit(&other).await;
     set(&mut world, &Limit { command: Some(name("do")), ..limit(Some(1)) }).await;
     let session = world.session(1).await;
-    let only = Wish { commands: Some(vec![name("do")]), ..wish("work", 9) };
-    assert_eq!(world.wish(session, &[only]).await.len(), 1);
+    let only = ClaimRequest { commands: Some(vec![name("do")]), ..claim_request("work", 9) };
+    assert_eq!(world.claim_for(session, &[only]).await.len(), 1);
     assert_eq!(tasks_of(&world.claim(session, 9).await), [last]);
 }
 

@@ -13,7 +13,7 @@ use crate::{
     World, block_on,
     history::{decide, line},
     topic,
-    world::wish,
+    world::claim_request,
 };
 
 topic![
@@ -55,10 +55,10 @@ async fn callers_at_once_never_get_the_same_attempt(mut world: World) {
     let claimed = at_once(&mut world, move |caller, store| {
         let mut claimed = Vec::new();
         loop {
-            let wishes = [wish("work", 3)];
+            let claim_requests = [claim_request("work", 3)];
             let next = block_on(async {
-                store.prepare_claims(&wishes).await.expect("reading what is next succeeds");
-                store.claim(sessions[caller], &wishes, now).await.expect("a claim succeeds")
+                store.prepare_claims(&claim_requests).await.expect("reading what is next succeeds");
+                store.claim(sessions[caller], &claim_requests, now).await.expect("a claim succeeds")
             });
             if next.is_empty() {
                 return claimed;

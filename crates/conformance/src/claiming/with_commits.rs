@@ -9,7 +9,7 @@ use crate::{
     World,
     history::{line, name},
     topic,
-    world::{report, tasks_of, wish, work},
+    world::{claim_request, report, tasks_of, work},
 };
 
 topic![
@@ -26,7 +26,7 @@ async fn commit_and_claim(
     session: SessionId,
     free: u32,
 ) -> (Vec<Outcome>, Vec<Claimed>) {
-    let (asks, now) = ([Ask { session, wish: wish("work", free) }], world.now);
+    let (asks, now) = ([Ask { session, claim_request: claim_request("work", free) }], world.now);
     let answers = world.store().commit_and_claim(changes, &asks, &Leave::default(), now).await;
     let (outcomes, mut claimed) = answers.expect("a commit succeeds");
     assert_eq!(claimed.len(), 1, "each who was asked for has an answer");

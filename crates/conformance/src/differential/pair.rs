@@ -5,8 +5,8 @@ use std::{collections::BTreeMap, fmt::Debug, sync::Arc};
 use windlass_core::{ActKey, Event, EventKind, TaskId};
 
 use windlass_store::{
-    Adoption, AttemptId, Change, Claimed, Due, Envelope, Loaded, Now, Outcome, Retention, SessionId,
-    SessionRenewal, Store, StoreError, StoredAlarm, TaskQuery, Unannounced, Wish,
+    Adoption, AttemptId, Change, ClaimRequest, Claimed, Due, Envelope, Loaded, Now, Outcome, Retention,
+    SessionId, SessionRenewal, Store, StoreError, StoredAlarm, TaskQuery, Unannounced,
 };
 
 /// Two stores. Answers are those of the first, after the second has given the same.
@@ -100,11 +100,16 @@ impl Pair {
         self.same("outcomes", (one, other))
     }
 
-    pub(super) async fn claim(&mut self, session: SessionId, wishes: &[Wish], now: Now) -> Vec<Claimed> {
+    pub(super) async fn claim(
+        &mut self,
+        session: SessionId,
+        claim_requests: &[ClaimRequest],
+        now: Now,
+    ) -> Vec<Claimed> {
         for store in [&self.one, &self.other] {
-            self.succeeded(store.prepare_claims(wishes).await);
+            self.succeeded(store.prepare_claims(claim_requests).await);
         }
-        let (one, other) = both!(self, claim(session, wishes, now));
+        let (one, other) = both!(self, claim(session, claim_requests, now));
         for (one, other) in one.iter().zip(&other) {
             self.numbers.insert(one.id.claim, other.id.claim);
         }

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use windlass_core::{Millis, is_to_stop};
-use windlass_store::{Adoption, AttemptId, Loaded, PollState, SessionId, SessionRenewal, Wish, WorkerState};
+use windlass_store::{
+    Adoption, AttemptId, ClaimRequest, Loaded, PollState, SessionId, SessionRenewal, WorkerState,
+};
 
 use crate::differential::walk::Walk;
 use crate::history::name;
@@ -12,18 +14,18 @@ impl Walk {
     pub(super) async fn claim(&mut self) {
         let session = self.any_session();
         let modules = ["work", "other"];
-        let wishes: Vec<Wish> = modules
+        let claim_requests: Vec<ClaimRequest> = modules
             .iter()
             .filter(|_| !self.random.once_in(3))
-            .map(|module| Wish { module: name(module), commands: None, free: 0 })
+            .map(|module| ClaimRequest { module: name(module), commands: None, free: 0 })
             .collect();
         let mut filled = Vec::new();
-        for mut wish in wishes {
-            wish.free = u32::try_from(self.random.below(4)).unwrap_or(0);
+        for mut claim_request in claim_requests {
+            claim_request.free = u32::try_from(self.random.below(4)).unwrap_or(0);
             if self.random.once_in(4) {
-                wish.commands = Some(vec![name(if self.random.once_in(2) { "do" } else { "undo" })]);
+                claim_request.commands = Some(vec![name(if self.random.once_in(2) { "do" } else { "undo" })]);
             }
-            filled.push(wish);
+            filled.push(claim_request);
         }
         let claimed = self.pair.claim(session, &filled, self.now).await;
         for claimed in claimed {

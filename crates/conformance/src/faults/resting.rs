@@ -15,7 +15,7 @@ use crate::{
     faults::staging::{GatedCase, begin},
     gate::Gate,
     history::line,
-    world::{FIRST, tasks_of, wish},
+    world::{FIRST, claim_request, tasks_of},
 };
 
 pub(crate) fn cases() -> Vec<GatedCase> {
@@ -200,9 +200,9 @@ async fn what_may_leave_while_its_line_moves_on_is_handed_out(mut world: World, 
     gate.close();
     let (store, now) = (world.store(), world.now);
     let claiming = Box::pin(async move {
-        let wishes = [wish("work", 9)];
-        store.prepare_claims(&wishes).await?;
-        store.claim(session, &wishes, now).await
+        let claim_requests = [claim_request("work", 9)];
+        store.prepare_claims(&claim_requests).await?;
+        store.claim(session, &claim_requests, now).await
     });
     let claimed = match select(claiming, gate.next_write()).await {
         Either::Left((claimed, _)) => claimed,

@@ -23,7 +23,7 @@ use crate::{
     gate::Gate,
     history::line,
     storing::messages::held,
-    world::{LEASE, attempt, tasks_of, wish},
+    world::{LEASE, attempt, claim_request, tasks_of},
 };
 
 struct Gated(Arc<Gate>, RestPolicy);
@@ -232,7 +232,8 @@ async fn what_is_handed_out_late_has_all_of_its_time(mut world: World, _gate: Ar
     world.pass(timeout);
     assert_eq!(world.due().await, []);
     // The call has waited for so long.
-    let claimed = world.store().claim(session, &[wish("work", 1)], begun).await.expect("a claim succeeds");
+    let claimed =
+        world.store().claim(session, &[claim_request("work", 1)], begun).await.expect("a claim succeeds");
     assert_eq!((claimed.len(), claimed[0].at), (1, world.now.wall));
     world.pass(Millis(timeout.0 - 1));
     assert_eq!(world.due().await, []);

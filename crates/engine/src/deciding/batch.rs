@@ -114,7 +114,7 @@ impl Batch {
                 Item::Task { id, command: Command::Report(report), claim: Some(claim), .. }
                     if basis == Basis::Known =>
                 {
-                    match engine.known.reported(*id, &report.attempt, *claim) {
+                    match engine.task_cache.reported(*id, &report.attempt, *claim) {
                         Some(loaded) => drop(known.insert(*id, loaded)),
                         None => ids.push(*id),
                     }

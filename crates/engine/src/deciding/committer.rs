@@ -138,7 +138,7 @@ impl Committer {
         now: Now,
     ) -> Result<Left, StoreError> {
         let waiting = open.iter().map(|place| &operations[place.0].items[place.1]);
-        let (generation, connected) = (self.engine.store.generation(), self.engine.known.connected());
+        let (generation, connected) = (self.engine.store.generation(), self.engine.task_cache.connected());
         let mut batch = Batch::load(&self.engine, waiting, basis, now).await?;
         batch.duplicates.extend(open.iter().filter_map(|place| match &replies[place.0][place.1] {
             Some(Reply::Repeats { task }) => Some((*place, *task)),
@@ -173,7 +173,7 @@ impl Committer {
             let came_to = match outcome {
                 Outcome::Conflict => {
                     self.engine.counts.conflict();
-                    part.task.iter().for_each(|part| self.engine.known.forget(part.loaded.task.id));
+                    part.task.iter().for_each(|part| self.engine.task_cache.forget(part.loaded.task.id));
                     again.extend(part.pending.into_iter().map(|pending| pending.place));
                     continue;
                 }
@@ -206,7 +206,7 @@ impl Committer {
                     part.logs.iter().for_each(|logs| self.logged(logs));
                     match part.task {
                         Some(task) => {
-                            self.engine.known.committed(&task.loaded, connected, now);
+                            self.engine.task_cache.committed(&task.loaded, connected, now);
                             self.committed(&task, now);
                             Reply::Task(task.loaded)
                         }

@@ -24,7 +24,7 @@ const TASKS_MAX: usize = 10_000;
 const TASK_BYTES_MAX: usize = 4 << 10;
 
 /// What this server knows of tasks.
-pub(crate) struct KnownTasks {
+pub(crate) struct TaskCache {
     store: Arc<dyn Store>,
     tasks: Mutex<BTreeMap<TaskId, Known>>,
     made_ready: Mutex<MadeReady>,
@@ -36,7 +36,7 @@ struct Known {
     connected: u64,
 }
 
-impl KnownTasks {
+impl TaskCache {
     pub(crate) fn new(store: Arc<dyn Store>) -> Self {
         Self { store, tasks: Mutex::default(), made_ready: Mutex::default() }
     }

@@ -135,7 +135,7 @@ impl TaskWork {
         let stops = stops(&loaded, &transition, &command);
         let offered = match &command {
             Command::Report(report) => {
-                claim_of(&loaded, &report.attempt).filter(|claim| claim.session.is_courier())
+                claim_of(&loaded, &report.attempt).filter(|claim| claim.session.is_publisher())
             }
             _ => None,
         };
@@ -288,14 +288,14 @@ fn stops(before: &Loaded, transition: &Transition, command: &Command) -> Vec<(Se
     stops
 }
 
-/// A report under a lower claim than the one known is late, unless a courier has that one: then somebody did what was
+/// A report under a lower claim than the one known is late, unless a queue publisher has that one: then somebody did what was
 /// offered before. One that passes gets the time it was handed out.
 fn check_claim(loaded: &Loaded, command: &Command, token: Option<u64>) -> Result<Command, Rejection> {
     let mut command = command.clone();
     if let (Command::Report(report), Some(token)) = (&mut command, token)
         && let Some(claim) = claim_of(loaded, &report.attempt)
     {
-        if token < claim.number && !claim.session.is_courier() && !is_planted(Bug::NoFence) {
+        if token < claim.number && !claim.session.is_publisher() && !is_planted(Bug::NoFence) {
             return Err(Rejection::Stale);
         }
         report.attempt.started_at = Some(claim.at);

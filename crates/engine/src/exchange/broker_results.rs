@@ -42,7 +42,7 @@ impl Engine {
         Ok(self.store.renew(vec![renewal], now).await?)
     }
 
-    /// Hears what modules say over a broker. Who begins takes the attempt from the courier that offered it; who comes
+    /// Hears what modules say over a broker. Who begins takes the attempt from the queue publisher that offered it; who comes
     /// second, or under the token of an attempt that is over, changes nothing. What is heard twice is settled once.
     ///
     /// # Errors

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use windlass_core::{Action, Attempt, Command, Failure, Name, Outcome, Report, TaskId};
-use windlass_store::{AttemptId, Claimed, Loaded, Now, SessionId, StoreError, Wish};
+use windlass_store::{AttemptId, ClaimRequest, Claimed, Loaded, Now, SessionId, StoreError};
 
 use super::{ATTEMPTS_MAX, ExchangeAnswer, HandedOut, Results, Seq, answer_size::AnswerSize};
 use crate::{Engine, EngineError, Notice, deciding::inbox::Item, exchange::sessions::LOOKED_FOR};
@@ -28,14 +28,14 @@ impl Engine {
     pub(super) async fn hand_out(&self, now: Now) -> Result<(), EngineError> {
         let mut waiting = self.sessions.lock().waiting().into_iter();
         let mut empty = Vec::new();
-        while let Some((session, seq, wishes, free)) = self.next_with_room(&mut waiting, &empty) {
-            if self.store.prepare_claims(&wishes).await? {
+        while let Some((session, seq, claim_requests, free)) = self.next_with_room(&mut waiting, &empty) {
+            if self.store.prepare_claims(&claim_requests).await? {
                 // Some time has passed: the dispatcher comes again with the time it is now.
                 self.timers.set();
                 return Ok(());
             }
             let mut hand = Hand::new(self, session, seq);
-            let filled = hand.fill(&wishes, free, &mut empty, now).await;
+            let filled = hand.fill(&claim_requests, free, &mut empty, now).await;
             hand.end(filled, now).await?;
         }
         Ok(())
@@ -47,15 +47,20 @@ impl Engine {
         &self,
         waiting: &mut impl Iterator<Item = (SessionId, Seq)>,
         empty: &[Line],
-    ) -> Option<(SessionId, Seq, Vec<Wish>, u32)> {
+    ) -> Option<(SessionId, Seq, Vec<ClaimRequest>, u32)> {
         let mut sessions = self.sessions.lock();
         waiting.find_map(|(session, seq)| {
-            let (wishes, free) = sessions.find(session)?.room();
-            let is_empty = |wish: &Wish| {
-                empty.iter().any(|(module, commands)| *module == wish.module && *commands == wish.commands)
+            let (claim_requests, free) = sessions.find(session)?.room();
+            let is_empty = |claim_request: &ClaimRequest| {
+                empty.iter().any(|(module, commands)| {
+                    *module == claim_request.module && *commands == claim_request.commands
+                })
             };
-            let may_get = free > 0 && wishes.iter().any(|wish| wish.free > 0 && !is_empty(wish));
-            may_get.then(|| (session, seq, wishes.to_vec(), free))
+            let may_get = free > 0
+                && claim_requests
+                    .iter()
+                    .any(|claim_request| claim_request.free > 0 && !is_empty(claim_request));
+            may_get.then(|| (session, seq, claim_requests.to_vec(), free))
         })
     }
 
@@ -78,15 +83,15 @@ impl Engine {
     ) -> Result<BTreeMap<TaskId, Loaded>, StoreError> {
         let (mut tasks, mut unknown) = (BTreeMap::new(), Vec::new());
         for claimed in claimed {
-            match self.known.claimed(claimed) {
+            match self.task_cache.claimed(claimed) {
                 Some(loaded) => drop(tasks.insert(claimed.id.task, loaded)),
                 None => unknown.push(claimed.id),
             }
         }
         if !unknown.is_empty() {
-            let connected = self.known.connected();
+            let connected = self.task_cache.connected();
             let read = self.tasks_of(&unknown).await?;
-            read.values().for_each(|loaded| self.known.learn(loaded, connected));
+            read.values().for_each(|loaded| self.task_cache.learn(loaded, connected));
             tasks.extend(read);
         }
         Ok(tasks)
@@ -114,7 +119,7 @@ impl Engine {
     }
 }
 
-/// What wishes are for: of many polls that wait for the same, only the first one that gets nothing asks the store.
+/// What claim requests are for: of many polls that wait for the same, only the first one that gets nothing asks the store.
 type Line = (Name, Option<Vec<Name>>);
 
 /// What was claimed for a poll and not given to it yet. Nobody else can have it, so it must not be lost: when this
@@ -153,7 +158,7 @@ impl<'a> Hand<'a> {
     /// Claims what the session can take, as far as it fits in an answer; nothing from lines that are `empty`.
     async fn fill(
         &mut self,
-        wishes: &[Wish],
+        claim_requests: &[ClaimRequest],
         free: u32,
         empty: &mut Vec<Line>,
         now: Now,
@@ -162,17 +167,19 @@ impl<'a> Hand<'a> {
         let found = self.take_in_unanswered(now).await?;
         let mut free = free.min(u32::try_from(ATTEMPTS_MAX).unwrap_or(u32::MAX)).saturating_sub(found);
         // Begin with another module each time, so that none of a worker's modules starves.
-        let first = usize::try_from(self.seq).unwrap_or(0) % wishes.len().max(1);
-        for wish in wishes[first..].iter().chain(&wishes[..first]) {
-            let line = (wish.module.clone(), wish.commands.clone());
+        let first = usize::try_from(self.seq).unwrap_or(0) % claim_requests.len().max(1);
+        for claim_request in claim_requests[first..].iter().chain(&claim_requests[..first]) {
+            let line = (claim_request.module.clone(), claim_request.commands.clone());
             if empty.contains(&line) {
                 continue;
             }
-            let mut wanted = wish.free;
+            let mut wanted = claim_request.free;
             while wanted.min(free) > 0 {
-                let asked = Wish { free: wanted.min(free).min(CLAIMS_MAX), ..wish.clone() };
-                let (wishes, leave) = (std::slice::from_ref(&asked), self.engine.known.leave(now));
-                let claimed = self.engine.store.claim_leaving(self.session, wishes, &leave, now).await;
+                let asked = ClaimRequest { free: wanted.min(free).min(CLAIMS_MAX), ..claim_request.clone() };
+                let (claim_requests, leave) =
+                    (std::slice::from_ref(&asked), self.engine.task_cache.leave(now));
+                let claimed =
+                    self.engine.store.claim_leaving(self.session, claim_requests, &leave, now).await;
                 let claimed = claimed.inspect_err(|_| self.note_unanswered(now))?;
                 let count = u32::try_from(claimed.len()).unwrap_or(u32::MAX);
                 let before = self.withheld.len();

@@ -121,11 +121,11 @@ impl LocalSession {
         if self.worker.attached != call.attached {
             Arc::make_mut(&mut self.worker).attached = call.attached;
         }
-        if let Some(wishes) = &call.wishes
+        if let Some(claim_requests) = &call.claim_requests
             && call.seq > self.offers.seq
             && (call.reports.is_empty() || !is_planted(Bug::FreeSlotsUnheard))
         {
-            let modules = || wishes.iter().map(|wish| &wish.module);
+            let modules = || claim_requests.iter().map(|claim_request| &claim_request.module);
             if !modules().eq(self.worker.modules.iter()) {
                 let before = self.worker.modules.iter().filter(|module| !modules().any(|now| now == *module));
                 let before: Vec<_> = before.map(|module| (module.clone(), self.seen_at)).collect();
@@ -135,7 +135,7 @@ impl LocalSession {
                 self.served_before.drain(..excess);
                 Arc::make_mut(&mut self.worker).modules = modules().cloned().collect();
             }
-            self.offers = Offers { seq: call.seq, wishes: wishes.clone(), free: call.free };
+            self.offers = Offers { seq: call.seq, claim_requests: claim_requests.clone(), free: call.free };
         }
         if let Some(said) = &call.worker {
             let known = &self.worker;
@@ -152,7 +152,7 @@ mod tests {
     use windlass_core::Name;
 
     use super::*;
-    use windlass_store::Wish;
+    use windlass_store::ClaimRequest;
 
     #[test]
     fn a_worker_that_names_other_modules_in_each_call_fills_no_memory() {
@@ -167,7 +167,7 @@ mod tests {
                 lease: None,
                 worker: None,
                 holding: None,
-                wishes: Some(vec![Wish { module: module(seq), commands: None, free: 1 }]),
+                claim_requests: Some(vec![ClaimRequest { module: module(seq), commands: None, free: 1 }]),
                 free: None,
                 draining: None,
                 wait: Millis(0),

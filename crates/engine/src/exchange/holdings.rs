@@ -14,7 +14,7 @@ use crate::{
 
 impl Engine {
     /// A session holds attempts that this server did not give it: after a restart, by another server, or from the
-    /// message of a courier. With `names` it says that it has them, else that it is about to begin them.
+    /// message of a queue publisher. With `names` it says that it has them, else that it is about to begin them.
     pub(super) async fn adopt(
         &self,
         session: SessionId,

@@ -20,7 +20,7 @@ mod with_commits;
 use std::sync::Arc;
 
 use windlass_core::{ActKey, Json, Millis, Outcome, Task};
-use windlass_store::{AttemptId, Now, SessionId, Wish, WorkerState};
+use windlass_store::{AttemptId, ClaimRequest, Now, SessionId, WorkerState};
 
 use self::hearing::Heard;
 pub use self::tokens::{Tokens, is_token};
@@ -81,7 +81,7 @@ pub struct Exchange {
     /// Tokens of all it has; nothing = it does not say.
     pub holding: Option<Vec<String>>,
     /// What it can take of each module; nothing = as before.
-    pub wishes: Option<Vec<Wish>>,
+    pub claim_requests: Option<Vec<ClaimRequest>>,
     /// What it can take over all modules together.
     pub free: Option<u32>,
     /// Whether the worker takes nothing more and ends once what it has is done; nothing = as before.

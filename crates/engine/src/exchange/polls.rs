@@ -98,7 +98,7 @@ impl Engine {
     /// Tells the session that has this attempt to stop it.
     pub(crate) fn cancel(&self, session: SessionId, id: &AttemptId, now: Now) {
         if session.is_own() {
-            // A courier sees it by itself, and whoever answers over a broker cannot be told.
+            // A queue publisher sees it by itself, and whoever answers over a broker cannot be told.
             return;
         }
         let token = self.tokens.seal(id);

@@ -11,7 +11,7 @@ use std::{
 
 use futures_channel::oneshot;
 use windlass_core::{Millis, Name, Timestamp};
-use windlass_store::{AttemptId, Now, SessionId, Wish, WorkerState};
+use windlass_store::{AttemptId, ClaimRequest, Now, SessionId, WorkerState};
 
 use crate::{
     exchange::{ExchangeAnswer, Seq},
@@ -90,7 +90,7 @@ pub(crate) const SERVED_BEFORE_MAX: usize = 100;
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Offers {
     pub(crate) seq: Seq,
-    pub(crate) wishes: Vec<Wish>,
+    pub(crate) claim_requests: Vec<ClaimRequest>,
     /// Over all modules together.
     pub(crate) free: Option<u32>,
 }
@@ -169,8 +169,10 @@ impl Inner {
     /// Whether a session is known to serve a module without this command.
     pub(crate) fn lacks(&self, id: SessionId, module: &str, command: &str) -> bool {
         let offers = self.sessions.get(&id).map(|session| &session.offers);
-        let wish = offers.and_then(|offers| offers.wishes.iter().find(|wish| &*wish.module == module));
-        let commands = wish.and_then(|wish| wish.commands.as_ref());
+        let claim_request = offers.and_then(|offers| {
+            offers.claim_requests.iter().find(|claim_request| &*claim_request.module == module)
+        });
+        let commands = claim_request.and_then(|claim_request| claim_request.commands.as_ref());
         commands.is_some_and(|commands| !commands.iter().any(|name| &**name == command))
     }
 
@@ -321,9 +323,14 @@ impl LocalSession {
     /// What may be handed to it now, and how much over all modules. Attempts are only ever handed to an open
     /// poll, and a worker opens one when it has the answer of the one before: so its offers know of everything
     /// it was given.
-    pub(crate) fn room(&self) -> (&[Wish], u32) {
-        let sum = self.offers.wishes.iter().map(|wish| wish.free).fold(0, u32::saturating_add);
-        (&self.offers.wishes, self.offers.free.unwrap_or(sum))
+    pub(crate) fn room(&self) -> (&[ClaimRequest], u32) {
+        let sum = self
+            .offers
+            .claim_requests
+            .iter()
+            .map(|claim_request| claim_request.free)
+            .fold(0, u32::saturating_add);
+        (&self.offers.claim_requests, self.offers.free.unwrap_or(sum))
     }
 
     /// Cancels that the session was not told of in the last second.

@@ -5,7 +5,7 @@
 //! While a commit is under way polls that come wait for its end, and then for the next one if there is something to
 //! commit: under load they are asked for together with it.
 
-use windlass_store::{Ask, Change, Claimed, Now, Outcome, StoreError, Wish};
+use windlass_store::{Ask, Change, ClaimRequest, Claimed, Now, Outcome, StoreError};
 
 use super::{
     dispatching::Turn,
@@ -49,16 +49,23 @@ impl Engine {
         let mut sessions = self.sessions.lock();
         let (mut polls, mut wanted, mut is_part) = (Vec::new(), 0, false);
         for (session, seq) in sessions.waiting() {
-            let Some((wishes, free)) = sessions.find(session).map(|local| local.room()) else { continue };
-            match wishes {
-                [wish] if polls.len() < ASKS_MAX && wanted < CLAIMS_MAX => {
-                    let free = wish.free.min(free).min(CLAIMS_MAX);
+            let Some((claim_requests, free)) = sessions.find(session).map(|local| local.room()) else {
+                continue;
+            };
+            match claim_requests {
+                [claim_request] if polls.len() < ASKS_MAX && wanted < CLAIMS_MAX => {
+                    let free = claim_request.free.min(free).min(CLAIMS_MAX);
                     if free > 0 {
                         wanted += free;
-                        polls.push((Ask { session, wish: Wish { free, ..wish.clone() } }, seq));
+                        polls.push((
+                            Ask { session, claim_request: ClaimRequest { free, ..claim_request.clone() } },
+                            seq,
+                        ));
                     }
                 }
-                wishes => is_part |= free > 0 && wishes.iter().any(|wish| wish.free > 0),
+                claim_requests => {
+                    is_part |= free > 0 && claim_requests.iter().any(|claim_request| claim_request.free > 0)
+                }
             }
         }
         (polls, is_part)
@@ -75,7 +82,7 @@ impl TakenAlong<'_> {
         if self.asks.is_empty() {
             return self.engine.store.commit(changes).await;
         }
-        let mut leave = self.engine.known.leave(now);
+        let mut leave = self.engine.task_cache.leave(now);
         // What these changes make ready is this server's own.
         if leave.since.is_some() {
             leave.but.extend(changes.iter().filter_map(|change| match change {

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What the committers and the announcer of a server have done since its start.
+/// What the committers and the outbox relay of a server have done since its start.
 #[derive(Debug, Default)]
 pub struct Counts {
     batches: AtomicU64,

@@ -12,7 +12,7 @@ use windlass_store::Now;
 use crate::{Engine, EngineError, RoundsOf};
 
 /// Looks at what other servers did.
-pub struct Lookout {
+pub struct ChangePoller {
     engine: Arc<Engine>,
     /// The versions of watched tasks when they were last looked at, and when that was.
     seen: Mutex<BTreeMap<TaskId, (Option<u64>, Millis)>>,
@@ -21,8 +21,8 @@ pub struct Lookout {
 /// So long after a task was last watched its version is remembered: whoever was sent away comes back before.
 const REMEMBERED: Millis = Millis::from_secs(10);
 
-impl Lookout {
-    /// A lookout of `engine`.
+impl ChangePoller {
+    /// A change poller of `engine`.
     #[must_use]
     pub fn new(engine: Arc<Engine>) -> Self {
         Self { engine, seen: Mutex::default() }
@@ -36,7 +36,7 @@ impl Lookout {
         if !self.engine.store.is_shared() {
             return Ok(());
         }
-        self.engine.rounds.note(RoundsOf::Lookout, self.round(now).await)
+        self.engine.rounds.note(RoundsOf::ChangePoller, self.round(now).await)
     }
 
     async fn round(&self, now: Now) -> Result<(), EngineError> {

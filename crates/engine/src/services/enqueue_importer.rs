@@ -3,7 +3,7 @@
 //! ```text
 //! application: BEGIN · … · windlass_start(…) · COMMIT
 //!                                │ a row
-//! clerk:  waiting ─▶ read ─▶ Engine::submit_as ─▶ settle: the row goes
+//! enqueue importer:  waiting ─▶ read ─▶ Engine::submit_as ─▶ settle: the row goes
 //!                      └── refused ─▶ alarm ─▶ settle: the row stays, with the reason
 //! ```
 //!
@@ -50,7 +50,7 @@ pub enum Unreadable {
 }
 
 /// Takes in what applications enqueued.
-pub struct Clerk {
+pub struct EnqueueImporter {
     engine: Arc<Engine>,
     reader: Arc<dyn ReadEnqueued>,
     /// The next round reads what was enqueued after this place: behind what was put off in the last one, so that it is in
@@ -58,8 +58,8 @@ pub struct Clerk {
     after: AtomicU64,
 }
 
-impl Clerk {
-    /// A clerk of `engine`.
+impl EnqueueImporter {
+    /// An enqueue importer of `engine`.
     #[must_use]
     pub fn new(engine: Arc<Engine>, reader: Arc<dyn ReadEnqueued>) -> Self {
         Self { engine, reader, after: AtomicU64::new(0) }
@@ -70,7 +70,7 @@ impl Clerk {
     /// # Errors
     /// When the store fails, or too much waits already; what was enqueued stays.
     pub async fn run_once(&self, now: Now) -> Result<usize, EngineError> {
-        self.engine.rounds.note(RoundsOf::Clerk, self.round(now).await)
+        self.engine.rounds.note(RoundsOf::EnqueueImporter, self.round(now).await)
     }
 
     async fn round(&self, now: Now) -> Result<usize, EngineError> {

@@ -1,4 +1,4 @@
-//! What the couriers of this server do, for those who wake them and those who ask.
+//! What the queue publishers of this server do, for those who wake them and those who ask.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -10,18 +10,18 @@ use windlass_core::{Name, Timestamp};
 
 use windlass_store::{AttemptId, Claimed, SessionId, Signal};
 
-/// The couriers of this server, by module.
+/// The queue publishers of this server, by module.
 #[derive(Debug, Default)]
 pub(crate) struct Offering {
-    couriers: Mutex<BTreeMap<Name, Courier>>,
+    publishers: Mutex<BTreeMap<Name, QueuePublisher>>,
 }
 
 #[derive(Debug, Clone)]
-struct Courier {
+struct QueuePublisher {
     stirred: Arc<Signal>,
     place: OfferedAt,
     session: SessionId,
-    /// What couriers have left behind that are gone, until this one takes it over.
+    /// What queue publishers have left behind that are gone, until this one takes it over.
     left_behind: BTreeSet<AttemptId>,
 }
 
@@ -37,34 +37,36 @@ pub struct OfferedAt {
 }
 
 impl Offering {
-    /// A courier begins. What it gets is set when there may be something for it.
+    /// A queue publisher begins. What it gets is set when there may be something for it.
     pub(crate) fn begin(&self, module: Name, session: SessionId, place: OfferedAt) -> Arc<Signal> {
         let stirred = Arc::<Signal>::default();
-        let courier = Courier { stirred: stirred.clone(), place, session, left_behind: BTreeSet::new() };
-        self.with(|couriers| couriers.insert(module, courier));
+        let publisher =
+            QueuePublisher { stirred: stirred.clone(), place, session, left_behind: BTreeSet::new() };
+        self.with(|publishers| publishers.insert(module, publisher));
         stirred
     }
 
     /// The broker of a module takes nothing, or takes everything again.
     pub(crate) fn note(&self, module: &Name, trouble: Option<(Timestamp, String)>) {
-        self.with(|couriers| {
-            if let Some(courier) = couriers.get_mut(module) {
-                courier.place.trouble = trouble;
+        self.with(|publishers| {
+            if let Some(publisher) = publishers.get_mut(module) {
+                publisher.place.trouble = trouble;
             }
         });
     }
 
     /// Something may have become ready.
     pub(crate) fn stir(&self) {
-        self.with(|couriers| couriers.values().for_each(|courier| courier.stirred.set()));
+        self.with(|publishers| publishers.values().for_each(|publisher| publisher.stirred.set()));
     }
 
-    /// A courier is gone that offered this attempt. Returns whether one of this server goes on with it: its message is still
+    /// A queue publisher is gone that offered this attempt. Returns whether one of this server goes on with it: its message is still
     /// on the broker then, and goes nowhere else.
     pub(crate) fn leave_behind(&self, gone: &Claimed) -> bool {
-        self.with(|couriers| {
-            let heir =
-                couriers.get_mut(&gone.module).filter(|courier| courier.session.offers_beside(gone.session));
+        self.with(|publishers| {
+            let heir = publishers
+                .get_mut(&gone.module)
+                .filter(|publisher| publisher.session.offers_beside(gone.session));
             let Some(heir) = heir else { return false };
             heir.left_behind.insert(gone.id);
             heir.stirred.set();
@@ -72,24 +74,27 @@ impl Offering {
         })
     }
 
-    /// What the courier of a module is to go on with.
+    /// What the queue publisher of a module is to go on with.
     pub(crate) fn take_left_behind(&self, module: &Name) -> BTreeSet<AttemptId> {
-        self.with(|couriers| {
-            couriers.get_mut(module).map(|courier| mem::take(&mut courier.left_behind)).unwrap_or_default()
+        self.with(|publishers| {
+            publishers
+                .get_mut(module)
+                .map(|publisher| mem::take(&mut publisher.left_behind))
+                .unwrap_or_default()
         })
     }
 
-    /// The courier of a module has ended: nobody goes on with what others leave behind.
+    /// The queue publisher of a module has ended: nobody goes on with what others leave behind.
     pub(crate) fn end(&self, module: &Name) {
-        self.with(|couriers| couriers.remove(module));
+        self.with(|publishers| publishers.remove(module));
     }
 
     /// Where the attempts of a module are offered by this server.
     pub(crate) fn of(&self, module: &Name) -> Option<OfferedAt> {
-        self.with(|couriers| couriers.get(module).map(|courier| courier.place.clone()))
+        self.with(|publishers| publishers.get(module).map(|publisher| publisher.place.clone()))
     }
 
-    fn with<T>(&self, act: impl FnOnce(&mut BTreeMap<Name, Courier>) -> T) -> T {
-        act(&mut self.couriers.lock().unwrap_or_else(PoisonError::into_inner))
+    fn with<T>(&self, act: impl FnOnce(&mut BTreeMap<Name, QueuePublisher>) -> T) -> T {
+        act(&mut self.publishers.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }

@@ -3,7 +3,7 @@
 //! ```text
 //! committer:  state, events and their place in the outbox, in one transaction
 //!                                     │
-//! announcer:  outbox ─▶ read ─▶ Broker::announce ─▶ confirmed: out of the outbox
+//! outbox relay:  outbox ─▶ read ─▶ Broker::announce ─▶ confirmed: out of the outbox
 //!                └────────────── not confirmed: again ◀──┘
 //! ```
 //!
@@ -44,7 +44,7 @@ pub trait WriteEvent: Send + Sync {
 }
 
 /// Announces what happens to tasks.
-pub struct Announcer {
+pub struct OutboxRelay {
     engine: Arc<Engine>,
     broker: Arc<dyn Broker>,
     writer: Arc<dyn WriteEvent>,
@@ -78,8 +78,8 @@ impl Line {
     }
 }
 
-impl Announcer {
-    /// An announcer of `engine`: from now on what happens to tasks is kept until it is announced.
+impl OutboxRelay {
+    /// An outbox relay of `engine`: from now on what happens to tasks is kept until it is announced.
     #[must_use]
     pub fn new(
         engine: Arc<Engine>,

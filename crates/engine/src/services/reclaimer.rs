@@ -24,7 +24,7 @@ const SILENT_AFTER: Millis = Millis(2 * HEARTBEAT_EVERY.0 + 500);
 /// A server that fell silent longer ago is not to blame: a worker that lives has found another one since.
 const TO_BLAME_FOR: Millis = Millis::from_secs(30);
 
-/// Attempts of couriers given back in one round: one after the other, and the round is not to last for long.
+/// Attempts of queue publishers given back in one round: one after the other, and the round is not to last for long.
 const RELEASES_MAX: usize = 100;
 
 /// Takes attempts from sessions that are over.
@@ -56,14 +56,17 @@ impl Reclaimer {
         if lost.is_empty() || is_planted(Bug::NoLeaseExpiry) {
             return Ok(0);
         }
-        // Nobody has begun what a courier offers, so it is no death: another courier goes on with it, or it goes back to the
+        // Nobody has begun what a queue publisher offers, so it is no death: another queue publisher goes on with it, or it goes back to the
         // queue.
         let (offered, lost): (Vec<Claimed>, Vec<Claimed>) =
-            lost.into_iter().partition(|claimed| claimed.session.is_courier());
+            lost.into_iter().partition(|claimed| claimed.session.is_publisher());
         let is_free = |gone: &Claimed| !self.engine.offering.leave_behind(gone);
         let offered: Vec<Claimed> = offered.into_iter().filter(is_free).collect();
         if !offered.is_empty() {
-            tracing::info!(count = offered.len(), "what couriers of other servers offered is free again");
+            tracing::info!(
+                count = offered.len(),
+                "what queue publishers of other servers offered is free again"
+            );
             self.engine.timers.set();
         }
         for claimed in offered.into_iter().take(RELEASES_MAX) {

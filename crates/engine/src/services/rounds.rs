@@ -14,12 +14,12 @@ pub enum RoundsOf {
     Reclaimer,
     /// [`crate::services::Messenger`].
     Messenger,
-    /// [`crate::services::Lookout`].
-    Lookout,
+    /// [`crate::services::ChangePoller`].
+    ChangePoller,
     /// [`crate::services::Dispatcher`].
     Dispatcher,
-    /// [`crate::services::Clerk`].
-    Clerk,
+    /// [`crate::services::EnqueueImporter`].
+    EnqueueImporter,
     /// [`crate::services::Janitor`].
     Janitor,
     /// [`crate::services::DamageReporter`].
@@ -33,9 +33,9 @@ impl RoundsOf {
         Self::LeaseKeeper,
         Self::Reclaimer,
         Self::Messenger,
-        Self::Lookout,
+        Self::ChangePoller,
         Self::Dispatcher,
-        Self::Clerk,
+        Self::EnqueueImporter,
         Self::Janitor,
         Self::DamageReporter,
     ];
@@ -48,9 +48,9 @@ impl RoundsOf {
             Self::LeaseKeeper => "leases",
             Self::Reclaimer => "lost_attempts",
             Self::Messenger => "messages",
-            Self::Lookout => "changes_of_others",
+            Self::ChangePoller => "changes_of_others",
             Self::Dispatcher => "dispatch",
-            Self::Clerk => "enqueued",
+            Self::EnqueueImporter => "enqueued",
             Self::Janitor => "retention",
             Self::DamageReporter => "damage_reports",
         }
@@ -99,13 +99,13 @@ mod tests {
     fn a_service_keeps_failing_until_a_round_of_it_succeeds() {
         let rounds = Rounds::default();
         for failed in 1..FAILING_AFTER {
-            assert_eq!(rounds.note::<(), _>(RoundsOf::Clerk, Err(failed)), Err(failed));
+            assert_eq!(rounds.note::<(), _>(RoundsOf::EnqueueImporter, Err(failed)), Err(failed));
             assert_eq!(rounds.note::<_, ()>(RoundsOf::Janitor, Ok(())), Ok(()));
         }
         assert_eq!(rounds.failing(), None);
-        assert_eq!(rounds.note::<(), _>(RoundsOf::Clerk, Err(0)), Err(0));
-        assert_eq!(rounds.failing(), Some(RoundsOf::Clerk));
-        assert_eq!(rounds.note::<_, ()>(RoundsOf::Clerk, Ok(())), Ok(()));
-        assert_eq!((rounds.failing(), rounds.failures(RoundsOf::Clerk)), (None, 0));
+        assert_eq!(rounds.note::<(), _>(RoundsOf::EnqueueImporter, Err(0)), Err(0));
+        assert_eq!(rounds.failing(), Some(RoundsOf::EnqueueImporter));
+        assert_eq!(rounds.note::<_, ()>(RoundsOf::EnqueueImporter, Ok(())), Ok(()));
+        assert_eq!((rounds.failing(), rounds.failures(RoundsOf::EnqueueImporter)), (None, 0));
     }
 }

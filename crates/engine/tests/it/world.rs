@@ -17,10 +17,10 @@ use windlass_core::{
 use windlass_engine::{
     Accepted, Committer, Engine, EngineError, Exchange, ExchangeAnswer, Explanation, HandedOut, ReportStatus,
     Said, Submission, WorkerReport,
-    services::{Dispatcher, LeaseKeeper, Lookout, Membership, Messenger, Reclaimer, Timekeeper},
+    services::{ChangePoller, Dispatcher, LeaseKeeper, Membership, Messenger, Reclaimer, Timekeeper},
 };
 use windlass_store::{
-    Now, ServerId, ServerState, SessionId, Store, SubmitKey, Wish, WorkerState, memory::MemorySink,
+    ClaimRequest, Now, ServerId, ServerState, SessionId, Store, SubmitKey, WorkerState, memory::MemorySink,
     resident::Resident,
 };
 
@@ -37,7 +37,7 @@ pub(crate) struct World {
     lease_keeper: LeaseKeeper,
     reclaimer: Reclaimer,
     messenger: Messenger,
-    lookout: Lookout,
+    change_poller: ChangePoller,
     dispatcher: Dispatcher,
     membership: Membership,
     elapsed_ms: Arc<AtomicI64>,
@@ -64,7 +64,7 @@ impl World {
             lease_keeper: LeaseKeeper::new(engine.clone()),
             reclaimer: Reclaimer::new(engine.clone()),
             messenger: Messenger::new(engine.clone()),
-            lookout: Lookout::new(engine.clone()),
+            change_poller: ChangePoller::new(engine.clone()),
             dispatcher: Dispatcher::new(engine.clone()),
             membership: Membership::new(engine.clone(), server(random)),
             engine,
@@ -108,7 +108,7 @@ impl World {
             while self.timekeeper.run_once(now).await.unwrap() + self.messenger.run_once(now).await.unwrap()
                 > 0
             {}
-            self.lookout.run_once(now).await.unwrap();
+            self.change_poller.run_once(now).await.unwrap();
             self.dispatcher.run_once(now).await.unwrap();
         });
     }
@@ -239,7 +239,11 @@ impl<'a> WorkerInWorld<'a> {
             lease: None,
             worker: Some(WorkerState { name: "w".into(), ..WorkerState::default() }),
             holding: Some(self.holding.clone()),
-            wishes: Some(vec![Wish { module: Name::new("m").unwrap(), commands: None, free: 10 }]),
+            claim_requests: Some(vec![ClaimRequest {
+                module: Name::new("m").unwrap(),
+                commands: None,
+                free: 10,
+            }]),
             free: None,
             draining: None,
             wait: Millis(wait),
@@ -278,8 +282,13 @@ impl<'a> WorkerInWorld<'a> {
     pub(crate) fn report_call(&mut self, token: &str, said: Said) -> ExchangeAnswer {
         self.seq += 1;
         let report = WorkerReport { token: token.to_owned(), said: Ok(said), logs: Vec::new() };
-        let call =
-            Exchange { seq: self.seq, holding: None, wishes: None, reports: vec![report], ..self.call(0) };
+        let call = Exchange {
+            seq: self.seq,
+            holding: None,
+            claim_requests: None,
+            reports: vec![report],
+            ..self.call(0)
+        };
         let answer = self.world.drive(self.world.engine.exchange(call, self.world.now())).unwrap();
         self.holding.retain(|held| held != token);
         answer

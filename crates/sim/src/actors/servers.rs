@@ -13,8 +13,8 @@ use windlass_core::{Millis, TaskId, Timestamp};
 use windlass_engine::{
     Committer, Engine, EngineError,
     services::{
-        Announcer, Dispatcher, HEARTBEAT_EVERY, LeaseKeeper, Lookout, Membership, Messenger, Reclaimer,
-        Timekeeper,
+        ChangePoller, Dispatcher, HEARTBEAT_EVERY, LeaseKeeper, Membership, Messenger, OutboxRelay,
+        Reclaimer, Timekeeper,
     },
 };
 use windlass_store::{
@@ -189,8 +189,10 @@ pub(crate) fn start(world: &Rc<World>, server: usize) {
             }
         }
         if world.config.announces {
-            world
-                .spawn(Host::Server(server), announce(world.clone(), live.clone(), announcer(&world, &live)));
+            world.spawn(
+                Host::Server(server),
+                announce(world.clone(), live.clone(), outbox_relay(&world, &live)),
+            );
         }
         world.spawn(Host::Server(server), commit(live.clone()));
         match world.config.shared {
@@ -306,13 +308,13 @@ async fn keep_time(world: Rc<World>, live: Rc<Live>) {
     let timekeeper = Timekeeper::new(engine.clone());
     let reclaimer = Reclaimer::new(engine.clone());
     let messenger = Messenger::new(engine.clone());
-    let lookout = Lookout::new(engine.clone());
+    let change_poller = ChangePoller::new(engine.clone());
     let dispatcher = Dispatcher::new(engine.clone());
     loop {
         let failed = reclaimer.run_once(live.now()).await.is_err()
             | timekeeper.run_once(live.now()).await.is_err()
             | messenger.run_once(live.now()).await.is_err()
-            | lookout.run_once(live.now()).await.is_err()
+            | change_poller.run_once(live.now()).await.is_err()
             | dispatcher.run_once(live.now()).await.is_err();
         let wake = engine.next_wake(live.now()).unwrap_or(Millis(TICK_MS)).0;
         let pause = if failed { TICK_MS } else { wake.clamp(TICK_MIN_MS, TICK_MS) };
@@ -324,20 +326,20 @@ async fn keep_time(world: Rc<World>, live: Rc<Live>) {
 }
 
 /// Who announces what this server and others have written.
-fn announcer(world: &Rc<World>, live: &Live) -> Announcer {
+fn outbox_relay(world: &Rc<World>, live: &Live) -> OutboxRelay {
     let device = Device::default();
     world.add_device(device.clone());
     let dice = Mutex::new(fastrand::Rng::with_seed(world.random()));
     let losses = world.config.announcements_lost;
     let topics = Topics { device, journal: world.journal.clone(), dice, losses };
-    Announcer::new(live.engine.clone(), Arc::new(topics), Arc::new(Numbers), topic())
+    OutboxRelay::new(live.engine.clone(), Arc::new(topics), Arc::new(Numbers), topic())
 }
 
-async fn announce(world: Rc<World>, live: Rc<Live>, announcer: Announcer) {
+async fn announce(world: Rc<World>, live: Rc<Live>, outbox_relay: OutboxRelay) {
     loop {
-        let pause = announcer.run_once(|| live.now()).await.map_or(TICK_MS, |pause| pause.0);
+        let pause = outbox_relay.run_once(|| live.now()).await.map_or(TICK_MS, |pause| pause.0);
         world.sleep(ANNOUNCE_PAUSE_MS).await;
-        world.at_most(pause, announcer.stirred()).await;
+        world.at_most(pause, outbox_relay.stirred()).await;
     }
 }
 

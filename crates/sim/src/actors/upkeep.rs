@@ -3,7 +3,7 @@
 use std::{rc::Rc, sync::Arc};
 
 use windlass_core::Millis;
-use windlass_engine::services::{Clerk, DamageReporter, Janitor};
+use windlass_engine::services::{DamageReporter, EnqueueImporter, Janitor};
 use windlass_store::Retention;
 
 use super::{Live, application::Reader, consumer};
@@ -57,10 +57,10 @@ async fn sweep(world: Rc<World>, live: Rc<Live>) {
 }
 
 async fn take_in(world: Rc<World>, live: Rc<Live>) {
-    let clerk = Clerk::new(live.engine.clone(), Arc::new(Reader));
+    let enqueue_importer = EnqueueImporter::new(live.engine.clone(), Arc::new(Reader));
     loop {
         // What fails is tried again in the next round.
-        while clerk.run_once(live.now()).await.is_ok_and(|settled| settled > 0) {
+        while enqueue_importer.run_once(live.now()).await.is_ok_and(|settled| settled > 0) {
             world.count("enqueued tasks settled");
         }
         world.sleep(ENQUEUED_MS).await;

@@ -91,7 +91,7 @@ impl EnqueuedTasks for EnqueuedThere {
     }
 
     async fn arrival(&self) {
-        // Nobody says so here: the clerk looks from time to time.
+        // Nobody says so here: the enqueue importer looks from time to time.
         std::future::pending().await
     }
 }

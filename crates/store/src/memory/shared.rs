@@ -7,10 +7,10 @@ use windlass_core::{ActKey, Alarm, AlarmId, Event, Lock, LockName, Millis, Name,
 
 use super::{servers::Servers, sessions::Sessions, sink::without_results, tables::Tables, waits::Waits};
 use crate::port::{
-    Adoption, Ask, AttemptId, BuiltOn, Change, Claimed, Due, Envelope, Leave, Limit, LimitState, Loaded,
-    LogLine, LostClaim, Now, Outcome, Page, Quarantine, QueueState, Retention, ServerId, ServerState,
-    Service, ServiceLease, SessionId, SessionRenewal, SessionState, Store, StoreError, StoredAlarm,
-    StoredFlow, TaskChange, TaskQuery, Unannounced, Wish,
+    Adoption, Ask, AttemptId, BuiltOn, Change, ClaimRequest, Claimed, Due, Envelope, Leave, Limit,
+    LimitState, Loaded, LogLine, LostClaim, Now, Outcome, Page, Quarantine, QueueState, Retention, ServerId,
+    ServerState, Service, ServiceLease, SessionId, SessionRenewal, SessionState, Store, StoreError,
+    StoredAlarm, StoredFlow, TaskChange, TaskQuery, Unannounced,
 };
 use crate::signal::Signal;
 
@@ -149,7 +149,12 @@ impl Store for SharedStore {
         Ok(outcomes)
     }
 
-    async fn claim(&self, session: SessionId, wishes: &[Wish], now: Now) -> Result<Vec<Claimed>, StoreError> {
+    async fn claim(
+        &self,
+        session: SessionId,
+        claim_requests: &[ClaimRequest],
+        now: Now,
+    ) -> Result<Vec<Claimed>, StoreError> {
         let mut rows = self.rows();
         let mut claimed = Vec::new();
         if !rows.sessions.knows(session) {
@@ -157,12 +162,12 @@ impl Store for SharedStore {
         }
         let grace = rows.grace(session);
         let limits: Vec<Limit> = rows.tables.limits().cloned().collect();
-        for wish in wishes {
-            if rows.tables.paused().contains_key(&wish.module) {
+        for claim_request in claim_requests {
+            if rows.tables.paused().contains_key(&claim_request.module) {
                 continue;
             }
-            for _ in 0..wish.free {
-                let Some(next) = rows.waits.claim(session, wish, &limits, grace, now) else { break };
+            for _ in 0..claim_request.free {
+                let Some(next) = rows.waits.claim(session, claim_request, &limits, grace, now) else { break };
                 claimed.push(next);
             }
         }
@@ -178,12 +183,12 @@ impl Store for SharedStore {
     ) -> Result<(Vec<Outcome>, Vec<Option<Vec<Claimed>>>), StoreError> {
         let outcomes = self.commit(changes).await?;
         let mut claimed = Vec::with_capacity(asks.len());
-        for Ask { session, wish } in asks {
+        for Ask { session, claim_request } in asks {
             // As SQL stores, which decide this by itself.
-            let is_ruled = self.rows().is_ruled(&wish.module);
+            let is_ruled = self.rows().is_ruled(&claim_request.module);
             claimed.push(match is_ruled {
                 true => None,
-                false => Some(self.claim(*session, std::slice::from_ref(wish), now).await?),
+                false => Some(self.claim(*session, std::slice::from_ref(claim_request), now).await?),
             });
         }
         Ok((outcomes, claimed))

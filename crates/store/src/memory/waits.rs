@@ -8,8 +8,8 @@ use windlass_core::{
 
 use super::turns::{Starts, Turns};
 use crate::port::{
-    AttemptId, Claim, Claimed, Due, Limit, LimitHolder, LimitState, Loaded, LostClaim, Now, QueuePause,
-    QueueState, SessionId, TaskChange, Wish,
+    AttemptId, Claim, ClaimRequest, Claimed, Due, Limit, LimitHolder, LimitState, Loaded, LostClaim, Now,
+    QueuePause, QueueState, SessionId, TaskChange,
 };
 
 /// One row per (task, wake-up).
@@ -114,23 +114,24 @@ impl Waits {
         Loaded { claims, handed_out, ..Loaded::untouched(task) }
     }
 
-    /// Gives the next in line for `wish` to a session, as `limits` allow and keys take turns.
+    /// Gives the next in line for `claim request` to a session, as `limits` allow and keys take turns.
     pub(super) fn claim(
         &mut self,
         session: SessionId,
-        wish: &Wish,
+        claim_request: &ClaimRequest,
         limits: &[Limit],
         grace: Millis,
         now: Now,
     ) -> Option<Claimed> {
         let wanted = |ready: &Ready| {
-            ready.module == wish.module
-                && wish.commands.as_ref().is_none_or(|commands| commands.contains(&ready.command))
+            ready.module == claim_request.module
+                && claim_request.commands.as_ref().is_none_or(|commands| commands.contains(&ready.command))
                 && !limits.iter().any(|limit| self.is_reached(limit, ready, now.mono))
         };
         let line = self.line(wanted);
-        let (is_in_round, (_, task, key), fairness) = self.next_in_turn(&self.turns, &wish.module, &line)?;
-        self.turns.had(&wish.module, fairness, is_in_round, now.wall);
+        let (is_in_round, (_, task, key), fairness) =
+            self.next_in_turn(&self.turns, &claim_request.module, &line)?;
+        self.turns.had(&claim_request.module, fairness, is_in_round, now.wall);
         self.claims += 1;
         let number = self.claims;
         let claimed = self.hold(session, task, key, number, grace, now);

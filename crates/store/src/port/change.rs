@@ -82,7 +82,7 @@ pub struct TaskChange {
     pub lost: Vec<LostClaim>,
     /// Acts of which workers report, and the numbers of the claims under which they do.
     pub reported: Vec<(ActKey, u64)>,
-    /// Acts that couriers offer under these claims, as its author knew.
+    /// Acts that queue publishers offer under these claims, as its author knew.
     pub offered: Vec<(ActKey, u64)>,
     /// Its events are to be announced: they stay in the outbox until [`Change::Announced`].
     pub announces: bool,
@@ -91,7 +91,7 @@ pub struct TaskChange {
 impl TaskChange {
     /// Whether the change is made without knowing that a session has this attempt under this claim: it ends the attempt
     /// without having it been handed out, or by the report of a worker that had it before. Then the change is a
-    /// conflict: the rules must know what workers have. What a courier offers nobody has begun, so such an attempt may end
+    /// conflict: the rules must know what workers have. What a queue publisher offers nobody has begun, so such an attempt may end
     /// where its author knew that.
     #[must_use]
     pub fn overlooks(&self, key: ActKey, attempt: u32, (claim, session): (u64, SessionId)) -> bool {
@@ -101,7 +101,7 @@ impl TaskChange {
         let act = self.task.act(key);
         let goes_on = act.is_some_and(|act| act.state == ActState::Ready && act.attempt == attempt);
         let started = EventKind::ActStarted { key, attempt };
-        let is_known = session.is_courier() && self.offered.contains(&(key, claim));
+        let is_known = session.is_publisher() && self.offered.contains(&(key, claim));
         !goes_on && !is_known && self.events.iter().all(|event| event.kind != started)
     }
 }

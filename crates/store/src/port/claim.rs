@@ -33,24 +33,24 @@ impl SessionId {
     /// whether an attempt is still being made, so the session never ends; its attempts end, or take too long.
     pub const AFAR: Self = Self(Self::OWN);
 
-    /// The session of a courier: it has attempts in order to offer them to others on a broker. `place` says which queue of
-    /// which broker it is for which module; `chance` tells it from other couriers there.
+    /// The session of a queue publisher: it has attempts in order to offer them to others on a broker. `place` says which queue of
+    /// which broker it is for which module; `chance` tells it from other queue publishers there.
     #[must_use]
-    pub fn courier(place: &str, chance: u64) -> Self {
+    pub fn publisher(place: &str, chance: u64) -> Self {
         let chance = (chance as u32).max(1);
         Self(Self::OWN | u128::from(hash(place)) << 32 | u128::from(chance))
     }
 
-    /// Whether both are couriers that offer at the same place, one after the other or on different servers.
+    /// Whether both are queue publishers that offer at the same place, one after the other or on different servers.
     #[must_use]
     pub fn offers_beside(self, other: Self) -> bool {
-        self.is_courier() && other.is_courier() && self.0 >> 32 == other.0 >> 32
+        self.is_publisher() && other.is_publisher() && self.0 >> 32 == other.0 >> 32
     }
 
-    /// Whether it is a courier's. What a courier has nobody has begun, so its time does not run, and whoever says that he
-    /// has it takes it from the courier.
+    /// Whether it is a queue publisher's. What a queue publisher has nobody has begun, so its time does not run, and whoever says that he
+    /// has it takes it from the queue publisher.
     #[must_use]
-    pub fn is_courier(self) -> bool {
+    pub fn is_publisher(self) -> bool {
         self.is_own() && self != Self::AFAR
     }
 
@@ -60,17 +60,17 @@ impl SessionId {
         self.0 >> 64 == Self::OWN >> 64
     }
 
-    /// Whether this session gets what that one has by saying that it has it: anybody who runs it from a courier, and a
-    /// courier from one that is gone.
+    /// Whether this session gets what that one has by saying that it has it: anybody who runs it from a queue publisher, and a
+    /// queue publisher from one that is gone.
     #[must_use]
     pub fn takes_from(self, holder: Self) -> bool {
-        holder.is_courier() && (!self.is_courier() || self.offers_beside(holder))
+        holder.is_publisher() && (!self.is_publisher() || self.offers_beside(holder))
     }
 
     /// How much longer than its timeout an attempt may be with this session.
     #[must_use]
     pub fn timeout_grace(self, attached: bool) -> Millis {
-        match (self.is_courier(), attached) {
+        match (self.is_publisher(), attached) {
             (true, _) => FOREVER,
             (false, true) => TIMEOUT_GRACE,
             (false, false) => Millis(0),
@@ -109,7 +109,7 @@ pub struct AttemptId {
 
 /// What a session can take.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Wish {
+pub struct ClaimRequest {
     /// The module.
     pub module: Name,
     /// Only these commands; nothing = all.
@@ -137,7 +137,7 @@ pub struct Ask {
     /// Who gets it.
     pub session: SessionId,
     /// What, and how much at most.
-    pub wish: Wish,
+    pub claim_request: ClaimRequest,
 }
 
 /// What a claim leaves to other servers on the store.

@@ -16,10 +16,10 @@ use windlass_core::{
 };
 
 use super::{
-    Adoption, Ask, AttemptId, Change, Claim, Claimed, Due, EnqueuedTasks, Envelope, Leave, LimitState,
-    LogLine, Now, Outcome, Page, Quarantine, QueueState, Retention, ServerId, ServerState, Service,
-    ServiceLease, SessionId, SessionRenewal, SessionState, StoredAlarm, StoredFlow, TaskQuery, Unannounced,
-    Wish,
+    Adoption, Ask, AttemptId, Change, Claim, ClaimRequest, Claimed, Due, EnqueuedTasks, Envelope, Leave,
+    LimitState, LogLine, Now, Outcome, Page, Quarantine, QueueState, Retention, ServerId, ServerState,
+    Service, ServiceLease, SessionId, SessionRenewal, SessionState, StoredAlarm, StoredFlow, TaskQuery,
+    Unannounced,
 };
 
 /// A store.
@@ -86,28 +86,33 @@ pub trait Store: Send + Sync + 'static {
     /// ([`BuiltOn`](super::BuiltOn)). When this returns, what was committed is on disk.
     async fn commit(&self, changes: Vec<Change>) -> Result<Vec<Outcome>, StoreError>;
 
-    /// Reads what claims for these wishes need, so that they wait for nothing: the time of what is claimed runs from the
+    /// Reads what claims for these claim requests need, so that they wait for nothing: the time of what is claimed runs from the
     /// `now` of the claim. True when this took time itself: whoever asked begins anew with the time it is by then.
-    async fn prepare_claims(&self, _wishes: &[Wish]) -> Result<bool, StoreError> {
+    async fn prepare_claims(&self, _requests: &[ClaimRequest]) -> Result<bool, StoreError> {
         Ok(false)
     }
 
-    /// Hands ready attempts to a session: of each wish at most its number, smallest rank first where keys do not take
+    /// Hands ready attempts to a session: of each claim request at most its number, smallest rank first where keys do not take
     /// turns, none that a limit keeps back, none of a paused queue; of what [`Store::prepare_claims`] got ready. Each
     /// gets a higher claim number than any time before. Nothing of a task that [`Store::quarantine`] names, up to a
     /// number that the store sets.
-    async fn claim(&self, session: SessionId, wishes: &[Wish], now: Now) -> Result<Vec<Claimed>, StoreError>;
+    async fn claim(
+        &self,
+        session: SessionId,
+        claim_requests: &[ClaimRequest],
+        now: Now,
+    ) -> Result<Vec<Claimed>, StoreError>;
 
     /// As [`Store::claim`], but leaves to other servers what they have just made ready, for them to hand out what they
     /// know. A store may take no notice of that.
     async fn claim_leaving(
         &self,
         session: SessionId,
-        wishes: &[Wish],
+        claim_requests: &[ClaimRequest],
         _leave: &Leave,
         now: Now,
     ) -> Result<Vec<Claimed>, StoreError> {
-        self.claim(session, wishes, now).await
+        self.claim(session, claim_requests, now).await
     }
 
     /// Commits, and in the same transaction claims as [`Store::claim_leaving`] does. Nothing in place of what was asked for
@@ -286,14 +291,14 @@ impl Loaded {
         self.claims.iter().map(|claim| claim.key).collect()
     }
 
-    /// The claims of who does what they are of. What a courier has waits for somebody who does.
+    /// The claims of who does what they are of. What a queue publisher has waits for somebody who does.
     pub fn begun(&self) -> impl Iterator<Item = &Claim> {
-        self.claims.iter().filter(|claim| !claim.session.is_courier())
+        self.claims.iter().filter(|claim| !claim.session.is_publisher())
     }
 
-    /// The claims of couriers: nobody has begun what they are of.
+    /// The claims of queue publishers: nobody has begun what they are of.
     pub fn offered(&self) -> impl Iterator<Item = &Claim> {
-        self.claims.iter().filter(|claim| claim.session.is_courier())
+        self.claims.iter().filter(|claim| claim.session.is_publisher())
     }
 
     /// What the rules may know beside the task.

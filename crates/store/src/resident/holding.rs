@@ -3,14 +3,19 @@
 use windlass_core::{ActKey, ActState, Millis, TaskId};
 
 use super::{Batch, Line, LinePlace, Resident, claims::Held, limits::Key, state::Inner};
-use crate::port::{AttemptId, Claim, Claimed, Now, SessionId, StoreError, TAKEN_KEPT_AFTER, Wish};
+use crate::port::{AttemptId, Claim, ClaimRequest, Claimed, Now, SessionId, StoreError, TAKEN_KEPT_AFTER};
 
 /// How long after a start attempts stay with modules that answer over a broker alone, until somebody reads their answers.
 const RESTORED_LEASE: Millis = Millis::from_secs(60);
 
 impl Resident {
-    /// Hands out what is ready, as far as these wishes go.
-    pub(super) fn claim_in_memory(&self, session: SessionId, wishes: &[Wish], now: Now) -> Vec<Claimed> {
+    /// Hands out what is ready, as far as these claim requests go.
+    pub(super) fn claim_in_memory(
+        &self,
+        session: SessionId,
+        claim_requests: &[ClaimRequest],
+        now: Now,
+    ) -> Vec<Claimed> {
         let mut inner = self.inner();
         let now = inner.by_now(now);
         inner.end_grace(now);
@@ -18,9 +23,9 @@ impl Resident {
         if inner.void || !inner.scheduler.sessions.knows(session) {
             return claimed;
         }
-        for wish in wishes {
-            for _ in 0..wish.free {
-                let Some(place) = inner.scheduler.queues.pop(wish, now.mono) else { break };
+        for claim_request in claim_requests {
+            for _ in 0..claim_request.free {
+                let Some(place) = inner.scheduler.queues.pop(claim_request, now.mono) else { break };
                 let attempt =
                     inner.scheduler.active.get(&place.task).and_then(|entry| entry.task.act(place.key));
                 let Some(attempt) = attempt.map(|act| act.attempt) else { continue };
@@ -49,7 +54,7 @@ impl Resident {
 
 impl Inner {
     /// Sessions of the engine's own have again what they had before a start, under the claims that are known outside. A
-    /// courier does not come back: its lease is over, and another one at its place goes on with what it offered.
+    /// queue publisher does not come back: its lease is over, and another one at its place goes on with what it offered.
     pub(super) fn restore(&mut self, claims: Vec<(TaskId, Claim)>, now: Now) {
         for (task, claim) in claims {
             let Claim { key, attempt, number, session, at } = claim;
@@ -58,7 +63,7 @@ impl Inner {
                 self.scheduler.claims.forget_row(task, key);
                 continue;
             }
-            let lease = if session.is_courier() { Millis(0) } else { RESTORED_LEASE };
+            let lease = if session.is_publisher() { Millis(0) } else { RESTORED_LEASE };
             self.scheduler.sessions.hold_again(session, task, key, at, Millis(now.mono.0 + lease.0));
             self.give_to(session, AttemptId { task, key, attempt, claim: number }, now);
         }
@@ -90,7 +95,7 @@ impl Inner {
         let grace = session.timeout_grace(self.scheduler.sessions.is_attached(session));
         let timeout_at = Millis(now.mono.0.saturating_add(ready.timeout.0).saturating_add(grace.0));
         let place = LinePlace { rank: ready.rank, task };
-        let begins_deadline = !session.is_courier() && self.scheduler.begins_deadline(task, key);
+        let begins_deadline = !session.is_publisher() && self.scheduler.begins_deadline(task, key);
         let held = Held {
             key,
             attempt: number,

@@ -13,7 +13,7 @@ use super::{
     standing::{Admission, Place, Standing},
     turns::{Candidate, Keyed, Position},
 };
-use crate::port::{QueuePause, QueueState, Wish};
+use crate::port::{ClaimRequest, QueuePause, QueueState};
 
 /// The ready attempts of all modules.
 #[derive(Debug, Default)]
@@ -77,15 +77,15 @@ impl Queues {
         }
     }
 
-    /// Takes the next for `wish`.
-    pub(super) fn pop(&mut self, wish: &Wish, now: Millis) -> Option<Place> {
+    /// Takes the next for `claim request`.
+    pub(super) fn pop(&mut self, claim_request: &ClaimRequest, now: Millis) -> Option<Place> {
         let goes_on = |queue: &&mut Queue| queue.paused.is_none() || is_planted(Bug::QueuePauseIgnored);
-        let queue = self.modules.get_mut(&wish.module).filter(goes_on)?;
+        let queue = self.modules.get_mut(&claim_request.module).filter(goes_on)?;
         let next = if queue.keyed.is_none() && queue.limits.is_empty() {
-            let (place, command) = queue.first(wish, |_| true)?;
+            let (place, command) = queue.first(claim_request, |_| true)?;
             Candidate { turn: 0, place, command, key: None }
         } else {
-            queue.next_in_turn(wish, now, self.awaits_holders)?
+            queue.next_in_turn(claim_request, now, self.awaits_holders)?
         };
         match &next.key {
             Some(key) => queue.remove_keyed(&next.command, key, &next.place),
@@ -199,18 +199,19 @@ impl Queues {
         self.line_mut(line).keep_limit_behind(place);
     }
 
-    /// A line that has less in memory than `wishes` may take, or than it is to have, while more rests.
-    pub(super) fn short(&self, wishes: &[Wish], head: usize) -> Option<Line> {
+    /// A line that has less in memory than `claim requests` may take, or than it is to have, while more rests.
+    pub(super) fn short(&self, claim_requests: &[ClaimRequest], head: usize) -> Option<Line> {
         let is_short = |line: &Standing, free: u32| {
             let enough = usize::try_from(free).unwrap_or(usize::MAX).max(head / 4);
             line.is_short(enough)
         };
-        wishes.iter().find_map(|wish| {
-            let queue = self.modules.get(&wish.module).filter(|queue| queue.paused.is_none())?;
-            let wanted = |name: &Name| wish.commands.as_ref().is_none_or(|commands| commands.contains(name));
+        claim_requests.iter().find_map(|claim_request| {
+            let queue = self.modules.get(&claim_request.module).filter(|queue| queue.paused.is_none())?;
+            let wanted =
+                |name: &Name| claim_request.commands.as_ref().is_none_or(|commands| commands.contains(name));
             let mut lines = queue.commands.iter().filter(|(name, _)| wanted(name));
-            let (command, _) = lines.find(|(_, line)| is_short(line, wish.free))?;
-            Some(Line { module: wish.module.clone(), command: command.clone() })
+            let (command, _) = lines.find(|(_, line)| is_short(line, claim_request.free))?;
+            Some(Line { module: claim_request.module.clone(), command: command.clone() })
         })
     }
 
@@ -248,9 +249,9 @@ impl Queues {
 
 impl Queue {
     /// The first in line without a key, of those commands that are `allowed`.
-    fn first(&self, wish: &Wish, allowed: impl Fn(&Name) -> bool) -> Option<(Place, Name)> {
+    fn first(&self, claim_request: &ClaimRequest, allowed: impl Fn(&Name) -> bool) -> Option<(Place, Name)> {
         let first = |(name, line): (&Name, &Standing)| line.first().map(|place| (*place, name.clone()));
-        match &wish.commands {
+        match &claim_request.commands {
             None => self.commands.iter().filter(|(name, _)| allowed(name)).filter_map(first).min(),
             Some(commands) => {
                 let commands = commands.iter().filter(|name| allowed(name));
@@ -259,23 +260,29 @@ impl Queue {
         }
     }
 
-    /// The next for `wish`, as limits allow and keys take turns.
-    fn next_in_turn(&mut self, wish: &Wish, now: Millis, awaits_holders: bool) -> Option<Candidate> {
+    /// The next for `claim request`, as limits allow and keys take turns.
+    fn next_in_turn(
+        &mut self,
+        claim_request: &ClaimRequest,
+        now: Millis,
+        awaits_holders: bool,
+    ) -> Option<Candidate> {
         if awaits_holders && self.limits.iter().any(|used| used.limit.running.is_some()) {
             return None;
         }
         let passed: Vec<_> = self.limits.iter_mut().flat_map(|used| used.pass(now)).collect();
         let limits = std::mem::take(&mut self.limits);
         let allowed = |command: &Name| !limits.iter().any(|used| used.keeps_back(command, None));
-        let keyless = self.first(wish, allowed);
+        let keyless = self.first(claim_request, allowed);
         let next = match &mut self.keyed {
             None => keyless.map(|(place, command)| Candidate { turn: 0, place, command, key: None }),
             Some(keyed) => {
                 passed.iter().for_each(|key| keyed.let_stand(key));
                 let turn = keyed.keyless_turn();
                 let keyless = keyless.map(|(place, command)| Candidate { turn, place, command, key: None });
-                let is_named =
-                    |command: &Name| wish.commands.as_ref().is_none_or(|commands| commands.contains(command));
+                let is_named = |command: &Name| {
+                    claim_request.commands.as_ref().is_none_or(|commands| commands.contains(command))
+                };
                 let next = keyed.first(
                     |command| is_named(command) && allowed(command),
                     |command, key| limits.iter().any(|used| used.keeps_back(command, Some(key))),

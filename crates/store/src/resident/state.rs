@@ -350,7 +350,7 @@ impl Inner {
     pub(super) fn end_grace(&mut self, now: Now) {
         if self.grace == Grace::Begins {
             let grace = if is_planted(Bug::NoAdoptionGrace) { Millis(0) } else { ADOPTION_GRACE };
-            // Every ready attempt may have its holder again by now, as couriers have at a start: then nothing waits.
+            // Every ready attempt may have its holder again by now, as queue publishers have at a start: then nothing waits.
             let grace = if self.scheduler.recovered.is_empty() { Millis(0) } else { grace };
             self.grace = Grace::Until(Millis(now.mono.0 + grace.0));
         }

@@ -10,10 +10,10 @@ use windlass_core::{
 
 use super::{Resident, queue::Queues, state::Grace};
 use crate::port::{
-    Adoption, AttemptId, Change, Claimed, DamagedTask, Due, Envelope, LimitState, Loaded, LogLine, Now,
-    Outcome, Page, Quarantine, QueueState, Retention, ServerId, ServerState, Service, ServiceLease,
-    SessionId, SessionRenewal, SessionState, Store, StoreError, StoredAlarm, StoredFlow, TaskQuery,
-    Unannounced, Wish,
+    Adoption, AttemptId, Change, ClaimRequest, Claimed, DamagedTask, Due, Envelope, LimitState, Loaded,
+    LogLine, Now, Outcome, Page, Quarantine, QueueState, Retention, ServerId, ServerState, Service,
+    ServiceLease, SessionId, SessionRenewal, SessionState, Store, StoreError, StoredAlarm, StoredFlow,
+    TaskQuery, Unannounced,
 };
 
 #[async_trait]
@@ -99,12 +99,17 @@ impl Store for Resident {
         Ok(outcomes)
     }
 
-    async fn prepare_claims(&self, wishes: &[Wish]) -> Result<bool, StoreError> {
-        self.refill(wishes).await
+    async fn prepare_claims(&self, claim_requests: &[ClaimRequest]) -> Result<bool, StoreError> {
+        self.refill(claim_requests).await
     }
 
-    async fn claim(&self, session: SessionId, wishes: &[Wish], now: Now) -> Result<Vec<Claimed>, StoreError> {
-        let claimed = self.claim_in_memory(session, wishes, now);
+    async fn claim(
+        &self,
+        session: SessionId,
+        claim_requests: &[ClaimRequest],
+        now: Now,
+    ) -> Result<Vec<Claimed>, StoreError> {
+        let claimed = self.claim_in_memory(session, claim_requests, now);
         if session.is_own() && !claimed.is_empty() {
             // Before it goes out as a message: after a start nobody else would know.
             self.keep_claims().await?;

@@ -12,7 +12,7 @@ use super::{
     scheduler::Scheduler,
     state::Inner,
 };
-use crate::port::{Change, Now, Quarantine, StoreError, Wish};
+use crate::port::{Change, ClaimRequest, Now, Quarantine, StoreError};
 
 /// A read of what is not in memory: until this is dropped, nothing leaves that may have come to the disk since.
 pub(super) struct Reading<'a> {
@@ -87,9 +87,9 @@ impl Resident {
         Ok(())
     }
 
-    /// Brings back what stands next in lines that run short of what `wishes` may take. Tells whether any did.
-    pub(super) async fn refill(&self, wishes: &[Wish]) -> Result<bool, StoreError> {
-        self.refill_lines(|queues| queues.short(wishes, self.rest.head)).await
+    /// Brings back what stands next in lines that run short of what `claim requests` may take. Tells whether any did.
+    pub(super) async fn refill(&self, claim_requests: &[ClaimRequest]) -> Result<bool, StoreError> {
+        self.refill_lines(|queues| queues.short(claim_requests, self.rest.head)).await
     }
 
     /// Brings back what stands next in lines, as long as `next` names one. Tells whether it did, or waited for

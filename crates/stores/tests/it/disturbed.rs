@@ -16,7 +16,7 @@ use std::{
 use windlass_conformance::block_on;
 use windlass_core::{ActKey, Effect, Flow, Millis, OnFailure, TaskId, waits};
 use windlass_store::{
-    Change, LogLine, Now, Outcome, PollState, SessionId, SessionRenewal, Store, StoreError, Wish,
+    Change, ClaimRequest, LogLine, Now, Outcome, PollState, SessionId, SessionRenewal, Store, StoreError,
 };
 use windlass_testkit::{Product, Server};
 
@@ -63,8 +63,8 @@ pub(crate) fn renew(store: &dyn Store) {
     block_on(store.renew(vec![renewal], NOW)).unwrap();
 }
 
-pub(crate) fn wish(free: u32) -> Vec<Wish> {
-    vec![Wish { module: story::name("module"), commands: None, free }]
+pub(crate) fn claim_request(free: u32) -> Vec<ClaimRequest> {
+    vec![ClaimRequest { module: story::name("module"), commands: None, free }]
 }
 
 /// Polls a future so often, so far apart, and drops it, if it has not ended by then.

@@ -1,10 +1,10 @@
-//! The loop of a courier.
+//! The loop of a queue publisher.
 
 use std::{sync::Arc, time::Duration};
 
 use futures_util::future::join_all;
 use tokio::time;
-use windlass_engine::{Engine, services::Courier};
+use windlass_engine::{Engine, services::QueuePublisher};
 use windlass_store::Clock as _;
 
 use crate::clock::SystemClock;
@@ -19,9 +19,9 @@ const END_MAX: Duration = Duration::from_secs(5);
 const FAILED_PAUSE: Duration = Duration::from_millis(200);
 
 /// Offers what becomes ready, for ever.
-pub(super) async fn run(courier: Arc<Courier>, engine: Arc<Engine>, clock: Arc<SystemClock>) {
+pub(super) async fn run(publisher: Arc<QueuePublisher>, engine: Arc<Engine>, clock: Arc<SystemClock>) {
     loop {
-        let pause = match courier.run_once(clock.now()).await {
+        let pause = match publisher.run_once(clock.now()).await {
             Ok(pause) => Duration::from_millis(pause.0),
             Err(error) => {
                 tracing::warn!(%error, "what is ready could not be offered; it is tried again");
@@ -34,22 +34,22 @@ pub(super) async fn run(courier: Arc<Courier>, engine: Arc<Engine>, clock: Arc<S
         }
         tokio::select! {
             () = time::sleep(pause) => {}
-            () = courier.stirred() => {}
+            () = publisher.stirred() => {}
         }
     }
 }
 
 /// Those who offer steps on brokers.
-pub(crate) struct Couriers {
-    pub(super) couriers: Vec<Arc<Courier>>,
+pub(crate) struct QueuePublishers {
+    pub(super) publishers: Vec<Arc<QueuePublisher>>,
     pub(super) clock: Arc<SystemClock>,
 }
 
-impl Couriers {
+impl QueuePublishers {
     /// Ends them in order: what they offer stays offered, and whoever comes next goes on with it.
     pub(crate) async fn end(self) {
-        let ends = self.couriers.iter().map(|courier| async {
-            match time::timeout(END_MAX, courier.end(self.clock.now())).await {
+        let ends = self.publishers.iter().map(|publisher| async {
+            match time::timeout(END_MAX, publisher.end(self.clock.now())).await {
                 Ok(Ok(())) => {}
                 Ok(Err(error)) => tracing::warn!(%error, "a queue publisher could not end in order"),
                 Err(_) => {

@@ -35,9 +35,9 @@ impl<'a> Look<'a> {
         Ok(look)
     }
 
-    /// The reason of an act, with the deadline that runs. What a courier has claimed nobody has taken.
+    /// The reason of an act, with the deadline that runs. What a queue publisher has claimed nobody has taken.
     pub(super) fn reason(&self, key: ActKey, why: Why) -> Reason {
-        let claim = self.claims.get(&key).filter(|claim| !claim.session.is_courier());
+        let claim = self.claims.get(&key).filter(|claim| !claim.session.is_publisher());
         let deadline_at = self.loaded.task.running_deadline(key, claim.map(|claim| claim.at));
         Reason { key: Some(key), why, deadline_at }
     }
@@ -81,7 +81,7 @@ impl<'a> Look<'a> {
 
     fn why_claimed(&self, key: ActKey, claim: &Claim) -> Why {
         let task = &self.loaded.task;
-        if claim.session.is_courier()
+        if claim.session.is_publisher()
             && let Some((module, _)) = task.action(key).and_then(Action::worker)
         {
             return Why::Offered {

@@ -105,7 +105,7 @@ impl Look<'_> {
         let mut workers = Workers { serve: 0, draining: 0, without_command: 0, others: 0 };
         let mut known: BTreeMap<SessionId, &WorkerState> = local.polling_workers().collect();
         known.extend(self.workers.iter().map(|worker| (worker.session, &worker.worker)));
-        // Couriers, and what stands for modules that answer over a broker, do nothing themselves.
+        // QueuePublishers, and what stands for modules that answer over a broker, do nothing themselves.
         known.retain(|session, _| !session.is_own());
         for (session, worker) in known {
             if !worker.modules.contains(module) {

@@ -1,4 +1,4 @@
-//! Messages that a courier sends in one go.
+//! Messages that a queue publisher sends in one go.
 
 use windlass_brokers::Message;
 

@@ -6,7 +6,7 @@ use windlass_store::Now;
 
 use crate::{
     EngineError,
-    services::queue_publisher::{Courier, RESULTS_GROUP, offers::Seen},
+    services::queue_publisher::{QueuePublisher, RESULTS_GROUP, offers::Seen},
 };
 
 /// The broker seems to have lost messages. Consumers may have acknowledged them as well, if their answers wait to be
@@ -19,7 +19,7 @@ pub(super) struct Doubt {
     answers: Progress,
 }
 
-impl Courier {
+impl QueuePublisher {
     /// Looks whether the broker has what it was given, and what is to be sent again.
     pub(super) async fn look(&self, now: Now) -> Result<(), EngineError> {
         match self.try_look(now).await {

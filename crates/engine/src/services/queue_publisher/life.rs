@@ -1,4 +1,4 @@
-//! A courier's session: how it is kept, how it ends, and how a courier goes on with what another one left behind.
+//! A queue publisher's session: how it is kept, how it ends, and how a queue publisher goes on with what another one left behind.
 
 use std::sync::Arc;
 
@@ -7,18 +7,18 @@ use windlass_store::{Adoption, AttemptId, Now, PollState, SessionRenewal, Worker
 
 use crate::{
     EngineError,
-    services::queue_publisher::{Courier, RENEW_EVERY},
+    services::queue_publisher::{QueuePublisher, RENEW_EVERY},
 };
 
-/// For how long a courier may be silent before others offer what it has.
+/// For how long a queue publisher may be silent before others offer what it has.
 const LEASE: Millis = Millis::from_secs(30);
 
-impl Courier {
-    /// Ends in order, after the round that is under way: what was not sent goes back to the queue, and the next courier at
+impl QueuePublisher {
+    /// Ends in order, after the round that is under way: what was not sent goes back to the queue, and the next queue publisher at
     /// this place goes on with the rest at once.
     ///
     /// # Errors
-    /// When the store fails. Then the next courier waits until the lease ends.
+    /// When the store fails. Then the next queue publisher waits until the lease ends.
     pub async fn end(&self, now: Now) -> Result<(), EngineError> {
         let _round = self.round.lock().await;
         self.state().has_ended = true;
@@ -43,7 +43,7 @@ impl Courier {
 
     async fn renew_for(&self, lease: Millis, now: Now) -> Result<(), EngineError> {
         let worker = WorkerState {
-            name: format!("courier to {} at {}", self.settings.queue, self.broker.name()).into(),
+            name: format!("queue publisher to {} at {}", self.settings.queue, self.broker.name()).into(),
             modules: vec![self.settings.module.clone()],
             ..WorkerState::default()
         };
@@ -58,7 +58,7 @@ impl Courier {
         Ok(self.engine.store.renew(vec![renewal], now).await?)
     }
 
-    /// Takes over what a courier offered that is gone. The broker has its messages: nothing is sent again unless they turn
+    /// Takes over what a queue publisher offered that is gone. The broker has its messages: nothing is sent again unless they turn
     /// out to be missing.
     pub(super) async fn go_on_with_left_behind(&self, now: Now) -> Result<(), EngineError> {
         let left_behind: Vec<AttemptId> =
@@ -70,7 +70,7 @@ impl Courier {
         let held = left_behind.into_iter().zip(adoptions).filter(|(_, adoption)| *adoption == Adoption::Held);
         let mut state = self.state();
         held.for_each(|(id, _)| state.offers.go_on_with(id, now.mono));
-        tracing::info!(module = %self.settings.module, "what another courier offered is offered on");
+        tracing::info!(module = %self.settings.module, "what another queue publisher offered is offered on");
         Ok(())
     }
 }

@@ -6,7 +6,7 @@
 //!   └────── its task is paused or turns around ──────┘
 //! ```
 //!
-//! A courier is a session that has attempts only to offer them: it claims as a worker does, so that ranks, limits, turns
+//! A queue publisher is a session that has attempts only to offer them: it claims as a worker does, so that ranks, limits, turns
 //! and pauses hold for what goes over a broker as well, and not more than its window at once. The store is the truth and
 //! the broker carries hints: what the broker has lost is sent again, under the same token; of two workers who get the
 //! same message one gets the attempt.
@@ -27,7 +27,7 @@ use windlass_core::{
     planted::{Bug, is_planted},
     when_free,
 };
-use windlass_store::{AttemptId, Claimed, Loaded, Now, SessionId, Signal, Wish};
+use windlass_store::{AttemptId, ClaimRequest, Claimed, Loaded, Now, SessionId, Signal};
 
 use crate::{
     Engine, EngineError, HandedOut, OfferedAt, Results,
@@ -61,9 +61,9 @@ const ENVELOPE_BYTES: usize = 2048;
 /// The group of consumers as which servers read the answers of modules.
 pub const RESULTS_GROUP: &str = "windlass";
 
-/// What a courier offers, and where.
+/// What a queue publisher offers, and where.
 #[derive(Debug, Clone)]
-pub struct CourierSettings {
+pub struct QueuePublisherSettings {
     /// The module.
     pub module: Name,
     /// Its queue on the broker.
@@ -84,11 +84,11 @@ pub trait WriteStep: Send + Sync {
 }
 
 /// Offers the ready attempts of one module.
-pub struct Courier {
+pub struct QueuePublisher {
     engine: Arc<Engine>,
     broker: Arc<dyn Broker>,
     writer: Arc<dyn WriteStep>,
-    settings: CourierSettings,
+    settings: QueuePublisherSettings,
     session: SessionId,
     stirred: Arc<Signal>,
     trouble: Trouble,
@@ -107,20 +107,20 @@ struct State {
     has_ended: bool,
 }
 
-impl Courier {
-    /// A courier of `engine`. `chance` tells its session from those of other couriers.
+impl QueuePublisher {
+    /// A queue publisher of `engine`. `chance` tells its session from those of other queue publishers.
     #[must_use]
     pub fn new(
         engine: Arc<Engine>,
         broker: Arc<dyn Broker>,
         writer: Arc<dyn WriteStep>,
-        settings: CourierSettings,
+        settings: QueuePublisherSettings,
         chance: u64,
     ) -> Self {
         let place =
             OfferedAt { broker: broker.name().to_owned(), queue: settings.queue.name.clone(), trouble: None };
         let session =
-            SessionId::courier(&format!("{}\n{}\n{}", settings.module, place.broker, place.queue), chance);
+            SessionId::publisher(&format!("{}\n{}\n{}", settings.module, place.broker, place.queue), chance);
         let stirred = engine.offering.begin(settings.module.clone(), session, place);
         Self {
             engine,
@@ -240,13 +240,13 @@ impl Courier {
         if free == 0 {
             return Ok(Vec::new());
         }
-        let wish = Wish { module: self.settings.module.clone(), commands: None, free };
-        if self.engine.store.prepare_claims(std::slice::from_ref(&wish)).await? {
+        let claim_request = ClaimRequest { module: self.settings.module.clone(), commands: None, free };
+        if self.engine.store.prepare_claims(std::slice::from_ref(&claim_request)).await? {
             self.stirred.set();
             return Ok(Vec::new());
         }
         let now = self.engine.latest.not_before(now);
-        let claimed = self.engine.store.claim(self.session, &[wish], now).await?;
+        let claimed = self.engine.store.claim(self.session, &[claim_request], now).await?;
         let tasks = self.engine.tasks_of_claimed(&claimed).await?;
         let mut fresh = Vec::with_capacity(claimed.len());
         for Claimed { id, .. } in claimed {

@@ -1,4 +1,4 @@
-//! What a courier offers: which attempts, and whether the broker was given them.
+//! What a queue publisher offers: which attempts, and whether the broker was given them.
 
 use std::collections::{BTreeMap, BTreeSet, btree_map::Entry};
 
@@ -22,7 +22,7 @@ const ANYWAY_AFTER: Millis = Millis::from_secs(300);
 /// So often in a row fewer messages must be seen than were sent.
 const LOOKS: u32 = 2;
 
-/// The attempts that a courier has.
+/// The attempts that a queue publisher has.
 #[derive(Debug, Default)]
 pub(super) struct Offers {
     offers: BTreeMap<AttemptId, Offer>,
@@ -43,7 +43,7 @@ struct Offer {
     sent: u32,
     /// It goes without its parameters: the broker said that it was too large.
     is_short: bool,
-    /// Another courier has sent it, unless it was killed before: then it is one of those claimed last.
+    /// Another queue publisher has sent it, unless it was killed before: then it is one of those claimed last.
     is_left_behind: bool,
 }
 
@@ -62,7 +62,7 @@ impl Offers {
         self.unsent.insert(id);
     }
 
-    /// It was another courier's, which is gone.
+    /// It was another queue publisher's, which is gone.
     pub(super) fn go_on_with(&mut self, id: AttemptId, now: Millis) {
         let offer = Offer { sent_at: Some(now), sent: 1, is_left_behind: true, ..Offer::default() };
         self.offers.insert(id, offer);
@@ -74,7 +74,7 @@ impl Offers {
         self.unsent.remove(id);
     }
 
-    /// These are the courier's, by the store.
+    /// These are the queue publisher's, by the store.
     pub(super) fn compare(&mut self, held: impl Iterator<Item = AttemptId>) {
         let held: BTreeSet<AttemptId> = held.collect();
         self.offers.retain(|id, _| held.contains(id));
@@ -179,7 +179,7 @@ impl Offers {
         }
     }
 
-    /// What a courier had claimed and not sent when it was killed: of what it left behind, as many as are missing, those
+    /// What a queue publisher had claimed and not sent when it was killed: of what it left behind, as many as are missing, those
     /// claimed last. None where more are missing than it left.
     fn never_sent_before(&self, seen: &Seen, at: Millis) -> Vec<AttemptId> {
         let sent = self.offers.values().filter(|offer| offer.is_settled(at)).count();
@@ -222,7 +222,7 @@ impl Offer {
     }
 }
 
-/// What is seen of the courier's queue.
+/// What is seen of the queue publisher's queue.
 #[derive(Debug)]
 pub(super) enum Seen {
     /// The queue.
@@ -345,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn of_what_another_courier_left_behind_only_the_latest_are_sent_as_many_as_are_missing() {
+    fn of_what_another_publisher_left_behind_only_the_latest_are_sent_as_many_as_are_missing() {
         let mut offers = Offers::default();
         let left = |claim: u64| AttemptId { claim, ..id(u128::from(9 - claim)) };
         (1..=5).for_each(|claim| offers.go_on_with(left(claim), Millis(0)));

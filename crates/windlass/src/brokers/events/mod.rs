@@ -9,7 +9,7 @@ use tokio::time;
 use windlass_brokers::Broker;
 use windlass_engine::{
     Engine,
-    services::{Announcer, WriteEvent},
+    services::{OutboxRelay, WriteEvent},
 };
 use windlass_store::Clock as _;
 
@@ -23,16 +23,20 @@ const FAILED_PAUSE: Duration = Duration::from_millis(200);
 /// Between two rounds: what happens meanwhile goes together.
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// The announcer of a server. From now on what happens is kept for it.
-pub(super) fn announcer(engine: Arc<Engine>, broker: Arc<dyn Broker>, settings: EventsSettings) -> Announcer {
+/// The outbox relay of a server. From now on what happens is kept for it.
+pub(super) fn outbox_relay(
+    engine: Arc<Engine>,
+    broker: Arc<dyn Broker>,
+    settings: EventsSettings,
+) -> OutboxRelay {
     let writer: Arc<dyn WriteEvent> = Arc::new(cloud_event::Writer::new(settings.source));
-    Announcer::new(engine, broker, writer, settings.topic)
+    OutboxRelay::new(engine, broker, writer, settings.topic)
 }
 
 /// Announces what happens, for ever.
-pub(super) async fn run(announcer: Announcer, clock: Arc<SystemClock>) {
+pub(super) async fn run(outbox_relay: OutboxRelay, clock: Arc<SystemClock>) {
     loop {
-        let pause = match announcer.run_once(|| clock.now()).await {
+        let pause = match outbox_relay.run_once(|| clock.now()).await {
             Ok(pause) => Duration::from_millis(pause.0),
             Err(error) => {
                 tracing::warn!(%error, "what happened could not be announced; it is tried again");
@@ -43,7 +47,7 @@ pub(super) async fn run(announcer: Announcer, clock: Arc<SystemClock>) {
         time::sleep(PAUSE).await;
         tokio::select! {
             () = time::sleep(pause) => {}
-            () = announcer.stirred() => {}
+            () = outbox_relay.stirred() => {}
         }
     }
 }
