@@ -19,6 +19,7 @@ mod commands;
 mod deciding;
 mod engine;
 mod exchange;
+pub mod loops;
 #[doc(hidden)]
 pub mod malformed;
 mod queries;

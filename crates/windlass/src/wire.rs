@@ -1,8 +1,10 @@
 //! The only file that names concrete stores: from a store's URL to an open store.
 
-use std::{fmt, path::PathBuf, str::FromStr, sync::Arc, time::Duration};
+use std::{fmt, path::PathBuf, str::FromStr, sync::Arc};
 
 use anyhow::Context as _;
+use windlass_core::Millis;
+use windlass_engine::loops::StoreClock as _;
 use windlass_store::{
     Archive, Clock as _, RowSnapshot, Snapshot, Store,
     memory::MemorySink,
@@ -118,7 +120,7 @@ pub(crate) async fn open(
             let store = shared(url).await.with_context(|| format!("cannot open the store {url}"))?;
             if let Some(time) = store.time().await? {
                 // Rather behind than ahead: other servers go by the latest that any of them has gone by.
-                clock.follow(time, Duration::ZERO);
+                clock.follow(time, Millis(0));
             }
             return Ok(store);
         }

@@ -222,9 +222,8 @@ impl<'a> Hand<'a> {
             let mut sessions = self.engine.sessions.lock();
             let local = sessions.get(self.session);
             held.retain(|claimed| {
-                let token = self.engine.tokens.seal(&claimed.id);
                 let is_here = self.attempts.iter().any(|attempt| attempt.id == claimed.id);
-                times.contains_key(&claimed.at) && !local.given.contains_key(&token) && !is_here
+                times.contains_key(&claimed.at) && !local.given.contains_key(&claimed.id) && !is_here
             });
         }
         self.take_in(&held).await?;
@@ -269,7 +268,7 @@ impl<'a> Hand<'a> {
             if attempt.is_too_large() {
                 self.engine.refuse_too_large(id);
                 // Should that not reach the disk, the next poll brings it up again.
-                self.engine.sessions.lock().get(self.session).give(attempt.token, id);
+                self.engine.sessions.lock().get(self.session).give(id);
             } else if self.size.add(&attempt) {
                 self.attempts.push(attempt);
             } else {
@@ -291,7 +290,7 @@ impl<'a> Hand<'a> {
             return;
         }
         for attempt in &self.attempts {
-            local.give(attempt.token.clone(), attempt.id);
+            local.give(attempt.id);
         }
         let modules = self.attempts.iter().filter_map(|attempt| {
             attempt.task.action(attempt.id.key).and_then(Action::worker).map(|(module, _)| module)
@@ -341,7 +340,7 @@ impl Drop for Hand<'_> {
             return;
         }
         for id in ids {
-            local.give(self.engine.tokens.seal(&id), id);
+            local.give(id);
         }
     }
 }

@@ -1,10 +1,12 @@
 //! Polls: calls that wait until there is something for the worker.
 
+use std::collections::BTreeMap;
+
 use futures_channel::oneshot;
 use windlass_core::Millis;
 use windlass_store::{AttemptId, Now, SessionId};
 
-use super::{Exchange, ExchangeAnswer, Seq};
+use super::{Exchange, ExchangeAnswer, Seq, Tokens};
 use crate::{Engine, EngineError};
 
 /// A poll from when it is heard until it is answered. It is closed when this is dropped: with the answer, or when
@@ -48,25 +50,30 @@ impl Engine {
         let (session, seq) = (call.session, call.seq);
         let mut answer = ExchangeAnswer { lease, ..ExchangeAnswer::default() };
         if let Some(holding) = &call.holding {
-            let gone = self.compare_with_store(session, holding, now).await?;
-            let mut compared = {
+            let named: BTreeMap<AttemptId, &str> =
+                holding.iter().filter_map(|token| Some((Tokens::name(token)?, token.as_str()))).collect();
+            let gone = self.compare_with_store(session, &named, now).await?;
+            let (unknown, missing) = {
                 let mut sessions = self.sessions.lock();
                 let local = sessions.get(session);
-                let mut compared = local.compare(holding, now);
-                compared.unknown.extend(gone);
-                // What was given back is not the session's any more, though it is named still.
-                compared.unknown.retain(|token| !local.declined.contains(token));
-                compared
+                let missing = local.compare(&named, now);
+                // An attempt that was given back is not the session's any more, though the worker still names it.
+                let is_unknown = |id: &AttemptId| {
+                    (gone.contains(id) || !local.given.contains_key(id)) && !local.declined.contains(id)
+                };
+                let named = named.into_iter();
+                (named.filter(|(id, _)| is_unknown(id)).collect::<Vec<_>>(), missing)
             };
-            compared.unknown.sort_unstable();
-            compared.unknown.dedup();
-            self.adopt(session, compared.unknown, true, now).await?;
-            answer.attempts = self.hand_again(session, compared.missing, now).await?;
+            // Anybody can write a name; only the seal shows that the attempt was given to the session.
+            let unknown = unknown.into_iter().filter_map(|(_, token)| self.tokens.read(token)).collect();
+            self.adopt(session, unknown, true, now).await?;
+            answer.attempts = self.hand_again(session, missing, now).await?;
         } else {
             // Whoever never tells what it holds names nothing that it gave back either.
             self.sessions.lock().get(session).declined.clear();
         }
-        answer.cancels = self.sessions.lock().get(session).due_cancels(now);
+        let cancels = self.sessions.lock().get(session).due_cancels(now);
+        answer.cancels = self.sealed(&cancels);
         let is_empty = answer.attempts.is_empty() && answer.cancels.is_empty();
         if is_empty {
             self.sessions.lock().line_up(session, seq);
@@ -91,8 +98,11 @@ impl Engine {
 
     /// Whether the session is to be told already that it is to stop this attempt.
     pub(crate) fn is_cancelled(&self, session: SessionId, id: &AttemptId) -> bool {
-        let token = self.tokens.seal(id);
-        self.sessions.lock().find(session).is_some_and(|local| local.cancels.contains_key(&token))
+        self.sessions.lock().find(session).is_some_and(|local| local.cancels.contains_key(id))
+    }
+
+    fn sealed(&self, ids: &[AttemptId]) -> Vec<String> {
+        ids.iter().map(|id| self.tokens.seal(id)).collect()
     }
 
     /// Tells the session that has this attempt to stop it.
@@ -101,13 +111,12 @@ impl Engine {
             // A queue publisher sees it by itself, and whoever answers over a broker cannot be told.
             return;
         }
-        let token = self.tokens.seal(id);
         let mut sessions = self.sessions.lock();
         let Some(local) = sessions.find(session) else { return };
-        local.cancels.entry(token).or_default();
+        local.cancels.entry(*id).or_default();
         let Some(seq) = local.poll.as_ref().map(|poll| poll.seq) else { return };
         let answer = ExchangeAnswer {
-            cancels: local.due_cancels(now),
+            cancels: self.sealed(&local.due_cancels(now)),
             lease: local.lease,
             ..ExchangeAnswer::default()
         };

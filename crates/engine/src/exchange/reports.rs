@@ -23,6 +23,7 @@ struct Open {
 /// A report that waits for the decision.
 struct Waiting {
     place: usize,
+    id: AttemptId,
     /// The attempt goes on, and these bytes were counted for its log.
     counted: Option<usize>,
 }
@@ -39,8 +40,8 @@ impl Engine {
         for (place, WorkerReport { token, said, logs }) in reports.into_iter().enumerate() {
             let status = match (self.tokens.read(&token), said) {
                 (None, _) => ReportStatus::Unknown,
-                (Some(_), Err(fault)) => {
-                    if let Some(given) = self.sessions.lock().get(session).given.get_mut(&token) {
+                (Some(id), Err(fault)) => {
+                    if let Some(given) = self.sessions.lock().get(session).given.get_mut(&id) {
                         given.note_invalid(now);
                     }
                     ReportStatus::Invalid(fault)
@@ -50,16 +51,16 @@ impl Engine {
                     ReportStatus::Unknown
                 }
                 (Some(id), Ok(Said::Running(progress))) => {
-                    let status = self.note_progress(session, &token, id, progress, now).await?;
+                    let status = self.note_progress(session, id, progress, now).await?;
                     if status == ReportStatus::Accepted && !logs.is_empty() {
                         open.push(Open { place, id, outcome: None, logs });
                     }
                     status
                 }
                 (Some(id), Ok(Said::Declined)) => {
-                    self.sessions.lock().get(session).declined.insert(token.clone());
+                    self.sessions.lock().get(session).declined.insert(id);
                     self.store.release(session, id, now).await?;
-                    self.sessions.lock().get(session).given.remove(&token);
+                    self.sessions.lock().get(session).given.remove(&id);
                     ReportStatus::Accepted
                 }
             };
@@ -68,14 +69,14 @@ impl Engine {
         if open.is_empty() {
             return Ok(answers);
         }
-        let (items, waiting) = self.items(session, open, &answers, now);
+        let (items, waiting) = self.items(session, open, now);
         let replies = self.inbox.decide(items).await;
         let mut sessions = self.sessions.lock();
         let local = sessions.get(session);
         let replies = match replies {
             Ok(replies) => replies,
             Err(error) => {
-                waiting.iter().for_each(|report| local.doubt(&answers[report.place].token, report.counted));
+                waiting.iter().for_each(|report| local.doubt(report.id, report.counted));
                 return Err(error.into());
             }
         };
@@ -88,8 +89,8 @@ impl Engine {
             }
             answer.status = report_status(&reply);
             if report.counted.is_none() {
-                local.given.remove(&answer.token);
-                local.cancels.remove(&answer.token);
+                local.given.remove(&report.id);
+                local.cancels.remove(&report.id);
             }
         }
         // No status says that a report was heard and nothing came of it, so the worker repeats them all.
@@ -105,33 +106,28 @@ impl Engine {
         now: Now,
     ) -> Result<(), EngineError> {
         let goes_on = |report: &&WorkerReport| matches!(report.said, Ok(Said::Running(_)));
-        let mut unknown: Vec<String> =
-            reports.iter().filter(goes_on).map(|report| report.token.clone()).collect();
+        let going_on = reports.iter().filter(goes_on);
+        let mut unknown: Vec<AttemptId> =
+            going_on.filter_map(|report| self.tokens.read(&report.token)).collect();
         if unknown.is_empty() {
             return Ok(());
         }
         {
             let mut sessions = self.sessions.lock();
             let local = sessions.get(session);
-            unknown.retain(|token| !local.given.contains_key(token));
+            unknown.retain(|id| !local.given.contains_key(id));
         }
         self.adopt(session, unknown, false, now).await
     }
 
     /// What is to be decided. Log lines are counted at once, so that reports heard at the same time do not use the
     /// same room.
-    fn items(
-        &self,
-        session: SessionId,
-        open: Vec<Open>,
-        answers: &[ReportAnswer],
-        now: Now,
-    ) -> (Vec<Item>, Vec<Waiting>) {
+    fn items(&self, session: SessionId, open: Vec<Open>, now: Now) -> (Vec<Item>, Vec<Waiting>) {
         let (mut items, mut waiting) = (Vec::with_capacity(open.len()), Vec::with_capacity(open.len()));
         let mut sessions = self.sessions.lock();
         let local = sessions.get(session);
         for Open { place, id, outcome, logs } in open {
-            let given = local.given.get_mut(&answers[place].token);
+            let given = local.given.get_mut(&id);
             let used = given.as_ref().map_or(0, |given| given.log_bytes);
             let kept = KeptLines::of(id, logs, used, now);
             match outcome {
@@ -140,14 +136,14 @@ impl Engine {
                     let command = Command::Report(Report { attempt, outcome });
                     let logs = kept.lines;
                     items.push(Item::Task { id: id.task, command, claim: Some(id.claim), logs });
-                    waiting.push(Waiting { place, counted: None });
+                    waiting.push(Waiting { place, id, counted: None });
                 }
                 None => {
                     // Another session's attempt keeps its log to itself.
                     let Some(given) = given else { continue };
                     given.log_bytes += kept.bytes;
                     items.push(Item::Change(Change::Logs(kept.lines)));
-                    waiting.push(Waiting { place, counted: Some(kept.bytes) });
+                    waiting.push(Waiting { place, id, counted: Some(kept.bytes) });
                 }
             }
         }
@@ -158,7 +154,6 @@ impl Engine {
     async fn note_progress(
         &self,
         session: SessionId,
-        token: &str,
         id: AttemptId,
         progress: Option<Progress>,
         now: Now,
@@ -168,8 +163,7 @@ impl Engine {
             self.progress.note(&id, progress.clone());
         }
         let loaded = self.store.load(&[id.task]).await?.pop().flatten();
-        let names_parked =
-            self.sessions.lock().find(session).is_some_and(|local| local.parked.contains(token));
+        let names_parked = self.sessions.lock().find(session).is_some_and(|local| local.parked.contains(&id));
         let status = match &loaded {
             None => ReportStatus::Unknown,
             Some(loaded) => running_status(loaded, session, id, names_parked),
@@ -189,15 +183,15 @@ impl Engine {
 impl LocalSession {
     /// A report could not be written, and its worker keeps it. The store may have gone back to what is on disk, where
     /// it says nowhere who has the attempt: when the worker names it again, the store is told.
-    fn doubt(&mut self, token: &str, counted: Option<usize>) {
+    fn doubt(&mut self, id: AttemptId, counted: Option<usize>) {
         match counted {
             Some(bytes) => {
-                if let Some(given) = self.given.get_mut(token) {
+                if let Some(given) = self.given.get_mut(&id) {
                     given.log_bytes = given.log_bytes.saturating_sub(bytes);
                 }
             }
             None => {
-                self.given.remove(token);
+                self.given.remove(&id);
             }
         }
     }

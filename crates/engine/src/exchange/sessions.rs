@@ -52,14 +52,14 @@ pub(crate) struct LocalSession {
     pub(crate) last_seq: Seq,
     /// The connection of its last poll went away before the answer.
     pub(crate) is_cut_off: bool,
-    /// Attempts given to it, by token.
-    pub(crate) given: HashMap<String, Given>,
+    /// Attempts given to it.
+    pub(crate) given: HashMap<AttemptId, Given>,
     /// Attempts it did not begin. A poll may name them that was sent before that was answered.
-    pub(crate) declined: BTreeSet<String>,
+    pub(crate) declined: BTreeSet<AttemptId>,
     /// Attempts that it names and that a pause keeps for the resume: it had begun them before this server knew of it.
-    pub(crate) parked: BTreeSet<String>,
-    /// Attempts it is to stop, by token, and when it was last told.
-    pub(crate) cancels: BTreeMap<String, Option<Millis>>,
+    pub(crate) parked: BTreeSet<AttemptId>,
+    /// Attempts it is to stop, and when it was last told.
+    pub(crate) cancels: BTreeMap<AttemptId, Option<Millis>>,
     pub(crate) seen_at: Millis,
     /// When the store was last told of it by this server.
     pub(crate) renewed_at: Option<Millis>,
@@ -104,9 +104,8 @@ pub(crate) struct Poll {
 }
 
 /// An attempt given to a session.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Given {
-    pub(crate) id: AttemptId,
     /// Bytes of log lines that this server kept of it.
     pub(crate) log_bytes: usize,
     /// Invalid reports of it.
@@ -120,10 +119,6 @@ const AGAIN_AFTER: Millis = Millis(500);
 const AGAIN_AFTER_MAX: Millis = Millis::from_secs(30);
 
 impl Given {
-    pub(crate) fn new(id: AttemptId) -> Self {
-        Self { id, log_bytes: 0, invalid: 0, again_at: Millis(0) }
-    }
-
     /// The session sent an invalid report. It may have forgotten the attempt: given again at once, it would do the same.
     pub(crate) fn note_invalid(&mut self, now: Now) {
         let wait = AGAIN_AFTER.0.saturating_mul(1 << self.invalid.min(10)).min(AGAIN_AFTER_MAX.0);
@@ -334,13 +329,13 @@ impl LocalSession {
     }
 
     /// Cancels that the session was not told of in the last second.
-    pub(crate) fn due_cancels(&mut self, now: Now) -> Vec<String> {
+    pub(crate) fn due_cancels(&mut self, now: Now) -> Vec<AttemptId> {
         const AGAIN_AFTER_MS: u64 = 1000;
         let mut due = Vec::new();
-        for (token, told) in &mut self.cancels {
+        for (id, told) in &mut self.cancels {
             if told.is_none_or(|told| now.mono.0 >= told.0 + AGAIN_AFTER_MS) {
                 *told = Some(now.mono);
-                due.push(token.clone());
+                due.push(*id);
             }
         }
         due
@@ -369,7 +364,7 @@ mod tests {
             heard(&mut sessions, id, 0);
         }
         let id = AttemptId { task: TaskId(1), key: ActKey::forward(0), attempt: 1, claim: 1 };
-        sessions.get(SessionId(2)).given.insert("token".to_owned(), Given::new(id));
+        sessions.get(SessionId(2)).given.insert(id, Given::default());
         let _answer = sessions.open_poll(SessionId(3), 1, Millis(u64::MAX)).unwrap();
         expire(&mut sessions, FORGET_IDLE_AFTER.0 - 1);
         assert_eq!(sessions.sessions.len(), 3);

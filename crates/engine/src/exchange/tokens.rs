@@ -38,6 +38,12 @@ impl Tokens {
         BASE64_URL_SAFE_NO_PAD.encode(bytes)
     }
 
+    /// The attempt that a token names. Whether the token is one of ours is not checked: anybody can write such a name.
+    #[must_use]
+    pub(crate) fn name(token: &str) -> Option<AttemptId> {
+        parse(&bytes(token)?[..NAME_BYTES])
+    }
+
     /// The attempt a token names, if the token is one of ours.
     #[must_use]
     pub fn read(&self, token: &str) -> Option<AttemptId> {

@@ -9,7 +9,7 @@ use std::{
 use windlass_brokers::Queue;
 use windlass_core::{Failure, Json, Name, Outcome};
 use windlass_engine::{
-    HandedOut, Said, WorkerReport, effect_key,
+    HandedOut, Said, WorkerReport, effect_key, loops,
     services::{QueuePublisher, QueuePublisherSettings},
 };
 
@@ -23,9 +23,6 @@ use crate::{
 
 /// After a round that failed, and between two looks for answers.
 const PAUSE_MS: u64 = 200;
-
-/// Between two rounds where each is a round trip to a database, as in the program.
-const SHARED_PAUSE_MS: u64 = 5;
 
 /// Answers heard in one round.
 const ROUND_MAX: usize = 50;
@@ -89,7 +86,7 @@ async fn run(world: &Rc<World>, queues: &Queues, attempt: &HandedOut) -> bool {
 /// Offers steps on the broker and hears the answers, as servers do.
 pub(super) fn begin(world: &Rc<World>, server: usize, live: &Rc<Live>) {
     let Some(publisher) = publisher(world, live) else { return };
-    world.spawn(Host::Server(server), offer(world.clone(), live.clone(), publisher));
+    world.spawn(Host::Server(server), loops::offer(Arc::new(publisher), live.engine.clone(), live.clone()));
     world.spawn(Host::Server(server), hear(world.clone(), live.clone()));
 }
 
@@ -107,20 +104,6 @@ fn publisher(world: &Rc<World>, live: &Live) -> Option<QueuePublisher> {
     };
     let steps = Steps(world.queues.clone());
     Some(QueuePublisher::new(live.engine.clone(), Arc::new(there), Arc::new(steps), settings, world.random()))
-}
-
-async fn offer(world: Rc<World>, live: Rc<Live>, publisher: QueuePublisher) {
-    loop {
-        match publisher.run_once(live.now()).await {
-            Ok(pause) => {
-                if world.config.shared {
-                    world.sleep(SHARED_PAUSE_MS).await;
-                }
-                world.at_most(pause.0, publisher.stirred()).await;
-            }
-            Err(_) => world.sleep(PAUSE_MS).await,
-        }
-    }
 }
 
 async fn hear(world: Rc<World>, live: Rc<Live>) {

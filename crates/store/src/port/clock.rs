@@ -1,5 +1,7 @@
 //! Time, from one place.
 
+use std::{rc::Rc, sync::Arc};
+
 use windlass_core::{Millis, Timestamp};
 
 /// The two times of one instant.
@@ -12,7 +14,19 @@ pub struct Now {
 }
 
 /// Tells the time.
-pub trait Clock: Send + Sync {
+pub trait Clock {
     /// This instant.
     fn now(&self) -> Now;
+}
+
+impl<T: Clock + ?Sized> Clock for Arc<T> {
+    fn now(&self) -> Now {
+        (**self).now()
+    }
+}
+
+impl<T: Clock + ?Sized> Clock for Rc<T> {
+    fn now(&self) -> Now {
+        (**self).now()
+    }
 }

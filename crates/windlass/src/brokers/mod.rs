@@ -35,7 +35,7 @@ use std::{
 
 use anyhow::Context as _;
 use windlass_brokers::{Broker, Queue};
-use windlass_engine::services::QueuePublisher;
+use windlass_engine::{loops, services::QueuePublisher};
 
 use crate::{clock::SystemClock, http::App, loops::Loops};
 
@@ -87,19 +87,19 @@ impl Brokers {
         self,
         app: &Arc<App>,
         clock: &Arc<SystemClock>,
-        loops: &mut Loops,
+        running: &mut Loops,
     ) -> anyhow::Result<QueuePublishers> {
         let engine = &app.engine;
         if let Some(settings) = self.settings.events
             && let Some(broker) = self.by_url.get(&settings.broker)
         {
             let outbox_relay = events::outbox_relay(engine.clone(), broker.clone(), settings);
-            loops.spawn("announces what happens", events::run(outbox_relay, clock.clone()));
+            running.spawn("announces events", loops::relay(outbox_relay, clock.clone()));
         }
         for intake in self.settings.intake {
             let Some(broker) = self.by_url.get(&intake.broker) else { continue };
             let intake = intake::run(app.clone(), broker.clone(), intake);
-            loops.spawn("takes tasks in by message", intake);
+            running.spawn("takes tasks in by message", intake);
         }
         let mut heard: BTreeSet<(BrokerUrl, Queue)> = BTreeSet::new();
         let mut publishers = Vec::new();
@@ -108,7 +108,7 @@ impl Brokers {
             let results = queue.publisher.results.clone();
             if heard.insert((queue.broker, results.clone())) {
                 let results = results::run(engine.clone(), broker.clone(), results, clock.clone());
-                loops.spawn("hears of steps over a broker", results);
+                running.spawn("hears of steps over a broker", results);
             }
             let mut chance = [0; 8];
             getrandom::fill(&mut chance).context("the system gives no random bytes")?;
@@ -118,7 +118,7 @@ impl Brokers {
                 QueuePublisher::new(engine.clone(), broker.clone(), writer, queue.publisher, chance);
             let publisher = Arc::new(publisher);
             publishers.push(publisher.clone());
-            loops.spawn("offers steps on a broker", offer::run(publisher, engine.clone(), clock.clone()));
+            running.spawn("offers steps on a broker", loops::offer(publisher, engine.clone(), clock.clone()));
         }
         Ok(QueuePublishers { publishers, clock: clock.clone() })
     }

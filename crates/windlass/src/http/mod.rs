@@ -81,7 +81,7 @@ pub struct App {
     /// The engine.
     pub engine: Arc<Engine>,
     /// The clock.
-    pub clock: Arc<dyn Clock>,
+    pub clock: Arc<dyn Clock + Send + Sync>,
     /// What is counted.
     pub metrics: Metrics,
     /// Begun when the server is to stop: what waits is answered then.
@@ -95,7 +95,7 @@ pub struct App {
 impl App {
     /// An application over `engine`.
     #[must_use]
-    pub fn new(engine: Arc<Engine>, clock: Arc<dyn Clock>, clients: ClientLimits) -> Self {
+    pub fn new(engine: Arc<Engine>, clock: Arc<dyn Clock + Send + Sync>, clients: ClientLimits) -> Self {
         Self {
             engine,
             clock,
