@@ -15,8 +15,8 @@ use crate::{
     ActKey, ActState, Actor, Awaited, CHILD_TIMEOUT_DEFAULT, Cause, DATA_CODE, DEADLINE_CODE, Direction,
     Doer, Ending, Event, EventKind, Failure, Input, Json, Message, Millis, Name, Parent, Phase, Task, TaskId,
     Timestamp,
-    mix::mix,
     planted::{Bug, is_planted},
+    values::mix::mix,
 };
 
 /// How many tasks may stand below one another, the topmost included: more are hardly meant, and a flow that comes back

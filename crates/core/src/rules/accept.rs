@@ -2,7 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use crate::{ActKey, Actor, EventKind, Json, Rejection, ResolutionKind, Role, draft::Draft, step_name};
+use crate::{
+    ActKey, Actor, EventKind, Json, Rejection, ResolutionKind, Role, step_name, transition::draft::Draft,
+};
 
 /// The task begins its history; a task without a start time begins its first steps. Steps that another task has
 /// done are done.

@@ -2,8 +2,8 @@
 
 use crate::{
     ActKey, Awaited, Doer, EventKind, Json, Pause,
-    draft::Draft,
     planted::{Bug, is_planted},
+    transition::draft::Draft,
 };
 
 use super::{child, fail, locks, signal};

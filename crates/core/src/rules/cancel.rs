@@ -1,7 +1,7 @@
 //! A person ends a task.
 
 use super::{resume, turn_back};
-use crate::{Actor, Cause, Phase, Rejection, draft::Draft};
+use crate::{Actor, Cause, Phase, Rejection, transition::draft::Draft};
 
 /// Turns the task around, also out of a pause, which ends with it. On the way back there is nothing to cancel.
 pub(super) fn cancel(draft: &mut Draft<'_>, by: Option<&Actor>) -> Result<(), Rejection> {

@@ -5,8 +5,8 @@ use super::{fail, resume, turn_back};
 use crate::{
     ActKey, ActState, Awaited, CHILD_PARAMS_BYTES_MAX, Cause, ChildEnd, DEPTH_MAX, Direction, Ending,
     EventKind, Json, Phase, Rejection, Task, TaskId,
-    draft::Draft,
     planted::{Bug, is_planted},
+    transition::draft::Draft,
 };
 
 /// The attempt of a step begins that runs a flow: it starts a task, or has the one it started undo itself.

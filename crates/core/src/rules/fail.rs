@@ -3,9 +3,9 @@
 use super::{attempts, report, turn_back};
 use crate::{
     ActKey, Attempt, Cause, Direction, EventKind, Failure, Millis, Phase, Rejection, RetryBy,
-    draft::Draft,
     planted::{Bug, is_planted},
     retry_delay,
+    transition::draft::Draft,
 };
 
 /// The code of a step whose parameters do not fit its definition (`EX_DATAERR`).
@@ -92,7 +92,7 @@ pub(super) fn fail_for_good(draft: &mut Draft<'_>, key: ActKey, failure: Failure
         // What that means for the step is settled once the task proceeds.
         return;
     }
-    if let Some(stuck) = crate::trouble(&draft.task, key) {
+    if let Some(stuck) = crate::task::trouble(&draft.task, key) {
         draft.emit(EventKind::AlarmRaised { stuck });
     } else if key.direction == Direction::Forward
         && draft.task.state.phase == Phase::Forward

@@ -1,7 +1,7 @@
 //! The engine found a fault in itself: the task is held as it is, and a person must look.
 
 use super::pause;
-use crate::{EventKind, Pause, Rejection, Stuck, StuckKind, draft::Draft};
+use crate::{EventKind, Pause, Rejection, Stuck, StuckKind, transition::draft::Draft};
 
 /// Holds the task without judging its state; `resume` lets it go on.
 pub(super) fn hold(draft: &mut Draft<'_>, message: &str) -> Result<(), Rejection> {

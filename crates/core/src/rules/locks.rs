@@ -6,7 +6,7 @@
 use super::{attempts, fail};
 use crate::{
     ActKey, Actor, Awaited, EvaluationBudget, EventKind, HeldLock, LockName, LockOwner, LockRef, Name,
-    Rejection, Task, draft::Draft,
+    Rejection, Task, transition::draft::Draft,
 };
 
 /// Whether the act has all its locks. If not it asks for them, anew for all of them where a person took one away:

@@ -3,8 +3,8 @@
 use super::{attempts, fail, report};
 use crate::{
     Attempt, EventKind, Failure, Rejection,
-    draft::Draft,
     planted::{Bug, is_planted},
+    transition::draft::Draft,
 };
 
 /// The attempt is made again, and no death is counted: the step has done nothing to its worker.

@@ -4,8 +4,8 @@ use super::{attempts, fail};
 use crate::{
     ActKey, ActState, Direction, EventKind, Failure, MEMBERS_OPEN_MAX, Members, OnFailure, OnPartial,
     PARALLEL_DEFAULT,
-    draft::Draft,
     planted::{Bug, is_planted},
+    transition::draft::Draft,
 };
 
 /// A step with `each` has its turn: how many members it has is known from now on.

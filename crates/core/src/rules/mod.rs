@@ -18,7 +18,7 @@ mod signal;
 mod turn_back;
 mod wake;
 
-use crate::{Command, Rejection, draft::Draft};
+use crate::{Command, Rejection, transition::draft::Draft};
 
 pub use fail::{DATA_CODE, DEADLINE_CODE, TIMEOUT_CODE};
 pub use locks::wants_lock;

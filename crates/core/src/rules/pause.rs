@@ -1,7 +1,9 @@
 //! A person holds a task between attempts.
 
 use super::report;
-use crate::{ActKey, ActState, Actor, Attempt, EventKind, Free, Pause, Rejection, draft::Draft, when_free};
+use crate::{
+    ActKey, ActState, Actor, Attempt, EventKind, Free, Pause, Rejection, transition::draft::Draft, when_free,
+};
 
 /// Takes ready attempts out of their queues; those that workers have may end.
 pub(super) fn pause(draft: &mut Draft<'_>, by: Option<&Actor>) -> Result<(), Rejection> {

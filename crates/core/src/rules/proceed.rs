@@ -4,8 +4,8 @@ use super::{attempts, fail, members, turn_back};
 use crate::{
     ActKey, ActState, CHILD_RESULT_BYTES_MAX, Cause, Direction, Ending, EventKind, Failure, Millis,
     OnPartial, Phase, Role, Stuck, StuckKind, Task,
-    draft::Draft,
     planted::{Bug, is_planted},
+    transition::draft::Draft,
 };
 
 /// Lets the task go as far as it can by itself.
@@ -172,7 +172,7 @@ fn settle_stuck(draft: &mut Draft<'_>) {
     let trouble: Option<Stuck> = if draft.task.has_open_act() {
         None
     } else {
-        draft.task.step_acts().find_map(|(key, _)| crate::trouble(&draft.task, key))
+        draft.task.step_acts().find_map(|(key, _)| crate::task::trouble(&draft.task, key))
     };
     match trouble {
         // Also when one of several troubles was settled: the task then says what it still waits for.

@@ -4,8 +4,8 @@ use super::fail;
 use crate::{
     ActState, Attempt, EventKind, Failure, Outcome, POSTPONE_DEFAULT, POSTPONEMENTS_MAX, Rejection, Report,
     SPAN_MAX, Timestamp,
-    draft::Draft,
     planted::{Bug, is_planted},
+    transition::draft::Draft,
 };
 
 /// Accepts the outcome of the current attempt; late and repeated ones change nothing.

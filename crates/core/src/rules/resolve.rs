@@ -3,7 +3,7 @@
 use super::{attempts, turn_back};
 use crate::{
     ActKey, ActState, Actor, Cause, Direction, EventKind, Json, Phase, Rejection, Resolution, ResolutionKind,
-    Role, draft::Draft, step_name,
+    Role, step_name, transition::draft::Draft,
 };
 
 /// Settles the act of `step` that waits for a decision: its undo on the way back, else the step itself.
@@ -28,7 +28,7 @@ pub(super) fn resolve(
     if *resolution == Resolution::Retry(None) && hurry(draft, key, by) {
         return Ok(());
     }
-    let Some(trouble) = crate::trouble(&draft.task, key) else {
+    let Some(trouble) = crate::task::trouble(&draft.task, key) else {
         return Err(Rejection::NothingToResolve(name));
     };
     if let Resolution::Retry(Some(params)) = resolution {

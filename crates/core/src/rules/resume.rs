@@ -1,7 +1,7 @@
 //! A person lets a held task go on.
 
 use super::attempts;
-use crate::{ActKey, ActState, Actor, EventKind, Pause, Rejection, StuckKind, draft::Draft};
+use crate::{ActKey, ActState, Actor, EventKind, Pause, Rejection, StuckKind, transition::draft::Draft};
 
 /// Parked attempts go back to their queues, at the place they had. It also lets a task go on that the engine
 /// held because of a fault.

@@ -2,7 +2,7 @@
 
 use crate::{
     ActKey, ActState, Actor, Awaited, Doer, EventKind, Json, Name, Phase, Rejection, SIGNALS_MAX, Task,
-    draft::Draft,
+    transition::draft::Draft,
 };
 
 /// Gives the signal to the first step that waits for it, in definition order; else it is kept, if that is wanted.

@@ -2,8 +2,8 @@
 
 use crate::{
     ActKey, ActState, Actor, Awaited, Cause, Direction, EventKind,
-    draft::Draft,
     planted::{Bug, is_planted},
+    transition::draft::Draft,
 };
 
 /// Turns the task around. What workers have is waited for (the engine cancels it), and so are tasks that steps have
@@ -65,7 +65,7 @@ fn withdraw_fans(draft: &mut Draft<'_>) {
 /// Steps that waited for a decision do not wait for it any more.
 fn clear_alarms(draft: &mut Draft<'_>, by: Option<&Actor>) {
     let waiting: Vec<_> =
-        draft.task.step_acts().filter_map(|(key, _)| crate::trouble(&draft.task, key)).collect();
+        draft.task.step_acts().filter_map(|(key, _)| crate::task::trouble(&draft.task, key)).collect();
     for stuck in waiting {
         draft.emit(EventKind::AlarmCleared { kind: stuck.kind, step: stuck.step, by: by.cloned() });
     }

@@ -4,8 +4,8 @@ use super::{attempts, fail, members, report, turn_back};
 use crate::{
     ActKey, ActState, Attempt, Awaited, Cause, DEADLINE_CODE, Direction, EventKind, Failure, OnFailure,
     Phase, Rejection, Wakeup,
-    draft::Draft,
     planted::{Bug, is_planted},
+    transition::draft::Draft,
 };
 
 /// The code of an attempt that no worker took in time.

@@ -2,10 +2,9 @@
 
 use clap::Args;
 
-use super::{
+use crate::cli::{
     exit::Exit,
-    output::{Format, Output, Style},
-    time::age,
+    output::{Format, Output, Style, time::age},
 };
 use crate::{doctor::Diagnosis, wire};
 

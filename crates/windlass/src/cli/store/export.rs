@@ -11,7 +11,7 @@ use anyhow::{Context as _, ensure};
 use clap::Args;
 use windlass_store::archive::Totals;
 
-use super::exit::Exit;
+use crate::cli::exit::Exit;
 use crate::{transfer, wire::StoreUrl};
 
 /// Which store, and which file.

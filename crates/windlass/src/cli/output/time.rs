@@ -38,7 +38,7 @@ pub(crate) fn parse_past(text: &str) -> Result<Timestamp, String> {
     parse_past_at(text, Timestamp::now())
 }
 
-pub(super) fn parse_start_at(text: &str, now: Timestamp) -> Result<Timestamp, String> {
+pub(in crate::cli) fn parse_start_at(text: &str, now: Timestamp) -> Result<Timestamp, String> {
     let hint = "write a time such as 2030-01-31T08:00:00Z, or +15m for 15 minutes from now";
     match text.strip_prefix('+') {
         Some(duration) => {
@@ -48,7 +48,7 @@ pub(super) fn parse_start_at(text: &str, now: Timestamp) -> Result<Timestamp, St
     }
 }
 
-pub(super) fn parse_past_at(text: &str, now: Timestamp) -> Result<Timestamp, String> {
+pub(in crate::cli) fn parse_past_at(text: &str, now: Timestamp) -> Result<Timestamp, String> {
     let hint = "write a time such as 2030-01-31T08:00:00Z, or 15m for 15 minutes ago";
     if let Ok(time) = text.parse() {
         return Ok(time);

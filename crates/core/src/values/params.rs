@@ -4,8 +4,8 @@ use crate::{
     Act, ActKey, ActState, Cause, DATA_CODE, DEADLINE_CODE, Direction, EXPRESSION_MEMBER_STEPS_MAX,
     EXPRESSION_STEPS_MAX, EvaluationBudget, Expression, Json, Role, RollbackParams, Task,
     expression::steps_to_find,
-    members::Shares,
     planted::{Bug, is_planted},
+    task::members::Shares,
 };
 
 /// The parameter that holds the element of a member.

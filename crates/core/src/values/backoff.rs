@@ -2,8 +2,8 @@
 
 use crate::{
     ActKey, Backoff, Direction, Millis, Retry, TaskId,
-    mix::mix,
     planted::{Bug, is_planted},
+    values::mix::mix,
 };
 
 /// The delay after failure number `failures` (from 1) of an act: `base × 2^(failures-1)` up to `cap`, of which

@@ -1,11 +1,10 @@
 //! The one way in: a task, a command, and what the rules make of them.
 
 use crate::{
-    Command, Context, Effect, EvaluationBudget, Event, Rejection, Task,
-    draft::Draft,
-    effects, invariants,
+    Command, Context, Effect, EvaluationBudget, Event, Rejection, Task, effects,
     planted::{Bug, is_planted},
     rules,
+    transition::{draft::Draft, invariants},
 };
 
 /// What a command did to a task.

@@ -1,5 +1,8 @@
 //! What commands print: tables for people, one JSON document for programs.
 
+pub(super) mod table;
+pub(super) mod time;
+
 use std::io::{self, IsTerminal as _, Write as _};
 
 use clap::ValueEnum;

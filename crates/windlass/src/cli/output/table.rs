@@ -5,7 +5,7 @@
 
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
-use super::output::{Style, one_line};
+use crate::cli::output::{Style, one_line};
 
 /// Between two columns.
 const GAP: usize = 2;

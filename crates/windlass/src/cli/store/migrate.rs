@@ -5,7 +5,7 @@ use anyhow::Context as _;
 use clap::Args;
 use serde::Serialize;
 
-use super::{
+use crate::cli::{
     exit::Exit,
     output::{Format, Output, Style},
 };

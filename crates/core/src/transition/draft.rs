@@ -1,6 +1,6 @@
 //! A transition in the making.
 
-use crate::{ActKey, Context, EvaluationBudget, Event, EventKind, Task, Timestamp, evolve};
+use crate::{ActKey, Context, EvaluationBudget, Event, EventKind, Task, Timestamp, transition::evolve};
 
 /// A transition in the making. Rules read the task as it is by now and append events; nothing else changes it.
 pub(crate) struct Draft<'a> {
