@@ -3,25 +3,25 @@
 use std::{
     os::unix::fs::DirBuilderExt as _,
     path::{Path, PathBuf},
-    process::Stdio,
     time::Duration,
 };
 
 use anyhow::{Context as _, ensure};
-use tokio::{
-    io::{AsyncBufReadExt as _, BufReader},
-    process::{Child, Command},
-    time,
-};
+use tokio::{process::Command, time};
 use windlass_client::Client;
 
 use super::{
     balancer,
-    measure::{cpu_ms, is_alive, rss_mb},
+    measure::{cpu_ms, rss_mb},
     worker::{BROKER_VARIABLE, MODULE, ONE_WAY, WORKER_COMMAND, results_of},
 };
+use crate::supervisor::Supervisor;
 
-/// How long a process may take to be ready or to end.
+/// What the names of servers and of workers begin with.
+const SERVER: &str = "server";
+const WORKER: &str = "worker";
+
+/// How long workers may take to connect.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Attempts at once, of all workers together.
@@ -42,18 +42,17 @@ pub(crate) struct Setting {
     pub(crate) one_way: bool,
 }
 
-/// The processes. They are killed when this is dropped.
-pub(super) struct Processes {
-    servers: Vec<Child>,
-    /// One at each server.
-    workers: Vec<Child>,
+/// The servers, the workers, and a load balancer if there is one. They are killed when this is dropped.
+pub(super) struct Site {
+    processes: Supervisor,
+    workers: usize,
     urls: Vec<String>,
-    /// The load balancer and its address.
-    balancer: Option<(Child, String)>,
+    /// The address of the load balancer.
+    balancer: Option<String>,
     dir: PathBuf,
 }
 
-impl Processes {
+impl Site {
     /// Starts servers, and a worker at each that serves `bench.*`.
     pub(super) async fn start(setting: Setting) -> anyhow::Result<Self> {
         let Setting { store, servers, balanced, broker, one_way } = setting;
@@ -62,38 +61,43 @@ impl Processes {
         let program = std::env::current_exe()?;
         let queue = format!("windlass-bench-{}", std::process::id());
         let config = broker.as_deref().map(|url| configure(&dir, url, &queue)).transpose()?;
-        let mut processes =
-            Self { servers: Vec::new(), workers: Vec::new(), urls: Vec::new(), balancer: None, dir };
-        for _ in 0..servers {
-            let (server, url) = start_server(&program, &store, config.as_deref()).await?;
-            processes.servers.push(server);
-            processes.urls.push(url);
+        let processes = Supervisor::new(&program)?;
+        let mut site = Self { processes, workers: servers, urls: Vec::new(), balancer: None, dir };
+        for number in 1..=servers {
+            let mut server = Command::new(&program);
+            server.args(["server", "--listen", "127.0.0.1:0"]).env("WINDLASS_SERVER_STORE", &store);
+            if let Some(config) = &config {
+                server.arg("--config").arg(config);
+            }
+            server.env("WINDLASS_LOG", "warn");
+            let url = site.processes.start_server(&format!("{SERVER} {number}"), server, None).await?;
+            site.urls.push(url);
         }
         if balanced {
-            processes.balancer = Some(balancer::start(&processes.dir, &processes.urls).await?);
+            site.balancer = Some(balancer::start(&mut site.processes, &site.dir, &site.urls).await?);
         }
-        let entrances = processes.entrances().to_vec();
-        for url in entrances.iter().cycle().take(servers) {
+        let entrances = site.entrances().to_vec();
+        for (number, url) in entrances.iter().cycle().take(servers).enumerate() {
             let mut worker = Command::new(&program);
-            worker.args([WORKER_COMMAND, url, &(SLOTS / servers).to_string()]).kill_on_drop(true);
+            worker.args([WORKER_COMMAND, url, &(SLOTS / servers).to_string()]);
             if let Some(broker) = &broker {
                 // Everybody on the machine sees arguments, and a URL may have a password in it.
                 worker.env(BROKER_VARIABLE, broker);
                 worker.args([queue.as_str(), if one_way { ONE_WAY } else { "" }]);
             }
-            processes.workers.push(worker.spawn().context("cannot start the worker")?);
+            site.processes.start(&format!("{WORKER} {}", number + 1), worker, None)?;
         }
         if broker.is_none() {
             // On a broker steps wait for workers.
-            processes.wait_for_workers().await?;
+            site.wait_for_workers().await?;
         }
-        Ok(processes)
+        Ok(site)
     }
 
     async fn wait_for_workers(&self) -> anyhow::Result<()> {
         let client = Client::new(&self.urls[0])?;
         let connected = async {
-            while client.workers().await?.items.len() < self.workers.len() {
+            while client.workers().await?.items.len() < self.workers {
                 time::sleep(Duration::from_millis(10)).await;
             }
             anyhow::Ok(())
@@ -103,7 +107,7 @@ impl Processes {
 
     /// Where workers and clients call: the load balancer, or the servers.
     pub(super) fn entrances(&self) -> &[String] {
-        self.balancer.as_ref().map_or(&self.urls, |(_, url)| std::slice::from_ref(url))
+        self.balancer.as_ref().map_or(&self.urls, std::slice::from_ref)
     }
 
     /// The addresses of the servers.
@@ -111,41 +115,28 @@ impl Processes {
         &self.urls
     }
 
-    /// Fails when one of them has ended by itself, and has said why.
-    pub(super) fn check(&self) -> anyhow::Result<()> {
-        for (what, children) in [("server", &self.servers), ("worker", &self.workers)] {
-            for child in children {
-                ensure!(
-                    is_alive(child.id().unwrap_or(0))?,
-                    "the {what} has ended, for the reason that it gave"
-                );
-            }
-        }
-        Ok(())
+    /// Fails when one of the processes has ended by itself.
+    pub(super) fn check(&mut self) -> anyhow::Result<()> {
+        self.processes.check()
     }
 
     /// CPU time that all servers, and all workers, have used in milliseconds.
     pub(super) fn cpu_ms(&self) -> anyhow::Result<(f64, f64)> {
-        let all = |children: &[Child]| {
-            children.iter().map(|child| cpu_ms(child.id().unwrap_or(0))).sum::<anyhow::Result<f64>>()
-        };
-        Ok((all(&self.servers)?, all(&self.workers)?))
+        let all = |kind| self.processes.pids(kind).into_iter().map(cpu_ms).sum::<anyhow::Result<f64>>();
+        Ok((all(SERVER)?, all(WORKER)?))
     }
 
     /// Memory of all servers.
     pub(super) fn server_rss_mb(&self) -> anyhow::Result<f64> {
-        self.servers.iter().map(|server| rss_mb(server.id().unwrap_or(0))).sum()
+        self.processes.pids(SERVER).into_iter().map(rss_mb).sum()
     }
 
     /// Ends all by SIGTERM and deletes the store.
     pub(super) async fn stop(mut self) -> anyhow::Result<()> {
-        for child in self.workers.iter_mut().chain(&mut self.servers) {
-            let pid = child.id().and_then(|pid| rustix::process::Pid::from_raw(i32::try_from(pid).ok()?));
-            if let Some(pid) = pid {
-                rustix::process::kill_process(pid, rustix::process::Signal::TERM)?;
-            }
-            let status = time::timeout(PATIENCE, child.wait()).await.context("a process does not end")??;
-            ensure!(status.success(), "a process ended with {status}");
+        for (name, status) in self.processes.end().await {
+            let is_ours = name.starts_with(SERVER) || name.starts_with(WORKER);
+            let status = status.with_context(|| format!("{name} did not end"))?;
+            ensure!(!is_ours || status.success(), "{name} ended with {status}");
         }
         std::fs::remove_dir_all(&self.dir).context("cannot delete the benchmark's store")
     }
@@ -170,27 +161,6 @@ fn configure(dir: &Path, broker: &str, queue: &str) -> anyhow::Result<PathBuf> {
     let path = dir.join("windlass.toml");
     std::fs::write(&path, toml::to_string(&section)?).context("cannot write the configuration")?;
     Ok(path)
-}
-
-/// Starts a server, and gives its address once it listens.
-async fn start_server(program: &Path, store: &str, config: Option<&Path>) -> anyhow::Result<(Child, String)> {
-    let mut server = Command::new(program);
-    server.args(["server", "--listen", "127.0.0.1:0"]).env("WINDLASS_SERVER_STORE", store);
-    if let Some(config) = config {
-        server.arg("--config").arg(config);
-    }
-    let mut server = server
-        .env("WINDLASS_LOG", "warn")
-        .stdout(Stdio::piped())
-        .kill_on_drop(true)
-        .spawn()
-        .context("cannot start the server")?;
-    let stdout = server.stdout.take().context("the server has no output")?;
-    let mut lines = BufReader::new(stdout).lines();
-    let line = time::timeout(PATIENCE, lines.next_line()).await.context("the server does not start")??;
-    let line = line.context("the server ended at once")?;
-    let url = line.strip_prefix("listening on ").context("the server says something else")?.to_owned();
-    Ok((server, url))
 }
 
 #[cfg(test)]
