@@ -7,12 +7,10 @@ use thiserror::Error;
 use tokio::time::timeout;
 
 use super::{connection::Database, migrate::migrate};
+use crate::rows::policy::CONNECT_MAX;
 
 /// How long all of it may take, other servers that do the same included.
 const OPEN_MAX: Duration = Duration::from_secs(150);
-
-/// How long connecting may take.
-const CONNECT_MAX: Duration = Duration::from_secs(5);
 
 /// What a server must take as one packet: a row with the longest parameters, twice as long as text.
 const PACKET_BYTES_MIN: u64 = 16 << 20;

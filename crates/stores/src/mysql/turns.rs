@@ -10,14 +10,14 @@ use windlass_core::Millis;
 use windlass_store::{Claimed, Quarantine};
 
 use super::{
-    claim::{ATTACHED, Wanted, add_next_claims, add_take, finish, grace},
-    columns::Columns as _,
+    claim::{ATTACHED, READ_LIMITS, Wanted, add_next_claims, add_take, finish},
     connection::Connection,
-    error::Fault,
-    limits::{READ_LIMITS, limits_of},
     script::{Cell, Script, cells},
 };
-use crate::rows::{Candidate, Hands, KeysInTurn, Turn, any_name, choose, to_integer};
+use crate::rows::{
+    Candidate, Columns as _, Fault, Hands, KeysInTurn, Link as _, Turn, any_name, choose,
+    claims::read_limits, sessions::grace, to_integer,
+};
 
 /// Looks at one queue so often, each time behind what was found to be held back.
 const ROUNDS_MAX: usize = 16;
@@ -30,7 +30,7 @@ struct Queue {
 }
 
 pub(super) async fn claim_in_turns(
-    connection: &mut Connection<'_>,
+    connection: &mut Connection,
     quarantine: &Quarantine,
     wanted: Wanted<'_>,
 ) -> Result<Vec<Claimed>, Fault> {
@@ -65,7 +65,7 @@ pub(super) async fn claim_in_turns(
 /// Waits until nobody else claims of the queue, and reads what counts under its limits. Nothing when it is paused, or
 /// nobody knows the session.
 async fn hold_queue(
-    connection: &mut Connection<'_>,
+    connection: &mut Connection,
     quarantine: &Quarantine,
     wanted: Wanted<'_>,
 ) -> Result<Option<Queue>, Fault> {
@@ -88,17 +88,17 @@ async fn hold_queue(
     let sets = connection.send(script).await?;
     let (mut is_paused, mut turn) = (false, None);
     for row in &sets[queue] {
-        is_paused = row.number(0)? == 1;
+        is_paused = row.flag(0)?;
         turn = Turn::read(row.optional_bytes(1)?, wanted.now.wall.0);
     }
     let grace = grace(wanted.session, &sets[attached])?.filter(|_| !is_paused);
     let Some(grace) = grace else { return Ok(None) };
-    let mut hands = Hands::new(limits_of(&sets[limits], quarantine)?);
+    let mut hands = Hands::new(read_limits(&sets[limits], quarantine)?);
     for row in &sets[running] {
         hands.hold(&any_name(&row.any_text(0)), row.bytes(1)?);
     }
     for row in &sets[begun] {
-        hands.begin(row.name(0)?, row.bytes(1)?.to_vec(), super::limits::millis(row, 2)?, wanted.now.mono);
+        hands.begin(row.name(0)?, row.bytes(1)?.to_vec(), row.millis(2)?, wanted.now.mono);
     }
     Ok(Some(Queue { turn, grace, hands }))
 }
@@ -106,7 +106,7 @@ async fn hold_queue(
 /// The keys behind the cursor that had something ready when the round began, and the first of all; and of each of them the
 /// first attempts that no limit holds back.
 async fn candidates(
-    connection: &mut Connection<'_>,
+    connection: &mut Connection,
     wanted: Wanted<'_>,
     turn: Option<&Turn>,
     hands: &Hands,
@@ -191,7 +191,7 @@ fn candidate(row: &Row) -> Result<Candidate, Fault> {
 }
 
 async fn hand_out(
-    connection: &mut Connection<'_>,
+    connection: &mut Connection,
     wanted: Wanted<'_>,
     chosen: &[Candidate],
     (turn, grace): (Option<Turn>, Millis),

@@ -7,15 +7,19 @@
 use tokio_postgres::Row;
 use uuid::Uuid;
 use windlass_core::{Millis, Name, TaskId};
-use windlass_store::{AttemptId, ClaimRequest, Claimed, Leave, Now, Quarantine, SessionId, StoreError};
+use windlass_store::{AttemptId, ClaimRequest, Claimed, Leave, Now, Quarantine, SessionId};
 
 use super::{
-    connection::{Batch, Connection, Database, parameters, retrying},
-    error::Fault,
-    limits::{Counted, READ_LIMITS, read_limits},
+    connection::{Batch, Connection, parameters},
+    queues::{self, LINE, QUEUES, READ_LIMITS},
+    uuid,
 };
 use crate::rows::{
-    Candidate, Hands, KeysInTurn, Turn, act_key, any_name, choose, from_integer, left_out, small, to_integer,
+    Candidate, Columns as _, Fault, Hands, KeysInTurn, Link as _, Turn, act_key, any_name, choose,
+    claims::{ClaimSql, read_limits},
+    from_integer, left_out,
+    sessions::grace,
+    small, to_integer,
 };
 
 const CLAIM: &str = "WITH next AS (
@@ -109,52 +113,38 @@ const SET_TURN: &str = "UPDATE windlass_queue SET turn = $2 WHERE name = $1";
 /// Looks at one queue with limits or turns so often, each time behind what was found to be held back.
 const ROUNDS_MAX: usize = 16;
 
-/// Hands attempts to a session as its claim requests say. What was claimed for one reaches the worker also where the next one fails.
-pub(super) async fn claim_all(
-    database: &Database,
-    quarantine: &Quarantine,
-    session: SessionId,
-    claim_requests: &[ClaimRequest],
-    leave: &Leave,
-    now: Now,
-) -> Result<Vec<Claimed>, StoreError> {
-    let mut claimed = Vec::new();
-    for claim_request in claim_requests {
-        let found: Result<Vec<Claimed>, StoreError> = retrying!(database, |connection| {
-            claim(&mut connection, quarantine, session, claim_request, leave, now).await
-        });
-        match found {
-            Ok(found) => claimed.extend(found),
-            Err(error) if claimed.is_empty() => return Err(error),
-            Err(_) => break,
+impl ClaimSql for Connection {
+    async fn claim(
+        &mut self,
+        quarantine: &Quarantine,
+        session: SessionId,
+        claim_request: &ClaimRequest,
+        leave: &Leave,
+        now: Now,
+    ) -> Result<Vec<Claimed>, Fault> {
+        let mut batch = Batch::default();
+        add_claim(&mut batch, quarantine, session, claim_request, leave, now);
+        let results = self.send(batch).await.map_err(Fault::of_claim)?;
+        match claimed(&results, session, claim_request, now)? {
+            Some(claimed) => Ok(claimed),
+            None => claim_ruled(self, quarantine, session, claim_request, now).await,
         }
     }
-    Ok(claimed)
-}
 
-/// Hands attempts to a session as one of its claim requests says. What others have just made ready is left to them where nothing
-/// else rules the queue.
-async fn claim(
-    connection: &mut Connection<'_>,
-    quarantine: &Quarantine,
-    session: SessionId,
-    claim_request: &ClaimRequest,
-    leave: &Leave,
-    now: Now,
-) -> Result<Vec<Claimed>, Fault> {
-    let mut batch = Batch::default();
-    add_claim(&mut batch, quarantine, session, claim_request, leave, now);
-    let results = connection.send(batch).await.map_err(not_again)?;
-    match claimed(&results, session, claim_request, now)? {
-        Some(claimed) => Ok(claimed),
-        None => claim_ruled(connection, quarantine, session, claim_request, now).await,
+    fn limits(now: Now) -> Batch<'static> {
+        let mut batch = Batch::one(READ_LIMITS, parameters![None::<&str>]);
+        batch.add(queues::HELD, Vec::new());
+        batch.add(queues::BEGUN, parameters![to_integer(now.mono.0)]);
+        batch
     }
-}
 
-/// A claim whose connection was lost may have been committed. It is not tried again: that would claim other attempts as
-/// well.
-fn not_again(fault: Fault) -> Fault {
-    if fault.is_lost_connection() { Fault::Store(StoreError::from(fault)) } else { fault }
+    fn queues() -> Batch<'static> {
+        Batch::one(QUEUES, Vec::new())
+    }
+
+    fn line(task: TaskId, act: i64) -> Batch<'static> {
+        Batch::one(LINE, parameters![uuid(task), act])
+    }
 }
 
 /// Adds statements that claim as a claim request says.
@@ -178,7 +168,7 @@ pub(super) fn add_claim<'w>(
             to_integer(session.timeout_grace(true).0),
             to_integer(session.timeout_grace(false).0),
             leave.since.map(|since| since.0),
-            leave.but.iter().map(|task| Uuid::from_u128(task.0)).collect::<Vec<_>>(),
+            leave.but.iter().map(|task| uuid(*task)).collect::<Vec<_>>(),
             damaged(quarantine)
         ],
     );
@@ -187,7 +177,7 @@ pub(super) fn add_claim<'w>(
 
 /// The tasks of which nothing is claimed.
 fn damaged(quarantine: &Quarantine) -> Vec<Uuid> {
-    left_out(quarantine).into_iter().map(|task| Uuid::from_u128(task.0)).collect()
+    left_out(quarantine).into_iter().map(uuid).collect()
 }
 
 /// How many statements [`add_claim`] adds.
@@ -201,7 +191,7 @@ pub(super) fn claimed(
     now: Now,
 ) -> Result<Option<Vec<Claimed>>, Fault> {
     let [claimed, is_ruled] = results else { return Ok(None) };
-    let is_ruled: bool = is_ruled.first().map(|row| row.try_get(0)).transpose()?.unwrap_or(false);
+    let is_ruled = is_ruled.first().map(|row| row.flag(0)).transpose()?.unwrap_or(false);
     if claimed.is_empty() && is_ruled {
         return Ok(None);
     }
@@ -216,14 +206,9 @@ fn commands(claim_request: &ClaimRequest) -> Option<Vec<&str>> {
 fn in_order(rows: &[Row], session: SessionId, module: &Name, now: Now) -> Result<Vec<Claimed>, Fault> {
     let mut claimed = Vec::with_capacity(rows.len());
     for row in rows {
-        let task: Uuid = row.try_get(0)?;
-        let id = AttemptId {
-            task: TaskId(task.as_u128()),
-            key: act_key(row.try_get(1)?),
-            attempt: small(row.try_get(2)?),
-            claim: from_integer(row.try_get(3)?),
-        };
-        let rank: i64 = row.try_get(4)?;
+        let (key, attempt) = (act_key(row.number(1)?), small(row.number(2)?));
+        let id = AttemptId { task: row.task(0)?, key, attempt, claim: from_integer(row.number(3)?) };
+        let rank = row.number(4)?;
         claimed.push((rank, Claimed { id, session, at: now.wall, module: module.clone() }));
     }
     claimed.sort_by_key(|(rank, claimed)| (*rank, claimed.id));
@@ -240,7 +225,7 @@ struct Queue {
 }
 
 async fn claim_ruled(
-    connection: &mut Connection<'_>,
+    connection: &mut Connection,
     quarantine: &Quarantine,
     session: SessionId,
     claim_request: &ClaimRequest,
@@ -263,30 +248,26 @@ async fn claim_ruled(
             blocked.iter().map(|(command, _)| command.as_ref().map(|command| command.as_str())).collect();
         let blocked_keys: Vec<Option<&[u8]>> = blocked.iter().map(|(_, key)| key.as_deref()).collect();
         let keys = i32::try_from(most + blocked.len()).unwrap_or(i32::MAX);
-        let rows = connection
-            .query(
-                CANDIDATES,
-                &[
-                    &module,
-                    &turn.as_ref().map_or(&[][..], |turn| &turn.key),
-                    &keys,
-                    &commands(claim_request),
-                    &blocked_commands,
-                    &blocked_keys,
-                    &to_integer(most as u64),
-                    // Nothing was ready before all time: there is no round.
-                    &turn.as_ref().map_or(i64::MIN, |turn| turn.began),
-                    &damaged(quarantine),
-                ],
-            )
-            .await?;
+        let parameters = parameters![
+            module,
+            turn.as_ref().map_or_else(Vec::new, |turn| turn.key.clone()),
+            keys,
+            commands(claim_request),
+            blocked_commands,
+            blocked_keys,
+            to_integer(most as u64),
+            // Nothing was ready before all time: there is no round.
+            turn.as_ref().map_or(i64::MIN, |turn| turn.began),
+            damaged(quarantine),
+        ];
+        let rows = connection.rows(Batch::one(CANDIDATES, parameters)).await?;
         let (mut candidates, mut in_turn) = (Vec::with_capacity(rows.len()), KeysInTurn::default());
         for row in &rows {
             let candidate = candidate(row)?;
-            if row.try_get(6)? {
+            if row.flag(6)? {
                 in_turn.rest.insert(candidate.fairness.clone());
             }
-            if row.try_get(7)? {
+            if row.flag(7)? {
                 in_turn.next.insert(candidate.fairness.clone());
             }
             candidates.push(candidate);
@@ -305,7 +286,7 @@ async fn claim_ruled(
 
 /// Waits until nobody else claims of the queue, and reads what counts under its limits.
 async fn hold_queue(
-    connection: &mut Connection<'_>,
+    connection: &mut Connection,
     quarantine: &Quarantine,
     session: SessionId,
     claim_request: &ClaimRequest,
@@ -322,35 +303,32 @@ async fn hold_queue(
     let results = connection.send(batch).await?;
     let (mut is_paused, mut turn) = (false, None);
     for row in &results[0] {
-        (is_paused, turn) = (row.try_get(0)?, Turn::read(row.try_get(1)?, now.wall.0));
+        (is_paused, turn) = (row.flag(0)?, Turn::read(row.optional_bytes(1)?, now.wall.0));
     }
-    let attached: Option<bool> = results[1].first().map(|row| row.try_get(0)).transpose()?;
-    let grace = attached.map(|attached| session.timeout_grace(attached));
+    let grace = grace(session, &results[1])?;
     let mut hands = Hands::new(read_limits(&results[2], quarantine)?);
     for row in &results[3] {
-        hands.hold(&any_name(row.try_get(0)?), row.try_get(1)?);
+        hands.hold(&any_name(&row.any_text(0)), row.bytes(1)?);
     }
     for row in &results[4] {
-        let Counted { limit, key, at } = Counted::read(row)?;
-        hands.begin(limit, key, at, now.mono);
+        hands.begin(row.name(0)?, row.bytes(1)?.to_vec(), row.millis(2)?, now.mono);
     }
     Ok(Queue { is_paused, turn, grace, hands })
 }
 
 fn candidate(row: &Row) -> Result<Candidate, Fault> {
-    let task: Uuid = row.try_get(0)?;
     Ok(Candidate {
-        task: task.as_u128(),
-        act: row.try_get(1)?,
-        attempt: row.try_get(2)?,
-        rank: row.try_get(3)?,
-        command: any_name(row.try_get(4)?),
-        fairness: row.try_get(5)?,
+        task: row.id(0)?,
+        act: row.number(1)?,
+        attempt: row.number(2)?,
+        rank: row.number(3)?,
+        command: any_name(&row.any_text(4)),
+        fairness: row.bytes(5)?.to_vec(),
     })
 }
 
 async fn hand_out(
-    connection: &mut Connection<'_>,
+    connection: &mut Connection,
     session: SessionId,
     claim_request: &ClaimRequest,
     chosen: Vec<Candidate>,
@@ -387,7 +365,7 @@ async fn hand_out(
         batch.add(BEGIN_STARTS, parameters![names, keys, tasks, acts, mono]);
     }
     batch.add(SET_TURN, parameters![claim_request.module.as_str(), turn.map(|turn| turn.write())]);
-    let results = connection.send(batch.and_commit()).await.map_err(not_again)?;
+    let results = connection.send(batch.and_commit()).await.map_err(Fault::of_claim)?;
     let mut claimed = in_order(&results[0], session, &claim_request.module, now)?;
     // In the order of their turns.
     let place = |claimed: &Claimed| {

@@ -19,18 +19,15 @@ use tokio_postgres::{
 };
 
 use super::{
-    connection::{Database, SETTINGS, SNAPSHOT, WAIT_MAX},
+    connection::{Database, SETTINGS, SNAPSHOT},
     error::describe,
     migrate::migrate,
     tls::{self, Tls, TlsError},
 };
-use crate::rows::SNAPSHOT_LOST;
-
-/// How long a server may take to answer a connection.
-const CONNECT_MAX: Duration = Duration::from_secs(5);
-
-/// How long a statement may take, where nobody says.
-const STATEMENT_MAX: Duration = Duration::from_secs(30);
+use crate::rows::{
+    SNAPSHOT_LOST,
+    policy::{CONNECT_MAX, CONNECTIONS_MAX, STATEMENT_MAX, WAIT_MAX},
+};
 
 /// The name of our connections, as the database lists them.
 const APPLICATION_NAME: &str = "windlass";
@@ -86,7 +83,13 @@ impl FromStr for PostgresOptions {
         config.keepalives_idle(Duration::from_secs(10)).keepalives_interval(Duration::from_secs(5));
         config.keepalives_retries(3).tcp_user_timeout(Duration::from_secs(15));
         verify |= root_certificate.is_some() && config.get_ssl_mode() != SslMode::Disable;
-        Ok(Self { config, root_certificate, verify, connections: 16, statement_max: STATEMENT_MAX })
+        Ok(Self {
+            config,
+            root_certificate,
+            verify,
+            connections: CONNECTIONS_MAX,
+            statement_max: STATEMENT_MAX,
+        })
     }
 }
 

@@ -14,6 +14,9 @@ pub(crate) struct Keys {
     pub(crate) tasks: BTreeSet<TaskId>,
     /// New tasks. That nobody has their ids needs no look beforehand: writing them would fail.
     pub(crate) new_tasks: BTreeSet<TaskId>,
+    /// Tasks that only get log lines. They are locked, because their lines are numbered when they are written: a reader that
+    /// follows the numbers would miss a line that is committed after a higher number.
+    pub(crate) logged: BTreeSet<TaskId>,
     /// What tasks that go on waited for.
     pub(crate) waits: BTreeSet<(TaskId, i64)>,
     /// Sessions from which claims are taken.
@@ -53,13 +56,13 @@ impl Keys {
                 Change::Consume(message) => drop(keys.messages.insert(message.clone())),
                 Change::Flow(stored) => drop(keys.flows.insert(stored.flow.name.clone())),
                 Change::Key(change) => drop(keys.scopes.insert(change.key.scope)),
-                Change::Queue(_)
-                | Change::Limit(_)
-                | Change::Logs(_)
-                | Change::Announced(_)
-                | Change::Probe => {}
+                Change::Logs(lines) => keys.logged.extend(lines.iter().map(|line| line.task)),
+                Change::Queue(_) | Change::Limit(_) | Change::Announced(_) | Change::Probe => {}
             }
         }
+        // Nobody else can write lines of a new task.
+        let Self { logged, new_tasks, .. } = &mut keys;
+        logged.retain(|task| !new_tasks.contains(task));
         keys
     }
 
@@ -86,6 +89,12 @@ impl Keys {
         }
     }
 
+    /// The tasks whose rows are read and locked, in their order. With `careful` also those that are expected to be new.
+    pub(crate) fn locked_tasks(&self, careful: bool) -> BTreeSet<TaskId> {
+        let new = self.new_tasks.iter().filter(|_| careful);
+        self.tasks.iter().chain(&self.logged).chain(new).copied().collect()
+    }
+
     /// Whether idempotency keys must be read. That one is taken is seen when it is written; but where another task stands
     /// for the new one, or with `careful`, it must be known before.
     pub(crate) fn reads_scopes(&self, careful: bool) -> bool {
@@ -97,6 +106,7 @@ impl Keys {
         let Self {
             tasks,
             new_tasks: _,
+            logged,
             waits,
             sessions,
             locks,
@@ -108,6 +118,7 @@ impl Keys {
             flows,
         } = self;
         tasks.is_empty()
+            && logged.is_empty()
             && waits.is_empty()
             && sessions.is_empty()
             && locks.is_empty()

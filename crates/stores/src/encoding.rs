@@ -1,9 +1,9 @@
-//! How small things are written in columns, alike in every product.
+//! Codes in columns, the same in every product.
 
 use windlass_core::{ActKey, Direction, Ending, Free, Name, TaskId, TaskStatus, Wakeup};
 use windlass_store::{PollState, Sender, StoreError};
 
-/// How a task can have ended, with the number that stands for it.
+/// The ended statuses of tasks, with their codes.
 pub(crate) const ENDED: [(TaskStatus, i64); 4] = [
     (TaskStatus::Succeeded, 1),
     (TaskStatus::RolledBack, 2),
@@ -11,7 +11,7 @@ pub(crate) const ENDED: [(TaskStatus, i64); 4] = [
     (TaskStatus::Cancelled, 4),
 ];
 
-/// The number that stands for how a task ended.
+/// The code of how a task ended.
 pub(crate) fn ending_code(ending: Ending) -> i64 {
     match ending {
         Ending::Succeeded => 1,
@@ -57,7 +57,7 @@ pub(crate) fn wakeup(code: i64) -> Wakeup {
     }
 }
 
-/// What becomes of an attempt that nobody has, as a number.
+/// What happens to an attempt that no session has claimed, as a number.
 pub(crate) fn free_code(free: Free) -> i16 {
     match free {
         Free::HandOut => 0,
@@ -75,8 +75,8 @@ pub(crate) fn free(code: i16) -> Free {
     }
 }
 
-/// What is told of a session's poll, as a number: the greatest that was told says how the last poll stands. It is twice
-/// the poll's number, and one more once it is closed; before any poll it is 1.
+/// The state of a session's poll as a number: twice the number of the poll, and one more once the poll is closed; before
+/// any poll it is 1. Reports may arrive in any order: the greatest number is the current state.
 pub(crate) fn poll_code(poll: PollState) -> i64 {
     match poll {
         PollState::Unknown => 1,
@@ -85,7 +85,7 @@ pub(crate) fn poll_code(poll: PollState) -> i64 {
     }
 }
 
-/// Whether the poll is open of which [`poll_code`] was the greatest number told.
+/// Whether the poll is open whose greatest [`poll_code`] this is.
 pub(crate) fn is_poll_open(code: i64) -> bool {
     code % 2 == 0
 }
@@ -101,7 +101,7 @@ pub(crate) fn fairness_key(bytes: &[u8]) -> Option<String> {
     Some(String::from_utf8_lossy(key).into_owned())
 }
 
-/// What stands before a task that sends a message, and before the name of a lock that does.
+/// The first byte of a sender: a task, or a lock by its name.
 const TASK_SENDER: u8 = 0;
 const LOCK_SENDER: u8 = 1;
 
@@ -131,7 +131,7 @@ pub(crate) fn to_integer(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
 
-/// The way back of [`to_integer`].
+/// Reverses [`to_integer`].
 pub(crate) fn from_integer(number: i64) -> u64 {
     u64::try_from(number).unwrap_or(0)
 }
@@ -172,8 +172,8 @@ mod tests {
     }
 
     #[test]
-    fn the_greatest_number_told_of_polls_says_what_the_port_says() {
-        let told = [
+    fn the_greatest_number_of_polls_is_their_state() {
+        let reports = [
             PollState::Unknown,
             PollState::Open(0),
             PollState::Open(2),
@@ -185,7 +185,7 @@ mod tests {
             PollState::Open(5),
         ];
         let (mut known, mut code) = ((0, false), poll_code(PollState::Unknown));
-        for poll in told {
+        for poll in reports {
             known = poll.after(known);
             code = code.max(poll_code(poll));
             assert_eq!(is_poll_open(code), known.1, "{poll:?}");
