@@ -25,6 +25,7 @@ pub use differential::{Counts, differ};
 pub use faults::run_staging;
 pub use gate::Gate;
 use world::World;
+pub use world::claim;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 

@@ -7,8 +7,8 @@ use windlass_core::{
     TaskId, Timestamp,
 };
 use windlass_store::{
-    AttemptId, Change, ClaimRequest, Claimed, Due, Envelope, Loaded, Now, Outcome, PollState, SessionId,
-    SessionRenewal, Store, StoredFlow, TaskChange, WorkerState,
+    AttemptId, Change, ClaimOutcome, ClaimRequest, Claimed, Due, Envelope, Leave, Loaded, Now, Outcome,
+    PollState, SessionId, SessionRenewal, Store, StoreError, StoredFlow, TaskChange, WorkerState,
 };
 
 use crate::{
@@ -172,8 +172,7 @@ impl World {
         claim_requests: &[ClaimRequest],
     ) -> Vec<Claimed> {
         let now = self.now;
-        self.store().prepare_claims(claim_requests).await.expect("reading what is next succeeds");
-        self.store().claim(session, claim_requests, now).await.expect("a claim succeeds")
+        claim(&*self.store(), session, claim_requests, now).await.expect("a claim succeeds")
     }
 
     /// Claims at most `free` attempts of the module `work`.
@@ -259,4 +258,23 @@ pub(crate) const FIRST: ActKey = ActKey::forward(0);
 /// The module of the suite's flows.
 pub(crate) fn work() -> Name {
     name("work")
+}
+
+/// Claims for a session, again where the store had to read first.
+///
+/// # Errors
+/// When the store fails.
+pub async fn claim(
+    store: &dyn Store,
+    session: SessionId,
+    claim_requests: &[ClaimRequest],
+    now: Now,
+) -> Result<Vec<Claimed>, StoreError> {
+    loop {
+        if let ClaimOutcome::Claimed(claimed) =
+            store.claim(session, claim_requests, &Leave::default(), now).await?
+        {
+            return Ok(claimed);
+        }
+    }
 }

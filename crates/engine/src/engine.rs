@@ -4,6 +4,7 @@
 //! heard in `exchange`.
 
 use std::{
+    future::pending,
     pin::pin,
     sync::{Arc, OnceLock},
 };
@@ -171,7 +172,7 @@ impl Engine {
 
     /// Waits until something new is due, or other servers on the store may have made something ready or due.
     pub async fn stirred(&self) {
-        let (timers, news) = (pin!(self.timers.wait()), self.store.news());
+        let (timers, news) = (pin!(self.timers.wait()), pin!(self.news()));
         select(timers, news).await;
     }
 
@@ -183,18 +184,21 @@ impl Engine {
     /// Whether other servers may work on the same store.
     #[must_use]
     pub fn shares_its_store(&self) -> bool {
-        self.store.is_shared()
+        self.store.cluster().is_some()
     }
 
     /// Waits until other servers on the store may have made something ready.
     pub async fn news(&self) {
-        self.store.news().await;
+        match self.store.cluster() {
+            Some(cluster) => cluster.news().await,
+            None => pending().await,
+        }
     }
 
     /// How often something was sent to a server of the store and waited for.
     #[must_use]
     pub fn store_round_trips(&self) -> Option<u64> {
-        self.store.round_trips()
+        self.store.cluster()?.round_trips()
     }
 
     /// How much was committed.

@@ -9,6 +9,7 @@ use std::{
 use windlass_core::{Command, TaskId};
 use windlass_store::{Change, Outcome, Store, SubmitKey};
 
+use crate::world::claim;
 use crate::{
     World, block_on,
     history::{decide, line},
@@ -56,10 +57,8 @@ async fn callers_at_once_never_get_the_same_attempt(mut world: World) {
         let mut claimed = Vec::new();
         loop {
             let claim_requests = [claim_request("work", 3)];
-            let next = block_on(async {
-                store.prepare_claims(&claim_requests).await.expect("reading what is next succeeds");
-                store.claim(sessions[caller], &claim_requests, now).await.expect("a claim succeeds")
-            });
+            let next = block_on(claim(&*store, sessions[caller], &claim_requests, now));
+            let next = next.expect("a claim succeeds");
             if next.is_empty() {
                 return claimed;
             }

@@ -4,6 +4,7 @@ use std::{collections::BTreeMap, fmt::Debug, sync::Arc};
 
 use windlass_core::{ActKey, Event, EventKind, TaskId};
 
+use crate::world::claim;
 use windlass_store::{
     Adoption, AttemptId, Change, ClaimRequest, Claimed, Due, Envelope, Loaded, Now, Outcome, Retention,
     SessionId, SessionRenewal, Store, StoreError, StoredAlarm, TaskQuery, Unannounced,
@@ -106,10 +107,9 @@ impl Pair {
         claim_requests: &[ClaimRequest],
         now: Now,
     ) -> Vec<Claimed> {
-        for store in [&self.one, &self.other] {
-            self.succeeded(store.prepare_claims(claim_requests).await);
-        }
-        let (one, other) = both!(self, claim(session, claim_requests, now));
+        let one = claim(&*self.one, session, claim_requests, now).await;
+        let other = claim(&*self.other, session, claim_requests, now).await;
+        let (one, other) = (self.succeeded(one), self.succeeded(other));
         for (one, other) in one.iter().zip(&other) {
             self.numbers.insert(one.id.claim, other.id.claim);
         }

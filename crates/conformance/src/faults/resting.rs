@@ -10,6 +10,7 @@ use futures_util::future::{Either, select};
 use windlass_core::{Command, Millis, Pause, Phase, TaskId, Wakeup};
 use windlass_store::{ADOPTION_GRACE, Adoption, Due, Outcome, TaskQuery, resident::RowSink as _};
 
+use crate::world::claim;
 use crate::{
     World,
     faults::staging::{GatedCase, begin},
@@ -201,8 +202,7 @@ async fn what_may_leave_while_its_line_moves_on_is_handed_out(mut world: World, 
     let (store, now) = (world.store(), world.now);
     let claiming = Box::pin(async move {
         let claim_requests = [claim_request("work", 9)];
-        store.prepare_claims(&claim_requests).await?;
-        store.claim(session, &claim_requests, now).await
+        claim(&*store, session, &claim_requests, now).await
     });
     let claimed = match select(claiming, gate.next_write()).await {
         Either::Left((claimed, _)) => claimed,

@@ -17,6 +17,7 @@ use windlass_store::{
     resident::{Resident, RestPolicy, RowSink},
 };
 
+use crate::world::claim;
 use crate::{
     Bench, World, block_on,
     faults::{resting, staged_lists, staged_races},
@@ -233,7 +234,7 @@ async fn what_is_handed_out_late_has_all_of_its_time(mut world: World, _gate: Ar
     assert_eq!(world.due().await, []);
     // The call has waited for so long.
     let claimed =
-        world.store().claim(session, &[claim_request("work", 1)], begun).await.expect("a claim succeeds");
+        claim(&*world.store(), session, &[claim_request("work", 1)], begun).await.expect("a claim succeeds");
     assert_eq!((claimed.len(), claimed[0].at), (1, world.now.wall));
     world.pass(Millis(timeout.0 - 1));
     assert_eq!(world.due().await, []);

@@ -138,7 +138,7 @@ impl Committer {
         now: Now,
     ) -> Result<Left, StoreError> {
         let waiting = open.iter().map(|place| &operations[place.0].items[place.1]);
-        let (generation, connected) = (self.engine.store.generation(), self.engine.task_cache.connected());
+        let generation = self.engine.store.generation();
         let mut batch = Batch::load(&self.engine, waiting, basis, now).await?;
         batch.duplicates.extend(open.iter().filter_map(|place| match &replies[place.0][place.1] {
             Some(Reply::Repeats { task }) => Some((*place, *task)),
@@ -206,7 +206,7 @@ impl Committer {
                     part.logs.iter().for_each(|logs| self.logged(logs));
                     match part.task {
                         Some(task) => {
-                            self.engine.task_cache.committed(&task.loaded, connected, now);
+                            self.engine.task_cache.committed(&task.loaded, generation, now);
                             self.committed(&task, now);
                             Reply::Task(task.loaded)
                         }
@@ -226,7 +226,7 @@ impl Committer {
 
     /// The messages that each change sends, where other servers would have to find them: this one carries them itself.
     fn sent(&self, changes: &[Change]) -> Vec<Vec<Envelope>> {
-        if !self.engine.store.is_shared() {
+        if self.engine.store.cluster().is_none() {
             return Vec::new();
         }
         let sent = changes.iter().map(|change| match change {

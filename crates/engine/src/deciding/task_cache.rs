@@ -32,8 +32,8 @@ pub(crate) struct TaskCache {
 
 struct Known {
     loaded: Loaded,
-    /// How often the store was connected to anew before this was learnt: it may have gone back to an earlier state since.
-    connected: u64,
+    /// The generation of the store before this was learnt: it may have gone back to an earlier state since.
+    generation: u64,
 }
 
 impl TaskCache {
@@ -41,14 +41,9 @@ impl TaskCache {
         Self { store, tasks: Mutex::default(), made_ready: Mutex::default() }
     }
 
-    /// What a commit or a reading that is about to begin tells is told with this.
-    pub(crate) fn connected(&self) -> u64 {
-        self.store.connected()
-    }
-
     /// Learns what was committed or read.
-    pub(crate) fn learn(&self, loaded: &Loaded, connected: u64) {
-        if !self.store.is_shared() {
+    pub(crate) fn learn(&self, loaded: &Loaded, generation: u64) {
+        if self.store.cluster().is_none() {
             return;
         }
         let id = loaded.task.id;
@@ -61,16 +56,16 @@ impl TaskCache {
         if tasks.get(&id).is_some_and(|known| version(&known.loaded) > version(loaded)) {
             return;
         }
-        tasks.insert(id, Known { loaded: loaded.clone(), connected });
+        tasks.insert(id, Known { loaded: loaded.clone(), generation });
         if tasks.len() > TASKS_MAX {
             tasks.pop_first();
         }
     }
 
     /// Learns what was committed here, as decided at `now`.
-    pub(crate) fn committed(&self, loaded: &Loaded, connected: u64, now: Now) {
-        if self.store.is_shared() {
-            self.learn(loaded, connected);
+    pub(crate) fn committed(&self, loaded: &Loaded, generation: u64, now: Now) {
+        if self.store.cluster().is_some() {
+            self.learn(loaded, generation);
             if has_unclaimed(loaded) {
                 self.made_ready().note(loaded.task.id, now);
             }
@@ -89,7 +84,7 @@ impl TaskCache {
         let known = tasks.get_mut(&claimed.id.task)?;
         let id = &claimed.id;
         let act = known.loaded.task.act(id.key)?;
-        if known.connected != self.store.connected()
+        if known.generation != self.store.generation()
             || act.state != ActState::Ready
             || act.attempt != id.attempt
         {
@@ -109,7 +104,7 @@ impl TaskCache {
         let known = tasks.get(&task)?;
         let has =
             |held: &Claim| (held.key, held.attempt, held.number) == (attempt.key, attempt.number, claim);
-        let is_theirs = known.connected == self.store.connected() && known.loaded.claims.iter().any(has);
+        let is_theirs = known.generation == self.store.generation() && known.loaded.claims.iter().any(has);
         is_theirs.then(|| known.loaded.clone())
     }
 

@@ -3,10 +3,18 @@
 use std::collections::BTreeMap;
 
 use windlass_core::{Action, Attempt, Command, Failure, Name, Outcome, Report, TaskId};
-use windlass_store::{AttemptId, ClaimRequest, Claimed, Loaded, Now, SessionId, StoreError};
+use windlass_store::{AttemptId, ClaimOutcome, ClaimRequest, Claimed, Loaded, Now, SessionId, StoreError};
 
 use super::{ATTEMPTS_MAX, ExchangeAnswer, HandedOut, Results, Seq, answer_size::AnswerSize};
 use crate::{Engine, EngineError, Notice, deciding::inbox::Item, exchange::sessions::LOOKED_FOR};
+
+/// What came of claiming for a poll.
+enum Filled {
+    /// All was claimed that there is for it, and that fits.
+    Done,
+    /// The store took time to read: the rest is to be claimed with another time.
+    Later,
+}
 
 /// Attempts claimed at once: those that do not fit in the answer go back, so not many more than fit.
 pub(super) const CLAIMS_MAX: u32 = 100;
@@ -29,14 +37,15 @@ impl Engine {
         let mut waiting = self.sessions.lock().waiting().into_iter();
         let mut empty = Vec::new();
         while let Some((session, seq, claim_requests, free)) = self.next_with_room(&mut waiting, &empty) {
-            if self.store.prepare_claims(&claim_requests).await? {
+            let mut hand = Hand::new(self, session, seq);
+            let filled = hand.fill(&claim_requests, free, &mut empty, now).await;
+            let is_later = matches!(filled, Ok(Filled::Later));
+            hand.end(filled.map(drop), now).await?;
+            if is_later {
                 // Some time has passed: the dispatcher comes again with the time it is now.
                 self.timers.set();
                 return Ok(());
             }
-            let mut hand = Hand::new(self, session, seq);
-            let filled = hand.fill(&claim_requests, free, &mut empty, now).await;
-            hand.end(filled, now).await?;
         }
         Ok(())
     }
@@ -89,9 +98,9 @@ impl Engine {
             }
         }
         if !unknown.is_empty() {
-            let connected = self.task_cache.connected();
+            let generation = self.store.generation();
             let read = self.tasks_of(&unknown).await?;
-            read.values().for_each(|loaded| self.task_cache.learn(loaded, connected));
+            read.values().for_each(|loaded| self.task_cache.learn(loaded, generation));
             tasks.extend(read);
         }
         Ok(tasks)
@@ -162,7 +171,7 @@ impl<'a> Hand<'a> {
         free: u32,
         empty: &mut Vec<Line>,
         now: Now,
-    ) -> Result<(), StoreError> {
+    ) -> Result<Filled, StoreError> {
         self.claims_at = Some(now);
         let found = self.take_in_unanswered(now).await?;
         let mut free = free.min(u32::try_from(ATTEMPTS_MAX).unwrap_or(u32::MAX)).saturating_sub(found);
@@ -178,13 +187,15 @@ impl<'a> Hand<'a> {
                 let asked = ClaimRequest { free: wanted.min(free).min(CLAIMS_MAX), ..claim_request.clone() };
                 let (claim_requests, leave) =
                     (std::slice::from_ref(&asked), self.engine.task_cache.leave(now));
-                let claimed =
-                    self.engine.store.claim_leaving(self.session, claim_requests, &leave, now).await;
-                let claimed = claimed.inspect_err(|_| self.note_unanswered(now))?;
+                let claimed = self.engine.store.claim(self.session, claim_requests, &leave, now).await;
+                let claimed = match claimed.inspect_err(|_| self.note_unanswered(now))? {
+                    ClaimOutcome::Claimed(claimed) => claimed,
+                    ClaimOutcome::Later => return Ok(Filled::Later),
+                };
                 let count = u32::try_from(claimed.len()).unwrap_or(u32::MAX);
                 let before = self.withheld.len();
                 if count > 0 && !self.take_in(&claimed).await? {
-                    return Ok(());
+                    return Ok(Filled::Done);
                 }
                 if count < asked.free {
                     empty.push(line);
@@ -196,7 +207,7 @@ impl<'a> Hand<'a> {
                 (wanted, free) = (wanted.saturating_sub(used), free.saturating_sub(used));
             }
         }
-        Ok(())
+        Ok(Filled::Done)
     }
 
     /// The store did not answer a claim of this time, and may have made it.

@@ -38,7 +38,7 @@ impl Engine {
         let local = sessions.get(call.session);
         let lease = local.hear(call, now);
         // Where each call would be a round trip to a database, most are told to it together with others.
-        let was_told_lately = self.store.is_shared() && local.was_told_lately(now);
+        let was_told_lately = self.store.cluster().is_some() && local.was_told_lately(now);
         local.is_unsaid = true;
         let is_poll = call.reports.is_empty();
         let answer = is_poll.then(|| {

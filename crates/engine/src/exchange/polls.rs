@@ -31,7 +31,7 @@ impl<'a> OpenPoll<'a> {
 
 impl Drop for OpenPoll<'_> {
     fn drop(&mut self) {
-        let alone = !self.engine.store.is_shared();
+        let alone = self.engine.store.cluster().is_none();
         if self.engine.sessions.lock().end_poll(self.session, self.seq, alone) {
             self.engine.polls_closed.set();
         }

@@ -31,7 +31,7 @@ pub(crate) struct TakenAlong<'e> {
 impl Engine {
     /// What the next commit takes along; nothing where somebody hands out just now.
     pub(crate) fn take_along(&self) -> Option<TakenAlong<'_>> {
-        if !self.store.is_shared() {
+        if self.store.cluster().is_none() {
             return None;
         }
         let turn = self.dispatching.try_take(&self.timers)?;
@@ -90,11 +90,11 @@ impl TakenAlong<'_> {
                 _ => None,
             }));
         }
-        let connected = self.engine.store.connected();
+        let generation = self.engine.store.generation();
         let committed = self.engine.store.commit_and_claim(changes, &self.asks, &leave, now).await;
         let claimed = committed.as_ref().map_or(&[][..], |(_, claimed)| claimed);
         // Without an answer they are to be claimed by themselves; or the connection was lost on which they were.
-        if self.engine.store.connected() != connected || committed.is_err() {
+        if self.engine.store.generation() != generation || committed.is_err() {
             for (place, hand) in self.hands.iter().enumerate() {
                 if claimed.get(place).is_none_or(Option::is_none) {
                     hand.note_unanswered(now);

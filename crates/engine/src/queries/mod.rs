@@ -208,7 +208,7 @@ impl Engine {
             let generation = self.store.generation();
             let read = read().await?;
             if !is_planted(Bug::ShownEarly) {
-                self.store.commit(Vec::new()).await?;
+                self.store.flush().await?;
             }
             if self.store.generation() == generation {
                 return Ok(read);

@@ -33,7 +33,7 @@ impl ChangePoller {
     /// # Errors
     /// When the store fails.
     pub async fn run_once(&self, now: Now) -> Result<(), EngineError> {
-        if !self.engine.store.is_shared() {
+        if self.engine.store.cluster().is_none() {
             return Ok(());
         }
         self.engine.rounds.note(RoundsOf::ChangePoller, self.round(now).await)

@@ -41,6 +41,6 @@ impl Engine {
 
     /// Whether this server is the one that does this. The only server of a store does everything.
     pub(crate) fn leads(&self, service: Service, now: Now) -> bool {
-        !self.store.is_shared() || self.leading.until(service).is_some_and(|until| now.mono < until)
+        self.store.cluster().is_none() || self.leading.until(service).is_some_and(|until| now.mono < until)
     }
 }

@@ -92,7 +92,7 @@ impl LeaseKeeper {
     /// where the store was away, that of no worker does.
     async fn return_from_away(&self, before: Round, now: Now) -> Result<(), EngineError> {
         let ms = now.mono.0 - before.at.0;
-        if self.engine.store.is_shared() && !before.has_failed {
+        if self.engine.store.cluster().is_some() && !before.has_failed {
             tracing::warn!(ms, "this server stood still: its workers get a new lease");
             self.engine.sessions.lock().note_unheard_since(before.at);
             return Ok(());

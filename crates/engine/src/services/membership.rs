@@ -105,7 +105,8 @@ impl Membership {
     /// # Errors
     /// When the store fails.
     pub async fn time(&self) -> Result<Option<Timestamp>, EngineError> {
-        let Some(time) = self.engine.store.time().await? else { return Ok(None) };
+        let Some(cluster) = self.engine.store.cluster() else { return Ok(None) };
+        let Some(time) = cluster.time().await? else { return Ok(None) };
         let heard = self.engine.store.servers().await?.into_iter().map(|server| server.heard_at);
         Ok(heard.chain([time]).max())
     }

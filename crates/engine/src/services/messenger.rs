@@ -45,7 +45,7 @@ impl Messenger {
             return Ok(0);
         }
         let mut messages = self.engine.store.messages(self.engine.beside_damaged(ROUND_MAX)).await?;
-        if self.engine.store.is_shared() {
+        if self.engine.store.cluster().is_some() {
             messages = self.left(messages, now);
         }
         let items = self.engine.without_damaged(messages.into_iter().map(Item::Message));

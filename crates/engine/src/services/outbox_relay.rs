@@ -138,7 +138,7 @@ impl OutboxRelay {
             self.engine.inbox.decide(vec![Item::Change(Change::Announced(announced))]).await?;
         }
         self.tell_trouble(clock()).await?;
-        Ok(match self.engine.store.is_shared() {
+        Ok(match self.engine.store.cluster().is_some() {
             _ if is_full && went => Millis(0),
             true => LOOK_SHARED,
             false => LOOK_EVERY,

@@ -100,7 +100,7 @@ impl Reclaimer {
     /// When servers were last heard of that are silent now. A worker whose calls went to one of them could not be heard, so
     /// what it was given while that server was there is not lost by its fault.
     async fn fallen_servers(&self, now: Now) -> Result<Vec<Timestamp>, EngineError> {
-        if !self.engine.store.is_shared() {
+        if self.engine.store.cluster().is_none() {
             return Ok(Vec::new());
         }
         let servers = self.engine.store.servers().await?.into_iter();

@@ -9,7 +9,7 @@ use std::{
 };
 
 use futures_executor::block_on;
-use windlass_conformance::Gate;
+use windlass_conformance::{Gate, claim};
 use windlass_core::{ActKey, Backoff, Command, Failure, Flow, Name, Outcome, Pause, Retry, TaskId};
 use windlass_engine::{Committer, Exchange, ReportStatus, Said, WorkerReport};
 use windlass_store::{
@@ -317,7 +317,7 @@ fn what_was_claimed_for_a_session_that_never_heard_of_it_is_handed_out_anew() {
     // Another server claims for it and cannot give it the attempt any more.
     let claim_request = ClaimRequest { module: Name::new("m").unwrap(), commands: None, free: 1 };
     let claim_requests = [claim_request];
-    let claiming = faulty.store.claim(worker.session, &claim_requests, world.now());
+    let claiming = claim(&*faulty.store, worker.session, &claim_requests, world.now());
     assert_eq!(world.drive(claiming).unwrap().len(), 1);
     let mut passed = 0;
     let attempt = loop {

@@ -9,10 +9,10 @@ use std::{
 use async_trait::async_trait;
 use windlass_core::{ActKey, Alarm, AlarmId, Event, Lock, LockName, Millis, Ready, TaskId};
 use windlass_store::{
-    Adoption, Ask, AttemptId, Change, ClaimRequest, Claimed, Due, Envelope, Leave, LimitState, Loaded,
-    LogLine, Now, Outcome, Page, Quarantine, QueueState, Retention, ServerId, ServerState, Service,
-    ServiceLease, SessionId, SessionRenewal, SessionState, Store, StoreError, StoredAlarm, StoredFlow,
-    TaskQuery, Unannounced,
+    Adoption, Ask, AttemptId, Change, ClaimOutcome, ClaimRequest, Claimed, Claims, Cluster, Due, Envelope,
+    Leave, LimitState, Loaded, LogLine, Members, Now, Outcome, Page, Quarantine, Queries, QueueState,
+    Retention, ServerId, ServerState, Service, ServiceLease, SessionId, SessionRenewal, SessionState, Store,
+    StoreError, StoredAlarm, StoredFlow, TaskQuery, Unannounced,
 };
 
 /// The calls that can be held or failed.
@@ -43,8 +43,8 @@ struct State {
     conflicts: bool,
     /// Reads of locks and alarms, each with how many it named.
     reads: Vec<String>,
-    /// How often it was got ready for claims.
-    prepared: usize,
+    /// How often it was asked for claims.
+    claims: usize,
 }
 
 impl FaultyStore {
@@ -79,9 +79,9 @@ impl FaultyStore {
         std::mem::take(&mut self.state().reads)
     }
 
-    /// How often claims were prepared since the last call.
-    pub(crate) fn take_prepared(&self) -> usize {
-        std::mem::take(&mut self.state().prepared)
+    /// How often it was asked for claims since the last call.
+    pub(crate) fn take_claims(&self) -> usize {
+        std::mem::take(&mut self.state().claims)
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -112,8 +112,8 @@ impl Store for FaultyStore {
         self.store.token_key()
     }
 
-    fn is_shared(&self) -> bool {
-        self.store.is_shared()
+    fn cluster(&self) -> Option<&dyn Cluster> {
+        self.store.cluster()
     }
 
     fn quarantine(&self) -> &Quarantine {
@@ -133,12 +133,9 @@ impl Store for FaultyStore {
         self.store.load(ids).await
     }
 
-    async fn commit(&self, changes: Vec<Change>) -> Result<Vec<Outcome>, StoreError> {
+    async fn flush(&self) -> Result<(), StoreError> {
         self.pass(Verb::Commit).await?;
-        if self.state().conflicts {
-            return Ok(vec![Outcome::Conflict; changes.len()]);
-        }
-        self.store.commit(changes).await
+        self.store.flush().await
     }
 
     async fn commit_and_claim(
@@ -155,18 +152,34 @@ impl Store for FaultyStore {
         self.store.commit_and_claim(changes, asks, leave, now).await
     }
 
-    async fn prepare_claims(&self, claim_requests: &[ClaimRequest]) -> Result<bool, StoreError> {
-        self.state().prepared += 1;
-        self.store.prepare_claims(claim_requests).await
+    async fn due(&self, now: Now, limit: usize) -> Result<Vec<Due>, StoreError> {
+        self.store.due(now, limit).await
     }
 
+    async fn messages(&self, limit: usize) -> Result<Vec<Envelope>, StoreError> {
+        self.store.messages(limit).await
+    }
+
+    async fn unannounced(&self, limit: usize) -> Result<Vec<Unannounced>, StoreError> {
+        self.store.unannounced(limit).await
+    }
+
+    async fn sweep(&self, retention: &Retention, now: Now, limit: usize) -> Result<u64, StoreError> {
+        self.store.sweep(retention, now, limit).await
+    }
+}
+
+#[async_trait]
+impl Claims for FaultyStore {
     async fn claim(
         &self,
         session: SessionId,
         claim_requests: &[ClaimRequest],
+        leave: &Leave,
         now: Now,
-    ) -> Result<Vec<Claimed>, StoreError> {
-        let claimed = self.store.claim(session, claim_requests, now).await;
+    ) -> Result<ClaimOutcome, StoreError> {
+        self.state().claims += 1;
+        let claimed = self.store.claim(session, claim_requests, leave, now).await;
         self.pass(Verb::Claim).await?;
         claimed
     }
@@ -204,19 +217,10 @@ impl Store for FaultyStore {
     async fn lost(&self, now: Now, limit: usize) -> Result<Vec<Claimed>, StoreError> {
         self.store.lost(now, limit).await
     }
+}
 
-    async fn due(&self, now: Now, limit: usize) -> Result<Vec<Due>, StoreError> {
-        self.store.due(now, limit).await
-    }
-
-    async fn messages(&self, limit: usize) -> Result<Vec<Envelope>, StoreError> {
-        self.store.messages(limit).await
-    }
-
-    async fn unannounced(&self, limit: usize) -> Result<Vec<Unannounced>, StoreError> {
-        self.store.unannounced(limit).await
-    }
-
+#[async_trait]
+impl Queries for FaultyStore {
     async fn flow(&self, name: &str, version: Option<u32>) -> Result<Option<StoredFlow>, StoreError> {
         self.store.flow(name, version).await
     }
@@ -282,7 +286,10 @@ impl Store for FaultyStore {
     async fn place(&self, task: TaskId, key: ActKey) -> Result<Option<u64>, StoreError> {
         self.store.place(task, key).await
     }
+}
 
+#[async_trait]
+impl Members for FaultyStore {
     async fn register(&self, server: ServerState) -> Result<(), StoreError> {
         self.store.register(server).await
     }
@@ -303,9 +310,5 @@ impl Store for FaultyStore {
         now: Now,
     ) -> Result<ServiceLease, StoreError> {
         self.store.lease(service, server, length, now).await
-    }
-
-    async fn sweep(&self, retention: &Retention, now: Now, limit: usize) -> Result<u64, StoreError> {
-        self.store.sweep(retention, now, limit).await
     }
 }

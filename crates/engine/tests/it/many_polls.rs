@@ -22,11 +22,11 @@ fn of_polls_that_wait_for_the_same_one_alone_asks_the_store_when_there_is_nothin
     let mut polls: Vec<Pin<Box<_>>> =
         workers.iter_mut().map(|worker| Box::pin(worker.open_poll(10_000))).collect();
     assert!(polls.iter_mut().all(|poll| world.turn(poll.as_mut()).is_pending()));
-    store.take_prepared();
+    store.take_claims();
     world.serve();
-    assert_eq!(store.take_prepared(), 1);
+    assert_eq!(store.take_claims(), 1);
     world.submit("f");
-    assert_eq!(store.take_prepared(), 1, "the first one gets all there is");
+    assert_eq!(store.take_claims(), 1, "the first one gets all there is");
     let answered = polls.iter_mut().map(|poll| world.turn(poll.as_mut()));
     let attempts = answered.map(|answer| match answer {
         Poll::Ready(answer) => answer.unwrap().attempts.len(),

@@ -10,7 +10,7 @@ use windlass_engine::{
     ReportStatus, Said,
     services::{HEARTBEAT_EVERY, SERVICE_LEASE},
 };
-use windlass_store::{SERVER_FORGOTTEN_AFTER, Store as _, memory::SharedStore};
+use windlass_store::{Members as _, SERVER_FORGOTTEN_AFTER, memory::SharedStore};
 
 use crate::world::{World, flow, ok};
 

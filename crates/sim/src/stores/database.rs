@@ -3,10 +3,10 @@
 use async_trait::async_trait;
 use windlass_core::{ActKey, Alarm, AlarmId, Event, Lock, LockName, Millis, Ready, TaskId, Timestamp};
 use windlass_store::{
-    Adoption, Ask, AttemptId, Change, ClaimRequest, Claimed, Due, EnqueuedTasks, Envelope, Leave, LimitState,
-    Loaded, LogLine, Now, Outcome, Page, Quarantine, QueueState, Retention, ServerId, ServerState, Service,
-    ServiceLease, SessionId, SessionRenewal, SessionState, Store, StoreError, StoredAlarm, StoredFlow,
-    TaskQuery, Unannounced, memory::SharedStore,
+    Adoption, Ask, AttemptId, Change, ClaimOutcome, ClaimRequest, Claimed, Claims, Cluster, Due,
+    EnqueuedTasks, Envelope, Leave, LimitState, Loaded, LogLine, Members, Now, Outcome, Page, Quarantine,
+    Queries, QueueState, Retention, ServerId, ServerState, Service, ServiceLease, SessionId, SessionRenewal,
+    SessionState, Store, StoreError, StoredAlarm, StoredFlow, TaskQuery, Unannounced, memory::SharedStore,
 };
 
 use super::EnqueuedThere;
@@ -49,8 +49,8 @@ impl Store for Database {
         self.rows.token_key()
     }
 
-    fn is_shared(&self) -> bool {
-        self.rows.is_shared()
+    fn cluster(&self) -> Option<&dyn Cluster> {
+        Some(self)
     }
 
     fn quarantine(&self) -> &Quarantine {
@@ -65,23 +65,8 @@ impl Store for Database {
         self.rows.next_wake(now)
     }
 
-    async fn news(&self) {
-        self.rows.news().await;
-    }
-
-    async fn time(&self) -> Result<Option<Timestamp>, StoreError> {
-        let Some(clock) = &self.clock else { return Ok(None) };
-        read!(self, async { Ok(Some(clock.now())) })
-    }
-
     async fn load(&self, ids: &[TaskId]) -> Result<Vec<Option<Loaded>>, StoreError> {
         read!(self, self.rows.load(ids))
-    }
-
-    async fn commit(&self, changes: Vec<Change>) -> Result<Vec<Outcome>, StoreError> {
-        // Nothing is claimed at this time.
-        let now = Now { wall: Timestamp(0), mono: Millis(0) };
-        Ok(self.commit_and_claim(changes, &[], &Leave::default(), now).await?.0)
     }
 
     async fn commit_and_claim(
@@ -103,17 +88,39 @@ impl Store for Database {
         Ok((outcomes, claimed))
     }
 
+    async fn due(&self, now: Now, limit: usize) -> Result<Vec<Due>, StoreError> {
+        read!(self, self.rows.due(now, limit))
+    }
+
+    async fn messages(&self, limit: usize) -> Result<Vec<Envelope>, StoreError> {
+        read!(self, self.rows.messages(limit))
+    }
+
+    async fn unannounced(&self, limit: usize) -> Result<Vec<Unannounced>, StoreError> {
+        read!(self, self.rows.unannounced(limit))
+    }
+
+    async fn sweep(&self, retention: &Retention, now: Now, limit: usize) -> Result<u64, StoreError> {
+        write!(self, self.rows.sweep(retention, now, limit))
+    }
+}
+
+#[async_trait]
+impl Claims for Database {
     async fn claim(
         &self,
         session: SessionId,
         claim_requests: &[ClaimRequest],
+        leave: &Leave,
         now: Now,
-    ) -> Result<Vec<Claimed>, StoreError> {
+    ) -> Result<ClaimOutcome, StoreError> {
         self.device.wait(Operation::There).await?;
-        let claimed = self.rows.claim(session, claim_requests, now).await?;
-        claimed.iter().for_each(|claimed| self.journal.claimed(claimed.id));
+        let outcome = self.rows.claim(session, claim_requests, leave, now).await?;
+        if let ClaimOutcome::Claimed(claimed) = &outcome {
+            claimed.iter().for_each(|claimed| self.journal.claimed(claimed.id));
+        }
         self.device.wait(Operation::Back).await?;
-        Ok(claimed)
+        Ok(outcome)
     }
 
     async fn adopt(
@@ -148,19 +155,10 @@ impl Store for Database {
     async fn lost(&self, now: Now, limit: usize) -> Result<Vec<Claimed>, StoreError> {
         read!(self, self.rows.lost(now, limit))
     }
+}
 
-    async fn due(&self, now: Now, limit: usize) -> Result<Vec<Due>, StoreError> {
-        read!(self, self.rows.due(now, limit))
-    }
-
-    async fn messages(&self, limit: usize) -> Result<Vec<Envelope>, StoreError> {
-        read!(self, self.rows.messages(limit))
-    }
-
-    async fn unannounced(&self, limit: usize) -> Result<Vec<Unannounced>, StoreError> {
-        read!(self, self.rows.unannounced(limit))
-    }
-
+#[async_trait]
+impl Queries for Database {
     async fn flow(&self, name: &str, version: Option<u32>) -> Result<Option<StoredFlow>, StoreError> {
         read!(self, self.rows.flow(name, version))
     }
@@ -224,7 +222,10 @@ impl Store for Database {
     async fn place(&self, task: TaskId, key: ActKey) -> Result<Option<u64>, StoreError> {
         read!(self, self.rows.place(task, key))
     }
+}
 
+#[async_trait]
+impl Members for Database {
     async fn register(&self, server: ServerState) -> Result<(), StoreError> {
         write!(self, self.rows.register(server))
     }
@@ -246,8 +247,20 @@ impl Store for Database {
     ) -> Result<ServiceLease, StoreError> {
         write!(self, self.rows.lease(service, server, length, now))
     }
+}
 
-    async fn sweep(&self, retention: &Retention, now: Now, limit: usize) -> Result<u64, StoreError> {
-        write!(self, self.rows.sweep(retention, now, limit))
+#[async_trait]
+impl Cluster for Database {
+    async fn news(&self) {
+        Cluster::news(&self.rows).await;
+    }
+
+    async fn time(&self) -> Result<Option<Timestamp>, StoreError> {
+        let Some(clock) = &self.clock else { return Ok(None) };
+        read!(self, async { Ok(Some(clock.now())) })
+    }
+
+    fn round_trips(&self) -> Option<u64> {
+        None
     }
 }

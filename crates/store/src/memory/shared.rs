@@ -3,14 +3,14 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use async_trait::async_trait;
-use windlass_core::{ActKey, Alarm, AlarmId, Event, Lock, LockName, Millis, Name, Ready, TaskId};
+use windlass_core::{ActKey, Alarm, AlarmId, Event, Lock, LockName, Millis, Name, Ready, TaskId, Timestamp};
 
 use super::{servers::Servers, sessions::Sessions, sink::without_results, tables::Tables, waits::Waits};
 use crate::port::{
-    Adoption, Ask, AttemptId, BuiltOn, Change, ClaimRequest, Claimed, Due, Envelope, Leave, Limit,
-    LimitState, Loaded, LogLine, LostClaim, Now, Outcome, Page, Quarantine, QueueState, Retention, ServerId,
-    ServerState, Service, ServiceLease, SessionId, SessionRenewal, SessionState, Store, StoreError,
-    StoredAlarm, StoredFlow, TaskChange, TaskQuery, Unannounced,
+    Adoption, Ask, AttemptId, BuiltOn, Change, ClaimOutcome, ClaimRequest, Claimed, Claims, Cluster, Due,
+    Envelope, Leave, Limit, LimitState, Loaded, LogLine, LostClaim, Members, Now, Outcome, Page, Quarantine,
+    Queries, QueueState, Retention, ServerId, ServerState, Service, ServiceLease, SessionId, SessionRenewal,
+    SessionState, Store, StoreError, StoredAlarm, StoredFlow, TaskChange, TaskQuery, Unannounced,
 };
 use crate::signal::Signal;
 
@@ -104,6 +104,25 @@ impl Rows {
         self.tables.limits().any(|limit| limit.queue == *queue) || self.waits.takes_turns(queue)
     }
 
+    fn claim(&mut self, session: SessionId, claim_requests: &[ClaimRequest], now: Now) -> Vec<Claimed> {
+        let mut claimed = Vec::new();
+        if !self.sessions.knows(session) {
+            return claimed;
+        }
+        let grace = self.grace(session);
+        let limits: Vec<Limit> = self.tables.limits().cloned().collect();
+        for claim_request in claim_requests {
+            if self.tables.paused().contains_key(&claim_request.module) {
+                continue;
+            }
+            for _ in 0..claim_request.free {
+                let Some(next) = self.waits.claim(session, claim_request, &limits, grace, now) else { break };
+                claimed.push(next);
+            }
+        }
+        claimed
+    }
+
     fn grace(&self, session: SessionId) -> Millis {
         session.timeout_grace(self.sessions.is_attached(session))
     }
@@ -115,63 +134,19 @@ impl Store for SharedStore {
         self.token_key
     }
 
-    fn next_wake(&self, _now: Now) -> Option<Millis> {
-        None
-    }
-
     /// Rows in memory are never damaged.
     fn quarantine(&self) -> &Quarantine {
         &self.quarantine
     }
 
-    fn is_shared(&self) -> bool {
-        true
-    }
-
-    async fn news(&self) {
-        self.news.wait().await;
+    fn cluster(&self) -> Option<&dyn Cluster> {
+        Some(self)
     }
 
     async fn load(&self, ids: &[TaskId]) -> Result<Vec<Option<Loaded>>, StoreError> {
         let rows = self.rows();
         let load = |id: &TaskId| rows.tables.task(*id).map(|task| rows.waits.loaded(task.clone()));
         Ok(ids.iter().map(load).collect())
-    }
-
-    async fn commit(&self, changes: Vec<Change>) -> Result<Vec<Outcome>, StoreError> {
-        let mut rows = self.rows();
-        let mut built_on = BuiltOn::default();
-        let outcomes: Vec<Outcome> =
-            changes.iter().map(|change| built_on.outcome(change, || rows.commit(change))).collect();
-        if outcomes.contains(&Outcome::Committed) {
-            self.tell_others(&mut rows);
-        }
-        Ok(outcomes)
-    }
-
-    async fn claim(
-        &self,
-        session: SessionId,
-        claim_requests: &[ClaimRequest],
-        now: Now,
-    ) -> Result<Vec<Claimed>, StoreError> {
-        let mut rows = self.rows();
-        let mut claimed = Vec::new();
-        if !rows.sessions.knows(session) {
-            return Ok(claimed);
-        }
-        let grace = rows.grace(session);
-        let limits: Vec<Limit> = rows.tables.limits().cloned().collect();
-        for claim_request in claim_requests {
-            if rows.tables.paused().contains_key(&claim_request.module) {
-                continue;
-            }
-            for _ in 0..claim_request.free {
-                let Some(next) = rows.waits.claim(session, claim_request, &limits, grace, now) else { break };
-                claimed.push(next);
-            }
-        }
-        Ok(claimed)
     }
 
     async fn commit_and_claim(
@@ -181,17 +156,55 @@ impl Store for SharedStore {
         _leave: &Leave,
         now: Now,
     ) -> Result<(Vec<Outcome>, Vec<Option<Vec<Claimed>>>), StoreError> {
-        let outcomes = self.commit(changes).await?;
-        let mut claimed = Vec::with_capacity(asks.len());
-        for Ask { session, claim_request } in asks {
-            // As SQL stores, which decide this by itself.
-            let is_ruled = self.rows().is_ruled(&claim_request.module);
-            claimed.push(match is_ruled {
-                true => None,
-                false => Some(self.claim(*session, std::slice::from_ref(claim_request), now).await?),
-            });
+        let mut rows = self.rows();
+        let mut built_on = BuiltOn::default();
+        let outcomes: Vec<Outcome> =
+            changes.iter().map(|change| built_on.outcome(change, || rows.commit(change))).collect();
+        if outcomes.contains(&Outcome::Committed) {
+            self.tell_others(&mut rows);
         }
+        let claimed = asks.iter().map(|Ask { session, claim_request }| {
+            // As SQL stores, which leave queues that limits or turns rule to a claim by itself.
+            let is_ruled = rows.is_ruled(&claim_request.module);
+            (!is_ruled).then(|| rows.claim(*session, std::slice::from_ref(claim_request), now))
+        });
+        let claimed = claimed.collect();
         Ok((outcomes, claimed))
+    }
+
+    async fn due(&self, now: Now, limit: usize) -> Result<Vec<Due>, StoreError> {
+        Ok(self.rows().waits.due(now, limit))
+    }
+
+    async fn messages(&self, limit: usize) -> Result<Vec<Envelope>, StoreError> {
+        Ok(self.rows().tables.messages().take(limit).cloned().collect())
+    }
+
+    async fn unannounced(&self, limit: usize) -> Result<Vec<Unannounced>, StoreError> {
+        Ok(self.rows().tables.unannounced(limit))
+    }
+
+    async fn sweep(&self, retention: &Retention, now: Now, limit: usize) -> Result<u64, StoreError> {
+        let mut rows = self.rows();
+        let (swept, tasks) = rows.tables.sweep(retention, now.wall, limit);
+        for task in tasks {
+            rows.waits.delete(task);
+        }
+        let flows = rows.tables.sweep_flows(limit - swept);
+        Ok((swept + flows) as u64)
+    }
+}
+
+#[async_trait]
+impl Claims for SharedStore {
+    async fn claim(
+        &self,
+        session: SessionId,
+        claim_requests: &[ClaimRequest],
+        _leave: &Leave,
+        now: Now,
+    ) -> Result<ClaimOutcome, StoreError> {
+        Ok(ClaimOutcome::Claimed(self.rows().claim(session, claim_requests, now)))
     }
 
     async fn adopt(
@@ -244,19 +257,10 @@ impl Store for SharedStore {
         let lost = waits.all_claimed().map(|(claimed, _)| claimed);
         Ok(lost.filter(|claimed| sessions.is_over(claimed.session, now.mono)).take(limit).collect())
     }
+}
 
-    async fn due(&self, now: Now, limit: usize) -> Result<Vec<Due>, StoreError> {
-        Ok(self.rows().waits.due(now, limit))
-    }
-
-    async fn messages(&self, limit: usize) -> Result<Vec<Envelope>, StoreError> {
-        Ok(self.rows().tables.messages().take(limit).cloned().collect())
-    }
-
-    async fn unannounced(&self, limit: usize) -> Result<Vec<Unannounced>, StoreError> {
-        Ok(self.rows().tables.unannounced(limit))
-    }
-
+#[async_trait]
+impl Queries for SharedStore {
     async fn flow(&self, name: &str, version: Option<u32>) -> Result<Option<StoredFlow>, StoreError> {
         Ok(self.rows().tables.flow(name, version).cloned())
     }
@@ -346,7 +350,10 @@ impl Store for SharedStore {
     async fn place(&self, task: TaskId, key: ActKey) -> Result<Option<u64>, StoreError> {
         Ok(self.rows().waits.place(task, key))
     }
+}
 
+#[async_trait]
+impl Members for SharedStore {
     async fn register(&self, server: ServerState) -> Result<(), StoreError> {
         self.rows().servers.register(server);
         Ok(())
@@ -370,14 +377,19 @@ impl Store for SharedStore {
     ) -> Result<ServiceLease, StoreError> {
         Ok(self.rows().servers.lease(service, server, length, now))
     }
+}
 
-    async fn sweep(&self, retention: &Retention, now: Now, limit: usize) -> Result<u64, StoreError> {
-        let mut rows = self.rows();
-        let (swept, tasks) = rows.tables.sweep(retention, now.wall, limit);
-        for task in tasks {
-            rows.waits.delete(task);
-        }
-        let flows = rows.tables.sweep_flows(limit - swept);
-        Ok((swept + flows) as u64)
+#[async_trait]
+impl Cluster for SharedStore {
+    async fn news(&self) {
+        self.news.wait().await;
+    }
+
+    async fn time(&self) -> Result<Option<Timestamp>, StoreError> {
+        Ok(None)
+    }
+
+    fn round_trips(&self) -> Option<u64> {
+        None
     }
 }

@@ -1,8 +1,12 @@
 //! The store: the one place where tasks are. The engine holds no task state of its own.
 //!
-//! A store keeps aggregates with versions, and what can be derived from them for finding work: ready attempts,
-//! due times, messages. All of one [`Change`] is on disk or none of it, and every change has an outcome of its
-//! own: a conflict or a taken key never fails its neighbours. Nothing is handed out that is not on disk.
+//! A store keeps aggregates with versions, and derives from them what finds work: ready attempts, due times, messages. A
+//! [`Change`] is on disk as a whole or not at all, and each has an outcome of its own: a conflict or a taken key never
+//! fails its neighbours. A store hands out nothing that is not on disk.
+//!
+//! The port has four parts: [`Store`] loads and commits, [`Claims`](super::Claims) hands attempts to sessions,
+//! [`Queries`](super::Queries) answers questions, and [`Members`](super::Members) knows the servers on the store. A store
+//! that several servers share also has a [`Cluster`](super::Cluster).
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -11,253 +15,96 @@ use std::{
 
 use async_trait::async_trait;
 use thiserror::Error;
-use windlass_core::{
-    ActKey, Alarm, AlarmId, Context, Event, Lock, LockName, Millis, Ready, Task, TaskId, Timestamp,
-};
+use windlass_core::{ActKey, Context, Millis, Task, TaskId, Timestamp};
 
 use super::{
-    Adoption, Ask, AttemptId, Change, Claim, ClaimRequest, Claimed, Due, EnqueuedTasks, Envelope, Leave,
-    LimitState, LogLine, Now, Outcome, Page, Quarantine, QueueState, Retention, ServerId, ServerState,
-    Service, ServiceLease, SessionId, SessionRenewal, SessionState, StoredAlarm, StoredFlow, TaskQuery,
-    Unannounced,
+    Ask, Change, Claim, Claimed, Claims, Cluster, Due, EnqueuedTasks, Envelope, Leave, Members, Now, Outcome,
+    Quarantine, Queries, Retention, SessionId, Unannounced,
 };
 
-/// A store.
+/// Loads and commits.
 #[async_trait]
-pub trait Store: Send + Sync + 'static {
-    /// What tokens are signed with. It stays the same as long as the store's data.
+pub trait Store: Claims + Queries + Members {
+    /// The key that tokens are signed with. It stays the same as long as the store's data.
     fn token_key(&self) -> [u8; 32];
-
-    /// In how long the store may have something due, where it knows: `due`, `lost` or `claim` may give more
-    /// then. A store that shares its data with others cannot know, and gives nothing.
-    fn next_wake(&self, now: Now) -> Option<Millis>;
-
-    /// The wall time is ahead of the date by this much, because the date was set back: what is to begin at a date begins
-    /// so much later. A store that goes by a clock of its own has nothing to do with that.
-    fn is_ahead(&self, _by: Millis) {}
-
-    /// Grows when the store lost what it had told before it was on disk, and went back to what is there. A store
-    /// that tells only what is on disk has one for ever.
-    fn generation(&self) -> u64 {
-        0
-    }
-
-    /// Whether other servers may work on the same data: then the engine looks now and then at what they did.
-    fn is_shared(&self) -> bool {
-        false
-    }
-
-    /// Returns when another server may have made something ready, due or to be stopped since the last call. It may
-    /// return for nothing, and need not for everything: the engine looks by itself from time to time, and sooner where
-    /// this returns. A store that cannot tell waits for ever.
-    async fn news(&self) {
-        std::future::pending().await
-    }
-
-    /// What time it is by the store's clock, where it is shared: all servers go by that one.
-    async fn time(&self) -> Result<Option<Timestamp>, StoreError> {
-        Ok(None)
-    }
-
-    /// What applications enqueued in transactions of their own, where the store is a database that they can share.
-    fn enqueued(&self) -> Option<&dyn EnqueuedTasks> {
-        None
-    }
-
-    /// How often something was sent to a server of the store and waited for; nothing where there is none.
-    fn round_trips(&self) -> Option<u64> {
-        None
-    }
-
-    /// Grows when the store was connected to anew. Another server of it may have taken its place, which need not have all
-    /// that was told before.
-    fn connected(&self) -> u64 {
-        0
-    }
 
     /// The tasks that this store has met and could not read.
     fn quarantine(&self) -> &Quarantine;
 
-    /// The tasks with these ids, in their order, with their results; nothing also in place of one whose rows are
-    /// damaged, which [`Store::quarantine`] names from then on.
+    /// Grows when values that were read or confirmed before may be void: the store lost writes that were not on disk and
+    /// went back, or it was connected again and another server may have taken its place.
+    fn generation(&self) -> u64 {
+        0
+    }
+
+    /// In how long the store may have something due, where it knows: `due`, `lost` or `claim` may return more then. A
+    /// store that shares its data with others cannot know, and returns nothing.
+    fn next_wake(&self, _now: Now) -> Option<Millis> {
+        None
+    }
+
+    /// The wall time is ahead of the date by this much, because the date was set back: what is to begin at a date begins
+    /// so much later. A store that goes by a clock of its own ignores it.
+    fn is_ahead(&self, _by: Millis) {}
+
+    /// What only a store has that several servers share. Without it the engine is the only one on its data.
+    fn cluster(&self) -> Option<&dyn Cluster> {
+        None
+    }
+
+    /// Tasks that applications enqueue in transactions of their own, where the store is a database that they can share.
+    fn enqueued(&self) -> Option<&dyn EnqueuedTasks> {
+        None
+    }
+
+    /// The tasks with these ids, in their order, with their results. Nothing stands in place of a task that does not
+    /// exist or whose rows are damaged; [`Store::quarantine`] names the damaged ones from then on.
     async fn load(&self, ids: &[TaskId]) -> Result<Vec<Option<Loaded>>, StoreError>;
 
-    /// Commits `changes`, each for itself, but that one fails with those before it of the same task or lock
-    /// ([`BuiltOn`](super::BuiltOn)). When this returns, what was committed is on disk.
-    async fn commit(&self, changes: Vec<Change>) -> Result<Vec<Outcome>, StoreError>;
-
-    /// Reads what claims for these claim requests need, so that they wait for nothing: the time of what is claimed runs from the
-    /// `now` of the claim. True when this took time itself: whoever asked begins anew with the time it is by then.
-    async fn prepare_claims(&self, _requests: &[ClaimRequest]) -> Result<bool, StoreError> {
-        Ok(false)
-    }
-
-    /// Hands ready attempts to a session: of each claim request at most its number, smallest rank first where keys do not take
-    /// turns, none that a limit keeps back, none of a paused queue; of what [`Store::prepare_claims`] got ready. Each
-    /// gets a higher claim number than any time before. Nothing of a task that [`Store::quarantine`] names, up to a
-    /// number that the store sets.
-    async fn claim(
-        &self,
-        session: SessionId,
-        claim_requests: &[ClaimRequest],
-        now: Now,
-    ) -> Result<Vec<Claimed>, StoreError>;
-
-    /// As [`Store::claim`], but leaves to other servers what they have just made ready, for them to hand out what they
-    /// know. A store may take no notice of that.
-    async fn claim_leaving(
-        &self,
-        session: SessionId,
-        claim_requests: &[ClaimRequest],
-        _leave: &Leave,
-        now: Now,
-    ) -> Result<Vec<Claimed>, StoreError> {
-        self.claim(session, claim_requests, now).await
-    }
-
-    /// Commits, and in the same transaction claims as [`Store::claim_leaving`] does. Nothing in place of what was asked for
-    /// = it is to be claimed by itself: the store does not claim with commits, or not of a queue that limits or turns
-    /// rule. What was committed stands, whatever became of the claims.
-    async fn commit_and_claim(
-        &self,
-        changes: Vec<Change>,
-        asks: &[Ask],
-        _leave: &Leave,
-        _now: Now,
-    ) -> Result<(Vec<Outcome>, Vec<Option<Vec<Claimed>>>), StoreError> {
-        Ok((self.commit(changes).await?, vec![None; asks.len()]))
-    }
-
-    /// A session says that it has these attempts: those that are current and not known to be with another
-    /// one are its own from now on. Tells for each whether it is the session's.
-    async fn adopt(
-        &self,
-        session: SessionId,
-        attempts: &[AttemptId],
-        now: Now,
-    ) -> Result<Vec<Adoption>, StoreError>;
-
-    /// A session gives an attempt back that it did not begin; it is free again, and what [`windlass_core::Free`]
-    /// says becomes of it.
-    async fn release(&self, session: SessionId, attempt: AttemptId, now: Now) -> Result<(), StoreError>;
-
-    /// Sessions were heard of, or polls of them ended; each session is named once.
-    async fn renew(&self, sessions: Vec<SessionRenewal>, now: Now) -> Result<(), StoreError>;
-
-    /// Gives every session a full new lease: this server was away, so silence says nothing. A session that got
-    /// [`EXTENSIONS_MAX`](super::EXTENSIONS_MAX) since it was last heard of gets none.
-    async fn forgive(&self, now: Now) -> Result<(), StoreError>;
-
-    /// What a session has.
-    async fn held(&self, session: SessionId) -> Result<Vec<Claimed>, StoreError>;
-
-    /// What these sessions have and are to stop: [`windlass_core::Free::GiveUp`] would become of it if it were free.
-    async fn to_stop(&self, sessions: &[SessionId]) -> Result<Vec<Claimed>, StoreError>;
-
-    /// The versions of these tasks, in their order; nothing for one that is not there. For stores that can tell more
-    /// cheaply than by loading them.
+    /// The versions of these tasks, in their order; nothing for a task that does not exist. For stores that can read them
+    /// more cheaply than by loading tasks.
     async fn versions(&self, ids: &[TaskId]) -> Result<Vec<Option<u64>>, StoreError> {
         let loaded = self.load(ids).await?;
         Ok(loaded.into_iter().map(|loaded| Some(loaded?.task.state.events)).collect())
     }
 
-    /// At most `limit` attempts whose session's lease has ended. They are told again until they are settled.
-    async fn lost(&self, now: Now, limit: usize) -> Result<Vec<Claimed>, StoreError>;
+    /// Commits `changes`, each for itself, but that one fails with those before it of the same task or lock
+    /// ([`BuiltOn`](super::BuiltOn)), and claims in the same transaction for `asks`, as [`Claims::claim`] does. When this
+    /// returns, what was committed is on disk, whatever became of the claims.
+    ///
+    /// Nothing in place of an ask = it is to be claimed by itself: the store does not claim with commits, or not of a
+    /// queue that limits or turns rule.
+    async fn commit_and_claim(
+        &self,
+        changes: Vec<Change>,
+        asks: &[Ask],
+        leave: &Leave,
+        now: Now,
+    ) -> Result<(Vec<Outcome>, Vec<Option<Vec<Claimed>>>), StoreError>;
 
-    /// At most `limit` things that are due. They are told again until they are settled.
+    /// [`Store::commit_and_claim`] without claims.
+    async fn commit(&self, changes: Vec<Change>) -> Result<Vec<Outcome>, StoreError> {
+        // Nothing is claimed at this time.
+        let now = Now { wall: Timestamp(0), mono: Millis(0) };
+        Ok(self.commit_and_claim(changes, &[], &Leave::default(), now).await?.0)
+    }
+
+    /// Returns when everything that was read before is on disk, or was lost and [`Store::generation`] has grown.
+    async fn flush(&self) -> Result<(), StoreError> {
+        Ok(())
+    }
+
+    /// At most `limit` things that are due. They are returned again until they are settled.
     async fn due(&self, now: Now, limit: usize) -> Result<Vec<Due>, StoreError>;
 
     /// At most `limit` messages between aggregates that were not consumed yet.
     async fn messages(&self, limit: usize) -> Result<Vec<Envelope>, StoreError>;
 
-    /// At most `limit` of what is in the outbox, of the oldest tasks first, by their ids; of one task in the order in which
-    /// it happened.
+    /// At most `limit` entries of the outbox, those of the oldest tasks first, by their ids; those of one task in the order
+    /// in which they happened.
     async fn unannounced(&self, limit: usize) -> Result<Vec<Unannounced>, StoreError>;
 
-    /// The flow with this name: that version, or the newest.
-    async fn flow(&self, name: &str, version: Option<u32>) -> Result<Option<StoredFlow>, StoreError>;
-
-    /// All flows, each in its newest version, by name.
-    async fn flows(&self) -> Result<Vec<StoredFlow>, StoreError>;
-
-    /// Tasks, newest first, as they are on disk. Members and results may be missing: [`Store::load`] has them all.
-    /// Those whose rows are damaged are left out.
-    async fn tasks(&self, query: &TaskQuery) -> Result<Page<Loaded, TaskId>, StoreError>;
-
-    /// Events of a task with numbers above `after`, in order.
-    async fn events(&self, task: TaskId, after: u64, limit: usize) -> Result<Vec<(u64, Event)>, StoreError>;
-
-    /// Log lines of a task with numbers above `after`, in the order they came, each with its number. The numbers of a
-    /// task's lines only grow, with gaps: none comes again once its line was deleted, and none becomes visible after
-    /// a greater one.
-    async fn logs(&self, task: TaskId, after: u64, limit: usize) -> Result<Vec<(u64, LogLine)>, StoreError>;
-
-    /// The alarms with these ids and their versions, in this order.
-    async fn alarms_by_id(&self, ids: &[AlarmId]) -> Result<Vec<Option<StoredAlarm>>, StoreError>;
-
-    /// The alarm with this id and its version.
-    async fn alarm(&self, id: &AlarmId) -> Result<Option<StoredAlarm>, StoreError> {
-        Ok(self.alarms_by_id(std::slice::from_ref(id)).await?.pop().flatten())
-    }
-
-    /// The locks with these names, in this order, for changes to build on. One that is not stored is free and has the
-    /// version of the store's floor.
-    async fn locks_by_name(&self, names: &[LockName]) -> Result<Vec<Lock>, StoreError>;
-
-    /// The lock with this name, if anybody has it or waits for it.
-    async fn lock(&self, name: &LockName) -> Result<Option<Lock>, StoreError> {
-        let lock = self.locks_by_name(std::slice::from_ref(name)).await?.pop();
-        Ok(lock.filter(|lock| !lock.is_free()))
-    }
-
-    /// At most `limit` locks that are stored and free, for the janitor to delete.
-    async fn free_locks(&self, limit: usize) -> Result<Vec<Lock>, StoreError>;
-
-    /// The floor of the store's locks: no deleted lock had a higher version, and no free one that is stored has.
-    async fn lock_floor(&self) -> Result<u64, StoreError>;
-
-    /// At most `limit` locks that somebody has or waits for, with names above `after`, by name.
-    async fn locks(&self, after: Option<&LockName>, limit: usize) -> Result<Vec<Lock>, StoreError>;
-
-    /// At most `limit` alarms, those raised last first; resolved ones only with `all`.
-    async fn alarms(&self, all: bool, limit: usize) -> Result<Vec<Alarm>, StoreError>;
-
-    /// All queues that hold or held something, or are paused, by name.
-    async fn queues(&self) -> Result<Vec<QueueState>, StoreError>;
-
-    /// All sessions whose lease has not ended.
-    async fn sessions(&self, now: Now) -> Result<Vec<SessionState>, StoreError>;
-
-    /// All limits with what counts under them, by name.
-    async fn limits(&self, now: Now) -> Result<Vec<LimitState>, StoreError>;
-
-    /// The limits that keep a ready attempt like this one from being handed out, with what counts under its key.
-    async fn keeping_back(&self, ready: &Ready, now: Now) -> Result<Vec<LimitState>, StoreError>;
-
-    /// How many attempts stand before this act's in the queue of its module; nothing when it is not in it.
-    async fn place(&self, task: TaskId, key: ActKey) -> Result<Option<u64>, StoreError>;
-
-    /// A server is heard of. Others that were silent for [`SERVER_FORGOTTEN_AFTER`](super::SERVER_FORGOTTEN_AFTER) may be
-    /// forgotten.
-    async fn register(&self, server: ServerState) -> Result<(), StoreError>;
-
-    /// The servers on this store, those that started first before others.
-    async fn servers(&self) -> Result<Vec<ServerState>, StoreError>;
-
-    /// A server ends: it is forgotten at once, and what it does by itself goes to others.
-    async fn leave(&self, server: ServerId) -> Result<(), StoreError>;
-
-    /// Makes a server the one that does this for so long from now, where it is already or no other one is; tells which
-    /// one does it, and until when.
-    async fn lease(
-        &self,
-        service: Service,
-        server: ServerId,
-        length: Millis,
-        now: Now,
-    ) -> Result<ServiceLease, StoreError>;
-
-    /// Deletes at most `limit` of what is kept too long. Tells how many rows went.
+    /// Deletes at most `limit` rows that were kept long enough. Returns how many it deleted.
     async fn sweep(&self, retention: &Retention, now: Now, limit: usize) -> Result<u64, StoreError>;
 }
 

@@ -10,10 +10,10 @@ use windlass_core::{
 
 use super::{Resident, queue::Queues, state::Grace};
 use crate::port::{
-    Adoption, AttemptId, Change, ClaimRequest, Claimed, DamagedTask, Due, Envelope, LimitState, Loaded,
-    LogLine, Now, Outcome, Page, Quarantine, QueueState, Retention, ServerId, ServerState, Service,
-    ServiceLease, SessionId, SessionRenewal, SessionState, Store, StoreError, StoredAlarm, StoredFlow,
-    TaskQuery, Unannounced,
+    Adoption, Ask, AttemptId, Change, ClaimOutcome, ClaimRequest, Claimed, Claims, DamagedTask, Due,
+    Envelope, Leave, LimitState, Loaded, LogLine, Members, Now, Outcome, Page, Quarantine, Queries,
+    QueueState, Retention, ServerId, ServerState, Service, ServiceLease, SessionId, SessionRenewal,
+    SessionState, Store, StoreError, StoredAlarm, StoredFlow, TaskQuery, Unannounced,
 };
 
 #[async_trait]
@@ -73,6 +73,22 @@ impl Store for Resident {
         Ok(loaded)
     }
 
+    /// Nothing is claimed with commits: a claim in memory costs no round trip.
+    async fn commit_and_claim(
+        &self,
+        changes: Vec<Change>,
+        asks: &[Ask],
+        _leave: &Leave,
+        _now: Now,
+    ) -> Result<(Vec<Outcome>, Vec<Option<Vec<Claimed>>>), StoreError> {
+        Ok((self.commit(changes).await?, vec![None; asks.len()]))
+    }
+
+    /// A commit without changes ends after every write before it.
+    async fn flush(&self) -> Result<(), StoreError> {
+        self.commit(Vec::new()).await.map(drop)
+    }
+
     async fn commit(&self, changes: Vec<Change>) -> Result<Vec<Outcome>, StoreError> {
         let generation = self.current_generation().await?;
         let keyed = changes.iter().any(|change| change.submit_key().is_some());
@@ -99,22 +115,51 @@ impl Store for Resident {
         Ok(outcomes)
     }
 
-    async fn prepare_claims(&self, claim_requests: &[ClaimRequest]) -> Result<bool, StoreError> {
-        self.refill(claim_requests).await
+    async fn due(&self, now: Now, limit: usize) -> Result<Vec<Due>, StoreError> {
+        // Asked for at every turn: after a failed write this is what reads the rows anew when nobody else comes.
+        self.current_generation().await?;
+        self.wake_due(now, limit).await?;
+        let mut inner = self.inner();
+        inner.by_now(now);
+        inner.end_grace(now);
+        Ok(inner.scheduler.due(now, limit))
     }
 
+    async fn messages(&self, limit: usize) -> Result<Vec<Envelope>, StoreError> {
+        Ok(self.inner().scheduler.messages.values().take(limit).cloned().collect())
+    }
+
+    async fn unannounced(&self, limit: usize) -> Result<Vec<Unannounced>, StoreError> {
+        // From the disk: nothing is announced that may yet be lost.
+        let found = self.sink.unannounced(limit).await?;
+        Ok(self.sound(found))
+    }
+
+    async fn sweep(&self, retention: &Retention, now: Now, limit: usize) -> Result<u64, StoreError> {
+        let swept = self.sink.sweep(retention, now, limit).await?;
+        let flows = self.sweep_flows(limit.saturating_sub(usize::try_from(swept).unwrap_or(limit))).await?;
+        Ok(swept + flows as u64)
+    }
+}
+
+#[async_trait]
+impl Claims for Resident {
     async fn claim(
         &self,
         session: SessionId,
         claim_requests: &[ClaimRequest],
+        _leave: &Leave,
         now: Now,
-    ) -> Result<Vec<Claimed>, StoreError> {
+    ) -> Result<ClaimOutcome, StoreError> {
+        if self.refill(claim_requests).await? {
+            return Ok(ClaimOutcome::Later);
+        }
         let claimed = self.claim_in_memory(session, claim_requests, now);
         if session.is_own() && !claimed.is_empty() {
             // Before it goes out as a message: after a start nobody else would know.
             self.keep_claims().await?;
         }
-        Ok(claimed)
+        Ok(ClaimOutcome::Claimed(claimed))
     }
 
     async fn adopt(
@@ -194,27 +239,10 @@ impl Store for Resident {
         let ended = inner.scheduler.sessions.ended(now, limit);
         Ok(ended.into_iter().filter_map(|(_, task, key)| inner.scheduler.claims.claimed(task, key)).collect())
     }
+}
 
-    async fn due(&self, now: Now, limit: usize) -> Result<Vec<Due>, StoreError> {
-        // Asked for at every turn: after a failed write this is what reads the rows anew when nobody else comes.
-        self.current_generation().await?;
-        self.wake_due(now, limit).await?;
-        let mut inner = self.inner();
-        inner.by_now(now);
-        inner.end_grace(now);
-        Ok(inner.scheduler.due(now, limit))
-    }
-
-    async fn messages(&self, limit: usize) -> Result<Vec<Envelope>, StoreError> {
-        Ok(self.inner().scheduler.messages.values().take(limit).cloned().collect())
-    }
-
-    async fn unannounced(&self, limit: usize) -> Result<Vec<Unannounced>, StoreError> {
-        // From the disk: nothing is announced that may yet be lost.
-        let found = self.sink.unannounced(limit).await?;
-        Ok(self.sound(found))
-    }
-
+#[async_trait]
+impl Queries for Resident {
     async fn flow(&self, name: &str, version: Option<u32>) -> Result<Option<StoredFlow>, StoreError> {
         self.inner().scheduler.readable_flow(name, version)
     }
@@ -303,7 +331,10 @@ impl Store for Resident {
     async fn place(&self, task: TaskId, key: ActKey) -> Result<Option<u64>, StoreError> {
         self.place_in_line(task, key).await
     }
+}
 
+#[async_trait]
+impl Members for Resident {
     async fn register(&self, server: ServerState) -> Result<(), StoreError> {
         self.servers().register(server);
         Ok(())
@@ -326,12 +357,6 @@ impl Store for Resident {
         now: Now,
     ) -> Result<ServiceLease, StoreError> {
         Ok(self.servers().lease(service, server, length, now))
-    }
-
-    async fn sweep(&self, retention: &Retention, now: Now, limit: usize) -> Result<u64, StoreError> {
-        let swept = self.sink.sweep(retention, now, limit).await?;
-        let flows = self.sweep_flows(limit.saturating_sub(usize::try_from(swept).unwrap_or(limit))).await?;
-        Ok(swept + flows as u64)
     }
 }
 

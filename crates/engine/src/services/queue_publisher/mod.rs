@@ -27,7 +27,7 @@ use windlass_core::{
     planted::{Bug, is_planted},
     when_free,
 };
-use windlass_store::{AttemptId, ClaimRequest, Claimed, Loaded, Now, SessionId, Signal};
+use windlass_store::{AttemptId, ClaimOutcome, ClaimRequest, Claimed, Leave, Loaded, Now, SessionId, Signal};
 
 use crate::{
     Engine, EngineError, HandedOut, OfferedAt, Results,
@@ -183,7 +183,7 @@ impl QueuePublisher {
     fn refresh_every(&self) -> Millis {
         let state = self.state();
         let is_nearly_full = state.offers.len() * 2 > self.settings.window as usize;
-        match (is_nearly_full, self.engine.store.is_shared()) {
+        match (is_nearly_full, self.engine.store.cluster().is_some()) {
             (false, _) => REFRESH_EVERY,
             (true, true) => REFRESH_SHARED,
             (true, false) => REFRESH_SOON,
@@ -241,12 +241,12 @@ impl QueuePublisher {
             return Ok(Vec::new());
         }
         let claim_request = ClaimRequest { module: self.settings.module.clone(), commands: None, free };
-        if self.engine.store.prepare_claims(std::slice::from_ref(&claim_request)).await? {
+        let (now, leave) = (self.engine.latest.not_before(now), Leave::default());
+        let claimed = self.engine.store.claim(self.session, &[claim_request], &leave, now).await?;
+        let ClaimOutcome::Claimed(claimed) = claimed else {
             self.stirred.set();
             return Ok(Vec::new());
-        }
-        let now = self.engine.latest.not_before(now);
-        let claimed = self.engine.store.claim(self.session, &[claim_request], now).await?;
+        };
         let tasks = self.engine.tasks_of_claimed(&claimed).await?;
         let mut fresh = Vec::with_capacity(claimed.len());
         for Claimed { id, .. } in claimed {
