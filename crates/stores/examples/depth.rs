@@ -20,12 +20,13 @@ use std::{
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
+use windlass_conformance::claim;
 use windlass_core::{
     Attempt, Command, Flow, Millis, Name, Outcome as Ended, Report, Retry, TaskId, Timestamp,
 };
 use windlass_store::{
-    Change, ClaimRequest, Loaded, Now, Outcome, PollState, SessionId, SessionRenewal, Store, StoredFlow,
-    resident::Resident,
+    Change, ClaimRequest, Claims as _, Loaded, Now, Outcome, PollState, Queries as _, SessionId,
+    SessionRenewal, Store, StoredFlow, resident::Resident,
 };
 use windlass_stores::sqlite::{SqliteOptions, SqliteSink};
 
@@ -118,8 +119,7 @@ async fn hand_out(store: &Resident) -> Result<(), Box<dyn Error>> {
     let (mut done, mut times) = (0, Vec::new());
     while done < RUN {
         let begun = Instant::now();
-        store.prepare_claims(std::slice::from_ref(&claim_request)).await?;
-        let claimed = store.claim(session, std::slice::from_ref(&claim_request), now).await?;
+        let claimed = claim(&*store, session, std::slice::from_ref(&claim_request), now).await?;
         if claimed.is_empty() {
             break;
         }

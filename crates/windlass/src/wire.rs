@@ -6,7 +6,7 @@ use anyhow::Context as _;
 use windlass_core::Millis;
 use windlass_engine::loops::StoreClock as _;
 use windlass_store::{
-    Archive, Clock as _, RowSnapshot, Snapshot, Store,
+    Archive, Clock as _, Cluster as _, RowSnapshot, Snapshot, Store,
     memory::MemorySink,
     resident::{Resident, RowSink},
 };

@@ -3,10 +3,11 @@
 
 use std::{error::Error, sync::Arc};
 
+use windlass_conformance::claim;
 use windlass_core::{Millis, Name, Retry};
 use windlass_store::{
-    Change, ClaimRequest, Limit, LimitChange, Now, Outcome, PollState, STARTS_MAX, SessionId, SessionRenewal,
-    Starts, Store as _, StoredFlow, memory::MemorySink, resident::Resident,
+    Change, ClaimRequest, Claims as _, Limit, LimitChange, Now, Outcome, PollState, STARTS_MAX, SessionId,
+    SessionRenewal, Starts, Store as _, StoredFlow, memory::MemorySink, resident::Resident,
 };
 
 use crate::{
@@ -71,7 +72,7 @@ fn commits(part: Part, claims: Claims) -> Result<(), Box<dyn Error>> {
             if claims == Claims::None {
                 continue;
             }
-            let taken = store.claim(SESSION, &claim_request, now).await?.len();
+            let taken = claim(&*store, SESSION, &claim_request, now).await?.len();
             if taken != TAKEN.min((number + 1) * BATCH / 4) {
                 return Err(format!("{taken} attempts were taken").into());
             }

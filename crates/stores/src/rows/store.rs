@@ -8,10 +8,10 @@ use windlass_core::{
     ActKey, Alarm, AlarmId, Event, Lock, LockName, Millis, Name, Ready, TaskId, Timestamp, is_adhoc,
 };
 use windlass_store::{
-    Adoption, Ask, AttemptId, Change, ClaimRequest, Claimed, Due, Enqueued, EnqueuedTasks, Envelope, Leave,
-    LimitState, Loaded, LogLine, Now, Outcome, Page, Quarantine, QueueState, Retention, ServerId,
-    ServerState, Service, ServiceLease, SessionId, SessionRenewal, SessionState, Settlement, Standing, Store,
-    StoreError, StoredAlarm, StoredFlow, TaskQuery, Unannounced,
+    Adoption, Ask, AttemptId, Change, ClaimOutcome, ClaimRequest, Claimed, Claims, Cluster, Due, Enqueued,
+    EnqueuedTasks, Envelope, Leave, LimitState, Loaded, LogLine, Members, Now, Outcome, Page, Quarantine,
+    Queries, QueueState, Retention, ServerId, ServerState, Service, ServiceLease, SessionId, SessionRenewal,
+    SessionState, Settlement, Standing, Store, StoreError, StoredAlarm, StoredFlow, TaskQuery, Unannounced,
 };
 
 use super::{
@@ -129,36 +129,20 @@ impl<D: Dialect> Store for RowStore<D> {
         self.token_key
     }
 
-    fn next_wake(&self, _now: Now) -> Option<Millis> {
-        None
-    }
-
-    fn is_shared(&self) -> bool {
-        true
+    fn cluster(&self) -> Option<&dyn Cluster> {
+        Some(self)
     }
 
     fn quarantine(&self) -> &Quarantine {
         self.inner.damaged()
     }
 
-    fn round_trips(&self) -> Option<u64> {
-        Some(self.inner.database.trips())
-    }
-
-    fn connected(&self) -> u64 {
+    fn generation(&self) -> u64 {
         self.inner.database.connected()
-    }
-
-    async fn news(&self) {
-        self.news.next().await;
     }
 
     fn enqueued(&self) -> Option<&dyn EnqueuedTasks> {
         Some(self)
-    }
-
-    async fn time(&self) -> Result<Option<Timestamp>, StoreError> {
-        with_link!(self, |inner, link| servers::time(&mut link))
     }
 
     async fn load(&self, ids: &[TaskId]) -> Result<Vec<Option<Loaded>>, StoreError> {
@@ -169,11 +153,6 @@ impl<D: Dialect> Store for RowStore<D> {
     async fn versions(&self, ids: &[TaskId]) -> Result<Vec<Option<u64>>, StoreError> {
         let ids = ids.to_vec();
         with_link!(self, |inner, link| query::versions(&mut link, &ids))
-    }
-
-    async fn commit(&self, changes: Vec<Change>) -> Result<Vec<Outcome>, StoreError> {
-        let now = Now { wall: Timestamp(0), mono: Millis(0) };
-        Ok(self.commit_and_claim(changes, &[], &Leave::default(), now).await?.0)
     }
 
     async fn commit_and_claim(
@@ -196,26 +175,39 @@ impl<D: Dialect> Store for RowStore<D> {
         .await
     }
 
-    async fn claim(
-        &self,
-        session: SessionId,
-        claim_requests: &[ClaimRequest],
-        now: Now,
-    ) -> Result<Vec<Claimed>, StoreError> {
-        self.claim_leaving(session, claim_requests, &Leave::default(), now).await
+    async fn due(&self, now: Now, limit: usize) -> Result<Vec<Due>, StoreError> {
+        with_link!(self, |inner, link| query::due(&mut link, now, limit))
     }
 
-    async fn claim_leaving(
+    async fn messages(&self, limit: usize) -> Result<Vec<Envelope>, StoreError> {
+        with_link!(self, |inner, link| query::messages(&mut link, inner.damaged(), limit))
+    }
+
+    async fn unannounced(&self, limit: usize) -> Result<Vec<Unannounced>, StoreError> {
+        with_link!(self, |inner, link| query::unannounced(&mut link, inner.damaged(), limit))
+    }
+
+    async fn sweep(&self, retention: &Retention, now: Now, limit: usize) -> Result<u64, StoreError> {
+        let retention = *retention;
+        with_link!(self, |inner, link| link.sweep(&retention, now, limit))
+    }
+}
+
+#[async_trait]
+impl<D: Dialect> Claims for RowStore<D> {
+    async fn claim(
         &self,
         session: SessionId,
         claim_requests: &[ClaimRequest],
         leave: &Leave,
         now: Now,
-    ) -> Result<Vec<Claimed>, StoreError> {
+    ) -> Result<ClaimOutcome, StoreError> {
         let (inner, claim_requests, leave) = (self.inner.clone(), claim_requests.to_vec(), leave.clone());
         self.spawn(async move {
-            claims::claim_all::<D>(&inner.database, inner.damaged(), session, &claim_requests, &leave, now)
-                .await
+            let (database, damaged) = (&inner.database, inner.damaged());
+            let claimed =
+                claims::claim_all::<D>(database, damaged, session, &claim_requests, &leave, now).await?;
+            Ok(ClaimOutcome::Claimed(claimed))
         })
         .await
     }
@@ -254,19 +246,10 @@ impl<D: Dialect> Store for RowStore<D> {
     async fn lost(&self, now: Now, limit: usize) -> Result<Vec<Claimed>, StoreError> {
         with_link!(self, |inner, link| sessions::lost(&mut link, now, limit))
     }
+}
 
-    async fn due(&self, now: Now, limit: usize) -> Result<Vec<Due>, StoreError> {
-        with_link!(self, |inner, link| query::due(&mut link, now, limit))
-    }
-
-    async fn messages(&self, limit: usize) -> Result<Vec<Envelope>, StoreError> {
-        with_link!(self, |inner, link| query::messages(&mut link, inner.damaged(), limit))
-    }
-
-    async fn unannounced(&self, limit: usize) -> Result<Vec<Unannounced>, StoreError> {
-        with_link!(self, |inner, link| query::unannounced(&mut link, inner.damaged(), limit))
-    }
-
+#[async_trait]
+impl<D: Dialect> Queries for RowStore<D> {
     async fn flow(&self, name: &str, version: Option<u32>) -> Result<Option<StoredFlow>, StoreError> {
         let Ok(name) = Name::new(name) else { return Ok(None) };
         let inner = self.inner.clone();
@@ -352,7 +335,10 @@ impl<D: Dialect> Store for RowStore<D> {
     async fn place(&self, task: TaskId, key: ActKey) -> Result<Option<u64>, StoreError> {
         with_link!(self, |inner, link| claims::place(&mut link, task, key))
     }
+}
 
+#[async_trait]
+impl<D: Dialect> Members for RowStore<D> {
     async fn register(&self, server: ServerState) -> Result<(), StoreError> {
         with_link!(self, |inner, link| servers::register(&mut link, &server))
     }
@@ -374,10 +360,20 @@ impl<D: Dialect> Store for RowStore<D> {
     ) -> Result<ServiceLease, StoreError> {
         with_link!(self, |inner, link| servers::lease(&mut link, service, server, length, now))
     }
+}
 
-    async fn sweep(&self, retention: &Retention, now: Now, limit: usize) -> Result<u64, StoreError> {
-        let retention = *retention;
-        with_link!(self, |inner, link| link.sweep(&retention, now, limit))
+#[async_trait]
+impl<D: Dialect> Cluster for RowStore<D> {
+    fn round_trips(&self) -> Option<u64> {
+        Some(self.inner.database.trips())
+    }
+
+    async fn news(&self) {
+        self.news.next().await;
+    }
+
+    async fn time(&self) -> Result<Option<Timestamp>, StoreError> {
+        with_link!(self, |inner, link| servers::time(&mut link))
     }
 }
 

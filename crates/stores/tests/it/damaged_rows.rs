@@ -8,7 +8,7 @@ use windlass_core::{
     Alarm, AlarmCommand, AlarmId, Flow, Millis, OnFailure, StepDefinition, StuckKind, TaskId, Timestamp,
 };
 use windlass_store::{
-    AlarmChange, Change, Now, Outcome, Store as _, StoreError, StoredFlow,
+    AlarmChange, Change, Now, Outcome, Queries as _, Store as _, StoreError, StoredFlow,
     resident::{Resident, RowSink as _},
 };
 use windlass_stores::sqlite::{SqliteOptions, SqliteSink, doctor};

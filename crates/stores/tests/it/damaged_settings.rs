@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use rusqlite::Connection;
-use windlass_conformance::block_on;
+use windlass_conformance::{block_on, claim};
 use windlass_core::{ActKey, Lock, LockCommand, LockOwner, Message, Millis, OnFailure, TaskId, Timestamp};
 use windlass_store::{
-    Change, ClaimRequest, Limit, LimitChange, LockChange, Now, Outcome, PollState, QueueChange, QueuePause,
-    SessionId, SessionRenewal, Store as _, resident::Resident,
+    Change, ClaimRequest, Claims as _, Limit, LimitChange, LockChange, Now, Outcome, PollState, Queries as _,
+    QueueChange, QueuePause, SessionId, SessionRenewal, Store as _, resident::Resident,
 };
 use windlass_stores::sqlite::{SqliteOptions, SqliteSink, doctor};
 
@@ -187,8 +187,7 @@ fn claimed(store: &Resident) -> usize {
     let (session, poll) = (SessionId(7), PollState::Unknown);
     let renewal = SessionRenewal { session, poll, lease, lease_unpolled: lease, worker: None };
     block_on(store.renew(vec![renewal], later)).unwrap();
-    block_on(store.prepare_claims(&claim_requests)).unwrap();
-    block_on(store.claim(session, &claim_requests, later)).unwrap().len()
+    block_on(claim(&*store, session, &claim_requests, later)).unwrap().len()
 }
 
 #[test]

@@ -16,7 +16,7 @@ use windlass_core::{
     Timestamp, Wakeup, is_adhoc,
 };
 use windlass_store::{
-    Due, Now, Starts, Store as _, TaskQuery,
+    Due, Now, Queries as _, Starts, Store as _, TaskQuery,
     resident::{Resident, RowSink as _},
 };
 use windlass_stores::sqlite::{SqliteOptions, SqliteSink, doctor};

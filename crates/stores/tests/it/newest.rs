@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Instant};
 
 use windlass_conformance::block_on;
 use windlass_core::{Flow, OnFailure};
-use windlass_store::{Outcome, Store};
+use windlass_store::{Cluster as _, Outcome, Store};
 
 use crate::{disturbed::add_flow, story};
 

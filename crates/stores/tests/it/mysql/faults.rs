@@ -6,9 +6,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use windlass_conformance::block_on;
+use windlass_conformance::{block_on, claim};
 use windlass_core::{Flow, OnFailure};
-use windlass_store::{Change, Outcome, Store as _, StoreError};
+use windlass_store::{Change, Claims as _, Cluster as _, Outcome, Queries as _, Store as _, StoreError};
 use windlass_stores::mysql::MySqlStore;
 use windlass_testkit::{Database, MariaDb, MariaDbProduct, Product as _, Proxy};
 
@@ -54,7 +54,7 @@ fn calls_may_be_dropped_anywhere() {
             }
             None => dropped += 1,
         }
-        claimed += drop_after(polls, APART, store.claim(SESSION, &claim_request(1), NOW))
+        claimed += drop_after(polls, APART, claim(&*store, SESSION, &claim_request(1), NOW))
             .map_or(0, |got| got.unwrap().len());
         drop_after(polls, APART, store.lost(NOW, 10));
         drop_after(polls, APART, store.load(&[id]));
@@ -133,7 +133,7 @@ fn a_batch_of_new_tasks_is_one_trip_and_others_are_two() {
     assert_eq!(block_on(store.commit(tasks)).unwrap(), vec![Outcome::Committed; 200]);
     assert_eq!(store.round_trips().unwrap() - before, 1);
     let before = store.round_trips().unwrap();
-    assert_eq!(block_on(store.claim(SESSION, &claim_request(100), NOW)).unwrap().len(), 100);
+    assert_eq!(block_on(claim(&*store, SESSION, &claim_request(100), NOW)).unwrap().len(), 100);
     assert_eq!(store.round_trips().unwrap() - before, 2);
 }
 

@@ -1,7 +1,7 @@
 //! How often something goes to the database and is waited for.
 
 use windlass_conformance::block_on;
-use windlass_store::{Ask, Change, Claimed, Leave, Outcome, Store};
+use windlass_store::{Ask, Change, Claimed, Cluster as _, Leave, Outcome, Store};
 use windlass_stores::postgres::PostgresStore;
 
 use super::{database, open};
