@@ -19,9 +19,7 @@ use windlass_core::{
     Action, Each, Flow, Input, Json, Millis, Name, Outcome, PARALLEL_DEFAULT, StepDefinition, TaskId,
     Timestamp,
 };
-use windlass_engine::{
-    Engine, Exchange, ExchangeAnswer, Said, Submission, WorkerReport, services::Committer,
-};
+use windlass_engine::{Committer, Engine, Exchange, ExchangeAnswer, Said, Submission, WorkerReport};
 use windlass_store::{ClaimRequest, Now, SessionId, resident::Resident};
 use windlass_stores::sqlite::{SqliteOptions, SqliteSink};
 

@@ -6,7 +6,7 @@ use anyhow::Context as _;
 use windlass_core::Millis;
 use windlass_engine::loops::StoreClock as _;
 use windlass_store::{
-    Archive, Clock as _, Cluster as _, RowSnapshot, Snapshot, Store,
+    Archive, Clock as _, RowSnapshot, Snapshot, Store,
     memory::MemorySink,
     resident::{Resident, RowSink},
 };
@@ -118,7 +118,9 @@ pub(crate) async fn open(
     let sink: Arc<dyn RowSink> = match url {
         StoreUrl::MySql(_) | StoreUrl::Postgres(_) => {
             let store = shared(url).await.with_context(|| format!("cannot open the store {url}"))?;
-            if let Some(time) = store.time().await? {
+            if let Some(cluster) = store.cluster()
+                && let Some(time) = cluster.time().await?
+            {
                 // Rather behind than ahead: other servers go by the latest that any of them has gone by.
                 clock.follow(time, Millis(0));
             }
@@ -272,7 +274,11 @@ pub(crate) async fn examine(url: &StoreUrl) -> anyhow::Result<Diagnosis> {
     );
     let mut snapshot = row_snapshot(url).await?;
     let servers = snapshot.store().servers().await?;
-    let now = snapshot.store().time().await?.map_or(0, |time| time.0.unsigned_abs());
+    let time = match snapshot.store().cluster() {
+        Some(cluster) => cluster.time().await?,
+        None => None,
+    };
+    let now = time.map_or(0, |time| time.0.unsigned_abs());
     let up = servers.iter().filter(|server| server.is_up(windlass_core::Millis(now)));
     let up: Vec<&str> = up.map(|server| &*server.address).collect();
     let found = windlass_store::examine(&mut *snapshot).await?;

@@ -72,7 +72,7 @@ fn commits(part: Part, claims: Claims) -> Result<(), Box<dyn Error>> {
             if claims == Claims::None {
                 continue;
             }
-            let taken = claim(&*store, SESSION, &claim_request, now).await?.len();
+            let taken = claim(&store, SESSION, &claim_request, now).await?.len();
             if taken != TAKEN.min((number + 1) * BATCH / 4) {
                 return Err(format!("{taken} attempts were taken").into());
             }

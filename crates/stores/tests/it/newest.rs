@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Instant};
 
 use windlass_conformance::block_on;
 use windlass_core::{Flow, OnFailure};
-use windlass_store::{Cluster as _, Outcome, Store};
+use windlass_store::{Outcome, Store};
 
 use crate::{disturbed::add_flow, story};
 
@@ -22,7 +22,7 @@ fn add_version(store: &dyn Store, version: u32) -> Outcome {
 /// Asks many times, which is a trip or two.
 pub(crate) fn is_asked_once_in_a_while(store: &dyn Store) {
     add_flow(store);
-    let trips = || store.round_trips().unwrap();
+    let trips = || store.cluster().unwrap().round_trips().unwrap();
     let (before, began) = (trips(), Instant::now());
     for _ in 0..100 {
         assert_eq!(newest(store, "flow"), Some(1));
