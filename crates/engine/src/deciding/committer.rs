@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! take operations ─▶ load their tasks ─▶ core::apply, one after the other ─▶ one Change per aggregate
-//!        ─▶ Store::commit ─▶ answer everyone, tell watchers, hand out what became ready
+//!        ─▶ Store::commit ─▶ answer everyone, notify watchers, hand out what became ready
 //! ```
 //!
 //! Operations that arrive during a commit go into the next one. Two committers may run concurrently, so that one
