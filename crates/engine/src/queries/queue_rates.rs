@@ -105,7 +105,7 @@ mod tests {
     fn what_was_long_ago_says_nothing() {
         let rates = QueueRates::default();
         rates.note([&module()].into_iter(), Millis(5_000));
-        assert_eq!(rates.time_for(&module(), 1, Millis(5_500)), None, "half a second is too short for a rate");
+        assert_eq!(rates.time_for(&module(), 1, Millis(5_500)), None, "half a second is too short");
         assert_eq!(rates.time_for(&module(), 1, Millis(25_000)), Some(Millis(20_000)));
         assert_eq!(rates.time_for(&module(), 1, Millis(65_000)), None);
         rates.note([&module()].into_iter(), Millis(100_000));
