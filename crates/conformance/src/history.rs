@@ -11,14 +11,16 @@ use windlass_store::{Envelope, Loaded, MessageId, TaskChange};
 
 /// A name that is known to be valid.
 ///
-/// # Panics When it is invalid.
+/// # Panics
+/// When it is invalid.
 pub(crate) fn name(text: &str) -> Name {
     Name::new(text).expect("names in the suite are names")
 }
 
 /// A payload that is known to be valid.
 ///
-/// # Panics When it is invalid.
+/// # Panics
+/// When it is invalid.
 pub(crate) fn json(text: &str) -> Json {
     Json::parse(text).expect("payloads in the suite are payloads")
 }

@@ -46,7 +46,8 @@ pub(crate) type GatedCase = fn(World, Arc<Gate>) -> LocalBoxFuture<'static, ()>;
 
 /// Runs the cases about writes in progress to `make`'s sink, each on a new sink.
 ///
-/// # Panics When a resident store over the sink fails a case.
+/// # Panics
+/// When a resident store over the sink fails a case.
 pub fn run_staging(mut make: impl FnMut() -> Arc<dyn RowSink>) {
     let mut cases: Vec<GatedCase> = vec![
         |world, gate| Box::pin(nothing_is_handed_out_before_it_is_written(world, gate)),

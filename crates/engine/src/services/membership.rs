@@ -46,7 +46,8 @@ impl Membership {
     /// then, for example because a database failed over to a replica that was behind: that raises an alarm. A loss
     /// between two heartbeats is not detected.
     ///
-    /// # Errors When the store fails; the leases of this server then expire.
+    /// # Errors
+    /// When the store fails; the leases of this server then expire.
     pub async fn run_once(&self, now: Now) -> Result<(), EngineError> {
         let store = &self.engine.store;
         let servers = store.servers().await?;

@@ -3,10 +3,8 @@
 //! ```text
 //! committer:  state, events and their place in the outbox, in one transaction
 //!                                     │
-//! ```text
 //! outbox relay:  outbox ─▶ read ─▶ Broker::announce ─▶ confirmed: out of the outbox
-//!                └────────── not confirmed: sent again ◀──┘
-//! ```
+//!                └───────── not confirmed: sent again ◀──┘
 //! ```
 //!
 //! Each event is announced at least once while the store keeps its commits, and the events of a task in their order: an

@@ -113,7 +113,8 @@ impl Trouble {
     /// Raises the alarm when the failure lasts, and resolves it when the failure is over. `describe` turns the broker's
     /// error message into the alarm's message.
     ///
-    /// # Errors When the store fails; call it again.
+    /// # Errors
+    /// When the store fails; call it again.
     pub async fn tell(
         &self,
         engine: &Engine,
