@@ -1,4 +1,4 @@
-//! What must hold after every transition, in release builds as well. A broken one is a defect of the rules.
+//! Invariants that hold after every transition, in release builds as well. A broken one is a defect of the rules.
 
 use std::sync::Arc;
 
@@ -8,10 +8,10 @@ use crate::{
 
 const PARKED: &str = "only a paused task parks attempts";
 
-/// Checks the step from `before` to `after` by `events`.
+/// Checks the transition from `before` to `after` by `events`.
 ///
 /// # Errors
-/// The first invariant that is broken, in words.
+/// The first broken invariant, as a message.
 pub fn check(before: &Task, after: &Task, events: &[Event]) -> Result<(), String> {
     let broken = |what: &str| Err(what.to_owned());
     if after.state.events != before.state.events + events.len() as u64 {
@@ -30,14 +30,14 @@ pub fn check(before: &Task, after: &Task, events: &[Event]) -> Result<(), String
     check_phase(after, open).map_err(str::to_owned)
 }
 
-/// The acts of steps as a whole, and of the members to which something happened.
+/// Checks the executions of whole steps, and of the items with events.
 fn check_acts(before: &Task, after: &Task, events: &[Event]) -> Result<(), &'static str> {
     for (was, is) in before.state.steps.iter().zip(&after.state.steps) {
         let parked = is.forward.state == ActState::Parked || is.undo.state == ActState::Parked;
         if parked && after.state.pause == Pause::None {
             return Err(PARKED);
         }
-        // Those that both share did not change.
+        // Shared steps are unchanged.
         if !Arc::ptr_eq(was, is) {
             check_act(&was.forward, &is.forward)?;
             check_act(&was.undo, &is.undo)?;
@@ -60,7 +60,7 @@ fn check_acts(before: &Task, after: &Task, events: &[Event]) -> Result<(), &'sta
     Ok(())
 }
 
-/// The one exception: a task that did a step of another, which is undone.
+/// The only exception: a completed child task is rolled back with its parent.
 fn is_undone_with_parent(before: &Task, events: &[Event]) -> bool {
     let turned = EventKind::TaskRollingBack { cause: Cause::Parent };
     before.state.phase == Phase::Ended(Ending::Succeeded)
@@ -68,7 +68,7 @@ fn is_undone_with_parent(before: &Task, events: &[Event]) -> bool {
         && events.first().is_some_and(|event| event.kind == turned)
 }
 
-/// What holds of every act that changed.
+/// Checks a changed execution.
 fn check_act(was: &Act, is: &Act) -> Result<(), &'static str> {
     if is.attempt < was.attempt {
         return Err("attempt numbers only grow");
@@ -79,7 +79,7 @@ fn check_act(was: &Act, is: &Act) -> Result<(), &'static str> {
     Ok(())
 }
 
-/// Each result is the only one of its act, and that of a fanned-out step comes after those of its members.
+/// Each execution has at most one result, and the result of a fanned-out step comes after those of its items.
 fn check_successes(after: &Task, events: &[Event]) -> Result<(), &'static str> {
     let done = |event: &Event| match event.kind {
         EventKind::ActSucceeded { key, .. } => Some(key),
@@ -97,7 +97,7 @@ fn check_successes(after: &Task, events: &[Event]) -> Result<(), &'static str> {
     Ok(())
 }
 
-/// Whether the members of a step, if it has any, are done as far as the flow asks for it.
+/// Whether the items of a step, if it has any, are completed as far as the flow requires.
 fn are_members_done(task: &Task, key: ActKey) -> bool {
     let members = task.state.steps[key.step].members.as_ref().filter(|_| !key.is_member());
     members.is_none_or(|members| {
@@ -112,7 +112,7 @@ fn are_members_done(task: &Task, key: ActKey) -> bool {
     })
 }
 
-/// Steps begin when their predecessors are done, and are undone when their successors are.
+/// Steps start when their predecessors are completed, and are rolled back when their successors are.
 fn check_order(task: &Task, [forward_open, _]: [bool; 2]) -> Result<(), &'static str> {
     let steps = &task.state.steps;
     for (index, step) in steps.iter().enumerate() {
@@ -136,7 +136,7 @@ fn check_order(task: &Task, [forward_open, _]: [bool; 2]) -> Result<(), &'static
     Ok(())
 }
 
-/// The phase agrees with the steps, and everything that is not over has something that will wake it.
+/// The phase agrees with the steps, and every unfinished task has something that will wake it.
 fn check_phase(task: &Task, [forward_open, undo_open]: [bool; 2]) -> Result<(), &'static str> {
     let steps = &task.state.steps;
     let undone = || steps.iter().all(|step| !step.touched || step.undo.is_satisfied());
