@@ -184,7 +184,8 @@ impl Lock {
         self.holder.is_some_and(|holder| holder.owner.task == TaskId::NONE)
     }
 
-    /// Whether a waiter of a damaged row may be restored: no other waiter has its place or owner.
+    /// Whether a waiter of a damaged row may be restored: neither the holder nor another waiter has its place or its
+    /// owner.
     #[must_use]
     pub fn may_restore(&self, place: u64, owner: &LockOwner) -> bool {
         let is_holder = self.holder.is_some_and(|holder| holder.owner == *owner);

@@ -65,7 +65,7 @@ pub enum EngineError {
     NoUniqueKey {
         /// The flow.
         flow: Name,
-        /// The error of its evaluation.
+        /// The unsuitable value of its key, or the error of the evaluation.
         message: String,
     },
     /// Another task has the unique key, and the flow requires a refusal in that case.
@@ -159,7 +159,7 @@ impl Engine {
         &self.inbox
     }
 
-    /// Set when a new timer is due earlier; the program then reads [`Engine::next_wake`].
+    /// Set when there is new due work; the program then reads [`Engine::next_wake`].
     pub fn timers(&self) -> &Signal {
         &self.timers
     }
@@ -169,13 +169,13 @@ impl Engine {
         &self.polls_closed
     }
 
-    /// Waits until a new timer is set, or other servers on the store may have made an attempt ready or set a timer.
+    /// Waits until there is new due work, or other servers on the store may have made attempts ready or work due.
     pub async fn stirred(&self) {
         let (timers, news) = (pin!(self.timers.wait()), self.store.news());
         select(timers, news).await;
     }
 
-    /// Sets by how much the wall time is ahead of the system clock, because that was set back.
+    /// Notifies the store that the wall time is ahead of the system clock by this much, because the clock was set back.
     pub fn is_ahead(&self, by: Millis) {
         self.store.is_ahead(by);
     }

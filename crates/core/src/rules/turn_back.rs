@@ -25,8 +25,8 @@ pub(super) fn turn_back(draft: &mut Draft<'_>, cause: Cause) {
         .map(|(key, act)| {
             // Every attempt but the first follows an earlier one, and so does a delayed retry.
             let delayed = matches!(act.state, ActState::Delayed { .. }) && act.attempt > 0;
-            // It is also unknown for an execution that had to request its locks again after an operator took one from
-            // it.
+            // Likewise, an earlier attempt may have run if the execution had to request its locks again after an
+            // operator took one from it.
             let asks_again = act.state == ActState::Awaiting(Awaited::Lock) || act.turn() > 1;
             let was_handed_out = draft.context.handed_out.contains(&key);
             let may_have_run = act.attempt > 1 || delayed || asks_again || was_handed_out;

@@ -117,7 +117,7 @@ pub struct Stuck {
 /// The kinds of trouble that an operator has to resolve.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum StuckKind {
-    /// A step failed without a further retry, and the flow requires to hold the task.
+    /// A step failed without a further retry, and the `on_failure` of its flow is to hold the task.
     Held,
     /// Attempts of a step killed their workers too often.
     Poisoned,

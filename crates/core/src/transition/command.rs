@@ -20,7 +20,7 @@ pub enum Command {
     Lose(Attempt),
     /// The worker that had an attempt could not renew because of a fault of a server.
     Reclaim(Attempt),
-    /// An attempt ran longer than its timeout without a report.
+    /// An attempt ran longer than its timeout, and its worker did not end it.
     TimeOut(Attempt),
     /// A worker has had the attempt for a while: the time of the claim must be recorded, because a deadline starts
     /// there.

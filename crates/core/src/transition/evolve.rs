@@ -19,7 +19,7 @@ pub fn evolve(task: &mut Task, event: &Event) {
         EventKind::TaskRollingBack { cause } => {
             // A completed child task that is rolled back becomes active again.
             (task.state.phase, task.state.ended_at) = (Phase::Backward, None);
-            // A cancelled task is rolled back at once.
+            // A cancel also ends a pause: the rollback starts at once.
             if matches!(cause, Cause::Cancel { .. } | Cause::Parent) {
                 task.state.pause = Pause::None;
             }

@@ -25,7 +25,7 @@ pub enum Rejection {
     /// No step of the task ever waits for this signal.
     #[error("no step of the task waits for a signal \"{0}\": look at the flow for its name")]
     UnknownSignal(String),
-    /// Every step that waits for this signal is settled.
+    /// Every step that waits for this signal is completed or skipped.
     #[error("no step will wait for the signal \"{0}\" any more: those that do are done or passed over")]
     SignalDone(String),
     /// No step waits for this signal now, and it must not be kept.

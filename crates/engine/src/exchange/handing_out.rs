@@ -8,8 +8,8 @@ use windlass_store::{AttemptId, ClaimRequest, Claimed, Loaded, Now, SessionId, S
 use super::{ATTEMPTS_MAX, ExchangeAnswer, HandedOut, Results, Seq, answer_size::AnswerSize};
 use crate::{Engine, EngineError, Notice, deciding::inbox::Item, exchange::sessions::LOOKED_FOR};
 
-/// The maximum number of attempts claimed at once: attempts that do not fit in the answer are released, so few may
-/// exceed it.
+/// The maximum number of attempts claimed at once. Attempts that do not fit in the answer must be released, so the
+/// limit is not much higher than the number that fits.
 pub(super) const CLAIMS_MAX: u32 = 100;
 
 impl Engine {

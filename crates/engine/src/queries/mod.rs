@@ -224,7 +224,7 @@ impl Engine {
     }
 }
 
-/// A free lock may stay in the store until its fence number is behind the clock.
+/// A free lock may stay in the store until the janitor deletes it.
 fn is_in_use(lock: &Lock) -> bool {
     lock.holder.is_some() || lock.waiting() > 0
 }

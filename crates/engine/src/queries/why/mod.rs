@@ -53,7 +53,7 @@ pub enum Why {
         /// The error message.
         message: String,
     },
-    /// An operator has held the task; attempts in flight may end.
+    /// An operator has paused the task; attempts in flight may end.
     Paused {
         /// Attempts in flight.
         in_flight: usize,

@@ -328,8 +328,8 @@ impl QueuePublisher {
                     state.offers.was_sent(id, now.mono);
                     went = true;
                 }
-                // The broker's limit is lower than Windlass's: it gets a shorter message. If that is too large as well,
-                // the attempt fails.
+                // This broker has a lower limit than its product usually has: it gets a shorter message. If that is too
+                // large as well, the attempt fails.
                 Err(BrokerError::TooLarge { .. }) if state.offers.shorten(id) => {}
                 Err(error @ BrokerError::TooLarge { .. }) => {
                     self.engine.refuse_offered(id, &error.to_string());
