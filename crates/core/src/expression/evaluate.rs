@@ -193,7 +193,7 @@ impl<'t> Evaluation<'t> {
                 key => key.as_key(),
             };
             let key =
-                key.ok_or_else(|| Failure::words("a key of a map is no text, whole number or boolean"))?;
+                key.ok_or_else(|| Failure::words("a key of a map must be a text, whole number or boolean"))?;
             self.spend_to_find(&key, map.len())?;
             if map.insert(key, value).is_some() {
                 return Err(Failure::words("a map has the same key twice"));

@@ -113,8 +113,8 @@ impl<'s> Lexer<'s> {
             return Ok(Kind::Symbol(symbol));
         }
         let message = match character {
-            '&' => "`&` is no operator: write `&&`".to_owned(),
-            '|' => "`|` is no operator: write `||`".to_owned(),
+            '&' => "`&` is not an operator: write `&&`".to_owned(),
+            '|' => "`|` is not an operator: write `||`".to_owned(),
             '=' => "`=` compares nothing: write `==`".to_owned(),
             _ => format!("{character:?} has no meaning here: texts stand between quotes"),
         };
@@ -130,9 +130,9 @@ impl<'s> Lexer<'s> {
                 self.error(at, NO_BYTES)
             }
             "in" => Ok(Kind::Symbol("in")),
-            "and" if !is_field => self.error(at, "`and` is no operator: write `&&`"),
-            "or" if !is_field => self.error(at, "`or` is no operator: write `||`"),
-            "not" if !is_field => self.error(at, "`not` is no operator: write `!`"),
+            "and" if !is_field => self.error(at, "`and` is not an operator: write `&&`"),
+            "or" if !is_field => self.error(at, "`or` is not an operator: write `||`"),
+            "not" if !is_field => self.error(at, "`not` is not an operator: write `!`"),
             _ => Ok(Kind::Name(word)),
         }
     }

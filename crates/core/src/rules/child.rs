@@ -78,7 +78,8 @@ pub(super) fn ended(
         }
         (_, ChildEnd::Gone) => {
             let message = format!(
-                "task {child}, which did it, is not kept any more and cannot undo it: undo it by hand, then say so"
+                "task {child}, which ran the step, was deleted and cannot roll back: roll the step back by hand, then \
+                 resolve it as done"
             );
             fail::fail_on_data(draft, key, &message);
         }

@@ -73,7 +73,7 @@ fn turn(draft: &mut Draft<'_>, index: usize) {
         let (done, all) = (done.count(), definition.after.len());
         if done < least as usize && !is_planted(Bug::LeastIgnored) {
             let message = format!(
-                "{done} of the {all} steps before it succeeded or were passed over, and at least {least} must"
+                "{done} of the {all} steps before it succeeded or were skipped, and at least {least} must"
             );
             return fail::fail_for_good(draft, key, Failure::new(&message, 1, false));
         }

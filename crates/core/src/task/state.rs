@@ -348,7 +348,7 @@ impl Task {
             Cause::Cancel { by: Some(by) } => Some(format!("cancelled by {by}")),
             Cause::Cancel { by: None } => Some("cancelled".to_owned()),
             Cause::Deadline => Some("the task's deadline passed".to_owned()),
-            Cause::Parent => Some("the task that waits for it was turned around".to_owned()),
+            Cause::Parent => Some("its parent task started rolling back".to_owned()),
             Cause::ResultTooLarge { bytes } => Some(format!(
                 "its results are {bytes} bytes together, and a step takes at most {CHILD_RESULT_BYTES_MAX}: return \
                  less, or a reference"

@@ -74,7 +74,7 @@ fn check_act(was: &Act, is: &Act) -> Result<(), &'static str> {
         return Err("attempt numbers only grow");
     }
     if was.is_satisfied() && is != was {
-        return Err("what is done or passed over stays so");
+        return Err("a completed or skipped execution does not change");
     }
     Ok(())
 }
@@ -124,13 +124,13 @@ fn check_order(task: &Task, [forward_open, _]: [bool; 2]) -> Result<(), &'static
             continue;
         }
         if forward_open {
-            return Err("undoing begins after everything in flight has ended");
+            return Err("a rollback starts after everything in flight has ended");
         }
         if !step.touched {
-            return Err("only touched steps are undone");
+            return Err("only steps that need a rollback are rolled back");
         }
         if !task.is_undone_after(index) {
-            return Err("a step is undone after its touched successors");
+            return Err("a step is rolled back after its successors that need it");
         }
     }
     Ok(())
@@ -147,12 +147,12 @@ fn check_phase(task: &Task, [forward_open, undo_open]: [bool; 2]) -> Result<(), 
             Err("a task succeeds when all its steps are done")
         }
         Phase::Ended(Ending::RolledBack | Ending::Failed | Ending::Cancelled) if !undone() => {
-            Err("a task that failed ends when every touched step is undone or passed over")
+            Err("a failed task ends when every step that needs it is rolled back or skipped")
         }
         Phase::Ended(_) => Ok(()),
         Phase::Scheduled if open => Err("nothing of a scheduled task has begun"),
         Phase::Scheduled => Ok(()),
-        Phase::Forward if undo_open => Err("nothing is undone on the way forward"),
+        Phase::Forward if undo_open => Err("no rollback runs in the forward phase"),
         Phase::Forward | Phase::Backward if !open && task.state.stuck.is_none() => {
             Err("every unfinished task has something that will wake it")
         }

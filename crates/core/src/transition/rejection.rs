@@ -26,7 +26,7 @@ pub enum Rejection {
     #[error("no step of the task waits for a signal \"{0}\": look at the flow for its name")]
     UnknownSignal(String),
     /// Every step that waits for this signal is completed or skipped.
-    #[error("no step will wait for the signal \"{0}\" any more: those that do are done or passed over")]
+    #[error("no step will wait for the signal \"{0}\" any more: those that do are completed or skipped")]
     SignalDone(String),
     /// No step waits for this signal now, and it must not be kept.
     #[error("no step waits for the signal \"{0}\" now: send it later, or have it kept")]

@@ -25,10 +25,10 @@ pub enum JsonError {
     #[error("it nests deeper than {JSON_DEPTH_MAX} levels")]
     TooDeep,
     /// A string in it has an escape without a valid character.
-    #[error("a text in it has half of a surrogate pair, such as \"\\ud83d\" alone, which is no character")]
+    #[error("a text in it has half of a surrogate pair, such as \"\\ud83d\" alone, which is not a character")]
     HalfCharacter,
     /// It is not valid JSON.
-    #[error("it is no JSON: {0}")]
+    #[error("it is not valid JSON: {0}")]
     Malformed(String),
 }
 
@@ -118,14 +118,14 @@ impl Json {
     /// When there is no such member, or it is not a list, or too long for a fanned-out step: as a message.
     pub fn elements(&self, name: &str) -> Result<Vec<Box<str>>, String> {
         let Some(value) = self.member(name) else {
-            return Err(format!("there is no parameter \"{name}\", whose elements it is to be done for"));
+            return Err(format!("there is no parameter \"{name}\": `each` needs it as a list"));
         };
         let elements: Vec<&RawValue> = serde_json::from_str(value).map_err(|_| {
-            format!("the parameter \"{name}\" is no list, and it is to be done for its elements")
+            format!("the parameter \"{name}\" is not a list, and `each` of the step needs one")
         })?;
         if elements.len() > MEMBERS_MAX {
             return Err(format!(
-                "the parameter \"{name}\" has {} elements; the most is {MEMBERS_MAX}",
+                "the parameter \"{name}\" has {} elements; the limit is {MEMBERS_MAX}",
                 elements.len()
             ));
         }

@@ -121,7 +121,7 @@ fn what_cannot_be_evaluated_is_said_in_words() {
         ("size.all(n, true)", "a whole number has no elements: a list or a map is needed"),
         ("[1, 0].map(n, 1 / n)", "it divides by zero"),
         ("{'a': 1, 'a': 2}", "a map has the same key twice"),
-        ("{1.5: 1}", "a key of a map is no text, whole number or boolean"),
+        ("{1.5: 1}", "a key of a map must be a text, whole number or boolean"),
         ("1 in 2", "`in` cannot take a whole number (int) and a whole number (int)"),
     ] {
         let expected = format!("the expression `{source}` cannot be evaluated: {expected}");
