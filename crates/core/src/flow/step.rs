@@ -126,7 +126,7 @@ impl StepDefinition {
     pub(super) fn check(&self) -> Result<(), String> {
         self.run.check()?;
         if self.locks.len() > LOCKS_MAX {
-            return Err(format!("it needs {} locks; the most is {LOCKS_MAX}", self.locks.len()));
+            return Err(format!("it needs {} locks; the limit is {LOCKS_MAX}", self.locks.len()));
         }
         if let Some(rollback) = &self.rollback {
             rollback.check().map_err(|message| format!("its rollback: {message}"))?;

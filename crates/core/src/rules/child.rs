@@ -23,7 +23,7 @@ pub(super) fn begin(draft: &mut Draft<'_>, key: ActKey, attempt: u32) {
 fn start(draft: &mut Draft<'_>, key: ActKey, attempt: u32) {
     if draft.task.depth() + 1 >= DEPTH_MAX {
         let message = format!(
-            "tasks stand {DEPTH_MAX} below one another, which is the most: a flow runs itself, or the chain of flows is \
+            "child tasks are nested too deeply: the limit is {DEPTH_MAX}. A flow runs itself, or the chain of flows is \
              too long"
         );
         return fail::fail_on_data(draft, key, &message);
@@ -31,8 +31,8 @@ fn start(draft: &mut Draft<'_>, key: ActKey, attempt: u32) {
     let bytes = draft.task.params_for(key).as_str().len();
     if bytes > CHILD_PARAMS_BYTES_MAX {
         let message = format!(
-            "the parameters for the task it starts are {bytes} bytes; the most is {CHILD_PARAMS_BYTES_MAX}: hand over \
-             less, or a reference"
+            "the parameters for the child task have {bytes} bytes; the limit is {CHILD_PARAMS_BYTES_MAX}: pass less, \
+             or a reference"
         );
         return fail::fail_on_data(draft, key, &message);
     }

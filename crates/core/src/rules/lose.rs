@@ -14,7 +14,7 @@ pub(super) fn reclaim(draft: &mut Draft<'_>, attempt: &Attempt) -> Result<(), Re
     let key = attempt.key;
     draft.emit(EventKind::ActReclaimed { key, attempt: attempt.number });
     if fail::is_last_chance(draft, key) {
-        let message = "its worker could not be heard because of a fault of a server";
+        let message = "its worker could not renew its lease because of a fault of a server";
         fail::fail_for_good(draft, key, Failure::new(message, 1, false));
     } else {
         attempts::begin(draft, key);

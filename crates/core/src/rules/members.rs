@@ -120,7 +120,7 @@ fn settle(draft: &mut Draft<'_>, key: ActKey) {
         Ok(result) => draft.emit(EventKind::ActSucceeded { key, attempt: 1, result: Some(result) }),
         Err(bytes) => {
             let message = format!(
-                "the results of its members are {bytes} bytes together; the most is {}: return less, or a reference",
+                "the results of its items have {bytes} bytes together; the limit is {}: return less, or a reference",
                 crate::JOINED_BYTES_MAX
             );
             fail::fail_on_data(draft, key, &message);
@@ -130,7 +130,7 @@ fn settle(draft: &mut Draft<'_>, key: ActKey) {
 
 /// The failure of the step as a whole: that of the first failed item.
 fn failure(draft: &Draft<'_>, key: ActKey) -> Failure {
-    let none = || Failure::new("too few members succeeded", 1, false);
+    let none = || Failure::new("too few items succeeded", 1, false);
     let Some(members) = members(draft, key) else { return none() };
     let failed = &members.side(key.direction).failed;
     let Some(number) = failed.first() else {

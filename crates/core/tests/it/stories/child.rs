@@ -472,7 +472,7 @@ fn tasks_stand_below_one_another_only_so_deep() {
     assert_eq!(deep(DEPTH_MAX - 2).state.phase, Phase::Forward);
     let failed = deep(DEPTH_MAX - 1);
     assert_eq!(failed.state.phase, Phase::Ended(Ending::Failed));
-    assert_snapshot!(failed.message().unwrap(), @"step a failed: tasks stand 8 below one another, which is the most: a flow runs itself, or the chain of flows is too long");
+    assert_snapshot!(failed.message().unwrap(), @"step a failed: child tasks are nested too deeply: the limit is 8. A flow runs itself, or the chain of flows is too long");
 }
 
 #[test]
