@@ -110,7 +110,7 @@ pub struct Alarm {
     pub task: TaskId,
     /// The step it concerns.
     pub step: Option<Name>,
-    /// What happened.
+    /// The message for operators.
     pub message: Box<str>,
     /// When it was raised last.
     pub raised_at: Timestamp,
@@ -144,7 +144,7 @@ pub enum AlarmCommand {
         task: TaskId,
         /// The step it concerns.
         step: Option<Name>,
-        /// What happened.
+        /// The message for operators.
         message: Box<str>,
     },
     /// An operator acknowledges it.

@@ -43,7 +43,7 @@ impl Engine {
     /// Sends a command to a task. When this returns, the result is on disk.
     ///
     /// # Errors
-    /// When the task is not there or the rules refuse it.
+    /// When the task does not exist or the rules refuse it.
     pub async fn tell(&self, id: TaskId, command: Command) -> Result<Loaded, EngineError> {
         let item = Item::Task { id, command, claim: None, logs: Vec::new() };
         match only(self.inbox.decide(vec![item]).await)? {
@@ -81,7 +81,7 @@ impl Engine {
     /// Sends a command to an alarm.
     ///
     /// # Errors
-    /// When the alarm is not there or its rules refuse it.
+    /// When the alarm does not exist or its rules refuse it.
     pub async fn tell_alarm(&self, id: AlarmId, command: AlarmCommand) -> Result<Alarm, EngineError> {
         match only(self.inbox.decide(vec![Item::Alarm { id: id.clone(), command }]).await)? {
             Reply::Alarm(alarm) => Ok(alarm),
@@ -94,7 +94,7 @@ impl Engine {
     /// Takes a lock from its holder, for the next waiter. The previous holder continues with an outdated fence.
     ///
     /// # Errors
-    /// When nobody has the lock.
+    /// When the lock has no holder.
     pub async fn seize_lock(
         &self,
         name: LockName,

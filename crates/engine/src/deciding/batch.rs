@@ -69,7 +69,7 @@ pub(super) struct Part {
 /// Log lines of the attempts of one task.
 pub(super) struct Logged {
     pub(super) task: TaskId,
-    /// The lines, if somebody watched when they arrived.
+    /// The lines, if there was a watcher when they arrived.
     pub(super) lines: Option<Arc<[LogLine]>>,
 }
 
@@ -84,7 +84,7 @@ impl Logged {
 pub(super) struct TaskPart {
     /// The task afterwards.
     pub(super) loaded: Loaded,
-    /// The events, if somebody watched when they were decided.
+    /// The events, if there was a watcher when they were decided.
     pub(super) events: Option<Vec<Event>>,
     /// Attempts that workers must stop.
     pub(super) stops: Vec<(SessionId, AttemptId)>,
@@ -346,7 +346,7 @@ impl Batch {
         self.alarms.get_mut(id)?.decide(id, command, consumes, place, self.now.wall)
     }
 
-    /// The changes to commit, each with the items that wait for its outcome. Events are kept only if somebody watches.
+    /// The changes to commit, each with the items that wait for its outcome. Events are kept only for watchers.
     /// Changes are marked for the event outbox only if the server announces events.
     pub(super) fn into_changes(self, watched: bool, announces: bool) -> (Vec<Change>, Vec<Part>) {
         let (mut changes, mut parts) = (Vec::new(), Vec::new());

@@ -168,7 +168,7 @@ impl Inbox {
         self.news.wait().await;
     }
 
-    /// Waits until at least [`ITEMS_MANY`] items wait.
+    /// Waits until at least `ITEMS_MANY` items wait.
     pub async fn wait_for_many(&self) {
         loop {
             self.many.wait().await;

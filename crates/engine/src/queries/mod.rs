@@ -33,7 +33,7 @@ impl Engine {
     /// The task with this id, as it is on disk.
     ///
     /// # Errors
-    /// When it is not there or the store fails.
+    /// When it does not exist or the store fails.
     pub async fn task(&self, id: TaskId) -> Result<Loaded, EngineError> {
         let mut loaded = self.on_disk(|| self.store.load(std::slice::from_ref(&id))).await?;
         loaded.pop().flatten().ok_or_else(|| self.not_loaded(id))
@@ -74,7 +74,7 @@ impl Engine {
     /// The history of a task after event number `after`.
     ///
     /// # Errors
-    /// When the task is not there or the store fails.
+    /// When the task does not exist or the store fails.
     pub async fn events(
         &self,
         task: TaskId,
@@ -91,7 +91,7 @@ impl Engine {
     /// Log lines of a task's attempts with numbers above `after`, each with its number.
     ///
     /// # Errors
-    /// When the task is not there or the store fails.
+    /// When the task does not exist or the store fails.
     pub async fn logs(
         &self,
         task: TaskId,
@@ -108,7 +108,7 @@ impl Engine {
     /// A flow of the catalogue: that version, or the newest.
     ///
     /// # Errors
-    /// When it is not there or the store fails.
+    /// When it does not exist or the store fails.
     pub async fn flow(&self, name: &str, version: Option<u32>) -> Result<StoredFlow, EngineError> {
         let found = self.on_disk(|| self.store.flow(name, version)).await?;
         found.ok_or_else(|| EngineError::UnknownFlow(named(name, version)))

@@ -293,7 +293,7 @@ impl Engine {
     /// Why the task is in its state, with the task.
     ///
     /// # Errors
-    /// When it is not there or the store fails.
+    /// When it does not exist or the store fails.
     pub async fn why(&self, id: TaskId, now: Now) -> Result<(Loaded, Explanation), EngineError> {
         let loaded = self.task(id).await?;
         let mut reasons = self.why_held(&loaded).await?;
