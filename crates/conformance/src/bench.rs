@@ -1,4 +1,4 @@
-//! What a store's tests bring along.
+//! The test setup that each store's tests provide.
 
 use std::sync::Arc;
 
@@ -11,16 +11,15 @@ use windlass_store::{Now, Store};
 /// Data of a store, empty at first, that can be opened and opened again.
 #[async_trait]
 pub trait Bench: Send {
-    /// Opens the data. Handles given before are dropped by then. Where several servers may work on the same
-    /// data it gives a handle for each, and the suite uses them in turns.
+    /// Opens the data. Earlier handles have been dropped by then. If several servers may work on the same data, it
+    /// returns a handle for each, and the suite uses them in turns.
     async fn open(&mut self, now: Now) -> Vec<Arc<dyn Store>>;
 
-    /// Whether the store still knows after a reopening who has which attempt. A resident store does not: it
-    /// waits for workers to come back.
+    /// Whether the store keeps claims when it is reopened. A resident store does not: it waits for workers to return.
     fn keeps_claims(&self) -> bool;
 
-    /// Damages the rows of a task while the data is closed, so that what it is cannot be understood. False = there is no
-    /// way to.
+    /// Damages the rows of a task while the data is closed, so that they cannot be read. Returns false if that is not
+    /// possible.
     async fn damage(&mut self, _task: TaskId) -> bool {
         false
     }

@@ -1,4 +1,4 @@
-//! Runs a future on the calling thread, which sleeps while there is nothing to do.
+//! Runs a future on the calling thread, which sleeps while the future is pending.
 
 use std::{
     future::Future,
@@ -16,7 +16,7 @@ impl Wake for Unpark {
     }
 }
 
-/// Runs `future` to its end. It may be woken from other threads.
+/// Runs `future` to completion. Other threads may wake it.
 pub fn block_on<T>(future: impl Future<Output = T>) -> T {
     let waker = Waker::from(Arc::new(Unpark(thread::current())));
     let mut context = Context::from_waker(&waker);
@@ -24,7 +24,7 @@ pub fn block_on<T>(future: impl Future<Output = T>) -> T {
     loop {
         match future.as_mut().poll(&mut context) {
             Poll::Ready(value) => return value,
-            // A wake-up between the poll and this makes it return at once.
+            // After a wake-up between the poll and this call, `park` returns at once.
             Poll::Pending => thread::park(),
         }
     }

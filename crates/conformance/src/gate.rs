@@ -1,4 +1,4 @@
-//! A sink whose writes wait or fail, and whose reads wait, when a case says so.
+//! A sink whose writes wait or fail, and whose reads wait, as a case requires.
 
 use std::{
     future::Future,
@@ -12,7 +12,7 @@ use windlass_store::{
     resident::{Batch, Front, Recovered, RowSink, Written},
 };
 
-/// Stands between a resident store and its sink.
+/// A layer between a resident store and its sink.
 pub struct Gate {
     sink: Arc<dyn RowSink>,
     state: Mutex<State>,
@@ -23,15 +23,15 @@ struct State {
     is_closed: bool,
     has_failed: bool,
     waiting: Vec<(Arc<Batch>, Written)>,
-    /// To be told when a write waits.
+    /// Notified when a write waits.
     watching: Vec<oneshot::Sender<()>>,
     holds_reads: bool,
-    /// Reads that may not give their answers yet, oldest first.
+    /// Reads that must not return yet, oldest first.
     reading: Vec<oneshot::Sender<()>>,
 }
 
 impl Gate {
-    /// Lets everything through to `sink` until it is told otherwise.
+    /// A gate that passes everything through to `sink` until it is closed.
     #[must_use]
     pub fn new(sink: Arc<dyn RowSink>) -> Self {
         Self { sink, state: Mutex::default() }
@@ -41,19 +41,19 @@ impl Gate {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Lets writes wait from now on.
+    /// Makes writes wait from now on.
     pub fn close(&self) {
         self.state().is_closed = true;
     }
 
-    /// Ready once the next write waits.
+    /// Completes once the next write waits.
     pub(crate) fn next_write(&self) -> impl Future<Output = ()> + Unpin + use<> {
         let (sender, receiver) = oneshot::channel();
         self.state().watching.push(sender);
         receiver.map(|told| told.expect("the gate stands until the case is over"))
     }
 
-    /// Lets everything through that waits, and what comes after it.
+    /// Lets all waiting and later writes through.
     pub fn open(&self) {
         let waiting = {
             let mut state = self.state();
@@ -65,13 +65,13 @@ impl Gate {
         }
     }
 
-    /// Lets the oldest write through that waits.
+    /// Lets the oldest waiting write through.
     pub(crate) fn let_write_go(&self) {
         let (batch, written) = self.state().waiting.remove(0);
         self.sink.write(batch, written);
     }
 
-    /// Fails everything that waits, and what comes until the rows are read again.
+    /// Fails all waiting writes, and later ones until the rows are read again.
     pub fn fail(&self) {
         let waiting = {
             let mut state = self.state();
@@ -83,8 +83,8 @@ impl Gate {
         }
     }
 
-    /// Writes everything that waits and tells it as failed all the same, as when a power cut or a broken connection
-    /// takes the answer. What comes until the rows are read again fails.
+    /// Writes all waiting batches but reports them as failed, as when a power cut or a broken connection takes the
+    /// answer. Later writes fail until the rows are read again.
     pub fn fail_though_written(&self) {
         let waiting = std::mem::take(&mut self.state().waiting);
         for (batch, written) in waiting {
@@ -103,24 +103,24 @@ impl Gate {
         !self.state().reading.is_empty()
     }
 
-    /// Reads keep their answers from now on, until each is let go.
+    /// Makes reads wait from now on, until each is released.
     pub(crate) fn hold_reads(&self) {
         self.state().holds_reads = true;
     }
 
-    /// Holds those that are held already, and no others.
+    /// Keeps the waiting reads, and lets later ones through.
     pub(crate) fn hold_no_more_reads(&self) {
         self.state().holds_reads = false;
     }
 
-    /// Lets the oldest read but `after` go. Others that are held stay so; what is read from now on is not.
+    /// Releases the waiting read at index `after`, oldest first. The others keep waiting; later reads do not wait.
     pub(crate) fn let_read_go(&self, after: usize) {
         self.hold_no_more_reads();
         let read = self.state().reading.remove(after);
         read.send(()).expect("somebody waits for the answer");
     }
 
-    /// A read begins: it may give its answer when the future is ready.
+    /// Registers a read: it may return when the future completes.
     fn keep(&self) -> impl Future<Output = ()> + use<> {
         let mut state = self.state();
         let held = state.holds_reads.then(|| {
@@ -155,7 +155,7 @@ impl Front for Gate {
             let mut state = self.state();
             if state.is_closed {
                 state.waiting.push((batch, written));
-                // Who waits no more for it need not be told.
+                // A receiver that is gone needs no notification.
                 for watching in state.watching.drain(..) {
                     let _ = watching.send(());
                 }

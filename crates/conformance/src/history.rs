@@ -9,24 +9,24 @@ use windlass_core::{
 
 use windlass_store::{Envelope, Loaded, MessageId, TaskChange};
 
-/// A name that is known to be one.
+/// A name that is known to be valid.
 ///
 /// # Panics
-/// When it is none.
+/// When it is invalid.
 pub(crate) fn name(text: &str) -> Name {
     Name::new(text).expect("names in the suite are names")
 }
 
-/// A payload that is known to be one.
+/// A payload that is known to be valid.
 ///
 /// # Panics
-/// When it is none.
+/// When it is invalid.
 pub(crate) fn json(text: &str) -> Json {
     Json::parse(text).expect("payloads in the suite are payloads")
 }
 
-/// A flow of `steps` steps, one after the other, each done by `work.do` and undone by `work.undo` within a
-/// minute and without retries.
+/// A flow of `steps` steps, one after the other, each run by `work.do` and rolled back by `work.undo`, within a minute
+/// and without retries.
 pub(crate) fn line(flow: &str, steps: usize) -> Flow {
     let action = |command: &str| Action {
         timeout: Millis::from_secs(60),
@@ -43,12 +43,12 @@ pub(crate) fn line(flow: &str, steps: usize) -> Flow {
     Flow::new(name(flow), (0..steps).map(step).collect())
 }
 
-/// What is submitted when nothing is said.
+/// The default input.
 pub(crate) fn input(now: Timestamp) -> Input {
     Input::new(Json::empty(), now)
 }
 
-/// The change that takes a new task in.
+/// The change that accepts a new task.
 ///
 /// # Panics
 /// When the rules refuse it.
@@ -61,7 +61,7 @@ pub(crate) fn accept(id: TaskId, flow: Arc<Flow>, input: Input) -> TaskChange {
     change(&before, transition)
 }
 
-/// The change that `command` makes of what was loaded, or why it makes none.
+/// The change that `command` makes of the loaded task, or why it is refused.
 pub(crate) fn decide(loaded: &Loaded, command: &Command, now: Timestamp) -> Result<TaskChange, Rejection> {
     let transition = apply(&loaded.task, command, &loaded.context(now))?;
     let offered = loaded.offered().map(|claim| (claim.key, claim.number)).collect();

@@ -1,11 +1,11 @@
-//! What every store must do, as cases that each store's tests run: one suite, so that stores never drift apart.
+//! The contract of every store, as cases that each store's tests run: one suite, so that stores do not diverge.
 //!
-//! A store's tests make a [`Bench`] and hand it to [`run`]. A case gets a fresh bench, opens it and talks to
-//! the port alone; tasks change by the real rules, so every change is one that the engine could commit. The
-//! files are named for what they are about.
+//! A store's tests create a [`Bench`] and pass it to [`run`]. A case gets a fresh bench, opens it and uses the port
+//! alone. Tasks change by the real rules, so every change is one that the engine could commit. The files are named by
+//! topic.
 //!
-//! [`run_staging`] is for the sinks of resident stores: what is on its way to the disk, and writes that fail.
-//! [`differ`] is the other half: the same random operations on two stores must give the same answers.
+//! [`run_staging`] is for the sinks of resident stores: writes in progress, and writes that fail. [`differ`] is the
+//! other half: the same random operations on two stores must give the same answers.
 //!
 //! Everything here fails by panicking, as tests do.
 
@@ -31,9 +31,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use futures_util::future::LocalBoxFuture;
 
-/// One thing that every store must do.
+/// One requirement for every store.
 pub struct Case {
-    /// What, as `topic::what_it_does`.
+    /// Its name, as `topic::requirement`.
     pub name: String,
     run: fn(World) -> LocalBoxFuture<'static, ()>,
 }
@@ -42,7 +42,7 @@ impl Case {
     /// Runs the case on a fresh bench.
     ///
     /// # Panics
-    /// When the store does otherwise.
+    /// When the store fails it.
     pub fn run(&self, bench: Box<dyn Bench>) {
         block_on(async {
             let world = World::open(bench).await;
@@ -51,7 +51,7 @@ impl Case {
     }
 }
 
-/// The cases of a topic, named like the functions they are.
+/// The cases of a topic, named after their functions.
 macro_rules! topic {
     ($($case:ident),+ $(,)?) => {
         pub(crate) fn cases() -> Vec<crate::Case> {
@@ -71,7 +71,7 @@ pub fn cases() -> Vec<Case> {
     [storing::cases(), claiming::cases(), faults::cases()].into_iter().flatten().collect()
 }
 
-/// Runs every case, each on a bench of its own.
+/// Runs every case, each on a new bench.
 ///
 /// # Panics
 /// With the names of the cases that failed, after all have run.

@@ -1,4 +1,4 @@
-//! A store under test, the time, and the few words in which cases are told.
+//! A store under test, the time, and helpers for the cases.
 
 use std::sync::Arc;
 
@@ -17,15 +17,15 @@ use crate::{
 };
 use windlass_store::TaskIds;
 
-/// How long sessions of the suite may be silent.
+/// The lease of the suite's sessions.
 pub(crate) const LEASE: Millis = Millis::from_secs(30);
 
-/// A store under test. Each method does one thing by the port and panics when the store fails at it.
+/// A store under test. Each method does one operation by the port and panics when the store fails.
 pub(crate) struct World {
     bench: Box<dyn Bench>,
     stores: Vec<Arc<dyn Store>>,
     turn: usize,
-    /// What every call is told the time is.
+    /// The time passed to every call.
     pub(crate) now: Now,
     ids: TaskIds,
 }
@@ -44,7 +44,7 @@ impl World {
         self.stores = self.bench.open(self.now).await;
     }
 
-    /// Closes the store, damages the rows of a task and opens it again. False = there is no way to damage it.
+    /// Closes the store, damages the rows of a task and reopens it. Returns false if the store cannot be damaged.
     pub(crate) async fn reopen_damaged(&mut self, task: TaskId) -> bool {
         self.stores.clear();
         let is_damaged = self.bench.damage(task).await;
@@ -56,13 +56,13 @@ impl World {
         self.bench.keeps_claims()
     }
 
-    /// A handle of the store; the next call gives the next one.
+    /// A handle of the store; the next call returns the next handle.
     pub(crate) fn store(&mut self) -> Arc<dyn Store> {
         self.turn += 1;
         self.stores[self.turn % self.stores.len()].clone()
     }
 
-    /// Time passes.
+    /// Advances the time.
     pub(crate) fn pass(&mut self, length: Millis) {
         self.now.wall = self.now.wall + length;
         self.now.mono.0 += length.0;
@@ -88,7 +88,7 @@ impl World {
         flow
     }
 
-    /// What takes a new task in, not committed yet.
+    /// The change that accepts a new task, not committed yet.
     pub(crate) fn new_task(&mut self, flow: &Arc<Flow>, set: impl FnOnce(&mut Input)) -> TaskChange {
         let mut input = input(self.now.wall);
         set(&mut input);
@@ -112,7 +112,7 @@ impl World {
         loaded.remove(0)
     }
 
-    /// Loads no task. A store that must put itself in order after a failure does so now.
+    /// Loads no task. A store that must recover after a failure does so now.
     pub(crate) async fn load_nothing(&mut self) {
         assert!(self.store().load(&[]).await.expect("loading succeeds").is_empty());
     }
@@ -121,13 +121,13 @@ impl World {
         self.find(id).await.expect("the task is there")
     }
 
-    /// The change that `command` makes of the task as it is now, not committed yet.
+    /// The change that `command` makes of the current task, not committed yet.
     pub(crate) async fn decide(&mut self, id: TaskId, command: &Command) -> TaskChange {
         let loaded = self.load(id).await;
         decide(&loaded, command, self.now.wall).expect("the rules allow it")
     }
 
-    /// Does what `command` says and gives the task afterwards.
+    /// Commits `command` and returns the task afterwards.
     pub(crate) async fn apply(&mut self, id: TaskId, command: Command) -> Arc<Task> {
         let change = self.decide(id, &command).await;
         let task = change.task.clone();
@@ -135,7 +135,7 @@ impl World {
         task
     }
 
-    /// A session is heard of that keeps no poll open.
+    /// Renews a session that keeps no poll open.
     pub(crate) async fn renew(&mut self, session: SessionId) {
         self.renew_with(
             session,
@@ -180,14 +180,14 @@ impl World {
         self.claim_for(session, &[claim_request("work", free)]).await
     }
 
-    /// Claims the one attempt that is there.
+    /// Claims the only ready attempt.
     pub(crate) async fn claim_one(&mut self, session: SessionId) -> Claimed {
         let mut claimed = self.claim(session, 1).await;
         assert_eq!(claimed.len(), 1, "an attempt is ready");
         claimed.remove(0)
     }
 
-    /// A worker tells how an attempt went.
+    /// Reports the outcome of an attempt.
     pub(crate) async fn report(&mut self, claimed: &Claimed, outcome: Ended) -> Arc<Task> {
         self.apply(claimed.id.task, report(claimed, outcome)).await
     }
@@ -219,7 +219,7 @@ impl World {
         self.store().messages(1000).await.expect("reading messages succeeds")
     }
 
-    /// A session with this number, heard of just now.
+    /// A session with this number, just renewed.
     pub(crate) async fn session(&mut self, number: u128) -> SessionId {
         let session = SessionId(number);
         self.renew(session).await;
@@ -227,7 +227,7 @@ impl World {
     }
 }
 
-/// What a worker's report asks of a task.
+/// The command of a worker's report.
 pub(crate) fn report(claimed: &Claimed, outcome: Ended) -> Command {
     Command::Report(Report { attempt: attempt(claimed), outcome })
 }
@@ -237,22 +237,22 @@ pub(crate) fn attempt(claimed: &Claimed) -> Attempt {
     Attempt { key: claimed.id.key, number: claimed.id.attempt, started_at: Some(claimed.at) }
 }
 
-/// A failure that can be tried again.
+/// A failure that can be retried.
 pub(crate) fn failed() -> Ended {
     Ended::Failed(Failure::new("it broke", 1, true))
 }
 
-/// At most `free` attempts of a module.
+/// A claim request for at most `free` attempts of a module.
 pub(crate) fn claim_request(module: &str, free: u32) -> ClaimRequest {
     ClaimRequest { module: name(module), commands: None, free }
 }
 
-/// The tasks that claims are of.
+/// The tasks of these claims.
 pub(crate) fn tasks_of(claimed: &[Claimed]) -> Vec<TaskId> {
     claimed.iter().map(|claimed| claimed.id.task).collect()
 }
 
-/// Doing the first step.
+/// The forward execution of the first step.
 pub(crate) const FIRST: ActKey = ActKey::forward(0);
 
 /// The module of the suite's flows.

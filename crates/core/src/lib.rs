@@ -1,16 +1,16 @@
-//! The rulebook: what a task, an alarm or a lock does next.
+//! The rulebook: the next state of a task, an alarm or a lock.
 //!
-//! Everything here is a pure function of its arguments: no clock, no randomness, no I/O, no `async`. Time and
-//! what only the engine can know (who holds an attempt) come in through [`Context`]; what is to be done comes
-//! out as data. The life of a task is
+//! Everything here is a pure function of its arguments: no clock, no randomness, no I/O, no `async`. Time and facts
+//! that only the engine knows (which attempts are claimed) come in through [`Context`]; effects come out as data. The
+//! life of a task is
 //!
 //! ```text
 //! Command ──apply──▶ rules/<one file per rule> ──events──▶ evolve ──▶ the next Task
 //!                                                   └────────────────▶ effects, derived from both states
 //! ```
 //!
-//! Rules only append events; [`evolve()`] alone changes state, so replaying all events of a task gives the task.
-//! The core cannot fail, it can only reject ([`Rejection`]).
+//! Rules only append events; [`evolve()`] alone changes state, so replaying all events of a task gives the task. The
+//! core cannot fail, it can only reject ([`Rejection`]).
 
 mod alarm;
 mod child;

@@ -1,10 +1,10 @@
-//! The engine: takes tasks in, lets the core decide, has the store remember, hands out and hears reports.
+//! The engine: accepts tasks, lets the core decide, stores the results, hands out attempts and processes reports.
 //!
-//! It needs no runtime and spawns nothing. Its work is done by services, each a struct with `run_once`; the
-//! program owns the loops, threads and timers around them, and so does the simulator. Time comes in as an
-//! argument. The engine holds no task state: that is the store's ([`windlass_store::Store`]).
+//! It needs no runtime and spawns nothing. Its work is done by services, each a struct with `run_once`. The program
+//! owns the loops, threads and timers around them, and so does the simulator. Time is passed in as an argument. The
+//! engine keeps no task state of its own: that belongs to the store ([`windlass_store::Store`]).
 //!
-//! The way of a task through these folders:
+//! The path of a task through these folders:
 //!
 //! ```text
 //! commands: Engine::submit ─▶ deciding: Inbox ─▶ Committer ─▶ core::apply ─▶ Store::commit ─▶ exchange: a waiting poll

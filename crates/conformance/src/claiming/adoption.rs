@@ -1,4 +1,4 @@
-//! Sessions that say what they have, as after a restart of the server.
+//! Sessions that name their attempts, as after a restart of the server.
 
 use windlass_core::{ActKey, Backoff, Command, Retry, TaskId};
 use windlass_store::{
@@ -46,7 +46,7 @@ async fn what_another_session_has_is_gone(mut world: World) {
     assert_eq!(adopt(&mut world, other, &[early.id]).await, [Gone]);
     world.release(one, early.id).await;
     let late = world.claim_one(other).await;
-    assert_eq!(adopt(&mut world, one, &[early.id]).await, [Gone], "it was handed out anew");
+    assert_eq!(adopt(&mut world, one, &[early.id]).await, [Gone], "it was handed out again");
     assert_eq!(adopt(&mut world, one, &[late.id]).await, [Gone]);
     let claims = world.load(id).await.claims;
     assert_eq!(

@@ -1,4 +1,4 @@
-//! Handing out: who gets what, in which order, and what claims are known afterwards.
+//! Handing out: which session gets which attempts, in which order, and the claims loaded afterwards.
 
 use std::collections::BTreeSet;
 
@@ -33,7 +33,7 @@ topic![
     places_in_line_are_counted,
 ];
 
-/// A flow whose one step is done by `module.command`.
+/// A flow with one step, run by `module.command`.
 fn one_step(flow: &str, module: &str, command: &str) -> Flow {
     let mut flow = line(flow, 1);
     flow.steps[0].run.doer = Doer::Worker { module: name(module), command: name(command) };
@@ -141,7 +141,7 @@ async fn a_paused_queue_hands_out_nothing(mut world: World) {
     let paused = Some(QueuePause { at: world.now.wall, by: None });
     world.commit_one(Change::Queue(QueueChange { name: work(), paused })).await;
     assert!(world.claim(session, 9).await.is_empty());
-    // What runs may end, and what follows it waits.
+    // Running attempts may end, and their successors wait.
     world.succeed(&claimed, None).await;
     assert!(world.claim(session, 9).await.is_empty());
     world.commit_one(Change::Queue(QueueChange { name: work(), paused: None })).await;
@@ -218,7 +218,7 @@ async fn only_the_one_who_has_it_releases_it(mut world: World) {
     world.release(one, AttemptId { task: windlass_core::TaskId(7), ..claimed.id }).await;
     assert_eq!(world.load(id).await.claims.len(), 1);
     assert!(world.claim(other, 9).await.is_empty());
-    // What has ended cannot be given back.
+    // An ended attempt cannot be released.
     world.succeed(&claimed, None).await;
     world.release(one, claimed.id).await;
     assert!(world.claim(other, 9).await.is_empty());
@@ -318,7 +318,7 @@ async fn what_a_session_has_is_told(mut world: World) {
     world.release(one, claimed[0].id).await;
     world.succeed(&claimed[1], None).await;
     assert_eq!(held(&mut world, one).await, claimed[2..]);
-    // It was told of as lost and made ready anew, and somebody else has it now.
+    // It was reported as lost and made ready again, and another session has it now.
     let attempt = crate::world::attempt(&claimed[2]);
     world.apply(claimed[2].id.task, Command::Lose(attempt)).await;
     assert_eq!(held(&mut world, one).await, claimed[3..]);

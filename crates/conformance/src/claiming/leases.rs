@@ -1,4 +1,4 @@
-//! Sessions: heard of, silent, forgiven; what they had is lost when their lease ends.
+//! Sessions: renewed, silent, forgiven. Their attempts are lost when the lease ends.
 
 use windlass_core::{Command, Millis};
 use windlass_store::{
@@ -75,7 +75,7 @@ async fn a_session_that_is_heard_of_keeps_what_it_has(mut world: World) {
         assert!(world.lost().await.is_empty());
         world.renew(session).await;
     }
-    // Also when it is heard of late, but before the loss was settled.
+    // Also when it is renewed late, but before the loss was decided.
     world.pass(Millis(LEASE.0 + 1));
     assert_eq!(world.lost().await.len(), 1);
     world.renew(session).await;
@@ -87,7 +87,7 @@ async fn a_session_may_say_goodbye_early(mut world: World) {
     world.submit(&flow).await;
     let session = world.session(1).await;
     world.claim_one(session).await;
-    // A worker that keeps a poll open is given a second once it is closed.
+    // A worker that keeps a poll open has one second after the poll is closed.
     world.renew_with(session, Millis(1_000), None).await;
     world.pass(Millis(999));
     assert!(world.lost().await.is_empty());
@@ -133,7 +133,7 @@ async fn nobody_is_forgiven_too_often_in_a_row(mut world: World) {
     let now = world.now;
     world.store().forgive(now).await.expect("forgiving succeeds");
     let lost: Vec<SessionId> = world.lost().await.into_iter().map(|claimed| claimed.session).collect();
-    assert_eq!(lost, [silent], "one that was heard of begins to count anew");
+    assert_eq!(lost, [silent], "a renewed session starts a new count");
 }
 
 async fn no_more_is_told_lost_than_asked_for(mut world: World) {
@@ -168,7 +168,7 @@ async fn sessions_are_listed_with_what_they_say_and_have(mut world: World) {
     world.renew_with(session, LEASE, Some(worker.clone())).await;
     let claimed: Vec<Claimed> = world.claim(session, 2).await;
     world.pass(Millis(1_000));
-    // It says nothing new of itself.
+    // It sends no new worker state.
     world.renew_with(session, LEASE, None).await;
     let quiet = world.session(4).await;
     let mut states = sessions(&mut world).await;
@@ -187,7 +187,7 @@ async fn sessions_are_listed_with_what_they_say_and_have(mut world: World) {
     assert_eq!(states.iter().map(|state| state.session).collect::<Vec<_>>(), [quiet]);
 }
 
-/// The change by which what a session has is lost, as it is decided now.
+/// The change that makes a claimed attempt lost, as decided now.
 async fn loss(world: &mut World, claimed: &Claimed) -> TaskChange {
     let mut change = world.decide(claimed.id.task, &Command::Lose(attempt(claimed))).await;
     let (key, claim, session) = (claimed.id.key, claimed.id.claim, claimed.session);
@@ -203,7 +203,7 @@ async fn a_loss_does_not_hold_when_the_session_was_heard_of_since(mut world: Wor
     world.pass(LEASE);
     assert_eq!(world.lost().await.len(), 1);
     let late = loss(&mut world, &claimed).await;
-    // Another server hears of it before that is written.
+    // Another server renews the session before that is committed.
     world.pass(Millis(130));
     world.renew(session).await;
     assert_eq!(world.commit_one(late).await, Outcome::Heard);
@@ -230,16 +230,16 @@ async fn a_loss_does_not_hold_when_the_claim_is_not_the_sessions_any_more(mut wo
     assert_eq!(world.load(id).await.claims[0].session, other);
 }
 
-/// How long an attached session of these cases may be without a poll.
+/// How long an attached session of these cases may have no open poll.
 const UNPOLLED: Millis = Millis(1_000);
 
-/// Something is told of the poll of an attached session.
+/// Renews an attached session with this state of its poll.
 async fn tell_poll(world: &mut World, session: SessionId, poll: PollState) {
     let renewal = SessionRenewal { session, poll, lease: LEASE, lease_unpolled: UNPOLLED, worker: None };
     world.renew_as(renewal).await;
 }
 
-/// An attached session that has an attempt and polls.
+/// An attached session that has claimed an attempt and polls.
 async fn polling(world: &mut World) -> SessionId {
     let flow = world.add_flow(line("flow", 1)).await;
     world.submit(&flow).await;
@@ -251,7 +251,7 @@ async fn polling(world: &mut World) -> SessionId {
 
 async fn the_end_of_an_earlier_poll_does_not_shorten_a_lease(mut world: World) {
     let session = polling(&mut world).await;
-    // It goes on with another server, and the first one sees only that its connection is closed.
+    // It continues with another server, and the first one only sees that its connection is closed.
     tell_poll(&mut world, session, PollState::Open(6)).await;
     world.pass(Millis(10));
     tell_poll(&mut world, session, PollState::Closed(5)).await;

@@ -1,4 +1,4 @@
-//! Limits, and turns between keys.
+//! Limits, and turns between concurrency keys.
 
 use std::sync::Arc;
 
@@ -43,21 +43,21 @@ async fn states(world: &mut World) -> Vec<LimitState> {
     world.store().limits(now).await.expect("listing limits succeeds")
 }
 
-/// Running and started, of the one limit that there is.
+/// Running and started attempts under the only limit.
 async fn counts(world: &mut World) -> (u64, u64) {
     let states = states(world).await;
     assert_eq!(states.len(), 1);
     (states[0].running, states[0].started)
 }
 
-/// A flow of one step with the key that the parameter `tenant` says.
+/// A flow of one step whose concurrency key is the parameter `tenant`.
 async fn keyed_flow(world: &mut World) -> Arc<Flow> {
     let mut flow = line("keyed", 1);
     flow.steps[0].key = Some(Expression::compile("tenant").expect("an expression"));
     world.add_flow(flow).await
 }
 
-/// Tasks of these tenants, one letter each, in this order.
+/// Submits tasks of these tenants, one letter each, in this order.
 async fn submit_of(world: &mut World, flow: &Arc<Flow>, tenants: &str) -> Vec<(char, TaskId)> {
     let mut tasks = Vec::new();
     for tenant in tenants.chars() {
@@ -68,7 +68,7 @@ async fn submit_of(world: &mut World, flow: &Arc<Flow>, tenants: &str) -> Vec<(c
     tasks
 }
 
-/// Whose attempts are claimed, one after the other.
+/// The tenants of the claimed attempts, in their order.
 async fn claim_of(
     world: &mut World,
     session: SessionId,
@@ -95,7 +95,7 @@ async fn keys_take_turns(mut world: World) {
     tasks.extend(submit_of(&mut world, &flow, "d").await);
     let (rest, _) = claim_of(&mut world, session, &tasks, 9).await;
     let place = rest.find('d').expect("it is handed out");
-    assert!(place <= 2, "one that comes anew waits for a turn of the others: {rest}");
+    assert!(place <= 2, "a new attempt waits for a turn of the other keys: {rest}");
     assert_eq!(rest.len(), 5);
 }
 
@@ -112,8 +112,8 @@ async fn attempts_without_a_key_take_turns_as_one(mut world: World) {
     assert!(order == "-a-a--" || order == "--a-a-", "{order}");
 }
 
-/// New keys come as fast as attempts are handed out, each greater than all before. What waits has its turns all the same:
-/// attempts without a key, those of the smallest key, and those of an old one.
+/// New concurrency keys arrive as fast as attempts are handed out, each greater than all before. Waiting attempts still
+/// get their turns: those without a key, those of the smallest key, and those of an old one.
 async fn keys_that_keep_coming_hold_up_nobody(mut world: World) {
     let (keyed, plain) = (keyed_flow(&mut world).await, world.add_flow(line("plain", 1)).await);
     let of = |key: &str| json(&format!(r#"{{"tenant":"{key}"}}"#));
@@ -151,7 +151,7 @@ async fn no_more_are_in_hands_than_a_limit_allows(mut world: World) {
     assert_eq!(claimed.len(), 2);
     assert!(world.claim(session, 9).await.is_empty());
     let held: Vec<_> = states(&mut world).await.remove(0).holders.into_iter().map(|h| h.claimed).collect();
-    assert_eq!(held, claimed, "who holds it is told");
+    assert_eq!(held, claimed, "the holders are listed");
     world.succeed(&claimed[0], None).await;
     let next = world.claim(session, 9).await;
     assert_eq!(next.len(), 1, "an end makes room");
@@ -168,7 +168,7 @@ async fn a_limit_is_changed_and_removed_while_attempts_are_in_hands(mut world: W
     let session = world.session(1).await;
     let claimed = world.claim(session, 3).await;
     set(&mut world, &limit(Some(2))).await;
-    assert_eq!(counts(&mut world).await, (3, 0), "what is in hands counts already");
+    assert_eq!(counts(&mut world).await, (3, 0), "attempts in flight count already");
     world.succeed(&claimed[0], None).await;
     assert!(world.claim(session, 9).await.is_empty());
     world.succeed(&claimed[1], None).await;
@@ -236,7 +236,7 @@ async fn no_more_begin_in_a_span_than_a_limit_allows(mut world: World) {
     assert_eq!(state.next_start_at, Some(world.now.wall + Millis(400)));
     let now = world.now;
     if let Some(wake) = world.store().next_wake(now) {
-        assert!(wake <= Millis(400), "whoever waits is to be asked for again: {wake:?}");
+        assert!(wake <= Millis(400), "waiting polls must be served again: {wake:?}");
     }
     world.pass(Millis(399));
     assert!(world.claim(session, 9).await.is_empty());
@@ -304,12 +304,12 @@ async fn limits_and_holders_are_there_after_a_reopening(mut world: World) {
     let session = world.session(1).await;
     if !world.keeps_claims() {
         let (early, _) = claim_of(&mut world, session, &tasks, 9).await;
-        assert_eq!(early, "", "nobody knows yet what is in hands");
+        assert_eq!(early, "", "the attempts in flight are not known yet");
     }
     let now = world.now;
     world.store().adopt(session, &[claimed.id], now).await.expect("adopting succeeds");
     world.pass(ADOPTION_GRACE);
-    assert_eq!(claim_of(&mut world, session, &tasks, 9).await.0, "b", "what was adopted counts");
+    assert_eq!(claim_of(&mut world, session, &tasks, 9).await.0, "b", "adopted attempts count");
     let states = states(&mut world).await;
     assert_eq!(states.iter().map(|state| &state.limit).collect::<Vec<_>>(), [&set_to]);
     assert_eq!(states[0].running, 2);

@@ -1,4 +1,4 @@
-//! Locks: kept with who has them and who waits, changed in their version, gone when nobody needs them.
+//! Locks: stored with their holder and waiters, changed by version, deleted when free.
 
 use windlass_core::{
     ActKey, Command, Lock, LockCommand, LockName, LockOwner, LockRef, Message, Name, TaskId, Timestamp,
@@ -30,13 +30,13 @@ async fn stored(world: &mut World, lock: &str) -> Option<Lock> {
     world.store().lock(&name(lock)).await.expect("reading a lock succeeds")
 }
 
-/// The lock as changes build on it.
+/// The lock that new changes build on.
 async fn current(world: &mut World, lock: &str) -> Lock {
     let mut locks = world.store().locks_by_name(&[name(lock)]).await.expect("reading a lock succeeds");
     locks.pop().expect("there is one for each name")
 }
 
-/// The change that a command asks for, on the lock as it is now.
+/// The change that a command makes of the current lock.
 async fn change(world: &mut World, lock: &str, command: &LockCommand) -> LockChange {
     let lock = current(world, lock).await;
     let before = lock.version;
@@ -137,7 +137,7 @@ async fn delete_free(world: &mut World) -> Vec<Outcome> {
     world.commit(free.into_iter().map(|lock| Change::Lock(LockChange::delete(lock, now))).collect()).await
 }
 
-/// An act gets the lock and gives it back. Returns the fence.
+/// An execution gets the lock and releases it. Returns the fence.
 async fn hold_once(world: &mut World, lock: &str, task: u128) -> u64 {
     tell(world, lock, &LockCommand::Acquire { owner: owner(task) }).await;
     let holder = stored(world, lock).await.and_then(|lock| lock.holder).expect("it has a holder");
@@ -165,14 +165,14 @@ async fn what_was_decided_below_the_floor_is_a_conflict(mut world: World) {
     let now = world.now.wall;
     let deleted = Change::Lock(LockChange::delete(current(&mut world, "disk").await, now));
     let below = change(&mut world, "other", &LockCommand::Acquire { owner: owner(3) }).await;
-    // The floor is where the deleted lock was, so what was decided on that holds.
+    // The floor equals the version of the deleted lock, so a decision based on it is valid.
     let outcomes = world.commit(vec![deleted, Change::Lock(below), Change::Lock(on_stored)]).await;
     assert_eq!(outcomes, [Outcome::Committed, Outcome::Conflict, Outcome::Committed]);
     let holder = stored(&mut world, "disk").await.and_then(|lock| lock.holder).expect("it has a holder");
     assert!(holder.owner == owner(2) && holder.fence > first, "{holder:?} {first}");
     tell(&mut world, "disk", &LockCommand::Release { owner: owner(2) }).await;
 
-    // One that somebody asks for before it is deleted stays.
+    // A lock that is requested before its deletion stays.
     let deleted = LockChange::delete(current(&mut world, "disk").await, now);
     tell(&mut world, "disk", &LockCommand::Acquire { owner: owner(5) }).await;
     assert_eq!(world.commit_one(Change::Lock(deleted)).await, Outcome::Conflict);

@@ -1,4 +1,4 @@
-//! Claims of attempts: who gets which, for how long, and what limits them.
+//! Claims of attempts: their order, their leases, and their limits.
 
 pub(crate) mod adoption;
 pub(crate) mod claims;

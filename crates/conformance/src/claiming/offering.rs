@@ -1,4 +1,4 @@
-//! QueuePublishers: sessions that have attempts only in order to offer them to others.
+//! Queue publishers: sessions that claim attempts only to offer them to workers.
 
 use windlass_core::{ActState, Command, Millis, START_CODE, Wakeup};
 use windlass_store::{
@@ -35,7 +35,7 @@ async fn adopt(world: &mut World, session: SessionId, id: AttemptId) -> Adoption
     world.store().adopt(session, &[id], now).await.expect("an adoption succeeds")[0]
 }
 
-/// An attempt that a queue publisher has.
+/// An attempt that a queue publisher has claimed.
 async fn offered(world: &mut World) -> Claimed {
     let flow = world.add_flow(line("flow", 1)).await;
     world.submit(&flow).await;
@@ -53,7 +53,7 @@ async fn what_is_offered_does_not_time_out(mut world: World) {
     assert_eq!(world.load(offered.id.task).await.claims.len(), 1);
 }
 
-/// An attempt that a queue publisher has, and that is to be taken within a minute.
+/// An attempt that a queue publisher has claimed, and that a worker must start within a minute.
 async fn offered_for_a_minute(world: &mut World) -> Claimed {
     let mut flow = line("flow", 1);
     flow.steps[0].run.start_within = Some(Millis::from_secs(60));
@@ -84,7 +84,7 @@ async fn what_is_offered_and_not_taken_in_time_has_failed(mut world: World) {
 async fn what_is_taken_meanwhile_was_taken_in_time(mut world: World) {
     let offered = offered_for_a_minute(&mut world).await;
     let late = world.decide(offered.id.task, &WAKE).await;
-    // It is offered anew, which its author did not know.
+    // It is offered again, which the earlier decision did not see.
     world.release(PUBLISHER(), offered.id).await;
     let again = world.claim_one(PUBLISHER()).await;
     assert_eq!(world.commit_one(late).await, Outcome::Conflict);
@@ -106,13 +106,13 @@ async fn who_names_what_is_offered_has_it(mut world: World) {
     let (one, other) = (world.session(1).await, world.session(2).await);
     assert_eq!(adopt(&mut world, one, offered.id).await, Held);
     assert_eq!(adopt(&mut world, other, offered.id).await, Gone, "a message that came twice");
-    assert_eq!(adopt(&mut world, one, offered.id).await, Held, "whoever asks again has it still");
+    assert_eq!(adopt(&mut world, one, offered.id).await, Held, "a repeated adoption still has it");
     let claims = world.load(offered.id.task).await.claims;
     let taken = Claimed { session: one, at: world.now.wall, ..offered.clone() };
     assert_eq!((claims[0].session, claims[0].number, claims[0].at), (one, taken.id.claim, taken.at));
     assert_eq!(world.store().held(PUBLISHER()).await.unwrap(), []);
     assert_eq!(world.store().held(one).await.unwrap(), std::slice::from_ref(&taken));
-    // Its time runs from when it was taken.
+    // Its timeout runs from its adoption.
     world.pass(Millis(59_999));
     assert_eq!(world.due().await, []);
     world.pass(Millis(1));
@@ -204,7 +204,7 @@ async fn what_is_offered_or_runs_afar_is_known_after_a_reopening(mut world: Worl
     }
     let expected =
         [Some((PUBLISHER(), offered.id.claim)), Some((SessionId::AFAR, afar.id.claim)), None, None];
-    assert_eq!(claims, expected, "who has what, under the claims that went out");
+    assert_eq!(claims, expected, "sessions with the claims that were sent");
     let next = SessionId::publisher("m", 8);
     world.renew(next).await;
     assert_eq!(adopt(&mut world, next, offered.id).await, Held);

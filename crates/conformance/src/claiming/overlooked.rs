@@ -1,5 +1,5 @@
-//! Changes whose author did not know that a session had got an attempt meanwhile: the rules must know what
-//! workers have, so such a change is a conflict, and it comes out otherwise when it is decided again.
+//! Changes decided without knowing that a session had claimed an attempt meanwhile. The rules depend on claims, so such
+//! a change conflicts, and its result differs when it is decided again.
 
 use windlass_core::{ActKey, ActState, Backoff, Command, DEADLINE_CODE, Millis, Pause, Retry, Wakeup};
 use windlass_store::{Change, Outcome, SessionId};
@@ -46,7 +46,7 @@ async fn a_cancel_does_not_withdraw_what_was_taken_meanwhile(mut world: World) {
     assert_eq!(task.state.steps[0].undo.state, ActState::Ready);
 }
 
-/// The first attempt is lost with its worker: the deadline of the next one runs.
+/// Loses the first attempt with its worker: the deadline of the next attempt runs.
 pub(crate) async fn lose_first(world: &mut World, session: SessionId) {
     let claimed = world.claim_one(session).await;
     world.apply(claimed.id.task, Command::Lose(crate::world::attempt(&claimed))).await;
@@ -67,7 +67,7 @@ async fn a_deadline_does_not_fail_what_was_taken_meanwhile(mut world: World) {
     assert_eq!(world.commit_one(late).await, Outcome::Conflict);
     let task = world.apply(id, wake).await;
     let act = &task.state.steps[0].forward;
-    assert!(act.overdue && act.state == ActState::Ready, "the worker is told to stop, its end is waited for");
+    assert!(act.overdue && act.state == ActState::Ready, "the worker must stop, its end is awaited");
     assert_eq!(act.failure.as_ref().map(|failure| failure.code), Some(DEADLINE_CODE));
 }
 

@@ -1,4 +1,4 @@
-//! Queues: what waits, what runs, and who paused them.
+//! Queues: their ready and running attempts, and their pauses.
 
 use windlass_core::{Actor, Doer, Millis};
 use windlass_store::{Change, Outcome, QueueChange, QueuePause, QueueState};

@@ -1,4 +1,4 @@
-//! Servers on one store: which there are, and which one does what only one is to do.
+//! Servers on one store: their list, and which one runs a service for all.
 
 use windlass_core::Millis;
 use windlass_store::{
@@ -79,7 +79,7 @@ async fn a_server_that_leaves_is_forgotten_and_one_that_is_silent_is_in_time(mut
 async fn a_service_has_one_server_until_its_lease_ends(mut world: World) {
     let taken = lease(&mut world, Service::Timekeeping, 1).await;
     assert_eq!((taken.holder, taken.until.0), (ServerId(1), world.now.mono.0 + LENGTH.0));
-    assert_eq!(lease(&mut world, Service::Timekeeping, 2).await, taken, "it is told who does it");
+    assert_eq!(lease(&mut world, Service::Timekeeping, 2).await, taken, "it sees the holder");
     assert_eq!(lease(&mut world, Service::Sweeping, 2).await.holder, ServerId(2), "each by itself");
     world.pass(Millis(LENGTH.0 - 1));
     assert_eq!(lease(&mut world, Service::Timekeeping, 2).await, taken);

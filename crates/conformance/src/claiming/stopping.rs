@@ -1,5 +1,5 @@
-//! Attempts that are to stop: whoever has one may end it, and nobody gets one any more. One that nobody has
-//! is given up, since nobody would ever tell how it went.
+//! Attempts that must stop: a session that has claimed one may end it, and no session can claim it any more. An attempt
+//! without a claim is given up, since no worker would ever report its end.
 
 use windlass_core::{ActKey, ActState, Attempt, Command, Millis, Wakeup};
 use windlass_store::{ADOPTION_GRACE, Adoption, Claimed, Due, SessionId};
@@ -14,7 +14,7 @@ topic![
     what_is_to_stop_is_waited_for_after_a_reopening,
 ];
 
-/// A task that was cancelled while a session has its first step.
+/// Cancels a task while a session has claimed its first step.
 async fn cancelled(world: &mut World) -> (SessionId, Claimed) {
     let flow = world.add_flow(line("flow", 2)).await;
     let id = world.submit(&flow).await;
@@ -45,7 +45,7 @@ async fn what_is_to_stop_is_told_by_its_session(mut world: World) {
     let other = world.session(2).await;
     world.claim_one(other).await;
     assert_eq!(to_stop(&mut world, &[2, 1, 3]).await, std::slice::from_ref(&claimed));
-    assert_eq!(to_stop(&mut world, &[2]).await, [], "what goes on is not to stop");
+    assert_eq!(to_stop(&mut world, &[2]).await, [], "an active attempt need not stop");
     assert_eq!(to_stop(&mut world, &[]).await, []);
     world.succeed(&claimed, None).await;
     assert_eq!(to_stop(&mut world, &[1]).await, [], "it has ended");
@@ -66,10 +66,10 @@ async fn what_is_to_stop_stays_with_the_one_who_has_it(mut world: World) {
 async fn what_is_to_stop_is_given_up_when_it_is_given_back(mut world: World) {
     let (session, claimed) = cancelled(&mut world).await;
     world.release(session, claimed.id).await;
-    assert!(world.claim(session, 9).await.is_empty(), "nobody gets it any more");
+    assert!(world.claim(session, 9).await.is_empty(), "no session can claim it any more");
     assert_eq!(world.store().place(claimed.id.task, FIRST).await.expect("asking for a place succeeds"), None);
     assert_eq!(world.due().await, [give_up(&claimed)]);
-    assert_eq!(world.due().await, [give_up(&claimed)], "it is told until it is settled");
+    assert_eq!(world.due().await, [give_up(&claimed)], "it stays due until it is settled");
     settle(&mut world, &claimed).await;
     assert_eq!(world.due().await, []);
     assert_eq!(world.claim_one(session).await.id.key, ActKey::rollback(0));

@@ -1,4 +1,4 @@
-//! Many callers at once: what one thread does is never undone or doubled by another.
+//! Concurrent callers: the work of one thread is neither lost nor repeated by another.
 
 use std::{
     collections::BTreeSet,
@@ -25,7 +25,7 @@ topic![
 
 const CALLERS: usize = 4;
 
-/// Runs `call` on several threads at once and gives what each returned.
+/// Runs `call` on several threads at once and returns the results.
 fn at_once<T: Send + 'static>(
     world: &mut World,
     call: impl Fn(usize, Arc<dyn Store>) -> T + Send + Sync + 'static,
@@ -81,7 +81,7 @@ async fn changes_made_at_once_follow_one_another(mut world: World) {
     let made = at_once(&mut world, move |_, store| {
         let mut events = 0;
         for _ in 0..TURNS {
-            // Pausing a paused task does nothing, so each turn does what can be done.
+            // Pausing a paused task does nothing, so each turn does the opposite of the current state.
             let committed = (0..10_000).find_map(|_| {
                 let loaded =
                     block_on(store.load(&[id])).expect("loading succeeds").remove(0).expect("it is there");

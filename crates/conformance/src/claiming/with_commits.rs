@@ -1,4 +1,4 @@
-//! Claiming with a commit: whether a store does it or leaves it to a claim, the same attempts are handed out.
+//! Claiming with a commit: a store may do that or leave it to a separate claim; the same attempts are handed out.
 
 use windlass_core::{Millis, Outcome as Ended};
 use windlass_store::{
@@ -19,7 +19,7 @@ topic![
     what_was_committed_stands_though_nobody_knows_the_session,
 ];
 
-/// Commits, and claims so much for the session with it, or else by itself.
+/// Commits, and claims up to `free` attempts for the session with the commit, or else separately.
 async fn commit_and_claim(
     world: &mut World,
     changes: Vec<Change>,
@@ -48,7 +48,7 @@ async fn what_waits_and_what_is_made_ready_is_claimed(mut world: World) {
     assert_eq!((outcomes, tasks_of(&claimed)), (vec![Outcome::Committed], vec![first, second]));
     assert!(world.claim(session, 9).await.is_empty());
     assert_eq!(world.load(second).await.claims.len(), 1);
-    // A report is accepted, and the step behind it is claimed with it.
+    // A report is accepted, and the next step is claimed with it.
     let done = world.decide(second, &report(&claimed[1], Ended::Succeeded(None))).await;
     let (outcomes, claimed) = commit_and_claim(&mut world, vec![done.into()], session, 9).await;
     assert_eq!((outcomes, tasks_of(&claimed)), (vec![Outcome::Committed], vec![second]));

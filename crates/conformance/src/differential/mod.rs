@@ -1,9 +1,9 @@
 //! The same random operations on two stores give the same answers.
 //!
-//! A walk makes up what servers and workers would do: tasks are taken in, handed out, reported on, lost,
-//! paused, cancelled; changes come late, keys come twice, sessions fall silent. Both stores get the same calls
-//! and after each must answer the same, but for the numbers of claims, which are a store's own. A seed gives
-//! the same walk again; it stands in the message of every difference.
+//! A walk generates operations of servers and workers: tasks are accepted, claimed, reported, lost, paused and
+//! cancelled; changes are late, idempotency keys are repeated, sessions fall silent. Both stores get the same calls and
+//! must give the same answers after each, except for claim numbers, which each store assigns itself. A seed reproduces
+//! its walk, and every message about a difference contains the seed.
 
 mod others;
 mod pair;
@@ -25,7 +25,7 @@ pub type Counts = BTreeMap<&'static str, usize>;
 /// Walks `operations` random operations from `seed` over two empty stores.
 ///
 /// # Panics
-/// When the stores differ, or when a kind of operation never succeeded: then the walk showed nothing about it.
+/// When the stores differ, or when a kind of operation never succeeded: then the walk tested nothing of it.
 pub fn differ(seed: u64, operations: usize, one: Arc<dyn Store>, other: Arc<dyn Store>) -> Counts {
     let counts = block_on(async {
         let mut walk = Walk::begin(seed, one, other).await;

@@ -1,4 +1,4 @@
-//! What happens beside tasks: flows, queues, logs, alarms and sweeps.
+//! Operations besides tasks: flows, queues, logs, alarms and sweeps.
 
 use std::sync::Arc;
 
@@ -37,7 +37,7 @@ impl Walk {
         let mut lines = Vec::new();
         for number in 0..self.random.below(4) {
             let Some(claimed) = self.any_attempt() else { return };
-            // Lines of a task that is gone are an affair of its store.
+            // Log lines of a deleted task are handled by each store in its own way.
             if !self.active.contains(&claimed.id.task) {
                 continue;
             }
@@ -82,7 +82,7 @@ impl Walk {
     }
 
     pub(super) async fn sweep(&mut self) {
-        // First what was announced goes, then the rest.
+        // First the announced events are removed, then the rest.
         let mut announced: Vec<_> =
             self.pair.unannounced().await.iter().map(Unannounced::announced).collect();
         announced.truncate(announced.len() / 2);
@@ -102,7 +102,7 @@ impl Walk {
     }
 }
 
-/// Flows that between them have everything a flow can have.
+/// Flows that together use every feature of a flow.
 pub(super) fn flows() -> Vec<Flow> {
     let retry = Retry { max: 2, backoff: Backoff::Exponential, base: Millis(500), cap: Millis(2_000) };
     let plain = line("plain", 3);

@@ -1,4 +1,4 @@
-//! Two stores that are asked the same and must answer the same.
+//! Two stores that get the same calls and must give the same answers.
 
 use std::{collections::BTreeMap, fmt::Debug, sync::Arc};
 
@@ -10,17 +10,17 @@ use windlass_store::{
     SessionId, SessionRenewal, Store, StoreError, StoredAlarm, TaskQuery, Unannounced,
 };
 
-/// Two stores. Answers are those of the first, after the second has given the same.
+/// Two stores. Answers are those of the first one, after a comparison with the second one.
 pub(super) struct Pair {
     one: Arc<dyn Store>,
     other: Arc<dyn Store>,
-    /// The second store's number of each claim, by the first one's.
+    /// The second store's number of each claim, by the first store's number.
     numbers: BTreeMap<u64, u64>,
-    /// What is being done, for the message when answers differ.
+    /// The current operation, for the message when answers differ.
     pub(super) doing: String,
 }
 
-/// Asks both stores and demands the same answer.
+/// Calls both stores and returns both answers.
 macro_rules! both {
     ($pair:expr, $call:ident($($argument:expr),*)) => {{
         let one = $pair.one.$call($($argument),*).await;
@@ -43,7 +43,7 @@ impl Pair {
         one
     }
 
-    /// Demands that two lists of claims are the same but for the claims' numbers.
+    /// Asserts that two lists of claims are equal except for the claim numbers.
     fn same_claims(&self, what: &str, (one, mut other): (Vec<Claimed>, Vec<Claimed>)) -> Vec<Claimed> {
         for (one, other) in one.iter().zip(&mut other) {
             self.renumber(&mut other.id.claim, one.id.claim);
@@ -51,14 +51,14 @@ impl Pair {
         self.same(what, (one, other))
     }
 
-    /// Gives a claim of the second store the first one's number, if they are the same claim.
+    /// Replaces the second store's number of a claim by the first one's, if it is the same claim.
     fn renumber(&self, other: &mut u64, one: u64) {
         if self.numbers.get(&one) == Some(other) {
             *other = one;
         }
     }
 
-    /// The attempt as the second store numbers it.
+    /// The attempt with the second store's claim number.
     fn elsewhere(&self, id: &AttemptId) -> AttemptId {
         AttemptId { claim: self.numbers.get(&id.claim).copied().unwrap_or(id.claim), ..*id }
     }
@@ -84,7 +84,7 @@ impl Pair {
         }
         self.same("tasks", (&one.task, &other.task));
         self.same("claims of a task", (claims, other.claims));
-        self.same("acts that were handed out", (&one.handed_out, &other.handed_out));
+        self.same("executions that were handed out", (&one.handed_out, &other.handed_out));
         one
     }
 
@@ -138,7 +138,7 @@ impl Pair {
 
     pub(super) async fn to_stop(&self, sessions: &[SessionId]) -> Vec<Claimed> {
         let (mut one, mut other) = both!(self, to_stop(sessions));
-        // Any order will do.
+        // The order is not defined.
         one.sort_by_key(|claimed| claimed.id);
         other.sort_by_key(|claimed| (claimed.id.task, claimed.id.key));
         self.same_claims("attempts to stop", (one, other))
@@ -146,7 +146,7 @@ impl Pair {
 
     pub(super) async fn lost(&self, now: Now) -> Vec<Claimed> {
         let (mut one, mut other) = both!(self, lost(now, usize::MAX));
-        // Any order will do.
+        // The order is not defined.
         one.sort_by_key(|claimed| claimed.id);
         other.sort_by_key(|claimed| (claimed.id.task, claimed.id.key));
         self.same_claims("lost attempts", (one, other))
@@ -154,7 +154,7 @@ impl Pair {
 
     pub(super) async fn due(&self, now: Now, limit: usize) -> Vec<Due> {
         let (mut one, mut other) = both!(self, due(now, limit));
-        // Only a store with claims in memory asks for these.
+        // Only a store with claims in memory reports these.
         let taken = one.extract_if(.., |due| matches!(due, Due::Taken(_))).collect::<Vec<_>>();
         other.retain(|due| !matches!(due, Due::Taken(_)));
         for pair in one.iter().zip(&mut other) {
@@ -162,7 +162,7 @@ impl Pair {
                 self.renumber(&mut other.id.claim, one.id.claim);
             }
         }
-        let mut due = self.same("what is due", (one, other));
+        let mut due = self.same("due items", (one, other));
         due.extend(taken);
         due
     }
@@ -186,7 +186,7 @@ impl Pair {
         for alarms in [&mut one, &mut other] {
             let times: Vec<_> = alarms.iter().map(|alarm| alarm.raised_at).collect();
             assert!(times.is_sorted_by(|one, next| one >= next), "{}: alarms are out of order", self.doing);
-            // Those raised at the same time may come in any order.
+            // Alarms raised at the same time may be in any order.
             alarms.sort_by(|one, other| one.id.cmp(&other.id));
         }
         self.same("lists of alarms", (one, other))
@@ -194,12 +194,12 @@ impl Pair {
 
     pub(super) async fn sweep(&self, retention: &Retention, now: Now) {
         for store in [&self.one, &self.other] {
-            // How many rows something is made of is a store's own affair, so both sweep to the end.
+            // The number of rows differs between stores, so both sweep to the end.
             while self.succeeded(store.sweep(retention, now, 10).await) > 0 {}
         }
     }
 
-    /// What lists and counters say.
+    /// Compares lists and counters.
     pub(super) async fn compare_lists(&self, query: &TaskQuery, now: Now) {
         let (one, other) = (self.list(&self.one, query).await, self.list(&self.other, query).await);
         self.same("lists of tasks", (one, other));
@@ -233,7 +233,7 @@ impl Pair {
         }
     }
 
-    /// What is known of one task.
+    /// Compares everything about one task.
     pub(super) async fn compare_task(&self, id: TaskId) {
         let task = self.load(&[id]).await.remove(0);
         let (mut one, mut other) = both!(self, events(id, 0, usize::MAX));
@@ -245,12 +245,12 @@ impl Pair {
         let keys: Vec<ActKey> =
             task.iter().flat_map(|loaded| loaded.task.acts().map(|(key, _)| key)).collect();
         for key in keys {
-            self.same("places in line", both!(self, place(id, key)));
+            self.same("places in the queue", both!(self, place(id, key)));
         }
     }
 }
 
-/// Results are kept with the step, not with the event that brought them.
+/// Results are stored with the step, not with the event that reported them.
 fn forget_result(event: &mut Event) {
     if let EventKind::ActSucceeded { result, .. } | EventKind::ActResolved { result, .. } = &mut event.kind {
         *result = None;

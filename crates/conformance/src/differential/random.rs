@@ -1,4 +1,4 @@
-//! Random numbers that a seed gives again.
+//! Random numbers that a seed reproduces.
 
 /// SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators).
 #[derive(Debug)]

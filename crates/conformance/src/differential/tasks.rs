@@ -1,4 +1,4 @@
-//! What servers do with tasks: new ones, and all that happens to those that are there.
+//! Operations of servers on tasks: new tasks, and changes of existing ones.
 
 use windlass_core::{Attempt, Command, Failure, Millis, Outcome as Ended, Report, Resolution, TaskId};
 use windlass_store::{AttemptId, Change, Claimed, Due, LostClaim, SubmitKey, TaskChange};
@@ -6,7 +6,7 @@ use windlass_store::{AttemptId, Change, Claimed, Due, LostClaim, SubmitKey, Task
 use crate::differential::walk::Walk;
 use crate::history::{accept, decide, input, json};
 
-/// Tasks it keeps busy; it submits more only when fewer are active.
+/// The maximum number of active tasks; beyond it the walk submits no more.
 const ACTIVE_MAX: usize = 30;
 
 impl Walk {
@@ -67,7 +67,7 @@ impl Walk {
         self.do_task(kind, id, Command::Report(Report { attempt, outcome })).await;
     }
 
-    /// A person asks something of a task.
+    /// An operator's command to a task.
     pub(super) async fn order(&mut self) {
         let Some(id) = self.random.pick(&self.active).copied() else { return };
         let Some(loaded) = self.pair.load(&[id]).await.remove(0) else { return };
@@ -92,7 +92,7 @@ impl Walk {
 
     pub(super) async fn settle_due(&mut self) {
         let due = self.pair.due(self.now, usize::MAX).await;
-        // The rarest kind comes first, so that it is not lost among the others.
+        // The rarest kind goes first, so that it is not lost among the others.
         let given_up = due.iter().find(|due| matches!(due, Due::GiveUp { .. }));
         match given_up.or(self.random.pick(&due)).cloned() {
             Some(Due::Wake { task, wakeup }) => self.do_task("wake", task, Command::Wake(wakeup)).await,
@@ -121,7 +121,7 @@ impl Walk {
             let Some(loaded) = self.pair.load(&[task]).await.remove(0) else { return };
             let command = Command::Lose(attempt(&claimed));
             let Ok(mut change) = decide(&loaded, &command, self.now.wall) else { return };
-            // Now and then the session is heard of before that is committed.
+            // Now and then the session is renewed before that is committed.
             if self.random.once_in(4) {
                 self.renew(claimed.session).await;
             }
@@ -130,7 +130,7 @@ impl Walk {
         }
     }
 
-    /// Decides a command and commits it now, or lays it aside to come late.
+    /// Decides a command and commits it now, or keeps it to commit it late.
     async fn do_task(&mut self, kind: &'static str, id: TaskId, command: Command) {
         let Some(loaded) = self.pair.load(&[id]).await.remove(0) else { return };
         let Ok(change) = decide(&loaded, &command, self.now.wall) else { return };
@@ -156,7 +156,7 @@ impl Walk {
         }
     }
 
-    /// Commits what was laid aside, together with something that is fine.
+    /// Commits the late changes, together with a valid one.
     pub(super) async fn come_late(&mut self) {
         let mut changes = std::mem::take(&mut self.late);
         changes.push(Change::Logs(Vec::new()));

@@ -1,4 +1,4 @@
-//! A walk through what may happen, and what is looked at on the way.
+//! A random walk of operations, and the comparisons during it.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use windlass_store::{Change, Claimed, Now, Outcome, SessionId, Store, TaskQuery}
 use crate::differential::{Counts, others::flows, pair::Pair, random::Random};
 use windlass_store::TaskIds;
 
-/// Every kind of operation, each of which must succeed at least once in a walk.
+/// Every kind of operation. Each must succeed at least once in a walk.
 pub(super) const KINDS: &[&str] = &[
     "submit",
     "key taken",
@@ -39,7 +39,7 @@ pub(super) const KINDS: &[&str] = &[
     "ended",
 ];
 
-/// Sessions that the walk knows.
+/// The number of sessions in the walk.
 const SESSIONS: u64 = 4;
 
 pub(super) struct Walk {
@@ -87,7 +87,7 @@ impl Walk {
         self.counts
     }
 
-    /// Does one thing, and looks at what both stores say then.
+    /// Does one operation, and compares both stores afterwards.
     pub(super) async fn step(&mut self, number: usize) {
         let choice = self.random.below(100);
         self.pair.doing = format!("seed {}, operation {number} ({choice})", self.seed);
@@ -128,7 +128,7 @@ impl Walk {
         *self.counts.entry(kind).or_default() += 1;
     }
 
-    /// Commits and counts; tells whether it was the first outcome that was wished for.
+    /// Commits and counts; returns whether the first outcome was the intended one.
     pub(super) async fn commit(&mut self, kind: &'static str, mut changes: Vec<Change>) -> bool {
         for change in &mut changes {
             if let Change::Task(change) = change {
@@ -180,7 +180,7 @@ impl Walk {
         SessionId(self.random.below(SESSIONS).into())
     }
 
-    /// One of the attempts that were handed out, mostly one of the last.
+    /// One of the attempts that were handed out, mostly a recent one.
     pub(super) fn any_attempt(&mut self) -> Option<Claimed> {
         let recent = self.handed_out.len().saturating_sub(if self.random.once_in(10) { 200 } else { 12 });
         self.random.pick(&self.handed_out[recent..]).cloned()

@@ -1,4 +1,4 @@
-//! What workers do: they are heard of, take attempts, name what they have and give some back.
+//! Operations of workers: they renew, claim attempts, name their attempts and release some.
 
 use std::sync::Arc;
 
@@ -54,7 +54,7 @@ impl Walk {
         }
     }
 
-    /// A session gives something back that it has, or had.
+    /// A session releases an attempt that it has claimed, or had.
     pub(super) async fn release(&mut self) {
         let Some(claimed) = self.any_attempt() else { return };
         let (mut session, mut id) = (claimed.session, claimed.id);
@@ -74,7 +74,7 @@ impl Walk {
         }
     }
 
-    /// Something that a session has; rather what is to stop, so that it is given up now and then.
+    /// An attempt that a session has claimed; preferably one that must stop, so that some are given up.
     async fn any_held(&mut self) -> Option<(SessionId, AttemptId)> {
         let (mut held, mut to_stop) = (Vec::new(), Vec::new());
         for loaded in self.pair.load(&self.active).await.into_iter().flatten() {

@@ -1,4 +1,4 @@
-//! Damaged rows: each harms its own task only.
+//! Damaged rows: each affects its own task only.
 
 use windlass_core::{Command, Millis, TaskId, TaskStatus, Wakeup};
 use windlass_store::{ADOPTION_GRACE, Due, StoreError, TaskQuery};
@@ -17,13 +17,13 @@ topic![
     a_page_of_damaged_tasks_is_passed,
 ];
 
-/// Tasks of these cases: more than eager resident stores read at once.
+/// The number of tasks in these cases: more than eager resident stores read at once.
 const TASKS: usize = 7;
 
-/// Of those the one that is damaged: in the middle of what is read with it.
+/// The index of the damaged task: in the middle of those read together.
 const DAMAGED: usize = 3;
 
-/// Submits tasks, damages one of them, and opens the store again. Nothing = they cannot be damaged.
+/// Submits tasks, damages one of them, and reopens the store. `None` = the store cannot be damaged.
 async fn damaged(world: &mut World, delay: Millis) -> Option<(Vec<TaskId>, TaskId)> {
     let flow = world.add_flow(line("flow", 1)).await;
     let at = (delay > Millis(0)).then(|| world.now.wall + delay);
@@ -42,7 +42,7 @@ async fn damaged(world: &mut World, delay: Millis) -> Option<(Vec<TaskId>, TaskI
     Some((tasks, damaged))
 }
 
-/// A load leaves the damaged task out, among others as well, and the store says what is wrong with it.
+/// A load skips the damaged task, also among others, and the store returns its error.
 async fn is_quarantined(world: &mut World, sound: TaskId, damaged: TaskId) {
     let store = world.store();
     let loaded = store.load(&[sound, damaged]).await.expect("one damaged task fails no load");
@@ -63,7 +63,7 @@ async fn a_damaged_task_stops_no_timer(mut world: World) {
         assert!(world.due().await.contains(&start), "the start of a sound task is due");
         world.apply(id, Command::Wake(Wakeup::Start)).await;
     }
-    // A store whose timers are rows of their own may name the damaged one: the engine leaves it out.
+    // A store with timers in their own rows may report the damaged task: the engine skips it.
     let due = world.due().await;
     assert!(due.iter().all(|due| *due == Due::Wake { task: damaged, wakeup: Wakeup::Start }), "{due:?}");
     is_quarantined(&mut world, tasks[0], damaged).await;
@@ -107,7 +107,7 @@ async fn a_damaged_task_is_left_out_of_lists(mut world: World) {
     is_quarantined(&mut world, tasks[0], damaged).await;
 }
 
-/// All tasks that are read together are damaged: what is behind them is found all the same.
+/// All tasks that are read together are damaged: the tasks behind them are still found.
 async fn a_page_of_damaged_tasks_is_passed(mut world: World) {
     let flow = world.add_flow(line("flow", 1)).await;
     let at = Some(world.now.wall + Millis(1_000));

@@ -1,4 +1,4 @@
-//! Damaged rows, restarts, and writes that are under way or fail.
+//! Damaged rows, restarts, and writes that are in progress or fail.
 
 pub(crate) mod damaged;
 pub(crate) mod reopening;

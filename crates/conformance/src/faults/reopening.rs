@@ -1,4 +1,4 @@
-//! What was committed is there when the store is opened again, and work goes on.
+//! Committed changes are there when the store is reopened, and work continues.
 
 use windlass_core::{Command, Millis, Wakeup};
 use windlass_store::{
@@ -48,7 +48,7 @@ async fn tasks_are_there_after_a_reopening(mut world: World) {
             }
             _ => world.succeed(&claimed, Some(json(r#"{"a": 3}"#))).await,
         };
-        // What is ready now is taken, so that the next task's step is the one that is handed out.
+        // Ready attempts are claimed, so that the next task's step is the one that is handed out.
         world.claim(session, 9).await;
         tasks.push(world.load(id).await.task);
         world.pass(Millis(10));
@@ -65,7 +65,7 @@ async fn tasks_are_there_after_a_reopening(mut world: World) {
         let newest: Vec<_> = tasks.iter().rev().map(|task| task.id).take(4).collect();
         assert_eq!(page.items.iter().map(|loaded| loaded.task.id).collect::<Vec<_>>(), newest);
     }
-    // And they can go on from there.
+    // The tasks can also continue from there.
     let stale = world.decide(tasks[4].id, &Command::Cancel { by: None }).await;
     world.apply(tasks[4].id, Command::Pause { by: None }).await;
     assert_eq!(world.commit_one(stale).await, Outcome::Conflict);

@@ -1,4 +1,4 @@
-//! Tasks that nothing wakes soon rest on disk: whatever is asked of them finds them, and wakes them once.
+//! Tasks without a timer that is due soon are evicted to disk: every operation on them finds them, and loads them once.
 
 use std::{
     future::Future,
@@ -34,10 +34,10 @@ pub(crate) fn cases() -> Vec<GatedCase> {
     ]
 }
 
-/// So far off that a task rests until then.
+/// A time so far in the future that a task stays evicted until then.
 const FAR: Millis = Millis::from_secs(3_600);
 
-/// A task that rests until its start.
+/// A task that stays evicted until its start.
 async fn resting(world: &mut World) -> TaskId {
     let flow = match world.store().flow("flow", None).await.expect("reading flows succeeds") {
         Some(stored) => stored.flow,
@@ -65,7 +65,7 @@ async fn what_rests_is_woken_once_in_the_order_of_time(mut world: World, _gate: 
     let mut tasks = Vec::new();
     for _ in 0..5 {
         tasks.push(resting(&mut world).await);
-        // Two at the same time each.
+        // Pairs of tasks with the same time.
         world.pass(Millis(if tasks.len() % 2 == 0 { 10 } else { 0 }));
     }
     for _ in 0..2 {
@@ -134,7 +134,7 @@ async fn a_failed_write_wakes_nothing(mut world: World, gate: Arc<Gate>) {
     assert_eq!(world.due().await, []);
 }
 
-/// More tasks than a line of the eager policy has in memory, oldest first.
+/// More tasks than a queue of the eager policy keeps in memory, oldest first.
 async fn long_line(world: &mut World) -> Vec<TaskId> {
     let flow = world.add_flow(line("flow", 1)).await;
     let mut tasks = Vec::new();
@@ -157,7 +157,7 @@ async fn a_long_line_is_handed_out_once_and_in_order(mut world: World, _gate: Ar
     let queues = world.store().queues().await.expect("reading queues succeeds");
     assert_eq!((queues[0].ready, queues[0].running), (4, 5));
     world.apply(tasks[7], Command::Cancel { by: None }).await;
-    // Workers have what they had, though it rests on disk as it was before.
+    // Workers keep their claims, though the rows on disk are unchanged.
     world.reopen().await;
     world.renew(session).await;
     let now = world.now;
@@ -196,7 +196,7 @@ async fn what_may_leave_while_its_line_moves_on_is_handed_out(mut world: World, 
     let mut loading = Box::pin(async move { store.load(&[TaskId(1)]).await });
     assert!(loading.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
     gate.hold_no_more_reads();
-    // Behind the head of its line, and in memory until that read is over.
+    // Behind the head of its queue, and in memory until that read is over.
     tasks.push(world.submit(&flow).await);
     gate.close();
     let (store, now) = (world.store(), world.now);
@@ -206,7 +206,7 @@ async fn what_may_leave_while_its_line_moves_on_is_handed_out(mut world: World, 
     });
     let claimed = match select(claiming, gate.next_write()).await {
         Either::Left((claimed, _)) => claimed,
-        // The next page of the line was read, and its new limit is on its way to the disk.
+        // The next page of the queue was read, and its new limit is being written.
         Either::Right(((), claiming)) => {
             gate.let_read_go(0);
             loading.await.expect("loading succeeds");

@@ -1,4 +1,4 @@
-//! What lists show while changes are on their way to the disk.
+//! The contents of lists while changes are being written.
 
 use std::{
     sync::Arc,

@@ -1,4 +1,4 @@
-//! What reaches the disk, or does not yet, while something else goes by it.
+//! Changes that have or have not reached the disk while another operation overtakes them.
 
 use std::{
     pin::Pin,
@@ -19,7 +19,7 @@ use crate::{
     world::FIRST,
 };
 
-/// The cases about what happens meanwhile.
+/// The cases about concurrent operations.
 pub(crate) fn cases() -> Vec<GatedCase> {
     vec![
         |world, gate| Box::pin(a_unique_task_that_is_written_while_others_look_for_it_stands(world, gate)),
@@ -45,7 +45,8 @@ async fn a_unique_task_that_is_written_while_others_look_for_it_stands(mut world
     assert_eq!(repeating.await.expect("nothing fails"), [Outcome::Repeats { task: id }]);
 }
 
-/// Polls `future`, which must not end by that, until it has come so far: where rows are on a disk, that takes a while.
+/// Polls `future`, which must stay pending, until `is_so_far` returns true: if the rows are on a disk, that takes a
+/// while.
 fn poll_until<T>(future: &mut (impl Future<Output = T> + Unpin), is_so_far: impl Fn() -> bool) {
     const POLLS_MAX: usize = 10_000;
     let mut context = Context::from_waker(Waker::noop());
@@ -56,7 +57,7 @@ fn poll_until<T>(future: &mut (impl Future<Output = T> + Unpin), is_so_far: impl
         assert!(Pin::new(&mut *future).poll(&mut context).is_pending());
         std::thread::sleep(Duration::from_millis(1));
     }
-    panic!("it never came so far");
+    panic!("it never got this far");
 }
 
 async fn what_a_grace_leaves_waits_for_a_resume_on_its_way(mut world: World, gate: Arc<Gate>) {

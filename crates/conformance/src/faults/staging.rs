@@ -1,5 +1,6 @@
-//! What a resident store does between a change and the disk: nothing is handed out that is not written, later
-//! changes build on earlier ones that are still on their way, and when a write fails all of them are void.
+//! The behaviour of a resident store between a change and the disk: it hands out no attempt before the change is
+//! written, later changes build on earlier ones that are still being written, and when a write fails all of them are
+//! void.
 
 use std::{
     future::Future,
@@ -44,10 +45,10 @@ impl Bench for Gated {
 /// A case with the gate that it opens and closes.
 pub(crate) type GatedCase = fn(World, Arc<Gate>) -> LocalBoxFuture<'static, ()>;
 
-/// Runs the cases about what is on its way to `make`'s sink, each on a sink of its own.
+/// Runs the cases about writes in progress to `make`'s sink, each on a new sink.
 ///
 /// # Panics
-/// When a resident store over the sink does otherwise.
+/// When a resident store over the sink fails a case.
 pub fn run_staging(mut make: impl FnMut() -> Arc<dyn RowSink>) {
     let mut cases: Vec<GatedCase> = vec![
         |world, gate| Box::pin(nothing_is_handed_out_before_it_is_written(world, gate)),
@@ -75,10 +76,10 @@ pub fn run_staging(mut make: impl FnMut() -> Arc<dyn RowSink>) {
     }
 }
 
-/// A commit that is on its way.
+/// A commit in progress.
 pub(crate) type Committing = Pin<Box<dyn Future<Output = Result<Vec<Outcome>, StoreError>>>>;
 
-/// Begins a commit, which then waits at the gate.
+/// Starts a commit, which then waits at the gate.
 pub(crate) fn begin(world: &mut World, changes: Vec<Change>) -> Committing {
     let store = world.store();
     let mut committing: Committing = Box::pin(async move { store.commit(changes).await });
@@ -121,7 +122,7 @@ async fn later_changes_build_on_what_is_on_its_way(mut world: World, gate: Arc<G
     let pause = world.decide(id, &Command::Pause { by: None }).await;
     let pausing = begin(&mut world, vec![pause.clone().into()]);
     assert_eq!(world.load(id).await.task, pause.task);
-    // A conflict with what is on its way is told once that is written: before, it may still be void.
+    // A conflict with a write in progress is returned once that is written: before, that write may still become void.
     let late = begin(&mut world, vec![pause.into()]);
     gate.open();
     assert_eq!(submitting.await.expect("it is written"), [Outcome::Committed]);
@@ -154,7 +155,7 @@ async fn a_failed_write_changes_nothing(mut world: World, gate: Arc<Gate>) {
     assert_eq!([world.load(paused).await.task, world.load(cancelled).await.task], before);
     assert!(world.find(new_id).await.is_none());
     let session = world.session(1).await;
-    // A report whose write failed is still with its worker, which names the attempt within the grace.
+    // A worker still has the report whose write failed, and names the attempt within the grace.
     assert!(world.claim(session, 9).await.is_empty());
     world.pass(ADOPTION_GRACE);
     let claimed = world.claim(session, 9).await;
@@ -232,7 +233,7 @@ async fn what_is_handed_out_late_has_all_of_its_time(mut world: World, _gate: Ar
     let timeout = flow.steps[0].run.timeout;
     world.pass(timeout);
     assert_eq!(world.due().await, []);
-    // The call has waited for so long.
+    // The call has waited this long.
     let claimed =
         claim(&*world.store(), session, &[claim_request("work", 1)], begun).await.expect("a claim succeeds");
     assert_eq!((claimed.len(), claimed[0].at), (1, world.now.wall));
@@ -252,7 +253,7 @@ async fn a_decision_on_what_was_lost_conflicts(mut world: World, gate: Arc<Gate>
     let stale = world.decide(id, &Command::Resume { by: None }).await;
     gate.fail();
     assert!(pausing.await.is_err());
-    // The task comes to the same version in another way.
+    // The task reaches the same version in another way.
     world.load_nothing().await;
     // A worker may have its attempt until the grace is over, and a pause waits for that one.
     assert_eq!(world.due().await, []);
@@ -311,7 +312,8 @@ async fn keys_are_found_by_lookups_around_a_failed_write(mut world: World, gate:
     gate.fail();
     assert!(failing.await.is_err());
     world.load_nothing().await;
-    // Two lookups of a free key; the second one is answered and written while the first one is still out.
+    // Two lookups of a free unique key; the second one is answered and written while the first one is still in
+    // progress.
     let (late, early) = (keyed(&mut world, 2), keyed(&mut world, 2));
     let id = early.task.id;
     let late = begin(&mut world, vec![late.into()]);
@@ -320,7 +322,7 @@ async fn keys_are_found_by_lookups_around_a_failed_write(mut world: World, gate:
     assert_eq!(early.await.expect("it is written"), [Outcome::Committed]);
     gate.let_read_go(0);
     let before = before.await.expect("nothing fails any more");
-    assert_eq!(before, [Outcome::Conflict], "what was looked up before the failure is void");
+    assert_eq!(before, [Outcome::Conflict], "a lookup from before the failure is void");
     gate.let_read_go(0);
     let taken = Outcome::KeyTaken { task: id, fingerprint: [1; 32] };
     assert_eq!(late.await.expect("nothing fails any more"), [taken]);

@@ -1,4 +1,4 @@
-//! Alarms: kept with versions, listed for people.
+//! Alarms: stored with versions, listed for operators.
 
 use windlass_core::{Alarm, AlarmCommand, AlarmState, Millis};
 use windlass_store::{AlarmChange, Change, Outcome, StoredAlarm};
@@ -59,7 +59,7 @@ async fn a_change_of_an_old_version_is_a_conflict(mut world: World) {
     assert_eq!(tell(&mut world, &raised, &resolve).await, Outcome::Conflict);
     let seen = stored(&mut world, &listed[0]).await;
     assert_eq!((seen.version, seen.alarm.state), (2, AlarmState::Acknowledged));
-    // Of two changes in one batch the second is late; a new one must be new.
+    // Of two changes in one batch the second is outdated; a new alarm must not exist.
     let change = |before: u64| AlarmChange { before, alarm: Some(seen.alarm.clone()), consumes: None };
     let changes = [2, 2, 0, 3].map(|before| Change::Alarm(change(before)));
     let expected = [Outcome::Committed, Outcome::Conflict, Outcome::Conflict, Outcome::Committed];

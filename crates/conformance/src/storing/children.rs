@@ -1,4 +1,4 @@
-//! Child tasks: those that succeeded go back with the task that waited for them.
+//! Child tasks: completed ones roll back when the parent rolls back.
 
 use windlass_core::{
     ActKey, ChildEnd, Command, Ending, Message, Outcome as Ended, Parent, Phase, TaskId, TaskStatus,
@@ -13,7 +13,7 @@ topic![
     an_ended_task_that_does_not_go_on_leaves_nothing_behind,
 ];
 
-/// A task that did the first step of another, with what it tells that one.
+/// A child task that ran the first step of another task and succeeded, with its message to the parent.
 async fn succeeded(world: &mut World, steps: usize) -> TaskId {
     let flow = match world.store().flow("child", None).await.expect("reading flows succeeds") {
         Some(stored) => stored.flow,
@@ -37,13 +37,13 @@ async fn status(world: &mut World, id: TaskId) -> Vec<TaskStatus> {
     of_task.map(|loaded| windlass_core::task_status(&loaded.task, &loaded.held())).collect()
 }
 
-/// Hears what the child tells, and gives it.
+/// Consumes the child's message and returns it.
 async fn told(world: &mut World) -> ChildEnd {
     let envelope = world.messages().await.remove(0);
     assert_eq!(world.commit_one(Change::Consume(envelope.id)).await, Outcome::Committed);
     match envelope.message {
         Message::ChildEnded { end, .. } => end,
-        other => panic!("a child tells how it ended: {other:?}"),
+        other => panic!("a child reports its end: {other:?}"),
     }
 }
 
@@ -55,7 +55,7 @@ async fn a_child_that_succeeded_goes_back(mut world: World) {
     let task = world.apply(id, Command::UndoForParent).await;
     assert_eq!(task.state.phase, Phase::Backward);
     assert_eq!(status(&mut world, id).await, [TaskStatus::RollingBack], "it is in one place alone");
-    // It has its results still, and its undos are handed out as any others.
+    // It still has its results, and its rollbacks are handed out like others.
     assert!(world.load(id).await.task.state.steps[1].forward.result.is_some());
     let session = world.session(2).await;
     for step in [1, 0] {
@@ -77,7 +77,7 @@ async fn a_child_goes_back_after_a_start_and_is_found_once(mut world: World) {
     assert_eq!(status(&mut world, id).await, [TaskStatus::RollingBack]);
     world.reopen().await;
     world.pass(windlass_store::ADOPTION_GRACE);
-    // The grace begins when the time is first told.
+    // The grace starts when the store first gets the time.
     let session = world.session(3).await;
     world.due().await;
     world.pass(windlass_store::ADOPTION_GRACE);

@@ -1,4 +1,4 @@
-//! What is due: starts, retries, deadlines, and attempts that run too long.
+//! Due timers: starts, retries, deadlines, and attempts that run too long.
 
 use windlass_core::{ActKey, Backoff, Command, Millis, Retry, Wakeup};
 use windlass_store::{Due, TIMEOUT_GRACE, WorkerState};
@@ -84,7 +84,7 @@ async fn a_retry_is_due_at_its_time(mut world: World) {
     let session = world.session(1).await;
     let claimed = world.claim_one(session).await;
     world.fail(&claimed).await;
-    // The delay is between a half and all of its length.
+    // The delay is between half and all of its length.
     world.pass(Millis(1_999));
     assert_eq!(world.due().await, []);
     assert!(world.claim(session, 9).await.is_empty());
@@ -148,7 +148,7 @@ async fn a_deadline_ends_the_first_attempt_from_its_claim_and_those_after_it_als
     assert_eq!(world.due().await, [act(waiting)]);
     world.apply(waiting, Command::Wake(Wakeup::Act(FIRST))).await;
     assert_eq!(world.due().await, []);
-    // Both are undone.
+    // Both are rolled back.
     let undo = world.claim(session, 9).await;
     let undone: Vec<_> = undo.iter().map(|undo| (undo.id.task, undo.id.key)).collect();
     assert_eq!(undone, [(running, UNDO), (waiting, UNDO)]);
@@ -165,7 +165,7 @@ async fn an_attempt_times_out_when_it_runs_too_long(mut world: World) {
     assert_eq!(world.due().await, []);
     world.pass(Millis(1));
     assert_eq!(world.due().await, [Due::TimeOut(claimed.clone())]);
-    assert_eq!(world.due().await, [Due::TimeOut(claimed.clone())], "it is told until it is settled");
+    assert_eq!(world.due().await, [Due::TimeOut(claimed.clone())], "it stays due until it is settled");
     world.apply(id, Command::TimeOut(attempt(&claimed))).await;
     assert_eq!(world.due().await, []);
     assert_eq!(world.load(id).await.claims, []);
@@ -203,7 +203,7 @@ async fn the_store_knows_when_to_be_asked_again(mut world: World) {
     let at = world.now.wall + Millis(7_000);
     world.submit_with(&flow, |input| input.at = Some(at)).await;
     let now = world.now;
-    // A store that cannot know says so; one that says a time must not say a later one.
+    // A store that cannot know returns `None`; a returned time must not be too late.
     let Some(first) = world.store().next_wake(now) else { return };
     assert!(first <= Millis(7_000), "{first:?}");
     world.submit(&flow).await;

@@ -18,7 +18,7 @@ topic![
     replaying_the_events_gives_the_task,
 ];
 
-/// Results are kept with the step, not with the event that brought them.
+/// Results are stored with the step, not with the event that reported them.
 pub(crate) fn without_results(events: impl IntoIterator<Item = Event>) -> Vec<Event> {
     let strip = |mut event: Event| {
         if let EventKind::ActSucceeded { result, .. } | EventKind::ActResolved { result, .. } =

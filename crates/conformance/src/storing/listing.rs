@@ -18,7 +18,7 @@ topic![
     filters_are_met_all_at_once,
 ];
 
-/// All pages of `query`, with the number of pages.
+/// All pages of `query`, and the number of pages.
 async fn pages(world: &mut World, mut query: TaskQuery) -> (Vec<TaskId>, usize) {
     let (mut found, mut count) = (Vec::new(), 0);
     loop {
@@ -95,7 +95,7 @@ async fn pages_go_on_when_tasks_are_new_or_end_meanwhile(mut world: World) {
         let page = world.store().tasks(&query).await.expect("listing tasks succeeds");
         found.extend(page.items.iter().map(|loaded| loaded.task.id));
         world.submit(&flow).await;
-        // One that was not looked at yet ends, and one that was.
+        // One task that is not read yet ends, and one that was read.
         for task in [tasks[9], tasks[0], tasks[5]] {
             if !world.load(task).await.task.is_ended() {
                 world.apply(task, Command::Cancel { by: None }).await;
@@ -129,7 +129,7 @@ async fn tasks_are_found_by_status(mut world: World) {
     world.fail(&claimed[2]).await;
     world.fail(&claimed[3]).await;
     let undo = world.claim(session, 2).await.into_iter().find(|undo| undo.id.task == ids[3]);
-    world.succeed(&undo.expect("its undo is ready"), None).await;
+    world.succeed(&undo.expect("its rollback is ready"), None).await;
     world.apply(ids[4], Command::Pause { by: None }).await;
     world.fail(&claimed[5]).await;
     world.fail(&claimed[6]).await;
@@ -193,7 +193,7 @@ async fn tasks_are_found_by_flow_and_labels(mut world: World) {
     assert_eq!(all(&mut world, TaskQuery { labels: none, ..any(3) }).await, []);
 }
 
-/// Tasks of which some are active and some have ended, with these parameters and unique keys.
+/// Tasks, some active and some ended, with these parameters and unique keys.
 async fn tasks_with(world: &mut World, inputs: &[(&str, &str)]) -> Vec<TaskId> {
     let flow = unique::flow(world, During::Finished(Millis(0))).await;
     let mut tasks = Vec::new();

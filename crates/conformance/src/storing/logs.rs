@@ -1,4 +1,4 @@
-//! Log lines of attempts, in the order they came.
+//! Log lines of attempts, in the order of arrival.
 
 use windlass_core::{ActKey, Millis, TaskId};
 use windlass_store::{Change, LogLine, Outcome, Retention};
@@ -32,7 +32,7 @@ async fn lines_keep_the_order_they_came_in(mut world: World) {
     let flow = world.add_flow(line("flow", 2)).await;
     let id = world.submit(&flow).await;
     let mut expected = write(&mut world, id, ActKey::forward(1), 2, &["late step", "first"]).await;
-    // The same time, an earlier step, an empty line, and text of any kind.
+    // The same time, an earlier step, an empty line, and special characters.
     expected.extend(
         write(&mut world, id, ActKey::forward(0), 1, &["early step, later", "", "é\t\u{1f40e}\n"]).await,
     );

@@ -1,5 +1,5 @@
-//! Members of fanned-out steps: whatever happens to one of them is there when the task is read anew, with all the
-//! others as they were.
+//! Items of fanned-out steps: every change of one item is there when the task is read again, with all other items
+//! unchanged.
 
 use std::sync::Arc;
 
@@ -28,7 +28,7 @@ topic![
     members_go_with_their_task,
 ];
 
-/// A step of members, two of which are under way at once, and one that gets what they came to.
+/// A step with items, two of which run concurrently, and one that gets their results.
 fn fan(flow: &str) -> Flow {
     let mut flow = line(flow, 2);
     flow.steps[0].each = Some(Each { list: "items".into(), parallel: 2 });
@@ -40,10 +40,10 @@ async fn submit(world: &mut World, flow: &Arc<Flow>) -> TaskId {
     world.submit_with(flow, |input| input.params = params).await
 }
 
-/// By then what failed is to be tried again.
+/// After this time a failed attempt is retried.
 const RETRY: Millis = Millis::from_secs(10);
 
-/// What a member returns.
+/// The result of an item.
 fn made(claimed: &Claimed) -> Option<Json> {
     Some(json(&format!(r#"{{"made": {}}}"#, claimed.id.key.member)))
 }
@@ -52,13 +52,13 @@ fn member(number: u32) -> ActKey {
     FIRST.of_member(number)
 }
 
-/// The members of the first step whose acts stand like this.
+/// The items of the first step whose executions are in this state.
 fn standing(task: &Task, direction: Direction, state: ActState) -> Vec<u32> {
     let members = task.state.steps[0].members.as_ref().expect("the step was fanned out");
     members.iter().filter(|(_, member)| member.act(direction).state == state).map(|(n, _)| n).collect()
 }
 
-/// A worker that keeps what it has over reopenings.
+/// A worker that keeps its attempts when the store is reopened.
 struct Worker {
     session: SessionId,
     has: Vec<Claimed>,
@@ -69,13 +69,13 @@ impl Worker {
         Self { session: world.session(1).await, has: Vec::new() }
     }
 
-    /// Takes what is ready; gives the members that it has then.
+    /// Claims ready attempts; returns the items of all its attempts.
     async fn take(&mut self, world: &mut World) -> Vec<u32> {
         self.has.extend(world.claim(self.session, 9).await);
         self.has.iter().map(|claimed| claimed.id.key.member).collect()
     }
 
-    /// What it has of this member, which it has no more then.
+    /// Removes and returns its attempt of this item.
     fn give(&mut self, member: u32) -> Claimed {
         let place = self.has.iter().position(|claimed| claimed.id.key.member == member);
         self.has.remove(place.expect("it has the member"))
@@ -95,7 +95,7 @@ impl Worker {
         task
     }
 
-    /// The store is closed and opened: the task is as it was, and the worker has what it had.
+    /// Reopens the store: the task is unchanged, and the worker still has its attempts.
     async fn reopen(&mut self, world: &mut World, task: &Arc<Task>) {
         assert_eq!(world.load(task.id).await.task, *task);
         world.reopen().await;
@@ -105,7 +105,7 @@ impl Worker {
         let now = world.now;
         let adopted = world.store().adopt(self.session, &ids, now).await.expect("an adoption succeeds");
         assert_eq!(adopted, vec![Adoption::Held; ids.len()]);
-        // The store sees that the grace is over when it is asked.
+        // The store detects the end of the grace when it is called.
         world.pass(ADOPTION_GRACE);
         world.due().await;
     }
@@ -120,7 +120,7 @@ async fn members_are_there_at_every_point_and_their_results_in_the_order_of_the_
     assert_eq!(worker.take(&mut world).await, [1, 2]);
     worker.succeed(&mut world, 2).await;
     assert_eq!(worker.take(&mut world).await, [1, 3]);
-    // One that waits to be tried again counts as under way.
+    // An item that waits for a retry counts as open.
     worker.fail(&mut world, 1).await;
     worker.succeed(&mut world, 3).await;
     assert_eq!(worker.take(&mut world).await, [4]);
@@ -180,7 +180,7 @@ async fn members_that_a_person_has_tried_again_are_there(mut world: World) {
     assert!(world.load(id).await.task.state.stuck.is_some());
     let resolve = Command::Resolve { step: 0, resolution: Resolution::Retry(None), by: None };
     let task = world.apply(id, resolve).await;
-    // Those that have not begun again are other than they were as well.
+    // Items that have not started again have changed as well.
     assert_eq!(standing(&task, Direction::Forward, ActState::Idle), [3, 4, 5]);
     worker.reopen(&mut world, &task).await;
     let mut task = task;
@@ -268,7 +268,7 @@ async fn members_go_with_their_task(mut world: World) {
     }
     assert!(world.find(old).await.is_none());
     worker.reopen(&mut world, &kept).await;
-    // What comes later has nothing of what went.
+    // A later task has nothing of the deleted one.
     let new = submit(&mut world, &flow).await;
     let task = world.load(new).await.task;
     worker.reopen(&mut world, &task).await;

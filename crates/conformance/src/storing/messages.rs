@@ -1,4 +1,4 @@
-//! Messages between aggregates: written with their sender's change, consumed once with their receiver's.
+//! Messages between aggregates: written with their sender's change, consumed once with their receiver's change.
 
 use windlass_core::{Alarm, AlarmCommand, Message, OnFailure, Resolution};
 use windlass_store::{AlarmChange, Change, Envelope, MessageId, Outcome, Sender};
@@ -27,7 +27,7 @@ pub(crate) async fn held(world: &mut World) -> windlass_core::TaskId {
     id
 }
 
-/// The change that a message about an alarm asks for, on the alarm as it is now.
+/// The change that a message makes of its alarm in the current state.
 pub(crate) async fn delivery(world: &mut World, envelope: &Envelope) -> AlarmChange {
     let Message::Alarm { id, command } = &envelope.message else { panic!("it is to an alarm: {envelope:?}") };
     let stored = world.store().alarm(id).await.expect("reading an alarm succeeds");
@@ -41,7 +41,7 @@ pub(crate) async fn delivery(world: &mut World, envelope: &Envelope) -> AlarmCha
     }
 }
 
-/// Delivers every message that waits.
+/// Delivers all waiting messages.
 pub(crate) async fn deliver(world: &mut World) {
     for envelope in world.messages().await {
         let change = delivery(world, &envelope).await;

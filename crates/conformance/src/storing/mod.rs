@@ -1,4 +1,4 @@
-//! Tasks, what belongs to them, and everything else that is stored.
+//! Tasks, their data, and everything else that is stored.
 
 pub(crate) mod alarms;
 pub(crate) mod children;

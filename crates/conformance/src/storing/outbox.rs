@@ -1,4 +1,4 @@
-//! The outbox: what happened and is to be announced comes with its change, in order, and stays until it was announced.
+//! The outbox: events to announce are stored with their change, in order, and stay until they are announced.
 
 use std::slice::from_ref;
 
@@ -32,7 +32,7 @@ fn announcing(change: TaskChange) -> TaskChange {
     TaskChange { announces: true, ..change }
 }
 
-/// What comes of a change.
+/// The outbox entry of a change.
 fn told(change: &TaskChange) -> Unannounced {
     let events = without_results(change.events.iter().cloned());
     Unannounced { task: change.task.id, after: change.before, events }
@@ -44,7 +44,7 @@ async fn unannounced(world: &mut World) -> Vec<Unannounced> {
     found.into_iter().map(known).collect()
 }
 
-/// Has a task announce what `command` makes of it.
+/// Commits the change that `command` makes of a task, with its announcement.
 async fn announce(world: &mut World, id: TaskId, command: &Command) -> Unannounced {
     let change = announcing(world.decide(id, command).await);
     let told = told(&change);
@@ -52,7 +52,7 @@ async fn announce(world: &mut World, id: TaskId, command: &Command) -> Unannounc
     told
 }
 
-/// Takes a task in that announces it.
+/// Submits a task with its announcement.
 async fn submit(world: &mut World, flow: &std::sync::Arc<Flow>) -> Unannounced {
     let change = announcing(world.new_task(flow, |_| {}));
     let told = told(&change);
@@ -94,7 +94,7 @@ async fn changes_of_a_task_come_in_their_order(mut world: World) {
     assert!(first.task < second.task);
     let session = world.session(1).await;
     let (mut of_first, mut of_second) = (vec![first], vec![second]);
-    // More than nine events, and by turns: neither a text's order nor that of the commits is theirs.
+    // More than nine events, alternating between tasks: neither text order nor commit order is the right order.
     for n in 0..10 {
         for claimed in world.claim(session, 2).await {
             let result = json(&format!(r#"{{"n": {n}}}"#));
@@ -137,7 +137,7 @@ async fn what_is_not_to_be_announced_is_not_in_the_outbox(mut world: World) {
     let id = world.submit(&flow).await;
     assert_eq!(unannounced(&mut world).await, []);
     let told = announce(&mut world, id, &Command::Pause { by: None }).await;
-    assert_eq!(told.after, 2, "what came before is not told later");
+    assert_eq!(told.after, 2, "earlier events are not announced later");
     world.apply(id, Command::Resume { by: None }).await;
     assert_eq!(unannounced(&mut world).await, [told]);
 }
@@ -229,7 +229,7 @@ async fn a_task_that_nobody_announces_goes(mut world: World) {
     assert_eq!(
         unannounced(&mut world).await,
         from_ref(&stays),
-        "what was to be announced of it goes with it"
+        "its unannounced events are deleted together with it"
     );
     announced(&mut world, &[&gone]).await;
     world.reopen().await;

@@ -1,4 +1,4 @@
-//! Every change has an outcome of its own: what is wrong with one never fails its neighbours.
+//! Every change has its own outcome: a bad change never makes its neighbours fail.
 
 use windlass_core::{Command, Millis};
 use windlass_store::{Change, Loaded, LogLine, Outcome, QueueChange, QueuePause, StoredFlow, SubmitKey};
@@ -68,7 +68,7 @@ async fn a_bad_change_does_not_fail_its_neighbours(mut world: World) {
     assert_eq!(queues.first().and_then(|queue| queue.paused.clone()), Some(pause));
 }
 
-/// Two servers decide the same, at other times; one of them goes on from there at once.
+/// Two servers decide the same, at different times; one of them continues from there at once.
 async fn a_change_fails_with_the_one_it_was_built_on(mut world: World) {
     let flow = world.add_flow(line("flow", 2)).await;
     let id = world.submit(&flow).await;
@@ -79,7 +79,7 @@ async fn a_change_fails_with_the_one_it_was_built_on(mut world: World) {
     let ours = decide(&loaded, &pause, later).expect("it is paused");
     let built = Loaded { task: ours.task.clone(), ..loaded };
     let resumed = decide(&built, &Command::Resume { by: None }, later).expect("it is resumed");
-    assert_eq!(ours.task.state.events, theirs.task.state.events, "versions do not tell them apart");
+    assert_eq!(ours.task.state.events, theirs.task.state.events, "both have the same version");
     assert_eq!(world.commit_one(theirs.clone()).await, Outcome::Committed);
     let outcomes = world.commit(vec![ours.into(), resumed.into()]).await;
     assert_eq!(outcomes, [Outcome::Conflict, Outcome::Conflict]);

@@ -1,5 +1,5 @@
-//! Attempts of a paused task: whoever has one may end it, and nobody gets one before the resume. One that nobody
-//! has any more is due to be parked, so that the task comes to rest.
+//! Attempts of a paused task: a session that has claimed one may end it, and no session can claim one before the
+//! resume. An unclaimed attempt is due to be parked, so that the task comes to rest.
 
 use windlass_core::{ActKey, ActState, Attempt, Command, Outcome, TaskStatus, task_status};
 use windlass_store::{ADOPTION_GRACE, Adoption, Claimed, Due, Loaded, SessionId};
@@ -25,7 +25,7 @@ topic![
     what_becomes_ready_and_is_parked_in_one_change_is_not_handed_out,
 ];
 
-/// A task that was paused while a session has its first step.
+/// Pauses a task while a session has claimed its first step.
 pub(crate) async fn paused(world: &mut World) -> (SessionId, Claimed) {
     let flow = world.add_flow(line("flow", 2)).await;
     let id = world.submit(&flow).await;
@@ -43,7 +43,7 @@ fn unstarted(claimed: &Claimed) -> Attempt {
     Attempt { key: claimed.id.key, number: claimed.id.attempt, started_at: None }
 }
 
-/// Parks what is due to be parked, as the engine does.
+/// Parks a due attempt, as the engine does.
 async fn settle(world: &mut World, claimed: &Claimed) {
     let task = world.apply(claimed.id.task, Command::Park(unstarted(claimed))).await;
     assert_eq!(task.act(claimed.id.key).map(|act| act.state), Some(ActState::Parked));
@@ -81,7 +81,7 @@ async fn what_is_given_back_in_a_pause_is_parked_and_ready_again_on_resume(mut w
     world.release(session, claimed.id).await;
     nobody_gets_it(&mut world, &claimed).await;
     assert_eq!(world.due().await, [park(&claimed)]);
-    assert_eq!(world.due().await, [park(&claimed)], "it is told until it is settled");
+    assert_eq!(world.due().await, [park(&claimed)], "it stays due until it is settled");
     assert_eq!(status(&mut world, &claimed).await, TaskStatus::Pausing);
     settle(&mut world, &claimed).await;
     assert_eq!(status(&mut world, &claimed).await, TaskStatus::Paused);
@@ -149,7 +149,7 @@ async fn what_is_taken_before_it_is_parked_stays_with_the_one_who_has_it(mut wor
     let (session, claimed) = paused(&mut world).await;
     world.release(session, claimed.id).await;
     let park = world.decide(claimed.id.task, &Command::Park(unstarted(&claimed))).await;
-    // Its worker names it all the same, before that is committed.
+    // Its worker names it before that is committed.
     let now = world.now;
     let adopted = world.store().adopt(session, &[claimed.id], now).await.expect("an adoption succeeds");
     assert_eq!(adopted, [Adoption::Held]);

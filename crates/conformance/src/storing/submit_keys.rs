@@ -78,7 +78,7 @@ async fn a_refused_submit_takes_no_key(mut world: World) {
     let flow = world.add_flow(line("flow", 1)).await;
     let there = world.new_task(&flow, |_| {});
     assert_eq!(world.commit_one(there.clone()).await, Outcome::Committed);
-    // The same task again is a conflict; its key stays free.
+    // The same task again is a conflict; its idempotency key stays free.
     assert_eq!(world.commit_one(keyed(there, 1, 1)).await, Outcome::Conflict);
     let other = keyed(world.new_task(&flow, |_| {}), 1, 2);
     assert_eq!(world.commit_one(other).await, Outcome::Committed);
@@ -95,7 +95,7 @@ async fn a_key_comes_before_a_task_that_is_the_same(mut world: World) {
     assert_eq!(world.commit_one(other).await, taken(id, 1));
 }
 
-/// A key that names a task that was submitted without it.
+/// An idempotency key that names a task which was submitted without it.
 fn names(world: &World, task: TaskId, scope: u8) -> Change {
     let key = SubmitKey { scope: [scope; 32], fingerprint: [scope; 32] };
     Change::Key(KeyChange { key, task, at: world.now.wall })

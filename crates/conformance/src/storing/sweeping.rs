@@ -1,4 +1,4 @@
-//! Retention: what is kept too long goes, a bounded piece at a time, and nothing else.
+//! Retention: old rows are deleted in bounded pieces, and nothing else is.
 
 use windlass_core::{ActKey, Command, Flow, Millis, TaskId};
 use windlass_store::{Change, LogLine, Outcome, Retention, SubmitKey, TaskQuery};
@@ -84,7 +84,7 @@ async fn tasks_are_kept_as_long_as_their_flow_says(mut world: World) {
     let kept = |name, version, retention| Flow { version, retention, ..line(name, 1) };
     let flows = [
         kept("brief", 1, Some(HOUR)),
-        // Of later versions only their own tasks are kept as they say.
+        // The retention of a later version applies only to that version's tasks.
         kept("brief", 2, Some(Millis(DAY.0 * 5))),
         kept("brief", 3, None),
         kept("long", 1, Some(Millis(DAY.0 * 10))),
@@ -140,7 +140,7 @@ async fn flows_that_came_with_tasks_go_with_the_last_of_them(mut world: World) {
     assert_eq!(names(&mut world).await, ["adhoc", "adhoc-mine", "flow"]);
     assert!(world.store().flow(BROUGHT, Some(1)).await.expect("reading flows succeeds").is_none());
 
-    // Whoever had it in hands when it went brings it along, as often as may be.
+    // A client that had the flow in use when it was deleted submits it again, as often as necessary.
     let (again, other) = (world.submit(&brought).await, world.submit(&brought).await);
     sweep_all(&mut world).await;
     for id in [again, other] {
@@ -225,7 +225,7 @@ async fn submit_keys_are_kept_as_long_as_their_task(mut world: World) {
 async fn resolved_alarms_go_with_their_task(mut world: World) {
     let (resolved, open) = (held(&mut world).await, held(&mut world).await);
     deliver(&mut world).await;
-    // The alarm of one is resolved in time, that of the other only later.
+    // The alarm of one task is resolved in time, that of the other one only later.
     let skip = Command::Resolve { step: 0, resolution: windlass_core::Resolution::Skip, by: None };
     assert!(world.apply(resolved, skip.clone()).await.is_ended());
     deliver(&mut world).await;
@@ -236,7 +236,7 @@ async fn resolved_alarms_go_with_their_task(mut world: World) {
     assert!(world.find(open).await.is_none());
 }
 
-/// The tasks of all alarms, resolved ones as well.
+/// The tasks of all alarms, including resolved ones.
 async fn alarms(world: &mut World) -> Vec<TaskId> {
     let alarms = world.store().alarms(true, 100).await.expect("listing alarms succeeds");
     alarms.iter().map(|alarm| alarm.task).collect()
@@ -255,7 +255,7 @@ async fn alarms_that_are_resolved_after_their_task_went_go_as_well(mut world: Wo
     world.pass(RETENTION.tasks);
     sweep_all(&mut world).await;
     assert!(world.find(tasks[0]).await.is_none());
-    assert_eq!(alarms(&mut world).await.len(), tasks.len(), "what nobody has settled stays");
+    assert_eq!(alarms(&mut world).await.len(), tasks.len(), "unresolved alarms stay");
     deliver(&mut world).await;
     for left in [3, 1, 0] {
         assert!(sweep(&mut world, 2).await <= 2);

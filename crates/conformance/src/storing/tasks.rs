@@ -1,4 +1,4 @@
-//! Tasks: taken in, changed by one change after another, found again.
+//! Tasks: accepted, changed one change at a time, found again.
 
 use std::sync::Arc;
 
@@ -114,7 +114,7 @@ async fn a_task_is_taken_in_once(mut world: World) {
     assert_eq!(world.commit_one(change.clone()).await, Outcome::Conflict);
     let session = world.session(1).await;
     assert_eq!(world.claim(session, 5).await.len(), 1);
-    // A task that is not there cannot go on.
+    // A task that does not exist cannot change.
     let loaded = Loaded::untouched(unknown.task.clone());
     let pause = decide(&loaded, &Command::Pause { by: None }, world.now.wall).expect("a task can be paused");
     assert_eq!(world.commit_one(pause).await, Outcome::Conflict);

@@ -1,4 +1,4 @@
-//! Unique tasks: of those that are the same, one is taken in.
+//! Unique tasks: of tasks with the same unique key, one is accepted.
 
 use std::sync::Arc;
 
@@ -27,7 +27,7 @@ pub(crate) async fn flow(world: &mut World, during: During) -> Arc<Flow> {
         .await
 }
 
-/// A new task with a key, not committed yet.
+/// A new task with a unique key, not committed yet.
 pub(crate) fn new(world: &mut World, flow: &Arc<Flow>, key: &str) -> TaskChange {
     world.new_task(flow, |input| input.unique = Some(key.into()))
 }
@@ -39,7 +39,7 @@ async fn submit(world: &mut World, flow: &Arc<Flow>, key: &str) -> TaskId {
     id
 }
 
-/// Asserts that `first` stands for a new task.
+/// Asserts that a new task is deduplicated to `first`.
 async fn repeats(world: &mut World, flow: &Arc<Flow>, first: TaskId) {
     let again = new(world, flow, "a");
     let id = again.task.id;

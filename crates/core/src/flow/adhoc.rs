@@ -1,13 +1,13 @@
-//! Ad-hoc flows: those that tasks brought along instead of the name of a flow. They are told from others by their names, and
-//! are there as long as a task of them is.
+//! Ad-hoc flows: those that were submitted with a task instead of the name of a flow. They are recognized by their
+//! names, and exist as long as one of their tasks exists.
 
-/// What the names of ad-hoc flows begin with.
+/// The prefix of the names of ad-hoc flows.
 pub const ADHOC_PREFIX: &str = "adhoc-";
 
-/// Characters of a name after the prefix: 64 bits of a hash of the flow, as digits and small letters.
+/// The number of characters after the prefix: 64 bits of a hash of the flow, as digits and small letters.
 pub const ADHOC_HASH_CHARS: usize = 16;
 
-/// Whether a flow of this name is one that a task brought along.
+/// Whether a flow of this name was submitted with a task.
 #[must_use]
 pub fn is_adhoc(name: &str) -> bool {
     let hex = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');

@@ -1,13 +1,13 @@
-//! Doing or undoing one step: where it stands, and how its attempts went.
+//! The execution of one step, forward or rollback: its state, and the results of its attempts.
 
 use serde::{Deserialize, Serialize};
 
 use crate::{ActExtras, Json, LockName, Timestamp};
 
-/// Doing or undoing a step: its attempts and how they went.
+/// The execution of a step, forward or rollback: its attempts and their results.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Act {
-    /// Where it stands.
+    /// Its current state.
     pub state: ActState,
     /// Number of the current or last attempt, from 1; 0 before the first.
     pub attempt: u32,
@@ -15,83 +15,83 @@ pub struct Act {
     pub failures: u32,
     /// Attempts whose worker died or went silent.
     pub deaths: u32,
-    /// When the current attempt became ready; decides its rank.
+    /// When the current attempt became ready; determines its rank.
     pub ready_at: Option<Timestamp>,
-    /// By when all attempts together must be done. Absent until the first attempt is known to be taken: no
-    /// deadline runs while it waits in a queue.
+    /// The deadline of all attempts together. `None` until the first attempt is known to be taken: no deadline runs
+    /// while the attempt waits in a queue.
     pub deadline_at: Option<Timestamp>,
-    /// The deadline passed while a worker had the attempt: it is cancelled, and its end is waited for.
+    /// The deadline passed while a worker had the attempt: the attempt is cancelled, and its end is awaited.
     pub overdue: bool,
     /// When the first attempt was handed out.
     pub started_at: Option<Timestamp>,
-    /// When it was settled.
+    /// When it reached its final state.
     pub ended_at: Option<Timestamp>,
     /// The last failure.
     pub failure: Option<Failure>,
-    /// What most acts lack.
+    /// Fields that most executions do not need.
     pub extras: Option<Box<ActExtras>>,
-    /// What it returned. Stored apart.
+    /// Its result. Stored separately.
     #[serde(skip)]
     pub result: Option<Json>,
 }
 
-/// Where an act stands.
+/// The state of an execution.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ActState {
-    /// Not begun.
+    /// Not started.
     #[default]
     Idle,
-    /// An attempt is ready: a worker may take it, or has it.
+    /// An attempt is ready: a worker may claim it, or has claimed it.
     Ready,
-    /// Ready but for the pause of its task.
+    /// Ready except for the pause of its task.
     Parked,
     /// The next attempt is ready at this time.
     Delayed {
-        /// When.
+        /// When the next attempt is ready.
         until: Timestamp,
     },
-    /// Done.
+    /// Completed.
     Succeeded,
-    /// Failed for good.
+    /// Failed, without a further retry.
     Failed,
-    /// Passed over.
+    /// Skipped.
     Skipped,
-    /// Something else than a worker or a time must come.
+    /// Waiting for something other than a worker or a time.
     Awaiting(Awaited),
-    /// Its members do it.
+    /// Its items are executed instead.
     Fanned,
 }
 
-/// What an act waits for beside workers and times.
+/// What an execution waits for other than workers and times.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Awaited {
     /// A signal.
     Signal,
     /// The end of its child task.
     Child,
-    /// A lock that others have.
+    /// A lock that another execution holds.
     Lock,
 }
 
-/// A lock that an act needs.
+/// A lock that an execution needs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HeldLock {
-    /// Which.
+    /// The name of the lock.
     pub name: LockName,
-    /// The fencing token under which the act has it; nothing while it waits for it.
+    /// The fencing token under which the execution holds it; `None` while it waits for the lock.
     pub fence: Option<u64>,
-    /// A person took it away: whoever checks the fence refuses what is done under it.
+    /// An operator took it away: resources that check the fence refuse later writes under it.
     pub seized: bool,
 }
 
 impl HeldLock {
-    /// A lock that the act does not have yet.
+    /// A lock that the execution does not hold yet.
     #[must_use]
     pub fn wanted(name: LockName) -> Self {
         Self { name, fence: None, seized: false }
     }
 
-    /// Whether the act has it.
+    /// Whether the execution holds it.
     #[must_use]
     pub fn is_held(&self) -> bool {
         self.fence.is_some() && !self.seized
@@ -101,7 +101,7 @@ impl HeldLock {
 /// Why an attempt failed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Failure {
-    /// A line for people.
+    /// A line for humans.
     pub message: Box<str>,
     /// Exit code, never 0.
     pub code: i32,
@@ -124,52 +124,52 @@ impl Failure {
     }
 }
 
-/// Do it or undo it.
+/// The direction of an execution.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Direction {
-    /// Do it.
+    /// The step runs.
     Forward,
-    /// Undo it.
+    /// The step is rolled back.
     Rollback,
 }
 
-/// Names one act of a task: of a step, or of one of its members.
+/// The key of one execution of a task: of a step, or of one of its items.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct ActKey {
     /// Index of the step.
     pub step: usize,
-    /// Number of the member, from 1; 0 for the step as a whole.
+    /// Number of the item, from 1; 0 for the step as a whole.
     pub member: u32,
-    /// Which of its two acts.
+    /// Forward or rollback.
     pub direction: Direction,
 }
 
 impl ActKey {
-    /// Doing the step.
+    /// The forward execution of the step.
     #[must_use]
     pub const fn forward(step: usize) -> Self {
         Self { step, member: 0, direction: Direction::Forward }
     }
 
-    /// Undoing the step.
+    /// The rollback of the step.
     #[must_use]
     pub const fn rollback(step: usize) -> Self {
         Self { step, member: 0, direction: Direction::Rollback }
     }
 
-    /// The same act of one of the step's members, from 1; 0 is that of the step as a whole.
+    /// The same execution of one of the step's items, from 1; 0 is the step as a whole.
     #[must_use]
     pub const fn of_member(self, member: u32) -> Self {
         Self { member, ..self }
     }
 
-    /// The member's place in the list, from 0.
+    /// The item's index in the list, from 0.
     #[must_use]
     pub fn index(self) -> Option<u32> {
         self.member.checked_sub(1)
     }
 
-    /// Whether it is an act of a member.
+    /// Whether it is an execution of an item.
     #[must_use]
     pub const fn is_member(self) -> bool {
         self.member != 0
@@ -177,8 +177,8 @@ impl ActKey {
 }
 
 impl Act {
-    /// Whether it is neither idle nor settled: an attempt is ready, with a worker, parked or delayed, or something
-    /// else is awaited. What its members do is asked of them.
+    /// Whether it is neither idle nor settled: an attempt is ready, claimed, parked or delayed, or it awaits something
+    /// else. The executions of its items do not count.
     #[must_use]
     pub fn is_open(&self) -> bool {
         matches!(
@@ -187,34 +187,34 @@ impl Act {
         )
     }
 
-    /// Whether it was done, passed over, or has failed for good.
+    /// Whether it was completed, skipped, or has failed without a further retry.
     #[must_use]
     pub fn is_settled(&self) -> bool {
         self.is_satisfied() || self.state == ActState::Failed
     }
 
-    /// The lock it waits for. They are asked for one after the other, in the order of their names: so no two acts
-    /// ever wait for one another.
+    /// The lock it waits for. Locks are requested one after the other, in the order of their names, so that no two
+    /// executions ever wait for each other.
     #[must_use]
     pub fn wanted_lock(&self) -> Option<&HeldLock> {
         let waits = self.state == ActState::Awaiting(Awaited::Lock);
         self.locks().iter().find(|lock| waits && lock.fence.is_none())
     }
 
-    /// The locks it has asked for and not given back.
+    /// The locks it has requested and not released.
     pub fn claimed_locks(&self) -> impl Iterator<Item = &LockName> {
         let held = self.locks().iter().filter(|lock| lock.is_held());
         held.chain(self.wanted_lock()).map(|lock| &lock.name)
     }
 
-    /// Why it failed last, as long as that matters: once it is done after all, at another attempt or by hand, its
-    /// failures are history.
+    /// The last failure, as long as it is relevant: after a completion, by another attempt or by hand, its failures are
+    /// history.
     #[must_use]
     pub fn trouble(&self) -> Option<&Failure> {
         self.failure.as_ref().filter(|_| self.state != ActState::Succeeded)
     }
 
-    /// Whether it was done or passed over.
+    /// Whether it was completed or skipped.
     #[must_use]
     pub fn is_satisfied(&self) -> bool {
         matches!(self.state, ActState::Succeeded | ActState::Skipped)

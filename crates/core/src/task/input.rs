@@ -1,4 +1,4 @@
-//! What is submitted with a task.
+//! The input of a task.
 
 use std::collections::BTreeMap;
 
@@ -6,24 +6,24 @@ use serde::{Deserialize, Serialize};
 
 use crate::{ActKey, Actor, Json, Millis, TaskId, Timestamp};
 
-/// What was submitted.
+/// The input with which a task was submitted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Input {
     /// The caller's parameters.
     pub params: Json,
-    /// Free words to find the task by.
+    /// Free labels to find the task by.
     pub labels: BTreeMap<String, String>,
     /// From -10 to 10.
     pub priority: i8,
     /// Not before this time.
     pub at: Option<Timestamp>,
-    /// How long it may take from its start before it is turned around; the flow says where this does not.
+    /// The maximum time from its start until it starts rolling back; `None` = the flow's deadline.
     pub deadline: Option<Millis>,
     /// The step of another task that waits for it.
     pub parent: Option<Parent>,
-    /// The task of which it is a new run.
+    /// The original task, if this one is a rerun.
     pub rerun_of: Option<TaskId>,
-    /// Tasks of its flow with the same value here are the same.
+    /// The unique key: tasks of a flow with the same value are duplicates.
     pub unique: Option<Box<str>>,
     /// Who submitted it.
     pub by: Option<Actor>,
@@ -34,7 +34,7 @@ pub struct Input {
 }
 
 impl Input {
-    /// Parameters without anything that is said beside them.
+    /// An input with only parameters.
     #[must_use]
     pub fn new(params: Json, created_at: Timestamp) -> Self {
         Self {
@@ -58,12 +58,12 @@ impl Input {
 pub struct Parent {
     /// That task.
     pub task: TaskId,
-    /// The act that waits.
+    /// The waiting execution.
     pub key: ActKey,
-    /// Number of its attempt.
+    /// The attempt number.
     pub attempt: u32,
-    /// How many tasks stand above: 1 where that task is the topmost.
+    /// The nesting depth: 1 if that task is the topmost one.
     pub depth: u32,
-    /// The topmost of them.
+    /// The topmost task.
     pub top: TaskId,
 }

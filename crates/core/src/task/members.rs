@@ -1,7 +1,7 @@
-//! Members of a fanned-out step: one for each element of a list, of which a window is under way at once.
+//! Items of a fanned-out step: one for each element of a list. A limited number of them runs concurrently.
 //!
-//! A transition touches a few of them and costs the same however many there are: they are in a persistent vector
-//! that shares what did not change, and what is asked often is counted.
+//! A transition changes a few of them and costs the same for any number of items: they are in a persistent vector that
+//! shares unchanged parts, and frequently needed counts are kept.
 
 use std::sync::{Arc, OnceLock};
 
@@ -13,7 +13,7 @@ use crate::{
     planted::{Bug, is_planted},
 };
 
-/// The members of a fanned-out step. Members are stored apart, each by itself.
+/// The items of a fanned-out step. Each item is stored separately.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Members {
     total: u32,
@@ -25,7 +25,7 @@ pub struct Members {
     undo: Side,
     #[serde(skip)]
     touched: u32,
-    /// Of the touched ones those that were not begun to be undone.
+    /// The number of items that need a rollback and whose rollback has not started.
     #[serde(skip)]
     to_undo: u32,
     #[serde(skip)]
@@ -34,44 +34,44 @@ pub struct Members {
     pub(crate) handed: Handed,
 }
 
-/// One member: doing and undoing the step for one element.
+/// One item: the forward execution and the rollback of the step for one element.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Member {
-    /// Whether an attempt of it became ready, so that it may have had effects.
+    /// Whether an attempt of it became ready, so that it may have had effects and needs a rollback.
     pub touched: bool,
-    /// Doing it.
+    /// The forward execution.
     pub forward: Act,
-    /// Undoing it.
+    /// The rollback.
     pub undo: Act,
 }
 
-/// How the acts of one direction stand.
+/// The executions of one direction, by state.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Side {
-    /// Those under way.
+    /// Those that are open.
     pub open: RedBlackTreeSetSync<u32>,
-    /// Those that failed for good.
+    /// Those that failed without a further retry.
     pub failed: RedBlackTreeSetSync<u32>,
-    /// Those that are to begin again.
+    /// Those that must start again.
     pub again: RedBlackTreeSetSync<u32>,
-    /// How many are done or passed over.
+    /// The number of completed or skipped ones.
     pub satisfied: u32,
 }
 
-/// What members are given: parameters that all of them get, those of them that name their keys and locks, and their
-/// elements as text.
+/// The inputs of items: the parameters that all of them get, the part of these that computes concurrency keys and lock
+/// names, and the elements as text.
 pub(crate) struct Shares {
     pub(crate) common: Json,
     pub(crate) naming: Json,
     pub(crate) elements: Vec<Box<str>>,
 }
 
-/// The shares of a step's members, made of its parameters once for all of them. Nothing of a task's state.
+/// The inputs of a step's items, computed from its parameters once for all of them. Not part of a task's state.
 #[derive(Clone, Default)]
 pub(crate) struct Handed(Arc<OnceLock<Shares>>);
 
 impl Handed {
-    /// The shares, made by `make` the first time.
+    /// The inputs, computed by `make` the first time.
     pub(crate) fn get(&self, make: impl FnOnce() -> Shares) -> &Shares {
         self.0.get_or_init(make)
     }
@@ -92,7 +92,7 @@ impl std::fmt::Debug for Handed {
 }
 
 impl Members {
-    /// `total` members, none of which has begun.
+    /// `total` items, none of which has started.
     #[must_use]
     pub fn new(total: u32) -> Self {
         Self {
@@ -107,25 +107,25 @@ impl Members {
         }
     }
 
-    /// How many there are.
+    /// The number of items.
     #[must_use]
     pub fn total(&self) -> u32 {
         self.total
     }
 
-    /// How many have begun: those with the numbers 1 to this.
+    /// The number of started items: those with the numbers 1 to this.
     #[must_use]
     pub fn begun(&self) -> u32 {
         u32::try_from(self.begun.len()).unwrap_or(u32::MAX)
     }
 
-    /// How many have begun and may have had effects.
+    /// The number of started items that may have had effects.
     #[must_use]
     pub fn touched(&self) -> u32 {
         self.touched
     }
 
-    /// How the acts of one direction stand.
+    /// The executions of one direction, by state.
     #[must_use]
     pub fn side(&self, direction: Direction) -> &Side {
         match direction {
@@ -134,25 +134,25 @@ impl Members {
         }
     }
 
-    /// The member with this number, from 1, if it has begun.
+    /// The item with this number, from 1, if it has started.
     #[must_use]
     pub fn get(&self, number: u32) -> Option<&Member> {
         self.begun.get(number.checked_sub(1)? as usize)
     }
 
-    /// Those that have begun, with their numbers.
+    /// The started items, with their numbers.
     pub fn iter(&self) -> impl Iterator<Item = (u32, &Member)> {
         (1..).zip(self.begun.iter())
     }
 
-    /// Puts a member back that was stored, after those with lower numbers.
+    /// Adds a stored item after those with lower numbers.
     pub fn restore(&mut self, member: Member) {
         let number = self.begun() + 1;
         self.count(number, &member, true);
         self.begun.push_back_mut(member);
     }
 
-    /// Changes the member with this number; the one after the last that has begun begins.
+    /// Changes the item with this number; the one after the last started item starts.
     pub(crate) fn change(&mut self, number: u32, change: impl FnOnce(&mut Member)) {
         if number > self.begun() {
             let mut member = Member::default();
@@ -160,7 +160,7 @@ impl Members {
             return self.restore(member);
         }
         let Some(mut member) = self.get(number).cloned() else { return };
-        // Only of those under way: what begins again would begin without end.
+        // Only open ones: otherwise a restarted item would start without end.
         let is_open = member.forward.state == ActState::Ready;
         if !(is_open && is_planted(Bug::MembersMiscounted)) {
             self.count(number, &member, false);
@@ -170,21 +170,21 @@ impl Members {
         self.begun.set_mut(number as usize - 1, member);
     }
 
-    /// Puts a result where it belongs.
+    /// Sets the result of an item.
     pub fn set_result(&mut self, number: u32, direction: Direction, result: Json) {
         if self.get(number).is_some() {
             self.change(number, |member| member.act_mut(direction).result = Some(result));
         }
     }
 
-    /// Forgets all results, as the stored members do.
+    /// Removes all results, as in the stored items.
     pub fn clear_results(&mut self) {
         for number in 1..=self.begun() {
             self.change(number, |member| (member.forward.result, member.undo.result) = (None, None));
         }
     }
 
-    /// Whether one of those that failed has lost so many workers. It takes as long as there are failed ones.
+    /// Whether a failed item has lost at least this number of workers. The cost grows with the number of failed items.
     #[must_use]
     pub fn has_poisoned(&self, direction: Direction, deaths_max: u32) -> bool {
         let is_poisoned =
@@ -192,14 +192,14 @@ impl Members {
         self.side(direction).failed.iter().any(is_poisoned)
     }
 
-    /// The next member to do: one that is to begin again, or the first that has not begun.
+    /// The next item to execute: one that must start again, or the first one that has not started.
     #[must_use]
     pub(crate) fn next_forward(&self) -> Option<u32> {
         let next = self.begun() + 1;
         self.forward.again.first().copied().or((next <= self.total).then_some(next))
     }
 
-    /// The next member to undo: one that is to begin again, or the last touched one that has not begun.
+    /// The next item to roll back: one that must start again, or the last one that needs it and has not started.
     #[must_use]
     pub(crate) fn next_undo(&self) -> Option<u32> {
         if let Some(again) = self.undo.again.first() {
@@ -211,21 +211,21 @@ impl Members {
         let idle = |number: &u32| {
             self.get(*number).is_some_and(|member| member.touched && member.undo.state == ActState::Idle)
         };
-        // They are undone from the last one, so all above the lowest whose undo has begun are behind.
+        // Rollbacks start with the last item, so all items above the lowest started rollback are already handled.
         (1..self.undone_from.unwrap_or(self.begun() + 1)).rev().find(idle)
     }
 
-    /// Whether nothing of this direction is under way, and nothing is to begin again.
+    /// Whether no execution of this direction is open or must start again.
     #[must_use]
     pub fn is_quiet(&self, direction: Direction) -> bool {
         let side = self.side(direction);
         side.open.is_empty() && side.again.is_empty()
     }
 
-    /// Whether what is counted is what there is; it takes as long as there are members.
+    /// Whether the counts match the items. The cost grows with the number of items.
     ///
     /// # Errors
-    /// What is counted, and what there is.
+    /// The counts, and the actual numbers.
     pub fn check(&self) -> Result<(), String> {
         let mut again = Self::new(self.total);
         self.begun.iter().for_each(|member| again.restore(member.clone()));
@@ -244,7 +244,7 @@ impl Members {
         ))
     }
 
-    /// Counts a member in, or out before it changes.
+    /// Adds an item to the counts, or subtracts it before it changes.
     fn count(&mut self, number: u32, member: &Member, add: bool) {
         self.touched = step(self.touched, member.touched, add);
         let undo_begun = member.undo.state != ActState::Idle || member.undo.attempt > 0;
@@ -252,7 +252,7 @@ impl Members {
         if undo_begun {
             self.undone_from = Some(self.undone_from.map_or(number, |lowest| lowest.min(number)));
         }
-        // Doing it has begun with the member, though its parameters did not fit and it never had an attempt.
+        // The forward execution starts with the item, even if its parameters were invalid and it never had an attempt.
         self.forward.count(number, &member.forward, true, add);
         self.undo.count(number, &member.undo, member.undo.attempt > 0, add);
     }
@@ -273,7 +273,7 @@ impl Side {
         self.satisfied = step(self.satisfied, act.is_satisfied(), add);
     }
 
-    /// How many are settled.
+    /// The number of settled executions.
     #[must_use]
     pub fn settled(&self) -> u32 {
         self.satisfied + u32::try_from(self.failed.size()).unwrap_or(u32::MAX)
@@ -281,7 +281,7 @@ impl Side {
 }
 
 impl Member {
-    /// One of its two acts.
+    /// One of its two executions.
     #[must_use]
     pub fn act(&self, direction: Direction) -> &Act {
         match direction {

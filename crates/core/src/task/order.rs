@@ -1,17 +1,18 @@
-//! What comes after what in a task: when a step lets those after it pass, and when those after it are undone.
+//! The order of a task's steps: when a step lets its successors start, and when its successors are rolled back.
 
 use crate::{ActState, Task};
 
 impl Task {
-    /// Whether those after this step need not wait for it any more: it is done or passed over, or has failed and
-    /// they do without it.
+    /// Whether the successors of this step need not wait for it any more: it is completed or skipped, or has failed and
+    /// they tolerate that.
     #[must_use]
     pub fn lets_pass(&self, step: usize) -> bool {
         let act = &self.state.steps[step].forward;
         act.is_satisfied() || act.state == ActState::Failed && self.flow.tolerates(step)
     }
 
-    /// Whether every touched step that came after this one, directly or through others, is undone or passed over.
+    /// Whether every later step that needs a rollback, directly or indirectly after this one, is rolled back or
+    /// skipped.
     #[must_use]
     pub fn is_undone_after(&self, step: usize) -> bool {
         let mut seen = vec![false; self.flow.steps.len()];
@@ -22,7 +23,8 @@ impl Task {
             if touched && !undone {
                 return false;
             }
-            // One that was undone was so after those that came after it; one that was not touched says nothing of them.
+            // A rolled-back step was rolled back after its successors; a step that needs no rollback says nothing about
+            // its successors.
             if !touched && !std::mem::replace(&mut seen[next], true) {
                 open.extend(self.flow.successors(next));
             }

@@ -16,32 +16,32 @@ pub struct Task {
     pub id: TaskId,
     /// The flow, in the version the task was started with.
     pub flow: Arc<Flow>,
-    /// What was submitted; never changes.
+    /// The input; never changes.
     pub input: Arc<Input>,
-    /// What changes.
+    /// The changing part.
     pub state: State,
 }
 
-/// What changes about a task: its head and its steps. Stored in a versioned encoding; payloads are kept apart.
+/// The changing part of a task: its head and its steps. Stored in a versioned encoding; payloads are stored separately.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct State {
-    /// Which way it goes.
+    /// Its direction.
     pub phase: Phase,
-    /// Whether a person holds it.
+    /// Whether an operator has paused it.
     pub pause: Pause,
-    /// Why it waits for a person.
+    /// Why it waits for an operator.
     pub stuck: Option<Stuck>,
-    /// Why it goes backward.
+    /// Why it rolls back.
     pub cause: Option<Cause>,
-    /// How many events it has had.
+    /// The number of its events.
     pub events: u64,
     /// When its first step was handed out.
     pub started_at: Option<Timestamp>,
     /// When it ended.
     pub ended_at: Option<Timestamp>,
-    /// Signals that came before a step waited for them, in their order.
+    /// Signals that arrived before a step waited for them, in their order.
     pub signals: Vec<KeptSignal>,
-    /// One per step of the flow, in its order. A transition shares those that it does not change.
+    /// One per step of the flow, in its order. A transition shares the unchanged ones.
     #[serde(deserialize_with = "shared")]
     pub steps: Vec<Arc<Step>>,
 }
@@ -51,130 +51,130 @@ fn shared<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Arc<Step>>, 
 }
 
 impl State {
-    /// A step that is to be changed.
+    /// A step, for a change.
     pub fn step_mut(&mut self, index: usize) -> &mut Step {
         Arc::make_mut(&mut self.steps[index])
     }
 }
 
-/// A signal that came before a step waited for it.
+/// A signal that arrived before a step waited for it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KeptSignal {
     /// Its name.
     pub name: Name,
-    /// What came with it, as the text of a JSON object.
+    /// Its parameters, as the text of a JSON object.
     pub params: Option<Box<str>>,
     /// Who sent it.
     pub by: Option<Actor>,
 }
 
-/// Which way a task goes.
+/// The direction of a task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Phase {
-    /// Not before its time.
+    /// Before its start time.
     Scheduled,
-    /// Steps are done.
+    /// Steps are executed.
     Forward,
-    /// Touched steps are undone.
+    /// Steps that may have had effects are rolled back.
     Backward,
-    /// Nothing happens any more.
+    /// The task has ended.
     Ended(Ending),
 }
 
 /// How a task ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Ending {
-    /// All steps done.
+    /// All steps are completed.
     Succeeded,
-    /// A step failed for good, at least one undo ran.
+    /// A step failed without a further retry, and at least one rollback ran.
     RolledBack,
-    /// A step failed for good, there was nothing to undo.
+    /// A step failed without a further retry, and there was nothing to roll back.
     Failed,
-    /// Cancelled, and undone as far as it was touched.
+    /// Cancelled, and rolled back as far as necessary.
     Cancelled,
 }
 
-/// Whether a person holds the task. `pausing` is a pause with attempts still in flight.
+/// Whether an operator has paused the task. `pausing` is a pause with attempts still in flight.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Pause {
-    /// It goes on.
+    /// Not paused.
     None,
-    /// Nothing new starts.
+    /// Paused: nothing new starts.
     Held,
 }
 
-/// Why a task waits for a person.
+/// Why a task waits for an operator.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stuck {
     /// The kind of trouble.
     pub kind: StuckKind,
-    /// The step it is about.
+    /// The step it concerns.
     pub step: Option<usize>,
-    /// What happened.
+    /// The error message.
     pub message: Box<str>,
 }
 
-/// The kinds of trouble a person has to settle.
+/// The kinds of trouble that an operator has to resolve.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum StuckKind {
-    /// A step failed for good and the flow says to hold.
+    /// A step failed without a further retry, and the `on_failure` of its flow is to hold the task.
     Held,
     /// Attempts of a step killed their workers too often.
     Poisoned,
-    /// An undo failed for good.
+    /// A rollback failed without a further retry.
     RollbackFailed,
     /// A transition would have broken an invariant.
     EngineFault,
 }
 
-/// Why a task goes backward.
+/// Why a task rolls back.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Cause {
-    /// A step failed for good.
+    /// A step failed without a further retry.
     Failure {
         /// The step.
         step: usize,
     },
-    /// A person gave up on a held step.
+    /// An operator gave up on a held step.
     GivenUp {
         /// The step.
         step: usize,
-        /// Who.
+        /// The operator.
         by: Option<Actor>,
     },
-    /// A person cancelled it.
+    /// An operator cancelled it.
     Cancel {
-        /// Who.
+        /// The operator.
         by: Option<Actor>,
     },
     /// Its deadline passed.
     Deadline,
-    /// The task whose step it is was turned around.
+    /// Its parent task started rolling back.
     Parent,
-    /// What its steps returned is more than the task that waits for it takes.
+    /// The results of its steps are larger than the parent task accepts.
     ResultTooLarge {
-        /// How many bytes.
+        /// The size in bytes.
         bytes: u64,
     },
 }
 
-/// One position in a task.
+/// One step of a task.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Step {
-    /// Whether an attempt of it became ready, so that it may have had effects.
+    /// Whether an attempt of it became ready, so that it may have had effects and needs a rollback.
     pub touched: bool,
-    /// Doing it.
+    /// The forward execution.
     pub forward: Act,
-    /// Undoing it.
+    /// The rollback.
     pub undo: Act,
-    /// Its members, once it was fanned out.
+    /// Its items, once it was fanned out.
     pub members: Option<Box<Members>>,
-    /// Parameters that a person gave it after it failed, as the text of a JSON object.
+    /// Parameters that an operator gave it after it failed, as the text of a JSON object.
     pub amended: Option<Box<str>>,
 }
 
 impl Step {
-    /// One of its two acts as a whole.
+    /// One of its two executions as a whole.
     #[must_use]
     pub fn act(&self, direction: Direction) -> &Act {
         match direction {
@@ -185,7 +185,7 @@ impl Step {
 }
 
 impl Task {
-    /// A task of `flow` to which nothing has happened yet.
+    /// A task of `flow` without any events.
     #[must_use]
     pub fn new(id: TaskId, flow: Arc<Flow>, input: Arc<Input>) -> Self {
         let steps = vec![Arc::default(); flow.steps.len()];
@@ -204,7 +204,7 @@ impl Task {
         Self { id, flow, input, state }
     }
 
-    /// The act with this key, if the task has such a step, and the step such a member.
+    /// The execution with this key, if the task has such a step, and the step such an item.
     #[must_use]
     pub fn act(&self, key: ActKey) -> Option<&Act> {
         let step = self.state.steps.get(key.step)?;
@@ -214,7 +214,7 @@ impl Task {
         Some(step.act(key.direction))
     }
 
-    /// What the act with this key does, if the flow has such a step.
+    /// The action of this execution, if the flow has such a step.
     #[must_use]
     pub fn action(&self, key: ActKey) -> Option<&crate::Action> {
         let step = self.flow.steps.get(key.step)?;
@@ -225,8 +225,8 @@ impl Task {
         }
     }
 
-    /// How long the current attempt of an act may take from its claim: its timeout, and no longer than the deadline
-    /// of all attempts where that begins with this claim. A deadline that runs already ends the attempt by itself.
+    /// The maximum duration of the current attempt from its claim: its timeout, but at most the deadline of all
+    /// attempts if that starts with this claim. A deadline that runs already ends the attempt separately.
     #[must_use]
     pub fn time_allowed(&self, key: ActKey) -> Option<Millis> {
         let action = self.action(key)?;
@@ -234,8 +234,8 @@ impl Task {
         Some(begins.map_or(action.timeout, |deadline| deadline.min(action.timeout)))
     }
 
-    /// When the deadline of an act's attempts ends, if it runs: `claimed_at` is when the current attempt was
-    /// claimed, if it is.
+    /// When the deadline of an execution's attempts ends, if it runs: `claimed_at` is the time of the current attempt's
+    /// claim, if it is claimed.
     #[must_use]
     pub fn running_deadline(&self, key: ActKey, claimed_at: Option<Timestamp>) -> Option<Timestamp> {
         let act = self.act(key).filter(|act| act.is_open())?;
@@ -243,14 +243,14 @@ impl Task {
         act.deadline_at.or_else(begins)
     }
 
-    /// The acts of steps as a whole with their keys, forward before undo, in definition order.
+    /// The executions of whole steps with their keys, forward before rollback, in definition order.
     pub fn step_acts(&self) -> impl Iterator<Item = (ActKey, &Act)> {
         self.state.steps.iter().enumerate().flat_map(|(index, step)| {
             [(ActKey::forward(index), &step.forward), (ActKey::rollback(index), &step.undo)]
         })
     }
 
-    /// All acts with their keys, those of members that have begun as well. It takes as long as there are members.
+    /// All executions with their keys, including those of started items. The cost grows with the number of items.
     pub fn acts(&self) -> impl Iterator<Item = (ActKey, &Act)> {
         let members = self.fans().flat_map(|(index, members)| {
             members.iter().flat_map(move |(number, member)| {
@@ -263,7 +263,7 @@ impl Task {
         self.step_acts().chain(members)
     }
 
-    /// Acts that are under way.
+    /// Open executions.
     pub fn open_acts(&self) -> impl Iterator<Item = (ActKey, &Act)> {
         let members = self.fans().flat_map(move |(index, members)| {
             [ActKey::forward(index), ActKey::rollback(index)].into_iter().flat_map(move |key| {
@@ -275,13 +275,13 @@ impl Task {
         self.step_acts().filter(|(_, act)| act.is_open()).chain(members)
     }
 
-    /// Whether anything is under way. However many members are, it takes as long as there are steps.
+    /// Whether any execution is open. The cost grows with the number of steps, not of items.
     #[must_use]
     pub fn has_open_act(&self) -> bool {
         self.has_open(Direction::Forward) || self.has_open(Direction::Rollback)
     }
 
-    /// Whether anything of one direction is under way. However many members are, it takes as long as there are steps.
+    /// Whether any execution of one direction is open. The cost grows with the number of steps, not of items.
     #[must_use]
     pub fn has_open(&self, direction: Direction) -> bool {
         self.state.steps.iter().any(|step| {
@@ -303,26 +303,26 @@ impl Task {
         Some(self.input.at.unwrap_or(self.input.created_at).max(self.input.created_at) + span)
     }
 
-    /// Whether nothing will happen to it any more, but that one that succeeded is undone with the task whose step it
-    /// did.
+    /// Whether it has ended. Nothing can happen to it any more, except that a completed child task can be rolled back
+    /// with its parent.
     #[must_use]
     pub fn is_ended(&self) -> bool {
         matches!(self.state.phase, Phase::Ended(_))
     }
 
-    /// Index of the furthest touched step; 0 before any is touched.
+    /// Index of the last step that may have had effects; 0 before there is one.
     #[must_use]
     pub fn cursor(&self) -> usize {
         self.flow.plain_steps().filter(|step| self.state.steps[*step].touched).last().unwrap_or(0)
     }
 
-    /// The place of an act in its queue: smaller goes first. Fixed when it becomes ready, so nothing starves.
+    /// The rank of an execution in its queue: smaller goes first. Fixed when it becomes ready, so that nothing starves.
     #[must_use]
     pub fn rank(&self, ready_at: Timestamp) -> i64 {
         ready_at.0 - i64::from(self.input.priority) * PRIORITY_STEP_MS
     }
 
-    /// Why the step failed that turned the task around, if one did.
+    /// The failure of the step that made the task roll back, if there is one.
     #[must_use]
     pub fn failed_step(&self) -> Option<&Failure> {
         match self.state.cause.as_ref()? {
@@ -348,7 +348,7 @@ impl Task {
             Cause::Cancel { by: Some(by) } => Some(format!("cancelled by {by}")),
             Cause::Cancel { by: None } => Some("cancelled".to_owned()),
             Cause::Deadline => Some("the task's deadline passed".to_owned()),
-            Cause::Parent => Some("the task that waits for it was turned around".to_owned()),
+            Cause::Parent => Some("its parent task started rolling back".to_owned()),
             Cause::ResultTooLarge { bytes } => Some(format!(
                 "its results are {bytes} bytes together, and a step takes at most {CHILD_RESULT_BYTES_MAX}: return \
                  less, or a reference"
@@ -357,25 +357,25 @@ impl Task {
     }
 }
 
-/// How much earlier one step of priority more counts.
+/// By how much earlier one more priority level counts.
 pub const PRIORITY_STEP_MS: i64 = 60_000;
 
-/// Priorities go from minus this to this.
+/// Priorities range from minus this to this.
 pub const PRIORITY_MAX: i8 = 10;
 
-/// Lost attempts of one act before it is held as poisoned, where the flow does not say.
+/// The default number of lost attempts of one execution before it is held as poisoned.
 pub const DEATHS_MAX: u32 = 3;
 
-/// The most deaths that a flow may allow: each of them may have taken a worker with it.
+/// The maximum of deaths that a flow may allow: each of them may have killed a worker.
 pub const DEATHS_LIMIT: u32 = 1000;
 
-/// How many signals are kept until their steps wait for them.
+/// The maximum number of signals kept until their steps wait for them.
 pub const SIGNALS_MAX: usize = 100;
 
-/// How often an attempt may ask to be tried later.
+/// The maximum number of postponements of an execution.
 pub const POSTPONEMENTS_MAX: u32 = 100;
 
-/// How long an attempt that asks to be tried later waits where it does not say.
+/// The default wait of a postponed attempt.
 pub const POSTPONE_DEFAULT: Millis = Millis::from_secs(10);
 
 /// The name of a step, for messages.

@@ -1,10 +1,10 @@
-//! What users see: statuses derived from the state, with what workers have at the moment laid over it.
+//! Statuses for users: derived from the state and the current claims.
 
 use std::collections::BTreeSet;
 
 use crate::{Act, ActKey, ActState, Awaited, Direction, Ending, Members, Pause, Phase, Role, Task};
 
-/// What a task is doing.
+/// The status of a task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum TaskStatus {
     /// Waits for its start time.
@@ -13,48 +13,48 @@ pub enum TaskStatus {
     Pending,
     /// Steps run.
     Running,
-    /// Held, with attempts in flight.
+    /// Paused, with attempts in flight.
     Pausing,
-    /// Held.
+    /// Paused.
     Paused,
-    /// Touched steps are undone.
+    /// Steps that may have had effects are rolled back.
     RollingBack,
-    /// All steps done.
+    /// All steps are completed.
     Succeeded,
-    /// Failed and undone.
+    /// Failed and rolled back.
     RolledBack,
-    /// Failed with nothing to undo.
+    /// Failed with nothing to roll back.
     Failed,
-    /// Cancelled and undone.
+    /// Cancelled and rolled back.
     Cancelled,
-    /// Waits for a person.
+    /// Waits for an operator.
     Stuck,
 }
 
-/// What a step or one of its acts is doing.
+/// The status of a step or of one of its executions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StepStatus {
-    /// Not begun.
+    /// Not started.
     Pending,
     /// Waits for a worker or a time.
     Ready,
-    /// A worker has it.
+    /// A worker runs it.
     Running,
-    /// Done.
+    /// Completed.
     Succeeded,
-    /// Failed for good.
+    /// Failed without a further retry.
     Failed,
-    /// Passed over.
+    /// Skipped.
     Skipped,
-    /// Its undo waits or runs.
+    /// Its rollback waits or runs.
     RollingBack,
-    /// Undone.
+    /// Rolled back.
     RolledBack,
-    /// Its undo failed for good.
+    /// Its rollback failed without a further retry.
     RollbackFailed,
 }
 
-/// The status of a task; `held` are the acts workers have.
+/// The status of a task; `held` are the claimed executions.
 #[must_use]
 pub fn task_status(task: &Task, held: &BTreeSet<ActKey>) -> TaskStatus {
     let state = &task.state;
@@ -83,7 +83,7 @@ pub fn task_status(task: &Task, held: &BTreeSet<ActKey>) -> TaskStatus {
     }
 }
 
-/// Whether an attempt was handed out before, also where nobody could say when.
+/// Whether an attempt was handed out before, even if the time is unknown.
 fn has_begun(task: &Task) -> bool {
     let ran = |act: &Act| {
         let waits = matches!(
@@ -93,14 +93,14 @@ fn has_begun(task: &Task) -> bool {
         act.attempt > 1 || act.attempt == 1 && !waits
     };
     let settled = |(_, members): (usize, &Members)| members.side(Direction::Forward).settled() > 0;
-    // Of a fanned-out step only its members are handed out.
+    // For a fanned-out step, only its items are handed out.
     let is_done_by_members = |key: ActKey| task.state.steps[key.step].members.is_some() && !key.is_member();
     task.state.started_at.is_some()
         || task.fans().any(settled)
         || task.step_acts().chain(task.open_acts()).any(|(key, act)| !is_done_by_members(key) && ran(act))
 }
 
-/// The status of a step; `held` are the acts workers have.
+/// The status of a step; `held` are the claimed executions.
 #[must_use]
 pub fn step_status(task: &Task, step: usize, held: &BTreeSet<ActKey>) -> StepStatus {
     let undo = &task.state.steps[step].undo;
@@ -122,13 +122,13 @@ pub fn step_status(task: &Task, step: usize, held: &BTreeSet<ActKey>) -> StepSta
     }
 }
 
-/// Whether members of the step are still being done, also when its task has turned around.
+/// Whether items of the step are still open, also after its task started rolling back.
 fn has_open_member(task: &Task, step: usize) -> bool {
     let members = task.state.steps[step].members.as_ref();
     members.is_some_and(|members| !members.side(Direction::Forward).open.is_empty())
 }
 
-/// The status of one act by itself.
+/// The status of one execution by itself.
 #[must_use]
 pub fn act_status(act: &Act, held: bool) -> StepStatus {
     match act.state {
@@ -145,7 +145,7 @@ pub fn act_status(act: &Act, held: bool) -> StepStatus {
     }
 }
 
-/// Whether the worker that has this act's attempt should stop: its task turned around, or its deadline passed.
+/// Whether the worker that has claimed this attempt must stop: its task started rolling back, or its deadline passed.
 #[must_use]
 pub fn is_to_stop(task: &Task, key: ActKey) -> bool {
     let turned = key.direction == Direction::Forward && task.state.phase == Phase::Backward;

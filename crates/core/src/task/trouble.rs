@@ -1,10 +1,10 @@
-//! What waits for a person: the one place that says which failed act does, and what may be decided of it.
+//! Failures that wait for an operator: the only place that determines them, and the possible decisions.
 
 use crate::{
     ActKey, ActState, Direction, OnFailure, Phase, ResolutionKind, Role, Stuck, StuckKind, Task, step_name,
 };
 
-/// What a failed act of an unfinished task waits for a person for.
+/// Why a failed execution of an unfinished task waits for an operator; `None` = it does not.
 #[must_use]
 pub fn trouble(task: &Task, key: ActKey) -> Option<Stuck> {
     let act = task.act(key).filter(|act| act.state == ActState::Failed && !key.is_member())?;
@@ -14,10 +14,10 @@ pub fn trouble(task: &Task, key: ActKey) -> Option<Stuck> {
     let poisoned = act.deaths >= deaths_max
         || members.is_some_and(|members| members.has_poisoned(key.direction, deaths_max));
     let kind = match task.flow.on_failure {
-        // On the way back a step that failed is undone like any other.
+        // During the rollback a failed step is rolled back like any other.
         _ if forward && task.state.phase != Phase::Forward => return None,
         _ if forward && task.flow.tolerates(key.step) => return None,
-        // Trying it again, forward or back, may kill another worker: a person must look first.
+        // Another attempt, forward or rollback, may kill another worker: an operator must look first.
         _ if poisoned => StuckKind::Poisoned,
         _ if !forward => StuckKind::RollbackFailed,
         OnFailure::Hold => StuckKind::Held,
@@ -39,7 +39,8 @@ fn describe(task: &Task, kind: StuckKind, step: usize, message: &str) -> Stuck {
     Stuck { kind, step: Some(step), message: message.into() }
 }
 
-/// What a person may decide of an act that waits for one. A task that goes back already cannot be told to.
+/// The possible decisions about an execution that waits for an operator. A task that is already rolling back does not
+/// offer `rollback`.
 #[must_use]
 pub fn choices(task: &Task) -> &'static [ResolutionKind] {
     use ResolutionKind::{Done, Retry, Rollback, Skip};

@@ -1,4 +1,4 @@
-//! The one way in: a task, a command, and what the rules make of them.
+//! The only entry point: the rules applied to a task and a command.
 
 use crate::{
     Command, Context, Effect, EvaluationBudget, Event, Rejection, Task, effects,
@@ -7,22 +7,22 @@ use crate::{
     transition::{draft::Draft, invariants},
 };
 
-/// What a command did to a task.
+/// The result of a command.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Transition {
     /// The task afterwards.
     pub task: Task,
-    /// What happened, in order. Empty when there was nothing to do.
+    /// The new events, in order. Empty if there was nothing to do.
     pub events: Vec<Event>,
-    /// What is to be done about it, once it is on disk.
+    /// The effects to perform once the events are on disk.
     pub effects: Vec<Effect>,
-    /// How many steps the expressions took that were evaluated.
+    /// The number of steps that evaluating expressions took.
     pub evaluation_steps: u64,
 }
 
 /// Applies `command` to `task`.
 ///
-/// A repeated command that finds its work done gives a transition without events.
+/// A repeated command whose work is done gives a transition without events.
 ///
 /// # Errors
 /// When the command cannot be applied; nothing has changed then.
@@ -47,7 +47,7 @@ pub fn apply(task: &Task, command: &Command, context: &Context) -> Result<Transi
     Ok(Transition { task: next, events, effects, evaluation_steps: evaluation.spent() })
 }
 
-/// A bug that the invariants would refuse is left to the simulator.
+/// A planted bug that the invariants would catch is left to the simulator.
 fn is_planted_in_rules() -> bool {
     [
         Bug::RollbackForward,

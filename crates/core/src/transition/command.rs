@@ -1,175 +1,175 @@
-//! What can be asked of a task.
+//! The commands of a task.
 
 use crate::{ActKey, Actor, ChildEnd, Failure, Json, LockName, Millis, Name, TaskId, Timestamp};
 
-/// Something asked of a task.
+/// A command to a task.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Command {
-    /// Take the task in; the first command of every task.
+    /// Accepts the task; the first command of every task.
     Accept {
-        /// Steps that were done by another task of which this is a new run: what they returned.
+        /// Steps that the original task has completed, with their results, if this task is a rerun.
         done: Vec<(usize, Option<Json>)>,
-        /// It starts although a task with the same unique key exists.
+        /// Start it even if a task with the same unique key exists.
         overrides_unique: bool,
-        /// Who asked for it.
+        /// The requester.
         by: Option<Actor>,
     },
-    /// A worker says how an attempt went.
+    /// A worker reports the outcome of an attempt.
     Report(Report),
     /// The worker that had an attempt is gone.
     Lose(Attempt),
-    /// The worker that had an attempt could not be heard because of a fault of a server.
+    /// The worker that had an attempt could not renew because of a fault of a server.
     Reclaim(Attempt),
     /// An attempt ran longer than its timeout, and its worker did not end it.
     TimeOut(Attempt),
-    /// A worker has had the attempt for a while: when it took it is to be kept, because a deadline counts from there.
+    /// A worker has had the attempt for a while: the time of the claim must be recorded, because a deadline starts
+    /// there.
     Taken(Attempt),
-    /// An attempt of a paused task is with no worker any more: it was given back, or nobody named it after a
-    /// restart.
+    /// An attempt of a paused task has no claim any more: it was released, or no worker named it after a restart.
     Park(Attempt),
-    /// A time the task waited for has come.
+    /// A timer of the task is due.
     Wake(Wakeup),
-    /// A person ends it; what was touched is undone.
+    /// An operator cancels it; steps that may have had effects are rolled back.
     Cancel {
-        /// Who.
+        /// The operator.
         by: Option<Actor>,
     },
-    /// A person holds it between attempts.
+    /// An operator pauses it between attempts.
     Pause {
-        /// Who.
+        /// The operator.
         by: Option<Actor>,
     },
-    /// A person lets it go on.
+    /// An operator resumes it.
     Resume {
-        /// Who.
+        /// The operator.
         by: Option<Actor>,
     },
-    /// Somebody sends a signal.
+    /// A signal is sent.
     Signal {
         /// Its name.
         name: Name,
-        /// What the step that waits for it returns.
+        /// The result of the step that waits for it.
         params: Option<Json>,
-        /// Whether it is kept where no step waits for it yet.
+        /// Whether it is kept if no step waits for it yet.
         keep: bool,
-        /// Who.
+        /// The sender.
         by: Option<Actor>,
     },
-    /// A person settles a stuck or held step.
+    /// An operator resolves a stuck or held step.
     Resolve {
         /// Index of the step.
         step: usize,
-        /// How.
+        /// The decision.
         resolution: Resolution,
-        /// Who.
+        /// The operator.
         by: Option<Actor>,
     },
-    /// A lock says that an act has it.
+    /// A lock was granted to an execution.
     Granted {
-        /// The act.
+        /// The execution.
         key: ActKey,
-        /// Which of the times it asked.
+        /// The number of the execution's request for its locks.
         turn: u32,
         /// The lock.
         name: LockName,
         /// The fencing token.
         fence: u64,
     },
-    /// A lock says that a person took it from an act.
+    /// An operator took a lock from an execution.
     Seized {
-        /// The act.
+        /// The execution.
         key: ActKey,
         /// The lock.
         name: LockName,
-        /// The fencing token under which the act had it.
+        /// The fencing token under which the execution held it.
         fence: u64,
-        /// Why.
+        /// The operator's reason.
         reason: Box<str>,
-        /// Who.
+        /// The operator.
         by: Option<Actor>,
     },
-    /// The task that a step started has ended.
+    /// The child task of a step has ended.
     ChildEnded {
         /// The step, forward or back.
         key: ActKey,
-        /// That task.
+        /// The child task.
         child: TaskId,
-        /// What it came to.
+        /// Its result.
         end: ChildEnd,
     },
-    /// The task that waits for this one has turned around.
+    /// The parent task started rolling back.
     CancelForParent,
-    /// The task whose step this one did undoes that step.
+    /// The parent task rolls back the step that this task executed.
     UndoForParent,
     /// The engine found that a transition would break an invariant: hold the task.
     Hold {
-        /// Which invariant.
+        /// The broken invariant.
         message: Box<str>,
     },
 }
 
-/// One try of an act.
+/// One attempt of an execution.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Attempt {
-    /// The act.
+    /// The execution.
     pub key: ActKey,
     /// Number of the attempt.
     pub number: u32,
-    /// When it was handed out, where that is known.
+    /// When it was claimed, if known.
     pub started_at: Option<Timestamp>,
 }
 
-/// How an attempt went.
+/// A report of an attempt.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Report {
     /// The attempt.
     pub attempt: Attempt,
-    /// How it went.
+    /// The outcome.
     pub outcome: Outcome,
 }
 
-/// How an attempt went.
+/// The outcome of an attempt.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
-    /// Done, with what it returned.
+    /// Completed, with its result.
     Succeeded(Option<Json>),
     /// Failed.
     Failed(Failure),
-    /// Not now.
+    /// Postponed.
     RetryLater {
-        /// How long to wait; [`crate::POSTPONE_DEFAULT`] when left out.
+        /// How long to wait; `None` = [`crate::POSTPONE_DEFAULT`].
         delay: Option<Millis>,
-        /// Why.
+        /// The reason.
         message: Box<str>,
     },
 }
 
-/// What a task waits for.
+/// The timers of a task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
 pub enum Wakeup {
     /// The start of a scheduled task.
     Start,
-    /// The retry or the deadline of an act.
+    /// The retry or the deadline of an execution.
     Act(ActKey),
     /// The deadline of the task.
     Deadline,
 }
 
-/// How a person settles a step.
+/// An operator's decision about a step.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Resolution {
-    /// Try it again, with all its retries, and with these parameters over those it had.
+    /// Try again, with all retries, and with these parameters overriding the previous ones.
     Retry(Option<Json>),
-    /// Go on without it.
+    /// Continue without it.
     Skip,
-    /// It was done by hand, and this is what it would have returned.
+    /// It was executed by hand, with this result.
     Done(Option<Json>),
     /// Give up: roll the task back.
     Rollback,
 }
 
 impl Resolution {
-    /// The word for it.
+    /// The stable code of the decision.
     #[must_use]
     pub fn as_str(&self) -> &'static str {
         match self {

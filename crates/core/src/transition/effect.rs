@@ -1,4 +1,4 @@
-//! What is to be done about a transition once it is on disk.
+//! The effects of a transition, to be performed once it is on disk.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,21 +9,21 @@ use crate::{
     planted::{Bug, is_planted},
 };
 
-/// Something to be done.
+/// One effect.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Effect {
-    /// This is what the act waits for now; it replaces what was there.
+    /// The execution now waits for this; replaces its previous wait.
     Wait(Waiting),
-    /// The act waits for nothing any more.
+    /// The execution waits for nothing any more.
     Forget(Wakeup),
     /// A message to another aggregate.
     Send(Message),
 }
 
-/// What an act waits for: a worker, a time, or both. Derived from the task alone.
+/// What an execution waits for: a worker, a time, or both. Derived from the task alone.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Waiting {
-    /// Which act, or the start.
+    /// The execution, or the start.
     pub key: Wakeup,
     /// Number of the attempt that is ready, or of the last one.
     pub attempt: u32,
@@ -33,99 +33,99 @@ pub struct Waiting {
     pub due_at: Option<Timestamp>,
 }
 
-/// A ready attempt: a worker has it, or it is free.
+/// A ready attempt, claimed or not.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ready {
     /// Its queue.
     pub module: Name,
-    /// What is to be done.
+    /// The command to run.
     pub command: Name,
-    /// What it is counted under where a limit is by key.
+    /// The concurrency key under which limits count it.
     pub fairness: Option<Box<str>>,
-    /// Its place in the queue: smaller goes first.
+    /// Its rank in the queue: smaller goes first.
     pub rank: i64,
-    /// Since when it waits.
+    /// Since when it is ready.
     pub ready_at: Timestamp,
-    /// How long the attempt may take from its claim ([`Task::time_allowed`]).
+    /// The maximum duration of the attempt from its claim ([`Task::time_allowed`]).
     pub timeout: Millis,
-    /// What is to become of it while no worker has it.
+    /// What happens to it while it has no claim.
     pub free: Free,
 }
 
-/// What is to become of a ready attempt that no worker has: it was not handed out yet, its worker gave it back,
-/// or nobody named it after a restart.
+/// What happens to a ready attempt without a claim: it was not handed out yet, its worker released it, or no worker
+/// named it after a restart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Free {
     /// It is handed out.
     HandOut,
-    /// Its task is paused, so nothing new begins: it is parked until the resume.
+    /// Its task is paused and nothing new starts: it is parked until the resume.
     Park,
-    /// It is to stop, and nobody would ever tell how it went: it is given up.
+    /// It must stop, and no worker would ever report its end: it is given up.
     GiveUp,
 }
 
-/// A message from one aggregate to another: written in the sender's commit, consumed in the receiver's.
+/// A message from one aggregate to another: written in the sender's commit, consumed in the receiver's commit.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Message {
     /// To an alarm.
     Alarm {
-        /// Which.
+        /// The alarm.
         id: AlarmId,
-        /// What it is told.
+        /// The command to the alarm.
         command: AlarmCommand,
     },
     /// To a lock.
     Lock {
-        /// Which.
+        /// The lock.
         name: LockName,
-        /// What it is told.
+        /// The command to the lock.
         command: LockCommand,
     },
-    /// From a lock to a task: an act has it.
+    /// From a lock to a task: the lock was granted to an execution.
     Granted {
-        /// The act.
+        /// The execution.
         owner: LockOwner,
         /// The lock.
         name: LockName,
         /// The fencing token.
         fence: u64,
     },
-    /// From a lock to a task: a person took it from an act.
+    /// From a lock to a task: an operator took the lock from an execution.
     Seized {
-        /// The act.
+        /// The execution.
         owner: LockOwner,
         /// The lock.
         name: LockName,
-        /// The fencing token under which the act had it.
+        /// The fencing token under which the execution held it.
         fence: u64,
-        /// Why.
+        /// The operator's reason.
         reason: Box<str>,
-        /// Who.
+        /// The operator.
         by: Option<Actor>,
     },
-    /// From a task to the one that its step started.
+    /// From a task to the child task of one of its steps.
     Child {
-        /// That task.
+        /// The child task.
         child: TaskId,
         /// The step that waits for it.
         parent: Parent,
-        /// What it is told.
+        /// The command to the child task.
         command: ChildCommand,
     },
-    /// From a task to the one that waits for it: it has ended.
+    /// From a task to its parent task: it has ended.
     ChildEnded {
-        /// The one that waits.
+        /// The parent task.
         parent: TaskId,
-        /// Its step.
+        /// The waiting step.
         key: ActKey,
-        /// The one that has ended.
+        /// The child task that has ended.
         child: TaskId,
-        /// What it came to.
+        /// Its result.
         end: ChildEnd,
     },
 }
 
-/// What the act or the start waits for in this state of the task, if for anything.
+/// What the execution or the start waits for in this state of the task, if for anything.
 #[must_use]
 pub fn waiting(task: &Task, key: Wakeup) -> Option<Waiting> {
     let (ready, due_at) = match awaited(task, key)? {
@@ -139,13 +139,13 @@ pub fn waiting(task: &Task, key: Wakeup) -> Option<Waiting> {
     Some(Waiting { key, attempt, ready, due_at })
 }
 
-/// What is waited for.
+/// The kind of a wait.
 enum For {
     Worker { key: ActKey, or_time: Option<Timestamp> },
     Time(Timestamp),
 }
 
-/// What the act or the start waits for, if for anything.
+/// What the execution or the start waits for, if for anything.
 fn awaited(task: &Task, key: Wakeup) -> Option<For> {
     let key = match key {
         Wakeup::Start => {
@@ -167,14 +167,14 @@ fn awaited(task: &Task, key: Wakeup) -> Option<For> {
         ActState::Delayed { until } => {
             Some(For::Time(deadline_at.map_or(until, |deadline_at| deadline_at.min(until))))
         }
-        // A child minds the time it was given.
+        // A child task observes the deadline it was given.
         ActState::Awaiting(Awaited::Child) => None,
         ActState::Awaiting(_) => deadline_at.map(For::Time),
         _ => None,
     }
 }
 
-/// The ready attempt of an act that workers do.
+/// The ready attempt of an execution by workers.
 fn ready(task: &Task, key: ActKey) -> Option<Ready> {
     let (act, action) = (task.act(key)?, task.action(key)?);
     let (module, command) = action.worker()?;
@@ -182,7 +182,7 @@ fn ready(task: &Task, key: ActKey) -> Option<Ready> {
     Some(Ready {
         module: module.clone(),
         command: command.clone(),
-        // An undo counts under the key of what it undoes.
+        // A rollback counts under the concurrency key of its forward execution.
         fairness: act.fairness().map(Box::from).or_else(|| {
             let forward = ActKey { direction: Direction::Forward, ..key };
             task.act(forward)?.fairness().map(Box::from)
@@ -194,7 +194,7 @@ fn ready(task: &Task, key: ActKey) -> Option<Ready> {
     })
 }
 
-/// What is to become of the ready attempt of an act while no worker has it.
+/// What happens to the ready attempt of an execution while it has no claim.
 #[must_use]
 pub fn when_free(task: &Task, key: ActKey) -> Free {
     if is_to_stop(task, key) {
@@ -206,14 +206,14 @@ pub fn when_free(task: &Task, key: ActKey) -> Free {
     }
 }
 
-/// Everything a task waits for.
+/// All waits of a task.
 #[must_use]
 pub fn waits(task: &Task) -> Vec<Waiting> {
     let acts = task.open_acts().map(|(key, _)| Wakeup::Act(key));
     [Wakeup::Start, Wakeup::Deadline].into_iter().chain(acts).filter_map(|key| waiting(task, key)).collect()
 }
 
-/// What is to be done about the step from `before` to `after` by `events`.
+/// The effects of the transition from `before` to `after` by `events`.
 pub(crate) fn effects(before: &Task, after: &Task, events: &[Event]) -> Vec<Effect> {
     let mut keys = Vec::with_capacity(events.len());
     for event in events {
@@ -222,12 +222,12 @@ pub(crate) fn effects(before: &Task, after: &Task, events: &[Event]) -> Vec<Effe
     if before.state.phase != after.state.phase
         || events.iter().any(|event| event.kind == EventKind::TaskAccepted)
     {
-        // A task that turned around waits for other things: what is in flight is to stop.
+        // A task that starts rolling back has other waits: attempts in flight must stop.
         keys.extend([Wakeup::Start, Wakeup::Deadline]);
         keys.extend(after.open_acts().map(|(key, _)| Wakeup::Act(key)));
     }
     if before.state.pause != after.state.pause {
-        // What workers have stays with them, and what they give back in a pause is not handed out again.
+        // Claimed attempts stay with their workers, and attempts released during a pause are not handed out again.
         let ready = after.open_acts().filter(|(_, act)| act.state == ActState::Ready);
         keys.extend(ready.map(|(key, _)| Wakeup::Act(key)));
     }
@@ -238,7 +238,7 @@ pub(crate) fn effects(before: &Task, after: &Task, events: &[Event]) -> Vec<Effe
         if let Some(waiting) = waiting(after, *key) {
             effects.push(Effect::Wait(waiting));
         } else if before.state.events > 0 && awaited(before, *key).is_some() {
-            // Before it was taken in nothing waited for anything.
+            // Before it was accepted, there were no waits.
             effects.push(Effect::Forget(*key));
         }
     }
@@ -254,7 +254,7 @@ pub(crate) fn effects(before: &Task, after: &Task, events: &[Event]) -> Vec<Effe
     effects
 }
 
-/// What locks are told about an act: those that it does not want any more go back, and the next one is asked for.
+/// Messages to locks about an execution: unwanted locks are released, and the next one is requested.
 fn lock_messages(before: &Task, after: &Task, key: ActKey) -> Vec<Message> {
     let (was, is) = (before.act(key), after.act(key));
     if [was, is].into_iter().flatten().all(|act| act.locks().is_empty()) {

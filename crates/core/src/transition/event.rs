@@ -1,4 +1,4 @@
-//! What happened to a task.
+//! The events of a task.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,289 +6,290 @@ use crate::{
     ActKey, Actor, Awaited, Cause, Ending, Failure, Json, LockName, Name, Stuck, StuckKind, TaskId, Timestamp,
 };
 
-/// One thing that happened to a task. Its number is its place in the task's history, from 1.
+/// One event of a task. Its number is its position in the task's history, from 1.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Event {
-    /// When.
+    /// When it happened.
     pub at: Timestamp,
-    /// What.
+    /// The event itself.
     pub kind: EventKind,
 }
 
-/// What happened. Variants are only ever added at the end: the stored history holds their numbers.
+/// The kind of an event. Variants are only ever added at the end: the stored history contains their numbers.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum EventKind {
-    /// The task was taken in.
+    /// The task was accepted.
     TaskAccepted,
     /// Its start time came.
     TaskStarted,
-    /// A person holds it.
+    /// An operator paused it.
     TaskPaused {
-        /// Who.
+        /// The operator.
         by: Option<Actor>,
     },
-    /// A person let it go on.
+    /// An operator resumed it.
     TaskResumed {
-        /// Who.
+        /// The operator.
         by: Option<Actor>,
     },
-    /// It goes backward from now on.
+    /// It started rolling back.
     TaskRollingBack {
-        /// Why.
+        /// The reason.
         cause: Cause,
     },
-    /// It waits for a person.
+    /// It waits for an operator.
     TaskStuck(Stuck),
-    /// It waits for that person no more.
+    /// It no longer waits for an operator.
     TaskUnstuck,
     /// It ended.
     TaskEnded(Ending),
     /// An attempt became ready.
     ActReady {
-        /// The act.
+        /// The execution.
         key: ActKey,
         /// Number of the attempt.
         attempt: u32,
     },
-    /// An attempt became ready in a paused task, or lost its place in the queue to the pause.
+    /// An attempt became ready in a paused task, or was taken out of the queue by the pause.
     ActParked {
-        /// The act.
+        /// The execution.
         key: ActKey,
         /// Number of the attempt.
         attempt: u32,
     },
-    /// An attempt had been handed out. Recorded with its end; the event's time is when it was handed out.
+    /// An attempt had been claimed. Recorded with its end; the event's time is the time of the claim.
     ActStarted {
-        /// The act.
+        /// The execution.
         key: ActKey,
         /// Number of the attempt.
         attempt: u32,
     },
     /// An attempt failed and another one will be made.
     ActRetrying {
-        /// The act.
+        /// The execution.
         key: ActKey,
         /// Number of the attempt that failed.
         attempt: u32,
         /// When the next one is ready.
         until: Timestamp,
-        /// Why it failed.
+        /// The failure.
         failure: Failure,
     },
-    /// An attempt asked to be tried later.
+    /// An attempt was postponed by its worker.
     ActPostponed {
-        /// The act.
+        /// The execution.
         key: ActKey,
-        /// Number of the attempt that asked.
+        /// Number of that attempt.
         attempt: u32,
         /// When the next one is ready.
         until: Timestamp,
-        /// Why.
+        /// The worker's message.
         message: Box<str>,
     },
     /// The worker that had the attempt is gone.
     ActLost {
-        /// The act.
+        /// The execution.
         key: ActKey,
         /// Number of the attempt that was lost.
         attempt: u32,
     },
-    /// An attempt was taken back from the queue because its task turned around.
+    /// An attempt was withdrawn from the queue because its task started rolling back.
     ActWithdrawn {
-        /// The act.
+        /// The execution.
         key: ActKey,
         /// Number of the attempt.
         attempt: u32,
-        /// Whether a worker may have had it, so that the step counts as touched.
+        /// Whether a worker may have had it, so that the step needs a rollback.
         touched: bool,
     },
-    /// It is done.
+    /// An attempt succeeded.
     ActSucceeded {
-        /// The act.
+        /// The execution.
         key: ActKey,
         /// Number of the attempt.
         attempt: u32,
-        /// What it returned. Stored apart.
+        /// Its result. Stored separately.
         #[serde(skip)]
         result: Option<Json>,
     },
-    /// It failed for good.
+    /// The execution failed without a further retry.
     ActFailed {
-        /// The act.
+        /// The execution.
         key: ActKey,
         /// Number of the attempt.
         attempt: u32,
-        /// Why.
+        /// The failure.
         failure: Failure,
     },
     /// Its deadline passed while a worker has the attempt.
     ActOverdue {
-        /// The act.
+        /// The execution.
         key: ActKey,
         /// Number of the attempt.
         attempt: u32,
     },
-    /// It is passed over.
+    /// The execution was skipped.
     ActSkipped {
-        /// The act.
+        /// The execution.
         key: ActKey,
     },
-    /// A person settled a step.
+    /// An operator resolved a step.
     ActResolved {
-        /// The act.
+        /// The execution.
         key: ActKey,
-        /// How.
+        /// The decision.
         resolution: ResolutionKind,
-        /// With `Done`: what it would have returned. Stored apart.
+        /// With `Done`: the result given by the operator. Stored separately.
         #[serde(skip)]
         result: Option<Json>,
-        /// Who.
+        /// The operator.
         by: Option<Actor>,
     },
-    /// A person must see this: an alarm is on its way.
+    /// An operator must see this: a message raises an alarm.
     AlarmRaised {
-        /// What happened, to which step.
+        /// The trouble and its step.
         stuck: Stuck,
     },
-    /// What an alarm was raised for is settled.
+    /// The trouble of an alarm is resolved.
     AlarmCleared {
-        /// What it was raised for.
+        /// The kind of the trouble.
         kind: StuckKind,
-        /// The step it was about.
+        /// The step it concerned.
         step: Option<usize>,
-        /// Who settled it.
+        /// Who resolved it.
         by: Option<Actor>,
     },
-    /// A step whose turn has come waits for a time before its first attempt.
+    /// A step that could start waits for a time before its first attempt.
     ActDelayed {
-        /// The act.
+        /// The execution.
         key: ActKey,
         /// When the first attempt is ready.
         until: Timestamp,
     },
-    /// What its attempts are counted under where a limit is by key.
+    /// The concurrency key of its attempts was computed.
     ActKeyed {
-        /// The act.
+        /// The execution.
         key: ActKey,
-        /// The key.
+        /// The concurrency key.
         fairness: Box<str>,
     },
-    /// Its members do it from now on.
+    /// The step was fanned out into items.
     ActFanned {
-        /// The act.
+        /// The execution.
         key: ActKey,
-        /// How many there are.
+        /// The number of items.
         members: u32,
     },
-    /// An attempt waits for something else than a worker.
+    /// An attempt waits for something other than a worker.
     ActAwaiting {
-        /// The act.
+        /// The execution.
         key: ActKey,
         /// Number of the attempt.
         attempt: u32,
-        /// What for.
+        /// What it waits for.
         awaited: Awaited,
-        /// The child task, where it waits for one.
+        /// The child task, if it waits for one.
         child: Option<TaskId>,
-        /// The locks, where it waits for some.
+        /// The locks, if it waits for some.
         locks: Vec<LockName>,
     },
-    /// It has a lock.
+    /// An execution got a lock.
     ActLocked {
-        /// The act.
+        /// The execution.
         key: ActKey,
-        /// Which lock.
+        /// The lock.
         name: LockName,
         /// The fencing token.
         fence: u64,
     },
-    /// A worker had taken the attempt at the event's time. Recorded when `start_within` is over, and for a step
-    /// with a deadline when its first attempt has run for a while: a restart of the server then knows when the
-    /// deadline began.
+    /// A worker had claimed the attempt at the event's time. Recorded when `start_within` has passed, and for a step
+    /// with a deadline when its first attempt has run for a while: after a restart of the server the start of the
+    /// deadline is then known.
     ActTaken {
-        /// The act.
+        /// The execution.
         key: ActKey,
         /// Number of the attempt.
         attempt: u32,
     },
-    /// A signal came that no step waits for yet.
+    /// A signal arrived that no step waits for yet.
     SignalKept {
         /// Its name.
         name: Name,
-        /// What came with it.
+        /// Its parameters.
         params: Option<Box<str>>,
         /// Who sent it.
         by: Option<Actor>,
     },
-    /// A step got the signal it waited for.
+    /// A step received its signal.
     SignalReceived {
-        /// The act.
+        /// The execution.
         key: ActKey,
         /// The signal's name.
         name: Name,
         /// Who sent it.
         by: Option<Actor>,
     },
-    /// A person gave a step other parameters.
+    /// An operator gave a step other parameters.
     StepAmended {
         /// The step.
         step: usize,
-        /// Those of the same names as before, as the text of a JSON object.
+        /// The previous values of the same names, as the text of a JSON object.
         before: Box<str>,
-        /// Those it gets from now on.
+        /// The new values.
         after: Box<str>,
-        /// Who.
+        /// The operator.
         by: Option<Actor>,
     },
-    /// A person took a lock from it.
+    /// An operator took a lock from an execution.
     ActUnlocked {
-        /// The act.
+        /// The execution.
         key: ActKey,
-        /// Which lock.
+        /// The lock.
         name: LockName,
-        /// The fencing token under which it had it.
+        /// The fencing token under which it held the lock.
         fence: u64,
-        /// Why.
+        /// The operator's reason.
         reason: Box<str>,
-        /// Who.
+        /// The operator.
         by: Option<Actor>,
     },
-    /// An operator started the task although another one with the same unique key may be running.
+    /// An operator started the task even though another one with the same unique key may be running.
     UniqueOverridden {
-        /// Who.
+        /// The operator.
         by: Option<Actor>,
     },
-    /// No answer to the attempt came over the broker in time: the answer is lost, or the module.
+    /// No answer to the attempt came over the broker in time: the answer or the module was lost.
     ActUnanswered {
-        /// The act.
+        /// The execution.
         key: ActKey,
         /// Number of the attempt.
         attempt: u32,
     },
-    /// The attempt was taken from its worker, which could not be heard because of a fault of a server: no death is counted.
+    /// The attempt was reclaimed from its worker, which could not renew because of a fault of a server: no death is
+    /// counted.
     ActReclaimed {
-        /// The act.
+        /// The execution.
         key: ActKey,
-        /// Number of the attempt that was taken from its worker.
+        /// Number of the reclaimed attempt.
         attempt: u32,
     },
 }
 
-/// How a person settled a step.
+/// An operator's decision about a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ResolutionKind {
-    /// It is tried again.
+    /// Try again.
     Retry,
-    /// It is passed over.
+    /// Skip the step.
     Skip,
-    /// It was done by hand.
+    /// It was executed by hand.
     Done,
-    /// The task is rolled back.
+    /// Roll the task back.
     Rollback,
 }
 
 impl EventKind {
-    /// The act it is about, if it is about one.
+    /// The execution it concerns, if any.
     #[must_use]
     pub fn act(&self) -> Option<ActKey> {
         match self {

@@ -1,4 +1,4 @@
-//! The one place that changes a task: what each event does to it.
+//! The only place that changes a task: the change made by each event.
 
 use crate::{
     Act, ActKey, ActState, Awaited, Cause, DEADLINE_CODE, Direction, Event, EventKind, Failure, HeldLock,
@@ -17,14 +17,14 @@ pub fn evolve(task: &mut Task, event: &Event) {
         EventKind::TaskPaused { .. } => task.state.pause = Pause::Held,
         EventKind::TaskResumed { .. } => task.state.pause = Pause::None,
         EventKind::TaskRollingBack { cause } => {
-            // A child that succeeded and is undone goes on.
+            // A completed child task that is rolled back becomes active again.
             (task.state.phase, task.state.ended_at) = (Phase::Backward, None);
-            // Whoever cancels wants it undone now.
+            // A cancel also ends a pause: the rollback starts at once.
             if matches!(cause, Cause::Cancel { .. } | Cause::Parent) {
                 task.state.pause = Pause::None;
             }
             task.state.cause = Some(cause.clone());
-            // Once the task has failed, the step for errors has its turn.
+            // Once the task has failed, the `on_error` step runs.
             if !matches!(cause, Cause::Cancel { .. } | Cause::Parent) {
                 for (index, definition) in task.flow.steps.iter().enumerate() {
                     if definition.role == Role::OnError {
@@ -44,7 +44,7 @@ pub fn evolve(task: &mut Task, event: &Event) {
             touch(task, *key);
             begin(task, *key, *attempt, at);
             change(task, *key, |act| {
-                // An attempt that was parked, or that follows a lost one, keeps the place it had in the queue.
+                // An attempt that was parked, or that follows a lost one, keeps its place in the queue.
                 if !matches!(act.state, ActState::Parked | ActState::Ready) {
                     act.ready_at = Some(at);
                 }
@@ -73,7 +73,7 @@ pub fn evolve(task: &mut Task, event: &Event) {
         EventKind::ActLost { key, .. } => change(task, *key, |act| {
             act.deaths += if is_planted(Bug::DeathCountedTwice) { 2 } else { 1 };
         }),
-        // What follows says what becomes of it.
+        // The following event determines the state.
         EventKind::ActReclaimed { .. } => {}
         EventKind::ActWithdrawn { key, touched, .. } => {
             if key.direction == Direction::Forward {
@@ -100,7 +100,7 @@ pub fn evolve(task: &mut Task, event: &Event) {
         }
         EventKind::ActOverdue { key, .. } => change(task, *key, |act| {
             act.overdue = true;
-            // A worker has it, so one took it.
+            // A worker has claimed it, so it was taken.
             set_start_by(act, None);
             act.failure = Some(Failure::new(DEADLINE_PASSED, DEADLINE_CODE, false));
         }),
@@ -114,7 +114,7 @@ pub fn evolve(task: &mut Task, event: &Event) {
                 ResolutionKind::Skip => settle(act, ActState::Skipped, at),
                 ResolutionKind::Done => {
                     act.result.clone_from(result);
-                    // No task did it, so none can undo it.
+                    // No child task executed it, so none can roll it back.
                     act.change_extras(|extras| extras.child = None);
                     settle(act, ActState::Succeeded, at);
                 }
@@ -129,7 +129,8 @@ pub fn evolve(task: &mut Task, event: &Event) {
         }
         EventKind::ActFanned { key, members } => {
             let step = task.state.step_mut(key.step);
-            // The step as a whole has no attempts. Doing it has begun; undoing it begins with the first member.
+            // The step as a whole has no attempts. The forward execution has started; the rollback starts with the
+            // first item.
             if key.direction == Direction::Forward {
                 step.members = Some(Box::new(Members::new(*members)));
                 step.forward.attempt = 1;
@@ -143,7 +144,7 @@ pub fn evolve(task: &mut Task, event: &Event) {
             }
             begin(task, *key, *attempt, at);
             if *awaited == Awaited::Signal {
-                // Nobody takes such an attempt: it begins with the wait.
+                // No worker takes such an attempt: it starts with the wait.
                 begin_deadline(task, *key, at);
             }
             change(task, *key, |act| {
@@ -171,7 +172,7 @@ pub fn evolve(task: &mut Task, event: &Event) {
             }
         }
         EventKind::ActUnanswered { key, .. } => change(task, *key, |act| {
-            // Nobody knows how long the attempt really took, so the next one has a deadline of its own.
+            // The actual duration of the attempt is unknown, so the next one has a new deadline.
             (act.deadline_at, act.overdue) = (None, false);
         }),
         EventKind::SignalKept { name, params, by } => {
@@ -183,7 +184,7 @@ pub fn evolve(task: &mut Task, event: &Event) {
                 task.state.signals.remove(place);
             }
         }
-        // Only stores act on it, when they look for tasks with the same unique key.
+        // Only stores use it, when they look for tasks with the same unique key.
         EventKind::UniqueOverridden { .. } => {}
         EventKind::StepAmended { step, after, .. } => {
             let step = task.state.step_mut(*step);
@@ -197,25 +198,25 @@ pub fn evolve(task: &mut Task, event: &Event) {
     }
 }
 
-/// An attempt is under way.
+/// Records the start of an attempt.
 fn start(task: &mut Task, key: ActKey, at: Timestamp) {
     task.state.started_at = task.state.started_at.or(Some(at));
-    // A fanned-out step starts with the first of its members.
+    // A fanned-out step starts with the first of its items.
     for key in [key, key.of_member(0)] {
         change(task, key, |act| act.started_at = act.started_at.or(Some(at)));
     }
     begin_deadline(task, key, at);
 }
 
-/// The first attempt was taken at `at`: the deadline of all attempts counts from there.
+/// Starts the deadline of all attempts: the first attempt was claimed at `at`.
 fn begin_deadline(task: &mut Task, key: ActKey, at: Timestamp) {
     let Some(deadline) = task.action(key).and_then(|action| action.deadline) else { return };
     change(task, key, |act| act.deadline_at = act.deadline_at.or(Some(at + deadline)));
 }
 
-/// An attempt has its number.
+/// Sets the number of an attempt.
 fn begin(task: &mut Task, key: ActKey, attempt: u32, at: Timestamp) {
-    // An undo of a member makes the undo of its step one that was tried.
+    // The rollback of an item counts as a rollback attempt of its step.
     if key.is_member() && key.direction == Direction::Rollback {
         task.state.step_mut(key.step).undo.attempt = 1;
     }
@@ -225,7 +226,7 @@ fn begin(task: &mut Task, key: ActKey, attempt: u32, at: Timestamp) {
     change(task, key, |act| act.attempt = attempt);
 }
 
-/// The act may have effects from now on.
+/// Records that the execution may have effects from now on.
 fn touch(task: &mut Task, key: ActKey) {
     if key.direction == Direction::Forward {
         set_touched(task, key, true);
@@ -235,7 +236,7 @@ fn touch(task: &mut Task, key: ActKey) {
 fn set_touched(task: &mut Task, key: ActKey, touched: bool) {
     let step = task.state.step_mut(key.step);
     match &mut step.members {
-        // A fanned-out step is as its members are.
+        // The state of a fanned-out step follows from its items.
         Some(members) if key.is_member() => {
             members.change(key.member, |member| member.touched = touched);
             step.touched = members.touched() > 0;
@@ -244,7 +245,7 @@ fn set_touched(task: &mut Task, key: ActKey, touched: bool) {
     }
 }
 
-/// A person wants it tried again: all its retries are there again.
+/// Resets an execution for another try by an operator: all its retries are available again.
 fn again(act: &mut Act) {
     *act = Act {
         attempt: act.attempt,
@@ -262,12 +263,12 @@ fn again(act: &mut Act) {
     }
 }
 
-/// A person wants a fanned-out step tried again: its members that failed begin again. Tells whether it is one.
+/// Restarts the failed items of a fanned-out step for an operator. Returns whether the step is one.
 fn retry_members(task: &mut Task, key: ActKey) -> bool {
     let step = task.state.step_mut(key.step);
     let (Some(members), false) = (&mut step.members, key.is_member()) else { return false };
     if members.begun() == 0 {
-        // There were too few of them: the list is looked at again.
+        // There were too few items: the list is evaluated again.
         step.members = None;
         return false;
     }
@@ -286,21 +287,21 @@ fn settle(act: &mut Act, state: ActState, at: Timestamp) {
     forget_locks(act);
 }
 
-/// By when a worker must have taken the attempt that is ready.
+/// Sets when a worker must have started the ready attempt.
 fn set_start_by(act: &mut Act, start_by: Option<Timestamp>) {
     if act.start_by() != start_by {
         act.change_extras(|extras| extras.start_by = start_by);
     }
 }
 
-/// The act has and wants no lock any more.
+/// Removes all locks, held or wanted.
 fn forget_locks(act: &mut Act) {
     if !act.locks().is_empty() {
         act.change_extras(|extras| extras.locks.clear());
     }
 }
 
-/// Changes one of the locks that an act needs.
+/// Changes one of the locks that an execution needs.
 fn change_lock(task: &mut Task, key: ActKey, name: &LockName, set: impl FnOnce(&mut HeldLock)) {
     change(task, key, |act| {
         act.change_extras(|extras| {
@@ -311,7 +312,7 @@ fn change_lock(task: &mut Task, key: ActKey, name: &LockName, set: impl FnOnce(&
     });
 }
 
-/// Changes one act.
+/// Changes one execution.
 fn change(task: &mut Task, key: ActKey, change: impl FnOnce(&mut Act)) {
     let step = task.state.step_mut(key.step);
     match (&mut step.members, key.direction) {

@@ -1,4 +1,4 @@
-//! What must hold after every transition, in release builds as well. A broken one is a defect of the rules.
+//! Invariants that hold after every transition, in release builds as well. A broken one is a defect of the rules.
 
 use std::sync::Arc;
 
@@ -8,10 +8,10 @@ use crate::{
 
 const PARKED: &str = "only a paused task parks attempts";
 
-/// Checks the step from `before` to `after` by `events`.
+/// Checks the transition from `before` to `after` by `events`.
 ///
 /// # Errors
-/// The first invariant that is broken, in words.
+/// The first broken invariant, as a message.
 pub fn check(before: &Task, after: &Task, events: &[Event]) -> Result<(), String> {
     let broken = |what: &str| Err(what.to_owned());
     if after.state.events != before.state.events + events.len() as u64 {
@@ -30,14 +30,14 @@ pub fn check(before: &Task, after: &Task, events: &[Event]) -> Result<(), String
     check_phase(after, open).map_err(str::to_owned)
 }
 
-/// The acts of steps as a whole, and of the members to which something happened.
+/// Checks the executions of whole steps, and of the items with events.
 fn check_acts(before: &Task, after: &Task, events: &[Event]) -> Result<(), &'static str> {
     for (was, is) in before.state.steps.iter().zip(&after.state.steps) {
         let parked = is.forward.state == ActState::Parked || is.undo.state == ActState::Parked;
         if parked && after.state.pause == Pause::None {
             return Err(PARKED);
         }
-        // Those that both share did not change.
+        // Shared steps are unchanged.
         if !Arc::ptr_eq(was, is) {
             check_act(&was.forward, &is.forward)?;
             check_act(&was.undo, &is.undo)?;
@@ -60,7 +60,7 @@ fn check_acts(before: &Task, after: &Task, events: &[Event]) -> Result<(), &'sta
     Ok(())
 }
 
-/// The one exception: a task that did a step of another, which is undone.
+/// The only exception: a completed child task is rolled back with its parent.
 fn is_undone_with_parent(before: &Task, events: &[Event]) -> bool {
     let turned = EventKind::TaskRollingBack { cause: Cause::Parent };
     before.state.phase == Phase::Ended(Ending::Succeeded)
@@ -68,18 +68,18 @@ fn is_undone_with_parent(before: &Task, events: &[Event]) -> bool {
         && events.first().is_some_and(|event| event.kind == turned)
 }
 
-/// What holds of every act that changed.
+/// Checks a changed execution.
 fn check_act(was: &Act, is: &Act) -> Result<(), &'static str> {
     if is.attempt < was.attempt {
         return Err("attempt numbers only grow");
     }
     if was.is_satisfied() && is != was {
-        return Err("what is done or passed over stays so");
+        return Err("a completed or skipped execution does not change");
     }
     Ok(())
 }
 
-/// Each result is the only one of its act, and that of a fanned-out step comes after those of its members.
+/// Each execution has at most one result, and the result of a fanned-out step comes after those of its items.
 fn check_successes(after: &Task, events: &[Event]) -> Result<(), &'static str> {
     let done = |event: &Event| match event.kind {
         EventKind::ActSucceeded { key, .. } => Some(key),
@@ -97,7 +97,7 @@ fn check_successes(after: &Task, events: &[Event]) -> Result<(), &'static str> {
     Ok(())
 }
 
-/// Whether the members of a step, if it has any, are done as far as the flow asks for it.
+/// Whether the items of a step, if it has any, are completed as far as the flow requires.
 fn are_members_done(task: &Task, key: ActKey) -> bool {
     let members = task.state.steps[key.step].members.as_ref().filter(|_| !key.is_member());
     members.is_none_or(|members| {
@@ -112,7 +112,7 @@ fn are_members_done(task: &Task, key: ActKey) -> bool {
     })
 }
 
-/// Steps begin when their predecessors are done, and are undone when their successors are.
+/// Steps start when their predecessors are completed, and are rolled back when their successors are.
 fn check_order(task: &Task, [forward_open, _]: [bool; 2]) -> Result<(), &'static str> {
     let steps = &task.state.steps;
     for (index, step) in steps.iter().enumerate() {
@@ -124,19 +124,19 @@ fn check_order(task: &Task, [forward_open, _]: [bool; 2]) -> Result<(), &'static
             continue;
         }
         if forward_open {
-            return Err("undoing begins after everything in flight has ended");
+            return Err("a rollback starts after everything in flight has ended");
         }
         if !step.touched {
-            return Err("only touched steps are undone");
+            return Err("only steps that need a rollback are rolled back");
         }
         if !task.is_undone_after(index) {
-            return Err("a step is undone after its touched successors");
+            return Err("a step is rolled back after its successors that need it");
         }
     }
     Ok(())
 }
 
-/// The phase agrees with the steps, and everything that is not over has something that will wake it.
+/// The phase agrees with the steps, and every unfinished task has something that will wake it.
 fn check_phase(task: &Task, [forward_open, undo_open]: [bool; 2]) -> Result<(), &'static str> {
     let steps = &task.state.steps;
     let undone = || steps.iter().all(|step| !step.touched || step.undo.is_satisfied());
@@ -147,12 +147,12 @@ fn check_phase(task: &Task, [forward_open, undo_open]: [bool; 2]) -> Result<(), 
             Err("a task succeeds when all its steps are done")
         }
         Phase::Ended(Ending::RolledBack | Ending::Failed | Ending::Cancelled) if !undone() => {
-            Err("a task that failed ends when every touched step is undone or passed over")
+            Err("a failed task ends when every step that needs it is rolled back or skipped")
         }
         Phase::Ended(_) => Ok(()),
         Phase::Scheduled if open => Err("nothing of a scheduled task has begun"),
         Phase::Scheduled => Ok(()),
-        Phase::Forward if undo_open => Err("nothing is undone on the way forward"),
+        Phase::Forward if undo_open => Err("no rollback runs in the forward phase"),
         Phase::Forward | Phase::Backward if !open && task.state.stuck.is_none() => {
             Err("every unfinished task has something that will wake it")
         }

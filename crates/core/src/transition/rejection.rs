@@ -13,10 +13,10 @@ pub enum Rejection {
     /// The attempt was settled by the same report before.
     #[error("this attempt was reported before")]
     Duplicate,
-    /// Another attempt has taken over.
+    /// A newer attempt exists.
     #[error("another attempt has taken over")]
     Stale,
-    /// What the wake-up was for is gone.
+    /// The wake-up is outdated.
     #[error("nothing is due")]
     NothingDue,
     /// The task has ended.
@@ -25,22 +25,22 @@ pub enum Rejection {
     /// No step of the task ever waits for this signal.
     #[error("no step of the task waits for a signal \"{0}\": look at the flow for its name")]
     UnknownSignal(String),
-    /// Every step that waits for this signal is done.
-    #[error("no step will wait for the signal \"{0}\" any more: those that do are done or passed over")]
+    /// Every step that waits for this signal is completed or skipped.
+    #[error("no step will wait for the signal \"{0}\" any more: those that do are completed or skipped")]
     SignalDone(String),
-    /// No step waits for this signal now, and it is not to be kept.
+    /// No step waits for this signal now, and it must not be kept.
     #[error("no step waits for the signal \"{0}\" now: send it later, or have it kept")]
     NobodyWaits(String),
-    /// So many signals came before their steps that no more are kept.
+    /// The maximum number of early signals is already kept.
     #[error("the task keeps {SIGNALS_MAX} signals for later already")]
     TooManySignals,
-    /// The step does not wait for a person.
+    /// The step does not wait for an operator.
     #[error("step \"{0}\" does not wait for a decision")]
     NothingToResolve(String),
-    /// A step is said to be done, and one before it is not, or it is no step that a task does.
+    /// A step was given as completed although one before it is not, or it is not a plain step.
     #[error("step \"{0}\" cannot be done already: the steps before it are not")]
     DoneTooEarly(String),
-    /// Members of the step have begun, each with its element.
+    /// Items of the step have started, each with its element.
     #[error(
         "step \"{step}\" has begun with the elements of `{list}`: give it other parameters, not another list"
     )]
@@ -50,10 +50,10 @@ pub enum Rejection {
         /// The parameter that holds the list.
         list: String,
     },
-    /// The step is being undone already.
+    /// The step is already being rolled back.
     #[error("step \"{0}\" is being rolled back already: use retry, skip or done")]
     AlreadyRollingBack(String),
-    /// The expressions of a new task take too long, all together.
+    /// The expressions of a new task take too long in total.
     #[error(
         "the expressions of the flow take more than {EVALUATION_STEPS_PER_TRANSITION_MAX} steps together with these \
          parameters: submit shorter lists and strings, or let the flow evaluate fewer expressions at its start"

@@ -1,4 +1,4 @@
-//! How long to wait before the next attempt.
+//! The delay before the next attempt.
 
 use crate::{
     ActKey, Backoff, Direction, Millis, Retry, TaskId,
@@ -6,8 +6,8 @@ use crate::{
     values::mix::mix,
 };
 
-/// The delay after failure number `failures` (from 1) of an act: `base × 2^(failures-1)` up to `cap`, of which
-/// a hash of the task, act and failure picks between a half and all. The same input gives the same delay.
+/// The delay after failure number `failures` (from 1) of an execution: `base × 2^(failures-1)` up to `cap`, reduced by
+/// up to a half, depending on a hash of the task, execution and failure. The same input gives the same delay.
 #[must_use]
 pub fn retry_delay(retry: &Retry, task: TaskId, key: ActKey, failures: u32) -> Millis {
     let full = match retry.backoff {
@@ -24,7 +24,7 @@ pub fn retry_delay(retry: &Retry, task: TaskId, key: ActKey, failures: u32) -> M
     Millis(half + jitter(task, key, failures) % (full - half + 1))
 }
 
-/// A hash that spreads the retries of tasks that failed together.
+/// A hash that spreads the retries of tasks that failed at the same time.
 fn jitter(task: TaskId, key: ActKey, failures: u32) -> u64 {
     #[expect(clippy::cast_possible_truncation, reason = "both halves are mixed in")]
     let folded = (task.0 >> 64) as u64 ^ task.0 as u64;

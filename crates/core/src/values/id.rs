@@ -12,13 +12,13 @@ pub struct Name(Arc<str>);
 /// The longest name, in bytes.
 pub const NAME_BYTES_MAX: usize = 128;
 
-/// A name that cannot be one.
+/// An invalid name.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("{0:?} is no name: write 1 to 128 of A-Z a-z 0-9 _ . - and begin with a letter or digit")]
 pub struct NameError(pub String);
 
 impl Name {
-    /// Checks `text` and makes a name of it.
+    /// Checks `text` and returns it as a name.
     ///
     /// # Errors
     /// When it is empty, too long, or has other characters.
@@ -67,12 +67,12 @@ impl FromStr for Name {
     }
 }
 
-/// Identifies a task: a UUID of version 7, so that ids made later sort after earlier ones.
+/// Identifies a task: a UUID of version 7, so that later ids sort after earlier ones.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct TaskId(pub u128);
 
 impl TaskId {
-    /// No task: what an alarm about something else is about.
+    /// No task: for alarms that concern no task.
     pub const NONE: Self = Self(0);
 
     /// The 16 bytes in sort order.
@@ -100,9 +100,9 @@ impl fmt::Debug for TaskId {
     }
 }
 
-/// A text that is no task id.
+/// An invalid task id.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error("{0:?} is no task id: it must be a UUID")]
+#[error("invalid task id {0:?}: it must be a UUID")]
 pub struct TaskIdError(pub String);
 
 impl FromStr for TaskId {
@@ -115,12 +115,12 @@ impl FromStr for TaskId {
     }
 }
 
-/// Who did something: a token's name, or what a client says of itself.
+/// Who did something: the name of a token, or a name that a client claims.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Actor {
     /// The name.
     pub name: Arc<str>,
-    /// Whether it is only what the client says of itself.
+    /// Whether the name is only claimed by the client.
     pub claimed: bool,
 }
 

@@ -1,4 +1,4 @@
-//! JSON objects that are passed on as they came.
+//! JSON objects that are passed on unchanged.
 
 use std::{collections::HashMap, fmt, sync::Arc};
 
@@ -8,27 +8,27 @@ use thiserror::Error;
 
 use crate::MEMBERS_MAX;
 
-/// How deep a payload may nest.
+/// The maximum nesting depth of a payload.
 pub const JSON_DEPTH_MAX: usize = 64;
 
-/// A JSON object kept as text: keys keep their order, numbers their digits. Cheap to clone.
+/// A JSON object stored as text: keys keep their order, numbers their digits. Cheap to clone.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Json(Arc<str>);
 
-/// Why a text is no payload.
+/// Why a text is not a valid payload.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum JsonError {
-    /// It is JSON, but no object.
+    /// It is JSON, but not an object.
     #[error("it is {0}, and must be a JSON object such as {{\"size\": 3}}")]
     NotAnObject(&'static str),
     /// It nests too deep.
     #[error("it nests deeper than {JSON_DEPTH_MAX} levels")]
     TooDeep,
-    /// A text in it has an escape that names no character.
-    #[error("a text in it has half of a surrogate pair, such as \"\\ud83d\" alone, which is no character")]
+    /// A string in it has an escape without a valid character.
+    #[error("a text in it has half of a surrogate pair, such as \"\\ud83d\" alone, which is not a character")]
     HalfCharacter,
-    /// It is no JSON at all.
-    #[error("it is no JSON: {0}")]
+    /// It is not valid JSON.
+    #[error("it is not valid JSON: {0}")]
     Malformed(String),
 }
 
@@ -39,10 +39,10 @@ impl Json {
         Self("{}".into())
     }
 
-    /// Takes a syntactically valid value, if it is an object that is not too deep and whose texts can be read.
+    /// Accepts a syntactically valid value if it is an object within the maximum depth and its strings are readable.
     ///
     /// # Errors
-    /// When it is no object, nests too deep, or has a text with half of a surrogate pair.
+    /// When it is not an object, nests too deep, or has a string with half of a surrogate pair.
     pub fn from_raw(raw: &RawValue) -> Result<Self, JsonError> {
         let text = raw.get();
         match text.bytes().next() {
@@ -65,14 +65,14 @@ impl Json {
     /// Parses `text`.
     ///
     /// # Errors
-    /// When it is no JSON, no object, or nests too deep.
+    /// When it is not JSON, not an object, or nests too deep.
     pub fn parse(text: &str) -> Result<Self, JsonError> {
         let raw: &RawValue =
             serde_json::from_str(text.trim()).map_err(|error| JsonError::Malformed(error.to_string()))?;
         Self::from_raw(raw)
     }
 
-    /// Takes a text that was a payload before, read back from where it was kept.
+    /// Accepts a stored text that was a valid payload before.
     #[must_use]
     pub fn from_stored(text: &str) -> Self {
         Self(text.into())
@@ -84,14 +84,14 @@ impl Json {
         &self.0
     }
 
-    /// Whether it surely has no members.
+    /// Whether it certainly has no members.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.bytes().filter(|byte| !byte.is_ascii_whitespace()).take(3).count() == 2
     }
 
-    /// Merges objects: a later one's members replace those of an earlier one of the same name, which keep
-    /// their place.
+    /// Merges objects: the members of a later one replace those of an earlier one with the same name, at the earlier
+    /// position.
     #[must_use]
     pub fn merge<'a>(objects: impl IntoIterator<Item = &'a Self>) -> Self {
         let mut full: Vec<&Self> = objects.into_iter().filter(|object| !object.is_empty()).collect();
@@ -103,29 +103,29 @@ impl Json {
         let mut merged = Members::default();
         for object in &full {
             let mut reader = serde_json::Deserializer::from_str(object.as_str());
-            // A `Json` was checked when it was made, so this cannot fail; were it to, the rest is passed over.
+            // A `Json` was checked when it was created, so this cannot fail; if it did, the rest would be skipped.
             let _ = reader.deserialize_map(Collect(&mut merged));
         }
         Self::of_members(merged.list.into_iter())
     }
 }
 
-/// Members of objects: by their names, and values as they stand.
+/// Members of objects: their names and the text of their values.
 impl Json {
-    /// The elements of the list that is the member `name`, as text.
+    /// The elements of the list in the member `name`, as text.
     ///
     /// # Errors
-    /// When there is no such member, it is no list, or a list that is too long for a fanned-out step: in words.
+    /// When there is no such member, or it is not a list, or too long for a fanned-out step: as a message.
     pub fn elements(&self, name: &str) -> Result<Vec<Box<str>>, String> {
         let Some(value) = self.member(name) else {
-            return Err(format!("there is no parameter \"{name}\", whose elements it is to be done for"));
+            return Err(format!("there is no parameter \"{name}\": `each` needs it as a list"));
         };
         let elements: Vec<&RawValue> = serde_json::from_str(value).map_err(|_| {
-            format!("the parameter \"{name}\" is no list, and it is to be done for its elements")
+            format!("the parameter \"{name}\" is not a list, and `each` of the step needs one")
         })?;
         if elements.len() > MEMBERS_MAX {
             return Err(format!(
-                "the parameter \"{name}\" has {} elements; the most is {MEMBERS_MAX}",
+                "the parameter \"{name}\" has {} elements; the limit is {MEMBERS_MAX}",
                 elements.len()
             ));
         }
@@ -144,13 +144,13 @@ impl Json {
         self.filtered(|member| member != name)
     }
 
-    /// Of this object the members with names that are `wanted`.
+    /// The object with only the members whose names are `wanted`.
     #[must_use]
     pub(crate) fn filtered(&self, wanted: impl Fn(&str) -> bool) -> Self {
         Self::of_members(self.members().into_iter().filter(|(member, _)| wanted(member)))
     }
 
-    /// Of this object the members that `other` has as well.
+    /// The object with only the members that `other` has as well.
     #[must_use]
     pub fn only(&self, other: &Self) -> Self {
         let other = other.members();
@@ -158,7 +158,7 @@ impl Json {
         self.filtered(has)
     }
 
-    /// `text` as JSON writes it.
+    /// `text` as a JSON string.
     #[must_use]
     pub fn quote(text: &str) -> String {
         serde_json::to_string(text).unwrap_or_default()
@@ -172,12 +172,12 @@ impl Json {
     fn members(&self) -> Vec<(String, &str)> {
         let mut members = Members::default();
         let mut reader = serde_json::Deserializer::from_str(self.as_str());
-        // A `Json` was checked when it was made, so this cannot fail; were it to, the rest is passed over.
+        // A `Json` was checked when it was created, so this cannot fail; if it did, the rest would be skipped.
         let _ = reader.deserialize_map(Collect(&mut members));
         members.list
     }
 
-    /// An object of these names and values, which are valid JSON.
+    /// An object of these names and values; the values are valid JSON.
     pub(crate) fn of_members<'a>(members: impl Iterator<Item = (String, &'a str)>) -> Self {
         let mut text = String::new();
         for (name, value) in members {
@@ -235,7 +235,7 @@ impl<'de: 'a, 'a> Visitor<'de> for Collect<'a, '_> {
     }
 }
 
-/// How deep valid JSON nests.
+/// The nesting depth of valid JSON.
 fn depth(text: &str) -> usize {
     let (mut depth, mut deepest, mut in_string, mut escaped) = (0_usize, 0, false, false);
     for byte in text.bytes() {
@@ -255,8 +255,8 @@ fn depth(text: &str) -> usize {
     deepest
 }
 
-/// Whether a text of valid JSON has one half of a surrogate pair without the other. The syntax allows it, but no
-/// string can hold it: whoever read the payload, be it only to merge it, would fail.
+/// Whether a string of valid JSON has one half of a surrogate pair without the other. The syntax allows it, but no
+/// string type can represent it: every reader of the payload would fail, even one that only merges it.
 fn has_half_character(text: &str) -> bool {
     let unit = |at: usize| {
         let hex = text.get(at..at + 6)?.strip_prefix("\\u")?;

@@ -1,4 +1,4 @@
-//! A hash for spreading: of numbers that are near to one another it makes numbers that are not.
+//! A hash for spreading: it maps close numbers to distant ones.
 
 /// The finaliser of SplitMix64.
 pub(crate) fn mix(word: u64) -> u64 {

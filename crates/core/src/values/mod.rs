@@ -1,4 +1,4 @@
-//! Plain values: names and ids, times, and JSON with what is done with it as parameters and results.
+//! Plain values: names and ids, times, and JSON as parameters and results.
 
 pub(crate) mod backoff;
 pub(crate) mod id;

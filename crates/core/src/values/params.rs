@@ -1,4 +1,4 @@
-//! Parameters: what an act is given, and what a task comes to.
+//! Parameters: the input of an execution, and the outcome of a task.
 
 use crate::{
     Act, ActKey, ActState, Cause, DATA_CODE, DEADLINE_CODE, Direction, EXPRESSION_MEMBER_STEPS_MAX,
@@ -8,29 +8,29 @@ use crate::{
     task::members::Shares,
 };
 
-/// The parameter that holds the element of a member.
+/// The parameter with the element of an item.
 pub const ITEM_PARAM: &str = "item";
 
-/// The parameter that holds the number of a member, from 0 as in the list.
+/// The parameter with the index of an item in the list, from 0.
 pub const INDEX_PARAM: &str = "index";
 
-/// The parameter that tells a join or the step for errors what failed.
+/// The parameter with the failures, for a join or the `on_error` step.
 pub const ERRORS_PARAM: &str = "errors";
 
-/// The most errors that are told.
+/// The maximum number of reported errors.
 pub const ERRORS_MAX: usize = 100;
 
-/// The largest array of results that a fanned-out step comes to.
+/// The maximum size of a fanned-out step's array of results, in bytes.
 pub const JOINED_BYTES_MAX: usize = 4 << 20;
 
-/// What names are made of, and in how many steps.
+/// The parameters for computing concurrency keys and lock names, and the limit of evaluation steps.
 pub(crate) struct Naming {
     params: Json,
     steps_max: u64,
 }
 
 impl Naming {
-    /// The name that `expression` makes.
+    /// The name that `expression` evaluates to.
     pub(crate) fn text(
         &self,
         expression: &Expression,
@@ -41,7 +41,7 @@ impl Naming {
 }
 
 impl Shares {
-    /// What a member alone is given.
+    /// The parameters of one item only.
     fn own(&self, key: ActKey) -> Json {
         let index = key.index().unwrap_or_default();
         let element = self.elements.get(index as usize).map_or("null", |element| &**element);
@@ -50,25 +50,25 @@ impl Shares {
 }
 
 impl Task {
-    /// The parameters handed to an act: the flow's, the caller's, then the results of the step's ancestors in definition
-    /// order; last what an operator gave it. A rollback gets those that its step was given: results of later steps do
-    /// not change what it rolls back. [`RollbackParams`] says which flows do otherwise.
+    /// The parameters of an execution: the flow's, the caller's, then the results of the step's ancestors in definition
+    /// order; last those that an operator gave it. A rollback gets the same parameters as the forward execution of its
+    /// step: results of later steps do not change what it rolls back. [`RollbackParams`] describes the exceptions.
     ///
-    /// A member gets those its step had when it was fanned out, with its element as `item` and its place as `index`
-    /// in place of the list. A join that goes on without some gets `errors`; the step for errors gets `errors` and all
-    /// results so far.
+    /// An item gets the parameters that its step had when it was fanned out, with its element as `item` and its
+    /// position as `index` instead of the list. A join that continues without some predecessors gets `errors`; the
+    /// `on_error` step gets `errors` and all results so far.
     #[must_use]
     pub fn params_for(&self, key: ActKey) -> Json {
         let given = if key.is_member() { self.given_to_member(key) } else { self.given(key) };
         let with_result = match key.direction {
             Direction::Forward => false,
-            // An item of a classic flow has no place of its own among results that all share.
+            // An item of a classic flow has no place of its own among the shared results.
             Direction::Rollback if key.is_member() => self.flow.rollback_params != RollbackParams::Step,
             Direction::Rollback => self.flow.rollback_params == RollbackParams::StepAndResult,
         };
         match self.done_by(key).filter(|_| with_result) {
             Some(result) if key.is_member() => {
-                // Its element stays its element, whatever it returned.
+                // Its element stays its element, whatever its result contains.
                 let own = self.shares(key).map(|shares| shares.own(key));
                 Json::merge([Some(&given), Some(result), own.as_ref()].into_iter().flatten())
             }
@@ -77,14 +77,14 @@ impl Task {
         }
     }
 
-    /// What doing the step or the item of this act returned.
+    /// The result of the forward execution of this step or item.
     #[must_use]
     pub fn done_by(&self, key: ActKey) -> Option<&Json> {
         let forward = self.act(ActKey { direction: Direction::Forward, ..key })?;
         forward.result.as_ref().filter(|_| !is_planted(Bug::RollbackWithoutResult))
     }
 
-    /// What a step as a whole is given, forward or back.
+    /// The parameters of a step as a whole, forward or rollback.
     fn given(&self, key: ActKey) -> Json {
         let is_shared = match (key.direction, self.flow.steps[key.step].role) {
             (Direction::Forward, _) => false,
@@ -107,7 +107,7 @@ impl Task {
         }
     }
 
-    /// Whether the condition of a step holds.
+    /// Whether the condition of a step is true.
     pub(crate) fn is_wanted(
         &self,
         key: ActKey,
@@ -122,7 +122,7 @@ impl Task {
         when.holds_within(&params, budget)
     }
 
-    /// How many bytes are merged at most for what an act is given.
+    /// An upper bound of the bytes that are merged for the parameters of an execution.
     pub(crate) fn bytes_of_params(&self) -> usize {
         let bytes = |act: &Act| act.result.as_ref().map_or(0, |result| result.as_str().len());
         let results = self.state.steps.iter().map(|step| bytes(&step.forward) + bytes(&step.undo));
@@ -130,11 +130,11 @@ impl Task {
         common + self.input.params.as_str().len() + results.sum::<usize>()
     }
 
-    /// What the key of an act and its locks are named by: the parameters it is given, of an undo those that its doing was
-    /// given. What a step was done under does not change by what it returned.
+    /// The parameters for the concurrency key and the locks of an execution: its own parameters; for a rollback those
+    /// of the forward execution. They do not change by the step's own result.
     ///
     /// # Errors
-    /// When putting them together takes more steps than the budget has left: in words.
+    /// When merging them takes more steps than the budget has left: as a message.
     pub(crate) fn naming(&self, key: ActKey, budget: &EvaluationBudget) -> Result<Naming, String> {
         if self.flow.steps[key.step].naming().all(Expression::is_constant) {
             return Ok(Naming { params: Json::empty(), steps_max: EXPRESSION_STEPS_MAX });
@@ -149,7 +149,7 @@ impl Task {
                 Naming { params, steps_max: EXPRESSION_STEPS_MAX }
             }
             Some(shares) => {
-                // What alone takes more steps than there are is not put together for each member first.
+                // If reading alone takes more steps than allowed, the parameters are not merged for each item first.
                 let is_too_large = steps_to_find(&shares.naming) > EXPRESSION_MEMBER_STEPS_MAX;
                 budget.look_through(shares.naming.as_str().len())?;
                 let own = (!is_too_large).then(|| shares.own(key));
@@ -160,7 +160,7 @@ impl Task {
         Ok(naming)
     }
 
-    /// What a step's members are given, if this is one.
+    /// The inputs of a step's items, if this is an item.
     fn shares(&self, key: ActKey) -> Option<&Shares> {
         let (step, definition) = (&self.state.steps[key.step], &self.flow.steps[key.step]);
         let (members, each) = (step.members.as_ref().filter(|_| key.is_member())?, definition.each.as_ref()?);
@@ -188,12 +188,12 @@ impl Task {
         let common = self.flow.params.as_deref().map(Json::from_stored);
         let steps = || self.state.steps.iter().enumerate().filter(|(index, _)| wanted(*index));
         let forward = steps().filter_map(|(_, step)| step.forward.result.as_ref());
-        // Undos run in reverse order, so their results are merged in that order.
+        // Rollbacks run in reverse order, so their results are merged in that order.
         let undos = steps().rev().filter_map(|(_, step)| step.undo.result.as_ref());
         Json::merge(common.iter().chain([&self.input.params]).chain(forward).chain(undos))
     }
 
-    /// What failed, for those who want to know: a join that goes on without some, and the step for errors.
+    /// The failures, for a join that continues without some predecessors, and for the `on_error` step.
     fn errors_for(&self, key: ActKey) -> Option<Json> {
         let definition = &self.flow.steps[key.step];
         let failed = |step: &usize| self.state.steps[*step].forward.state == ActState::Failed;
@@ -216,7 +216,7 @@ impl Task {
         })
     }
 
-    /// The list `[{"step", "index"?, "code", "message"}]` of these steps, at most [`ERRORS_MAX`]; `first` is about no
+    /// The list `[{"step", "index"?, "code", "message"}]` of these steps, at most [`ERRORS_MAX`]; `first` concerns no
     /// step.
     fn errors(&self, first: Option<String>, steps: impl Iterator<Item = usize>) -> String {
         let keys = steps.flat_map(|index| {
@@ -242,11 +242,11 @@ impl Task {
         format!("[{}]", list.join(","))
     }
 
-    /// What the members of a step came to: an array under the step's name, in the order of the list, with null for
-    /// those without a result; what failed stands under the name with `_errors`.
+    /// The joined results of a step's items: an array under the step's name, in the order of the list, with null for
+    /// items without a result; failures are under the name with `_errors`.
     ///
     /// # Errors
-    /// When it is larger than [`JOINED_BYTES_MAX`]: how large.
+    /// When it is larger than [`JOINED_BYTES_MAX`]: its size.
     pub(crate) fn joined(&self, step: usize) -> Result<Json, usize> {
         let Some(members) = &self.state.steps[step].members else { return Ok(Json::empty()) };
         let name = &self.flow.steps[step].name;

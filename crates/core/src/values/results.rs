@@ -5,16 +5,16 @@ use crate::{
     planted::{Bug, is_planted},
 };
 
-/// The name of the map of results, in expressions and in what a command is given.
+/// The name of the map of results, in expressions and in the input of a command.
 pub const RESULTS: &str = "results";
 
 impl Task {
-    /// What the steps before this one returned, by their names: `{"vm": {"id": "vm-1"}}`. A step that returned
-    /// nothing is not there; of one with `each` it is the list of its results. The step for errors gets those of all
-    /// steps. None where there is no result at all.
+    /// The results of the steps before this one, by step name: `{"vm": {"id": "vm-1"}}`. A step without a result is not
+    /// in the map; a step with `each` has the list of its results. The `on_error` step gets those of all steps. `None`
+    /// if there is no result at all.
     #[must_use]
     pub fn results_for(&self, key: ActKey) -> Option<Json> {
-        // Most tasks have steps that return nothing: those pay nothing for this.
+        // Most tasks have steps without results: they need not pay for this.
         let has_any = |step: usize| self.state.steps[step].forward.result.is_some();
         if !self.flow.plain_steps().any(has_any) {
             return None;
@@ -28,14 +28,14 @@ impl Task {
         (!results.is_empty()).then_some(results)
     }
 
-    /// What expressions of a step are evaluated over: `params` and the results that they read.
+    /// The input for expressions of a step: `params` and the results that they read.
     pub(crate) fn with_results_for<'e>(
         &self,
         step: usize,
         expressions: impl Iterator<Item = &'e Expression>,
         params: Json,
     ) -> Json {
-        // In a flow that was stored before there was such a map, it may be a parameter that is called so.
+        // In a flow that was stored before this map existed, `results` may be the name of a parameter.
         let reads =
             |expression: &&Expression| expression.results().all(|name| self.flow.is_before(name, step));
         let names: Vec<&str> = expressions.filter(reads).flat_map(Expression::results).collect();
@@ -52,7 +52,7 @@ impl Task {
         let results = steps.filter_map(|step| {
             let definition = &self.flow.steps[step];
             let result = self.state.steps[step].forward.result.as_ref()?;
-            // Those of items are kept under the name of their step already.
+            // Those of items are already stored under the name of their step.
             let list = definition.each.as_ref().and_then(|_| result.member(&definition.name));
             Some((definition.name.to_string(), list.unwrap_or(result.as_str())))
         });

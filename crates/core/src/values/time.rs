@@ -1,4 +1,4 @@
-//! Points in time and lengths of time, as plain numbers passed in from outside.
+//! Points in time and durations, as plain numbers passed in from outside.
 
 use std::{
     fmt,
@@ -7,16 +7,16 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-/// Wall time by the store's clock, in milliseconds since 1970-01-01 UTC. It never runs backwards.
+/// Wall time of the store's clock, in milliseconds since 1970-01-01 UTC. It never runs backwards.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Timestamp(pub i64);
 
-/// A length of time in milliseconds.
+/// A duration in milliseconds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Millis(pub u64);
 
 impl Millis {
-    /// That many seconds.
+    /// A duration of `secs` seconds.
     #[must_use]
     pub const fn from_secs(secs: u64) -> Self {
         Self(secs * 1000)
@@ -24,7 +24,7 @@ impl Millis {
 }
 
 impl fmt::Display for Millis {
-    /// As people say it: `1h 30m`, `5s`, `250ms`.
+    /// For humans: `1h 30m`, `5s`, `250ms`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let seconds = self.0 / 1000;
         let parts =
@@ -49,7 +49,7 @@ impl Add<Millis> for Timestamp {
 impl Sub for Timestamp {
     type Output = Millis;
 
-    /// How much later this is than `earlier`; nothing when it is not.
+    /// How much later this is than `earlier`; 0 if it is not later.
     fn sub(self, earlier: Self) -> Millis {
         Millis(u64::try_from(self.0.saturating_sub(earlier.0)).unwrap_or(0))
     }

@@ -1,4 +1,4 @@
-//! Limits as people see them: setting and removing them, and who counts under them.
+//! Limits: setting and removing them, and the attempts that count under them.
 
 use windlass_core::{ActKey, Name, TaskId, Timestamp};
 use windlass_store::{Change, Limit, LimitChange, LimitState, Now};
@@ -8,39 +8,39 @@ use crate::{
     deciding::inbox::{Item, Reply},
 };
 
-/// Holders of a limit that are told with it, oldest first.
+/// The maximum number of holders in a limit's report, oldest first.
 pub const HOLDERS_TOLD_MAX: usize = 100;
 
-/// A limit with those who count under it.
+/// A limit with the attempts that count under it.
 #[derive(Debug, Clone)]
 pub struct LimitReport {
     /// The limit and its counts.
     pub state: LimitState,
-    /// Who has attempts in hands, oldest first, at most [`HOLDERS_TOLD_MAX`].
+    /// The attempts in flight, oldest first, at most [`HOLDERS_TOLD_MAX`].
     pub holders: Vec<Holder>,
 }
 
-/// Who has an attempt in hands that counts under a limit.
+/// An attempt in flight that counts under a limit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Holder {
     /// The task.
     pub task: TaskId,
-    /// The act.
+    /// The execution.
     pub act: ActKey,
     /// Name of its step.
     pub step: Name,
     /// Number of the attempt.
     pub attempt: u32,
-    /// The key it counts under.
+    /// The concurrency key it counts under.
     pub key: Option<Box<str>>,
-    /// Since when.
+    /// When it was claimed.
     pub since: Timestamp,
     /// Name of the worker.
     pub worker: Box<str>,
 }
 
 impl Engine {
-    /// Sets a limit; one of the same name is replaced. The limit must have been [checked](Limit::check).
+    /// Sets a limit, or replaces the one with the same name. The limit must have been [checked](Limit::check).
     ///
     /// # Errors
     /// When the store fails.
@@ -48,7 +48,7 @@ impl Engine {
         self.change_limit(LimitChange { name: limit.name.clone(), limit: Some(limit) }).await
     }
 
-    /// Removes a limit; one that is not there stays away.
+    /// Removes a limit. A limit that does not exist is not an error.
     ///
     /// # Errors
     /// When the store fails.
@@ -63,7 +63,7 @@ impl Engine {
         }
     }
 
-    /// All limits with who counts under them, by name.
+    /// All limits with their holders, by name.
     ///
     /// # Errors
     /// When the store fails.
@@ -77,7 +77,7 @@ impl Engine {
         Ok(reports)
     }
 
-    /// Who counts under a limit, oldest first, at most [`HOLDERS_TOLD_MAX`].
+    /// The attempts that count under a limit, oldest first, at most [`HOLDERS_TOLD_MAX`].
     ///
     /// # Errors
     /// When the store fails.
@@ -106,7 +106,7 @@ impl Engine {
         Ok(holders.collect())
     }
 
-    /// What is odd about a limit and may well be meant: in words.
+    /// Warnings about a limit that is valid but has no effect yet.
     ///
     /// # Errors
     /// When the store fails.

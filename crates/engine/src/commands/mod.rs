@@ -1,4 +1,4 @@
-//! What people tell the engine: commands to tasks and alarms, flows, queues.
+//! Commands to the engine: to tasks, alarms, flows and queues.
 
 mod limits;
 mod rerun;
@@ -21,7 +21,7 @@ pub use limits::*;
 pub use rerun::*;
 pub use submit::*;
 
-/// What applying a flow did.
+/// The result of applying a flow.
 #[derive(Debug, Clone)]
 pub struct FlowApplication {
     /// The flow as it is in the catalogue now.
@@ -30,20 +30,20 @@ pub struct FlowApplication {
     pub changed: bool,
 }
 
-/// A lock that a person took from its holder.
+/// A lock that an operator took from its holder.
 #[derive(Debug, Clone)]
 pub struct SeizedLock {
     /// The lock as it is now.
     pub lock: Lock,
-    /// Who had it.
+    /// Its previous holder.
     pub from: LockHolder,
 }
 
 impl Engine {
-    /// Tells a task something. When this returns, what came of it is on disk.
+    /// Sends a command to a task. When this returns, the result is on disk.
     ///
     /// # Errors
-    /// When the task is not there or the rules refuse it.
+    /// When the task does not exist or the rules refuse it.
     pub async fn tell(&self, id: TaskId, command: Command) -> Result<Loaded, EngineError> {
         let item = Item::Task { id, command, claim: None, logs: Vec::new() };
         match only(self.inbox.decide(vec![item]).await)? {
@@ -55,11 +55,11 @@ impl Engine {
         }
     }
 
-    /// Tells several tasks the same, each for itself and all in one commit. When this returns, what came of it is on
-    /// disk.
+    /// Sends the same command to several tasks, to each separately and all in one commit. When this returns, the
+    /// results are on disk.
     ///
     /// # Errors
-    /// When the store fails; of each task by itself when it is not there or the rules refuse it.
+    /// When the store fails; for each task separately when it does not exist or the rules refuse the command.
     pub async fn tell_all(
         &self,
         tasks: &[TaskId],
@@ -78,10 +78,10 @@ impl Engine {
         Ok(tasks.iter().zip(replies).map(told).collect())
     }
 
-    /// Tells an alarm something.
+    /// Sends a command to an alarm.
     ///
     /// # Errors
-    /// When the alarm is not there or its rules refuse it.
+    /// When the alarm does not exist or its rules refuse it.
     pub async fn tell_alarm(&self, id: AlarmId, command: AlarmCommand) -> Result<Alarm, EngineError> {
         match only(self.inbox.decide(vec![Item::Alarm { id: id.clone(), command }]).await)? {
             Reply::Alarm(alarm) => Ok(alarm),
@@ -91,10 +91,10 @@ impl Engine {
         }
     }
 
-    /// Takes a lock from its holder, for the next one that waits. Whoever had it goes on under a fence that is old.
+    /// Takes a lock from its holder, for the next waiter. The previous holder continues with an outdated fence.
     ///
     /// # Errors
-    /// When nobody has the lock.
+    /// When the lock has no holder.
     pub async fn seize_lock(
         &self,
         name: LockName,
@@ -109,7 +109,7 @@ impl Engine {
         }
     }
 
-    /// Puts a flow in the catalogue under the next version; one that is as it was gets none.
+    /// Adds a flow to the catalogue under the next version; an unchanged flow gets no new version.
     ///
     /// # Errors
     /// When the store fails. The flow must have been checked.
@@ -133,7 +133,7 @@ impl Engine {
         Err(EngineError::Conflict)
     }
 
-    /// Pauses a queue, or lets it go on.
+    /// Pauses or resumes a queue.
     ///
     /// # Errors
     /// When the store fails.

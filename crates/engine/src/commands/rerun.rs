@@ -1,4 +1,4 @@
-//! A task is run again: a new task of the same flow version, which takes over what the old one has done.
+//! Reruns of tasks: a new task of the same flow version, which takes over the completed steps of the old one.
 
 use std::sync::Arc;
 
@@ -8,38 +8,38 @@ use windlass_store::{Now, SubmitKey};
 
 use crate::{Accepted, Engine, EngineError, deciding::inbox::NewTask};
 
-/// How a task is to be run again.
+/// The parameters of a rerun.
 #[derive(Debug, Clone)]
 pub struct Rerun {
-    /// Index of the step to begin at; when left out, the first that was not done or was rolled back.
+    /// Index of the step to start at; `None` = the first one that was not completed or was rolled back.
     pub from: Option<usize>,
-    /// Parameters that go over those of the old task.
+    /// Parameters that override those of the old task.
     pub params: Option<Json>,
-    /// It starts although a task with the same unique key exists; the history records that.
+    /// Start it even if a task with the same unique key exists; the history records that.
     pub overrides_unique: bool,
     /// Idempotency key.
     pub key: Option<SubmitKey>,
     /// As in [`Submission`](crate::Submission).
     pub fingerprint_before: Option<[u8; 32]>,
-    /// Who asks for it.
+    /// The requester.
     pub by: Option<Actor>,
     /// W3C trace context of the request.
     pub traceparent: Option<Box<str>>,
 }
 
-/// Why a task cannot be run again like this. Nothing was changed.
+/// Why a task cannot be rerun as requested. Nothing was changed.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum RerunRefusal {
     /// Two tasks would do the same work at the same time.
     #[error("the task has not ended: wait for its end, or cancel it first")]
     NotEnded,
-    /// Nothing says where to begin.
-    #[error("every step of the task is done: say with `from` which one to begin at")]
+    /// Every step is completed and no start is given.
+    #[error("every step of the task is done: use `from` to name the step to begin at")]
     AllDone,
-    /// The step has its turn only when a task fails.
+    /// The step runs only when a task fails.
     #[error("step \"{0}\" is done only when a task fails: a task cannot begin at it")]
     NoPlainStep(String),
-    /// What the step did was undone, so there is nothing to take over.
+    /// The step was rolled back, so there is no result to take over.
     #[error(
         "step \"{0}\" was rolled back, so its result cannot be taken over: begin at it, or at one before it"
     )]
@@ -47,11 +47,11 @@ pub enum RerunRefusal {
 }
 
 impl Engine {
-    /// Takes a new run of a task in: the steps that are done are taken over with their results, but for `from` and
-    /// those after it. What was not done is done now, whether it is after `from` or not.
+    /// Accepts a rerun of a task. Completed steps are taken over with their results, except `from` and the steps after
+    /// it. All other steps run, whether they come after `from` or not.
     ///
     /// # Errors
-    /// When it is refused; nothing was taken in then.
+    /// When it is refused; nothing was accepted then.
     pub async fn rerun(&self, id: TaskId, rerun: Rerun, now: Now) -> Result<Accepted, EngineError> {
         if self.inbox.is_full() {
             return Err(EngineError::Overloaded);
@@ -97,7 +97,7 @@ fn taken_over(old: &Task, from: Option<usize>) -> Result<Vec<(usize, Option<Json
             }
             again(flow, |step| step == from || !is_done(old, step))
         }
-        // What was not done and what was rolled back is done again, on every branch of the flow.
+        // Steps that were not completed or were rolled back run again, on every branch of the flow.
         None => again(flow, |step| !is_done(old, step) || is_undone(old, step)),
     };
     if !flow.plain_steps().any(|step| again[step]) {
@@ -107,7 +107,7 @@ fn taken_over(old: &Task, from: Option<usize>) -> Result<Vec<(usize, Option<Json
     Ok(done.map(|step| (step, old.state.steps[step].forward.result.clone())).collect())
 }
 
-/// Which steps are done again: those that begin so, and all that come after them.
+/// The steps that run again: those for which `begins` is true, and all steps after them.
 fn again(flow: &Flow, begins: impl Fn(usize) -> bool) -> Vec<bool> {
     let steps = 0..flow.steps.len();
     let is_again = |step: usize| {
@@ -121,7 +121,7 @@ fn is_done(old: &Task, step: usize) -> bool {
     old.state.steps[step].forward.is_satisfied()
 }
 
-/// Whether what the step did was undone, by a rollback or by hand, or may have been in part.
+/// Whether the step was rolled back, by a rollback or by hand, or may have been in part.
 fn is_undone(old: &Task, step: usize) -> bool {
     let undo = &old.state.steps[step].undo;
     undo.attempt > 0 || undo.state == ActState::Succeeded

@@ -1,4 +1,4 @@
-//! Submits: tasks are taken in.
+//! Submits: new tasks are accepted.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -11,21 +11,22 @@ use crate::{
     queries::named,
 };
 
-/// A flow of the catalogue, where it is there and its row is not damaged.
+/// A flow of the catalogue; `None` if it does not exist, an error if its row is damaged.
 type FoundFlow = Result<Option<Arc<Flow>>, StoreError>;
 
-/// A task to take in.
+/// A task to accept.
 #[derive(Debug, Clone)]
 pub struct Submission {
     /// Name of the flow.
     pub flow: Name,
-    /// Version of the flow; nothing = the newest.
+    /// Version of the flow; `None` = the newest.
     pub version: Option<u32>,
-    /// What is submitted.
+    /// Parameters, labels and options of the task.
     pub input: Input,
     /// Idempotency key.
     pub key: Option<SubmitKey>,
-    /// With a key: the fingerprint that earlier versions made of the same content. It counts as the same.
+    /// With an idempotency key: the fingerprint that earlier versions computed for the same content. It counts as the
+    /// same.
     pub fingerprint_before: Option<[u8; 32]>,
 }
 
@@ -34,33 +35,33 @@ pub struct Submission {
 pub struct Accepted {
     /// The task.
     pub loaded: Loaded,
-    /// Why no task was started, where it existed already.
+    /// Why an existing task is returned; `None` = the task is new.
     pub existing: Option<Existing>,
 }
 
 /// Why an existing task is returned and no new one was started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Existing {
-    /// The same was submitted before under the same idempotency key.
+    /// The same content was submitted before under the same idempotency key.
     IdempotencyKey,
     /// It has the same unique key.
     Unique,
 }
 
 impl Engine {
-    /// Takes a task in. When this returns it is on disk.
+    /// Accepts a task. When this returns, it is on disk.
     ///
     /// # Errors
-    /// When it is refused; nothing was taken in then.
+    /// When it is refused; nothing was accepted then.
     pub async fn submit(&self, submission: Submission, now: Now) -> Result<Accepted, EngineError> {
         let mut results = self.submit_all(vec![submission], now).await?;
         results.pop().unwrap_or(Err(EngineError::Conflict))
     }
 
-    /// Takes many tasks in, each for itself.
+    /// Accepts many tasks, each separately.
     ///
     /// # Errors
-    /// When none could be looked at.
+    /// When none could be processed.
     pub async fn submit_all(
         &self,
         submissions: Vec<Submission>,
@@ -70,7 +71,8 @@ impl Engine {
         self.submit_as(submissions.into_iter().map(with_id).collect()).await
     }
 
-    /// Takes many tasks in under these ids, each for itself. One that was taken in before is found by its key.
+    /// Accepts many tasks under these ids, each separately. A task that was accepted before is found by its idempotency
+    /// key.
     pub(crate) async fn submit_as(
         &self,
         submissions: Vec<(TaskId, Submission)>,
@@ -105,7 +107,7 @@ impl Engine {
         Ok(results.into_iter().map(|result| result.and_then(|()| next())).collect())
     }
 
-    /// Accepts new tasks, each for itself.
+    /// Accepts new tasks, each separately.
     pub(crate) async fn accept(
         &self,
         tasks: Vec<NewTask>,
@@ -126,9 +128,10 @@ impl Engine {
         Ok(answers)
     }
 
-    /// Where a task stands for one that was submitted under a key, the key names it from now on, before anybody is told:
-    /// when the answer is lost, the same submit gets the same task again, whatever has become of that meanwhile. Tells of each
-    /// reply whether it may be given: others have been accepted, whatever becomes of the keys.
+    /// If a submit with an idempotency key is deduplicated to a task, that key is stored for that task before the reply
+    /// is sent. If the reply is lost, the same submit then gets the same task again, whatever happened to the task
+    /// meanwhile. The result says for each reply whether it may be sent: the other submits are accepted, whatever
+    /// happens to these keys.
     async fn keep_keys(&self, replies: &mut [Reply], asked: &[Asked]) -> Vec<Result<(), EngineError>> {
         let mut kept = vec![Ok(()); replies.len()];
         let (mut repeats, mut items) = (Vec::new(), Vec::new());
@@ -166,7 +169,7 @@ impl Engine {
             Reply::Repeats { task } if asked.fails_on_conflict() => {
                 Err(EngineError::UniqueConflict { flow: asked.task.flow.name.clone(), task })
             }
-            // When it has ended and was deleted meanwhile, the same submit may be accepted now.
+            // If the task has ended and been deleted meanwhile, the same submit may be accepted on the next try.
             Reply::Repeats { task } => self.existing(task, Existing::Unique, EngineError::Conflict).await,
             Reply::KeyTaken { task, .. } => Err(EngineError::KeyReused { task }),
             Reply::NoUniqueKey { message } => {
@@ -191,7 +194,7 @@ impl Engine {
     }
 }
 
-/// What was asked for, as far as it decides on the answer.
+/// The parts of a submit that determine its reply.
 struct Asked {
     task: Arc<Task>,
     key: Option<SubmitKey>,
@@ -208,15 +211,15 @@ impl Asked {
         self.task.flow.unique.as_ref().is_some_and(|unique| unique.on_conflict == OnConflict::Fail)
     }
 
-    /// Whether what was accepted under the key, with this fingerprint, is the same.
+    /// Whether the content accepted under the idempotency key, with this fingerprint, is the same.
     fn is_same(&self, fingerprint: &[u8; 32]) -> bool {
         let now = self.key.as_ref().map(|key| &key.fingerprint);
         now == Some(fingerprint) || self.fingerprint_before.as_ref() == Some(fingerprint)
     }
 }
 
-/// The unique key of a new task, where its flow has one, and how many steps it took. Every way a task starts goes through
-/// here, and none on a thread that serves: it is evaluated when the task is decided.
+/// The unique key of a new task, if its flow has one, and the number of evaluation steps. Every start of a task comes
+/// through here, and never on a thread that serves callers: the unique key is evaluated when the task is decided.
 pub(crate) fn unique_key(flow: &Flow, input: &Input) -> (Result<Option<Box<str>>, String>, u64) {
     let Some(unique) = &flow.unique else { return (Ok(None), 0) };
     let budget = EvaluationBudget::default();

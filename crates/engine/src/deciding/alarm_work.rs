@@ -1,4 +1,4 @@
-//! An alarm in a batch, and what is done to it.
+//! An alarm in a batch and the changes to it.
 
 use windlass_core::{Alarm, AlarmCommand, AlarmId, Timestamp};
 use windlass_store::{AlarmChange, MessageId, StoredAlarm};
@@ -8,10 +8,10 @@ use crate::deciding::{
     inbox::Reply,
 };
 
-/// An alarm and what is done to it. Each command is a change of its own, decided on what those before it make:
-/// a message that was consumed elsewhere fails alone, or with what was built on it.
+/// An alarm and the changes to it. Each command is a separate change, decided on the result of the commands before it.
+/// If another server has already consumed a message, only its change and the changes built on it fail.
 pub(super) struct AlarmWork {
-    /// The alarm as it is by now.
+    /// The alarm after the commands decided so far.
     alarm: Option<Alarm>,
     version: u64,
     pub(super) changes: Vec<(AlarmChange, Vec<Pending>)>,
@@ -26,7 +26,7 @@ impl AlarmWork {
         Self { alarm, version, changes: Vec::new() }
     }
 
-    /// Decides a command. Gives the reply where it waits for no change.
+    /// Decides a command. Returns the reply if it does not depend on a change of this batch.
     pub(super) fn decide(
         &mut self,
         id: &AlarmId,
@@ -37,7 +37,7 @@ impl AlarmWork {
     ) -> Option<Reply> {
         let alarm = match (Alarm::apply(self.alarm.as_ref(), id, command, now), &consumes) {
             (Ok(alarm), _) => alarm,
-            // A message that finds nothing to do is consumed all the same.
+            // A message is consumed even if there is nothing to do.
             (Err(_), Some(_)) => None,
             (Err(rejection), None) => return self.answer(Reply::AlarmRejected(rejection), place),
         };
@@ -54,7 +54,7 @@ impl AlarmWork {
         None
     }
 
-    /// An answer that changes nothing holds when the alarm is on disk as it was decided on.
+    /// A reply without a change is valid once the alarm it was decided on is on disk.
     fn answer(&mut self, reply: Reply, place: Place) -> Option<Reply> {
         match self.changes.last_mut() {
             Some((_, pending)) => {

@@ -1,5 +1,4 @@
-//! A batch in the making: the tasks, locks and alarms its items are about, as they become by one item after the
-//! other.
+//! A batch under construction: its tasks, locks and alarms, each in its state after the items decided so far.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -26,50 +25,51 @@ use crate::{
     },
 };
 
-/// Where an item stands: index of its operation, index in it.
+/// The position of an item: the index of its operation, and its index in that operation.
 pub(super) type Place = (usize, usize);
 
-/// An item that waits for the outcome of a change: it is part of it, or was decided on what it makes.
+/// An item that waits for the outcome of a change: it is part of the change, or was decided on its result.
 pub(super) struct Pending {
     pub(super) place: Place,
-    /// What the item is answered once the change is on disk; nothing = what the change came to.
+    /// The reply to the item once the change is on disk; `None` = derived from the outcome of the change.
     pub(super) reply: Option<Reply>,
 }
 
-/// The tasks, locks and alarms of a batch, as they become by its items.
+/// The tasks, locks and alarms of a batch, each in its state after the items decided so far.
 pub(super) struct Batch {
     pub(super) now: Now,
     pub(super) tasks: BTreeMap<TaskId, TaskWork>,
     alarms: BTreeMap<AlarmId, AlarmWork>,
     locks: BTreeMap<LockName, LockWork>,
-    /// The newest versions of flows of which tasks are started.
+    /// The newest versions of the flows whose tasks the batch starts.
     pub(super) flows: BTreeMap<Name, Arc<Flow>>,
-    /// Messages that start a child task whose unique key another task has, and that task. An earlier round found out.
+    /// Messages that start a child task whose unique key belongs to another task, with that task. Found in an earlier
+    /// round.
     pub(super) duplicates: BTreeMap<Place, TaskId>,
-    /// Tasks that were not read.
+    /// Tasks taken from the task cache instead of the store.
     recalled: BTreeSet<TaskId>,
-    /// Tasks that could not be read: their rows are damaged.
+    /// Tasks that could not be read because their rows are damaged.
     damaged: BTreeMap<TaskId, StoreError>,
     others: Vec<(Change, Place)>,
-    /// How many steps evaluating expressions took so far.
+    /// The number of steps that evaluating expressions took so far.
     pub(super) evaluated: u64,
 }
 
-/// Who waits for the outcome of a change, and what it was about.
+/// The items that wait for the outcome of a change, and the data needed after its commit.
 pub(super) struct Part {
     pub(super) pending: Vec<Pending>,
-    /// Of a task's change: what is needed once it is on disk.
+    /// For the change of a task: the data needed once it is on disk.
     pub(super) task: Option<TaskPart>,
-    /// It waits for a time, or has sent a message.
+    /// The change sets a timer or sends a message.
     pub(super) has_timer: bool,
-    /// What attempts wrote, for those who watch.
+    /// Log lines of attempts, for watchers.
     pub(super) logs: Option<Logged>,
 }
 
-/// Lines that attempts of a task wrote.
+/// Log lines of the attempts of one task.
 pub(super) struct Logged {
     pub(super) task: TaskId,
-    /// The lines, if anybody watched when they came.
+    /// The lines, if there was a watcher when they arrived.
     pub(super) lines: Option<Arc<[LogLine]>>,
 }
 
@@ -80,22 +80,22 @@ impl Logged {
     }
 }
 
-/// What of a task's change is needed once it is on disk.
+/// Data from a task's change that is needed once it is on disk.
 pub(super) struct TaskPart {
     /// The task afterwards.
     pub(super) loaded: Loaded,
-    /// What happened, if anybody watched when it was decided.
+    /// The events, if there was a watcher when they were decided.
     pub(super) events: Option<Vec<Event>>,
-    /// Attempts that workers are to stop.
+    /// Attempts that workers must stop.
     pub(super) stops: Vec<(SessionId, AttemptId)>,
 }
 
-/// What tasks are decided on.
+/// The source of the tasks that decisions are based on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Basis {
-    /// What this server knows of them, where it does.
+    /// The task cache of this server, as far as it has them.
     Known,
-    /// What the store has.
+    /// The store.
     Stored,
 }
 
@@ -157,31 +157,32 @@ impl Batch {
         let mut flows = BTreeMap::new();
         for name in flow_names {
             let stored = match engine.store.flow(&name, None).await {
-                // Only the tasks that name this flow are refused.
+                // Only tasks that name this flow are refused.
                 Err(StoreError::Damaged(_)) => None,
                 found => found?,
             };
             flows.extend(stored.map(|stored| (name, stored.flow)));
         }
-        // What was loaded may have been decided later than this batch began: what happens next does not happen before it.
+        // Loaded state may have been decided after this batch began. The time of the next events must not be before
+        // that.
         let now = engine.latest.not_before(now);
         let duplicates = BTreeMap::new();
         let (others, evaluated) = (Vec::new(), 0);
         Ok(Self { now, tasks, alarms, locks, flows, duplicates, recalled, damaged, others, evaluated })
     }
 
-    /// Whether an item is decided on what is known here alone, and not on what the store has.
+    /// Whether an item is decided on the task cache alone, without reading the store.
     pub(super) fn is_on_recalled(&self, item: &Item) -> bool {
         matches!(item, Item::Task { id, .. } if self.recalled.contains(id))
     }
 
-    /// Decides one item. Gives the reply where it waits for no change.
+    /// Decides one item. Returns the reply if it does not depend on a change of this batch.
     pub(super) fn decide(&mut self, item: &Item, place: Place) -> Option<Reply> {
         if let Some(error) = self.damage(item) {
             return Some(Reply::Damaged(error));
         }
         match item {
-            // Another new task of this batch has the id. Once that is on disk the store refuses this one.
+            // Another new task of this batch has the id. Once that task is on disk, the store refuses this one.
             Item::Submit(new) if self.task(new.task.id).is_some() => Some(Reply::Conflict),
             Item::Submit(new) => self.accept(new, None, place).err().map(Reply::from),
             Item::Task { id, command, claim, logs } => {
@@ -200,7 +201,7 @@ impl Batch {
         }
     }
 
-    /// A new task is part of the batch from now on. `consumes` is the message by which another task started it.
+    /// Adds a new task to the batch. `consumes` is the message by which another task started it.
     pub(super) fn accept(
         &mut self,
         new: &NewTask,
@@ -213,7 +214,7 @@ impl Batch {
         Ok(())
     }
 
-    /// Does something to a task of the batch, if it is one.
+    /// Applies `act` to a task of the batch. Returns `None` if the batch does not have the task.
     fn on_task<T>(&mut self, id: TaskId, act: impl FnOnce(&mut TaskWork, Now) -> T) -> Option<T> {
         let task = self.tasks.get_mut(&id)?;
         let came_to = act(task, self.now);
@@ -226,8 +227,8 @@ impl Batch {
         self.tasks.get(&id).and_then(TaskWork::task).map(|task| &*task.flow)
     }
 
-    /// What keeps an item from being decided: a task that it is for cannot be read. Its message waits until that is
-    /// repaired.
+    /// The error that prevents an item from being decided: a task it concerns cannot be read. A message for that task
+    /// waits until an operator repairs the rows.
     fn damage(&self, item: &Item) -> Option<StoreError> {
         if self.damaged.is_empty() {
             return None;
@@ -235,8 +236,8 @@ impl Batch {
         item.tasks().into_iter().flatten().find_map(|id| self.damaged.get(&id)).cloned()
     }
 
-    /// Decides what a message says; one that finds nothing to do is consumed all the same. Where it finds nothing
-    /// because of what this batch has decided before it, it waits until that is committed: it may come to something else.
+    /// Decides a message. A message that finds nothing to do is consumed anyway. If that is because of an earlier
+    /// decision of this batch, the message waits until that decision is committed: the result may differ then.
     fn deliver(&mut self, Envelope { id, message }: &Envelope, place: Place) -> Option<Reply> {
         let found = match message {
             Message::Alarm { id: alarm, command } => {
@@ -248,8 +249,9 @@ impl Batch {
             {
                 return Some(Reply::Conflict);
             }
-            // The parent must not take an end for granted that this batch has only decided: where the same message is in it
-            // twice, the first one undoes the child, and the second one would tell the parent so under the same message.
+            // The parent must not rely on an end that this batch has only decided. If the same message is in the batch
+            // twice, the first one rolls the child back, and the second one would report that to the parent under the
+            // same message id.
             Message::Child { child, command: ChildCommand::Undo, .. } if self.is_changed(child) => {
                 return Some(Reply::Conflict);
             }
@@ -273,7 +275,8 @@ impl Batch {
         None
     }
 
-    /// An act gets a lock. One that does not want it any more never will again: the lock goes on to the next.
+    /// Grants a lock to an execution. An execution that no longer wants the lock never wants it again: release it to
+    /// the next owner.
     fn grant(
         &mut self,
         owner: LockOwner,
@@ -289,18 +292,18 @@ impl Batch {
         self.tell_lock(name, &LockCommand::Release { owner }, message, place)
     }
 
-    /// Whether an act waits for a lock, as far as it is known here.
+    /// Whether an execution waits for a lock, according to the state loaded here.
     fn is_wanted(&self, owner: &LockOwner, name: &LockName) -> bool {
         let task = self.tasks.get(&owner.task).and_then(TaskWork::task);
         task.is_some_and(|task| wants_lock(task, owner, name))
     }
 
-    /// Whether a task was changed by this batch.
+    /// Whether this batch has changed a task.
     fn is_changed(&self, id: &TaskId) -> bool {
         self.tasks.get(id).is_some_and(|work| !work.steps.is_empty())
     }
 
-    /// Whether what the message is for was changed by this batch.
+    /// Whether this batch has changed the receiver of the message.
     fn rests_on_changes(&self, message: &Message) -> bool {
         let is_changed = |id: &TaskId| self.is_changed(id);
         match message {
@@ -343,8 +346,8 @@ impl Batch {
         self.alarms.get_mut(id)?.decide(id, command, consumes, place, self.now.wall)
     }
 
-    /// What is to be committed, and who waits for the outcome of each. Events are kept where somebody watches, and told to be
-    /// announced where somebody does that.
+    /// The changes to commit, each with the items that wait for its outcome. Events are kept only for watchers.
+    /// Changes are marked for the event outbox only if the server announces events.
     pub(super) fn into_changes(self, watched: bool, announces: bool) -> (Vec<Change>, Vec<Part>) {
         let (mut changes, mut parts) = (Vec::new(), Vec::new());
         for step in self.tasks.into_values().flat_map(|work| work.steps) {

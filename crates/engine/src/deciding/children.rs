@@ -1,4 +1,4 @@
-//! Messages between a task and those that its steps started, as a batch hears them.
+//! Messages between a task and its child tasks, as a batch decides them.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ use crate::{
 const DUPLICATE_CODE: i32 = 1;
 
 impl Batch {
-    /// A task says something to the one that its step started. Tells whether that found something to do.
+    /// Delivers a message from a parent task to its child task. Returns whether it found something to do.
     pub(super) fn tell_child(
         &mut self,
         child: TaskId,
@@ -37,7 +37,8 @@ impl Batch {
         }
     }
 
-    /// Takes a child in, in the newest version of its flow. One that is there was begun by the same message.
+    /// Accepts a child task in the newest version of its flow. If the task exists already, the same message has started
+    /// it.
     fn start_child(
         &mut self,
         child: TaskId,
@@ -70,7 +71,7 @@ impl Batch {
         }
     }
 
-    /// The flow of a child and what is submitted with it, or why it cannot start.
+    /// The flow and the input of a child, or the failure that prevents its start.
     fn child_input(
         &self,
         parent: Parent,
@@ -84,7 +85,7 @@ impl Batch {
         let input = start.input(parent, flow.deadline, self.now.wall);
         match self.duplicates.get(&place) {
             None => Ok((flow, input)),
-            // A retry of the step may find that task ended.
+            // A retry of the step may succeed, since that task may have ended by then.
             Some(first) => {
                 let text = format!(
                     "the flow {} is `unique` and task {first} has the same unique key: no other one was started",
@@ -95,7 +96,7 @@ impl Batch {
         }
     }
 
-    /// A child is to undo what it has done. Where there is nothing to undo its parent hears so at once.
+    /// Rolls a child back. If there is nothing to roll back, its parent receives the end at once.
     fn undo_child(&mut self, child: TaskId, parent: Parent, message: &MessageId, place: Place) -> bool {
         let end = match self.task(child).map(|task| ChildEnd::of(task)) {
             None => ChildEnd::Gone,
@@ -105,7 +106,7 @@ impl Batch {
         self.tell_parent(parent.task, parent.key, child, end, message, place)
     }
 
-    /// The task that waits for a child hears what became of it.
+    /// Delivers the end of a child to the task that waits for it.
     pub(super) fn tell_parent(
         &mut self,
         parent: TaskId,

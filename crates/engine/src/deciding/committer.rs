@@ -1,14 +1,13 @@
-//! Decides what waits in the inbox and commits it: the heart of the engine.
+//! Decides the operations in the inbox and commits them: the heart of the engine.
 //!
 //! ```text
 //! take operations ─▶ load their tasks ─▶ core::apply, one after the other ─▶ one Change per aggregate
-//!        ─▶ Store::commit ─▶ answer everyone, tell watchers, hand out what became ready
+//!        ─▶ Store::commit ─▶ answer everyone, notify watchers, hand out what became ready
 //! ```
 //!
-//! Everything that arrived while a commit was under way goes into the next one. Two of these may run at once,
-//! so that one decides while the other waits for the disk. Every reply, refusals too, waits for the commit of
-//! its batch: what it is based on is on disk by then. When a change conflicts, only its own items are decided
-//! again.
+//! Operations that arrive during a commit go into the next one. Two committers may run concurrently, so that one
+//! decides while the other waits for the disk. Every reply, also a refusal, waits for the commit of its batch, so that
+//! the state it is based on is on disk. If a change conflicts, only its own items are decided again.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -24,23 +23,23 @@ use crate::{
     exchange::TakenAlong,
 };
 
-/// Items decided in one batch.
+/// The maximum number of items in one batch.
 const BATCH_ITEMS_MAX: usize = 4096;
 
-/// How often items are decided again after a conflict.
+/// The maximum number of rounds in which items are decided again after a conflict.
 const ROUNDS_MAX: usize = 8;
 
-/// Decides and commits what waits in the inbox.
+/// Decides and commits the operations in the inbox.
 pub struct Committer {
     engine: Arc<Engine>,
     elsewhere: Option<Elsewhere>,
 }
 
-/// What a round leaves.
+/// The items that a round did not settle.
 struct Left {
     /// Items that must be decided again.
     again: Vec<Place>,
-    /// Items that go into the next batch.
+    /// Items that are deferred to the next batch.
     put_off: Vec<Place>,
 }
 
@@ -51,14 +50,14 @@ impl Committer {
         Self { engine, elsewhere: None }
     }
 
-    /// Decides what takes the processor for long elsewhere, rather than where it is run.
+    /// Runs long decisions on `elsewhere` instead of the thread of the committer.
     #[must_use]
     pub fn deciding_long(self, elsewhere: Elsewhere) -> Self {
         Self { elsewhere: Some(elsewhere), ..self }
     }
 
-    /// Decides and commits one batch. Tells how many items it had; 0 when nothing waited. It asks for the time again
-    /// after each commit: what is handed out then has not begun before it.
+    /// Decides and commits one batch. Returns the number of its items, 0 if the inbox was empty. It reads the clock
+    /// again after each commit, so that an attempt claimed after the commit does not start before it.
     pub async fn run_once(&self, clock: impl Fn() -> Now) -> usize {
         let mut operations = self.engine.inbox.take(BATCH_ITEMS_MAX);
         if operations.is_empty() {
@@ -95,9 +94,9 @@ impl Committer {
             }
             basis = Basis::Stored;
         }
-        // Whoever is answered may hand out as well, with the time at which it asked.
+        // Callers that receive a reply may claim attempts as well, with the time at which they called.
         let now = self.engine.latest.not_before(clock());
-        // What an earlier round has committed stands, and its operations are answered so.
+        // Changes that an earlier round has committed are final, and their operations get the matching replies.
         let unsettled: BTreeSet<usize> = open.into_iter().map(|(operation, _)| operation).collect();
         self.engine.counts.batch(count - put_off.len());
         let put_off: BTreeSet<usize> = put_off.into_iter().map(|(operation, _)| operation).collect();
@@ -113,7 +112,7 @@ impl Committer {
                 Some(error) if unsettled.contains(&index) => Err(error.clone()),
                 _ => Ok(replies.into_iter().map(|reply| reply.unwrap_or(Reply::Conflict)).collect()),
             };
-            // Whoever asked may have gone away; what was decided stands all the same.
+            // The caller may have gone away; the decision is final anyway.
             let _ = operation.reply.send(replies);
         }
         self.engine.inbox.put_back(back);
@@ -127,7 +126,7 @@ impl Committer {
         count
     }
 
-    /// Decides and commits the items at `open`. Gives those that are left.
+    /// Decides and commits the items at `open`. Returns the items that it did not settle.
     async fn round(
         &self,
         operations: &mut Vec<Operation>,
@@ -160,7 +159,7 @@ impl Committer {
         if parts.iter().any(|part| part.task.is_some()) {
             self.engine.announcing.stir();
         }
-        // A reply that changes nothing holds when what it was decided on is on disk now, and was not lost instead.
+        // A reply without a change is valid only if the state it was decided on is on disk now and was not lost.
         let held = self.engine.store.generation() == generation;
         for (place, reply) in unchanging {
             if held && !matches!(reply, Reply::Conflict) {
@@ -178,7 +177,8 @@ impl Committer {
                     continue;
                 }
                 Outcome::Heard => {
-                    // Whoever was to be given up is there; what else was in the change is decided without it.
+                    // The worker was heard from again. Lost claims get a conflict, and the other items of the change
+                    // are decided without them.
                     for Pending { place, .. } in part.pending {
                         match item(&place) {
                             Item::Lost { .. } => replies[place.0][place.1] = Some(Reply::Conflict),
@@ -188,7 +188,8 @@ impl Committer {
                     continue;
                 }
                 Outcome::Repeats { task } => {
-                    // The sender of a message that starts a child task must be told: the message is decided again.
+                    // The sender of a message that starts a child task must receive this result, so the message is
+                    // decided again.
                     for Pending { place, .. } in &part.pending {
                         if matches!(item(place), Item::Message(_)) {
                             replies[place.0][place.1] = Some(Reply::Repeats { task });
@@ -202,7 +203,7 @@ impl Committer {
                     if part.has_timer {
                         self.engine.timers.set();
                     }
-                    // What an attempt wrote comes before how it ended.
+                    // The log lines of an attempt come before its end.
                     part.logs.iter().for_each(|logs| self.logged(logs));
                     match part.task {
                         Some(task) => {
@@ -219,12 +220,13 @@ impl Committer {
             }
         }
         again.sort_unstable();
-        // What an earlier round found out about them is found out again.
+        // The next batch determines the results of an earlier round again.
         put_off.iter().for_each(|place| replies[place.0][place.1] = None);
         Ok(Left { again, put_off })
     }
 
-    /// The messages that each change sends, where other servers would have to find them: this one carries them itself.
+    /// The messages that each change sends, if servers share the store: this server then delivers them itself, so that
+    /// no other server has to find them.
     fn sent(&self, changes: &[Change]) -> Vec<Vec<Envelope>> {
         if self.engine.store.cluster().is_none() {
             return Vec::new();
@@ -237,7 +239,7 @@ impl Committer {
         sent.collect()
     }
 
-    /// Messages that were sent by changes that are on disk go on their way.
+    /// Posts the messages of committed changes to the inbox.
     fn carry(&self, sent: Vec<Vec<Envelope>>, outcomes: &[Outcome]) {
         let committed = sent.into_iter().zip(outcomes).filter(|(_, outcome)| **outcome == Outcome::Committed);
         let items: Vec<Item> = committed.flat_map(|(sent, _)| sent).map(Item::Message).collect();
@@ -246,16 +248,16 @@ impl Committer {
         }
     }
 
-    /// Lines are on disk.
+    /// Publishes committed log lines to watchers.
     fn logged(&self, logs: &Logged) {
         match &logs.lines {
             Some(lines) => self.engine.feed.tell(logs.task, &Notice::Logged { lines: lines.clone() }),
-            // Whoever began to watch meanwhile comes back and reads them from the disk.
+            // A watcher that arrived in the meantime returns and reads them from the store.
             None => self.engine.feed.dismiss(logs.task),
         }
     }
 
-    /// A task's change is on disk: workers are told what to stop, watchers what happened.
+    /// After the commit of a task's change: asks workers to stop attempts, and publishes the events to watchers.
     fn committed(&self, part: &TaskPart, now: Now) {
         let task = &part.loaded.task;
         self.engine.progress.forget_ended(task);
@@ -269,7 +271,7 @@ impl Committer {
                     self.engine.feed.tell(task.id, &Notice::Event { n, event: event.clone() });
                 }
             }
-            // Whoever began to watch meanwhile would miss this: it comes back and reads it from the disk.
+            // A watcher that arrived in the meantime would miss this change: it returns and reads it from the store.
             None => self.engine.feed.dismiss(task.id),
         }
     }

@@ -1,14 +1,14 @@
-//! The items of a batch are decided one after the other, as long as evaluating their expressions takes.
+//! Decides the items of a batch one after the other, within a limit on the evaluation of their expressions.
 //!
 //! ```text
 //! items ─▶ decided here ──────────────────────────────────────────────▶ to be committed
 //!             │ an item may take long, or all took long so far            ▲
-//!             └─▶ on a thread that serves nobody ─────────────────────────┤
-//!                       │ all took more than a commit may                 │
-//!                       └─▶ put off: the next commit ─────────────────────┘
+//!             └─▶ on a thread that serves no callers ─────────────────────┤
+//!                       │ all took longer than one commit may             │
+//!                       └─▶ deferred to the next commit ──────────────────┘
 //! ```
 //!
-//! Steps are counted rather than time: the same items are put off everywhere.
+//! The limits count steps instead of time, so that every run defers the same items.
 
 use std::sync::Arc;
 
@@ -21,41 +21,42 @@ use crate::deciding::{
     inbox::{Item, Operation, Reply},
 };
 
-/// How many steps evaluating expressions may take for one commit, for messages and for everything else. An item that is
-/// begun below it is decided. This many take about a tenth of a second, which is how long whoever waits for the commit waits
-/// for the expressions of others.
+/// The maximum number of steps for evaluating expressions in one commit, for messages and for everything else. An item
+/// that starts below the limit is decided. This number of steps takes about a tenth of a second, which is the longest
+/// that a caller waits for the expressions of others.
 pub(crate) const EVALUATION_STEPS_PER_COMMIT_MAX: u64 = 5_000_000;
 
-/// How many steps evaluating expressions may take on the thread that runs the committer, which may serve callers as well:
+/// The maximum number of steps for evaluating expressions on the thread of the committer, which may also serve callers:
 /// about a millisecond.
 const EVALUATION_STEPS_HERE_MAX: u64 = 50_000;
 
-/// Parameters that are longer take long to read, whatever an expression does with them.
+/// In bytes. Parsing longer parameters takes long, whatever an expression does with them.
 const PARAMS_BYTES_HERE_MAX: usize = 16 << 10;
 
-/// Runs work that takes the processor for long on a thread where nobody waits.
+/// Runs long computations on a thread that serves no callers.
 pub type Elsewhere = Arc<dyn Fn(Box<dyn FnOnce() + Send>) + Send + Sync>;
 
 /// A batch that is being decided.
 pub(super) struct Deciding {
     pub(super) batch: Batch,
-    /// Items whose reply waits for no change.
+    /// Items whose reply does not depend on a change.
     pub(super) unchanging: Vec<(Place, Reply)>,
     /// Items to be decided again.
     pub(super) again: Vec<Place>,
-    /// Items that are put off.
+    /// Items deferred to the next batch.
     pub(super) put_off: Vec<Place>,
-    /// What is to be decided, and how much of it was.
+    /// All items to decide, in their order, and the index of the next one.
     places: Vec<Place>,
     next: usize,
-    /// Where messages begin in it, and what evaluations had taken before them.
+    /// The index of the first message in `places`, and the evaluation steps used before it.
     messages_from: usize,
     before_messages: u64,
 }
 
 impl Deciding {
     pub(super) fn new(batch: Batch, operations: &[Operation], open: &[Place]) -> Self {
-        // Messages last: one that another server has consumed conflicts, and nothing else is to be built on it.
+        // Messages come last: a message that another server has consumed conflicts, and nothing else must be built on
+        // it.
         let (messages, mut places): (Vec<Place>, Vec<Place>) =
             open.iter().partition(|place| matches!(item(operations, **place), Item::Message(_)));
         let messages_from = places.len();
@@ -72,7 +73,7 @@ impl Deciding {
         }
     }
 
-    /// Decides everything: what takes long elsewhere, where there is such a place. The operations go there as well, and come
+    /// Decides everything: long decisions on `elsewhere`, if there is one. The operations move there as well, and come
     /// back.
     pub(super) async fn run(
         mut self,
@@ -98,7 +99,7 @@ impl Deciding {
         deciding
     }
 
-    /// Whether the next item may take long, or all have taken long so far.
+    /// Whether the next item may take long, or the evaluation limit of this thread is reached.
     fn takes_long(&self, operations: &[Operation]) -> bool {
         let Some(place) = self.places.get(self.next) else { return false };
         self.batch.evaluated >= EVALUATION_STEPS_HERE_MAX || {
@@ -111,7 +112,7 @@ impl Deciding {
         }
     }
 
-    /// Decides the next item, or puts it off. Tells whether there was one.
+    /// Decides the next item, or defers it. Returns whether there was one.
     fn step(&mut self, operations: &[Operation]) -> bool {
         let Some(place) = self.places.get(self.next).copied() else { return false };
         if self.next == self.messages_from {
@@ -119,7 +120,7 @@ impl Deciding {
         }
         self.next += 1;
         let item = item(operations, place);
-        // Messages have as much for themselves: they come last, and must not wait for ever.
+        // Messages have a limit of their own: they come last, and must not wait forever.
         if self.batch.evaluated - self.before_messages >= EVALUATION_STEPS_PER_COMMIT_MAX
             && self.flow_of(item).is_some_and(evaluates)
         {
@@ -128,7 +129,7 @@ impl Deciding {
         }
         if let Some(reply) = self.batch.decide(item, place) {
             match self.batch.is_on_recalled(item) {
-                // What no commit has checked is no reason to refuse.
+                // The cached state is unconfirmed, so it cannot justify a refusal.
                 true => self.again.push(place),
                 false => self.unchanging.push((place, reply)),
             }
@@ -161,25 +162,25 @@ fn item(operations: &[Operation], place: Place) -> &Item {
     &operations[place.0].items[place.1]
 }
 
-/// Whether deciding for a task of this flow looks at parameters at all.
+/// Whether deciding for a task of this flow evaluates parameters at all.
 fn evaluates(flow: &Flow) -> bool {
     flow.expressions().next().is_some() || flow.steps.iter().any(|step| step.each.is_some())
 }
 
-/// Whether evaluating expressions of this flow may take longer than a thread that serves has.
+/// Whether evaluating expressions of this flow may take longer than a thread that serves callers can afford.
 fn may_take_long(flow: &Flow, params_bytes: usize) -> bool {
     let mut expressions = flow.expressions().peekable();
     expressions.peek().is_some()
         && (params_bytes > PARAMS_BYTES_HERE_MAX || expressions.any(|expression| expression.has_loops()))
 }
 
-/// Runs `work` elsewhere, and waits for what comes of it.
+/// Runs `work` on `elsewhere` and waits for its result.
 async fn run_on<T: Send + 'static>(elsewhere: &Elsewhere, work: impl FnOnce() -> T + Send + 'static) -> T {
     let (done, result) = oneshot::channel();
     elsewhere(Box::new(move || {
-        // Nobody waits any more where the server ends.
+        // The receiver is gone when the server shuts down.
         let _ = done.send(work());
     }));
-    // A defect that ends the work must end the loop that waits for it as well.
+    // A panic in the work must also end the loop that waits for it.
     result.await.expect("deciding has panicked on its thread")
 }

@@ -1,4 +1,4 @@
-//! What waits to be decided and committed.
+//! Operations that wait to be decided and committed.
 
 use std::{
     collections::VecDeque,
@@ -18,15 +18,15 @@ use windlass_store::{Change, Claimed, Envelope, Loaded, LogLine, Signal, StoreEr
 pub(crate) enum Item {
     /// A new task.
     Submit(NewTask),
-    /// Something asked of a task. `claim` is that of the token by which a worker reports.
+    /// A command to a task. `claim` is the claim number in the token of a reporting worker.
     Task { id: TaskId, command: Command, claim: Option<u64>, logs: Vec<LogLine> },
-    /// The session that has an attempt is over.
+    /// The session that has claimed an attempt is over.
     Lost { claimed: Claimed, over: Over },
     /// A message between aggregates.
     Message(Envelope),
-    /// Something told to an alarm by a person.
+    /// An operator's command to an alarm.
     Alarm { id: AlarmId, command: AlarmCommand },
-    /// Something told to a lock by a person.
+    /// An operator's command to a lock.
     Lock { name: LockName, command: LockCommand },
     /// A change that needs no decision.
     Change(Change),
@@ -35,11 +35,11 @@ pub(crate) enum Item {
 /// A task to accept.
 #[derive(Debug)]
 pub(crate) struct NewTask {
-    /// The task; nothing has happened to it yet.
+    /// The task; it has no events yet.
     pub(crate) task: Arc<Task>,
-    /// Steps that the task of which it is a new run has done, with their results.
+    /// Steps that the original task has completed, with their results, if this task is a rerun.
     pub(crate) done: Vec<(usize, Option<Json>)>,
-    /// It starts although a task with the same unique key exists.
+    /// Start it even if a task with the same unique key exists.
     pub(crate) overrides_unique: bool,
     /// Its idempotency key.
     pub(crate) key: Option<SubmitKey>,
@@ -63,15 +63,16 @@ impl NewTask {
 /// A session that was silent for longer than its lease.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Over {
-    /// When it was found so.
+    /// When the server found it silent.
     pub(crate) at: Millis,
-    /// Its worker is dead. Otherwise a server was away meanwhile, which may have kept the worker from being heard.
+    /// Its worker is dead. Otherwise a server was unavailable in the meantime, which may have prevented the worker's
+    /// renewals.
     pub(crate) is_death: bool,
 }
 
 impl Item {
-    /// The tasks that must be readable for the item to be decided. A lock goes on to the next where the task that is to
-    /// get it cannot be read.
+    /// The tasks that must be readable for the item to be decided. A granted lock is not among these cases: if its new
+    /// owner cannot be read, the lock goes on to the next owner.
     pub(crate) fn tasks(&self) -> [Option<TaskId>; 2] {
         match self {
             Self::Task { id, .. } => [Some(*id), None],
@@ -87,14 +88,14 @@ impl Item {
     }
 }
 
-/// What became of an item.
+/// The result of an item.
 #[derive(Debug, Clone)]
 pub(crate) enum Reply {
     /// The task as it is on disk now.
     Task(Loaded),
     /// The alarm as it is on disk now.
     Alarm(Alarm),
-    /// The lock as it is on disk now, and who had it before.
+    /// The lock as it is on disk now, and its previous holder.
     Lock { lock: Lock, before: Option<LockHolder> },
     /// It is on disk.
     Done,
@@ -104,28 +105,28 @@ pub(crate) enum Reply {
     AlarmRejected(AlarmRejection),
     /// The lock's rules refuse it.
     LockRejected(LockRejection),
-    /// Submitted before under the same key.
+    /// Submitted before with the same idempotency key.
     KeyTaken { task: TaskId, fingerprint: [u8; 32] },
-    /// A task that is the same stands for it.
+    /// The submit is deduplicated to this task.
     Repeats { task: TaskId },
-    /// What was submitted has no unique key.
+    /// The unique key of the submitted task could not be computed.
     NoUniqueKey { message: String },
     /// There is no such task.
     Missing,
     /// The rows of the task, or of one that it concerns, are damaged.
     Damaged(StoreError),
-    /// Others changed it each time it was tried.
+    /// Each attempt to decide it conflicted with other changes.
     Conflict,
 }
 
-/// What became of the items of an operation, in their order.
+/// The replies to the items of an operation, in their order.
 pub(crate) type Replies = Result<Vec<Reply>, StoreError>;
 
-/// Items that are answered together.
+/// Items that get their replies together.
 #[derive(Debug)]
 pub(crate) struct Operation {
     pub(crate) items: Vec<Item>,
-    /// Where it was put back: the replies to those of its items that are settled.
+    /// If the operation was put back: the replies to its settled items.
     pub(crate) settled: Vec<Option<Reply>>,
     pub(crate) reply: oneshot::Sender<Replies>,
 }
@@ -144,7 +145,7 @@ impl Operation {
 pub struct Inbox {
     waiting: Mutex<Waiting>,
     news: Signal,
-    /// Set where many wait.
+    /// Set when at least [`ITEMS_MANY`] items wait.
     many: Signal,
 }
 
@@ -154,24 +155,24 @@ struct Waiting {
     items: usize,
 }
 
-/// Items that are many: a batch of them is worth a round trip of its own while another one is under way. Fewer cost less
-/// when they wait for that one and go together: a transaction costs the database as much as some twenty tasks.
+/// The number of items that is worth a separate round trip while another batch is being committed. Fewer items cost
+/// less if they wait for that batch and go together: a transaction costs the database as much as about twenty tasks.
 const ITEMS_MANY: usize = 128;
 
-/// Items that may wait before submits are refused. Reports are never refused.
+/// The maximum number of waiting items; beyond it submits are refused. Reports are never refused.
 pub(crate) const INBOX_ITEMS_MAX: usize = 50_000;
 
 impl Inbox {
-    /// Waits for something to decide.
+    /// Waits for operations.
     pub async fn wait(&self) {
         self.news.wait().await;
     }
 
-    /// Waits for many to decide at once.
+    /// Waits until at least `ITEMS_MANY` items wait.
     pub async fn wait_for_many(&self) {
         loop {
             self.many.wait().await;
-            // Somebody else may have taken them.
+            // Another committer may have taken them.
             if self.items() >= ITEMS_MANY {
                 return;
             }
@@ -182,7 +183,7 @@ impl Inbox {
         self.items() >= INBOX_ITEMS_MAX
     }
 
-    /// Whether nothing waits.
+    /// Whether the inbox is empty.
     pub(crate) fn is_empty(&self) -> bool {
         self.items() == 0
     }
@@ -200,7 +201,7 @@ impl Inbox {
             .unwrap_or_else(|_| Err(StoreError::Unavailable("the server is shutting down".to_owned())))
     }
 
-    /// Puts items in; what comes of them is not waited for.
+    /// Puts items in without waiting for their results.
     pub(crate) fn post(&self, items: Vec<Item>) {
         let (reply, _) = oneshot::channel();
         self.put(Operation { items, settled: Vec::new(), reply });
@@ -219,7 +220,7 @@ impl Inbox {
         }
     }
 
-    /// Puts operations back before all others, in their order: what is left of them goes into the next batch.
+    /// Puts operations back at the front, in their order: their unsettled items go into the next batch.
     pub(crate) fn put_back(&self, operations: Vec<Operation>) {
         if operations.is_empty() {
             return;
@@ -234,12 +235,12 @@ impl Inbox {
         self.news.set();
     }
 
-    /// Takes operations of at most `items_max` items together, and one at least.
+    /// Takes operations with at most `items_max` items together, and at least one operation.
     pub(crate) fn take(&self, items_max: usize) -> Vec<Operation> {
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         let (mut taken, mut items) = (Vec::new(), 0);
         while let Some(operation) = waiting.operations.front() {
-            // Of what was put back little is decided: others need not wait for the rest of it.
+            // Few items of an operation that was put back are decided: other operations need not wait for them.
             items += if operation.settled.is_empty() { operation.items.len() } else { 0 };
             if items > items_max && !taken.is_empty() {
                 break;
@@ -272,7 +273,7 @@ mod tests {
         assert!(many.as_mut().poll(&mut context).is_pending());
         inbox.post(probes(1));
         assert_eq!(many.as_mut().poll(&mut context), Poll::Ready(()));
-        // Somebody else takes them first.
+        // Another committer takes them first.
         inbox.post(probes(1));
         inbox.take(ITEMS_MANY + 1);
         let mut many = pin!(inbox.wait_for_many());

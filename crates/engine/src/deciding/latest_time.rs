@@ -1,4 +1,4 @@
-//! Time as this server knows it: it never runs backwards from one use to the next.
+//! A clock reading that never goes backwards on this server.
 
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
@@ -6,11 +6,12 @@ use windlass_core::{Millis, Timestamp};
 
 use windlass_store::Now;
 
-/// The latest time that was told here.
+/// The latest time that this server has used.
 ///
-/// Time comes in with calls, and a call may wait for a disk before it goes on. Two batches may be under way at once,
-/// and the one that began first may be decided last: what it builds on happened before it all the same, and the history
-/// of a task says so. What is handed out after a wait begins then, and not when the wait began: limits count by that.
+/// Callers pass the time in, and a call may wait for a disk before it continues. Two batches may be in progress at
+/// once, and the one that began first may be decided last. Its decisions build on those of the other, so the history of
+/// a task must show them later. An attempt that is claimed after a wait starts at the end of the wait, not at its
+/// beginning: limits depend on that.
 #[derive(Debug)]
 pub(crate) struct LatestTime {
     wall: AtomicI64,
@@ -24,7 +25,7 @@ impl Default for LatestTime {
 }
 
 impl LatestTime {
-    /// `now`, or the latest time told before where that is later.
+    /// `now`, or the latest time used before if that is later.
     pub(crate) fn not_before(&self, now: Now) -> Now {
         let wall = self.wall.fetch_max(now.wall.0, Ordering::AcqRel).max(now.wall.0);
         let mono = self.mono.fetch_max(now.mono.0, Ordering::AcqRel).max(now.mono.0);

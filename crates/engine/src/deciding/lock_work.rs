@@ -1,4 +1,4 @@
-//! A lock in a batch, and what is done to it.
+//! A lock in a batch and the changes to it.
 
 use windlass_core::{Lock, LockCommand, Timestamp};
 use windlass_store::{LockChange, MessageId};
@@ -8,10 +8,10 @@ use crate::deciding::{
     inbox::Reply,
 };
 
-/// A lock and what is done to it. Each command is a change of its own, decided on what those before it make: a
-/// message that was consumed elsewhere fails alone, or with what was built on it.
+/// A lock and the changes to it. Each command is a separate change, decided on the result of the commands before it. If
+/// another server has already consumed a message, only its change and the changes built on it fail.
 pub(super) struct LockWork {
-    /// The lock as it is by now.
+    /// The lock after the commands decided so far.
     lock: Lock,
     pub(super) changes: Vec<(LockChange, Vec<Pending>)>,
 }
@@ -21,7 +21,7 @@ impl LockWork {
         Self { lock, changes: Vec::new() }
     }
 
-    /// Decides what a message says. Tells whether it found something to do, and is consumed by that.
+    /// Decides a message. Returns whether it found something to do; if so, the change consumes the message.
     pub(super) fn consume(
         &mut self,
         command: &LockCommand,
@@ -35,7 +35,7 @@ impl LockWork {
         true
     }
 
-    /// Decides what a person says. Gives the reply where it waits for no change.
+    /// Decides an operator's command. Returns the reply if it does not depend on a change of this batch.
     pub(super) fn decide(&mut self, command: &LockCommand, place: Place, now: Timestamp) -> Option<Reply> {
         let holder = self.lock.holder;
         let reply = match self.lock.apply(command, now) {
@@ -48,7 +48,7 @@ impl LockWork {
             Ok(None) => Reply::Lock { lock: self.lock.clone(), before: holder },
             Err(rejection) => Reply::LockRejected(rejection),
         };
-        // An answer that changes nothing holds when the lock is on disk as it was decided on.
+        // A reply without a change is valid once the lock it was decided on is on disk.
         match self.changes.last_mut() {
             Some((_, pending)) => {
                 pending.push(Pending { place, reply: Some(reply) });

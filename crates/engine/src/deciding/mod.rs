@@ -1,5 +1,5 @@
-//! From a command to a commit: what waits to be decided ([`Inbox`]) is taken in batches, decided by the core and committed
-//! by the [`Committer`].
+//! From a command to a commit: the [`Committer`] takes operations from the [`Inbox`] in batches, lets the core decide
+//! them and commits the changes.
 
 mod alarm_work;
 mod batch;

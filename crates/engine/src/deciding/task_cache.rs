@@ -1,9 +1,9 @@
-//! Tasks that this server knows from its own commits and claims, so that it need not read them again.
+//! Tasks that this server has committed or claimed, so that it need not read them again.
 //!
-//! Only where servers share a store, and reading is a round trip: another one may have changed such a task meanwhile. So
-//! what is known here is a guess. A commit checks versions, and who has what is changed; where the guess was wrong it
-//! conflicts, and is decided again on what the store has. Nothing but a commit may rely on it: a reply that changes
-//! nothing is decided on what was read.
+//! Used only where servers share a store and reading costs a round trip. Another server may have changed a cached task,
+//! so the cache is a guess. A commit checks the versions and the claims of the tasks it changes; if the guess was
+//! wrong, the commit conflicts and the items are decided again on the state in the store. Only a commit may rely on the
+//! cache: a reply without a change is decided on the state in the store.
 
 mod made_ready;
 
@@ -17,13 +17,14 @@ use windlass_store::{Claim, Claimed, Leave, Loaded, Now, Store};
 
 use crate::deciding::task_cache::made_ready::MadeReady;
 
-/// Tasks known at once; beyond them the oldest are forgotten.
+/// The maximum number of cached tasks; beyond it the oldest are evicted.
 const TASKS_MAX: usize = 10_000;
 
-/// Bytes of parameters, results and failures of a task that is remembered: a larger one is read when it is needed.
+/// The maximum size of a cached task: bytes of parameters, results and failures. A larger task is read when it is
+/// needed.
 const TASK_BYTES_MAX: usize = 4 << 10;
 
-/// What this server knows of tasks.
+/// The tasks that this server has cached.
 pub(crate) struct TaskCache {
     store: Arc<dyn Store>,
     tasks: Mutex<BTreeMap<TaskId, Known>>,
@@ -32,7 +33,7 @@ pub(crate) struct TaskCache {
 
 struct Known {
     loaded: Loaded,
-    /// The generation of the store before this was learnt: it may have gone back to an earlier state since.
+    /// The store's generation before this was learned: since then the store may have gone back to an earlier state.
     generation: u64,
 }
 
@@ -41,7 +42,7 @@ impl TaskCache {
         Self { store, tasks: Mutex::default(), made_ready: Mutex::default() }
     }
 
-    /// Learns what was committed or read.
+    /// Caches a committed or read task.
     pub(crate) fn learn(&self, loaded: &Loaded, generation: u64) {
         if self.store.cluster().is_none() {
             return;
@@ -62,7 +63,7 @@ impl TaskCache {
         }
     }
 
-    /// Learns what was committed here, as decided at `now`.
+    /// Caches a task that this server committed, decided at `now`.
     pub(crate) fn committed(&self, loaded: &Loaded, generation: u64, now: Now) {
         if self.store.cluster().is_some() {
             self.learn(loaded, generation);
@@ -72,12 +73,12 @@ impl TaskCache {
         }
     }
 
-    /// What is left to other servers by whoever claims now.
+    /// The attempts that a claim at `now` leaves to other servers.
     pub(crate) fn leave(&self, now: Now) -> Leave {
         self.made_ready().leave(now)
     }
 
-    /// The task of an attempt that the store has just handed out, if it is known as far as that.
+    /// The task of an attempt that the store has just handed out, if the cached state matches it.
     pub(crate) fn claimed(&self, claimed: &Claimed) -> Option<Loaded> {
         self.made_ready().hand_out(claimed.id.task);
         let mut tasks = self.tasks();
@@ -98,7 +99,7 @@ impl TaskCache {
         Some(known.loaded.clone())
     }
 
-    /// The task of an attempt of which a worker reports, if it is known that the worker has it under this claim.
+    /// The task of a reported attempt, if the cache has the worker's claim.
     pub(crate) fn reported(&self, task: TaskId, attempt: &Attempt, claim: u64) -> Option<Loaded> {
         let tasks = self.tasks();
         let known = tasks.get(&task)?;
@@ -108,7 +109,7 @@ impl TaskCache {
         is_theirs.then(|| known.loaded.clone())
     }
 
-    /// A task is not as it is known here.
+    /// Evicts a task whose cached state is wrong.
     pub(crate) fn forget(&self, task: TaskId) {
         self.tasks().remove(&task);
     }
@@ -122,7 +123,7 @@ impl TaskCache {
     }
 }
 
-/// Whether an attempt of it is ready that nobody has.
+/// Whether the task has a ready attempt without a claim.
 fn has_unclaimed(loaded: &Loaded) -> bool {
     let is_unclaimed = |(key, act): (ActKey, &Act)| {
         act.state == ActState::Ready && loaded.claims.iter().all(|claim| claim.key != key)
@@ -130,7 +131,7 @@ fn has_unclaimed(loaded: &Loaded) -> bool {
     !loaded.task.is_ended() && loaded.task.step_acts().any(is_unclaimed)
 }
 
-/// Whether it is likely to be needed again, and small.
+/// Whether the task is likely to be needed again, and small.
 fn is_worth_it(task: &Task) -> bool {
     if task.is_ended() || task.fans().next().is_some() {
         return false;

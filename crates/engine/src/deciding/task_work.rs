@@ -1,4 +1,4 @@
-//! A task in a batch, and what is done to it.
+//! A task in a batch and the changes to it.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -19,19 +19,19 @@ use crate::{
     },
 };
 
-/// A task and what is done to it: all commands of a batch make one change, but for messages.
+/// A task and the changes to it: all commands of a batch make one change, but each message makes its own.
 pub(super) struct TaskWork {
-    /// The task as it is by now; nothing when it is not there.
+    /// The task after the items decided so far; `None` if it does not exist.
     loaded: Option<Loaded>,
     pub(super) steps: Vec<TaskStep>,
-    /// How many steps evaluating expressions took for it.
+    /// The number of steps that evaluating its expressions took.
     evaluated: u64,
 }
 
 /// Why a new task is not accepted.
 #[derive(Debug)]
 pub(super) enum Refusal {
-    /// It has no unique key, as a message says.
+    /// Its unique key could not be computed; this is the error message.
     NoUniqueKey(String),
     /// The rules refuse it.
     Rejected(Rejection),
@@ -46,14 +46,14 @@ impl From<Refusal> for Reply {
     }
 }
 
-/// One change of a task. A message that is consumed has one of its own, so that one that was consumed elsewhere fails
-/// alone, or with what was built on it.
+/// One change of a task. A consumed message has a change of its own. If another server has already consumed the
+/// message, only this change and the changes built on it fail.
 pub(super) struct TaskStep {
     pub(super) change: TaskChange,
     /// The task afterwards.
     pub(super) loaded: Loaded,
     pub(super) pending: Vec<Pending>,
-    /// Attempts that workers are to stop.
+    /// Attempts that workers must stop.
     pub(super) stops: Vec<(SessionId, AttemptId)>,
 }
 
@@ -62,18 +62,18 @@ impl TaskWork {
         Self { loaded, steps: Vec::new(), evaluated: 0 }
     }
 
-    /// How many steps evaluating expressions took since this was last asked.
+    /// The number of evaluation steps since the last call.
     pub(super) fn take_evaluated(&mut self) -> u64 {
         std::mem::take(&mut self.evaluated)
     }
 
-    /// The task as it is by now.
+    /// The task after the items decided so far.
     pub(super) fn task(&self) -> Option<&Arc<Task>> {
         self.loaded.as_ref().map(|loaded| &loaded.task)
     }
 
-    /// Accepts a new task. `consumes` is the message by which another task started it. How many steps that took is added
-    /// to `evaluated`, also where it is refused.
+    /// Accepts a new task. `consumes` is the message by which another task started it. The evaluation steps are added
+    /// to `evaluated`, also if the task is refused.
     pub(super) fn accept(
         new: &NewTask,
         consumes: Option<&MessageId>,
@@ -105,8 +105,8 @@ impl TaskWork {
         Ok(work)
     }
 
-    /// Decides a command. `claim` is that of the token by which a worker reports, `logs` are lines that come with
-    /// its report. Gives the reply where it waits for no change.
+    /// Decides a command. `claim` is the claim number in the token of a reporting worker, `logs` are the lines of its
+    /// report. Returns the reply if it does not depend on a change of this batch.
     pub(super) fn decide(
         &mut self,
         command: &Command,
@@ -125,7 +125,7 @@ impl TaskWork {
             Err(rejection) => return self.refuse(late_or_repeated(&loaded.task, &command, rejection), place),
         };
         if transition.events.is_empty() {
-            // Nothing to do. When an item before it in this batch changed the task, its outcome is awaited.
+            // Nothing to do. If an earlier item of this batch changed the task, wait for the outcome of that change.
             if let Some(step) = self.steps.last_mut() {
                 step.pending.push(Pending { place, reply: None });
                 return None;
@@ -151,8 +151,9 @@ impl TaskWork {
         None
     }
 
-    /// Gives an attempt up whose session was over, if the session has it still; the store has the last word,
-    /// since another server may hear of the session meanwhile. Gives the reply where it waits for no change.
+    /// Reclaims an attempt whose session was over, if the session still has it. The store decides finally, since
+    /// another server may hear from the session in the meantime. Returns the reply if it does not depend on a change of
+    /// this batch.
     pub(super) fn lose(&mut self, lost: &Claimed, over: Over, place: Place, now: Now) -> Option<Reply> {
         let Some(loaded) = self.loaded.clone() else { return Some(Reply::Missing) };
         let AttemptId { key, attempt, claim, .. } = lost.id;
@@ -173,7 +174,7 @@ impl TaskWork {
         None
     }
 
-    /// Decides what a message says. Tells whether it found something to do, and is consumed by that.
+    /// Decides a message. Returns whether it found something to do; if so, the change consumes the message.
     pub(super) fn consume(&mut self, command: &Command, message: &MessageId, place: Place, now: Now) -> bool {
         let Some(loaded) = self.loaded.clone() else { return false };
         let Ok(transition) = transition(&loaded, command, now) else { return false };
@@ -185,7 +186,7 @@ impl TaskWork {
         true
     }
 
-    /// A refusal holds when the task is on disk as it was decided on.
+    /// A refusal is valid once the task it was decided on is on disk.
     fn refuse(&mut self, rejection: Rejection, place: Place) -> Option<Reply> {
         let reply = Reply::Rejected(rejection);
         let Some(step) = self.steps.last_mut() else { return Some(reply) };
@@ -193,7 +194,7 @@ impl TaskWork {
         None
     }
 
-    /// Takes a transition of `before` into the task's change, or into a change of its own that consumes a message.
+    /// Adds a transition of `before` to the task's change, or to a separate change that consumes a message.
     fn take(
         &mut self,
         before: Loaded,
@@ -242,7 +243,7 @@ impl TaskWork {
 }
 
 impl TaskStep {
-    /// The task goes on by these events.
+    /// Adds these events and effects to the change.
     fn take(&mut self, loaded: Loaded, events: Vec<Event>, effects: Vec<Effect>) {
         let change = &mut self.change;
         change.task = loaded.task.clone();
@@ -267,15 +268,15 @@ impl TaskStep {
     }
 }
 
-/// Which workers must stop because of what just happened: their task turned around, their step's deadline passed,
-/// or the attempt was given up.
+/// The attempts that workers must stop because of this transition: their task started rolling back, their step's
+/// deadline passed, or the attempt was lost, reclaimed or timed out.
 fn stops(before: &Loaded, transition: &Transition, command: &Command) -> Vec<(SessionId, AttemptId)> {
     let after = &transition.task;
     let given_up = match command {
         Command::TimeOut(attempt) | Command::Lose(attempt) | Command::Reclaim(attempt) => Some(attempt.key),
         _ => None,
     };
-    // Of a task that goes on in its direction, only those attempts can be to stop to which something happened.
+    // While the task keeps its direction, only attempts with an event can have to stop.
     let all = before.task.state.phase != after.state.phase;
     let happened = |claim: &Claim| transition.events.iter().any(|event| event.kind.act() == Some(claim.key));
     let mut stops = Vec::new();
@@ -288,8 +289,8 @@ fn stops(before: &Loaded, transition: &Transition, command: &Command) -> Vec<(Se
     stops
 }
 
-/// A report under a lower claim than the one known is late, unless a queue publisher has that one: then somebody did what was
-/// offered before. One that passes gets the time it was handed out.
+/// Refuses a report under a lower claim than the current one as late, unless a queue publisher has the current one:
+/// then a worker ran an earlier delivery. An accepted report gets the time at which the attempt was claimed.
 fn check_claim(loaded: &Loaded, command: &Command, token: Option<u64>) -> Result<Command, Rejection> {
     let mut command = command.clone();
     if let (Command::Report(report), Some(token)) = (&mut command, token)
@@ -307,8 +308,8 @@ fn claim_of<'a>(loaded: &'a Loaded, attempt: &Attempt) -> Option<&'a Claim> {
     loaded.claims.iter().find(|claim| claim.key == attempt.key && claim.attempt == attempt.number)
 }
 
-/// The rules refuse a report of an attempt that is over. To its worker that is a repetition only when the attempt ended
-/// with what it says: one that was given up has no accepted result, and what comes of it is late.
+/// The rules refuse a report of an attempt that has ended. For its worker this is a repetition only if the attempt
+/// ended with the reported outcome. The result of an attempt that was given up is not accepted, and its report is late.
 fn late_or_repeated(task: &Task, command: &Command, rejection: Rejection) -> Rejection {
     match (command, rejection) {
         (Command::Report(report), Rejection::Duplicate)
@@ -320,8 +321,8 @@ fn late_or_repeated(task: &Task, command: &Command, rejection: Rejection) -> Rej
     }
 }
 
-/// Whether this outcome is what the act's last attempt ended with, as far as the act tells: it keeps the failure of a
-/// deadline in place of those that come after it.
+/// Whether this outcome is how the execution's last attempt ended, as far as its state shows. The state keeps the
+/// failure of a deadline instead of later failures.
 fn ended_with(act: &Act, outcome: &Outcome) -> bool {
     match (outcome, act.state) {
         (Outcome::Succeeded(_), state) => state == ActState::Succeeded,
@@ -334,7 +335,7 @@ fn ended_with(act: &Act, outcome: &Outcome) -> bool {
     }
 }
 
-/// What the rules make of a command. Where that would break an invariant, the task is held instead.
+/// Applies the rules to a command. If the transition would break an invariant, the task is held instead.
 fn transition(loaded: &Loaded, command: &Command, now: Now) -> Result<Transition, Rejection> {
     let context = loaded.context(now.wall);
     match apply(&loaded.task, command, &context) {
@@ -346,8 +347,8 @@ fn transition(loaded: &Loaded, command: &Command, now: Now) -> Result<Transition
     }
 }
 
-/// The task after a transition in which something happened to `acts`: claims end with their attempts, and so does that
-/// one was handed out.
+/// The task after a transition with events for `acts`: claims end with their attempts, and so do the marks in
+/// `handed_out` and `awaited`.
 fn goes_on(before: Loaded, task: Arc<Task>, acts: &BTreeSet<ActKey>) -> Loaded {
     let Loaded { task: was, mut claims, mut handed_out, mut awaited, generation } = before;
     let is_open = |claim: &Claim| {

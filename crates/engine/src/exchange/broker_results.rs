@@ -1,4 +1,4 @@
-//! Results that come over a broker: what runs where nobody can be asked.
+//! Results that come over a broker, from modules that cannot call the server.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -11,7 +11,7 @@ use crate::{
 };
 
 impl Engine {
-    /// The attempt that a token names, as it was handed out; nothing where it is over, or the token is not ours.
+    /// The attempt of a token, as it was handed out; `None` if the attempt is over or the token is not from this store.
     ///
     /// # Errors
     /// When the store fails.
@@ -25,7 +25,7 @@ impl Engine {
         Ok(loaded.filter(is_current).map(|loaded| self.handed_out(id, &loaded)))
     }
 
-    /// Makes the session known under which such attempts run. It never ends.
+    /// Registers the session under which such attempts run. It never ends.
     ///
     /// # Errors
     /// When the store fails.
@@ -42,11 +42,12 @@ impl Engine {
         Ok(self.store.renew(vec![renewal], now).await?)
     }
 
-    /// Hears what modules say over a broker. Who begins takes the attempt from the queue publisher that offered it; who comes
-    /// second, or under the token of an attempt that is over, changes nothing. What is heard twice is settled once.
+    /// Processes reports of modules over a broker. The first report that an attempt is running takes the claim over
+    /// from the queue publisher. A later one, or one under the token of an ended attempt, changes nothing. A repeated
+    /// report is settled once.
     ///
     /// # Errors
-    /// When the store fails; the same is to be told again.
+    /// When the store fails; send the same reports again.
     pub async fn hear_from_afar(
         &self,
         reports: Vec<WorkerReport>,
@@ -60,7 +61,7 @@ impl Engine {
             };
             reports.iter().filter(is_wanted).filter_map(|report| self.tokens.read(&report.token))
         };
-        // What has ended meanwhile need not begin before.
+        // An attempt with an end among these reports need not be adopted first.
         let ended: BTreeSet<AttemptId> = named(false).collect();
         let begun: Vec<AttemptId> = named(true).filter(|id| !ended.contains(id)).collect();
         if !begun.is_empty() {

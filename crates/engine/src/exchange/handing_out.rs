@@ -1,4 +1,4 @@
-//! Handing out: ready attempts go to polls that wait.
+//! Hands ready attempts to waiting polls.
 
 use std::collections::BTreeMap;
 
@@ -16,11 +16,13 @@ enum Filled {
     Later,
 }
 
-/// Attempts claimed at once: those that do not fit in the answer go back, so not many more than fit.
+/// The maximum number of attempts claimed at once. Attempts that do not fit in the answer must be released, so the
+/// limit is not much higher than the number that fits.
 pub(super) const CLAIMS_MAX: u32 = 100;
 
 impl Engine {
-    /// Hands ready attempts to polls that wait. Where that is under way already, it is gone on with for this one.
+    /// Hands ready attempts to waiting polls. If another caller is doing so already, that caller makes another round
+    /// for this.
     pub(crate) async fn dispatch(&self, now: Now) -> Result<(), EngineError> {
         self.offering.stir();
         let Some(mut turn) = self.dispatching.take(&self.timers, now) else { return Ok(()) };
@@ -32,7 +34,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Hands ready attempts to polls that wait, the one that waits longest first.
+    /// Hands ready attempts to waiting polls, the longest waiting first.
     pub(super) async fn hand_out(&self, now: Now) -> Result<(), EngineError> {
         let mut waiting = self.sessions.lock().waiting().into_iter();
         let mut empty = Vec::new();
@@ -42,7 +44,7 @@ impl Engine {
             let is_later = matches!(filled, Ok(Filled::Later));
             hand.end(filled.map(drop), now).await?;
             if is_later {
-                // Some time has passed: the dispatcher comes again with the time it is now.
+                // Some time has passed: the dispatcher tries again with the current time.
                 self.timers.set();
                 return Ok(());
             }
@@ -50,8 +52,8 @@ impl Engine {
         Ok(())
     }
 
-    /// The next poll that may get something, what it takes and how much of that. Polls that only wait for what is in `empty`
-    /// are passed over at once: this runs after each commit, and thousands may wait.
+    /// The next poll that may get attempts, with its claim requests and their total limit. Polls that wait only for
+    /// queues in `empty` are skipped at once: this runs after each commit, and thousands of polls may wait.
     fn next_with_room(
         &self,
         waiting: &mut impl Iterator<Item = (SessionId, Seq)>,
@@ -73,7 +75,8 @@ impl Engine {
         })
     }
 
-    /// The tasks that attempts are of, each once: many may be of one task, as its members are.
+    /// The tasks of these attempts, each task once: many attempts may belong to one task, as the items of an `each`
+    /// step do.
     pub(crate) async fn tasks_of(
         &self,
         attempts: &[AttemptId],
@@ -85,7 +88,7 @@ impl Engine {
         Ok(ids.into_iter().zip(tasks).filter_map(|(id, loaded)| Some((id, loaded?))).collect())
     }
 
-    /// The tasks of attempts that were claimed just now; those that are known here are not read.
+    /// The tasks of attempts that were claimed just now; tasks in the task cache are not read.
     pub(crate) async fn tasks_of_claimed(
         &self,
         claimed: &[Claimed],
@@ -106,7 +109,7 @@ impl Engine {
         Ok(tasks)
     }
 
-    /// A claimed attempt as its worker gets it.
+    /// A claimed attempt in the form that its worker gets.
     pub(crate) fn handed_out(&self, id: AttemptId, loaded: &Loaded) -> HandedOut {
         let token = self.tokens.seal(&id);
         let task = loaded.task.clone();
@@ -114,12 +117,12 @@ impl Engine {
         HandedOut { token, id, task, params, results }
     }
 
-    /// An attempt whose parameters have grown beyond what may be handed out fails for good.
+    /// Fails an attempt without a retry because its parameters have grown beyond the limit.
     pub(crate) fn refuse_too_large(&self, id: AttemptId) {
         self.refuse_offered(id, "its parameters have grown beyond 4 MiB: return less from the steps before");
     }
 
-    /// An attempt that cannot be handed to anybody fails for good.
+    /// Fails an attempt without a retry because it cannot be handed to any worker.
     pub(crate) fn refuse_offered(&self, id: AttemptId, message: &str) {
         let failure = Failure::new(message, 1, false);
         let attempt = Attempt { key: id.key, number: id.attempt, started_at: None };
@@ -128,24 +131,25 @@ impl Engine {
     }
 }
 
-/// What claim requests are for: of many polls that wait for the same, only the first one that gets nothing asks the store.
+/// The queue that a claim request reads: its module and commands. Of many polls that wait for the same queue, only the
+/// first one that gets nothing asks the store.
 type Line = (Name, Option<Vec<Name>>);
 
-/// What was claimed for a poll and not given to it yet. Nobody else can have it, so it must not be lost: when this
-/// is dropped before its time, the session gets it with its next poll.
+/// Attempts claimed for a poll and not given to it yet. No other session can claim them, so they must not be lost: if
+/// this is dropped before its end, the session gets them with its next poll.
 pub(super) struct Hand<'a> {
     engine: &'a Engine,
     session: SessionId,
     seq: Seq,
-    /// What the answer is going to be.
+    /// The attempts for the answer.
     attempts: Vec<HandedOut>,
     size: AnswerSize,
-    /// What is not part of the answer.
+    /// Claimed attempts that are not part of the answer.
     rest: Vec<AttemptId>,
-    /// Attempts of damaged tasks: once the poll is answered they are released, and take up no place of a limit. The store
-    /// gives nothing of a task that its quarantine names.
+    /// Attempts of damaged tasks. They are released once the poll is answered, and then count against no limit. The
+    /// store hands out no attempt of a task in its quarantine.
     withheld: Vec<AttemptId>,
-    /// The time of the claims that are being made.
+    /// The time of the claims in progress.
     claims_at: Option<Now>,
 }
 
@@ -164,7 +168,7 @@ impl<'a> Hand<'a> {
         }
     }
 
-    /// Claims what the session can take, as far as it fits in an answer; nothing from lines that are `empty`.
+    /// Claims attempts for the session, as far as they fit in an answer; none from queues in `empty`.
     async fn fill(
         &mut self,
         claim_requests: &[ClaimRequest],
@@ -175,7 +179,7 @@ impl<'a> Hand<'a> {
         self.claims_at = Some(now);
         let found = self.take_in_unanswered(now).await?;
         let mut free = free.min(u32::try_from(ATTEMPTS_MAX).unwrap_or(u32::MAX)).saturating_sub(found);
-        // Begin with another module each time, so that none of a worker's modules starves.
+        // Start with a different module each time, so that none of a worker's modules starves.
         let first = usize::try_from(self.seq).unwrap_or(0) % claim_requests.len().max(1);
         for claim_request in claim_requests[first..].iter().chain(&claim_requests[..first]) {
             let line = (claim_request.module.clone(), claim_request.commands.clone());
@@ -201,7 +205,7 @@ impl<'a> Hand<'a> {
                     empty.push(line);
                     break;
                 }
-                // Damaged ones use up no place of the worker: what stands behind them goes to it.
+                // Damaged tasks use none of the worker's free slots: the worker gets the attempts behind them.
                 let withheld = u32::try_from(self.withheld.len() - before).unwrap_or(u32::MAX);
                 let used = count.saturating_sub(withheld);
                 (wanted, free) = (wanted.saturating_sub(used), free.saturating_sub(used));
@@ -210,13 +214,13 @@ impl<'a> Hand<'a> {
         Ok(Filled::Done)
     }
 
-    /// The store did not answer a claim of this time, and may have made it.
+    /// The store did not answer a claim made at this time, and may have executed it.
     pub(super) fn note_unanswered(&self, now: Now) {
         self.engine.sessions.lock().get(self.session).unanswered.insert(now.wall, now.mono);
     }
 
-    /// Takes in what the store claimed without its answer coming: what the session has since one of those times and
-    /// nobody told it of. Returns how many there were.
+    /// Accepts attempts whose claim the store did not confirm: the session has claimed them at one of those times, and
+    /// was not given them yet. Returns their number.
     async fn take_in_unanswered(&mut self, now: Now) -> Result<u32, StoreError> {
         let times = {
             let mut sessions = self.engine.sessions.lock();
@@ -241,7 +245,7 @@ impl<'a> Hand<'a> {
         Ok(u32::try_from(held.len()).unwrap_or(u32::MAX))
     }
 
-    /// Answers the poll with what was taken in, also where a later claim failed, and gives the rest back.
+    /// Answers the poll with the accepted attempts, even if a later claim failed, and releases the rest.
     pub(super) async fn end(&mut self, taken_in: Result<(), StoreError>, now: Now) -> Result<(), StoreError> {
         self.claims_at = None;
         self.give(now);
@@ -249,20 +253,20 @@ impl<'a> Hand<'a> {
             self.engine.store.release(self.session, id, now).await?;
         }
         if self.put_back(now).await? > 0 {
-            // Others may wait for it.
+            // Other polls may wait for them.
             self.engine.timers.set();
         }
         taken_in
     }
 
-    /// Takes in what was claimed. Tells whether all of it fits in the answer.
+    /// Accepts claimed attempts. Returns whether all of them fit in the answer.
     pub(super) async fn take_in(&mut self, claimed: &[Claimed]) -> Result<bool, StoreError> {
         let first = self.rest.len();
         self.rest.extend(claimed.iter().map(|claimed| claimed.id));
         let tasks = self.engine.tasks_of_claimed(claimed).await?;
         let mut fits = true;
         for id in self.rest.split_off(first) {
-            // What stands behind one that does not fit goes after it.
+            // Attempts after one that does not fit keep their order, so they wait too.
             if !fits {
                 self.rest.push(id);
                 continue;
@@ -271,14 +275,14 @@ impl<'a> Hand<'a> {
                 self.withheld.push(id);
                 continue;
             }
-            // A task that is not there any more has nothing to hand out.
+            // The task was deleted: nothing to hand out.
             let Some(attempt) = tasks.get(&id.task).map(|loaded| self.engine.handed_out(id, loaded)) else {
                 self.rest.push(id);
                 continue;
             };
             if attempt.is_too_large() {
                 self.engine.refuse_too_large(id);
-                // Should that not reach the disk, the next poll brings it up again.
+                // If the refusal does not reach the disk, the next poll finds the attempt again.
                 self.engine.sessions.lock().get(self.session).give(id);
             } else if self.size.add(&attempt) {
                 self.attempts.push(attempt);
@@ -290,7 +294,7 @@ impl<'a> Hand<'a> {
         Ok(fits)
     }
 
-    /// Answers the poll, if it is still open and there is something.
+    /// Answers the poll, if it is still open and there are attempts for it.
     fn give(&mut self, now: Now) {
         if self.attempts.is_empty() {
             return;
@@ -322,7 +326,7 @@ impl<'a> Hand<'a> {
         );
     }
 
-    /// Gives back what was not given out: nobody has seen it. Tells how much that was.
+    /// Releases the attempts that were not handed out: no worker has seen them. Returns their number.
     async fn put_back(&mut self, now: Now) -> Result<usize, StoreError> {
         self.rest.extend(self.attempts.drain(..).map(|attempt| attempt.id));
         let count = self.rest.len();
@@ -341,8 +345,8 @@ impl Drop for Hand<'_> {
         let mut sessions = self.engine.sessions.lock();
         let local = sessions.get(self.session);
         local.hands = local.hands.saturating_sub(1);
-        // The call that handed out went away while the store claimed. That call may be another worker's: the poll that waits
-        // here gets what was claimed for it from the dispatcher.
+        // The caller that handed out went away during the claim. That call may belong to another worker: the poll that
+        // waits here gets its claimed attempts from the dispatcher.
         if let Some(now) = self.claims_at
             && local.poll.is_some()
         {

@@ -1,5 +1,5 @@
-//! What a worker says it holds, against what it was given: after a restart of the server, and after an answer
-//! that did not arrive.
+//! Compares the attempts that a worker names in `holding` with those it was given: after a restart of the server, and
+//! after an answer that did not arrive.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,8 +13,9 @@ use crate::{
 };
 
 impl Engine {
-    /// A session holds attempts that this server did not give it: after a restart, by another server, or from the
-    /// message of a queue publisher. With `names` it says that it has them, else that it is about to begin them.
+    /// Adopts attempts that this server did not give to the session: they come from before a restart, from another
+    /// server, or from the message of a queue publisher. With `names` the worker holds them; without it, it is about to
+    /// start them.
     pub(super) async fn adopt(
         &self,
         session: SessionId,
@@ -49,12 +50,12 @@ impl Engine {
         Ok(())
     }
 
-    /// Compares what a session holds with what the store says it has, now and then.
+    /// Compares the attempts that a session names with its claims in the store, from time to time.
     ///
-    /// Puts back what nobody told it of: the answer of the store to a claim was lost, or another server claimed it and
-    /// could not give it to the session any more. It is put back when two polls did not name it: one alone may have been
-    /// sent before another server gave it. Gives what it holds and has no more, as far as the store says: another server
-    /// may have given that up.
+    /// Releases claims that did not reach the session: the store's answer to a claim was lost, or another server
+    /// claimed the attempt and could no longer hand it to the session. A claim is released after two polls that did not
+    /// name it, since one poll may have been sent before another server handed the attempt out. Returns named attempts
+    /// that the session has no claim of in the store: another server may have given them up.
     pub(super) async fn compare_with_store(
         &self,
         session: SessionId,
@@ -83,8 +84,8 @@ impl Engine {
         Ok(named.keys().filter(|id| !claimed.contains(id)).copied().collect())
     }
 
-    /// Attempts that were given to a session and did not reach it are given again, under the same token; as many
-    /// as fit in an answer, the others at the next poll. What is not to begin any more is taken back.
+    /// Hands out attempts again that were given to a session and did not reach it, under the same token. As many as fit
+    /// in an answer; the others follow with the next poll. Attempts that must not start any more are released.
     pub(super) async fn hand_again(
         &self,
         session: SessionId,
@@ -126,17 +127,17 @@ impl Engine {
     }
 }
 
-/// Whether a pause keeps this attempt for the resume, since nobody seemed to have it. A worker that names it later
-/// may end it: to stop it would make a failure of a pause. It is adopted on resume, or its report is accepted.
+/// Whether a pause keeps this attempt for the resume because no worker seemed to run it. A worker that names it later
+/// may finish it: stopping it would turn a pause into a failure. It is adopted on resume, or its report is accepted.
 fn is_parked(task: &Task, id: &AttemptId) -> bool {
     task.act(id.key).is_some_and(|act| act.state == ActState::Parked && act.attempt == id.attempt)
 }
 
-/// How often what the store says a session has is looked at.
+/// How often a session's claims are read from the store.
 const CHECK_EVERY: Millis = Millis::from_secs(5);
 
 impl LocalSession {
-    /// Whether it is time to look at what the store says the session has.
+    /// Whether it is time to read the session's claims from the store.
     fn is_to_check(&mut self, now: Now) -> bool {
         let is_due = self.checked_at.is_none_or(|at| now.mono.0 >= at.0 + CHECK_EVERY.0);
         if is_due {
@@ -145,13 +146,13 @@ impl LocalSession {
         is_due
     }
 
-    /// The session has this attempt, as far as this server knows.
+    /// Records that the session has this attempt.
     pub(super) fn give(&mut self, id: AttemptId) {
         self.given.entry(id).or_default();
     }
 
-    /// Compares what the session holds with what it was given here. Returns attempts that it was given in an earlier poll
-    /// and does not hold. Cancels of attempts that it does not hold any more are done.
+    /// Compares the named attempts with those the session was given here. Returns attempts that it was given in an
+    /// earlier poll and does not name. Cancels of attempts that it no longer names are complete.
     pub(super) fn compare(&mut self, named: &BTreeMap<AttemptId, &str>, now: Now) -> Vec<AttemptId> {
         let is_missing =
             |(id, given): &(&AttemptId, &Given)| !named.contains_key(id) && given.again_at <= now.mono;

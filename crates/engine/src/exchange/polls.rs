@@ -9,8 +9,8 @@ use windlass_store::{AttemptId, Now, SessionId};
 use super::{Exchange, ExchangeAnswer, Seq, Tokens};
 use crate::{Engine, EngineError};
 
-/// A poll from when it is heard until it is answered. It is closed when this is dropped: with the answer, or when
-/// its connection goes away.
+/// A poll from its arrival to its answer. It is closed when this is dropped: after the answer, or when its connection
+/// goes away.
 pub(super) struct OpenPoll<'a> {
     engine: &'a Engine,
     session: SessionId,
@@ -39,7 +39,7 @@ impl Drop for OpenPoll<'_> {
 }
 
 impl Engine {
-    /// Answers a poll once there is something for it, or its time is over.
+    /// Answers a poll once there is something for it, or its wait is over.
     pub(super) async fn answer_poll(
         &self,
         call: Exchange,
@@ -57,19 +57,19 @@ impl Engine {
                 let mut sessions = self.sessions.lock();
                 let local = sessions.get(session);
                 let missing = local.compare(&named, now);
-                // An attempt that was given back is not the session's any more, though the worker still names it.
+                // A declined attempt no longer belongs to the session, though the worker may still name it.
                 let is_unknown = |id: &AttemptId| {
                     (gone.contains(id) || !local.given.contains_key(id)) && !local.declined.contains(id)
                 };
                 let named = named.into_iter();
                 (named.filter(|(id, _)| is_unknown(id)).collect::<Vec<_>>(), missing)
             };
-            // Anybody can write a name; only the seal shows that the attempt was given to the session.
+            // Anybody can construct a name; only the seal proves that the attempt was given to the session.
             let unknown = unknown.into_iter().filter_map(|(_, token)| self.tokens.read(token)).collect();
             self.adopt(session, unknown, true, now).await?;
             answer.attempts = self.hand_again(session, missing, now).await?;
         } else {
-            // Whoever never tells what it holds names nothing that it gave back either.
+            // A worker that omits `holding` does not name declined attempts either.
             self.sessions.lock().get(session).declined.clear();
         }
         let cancels = self.sessions.lock().get(session).due_cancels(now);
@@ -80,7 +80,7 @@ impl Engine {
             self.dispatch(now).await?;
         }
         if !is_empty || call.wait == Millis(0) {
-            // When the poll was answered or replaced meanwhile, that stands.
+            // If the poll was answered or replaced meanwhile, that answer is final.
             self.sessions.lock().answer(session, seq, answer);
         }
         Ok((&mut poll.answer).await.unwrap_or(ExchangeAnswer { lease, ..ExchangeAnswer::default() }))
@@ -96,7 +96,7 @@ impl Engine {
         }
     }
 
-    /// Whether the session is to be told already that it is to stop this attempt.
+    /// Whether the session already has a cancel of this attempt.
     pub(crate) fn is_cancelled(&self, session: SessionId, id: &AttemptId) -> bool {
         self.sessions.lock().find(session).is_some_and(|local| local.cancels.contains_key(id))
     }
@@ -105,10 +105,10 @@ impl Engine {
         ids.iter().map(|id| self.tokens.seal(id)).collect()
     }
 
-    /// Tells the session that has this attempt to stop it.
+    /// Asks the session that has this attempt to stop it.
     pub(crate) fn cancel(&self, session: SessionId, id: &AttemptId, now: Now) {
         if session.is_own() {
-            // A queue publisher sees it by itself, and whoever answers over a broker cannot be told.
+            // A queue publisher detects this itself, and a module that reports over a broker cannot receive cancels.
             return;
         }
         let mut sessions = self.sessions.lock();

@@ -1,4 +1,4 @@
-//! Reports: what became of attempts.
+//! Reports: the states and ends of attempts.
 
 use windlass_core::{ActState, Attempt, Command, Outcome, Rejection, Report};
 use windlass_store::{AttemptId, Change, Loaded, Now, SessionId};
@@ -10,12 +10,12 @@ use crate::{
     exchange::sessions::LocalSession,
 };
 
-/// A report that is to be decided about.
+/// A report that must be decided.
 struct Open {
-    /// Which of the reports it is.
+    /// Its index among the reports.
     place: usize,
     id: AttemptId,
-    /// How the attempt ended; nothing = it goes on.
+    /// The outcome of the attempt; `None` = it is running.
     outcome: Option<Outcome>,
     logs: Vec<String>,
 }
@@ -24,12 +24,12 @@ struct Open {
 struct Waiting {
     place: usize,
     id: AttemptId,
-    /// The attempt goes on, and these bytes were counted for its log.
+    /// The attempt is running, and this number of bytes was counted for its log.
     counted: Option<usize>,
 }
 
 impl Engine {
-    /// Settles reports, each for itself, in one commit.
+    /// Settles reports, each separately, in one commit.
     pub(super) async fn settle_reports(
         &self,
         session: SessionId,
@@ -93,12 +93,12 @@ impl Engine {
                 local.cancels.remove(&report.id);
             }
         }
-        // No status says that a report was heard and nothing came of it, so the worker repeats them all.
+        // No status expresses a conflict, so the worker must repeat all reports.
         if is_settled { Ok(answers) } else { Err(EngineError::Conflict) }
     }
 
-    /// A worker that was given an attempt before this server was started may report on it before it polls. An end
-    /// speaks for itself; that an attempt goes on means that its session has it.
+    /// A worker that was given an attempt before this server started may report on it before it polls. An end needs no
+    /// adoption; a report that an attempt is running means that its session has it.
     pub(super) async fn adopt_running(
         &self,
         session: SessionId,
@@ -120,8 +120,8 @@ impl Engine {
         self.adopt(session, unknown, false, now).await
     }
 
-    /// What is to be decided. Log lines are counted at once, so that reports heard at the same time do not use the
-    /// same room.
+    /// The items to decide. Log lines are counted at once, so that concurrent reports do not use the same part of the
+    /// limit.
     fn items(&self, session: SessionId, open: Vec<Open>, now: Now) -> (Vec<Item>, Vec<Waiting>) {
         let (mut items, mut waiting) = (Vec::with_capacity(open.len()), Vec::with_capacity(open.len()));
         let mut sessions = self.sessions.lock();
@@ -139,7 +139,7 @@ impl Engine {
                     waiting.push(Waiting { place, id, counted: None });
                 }
                 None => {
-                    // Another session's attempt keeps its log to itself.
+                    // The log of an attempt that this session does not have is not extended.
                     let Some(given) = given else { continue };
                     given.log_bytes += kept.bytes;
                     items.push(Item::Change(Change::Logs(kept.lines)));
@@ -150,7 +150,7 @@ impl Engine {
         (items, waiting)
     }
 
-    /// Keeps the progress of a running attempt, if it is current.
+    /// Records the progress of a running attempt, if the attempt is current.
     async fn note_progress(
         &self,
         session: SessionId,
@@ -158,7 +158,7 @@ impl Engine {
         progress: Option<Progress>,
         now: Now,
     ) -> Result<ReportStatus, EngineError> {
-        // Kept before the look at the task: whoever ends the attempt after that look finds it and clears it away.
+        // Recorded before the task is read: a later end of the attempt then finds the progress and removes it.
         if let Some(progress) = &progress {
             self.progress.note(&id, progress.clone());
         }
@@ -181,8 +181,8 @@ impl Engine {
 }
 
 impl LocalSession {
-    /// A report could not be written, and its worker keeps it. The store may have gone back to what is on disk, where
-    /// it says nowhere who has the attempt: when the worker names it again, the store is told.
+    /// A report could not be written, and its worker repeats it. The store may have gone back to the state on disk,
+    /// which may lack the claim: when the worker names the attempt again, the store adopts it again.
     fn doubt(&mut self, id: AttemptId, counted: Option<usize>) {
         match counted {
             Some(bytes) => {
@@ -197,11 +197,11 @@ impl LocalSession {
     }
 }
 
-/// What a report gets that says of an attempt that it goes on with this session. One that a pause keeps goes on where it
-/// had begun before; nobody begins it.
+/// The reply to a report that an attempt is running in this session. An attempt kept by a pause is running only if the
+/// worker had started it before; no worker may start it now.
 fn running_status(loaded: &Loaded, session: SessionId, id: AttemptId, names_parked: bool) -> ReportStatus {
     let Some(act) = loaded.task.act(id.key) else { return ReportStatus::Unknown };
-    // A message that reached two workers is for the first of them, and one that was sent anew for nobody.
+    // A queue message that reached two workers counts for the first one. A message that was sent again counts for none.
     let is_under_another = loaded
         .claims
         .iter()

@@ -1,6 +1,6 @@
-//! What this server knows of the workers that talk to it: their offers, their open poll, what was given them.
+//! The sessions of workers that call this server: their offers, their open poll, and the attempts given to them.
 //!
-//! It is only about talking. Who holds what is in the store, and a worker may go on with another server.
+//! This is communication state only. The claims are in the store, and a worker may continue with another server.
 
 mod renewals;
 
@@ -18,7 +18,7 @@ use crate::{
     queries::last_heard::{LastHeard, LastWorkers},
 };
 
-/// The sessions that talk to this server.
+/// The sessions that call this server.
 #[derive(Debug, Default)]
 pub(crate) struct LocalSessions {
     inner: Mutex<Inner>,
@@ -27,11 +27,11 @@ pub(crate) struct LocalSessions {
 #[derive(Debug, Default)]
 pub(crate) struct Inner {
     sessions: BTreeMap<SessionId, LocalSession>,
-    /// Polls that something may be handed out to, the one that waits longest first. May name some that are over.
+    /// Polls that may get attempts, the longest waiting first. Some may be over already.
     waiting: VecDeque<(SessionId, Seq)>,
-    /// Attached sessions whose poll ended without another one being open.
+    /// Attached sessions whose poll ended and that have no other open poll.
     closed: BTreeSet<SessionId>,
-    /// Who served modules that no session here serves any more.
+    /// The last workers of modules that no session here serves any more.
     gone: LastWorkers,
 }
 
@@ -41,12 +41,12 @@ pub(crate) struct LocalSession {
     pub(crate) attached: bool,
     pub(crate) lease: Millis,
     pub(crate) worker: Arc<WorkerState>,
-    /// What it can take, as it said in the call with the highest number.
+    /// The session's free slots, from the call with the highest number.
     pub(crate) offers: Offers,
-    /// Its open poll, from when the call is heard until it is answered.
+    /// Its open poll, from the arrival of the call to its answer.
     pub(crate) poll: Option<Poll>,
     pub(crate) last_poll: Seq,
-    /// The poll that this server has not finished answering. It may be over already: a slow store holds the answer up.
+    /// The poll that this server has not finished answering. It may be over already: a slow store delays the answer.
     pub(crate) answering: Option<Seq>,
     /// The highest number of a call.
     pub(crate) last_seq: Seq,
@@ -54,39 +54,39 @@ pub(crate) struct LocalSession {
     pub(crate) is_cut_off: bool,
     /// Attempts given to it.
     pub(crate) given: HashMap<AttemptId, Given>,
-    /// Attempts it did not begin. A poll may name them that was sent before that was answered.
+    /// Attempts it did not start. A poll that was sent before the reply to that report may still name them.
     pub(crate) declined: BTreeSet<AttemptId>,
-    /// Attempts that it names and that a pause keeps for the resume: it had begun them before this server knew of it.
+    /// Attempts it names that a pause keeps for the resume: it started them before this server received its first call.
     pub(crate) parked: BTreeSet<AttemptId>,
-    /// Attempts it is to stop, and when it was last told.
+    /// Attempts it must stop, and when the last cancel was sent.
     pub(crate) cancels: BTreeMap<AttemptId, Option<Millis>>,
     pub(crate) seen_at: Millis,
-    /// When the store was last told of it by this server.
+    /// When this server last renewed it in the store.
     pub(crate) renewed_at: Option<Millis>,
-    /// It was heard of since then, or is to get a new lease.
+    /// It has called since the last renewal, or is to get a new lease.
     pub(crate) is_unsaid: bool,
-    /// How often its lease was extended since it was last heard of.
+    /// How often its lease was extended since its last call.
     pub(crate) extensions: u8,
-    /// When what the store says it has was last looked at.
+    /// When its claims were last read from the store.
     pub(crate) checked_at: Option<Millis>,
-    /// What the store said then that it has, and neither it nor this server knew of.
+    /// Claims in the store at that time that neither the worker nor this server knew.
     pub(crate) unheard: BTreeSet<AttemptId>,
-    /// When the store was asked for claims and did not answer: it may have made them. They are looked for until
-    /// [`LOOKED_FOR`] after that.
+    /// When the store did not answer a claim call; it may have executed it. These claims are searched for until
+    /// [`LOOKED_FOR`] has passed.
     pub(crate) unanswered: BTreeMap<Timestamp, Millis>,
-    /// How often attempts are being claimed for it right now.
+    /// The number of claim operations in progress for it.
     pub(crate) hands: usize,
-    /// Modules it served before, and until when; the last [`SERVED_BEFORE_MAX`].
+    /// Modules it served before, each with the time of its last call for it; the last [`SERVED_BEFORE_MAX`].
     pub(crate) served_before: Vec<(Name, Millis)>,
-    /// It takes nothing more, and ends once what it has is done.
+    /// It claims nothing more, and exits once its attempts are done.
     pub(crate) is_draining: bool,
 }
 
-/// Modules of the past that are remembered of a session. A worker that names other modules in each call would fill the
-/// memory.
+/// The maximum number of former modules remembered per session. Otherwise a worker that names other modules in each
+/// call would fill the memory.
 pub(crate) const SERVED_BEFORE_MAX: usize = 100;
 
-/// What a session can take.
+/// The free slots of a session.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Offers {
     pub(crate) seq: Seq,
@@ -106,20 +106,20 @@ pub(crate) struct Poll {
 /// An attempt given to a session.
 #[derive(Debug, Default)]
 pub(crate) struct Given {
-    /// Bytes of log lines that this server kept of it.
+    /// The size of the log lines that this server kept of it, in bytes.
     pub(crate) log_bytes: usize,
-    /// Invalid reports of it.
+    /// The number of its invalid reports.
     pub(crate) invalid: u32,
-    /// It is not given again before this time.
+    /// It is not handed out again before this time.
     pub(crate) again_at: Millis,
 }
 
-/// How long an attempt is not given again to a session that sent an invalid report of it. It doubles with each of them.
+/// How long an attempt is not handed out again to a session after an invalid report. Doubles with each invalid report.
 const AGAIN_AFTER: Millis = Millis(500);
 const AGAIN_AFTER_MAX: Millis = Millis::from_secs(30);
 
 impl Given {
-    /// The session sent an invalid report. It may have forgotten the attempt: given again at once, it would do the same.
+    /// Counts an invalid report. The worker may have lost the attempt: handed out again at once, it would do the same.
     pub(crate) fn note_invalid(&mut self, now: Now) {
         let wait = AGAIN_AFTER.0.saturating_mul(1 << self.invalid.min(10)).min(AGAIN_AFTER_MAX.0);
         self.invalid += 1;
@@ -127,18 +127,18 @@ impl Given {
     }
 }
 
-/// A session is forgotten here when it was silent for this long; the store's lease is what counts.
+/// A session is forgotten here after this silence; only the lease in the store matters.
 const FORGET_AFTER: Millis = Millis::from_secs(2 * 3600);
 
-/// How long claims are looked for whose answer was lost: longer than a statement goes on in the database whose
+/// How long claims whose answer was lost are searched for: longer than a database continues a statement after its
 /// connection was cut. Later they are found by [`compare_with_store`](crate::Engine::compare_with_store).
 pub(crate) const LOOKED_FOR: Millis = Millis::from_secs(2);
 
-/// One that has nothing is forgotten when it was silent for this long and for its lease.
+/// A session without attempts is forgotten after this silence, but not before its lease ends.
 const FORGET_IDLE_AFTER: Millis = Millis::from_secs(600);
 
-/// Sessions that neither have anything nor poll, and are remembered all the same. Anybody can make up any number
-/// of sessions; beyond this those that were silent longest are forgotten first.
+/// The maximum number of remembered sessions that have neither attempts nor an open poll. Any caller can make up any
+/// number of sessions; beyond this limit the longest silent ones are forgotten first.
 const IDLE_SESSIONS_MAX: usize = 10_000;
 
 impl LocalSessions {
@@ -146,7 +146,7 @@ impl LocalSessions {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// When the first poll has waited long enough.
+    /// When the first open poll reaches the end of its wait.
     pub(crate) fn next_expiry(&self) -> Option<Millis> {
         self.lock().sessions.values().filter_map(|session| session.poll.as_ref()).map(|poll| poll.until).min()
     }
@@ -171,8 +171,8 @@ impl Inner {
         commands.is_some_and(|commands| !commands.iter().any(|name| &**name == command))
     }
 
-    /// Opens a poll and answers the one before it. Gives what it will be answered with, or nothing where the call
-    /// is a late copy of a poll that was answered or replaced.
+    /// Opens a poll and answers the previous one. Returns the receiver of its answer, or `None` if the call is a late
+    /// copy of a poll that was answered or replaced.
     pub(crate) fn open_poll(
         &mut self,
         id: SessionId,
@@ -186,28 +186,28 @@ impl Inner {
         (session.last_poll, session.answering, session.is_cut_off) = (seq, Some(seq), false);
         let (answer, receiver) = oneshot::channel();
         if let Some(before) = session.poll.replace(Poll { seq, until, answer }) {
-            // Nobody reads it any more when its connection is gone.
+            // The receiver is gone if its connection is gone.
             let _ = before.answer.send(ExchangeAnswer { lease: session.lease, ..ExchangeAnswer::default() });
         }
         Some(receiver)
     }
 
-    /// From now on an open poll may be answered with what becomes ready.
+    /// From now on, an open poll may get attempts that become ready.
     pub(crate) fn line_up(&mut self, id: SessionId, seq: Seq) {
         self.waiting.push_back((id, seq));
     }
 
-    /// Answers a poll, if it is still open. Tells whether it was.
+    /// Answers a poll, if it is still open. Returns whether it was.
     pub(crate) fn answer(&mut self, id: SessionId, seq: Seq, answer: ExchangeAnswer) -> bool {
         let poll = self.find(id).and_then(|session| session.poll.take_if(|poll| poll.seq == seq));
         poll.is_some_and(|poll| poll.answer.send(answer).is_ok())
     }
 
-    /// A poll was answered, or its connection went away. Tells whether it was still open.
+    /// Ends a poll that was answered, or whose connection went away. Returns whether it was still open.
     ///
-    /// A worker that got its answer opens the next poll at once. With `alone` no other server can have that poll, so an
-    /// answer that was lost looks the same as a connection that went away. Otherwise the next poll may be at a server that
-    /// cannot tell the store, and only the connection says that the worker is gone.
+    /// A worker that got its answer opens the next poll at once. With `alone`, no other server can have that poll, so
+    /// an answer that was lost looks the same as a connection that went away. Otherwise the next poll may be at a
+    /// server that cannot reach the store, and only the closed connection shows that the worker is gone.
     pub(crate) fn end_poll(&mut self, id: SessionId, seq: Seq, alone: bool) -> bool {
         let Some(session) = self.sessions.get_mut(&id) else { return false };
         session.answering.take_if(|answering| *answering == seq);
@@ -219,19 +219,19 @@ impl Inner {
         was_open
     }
 
-    /// Workers whose poll this server has received and not finished answering. The store may hold some for silent as long
-    /// as this server has not told it.
+    /// Workers whose poll this server has received and not finished answering. The store may consider some of them
+    /// silent until this server renews them.
     pub(crate) fn polling_workers(&self) -> impl Iterator<Item = (SessionId, &WorkerState)> {
         let polling = self.sessions.iter().filter(|(_, session)| session.answering.is_some());
         polling.map(|(id, session)| (*id, &*session.worker))
     }
 
-    /// Sessions that have a poll open here.
+    /// Sessions with an open poll at this server.
     pub(crate) fn polling(&self) -> Vec<SessionId> {
         self.sessions.iter().filter(|(_, session)| session.poll.is_some()).map(|(id, _)| *id).collect()
     }
 
-    /// Polls that something may be handed out to, the one that waits longest first.
+    /// Polls that may get attempts, the longest waiting first.
     pub(crate) fn waiting(&mut self) -> Vec<(SessionId, Seq)> {
         let sessions = &self.sessions;
         self.waiting.retain(|(id, seq)| {
@@ -241,7 +241,7 @@ impl Inner {
         self.waiting.iter().copied().collect()
     }
 
-    /// Forgets sessions that were silent for long. Gives those whose poll has waited long enough.
+    /// Forgets sessions after a long silence. Returns those whose poll reached the end of its wait.
     pub(crate) fn expire(&mut self, now: Now) -> Vec<SessionId> {
         let gone = &mut self.gone;
         self.sessions.retain(|id, session| {
@@ -258,7 +258,7 @@ impl Inner {
         self.sessions.iter().filter(|(_, session)| over(session)).map(|(id, _)| *id).collect()
     }
 
-    /// Forgets sessions that have nothing, as far as there are too many of them.
+    /// Forgets sessions without attempts or poll beyond [`IDLE_SESSIONS_MAX`].
     fn forget_idle(&mut self) {
         let idle = self.sessions.iter().filter(|(_, session)| session.is_idle());
         let mut idle: Vec<(Millis, SessionId)> = idle.map(|(id, session)| (session.seen_at, *id)).collect();
@@ -270,12 +270,12 @@ impl Inner {
         }
     }
 
-    /// Whether the worker of this session takes nothing more and ends.
+    /// Whether the worker of this session claims nothing more and will exit.
     pub(crate) fn is_draining(&self, session: SessionId) -> bool {
         self.sessions.get(&session).is_some_and(|session| session.is_draining)
     }
 
-    /// The worker of a module that was heard of last.
+    /// The worker of a module that called last.
     pub(crate) fn last_heard(&self, module: &Name, now: Now) -> Option<LastHeard> {
         let here = self.sessions.iter().filter_map(|(id, session)| {
             let at = session.served().filter(|(served, _)| *served == module).map(|(_, at)| at).max()?;
@@ -288,12 +288,12 @@ impl Inner {
 }
 
 impl LocalSession {
-    /// Neither has anything nor polls.
+    /// Whether it has neither attempts nor an open poll.
     fn is_idle(&self) -> bool {
         self.poll.is_none() && self.given.is_empty()
     }
 
-    /// The modules it serves or served, and when it was last heard of with them.
+    /// The modules it serves or served, and the time of its last call for each.
     fn served(&self) -> impl Iterator<Item = (&Name, Millis)> {
         let now = self.worker.modules.iter().map(|module| (module, self.seen_at));
         now.chain(self.served_before.iter().map(|(module, at)| (module, *at)))
@@ -304,7 +304,7 @@ impl LocalSession {
         if name.is_empty() { id.to_string().into() } else { name.clone() }
     }
 
-    /// It is forgotten; which modules it served is not.
+    /// Keeps the modules it served when the session is forgotten.
     fn note_in(&self, gone: &mut LastWorkers, id: SessionId) {
         let name = self.name(id);
         self.served().for_each(|(module, at)| gone.note(module, at, &name));
@@ -315,9 +315,8 @@ impl LocalSession {
         self.poll.is_some() || now.mono.0 < self.seen_at.0.saturating_add(silence.0)
     }
 
-    /// What may be handed to it now, and how much over all modules. Attempts are only ever handed to an open
-    /// poll, and a worker opens one when it has the answer of the one before: so its offers know of everything
-    /// it was given.
+    /// Its claim requests, and the limit over all modules. Attempts are handed only to an open poll, and a worker opens
+    /// a poll after it has the answer of the previous one: so its offers account for everything it was given.
     pub(crate) fn room(&self) -> (&[ClaimRequest], u32) {
         let sum = self
             .offers
@@ -328,7 +327,7 @@ impl LocalSession {
         (&self.offers.claim_requests, self.offers.free.unwrap_or(sum))
     }
 
-    /// Cancels that the session was not told of in the last second.
+    /// Cancels that were not sent to the session within the last second.
     pub(crate) fn due_cancels(&mut self, now: Now) -> Vec<AttemptId> {
         const AGAIN_AFTER_MS: u64 = 1000;
         let mut due = Vec::new();

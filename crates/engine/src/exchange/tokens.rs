@@ -1,4 +1,4 @@
-//! Tokens of attempts: who may report what, sealed with a 128-bit MAC whose key is in the store.
+//! Tokens of attempts: they authorize reports, sealed with a 128-bit MAC whose key is in the store.
 
 use base64::{Engine as _, prelude::BASE64_URL_SAFE_NO_PAD};
 use hmac::{Hmac, KeyInit, Mac, digest::Key};
@@ -12,7 +12,7 @@ pub struct Tokens {
     key: Hmac<Sha256>,
 }
 
-/// A token names its attempt in 35 bytes, then comes the MAC.
+/// A token consists of 35 bytes that name its attempt, and the MAC.
 const NAME_BYTES: usize = 16 + 2 + 4 + 1 + 4 + 8;
 const MAC_BYTES: usize = 16;
 const TEXT_BYTES: usize = (NAME_BYTES + MAC_BYTES) * 4 / 3;
@@ -21,7 +21,7 @@ impl Tokens {
     /// Tokens of the store with this key.
     #[must_use]
     pub fn new(key: &[u8; 32]) -> Self {
-        // A key that is shorter than a block is filled up with zeros; so is that of `new_from_slice`, which may fail.
+        // A key that is shorter than a block is padded with zeros, as `new_from_slice` does, which may fail.
         let mut block = Key::<Hmac<Sha256>>::default();
         block[..key.len()].copy_from_slice(key);
         Self { key: Hmac::new(&block) }
@@ -38,13 +38,13 @@ impl Tokens {
         BASE64_URL_SAFE_NO_PAD.encode(bytes)
     }
 
-    /// The attempt that a token names. Whether the token is one of ours is not checked: anybody can write such a name.
+    /// The attempt that a token names. The seal is not checked: anybody can construct such a name.
     #[must_use]
     pub(crate) fn name(token: &str) -> Option<AttemptId> {
         parse(&bytes(token)?[..NAME_BYTES])
     }
 
-    /// The attempt a token names, if the token is one of ours.
+    /// The attempt that a token names, if the token is from this store.
     #[must_use]
     pub fn read(&self, token: &str) -> Option<AttemptId> {
         let bytes = bytes(token)?;
@@ -54,7 +54,7 @@ impl Tokens {
     }
 }
 
-/// Whether a text may be a token, of this store or of another one. What was cut or written otherwise is none.
+/// Whether a string may be a token, of this store or of another one. A truncated or altered token is not one.
 #[must_use]
 pub fn is_token(text: &str) -> bool {
     bytes(text).is_some()

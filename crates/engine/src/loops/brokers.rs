@@ -10,14 +10,14 @@ use crate::{
     services::{OutboxRelay, QueuePublisher},
 };
 
-/// Between two rounds of a publisher where each is a round trip to a database: attempts that became ready meanwhile go
-/// together.
+/// The pause between two rounds of a publisher where each round is a round trip to a database: attempts that become
+/// ready meanwhile go together.
 const SHARED_PAUSE: Millis = Millis(5);
 
-/// Between two rounds of the relay: events that came meanwhile go together.
+/// The pause between two rounds of the relay: events that arrive meanwhile go together.
 const RELAY_PAUSE: Millis = Millis(5);
 
-/// After a round that failed.
+/// The pause after a failed round.
 const FAILED_PAUSE: Millis = Millis(200);
 
 /// Offers the attempts of a module on a broker as they become ready.

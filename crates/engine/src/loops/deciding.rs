@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::Timer;
 use crate::{Committer, Engine};
 
-/// Decides and commits what comes in.
+/// Decides and commits incoming operations.
 pub async fn commit(engine: Arc<Engine>, committer: Committer, timer: impl Timer) {
     loop {
         engine.inbox().wait().await;
@@ -13,8 +13,8 @@ pub async fn commit(engine: Arc<Engine>, committer: Committer, timer: impl Timer
     }
 }
 
-/// Decides and commits what comes in while another batch is under way, where servers share a store. A round trip costs as
-/// much for one item as for many, so a few items wait for the other batch and go together.
+/// Decides and commits operations that arrive while another batch is in progress, where servers share a store. A round
+/// trip costs as much for one item as for many, so a few items wait for the other batch and go together.
 pub async fn commit_many(engine: Arc<Engine>, committer: Committer, timer: impl Timer) {
     loop {
         engine.inbox().wait_for_many().await;

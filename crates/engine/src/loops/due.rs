@@ -10,11 +10,11 @@ use crate::{
     services::{ChangePoller, Dispatcher, LeaseKeeper, Messenger, Reclaimer, Timekeeper},
 };
 
-/// Between two looks at what others made ready. A store reports an attempt that comes to an empty queue, and not again
-/// within half of this.
+/// The pause between two checks for attempts that other servers made ready. A store reports an attempt that arrives at
+/// an empty queue, and sends no second report within half of this time.
 const CHANGES_PAUSE: Millis = Millis(20);
 
-/// Keeps leases. Nothing in this loop waits for a commit: a server that waits for a slow disk looks as if it had stood still.
+/// Keeps leases. Nothing in this loop waits for a commit: a server that waits for a slow disk would look suspended.
 pub async fn keep_leases(engine: Arc<Engine>, timer: impl Timer) {
     let lease_keeper = LeaseKeeper::new(engine.clone());
     loop {
@@ -30,8 +30,8 @@ pub async fn keep_leases(engine: Arc<Engine>, timer: impl Timer) {
     }
 }
 
-/// Does what is due, takes attempts from workers that are gone, carries messages, looks at what other servers did, and
-/// hands out what became ready by itself.
+/// Processes due timers, reclaims attempts of workers that are gone, delivers messages, polls for changes of other
+/// servers, and hands out attempts that became ready over time.
 pub async fn keep_time(engine: Arc<Engine>, timer: impl Timer) {
     let timekeeper = Timekeeper::new(engine.clone());
     let reclaimer = Reclaimer::new(engine.clone());
@@ -58,12 +58,12 @@ pub async fn keep_time(engine: Arc<Engine>, timer: impl Timer) {
     }
 }
 
-/// Hands out what other servers made ready, as soon as the store reports it.
+/// Hands out attempts that other servers made ready, as soon as the store reports them.
 pub async fn hear_changes(engine: Arc<Engine>, timer: impl Timer) {
     let dispatcher = Dispatcher::new(engine.clone());
     loop {
         engine.news().await;
-        // Once more after the pause, for attempts that became ready in it without a report.
+        // Runs once more after the pause, for attempts that became ready in it without a report.
         for _ in 0..2 {
             if let Err(error) = dispatcher.run_once(timer.now()).await {
                 tracing::warn!(%error, "attempts that other servers made ready could not be handed out; trying again");

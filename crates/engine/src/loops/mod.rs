@@ -1,7 +1,6 @@
 //! The loops in which services run. The program and the simulator run the same ones, each over its own [`Timer`].
 //!
-//! A loop runs for as long as its server. It logs what fails and goes on: a round that failed is tried again in the next
-//! one, after a pause.
+//! A loop runs for as long as its server. It logs failures and continues: a failed round is repeated after a pause.
 
 mod brokers;
 mod deciding;
@@ -19,9 +18,9 @@ pub use deciding::{commit, commit_many};
 pub use due::{hear_changes, keep_leases, keep_time};
 pub use upkeep::{StoreClock, follow_store, heartbeat, import_enqueued, report_damage, sweep};
 
-/// The clock that services go by, and pauses between their rounds.
+/// The clock of the services, and pauses between their rounds.
 pub trait Timer: Clock {
-    /// Ready after this time.
+    /// Completes after this time.
     fn sleep(&self, pause: Millis) -> impl Future<Output = ()>;
 }
 
@@ -37,14 +36,13 @@ impl<T: Timer> Timer for Rc<T> {
     }
 }
 
-/// The longest time between two looks at what is due: other servers on the same store wake nobody here.
+/// The longest time between two checks for due work: other servers on the same store send no wake-up to this one.
 const TICK: Millis = Millis(100);
 
-/// The shortest time between two looks at what is due.
+/// The shortest time between two checks for due work.
 const TICK_MIN: Millis = Millis(1);
 
-/// How long to wait for what is next due. Work that could not be done stays due, and a store that fails gets a pause
-/// between two calls.
+/// How long to wait for the next due work. Failed work stays due, and a failing store gets a pause between two calls.
 fn pause_until(wake: Option<Millis>, has_failed: bool) -> Millis {
     match wake {
         Some(wake) if !has_failed => wake.clamp(TICK_MIN, TICK),
@@ -52,9 +50,9 @@ fn pause_until(wake: Option<Millis>, has_failed: bool) -> Millis {
     }
 }
 
-/// Waits for a signal, and not longer than `pause`.
+/// Waits for a signal, but not longer than `pause`.
 async fn wait_at_most(timer: &impl Timer, pause: Millis, signal: impl Future<Output = ()>) {
-    // The signal first: one that is set already is taken.
+    // The signal first: if it is set already, it is consumed.
     select(pin!(signal), pin!(timer.sleep(pause))).await;
 }
 

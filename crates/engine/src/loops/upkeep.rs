@@ -1,4 +1,4 @@
-//! Membership, the store's clock, and work beside the tasks.
+//! Membership, the store's clock, and background work.
 
 use windlass_core::{Millis, Timestamp};
 use windlass_store::{Now, StoreError};
@@ -9,16 +9,16 @@ use crate::{
     services::{DamageReporter, EnqueueImporter, HEARTBEAT_EVERY, Janitor, Membership},
 };
 
-/// A round trip to the store's clock that took longer says little about the time.
+/// A reading of the store's clock whose round trip took longer is too inaccurate.
 const ROUND_TRIP_MAX: Millis = Millis(1000);
 
-/// Between two batches of deletions, so that they never hold up other work.
+/// The pause between two batches of deletions, so that they do not block other work.
 const SWEEP_PAUSE: Millis = Millis(50);
 
-/// The longest time between two looks for tasks that applications enqueued.
+/// The longest time between two checks for tasks that applications enqueued.
 const IMPORT_EVERY: Millis = Millis(1000);
 
-/// The shortest time between two looks for enqueued tasks: one that cannot be accepted now still waits.
+/// The shortest time between two checks for enqueued tasks: a task that cannot be accepted now still waits.
 const IMPORT_PAUSE: Millis = Millis(1);
 
 /// How often damaged rows are reported.
@@ -26,17 +26,17 @@ const REPORT_EVERY: Millis = Millis(1000);
 
 /// A clock that follows the store's clock where several servers share a store.
 pub trait StoreClock: Timer {
-    /// Milliseconds since any fixed moment, by the machine alone.
+    /// Milliseconds since any fixed moment, measured by the machine alone.
     fn elapsed(&self) -> Millis;
 
-    /// The time that it will be when this time of the store is followed, if that is a jump ahead.
+    /// The time after following this time of the store, if that is a jump ahead.
     fn jump_to(&self, time: Timestamp) -> Option<Now>;
 
-    /// The store's clock showed this time `ago` milliseconds before now.
+    /// Follows the store's clock, which showed this time `ago` milliseconds before now.
     fn follow(&self, time: Timestamp, ago: Millis);
 }
 
-/// Sets the clock by the store's, where that is shared. A jump ahead ends no lease.
+/// Sets the clock by the store's clock, if the store is shared. A jump ahead ends no lease.
 ///
 /// # Errors
 /// When the store fails.
@@ -54,7 +54,7 @@ pub async fn follow_store(membership: &Membership, clock: &impl StoreClock) -> R
     Ok(())
 }
 
-/// Renews the membership of this server and follows the store's clock. Ends with the error when the store has a format
+/// Renews the membership of this server and follows the store's clock. Returns the error when the store has a format
 /// that this version does not know.
 pub async fn heartbeat<C: StoreClock>(membership: &Membership, clock: &C) -> EngineError {
     loop {
@@ -72,7 +72,7 @@ pub async fn heartbeat<C: StoreClock>(membership: &Membership, clock: &C) -> Eng
     }
 }
 
-/// Accepts tasks that applications enqueued by SQL. `settled` gets how many were settled in a round.
+/// Accepts tasks that applications enqueued by SQL. `settled` receives the number of settled rows of each round.
 pub async fn import_enqueued(importer: EnqueueImporter, timer: impl Timer, settled: impl Fn(usize)) {
     loop {
         match importer.run_once(timer.now()).await {
@@ -88,7 +88,7 @@ pub async fn import_enqueued(importer: EnqueueImporter, timer: impl Timer, settl
     }
 }
 
-/// Raises alarms about tasks whose rows are damaged. `raised` gets how many.
+/// Raises alarms about tasks whose rows are damaged. `raised` receives their number.
 pub async fn report_damage(reporter: DamageReporter, timer: impl Timer, raised: impl Fn(usize)) {
     loop {
         timer.sleep(REPORT_EVERY).await;
@@ -99,7 +99,7 @@ pub async fn report_damage(reporter: DamageReporter, timer: impl Timer, raised: 
     }
 }
 
-/// Deletes what was kept long enough, every so often. `deleted` gets how many rows a batch of deletions had.
+/// Periodically deletes rows whose retention has ended. `deleted` receives the number of rows of each batch.
 pub async fn sweep(janitor: Janitor, every: Millis, timer: impl Timer, deleted: impl Fn(u64)) {
     loop {
         timer.sleep(every).await;

@@ -1,8 +1,8 @@
-//! How much was committed and announced, for those who measure.
+//! Counts of committed and announced items, for metrics.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What the committers and the outbox relay of a server have done since its start.
+/// The work of the committers and the outbox relay of a server since its start.
 #[derive(Debug, Default)]
 pub struct Counts {
     batches: AtomicU64,
@@ -22,12 +22,12 @@ impl Counts {
         self.items.load(Ordering::Relaxed)
     }
 
-    /// Changes of tasks, locks and alarms that others had changed meanwhile: they were decided again.
+    /// Conflicting changes of tasks, locks and alarms: their items were decided again.
     pub fn conflicts(&self) -> u64 {
         self.conflicts.load(Ordering::Relaxed)
     }
 
-    /// Events that a broker has confirmed to have heard.
+    /// Events that a broker has confirmed.
     pub fn announced(&self) -> u64 {
         self.announced.load(Ordering::Relaxed)
     }

@@ -1,5 +1,5 @@
-//! Live events, for those who watch. The history on disk is the truth; a watcher that falls behind is dropped
-//! and comes back with the number of the last event it saw.
+//! Live events for watchers. The history on disk is authoritative; a watcher that falls behind is dropped, and returns
+//! with the number of the last event it saw.
 
 use std::{
     collections::HashMap,
@@ -17,65 +17,64 @@ use windlass_core::{ActKey, Event, TaskId, Timestamp};
 
 use windlass_store::LogLine;
 
-/// What watchers hear.
+/// A notice to watchers.
 #[derive(Debug, Clone)]
 pub enum Notice {
     /// An event that is on disk, with its number.
     Event {
         /// Its number in the task.
         n: u64,
-        /// What happened.
+        /// The event.
         event: Event,
     },
-    /// An attempt was handed out just now. Its event comes with its end.
+    /// An attempt was just handed out. Its event follows with its end.
     Started {
-        /// The act.
+        /// The execution.
         key: ActKey,
         /// Number of the attempt.
         attempt: u32,
-        /// When.
+        /// When it was handed out.
         at: Timestamp,
         /// Name of the worker.
         worker: Box<str>,
     },
-    /// A running attempt says how far it is.
+    /// A running attempt reported progress.
     Progressed {
-        /// The act.
+        /// The execution.
         key: ActKey,
         /// Number of the attempt.
         attempt: u32,
-        /// When.
+        /// When it was reported.
         at: Timestamp,
-        /// How far.
+        /// The reported progress.
         progress: Progress,
     },
-    /// Attempts wrote lines, which are on disk.
+    /// Attempts wrote log lines, which are on disk.
     Logged {
         /// The lines of one report.
         lines: Arc<[LogLine]>,
     },
 }
 
-/// How far a running attempt says it is.
+/// The progress that a running attempt reports.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Progress {
     /// From 0 to 1.
     pub value: Option<f64>,
-    /// A line for people.
+    /// A line for humans.
     pub message: Option<Box<str>>,
 }
 
-/// Notices one watcher may be behind before it is dropped.
+/// The maximum number of unread notices before a watcher is dropped.
 const BEHIND_MAX: usize = 1024;
 
-/// Those who watch, by task.
+/// The watchers, by task.
 #[derive(Debug, Default)]
 pub struct Feed {
     watchers: Arc<Watchers>,
 }
 
-/// A task being watched: a stream of notices from now on. It ends when its reader falls behind; watching ends
-/// when it is dropped.
+/// A watched task: a stream of notices from now on. It ends when its reader falls behind. Dropping it ends the watch.
 #[derive(Debug)]
 pub struct Watch {
     task: TaskId,
@@ -86,7 +85,7 @@ pub struct Watch {
 #[derive(Debug, Default)]
 struct Watchers {
     by_task: Mutex<HashMap<TaskId, Vec<mpsc::Sender<Notice>>>>,
-    /// How many tasks are watched, to be read without the lock on every commit.
+    /// The number of watched tasks, so that a commit need not take the lock.
     tasks: AtomicUsize,
 }
 
@@ -98,12 +97,12 @@ impl Feed {
         Watch { task, notices, watchers: self.watchers.clone() }
     }
 
-    /// Whether nobody watches anything, so that notices need not be made.
+    /// Whether there are no watchers, so that no notices are needed.
     pub fn is_idle(&self) -> bool {
         self.watchers.tasks.load(Ordering::Relaxed) == 0
     }
 
-    /// The tasks that are watched.
+    /// The watched tasks.
     pub(crate) fn watched(&self) -> Vec<TaskId> {
         if self.is_idle() {
             return Vec::new();
@@ -111,7 +110,7 @@ impl Feed {
         self.watchers.change(|by_task| by_task.keys().copied().collect())
     }
 
-    /// Ends the watching of a task; watchers come back with the number of the last event they saw.
+    /// Ends all watches of a task; its watchers return with the number of the last event they saw.
     pub(crate) fn dismiss(&self, task: TaskId) {
         if self.is_idle() {
             return;
@@ -123,7 +122,7 @@ impl Feed {
         if self.is_idle() {
             return;
         }
-        // One that fell behind is dropped.
+        // A watcher that fell behind is dropped.
         self.watchers.keep(task, |sender| sender.try_send(notice.clone()).is_ok());
     }
 }
@@ -136,7 +135,7 @@ impl Watchers {
         changed
     }
 
-    /// Keeps only those watchers of a task for whom `keep` says so.
+    /// Keeps only those watchers of a task for which `keep` returns true.
     fn keep(&self, task: TaskId, keep: impl FnMut(&mut mpsc::Sender<Notice>) -> bool) {
         self.change(|by_task| {
             if let Some(senders) = by_task.get_mut(&task) {
@@ -159,7 +158,7 @@ impl Stream for Watch {
 
 impl Drop for Watch {
     fn drop(&mut self) {
-        // A task that has ended tells nothing any more, so nobody else would find this one gone.
+        // A task that has ended sends no more notices, so a later notice would not remove this watch.
         self.notices.close();
         self.watchers.keep(self.task, |sender| !sender.is_closed());
     }

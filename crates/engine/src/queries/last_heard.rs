@@ -1,7 +1,7 @@
-//! Which worker of a module was heard of last: for those who ask why nobody takes its attempts.
+//! The last worker of each module, to explain why no worker claims its attempts.
 //!
-//! Sessions that are remembered tell it themselves. What is kept here is what they do not tell any more: sessions
-//! that were forgotten, and modules that a worker no longer serves.
+//! Remembered sessions have this information themselves. This keeps it for forgotten sessions, and for modules that a
+//! worker no longer serves.
 
 use std::collections::BTreeMap;
 
@@ -9,17 +9,17 @@ use windlass_core::{Millis, Name, Timestamp};
 
 use windlass_store::Now;
 
-/// A worker that was heard of.
+/// The last worker of a module.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LastHeard {
-    /// Its name, or its session where it has none.
+    /// Its name, or its session if it has no name.
     pub worker: Box<str>,
-    /// When.
+    /// The time of its last call.
     pub at: Timestamp,
 }
 
-/// Modules of which it is remembered who served them last. Anybody can make up modules; beyond this those of the
-/// longest ago are forgotten.
+/// The maximum number of modules whose last worker is remembered. Any caller can make up modules; beyond this limit the
+/// oldest entries are forgotten.
 const MODULES_MAX: usize = 1000;
 
 /// The last workers of modules, by module.
@@ -29,7 +29,7 @@ pub(crate) struct LastWorkers {
 }
 
 impl LastWorkers {
-    /// A worker served a module until then.
+    /// Records that a worker served a module until `at`.
     pub(crate) fn note(&mut self, module: &Name, at: Millis, worker: &str) {
         let last = self.by_module.entry(module.clone()).or_insert_with(|| (at, worker.into()));
         if last.0 <= at {

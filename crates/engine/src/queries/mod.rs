@@ -1,4 +1,4 @@
-//! What is asked of the engine. People are shown only what is on disk.
+//! Queries. They return only state that is on disk.
 
 mod counts;
 mod feed;
@@ -24,7 +24,7 @@ pub use last_heard::LastHeard;
 pub use why::*;
 
 impl Engine {
-    /// Whether a worker with this session talks to this server.
+    /// Whether this server has received calls of the session.
     #[must_use]
     pub fn knows_session(&self, session: SessionId) -> bool {
         self.sessions.lock().find(session).is_some()
@@ -33,18 +33,18 @@ impl Engine {
     /// The task with this id, as it is on disk.
     ///
     /// # Errors
-    /// When it is not there or the store fails.
+    /// When it does not exist or the store fails.
     pub async fn task(&self, id: TaskId) -> Result<Loaded, EngineError> {
         let mut loaded = self.on_disk(|| self.store.load(std::slice::from_ref(&id))).await?;
         loaded.pop().flatten().ok_or_else(|| self.not_loaded(id))
     }
 
-    /// Why the store gave no task with this id: it is not there, or its rows are damaged.
+    /// Why the store returned no task with this id: it does not exist, or its rows are damaged.
     pub(crate) fn not_loaded(&self, id: TaskId) -> EngineError {
         self.store.quarantine().error(id).map_or(EngineError::UnknownTask(id), EngineError::Store)
     }
 
-    /// What is known of a task that an application enqueued by SQL and that is not there, or not yet.
+    /// The state of a task that an application enqueued by SQL, if the task itself does not exist (yet).
     ///
     /// # Errors
     /// When the store fails.
@@ -74,7 +74,7 @@ impl Engine {
     /// The history of a task after event number `after`.
     ///
     /// # Errors
-    /// When the task is not there or the store fails.
+    /// When the task does not exist or the store fails.
     pub async fn events(
         &self,
         task: TaskId,
@@ -91,7 +91,7 @@ impl Engine {
     /// Log lines of a task's attempts with numbers above `after`, each with its number.
     ///
     /// # Errors
-    /// When the task is not there or the store fails.
+    /// When the task does not exist or the store fails.
     pub async fn logs(
         &self,
         task: TaskId,
@@ -108,7 +108,7 @@ impl Engine {
     /// A flow of the catalogue: that version, or the newest.
     ///
     /// # Errors
-    /// When it is not there or the store fails.
+    /// When it does not exist or the store fails.
     pub async fn flow(&self, name: &str, version: Option<u32>) -> Result<StoredFlow, EngineError> {
         let found = self.on_disk(|| self.store.flow(name, version)).await?;
         found.ok_or_else(|| EngineError::UnknownFlow(named(name, version)))
@@ -138,14 +138,14 @@ impl Engine {
         Ok(self.store.sessions(now).await?)
     }
 
-    /// Whether the worker with this session takes nothing more and ends once what it has is done. Only the server that it
-    /// talks to knows that.
+    /// Whether the worker of this session claims nothing more and exits once its attempts are done. Known only to the
+    /// server that it calls.
     #[must_use]
     pub fn is_draining(&self, session: SessionId) -> bool {
         self.sessions.lock().is_draining(session)
     }
 
-    /// The servers on the store, this one among them, those that started first before others.
+    /// The servers on the store, including this one, by start time.
     ///
     /// # Errors
     /// When the store fails.
@@ -153,7 +153,7 @@ impl Engine {
         Ok(self.store.servers().await?)
     }
 
-    /// At most `limit` alarms, those raised last first; resolved ones only with `all`.
+    /// At most `limit` alarms, the most recently raised first; resolved ones only with `all`.
     ///
     /// # Errors
     /// When the store fails.
@@ -161,7 +161,7 @@ impl Engine {
         Ok(self.store.alarms(all, limit).await?)
     }
 
-    /// Whether this alarm was raised and not resolved.
+    /// Whether this alarm is raised and not resolved.
     ///
     /// # Errors
     /// When the store fails.
@@ -170,16 +170,16 @@ impl Engine {
         Ok(stored.is_some_and(|stored| stored.alarm.state != AlarmState::Resolved))
     }
 
-    /// A lock: who has it and who waits for it.
+    /// A lock, with its holder and waiters.
     ///
     /// # Errors
-    /// When nobody has it or waits for it, or the store fails.
+    /// When it has neither a holder nor waiters, or the store fails.
     pub async fn lock(&self, name: &LockName) -> Result<Lock, EngineError> {
         let lock = self.on_disk(|| self.store.lock(name)).await?;
         lock.filter(is_in_use).ok_or_else(|| EngineError::UnknownLock(name.clone()))
     }
 
-    /// At most `limit` locks that somebody has, with names above `after`, by name.
+    /// At most `limit` held locks with names above `after`, by name.
     ///
     /// # Errors
     /// When the store fails.
@@ -188,17 +188,18 @@ impl Engine {
         Ok(locks.into_iter().filter(is_in_use).collect())
     }
 
-    /// Whether the store writes: something that means nothing is written, as commits are.
+    /// Whether the store can write: commits a probe that changes nothing.
     ///
     /// # Errors
-    /// When it does not.
+    /// When it cannot.
     pub async fn check(&self) -> Result<(), EngineError> {
         self.store.commit(vec![Change::Probe]).await?;
         Ok(())
     }
 
-    /// What `read` reads, once it is on disk. The store reads what commits are to build on, which may still be on
-    /// its way there: an empty commit ends after everything before it. When that was lost instead, it is read again.
+    /// Returns the result of `read` once it is on disk. The store returns the state that new commits build on, which
+    /// may not be on disk yet: an empty commit completes after everything before it. If that state was lost instead,
+    /// `read` runs again.
     pub(crate) async fn on_disk<T, F>(&self, read: impl Fn() -> F) -> Result<T, EngineError>
     where
         F: Future<Output = Result<T, StoreError>>,
@@ -217,13 +218,13 @@ impl Engine {
         Err(StoreError::Unavailable("one write after the other fails".to_owned()).into())
     }
 
-    /// How far the running attempt of an act says it is.
+    /// The progress that the running attempt of an execution reported.
     pub fn progress(&self, task: TaskId, key: ActKey, attempt: u32) -> Option<Progress> {
         self.progress.get(task, key, attempt)
     }
 }
 
-/// A lock whose number is not behind the clock yet is kept though nobody has it.
+/// A free lock may stay in the store until the janitor deletes it.
 fn is_in_use(lock: &Lock) -> bool {
     lock.holder.is_some() || lock.waiting() > 0
 }

@@ -1,4 +1,4 @@
-//! How far running attempts say they are. It is told to those who ask, and written nowhere.
+//! The progress reports of running attempts. They are kept in memory only.
 
 use std::{
     collections::BTreeMap,
@@ -10,7 +10,7 @@ use windlass_store::AttemptId;
 
 use crate::Progress;
 
-/// What running attempts said last.
+/// The last progress report of each running attempt.
 #[derive(Debug, Default)]
 pub(crate) struct ProgressBoard {
     said: Mutex<BTreeMap<(TaskId, ActKey), (u32, Progress)>>,
@@ -21,7 +21,7 @@ impl ProgressBoard {
         self.said.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// An attempt says how far it is. What a later one said stays.
+    /// Records the progress of an attempt, unless a later attempt has reported.
     pub(crate) fn note(&self, id: &AttemptId, progress: Progress) {
         let mut said = self.said();
         let last = said.entry((id.task, id.key)).or_default();
@@ -30,7 +30,7 @@ impl ProgressBoard {
         }
     }
 
-    /// Forgets how far an attempt was. What a later one said stays.
+    /// Forgets the progress of an attempt, unless a later attempt has reported.
     pub(crate) fn forget(&self, id: &AttemptId) {
         let mut said = self.said();
         if said.get(&(id.task, id.key)).is_some_and(|(attempt, _)| *attempt <= id.attempt) {
@@ -38,12 +38,12 @@ impl ProgressBoard {
         }
     }
 
-    /// What an attempt said last.
+    /// The last progress report of an attempt.
     pub(crate) fn get(&self, task: TaskId, key: ActKey, attempt: u32) -> Option<Progress> {
         self.said().get(&(task, key)).filter(|(of, _)| *of == attempt).map(|(_, progress)| progress.clone())
     }
 
-    /// Forgets what attempts of a task said that are over.
+    /// Forgets the progress of ended attempts of a task.
     pub(crate) fn forget_ended(&self, task: &Task) {
         let mut said = self.said();
         let of_task = said.range((task.id, ActKey::forward(0))..).take_while(|((id, _), _)| *id == task.id);

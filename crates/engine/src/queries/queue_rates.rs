@@ -1,4 +1,4 @@
-//! How fast queues go: attempts handed out by this server in the last minute, for estimates.
+//! The throughput of queues: attempts that this server handed out in the last minute, for estimates.
 
 use std::{
     collections::BTreeMap,
@@ -10,31 +10,31 @@ use windlass_core::{Millis, Name};
 /// Attempts are counted in spans of this length.
 const SPAN: Millis = Millis::from_secs(10);
 
-/// How many of them make up what is recent.
+/// The number of spans that count as recent.
 const SPANS: usize = 6;
 
-/// A rate seen for a shorter time says nothing.
+/// A rate observed for a shorter time is not used.
 const SEEN_MIN: Millis = Millis::from_secs(1);
 
-/// How fast each queue goes.
+/// The throughput of each queue.
 #[derive(Debug, Default)]
 pub(crate) struct QueueRates {
     by_module: Mutex<BTreeMap<Name, Rate>>,
 }
 
-/// What was handed out of one queue recently.
+/// The recently handed out attempts of one queue.
 #[derive(Debug, Default)]
 struct Rate {
-    /// The span that is being counted, and those before it.
+    /// The count of the current span, and those of the spans before it.
     counts: [u64; SPANS],
-    /// Number of that span since the clock began.
+    /// The number of the current span since the clock began.
     span: u64,
-    /// Since when is counted without a minute of silence.
+    /// Since when there was no full minute without an attempt.
     since: Millis,
 }
 
 impl QueueRates {
-    /// Attempts of a queue were handed out, one after each of `modules`.
+    /// Counts one handed out attempt for each of `modules`.
     pub(crate) fn note<'a>(&self, modules: impl Iterator<Item = &'a Name>, now: Millis) {
         let mut by_module = self.by_module.lock().unwrap_or_else(PoisonError::into_inner);
         for module in modules {
@@ -45,7 +45,7 @@ impl QueueRates {
         }
     }
 
-    /// In how long a queue hands out `count` attempts if it goes on as it did, where that is known.
+    /// The time in which a queue hands out `count` attempts at its current rate, if known.
     pub(crate) fn time_for(&self, module: &Name, count: u64, now: Millis) -> Option<Millis> {
         let mut by_module = self.by_module.lock().unwrap_or_else(PoisonError::into_inner);
         let rate = by_module.get_mut(module)?;
@@ -72,7 +72,7 @@ impl Rate {
         self.counts[0] += 1;
     }
 
-    /// Spans that are over move on.
+    /// Shifts the counts of completed spans.
     fn advance(&mut self, now: Millis) {
         let span = now.0 / SPAN.0;
         let passed = usize::try_from(span.saturating_sub(self.span)).unwrap_or(SPANS).min(SPANS);
@@ -105,10 +105,10 @@ mod tests {
     fn what_was_long_ago_says_nothing() {
         let rates = QueueRates::default();
         rates.note([&module()].into_iter(), Millis(5_000));
-        assert_eq!(rates.time_for(&module(), 1, Millis(5_500)), None, "half a second is no rate");
+        assert_eq!(rates.time_for(&module(), 1, Millis(5_500)), None, "half a second is too short");
         assert_eq!(rates.time_for(&module(), 1, Millis(25_000)), Some(Millis(20_000)));
         assert_eq!(rates.time_for(&module(), 1, Millis(65_000)), None);
         rates.note([&module()].into_iter(), Millis(100_000));
-        assert_eq!(rates.time_for(&module(), 1, Millis(110_000)), Some(Millis(10_000)), "it began anew");
+        assert_eq!(rates.time_for(&module(), 1, Millis(110_000)), Some(Millis(10_000)), "it began again");
     }
 }

@@ -1,27 +1,27 @@
-//! Whether what happens to tasks is announced, for those who commit it.
+//! Whether task events are announced, for the commits that produce them.
 
 use std::sync::{Arc, OnceLock};
 
 use windlass_store::Signal;
 
-/// What the outbox relay of this server waits for, where it has one.
+/// The signal that this server's outbox relay waits for, if there is one.
 #[derive(Debug, Default)]
 pub(crate) struct Announcing {
     stirred: OnceLock<Arc<Signal>>,
 }
 
 impl Announcing {
-    /// An outbox relay begins. What it gets is set when there may be something for it.
+    /// Starts an outbox relay. The returned signal is set when there may be events for it.
     pub(crate) fn begin(&self) -> Arc<Signal> {
         self.stirred.get_or_init(Arc::default).clone()
     }
 
-    /// Whether events are to be kept for an outbox relay.
+    /// Whether events are kept for an outbox relay.
     pub(crate) fn is_on(&self) -> bool {
         self.stirred.get().is_some()
     }
 
-    /// Events are on disk.
+    /// Wakes the outbox relay after a commit of events.
     pub(crate) fn stir(&self) {
         if let Some(stirred) = self.stirred.get() {
             stirred.set();

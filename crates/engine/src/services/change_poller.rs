@@ -1,5 +1,5 @@
-//! Looks at what other servers on the same store did, as far as it concerns those who talk to this one: attempts that
-//! workers are to stop, and tasks that somebody watches.
+//! Polls for changes of other servers on the same store that concern clients of this one: attempts that its workers
+//! must stop, and tasks that its clients watch.
 
 use std::{
     collections::BTreeMap,
@@ -11,14 +11,14 @@ use windlass_store::Now;
 
 use crate::{Engine, EngineError, RoundsOf};
 
-/// Looks at what other servers did.
+/// Polls for changes of other servers.
 pub struct ChangePoller {
     engine: Arc<Engine>,
-    /// The versions of watched tasks when they were last looked at, and when that was.
+    /// The versions of watched tasks at the last poll, and when that was.
     seen: Mutex<BTreeMap<TaskId, (Option<u64>, Millis)>>,
 }
 
-/// So long after a task was last watched its version is remembered: whoever was sent away comes back before.
+/// How long a version is remembered after the task was last watched: a dismissed watcher returns before that.
 const REMEMBERED: Millis = Millis::from_secs(10);
 
 impl ChangePoller {
@@ -28,7 +28,7 @@ impl ChangePoller {
         Self { engine, seen: Mutex::default() }
     }
 
-    /// Tells workers what to stop, and sends watchers to look at the store again where a task has changed.
+    /// Asks workers to stop attempts, and dismisses watchers of changed tasks so that they read the store again.
     ///
     /// # Errors
     /// When the store fails.
@@ -57,8 +57,8 @@ impl ChangePoller {
         Ok(())
     }
 
-    /// A watcher may have read a task just before another server changed it, and before this first looked at it: so
-    /// the first look sends it away as well.
+    /// A watcher may have read a task just before another server changed it, and before the first poll of this task: so
+    /// the first poll dismisses the watcher as well.
     async fn look_at_watched(&self, now: Now) -> Result<(), EngineError> {
         let watched = self.engine.feed.watched();
         let found =

@@ -1,14 +1,14 @@
-//! Takes in what applications enqueued in transactions of their own.
+//! Accepts the tasks that applications enqueued in their own transactions.
 //!
 //! ```text
 //! application: BEGIN · … · windlass_start(…) · COMMIT
 //!                                │ a row
-//! enqueue importer:  waiting ─▶ read ─▶ Engine::submit_as ─▶ settle: the row goes
+//! enqueue importer:  waiting ─▶ read ─▶ Engine::submit_as ─▶ settle: the row is deleted
 //!                      └── refused ─▶ alarm ─▶ settle: the row stays, with the reason
 //! ```
 //!
-//! One server does this at a time, so that tasks are taken in in their order. Where two do so for a moment, and where one
-//! dies before it has noted what it did, each task is still taken in once: it has its id and its key from the row.
+//! One server does this at a time, so that tasks are accepted in their order. If two do so for a moment, or if one dies
+//! before it has recorded its work, each task is still accepted once: its id and its idempotency key come from the row.
 
 use std::sync::{
     Arc,
@@ -21,40 +21,40 @@ use windlass_store::{Enqueued, EnqueuedTasks, Now, Service, Settlement};
 
 use crate::{Engine, EngineError, RoundsOf, Submission};
 
-/// Tasks taken in together.
+/// The maximum number of tasks accepted together.
 const ROUND_MAX: usize = 500;
 
-/// The longest reason that is kept with what was refused, in characters.
+/// The longest reason that is kept with a refused row, in characters.
 const REASON_CHARS_MAX: usize = 1000;
 
-/// Reads what was enqueued as the same is read that comes in otherwise.
+/// Reads enqueued rows with the same rules as submits over HTTP.
 #[async_trait]
 pub trait ReadEnqueued: Send + Sync {
-    /// What it asks for, with a key that no other task has.
+    /// The requested submission, with an idempotency key that no other task has.
     async fn read(&self, enqueued: &Enqueued, now: Now) -> Result<Submission, Unreadable>;
 
-    /// In the words in which the same is refused otherwise.
+    /// Describes an error in the words of the HTTP API.
     async fn describe(&self, error: EngineError) -> String;
 
-    /// One was taken in; `repeated`: it was there before.
+    /// Counts an accepted task; `repeated`: it existed already.
     fn accepted(&self, repeated: bool);
 }
 
-/// Why something that was enqueued could not be read.
+/// Why an enqueued row could not be read.
 #[derive(Debug)]
 pub enum Unreadable {
-    /// It never can be, as it is.
+    /// The row is invalid.
     Refused(String),
-    /// Not now.
+    /// A temporary cause.
     Later(String),
 }
 
-/// Takes in what applications enqueued.
+/// Accepts the tasks that applications enqueued.
 pub struct EnqueueImporter {
     engine: Arc<Engine>,
     reader: Arc<dyn ReadEnqueued>,
-    /// The next round reads what was enqueued after this place: behind what was put off in the last one, so that it is in
-    /// nobody's way; otherwise from the head.
+    /// The next round reads the rows after this place: after the rows deferred in the last round, so that those do not
+    /// block others; otherwise 0, the start.
     after: AtomicU64,
 }
 
@@ -65,10 +65,10 @@ impl EnqueueImporter {
         Self { engine, reader, after: AtomicU64::new(0) }
     }
 
-    /// Takes a bounded number of tasks in. Tells how many are settled; more may wait when it is not 0.
+    /// Accepts a bounded number of tasks. Returns the number of settled rows; if it is not 0, more rows may wait.
     ///
     /// # Errors
-    /// When the store fails, or too much waits already; what was enqueued stays.
+    /// When the store fails, or the inbox is full; the rows stay.
     pub async fn run_once(&self, now: Now) -> Result<usize, EngineError> {
         self.engine.rounds.note(RoundsOf::EnqueueImporter, self.round(now).await)
     }
@@ -79,13 +79,13 @@ impl EnqueueImporter {
             return Ok(0);
         }
         let (mut settled, mut submissions, mut refusals) = (Vec::new(), Vec::new(), Vec::new());
-        // When this fails, the next round is from the head.
+        // If this fails, the next round reads from the start.
         let waiting = store.waiting(ROUND_MAX, self.after.swap(0, Ordering::Relaxed)).await?;
         let last = waiting.last().map_or(0, |enqueued| enqueued.place);
         let mut after = 0;
         let mut later = |id: TaskId, why: &str| {
             after = last;
-            tracing::debug!(task = %id, why, "a task that was enqueued is taken in later");
+            tracing::debug!(task = %id, why, "an enqueued task will be accepted later");
         };
         for enqueued in waiting {
             match self.reader.read(&enqueued, now).await {
@@ -102,7 +102,7 @@ impl EnqueueImporter {
                     self.reader.accepted(accepted.existing.is_some());
                     settled.push((enqueued.id, self.accepted(&enqueued, accepted.loaded.task.id).await?));
                 }
-                // It was taken in, and has ended and been deleted since: what is said in a database of it has happened.
+                // The task was accepted, and has ended and been deleted since.
                 Err(EngineError::KeyWithoutTask { task }) => {
                     self.reader.accepted(true);
                     settled.push((enqueued.id, self.accepted(&enqueued, task).await?));
@@ -120,7 +120,7 @@ impl EnqueueImporter {
         settle(store, settled).await
     }
 
-    /// Returns when something may have been enqueued; never where nothing can be.
+    /// Returns when tasks may have been enqueued; never if the store does not support that.
     pub async fn arrival(&self) {
         match self.engine.store.enqueued() {
             Some(store) => store.arrival().await,
@@ -128,11 +128,11 @@ impl EnqueueImporter {
         }
     }
 
-    /// A task was taken in. Where it was refused before, that is over.
+    /// Settles an accepted row. Resolves the alarm of an earlier refusal.
     async fn accepted(&self, enqueued: &Enqueued, task: TaskId) -> Result<Settlement, EngineError> {
         if enqueued.refusals > 0 {
             match self.engine.tell_alarm(alarm(enqueued.id), AlarmCommand::Resolve { by: None }).await {
-                // The alarm was deleted: it had been resolved for long.
+                // The alarm was deleted: it had been resolved long before.
                 Ok(_) | Err(EngineError::UnknownAlarm(_)) => {}
                 Err(error) => return Err(error),
             }
@@ -140,7 +140,7 @@ impl EnqueueImporter {
         Ok(if task == enqueued.id { Settlement::Accepted } else { Settlement::StandsFor(task) })
     }
 
-    /// Raises the alarm before the refusal is noted: so it is there, though perhaps twice.
+    /// Raises the alarm before the refusal is recorded: so the alarm is certain, though it may be raised twice.
     async fn refuse(&self, id: TaskId, why: &str) -> Result<Settlement, EngineError> {
         let why: Box<str> = match why.char_indices().nth(REASON_CHARS_MAX) {
             Some((end, _)) => format!("{}…", &why[..end]).into(),

@@ -1,4 +1,4 @@
-//! What this server does for all servers on its store, as far as it has the lease of it.
+//! The services that this server runs for all servers on its store, as long as it has their leases.
 
 use std::{
     collections::BTreeMap,
@@ -10,16 +10,16 @@ use windlass_store::{Now, ServerId, Service};
 
 use crate::Engine;
 
-/// The leases of services that this server has.
+/// The service leases of this server.
 #[derive(Debug, Default)]
 pub(crate) struct Leading {
-    /// This server, once it is a member.
+    /// This server's id, once it has joined.
     pub(crate) me: OnceLock<ServerId>,
     until: Mutex<BTreeMap<Service, Millis>>,
 }
 
 impl Leading {
-    /// This server has the lease of a service until then; nothing = another one has it.
+    /// Records until when this server has the lease of a service; `None` = another server has it.
     pub(crate) fn note(&self, service: Service, until: Option<Millis>) {
         let mut leases = self.until.lock().unwrap_or_else(PoisonError::into_inner);
         match until {
@@ -34,12 +34,12 @@ impl Leading {
 }
 
 impl Engine {
-    /// Which of the servers on its store this is, once it is one of them.
+    /// The id of this server among the servers on its store, once it has joined.
     pub fn server_id(&self) -> Option<ServerId> {
         self.leading.me.get().copied()
     }
 
-    /// Whether this server is the one that does this. The only server of a store does everything.
+    /// Whether this server runs the service now. The only server of a store runs all services.
     pub(crate) fn leads(&self, service: Service, now: Now) -> bool {
         self.store.cluster().is_none() || self.leading.until(service).is_some_and(|until| now.mono < until)
     }

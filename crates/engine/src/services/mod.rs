@@ -1,4 +1,4 @@
-//! The services that make the engine move. Each has `run_once`; the program loops over them.
+//! The services that make the engine progress. Each has `run_once`; the program loops over them.
 
 pub(crate) mod announcing;
 mod change_poller;

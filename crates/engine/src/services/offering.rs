@@ -1,4 +1,4 @@
-//! What the queue publishers of this server do, for those who wake them and those who ask.
+//! The state of this server's queue publishers, for the code that wakes or queries them.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -21,23 +21,23 @@ struct QueuePublisher {
     stirred: Arc<Signal>,
     place: OfferedAt,
     session: SessionId,
-    /// What queue publishers have left behind that are gone, until this one takes it over.
+    /// Attempts of queue publishers that are gone, until this one takes them over.
     left_behind: BTreeSet<AttemptId>,
 }
 
-/// Where the attempts of a module are offered.
+/// The queue in which the attempts of a module are offered.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OfferedAt {
     /// The broker, without user and password.
     pub broker: String,
     /// The queue.
     pub queue: String,
-    /// Since when the broker does not take anything, and what it says.
+    /// Since when the broker accepts no messages, and its error message.
     pub trouble: Option<(Timestamp, String)>,
 }
 
 impl Offering {
-    /// A queue publisher begins. What it gets is set when there may be something for it.
+    /// Starts a queue publisher. The returned signal is set when there may be attempts for it.
     pub(crate) fn begin(&self, module: Name, session: SessionId, place: OfferedAt) -> Arc<Signal> {
         let stirred = Arc::<Signal>::default();
         let publisher =
@@ -46,7 +46,7 @@ impl Offering {
         stirred
     }
 
-    /// The broker of a module takes nothing, or takes everything again.
+    /// Records that the broker of a module fails, or works again.
     pub(crate) fn note(&self, module: &Name, trouble: Option<(Timestamp, String)>) {
         self.with(|publishers| {
             if let Some(publisher) = publishers.get_mut(module) {
@@ -55,13 +55,13 @@ impl Offering {
         });
     }
 
-    /// Something may have become ready.
+    /// Wakes all queue publishers because attempts may have become ready.
     pub(crate) fn stir(&self) {
         self.with(|publishers| publishers.values().for_each(|publisher| publisher.stirred.set()));
     }
 
-    /// A queue publisher is gone that offered this attempt. Returns whether one of this server goes on with it: its message is still
-    /// on the broker then, and goes nowhere else.
+    /// Hands over an attempt that a queue publisher offered which is gone. Returns whether a publisher of this server
+    /// takes it over: its message is still on the broker then, and the attempt must not be claimed elsewhere.
     pub(crate) fn leave_behind(&self, gone: &Claimed) -> bool {
         self.with(|publishers| {
             let heir = publishers
@@ -74,7 +74,7 @@ impl Offering {
         })
     }
 
-    /// What the queue publisher of a module is to go on with.
+    /// The attempts that the queue publisher of a module must take over.
     pub(crate) fn take_left_behind(&self, module: &Name) -> BTreeSet<AttemptId> {
         self.with(|publishers| {
             publishers
@@ -84,12 +84,12 @@ impl Offering {
         })
     }
 
-    /// The queue publisher of a module has ended: nobody goes on with what others leave behind.
+    /// Ends the queue publisher of a module: it takes over no more attempts.
     pub(crate) fn end(&self, module: &Name) {
         self.with(|publishers| publishers.remove(module));
     }
 
-    /// Where the attempts of a module are offered by this server.
+    /// The queue in which this server offers the attempts of a module.
     pub(crate) fn of(&self, module: &Name) -> Option<OfferedAt> {
         self.with(|publishers| publishers.get(module).map(|publisher| publisher.place.clone()))
     }

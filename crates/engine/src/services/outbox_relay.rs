@@ -1,15 +1,16 @@
-//! Announces what happens to tasks on a topic of a broker.
+//! Announces task events on a topic of a broker.
 //!
 //! ```text
 //! committer:  state, events and their place in the outbox, in one transaction
 //!                                     │
 //! outbox relay:  outbox ─▶ read ─▶ Broker::announce ─▶ confirmed: out of the outbox
-//!                └────────────── not confirmed: again ◀──┘
+//!                └───────── not confirmed: sent again ◀──┘
 //! ```
 //!
-//! Each event is announced at least once, and those of a task in their order: none is sent before the one before it was
-//! confirmed. One server does this at a time, and goes on behind the last event that was confirmed. What was confirmed when
-//! it died, and was not out of the outbox yet, is announced again by whoever follows.
+//! Each event is announced at least once while the store keeps its commits, and the events of a task in their order: an
+//! event is sent only after the previous one was confirmed. One server does this at a time, and continues after the
+//! last confirmed event. Events that were confirmed but still in the outbox when it died are announced again by the
+//! next server.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -26,24 +27,24 @@ use windlass_store::{Announced, Change, Now, Service, Signal, StoreError};
 
 use crate::{Engine, EngineError, deciding::inbox::Item, services::trouble::Trouble};
 
-/// Changes whose events are announced in one round. Their tasks are in memory meanwhile.
+/// The maximum number of changes whose events are announced in one round. Their tasks are in memory meanwhile.
 const ROUND_MAX: usize = 200;
 
-/// No change is begun after so long in a round: others wait as well.
+/// No new change is started after this time in a round, because other tasks wait as well.
 const ROUND_TIME: Millis = Millis::from_secs(1);
 
-/// How often it is looked for what others have left, where nobody tells.
+/// How often the outbox is read without a signal.
 const LOOK_EVERY: Millis = Millis::from_secs(1);
-/// The same where other servers commit as well.
+/// The same if other servers commit as well.
 const LOOK_SHARED: Millis = Millis(200);
 
 /// Writes events as messages.
 pub trait WriteEvent: Send + Sync {
-    /// What is announced of the event of a task with this number.
+    /// The announcement of a task's event with this number.
     fn announcement(&self, task: &Task, n: u64, event: &Event) -> Announcement;
 }
 
-/// Announces what happens to tasks.
+/// Announces task events.
 pub struct OutboxRelay {
     engine: Arc<Engine>,
     broker: Arc<dyn Broker>,
@@ -51,12 +52,12 @@ pub struct OutboxRelay {
     topic: Topic,
     stirred: Arc<Signal>,
     trouble: Trouble,
-    /// Up to which event a task is announced whose change is announced in part: the outbox knows whole changes alone. A
-    /// broker that refuses now and then would otherwise have to confirm a whole change in a row.
+    /// The last confirmed event of each task with a partly announced change: the outbox records whole changes only.
+    /// Otherwise a broker that fails now and then would have to confirm a whole change in one go.
     confirmed: Mutex<BTreeMap<TaskId, u64>>,
 }
 
-/// What is to be announced of a task in a round, the next first.
+/// The events to announce of one task in a round, in their order.
 struct Line {
     task: Arc<Task>,
     events: VecDeque<Next>,
@@ -65,12 +66,12 @@ struct Line {
 struct Next {
     n: u64,
     event: Event,
-    /// Of the last event of a change: then all of it is announced.
+    /// Set for the last event of a change: its confirmation completes the change.
     completes: Option<Announced>,
 }
 
 impl Line {
-    /// Leaves out what is behind the change that is under way.
+    /// Drops the events after the current change.
     fn end_with_change(&mut self) {
         if let Some(last) = self.events.iter().position(|next| next.completes.is_some()) {
             self.events.truncate(last + 1);
@@ -79,7 +80,7 @@ impl Line {
 }
 
 impl OutboxRelay {
-    /// An outbox relay of `engine`: from now on what happens to tasks is kept until it is announced.
+    /// An outbox relay of `engine`: from now on events are kept until they are announced.
     #[must_use]
     pub fn new(
         engine: Arc<Engine>,
@@ -99,20 +100,20 @@ impl OutboxRelay {
         }
     }
 
-    /// Returns when something may have happened.
+    /// Returns when there may be new events.
     pub async fn stirred(&self) {
         self.stirred.wait().await;
     }
 
-    /// Announces a bounded part of what waits. Tells after how long it is to be called again at the latest. It asks for the
-    /// time again as it goes on.
+    /// Announces a bounded number of the waiting events. Returns the maximum time until the next call. It reads the
+    /// clock again in between.
     ///
     /// # Errors
-    /// When the store fails. That the broker does is no error: what happened waits, with an alarm.
+    /// When the store fails. A failure of the broker is not an error: the events wait, and an alarm is raised.
     pub async fn run_once(&self, clock: impl Fn() -> Now) -> Result<Millis, EngineError> {
         let now = clock();
         if !self.engine.leads(Service::Announcing, now) {
-            // What was known of the broker, and told of it, is the matter of another server by now.
+            // Another server runs this service now, so this server's state of the broker and its alarm is outdated.
             self.trouble.forget();
             self.confirmed().clear();
             return Ok(LOOK_EVERY);
@@ -122,7 +123,7 @@ impl OutboxRelay {
         }
         let mut is_full = false;
         let announced = match self.waiting().await {
-            // None of it is announced until somebody has mended that.
+            // Nothing is announced until an operator has repaired the rows.
             Err(error @ StoreError::Damaged(_)) => {
                 self.has_failed(&error, clock());
                 Vec::new()
@@ -145,11 +146,11 @@ impl OutboxRelay {
         })
     }
 
-    /// Announces these and gives those of which every event was confirmed. It goes in rounds of one event of each task, so
-    /// that none overtakes one that is not confirmed; of a task whose event is refused nothing more is sent.
+    /// Announces these events and returns the completed changes. Each pass sends one event per task, so that no event
+    /// overtakes an unconfirmed one; after a failed event no more events of its task are sent.
     async fn announce(&self, mut lines: Vec<Line>, clock: &impl Fn() -> Now) -> Vec<Announced> {
         let begun = clock();
-        // Of a broker that was given nothing nobody knows how it is, unless nothing waits.
+        // A broker that received nothing is in an unknown state, unless nothing waits.
         let mut is_well = lines.is_empty();
         let (mut announced, mut failure) = (Vec::new(), None);
         while !lines.is_empty() {
@@ -193,7 +194,7 @@ impl OutboxRelay {
         announced
     }
 
-    /// The next event of a task was confirmed. Returns the change that is announced by that.
+    /// Records that the next event of a task was confirmed. Returns the change that is completed by it.
     fn note_confirmed(&self, line: &mut Line) -> Option<Announced> {
         let Next { n, completes, .. } = line.events.pop_front()?;
         let mut confirmed = self.confirmed();
@@ -205,7 +206,8 @@ impl OutboxRelay {
         completes
     }
 
-    /// Leaves out what was confirmed. What waits is all here unless `is_full`: other tasks are announced then, or deleted.
+    /// Drops events that were confirmed. `waiting` has all waiting events unless `is_full`: tasks that are not in it
+    /// were then announced or deleted.
     fn leave_out_confirmed(&self, waiting: &mut BTreeMap<TaskId, VecDeque<Next>>, is_full: bool) {
         let mut confirmed = self.confirmed();
         if !is_full {
@@ -225,12 +227,12 @@ impl OutboxRelay {
     fn has_failed(&self, error: &dyn Display, now: Now) {
         if self.trouble.goes_on(error, now) {
             let (broker, topic) = (self.broker.name(), &self.topic.name);
-            tracing::warn!(broker, topic, %error, "events cannot be announced; it is tried again");
+            tracing::warn!(broker, topic, %error, "events cannot be announced; trying again");
         }
     }
 
-    /// A bounded part of what waits, by task, and whether there may be more. Of a task that was deleted meanwhile there is
-    /// nothing to say.
+    /// A bounded number of waiting events by task, and whether there may be more. Events of tasks that were deleted
+    /// meanwhile are dropped.
     async fn waiting(&self) -> Result<(Vec<Line>, bool), StoreError> {
         let waiting = self.engine.store.unannounced(ROUND_MAX).await?;
         let is_full = waiting.len() == ROUND_MAX;
@@ -253,12 +255,12 @@ impl OutboxRelay {
         Ok((lines.collect(), is_full))
     }
 
-    /// Raises the alarm about a broker that is away, and resolves it when it is there again.
+    /// Raises the alarm about an unavailable broker, and resolves it when the broker works again.
     async fn tell_trouble(&self, now: Now) -> Result<(), EngineError> {
         let id = AlarmId(AlarmKind::BrokerAway.as_str().into());
         let describe = |error: &str| {
             let (topic, broker) = (&self.topic.name, self.broker.name());
-            format!("what happens to tasks cannot be announced on the topic {topic} of {broker}: {error}")
+            format!("task events cannot be announced on the topic {topic} of {broker}: {error}")
         };
         self.trouble.tell(&self.engine, id, describe, now).await
     }

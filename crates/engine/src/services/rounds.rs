@@ -1,5 +1,5 @@
-//! How often services fail one round after the other: a service that keeps failing does nothing any more, whatever the
-//! store answers to a probe.
+//! Counts consecutive failed rounds of services: a service that keeps failing does no work, whatever the store answers
+//! to a probe.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -27,7 +27,7 @@ pub enum RoundsOf {
 }
 
 impl RoundsOf {
-    /// All of them, by their numbers.
+    /// All services, in the order of their numbers.
     pub const ALL: [Self; 9] = [
         Self::Timekeeper,
         Self::LeaseKeeper,
@@ -40,7 +40,7 @@ impl RoundsOf {
         Self::DamageReporter,
     ];
 
-    /// What the service is for, as `/readyz` and the metrics name it.
+    /// The name of the service in `/readyz` and the metrics.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -57,19 +57,19 @@ impl RoundsOf {
     }
 }
 
-/// A service keeps failing once so many rounds in a row have failed: a second of rounds 100 ms apart, so that one lost
-/// connection does not make a server unready.
+/// A service keeps failing after this number of failed rounds in a row: one second of rounds 100 ms apart, so that one
+/// lost connection does not make a server unready.
 pub const FAILING_AFTER: u64 = 10;
 
 /// Rounds of this server's services.
 #[derive(Debug, Default)]
 pub struct Rounds {
-    /// Rounds that failed since the last that did not, by service.
+    /// The number of failed rounds since the last successful one, by service.
     failures: [AtomicU64; RoundsOf::ALL.len()],
 }
 
 impl Rounds {
-    /// A round of a service has ended; gives what came of it.
+    /// Records the result of a round and returns it.
     pub(crate) fn note<T, E>(&self, of: RoundsOf, round: Result<T, E>) -> Result<T, E> {
         let failures = &self.failures[of as usize];
         match round {
@@ -79,12 +79,12 @@ impl Rounds {
         round
     }
 
-    /// How many rounds of a service have failed since the last that did not.
+    /// The number of failed rounds of a service since its last successful one.
     pub fn failures(&self, of: RoundsOf) -> u64 {
         self.failures[of as usize].load(Ordering::Relaxed)
     }
 
-    /// The service that has failed for longest, if any keeps failing.
+    /// The service that has failed most often in a row, if any keeps failing.
     pub fn failing(&self) -> Option<RoundsOf> {
         let worst = RoundsOf::ALL.into_iter().max_by_key(|of| self.failures(*of));
         worst.filter(|of| self.failures(*of) >= FAILING_AFTER)

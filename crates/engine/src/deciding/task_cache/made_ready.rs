@@ -1,6 +1,6 @@
-//! What this server has made ready a moment ago, where servers share a store. It knows these tasks and need not read them,
-//! so while it has work of its own it leaves to others what those have just made ready. For a moment only: whoever made
-//! something ready may have nobody to hand it to, or be dead.
+//! Tasks whose attempts this server made ready a moment ago, where servers share a store. It has them in its cache and
+//! need not read them. While it has work of its own, it leaves to the other servers the attempts that they have just
+//! made ready. It does so only for a moment: such a server may have no worker for them, or be dead.
 
 use std::collections::BTreeMap;
 
@@ -8,17 +8,17 @@ use windlass_core::{Millis, TaskId, Timestamp};
 
 use windlass_store::{Leave, Now};
 
-/// So long what was made ready is left to the server that did. It is less than the time after which a server that heard
-/// of something looks for it once more.
+/// How long a ready attempt is left to the server that made it ready. Shorter than the time after which a server that
+/// was notified looks again.
 const LEFT_FOR: Millis = Millis(15);
 
-/// A server has work of its own when it has made so many attempts ready in that time.
+/// A server has work of its own if it has made this number of attempts ready within [`LEFT_FOR`].
 const BUSY_WITH: usize = 8;
 
-/// Tasks remembered at once; what goes beyond is anybody's after that time.
+/// The maximum number of tasks recorded; other tasks are open to every server after [`LEFT_FOR`].
 const TASKS_MAX: usize = 256;
 
-/// Tasks of which this server has made attempts ready a moment ago.
+/// Tasks of which this server made attempts ready a moment ago.
 #[derive(Debug, Default)]
 pub(super) struct MadeReady {
     tasks: BTreeMap<TaskId, Made>,
@@ -31,7 +31,7 @@ struct Made {
 }
 
 impl MadeReady {
-    /// A commit that was decided at `now` has made an attempt of this task ready.
+    /// Records that a commit decided at `now` made an attempt of this task ready.
     pub(super) fn note(&mut self, task: TaskId, now: Now) {
         self.forget_old(now);
         if self.tasks.len() < TASKS_MAX {
@@ -39,14 +39,14 @@ impl MadeReady {
         }
     }
 
-    /// An attempt of it was handed out.
+    /// Records that an attempt of this task was claimed.
     pub(super) fn hand_out(&mut self, task: TaskId) {
         if let Some(made) = self.tasks.get_mut(&task) {
             made.is_handed_out = true;
         }
     }
 
-    /// What is left to others now. Who has little work takes everything.
+    /// The attempts left to others now. A server with little work leaves none.
     pub(super) fn leave(&mut self, now: Now) -> Leave {
         self.forget_old(now);
         if self.tasks.len() < BUSY_WITH {

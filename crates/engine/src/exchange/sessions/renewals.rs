@@ -1,4 +1,4 @@
-//! What the store is told of sessions, and how long they may be silent after that.
+//! Renewals of sessions in the store, and how long sessions may be silent after them.
 
 use windlass_core::{
     Millis,
@@ -12,8 +12,8 @@ use crate::exchange::{
 };
 
 impl Inner {
-    /// What the store is to be told of sessions: those that were heard of and it was not told of, and attached ones
-    /// whose poll has ended without another one being open.
+    /// The renewals to send: of sessions that called since their last renewal, and of attached ones whose poll ended
+    /// and that have no other open poll.
     pub(crate) fn take_renewals(&mut self, now: Now) -> Vec<SessionRenewal> {
         let mut closed = std::mem::take(&mut self.closed);
         closed.retain(|id| self.sessions.get(id).is_some_and(|session| session.poll.is_none()));
@@ -22,7 +22,7 @@ impl Inner {
         closed.into_iter().filter_map(|id| self.take_renewal(id, now)).collect()
     }
 
-    /// What the store is to be told of a session now.
+    /// The renewal of one session, to send now.
     pub(crate) fn take_renewal(&mut self, id: SessionId, now: Now) -> Option<SessionRenewal> {
         let renewal = self.renewal(id)?;
         let session = self.sessions.get_mut(&id)?;
@@ -30,15 +30,15 @@ impl Inner {
         Some(renewal)
     }
 
-    /// The store could not be told of a session: the next call of it is not heard until it is.
+    /// A renewal failed: the next call of the session waits until it is renewed.
     pub(crate) fn untell(&mut self, id: SessionId) {
         if let Some(session) = self.sessions.get_mut(&id) {
             (session.renewed_at, session.is_unsaid) = (None, true);
         }
     }
 
-    /// Extends leases of sessions that were not over before a time in which this server heard nobody, which began at `at`.
-    /// The next renewals tell the store.
+    /// Extends the leases of sessions that were still alive at `at`, when this server stopped receiving calls for a
+    /// while. The next renewals write that to the store.
     pub(crate) fn note_unheard_since(&mut self, at: Millis) {
         for session in self.sessions.values_mut() {
             let may_have_called = at.0 < session.lease_begins_at().0.saturating_add(session.lease.0);
@@ -49,7 +49,7 @@ impl Inner {
         }
     }
 
-    /// How the store is to renew a session now.
+    /// The current renewal of a session.
     fn renewal(&self, id: SessionId) -> Option<SessionRenewal> {
         let session = self.sessions.get(&id)?;
         let must_poll = session.attached || is_planted(Bug::LeaseCutShort);
@@ -64,15 +64,15 @@ impl Inner {
             },
             lease: if is_planted(Bug::LeaseCutShort) { lease_unpolled } else { session.lease },
             lease_unpolled,
-            // The store may have forgotten the session since it was last heard of, so it is told each time. A
-            // server that was never polled knows less of the worker than others may have told the store.
+            // The store may have forgotten the session since its last call, so each renewal includes the worker. A
+            // server that was never polled knows less about the worker than other servers may have stored.
             worker: (session.last_poll > 0).then(|| session.worker.clone()),
         })
     }
 }
 
 impl LocalSession {
-    /// When it was last heard of, or its lease was last extended.
+    /// The time of its last call, or of the last extension of its lease.
     fn lease_begins_at(&self) -> Millis {
         self.renewed_at.map_or(self.seen_at, |renewed| renewed.max(self.seen_at))
     }

@@ -1,4 +1,4 @@
-//! What one act waits for.
+//! The reasons why one execution waits.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use crate::{
     queries::why::{AtWorker, ChildReason, Explanation, Reason, Why},
 };
 
-/// A task and what is around it, looked at once.
+/// A task and its surroundings, read once.
 pub(super) struct Look<'a> {
     pub(super) engine: &'a Engine,
     pub(super) loaded: &'a Loaded,
@@ -35,14 +35,15 @@ impl<'a> Look<'a> {
         Ok(look)
     }
 
-    /// The reason of an act, with the deadline that runs. What a queue publisher has claimed nobody has taken.
+    /// The reason of an execution, with its running deadline. An attempt claimed by a queue publisher does not count as
+    /// started.
     pub(super) fn reason(&self, key: ActKey, why: Why) -> Reason {
         let claim = self.claims.get(&key).filter(|claim| !claim.session.is_publisher());
         let deadline_at = self.loaded.task.running_deadline(key, claim.map(|claim| claim.at));
         Reason { key: Some(key), why, deadline_at }
     }
 
-    /// Whether there is anything to tell of an act.
+    /// Whether there may be a reason for an execution.
     pub(super) fn is_open(&self, key: ActKey) -> bool {
         let task = &self.loaded.task;
         task.act(key).is_some_and(|act| act.is_open() || act.state == ActState::Fanned)
@@ -50,7 +51,7 @@ impl<'a> Look<'a> {
             || trouble(task, key).is_some()
     }
 
-    /// What the act of a step waits for, or of one of its members that is under way; nothing = for nothing.
+    /// Why the execution of a step, or one of its open items, waits; `None` = it does not wait.
     pub(super) async fn why(&self, key: ActKey) -> Result<Option<Why>, EngineError> {
         let task = &self.loaded.task;
         let Some(act) = task.act(key) else { return Ok(None) };
@@ -68,7 +69,7 @@ impl<'a> Look<'a> {
                 let message = act.failure.as_ref().map_or("it failed", |failure| &*failure.message);
                 Why::Stuck { kind: stuck.kind, message: message.to_owned() }
             }),
-            // The pause is told of by itself.
+            // The pause is a reason of the task itself.
             ActState::Parked => None,
             ActState::Idle | ActState::Succeeded | ActState::Skipped | ActState::Fanned => None,
         })
@@ -148,8 +149,8 @@ impl<'a> Look<'a> {
         })
     }
 
-    /// Why a task that a step waits for is where it is; nothing when it is not there. Tasks stand only so deep below
-    /// one another.
+    /// Why a child task that a step waits for is in its state; `None` if it does not exist. The nesting of child tasks
+    /// is limited, so the recursion is.
     async fn why_child(&self, id: TaskId) -> Result<Option<Box<ChildReason>>, EngineError> {
         match Box::pin(self.engine.why(id, self.now)).await {
             Ok((loaded, Explanation { reasons, .. })) => {

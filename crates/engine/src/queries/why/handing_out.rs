@@ -1,4 +1,4 @@
-//! Why a ready attempt is not with a worker.
+//! Why a ready attempt was not handed to a worker.
 
 use std::collections::BTreeMap;
 
@@ -14,15 +14,15 @@ use crate::{
     queries::why::{Why, acts::Look},
 };
 
-/// The workers that are connected, as one command sees them.
+/// The numbers of connected workers with respect to one command.
 struct Workers {
-    /// They serve it.
+    /// Workers that serve it.
     serve: usize,
-    /// They serve it, and take nothing more: they end.
+    /// Workers that serve it but claim nothing more, because they drain.
     draining: usize,
-    /// They serve its module without it.
+    /// Workers that serve its module without it.
     without_command: usize,
-    /// They serve other modules.
+    /// Workers that serve other modules.
     others: usize,
 }
 
@@ -89,7 +89,7 @@ impl Look<'_> {
         })
     }
 
-    /// The first limit that keeps the attempt back.
+    /// The first limit that blocks the attempt.
     async fn why_limited(&self, key: ActKey) -> Result<Option<Why>, EngineError> {
         let waiting = waiting(&self.loaded.task, Wakeup::Act(key));
         let Some(ready) = waiting.and_then(|waiting| waiting.ready) else { return Ok(None) };
@@ -100,12 +100,12 @@ impl Look<'_> {
     }
 
     fn workers_for(&self, module: &Name, command: &Name) -> Workers {
-        // Of workers that talk to other servers only the modules are known.
+        // For workers of other servers only the modules are known.
         let local = self.engine.sessions.lock();
         let mut workers = Workers { serve: 0, draining: 0, without_command: 0, others: 0 };
         let mut known: BTreeMap<SessionId, &WorkerState> = local.polling_workers().collect();
         known.extend(self.workers.iter().map(|worker| (worker.session, &worker.worker)));
-        // QueuePublishers, and what stands for modules that answer over a broker, do nothing themselves.
+        // Queue publishers, and the session of modules that report over a broker, run nothing themselves.
         known.retain(|session, _| !session.is_own());
         for (session, worker) in known {
             if !worker.modules.contains(module) {

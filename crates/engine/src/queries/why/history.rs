@@ -1,13 +1,13 @@
-//! What only the history tells: who paused a task, and what an attempt said that asked to be tried later.
+//! Facts found only in the history: who paused a task, and the message of a postponed attempt.
 
 use windlass_core::{ActKey, Actor, Event, EventKind, Task, Timestamp};
 
 use crate::{Engine, EngineError};
 
-/// Events read at once, from the end of the history.
+/// The number of events read at once, from the end of the history.
 const PAGE_EVENTS: u64 = 500;
 
-/// How many pages are read: what is asked for is among the last events, but for those of members that went on.
+/// The maximum number of pages read: apart from events of items, the event in question is among the last ones.
 const PAGES_MAX: u64 = 8;
 
 impl Engine {
@@ -23,7 +23,7 @@ impl Engine {
         .await
     }
 
-    /// What the attempt said when it asked to be tried later, if it did.
+    /// The message with which the attempt was postponed, if it was.
     pub(super) async fn postponed(
         &self,
         task: &Task,
@@ -42,7 +42,7 @@ impl Engine {
         Ok(end.flatten())
     }
 
-    /// What `find` makes of the last event of which it makes something, as far back as is read.
+    /// The result of `find` for the last event for which it returns one, within the pages read.
     async fn last_event<T>(
         &self,
         task: &Task,

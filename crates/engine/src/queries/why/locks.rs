@@ -1,4 +1,4 @@
-//! Who has the lock that an act waits for.
+//! The holder of the lock that an execution waits for.
 
 use windlass_core::{
     Act, ActKey, LockHolder, LockOwner, LockWaiter, TaskId, Timestamp,
@@ -11,7 +11,7 @@ use crate::{
 };
 
 impl Look<'_> {
-    /// Who has the lock that an act waits for.
+    /// The holder of the lock that an execution waits for.
     pub(super) async fn why_locked(&self, key: ActKey, act: &Act) -> Result<Why, EngineError> {
         let Some(wanted) = act.wanted_lock() else { return Ok(Why::Moving) };
         let name = wanted.name.clone();
@@ -25,7 +25,7 @@ impl Look<'_> {
                     }
                     None => lock.holder,
                 };
-                // What was granted and not heard of yet is on its way.
+                // A granted lock whose grant has not been delivered yet is reported as in transit.
                 let other = holder.filter(|holder| holder.owner != owner);
                 let holder = match other {
                     Some(holder) => {
@@ -41,7 +41,7 @@ impl Look<'_> {
         Ok(Why::Lock { name, holder, before, since: act.ready_at })
     }
 
-    /// An act of some task, with the name of its step.
+    /// An execution of some task, with the name of its step.
     async fn holder(&self, task: TaskId, key: ActKey, since: Timestamp) -> Result<HeldBy, EngineError> {
         let name = |flow: &windlass_core::Flow| flow.steps.get(key.step).map(|step| step.name.clone());
         let step = if task == self.loaded.task.id {

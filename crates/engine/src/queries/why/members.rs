@@ -1,4 +1,4 @@
-//! What a fanned-out step waits for: its members, and of those the first that no worker has.
+//! Why a fanned-out step waits: its items, and the first open one that no worker has claimed.
 
 use windlass_core::ActKey;
 
@@ -27,7 +27,7 @@ impl Look<'_> {
     }
 
     async fn why_member(&self, key: ActKey) -> Result<Option<Reason>, EngineError> {
-        // A member is not fanned out itself, so this goes no deeper.
+        // An item is not fanned out itself, so the recursion ends here.
         let why = Box::pin(self.why(key)).await?;
         Ok(why.map(|why| self.reason(key, why)))
     }

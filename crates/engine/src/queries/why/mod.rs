@@ -1,4 +1,4 @@
-//! Why a task does not move: everything it waits for at the moment, each with what would end the wait.
+//! Why a task does not progress: every current wait, each with the condition that ends it.
 
 mod acts;
 mod handing_out;
@@ -17,130 +17,130 @@ use windlass_store::{LimitState, Loaded, Now, QueuePause};
 use crate::{Engine, EngineError, Holder, LastHeard, OfferedAt, Progress};
 use acts::Look;
 
-/// Why a task is where it is.
+/// Why a task is in its state.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Explanation {
-    /// What holds the task as a whole, then what each of its steps waits for, in definition order. Never empty; at
-    /// most [`REASONS_MAX`].
+    /// The reasons of the task as a whole, then those of its steps, in definition order. Never empty; at most
+    /// [`REASONS_MAX`].
     pub reasons: Vec<Reason>,
-    /// How many more there are.
+    /// The number of further reasons.
     pub more: usize,
 }
 
-/// The most reasons that are told.
+/// The maximum number of returned reasons.
 pub const REASONS_MAX: usize = 20;
 
 /// One reason.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Reason {
-    /// What it is about; nothing = the task as a whole.
+    /// The execution it concerns; `None` = the task as a whole.
     pub key: Option<ActKey>,
     /// The reason.
     pub why: Why,
-    /// When the deadline of what it is about ends, where one runs: of the task's own, or of the attempts of the step.
+    /// The running deadline of the task, or of the step's attempts, if there is one.
     pub deadline_at: Option<Timestamp>,
 }
 
-/// Why a task, a step or a member is where it is.
+/// Why a task, a step or an item is in its state.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Why {
     /// It has ended.
     Ended(TaskStatus),
-    /// A person must settle it.
+    /// An operator must resolve it.
     Stuck {
         /// The kind of trouble.
         kind: StuckKind,
-        /// What happened.
+        /// The error message.
         message: String,
     },
-    /// A person holds the task; attempts that are still in flight may end.
+    /// An operator has paused the task; attempts in flight may end.
     Paused {
         /// Attempts in flight.
         in_flight: usize,
         /// Since when.
         since: Option<Timestamp>,
-        /// Who.
+        /// The operator.
         by: Option<Actor>,
     },
-    /// Its start time has not come.
+    /// Its start time is in the future.
     Scheduled {
-        /// When it comes.
+        /// The start time.
         at: Timestamp,
     },
-    /// The task turned around and waits for this attempt to end before it undoes anything.
+    /// The task started rolling back and waits for this attempt to end before it rolls back any step.
     Ending(AtWorker),
-    /// A worker has it.
+    /// A worker runs it.
     Running(AtWorker),
     /// The next attempt is not due.
     Retry {
         /// Number of the attempt that failed.
         attempt: u32,
-        /// How many attempts failed.
+        /// The number of failed attempts.
         failures: u32,
-        /// How many retries there are.
+        /// The maximum number of retries.
         retries: u32,
         /// When the next one is ready.
         until: Timestamp,
-        /// Why it failed.
+        /// The failure message.
         message: Option<String>,
     },
-    /// An attempt asked to be tried later.
+    /// An attempt was postponed by its worker.
     Postponed {
         /// Number of that attempt.
         attempt: u32,
         /// When the next one is ready.
         until: Timestamp,
-        /// What it said.
+        /// The worker's message.
         message: Option<String>,
     },
-    /// Its deadline comes before its next attempt would.
+    /// Its deadline is before its next attempt.
     DeadlineFirst {
-        /// When.
+        /// The deadline.
         at: Timestamp,
     },
-    /// The step waits for a time before it begins.
+    /// The step waits for a time before it starts.
     Delayed {
-        /// When it begins.
+        /// When it starts.
         until: Timestamp,
     },
-    /// Somebody must send a signal.
+    /// It waits for a signal.
     Signal {
         /// Its name.
         name: Name,
         /// Since when it is waited for.
         since: Option<Timestamp>,
-        /// Until when it may come.
+        /// The deadline for the signal.
         until: Option<Timestamp>,
     },
-    /// A task it started must end.
+    /// It waits for the end of a child task.
     Child {
-        /// Which; nothing = it is being started.
+        /// The child task; `None` = it is being started.
         task: Option<TaskId>,
-        /// What that task does, and why it is where it is.
+        /// The status of the child task and the reason for it.
         child: Option<Box<ChildReason>>,
     },
-    /// Another step has a lock that it needs.
+    /// Another step holds a lock that it needs.
     Lock {
-        /// The lock; others that it needs come after it.
+        /// The lock; other locks that it needs are acquired after it.
         name: Name,
-        /// Who has it; nothing = it is on its way.
+        /// Its holder; `None` = the grant is in transit.
         holder: Option<HeldBy>,
-        /// How many wait for it and come before.
+        /// The number of waiters before this one.
         before: usize,
         /// Since when it waits.
         since: Option<Timestamp>,
     },
-    /// Its members do it.
+    /// It waits for its items.
     Members {
-        /// How many there are.
+        /// The number of items.
         total: u32,
-        /// How many are done or passed over.
+        /// The number of items that are completed or skipped.
         done: u32,
-        /// How many have failed for good.
+        /// The number of items that have failed without a further retry.
         failed: u32,
-        /// How many are under way.
+        /// The number of open items.
         under_way: u32,
-        /// The first of those under way that no worker has, else the first.
+        /// The first open item that no worker has claimed, else the first open one.
         first: Option<Box<Reason>>,
     },
     /// Its queue is paused.
@@ -150,79 +150,79 @@ pub enum Why {
         /// Since when and by whom.
         pause: QueuePause,
     },
-    /// No connected worker takes its command.
+    /// No connected worker serves its command.
     NoWorker {
         /// Its module.
         module: Name,
-        /// How many workers serve the command, and take nothing more because they drain.
+        /// The number of workers that serve the command but drain.
         draining: usize,
-        /// How many workers serve the module, and not the command.
+        /// The number of workers that serve the module without the command.
         without_command: usize,
-        /// How many workers serve other modules.
+        /// The number of workers that serve other modules.
         others: usize,
-        /// The last worker of the module, as far as this server knows.
+        /// The last worker of the module that this server knows.
         last: Option<LastHeard>,
-        /// Since when this server runs, where there was none since.
+        /// When this server started, if no worker of the module has called since.
         since_start: Option<Timestamp>,
     },
     /// A limit is reached.
     Limited {
-        /// The limit, with what counts under the attempt's key.
+        /// The limit, with the count for the attempt's concurrency key.
         state: Box<LimitState>,
-        /// Who holds it, oldest first, at most [`HOLDERS_TOLD_MAX`](crate::HOLDERS_TOLD_MAX).
+        /// The attempts that count under it, oldest first, at most [`HOLDERS_TOLD_MAX`](crate::HOLDERS_TOLD_MAX).
         holders: Vec<Holder>,
     },
-    /// It waits for its turn.
+    /// It waits in its queue.
     Queued {
         /// The queue.
         module: Name,
-        /// How many attempts stand before it.
+        /// The number of attempts before it.
         before: u64,
-        /// How many workers serve its command.
+        /// The number of workers that serve its command.
         workers: usize,
-        /// In how long it has its turn if the queue goes on as in the last minute.
+        /// The estimated wait if the queue keeps the rate of the last minute.
         estimate: Option<Millis>,
     },
-    /// It is in a queue of a broker, and nobody has taken it yet.
+    /// It is in a queue of a broker, and no worker has taken it yet.
     Offered {
         /// The module.
         module: Name,
-        /// Where; nothing = another server offers it.
+        /// The broker's queue; `None` = another server offers it.
         at: Option<OfferedAt>,
         /// Since when.
         since: Timestamp,
     },
-    /// The server has just read its disk, as at its start; workers may come back and name what they hold.
+    /// The server has just read its store, for example at its start; workers may still return and name their attempts.
     Grace,
-    /// It is on its way: to a worker, or to its next state.
+    /// It is in transit: to a worker, or to its next state.
     Moving,
 }
 
-/// Why a task that a step waits for is where it is.
+/// Why a child task that a step waits for is in its state.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ChildReason {
     /// The task.
     pub task: Arc<Task>,
-    /// What it does.
+    /// Its status.
     pub status: TaskStatus,
     /// The first of its reasons.
     pub reason: Reason,
 }
 
-/// The step that has what others wait for.
+/// The execution that holds a lock.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HeldBy {
     /// The task.
     pub task: TaskId,
-    /// The name of its step, if the task is still there.
+    /// The name of its step, if the task still exists.
     pub step: Option<Name>,
-    /// The act.
+    /// The execution.
     pub key: ActKey,
-    /// Since when.
+    /// Since when it holds the lock.
     pub since: Timestamp,
 }
 
-/// An attempt that a worker has.
+/// An attempt that a worker has claimed.
 #[derive(Debug, Clone, PartialEq)]
 pub struct AtWorker {
     /// Number of the attempt.
@@ -231,14 +231,14 @@ pub struct AtWorker {
     pub worker: String,
     /// Since when.
     pub since: Timestamp,
-    /// How long it may take.
+    /// The maximum duration of the attempt.
     pub timeout: Option<Millis>,
-    /// How far it says it is.
+    /// The progress it reported.
     pub progress: Option<Progress>,
 }
 
 impl Why {
-    /// The word for it, which stays the same.
+    /// The stable code of the reason.
     #[must_use]
     pub fn as_str(&self) -> &'static str {
         match self {
@@ -274,7 +274,7 @@ impl Reason {
     }
 }
 
-/// When the task's own deadline ends, while it can still turn the task around.
+/// When the task's own deadline ends, while it can still make the task roll back.
 #[must_use]
 pub fn running_deadline(task: &Task) -> Option<Timestamp> {
     let runs = matches!(task.state.phase, Phase::Scheduled | Phase::Forward);
@@ -282,7 +282,7 @@ pub fn running_deadline(task: &Task) -> Option<Timestamp> {
 }
 
 impl Explanation {
-    /// The reason that the others stand behind.
+    /// The most important reason.
     #[must_use]
     pub fn first(&self) -> &Why {
         self.reasons.first().map_or(&Why::Moving, |reason| &reason.why)
@@ -290,10 +290,10 @@ impl Explanation {
 }
 
 impl Engine {
-    /// Why the task is where it is, with the task.
+    /// Why the task is in its state, with the task.
     ///
     /// # Errors
-    /// When it is not there or the store fails.
+    /// When it does not exist or the store fails.
     pub async fn why(&self, id: TaskId, now: Now) -> Result<(Loaded, Explanation), EngineError> {
         let loaded = self.task(id).await?;
         let mut reasons = self.why_held(&loaded).await?;
@@ -309,7 +309,7 @@ impl Engine {
             }
         }
         if loaded.task.state.stuck.is_some() {
-            // What a person must settle stands before everything else, as it does in the status.
+            // Reasons that an operator must resolve come first, as they do in the status.
             reasons.sort_by_key(|reason| !matches!(reason.why, Why::Stuck { .. }));
         }
         if reasons.is_empty() {
@@ -318,7 +318,7 @@ impl Engine {
         Ok((loaded, Explanation { reasons, more }))
     }
 
-    /// What holds the task as a whole.
+    /// The reasons of the task as a whole.
     async fn why_held(&self, loaded: &Loaded) -> Result<Vec<Reason>, EngineError> {
         let task = &loaded.task;
         let mut held = Vec::new();
@@ -339,12 +339,12 @@ impl Engine {
     }
 }
 
-/// The acts of steps as a whole, in definition order.
+/// The executions of whole steps, in definition order.
 fn keys(task: &Task) -> Vec<ActKey> {
     task.step_acts().map(|(key, _)| key).collect()
 }
 
-/// Attempts that workers have, or may be about to name, and tasks that were started.
+/// Attempts that workers have claimed, or may be about to name, and started child tasks.
 fn in_flight(loaded: &Loaded) -> usize {
     let awaited = loaded.awaited.iter().filter(|key| {
         let waits = loaded.task.act(**key).is_some_and(|act| act.state == ActState::Ready);

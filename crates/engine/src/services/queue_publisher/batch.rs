@@ -1,10 +1,10 @@
-//! Messages that a queue publisher sends in one go.
+//! Messages that a queue publisher sends together.
 
 use windlass_brokers::Message;
 
 use windlass_store::AttemptId;
 
-/// About so many bytes are sent in one go: however large parameters are, only so much of them is written out at once.
+/// The approximate maximum bytes sent together, so that large parameters do not use too much memory at once.
 const BYTES_MAX: usize = 16 << 20;
 
 /// Messages of attempts.
@@ -16,7 +16,7 @@ pub(super) struct Batch {
 }
 
 impl Batch {
-    /// Whether a message may go along. The first one always may.
+    /// Whether a message still fits. The first one always fits.
     pub(super) fn has_room_for(&self, message: &Message) -> bool {
         self.messages.is_empty() || self.bytes + message.body.len() <= BYTES_MAX
     }

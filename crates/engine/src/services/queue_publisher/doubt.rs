@@ -1,4 +1,4 @@
-//! Whether the broker has what it was given.
+//! Checks whether the broker still has the messages that it received.
 
 use windlass_brokers::{BrokerError, Progress};
 use windlass_core::Millis;
@@ -9,28 +9,28 @@ use crate::{
     services::queue_publisher::{QueuePublisher, RESULTS_GROUP, offers::Seen},
 };
 
-/// The broker seems to have lost messages. Consumers may have acknowledged them as well, if their answers wait to be
-/// read: nothing is concluded before every answer is read that was there.
+/// The broker seems to have lost messages. Alternatively consumers have acknowledged them and their answers wait to be
+/// read: so nothing is concluded before all answers of that time are read.
 pub(super) struct Doubt {
     seen: Seen,
-    /// When the queue was looked at.
+    /// When the queue was inspected.
     at: Millis,
-    /// Where the answers ended after that. A consumer acknowledges a message once its answer is confirmed.
+    /// The end of the answers after that. A consumer acknowledges a message once its answer is confirmed.
     answers: Progress,
 }
 
 impl QueuePublisher {
-    /// Looks whether the broker has what it was given, and what is to be sent again.
+    /// Checks whether the broker still has the messages it received, and marks lost ones to be sent again.
     pub(super) async fn look(&self, now: Now) -> Result<(), EngineError> {
         match self.try_look(now).await {
             Ok(None) => Ok(()),
             Ok(Some(doubt)) => {
-                // What the answers said is in the store.
+                // The effects of the answers are in the store.
                 self.compare(now).await?;
                 let found = self.state().offers.find_missing(&doubt.seen, doubt.at);
                 if let Some(count) = found {
                     let (queue, module) = (&self.settings.queue, &self.settings.module);
-                    tracing::warn!(%queue, %module, count, "the broker does not have what it was given: it is sent again");
+                    tracing::warn!(%queue, %module, count, "the broker lost messages: sending them again");
                 }
                 Ok(())
             }
@@ -41,8 +41,8 @@ impl QueuePublisher {
         }
     }
 
-    /// Looks at the queue, or how far the answers are read where that is still to be waited for. Returns what can be
-    /// concluded from now.
+    /// Inspects the queue, or, after a doubt, how far the answers are read. Returns the doubt once all its answers are
+    /// read.
     async fn try_look(&self, now: Now) -> Result<Option<Doubt>, BrokerError> {
         if self.state().doubt.is_none() {
             let Some(seen) = self.see(now).await? else { return Ok(None) };
@@ -53,9 +53,9 @@ impl QueuePublisher {
         Ok(self.state().doubt.take_if(|doubt| answers.has_settled(&doubt.answers)))
     }
 
-    /// Looks at the queue. Returns what is seen where that gives cause for doubt.
+    /// Inspects the queue. Returns the result if it gives cause for doubt.
     async fn see(&self, now: Now) -> Result<Option<Seen>, BrokerError> {
-        // A broker that takes nothing is asked even so: nothing else would show that it is there again.
+        // A failing broker is inspected as well: nothing else would show that it works again.
         if self.state().offers.is_empty() && !self.trouble.is_known() {
             return Ok(None);
         }

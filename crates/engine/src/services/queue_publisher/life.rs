@@ -1,4 +1,4 @@
-//! A queue publisher's session: how it is kept, how it ends, and how a queue publisher goes on with what another one left behind.
+//! A queue publisher's session: its renewal, its end, and how a queue publisher takes over the attempts of another one.
 
 use std::sync::Arc;
 
@@ -10,12 +10,12 @@ use crate::{
     services::queue_publisher::{QueuePublisher, RENEW_EVERY},
 };
 
-/// For how long a queue publisher may be silent before others offer what it has.
+/// How long a queue publisher may be silent before others offer its attempts.
 const LEASE: Millis = Millis::from_secs(30);
 
 impl QueuePublisher {
-    /// Ends in order, after the round that is under way: what was not sent goes back to the queue, and the next queue publisher at
-    /// this place goes on with the rest at once.
+    /// Ends in order, after the current round: unsent attempts are released, and the next queue publisher at this place
+    /// takes over the rest at once.
     ///
     /// # Errors
     /// When the store fails. Then the next queue publisher waits until the lease ends.
@@ -58,8 +58,8 @@ impl QueuePublisher {
         Ok(self.engine.store.renew(vec![renewal], now).await?)
     }
 
-    /// Takes over what a queue publisher offered that is gone. The broker has its messages: nothing is sent again unless they turn
-    /// out to be missing.
+    /// Takes over the attempts of a queue publisher that is gone. The broker has its messages: nothing is sent again
+    /// unless the messages turn out to be missing.
     pub(super) async fn go_on_with_left_behind(&self, now: Now) -> Result<(), EngineError> {
         let left_behind: Vec<AttemptId> =
             self.engine.offering.take_left_behind(&self.settings.module).into_iter().collect();
@@ -70,7 +70,7 @@ impl QueuePublisher {
         let held = left_behind.into_iter().zip(adoptions).filter(|(_, adoption)| *adoption == Adoption::Held);
         let mut state = self.state();
         held.for_each(|(id, _)| state.offers.go_on_with(id, now.mono));
-        tracing::info!(module = %self.settings.module, "what another queue publisher offered is offered on");
+        tracing::info!(module = %self.settings.module, "took over the attempts of another queue publisher");
         Ok(())
     }
 }

@@ -1,15 +1,15 @@
 //! Offers the ready attempts of a module on a broker.
 //!
 //! ```text
-//! ready ──claim──▶ offered, not sent ──publish──▶ offered ──a worker says that it has it──▶ running
+//! ready ──claim──▶ offered, not sent ──publish──▶ offered ──a worker reports it as running──▶ running
 //!   ▲                                                │
-//!   └────── its task is paused or turns around ──────┘
+//!   └── its task is paused or starts rolling back ───┘
 //! ```
 //!
-//! A queue publisher is a session that has attempts only to offer them: it claims as a worker does, so that ranks, limits, turns
-//! and pauses hold for what goes over a broker as well, and not more than its window at once. The store is the truth and
-//! the broker carries hints: what the broker has lost is sent again, under the same token; of two workers who get the
-//! same message one gets the attempt.
+//! A queue publisher is a session that claims attempts only to offer them: it claims as a worker does, so that ranks,
+//! limits, turns and pauses apply to brokers as well. It claims at most its window at once. The store is authoritative
+//! and the broker carries hints. Messages that the broker has lost are sent again, under the same token. If two workers
+//! get the same message, only one of them gets the attempt.
 
 mod batch;
 mod doubt;
@@ -37,31 +37,31 @@ use crate::{
     },
 };
 
-/// Attempts claimed or sent in one round.
+/// The maximum number of attempts claimed or sent in one round.
 const ROUND_MAX: usize = 500;
 
-/// How often the store is told that it is there.
+/// How often the session is renewed in the store.
 const RENEW_EVERY: Millis = Millis::from_secs(10);
 
-/// How often it is looked at what workers have taken: more often while the window is nearly full.
+/// How often the publisher checks which attempts workers have taken: more often while the window is nearly full.
 const REFRESH_EVERY: Millis = Millis(500);
 const REFRESH_SOON: Millis = Millis(20);
-/// The same where each look is a round trip to a database.
+/// The same where each check is a round trip to a database.
 const REFRESH_SHARED: Millis = Millis(100);
 
-/// How often it is looked whether tasks of what is offered were paused or turned around, and what the queue holds.
+/// How often the publisher checks whether tasks of offered attempts were paused or started rolling back, and the queue.
 const LOOK_EVERY: Millis = Millis::from_secs(1);
 
-/// Attempts given back in one round.
+/// The maximum number of attempts released in one round.
 const RELEASES_MAX: usize = 100;
 
-/// Bytes of a message beside its body: its token, names and what the product adds.
+/// The bytes of a message besides its body: its token, names and the broker's own additions.
 const ENVELOPE_BYTES: usize = 2048;
 
-/// The group of consumers as which servers read the answers of modules.
+/// The consumer group in which servers read the answers of modules.
 pub const RESULTS_GROUP: &str = "windlass";
 
-/// What a queue publisher offers, and where.
+/// The module whose attempts a queue publisher offers, and the queue.
 #[derive(Debug, Clone)]
 pub struct QueuePublisherSettings {
     /// The module.
@@ -70,16 +70,16 @@ pub struct QueuePublisherSettings {
     pub queue: Queue,
     /// The queue on which consumers answer. All servers read it, as [`RESULTS_GROUP`].
     pub results: Queue,
-    /// How many attempts are offered at once, and not taken yet.
+    /// The maximum number of attempts that are offered and not taken yet.
     pub window: u32,
 }
 
 /// Writes attempts as messages.
 pub trait WriteStep: Send + Sync {
-    /// The message of an attempt. What has no place beside the body is in it where `has_headers` is not set.
+    /// The message of an attempt. Without `has_headers` its body includes the data that otherwise goes in headers.
     fn message(&self, attempt: &HandedOut, has_headers: bool) -> Message;
 
-    /// The same without its parameters, and with where they are: for one that is larger than the broker takes.
+    /// The same with a reference instead of the parameters: for a message that is larger than the broker accepts.
     fn reference(&self, attempt: &HandedOut, has_headers: bool) -> Message;
 }
 
@@ -92,7 +92,7 @@ pub struct QueuePublisher {
     session: SessionId,
     stirred: Arc<Signal>,
     trouble: Trouble,
-    /// Held during a round.
+    /// Locked during a round.
     round: futures_util::lock::Mutex<()>,
     state: Mutex<State>,
 }
@@ -108,7 +108,7 @@ struct State {
 }
 
 impl QueuePublisher {
-    /// A queue publisher of `engine`. `chance` tells its session from those of other queue publishers.
+    /// A queue publisher of `engine`. `chance` distinguishes its session from those of other queue publishers.
     #[must_use]
     pub fn new(
         engine: Arc<Engine>,
@@ -135,16 +135,16 @@ impl QueuePublisher {
         }
     }
 
-    /// Returns when something may have become ready.
+    /// Returns when attempts may have become ready.
     pub async fn stirred(&self) {
         self.stirred.wait().await;
     }
 
-    /// Offers what is ready, sends again what the broker has lost, and lets go of what is not to run. Tells after how long
-    /// it is to be called again at the latest.
+    /// Offers ready attempts, sends messages again that the broker has lost, and releases attempts that must not run.
+    /// Returns the maximum time until the next call.
     ///
     /// # Errors
-    /// When the store fails. That the broker does is no error: its queue waits, with an alarm.
+    /// When the store fails. A failure of the broker is not an error: the attempts wait, and an alarm is raised.
     pub async fn run_once(&self, now: Now) -> Result<Millis, EngineError> {
         let _round = self.round.lock().await;
         if self.state().has_ended {
@@ -163,7 +163,7 @@ impl QueuePublisher {
             self.look(now).await?;
         }
         let sent = self.send_again(now).await?;
-        // What cannot be sent waits in the store, where others may take it.
+        // Attempts that cannot be sent wait in the store, where other workers may claim them.
         let is_away = self.trouble.is_away();
         let fresh = if is_away { Vec::new() } else { self.claim(now).await? };
         if is_away {
@@ -190,7 +190,7 @@ impl QueuePublisher {
         }
     }
 
-    /// Forgets what workers have taken, and learns of what was claimed and not told, as when an answer was lost.
+    /// Forgets attempts that workers have taken, and adds claims whose confirmation was lost.
     async fn refresh(&self, now: Now) -> Result<(), EngineError> {
         let every = self.refresh_every();
         let is_time = self.state().refreshed_at.is_none_or(|at| now.mono.0 >= at.0 + every.0);
@@ -205,7 +205,7 @@ impl QueuePublisher {
         Ok(())
     }
 
-    /// Gives back what is not to run as things are: its task was paused, or has turned around.
+    /// Releases attempts that must not run now: their task was paused, or started rolling back.
     async fn let_go(&self, now: Now) -> Result<(), EngineError> {
         let offered = self.state().offers.versions();
         if offered.is_empty() {
@@ -233,7 +233,7 @@ impl QueuePublisher {
         Ok(())
     }
 
-    /// Claims what is ready, as far as the window goes.
+    /// Claims ready attempts, up to the window.
     async fn claim(&self, now: Now) -> Result<Vec<HandedOut>, EngineError> {
         let room = (self.settings.window as usize).saturating_sub(self.state().offers.len());
         let free = u32::try_from(room.min(ROUND_MAX)).unwrap_or(u32::MAX);
@@ -258,7 +258,7 @@ impl QueuePublisher {
         Ok(fresh)
     }
 
-    /// Sends what is to be sent once more, or was not sent when it was claimed. Tells how much that was.
+    /// Sends attempts that must be sent again, or that were not sent after their claim. Returns their number.
     async fn send_again(&self, now: Now) -> Result<usize, EngineError> {
         let unsent = self.state().offers.unsent(ROUND_MAX);
         let mut attempts = Vec::with_capacity(unsent.len());
@@ -284,7 +284,7 @@ impl QueuePublisher {
         Ok(unsent.len())
     }
 
-    /// Gives back what was never sent, once the broker has been away for long. Nothing is claimed meanwhile.
+    /// Releases attempts that were never sent, once the broker has failed for long. Nothing is claimed meanwhile.
     async fn release_unsent(&self, now: Now) -> Result<(), EngineError> {
         let never_sent =
             if self.trouble.is_long(now) { self.state().offers.never_sent(RELEASES_MAX) } else { Vec::new() };
@@ -307,7 +307,7 @@ impl QueuePublisher {
             }
             let message = self.message(&attempt);
             if !batch.has_room_for(&message) && !self.publish(mem::take(&mut batch), now).await {
-                // The others are sent again with these.
+                // The other attempts are sent later, together with these.
                 return;
             }
             batch.add(attempt.id, message);
@@ -317,7 +317,7 @@ impl QueuePublisher {
         }
     }
 
-    /// Publishes messages. Tells whether the broker is there.
+    /// Publishes messages. Returns whether the broker works.
     async fn publish(&self, batch: Batch, now: Now) -> bool {
         let outcomes = self.broker.publish(&self.settings.queue, &batch.messages).await;
         let mut state = self.state();
@@ -328,7 +328,8 @@ impl QueuePublisher {
                     state.offers.was_sent(id, now.mono);
                     went = true;
                 }
-                // The broker's own limit is lower than the product's: it gets less, and if that is too much as well, nothing.
+                // This broker has a lower limit than its product usually has: it gets a shorter message. If that is too
+                // large as well, the attempt fails.
                 Err(BrokerError::TooLarge { .. }) if state.offers.shorten(id) => {}
                 Err(error @ BrokerError::TooLarge { .. }) => {
                     self.engine.refuse_offered(id, &error.to_string());
@@ -353,7 +354,8 @@ impl QueuePublisher {
         if self.fits(&message) {
             return message;
         }
-        // What the parameters say once more under the steps' names goes first: a worker may have no server to ask.
+        // The results, which the parameters contain anyway, are dropped first: a worker may be unable to reach a
+        // server.
         let lean = HandedOut { results: Results::TooLarge, ..attempt.clone() };
         let message = self.writer.message(&lean, has_headers);
         if self.fits(&message) { message } else { self.writer.reference(attempt, has_headers) }
@@ -366,11 +368,11 @@ impl QueuePublisher {
     fn has_failed(&self, error: &BrokerError, now: Now) {
         if self.trouble.goes_on(error, now) {
             let (broker, queue) = (self.broker.name(), &self.settings.queue);
-            tracing::warn!(broker, %queue, %error, "what is ready cannot be offered; it is tried again");
+            tracing::warn!(broker, %queue, %error, "ready attempts cannot be offered; trying again");
         }
     }
 
-    /// Raises the alarm about a broker that is away, and resolves it when it is there again.
+    /// Raises the alarm about an unavailable broker, and resolves it when the broker works again.
     async fn tell_trouble(&self, now: Now) -> Result<(), EngineError> {
         let module = &self.settings.module;
         self.engine.offering.note(module, self.trouble.told());

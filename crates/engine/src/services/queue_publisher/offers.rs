@@ -1,4 +1,4 @@
-//! What a queue publisher offers: which attempts, and whether the broker was given them.
+//! The attempts that a queue publisher offers, and whether the broker has received them.
 
 use std::collections::{BTreeMap, BTreeSet, btree_map::Entry};
 
@@ -7,43 +7,44 @@ use windlass_core::Millis;
 
 use windlass_store::AttemptId;
 
-/// What was sent less long ago than this may still be on its way to where it is counted, and a worker's word that it has
-/// it on its way here.
+/// A message sent less long ago than this may not be counted by the broker yet, and the report of a worker that it
+/// started the attempt may not have arrived yet.
 const SETTLED_AFTER: Millis = Millis::from_secs(5);
 
-/// Where the broker does not count what consumers have in their hands: so long after it was sent the first time it is sent
-/// again, then after twice as long, and so on.
+/// If the broker does not count messages in flight, a message is sent again this long after it was first sent, then
+/// after twice as long, and so on.
 const AGAIN_AFTER: Millis = Millis::from_secs(30);
 
-/// However much the queue holds: others send to it as well, and what others have sent is no sign of ours. Long, since what
-/// waits behind many others is sent twice by it.
+/// Messages are sent again after this time even if the queue is full enough: other servers send to it as well, so its
+/// length proves nothing about these. The time is long, because a message that waits behind many others is then sent
+/// twice.
 const ANYWAY_AFTER: Millis = Millis::from_secs(300);
 
-/// So often in a row fewer messages must be seen than were sent.
+/// The number of consecutive inspections that must show too few messages.
 const LOOKS: u32 = 2;
 
-/// The attempts that a queue publisher has.
+/// The attempts that a queue publisher has claimed.
 #[derive(Debug, Default)]
 pub(super) struct Offers {
     offers: BTreeMap<AttemptId, Offer>,
-    /// Those that are to be sent.
+    /// Those that must be sent.
     unsent: BTreeSet<AttemptId>,
-    /// What told the queue's contents from others when it was last looked at.
+    /// The identity of the queue's contents at the last inspection.
     identity: Option<String>,
-    /// How often in a row something was missing.
+    /// The number of consecutive inspections with too few messages.
     missed: u32,
 }
 
 #[derive(Debug, Default)]
 struct Offer {
-    /// The version of its task, as far as that is known.
+    /// The version of its task, if known.
     version: Option<u64>,
     sent_at: Option<Millis>,
     /// How often it was sent.
     sent: u32,
-    /// It goes without its parameters: the broker said that it was too large.
+    /// It is sent without its parameters, because the broker refused it as too large.
     is_short: bool,
-    /// Another queue publisher has sent it, unless it was killed before: then it is one of those claimed last.
+    /// Another queue publisher has sent it, unless that one was killed before: then it is among those claimed last.
     is_left_behind: bool,
 }
 
@@ -56,13 +57,13 @@ impl Offers {
         self.offers.is_empty()
     }
 
-    /// An attempt was claimed.
+    /// Adds a claimed attempt.
     pub(super) fn add(&mut self, id: AttemptId, version: u64) {
         self.offers.insert(id, Offer { version: Some(version), ..Offer::default() });
         self.unsent.insert(id);
     }
 
-    /// It was another queue publisher's, which is gone.
+    /// Adds an attempt of another queue publisher that is gone.
     pub(super) fn go_on_with(&mut self, id: AttemptId, now: Millis) {
         let offer = Offer { sent_at: Some(now), sent: 1, is_left_behind: true, ..Offer::default() };
         self.offers.insert(id, offer);
@@ -74,7 +75,7 @@ impl Offers {
         self.unsent.remove(id);
     }
 
-    /// These are the queue publisher's, by the store.
+    /// Sets the attempts to those claimed by the queue publisher according to the store.
     pub(super) fn compare(&mut self, held: impl Iterator<Item = AttemptId>) {
         let held: BTreeSet<AttemptId> = held.collect();
         self.offers.retain(|id, _| held.contains(id));
@@ -98,12 +99,12 @@ impl Offers {
         }
     }
 
-    /// Attempts that are to be sent, at most so many.
+    /// Attempts to send, at most `limit`.
     pub(super) fn unsent(&self, limit: usize) -> Vec<AttemptId> {
         self.unsent.iter().take(limit).copied().collect()
     }
 
-    /// The broker has confirmed it.
+    /// Records that the broker has confirmed it.
     pub(super) fn was_sent(&mut self, id: AttemptId, now: Millis) {
         if let Some(offer) = self.offers.get_mut(&id) {
             (offer.sent_at, offer.sent) = (Some(now), offer.sent + 1);
@@ -112,7 +113,8 @@ impl Offers {
         }
     }
 
-    /// The broker takes no message of this size: from now on it goes without its parameters. Tells whether that is new.
+    /// Records that the broker refused it as too large: from now on it is sent without parameters. Returns whether that
+    /// is new.
     pub(super) fn shorten(&mut self, id: AttemptId) -> bool {
         self.offers.get_mut(&id).is_some_and(|offer| !std::mem::replace(&mut offer.is_short, true))
     }
@@ -121,14 +123,14 @@ impl Offers {
         self.offers.get(&id).is_some_and(|offer| offer.is_short)
     }
 
-    /// Attempts that never went out, at most so many.
+    /// Attempts that were never sent, at most `limit`.
     pub(super) fn never_sent(&self, limit: usize) -> Vec<AttemptId> {
         self.offers.iter().filter(|(_, offer)| offer.sent == 0).map(|(id, _)| *id).take(limit).collect()
     }
 
-    /// Whether something may have to be sent again by what is seen of the queue. Then ask [`Offers::find_missing`] once
-    /// every answer is read that was there when the queue was looked at: until then a message that a consumer has
-    /// acknowledged cannot be told from one that the broker lost.
+    /// Whether the state of the queue suggests that messages must be sent again. If so, call [`Offers::find_missing`]
+    /// once all answers from the time of the inspection are read: until then an acknowledged message cannot be
+    /// distinguished from one that the broker lost.
     pub(super) fn is_doubtful(&mut self, seen: &Seen, at: Millis) -> bool {
         let is_doubtful = self.is_another(seen)
             || self.are_fewer(seen, at)
@@ -140,8 +142,8 @@ impl Offers {
         is_doubtful
     }
 
-    /// Finds what is to be sent again by what was seen of the queue at this time. Fewer messages than were sent and not
-    /// taken mean that some were lost; which ones nobody knows. Returns how many.
+    /// Finds attempts to send again, from the state of the queue at this time. If there are fewer messages than were
+    /// sent and not taken, some were lost, but it is unknown which. Returns the number to send again.
     pub(super) fn find_missing(&mut self, seen: &Seen, at: Millis) -> Option<usize> {
         let again: Vec<AttemptId> = if self.is_another(seen) {
             self.missed = 0;
@@ -179,8 +181,8 @@ impl Offers {
         }
     }
 
-    /// What a queue publisher had claimed and not sent when it was killed: of what it left behind, as many as are missing, those
-    /// claimed last. None where more are missing than it left.
+    /// Attempts that a killed queue publisher had claimed and not sent: of those it left behind the ones claimed last,
+    /// as many as are missing. None if more are missing than it left.
     fn never_sent_before(&self, seen: &Seen, at: Millis) -> Vec<AttemptId> {
         let sent = self.offers.values().filter(|offer| offer.is_settled(at)).count();
         let missing = sent.saturating_sub(seen.messages().map_or(0, |messages| messages as usize));
@@ -210,24 +212,24 @@ impl Offers {
 }
 
 impl Offer {
-    /// Whether it was sent so long before that time that it must have been counted.
+    /// Whether it was sent long enough before that time to be counted for certain.
     fn is_settled(&self, at: Millis) -> bool {
         self.sent_at.is_some_and(|sent_at| at.0 >= sent_at.0 + SETTLED_AFTER.0)
     }
 
-    /// Whether it is time to send it again, that long after it was sent first, then after doubling times.
+    /// Whether it must be sent again: `first` after the first time it was sent, then after doubling times.
     fn is_due(&self, first: Millis, at: Millis) -> bool {
         let after = first.0.saturating_mul(1 << self.sent.saturating_sub(1).min(20));
         self.sent_at.is_some_and(|sent_at| at.0 >= sent_at.0.saturating_add(after))
     }
 }
 
-/// What is seen of the queue publisher's queue.
+/// The observed state of the queue publisher's queue.
 #[derive(Debug)]
 pub(super) enum Seen {
     /// The queue.
     Queue(Look),
-    /// There is no such queue any more.
+    /// The queue does not exist any more.
     Gone,
 }
 
@@ -239,7 +241,7 @@ impl Seen {
         }
     }
 
-    /// Whether the broker counts every message, those that consumers have not settled included.
+    /// Whether the broker counts every message, including those in flight.
     fn counts_all(&self) -> bool {
         match self {
             Self::Gone => true,
@@ -272,7 +274,7 @@ mod tests {
     }
 
     impl Offers {
-        /// Looks at the queue while no answer waits to be read.
+        /// Inspects the queue while no answer waits to be read.
         fn looked(&mut self, seen: &Seen, at: Millis) -> Option<usize> {
             if self.is_doubtful(seen, at) { self.find_missing(seen, at) } else { None }
         }
@@ -305,7 +307,7 @@ mod tests {
                 offers.was_sent(id(0), now);
             }
         }
-        // Twice in a row it must be missing, so the second look after the time is the one.
+        // It must be missing twice in a row, so the second inspection after the time finds it.
         assert_eq!(times.len(), 3, "{times:?}");
         assert!((30..33).contains(&times[0]) && (90..95).contains(&times[1]), "{times:?}");
     }
@@ -354,7 +356,7 @@ mod tests {
         assert_eq!(offers.looked(&seen, Millis(7_000)), Some(2));
         assert_eq!(offers.unsent(9).into_iter().collect::<BTreeSet<_>>(), [left(4), left(5)].into());
         [4, 5].into_iter().for_each(|claim| offers.was_sent(left(claim), Millis(7_500)));
-        // The queue has lost everything: nobody left more behind than that.
+        // The queue has lost everything: more than was left behind.
         let seen = look(Some(0), true);
         assert_eq!(offers.looked(&seen, Millis(13_000)), None);
         assert_eq!(offers.looked(&seen, Millis(14_000)), Some(5));
@@ -366,7 +368,7 @@ mod tests {
         let seen = look(Some(1), true);
         assert_eq!(offers.looked(&seen, Millis(6_000)), None, "once is not enough");
         assert!(offers.is_doubtful(&seen, Millis(7_000)));
-        // The answers that were there are read before anything is concluded: two of them were taken.
+        // The answers of that time are read before anything is concluded: two of them were taken.
         offers.compare([id(2)].into_iter());
         assert_eq!(offers.find_missing(&seen, Millis(7_000)), None);
         assert_eq!(offers.looked(&seen, Millis(8_000)), None);
