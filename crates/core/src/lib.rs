@@ -35,6 +35,7 @@ mod members;
 mod mix;
 mod order;
 mod params;
+mod payload;
 pub mod planted;
 mod rejection;
 mod results;

@@ -87,11 +87,11 @@ impl Engine {
             return Ok(Vec::new());
         }
         let ids: Vec<TaskId> = told.iter().map(|holder| holder.claimed.id.task).collect();
-        let tasks = self.store.load(&ids).await?;
+        let tasks = self.heads(&ids).await?;
         let sessions = self.store.sessions(now).await?;
-        let holders = told.iter().zip(tasks).filter_map(|(holder, loaded)| {
+        let holders = told.iter().zip(tasks).filter_map(|(holder, task)| {
             let id = holder.claimed.id;
-            let step = loaded?.task.flow.steps.get(id.key.step)?.name.clone();
+            let step = task?.flow.steps.get(id.key.step)?.name.clone();
             let session = sessions.iter().find(|session| session.session == holder.claimed.session);
             Some(Holder {
                 task: id.task,

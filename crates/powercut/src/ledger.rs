@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use windlass_engine::{
     conformance::Front,
     ports::{Now, Retention, StoreError},
-    resident::{Batch, Recovered, RowSink, Written},
+    resident::{Batch, Recovered, Room, RowSink, Written},
 };
 use windlass_stores::sqlite::SqliteSink;
 
@@ -90,8 +90,8 @@ impl Front for Noted {
         &self.sink
     }
 
-    async fn recover(&self) -> Result<Recovered, StoreError> {
-        let recovered = self.sink.recover().await?;
+    async fn recover(&self, room: Room) -> Result<Recovered, StoreError> {
+        let recovered = self.sink.recover(room).await?;
         let Recovered { epoch, token_key, .. } = recovered;
         let at = self.ledger.recorder.position();
         lock(&self.ledger.openings).push(Opening { at, epoch, token_key });

@@ -6,7 +6,10 @@ use std::{
 };
 
 use anyhow::{Context as _, Result};
-use windlass_engine::{conformance::block_on, resident::RowSink};
+use windlass_engine::{
+    conformance::block_on,
+    resident::{Room, RowSink},
+};
 use windlass_stores::sqlite::SqliteSink;
 
 use crate::{
@@ -44,10 +47,10 @@ pub(crate) fn replay(
 ) -> Result<()> {
     let place = tempfile::tempdir()?;
     let sink = SqliteSink::open(&place.path().join(FILE), options())?;
-    block_on(sink.recover())?;
+    block_on(sink.recover(Room::ENDLESS))?;
     for count in 0..=entries.len() {
         if counts.contains(&count) {
-            let recovered = block_on(sink.recover())?;
+            let recovered = block_on(sink.recover(Room::ENDLESS))?;
             tell(count, block_on(Contents::read(&sink, recovered, names))?);
         }
         match entries.get(count).map(|entry| &entry.work) {

@@ -24,7 +24,7 @@ use windlass_core::{
 };
 use windlass_engine::{
     ports::{Change, StoredFlow, TaskChange},
-    resident::RowSink,
+    resident::{Room, RowSink},
 };
 use windlass_stores::sqlite::{SqliteOptions, SqliteSink};
 
@@ -44,7 +44,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let sink = SqliteSink::open(&directory.path().join("bench.db"), SqliteOptions::default())?;
     println!("opened in {:?}", started.elapsed());
     let runtime = tokio::runtime::Builder::new_current_thread().build()?;
-    runtime.block_on(sink.recover())?;
+    runtime.block_on(sink.recover(Room::ENDLESS))?;
     write(&sink, vec![Change::Flow(StoredFlow { flow, created_at: Timestamp(1) })])?;
 
     let mut waits = Vec::with_capacity(batches.len());

@@ -13,7 +13,7 @@ use serde::{Deserialize, Deserializer, Serialize, de};
 
 use windlass_api::Span;
 use windlass_core::Millis;
-use windlass_engine::ports::Retention;
+use windlass_engine::{ports::Retention, resident::BodyPolicy};
 
 use crate::{
     brokers::{self, BrokerSettings, EventsSection, EventsSettings, IntakeSection, QueueSection},
@@ -37,6 +37,9 @@ const CLIENT_CONNECTIONS: RangeInclusive<usize> = 1..=4096;
 
 /// What `client_body_mib` may be: from the largest body to all that bodies may take.
 const CLIENT_BODY_MIB: RangeInclusive<usize> = 8..=128;
+
+/// What `resident_mib` may be: up to a TiB.
+const RESIDENT_MIB: RangeInclusive<u64> = 1..=1 << 20;
 
 /// Reads an address to listen on.
 ///
@@ -110,6 +113,8 @@ pub(crate) struct ServerSection {
     pub(crate) client_connections: Option<usize>,
     /// MiB that the bodies of one client may take at once.
     pub(crate) client_body_mib: Option<usize>,
+    /// MiB of parameters and results of active tasks that are kept in memory.
+    pub(crate) resident_mib: Option<u64>,
 }
 
 /// What the server runs with.
@@ -127,6 +132,8 @@ pub(crate) struct ServerConfig {
     pub(crate) keep_logs: Span,
     /// What one client may have at once.
     pub(crate) clients: ClientLimits,
+    /// MiB of parameters and results of active tasks that are kept in memory, over a SQLite file; nothing = all of them.
+    pub(crate) resident_mib: Option<u64>,
     /// Brokers beside the store.
     pub(crate) brokers: BrokerSettings,
 }
@@ -161,6 +168,7 @@ impl ServerConfig {
                 given.client_connections.or(file.client_connections),
                 given.client_body_mib.or(file.client_body_mib),
             )?,
+            resident_mib: resident_mib(given.resident_mib.or(file.resident_mib))?,
             brokers,
         };
         if config.keep_tasks < KEEP_TASKS_MIN {
@@ -179,6 +187,15 @@ impl ServerConfig {
             tasks: Millis(self.keep_tasks.ms),
             logs: Millis(self.keep_logs.ms),
             keeps_unannounced: self.brokers.events.is_some(),
+        }
+    }
+
+    /// Which parameters and results of active tasks are kept in memory.
+    pub(crate) fn bodies(&self) -> BodyPolicy {
+        match self.resident_mib {
+            // Rows in memory are no other place.
+            Some(mib) if self.store != StoreUrl::Memory => BodyPolicy::up_to(mib << 20),
+            _ => BodyPolicy::ALL,
         }
     }
 
@@ -210,6 +227,7 @@ impl ServerConfig {
             keep_logs: Some(self.keep_logs),
             client_connections: Some(self.clients.connections),
             client_body_mib: Some(self.clients.body_bytes >> 20),
+            resident_mib: self.resident_mib,
         };
         let (queues, intake) = self.brokers.sections();
         let events = self.brokers.events.as_ref().map(EventsSettings::section);
@@ -230,6 +248,14 @@ fn clients(connections: Option<usize>, body_mib: Option<usize>) -> anyhow::Resul
         anyhow::bail!("`client_body_mib` is {body_mib}: use {least}, which is the largest body, to {most}");
     }
     Ok(ClientLimits { connections, body_bytes: body_mib << 20, ..default })
+}
+
+/// MiB of parameters and results of active tasks that are kept in memory.
+fn resident_mib(given: Option<u64>) -> anyhow::Result<Option<u64>> {
+    if let Some(mib) = given.filter(|mib| !RESIDENT_MIB.contains(mib)) {
+        anyhow::bail!("`resident_mib` is {mib}: use {} to {}", RESIDENT_MIB.start(), RESIDENT_MIB.end());
+    }
+    Ok(given)
 }
 
 /// What is wrong with a file and on which line, without that line: there may be a password on it.
@@ -279,6 +305,16 @@ mod tests {
         assert_eq!(load(Some(4096), Some(128)).unwrap(), limits);
         assert!(load(Some(0), None).is_err() && load(Some(4097), None).is_err());
         assert!(load(None, Some(7)).is_err() && load(None, Some(129)).is_err());
+    }
+
+    #[test]
+    fn the_memory_for_tasks_is_limited() {
+        let load = |resident_mib| {
+            ServerConfig::load(ServerSection { resident_mib, ..ServerSection::default() }, None)
+        };
+        assert_eq!(load(None).unwrap().bodies(), BodyPolicy::ALL);
+        assert_eq!(load(Some(1)).unwrap().bodies().bytes_max, 1 << 20);
+        assert!(load(Some(0)).is_err() && load(Some((1 << 20) + 1)).is_err());
     }
 
     #[test]

@@ -6,7 +6,7 @@ use anyhow::Context as _;
 use windlass_engine::{
     memory::MemorySink,
     ports::{Archive, Clock as _, RowSnapshot, Snapshot, Store},
-    resident::{Resident, RowSink},
+    resident::{BodyPolicy, Resident, RestPolicy, RowSink},
 };
 
 #[cfg(feature = "sqlite")]
@@ -107,11 +107,21 @@ fn hide_secrets(url: &str) -> String {
 
 /// Opens the store; `clock` is not behind what it holds afterwards. `server` says who has it, to a second server
 /// that wants it.
-#[cfg_attr(not(feature = "sqlite"), expect(unused_variables, reason = "only files say who has them"))]
 pub(crate) async fn open(
     url: &StoreUrl,
     clock: &SystemClock,
     server: &str,
+) -> anyhow::Result<Arc<dyn Store>> {
+    open_with(url, clock, server, BodyPolicy::default()).await
+}
+
+/// As [`open`]; over a file, `bodies` says which parameters and results of active tasks are kept in memory.
+#[cfg_attr(not(feature = "sqlite"), expect(unused_variables, reason = "only files say who has them"))]
+pub(crate) async fn open_with(
+    url: &StoreUrl,
+    clock: &SystemClock,
+    server: &str,
+    bodies: BodyPolicy,
 ) -> anyhow::Result<Arc<dyn Store>> {
     let sink: Arc<dyn RowSink> = match url {
         StoreUrl::MySql(_) | StoreUrl::Postgres(_) => {
@@ -135,8 +145,8 @@ pub(crate) async fn open(
         #[cfg(not(feature = "sqlite"))]
         StoreUrl::Sqlite(_) => anyhow::bail!("this build has no such store"),
     };
-    let store =
-        Resident::open(sink, clock.now()).await.with_context(|| format!("cannot read the store {url}"))?;
+    let store = Resident::open_with(sink, clock.now(), RestPolicy { bodies, ..RestPolicy::default() }).await;
+    let store = store.with_context(|| format!("cannot read the store {url}"))?;
     clock.not_before(store.latest_at());
     store.begin_grace(clock.now());
     Ok(Arc::new(store))

@@ -11,7 +11,7 @@ use futures_util::FutureExt as _;
 use super::Front;
 use crate::{
     ports::StoreError,
-    resident::{Batch, Recovered, RowSink, Written},
+    resident::{Batch, Recovered, Room, RowSink, Written},
 };
 
 /// Stands between a resident store and its sink.
@@ -147,9 +147,9 @@ impl Front for Gate {
         self.sink.as_ref()
     }
 
-    async fn recover(&self) -> Result<Recovered, StoreError> {
+    async fn recover(&self, room: Room) -> Result<Recovered, StoreError> {
         self.state().has_failed = false;
-        self.sink.recover().await
+        self.sink.recover(room).await
     }
 
     fn write(&self, batch: Arc<Batch>, written: Written) {

@@ -21,8 +21,13 @@ struct State {
 pub(super) struct Turn<'d> {
     dispatching: &'d Dispatching,
     timers: &'d Signal,
+    rounds: usize,
     is_over: bool,
 }
+
+/// Rounds of one turn. Where rounds take long, somebody comes in each of them: without an end, whoever began would never get
+/// on with anything else.
+const ROUNDS_MAX: usize = 4;
 
 impl Dispatching {
     fn state(&self) -> MutexGuard<'_, State> {
@@ -37,19 +42,24 @@ impl Dispatching {
             return None;
         }
         state.under_way = true;
-        Some(Turn { dispatching: self, timers, is_over: false })
+        Some(Turn { dispatching: self, timers, rounds: 0, is_over: false })
     }
 
     /// Takes the turn; nothing where somebody else has it.
     pub(super) fn try_take<'d>(&'d self, timers: &'d Signal) -> Option<Turn<'d>> {
         let is_taken = std::mem::replace(&mut self.state().under_way, true);
-        (!is_taken).then(|| Turn { dispatching: self, timers, is_over: false })
+        (!is_taken).then(|| Turn { dispatching: self, timers, rounds: 0, is_over: false })
     }
 }
 
 impl Turn<'_> {
     /// One round is done. Gives the time for the next one, where somebody has come meanwhile; else the turn is over.
+    /// After many rounds the dispatcher goes on.
     pub(super) fn next(&mut self) -> Option<Now> {
+        self.rounds += 1;
+        if self.rounds == ROUNDS_MAX {
+            return None;
+        }
         let mut state = self.dispatching.state();
         let again = state.again.take();
         state.under_way = again.is_some();
@@ -73,12 +83,35 @@ impl Drop for Turn<'_> {
 
 #[cfg(test)]
 mod tests {
+    use std::{
+        future::Future as _,
+        pin::pin,
+        task::{Context, Waker},
+    };
+
     use windlass_core::{Millis, Timestamp};
 
     use super::*;
 
     fn at(ms: u64) -> Now {
         Now { wall: Timestamp(0), mono: Millis(ms) }
+    }
+
+    #[test]
+    fn a_turn_ends_although_somebody_comes_in_each_round() {
+        let (dispatching, timers) = (Dispatching::default(), Signal::default());
+        let mut turn = dispatching.take(&timers, at(0)).unwrap();
+        for round in 1..ROUNDS_MAX as u64 {
+            assert!(dispatching.take(&timers, at(round)).is_none());
+            assert_eq!(turn.next(), Some(at(round)));
+        }
+        assert!(dispatching.take(&timers, at(9)).is_none());
+        assert_eq!(turn.next(), None);
+        drop(turn);
+        // The last one to come is left to the dispatcher.
+        let woken = pin!(timers.wait()).poll(&mut Context::from_waker(Waker::noop()));
+        assert!(woken.is_ready());
+        assert!(dispatching.take(&timers, at(10)).is_some());
     }
 
     #[test]

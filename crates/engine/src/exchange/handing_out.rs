@@ -1,8 +1,11 @@
 //! Handing out: ready attempts go to polls that wait.
 
-use std::collections::BTreeMap;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
-use windlass_core::{Action, Attempt, Command, Failure, Name, Outcome, Report, TaskId};
+use windlass_core::{Action, Attempt, Command, Failure, Name, Outcome, Report, Task, TaskId};
 
 use super::{ATTEMPTS_MAX, ExchangeAnswer, HandedOut, Results, Seq, answer_size::AnswerSize};
 use crate::{
@@ -14,6 +17,9 @@ use crate::{
 
 /// Attempts claimed at once: those that do not fit in the answer go back, so not many more than fit.
 pub(super) const CLAIMS_MAX: u32 = 100;
+
+/// So few tasks of claimed attempts are loaded at once whatever they take in memory.
+const LOADED_AT_ONCE: usize = 16;
 
 impl Engine {
     /// Hands ready attempts to polls that wait. Where that is under way already, it is gone on with for this one.
@@ -73,6 +79,32 @@ impl Engine {
         ids.dedup();
         let tasks = self.store.load(&ids).await?;
         Ok(ids.into_iter().zip(tasks).filter_map(|(id, loaded)| Some((id, loaded?))).collect())
+    }
+
+    /// As [`Engine::tasks_of`], for those who look at neither parameters nor results: where memory is to hold few of them,
+    /// the tasks come without.
+    pub(crate) async fn heads_of(
+        &self,
+        attempts: &[AttemptId],
+    ) -> Result<BTreeMap<TaskId, Arc<Task>>, StoreError> {
+        let ids: BTreeSet<TaskId> = attempts.iter().map(|id| id.task).collect();
+        let ids: Vec<TaskId> = ids.into_iter().collect();
+        let heads = self.heads(&ids).await?;
+        Ok(ids.into_iter().zip(heads).filter_map(|(id, task)| Some((id, task?))).collect())
+    }
+
+    /// Tasks for those who look at neither parameters nor results, in the order of `ids`.
+    pub(crate) async fn heads(&self, ids: &[TaskId]) -> Result<Vec<Option<Arc<Task>>>, StoreError> {
+        let at_once = self.store.loads_at_once();
+        let mut heads = Vec::with_capacity(ids.len());
+        for some in ids.chunks(at_once) {
+            let loaded = self.store.load(some).await?.into_iter();
+            heads.extend(loaded.map(|loaded| match loaded?.task {
+                task if at_once < ids.len() => Some(Arc::new(task.without_payload())),
+                task => Some(task),
+            }));
+        }
+        Ok(heads)
     }
 
     /// The tasks of attempts that were claimed just now; those that are known here are not read.
@@ -235,37 +267,42 @@ impl<'a> Hand<'a> {
 
     /// Takes in what was claimed. Tells whether all of it fits in the answer.
     pub(super) async fn take_in(&mut self, claimed: &[Claimed]) -> Result<bool, StoreError> {
-        let first = self.rest.len();
+        let at_once = match claimed.len() {
+            0..=LOADED_AT_ONCE => LOADED_AT_ONCE,
+            _ => self.engine.store.loads_at_once(),
+        };
+        // What stands before this place was looked at and stays. What stands behind it goes back if loading fails.
+        let mut place = self.rest.len();
         self.rest.extend(claimed.iter().map(|claimed| claimed.id));
-        let tasks = self.engine.tasks_of_claimed(claimed).await?;
-        let mut fits = true;
-        for id in self.rest.split_off(first) {
-            // What stands behind one that does not fit goes after it.
-            if !fits {
-                self.rest.push(id);
-                continue;
-            }
-            if !tasks.contains_key(&id.task) && self.engine.store.quarantine().contains(id.task) {
-                self.withheld.push(id);
-                continue;
-            }
-            // A task that is not there any more has nothing to hand out.
-            let Some(attempt) = tasks.get(&id.task).map(|loaded| self.engine.handed_out(id, loaded)) else {
-                self.rest.push(id);
-                continue;
-            };
-            if attempt.is_too_large() {
-                self.engine.refuse_too_large(id);
-                // Should that not reach the disk, the next poll brings it up again.
-                self.engine.sessions.lock().get(self.session).give(attempt.token, id);
-            } else if self.size.add(&attempt) {
-                self.attempts.push(attempt);
-            } else {
-                self.rest.push(id);
-                fits = false;
+        for some in claimed.chunks(at_once) {
+            let tasks = self.engine.tasks_of_claimed(some).await?;
+            for id in some.iter().map(|claimed| claimed.id) {
+                if !tasks.contains_key(&id.task) && self.engine.store.quarantine().contains(id.task) {
+                    self.rest.remove(place);
+                    self.withheld.push(id);
+                    continue;
+                }
+                // A task that is not there any more has nothing to hand out.
+                let Some(attempt) = tasks.get(&id.task).map(|loaded| self.engine.handed_out(id, loaded))
+                else {
+                    place += 1;
+                    continue;
+                };
+                if attempt.is_too_large() {
+                    self.rest.remove(place);
+                    self.engine.refuse_too_large(id);
+                    // Should that not reach the disk, the next poll brings it up again.
+                    self.engine.sessions.lock().get(self.session).give(attempt.token, id);
+                } else if self.size.add(&attempt) {
+                    self.rest.remove(place);
+                    self.attempts.push(attempt);
+                } else {
+                    // What stands behind one that does not fit goes after it.
+                    return Ok(false);
+                }
             }
         }
-        Ok(fits)
+        Ok(true)
     }
 
     /// Answers the poll, if it is still open and there is something.

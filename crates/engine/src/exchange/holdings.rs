@@ -29,11 +29,11 @@ impl Engine {
         }
         let ids: Vec<AttemptId> = named.iter().map(|(_, id)| *id).collect();
         let adoptions = self.store.adopt(session, &ids, now).await?;
-        let tasks = self.tasks_of(&ids).await?;
+        let tasks = self.heads_of(&ids).await?;
         let mut sessions = self.sessions.lock();
         let session = sessions.get(session);
         for ((token, id), adoption) in named.into_iter().zip(adoptions) {
-            let task = tasks.get(&id.task).map(|loaded| &loaded.task);
+            let task = tasks.get(&id.task);
             match (adoption, task) {
                 (Adoption::Held, Some(task)) => {
                     if is_to_stop(task, id.key) {
@@ -100,7 +100,7 @@ impl Engine {
         mut missing: Vec<(String, AttemptId)>,
         now: Now,
     ) -> Result<Vec<HandedOut>, EngineError> {
-        missing.truncate(ATTEMPTS_MAX);
+        missing.truncate(ATTEMPTS_MAX.min(self.store.loads_at_once()));
         if missing.is_empty() {
             return Ok(Vec::new());
         }

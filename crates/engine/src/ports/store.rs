@@ -82,6 +82,21 @@ pub trait Store: Send + Sync + 'static {
     /// damaged, which [`Store::quarantine`] names from then on.
     async fn load(&self, ids: &[TaskId]) -> Result<Vec<Option<Loaded>>, StoreError>;
 
+    /// As [`Store::load`], but it may be only the first ones, as many as memory is to hold at once; one at least.
+    async fn load_first(&self, ids: &[TaskId]) -> Result<Vec<Option<Loaded>>, StoreError> {
+        self.load(ids).await
+    }
+
+    /// How many bytes the parameters and results of tasks take in memory, where the store keeps them there.
+    fn resident_bytes(&self) -> Option<u64> {
+        None
+    }
+
+    /// How many tasks are best loaded by one call. Few, where the parameters of tasks do not all have room in memory.
+    fn loads_at_once(&self) -> usize {
+        usize::MAX
+    }
+
     /// Commits `changes`, each for itself, but that one fails with those before it of the same task or lock
     /// ([`BuiltOn`](super::BuiltOn)). When this returns, what was committed is on disk.
     async fn commit(&self, changes: Vec<Change>) -> Result<Vec<Outcome>, StoreError>;

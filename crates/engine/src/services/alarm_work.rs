@@ -2,7 +2,7 @@
 
 use windlass_core::{Alarm, AlarmCommand, AlarmId, Timestamp};
 
-use super::batch::{Pending, Place};
+use super::{batch::Place, part::Pending};
 use crate::{
     inbox::Reply,
     ports::{AlarmChange, MessageId, StoredAlarm},

@@ -251,9 +251,10 @@ impl Announcer {
         }
         self.leave_out_confirmed(&mut events, is_full);
         let ids: Vec<TaskId> = events.keys().copied().collect();
-        let tasks = self.engine.store.load(&ids).await?;
+        // Nobody is told parameters and results.
+        let tasks = self.engine.heads(&ids).await?;
         let lines = events.into_values().zip(tasks);
-        let lines = lines.filter_map(|(events, loaded)| Some(Line { task: loaded?.task, events }));
+        let lines = lines.filter_map(|(events, task)| Some(Line { task: task?, events }));
         Ok((lines.collect(), is_full))
     }
 

@@ -13,8 +13,9 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use super::{
-    batch::{Basis, Batch, Logged, Pending, Place, TaskPart},
+    batch::{Basis, Batch, Place},
     deciding::{Deciding, Elsewhere},
+    part::{Logged, Pending, TaskPart},
 };
 use crate::{
     Engine, EngineError, Notice,

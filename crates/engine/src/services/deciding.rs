@@ -8,6 +8,8 @@
 //!                       └─▶ put off: the next commit ─────────────────────┘
 //! ```
 //!
+//! Items whose tasks were not loaded, as memory is to hold few at once, are put off as well.
+//!
 //! Steps are counted rather than time: the same items are put off everywhere.
 
 use std::sync::Arc;
@@ -120,9 +122,9 @@ impl Deciding {
         self.next += 1;
         let item = item(operations, place);
         // Messages have as much for themselves: they come last, and must not wait for ever.
-        if self.batch.evaluated - self.before_messages >= EVALUATION_STEPS_PER_COMMIT_MAX
-            && self.flow_of(item).is_some_and(evaluates)
-        {
+        let takes_too_long = self.batch.evaluated - self.before_messages >= EVALUATION_STEPS_PER_COMMIT_MAX
+            && self.flow_of(item).is_some_and(evaluates);
+        if takes_too_long || self.batch.is_on_unloaded(item) {
             self.put_off.push(place);
             return true;
         }

@@ -2,7 +2,7 @@
 
 use windlass_core::{Lock, LockCommand, Timestamp};
 
-use super::batch::{Pending, Place};
+use super::{batch::Place, part::Pending};
 use crate::{
     inbox::Reply,
     ports::{LockChange, MessageId},

@@ -16,6 +16,7 @@ mod lock_work;
 mod lookout;
 mod membership;
 mod messenger;
+mod part;
 mod reclaimer;
 mod task_work;
 mod timekeeper;

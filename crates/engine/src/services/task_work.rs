@@ -8,7 +8,7 @@ use windlass_core::{
     planted::{Bug, is_planted},
 };
 
-use super::batch::{Pending, Place};
+use super::{batch::Place, part::Pending};
 use crate::{
     inbox::{NewTask, Over, Reply},
     ports::{

@@ -6,7 +6,7 @@ use windlass_engine::{
     conformance::Front,
     memory::MemorySink,
     ports::{Now, Retention, StoreError},
-    resident::{Batch, Recovered, RowSink, Written as Told},
+    resident::{Batch, Recovered, Room, RowSink, Written as Told},
 };
 
 use crate::world::{Device, Entry, Fate, Journal, Operation};
@@ -23,10 +23,10 @@ impl Front for Disk {
         &self.rows
     }
 
-    async fn recover(&self) -> Result<Recovered, StoreError> {
+    async fn recover(&self, room: Room) -> Result<Recovered, StoreError> {
         self.device.wait(Operation::Read).await?;
         self.device.mend();
-        let recovered = self.rows.recover().await;
+        let recovered = self.rows.recover(room).await;
         self.journal.add(Entry::Recovered);
         recovered
     }

@@ -8,7 +8,7 @@ use rusqlite::Connection;
 use windlass_core::{Actor, Name, TaskId, Timestamp};
 use windlass_engine::{
     ports::{DamagedTask, QueueChange, QueuePause, StoredFlow},
-    resident::{Recovered, TaskRow},
+    resident::{Recovered, Room, TaskRow},
 };
 
 use super::{
@@ -50,7 +50,11 @@ pub(super) fn begin_epoch(connection: &Connection) -> Result<(), Fault> {
 }
 
 /// Reads what is active, in the transaction that is open; `directory` is filled with it.
-pub(super) fn recover(connection: &Connection, directory: &Directory) -> Result<Recovered, Fault> {
+pub(super) fn recover(
+    connection: &Connection,
+    directory: &Directory,
+    mut room: Room,
+) -> Result<Recovered, Fault> {
     let (epoch, latest_at, token_key) =
         connection.query_row_and_then(&select_all(Table::Meta), [], |row| {
             Table::Meta.check(row, 0)?;
@@ -58,7 +62,7 @@ pub(super) fn recover(connection: &Connection, directory: &Directory) -> Result<
         })?;
     let mut lost = Vec::new();
     let (flows, damaged_flows) = read_flows(connection, &mut lost)?;
-    let (mut tasks, places, mut damaged) = read_tasks(connection, &mut lost)?;
+    let (mut tasks, places, mut damaged) = read_tasks(connection, &mut lost, &mut room)?;
     let queues = read_queues(connection)?;
     let limits = limits::read(connection)?;
     let (messages, locks) = (read_messages(connection, &mut lost)?, read_locks(connection)?);
@@ -67,7 +71,7 @@ pub(super) fn recover(connection: &Connection, directory: &Directory) -> Result<
     active.clear();
     active.extend(tasks.iter().map(|task| task.id).zip(places));
     drop(active);
-    let (lines, in_hands) = resting::lines(connection)?;
+    let (lines, in_hands) = resting::lines(connection, &mut room)?;
     for task in in_hands {
         match task {
             Ok(task) => tasks.push(task),
@@ -97,7 +101,11 @@ pub(super) fn recover(connection: &Connection, directory: &Directory) -> Result<
 /// Active tasks and where their rows are, and those of them that are damaged.
 type ReadTasks = (Vec<TaskRow>, Vec<Place>, Vec<DamagedTask>);
 
-fn read_tasks(connection: &Connection, damage: &mut Vec<String>) -> Result<ReadTasks, Fault> {
+fn read_tasks(
+    connection: &Connection,
+    damage: &mut Vec<String>,
+    room: &mut Room,
+) -> Result<ReadTasks, Fault> {
     let (mut tasks, mut places, mut damaged) = (Vec::new(), Vec::new(), Vec::new());
     let lost: i64 = connection.query_row(COUNT_LOST, [], |row| row.get(0))?;
     if lost > 0 {
@@ -113,7 +121,8 @@ fn read_tasks(connection: &Connection, damage: &mut Vec<String>) -> Result<ReadT
             Ok((task, place))
         });
         match or_damaged(id, read)? {
-            Ok((task, place)) => {
+            Ok((mut task, place)) => {
+                room.admit(&mut task);
                 tasks.push(task);
                 places.push(place);
             }

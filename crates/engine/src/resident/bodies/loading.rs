@@ -1,0 +1,136 @@
+//! Loading tasks whose bodies may be on disk only.
+
+use std::sync::Arc;
+
+use windlass_core::{
+    TaskId,
+    planted::{Bug, is_planted},
+};
+
+use super::LOADED_AT_ONCE;
+use crate::{
+    ports::{Loaded, StoreError},
+    resident::{ReadTask, Resident},
+};
+
+/// Bytes of bodies read at once where memory is to hold few, and those of the last [`LOADED_AT_ONCE`] tasks on top.
+const LOADED_BYTES_MAX: usize = 8 << 20;
+
+/// How often tasks are read again because a write has failed while they were read.
+const READS_MAX: usize = 8;
+
+impl Resident {
+    /// The tasks with these ids, in their order: from memory, from the disk, or from both where only the body is there.
+    /// With `few` they may be only the first ones, as many as memory is to hold at once.
+    pub(in crate::resident) async fn load_tasks(
+        &self,
+        ids: &[TaskId],
+        few: bool,
+    ) -> Result<Vec<Option<Loaded>>, StoreError> {
+        for _ in 0..READS_MAX {
+            let generation = self.current_generation().await?;
+            let loaded = self.loaded(ids);
+            if loaded.iter().all(Option::is_some) {
+                return Ok(loaded);
+            }
+            // What changes from here on, or comes back to memory, is there whole when the disk was read.
+            let _reading = self.begin_read();
+            let loaded = self.read_missing(ids, few, generation).await?;
+            // After a failed write other tasks are in memory: what was found missing may have been among them.
+            if self.inner().is_still(generation) {
+                return Ok(loaded);
+            }
+        }
+        Err(StoreError::Unavailable("one write after the other fails".to_owned()))
+    }
+
+    /// The versions of the tasks with these ids; those in memory are not read.
+    pub(in crate::resident) async fn versions_of(
+        &self,
+        ids: &[TaskId],
+    ) -> Result<Vec<Option<u64>>, StoreError> {
+        self.current_generation().await?;
+        let mut versions: Vec<Option<u64>> = {
+            let inner = self.inner();
+            let version = |id| inner.scheduler.active.get(id).map(|entry| entry.task.state.events);
+            ids.iter().map(version).collect()
+        };
+        let absent: Vec<usize> = (0..ids.len()).filter(|index| versions[*index].is_none()).collect();
+        let absent_ids: Vec<TaskId> = absent.iter().map(|index| ids[*index]).collect();
+        for (index, loaded) in absent.into_iter().zip(self.load_tasks(&absent_ids, false).await?) {
+            versions[index] = loaded.map(|loaded| loaded.task.state.events);
+        }
+        Ok(versions)
+    }
+
+    async fn read_missing(
+        &self,
+        ids: &[TaskId],
+        few: bool,
+        generation: u64,
+    ) -> Result<Vec<Option<Loaded>>, StoreError> {
+        let mut loaded = self.loaded(ids);
+        let missing: Vec<usize> = (0..ids.len()).filter(|index| loaded[*index].is_none()).collect();
+        let mut bytes = 0;
+        for indexes in missing.chunks(if few { LOADED_AT_ONCE } else { usize::MAX }) {
+            if few && bytes > LOADED_BYTES_MAX {
+                loaded.truncate(indexes[0]);
+                break;
+            }
+            let (away, absent): (Vec<usize>, Vec<usize>) = {
+                let inner = self.inner();
+                indexes.iter().partition(|index| inner.scheduler.is_body_away(ids[**index]))
+            };
+            for (indexes, are_active) in [(away, true), (absent, false)] {
+                if indexes.is_empty() {
+                    continue;
+                }
+                let wanted: Vec<TaskId> = indexes.iter().map(|index| ids[*index]).collect();
+                let rows = match are_active {
+                    true => self.sink.load_active(&wanted).await?,
+                    false => self.sink.load(&wanted).await?,
+                };
+                for (index, row) in indexes.into_iter().zip(rows) {
+                    loaded[index] = self.of_row(ids[index], row, generation)?;
+                    bytes += loaded[index].as_ref().map_or(0, |loaded| loaded.task.payload_bytes());
+                }
+            }
+        }
+        Ok(loaded)
+    }
+
+    /// A task of which a row was read: as it is in memory if it is whole there, else as the row has it.
+    fn of_row(
+        &self,
+        id: TaskId,
+        row: Option<ReadTask>,
+        generation: u64,
+    ) -> Result<Option<Loaded>, StoreError> {
+        let in_memory = {
+            let inner = self.inner();
+            match inner.scheduler.loaded(id) {
+                Some(loaded) => return Ok(Some(loaded)),
+                None => inner.scheduler.without_body(id),
+            }
+        };
+        let Some(row) = row else { return Ok(None) };
+        let Some(read) = self.loaded_row(row, generation)? else { return Ok(None) };
+        let Some(in_memory) = in_memory else { return Ok(Some(read)) };
+        let (found, expected) = (read.task.state.events, in_memory.task.state.events);
+        if found == expected {
+            return Ok(Some(Loaded { task: read.task, ..in_memory }));
+        }
+        if is_planted(Bug::BodyDroppedEarly) {
+            let mut task = Arc::unwrap_or_clone(read.task);
+            task.state.events = expected;
+            return Ok(Some(Loaded { task: Arc::new(task), ..in_memory }));
+        }
+        // After a failed write it is loaded again.
+        if !self.inner().is_still(generation) {
+            return Ok(None);
+        }
+        Err(StoreError::Unavailable(format!(
+            "the disk has task {id} as of event {found}, and event {expected} was written: it went back"
+        )))
+    }
+}

@@ -1,0 +1,99 @@
+//! A server that keeps no parameters and results in memory: it reads few tasks at once, and everything is done all the same.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use futures_executor::block_on;
+use windlass_core::{Command, Name, TaskId};
+use windlass_engine::{
+    Exchange,
+    memory::MemorySink,
+    ports::{Store, Wish},
+    resident::{BodyPolicy, Resident, RestPolicy},
+};
+
+use crate::{
+    faulty_store::{FaultyStore, Verb},
+    world::{WorkerInWorld, World, flow, ok, ok_with},
+};
+
+/// More than are read at once, whatever their sizes.
+const MANY: usize = 40;
+
+/// Tasks that are read at once.
+const AT_ONCE: usize = 16;
+
+fn store(bodies: BodyPolicy) -> Arc<dyn Store> {
+    let rest = RestPolicy { bodies, ..RestPolicy::default() };
+    let sink = Arc::new(MemorySink::new([7; 32]));
+    Arc::new(block_on(Resident::open_with(sink, World::new().now(), rest)).unwrap())
+}
+
+fn submit_many(world: &World, bytes: usize) -> Vec<TaskId> {
+    world.apply(flow("f", &["a", "b"], 0));
+    let params = format!(r#"{{"text": "{}"}}"#, "x".repeat(bytes));
+    let submit = |_| world.try_submit("f", &params, None).unwrap().loaded.task.id;
+    (0..MANY).map(submit).collect()
+}
+
+/// A call of a worker that takes as many attempts as there are.
+fn wide(worker: &mut WorkerInWorld<'_>) -> Exchange {
+    let wishes = vec![Wish { module: Name::new("m").unwrap(), commands: None, free: 100 }];
+    Exchange { wishes: Some(wishes), ..worker.call(0) }
+}
+
+/// How many commits it takes to pause all tasks by one call.
+fn commits_to_pause(bodies: BodyPolicy) -> u64 {
+    let world = World::over(store(bodies), 1);
+    let tasks = submit_many(&world, 1 << 20);
+    let before = world.engine.counts().batches();
+    let told = world.drive(world.engine.tell_all(&tasks, &Command::Pause { by: None })).unwrap();
+    assert_eq!(told.iter().filter(|told| told.is_ok()).count(), MANY);
+    assert!(tasks.iter().all(|id| world.status(*id).starts_with("Paused")));
+    world.engine.counts().batches() - before
+}
+
+#[test]
+fn a_commit_loads_no_more_than_memory_is_to_hold() {
+    assert_eq!(commits_to_pause(BodyPolicy::ALL), 1);
+    assert_eq!(commits_to_pause(BodyPolicy::NONE), MANY.div_ceil(AT_ONCE) as u64);
+}
+
+#[test]
+fn attempts_that_could_not_be_loaded_go_back_to_their_queue() {
+    let faulty = FaultyStore::new(store(BodyPolicy::NONE));
+    let world = World::over(faulty.clone(), 1);
+    let tasks = submit_many(&world, 10);
+    // All are claimed at once, and loaded in three parts.
+    faulty.fail_after(Verb::Load, 1);
+    let (mut first, mut second) = (world.worker(1), world.worker(2));
+    let call = wide(&mut first);
+    let failed = world.drive(world.engine.exchange(call, world.now()));
+    faulty.fail(None);
+    assert!(failed.is_err());
+    world.serve();
+    let call = wide(&mut second);
+    let answer = world.drive(world.engine.exchange(call, world.now())).unwrap();
+    let mut given: BTreeSet<TaskId> = answer.attempts.iter().map(|attempt| attempt.id.task).collect();
+    assert_eq!(given.len(), MANY - AT_ONCE, "what was not loaded");
+    let answer = world.drive(world.engine.exchange(wide(&mut first), world.now())).unwrap();
+    given.extend(answer.attempts.iter().map(|attempt| attempt.id.task));
+    assert!(tasks.iter().all(|id| given.contains(id)));
+}
+
+#[test]
+fn a_task_is_done_with_all_it_was_given() {
+    let world = World::over(store(BodyPolicy::NONE), 1);
+    world.apply(flow("f", &["a", "b"], 0));
+    let id = world.try_submit("f", r#"{"x": 1}"#, None).unwrap().loaded.task.id;
+    let mut worker = world.worker(1);
+    let a = worker.take();
+    assert_eq!(a.params.as_str(), r#"{"x": 1}"#);
+    worker.report(&a.token, ok_with(r#"{"y":2}"#));
+    let b = worker.take();
+    assert!(b.params.as_str().contains(r#""y":2"#), "{}", b.params.as_str());
+    worker.report(&b.token, ok());
+    let task = world.task(id);
+    assert!(task.is_ended());
+    assert_eq!(task.input.params.as_str(), r#"{"x": 1}"#);
+    assert_eq!(task.state.steps[0].forward.result.as_ref().map(|result| result.as_str()), Some(r#"{"y":2}"#));
+}
