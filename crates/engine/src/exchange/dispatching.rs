@@ -25,7 +25,7 @@ pub(super) struct Turn<'d> {
     is_over: bool,
 }
 
-/// Rounds of one turn. Where rounds take long, somebody comes in each of them: without an end, whoever began would never get
+/// Rounds of one turn. Where rounds take long, somebody comes in each of them: without an end, the first caller would never get
 /// on with anything else.
 const ROUNDS_MAX: usize = 4;
 

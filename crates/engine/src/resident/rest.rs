@@ -35,9 +35,9 @@ pub struct RestPolicy {
 /// Which bodies of tasks, that is their parameters and results, are in memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BodyPolicy {
-    /// Above so many bytes together, bodies leave memory.
+    /// Above this sum in bytes, bodies leave memory.
     pub bytes_max: u64,
-    /// A body of at most so many bytes stays with its task, which takes as much without it.
+    /// A body of at most this size stays with its task, which takes as much without it.
     pub kept: usize,
 }
 
@@ -48,7 +48,7 @@ impl BodyPolicy {
     /// All leave as soon as they are on disk: for tests, which then see all of it.
     pub const NONE: Self = Self { bytes_max: 0, kept: 0 };
 
-    /// At most so many bytes stay.
+    /// At most `bytes_max` bytes stay.
     #[must_use]
     pub fn up_to(bytes_max: u64) -> Self {
         Self { bytes_max, kept: BODY_BYTES_KEPT }

@@ -251,7 +251,7 @@ impl Announcer {
         }
         self.leave_out_confirmed(&mut events, is_full);
         let ids: Vec<TaskId> = events.keys().copied().collect();
-        // Nobody is told parameters and results.
+        // Announcements have no parameters and results.
         let tasks = self.engine.heads(&ids).await?;
         let lines = events.into_values().zip(tasks);
         let lines = lines.filter_map(|(events, task)| Some(Line { task: task?, events }));

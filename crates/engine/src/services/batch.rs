@@ -106,7 +106,7 @@ impl Batch {
         ids.sort_unstable();
         ids.dedup();
         known.retain(|id, _| ids.binary_search(id).is_err());
-        // Whoever waits longest is decided, however little memory is to hold.
+        // The oldest item is decided, however little memory is to hold.
         for (index, id) in first.into_iter().flatten().flatten().enumerate() {
             if let Some(place) = ids.iter().position(|other| *other == id) {
                 ids.swap(index, place);

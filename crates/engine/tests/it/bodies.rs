@@ -46,8 +46,8 @@ fn commits_to_pause(bodies: BodyPolicy) -> u64 {
     let world = World::over(store(bodies), 1);
     let tasks = submit_many(&world, 1 << 20);
     let before = world.engine.counts().batches();
-    let told = world.drive(world.engine.tell_all(&tasks, &Command::Pause { by: None })).unwrap();
-    assert_eq!(told.iter().filter(|told| told.is_ok()).count(), MANY);
+    let replies = world.drive(world.engine.tell_all(&tasks, &Command::Pause { by: None })).unwrap();
+    assert_eq!(replies.iter().filter(|reply| reply.is_ok()).count(), MANY);
     assert!(tasks.iter().all(|id| world.status(*id).starts_with("Paused")));
     world.engine.counts().batches() - before
 }

@@ -39,7 +39,7 @@ struct State {
     is_holding: bool,
     /// Calls of this kind fail.
     fails: Option<Verb>,
-    /// So many calls of that kind still succeed.
+    /// The number of calls of that kind that still succeed.
     spared: usize,
     /// Every change conflicts with what others did.
     conflicts: bool,
@@ -72,7 +72,7 @@ impl FaultyStore {
         (state.fails, state.spared) = (verb, 0);
     }
 
-    /// Fails all calls of this kind after so many.
+    /// Fails all calls of this kind after the first `spared`.
     pub(crate) fn fail_after(&self, verb: Verb, spared: usize) {
         let mut state = self.state();
         (state.fails, state.spared) = (Some(verb), spared);

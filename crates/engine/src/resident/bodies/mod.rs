@@ -10,7 +10,7 @@
 //! load     a body that is not in memory is read with its task. Both have the same version, or the load fails
 //! ```
 //!
-//! So a body leaves as tasks at rest do (see [`rest`](super::rest)): whoever reads the disk finds the latest version
+//! So a body leaves as tasks at rest do (see [`rest`](super::rest)): each read of the disk finds the latest version
 //! there, or in memory.
 
 mod loading;
@@ -45,7 +45,7 @@ pub(super) struct Bodies {
 /// The body of one task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Body {
-    /// It is in memory and has so many bytes.
+    /// It is in memory and has this size in bytes.
     Here(usize),
     /// It is on disk only.
     Away,
