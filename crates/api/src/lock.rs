@@ -42,7 +42,7 @@ pub struct LockWaiter {
 /// A step that has a lock or waits for it.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct LockStep {
-    /// Id of the task.
+    /// Id of the task; empty while the lock is closed because its row in the store was damaged.
     pub task: String,
     /// Name of the step; empty when its task is not there any more.
     pub step: String,

@@ -43,7 +43,6 @@ mod rules;
 mod status;
 mod task;
 mod time;
-mod trigger;
 mod trouble;
 
 pub use act::*;
@@ -76,5 +75,4 @@ pub use rules::{DATA_CODE, DEADLINE_CODE, START_CODE, TIMEOUT_CODE, wants_lock};
 pub use status::*;
 pub use task::*;
 pub use time::*;
-pub use trigger::*;
 pub use trouble::*;

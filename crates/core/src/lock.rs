@@ -10,6 +10,9 @@
 //! deleted lock must still grow when the name is used again. The store therefore keeps one *floor* for all locks: it
 //! deletes a free lock and raises the floor to the lock's version in one commit, and a lock that is not stored counts
 //! as free at the version of the floor. No clock takes part.
+//!
+//! A lock whose row is damaged is *closed*: it is held by no task ([`Lock::close`]), so nobody gets it and no release of a
+//! task opens it, until an operator takes it away from that holder.
 
 use rpds::RedBlackTreeMapSync;
 use serde::{Deserialize, Serialize};
@@ -33,6 +36,20 @@ pub struct LockOwner {
     /// Which of the times the act asked for its locks, from 1. What it had before is not mixed up with what it has.
     pub turn: u32,
 }
+
+/// A version above every one that a damaged row may have had, where `known` are those that can still be read, the damaged
+/// ones among them. A damaged bit lowers a version below 2^42 by less than that, and versions begin at 0 or at a time in
+/// milliseconds. They stay below 2^53, so that JSON keeps them as they are.
+pub fn version_after_damage(known: impl IntoIterator<Item = u64>) -> u64 {
+    let plausible = known.into_iter().filter(|version| *version < VERSION_PLAUSIBLE_MAX);
+    plausible.max().unwrap_or(0) + VERSIONS_SKIPPED
+}
+
+/// A version that is not below this is damaged.
+const VERSION_PLAUSIBLE_MAX: u64 = 1 << 52;
+
+/// Above every time in milliseconds that a version may have begun at.
+const VERSIONS_SKIPPED: u64 = 1 << 42;
 
 /// Who has a lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -145,6 +162,36 @@ impl Lock {
     #[must_use]
     pub fn is_free(&self) -> bool {
         self.holder.is_none() && self.waiters.is_empty()
+    }
+
+    /// The place of the one who has waited least.
+    #[must_use]
+    pub fn last_place(&self) -> Option<u64> {
+        self.waiters.last().map(|(place, _)| *place)
+    }
+
+    /// Closes the lock: nobody knows which act has it. Acts that wait for it go on waiting. The act that has it cannot
+    /// release it: only an operator finds out when it is free. Its next fence is above `version`.
+    pub fn close(&mut self, version: u64) {
+        let owner = LockOwner { task: TaskId::NONE, key: ActKey::forward(0), turn: 0 };
+        self.version = version;
+        self.holder = Some(LockHolder { owner, fence: version, since: Timestamp(0) });
+    }
+
+    /// Whether the lock is closed, until an operator opens it.
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        self.holder.is_some_and(|holder| holder.owner.task == TaskId::NONE)
+    }
+
+    /// Whether one who waits may be put back whose row is damaged: its place and its owner are of no other.
+    #[must_use]
+    pub fn may_restore(&self, place: u64, owner: &LockOwner) -> bool {
+        let is_holder = self.holder.is_some_and(|holder| holder.owner == *owner);
+        place <= self.version
+            && !is_holder
+            && !self.waiters.contains_key(&place)
+            && !self.places.contains_key(owner)
     }
 
     /// Puts one who waits back that was stored.
@@ -286,6 +333,36 @@ mod tests {
         let mut lock = Lock::new(name, lock.version);
         let (_, second) = granted(&tell(&mut lock, &LockCommand::Acquire { owner: owner(2) }, 10)).unwrap();
         assert!(second > first, "{first} {second}");
+    }
+
+    #[test]
+    fn the_version_after_damage_is_above_what_any_bit_has_changed() {
+        for version in [0, 1, 7, 1_900_000_000_000, VERSIONS_SKIPPED - 1] {
+            for bit in 0..63 {
+                let damaged = version ^ (1 << bit);
+                let after = version_after_damage([damaged]);
+                assert!(after > version && after < 1 << 53, "{version} {bit}: {after}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_closed_lock_is_opened_by_an_operator_alone() {
+        let mut lock = Lock::new(Name::new("disk").expect("a name"), 0);
+        let (_, first) = granted(&tell(&mut lock, &LockCommand::Acquire { owner: owner(1) }, 5)).unwrap();
+        lock.close(first + 10);
+        assert!(lock.is_closed() && !lock.is_free());
+        assert_eq!(tell(&mut lock, &LockCommand::Acquire { owner: owner(2) }, 6), []);
+        assert_eq!(
+            tell(&mut lock, &LockCommand::Release { owner: owner(1) }, 7),
+            [],
+            "nobody knows who has it"
+        );
+        assert!(lock.is_closed());
+        let seize = LockCommand::Seize { reason: "looked".into(), by: None };
+        let (task, fence) = granted(&tell(&mut lock, &seize, 8)).unwrap();
+        assert!(task == 2 && fence > first + 10, "{task} {fence}");
+        assert!(!lock.is_closed());
     }
 
     #[test]

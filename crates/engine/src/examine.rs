@@ -2,11 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use windlass_core::{ActKey, TaskId, TaskStatus, Wakeup, task_status, waits};
+use windlass_core::{ActKey, Millis, TaskId, TaskStatus, Timestamp, Wakeup, task_status, waits};
 
 use crate::{
     is_adhoc,
-    ports::{Loaded, RowSnapshot, Store, StoreError},
+    ports::{Loaded, Now, RowSnapshot, Store, StoreError},
 };
 
 /// Tasks read at once.
@@ -60,6 +60,9 @@ pub async fn examine(snapshot: &mut dyn RowSnapshot) -> Result<Findings, StoreEr
         let Some(last) = submitted.last() else { break };
         after = Some(last.place);
     }
+    for damaged in snapshot.store().quarantine().rows() {
+        findings.note(format!("{}: {}", damaged.row, damaged.reason));
+    }
     if lost > 0 {
         findings.note(format!("waits of tasks that are not there: {lost}"));
     }
@@ -93,10 +96,12 @@ impl Findings {
             self.flows.0 += 1;
             for version in 1..=newest.flow.version {
                 let found = store.flow(name.as_str(), Some(version)).await;
-                match self.readable(&format!("flow {name}"), found)? {
-                    Some(Some(_)) => self.flows.1 += 1,
-                    Some(None) => self.note(format!("version {version} of flow {name} is missing")),
-                    None => {}
+                match found {
+                    Ok(Some(_)) => self.flows.1 += 1,
+                    // The quarantine has it.
+                    Err(StoreError::Damaged(_)) => {}
+                    Err(error) => return Err(error),
+                    Ok(None) => self.note(format!("version {version} of flow {name} is missing")),
                 }
             }
         }
@@ -104,6 +109,10 @@ impl Findings {
         self.open_alarms = alarms.map_or(0, |alarms| alarms.len() as u64);
         self.readable("messages between tasks and locks", store.messages(ROWS).await)?;
         self.readable("what is to be announced", store.unannounced(ROWS).await)?;
+        let beginning = Now { wall: Timestamp(0), mono: Millis(0) };
+        self.readable("limits", store.limits(beginning).await)?;
+        self.readable("queues", store.queues().await)?;
+        self.readable("free locks", store.free_locks(ROWS).await)?;
         let mut after = None;
         while let Some(locks) = self.readable("locks", store.locks(after.as_ref(), ROWS).await)? {
             let Some(last) = locks.last() else { break };

@@ -9,6 +9,7 @@ mod balancer;
 mod brokers;
 mod clock_jump;
 mod damaged_file;
+mod damaged_row;
 mod database_away;
 mod disk_full;
 mod fleet;
@@ -52,7 +53,7 @@ impl Length {
 }
 
 /// The names of all drills.
-pub(crate) fn names() -> [&'static str; 18] {
+pub(crate) fn names() -> [&'static str; 19] {
     [
         "worker-kill",
         "server-kill",
@@ -64,6 +65,7 @@ pub(crate) fn names() -> [&'static str; 18] {
         "poison",
         "herd",
         "damaged-file",
+        "damaged-row",
         "clock-jump",
         "power-cut",
         "servers",
@@ -116,6 +118,7 @@ pub(crate) fn run_on(workspace: &Workspace, name: &str, length: Length, on: On) 
             "slow-disk" => slow_disk::run(&program, length).await,
             "disk-full" => disk_full::run(&program, length).await,
             "damaged-file" => damaged_file::run(&program, length).await,
+            "damaged-row" => damaged_row::run(&program, length).await,
             "clock-jump" => clock_jump::run(&program, length).await,
             "poison" => poison::run(&program, length).await,
             "herd" => herd::run(&program, length).await,

@@ -20,6 +20,8 @@ const PLACES_MAX: usize = 5;
 struct Voice {
     /// What to write instead of a phrase.
     instead: BTreeMap<String, String>,
+    /// Good English that has such a phrase in it.
+    except: Vec<String>,
     /// How often the files directly in a folder have such phrases.
     folders: BTreeMap<String, usize>,
 }
@@ -84,7 +86,7 @@ fn count<'v>(workspace: &Workspace, files: &[String], voice: &'v Voice) -> BTree
         let Ok(text) = workspace.read(path) else { continue };
         let folder = path.rsplit_once('/').map_or(".", |(folder, _)| folder);
         for (line, piece) in prose::of_file(path, &text) {
-            let piece = piece.to_lowercase();
+            let piece = voice.except.iter().fold(piece.to_lowercase(), |piece, good| piece.replace(good, ""));
             for phrase in voice.instead.keys() {
                 let times = occurrences(&piece, phrase);
                 let places = (0..times).map(|_| Place { path: path.clone(), line, phrase });

@@ -64,10 +64,13 @@ fn hurry(draft: &mut Draft<'_>, key: ActKey, by: Option<&Actor>) -> bool {
     let members = draft.task.state.steps[key.step].members.as_ref();
     let open = members.into_iter().flat_map(|members| members.side(key.direction).open.iter());
     let keys = std::iter::once(key).chain(open.map(|number| key.of_member(*number)));
+    // A step with items is not tried itself, so all it can wait for is its `delay`.
+    let has_items = draft.task.flow.steps[key.step].each.is_some();
     let waits = |key: &ActKey| {
         let act = draft.task.act(*key);
-        // One that was never tried waits for its `delay`, which is no retry.
+        // An act without an attempt waits for its `delay`, which is not a retry.
         act.is_some_and(|act| matches!(act.state, ActState::Delayed { .. }) && act.attempt > 0)
+            && (key.is_member() || !has_items)
     };
     let waiting: Vec<ActKey> = keys.filter(waits).collect();
     for key in &waiting {

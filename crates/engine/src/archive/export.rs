@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use windlass_core::{ActState, Task, TaskId};
+use windlass_core::{ActState, Task};
 
 use super::{
     ArchiveError, Progress,
@@ -69,7 +69,7 @@ pub async fn export(
     }
     keys(snapshot, &mut writer).await?;
     // An archive without what is damaged would look whole.
-    match snapshot.store().quarantine().error(TaskId::NONE) {
+    match snapshot.store().quarantine().error_of_no_task() {
         Some(damaged) => Err(damaged.into()),
         None => writer.end(),
     }

@@ -164,8 +164,11 @@ pub(super) struct Hand<'a> {
     size: AnswerSize,
     /// What is not part of the answer.
     rest: Vec<AttemptId>,
-    /// Attempts of damaged tasks: they stay claimed, so that no other poll meets them.
+    /// Attempts of damaged tasks: once the poll is answered they are released, and take up no place of a limit. The store
+    /// gives nothing of a task that its quarantine names.
     withheld: Vec<AttemptId>,
+    /// The time of the claims that are being made.
+    claims_at: Option<Now>,
 }
 
 impl<'a> Hand<'a> {
@@ -179,6 +182,7 @@ impl<'a> Hand<'a> {
             size: AnswerSize::default(),
             rest: Vec::new(),
             withheld: Vec::new(),
+            claims_at: None,
         }
     }
 
@@ -190,6 +194,7 @@ impl<'a> Hand<'a> {
         empty: &mut Vec<Line>,
         now: Now,
     ) -> Result<(), StoreError> {
+        self.claims_at = Some(now);
         let found = self.take_in_unanswered(now).await?;
         let mut free = free.min(u32::try_from(ATTEMPTS_MAX).unwrap_or(u32::MAX)).saturating_sub(found);
         // Begin with another module each time, so that none of a worker's modules starves.
@@ -257,7 +262,11 @@ impl<'a> Hand<'a> {
 
     /// Answers the poll with what was taken in, also where a later claim failed, and gives the rest back.
     pub(super) async fn end(&mut self, taken_in: Result<(), StoreError>, now: Now) -> Result<(), StoreError> {
+        self.claims_at = None;
         self.give(now);
+        while let Some(id) = self.withheld.pop() {
+            self.engine.store.release(self.session, id, now).await?;
+        }
         if self.put_back(now).await? > 0 {
             // Others may wait for it.
             self.engine.timers.set();
@@ -356,6 +365,15 @@ impl Drop for Hand<'_> {
         let mut sessions = self.engine.sessions.lock();
         let local = sessions.get(self.session);
         local.hands = local.hands.saturating_sub(1);
+        // The call that handed out went away while the store claimed. That call may be another worker's: the poll that waits
+        // here gets what was claimed for it from the dispatcher.
+        if let Some(now) = self.claims_at
+            && local.poll.is_some()
+        {
+            local.unanswered.insert(now.wall, now.mono);
+            self.engine.timers.set();
+            return;
+        }
         for id in ids {
             local.give(self.engine.tokens.seal(&id), id);
         }

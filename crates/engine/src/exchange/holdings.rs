@@ -71,13 +71,9 @@ impl Engine {
         let unheard: Vec<AttemptId> = {
             let mut sessions = self.sessions.lock();
             let local = sessions.get(session);
-            // One of a damaged task stays claimed: released, it would come to the next poll.
             let is_unheard = |claimed: &&Claimed| {
                 let token = self.tokens.seal(&claimed.id);
-                local.hands == 0
-                    && !self.store.quarantine().contains(claimed.id.task)
-                    && !local.given.contains_key(&token)
-                    && !holding.contains(&token)
+                local.hands == 0 && !local.given.contains_key(&token) && !holding.contains(&token)
             };
             let unheard: BTreeSet<AttemptId> =
                 claimed.iter().filter(is_unheard).map(|claimed| claimed.id).collect();

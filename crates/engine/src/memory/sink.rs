@@ -15,7 +15,8 @@ use crate::{
         StoredAlarm, SubmitKey, TaskQuery, Unannounced, UniqueKey,
     },
     resident::{
-        Batch, Line, LinePlace, Params, ReadTask, Recovered, Rest, Room, RowSink, TaskRow, WakePlace, Written,
+        Batch, DamagedLocks, Line, LinePlace, Params, ReadTask, Recovered, Rest, Room, RowSink, TaskRow,
+        WakePlace, Written,
     },
 };
 
@@ -43,7 +44,7 @@ impl Inner {
     fn read(&self, row: TaskRow) -> ReadTask {
         if self.damaged.contains(&row.id) {
             let reason = format!("task {}: its rows are not as they were written", row.id).into();
-            return Err(DamagedTask { id: row.id, reason });
+            return Err(DamagedTask { id: row.id, row: Box::default(), reason });
         }
         Ok(row)
     }
@@ -100,6 +101,7 @@ impl RowSink for MemorySink {
             limits: tables.limits().cloned().collect(),
             messages: tables.messages().cloned().collect(),
             locks: tables.locks().values().cloned().collect(),
+            damaged_locks: DamagedLocks::new(),
             lock_floor: tables.lock_floor(),
             latest_at: tables.latest_at(),
             claims: inner.claims.iter().map(|((task, _), claim)| (*task, claim.clone())).collect(),

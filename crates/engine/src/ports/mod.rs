@@ -5,6 +5,7 @@ mod built_on;
 mod change;
 mod claim;
 mod clock;
+mod damaged_rows;
 mod enqueued;
 mod limit;
 mod outbox;

@@ -1,5 +1,5 @@
-//! Tasks whose rows cannot be read. A damaged row harms its own task only: pages, queues and timers leave the task out,
-//! and an alarm names it.
+//! Tasks whose rows cannot be read, and damaged rows of no task. A damaged row harms its own task only: pages, queues and
+//! timers leave the task out, and an alarm names it. A damaged row of no task has an alarm of its own.
 
 use std::{
     collections::BTreeMap,
@@ -17,32 +17,56 @@ use super::StoreError;
 /// raise no alarms: the database as a whole is damaged then, and `windlass doctor` lists what is.
 pub const QUARANTINE_MAX: usize = 10_000;
 
-/// A task whose rows cannot be read.
+/// A task whose rows cannot be read, or a damaged row of no task.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DamagedTask {
-    /// The task; [`TaskId::NONE`] where rows of no task are damaged, or where the damage does not even leave its id.
+    /// The task; [`TaskId::NONE`] where a row of no task is damaged, or where the damage does not even leave its id.
     pub id: TaskId,
-    /// What is wrong, with the task's id in front.
+    /// Of a row of no task: which one, such as `lock.disk-7`. It is a part of the id of its alarm. Empty otherwise.
+    pub row: Box<str>,
+    /// What is wrong, with the task's id in front. Of a row of no task also what the server does, and what to do about it.
     pub reason: Box<str>,
 }
 
 impl DamagedTask {
+    /// A row of no task. `name` may hold any character; its alarm gets those that its id may have.
+    #[must_use]
+    pub fn row(table: &str, name: &str, reason: String) -> Self {
+        let plain = |character: char| if is_plain(character) { character } else { '_' };
+        let name: String = name.chars().take(ROW_CHARS_MAX).map(plain).collect();
+        Self { id: TaskId::NONE, row: format!("{table}.{name}").into(), reason: reason.into() }
+    }
+
     /// The task that `error` is about, where the error says that rows are damaged.
     ///
     /// # Errors
     /// With any other error: it does not concern this task alone.
     pub fn of(id: TaskId, error: StoreError) -> Result<Self, StoreError> {
         match error {
-            StoreError::Damaged(reason) => Ok(Self { id, reason: reason.into() }),
+            StoreError::Damaged(reason) => Ok(Self { id, row: Box::default(), reason: reason.into() }),
             other => Err(other),
         }
     }
 }
 
+/// The longest name of a row in the id of its alarm, in characters: as long as a name may be.
+const ROW_CHARS_MAX: usize = 128;
+
+fn is_plain(character: char) -> bool {
+    character.is_ascii_alphanumeric() || matches!(character, '_' | '.' | '-')
+}
+
+/// What a damaged task is remembered by; a row of no task by its name.
+type Key = (TaskId, Box<str>);
+
+fn of_task(id: TaskId) -> Key {
+    (id, Box::default())
+}
+
 /// The damaged tasks that a store has met since it was opened.
 #[derive(Debug, Default)]
 pub struct Quarantine {
-    tasks: Mutex<BTreeMap<TaskId, Found>>,
+    tasks: Mutex<BTreeMap<Key, Found>>,
     /// How many there are. Nearly always none, which is known without a lock.
     count: AtomicUsize,
 }
@@ -55,13 +79,18 @@ struct Found {
 
 impl Quarantine {
     /// Remembers a damaged task.
-    pub fn add(&self, DamagedTask { id, reason }: DamagedTask) {
-        let mut tasks = self.tasks();
-        if tasks.len() >= QUARANTINE_MAX || tasks.contains_key(&id) {
+    pub fn add(&self, DamagedTask { id, row, reason }: DamagedTask) {
+        let mut tasks = self.found();
+        let key = (id, row);
+        if tasks.len() >= QUARANTINE_MAX || tasks.contains_key(&key) {
             return;
         }
-        tracing::error!(task = %id, %reason, "a damaged row: its task is left out of all work");
-        tasks.insert(id, Found { reason, is_reported: false });
+        if id == TaskId::NONE {
+            tracing::error!(%reason, "a damaged row");
+        } else {
+            tracing::error!(task = %id, %reason, "a damaged row: its task is left out of all work");
+        }
+        tasks.insert(key, Found { reason, is_reported: false });
         self.count.store(tasks.len(), Ordering::Relaxed);
     }
 
@@ -70,8 +99,8 @@ impl Quarantine {
         if self.is_empty() {
             return;
         }
-        let mut tasks = self.tasks();
-        tasks.remove(&id);
+        let mut tasks = self.found();
+        tasks.remove(&of_task(id));
         self.count.store(tasks.len(), Ordering::Relaxed);
     }
 
@@ -92,6 +121,33 @@ impl Quarantine {
         }
     }
 
+    /// As [`Quarantine::readable`] of a row that is of no task; `row` says which one it is, and what is wrong with it.
+    ///
+    /// # Errors
+    /// When reading failed for another reason than damage.
+    pub fn readable_row<T>(
+        &self,
+        read: Result<T, StoreError>,
+        row: impl FnOnce(&StoreError) -> DamagedTask,
+    ) -> Result<Option<T>, StoreError> {
+        match read {
+            Err(error @ StoreError::Damaged(_)) => {
+                self.add(row(&error));
+                Ok(None)
+            }
+            read => read.map(Some),
+        }
+    }
+
+    /// The damaged tasks.
+    pub fn tasks(&self) -> Vec<TaskId> {
+        if self.is_empty() {
+            return Vec::new();
+        }
+        let tasks = self.found();
+        tasks.keys().filter(|(id, _)| *id != TaskId::NONE).map(|(id, _)| *id).collect()
+    }
+
     /// How many damaged tasks are remembered.
     pub fn len(&self) -> usize {
         self.count.load(Ordering::Relaxed)
@@ -104,7 +160,7 @@ impl Quarantine {
 
     /// Whether this task is damaged.
     pub fn contains(&self, id: TaskId) -> bool {
-        !self.is_empty() && self.tasks().contains_key(&id)
+        !self.is_empty() && self.found().contains_key(&of_task(id))
     }
 
     /// What is wrong with this task; nothing = it is not known to be damaged.
@@ -112,29 +168,56 @@ impl Quarantine {
         if self.is_empty() {
             return None;
         }
-        Some(StoreError::Damaged(self.tasks().get(&id)?.reason.to_string()))
+        Some(StoreError::Damaged(self.found().get(&of_task(id))?.reason.to_string()))
     }
 
-    /// Damaged tasks of which no alarm was raised yet.
+    /// What is wrong with the first of the damaged rows of no task, or of a task that is not known; nothing = there is none.
+    pub fn error_of_no_task(&self) -> Option<StoreError> {
+        if self.is_empty() {
+            return None;
+        }
+        let tasks = self.found();
+        let (_, found) =
+            tasks.range(of_task(TaskId::NONE)..).next().filter(|((id, _), _)| *id == TaskId::NONE)?;
+        Some(StoreError::Damaged(found.reason.to_string()))
+    }
+
+    /// Whether this row of no task is damaged.
+    pub fn has_row(&self, row: &str) -> bool {
+        !self.is_empty() && self.found().contains_key(&(TaskId::NONE, row.into()))
+    }
+
+    /// The damaged rows of no task.
+    pub fn rows(&self) -> Vec<DamagedTask> {
+        let tasks = self.found();
+        let rows = tasks.iter().filter(|((_, row), _)| !row.is_empty());
+        rows.map(|(key, found)| damaged(key, found)).collect()
+    }
+
+    /// Damaged tasks, and rows of no task, of which no alarm was raised yet.
     pub fn unreported(&self) -> Vec<DamagedTask> {
         if self.is_empty() {
             return Vec::new();
         }
-        let tasks = self.tasks();
+        let tasks = self.found();
         let unreported = tasks.iter().filter(|(_, found)| !found.is_reported);
-        unreported.map(|(id, found)| DamagedTask { id: *id, reason: found.reason.clone() }).collect()
+        unreported.map(|(key, found)| damaged(key, found)).collect()
     }
 
-    /// An alarm names this task.
-    pub fn set_reported(&self, id: TaskId) {
-        if let Some(found) = self.tasks().get_mut(&id) {
+    /// An alarm names this task, or this row.
+    pub fn set_reported(&self, damaged: &DamagedTask) {
+        if let Some(found) = self.found().get_mut(&(damaged.id, damaged.row.clone())) {
             found.is_reported = true;
         }
     }
 
-    fn tasks(&self) -> MutexGuard<'_, BTreeMap<TaskId, Found>> {
+    fn found(&self) -> MutexGuard<'_, BTreeMap<Key, Found>> {
         self.tasks.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+fn damaged((id, row): &Key, found: &Found) -> DamagedTask {
+    DamagedTask { id: *id, row: row.clone(), reason: found.reason.clone() }
 }
 
 #[cfg(test)]
@@ -151,10 +234,26 @@ mod tests {
         assert_eq!(quarantine.readable(TaskId(7), damaged(7)), Ok(None));
         assert_eq!(quarantine.readable(TaskId(7), damaged(7)), Ok(None));
         assert_eq!(quarantine.unreported().len(), 1);
-        quarantine.set_reported(TaskId(7));
+        let [found] = &quarantine.unreported()[..] else { panic!("one is damaged") };
+        quarantine.set_reported(found);
         assert!(quarantine.unreported().is_empty() && quarantine.contains(TaskId(7)));
         assert_eq!(quarantine.readable(TaskId(7), Ok(())), Ok(Some(())));
         assert!(quarantine.is_empty() && quarantine.error(TaskId(7)).is_none());
+    }
+
+    #[test]
+    fn every_row_of_no_task_is_reported_by_itself() {
+        let quarantine = Quarantine::default();
+        for name in ["a", "b", "a", "\u{e9}/?"] {
+            quarantine.add(DamagedTask::row("lock", name, "bad".to_owned()));
+        }
+        let rows: Vec<Box<str>> = quarantine.unreported().into_iter().map(|found| found.row).collect();
+        assert_eq!(rows.iter().map(|row| &**row).collect::<Vec<_>>(), ["lock.___", "lock.a", "lock.b"]);
+        quarantine.set_reported(&quarantine.rows()[1]);
+        assert_eq!(quarantine.unreported().len(), 2);
+        // No task is damaged by that, and what is for no task is not held up.
+        assert!(!quarantine.contains(TaskId::NONE) && quarantine.error(TaskId::NONE).is_none());
+        assert!(quarantine.error_of_no_task().is_some());
     }
 
     #[test]

@@ -109,7 +109,8 @@ pub trait Store: Send + Sync + 'static {
 
     /// Hands ready attempts to a session: of each wish at most its number, smallest rank first where keys do not take
     /// turns, none that a limit keeps back, none of a paused queue; of what [`Store::prepare_claims`] got ready. Each
-    /// gets a higher claim number than any time before.
+    /// gets a higher claim number than any time before. Nothing of a task that [`Store::quarantine`] names, up to a
+    /// number that the store sets.
     async fn claim(&self, session: SessionId, wishes: &[Wish], now: Now) -> Result<Vec<Claimed>, StoreError>;
 
     /// As [`Store::claim`], but leaves to other servers what they have just made ready, for them to hand out what they

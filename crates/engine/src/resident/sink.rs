@@ -162,6 +162,8 @@ pub struct Recovered {
     pub messages: Vec<Envelope>,
     /// Locks that somebody has or waits for, and free ones that were not deleted yet.
     pub locks: Vec<Lock>,
+    /// Which of them have damaged rows.
+    pub damaged_locks: DamagedLocks,
     /// No deleted lock had a higher version.
     pub lock_floor: u64,
     /// The latest time known to be written: the clock must not be behind it.
@@ -169,6 +171,9 @@ pub struct Recovered {
     /// Claims that outlive a start, with their tasks. One that is unreadable may be missing.
     pub claims: Vec<(TaskId, Claim)>,
 }
+
+/// Locks whose rows are damaged, with what is wrong; no name where it cannot be read.
+pub type DamagedLocks = BTreeMap<Option<Name>, String>;
 
 /// A task as it was read, or what is wrong with its rows. Damage never fails what else is read with it.
 pub type ReadTask = Result<TaskRow, DamagedTask>;

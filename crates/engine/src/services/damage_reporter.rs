@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use windlass_core::{AlarmCommand, AlarmId, AlarmKind, TaskId};
 
-use crate::{Engine, EngineError, RoundsOf, inbox::Item};
+use crate::{Engine, EngineError, RoundsOf, inbox::Item, ports::DamagedTask};
 
 /// Alarms raised in one round: where a whole file is damaged, the rest of the work goes on between rounds.
 const ROUND_MAX: usize = 100;
@@ -33,10 +33,12 @@ impl DamageReporter {
     async fn round(&self) -> Result<usize, EngineError> {
         let mut raised = 0;
         for damaged in self.engine.store.quarantine().unreported().into_iter().take(ROUND_MAX) {
-            let id = AlarmId::new(AlarmKind::DamagedRow, damaged.id, None);
+            let id = alarm_id(&damaged);
             if !self.engine.alarm_stands(&id).await? {
-                let reason = damaged.reason;
-                let message = if damaged.id == TaskId::NONE {
+                let reason = &damaged.reason;
+                let message = if !damaged.row.is_empty() {
+                    reason.to_string()
+                } else if damaged.id == TaskId::NONE {
                     format!(
                         "rows in the store are damaged and are skipped: {reason}; run `windlass doctor`, then restore the rows from a backup"
                     )
@@ -50,10 +52,18 @@ impl DamageReporter {
                 self.engine.tell_alarm(id, raise).await?;
                 raised += 1;
             }
-            self.engine.store.quarantine().set_reported(damaged.id);
+            self.engine.store.quarantine().set_reported(&damaged);
         }
         Ok(raised)
     }
+}
+
+/// The alarm about a damaged task, or about a damaged row of no task.
+fn alarm_id(damaged: &DamagedTask) -> AlarmId {
+    if damaged.row.is_empty() {
+        return AlarmId::new(AlarmKind::DamagedRow, damaged.id, None);
+    }
+    AlarmId(format!("{}.{}", AlarmKind::DamagedRow.as_str(), damaged.row).into())
 }
 
 impl Engine {

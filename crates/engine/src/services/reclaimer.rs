@@ -72,6 +72,13 @@ impl Reclaimer {
         if lost.is_empty() {
             return Ok(0);
         }
+        // Nothing can be decided of a damaged task. Its attempt is not handed out again, and takes up no place of a limit.
+        let quarantine = self.engine.store.quarantine();
+        let (damaged, lost): (Vec<Claimed>, Vec<Claimed>) =
+            lost.into_iter().partition(|claimed| quarantine.contains(claimed.id.task));
+        for claimed in damaged.into_iter().take(RELEASES_MAX) {
+            self.engine.store.release(claimed.session, claimed.id, now).await?;
+        }
         let fallen = self.fallen_servers(now).await?;
         let item = |claimed: Claimed| {
             let is_death = !fallen.iter().any(|heard_at| *heard_at + SILENT_AFTER >= claimed.at);

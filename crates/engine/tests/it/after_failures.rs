@@ -282,6 +282,30 @@ fn a_claim_whose_answer_was_lost_reaches_the_next_poll() {
     assert_eq!(worker.report(&attempt.token, ok()), ReportStatus::Accepted);
 }
 
+/// Whoever calls hands out to all polls that wait. Its connection may close while the store claims for another worker.
+#[test]
+fn what_was_claimed_by_a_call_that_went_away_reaches_the_poll_that_it_was_for() {
+    let store = Arc::new(SharedStore::new([7; 32]));
+    let faulty = FaultyStore::new(store.clone());
+    let (world, other) = (World::over(faulty.clone(), 1), World::over(store, 2));
+    world.apply(flow("f", &["a"], 0));
+    let mut worker = world.worker(1);
+    let mut waits = pin!(worker.open_poll(10_000));
+    assert!(world.turn(waits.as_mut()).is_pending());
+    let id = other.submit("f");
+    faulty.hold_next(Verb::Claim);
+    {
+        let mut calls = pin!(world.worker(2).open_poll(10_000));
+        assert!(world.turn(calls.as_mut()).is_pending(), "the store claims");
+        assert_eq!(world.status(id), "Running: Running");
+    }
+    world.serve();
+    let Poll::Ready(answer) = world.turn(waits.as_mut()) else { panic!("it is given at once") };
+    let attempt = answer.unwrap().attempts.pop().expect("it is given at once");
+    assert_eq!((attempt.id.task, attempt.id.attempt, attempt.id.claim), (id, 1, 1));
+    assert_eq!(worker.report(&attempt.token, ok()), ReportStatus::Accepted);
+}
+
 #[test]
 fn what_was_claimed_for_a_session_that_never_heard_of_it_is_handed_out_anew() {
     let faulty = FaultyStore::new(Arc::new(SharedStore::new([7; 32])));

@@ -225,7 +225,7 @@ fn who_paused_it_and_when_is_in_the_history() {
     let since = Some(world.now().wall);
     tell(&world, id, Command::Pause { by: ops() });
     assert_eq!(world.why(id).first(), &Why::Paused { in_flight: 1, since, by: ops() });
-    assert_eq!(world.why(id).reasons[1].why.as_str(), "running", "what is in flight is told as well");
+    assert_eq!(world.why(id).reasons[1].why.as_str(), "running", "what is in flight is named as well");
     worker.report(&a.token, ok());
     assert_eq!(world.why(id).first(), &Why::Paused { in_flight: 0, since, by: ops() });
 }

@@ -7,6 +7,7 @@ mod caretaker;
 mod commands;
 mod consumer;
 mod damage;
+mod lease;
 mod limits;
 mod nature;
 mod repeater;

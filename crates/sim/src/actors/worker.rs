@@ -13,17 +13,13 @@ use windlass_engine::{
     ports::{AttemptId, SessionId, Wish, WorkerState},
 };
 
-use super::commands;
+use super::{commands, lease::Lease};
 use crate::{
     config::WorkerConfig,
     judge::Seen,
     kinds::Kind,
     world::{Broken, Host, JobId, World},
 };
-
-/// How long a poll may wait, and how much longer the worker waits for its answer.
-const POLL_MS: u64 = 5_000;
-const PATIENCE_MS: u64 = 3_000;
 
 /// How long the worker waits for the answer to reports.
 const REPORT_TIMEOUT_MS: u64 = 10_000;
@@ -53,8 +49,7 @@ struct State {
     runs: BTreeMap<String, Run>,
     /// What is to be reported, by token.
     outbox: BTreeMap<String, Outgoing>,
-    heard_at: u64,
-    lease: u64,
+    lease: Lease,
 }
 
 struct Run {
@@ -80,7 +75,7 @@ pub(super) fn start_worker(world: &Rc<World>, index: usize) {
         world: world.clone(),
         index,
         session,
-        state: RefCell::new(State { server, heard_at: world.now(), lease: 10_000, ..State::default() }),
+        state: RefCell::new(State { server, lease: Lease::new(world.now()), ..State::default() }),
         config,
         news: Signal::default(),
         poll_ended: Signal::default(),
@@ -105,7 +100,7 @@ impl Worker {
             while self.state.borrow().offered.is_some() {
                 self.poll_ended.wait().await;
             }
-            let sent = self.exchange(true, Vec::new(), POLL_MS + PATIENCE_MS).await;
+            let sent = self.exchange(true, Vec::new(), self.poll_timeout()).await;
             match sent {
                 Some(answer) => {
                     failures = 0;
@@ -134,7 +129,8 @@ impl Worker {
         state.has_overlapped = true;
         let worker = self.clone();
         self.world.spawn(Host::Worker(self.index), async move {
-            if let Some(answer) = worker.exchange(true, Vec::new(), POLL_MS + PATIENCE_MS).await {
+            let timeout = worker.poll_timeout();
+            if let Some(answer) = worker.exchange(true, Vec::new(), timeout).await {
                 worker.take(answer);
             }
         });
@@ -156,7 +152,6 @@ impl Worker {
             match self.exchange(false, batch.clone(), REPORT_TIMEOUT_MS).await {
                 Some(answer) => {
                     failures = 0;
-                    self.heard(&answer);
                     self.settle(&answer, &batch);
                     self.poll_beside(answer.poll, newest_poll);
                 }
@@ -172,9 +167,7 @@ impl Worker {
     async fn watch(self: Rc<Self>) {
         loop {
             self.world.sleep(100).await;
-            let silent = self.world.now() - self.state.borrow().heard_at;
-            let lease = self.state.borrow().lease;
-            if silent * 3 >= lease * 2 {
+            if self.state.borrow().lease.lapses(self.world.now()) {
                 let runs = std::mem::take(&mut self.state.borrow_mut().runs);
                 for run in runs.into_values() {
                     self.world.count("run ended: lease not renewed");
@@ -191,6 +184,7 @@ impl Worker {
         reports: Vec<WorkerReport>,
         timeout: u64,
     ) -> Option<ExchangeAnswer> {
+        let sent_at = self.world.now();
         let (call, named, server) = self.call(polls, reports);
         let seq = call.seq;
         let world = &self.world;
@@ -228,7 +222,9 @@ impl Worker {
             self.state.borrow_mut().offered = None;
             self.poll_ended.set();
         }
-        answered?.ok()?.ok()
+        let answer = answered?.ok()?.ok()?;
+        self.state.borrow_mut().lease.renew(sent_at, answer.lease);
+        Some(answer)
     }
 
     /// A call, what it says the worker runs, and which server it is for.
@@ -243,7 +239,8 @@ impl Worker {
         let held: BTreeSet<&String> = state.runs.keys().chain(state.outbox.keys()).collect();
         let modules = if self.config.both_modules { &["m", "n"][..] } else { &["m"] };
         let wish = |name: &&str| Some(Wish { module: Name::new(name).ok()?, commands: None, free });
-        let wait = if self.config.attached { POLL_MS } else { self.world.within(0..=POLL_MS) };
+        let wait = state.lease.poll_wait(&self.config);
+        let wait = if self.config.attached { wait } else { self.world.within(0..=wait) };
         let call = Exchange {
             session: self.session,
             seq: state.seq,
@@ -286,17 +283,13 @@ impl Worker {
         usize::try_from(self.world.below(self.world.servers.count() as u64)).unwrap_or(0)
     }
 
-    fn heard(&self, answer: &ExchangeAnswer) {
-        let mut state = self.state.borrow_mut();
-        state.heard_at = self.world.now();
-        if answer.lease.0 > 0 {
-            state.lease = answer.lease.0;
-        }
+    /// How long the answer of a poll is waited for, in milliseconds.
+    fn poll_timeout(&self) -> u64 {
+        self.state.borrow().lease.poll_timeout(&self.config)
     }
 
     /// Does what the answer to a poll says.
     fn take(self: &Rc<Self>, answer: ExchangeAnswer) {
-        self.heard(&answer);
         for token in &answer.cancels {
             let run = self.state.borrow_mut().runs.remove(token);
             if let Some(run) = run {

@@ -163,7 +163,14 @@ impl HandOuts {
         }
         for ((task, key), (attempt, queue, since)) in &mut self.waiting {
             let limited = truth.rules.limits.values().any(|limit| limit.queue == *queue);
-            if limited || truth.rules.paused.contains(queue) || truth.is_damaged(*task) {
+            // A worker has it since before a restart: once it has named it, nobody else gets it (world 1795422982703143).
+            let runs =
+                |(_, id): &(usize, AttemptId)| (id.task, id.key, id.attempt) == (*task, *key, *attempt);
+            if self.runs.values().any(runs)
+                || limited
+                || truth.rules.paused.contains(queue)
+                || truth.is_damaged(*task)
+            {
                 *since = now;
                 continue;
             }

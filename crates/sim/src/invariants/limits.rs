@@ -19,8 +19,9 @@ use crate::{
 };
 
 /// A start may be counted a little before it is seen: when the attempt is taken from its queue, and the answer goes out
-/// later, after so many operations of the store.
-const SLACK_OPERATIONS: u64 = 6;
+/// later, after so many operations of the store. For each of its modules a poll may read pages of the queue, then the tasks
+/// (world 1795422654308497 needs 7 of them).
+const SLACK_OPERATIONS: u64 = 12;
 
 /// The same on a database, where it is looked up before the answer what was taken, behind whatever else is asked for.
 const SLACK_OPERATIONS_SHARED: u64 = 15;
@@ -42,6 +43,8 @@ pub(super) struct Limits {
     given: BTreeMap<AttemptId, Given>,
     /// What was given before that.
     given_before: BTreeSet<AttemptId>,
+    /// What workers declined.
+    declined: BTreeSet<AttemptId>,
     runs: BTreeMap<u64, Run>,
     starts: BTreeMap<Name, StartsOf>,
     /// When limits were set last: what was handed out just before may be seen just after.
@@ -82,6 +85,7 @@ impl Limits {
             counts_starts: !(slow || config.shared && (failing || set_ahead)),
             given: BTreeMap::new(),
             given_before: BTreeSet::new(),
+            declined: BTreeSet::new(),
             runs: BTreeMap::new(),
             starts: BTreeMap::new(),
             changed_at: None,
@@ -103,7 +107,8 @@ impl Limits {
         let goes_on = self.given_before.contains(id);
         for limit in truth.rules.limits.values().filter(|_| !just_changed) {
             let Some(key) = limit.counts_ready(&ready) else { continue };
-            if limit.starts.is_some() && !self.given_before.contains(id) {
+            let is_counted = !self.given_before.contains(id) && !self.declined.contains(id);
+            if limit.starts.is_some() && is_counted {
                 starts.push((limit.clone(), key.map(Into::into)));
             }
             let Some(most) = limit.running.filter(|_| !goes_on) else { continue };
@@ -200,8 +205,13 @@ impl Invariant for Limits {
                 self.resumed_at = world.now();
                 self.starts.clear();
             }
-            // Should it be given again, it begins anew.
-            Seen::Declined { id, .. } => drop(self.given.remove(id)),
+            // Should it be given again, it begins anew. Under the same claim its start is not counted: the store took the
+            // start back, and a poll that was sent before the worker declined made another server adopt the attempt
+            // (world 1795422982688239).
+            Seen::Declined { id, .. } => {
+                self.given.remove(id);
+                self.declined.insert(*id);
+            }
             Seen::ServerKilled if !self.shared => {
                 self.given_before.extend(std::mem::take(&mut self.given).into_keys());
                 self.starts.clear();

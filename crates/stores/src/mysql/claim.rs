@@ -4,8 +4,8 @@
 //! of a queue go one after the other: see `turns.rs`.
 
 use mysql_async::Row;
-use windlass_core::{Millis, Name};
-use windlass_engine::ports::{AttemptId, Claimed, Now, SessionId, StoreError, Wish};
+use windlass_core::{Millis, Name, TaskId};
+use windlass_engine::ports::{AttemptId, Claimed, Now, Quarantine, SessionId, StoreError, Wish};
 
 use super::{
     columns::Columns as _,
@@ -14,7 +14,7 @@ use super::{
     script::{CLAIMS_AT_ONCE, Cell, NEXT_CLAIMS, Script, cells},
     turns::claim_in_turns,
 };
-use crate::rows::{act_key, from_integer, small, to_integer};
+use crate::rows::{act_key, from_integer, left_out, small, to_integer};
 
 /// Claims a row that was read and locked, if it is still as it was read: where a database lets two read the same row as
 /// theirs, one of them gets it.
@@ -38,24 +38,31 @@ pub(super) struct Wanted<'w> {
     pub(super) commands: Option<&'w [Name]>,
     pub(super) most: usize,
     pub(super) now: Now,
+    /// Tasks of which nothing is claimed: they cannot be read.
+    damaged: &'w [TaskId],
 }
 
 impl<'w> Wanted<'w> {
-    fn new(session: SessionId, wish: &'w Wish, now: Now) -> Self {
+    fn new(session: SessionId, wish: &'w Wish, now: Now, damaged: &'w [TaskId]) -> Self {
         let most = (wish.free as usize).min(CLAIMS_AT_ONCE);
-        Self { session, module: &wish.module, commands: wish.commands.as_deref(), most, now }
+        Self { session, module: &wish.module, commands: wish.commands.as_deref(), most, now, damaged }
     }
 
-    /// The end of a condition: only its commands.
+    /// The end of a condition: only its commands, and no damaged tasks.
     pub(super) fn and_command(&self) -> (String, Vec<Cell<'w>>) {
-        match self.commands {
-            None => (String::new(), Vec::new()),
-            // A list with nothing in it would be no list.
-            Some(commands) => {
-                let cells = [Cell::Null].into_iter().chain(commands.iter().map(Cell::from));
-                (format!(" AND command IN (?{})", ", ?".repeat(commands.len())), cells.collect())
-            }
+        let (mut condition, mut cells) = (String::new(), Vec::new());
+        if let Some(commands) = self.commands {
+            // A list with nothing in it would be refused.
+            condition = format!(" AND command IN (?{})", ", ?".repeat(commands.len()));
+            cells.push(Cell::Null);
+            cells.extend(commands.iter().map(Cell::from));
         }
+        if !self.damaged.is_empty() {
+            let others = ", ?".repeat(self.damaged.len() - 1);
+            condition += &format!(" AND task NOT IN (?{others})");
+            cells.extend(self.damaged.iter().map(|task| Cell::from(*task)));
+        }
+        (condition, cells)
     }
 
     /// When an attempt that begins now has run too long.
@@ -67,11 +74,13 @@ impl<'w> Wanted<'w> {
 /// Hands attempts to a session as one of its wishes says.
 pub(super) async fn claim(
     connection: &mut Connection<'_>,
+    quarantine: &Quarantine,
     session: SessionId,
     wish: &Wish,
     now: Now,
 ) -> Result<Vec<Claimed>, Fault> {
-    let wanted = Wanted::new(session, wish, now);
+    let damaged = left_out(quarantine);
+    let wanted = Wanted::new(session, wish, now, &damaged);
     let mut script = Script::begin();
     let limit = script.add("SELECT 1 FROM windlass_limit WHERE queue = ? LIMIT 1", cells![wanted.module]);
     let keyed =
@@ -96,7 +105,7 @@ pub(super) async fn claim(
     match grace {
         Some(_) if is_ruled && !is_paused => {
             connection.roll_back().await?;
-            claim_in_turns(connection, wanted).await
+            claim_in_turns(connection, quarantine, wanted).await
         }
         Some(grace) if !is_paused && !line.is_empty() => {
             let mut script = Script::default();

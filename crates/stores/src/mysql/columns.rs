@@ -33,6 +33,12 @@ pub(super) trait Columns {
         std::str::from_utf8(self.bytes(column)?).map_err(no_text)
     }
 
+    /// A text of any bytes, for people.
+    fn any_text(&self, column: usize) -> String {
+        let bytes = self.optional_bytes(column).ok().flatten();
+        String::from_utf8_lossy(bytes.unwrap_or_default()).into_owned()
+    }
+
     fn name(&self, column: usize) -> Result<Name, Fault> {
         Ok(crate::rows::name(self.text(column)?)?)
     }

@@ -1,10 +1,7 @@
 //! What is due, and messages that wait.
 
 use windlass_core::Wakeup;
-use windlass_engine::{
-    ports::{Due, Envelope, MessageId, Now},
-    stored,
-};
+use windlass_engine::ports::{Due, Envelope, Now, Quarantine};
 
 use super::{
     columns::Columns as _,
@@ -13,7 +10,7 @@ use super::{
     limits::{CLAIMED, claimed},
     script::{Script, cells},
 };
-use crate::rows::{free, from_integer, sender, small, to_integer, wakeup};
+use crate::rows::{free, from_integer, message, small, to_integer, wakeup};
 
 /// At most `limit` things that are due.
 pub(super) async fn due(connection: &mut Connection<'_>, now: Now, limit: usize) -> Result<Vec<Due>, Fault> {
@@ -46,15 +43,19 @@ pub(super) async fn due(connection: &mut Connection<'_>, now: Now, limit: usize)
     Ok(due)
 }
 
-/// At most `limit` messages that were not consumed.
-pub(super) async fn messages(connection: &mut Connection<'_>, limit: usize) -> Result<Vec<Envelope>, Fault> {
+/// At most `limit` messages that were not consumed. Damaged ones are left out.
+pub(super) async fn messages(
+    connection: &mut Connection<'_>,
+    quarantine: &Quarantine,
+    limit: usize,
+) -> Result<Vec<Envelope>, Fault> {
     let mut script = Script::default();
     script.add(&format!("SELECT sender, n, data FROM windlass_message ORDER BY sender, n LIMIT {limit}"), []);
     let sets = connection.run(script).await?;
     let mut messages = Vec::new();
     for row in &sets[0] {
-        let id = MessageId { sender: sender(row.bytes(0)?)?, n: from_integer(row.number(1)?) };
-        messages.push(Envelope { id, message: stored::read_message(row.bytes(2)?)? });
+        let n = from_integer(row.number(1)?);
+        messages.extend(message(quarantine, row.bytes(0)?, n, row.bytes(2)?)?);
     }
     Ok(messages)
 }

@@ -2,7 +2,7 @@
 
 use mysql_async::{DriverError, Error};
 use thiserror::Error;
-use windlass_engine::ports::StoreError;
+use windlass_engine::ports::{DamagedTask, Quarantine, StoreError};
 
 /// Something went wrong.
 #[derive(Debug, Error)]
@@ -44,6 +44,18 @@ impl From<Fault> for StoreError {
             }
             _ => Self::Unavailable(format!("MySQL: {fault}")),
         }
+    }
+}
+
+/// What was read; nothing where a row that is of no task is damaged, which `row` names in the quarantine.
+pub(super) fn sound<T>(
+    quarantine: &Quarantine,
+    read: Result<T, Fault>,
+    row: impl FnOnce(&StoreError) -> DamagedTask,
+) -> Result<Option<T>, Fault> {
+    match read {
+        Err(Fault::Store(error)) => Ok(quarantine.readable_row(Err(error), row)?),
+        read => read.map(Some),
     }
 }
 

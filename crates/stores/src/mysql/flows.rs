@@ -4,12 +4,12 @@ use std::collections::{BTreeSet, HashMap};
 
 use mysql_async::Row;
 use windlass_core::Name;
-use windlass_engine::ports::{Quarantine, StoredFlow};
+use windlass_engine::ports::{DamagedTask, Quarantine, StoreError, StoredFlow};
 
 use super::{
     columns::Columns as _,
     connection::Connection,
-    error::Fault,
+    error::{Fault, sound},
     script::{Cell, Script},
 };
 use crate::rows::{FlowCache, small, stored_flow};
@@ -42,7 +42,12 @@ impl Flows {
             "",
         );
         let sets = if within { connection.send(script).await? } else { connection.run(script).await? };
-        let read = sets.iter().flatten().map(read_flow).collect::<Result<Vec<_>, _>>()?;
+        let mut read = Vec::new();
+        for row in sets.iter().flatten() {
+            let (name, version) = (row.any_text(0), row.number(1)?);
+            let damaged = |fault: &StoreError| DamagedTask::flow(&name, version, fault);
+            read.extend(sound(&self.quarantine, read_flow(row), damaged)?);
+        }
         self.cache.keep(read);
         Ok(())
     }
@@ -55,7 +60,7 @@ impl Flows {
         version: u32,
     ) -> Result<Option<StoredFlow>, Fault> {
         self.read(connection, std::iter::once((name.clone(), version)), false).await?;
-        Ok(self.cache.get(name, version))
+        Ok(self.cache.readable(&self.quarantine, name, version)?)
     }
 
     /// The newest versions of the flows with these names.
@@ -63,31 +68,41 @@ impl Flows {
         &self,
         connection: &mut Connection<'_>,
         names: &BTreeSet<Name>,
-    ) -> Result<HashMap<Name, StoredFlow>, Fault> {
+    ) -> Result<HashMap<Name, Result<StoredFlow, StoreError>>, Fault> {
         let mut script = Script::default();
         let keys = names.iter().map(Cell::from);
         script.for_keys("SELECT name, max(version) FROM windlass_flow WHERE name", keys, "GROUP BY name");
-        let found = self.all_of(connection, script).await?;
-        Ok(found.into_iter().map(|stored| (stored.flow.name.clone(), stored)).collect())
+        let keys = self.read_all(connection, script).await?;
+        let readable = |(name, version)| {
+            let found = self.cache.readable(&self.quarantine, &name, version).transpose()?;
+            Some((name, found))
+        };
+        Ok(keys.into_iter().filter_map(readable).collect())
     }
 
     /// All flows in their newest versions, by name.
     pub(super) async fn all(&self, connection: &mut Connection<'_>) -> Result<Vec<StoredFlow>, Fault> {
         let mut script = Script::default();
         script.add("SELECT name, max(version) FROM windlass_flow GROUP BY name ORDER BY name", []);
-        self.all_of(connection, script).await
+        let keys = self.read_all(connection, script).await?;
+        Ok(self.cache.get_all(&keys))
     }
 
-    async fn all_of(
+    /// Reads the flows with these names and versions, as far as they can be read.
+    async fn read_all(
         &self,
         connection: &mut Connection<'_>,
         script: Script,
-    ) -> Result<Vec<StoredFlow>, Fault> {
+    ) -> Result<Vec<(Name, u32)>, Fault> {
         let sets = connection.run(script).await?;
-        let keys = sets.iter().flatten().map(|row| Ok((row.name(0)?, small(row.number(1)?))));
-        let keys = keys.collect::<Result<Vec<_>, Fault>>()?;
+        let mut keys = Vec::new();
+        for row in sets.iter().flatten() {
+            let version = small(row.number(1)?);
+            let damaged = |fault: &StoreError| DamagedTask::flow(&row.any_text(0), version, fault);
+            keys.extend(sound(&self.quarantine, row.name(0), damaged)?.map(|name| (name, version)));
+        }
         self.read(connection, keys.iter().cloned(), false).await?;
-        Ok(self.cache.get_all(&keys))
+        Ok(keys)
     }
 }
 

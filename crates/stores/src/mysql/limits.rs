@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use mysql_async::Row;
 use windlass_core::Millis;
-use windlass_engine::ports::{Claimed, Limit, Now, Starts};
+use windlass_engine::ports::{Claimed, Limit, Now, Quarantine, Starts};
 
 use super::{
     columns::Columns as _,
@@ -12,7 +12,9 @@ use super::{
     error::Fault,
     script::{Script, cells},
 };
-use crate::rows::{Limits, claimed_wait, fairness_key, from_integer, small, to_integer};
+use crate::rows::{
+    Limits, any_name, claimed_wait, count, fairness_key, from_integer, limit_or_closed, to_integer,
+};
 
 pub(super) const READ_LIMITS: &str =
     "SELECT name, queue, command, per_key, running, starts, per FROM windlass_limit";
@@ -20,17 +22,33 @@ pub(super) const READ_LIMITS: &str =
 /// The columns of what a session has.
 pub(super) const CLAIMED: &str = "SELECT task, act, attempt, claim, session, claimed_at, module";
 
+/// The limits from the rows of [`READ_LIMITS`]. In place of a damaged one its queue is closed.
+pub(super) fn limits_of(rows: &[Row], quarantine: &Quarantine) -> Result<Vec<Limit>, Fault> {
+    let mut limits = Vec::with_capacity(rows.len());
+    for row in rows {
+        let read = match limit(row) {
+            Ok(limit) => Ok(limit),
+            Err(Fault::Store(error)) => Err(error),
+            Err(fault) => return Err(fault),
+        };
+        limits.extend(limit_or_closed(quarantine, (&row.any_text(0), &row.any_text(1)), read)?);
+    }
+    Ok(limits)
+}
+
 /// A limit from the columns of [`READ_LIMITS`].
-pub(super) fn limit(row: &Row) -> Result<Limit, Fault> {
+fn limit(row: &Row) -> Result<Limit, Fault> {
     let starts = row.optional_number(5)?.zip(row.optional_number(6)?);
-    let starts = starts.map(|(count, per)| Starts { count: small(count), per: Millis(from_integer(per)) });
+    let starts = starts.map(|(number, per)| {
+        Ok::<_, Fault>(Starts { count: count(number)?, per: Millis(from_integer(per)) })
+    });
     Ok(Limit {
         name: row.name(0)?,
         queue: row.name(1)?,
         command: row.optional_name(2)?,
         per_key: row.number(3)? == 1,
-        running: row.optional_number(4)?.map(small),
-        starts,
+        running: row.optional_number(4)?.map(count).transpose()?,
+        starts: starts.transpose()?,
     })
 }
 
@@ -38,7 +56,7 @@ pub(super) fn limit(row: &Row) -> Result<Limit, Fault> {
 pub(super) fn claimed(row: &Row) -> Result<Claimed, Fault> {
     let (task, act, attempt) = (row.id(0)?, row.number(1)?, row.number(2)?);
     let (claim, session, at) = (row.number(3)?, row.id(4)?, row.number(5)?);
-    Ok(claimed_wait(task, act, attempt, claim, session, at, row.text(6)?)?)
+    Ok(claimed_wait(task, act, attempt, claim, session, at, &row.any_text(6))?)
 }
 
 pub(super) fn millis(row: &Row, column: usize) -> Result<Millis, Fault> {
@@ -46,7 +64,11 @@ pub(super) fn millis(row: &Row, column: usize) -> Result<Millis, Fault> {
 }
 
 /// Reads all limits with what counts under them.
-pub(super) async fn read_limits(connection: &mut Connection<'_>, now: Now) -> Result<Limits, Fault> {
+pub(super) async fn read_limits(
+    connection: &mut Connection<'_>,
+    quarantine: &Quarantine,
+    now: Now,
+) -> Result<Limits, Fault> {
     let mut script = Script::reading();
     let limits = script.add(&format!("{READ_LIMITS} ORDER BY name"), []);
     let held = format!(
@@ -61,11 +83,11 @@ pub(super) async fn read_limits(connection: &mut Connection<'_>, now: Now) -> Re
         cells![to_integer(now.mono.0)],
     );
     let sets = connection.run(script).await?;
-    let limits = sets[limits].iter().map(limit).collect::<Result<Vec<_>, _>>()?;
+    let limits = limits_of(&sets[limits], quarantine)?;
     let rows = &sets[held];
     let mut held = Vec::new();
     for row in rows {
-        held.push((claimed(row)?, row.name(7)?, fairness_key(row.bytes(8)?)));
+        held.push((claimed(row)?, any_name(&row.any_text(7)), fairness_key(row.bytes(8)?)));
     }
     let rows = &sets[begun];
     let mut begun: HashMap<_, Vec<_>> = HashMap::new();

@@ -28,6 +28,9 @@ pub(super) const READABLE_FROM: i64 = MIGRATIONS[MIGRATIONS.len() - 1].1;
 /// locks are known to the whole server, so the database is part of the name.
 const LOCK: &str = "concat('windlass.', md5(database()))";
 
+/// The column has 32 bytes, so it is the row that is missing.
+const NO_TOKEN_KEY: &str = "the row of the table windlass_meta, which has the key of the tokens, is missing. Restore it from a backup";
+
 /// Brings the schema to [`VERSION`]. Gives the key that tokens are signed with.
 pub(super) async fn migrate(conn: &mut Conn, fresh_key: [u8; 32]) -> Result<[u8; 32], OpenError> {
     let failed = |error: mysql_async::Error| OpenError::migration(&error);
@@ -80,5 +83,5 @@ async fn migrate_alone(conn: &mut Conn, fresh_key: [u8; 32]) -> Result<[u8; 32],
     let key: Option<Vec<u8>> =
         conn.query_first("SELECT token_key FROM windlass_meta").await.map_err(failed)?;
     let key = key.and_then(|key| key.try_into().ok());
-    key.ok_or_else(|| OpenError::Damaged("the key of its tokens has not 32 bytes".to_owned()))
+    key.ok_or_else(|| OpenError::Damaged(NO_TOKEN_KEY.to_owned()))
 }

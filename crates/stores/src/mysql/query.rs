@@ -5,17 +5,19 @@ use std::collections::HashMap;
 use mysql_async::Row;
 use windlass_core::{Alarm, AlarmId, Event, Lock, LockName, TaskId, Timestamp};
 use windlass_engine::{
-    ports::{LogLine, StoredAlarm, Unannounced},
+    ports::{DamagedTask, LogLine, Quarantine, StoreError, StoredAlarm, Unannounced},
     stored,
 };
 
 use super::{
     columns::Columns as _,
     connection::Connection,
-    error::{Fault, damaged},
+    error::{Fault, sound},
     script::{Cell, Script, cells},
 };
-use crate::rows::{act_key, free_holder_bytes, from_integer, in_order, of_task, small, to_integer};
+use crate::rows::{
+    act_key, free_holder_bytes, from_integer, in_order, lock, of_task, small, to_integer, unreadable_alarm,
+};
 
 /// The versions of these tasks, in their order.
 pub(super) async fn versions(
@@ -59,25 +61,42 @@ pub(super) async fn events(
     Ok(found)
 }
 
-/// At most `limit` of what is in the outbox, of the oldest tasks first; of one task in the order in which it happened.
+/// At most `limit` of what is in the outbox, of the oldest tasks first; of one task in the order in which it happened. What
+/// is behind damaged events of the same task is left out: it would overtake them.
 pub(super) async fn unannounced(
     connection: &mut Connection<'_>,
+    quarantine: &Quarantine,
     limit: usize,
 ) -> Result<Vec<Unannounced>, Fault> {
-    let mut script = Script::default();
-    let sql = format!(
-        "SELECT o.task, o.after, h.events
-         FROM windlass_outbox o STRAIGHT_JOIN windlass_history h ON h.task = o.task AND h.last = o.last
-         ORDER BY o.task, o.after LIMIT {limit}"
-    );
-    script.add(&sql, []);
-    let sets = connection.run(script).await?;
-    let read = |row: &Row| -> Result<Unannounced, Fault> {
-        let task = row.task(0)?;
-        let events = stored::read_events(row.bytes(2)?).map_err(|error| of_task(task, &error))?;
-        Ok(Unannounced { task, after: from_integer(row.number(1)?), events })
-    };
-    sets[0].iter().map(read).collect()
+    let mut damaged: Vec<(TaskId, i64)> = Vec::new();
+    loop {
+        let mut script = Script::default();
+        let sql = format!(
+            "SELECT o.task, o.after, h.events
+             FROM windlass_outbox o STRAIGHT_JOIN windlass_history h ON h.task = o.task AND h.last = o.last
+             WHERE true{} ORDER BY o.task, o.after LIMIT {limit}",
+            " AND NOT (o.task = ? AND o.after >= ?)".repeat(damaged.len())
+        );
+        script.add(&sql, damaged.iter().flat_map(|(task, after)| cells![*task, *after]));
+        let sets = connection.run(script).await?;
+        let (mut found, before) = (Vec::new(), damaged.len());
+        for row in &sets[0] {
+            let (task, after) = (row.task(0)?, row.number(1)?);
+            if damaged[before..].iter().any(|(of, _)| *of == task) {
+                continue;
+            }
+            let events = stored::read_events(row.bytes(2)?).map_err(|error| of_task(task, &error));
+            let row = |fault: &StoreError| DamagedTask::announcement(&task.to_string(), fault);
+            match quarantine.readable_row(events, row)? {
+                Some(events) => found.push(Unannounced { task, after: from_integer(after), events }),
+                None => damaged.push((task, after)),
+            }
+        }
+        // Damaged ones take up no place of sound ones.
+        if damaged.len() == before || sets[0].len() < limit {
+            return Ok(found);
+        }
+    }
 }
 
 /// Log lines of a task with numbers above `after`, in the order they came.
@@ -112,6 +131,7 @@ pub(super) async fn logs(
 /// The alarms with these ids, in this order.
 pub(super) async fn alarms_by_id(
     connection: &mut Connection<'_>,
+    quarantine: &Quarantine,
     ids: &[AlarmId],
 ) -> Result<Vec<Option<StoredAlarm>>, Fault> {
     let mut script = Script::default();
@@ -122,24 +142,32 @@ pub(super) async fn alarms_by_id(
     );
     let mut found = HashMap::new();
     for row in connection.run(script).await?.iter().flatten() {
-        let (alarm, version) = (stored::read_alarm(row.bytes(1)?)?, from_integer(row.number(2)?));
-        found.insert(AlarmId(row.text(0)?.into()), StoredAlarm { alarm, version });
+        let (id, read) = (AlarmId(row.text(0)?.into()), stored::read_alarm(row.bytes(1)?));
+        let alarm = quarantine.readable_row(read, |fault| DamagedTask::alarm(&id.0, fault))?;
+        let alarm = alarm.unwrap_or_else(|| unreadable_alarm(&id));
+        found.insert(id, StoredAlarm { alarm, version: from_integer(row.number(2)?) });
     }
     Ok(ids.iter().map(|id| found.remove(id)).collect())
 }
 
-/// At most `limit` alarms, those raised last first.
+/// At most `limit` alarms, those raised last first. Damaged ones are left out.
 pub(super) async fn alarms(
     connection: &mut Connection<'_>,
+    quarantine: &Quarantine,
     all: bool,
     limit: usize,
 ) -> Result<Vec<Alarm>, Fault> {
     let only = if all { "" } else { "WHERE resolved = 0" };
     let mut script = Script::default();
-    let sql = format!("SELECT data FROM windlass_alarm {only} ORDER BY raised_at DESC, id LIMIT {limit}");
+    let sql = format!("SELECT data, id FROM windlass_alarm {only} ORDER BY raised_at DESC, id LIMIT {limit}");
     script.add(&sql, []);
     let sets = connection.run(script).await?;
-    sets[0].iter().map(|row| Ok(stored::read_alarm(row.bytes(0)?)?)).collect()
+    let mut alarms = Vec::new();
+    for row in &sets[0] {
+        let read = stored::read_alarm(row.bytes(0)?);
+        alarms.extend(quarantine.readable_row(read, |fault| DamagedTask::alarm(&row.any_text(1), fault))?);
+    }
+    Ok(alarms)
 }
 
 const LOCK: &str = "SELECT l.name, l.version, l.holder, w.place, w.waiter";
@@ -148,6 +176,7 @@ const LOCK_FLOOR: &str = "SELECT version FROM windlass_lock_floor";
 /// The locks with these names, in this order. A floor that rises between the reads makes the commit a conflict.
 pub(super) async fn locks_by_name(
     connection: &mut Connection<'_>,
+    quarantine: &Quarantine,
     names: &[LockName],
 ) -> Result<Vec<Lock>, Fault> {
     let mut script = Script::default();
@@ -160,7 +189,7 @@ pub(super) async fn locks_by_name(
     let floor = sets[0].first().map(|row| row.number(0)).transpose()?.map_or(0, from_integer);
     let mut stored = Vec::new();
     for rows in &sets[1..] {
-        stored.extend(read_locks(rows)?);
+        stored.extend(read_locks(rows, quarantine)?);
     }
     Ok(in_order(names, stored, floor))
 }
@@ -174,7 +203,11 @@ pub(super) async fn lock_floor(connection: &mut Connection<'_>) -> Result<u64, F
 }
 
 /// At most `limit` locks that are stored and free.
-pub(super) async fn free_locks(connection: &mut Connection<'_>, limit: usize) -> Result<Vec<Lock>, Fault> {
+pub(super) async fn free_locks(
+    connection: &mut Connection<'_>,
+    quarantine: &Quarantine,
+    limit: usize,
+) -> Result<Vec<Lock>, Fault> {
     let mut script = Script::default();
     let sql = format!(
         "SELECT name, version, holder, NULL, NULL FROM windlass_lock WHERE length(holder) <= {}
@@ -183,12 +216,14 @@ pub(super) async fn free_locks(connection: &mut Connection<'_>, limit: usize) ->
     );
     script.add(&sql, []);
     let sets = connection.run(script).await?;
-    read_locks(&sets[0])
+    let locks = read_locks(&sets[0], quarantine)?;
+    Ok(locks.into_iter().filter(Lock::is_free).collect())
 }
 
 /// At most `limit` locks with names above `after`, by name.
 pub(super) async fn locks(
     connection: &mut Connection<'_>,
+    quarantine: &Quarantine,
     after: Option<&LockName>,
     limit: usize,
 ) -> Result<Vec<Lock>, Fault> {
@@ -202,23 +237,28 @@ pub(super) async fn locks(
     // Every name is above none.
     script.add(&sql, cells![after.map_or("", |name| name.as_str())]);
     let sets = connection.run(script).await?;
-    read_locks(&sets[0])
+    read_locks(&sets[0], quarantine)
 }
 
-/// Locks from rows in the order of their names, each with a row for each who waits.
-fn read_locks(rows: &[Row]) -> Result<Vec<Lock>, Fault> {
+/// Locks from rows in the order of their names, each with a row for each who waits. What cannot be read is in `quarantine`.
+fn read_locks(rows: &[Row], quarantine: &Quarantine) -> Result<Vec<Lock>, Fault> {
     let mut locks: Vec<Lock> = Vec::new();
     for row in rows {
-        let of = row.text(0)?;
+        let of = row.any_text(0);
         if locks.last().is_none_or(|lock| lock.name.as_str() != of) {
-            let mut lock = Lock::new(row.name(0)?, from_integer(row.number(1)?));
-            lock.holder = stored::read_lock_holder(row.bytes(2)?)?;
-            locks.push(lock);
+            let unknown = |fault: &StoreError| DamagedTask::unknown_lock(&of, fault);
+            let Some(name) = sound(quarantine, row.name(0), unknown)? else { continue };
+            let holder = stored::read_lock_holder(row.bytes(2)?);
+            locks.push(lock(quarantine, name, from_integer(row.number(1)?), holder)?);
         }
         let waiter = row.optional_number(3)?.zip(row.optional_bytes(4)?);
         if let (Some((place, waiter)), Some(lock)) = (waiter, locks.last_mut()) {
-            let of_lock = |error| damaged(format!("who waits for lock {of}: {error}"));
-            lock.restore(from_integer(place), stored::read_lock_waiter(waiter).map_err(of_lock)?);
+            let place = from_integer(place);
+            let damaged = |fault: &StoreError| DamagedTask::lock_waiter(&of, place, None, fault);
+            let waiter = quarantine.readable_row(stored::read_lock_waiter(waiter), damaged)?;
+            if let Some(waiter) = waiter {
+                lock.restore(place, waiter);
+            }
         }
     }
     Ok(locks)

@@ -3,18 +3,21 @@
 use std::sync::Arc;
 
 use windlass_core::{ActKey, Actor, TaskId, Timestamp};
-use windlass_engine::ports::{QueuePause, QueueState};
+use windlass_engine::ports::{DamagedTask, Quarantine, QueuePause, QueueState, StoreError};
 
 use super::{
     columns::Columns as _,
     connection::Connection,
-    error::Fault,
+    error::{Fault, sound},
     script::{Script, cells},
 };
 use crate::rows::{KeyInLine, Turn, act_code, from_integer, place_among};
 
 /// All queues, by name.
-pub(super) async fn queues(connection: &mut Connection<'_>) -> Result<Vec<QueueState>, Fault> {
+pub(super) async fn queues(
+    connection: &mut Connection<'_>,
+    quarantine: &Quarantine,
+) -> Result<Vec<QueueState>, Fault> {
     let mut script = Script::default();
     script.add(
         "SELECT q.name, q.paused_at, q.by_name, q.by_claimed,
@@ -31,13 +34,15 @@ pub(super) async fn queues(connection: &mut Connection<'_>) -> Result<Vec<QueueS
     let sets = connection.run(script).await?;
     let mut queues = Vec::new();
     for row in &sets[0] {
+        let damaged = |fault: &StoreError| DamagedTask::unknown_queue(&row.any_text(0), fault);
+        let Some(name) = sound(quarantine, row.name(0), damaged)? else { continue };
         let by = row.optional_bytes(2)?.zip(row.optional_number(3)?);
         let by = by.map(|(name, claimed)| Actor {
             name: Arc::from(&*String::from_utf8_lossy(name)),
             claimed: claimed == 1,
         });
         queues.push(QueueState {
-            name: row.name(0)?,
+            name,
             ready: from_integer(row.number(4)?),
             running: from_integer(row.number(5)?),
             oldest_ready_at: row.optional_number(6)?.map(Timestamp),

@@ -136,7 +136,7 @@ impl Store for MySqlStore {
         let mut claimed = Vec::new();
         for wish in wishes.iter().filter(|wish| wish.free > 0) {
             let result: Result<Vec<Claimed>, StoreError> = retrying!(self.database, |connection| {
-                claim::claim(&mut connection, session, wish, now).await
+                claim::claim(&mut connection, &self.flows.quarantine, session, wish, now).await
             });
             match result {
                 Ok(found) => claimed.extend(found),
@@ -192,11 +192,17 @@ impl Store for MySqlStore {
     }
 
     async fn messages(&self, limit: usize) -> Result<Vec<Envelope>, StoreError> {
-        retrying!(self.database, |connection| due::messages(&mut connection, limit).await)
+        retrying!(self.database, |connection| due::messages(&mut connection, &self.flows.quarantine, limit)
+            .await)
     }
 
     async fn unannounced(&self, limit: usize) -> Result<Vec<Unannounced>, StoreError> {
-        retrying!(self.database, |connection| query::unannounced(&mut connection, limit).await)
+        retrying!(self.database, |connection| query::unannounced(
+            &mut connection,
+            &self.flows.quarantine,
+            limit
+        )
+        .await)
     }
 
     async fn flow(&self, name: &str, version: Option<u32>) -> Result<Option<StoredFlow>, StoreError> {
@@ -230,15 +236,30 @@ impl Store for MySqlStore {
     }
 
     async fn alarms_by_id(&self, ids: &[AlarmId]) -> Result<Vec<Option<StoredAlarm>>, StoreError> {
-        retrying!(self.database, |connection| query::alarms_by_id(&mut connection, ids).await)
+        retrying!(self.database, |connection| query::alarms_by_id(
+            &mut connection,
+            &self.flows.quarantine,
+            ids
+        )
+        .await)
     }
 
     async fn locks_by_name(&self, names: &[LockName]) -> Result<Vec<Lock>, StoreError> {
-        retrying!(self.database, |connection| query::locks_by_name(&mut connection, names).await)
+        retrying!(self.database, |connection| query::locks_by_name(
+            &mut connection,
+            &self.flows.quarantine,
+            names
+        )
+        .await)
     }
 
     async fn free_locks(&self, limit: usize) -> Result<Vec<Lock>, StoreError> {
-        retrying!(self.database, |connection| query::free_locks(&mut connection, limit).await)
+        retrying!(self.database, |connection| query::free_locks(
+            &mut connection,
+            &self.flows.quarantine,
+            limit
+        )
+        .await)
     }
 
     async fn lock_floor(&self) -> Result<u64, StoreError> {
@@ -246,15 +267,27 @@ impl Store for MySqlStore {
     }
 
     async fn locks(&self, after: Option<&LockName>, limit: usize) -> Result<Vec<Lock>, StoreError> {
-        retrying!(self.database, |connection| query::locks(&mut connection, after, limit).await)
+        retrying!(self.database, |connection| query::locks(
+            &mut connection,
+            &self.flows.quarantine,
+            after,
+            limit
+        )
+        .await)
     }
 
     async fn alarms(&self, all: bool, limit: usize) -> Result<Vec<Alarm>, StoreError> {
-        retrying!(self.database, |connection| query::alarms(&mut connection, all, limit).await)
+        retrying!(self.database, |connection| query::alarms(
+            &mut connection,
+            &self.flows.quarantine,
+            all,
+            limit
+        )
+        .await)
     }
 
     async fn queues(&self) -> Result<Vec<QueueState>, StoreError> {
-        retrying!(self.database, |connection| queues::queues(&mut connection).await)
+        retrying!(self.database, |connection| queues::queues(&mut connection, &self.flows.quarantine).await)
     }
 
     async fn sessions(&self, now: Now) -> Result<Vec<SessionState>, StoreError> {
@@ -262,11 +295,13 @@ impl Store for MySqlStore {
     }
 
     async fn limits(&self, now: Now) -> Result<Vec<LimitState>, StoreError> {
-        retrying!(self.database, |connection| Ok(read_limits(&mut connection, now).await?.states()))
+        retrying!(self.database, |connection| Ok(read_limits(&mut connection, &self.flows.quarantine, now)
+            .await?
+            .states()))
     }
 
     async fn keeping_back(&self, ready: &Ready, now: Now) -> Result<Vec<LimitState>, StoreError> {
-        retrying!(self.database, |connection| Ok(read_limits(&mut connection, now)
+        retrying!(self.database, |connection| Ok(read_limits(&mut connection, &self.flows.quarantine, now)
             .await?
             .keeping_back(ready)))
     }

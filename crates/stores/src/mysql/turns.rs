@@ -7,17 +7,17 @@ use std::collections::{BTreeSet, HashMap};
 
 use mysql_async::Row;
 use windlass_core::Millis;
-use windlass_engine::ports::{Claimed, Limit};
+use windlass_engine::ports::{Claimed, Quarantine};
 
 use super::{
     claim::{ATTACHED, Wanted, add_next_claims, add_take, finish, grace},
     columns::Columns as _,
     connection::Connection,
     error::Fault,
-    limits::{READ_LIMITS, limit},
+    limits::{READ_LIMITS, limits_of},
     script::{Cell, Script, cells},
 };
-use crate::rows::{Candidate, Hands, KeysInTurn, Turn, choose, to_integer};
+use crate::rows::{Candidate, Hands, KeysInTurn, Turn, any_name, choose, to_integer};
 
 /// Looks at one queue so often, each time behind what was found to be held back.
 const ROUNDS_MAX: usize = 16;
@@ -31,9 +31,10 @@ struct Queue {
 
 pub(super) async fn claim_in_turns(
     connection: &mut Connection<'_>,
+    quarantine: &Quarantine,
     wanted: Wanted<'_>,
 ) -> Result<Vec<Claimed>, Fault> {
-    let Some(Queue { mut turn, grace, mut hands }) = hold_queue(connection, wanted).await? else {
+    let Some(Queue { mut turn, grace, mut hands }) = hold_queue(connection, quarantine, wanted).await? else {
         connection.roll_back().await?;
         return Ok(Vec::new());
     };
@@ -63,7 +64,11 @@ pub(super) async fn claim_in_turns(
 
 /// Waits until nobody else claims of the queue, and reads what counts under its limits. Nothing when it is paused, or
 /// nobody knows the session.
-async fn hold_queue(connection: &mut Connection<'_>, wanted: Wanted<'_>) -> Result<Option<Queue>, Fault> {
+async fn hold_queue(
+    connection: &mut Connection<'_>,
+    quarantine: &Quarantine,
+    wanted: Wanted<'_>,
+) -> Result<Option<Queue>, Fault> {
     let (module, mono) = (wanted.module, to_integer(wanted.now.mono.0));
     let mut script = Script::begin();
     let queue = "SELECT paused_at IS NOT NULL, turn FROM windlass_queue WHERE name = ? FOR UPDATE";
@@ -88,10 +93,9 @@ async fn hold_queue(connection: &mut Connection<'_>, wanted: Wanted<'_>) -> Resu
     }
     let grace = grace(wanted.session, &sets[attached])?.filter(|_| !is_paused);
     let Some(grace) = grace else { return Ok(None) };
-    let limits = sets[limits].iter().map(limit).collect::<Result<Vec<Limit>, _>>()?;
-    let mut hands = Hands::new(limits);
+    let mut hands = Hands::new(limits_of(&sets[limits], quarantine)?);
     for row in &sets[running] {
-        hands.hold(&row.name(0)?, row.bytes(1)?);
+        hands.hold(&any_name(&row.any_text(0)), row.bytes(1)?);
     }
     for row in &sets[begun] {
         hands.begin(row.name(0)?, row.bytes(1)?.to_vec(), super::limits::millis(row, 2)?, wanted.now.mono);
@@ -181,7 +185,7 @@ fn candidate(row: &Row) -> Result<Candidate, Fault> {
         act: row.number(1)?,
         attempt: row.number(2)?,
         rank: row.number(3)?,
-        command: row.name(4)?,
+        command: any_name(&row.any_text(4)),
         fairness: row.bytes(5)?.to_vec(),
     })
 }

@@ -7,15 +7,15 @@
 use tokio_postgres::Row;
 use uuid::Uuid;
 use windlass_core::{Millis, Name, TaskId};
-use windlass_engine::ports::{AttemptId, Claimed, Leave, Limit, Now, SessionId, StoreError, Wish};
+use windlass_engine::ports::{AttemptId, Claimed, Leave, Now, Quarantine, SessionId, StoreError, Wish};
 
 use super::{
     connection::{Batch, Connection, Database, parameters, retrying},
     error::Fault,
-    limits::{Counted, READ_LIMITS, limit},
+    limits::{Counted, READ_LIMITS, read_limits},
 };
 use crate::rows::{
-    Candidate, Hands, KeysInTurn, Turn, act_key, choose, from_integer, name, small, to_integer,
+    Candidate, Hands, KeysInTurn, Turn, act_key, any_name, choose, from_integer, left_out, small, to_integer,
 };
 
 const CLAIM: &str = "WITH next AS (
@@ -23,6 +23,7 @@ const CLAIM: &str = "WITH next AS (
         WHERE w.module = $1 AND w.session IS NULL AND w.free = 0
           AND ($2::text[] IS NULL OR w.command = ANY($2))
           AND ($9::int8 IS NULL OR w.ready_at < $9 OR w.task = ANY($10::uuid[]))
+          AND w.task <> ALL($11::uuid[])
           AND NOT EXISTS (SELECT FROM windlass_queue q WHERE q.name = $1 AND q.paused_at IS NOT NULL)
           AND NOT EXISTS (SELECT FROM windlass_limit l WHERE l.queue = $1)
           AND NOT EXISTS (SELECT FROM windlass_wait k
@@ -87,7 +88,7 @@ const CANDIDATES: &str = "WITH RECURSIVE rest AS (
     FROM keys CROSS JOIN LATERAL (
         SELECT w.* FROM windlass_wait w
         WHERE w.module = $1 AND w.session IS NULL AND w.free = 0 AND w.fairness = keys.fairness
-          AND ($4::text[] IS NULL OR w.command = ANY($4))
+          AND ($4::text[] IS NULL OR w.command = ANY($4)) AND w.task <> ALL($9::uuid[])
           AND NOT EXISTS (SELECT FROM unnest($5::text[], $6::bytea[]) AS b (command, key)
                           WHERE (b.command IS NULL OR b.command = w.command)
                             AND (b.key IS NULL OR b.key = w.fairness))
@@ -111,6 +112,7 @@ const ROUNDS_MAX: usize = 16;
 /// Hands attempts to a session as its wishes say. What was claimed for one reaches the worker also where the next one fails.
 pub(super) async fn claim_all(
     database: &Database,
+    quarantine: &Quarantine,
     session: SessionId,
     wishes: &[Wish],
     leave: &Leave,
@@ -118,8 +120,9 @@ pub(super) async fn claim_all(
 ) -> Result<Vec<Claimed>, StoreError> {
     let mut claimed = Vec::new();
     for wish in wishes {
-        let found: Result<Vec<Claimed>, StoreError> =
-            retrying!(database, |connection| claim(&mut connection, session, wish, leave, now).await);
+        let found: Result<Vec<Claimed>, StoreError> = retrying!(database, |connection| {
+            claim(&mut connection, quarantine, session, wish, leave, now).await
+        });
         match found {
             Ok(found) => claimed.extend(found),
             Err(error) if claimed.is_empty() => return Err(error),
@@ -133,17 +136,18 @@ pub(super) async fn claim_all(
 /// else rules the queue.
 async fn claim(
     connection: &mut Connection<'_>,
+    quarantine: &Quarantine,
     session: SessionId,
     wish: &Wish,
     leave: &Leave,
     now: Now,
 ) -> Result<Vec<Claimed>, Fault> {
     let mut batch = Batch::default();
-    add_claim(&mut batch, session, wish, leave, now);
+    add_claim(&mut batch, quarantine, session, wish, leave, now);
     let results = connection.send(batch).await.map_err(not_again)?;
     match claimed(&results, session, wish, now)? {
         Some(claimed) => Ok(claimed),
-        None => claim_ruled(connection, session, wish, now).await,
+        None => claim_ruled(connection, quarantine, session, wish, now).await,
     }
 }
 
@@ -156,6 +160,7 @@ fn not_again(fault: Fault) -> Fault {
 /// Adds statements that claim as a wish says.
 pub(super) fn add_claim<'w>(
     batch: &mut Batch<'w>,
+    quarantine: &Quarantine,
     session: SessionId,
     wish: &'w Wish,
     leave: &Leave,
@@ -173,11 +178,20 @@ pub(super) fn add_claim<'w>(
             to_integer(session.timeout_grace(true).0),
             to_integer(session.timeout_grace(false).0),
             leave.since.map(|since| since.0),
-            leave.but.iter().map(|task| Uuid::from_u128(task.0)).collect::<Vec<_>>()
+            leave.but.iter().map(|task| Uuid::from_u128(task.0)).collect::<Vec<_>>(),
+            damaged(quarantine)
         ],
     );
     batch.add(IS_RULED, parameters![wish.module.as_str()]);
 }
+
+/// The tasks of which nothing is claimed.
+fn damaged(quarantine: &Quarantine) -> Vec<Uuid> {
+    left_out(quarantine).into_iter().map(|task| Uuid::from_u128(task.0)).collect()
+}
+
+/// How many statements [`add_claim`] adds.
+pub(super) const CLAIM_STATEMENTS: usize = 2;
 
 /// What the statements of [`add_claim`] came to; nothing = limits or turns rule the queue.
 pub(super) fn claimed(
@@ -193,9 +207,6 @@ pub(super) fn claimed(
     }
     in_order(claimed, session, &wish.module, now).map(Some)
 }
-
-/// How many statements [`add_claim`] adds.
-pub(super) const CLAIM_STATEMENTS: usize = 2;
 
 fn commands(wish: &Wish) -> Option<Vec<&str>> {
     wish.commands.as_ref().map(|commands| commands.iter().map(|command| command.as_str()).collect())
@@ -230,11 +241,12 @@ struct Queue {
 
 async fn claim_ruled(
     connection: &mut Connection<'_>,
+    quarantine: &Quarantine,
     session: SessionId,
     wish: &Wish,
     now: Now,
 ) -> Result<Vec<Claimed>, Fault> {
-    let queue = hold_queue(connection, session, wish, now).await?;
+    let queue = hold_queue(connection, quarantine, session, wish, now).await?;
     let Queue { is_paused: false, mut turn, grace: Some(grace), mut hands } = queue else {
         connection.roll_back().await?;
         return Ok(Vec::new());
@@ -264,6 +276,7 @@ async fn claim_ruled(
                     &to_integer(most as u64),
                     // Nothing was ready before all time: there is no round.
                     &turn.as_ref().map_or(i64::MIN, |turn| turn.began),
+                    &damaged(quarantine),
                 ],
             )
             .await?;
@@ -293,6 +306,7 @@ async fn claim_ruled(
 /// Waits until nobody else claims of the queue, and reads what counts under its limits.
 async fn hold_queue(
     connection: &mut Connection<'_>,
+    quarantine: &Quarantine,
     session: SessionId,
     wish: &Wish,
     now: Now,
@@ -312,10 +326,9 @@ async fn hold_queue(
     }
     let attached: Option<bool> = results[1].first().map(|row| row.try_get(0)).transpose()?;
     let grace = attached.map(|attached| session.timeout_grace(attached));
-    let limits = results[2].iter().map(limit).collect::<Result<Vec<Limit>, _>>()?;
-    let mut hands = Hands::new(limits);
+    let mut hands = Hands::new(read_limits(&results[2], quarantine)?);
     for row in &results[3] {
-        hands.hold(&name(row.try_get(0)?)?, row.try_get(1)?);
+        hands.hold(&any_name(row.try_get(0)?), row.try_get(1)?);
     }
     for row in &results[4] {
         let Counted { limit, key, at } = Counted::read(row)?;
@@ -331,7 +344,7 @@ fn candidate(row: &Row) -> Result<Candidate, Fault> {
         act: row.try_get(1)?,
         attempt: row.try_get(2)?,
         rank: row.try_get(3)?,
-        command: name(row.try_get(4)?)?,
+        command: any_name(row.try_get(4)?),
         fairness: row.try_get(5)?,
     })
 }

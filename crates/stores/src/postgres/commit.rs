@@ -9,7 +9,7 @@ use std::{
 
 use uuid::Uuid;
 use windlass_core::Name;
-use windlass_engine::ports::{Ask, Change, Claimed, Leave, Now, Outcome, StoreError};
+use windlass_engine::ports::{Ask, Change, Claimed, Leave, Now, Outcome, Quarantine, StoreError};
 
 use super::{
     claim::{CLAIM_STATEMENTS, add_claim, claimed},
@@ -149,7 +149,7 @@ impl Committer {
                 (decide(changes, found), Trace::Number(number), Batch::default())
             }
         };
-        match self.write(&mut connection, batch, &decided.writes, asked).await {
+        match self.write(&mut connection, &flows.quarantine, batch, &decided.writes, asked).await {
             Ok(answers) => Ok(Try::Done(decided.outcomes, answers)),
             Err(fault) if fault.is_lost_connection() => Ok(Try::Unknown(trace, decided.outcomes, fault)),
             Err(fault) => Err(fault),
@@ -159,6 +159,7 @@ impl Committer {
     async fn write<'w>(
         &self,
         connection: &mut Connection<'_>,
+        quarantine: &Quarantine,
         mut batch: Batch<'w>,
         writes: &'w Writes,
         Asked { asks, leave, now }: &'w Asked,
@@ -180,7 +181,7 @@ impl Committer {
         }
         add_writes(&mut batch, writes);
         for Ask { session, wish } in asks {
-            add_claim(&mut batch, *session, wish, leave, *now);
+            add_claim(&mut batch, quarantine, *session, wish, leave, *now);
         }
         let results = connection.send(batch.and_commit()).await?;
         if tells && results.first().is_some_and(|told| !told.is_empty()) {

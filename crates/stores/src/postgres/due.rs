@@ -3,17 +3,14 @@
 use tokio_postgres::Row;
 use uuid::Uuid;
 use windlass_core::{TaskId, Wakeup};
-use windlass_engine::{
-    ports::{Due, Envelope, MessageId, Now},
-    stored,
-};
+use windlass_engine::ports::{Due, Envelope, Now, Quarantine};
 
 use super::{
     connection::{Batch, Connection, parameters},
     error::Fault,
     limits::claimed,
 };
-use crate::rows::{free, from_integer, sender, small, to_integer, wakeup};
+use crate::rows::{free, from_integer, message, small, to_integer, wakeup};
 
 const WAKES: &str =
     "SELECT task, act FROM windlass_wait WHERE due_at <= $1 ORDER BY due_at, task, act LIMIT $2";
@@ -52,13 +49,17 @@ fn task(row: &Row) -> Result<TaskId, Fault> {
     Ok(TaskId(task.as_u128()))
 }
 
-/// At most `limit` messages that were not consumed.
-pub(super) async fn messages(connection: &mut Connection<'_>, limit: usize) -> Result<Vec<Envelope>, Fault> {
+/// At most `limit` messages that were not consumed. Damaged ones are left out.
+pub(super) async fn messages(
+    connection: &mut Connection<'_>,
+    quarantine: &Quarantine,
+    limit: usize,
+) -> Result<Vec<Envelope>, Fault> {
     let rows = connection.query(MESSAGES, &[&to_integer(limit as u64)]).await?;
     let mut messages = Vec::with_capacity(rows.len());
     for row in &rows {
-        let id = MessageId { sender: sender(row.try_get(0)?)?, n: from_integer(row.try_get(1)?) };
-        messages.push(Envelope { id, message: stored::read_message(row.try_get(2)?)? });
+        let n = from_integer(row.try_get(1)?);
+        messages.extend(message(quarantine, row.try_get(0)?, n, row.try_get(2)?)?);
     }
     Ok(messages)
 }

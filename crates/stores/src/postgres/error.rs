@@ -5,7 +5,7 @@ use std::error::Error as _;
 use deadpool_postgres::{HookError, PoolError};
 use thiserror::Error;
 use tokio_postgres::error::SqlState;
-use windlass_engine::ports::StoreError;
+use windlass_engine::ports::{DamagedTask, Quarantine, StoreError};
 
 /// Something went wrong.
 #[derive(Debug, Error)]
@@ -48,6 +48,18 @@ impl From<Fault> for StoreError {
             _ if fault.is_full() => Self::Full(format!("PostgreSQL: {fault}")),
             _ => Self::Unavailable(format!("PostgreSQL: {fault}")),
         }
+    }
+}
+
+/// What was read; nothing where a row that is of no task is damaged, which `row` names in the quarantine.
+pub(super) fn sound<T>(
+    quarantine: &Quarantine,
+    read: Result<T, Fault>,
+    row: impl FnOnce(&StoreError) -> DamagedTask,
+) -> Result<Option<T>, Fault> {
+    match read {
+        Err(Fault::Store(error)) => Ok(quarantine.readable_row(Err(error), row)?),
+        read => read.map(Some),
     }
 }
 

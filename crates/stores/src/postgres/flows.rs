@@ -4,9 +4,12 @@ use std::collections::{BTreeSet, HashMap};
 
 use tokio_postgres::Row;
 use windlass_core::Name;
-use windlass_engine::ports::{Quarantine, StoredFlow};
+use windlass_engine::ports::{DamagedTask, Quarantine, StoreError, StoredFlow};
 
-use super::{connection::Connection, error::Fault};
+use super::{
+    connection::Connection,
+    error::{Fault, sound},
+};
 use crate::rows::{FlowCache, name, small, stored_flow};
 
 const READ: &str = "SELECT f.name, f.version, f.created_at, f.data
@@ -40,9 +43,19 @@ impl Flows {
         let names: Vec<&str> = unknown.iter().map(|(name, _)| name.as_str()).collect();
         let versions: Vec<i64> = unknown.iter().map(|(_, version)| i64::from(*version)).collect();
         let rows = connection.query(READ, &[&names, &versions]).await?;
-        let read = rows.iter().map(read_flow).collect::<Result<Vec<_>, _>>()?;
+        let mut read = Vec::with_capacity(rows.len());
+        for row in &rows {
+            let (name, version): (&str, i64) = (row.try_get(0)?, row.try_get(1)?);
+            let damaged = |fault: &StoreError| DamagedTask::flow(name, version, fault);
+            read.extend(sound(&self.quarantine, read_flow(row), damaged)?);
+        }
         self.cache.keep(read);
         Ok(())
+    }
+
+    /// A flow that was looked for; nothing = it is not there.
+    pub(super) fn readable(&self, name: &Name, version: u32) -> Result<Option<StoredFlow>, StoreError> {
+        self.cache.readable(&self.quarantine, name, version)
     }
 
     /// The newest versions of the flows with these names.
@@ -50,26 +63,40 @@ impl Flows {
         &self,
         connection: &mut Connection<'_>,
         names: &BTreeSet<Name>,
-    ) -> Result<HashMap<Name, StoredFlow>, Fault> {
+    ) -> Result<HashMap<Name, Result<StoredFlow, StoreError>>, Fault> {
         let keys: Vec<&str> = names.iter().map(|name| name.as_str()).collect();
         let rows = connection.query(NEWEST, &[&keys]).await?;
-        let found = self.all_of(connection, &rows).await?;
-        Ok(found.into_iter().map(|stored| (stored.flow.name.clone(), stored)).collect())
+        let keys = self.read_all(connection, &rows).await?;
+        let readable = |(name, version)| {
+            let found = self.readable(&name, version).transpose()?;
+            Some((name, found))
+        };
+        Ok(keys.into_iter().filter_map(readable).collect())
     }
 
     /// All flows in their newest versions, by name.
     pub(super) async fn all(&self, connection: &mut Connection<'_>) -> Result<Vec<StoredFlow>, Fault> {
         let rows = connection.query(ALL, &[]).await?;
-        self.all_of(connection, &rows).await
+        let keys = self.read_all(connection, &rows).await?;
+        Ok(self.cache.get_all(&keys))
     }
 
-    async fn all_of(&self, connection: &mut Connection<'_>, rows: &[Row]) -> Result<Vec<StoredFlow>, Fault> {
+    /// Reads the flows with these names and versions, as far as they can be read.
+    async fn read_all(
+        &self,
+        connection: &mut Connection<'_>,
+        rows: &[Row],
+    ) -> Result<Vec<(Name, u32)>, Fault> {
         let mut keys = Vec::with_capacity(rows.len());
         for row in rows {
-            keys.push((name(row.try_get(0)?)?, small(row.try_get(1)?)));
+            let (found, version): (&str, i64) = (row.try_get(0)?, row.try_get(1)?);
+            let damaged = |fault: &StoreError| DamagedTask::flow(found, version, fault);
+            keys.extend(
+                self.quarantine.readable_row(name(found), damaged)?.map(|name| (name, small(version))),
+            );
         }
         self.read(connection, keys.iter().cloned()).await?;
-        Ok(self.cache.get_all(&keys))
+        Ok(keys)
     }
 }
 

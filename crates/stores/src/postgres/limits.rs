@@ -5,13 +5,15 @@ use std::collections::HashMap;
 use tokio_postgres::Row;
 use uuid::Uuid;
 use windlass_core::{Millis, Name};
-use windlass_engine::ports::{Claimed, Limit, Now, Starts};
+use windlass_engine::ports::{Claimed, Limit, Now, Quarantine, Starts};
 
 use super::{
     connection::{Batch, Connection, parameters},
     error::Fault,
 };
-use crate::rows::{Limits, claimed_wait, fairness_key, from_integer, name, small, to_integer};
+use crate::rows::{
+    Limits, any_name, claimed_wait, count, fairness_key, from_integer, limit_or_closed, name, to_integer,
+};
 
 /// The limits of one queue, or all, by name.
 pub(super) const READ_LIMITS: &str = "SELECT name, queue, command, per_key, running, starts, per
@@ -24,9 +26,23 @@ const HELD: &str = "SELECT w.task, w.act, w.attempt, w.claim, w.session, w.claim
 const BEGUN: &str = "SELECT b.name, b.key, b.at FROM windlass_begun b
     JOIN windlass_limit l ON l.name = b.name WHERE b.at > $1 - l.per ORDER BY b.at";
 
-pub(super) fn limit(row: &Row) -> Result<Limit, Fault> {
+/// The limits from the rows of [`READ_LIMITS`]. In place of a damaged one its queue is closed.
+pub(super) fn read_limits(rows: &[Row], quarantine: &Quarantine) -> Result<Vec<Limit>, Fault> {
+    let mut limits = Vec::with_capacity(rows.len());
+    for row in rows {
+        let read = match limit(row) {
+            Ok(limit) => Ok(limit),
+            Err(Fault::Store(error)) => Err(error),
+            Err(fault) => return Err(fault),
+        };
+        limits.extend(limit_or_closed(quarantine, (row.try_get(0)?, row.try_get(1)?), read)?);
+    }
+    Ok(limits)
+}
+
+fn limit(row: &Row) -> Result<Limit, Fault> {
     let starts = match (row.try_get::<_, Option<i64>>(5)?, row.try_get::<_, Option<i64>>(6)?) {
-        (Some(count), Some(per)) => Some(Starts { count: small(count), per: Millis(from_integer(per)) }),
+        (Some(number), Some(per)) => Some(Starts { count: count(number)?, per: Millis(from_integer(per)) }),
         _ => None,
     };
     Ok(Limit {
@@ -34,7 +50,7 @@ pub(super) fn limit(row: &Row) -> Result<Limit, Fault> {
         queue: name(row.try_get(1)?)?,
         command: row.try_get::<_, Option<&str>>(2)?.map(name).transpose()?,
         per_key: row.try_get(3)?,
-        running: row.try_get::<_, Option<i64>>(4)?.map(small),
+        running: row.try_get::<_, Option<i64>>(4)?.map(count).transpose()?,
         starts,
     })
 }
@@ -54,16 +70,20 @@ impl Counted {
 }
 
 /// All limits with what counts under them.
-pub(super) async fn limits(connection: &mut Connection<'_>, now: Now) -> Result<Limits, Fault> {
+pub(super) async fn limits(
+    connection: &mut Connection<'_>,
+    quarantine: &Quarantine,
+    now: Now,
+) -> Result<Limits, Fault> {
     let mut batch = Batch::default();
     batch.add(READ_LIMITS, parameters![None::<&str>]);
     batch.add(HELD, Vec::new());
     batch.add(BEGUN, parameters![to_integer(now.mono.0)]);
     let results = connection.send(batch).await?;
-    let limits = results[0].iter().map(limit).collect::<Result<Vec<_>, _>>()?;
+    let limits = read_limits(&results[0], quarantine)?;
     let mut held = Vec::new();
     for row in &results[1] {
-        held.push((claimed(row)?, name(row.try_get(7)?)?, fairness_key(row.try_get(8)?)));
+        held.push((claimed(row)?, any_name(row.try_get(7)?), fairness_key(row.try_get(8)?)));
     }
     let mut begun: HashMap<Name, Vec<(Vec<u8>, Millis)>> = HashMap::new();
     for row in &results[2] {

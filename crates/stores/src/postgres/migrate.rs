@@ -29,6 +29,11 @@ pub(super) const LOCK_IMPORT: i64 = LOCK + 1;
 /// and a number.
 const LOCK: i64 = 0x576e_646c_0000_0001;
 
+/// Other servers may still have the key, so a start does not replace it: each would refuse the tokens of the others.
+const NO_TOKEN_KEY: &str = "the key of the tokens (table windlass_meta, column token_key) does not have 32 bytes. Restore it from \
+    a backup; or stop all servers and make a new key, which has steps that workers have handed out again: UPDATE \
+    windlass_meta SET token_key = sha256((gen_random_uuid()::text || gen_random_uuid()::text)::bytea)";
+
 /// Brings the schema to [`VERSION`], all of it or nothing. Gives the key that tokens are signed with.
 pub(super) async fn migrate(client: &mut Client, fresh_key: [u8; 32]) -> Result<[u8; 32], OpenError> {
     let failed = |error: tokio_postgres::Error| OpenError::migration(&error);
@@ -66,5 +71,5 @@ pub(super) async fn migrate(client: &mut Client, fresh_key: [u8; 32]) -> Result<
     let key = transaction.query_one("SELECT token_key FROM windlass_meta", &[]).await.map_err(failed)?;
     let key: Vec<u8> = key.try_get(0).map_err(failed)?;
     transaction.commit().await.map_err(failed)?;
-    key.try_into().map_err(|_| OpenError::Damaged("the key of its tokens has not 32 bytes".to_owned()))
+    key.try_into().map_err(|_| OpenError::Damaged(NO_TOKEN_KEY.to_owned()))
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use uuid::Uuid;
 use windlass_core::{ActKey, Actor, TaskId, Timestamp};
-use windlass_engine::ports::{QueuePause, QueueState};
+use windlass_engine::ports::{DamagedTask, Quarantine, QueuePause, QueueState, StoreError};
 
 use super::{
     connection::{Batch, Connection, parameters},
@@ -54,16 +54,22 @@ const LINE: &str = "WITH this AS (
     ORDER BY k.fairness";
 
 /// All queues, by name.
-pub(super) async fn queues(connection: &mut Connection<'_>) -> Result<Vec<QueueState>, Fault> {
+pub(super) async fn queues(
+    connection: &mut Connection<'_>,
+    quarantine: &Quarantine,
+) -> Result<Vec<QueueState>, Fault> {
     let rows = connection.query(QUEUES, &[]).await?;
     let mut queues = Vec::with_capacity(rows.len());
     for row in &rows {
+        let found: &str = row.try_get(0)?;
+        let damaged = |fault: &StoreError| DamagedTask::unknown_queue(found, fault);
+        let Some(name) = quarantine.readable_row(name(found), damaged)? else { continue };
         let by = row.try_get::<_, Option<&[u8]>>(2)?.zip(row.try_get::<_, Option<bool>>(3)?);
         let by =
             by.map(|(name, claimed)| Actor { name: Arc::from(&*String::from_utf8_lossy(name)), claimed });
         let paused = row.try_get::<_, Option<i64>>(1)?;
         queues.push(QueueState {
-            name: name(row.try_get(0)?)?,
+            name,
             ready: from_integer(row.try_get(4)?),
             running: from_integer(row.try_get(5)?),
             oldest_ready_at: row.try_get::<_, Option<i64>>(6)?.map(Timestamp),

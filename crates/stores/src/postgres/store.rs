@@ -57,24 +57,13 @@ impl PostgresStore {
         let Opened { database, token_key } = open(options).await?;
         let id = Uuid::from_bytes(random_bytes()?).to_string();
         let news = News::listen(options.clone(), id.clone());
-        let inner = Inner {
-            database: Arc::new(database),
-            flows: Arc::default(),
-            newest: Newest::default(),
-            committer: Committer::new(id),
-        };
-        Ok(Self { inner: Arc::new(inner), news, runtime: Handle::current(), token_key })
+        Ok(Self { inner: Inner::new(database, id), news, runtime: Handle::current(), token_key })
     }
 
     /// One that only reads, out of a snapshot, and hears of nothing. Must be called on a Tokio runtime.
     pub(super) fn reading(snapshot: Database, token_key: [u8; 32]) -> Self {
-        let inner = Inner {
-            database: Arc::new(snapshot),
-            flows: Arc::default(),
-            newest: Newest::default(),
-            committer: Committer::new(String::new()),
-        };
-        Self { inner: Arc::new(inner), news: News::none(), runtime: Handle::current(), token_key }
+        let inner = Inner::new(snapshot, String::new());
+        Self { inner, news: News::none(), runtime: Handle::current(), token_key }
     }
 
     pub(super) fn database(&self) -> &Database {
@@ -88,6 +77,17 @@ impl PostgresStore {
     ) -> Result<T, StoreError> {
         let ended = |error| StoreError::Unavailable(format!("what the store did has ended: {error}"));
         self.runtime.spawn(work).await.unwrap_or_else(|error| Err(ended(error)))
+    }
+}
+
+impl Inner {
+    fn new(database: Database, id: String) -> Arc<Self> {
+        let (database, flows, newest) = (Arc::new(database), Arc::default(), Newest::default());
+        Arc::new(Self { database, flows, newest, committer: Committer::new(id) })
+    }
+
+    fn damaged(&self) -> &Quarantine {
+        &self.flows.quarantine
     }
 }
 
@@ -131,7 +131,7 @@ impl Store for PostgresStore {
     }
 
     fn quarantine(&self) -> &Quarantine {
-        &self.inner.flows.quarantine
+        self.inner.damaged()
     }
 
     fn round_trips(&self) -> Option<u64> {
@@ -201,8 +201,10 @@ impl Store for PostgresStore {
         now: Now,
     ) -> Result<Vec<Claimed>, StoreError> {
         let (inner, wishes, leave) = (self.inner.clone(), wishes.to_vec(), leave.clone());
-        self.spawn(async move { claim::claim_all(&inner.database, session, &wishes, &leave, now).await })
-            .await
+        self.spawn(async move {
+            claim::claim_all(&inner.database, inner.damaged(), session, &wishes, &leave, now).await
+        })
+        .await
     }
 
     async fn adopt(
@@ -245,11 +247,11 @@ impl Store for PostgresStore {
     }
 
     async fn messages(&self, limit: usize) -> Result<Vec<Envelope>, StoreError> {
-        with_connection!(self, |inner, connection| due::messages(&mut connection, limit))
+        with_connection!(self, |inner, connection| due::messages(&mut connection, inner.damaged(), limit))
     }
 
     async fn unannounced(&self, limit: usize) -> Result<Vec<Unannounced>, StoreError> {
-        with_connection!(self, |inner, connection| query::unannounced(&mut connection, limit))
+        with_connection!(self, |inner, link| query::unannounced(&mut link, inner.damaged(), limit))
     }
 
     async fn flow(&self, name: &str, version: Option<u32>) -> Result<Option<StoredFlow>, StoreError> {
@@ -272,7 +274,7 @@ impl Store for PostgresStore {
         }
         with_connection!(self, |inner, connection| async {
             inner.flows.read(&mut connection, std::iter::once((name.clone(), version))).await?;
-            Ok(inner.flows.cache.get(&name, version))
+            Ok(inner.flows.readable(&name, version)?)
         })
     }
 
@@ -295,16 +297,16 @@ impl Store for PostgresStore {
 
     async fn alarms_by_id(&self, ids: &[AlarmId]) -> Result<Vec<Option<StoredAlarm>>, StoreError> {
         let ids = ids.to_vec();
-        with_connection!(self, |inner, connection| query::alarms_by_id(&mut connection, &ids))
+        with_connection!(self, |inner, link| query::alarms_by_id(&mut link, inner.damaged(), &ids))
     }
 
     async fn locks_by_name(&self, names: &[LockName]) -> Result<Vec<Lock>, StoreError> {
         let names = names.to_vec();
-        with_connection!(self, |inner, connection| query::locks_by_name(&mut connection, &names))
+        with_connection!(self, |inner, link| query::locks_by_name(&mut link, inner.damaged(), &names))
     }
 
     async fn free_locks(&self, limit: usize) -> Result<Vec<Lock>, StoreError> {
-        with_connection!(self, |inner, connection| query::free_locks(&mut connection, limit))
+        with_connection!(self, |inner, connection| query::free_locks(&mut connection, inner.damaged(), limit))
     }
 
     async fn lock_floor(&self) -> Result<u64, StoreError> {
@@ -313,15 +315,15 @@ impl Store for PostgresStore {
 
     async fn locks(&self, after: Option<&LockName>, limit: usize) -> Result<Vec<Lock>, StoreError> {
         let after = after.cloned();
-        with_connection!(self, |inner, connection| query::locks(&mut connection, after.as_ref(), limit))
+        with_connection!(self, |inner, link| query::locks(&mut link, inner.damaged(), after.as_ref(), limit))
     }
 
     async fn alarms(&self, all: bool, limit: usize) -> Result<Vec<Alarm>, StoreError> {
-        with_connection!(self, |inner, connection| query::alarms(&mut connection, all, limit))
+        with_connection!(self, |inner, link| query::alarms(&mut link, inner.damaged(), all, limit))
     }
 
     async fn queues(&self) -> Result<Vec<QueueState>, StoreError> {
-        with_connection!(self, |inner, connection| queues::queues(&mut connection))
+        with_connection!(self, |inner, connection| queues::queues(&mut connection, inner.damaged()))
     }
 
     async fn sessions(&self, now: Now) -> Result<Vec<SessionState>, StoreError> {
@@ -329,12 +331,12 @@ impl Store for PostgresStore {
     }
 
     async fn limits(&self, now: Now) -> Result<Vec<LimitState>, StoreError> {
-        let limits = with_connection!(self, |inner, connection| limits::limits(&mut connection, now))?;
+        let limits = with_connection!(self, |inner, link| limits::limits(&mut link, inner.damaged(), now))?;
         Ok(limits.states())
     }
 
     async fn keeping_back(&self, ready: &Ready, now: Now) -> Result<Vec<LimitState>, StoreError> {
-        let limits = with_connection!(self, |inner, connection| limits::limits(&mut connection, now))?;
+        let limits = with_connection!(self, |inner, link| limits::limits(&mut link, inner.damaged(), now))?;
         Ok(limits.keeping_back(ready))
     }
 

@@ -7,7 +7,7 @@ use std::{
 
 use windlass_core::{Flow, Name, TaskId, Timestamp};
 use windlass_engine::{
-    ports::{StoreError, StoredFlow},
+    ports::{DamagedTask, Quarantine, StoreError, StoredFlow},
     stored,
 };
 
@@ -43,6 +43,24 @@ impl FlowCache {
     pub(crate) fn unknown(&self, wanted: impl Iterator<Item = (Name, u32)>) -> BTreeSet<(Name, u32)> {
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
         wanted.filter(|key| !known.contains_key(key)).collect()
+    }
+
+    /// A flow that was looked for; nothing = it is not there.
+    ///
+    /// # Errors
+    /// When its row is damaged.
+    pub(crate) fn readable(
+        &self,
+        quarantine: &Quarantine,
+        name: &Name,
+        version: u32,
+    ) -> Result<Option<StoredFlow>, StoreError> {
+        match self.get(name, version) {
+            None if quarantine.has_row(&DamagedTask::flow(name.as_str(), version, "").row) => {
+                Err(StoreError::Damaged(format!("flow {name} version {version}")))
+            }
+            found => Ok(found),
+        }
     }
 
     /// Keeps flows that were read.

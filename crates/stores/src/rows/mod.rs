@@ -9,6 +9,7 @@
 //! So versions, keys and claims are checked in one place, change by change, and SQL only reads and writes.
 
 mod archive;
+mod damaged;
 mod decide;
 mod encoding;
 mod flow_cache;
@@ -27,6 +28,7 @@ mod version;
 mod writes;
 
 pub(crate) use archive::{ENQUEUED, FILLED, RESERVED, SNAPSHOT_LOST, mark_of, stage_of, submit_key};
+pub(crate) use damaged::{any_name, count, left_out, limit_or_closed, lock, message, unreadable_alarm};
 pub(crate) use decide::decide;
 pub(crate) use encoding::*;
 pub(crate) use flow_cache::{FlowCache, stored_flow};

@@ -38,7 +38,7 @@ impl Newest {
     /// The newest version of a flow; `ask` asks the database for some at once. Whoever asks may go away at any time.
     pub(crate) async fn get<F>(&self, name: &Name, ask: impl FnOnce(BTreeSet<Name>) -> F) -> Answer
     where
-        F: Future<Output = Result<HashMap<Name, StoredFlow>, StoreError>>,
+        F: Future<Output = Result<HashMap<Name, Result<StoredFlow, StoreError>>, StoreError>>,
     {
         let came = Instant::now();
         if let Some(answer) = self.answer(name, came) {
@@ -53,7 +53,10 @@ impl Newest {
         names.insert(name.clone());
         let asked = Instant::now();
         let found = ask(names.clone()).await;
-        let answer = |name| found.as_ref().map(|found| found.get(name).cloned()).map_err(Clone::clone);
+        let answer = |name: &Name| match &found {
+            Ok(found) => found.get(name).cloned().transpose(),
+            Err(error) => Err(error.clone()),
+        };
         let mut answers = lock(&self.answers);
         answers.retain(|_, (asked, _)| asked.elapsed() < GOOD_FOR);
         answers.extend(names.iter().map(|name| (name.clone(), (asked, answer(name)))));

@@ -9,7 +9,7 @@ use windlass_engine::{
     stored,
 };
 
-use super::{act_key, from_integer, small, wakeup};
+use super::{act_key, any_name, from_integer, small, wakeup};
 
 /// The rows of a task as they were read together.
 #[derive(Debug)]
@@ -113,7 +113,7 @@ pub(crate) fn claimed_wait(
         return Err(StoreError::Damaged(format!("task {}: its start is claimed", TaskId(task))));
     };
     let id = AttemptId { task: TaskId(task), key, attempt: small(attempt), claim: from_integer(claim) };
-    Ok(Claimed { id, session: SessionId(session), at: Timestamp(at), module: name(module)? })
+    Ok(Claimed { id, session: SessionId(session), at: Timestamp(at), module: any_name(module) })
 }
 
 /// A name from a column.

@@ -8,7 +8,7 @@
 //! Rows that were written before format 3 have none, until they are written anew; up to which task that may be so
 //! is in `meta.unchecked_to`.
 
-use rusqlite::{Connection, Row, params_from_iter, types::ValueRef};
+use rusqlite::{Connection, OptionalExtension, Row, params_from_iter, types::ValueRef};
 
 use super::{encoding::from_integer, error::Fault};
 
@@ -186,7 +186,10 @@ impl Table {
 
 /// Up to which task rows may have no checksum; 0: all have one.
 pub(super) fn unchecked_to(connection: &Connection) -> rusqlite::Result<u64> {
-    connection.query_row("SELECT unchecked_to FROM meta", [], |row| row.get(0).map(from_integer))
+    let read = connection
+        .query_row("SELECT unchecked_to FROM meta", [], |row| row.get(0).map(from_integer))
+        .optional()?;
+    Ok(read.unwrap_or(0))
 }
 
 /// How much is gathered before it is added up: most rows are small numbers and short texts.

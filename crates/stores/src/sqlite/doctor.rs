@@ -6,8 +6,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use rusqlite::{Connection, Row};
-use windlass_core::{State, TaskStatus, Timestamp};
+use rusqlite::{Connection, OptionalExtension, Row};
+use windlass_core::{LockHolder, State, TaskId, TaskStatus, Timestamp};
 use windlass_engine::{ports::StoreError, stored};
 
 use super::{
@@ -106,7 +106,9 @@ pub fn doctor(path: &Path) -> Result<Report, OpenError> {
     }
     let (created_at, epoch) = snapshot
         .query_row("SELECT created_at, epoch FROM meta", [], |row| Ok((Timestamp(row.get(0)?), row.get(1)?)))
-        .map_err(sqlite)?;
+        .optional()
+        .map_err(sqlite)?
+        .unwrap_or_default();
     Ok(Report {
         path: path.into(),
         file_bytes,
@@ -170,12 +172,28 @@ fn checksums(connection: &Connection, table: Table) -> rusqlite::Result<Vec<Stri
             None if table.may_be_unchecked(row, unchecked_to)? => continue,
             None => "has lost its checksum",
         };
-        found.push(format!("row {} of the table {} {what}", row_name(connection, table, row), table.name()));
+        let row = row_name(connection, table, row);
+        found.push(format!("row {row} of the table {} {what}{}", table.name(), consequence(table)));
         if found.len() >= PROBLEMS_MAX {
             break;
         }
     }
     Ok(found)
+}
+
+/// What a server does that starts on a damaged row of no task. The alarm that it raises then also says what to do.
+fn consequence(table: Table) -> &'static str {
+    match table {
+        Table::Lock => "; a server keeps the lock closed until an operator releases it",
+        Table::Limit => {
+            "; a server hands out nothing of the limit's queue until the limit is set again or removed"
+        }
+        Table::Queue => "; a server keeps the queue paused",
+        Table::Meta => "; a server makes a new key for tokens and refuses tokens made before",
+        Table::LockFloor => "; a server sets it above every fencing token that it knows",
+        Table::Line => "; a server writes it again from the tasks",
+        _ => "",
+    }
 }
 
 /// A row for people: by its task, where it has one.
@@ -285,10 +303,24 @@ const DECODED: &[(&str, &str, Check)] =
         ("alarm", "SELECT id, data FROM alarm", |row| {
             Ok(stored::read_alarm(row.get_ref(1)?.as_blob()?).map(drop))
         }),
+        ("lock", "SELECT name, holder FROM lock", |row| {
+            Ok(stored::read_lock_holder(row.get_ref(1)?.as_blob()?).and_then(closed))
+        }),
         ("message of task", "SELECT task, data FROM message", |row| {
             Ok(stored::read_message(row.get_ref(1)?.as_blob()?).map(drop))
         }),
     ];
+
+/// A lock that was closed because its row was damaged, and not opened since.
+fn closed(holder: Option<LockHolder>) -> Result<(), StoreError> {
+    match holder {
+        Some(holder) if holder.owner.task == TaskId::NONE => {
+            let message = "it is closed since its row was damaged: see its alarm";
+            Err(StoreError::Damaged(message.to_owned()))
+        }
+        _ => Ok(()),
+    }
+}
 
 /// Tasks in one table whose members are not those that their states say they may have. A state that cannot be read
 /// is told of elsewhere.

@@ -132,7 +132,7 @@ pub(super) fn or_damaged<T>(id: TaskId, read: Result<T, Fault>) -> Result<Result
     match read {
         Ok(read) => Ok(Ok(read)),
         Err(fault) if fault.kind == FaultKind::Damaged => {
-            Ok(Err(DamagedTask { id, reason: fault.message.into() }))
+            Ok(Err(DamagedTask { id, row: Box::default(), reason: fault.message.into() }))
         }
         Err(fault) => Err(fault),
     }
@@ -146,9 +146,12 @@ pub(super) fn or_reason<T>(read: Result<T, Fault>) -> Result<Result<T, String>, 
     }
 }
 
-/// As [`or_damaged`], of a row that is of no task, or that harms no other work of its task.
-pub(super) fn or_of_none<T>(read: Result<T, Fault>) -> Result<Result<T, DamagedTask>, Fault> {
-    or_damaged(TaskId::NONE, read)
+/// As [`or_reason`], of a row that is of no task, or that harms no other work of its task: `row` says which one it is.
+pub(super) fn or_row<T>(
+    read: Result<T, Fault>,
+    row: impl FnOnce(&str) -> DamagedTask,
+) -> Result<Result<T, DamagedTask>, Fault> {
+    Ok(or_reason(read)?.map_err(|reason| row(&reason)))
 }
 
 /// Names the task that something of the store's format was read for.

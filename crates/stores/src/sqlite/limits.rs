@@ -2,13 +2,13 @@
 
 use rusqlite::{Connection, Row, Statement, params, types::ValueRef};
 use windlass_core::Millis;
-use windlass_engine::ports::{Limit, LimitChange, Starts};
+use windlass_engine::ports::{DamagedTask, Limit, LimitChange, Starts};
 
 use super::{
     checksum::{Checksum, Table},
     encoding::{from_integer, to_integer},
-    error::Fault,
-    read::name,
+    error::{Fault, or_reason},
+    read::{any_text, name},
     recover::select_all,
 };
 
@@ -64,10 +64,24 @@ impl<'c> LimitRows<'c> {
     }
 }
 
-/// All limits.
-pub(super) fn read(connection: &Connection) -> Result<Vec<Limit>, Fault> {
+/// All limits. In place of a damaged one its queue is closed; what is wrong is added to `damage`.
+pub(super) fn read(connection: &Connection, damage: &mut Vec<DamagedTask>) -> Result<Vec<Limit>, Fault> {
     let mut statement = connection.prepare(&select_all(Table::Limit))?;
-    statement.query_and_then([], limit)?.collect()
+    let mut rows = statement.query([])?;
+    let mut limits = Vec::new();
+    while let Some(row) = rows.next()? {
+        match or_reason(limit(row))? {
+            Ok(limit) => limits.push(limit),
+            Err(fault) => match (name(row, 0), name(row, 1)) {
+                (Ok(name), Ok(queue)) => {
+                    damage.push(DamagedTask::limit(&name, &queue, &fault));
+                    limits.push(Limit::closed(name, queue));
+                }
+                _ => damage.push(DamagedTask::unknown_limit(&any_text(row, 0), fault)),
+            },
+        }
+    }
+    Ok(limits)
 }
 
 fn limit(row: &Row<'_>) -> Result<Limit, Fault> {

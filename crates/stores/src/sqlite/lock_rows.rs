@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 
 use rusqlite::{Connection, Row, Statement, params};
-use windlass_core::{Lock, LockName, Name};
+use windlass_core::{Lock, LockName, Name, version_after_damage};
 use windlass_engine::{
-    ports::{Envelope, LockChange, MessageId, Sender},
+    ports::{DamagedTask, Envelope, LockChange, MessageId, Sender},
+    resident::DamagedLocks,
     stored,
 };
 
@@ -13,7 +14,7 @@ use super::{
     checksum::{Checksum, Table},
     encoding::{from_integer, task_id, to_integer},
     error::{Fault, or_reason},
-    read::{from_sql, name},
+    read::{any_text, from_sql, name},
     recover::select_all,
 };
 
@@ -120,7 +121,7 @@ const LOCK_SENDER_BYTES: &[u8] = &LOCK_SENDER;
 /// All messages that were not consumed. What is wrong with damaged ones is added to `damage`; they stay where they are.
 pub(super) fn read_messages(
     connection: &Connection,
-    damage: &mut Vec<String>,
+    damage: &mut Vec<DamagedTask>,
 ) -> Result<Vec<Envelope>, Fault> {
     let mut statement = connection.prepare(&select_all(Table::Message))?;
     let mut rows = statement.query([])?;
@@ -128,7 +129,15 @@ pub(super) fn read_messages(
     while let Some(row) = rows.next()? {
         match or_reason(read_message(row))? {
             Ok(message) => messages.push(message),
-            Err(reason) => damage.push(reason),
+            Err(reason) => {
+                let sender = match read_sender(row) {
+                    Ok(Sender::Task(task)) => task.to_string(),
+                    Ok(Sender::Lock(name)) => format!("lock.{name}"),
+                    Err(_) => "unknown".to_owned(),
+                };
+                let n = row.get(1).map(from_integer).unwrap_or_default();
+                damage.push(DamagedTask::message(&sender, n, reason));
+            }
         }
     }
     Ok(messages)
@@ -172,29 +181,94 @@ pub(super) fn read_floor(connection: &Connection) -> Result<u64, Fault> {
     Ok(from_integer(row.get(1)?))
 }
 
-/// All locks that are stored.
-pub(super) fn read_locks(connection: &Connection) -> Result<Vec<Lock>, Fault> {
+/// Writes a damaged floor again, in the transaction that is open, and returns what was wrong: above all that any lock may
+/// have had.
+pub(super) fn mend_floor(connection: &Connection) -> Result<Option<DamagedTask>, Fault> {
+    let Err(fault) = or_reason(read_floor(connection))? else { return Ok(None) };
+    let known = "SELECT version FROM lock_floor UNION ALL SELECT version FROM lock
+                 UNION ALL SELECT place FROM lock_waiter";
+    let known: Vec<i64> =
+        connection.prepare(known)?.query_map([], |row| row.get(0))?.collect::<rusqlite::Result<_>>()?;
+    let floor = version_after_damage(known.into_iter().map(from_integer));
+    connection.execute("UPDATE lock_floor SET version = ?1", [to_integer(floor)])?;
+    Table::LockFloor.seal(connection, "one = 1", &[])?;
+    Ok(Some(DamagedTask::lock_floor(floor, fault)))
+}
+
+/// All locks that are stored, and those whose rows are damaged. What is wrong with rows is added to `damage`.
+pub(super) fn read_locks(
+    connection: &Connection,
+    damage: &mut Vec<DamagedTask>,
+) -> Result<(Vec<Lock>, DamagedLocks), Fault> {
     let mut locks = BTreeMap::<LockName, Lock>::new();
+    let mut damaged = DamagedLocks::default();
     let mut statement = connection.prepare(&select_all(Table::Lock))?;
     let mut rows = statement.query([])?;
     while let Some(row) = rows.next()? {
-        let name = name(row, 0)?;
-        Table::Lock.check(row, 0).map_err(|fault| Fault::damaged(format!("lock {name}: {fault}")))?;
-        let mut lock = Lock::new(name.clone(), from_integer(row.get(1)?));
-        lock.holder = stored::read_lock_holder(row.get_ref(2)?.as_blob().map_err(from_sql)?)?;
-        locks.insert(name, lock);
+        match or_reason(read_lock(row))? {
+            Ok(lock) => drop(locks.insert(lock.name.clone(), lock)),
+            Err(fault) => match name(row, 0) {
+                Ok(name) => {
+                    let version = row.get(1).map(from_integer).unwrap_or_default();
+                    locks.insert(name.clone(), Lock::new(name.clone(), version));
+                    damaged.insert(Some(name), fault);
+                }
+                Err(_) => {
+                    damage.push(DamagedTask::unknown_lock(&any_text(row, 0), fault));
+                    damaged.insert(None, String::new());
+                }
+            },
+        }
     }
     let mut statement = connection.prepare(&select_all(Table::LockWaiter))?;
     let mut rows = statement.query([])?;
     while let Some(row) = rows.next()? {
-        let name = name(row, 0)?;
-        let damaged = |fault: &str| Fault::damaged(format!("who waits for lock {name}: {fault}"));
-        Table::LockWaiter.check(row, 0).map_err(|fault| damaged(&fault.to_string()))?;
-        let waiter = stored::read_lock_waiter(row.get_ref(2)?.as_blob().map_err(from_sql)?)?;
-        let lock = locks.get_mut(&name).ok_or_else(|| damaged("there is no such lock"))?;
-        lock.restore(from_integer(row.get(1)?), waiter);
+        read_waiter(row, &mut locks, &mut damaged, damage)?;
     }
-    Ok(locks.into_values().collect())
+    Ok((locks.into_values().collect(), damaged))
+}
+
+fn read_lock(row: &Row<'_>) -> Result<Lock, Fault> {
+    let name = name(row, 0)?;
+    Table::Lock.check(row, 0).map_err(|fault| Fault::damaged(format!("lock {name}: {fault}")))?;
+    let mut lock = Lock::new(name, from_integer(row.get(1)?));
+    lock.holder = stored::read_lock_holder(row.get_ref(2)?.as_blob().map_err(from_sql)?)?;
+    Ok(lock)
+}
+
+/// Puts one who waits into its lock. A damaged row counts as far as it can be read: a lock that comes to a step that does
+/// not want it goes on to the next one. One that waits for a lock that is not stored shows that the lock's row is damaged.
+fn read_waiter(
+    row: &Row<'_>,
+    locks: &mut BTreeMap<LockName, Lock>,
+    damaged: &mut DamagedLocks,
+    damage: &mut Vec<DamagedTask>,
+) -> Result<(), Fault> {
+    let checked = or_reason(Table::LockWaiter.check(row, 0))?;
+    let place = row.get(1).map(from_integer).unwrap_or_default();
+    let waiter =
+        row.get_ref(2)?.as_blob().map_err(from_sql).and_then(|data| Ok(stored::read_lock_waiter(data)?));
+    let (name, waiter) = (name(row, 0).ok(), or_reason(waiter)?);
+    let mut fault = checked.err().or_else(|| waiter.as_ref().err().cloned());
+    let owner = waiter.as_ref().ok().map(|waiter| waiter.owner.task.to_string());
+    match (&name, waiter) {
+        (Some(name), Ok(waiter)) => {
+            if !locks.contains_key(name) && fault.is_none() {
+                locks.insert(name.clone(), Lock::new(name.clone(), place));
+                damaged.insert(Some(name.clone()), "its row is missing".to_owned());
+            }
+            let lock = locks.get_mut(name);
+            match lock.filter(|lock| fault.is_none() || lock.may_restore(place, &waiter.owner)) {
+                Some(lock) => lock.restore(place, waiter),
+                None => fault = fault.or(Some("there is no such lock".to_owned())),
+            }
+        }
+        _ => fault = fault.or(Some("its name cannot be read".to_owned())),
+    }
+    if let Some(fault) = fault {
+        damage.push(DamagedTask::lock_waiter(&any_text(row, 0), place, owner, fault));
+    }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -217,7 +217,18 @@ fn prepare_locked(path: &Path, options: &SqliteOptions) -> Result<Connection, Op
 }
 
 /// The tables that a start reads whole: a row that is missing from one of them would be missed by nobody.
-const READ_WHOLE: [&str; 7] = ["sqlite_schema", "meta", "flow", "queue", "message", "line", "active"];
+const READ_WHOLE: [&str; 10] = [
+    "sqlite_schema",
+    "meta",
+    "flow",
+    "queue",
+    "message",
+    "line",
+    "active",
+    "lock",
+    "lock_waiter",
+    "limit_rule",
+];
 
 /// Checks that all rows are found of the tables that are read whole, which takes as long as reading them.
 fn check_structure(connection: &Connection, path: &Path) -> Result<(), OpenError> {

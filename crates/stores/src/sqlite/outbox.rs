@@ -10,7 +10,7 @@ use windlass_engine::{
 use super::{
     checksum::{Checksum, Table},
     encoding::{from_integer, task_id, to_integer},
-    error::{Fault, of_task, or_of_none},
+    error::{Fault, of_task, or_row},
     read::from_sql,
 };
 
@@ -78,7 +78,8 @@ pub(super) fn unannounced(
         }
         let after = from_integer(row.get(1)?);
         let read = events(row, after).map(|events| Unannounced { task, after, events });
-        let read = or_of_none(read.map_err(|fault| of_task(task, fault)))?;
+        let read = read.map_err(|fault| of_task(task, fault));
+        let read = or_row(read, |fault| DamagedTask::announcement(&task.to_string(), fault))?;
         match &read {
             Ok(_) => sound += 1,
             Err(_) => stopped = Some(task),

@@ -12,7 +12,7 @@ use super::{
     checksum::Table,
     directory::{Directory, Place},
     encoding::{act_key, from_integer, task_id, to_integer},
-    error::{Fault, of_task, or_damaged, or_of_none, or_reason},
+    error::{Fault, of_task, or_damaged, or_reason, or_row},
     read::{complete, from_sql, history_row, select_history, task_row},
     resting::resting,
 };
@@ -247,7 +247,12 @@ pub(super) fn alarms(
 ) -> Result<Vec<Result<Alarm, DamagedTask>>, Fault> {
     let sql = if all { select_alarms() } else { select_open_alarms() };
     let mut statement = connection.prepare_cached(&sql)?;
-    statement.query_and_then([to_integer(limit as u64)], |row| or_of_none(alarm_row(row)))?.collect()
+    let read = |row: &Row<'_>| {
+        or_row(alarm_row(row), |fault| {
+            DamagedTask::alarm(&row.get::<_, String>(0).unwrap_or_default(), fault)
+        })
+    };
+    statement.query_and_then([to_integer(limit as u64)], read)?.collect()
 }
 
 fn alarm_row(row: &Row<'_>) -> Result<Alarm, Fault> {

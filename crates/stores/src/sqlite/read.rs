@@ -71,6 +71,12 @@ pub(super) fn name(row: &Row<'_>, column: usize) -> Result<Name, Fault> {
     Name::new(text).map_err(|error| Fault::damaged(error.to_string()))
 }
 
+/// A text of any bytes, for people.
+pub(super) fn any_text(row: &Row<'_>, column: usize) -> String {
+    let bytes = row.get_ref(column).ok().and_then(|value| value.as_bytes().ok());
+    String::from_utf8_lossy(bytes.unwrap_or_default()).into_owned()
+}
+
 /// A column that holds another type than was written.
 pub(super) fn from_sql(error: rusqlite::types::FromSqlError) -> Fault {
     Fault::damaged(format!("a column holds what was not written there: {error}"))

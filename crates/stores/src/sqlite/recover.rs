@@ -4,7 +4,7 @@
 //! queues and messages under way. What has ended is not touched, so a start costs what is active, however long
 //! the history has grown; a test looks at the query plans.
 
-use rusqlite::Connection;
+use rusqlite::{Connection, Row};
 use windlass_core::{Actor, Name, TaskId, Timestamp};
 use windlass_engine::{
     ports::{DamagedTask, QueueChange, QueuePause, StoredFlow},
@@ -18,8 +18,9 @@ use super::{
     encoding::task_id,
     error::{Fault, or_damaged, or_reason},
     limits,
-    lock_rows::{read_floor, read_locks, read_messages},
-    read::{complete, name, stored_flow, task_row},
+    lock_rows::{mend_floor, read_floor, read_locks, read_messages},
+    meta,
+    read::{any_text, complete, name, stored_flow, task_row},
     resting,
 };
 
@@ -41,18 +42,25 @@ pub(super) fn select_active() -> String {
     )
 }
 
-/// Begins a new epoch, in the transaction that is open.
-pub(super) fn begin_epoch(connection: &Connection) -> Result<(), Fault> {
+/// Begins a new epoch, in the transaction that is open. Returns what was damaged and is written again: what a start cannot
+/// do without.
+pub(super) fn begin_epoch(connection: &Connection) -> Result<Vec<DamagedTask>, Fault> {
+    let mut mended: Vec<DamagedTask> = meta::mend(connection)?.into_iter().collect();
+    mended.extend(mend_floor(connection)?);
+    resting::mend_lines(connection, &mut mended)?;
     // What is damaged here must not get a checksum that says it is sound.
     connection.query_row_and_then(&select_all(Table::Meta), [], |row| Table::Meta.check(row, 0))?;
     connection.execute("UPDATE meta SET epoch = epoch + 1", [])?;
-    Ok(Table::Meta.seal(connection, "one = 1", &[])?)
+    Table::Meta.seal(connection, "one = 1", &[])?;
+    Ok(mended)
 }
 
-/// Reads what is active, in the transaction that is open; `directory` is filled with it.
+/// Reads what is active, in the transaction that is open; `directory` is filled with it. `damaged` is what is known to be
+/// damaged.
 pub(super) fn recover(
     connection: &Connection,
     directory: &Directory,
+    mut damaged: Vec<DamagedTask>,
     mut room: Room,
 ) -> Result<Recovered, Fault> {
     let (epoch, latest_at, token_key) =
@@ -60,12 +68,12 @@ pub(super) fn recover(
             Table::Meta.check(row, 0)?;
             Ok::<_, Fault>((row.get(2)?, Timestamp(row.get(3)?), row.get(4)?))
         })?;
-    let mut lost = Vec::new();
-    let (flows, damaged_flows) = read_flows(connection, &mut lost)?;
-    let (mut tasks, places, mut damaged) = read_tasks(connection, &mut lost, &mut room)?;
-    let queues = read_queues(connection)?;
-    let limits = limits::read(connection)?;
-    let (messages, locks) = (read_messages(connection, &mut lost)?, read_locks(connection)?);
+    let (flows, damaged_flows) = read_flows(connection, &mut damaged)?;
+    let (mut tasks, places) = read_tasks(connection, &mut damaged, &mut room)?;
+    let queues = read_queues(connection, &mut damaged)?;
+    let limits = limits::read(connection, &mut damaged)?;
+    let messages = read_messages(connection, &mut damaged)?;
+    let (locks, damaged_locks) = read_locks(connection, &mut damaged)?;
     let lock_floor = read_floor(connection)?;
     let mut active = directory.lock();
     active.clear();
@@ -79,7 +87,6 @@ pub(super) fn recover(
         }
     }
     let claims = claim_rows::read(connection)?;
-    damaged.extend(of_no_task(&lost));
     Ok(Recovered {
         epoch,
         token_key,
@@ -92,25 +99,25 @@ pub(super) fn recover(
         limits,
         messages,
         locks,
+        damaged_locks,
         lock_floor,
         latest_at,
         claims,
     })
 }
 
-/// Active tasks and where their rows are, and those of them that are damaged.
-type ReadTasks = (Vec<TaskRow>, Vec<Place>, Vec<DamagedTask>);
-
+/// Active tasks and where their rows are. Those that are damaged are added to `damaged`.
 fn read_tasks(
     connection: &Connection,
-    damage: &mut Vec<String>,
+    damaged: &mut Vec<DamagedTask>,
     room: &mut Room,
-) -> Result<ReadTasks, Fault> {
-    let (mut tasks, mut places, mut damaged) = (Vec::new(), Vec::new(), Vec::new());
+) -> Result<(Vec<TaskRow>, Vec<Place>), Fault> {
+    let (mut tasks, mut places) = (Vec::new(), Vec::new());
     let lost: i64 = connection.query_row(COUNT_LOST, [], |row| row.get(0))?;
     if lost > 0 {
         // Their ids went with what was submitted.
-        damage.push(format!("{lost} active tasks have lost what was submitted"));
+        let reason = format!("{lost} active tasks have lost what was submitted. Restore a backup");
+        damaged.push(DamagedTask::row("task", "lost", reason));
     }
     let mut statement = connection.prepare(&select_active())?;
     let mut rows = statement.query([])?;
@@ -129,14 +136,14 @@ fn read_tasks(
             Err(found) => damaged.push(found),
         }
     }
-    Ok((tasks, places, damaged))
+    Ok((tasks, places))
 }
 
 /// Flows, and which versions are damaged.
 type ReadFlows = (Vec<StoredFlow>, Vec<(Name, u32)>);
 
 /// All flows, and which versions are damaged. What is wrong with those is added to `damage`; their tasks cannot be read.
-fn read_flows(connection: &Connection, damage: &mut Vec<String>) -> Result<ReadFlows, Fault> {
+fn read_flows(connection: &Connection, damage: &mut Vec<DamagedTask>) -> Result<ReadFlows, Fault> {
     let mut statement = connection.prepare(&select_all(Table::Flow))?;
     let mut rows = statement.query([])?;
     let (mut flows, mut damaged) = (Vec::new(), Vec::new());
@@ -144,7 +151,8 @@ fn read_flows(connection: &Connection, damage: &mut Vec<String>) -> Result<ReadF
         match or_reason(stored_flow(row))? {
             Ok(flow) => flows.push(flow),
             Err(reason) => {
-                damage.push(reason);
+                let version: u32 = row.get(1).unwrap_or_default();
+                damage.push(DamagedTask::flow(&any_text(row, 0), version, reason));
                 // Where these are damaged as well, nobody knows which version it was.
                 damaged.extend(name(row, 0).ok().zip(row.get(1).ok()));
             }
@@ -153,25 +161,32 @@ fn read_flows(connection: &Connection, damage: &mut Vec<String>) -> Result<ReadF
     Ok((flows, damaged))
 }
 
-/// How many reasons of damage one alarm has; `windlass doctor` lists all of them.
-const REASONS_MAX: usize = 10;
-
-/// Damage to rows that are of no task. One alarm names it.
-fn of_no_task(reasons: &[String]) -> Option<DamagedTask> {
-    let (count, some) = (reasons.len(), &reasons[..reasons.len().min(REASONS_MAX)]);
-    let more = if count > REASONS_MAX { "; and others" } else { "" };
-    (count > 0).then(|| DamagedTask { id: TaskId::NONE, reason: format!("{}{more}", some.join("; ")).into() })
+/// Paused queues. One whose row is damaged is paused as well; what is wrong is added to `damage`.
+fn read_queues(connection: &Connection, damage: &mut Vec<DamagedTask>) -> Result<Vec<QueueChange>, Fault> {
+    let mut statement = connection.prepare(&select_all(Table::Queue))?;
+    let mut rows = statement.query([])?;
+    let mut queues = Vec::new();
+    while let Some(row) = rows.next()? {
+        match or_reason(read_queue(row))? {
+            Ok(queue) => queues.push(queue),
+            Err(fault) => match name(row, 0) {
+                Ok(name) => {
+                    damage.push(DamagedTask::queue(&name, fault));
+                    let at = Timestamp(row.get(1).unwrap_or_default());
+                    queues.push(QueueChange { name, paused: Some(QueuePause { at, by: None }) });
+                }
+                Err(_) => damage.push(DamagedTask::unknown_queue(&any_text(row, 0), fault)),
+            },
+        }
+    }
+    Ok(queues)
 }
 
-fn read_queues(connection: &Connection) -> Result<Vec<QueueChange>, Fault> {
-    let mut statement = connection.prepare(&select_all(Table::Queue))?;
-    let queues = statement.query_and_then([], |row| {
-        Table::Queue.check(row, 0)?;
-        let by: Option<String> = row.get(2)?;
-        let claimed: Option<bool> = row.get(3)?;
-        let by = by.map(|name| Actor { name: name.into(), claimed: claimed.unwrap_or(true) });
-        let paused = Some(QueuePause { at: Timestamp(row.get(1)?), by });
-        Ok(QueueChange { name: name(row, 0)?, paused })
-    })?;
-    queues.collect()
+fn read_queue(row: &Row<'_>) -> Result<QueueChange, Fault> {
+    Table::Queue.check(row, 0)?;
+    let by: Option<String> = row.get(2)?;
+    let claimed: Option<bool> = row.get(3)?;
+    let by = by.map(|name| Actor { name: name.into(), claimed: claimed.unwrap_or(true) });
+    let paused = Some(QueuePause { at: Timestamp(row.get(1)?), by });
+    Ok(QueueChange { name: name(row, 0)?, paused })
 }

@@ -3,6 +3,7 @@
 use rusqlite::{Connection, Row, params};
 use windlass_core::{Phase, TaskId, Timestamp};
 use windlass_engine::{
+    ports::DamagedTask,
     resident::{LimitedLine, Line, LinePlace, Params, ReadTask, Room, TaskRow, WakePlace},
     stored,
 };
@@ -11,8 +12,8 @@ use super::{
     checksum::Table,
     directory::Place,
     encoding::{from_integer, task_id, to_integer},
-    error::{Fault, of_task, or_damaged},
-    read::{complete, name, task_row},
+    error::{Fault, of_task, or_damaged, or_reason},
+    read::{any_text, complete, from_sql, name, task_row},
     recover::select_all,
 };
 
@@ -224,6 +225,53 @@ pub(super) fn lines(
         lines.push(LimitedLine { line, limit, resting });
     }
     Ok((lines, tasks))
+}
+
+/// Writes damaged rows of lines again from the tasks that rest in them: all of those may have been handed out. What was
+/// damaged is added to `mended`.
+pub(super) fn mend_lines(connection: &Connection, mended: &mut Vec<DamagedTask>) -> Result<(), Fault> {
+    let mut statement = connection.prepare(&select_all(Table::Line))?;
+    let mut rows = statement.query([])?;
+    let mut damaged = Vec::new();
+    while let Some(row) = rows.next()? {
+        let read =
+            Table::Line.check(row, 0).and_then(|()| Ok((name(row, 0)?, name(row, 1)?, task_id(row, 3)?)));
+        if let Err(fault) = or_reason(read)? {
+            damaged.push((bytes(row, 0)?, bytes(row, 1)?));
+            mended.push(DamagedTask::line(&format!("{}.{}", any_text(row, 0), any_text(row, 1)), fault));
+        }
+    }
+    drop(rows);
+    if damaged.is_empty() {
+        return Ok(());
+    }
+    for (module, command) in damaged {
+        connection
+            .execute("DELETE FROM line WHERE module = ?1 AND command = ?2", params![module, command])?;
+    }
+    connection.execute(
+        "INSERT INTO line (module, command, rank, id)
+         SELECT module, command, rank, id FROM (
+             SELECT module, command, rank, id,
+                    row_number() OVER (PARTITION BY module, command ORDER BY rank DESC, id DESC) AS place
+             FROM resting WHERE module IS NOT NULL)
+         WHERE place = 1
+         ON CONFLICT DO NOTHING",
+        [],
+    )?;
+    let unsealed = "SELECT module, command FROM line WHERE checksum IS NULL";
+    let written: Vec<(String, String)> = connection
+        .prepare(unsealed)?
+        .query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?
+        .collect::<rusqlite::Result<_>>()?;
+    for (module, command) in written {
+        Table::Line.seal(connection, "module = ?1 AND command = ?2", &[&module, &command])?;
+    }
+    Ok(())
+}
+
+fn bytes(row: &Row<'_>, column: usize) -> Result<Vec<u8>, Fault> {
+    Ok(row.get_ref(column)?.as_bytes().map_err(from_sql)?.to_vec())
 }
 
 /// How many rows are looked at in one go when a file of the first format is brought to the second.

@@ -222,10 +222,8 @@ impl Writer {
 
     fn read_state(&self, connection: &Connection, room: Room) -> Result<Recovered, Fault> {
         self.transaction(connection, || {
-            if !self.epoch_begun {
-                begin_epoch(connection)?;
-            }
-            recover(connection, &self.directory, room)
+            let mended = if self.epoch_begun { Vec::new() } else { begin_epoch(connection)? };
+            recover(connection, &self.directory, mended, room)
         })
     }
 

@@ -65,9 +65,9 @@ fn the_other_rows_are_read() {
     assert_eq!(recovered.flows.iter().map(|stored| stored.flow.name.as_str()).collect::<Vec<_>>(), ["sound"]);
     assert_eq!(recovered.damaged_flows, [(hurt.name.clone(), 1)]);
     assert!(recovered.messages.is_empty());
-    let [found] = &recovered.damaged[..] else { panic!("{:?}", recovered.damaged) };
-    assert_eq!(found.id, TaskId::NONE);
-    assert!(found.reason.contains("flow hurt version 1") && found.reason.contains("message"), "{found:?}");
+    let [flow, message] = &recovered.damaged[..] else { panic!("{:?}", recovered.damaged) };
+    assert!(&*flow.row == "flow.hurt.1" && flow.reason.contains("flow hurt version 1"), "{flow:?}");
+    assert!(message.row.starts_with("message.") && message.reason.contains("message"), "{message:?}");
     let page = wait(sink.alarms(true, 9)).unwrap();
     let [Ok(read), Err(damaged)] = &page[..] else { panic!("{page:?}") };
     assert!(damaged.id == TaskId::NONE && damaged.reason.contains(alarm), "{damaged:?}");
@@ -81,7 +81,7 @@ fn the_other_rows_are_read() {
     let store = open(&place);
     assert!(block_on(store.load(&[tasks[0].task.id])).unwrap()[0].is_some());
     assert!(block_on(store.load(&[tasks[1].task.id])).unwrap()[0].is_none());
-    assert!(store.quarantine().error(TaskId::NONE).is_some());
+    assert!(store.quarantine().error_of_no_task().is_some());
     assert!(store.quarantine().error(tasks[1].task.id).is_some());
 }
 

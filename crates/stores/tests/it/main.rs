@@ -8,6 +8,10 @@ mod conformance;
 mod crash;
 #[cfg(feature = "sqlite")]
 mod damaged_rows;
+#[cfg(feature = "sqlite")]
+mod damaged_settings;
+#[cfg(all(feature = "sqlite", any(feature = "mysql", feature = "postgres")))]
+mod damaged_sql;
 #[cfg(any(feature = "mysql", feature = "postgres"))]
 mod disturbed;
 #[cfg(feature = "sqlite")]

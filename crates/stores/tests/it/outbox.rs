@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use rusqlite::Connection;
-use windlass_core::{OnFailure, TaskId};
+use windlass_core::OnFailure;
 use windlass_engine::{
     archive,
     conformance::block_on,
@@ -143,7 +143,7 @@ fn damage_to_what_is_to_be_announced_is_found() {
         let first = block_on(store.unannounced(1)).unwrap();
         assert_eq!(first.len(), 1, "{damage}: damaged rows do not count");
         assert!(block_on(store.load(&[hurt])).unwrap()[0].is_some(), "its task goes on");
-        let found = store.quarantine().error(TaskId::NONE).unwrap();
+        let found = store.quarantine().error_of_no_task().unwrap();
         assert!(matches!(&found, StoreError::Damaged(why) if why.contains(&hurt.to_string())), "{found}");
         drop(store);
         let mut snapshot = SqliteSnapshot::new(open(&place), &place.path()).unwrap();

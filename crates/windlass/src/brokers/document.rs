@@ -4,7 +4,7 @@ use serde_json::{Value, value::RawValue};
 use windlass_brokers::Message;
 
 use super::{pointer::Pointer, settings::IntakeSettings};
-use crate::http::{KEY_BYTES_MAX, extract::SUBMIT_BYTES_MAX};
+use crate::http::{KEY_BYTES_MAX, request::SUBMIT_BYTES_MAX};
 
 /// What a message asks for.
 #[derive(Debug, PartialEq, Eq)]

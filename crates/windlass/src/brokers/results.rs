@@ -14,7 +14,7 @@ use windlass_engine::{
 };
 
 use super::consume::{Consumption, Handle};
-use crate::{clock::SystemClock, http::extract::RESULT_BYTES_MAX};
+use crate::{clock::SystemClock, http::request::RESULT_BYTES_MAX};
 
 /// Answers read at once.
 const ROUND_MAX: usize = 1_000;

@@ -66,9 +66,13 @@ fn render(locks: &[Lock], now: Timestamp, style: Style) -> String {
         let holder = lock.holder.as_ref();
         table.row([
             (&lock.name).into(),
-            holder.map(|holder| holder.step.task.clone()).unwrap_or_default().into(),
+            holder.map(|holder| task(&holder.step)).unwrap_or_default().into(),
             holder.map(|holder| step(&holder.step)).unwrap_or_default().into(),
-            holder.map(|holder| age(holder.step.since, now)).unwrap_or_default().into(),
+            holder
+                .filter(|holder| !holder.step.task.is_empty())
+                .map(|holder| age(holder.step.since, now))
+                .unwrap_or_default()
+                .into(),
             holder.map(|holder| holder.fence.to_string()).unwrap_or_default().into(),
             lock.waiting.to_string().into(),
         ]);
@@ -91,6 +95,11 @@ fn waiters(lock: &Lock, now: Timestamp, style: Style) -> String {
     format!("\n{}{more}", table.text(style))
 }
 
+/// The task of a step; of no task where the lock's row was damaged.
+fn task(found: &LockStep) -> String {
+    if found.task.is_empty() { "(closed: damaged row)".to_owned() } else { found.task.clone() }
+}
+
 fn step(found: &LockStep) -> String {
     let member = found.index.map(|index| format!("[{index}]")).unwrap_or_default();
     let undo = if found.direction == Direction::Rollback { " (rollback)" } else { "" };
@@ -101,10 +110,11 @@ fn told(released: &ReleasedLock, now: Timestamp, style: Style) -> String {
     let former = &released.former;
     let mut table = Table::headless();
     let faint = |text: &str| Cell::colored(text, Some(Color::Faint));
-    table.row([
-        faint("taken from"),
-        format!("step {} of task {}", step(&former.step), former.step.task).into(),
-    ]);
+    let from = match former.step.task.as_str() {
+        "" => "nobody: it was closed because its row was damaged".to_owned(),
+        task => format!("step {} of task {task}", step(&former.step)),
+    };
+    table.row([faint("taken from"), from.into()]);
     table.row([
         faint("beware"),
         format!("it is not stopped: what checks fencing tokens must refuse {} from now on", former.fence)

@@ -1,24 +1,37 @@
-//! `/v1/alarms`: what a person must see.
+//! `/v1/alarms`: what an operator must see.
 
 use std::sync::Arc;
 
-use axum::{
-    extract::{Request, State},
-    response::Response,
-};
+use axum::{extract::State, response::Response};
+use utoipa_axum::{router::OpenApiRouter, routes};
 use windlass_api as api;
-use windlass_core::{Actor, Alarm, AlarmCommand, AlarmId, AlarmState, TaskId};
+use windlass_core::{Alarm, AlarmCommand, AlarmId, AlarmState, TaskId, Timestamp};
 
-use super::{
+use crate::http::{
     App,
-    extract::{self, Pairs},
-    ok,
-    problem::Refused,
-    view,
+    answer::{ok, problem::Refused},
+    request::{By, FromQuery, Pairs, Path, Query},
+    tasks::view,
 };
 
 /// Alarms in one answer.
 const ALARMS_MAX: usize = 1000;
+
+/// Its routes.
+pub(super) fn routes() -> OpenApiRouter<Arc<App>> {
+    OpenApiRouter::new().routes(routes!(list)).routes(routes!(acknowledge)).routes(routes!(resolve))
+}
+
+/// Whether resolved ones are listed as well.
+pub(crate) struct All(bool);
+
+impl FromQuery for All {
+    const NAMES: &'static [&'static str] = &["all"];
+
+    fn from_query(pairs: &Pairs, _: Timestamp) -> Result<Self, Refused> {
+        pairs.flag("all").map(Self)
+    }
+}
 
 /// The alarms that are not resolved, or with `all` the last 1000; those raised last first.
 #[utoipa::path(
@@ -28,9 +41,10 @@ const ALARMS_MAX: usize = 1000;
     params(("all" = Option<bool>, Query, description = "Resolved ones as well")),
     responses((status = 200, description = "The page", body = api::List<api::Alarm>))
 )]
-pub(crate) async fn list(State(app): State<Arc<App>>, request: Request) -> Result<Response, Refused> {
-    let (parts, _) = request.into_parts();
-    let all = Pairs::of(&parts, &["all"])?.flag("all")?;
+pub(crate) async fn list(
+    State(app): State<Arc<App>>,
+    Query(All(all)): Query<All>,
+) -> Result<Response, Refused> {
     let items = app.engine.alarms(all, ALARMS_MAX).await?.into_iter().map(document).collect();
     Ok(ok(&api::List { items, next: None }))
 }
@@ -47,8 +61,12 @@ pub(crate) async fn list(State(app): State<Arc<App>>, request: Request) -> Resul
         (status = 409, description = "It is resolved", body = api::Problem, content_type = "application/problem+json"),
     )
 )]
-pub(crate) async fn acknowledge(State(app): State<Arc<App>>, request: Request) -> Result<Response, Refused> {
-    tell(&app, request, "acknowledge_alarm", |by| AlarmCommand::Acknowledge { by }).await
+pub(crate) async fn acknowledge(
+    State(app): State<Arc<App>>,
+    Path(id): Path<String>,
+    By(by): By,
+) -> Result<Response, Refused> {
+    tell(&app, id, "acknowledge_alarm", AlarmCommand::Acknowledge { by }).await
 }
 
 /// Says that an alarm is over.
@@ -62,19 +80,15 @@ pub(crate) async fn acknowledge(State(app): State<Arc<App>>, request: Request) -
         (status = 404, description = "Unknown alarm", body = api::Problem, content_type = "application/problem+json"),
     )
 )]
-pub(crate) async fn resolve(State(app): State<Arc<App>>, request: Request) -> Result<Response, Refused> {
-    tell(&app, request, "resolve_alarm", |by| AlarmCommand::Resolve { by }).await
+pub(crate) async fn resolve(
+    State(app): State<Arc<App>>,
+    Path(id): Path<String>,
+    By(by): By,
+) -> Result<Response, Refused> {
+    tell(&app, id, "resolve_alarm", AlarmCommand::Resolve { by }).await
 }
 
-async fn tell(
-    app: &App,
-    request: Request,
-    kind: &'static str,
-    command: impl FnOnce(Option<Actor>) -> AlarmCommand,
-) -> Result<Response, Refused> {
-    let (mut parts, _) = request.into_parts();
-    let id: String = extract::path(&mut parts).await?;
-    let command = command(extract::actor(&parts.headers)?);
+async fn tell(app: &App, id: String, kind: &'static str, command: AlarmCommand) -> Result<Response, Refused> {
     let alarm = app.engine.tell_alarm(AlarmId(id.into()), command).await?;
     app.metrics.command(kind);
     Ok(ok(&document(alarm)))

@@ -8,17 +8,17 @@ use axum::{
     response::Response,
 };
 use serde_json::value::RawValue;
+use utoipa_axum::{router::OpenApiRouter, routes};
 use windlass_api as api;
-use windlass_core::{Flow, Name};
+use windlass_core::{Flow, Name, Timestamp};
 use windlass_engine::{EngineError, is_adhoc, ports::StoredFlow};
 
-use super::{
+use crate::http::{
     App,
-    extract::{self, Pairs},
-    json_response, ok,
-    page::Page,
-    problem::Refused,
-    receive, view,
+    answer::{json_response, ok, page::Page, problem::Refused},
+    request::{FromQuery, Pairs, Path, Query},
+    serving::receive,
+    tasks::view,
 };
 use crate::{
     chain,
@@ -27,6 +27,39 @@ use crate::{
 
 /// Flows of a page where the request does not say.
 const PAGE_ITEMS: usize = 100;
+
+/// Its routes.
+pub(super) fn routes() -> OpenApiRouter<Arc<App>> {
+    OpenApiRouter::new().routes(routes!(list)).routes(routes!(check)).routes(routes!(show, apply))
+}
+
+/// Which flows are listed.
+pub(crate) struct PageOfFlows {
+    /// Those that tasks brought along as well.
+    all: bool,
+    /// The name of the last flow of the page before: flows that come or go meanwhile move no other.
+    after: Option<Name>,
+    limit: usize,
+}
+
+impl FromQuery for PageOfFlows {
+    const NAMES: &'static [&'static str] = &["all", "cursor", "limit"];
+
+    fn from_query(pairs: &Pairs, _: Timestamp) -> Result<Self, Refused> {
+        Ok(Self { all: pairs.flag("all")?, after: pairs.name("cursor")?, limit: pairs.limit(PAGE_ITEMS)? })
+    }
+}
+
+/// A version of a flow; the newest where it is not said.
+pub(crate) struct Version(Option<u32>);
+
+impl FromQuery for Version {
+    const NAMES: &'static [&'static str] = &["version"];
+
+    fn from_query(pairs: &Pairs, _: Timestamp) -> Result<Self, Refused> {
+        pairs.number("version").map(Self)
+    }
+}
 
 /// The newest version of every flow, by name. A page ends early, with `next`, once its flows have 8 MiB of definitions.
 #[utoipa::path(
@@ -43,12 +76,11 @@ const PAGE_ITEMS: usize = 100;
         (status = 400, description = "Malformed", body = api::Problem, content_type = "application/problem+json"),
     )
 )]
-pub(crate) async fn list(State(app): State<Arc<App>>, request: Request) -> Result<Response, Refused> {
-    let (parts, _) = request.into_parts();
-    let pairs = Pairs::of(&parts, &["all", "cursor", "limit"])?;
-    let (all, limit) = (pairs.flag("all")?, pairs.limit(PAGE_ITEMS)?);
-    // The cursor is the name of the last flow of the page before: flows that come or go meanwhile move no other.
-    let after = pairs.one("cursor")?.map(|cursor| extract::name("\"cursor\"", cursor)).transpose()?;
+pub(crate) async fn list(
+    State(app): State<Arc<App>>,
+    Query(page): Query<PageOfFlows>,
+) -> Result<Response, Refused> {
+    let PageOfFlows { all, after, limit } = page;
     let flows = app.engine.flows().await?;
     let is_wanted =
         |name: &Name| (all || !is_adhoc(name.as_str())) && after.as_ref().is_none_or(|after| name > after);
@@ -80,17 +112,18 @@ pub(crate) async fn list(State(app): State<Arc<App>>, request: Request) -> Resul
         (status = 404, description = "Unknown flow or version", body = api::Problem, content_type = "application/problem+json"),
     )
 )]
-pub(crate) async fn show(State(app): State<Arc<App>>, request: Request) -> Result<Response, Refused> {
-    let (mut parts, _) = request.into_parts();
-    let name: String = extract::path(&mut parts).await?;
-    let version = Pairs::of(&parts, &["version"])?.number("version")?;
+pub(crate) async fn show(
+    State(app): State<Arc<App>>,
+    Path(name): Path<String>,
+    Query(Version(version)): Query<Version>,
+) -> Result<Response, Refused> {
     match app.engine.flow(&name, version).await {
         Ok(stored) => Ok(ok(&document(&stored))),
         Err(error) => Err(with_versions(&app, error).await),
     }
 }
 
-/// The refusal of an error. Where a flow is there and the version is not, it tells which versions are; where there is one
+/// The refusal of an error. Where a flow is there and the version is not, it names them; where there is one
 /// of a name much like it, that one.
 pub(crate) async fn with_versions(app: &App, error: EngineError) -> Refused {
     if let EngineError::UnknownFlow(named) = &error
@@ -145,17 +178,19 @@ fn document(stored: &StoredFlow) -> api::Flow {
         (status = 415, description = "Neither JSON nor YAML nor TOML", body = api::Problem, content_type = "application/problem+json"),
     )
 )]
-pub(crate) async fn apply(State(app): State<Arc<App>>, request: Request) -> Result<Response, Refused> {
-    let (mut parts, body) = request.into_parts();
-    let name: String = extract::path(&mut parts).await?;
-    extract::name("the flow in the path", &name)?;
+pub(crate) async fn apply(
+    State(app): State<Arc<App>>,
+    Path(name): Path<Name>,
+    request: Request,
+) -> Result<Response, Refused> {
+    let (parts, body) = request.into_parts();
     if is_adhoc(&name) {
         return Err(Refused::malformed(format!(
             "{name:?} is a name that flows get which tasks bring along as `steps`: choose another one"
         )));
     }
     let body = receive::read_body(&app.bodies, &parts, body, FILE_BYTES_MAX).await?;
-    let flow = read(&app, &parts.headers, &body, Some(name)).await?;
+    let flow = read(&app, &parts.headers, &body, Some(name.to_string())).await?;
     let application = app.engine.apply_flow(flow, app.now()).await?;
     app.metrics.command("apply_flow");
     let applied =

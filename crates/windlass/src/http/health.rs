@@ -1,4 +1,4 @@
-//! `GET /healthz` and `GET /readyz`: for whoever restarts servers and sends requests to them.
+//! `GET /healthz` and `GET /readyz`: for process supervisors and load balancers.
 
 use std::{sync::Arc, time::Duration};
 
@@ -7,10 +7,19 @@ use serde::Serialize;
 use utoipa::ToSchema;
 use windlass_engine::ports::StoreError;
 
-use super::{App, ok, problem::Refused};
+use crate::http::{
+    App,
+    answer::{ok, problem::Refused},
+};
+use utoipa_axum::{router::OpenApiRouter, routes};
 
 /// How long the store may take to write a probe before the server counts as not ready.
 const STORE_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Its routes.
+pub(super) fn routes() -> OpenApiRouter<Arc<App>> {
+    OpenApiRouter::new().routes(routes!(alive)).routes(routes!(ready))
+}
 
 /// The server's state.
 #[derive(Debug, Serialize, ToSchema)]

@@ -1,11 +1,9 @@
-//! `/v1/limits`: how many attempts may be in hands at once, and how many may begin in a span of time.
+//! `/v1/limits`: how many attempts may run concurrently, and how many may start per span of time.
 
 use std::sync::Arc;
 
-use axum::{
-    extract::{Request, State},
-    response::Response,
-};
+use axum::{extract::State, response::Response};
+use utoipa_axum::{router::OpenApiRouter, routes};
 use windlass_api as api;
 use windlass_core::{Direction, Millis, Name};
 use windlass_engine::{
@@ -13,22 +11,24 @@ use windlass_engine::{
     ports::{Limit, Starts},
 };
 
-use super::{
+use crate::http::{
     App,
-    extract::{self, Pairs},
-    ok,
-    problem::Refused,
-    view,
+    answer::{ok, problem::Refused},
+    request::{self, JsonBody, Path, Query},
+    tasks::view,
 };
 
 /// The largest document of a limit, in bytes.
 const LIMIT_BYTES_MAX: usize = 16 * 1024;
 
+/// Its routes.
+pub(super) fn routes() -> OpenApiRouter<Arc<App>> {
+    OpenApiRouter::new().routes(routes!(list)).routes(routes!(show, set, remove))
+}
+
 /// All limits with who counts under them, by name.
 #[utoipa::path(get, path = "/v1/limits", operation_id = "list_limits", tag = "limits", responses((status = 200, description = "The limits", body = api::List<api::Limit>)))]
-pub(crate) async fn list(State(app): State<Arc<App>>, request: Request) -> Result<Response, Refused> {
-    let (parts, _) = request.into_parts();
-    Pairs::of(&parts, &[])?;
+pub(crate) async fn list(State(app): State<Arc<App>>, Query(()): Query<()>) -> Result<Response, Refused> {
     let limits = app.engine.limits(app.now()).await?;
     let items = limits.iter().map(|report| document(report, Vec::new())).collect();
     Ok(ok(&api::List { items, next: None }))
@@ -45,13 +45,11 @@ pub(crate) async fn list(State(app): State<Arc<App>>, request: Request) -> Resul
         (status = 404, description = "Unknown limit", body = api::Problem, content_type = "application/problem+json"),
     )
 )]
-pub(crate) async fn show(State(app): State<Arc<App>>, request: Request) -> Result<Response, Refused> {
-    let (mut parts, _) = request.into_parts();
-    let name: String = extract::path(&mut parts).await?;
+pub(crate) async fn show(State(app): State<Arc<App>>, Path(name): Path<String>) -> Result<Response, Refused> {
     Ok(ok(&limit(&app, &name).await?))
 }
 
-/// Sets a limit. It holds at once, also over what is in hands already; one of the same name is replaced.
+/// Sets a limit. It applies at once, also to attempts that are already running; one of the same name is replaced.
 #[utoipa::path(
     put,
     path = "/v1/limits/{name}", operation_id = "set_limit",
@@ -64,15 +62,16 @@ pub(crate) async fn show(State(app): State<Arc<App>>, request: Request) -> Resul
         (status = 422, description = "It limits nothing, or everything", body = api::Problem, content_type = "application/problem+json"),
     )
 )]
-pub(crate) async fn set(State(app): State<Arc<App>>, request: Request) -> Result<Response, Refused> {
-    let (mut parts, body) = request.into_parts();
-    let name: String = extract::path(&mut parts).await?;
-    let text = extract::read_json(&app.bodies, &parts, body, LIMIT_BYTES_MAX).await?;
+pub(crate) async fn set(
+    State(app): State<Arc<App>>,
+    Path(name): Path<String>,
+    JsonBody(text): JsonBody<LIMIT_BYTES_MAX>,
+) -> Result<Response, Refused> {
     let rule: api::SetLimit = text.parse()?;
     let limit = Limit {
-        name: extract::name("the limit", &name)?,
-        queue: extract::name("`queue`", &rule.queue)?,
-        command: rule.command.as_deref().map(|command| extract::name("`command`", command)).transpose()?,
+        name: request::name("the limit", &name)?,
+        queue: request::name("`queue`", &rule.queue)?,
+        command: rule.command.as_deref().map(|command| request::name("`command`", command)).transpose()?,
         per_key: rule.per_key,
         running: rule.running,
         starts: rule.starts.map(|starts| Starts { count: starts.count, per: Millis(starts.per.ms) }),
@@ -94,11 +93,12 @@ pub(crate) async fn set(State(app): State<Arc<App>>, request: Request) -> Result
         (status = 404, description = "Unknown limit", body = api::Problem, content_type = "application/problem+json"),
     )
 )]
-pub(crate) async fn remove(State(app): State<Arc<App>>, request: Request) -> Result<Response, Refused> {
-    let (mut parts, _) = request.into_parts();
-    let name: String = extract::path(&mut parts).await?;
+pub(crate) async fn remove(
+    State(app): State<Arc<App>>,
+    Path(name): Path<String>,
+) -> Result<Response, Refused> {
     let limit = limit(&app, &name).await?;
-    app.engine.remove_limit(extract::name("the limit", &name)?).await?;
+    app.engine.remove_limit(request::name("the limit", &name)?).await?;
     app.metrics.command("remove_limit");
     Ok(ok(&limit))
 }

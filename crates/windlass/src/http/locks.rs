@@ -2,19 +2,16 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use axum::{
-    extract::{Request, State},
-    response::Response,
-};
+use axum::{extract::State, response::Response};
+use utoipa_axum::{router::OpenApiRouter, routes};
 use windlass_api as api;
 use windlass_core::{Lock, LockHolder, LockOwner, LockWaiter, Name, TaskId, Timestamp};
 
-use super::{
+use crate::http::{
     App,
-    extract::{self, Pairs},
-    ok,
-    problem::Refused,
-    view,
+    answer::{ok, problem::Refused},
+    request::{By, FromQuery, JsonBody, Pairs, Path, Query, SUBMIT_BYTES_MAX},
+    tasks::view,
 };
 
 /// Locks in one answer where nothing is said.
@@ -26,6 +23,25 @@ const WAITERS_MAX: usize = 100;
 /// The longest reason, in characters.
 const REASON_CHARS_MAX: usize = 1000;
 
+/// Its routes.
+pub(super) fn routes() -> OpenApiRouter<Arc<App>> {
+    OpenApiRouter::new().routes(routes!(list)).routes(routes!(show)).routes(routes!(release))
+}
+
+/// Which locks are listed.
+pub(crate) struct PageOfLocks {
+    after: Option<Name>,
+    limit: usize,
+}
+
+impl FromQuery for PageOfLocks {
+    const NAMES: &'static [&'static str] = &["cursor", "limit"];
+
+    fn from_query(pairs: &Pairs, _: Timestamp) -> Result<Self, Refused> {
+        Ok(Self { after: pairs.name("cursor")?, limit: pairs.limit(PAGE_ITEMS)? })
+    }
+}
+
 /// The locks that somebody has, by name.
 #[utoipa::path(
     get,
@@ -33,15 +49,15 @@ const REASON_CHARS_MAX: usize = 1000;
     tag = "locks",
     params(
         ("cursor" = Option<String>, Query, description = "`next` of the page before"),
-        ("limit" = Option<usize>, Query, description = "At most so many, up to 1000"),
+        ("limit" = Option<usize>, Query, description = "1 to 1000"),
     ),
     responses((status = 200, description = "The page", body = api::List<api::Lock>))
 )]
-pub(crate) async fn list(State(app): State<Arc<App>>, request: Request) -> Result<Response, Refused> {
-    let (parts, _) = request.into_parts();
-    let pairs = Pairs::of(&parts, &["cursor", "limit"])?;
-    let limit = pairs.limit(PAGE_ITEMS)?;
-    let after = pairs.one("cursor")?.map(|cursor| extract::name("\"cursor\"", cursor)).transpose()?;
+pub(crate) async fn list(
+    State(app): State<Arc<App>>,
+    Query(page): Query<PageOfLocks>,
+) -> Result<Response, Refused> {
+    let PageOfLocks { after, limit } = page;
     let locks = app.engine.locks(after.as_ref(), limit + 1).await?;
     let next = (locks.len() > limit).then(|| locks[limit - 1].name.to_string());
     let locks = &locks[..locks.len().min(limit)];
@@ -62,10 +78,11 @@ pub(crate) async fn list(State(app): State<Arc<App>>, request: Request) -> Resul
         (status = 404, description = "Nobody has it", body = api::Problem, content_type = "application/problem+json"),
     )
 )]
-pub(crate) async fn show(State(app): State<Arc<App>>, request: Request) -> Result<Response, Refused> {
-    let (mut parts, _) = request.into_parts();
-    Pairs::of(&parts, &[])?;
-    let name = lock_in_path(&mut parts).await?;
+pub(crate) async fn show(
+    State(app): State<Arc<App>>,
+    Path(name): Path<Name>,
+    Query(()): Query<()>,
+) -> Result<Response, Refused> {
     let lock = app.engine.lock(&name).await?;
     let steps = Steps::of(&app, owners(&lock)).await?;
     Ok(ok(&document(&lock, &steps, WAITERS_MAX)))
@@ -85,11 +102,12 @@ pub(crate) async fn show(State(app): State<Arc<App>>, request: Request) -> Resul
         (status = 404, description = "Nobody has it", body = api::Problem, content_type = "application/problem+json"),
     )
 )]
-pub(crate) async fn release(State(app): State<Arc<App>>, request: Request) -> Result<Response, Refused> {
-    let (mut parts, body) = request.into_parts();
-    let name = lock_in_path(&mut parts).await?;
-    let by = extract::actor(&parts.headers)?;
-    let body = extract::read_json(&app.bodies, &parts, body, extract::SUBMIT_BYTES_MAX).await?;
+pub(crate) async fn release(
+    State(app): State<Arc<App>>,
+    Path(name): Path<Name>,
+    By(by): By,
+    JsonBody(body): JsonBody<SUBMIT_BYTES_MAX>,
+) -> Result<Response, Refused> {
     let reason = body.parse::<api::ReleaseLock>()?.reason;
     let reason = reason.trim();
     if reason.is_empty() || reason.chars().count() > REASON_CHARS_MAX {
@@ -104,11 +122,6 @@ pub(crate) async fn release(State(app): State<Arc<App>>, request: Request) -> Re
     let steps = Steps::of(&app, owners(&seized.lock).chain([seized.from.owner])).await?;
     let lock = document(&seized.lock, &steps, WAITERS_MAX);
     Ok(ok(&api::ReleasedLock { lock, former: holder(&seized.from, &steps) }))
-}
-
-async fn lock_in_path(parts: &mut axum::http::request::Parts) -> Result<Name, Refused> {
-    let name: String = extract::path(parts).await?;
-    extract::name("the lock", &name)
 }
 
 /// Those of a lock that are shown.
@@ -138,7 +151,7 @@ impl Steps {
 
     fn step(&self, owner: &LockOwner, since: Timestamp) -> api::LockStep {
         api::LockStep {
-            task: owner.task.to_string(),
+            task: if owner.task == TaskId::NONE { String::new() } else { owner.task.to_string() },
             step: self.0.get(&(owner.task, owner.key.step)).cloned().unwrap_or_default(),
             index: owner.key.index(),
             direction: view::direction(owner.key.direction),

@@ -7,11 +7,11 @@ use windlass_api as api;
 use windlass_core::{Json, Outcome, Timestamp};
 use windlass_engine::Said;
 
-use super::{
+use crate::http::{
+    answer::problem::Refused,
     exchange::call::{Body, call},
-    extract,
-    problem::Refused,
-    tasks,
+    request::{self, FromQuery as _, Pairs},
+    tasks::{self, ListQuery},
 };
 use crate::malformed::check_message;
 
@@ -19,7 +19,7 @@ use crate::malformed::check_message;
 pub fn exchange(bytes: &[u8]) {
     // What is not UTF-8 is refused before it is parsed.
     let Ok(text) = std::str::from_utf8(bytes) else { return };
-    let body = match extract::parse::<Body<'_>>(text) {
+    let body = match request::parse::<Body<'_>>(text) {
         Ok(body) => body,
         Err(refused) => {
             let problem = refused.problem();
@@ -64,10 +64,12 @@ fn check_result(result: &Json) {
 /// Takes the bytes as the query of `GET /v1/tasks`.
 pub fn query(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
-    // What is no URI does not get past the HTTP library.
+    // The HTTP library refuses malformed URIs.
     let Ok(request) = Request::get(format!("/v1/tasks?{text}")).body(()) else { return };
     let (parts, ()) = request.into_parts();
-    match tasks::query(&parts, Timestamp(1_900_000_000_000)) {
+    let read = Pairs::of(&parts, ListQuery::NAMES)
+        .and_then(|pairs| ListQuery::from_query(&pairs, Timestamp(1_900_000_000_000)));
+    match read {
         // The message may repeat what was sent, which the HTTP library has bounded, with escapes for what cannot be
         // printed.
         Err(refused) => {
@@ -76,9 +78,9 @@ pub fn query(bytes: &[u8]) {
         }
         Ok(query) => {
             assert!((1..=1000).contains(&query.limit));
-            if let Some(before) = query.before {
+            if let Some(before) = query.before() {
                 assert!(parts.uri.query().is_some_and(|query| {
-                    // A cursor has no character that a query would have to escape, but may be escaped all the same.
+                    // A cursor has no character that a query would have to escape, but a client may escape it.
                     query.contains(&tasks::cursor(before)) || query.contains('%')
                 }));
             }

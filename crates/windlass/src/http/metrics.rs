@@ -18,7 +18,7 @@ use prometheus_client::{
 };
 use windlass_engine::{ReportStatus, RoundsOf};
 
-use super::{App, problem::Refused, queues};
+use crate::http::{App, answer::problem::Refused, queues};
 
 const CONTENT_TYPE: HeaderValue =
     HeaderValue::from_static("application/openmetrics-text; version=1.0.0; charset=utf-8");
@@ -47,7 +47,7 @@ struct ReportLabels {
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct RequestLabels {
-    route: &'static str,
+    route: String,
     method: &'static str,
     status: u16,
 }
@@ -66,7 +66,7 @@ impl Default for Metrics {
     fn default() -> Self {
         let mut registry = Registry::with_prefix("windlass");
         let (tasks_accepted, tasks_repeated) = (Counter::default(), Counter::default());
-        registry.register("tasks_accepted", "Tasks taken in", tasks_accepted.clone());
+        registry.register("tasks_accepted", "Tasks accepted", tasks_accepted.clone());
         registry.register(
             "tasks_repeated",
             "Submits answered with the task of an earlier one under the same idempotency key",
@@ -129,7 +129,7 @@ impl Metrics {
         self.reports.get_or_create(&ReportLabels { status }).inc();
     }
 
-    pub(crate) fn request(&self, route: &'static str, method: &Method, status: StatusCode) {
+    pub(crate) fn request(&self, route: &str, method: &Method, status: StatusCode) {
         // Clients may invent methods; labels must stay few.
         let method = match method.as_str() {
             "GET" => "GET",
@@ -138,7 +138,7 @@ impl Metrics {
             "PUT" => "PUT",
             _ => "other",
         };
-        let labels = RequestLabels { route, method, status: status.as_u16() };
+        let labels = RequestLabels { route: route.to_owned(), method, status: status.as_u16() };
         self.requests.get_or_create(&labels).inc();
     }
 }
@@ -219,7 +219,11 @@ async fn present(app: &App) -> Result<Registry, Refused> {
     );
     let damaged: Gauge = Gauge::default();
     damaged.set(saturating(app.engine.damaged_tasks() as u64));
-    registry.register("damaged_tasks", "Tasks that this server has met whose rows are damaged", damaged);
+    registry.register(
+        "damaged_tasks",
+        "Tasks, and rows of no task, that this server has met and that are damaged",
+        damaged,
+    );
     if let Some(trips) = app.engine.store_round_trips() {
         let help = "How often something was sent to the database and waited for";
         registry.register("store_round_trips", help, ConstCounter::new(trips));
@@ -248,7 +252,7 @@ fn saturating(n: u64) -> i64 {
     i64::try_from(n).unwrap_or(i64::MAX)
 }
 
-/// What the process has in RAM, where the system tells (the second number of `/proc/self/statm`, in pages).
+/// What the process has in RAM, where the system reports it (the second number of `/proc/self/statm`, in pages).
 fn resident_bytes() -> Option<u64> {
     let statm = std::fs::read_to_string("/proc/self/statm").ok()?;
     let pages: u64 = statm.split(' ').nth(1)?.parse().ok()?;

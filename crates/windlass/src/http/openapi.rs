@@ -1,13 +1,14 @@
 //! `GET /openapi.json`: the contract, gathered from the handlers and the documents of `windlass_api`.
 
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use axum::{body::Bytes, http::StatusCode, response::Response};
 use utoipa::OpenApi;
+use utoipa_axum::{router::OpenApiRouter, routes};
 
 use super::{
-    alarms, batch, bulk, bytes_response, classic, events, exchange, flows, health, limits, locks, logs,
-    members, metrics, queues, rerun, resolve, servers, signals, submit, tasks, why, workers,
+    App, alarms, answer::bytes_response, exchange, flows, health, limits, locks, metrics, queues, servers,
+    tasks, tasks::classic::ClassicTask, workers,
 };
 
 #[derive(OpenApi)]
@@ -22,64 +23,37 @@ use super::{
         (name = "flows", description = "The catalogue of flows"),
         (name = "workers", description = "Doing the work"),
         (name = "queues", description = "The work of each module"),
-        (name = "limits", description = "How much may be in hands at once, and begin"),
+        (name = "limits", description = "How many attempts may run concurrently, and start per span of time"),
         (name = "locks", description = "Who has which lock"),
-        (name = "alarms", description = "What a person must see"),
+        (name = "alarms", description = "What an operator must see"),
         (name = "server", description = "The server itself, and others on its store"),
     ),
-    paths(
-        submit::submit,
-        batch::submit,
-        bulk::change,
-        tasks::list::list,
-        tasks::counts::count,
-        tasks::show,
-        tasks::cancel,
-        tasks::pause,
-        tasks::resume,
-        resolve::resolve,
-        members::list,
-        rerun::rerun,
-        signals::send,
-        events::events,
-        logs::logs,
-        why::why,
-        flows::list,
-        flows::show,
-        flows::apply,
-        flows::check,
-        exchange::exchange,
-        exchange::attempt::show,
-        workers::list,
-        queues::list,
-        queues::show,
-        queues::pause,
-        queues::resume,
-        limits::list,
-        limits::show,
-        limits::set,
-        limits::remove,
-        locks::list,
-        locks::show,
-        locks::release,
-        alarms::list,
-        alarms::acknowledge,
-        alarms::resolve,
-        servers::list,
-        health::alive,
-        health::ready,
-        metrics::scrape,
-        show,
-    ),
-    components(schemas(classic::ClassicTask, windlass_api::StepMessage, windlass_api::ResultMessage))
+    components(schemas(ClassicTask, windlass_api::StepMessage, windlass_api::ResultMessage))
 )]
 struct Contract;
+
+/// Every endpoint: its handler and its part of the contract.
+pub(super) fn router() -> OpenApiRouter<Arc<App>> {
+    OpenApiRouter::with_openapi(Contract::openapi())
+        .merge(tasks::routes())
+        .merge(flows::routes())
+        .merge(exchange::routes())
+        .merge(workers::routes())
+        .merge(queues::routes())
+        .merge(limits::routes())
+        .merge(locks::routes())
+        .merge(alarms::routes())
+        .merge(servers::routes())
+        .merge(health::routes())
+        .routes(routes!(metrics::scrape))
+        .routes(routes!(show))
+}
 
 /// The contract as pretty JSON, with a newline at the end.
 #[must_use]
 pub fn document() -> String {
     // It is made of what the compiler has seen, so it can always be written.
-    let mut document = Contract::openapi().to_pretty_json().unwrap_or_default();
+    let mut document = router().into_openapi().to_pretty_json().unwrap_or_default();
     document.push('\n');
     document
 }

@@ -2,30 +2,34 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use axum::{
-    extract::{Request, State},
-    response::Response,
-};
+use axum::{extract::State, response::Response};
+use utoipa_axum::{router::OpenApiRouter, routes};
 use windlass_api as api;
-use windlass_core::Name;
+use windlass_core::{Actor, Name};
 use windlass_engine::{
     EngineError,
     ports::{QueueState, SessionState},
 };
 
-use super::{
+use crate::http::{
     App,
-    extract::{self, Pairs},
-    ok,
-    problem::Refused,
-    view,
+    answer::{ok, problem::Refused},
+    request::{self, By, Path, Query},
+    tasks::view,
 };
+
+/// Its routes.
+pub(super) fn routes() -> OpenApiRouter<Arc<App>> {
+    OpenApiRouter::new()
+        .routes(routes!(list))
+        .routes(routes!(show))
+        .routes(routes!(pause))
+        .routes(routes!(resume))
+}
 
 /// All queues, by name: one per module that a flow names or a worker serves.
 #[utoipa::path(get, path = "/v1/queues", operation_id = "list_queues", tag = "queues", responses((status = 200, description = "The page", body = api::List<api::Queue>)))]
-pub(crate) async fn list(State(app): State<Arc<App>>, request: Request) -> Result<Response, Refused> {
-    let (parts, _) = request.into_parts();
-    Pairs::of(&parts, &[])?;
+pub(crate) async fn list(State(app): State<Arc<App>>, Query(()): Query<()>) -> Result<Response, Refused> {
     let items = queues(&app).await?.into_values().collect();
     Ok(ok(&api::List { items, next: None }))
 }
@@ -41,9 +45,7 @@ pub(crate) async fn list(State(app): State<Arc<App>>, request: Request) -> Resul
         (status = 404, description = "Unknown queue", body = api::Problem, content_type = "application/problem+json"),
     )
 )]
-pub(crate) async fn show(State(app): State<Arc<App>>, request: Request) -> Result<Response, Refused> {
-    let (mut parts, _) = request.into_parts();
-    let name: String = extract::path(&mut parts).await?;
+pub(crate) async fn show(State(app): State<Arc<App>>, Path(name): Path<String>) -> Result<Response, Refused> {
     Ok(ok(&queue(&app, &name).await?))
 }
 
@@ -58,8 +60,12 @@ pub(crate) async fn show(State(app): State<Arc<App>>, request: Request) -> Resul
         (status = 404, description = "Unknown queue", body = api::Problem, content_type = "application/problem+json"),
     )
 )]
-pub(crate) async fn pause(State(app): State<Arc<App>>, request: Request) -> Result<Response, Refused> {
-    set_paused(&app, request, true).await
+pub(crate) async fn pause(
+    State(app): State<Arc<App>>,
+    Path(name): Path<String>,
+    By(by): By,
+) -> Result<Response, Refused> {
+    set_paused(&app, &name, by, true).await
 }
 
 /// Hands out the work of a queue again.
@@ -73,21 +79,22 @@ pub(crate) async fn pause(State(app): State<Arc<App>>, request: Request) -> Resu
         (status = 404, description = "Unknown queue", body = api::Problem, content_type = "application/problem+json"),
     )
 )]
-pub(crate) async fn resume(State(app): State<Arc<App>>, request: Request) -> Result<Response, Refused> {
-    set_paused(&app, request, false).await
+pub(crate) async fn resume(
+    State(app): State<Arc<App>>,
+    Path(name): Path<String>,
+    By(by): By,
+) -> Result<Response, Refused> {
+    set_paused(&app, &name, by, false).await
 }
 
-async fn set_paused(app: &App, request: Request, paused: bool) -> Result<Response, Refused> {
-    let (mut parts, _) = request.into_parts();
-    let name: String = extract::path(&mut parts).await?;
-    let by = extract::actor(&parts.headers)?;
-    let before = queue(app, &name).await?;
+async fn set_paused(app: &App, name: &str, by: Option<Actor>, paused: bool) -> Result<Response, Refused> {
+    let before = queue(app, name).await?;
     if before.paused != paused {
-        let name = extract::name("the queue", &name)?;
+        let name = request::name("the queue", name)?;
         app.engine.set_queue_paused(name, paused, by, app.now()).await?;
     }
     app.metrics.command(if paused { "pause_queue" } else { "resume_queue" });
-    Ok(ok(&queue(app, &name).await?))
+    Ok(ok(&queue(app, name).await?))
 }
 
 async fn queue(app: &App, name: &str) -> Result<api::Queue, Refused> {
@@ -128,8 +135,8 @@ async fn queues(app: &App) -> Result<BTreeMap<Name, api::Queue>, Refused> {
     Ok(queues)
 }
 
-/// The queues that the store knows, and the workers that are connected. What a courier has on a broker waits for a worker as
-/// well.
+/// The queues that the store knows, and the workers that are connected. What a queue publisher has put on a
+/// broker waits for a worker as well.
 pub(super) async fn look(app: &App) -> Result<(Vec<QueueState>, Vec<SessionState>), EngineError> {
     let mut queues = app.engine.queues().await?;
     let (own, workers): (Vec<_>, Vec<_>) =

@@ -2,20 +2,26 @@
 
 use std::sync::Arc;
 
-use axum::{
-    extract::{Request, State},
-    response::Response,
-};
+use axum::{extract::State, response::Response};
+use utoipa_axum::{router::OpenApiRouter, routes};
 use windlass_api as api;
 use windlass_engine::ports::{Now, ServerState};
 
-use super::{App, extract::Pairs, ok, problem::Refused, view};
+use crate::http::{
+    App,
+    answer::{ok, problem::Refused},
+    request::Query,
+    tasks::view,
+};
+
+/// Its routes.
+pub(super) fn routes() -> OpenApiRouter<Arc<App>> {
+    OpenApiRouter::new().routes(routes!(list))
+}
 
 /// The servers on the same store.
 #[utoipa::path(get, path = "/v1/servers", operation_id = "list_servers", tag = "server", responses((status = 200, description = "The page", body = api::List<api::Server>)))]
-pub(crate) async fn list(State(app): State<Arc<App>>, request: Request) -> Result<Response, Refused> {
-    let (parts, _) = request.into_parts();
-    Pairs::of(&parts, &[])?;
+pub(crate) async fn list(State(app): State<Arc<App>>, Query(()): Query<()>) -> Result<Response, Refused> {
     let (now, servers) = (app.now(), app.engine.servers().await?);
     let items = servers.into_iter().map(|server| document(server, &app, now)).collect();
     Ok(ok(&api::List { items, next: None }))

@@ -2,17 +2,40 @@
 
 use std::sync::Arc;
 
-use axum::{
-    extract::{Request, State},
-    response::Response,
-};
+use axum::{extract::State, response::Response};
+use utoipa_axum::{router::OpenApiRouter, routes};
 use windlass_api as api;
+use windlass_core::Timestamp;
 use windlass_engine::ports::SessionState;
 
-use super::{App, extract::Pairs, ok, problem::Refused, view};
+use crate::http::{
+    App,
+    answer::{ok, problem::Refused},
+    request::{FromQuery, Pairs, Query},
+    tasks::view,
+};
 
 /// Workers in one answer where nothing is said.
 const PAGE_ITEMS: usize = 1000;
+
+/// Its routes.
+pub(super) fn routes() -> OpenApiRouter<Arc<App>> {
+    OpenApiRouter::new().routes(routes!(list))
+}
+
+/// Which workers are listed.
+pub(crate) struct PageOfWorkers {
+    after: Option<String>,
+    limit: usize,
+}
+
+impl FromQuery for PageOfWorkers {
+    const NAMES: &'static [&'static str] = &["cursor", "limit"];
+
+    fn from_query(pairs: &Pairs, _: Timestamp) -> Result<Self, Refused> {
+        Ok(Self { after: pairs.one("cursor")?.map(str::to_owned), limit: pairs.limit(PAGE_ITEMS)? })
+    }
+}
 
 /// The connected workers, by their ids.
 #[utoipa::path(
@@ -21,18 +44,18 @@ const PAGE_ITEMS: usize = 1000;
     tag = "workers",
     params(
         ("cursor" = Option<String>, Query, description = "`next` of the page before"),
-        ("limit" = Option<usize>, Query, description = "At most so many, up to 1000"),
+        ("limit" = Option<usize>, Query, description = "1 to 1000"),
     ),
     responses((status = 200, description = "The page", body = api::List<api::Worker>))
 )]
-pub(crate) async fn list(State(app): State<Arc<App>>, request: Request) -> Result<Response, Refused> {
-    let (parts, _) = request.into_parts();
-    let pairs = Pairs::of(&parts, &["cursor", "limit"])?;
-    let (limit, after) = (pairs.limit(PAGE_ITEMS)?, pairs.one("cursor")?);
+pub(crate) async fn list(
+    State(app): State<Arc<App>>,
+    Query(PageOfWorkers { after, limit }): Query<PageOfWorkers>,
+) -> Result<Response, Refused> {
     let workers = app.engine.workers(app.now()).await?.into_iter();
     let workers = workers.map(|state| document(app.engine.is_draining(state.session), state));
     let mut items: Vec<api::Worker> =
-        workers.filter(|worker| after.is_none_or(|after| worker.id.as_str() > after)).collect();
+        workers.filter(|worker| after.as_ref().is_none_or(|after| worker.id > *after)).collect();
     items.sort_unstable_by(|one, other| one.id.cmp(&other.id));
     let next = (items.len() > limit).then(|| items[limit - 1].id.clone());
     items.truncate(limit);

@@ -115,6 +115,11 @@ impl Catalogue {
         self.modules.iter().map(|(name, commands)| (name.as_str(), commands.keys().cloned().collect()))
     }
 
+    /// The names of a module's commands, in order; none where the folder does not have the module.
+    pub fn commands(&self, module: &str) -> impl Iterator<Item = String> {
+        self.modules.get(module).into_iter().flat_map(|commands| commands.keys().cloned())
+    }
+
     /// The executable of a command, if there is such a command.
     #[must_use]
     pub fn find(&self, module: &str, command: &str) -> Option<&Path> {

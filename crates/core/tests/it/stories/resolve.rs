@@ -629,4 +629,10 @@ fn a_retry_ends_the_wait_for_the_next_attempt() {
     // A step that waits for its turn was never tried.
     let told = tell("flow a > b\nb: delay 60s\naccept\nok a\nresolve b retry");
     assert_eq!(told.matches("rejected").count(), 1, "{told}");
+    // Nor is a step with items that waits for its turn again, after too few items failed it.
+    let waits = "flow a\na: delay 5s, each n, on_partial 2\non_failure hold\ninput {\"n\":[1]}\naccept\nnext\nresolve a retry\n";
+    assert!(matches!(act(waits, step), (ActState::Delayed { .. }, 1, 0)));
+    let told = tell(&format!("{waits}resolve a retry\nnext\nresolve a retry {{\"n\":[1,2]}}\nnext\nrun"));
+    assert_eq!(told.matches("rejected").count(), 1, "{told}");
+    assert!(told.trim_end().ends_with("== Succeeded: a=succeeded a[1]=succeeded a[2]=succeeded"), "{told}");
 }

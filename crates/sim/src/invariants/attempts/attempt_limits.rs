@@ -31,6 +31,8 @@ impl Invariant for AttemptLimits {
         for event in &change.events {
             let Some(key) = event.kind.act() else { continue };
             let spent = self.spent.entry((task.id, key)).or_default();
+            // What a retry is allowed by is known with that retry alone.
+            let is_retry = matches!(event.kind, EventKind::ActRetrying { .. });
             match &event.kind {
                 EventKind::ActRetrying { .. } => spent.retries += 1,
                 EventKind::ActLost { .. } => spent.deaths += 1,
@@ -50,7 +52,7 @@ impl Invariant for AttemptLimits {
                 _ => 0,
             };
             let deaths_max = task.flow.deaths_max;
-            if spent.retries > max || spent.deaths > deaths_max {
+            if (is_retry && spent.retries > max) || spent.deaths > deaths_max {
                 let message = format!(
                     "task {}: {key:?} was retried {} times of {max} and lost {} times of {deaths_max}",
                     task.id, spent.retries, spent.deaths

@@ -139,7 +139,7 @@ impl Check<'_> {
         }
         if task.state.stuck.is_some() {
             let first = reasons.first().is_some_and(|first| matches!(first.why, Why::Stuck { .. }));
-            return holds(first, || format!("it waits for a person first: {:?}", task.state.stuck));
+            return holds(first, || format!("it waits for an operator first: {:?}", task.state.stuck));
         }
         let paused = task.state.pause == Pause::Held;
         holds(!paused || has(|why| matches!(why, Why::Paused { .. })), || "it is paused".into())?;

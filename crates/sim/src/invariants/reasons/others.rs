@@ -4,7 +4,7 @@ use windlass_core::{Act, ActKey, Lock, LockOwner, Task};
 use windlass_engine::Why;
 
 use super::{Check, holds};
-use crate::answer::kind;
+use crate::{answer::kind, kinds::Kind};
 
 impl Check<'_> {
     pub(super) fn check_child(&self, act: &Act, why: &Why) -> Result<(), String> {
@@ -20,7 +20,12 @@ impl Check<'_> {
             }
             None => {
                 let known = act.child().and_then(|child| self.facts.tasks.get(&child));
-                holds(task.is_none() && !known.is_some_and(|over| over.was_there(since)), || {
+                let there = known.is_some_and(|over| over.was_there(since));
+                // It may be deleted before its parent hears of its end (world 1795422982696144).
+                let ended = act.child().and_then(|child| self.truth.tasks.get(&child));
+                let is_deleted =
+                    self.world.config.is(Kind::Sweeps) && ended.is_some_and(|known| known.task.is_ended());
+                holds(task.is_none() && (!there || is_deleted), || {
                     format!("its task {:?} is there", act.child())
                 })
             }

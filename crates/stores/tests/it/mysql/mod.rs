@@ -4,6 +4,8 @@
 #[cfg(feature = "sqlite")]
 mod answers;
 mod conformance;
+#[cfg(feature = "sqlite")]
+mod damaged;
 mod enqueued;
 // Its tasks are made by what the tests of SQLite are made by.
 #[cfg(feature = "sqlite")]

@@ -1,6 +1,8 @@
 //! The PostgreSQL store on real servers.
 
 mod conformance;
+#[cfg(feature = "sqlite")]
+mod damaged;
 mod enqueued;
 // Its tasks are made by what the tests of SQLite are made by.
 #[cfg(feature = "sqlite")]

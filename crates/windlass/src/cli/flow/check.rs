@@ -9,6 +9,7 @@ use std::{
 use serde::Serialize;
 use windlass_api::{FlowDocument, List};
 
+use super::commands;
 use crate::{
     cli::{
         exit::Exit,
@@ -16,11 +17,13 @@ use crate::{
         table::Color,
     },
     flowfile::{self, FlowError, Format},
+    modules::Catalogue,
 };
 
 /// Checks the flows of all files.
-pub(super) fn run(files: &[PathBuf], output: &Output) -> anyhow::Result<Exit> {
-    let flows = read_files(files);
+pub(super) fn run(files: &[PathBuf], folders: &[PathBuf], output: &Output) -> anyhow::Result<Exit> {
+    let folders = folders.iter().map(|folder| Catalogue::read(folder)).collect::<Result<Vec<_>, _>>()?;
+    let flows = read_files(files, &folders);
     let exit = if flows.iter().all(Result::is_ok) { Exit::Done } else { Exit::Failed };
     let findings = List { items: flows.iter().map(Finding::new).collect(), next: None };
     output.show(&findings, |_, style| flows.iter().map(|flow| line(flow, style)).collect())?;
@@ -48,8 +51,8 @@ pub(super) struct FileError {
     error: FlowError,
 }
 
-/// Reads and checks the flows of all files.
-pub(super) fn read_files(files: &[PathBuf]) -> Vec<Result<CheckedFlow, FileError>> {
+/// Reads and checks the flows of all files; with a warning for each command that the module folders do not have.
+pub(super) fn read_files(files: &[PathBuf], folders: &[Catalogue]) -> Vec<Result<CheckedFlow, FileError>> {
     let mut names: HashMap<String, PathBuf> = HashMap::new();
     let mut unlike_others = |flow: CheckedFlow| match names.entry(flow.name.clone()) {
         Entry::Vacant(entry) => {
@@ -62,15 +65,17 @@ pub(super) fn read_files(files: &[PathBuf]) -> Vec<Result<CheckedFlow, FileError
             Err(FileError { file: flow.file, error: FlowError { message, line: None, column: None } })
         }
     };
-    let flows: Vec<_> = files.iter().flat_map(|file| read_flows(file)).collect();
+    let flows: Vec<_> = files.iter().flat_map(|file| read_flows(file, folders)).collect();
     flows.into_iter().map(|flow| flow.and_then(&mut unlike_others)).collect()
 }
 
 /// Reads and checks the flows of a file.
-fn read_flows(file: &Path) -> Vec<Result<CheckedFlow, FileError>> {
+fn read_flows(file: &Path, folders: &[Catalogue]) -> Vec<Result<CheckedFlow, FileError>> {
     let of_file = |error| FileError { file: file.to_owned(), error };
     match read(file) {
-        Ok(sources) => sources.into_iter().map(|source| check(file, source).map_err(of_file)).collect(),
+        Ok(sources) => {
+            sources.into_iter().map(|source| check(file, source, folders).map_err(of_file)).collect()
+        }
         Err(error) => vec![Err(of_file(error))],
     }
 }
@@ -89,13 +94,15 @@ fn read(file: &Path) -> Result<Vec<flowfile::Source>, FlowError> {
     flowfile::read(&text, format)
 }
 
-fn check(file: &Path, source: flowfile::Source) -> Result<CheckedFlow, FlowError> {
+fn check(file: &Path, source: flowfile::Source, folders: &[Catalogue]) -> Result<CheckedFlow, FlowError> {
     let flow = flowfile::compile(&source)?;
+    let mut warnings = flowfile::warnings(&flow);
+    warnings.extend(commands::warnings(&flow, folders));
     Ok(CheckedFlow {
         file: file.to_owned(),
         name: flow.name.as_str().to_owned(),
         steps: flow.steps.len(),
-        warnings: flowfile::warnings(&flow),
+        warnings,
         document: source.document,
     })
 }
@@ -206,7 +213,7 @@ steps: [{name: drop, run: mysql.drop_instance}]
             std::fs::write(&path, text).unwrap();
             paths.push(path);
         }
-        let lines: String = read_files(&paths).iter().map(|flow| line(flow, Style::PLAIN)).collect();
+        let lines: String = read_files(&paths, &[]).iter().map(|flow| line(flow, Style::PLAIN)).collect();
         lines.replace(&folder.path().display().to_string(), "DIR")
     }
 
@@ -238,6 +245,29 @@ steps: [{name: drop, run: mysql.drop_instance}]
     }
 
     #[test]
+    fn a_command_that_its_module_folder_lacks_is_warned_about() {
+        let folder = tempfile::tempdir().unwrap();
+        for command in ["init_instance", "clean_instance"] {
+            let path = folder.path().join("mysql").join(command);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(&path, "#!/bin/sh\n").unwrap();
+            std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+        }
+        let file = folder.path().join("good.yaml");
+        std::fs::write(&file, GOOD.replace("mysql.clean_instance", "mysql.clean_instanec")).unwrap();
+        let flows = read_files(&[file], &[Catalogue::read(folder.path()).unwrap()]);
+        let warnings: Vec<_> = flows.iter().flat_map(|flow| &flow.as_ref().unwrap().warnings).collect();
+        // `resource` may be served from elsewhere.
+        assert_eq!(
+            warnings,
+            [
+                "step init: the folder of module mysql has no command `clean_instanec`: did you mean `mysql.clean_instance`?",
+                "step drop: the folder of module mysql has no command `drop_instance`: it has clean_instance, init_instance",
+            ]
+        );
+    }
+
+    #[test]
     fn programs_get_line_and_column() {
         let error = FlowError { message: "no".to_owned(), line: Some(3), column: Some(7) };
         let flow = Err(FileError { file: "a.yaml".into(), error });
@@ -258,7 +288,7 @@ steps: [{name: drop, run: mysql.drop_instance}]
         DIR/negative.yaml:8:14: error: `timeout`: "-30m" is negative: a duration is 0 or more
         DIR/flow.txt: error: cannot tell the format of DIR/flow.txt: name it .yaml, .json or .toml
         "#);
-        let missing = read_flows(Path::new("no/such.yaml"));
+        let missing = read_flows(Path::new("no/such.yaml"), &[]);
         assert!(line(&missing[0], Style::PLAIN).starts_with("no/such.yaml: error: cannot read it: "));
     }
 }

@@ -62,7 +62,7 @@ async fn of_versions(before: &FlowName, after: &FlowName, context: &Context) -> 
 async fn of_files(files: &[String], context: &Context) -> anyhow::Result<Vec<Compared>> {
     let files: Vec<PathBuf> = files.iter().map(PathBuf::from).collect();
     let (mut compared, mut refused) = (Vec::new(), Vec::new());
-    for flow in read_files(&files) {
+    for flow in read_files(&files, &[]) {
         match flow {
             Ok(flow) => {
                 let name = FlowName { name: flow.name.clone(), version: None };

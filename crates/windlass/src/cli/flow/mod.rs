@@ -1,6 +1,7 @@
 //! `windlass flow`: definitions.
 
 mod check;
+mod commands;
 mod diff;
 
 use std::{path::PathBuf, str::FromStr};
@@ -36,7 +37,14 @@ pub(crate) enum FlowCommand {
         flow: FlowName,
     },
     /// Check flow files; needs no server
-    Check(FilesArg),
+    Check {
+        #[command(flatten)]
+        files: FilesArg,
+        /// Module folder, as a worker serves it: warn about commands that a module in it does not have; may be given
+        /// more than once
+        #[arg(long, value_name = "DIR")]
+        modules: Vec<PathBuf>,
+    },
     /// Show what applying files would change, or what has changed between two versions; ends with 1 where flows differ
     Diff {
         /// Flow files, or two versions: backup@1 backup@2
@@ -78,7 +86,7 @@ impl FlowCommand {
     /// Runs the command.
     pub(crate) async fn run(self, connection: &ConnectionArgs) -> anyhow::Result<Exit> {
         match self {
-            Self::Check(FilesArg { files }) => check::run(&files, &connection.output()),
+            Self::Check { files, modules } => check::run(&files.files, &modules, &connection.output()),
             Self::Apply(FilesArg { files }) => apply(&files, &connection.open()?).await,
             Self::List { all } => list(all, &connection.open()?).await,
             Self::Diff { names } => diff::run(&names, &connection.open()?).await,
@@ -91,7 +99,7 @@ impl FlowCommand {
 /// must not leave half of them applied.
 async fn apply(files: &[PathBuf], context: &Context) -> anyhow::Result<Exit> {
     let (mut flows, mut refused) = (Vec::new(), false);
-    for flow in read_files(files) {
+    for flow in read_files(files, &[]) {
         match flow {
             Ok(flow) => flows.push(flow),
             Err(error) => {

@@ -9,10 +9,7 @@ use clap::{
 use jiff::Timestamp;
 use windlass_api::{BulkAction, BulkAnswer, BulkChange, BulkFilter, TaskStatus};
 
-use super::{
-    change::{self, Change},
-    list,
-};
+use super::change::{self, Change};
 use crate::cli::{
     connection::Context,
     exit::{Exit, UsageError},
@@ -34,7 +31,7 @@ pub(crate) struct ChangeArgs {
     ids: Vec<String>,
 
     /// In place of ids: all in this status
-    #[arg(long, value_name = "STATUS", value_parser = PossibleValuesParser::new(unfinished()).try_map(|word| list::status_of(&word)))]
+    #[arg(long, value_name = "STATUS", value_parser = PossibleValuesParser::new(unfinished()).try_map(|word| word.parse::<TaskStatus>()))]
     status: Option<TaskStatus>,
 
     /// All of this flow
@@ -59,7 +56,7 @@ pub(crate) struct ChangeArgs {
 }
 
 fn unfinished() -> Vec<&'static str> {
-    list::STATUSES.into_iter().filter(|status| !status.is_ended()).map(TaskStatus::as_str).collect()
+    TaskStatus::ALL.into_iter().filter(|status| !status.is_ended()).map(TaskStatus::as_str).collect()
 }
 
 impl ChangeArgs {

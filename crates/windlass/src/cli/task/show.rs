@@ -116,7 +116,7 @@ pub(crate) fn verdict(task: &Task, style: Style) -> String {
 /// What a person is to do next, where one is needed.
 fn advice(task: &Task) -> String {
     match settling(task) {
-        Some(command) => format!("It waits for a person: {command}\n"),
+        Some(command) => format!("It waits for an operator: {command}\n"),
         None => String::new(),
     }
 }
@@ -224,7 +224,7 @@ mod tests {
         init    rollback_failed  1      1m 39s  failed (4 tries)  directory not empty
         deduct  rolled_back      1      1m 40s  succeeded         no quota left
 
-        It waits for a person: windlass task resolve 01990a6e-0000-7000-8000-000000000002 init retry|skip|done
+        It waits for an operator: windlass task resolve 01990a6e-0000-7000-8000-000000000002 init retry|skip|done
         "#);
     }
 
@@ -240,7 +240,7 @@ mod tests {
         deduct  rolled_back      1      1m 40s  succeeded         no quota left
 
         stuck: the undo of step init failed: directory not empty
-        It waits for a person: windlass task resolve 01990a6e-0000-7000-8000-000000000002 init retry|skip|done
+        It waits for an operator: windlass task resolve 01990a6e-0000-7000-8000-000000000002 init retry|skip|done
         ");
     }
 

@@ -8,7 +8,7 @@ use windlass_engine::{
     ExchangeAnswer, HandedOut, ReportAnswer, ReportStatus, Results, effect_key, rolled_back_key,
 };
 
-use crate::http::{problem::Refused, view};
+use crate::http::{answer::problem::Refused, tasks::view};
 
 /// [`api::ExchangeAnswer`], written from where its parts are.
 #[derive(Debug, Serialize)]
@@ -119,7 +119,7 @@ fn lock(lock: &HeldLock) -> Option<api::AttemptLock> {
 
 fn raw(json: &Json) -> Result<&RawValue, Refused> {
     serde_json::from_str(json.as_str())
-        .map_err(|error| Refused::fault(format!("a payload is no JSON any more: {error}")))
+        .map_err(|error| Refused::fault(format!("a stored payload is not valid JSON: {error}")))
 }
 
 impl<'a> ReportAnswerBody<'a> {

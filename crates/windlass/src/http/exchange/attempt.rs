@@ -2,18 +2,15 @@
 
 use std::sync::Arc;
 
-use axum::{
-    extract::{Path, State},
-    response::Response,
-};
+use axum::{extract::State, response::Response};
 use windlass_api as api;
 
 use crate::{
     brokers,
-    http::{App, ok, problem::Refused},
+    http::{App, answer::ok, answer::problem::Refused, request::Path},
 };
 
-/// The whole message of a step, for whoever got one on a broker that says only where its parameters are.
+/// The whole message of a step, for a worker whose broker message only says where the parameters are.
 #[utoipa::path(
     get,
     path = "/v1/worker/attempts/{token}", operation_id = "get_attempt",

@@ -13,9 +13,8 @@ use windlass_engine::{
 };
 
 use crate::http::{
-    extract::{self, RESULT_BYTES_MAX, bytes_in_words, cut},
-    problem::Refused,
-    words,
+    answer::problem::Refused,
+    request::{self, RESULT_BYTES_MAX, bytes_in_words, cut},
 };
 
 /// Modules one worker may serve.
@@ -183,7 +182,7 @@ fn wishes(modules: Vec<ModuleBody<'_>>) -> Result<Vec<Wish>, Refused> {
     }
     let mut wishes: Vec<Wish> = Vec::with_capacity(modules.len());
     for offer in modules {
-        let module = extract::name("a module", &offer.name)?;
+        let module = request::name("a module", &offer.name)?;
         if module.as_str() == FLOW_MODULE {
             return Err(Refused::malformed("no worker can serve the module `flow`: its commands are flows"));
         }
@@ -205,7 +204,7 @@ fn names(module: &Name, commands: &[Cow<'_, str>]) -> Result<Vec<Name>, Refused>
     }
     commands
         .iter()
-        .map(|command| extract::name(&format!("a command of the module {module}"), command))
+        .map(|command| request::name(&format!("a command of the module {module}"), command))
         .collect()
 }
 
@@ -216,12 +215,12 @@ fn report(raw: &RawValue) -> Result<WorkerReport, String> {
     Ok(WorkerReport { token: body.token, said, logs: body.logs })
 }
 
-/// What serde says of a report, without the place: the worker has the report, not the line it is on.
+/// Serde's message about a report, without the place: the worker has the report, not the line it is on.
 fn malformed(error: &serde_json::Error) -> String {
     let text = error.to_string();
     let place = format!(" at line {} column {}", error.line(), error.column());
-    let what = words::plain(text.strip_suffix(&place).unwrap_or(&text));
-    format!("the report is not as it should be: {}", cut(&what))
+    let what = text.strip_suffix(&place).unwrap_or(&text);
+    format!("invalid report: {}", cut(what))
 }
 
 fn said(body: &ReportBody<'_>) -> Result<Said, String> {

@@ -12,18 +12,23 @@ use axum::{
     http::StatusCode,
     response::Response,
 };
+use utoipa_axum::{router::OpenApiRouter, routes};
 use windlass_api as api;
 use windlass_engine::ReportStatus;
 
-use super::{
+use crate::http::{
     App,
-    connections::Connection,
-    extract::{self, BATCH_BYTES_MAX},
-    json_response,
-    problem::Refused,
+    answer::{json_response, problem::Refused},
+    request::{self, BATCH_BYTES_MAX},
+    serving::connections::Connection,
 };
 use answer::AnswerBody;
 use call::call;
+
+/// Its routes.
+pub(super) fn routes() -> OpenApiRouter<Arc<App>> {
+    OpenApiRouter::new().routes(routes!(exchange)).routes(routes!(attempt::show))
+}
 
 /// Takes attempts, reports them and keeps the worker's session.
 ///
@@ -42,11 +47,11 @@ use call::call;
     )
 )]
 pub(crate) async fn exchange(State(app): State<Arc<App>>, request: Request) -> Result<Response, Refused> {
-    let (parts, body) = request.into_parts();
-    let text = extract::read_json(&app.worker_bodies, &parts, body, BATCH_BYTES_MAX).await?;
+    let connection = request.extensions().get::<Arc<Connection>>().cloned();
+    let text = request::read_json(&app.worker_bodies, request, BATCH_BYTES_MAX).await?;
     let (call, nameless) = call(text.parse()?)?;
     drop(text);
-    if let Some(connection) = parts.extensions.get::<Arc<Connection>>() {
+    if let Some(connection) = connection {
         match app.engine.knows_session(call.session) {
             true => connection.know(),
             false if connection.is_reserved() => return Err(Refused::too_many_connections()),
@@ -57,7 +62,7 @@ pub(crate) async fn exchange(State(app): State<Arc<App>>, request: Request) -> R
     let heard = app.engine.exchange(call, app.now());
     let mut answer = if is_poll {
         tokio::select! {
-            // What was handed out is answered, also when the server is told to stop in the same moment.
+            // Claimed attempts are sent, also when the server begins to stop at the same moment.
             biased;
             answer = heard => answer?,
             () = app.shutdown.begun() => return Err(Refused::shutting_down()),

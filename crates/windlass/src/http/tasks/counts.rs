@@ -2,17 +2,17 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use axum::{
-    extract::{Request, State},
-    response::Response,
-};
+use axum::{extract::State, response::Response};
 use windlass_api as api;
 use windlass_core::task_status;
 use windlass_engine::ports::TaskQuery;
 
-use super::{
-    super::{App, extract::Pairs, ok, problem::Refused, view},
-    list,
+use super::list::{self, Filters};
+use crate::http::{
+    App,
+    answer::{ok, problem::Refused},
+    request::Query,
+    tasks::view,
 };
 
 /// Tasks read at once, without parameters. Those with members are read whole.
@@ -45,11 +45,12 @@ const COUNTED_MAX: u64 = 10_000;
         (status = 400, description = "Malformed", body = api::Problem, content_type = "application/problem+json"),
     )
 )]
-pub(crate) async fn count(State(app): State<Arc<App>>, request: Request) -> Result<Response, Refused> {
-    let (parts, _) = request.into_parts();
-    let filters = list::filters(&Pairs::of(&parts, &list::FILTERS)?, app.now().wall)?;
-    let scopes = list::scopes(&app, &parts, &filters).await?;
-    let mut query = TaskQuery { scopes, limit: READ_AT_ONCE, brief: true, ..filters };
+pub(crate) async fn count(
+    State(app): State<Arc<App>>,
+    Query(filters): Query<Filters>,
+) -> Result<Response, Refused> {
+    let filters = filters.into_query(&app).await?;
+    let mut query = TaskQuery { limit: READ_AT_ONCE, brief: true, ..filters };
     let mut counts = api::TaskCounts { total: 0, by_status: BTreeMap::new(), next: None };
     loop {
         let page = app.engine.tasks(&query).await?;

@@ -6,13 +6,13 @@ use windlass_api as api;
 use windlass_core::{ActKey, Cause, Role, StepStatus, Task, step_status};
 use windlass_engine::ports::Loaded;
 
-use super::super::view;
+use crate::http::tasks::view;
 
 /// Steps named of one task: more run at once only in wide flows.
 const CURRENT_MAX: usize = 16;
 
 /// The steps that run, wait or are rolled back; for a failed task, the step that failed.
-pub(super) fn steps(loaded: &Loaded) -> Vec<api::CurrentStep> {
+pub(in crate::http) fn steps(loaded: &Loaded) -> Vec<api::CurrentStep> {
     let task = &loaded.task;
     let held: BTreeSet<ActKey> = loaded.begun().map(|claim| claim.key).collect();
     let failed = failed(task);

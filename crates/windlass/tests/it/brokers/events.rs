@@ -196,6 +196,12 @@ fn what_happened_and_cannot_be_read_is_told() {
         site.json(&["alarm", "list"])["items"].get(0).cloned()
     });
     let message = alarm["message"].as_str().unwrap();
-    assert!(message.contains("cannot be announced on the topic damaged"), "{message}");
+    assert!(message.contains("announces no later event of this task"), "{message}");
     assert!(message.contains("the store is damaged") && message.contains(&task), "{message}");
+    // Other tasks are announced as before.
+    let other = site.start_task("f");
+    until_within(PATIENCE, "another task is announced", || {
+        let messages = redis.ask(&["XRANGE", "damaged", "-", "+"]).unwrap();
+        messages.contains(&other).then_some(())
+    });
 }

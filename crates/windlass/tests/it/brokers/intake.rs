@@ -118,7 +118,7 @@ fn messages_of_a_list_need_a_key() {
     server.ask(&["RPUSH", "nameless", r#"{"disk":"a"}"#]).unwrap();
     let alarm = until("it is told", || site.json(&["alarm", "list"])["items"].get(0).cloned());
     let message = alarm["message"].as_str().unwrap();
-    assert!(message.contains("no id by which it could be told from others: set `key`"), "{message}");
+    assert!(message.contains("no id to recognize it by: set `key`"), "{message}");
     assert!(tasks(&site, 0).is_empty());
 }
 

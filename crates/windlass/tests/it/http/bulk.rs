@@ -87,7 +87,7 @@ async fn a_filter_that_says_nothing_or_nonsense_is_refused() {
     for (body, detail) in [
         (json!({ "action": "cancel", "filter": {} }), "would be all tasks"),
         (json!({ "action": "cancel", "filter": { "labels": {} } }), "would be all tasks"),
-        (json!({ "action": "cancel", "filter": { "status": ["succeeded"] } }), "cannot be told to cancel"),
+        (json!({ "action": "cancel", "filter": { "status": ["succeeded"] } }), "no command can cancel"),
         (json!({ "action": "cancel", "filter": { "since": "yesterday" } }), "15m"),
         (json!({ "action": "cancel", "filter": { "flow": "no such/name" } }), "filter.flow"),
         (json!({ "action": "delete", "filter": { "flow": "f" } }), "cancel"),

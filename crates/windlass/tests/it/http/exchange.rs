@@ -97,10 +97,10 @@ async fn one_bad_report_does_not_fail_the_others() {
     let expected = [
         ("invalid", "`result`: it is an array"),
         ("invalid", "may have 256 KiB"),
-        ("invalid", "`finished` is not possible"),
+        ("invalid", "unknown variant `finished`"),
         ("invalid", "`error` does not go with this outcome"),
         ("invalid", "from 0 to 1"),
-        ("invalid", "`extra` is not known here"),
+        ("invalid", "unknown field `extra`"),
         ("invalid", "report 7 has no token"),
         ("invalid", "report 8 has no token"),
         ("unknown", ""),

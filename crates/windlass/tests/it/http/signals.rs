@@ -80,7 +80,7 @@ async fn signals_that_mean_nothing_are_refused() {
     let nobody = "00000000-0000-7000-8000-000000000000";
     for (id, signal, body, status, problem, detail) in [
         (&*id, "aproved", "{}", 404, "unknown-signal", "aproved"),
-        (&*id, "a%20b", "{}", 400, "malformed", "the signal"),
+        (&*id, "a%20b", "{}", 400, "malformed", "the name in the path"),
         (nobody, "approved", "{}", 404, "unknown-task", nobody),
         (&*id, "approved", r#"{"params":[1]}"#, 400, "malformed", "`params`: it is an array"),
         (&*id, "approved", r#"{"keep":"no"}"#, 400, "malformed", "keep"),

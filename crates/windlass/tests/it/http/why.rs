@@ -103,7 +103,7 @@ async fn held_by_a_person() {
     server.verb(&format!("/v1/tasks/{id}/resume")).await;
     worker.take().await;
     server.verb(&format!("/v1/tasks/{id}/cancel")).await;
-    assert_snapshot!(why(&server, &id).await, @"ending (init): The task was turned around and waits for step init to end with worker worker-1 before anything is undone.");
+    assert_snapshot!(why(&server, &id).await, @"ending (init): The task rolls back once step init has ended with worker worker-1.");
 }
 
 #[tokio::test]
@@ -116,7 +116,7 @@ async fn stuck_and_ended() {
     let no_retry = |message: &str| json!({ "error": { "message": message, "retryable": false } });
     worker.run("failed", no_retry("no space")).await;
     worker.run("failed", no_retry("cannot restore")).await;
-    assert_snapshot!(why(&server, &id).await, @"stuck (check): The task waits for a person, because the rollback of step check failed: cannot restore; settle it with `windlass task resolve ID check retry|skip|done`.");
+    assert_snapshot!(why(&server, &id).await, @"stuck (check): The task waits for an operator, because the rollback of step check failed: cannot restore; settle it with `windlass task resolve ID check retry|skip|done`.");
     let skip = json!({ "action": "skip" });
     assert_eq!(server.post(&format!("/v1/tasks/{id}/steps/check/resolve"), &skip).await.status.as_u16(), 200);
     assert_snapshot!(why(&server, &id).await, @"ended (-): The task has failed and was rolled back: step init failed: no space.");
@@ -165,5 +165,5 @@ steps:
     let no_retry = json!({ "error": { "message": "no space", "retryable": false } });
     assert_eq!(worker.report(&first, "failed", no_retry.clone()).await, "accepted");
     Worker::new(&server, 2, &["mail"]).run("failed", no_retry).await;
-    assert_snapshot!(why(&server, &id).await, @"stuck (on_error): The task waits for a person, because the step for errors failed: no space; settle it with `windlass task resolve ID on_error retry|skip|done`.");
+    assert_snapshot!(why(&server, &id).await, @"stuck (on_error): The task waits for an operator, because the step for errors failed: no space; settle it with `windlass task resolve ID on_error retry|skip|done`.");
 }

@@ -1,0 +1,142 @@
+//! What tasks and steps are doing.
+
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+/// What a task is doing, as its users see it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum TaskStatus {
+    /// Waits for its start time.
+    Scheduled,
+    /// Accepted; no step of it was handed out yet.
+    Pending,
+    /// Steps run.
+    Running,
+    /// Nothing new starts; what is in flight may end.
+    Pausing,
+    /// Held by a person.
+    Paused,
+    /// Touched steps are undone in reverse order.
+    RollingBack,
+    /// All steps done.
+    Succeeded,
+    /// A step failed for good and what was touched is undone.
+    RolledBack,
+    /// A step failed for good and there was nothing to undo.
+    Failed,
+    /// Cancelled by a person; what was touched is undone.
+    Cancelled,
+    /// Waits for a person: see the alarms.
+    Stuck,
+}
+
+impl TaskStatus {
+    /// Every status.
+    pub const ALL: [Self; 11] = [
+        Self::Scheduled,
+        Self::Pending,
+        Self::Running,
+        Self::Pausing,
+        Self::Paused,
+        Self::RollingBack,
+        Self::Succeeded,
+        Self::RolledBack,
+        Self::Failed,
+        Self::Cancelled,
+        Self::Stuck,
+    ];
+
+    /// Whether nothing will happen to the task any more.
+    #[must_use]
+    pub fn is_ended(self) -> bool {
+        matches!(self, Self::Succeeded | Self::RolledBack | Self::Failed | Self::Cancelled)
+    }
+
+    /// The word used on the wire.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Scheduled => "scheduled",
+            Self::Pending => "pending",
+            Self::Running => "running",
+            Self::Pausing => "pausing",
+            Self::Paused => "paused",
+            Self::RollingBack => "rolling_back",
+            Self::Succeeded => "succeeded",
+            Self::RolledBack => "rolled_back",
+            Self::Failed => "failed",
+            Self::Cancelled => "cancelled",
+            Self::Stuck => "stuck",
+        }
+    }
+}
+
+impl FromStr for TaskStatus {
+    type Err = String;
+
+    fn from_str(word: &str) -> Result<Self, String> {
+        Self::ALL.into_iter().find(|status| status.as_str() == word).ok_or_else(|| {
+            let known = Self::ALL.map(Self::as_str).join(", ");
+            format!("unknown status {word:?}: write one of {known}")
+        })
+    }
+}
+
+/// What a step is doing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum StepStatus {
+    /// Its predecessors are not done.
+    Pending,
+    /// Waits for a worker, or for a retry's time.
+    Ready,
+    /// A worker has it.
+    Running,
+    /// Done.
+    Succeeded,
+    /// Failed for good.
+    Failed,
+    /// Passed over.
+    Skipped,
+    /// Its undo waits or runs.
+    RollingBack,
+    /// Undone.
+    RolledBack,
+    /// Its undo failed for good; a person is needed.
+    RollbackFailed,
+}
+
+impl StepStatus {
+    /// The word used on the wire.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Pending => "pending",
+            Self::Ready => "ready",
+            Self::Running => "running",
+            Self::Succeeded => "succeeded",
+            Self::Failed => "failed",
+            Self::Skipped => "skipped",
+            Self::RollingBack => "rolling_back",
+            Self::RolledBack => "rolled_back",
+            Self::RollbackFailed => "rollback_failed",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_status_is_known_by_its_word() {
+        for status in TaskStatus::ALL {
+            assert_eq!(status.as_str().parse(), Ok(status));
+            assert_eq!(serde_json::to_value(status).unwrap(), status.as_str());
+        }
+        assert!("done".parse::<TaskStatus>().unwrap_err().contains("rolled_back"));
+    }
+}

@@ -1,0 +1,202 @@
+//! Refusals: from whatever went wrong to one `application/problem+json` answer.
+
+use std::fmt;
+
+use axum::{
+    http::{HeaderValue, StatusCode, header},
+    response::{IntoResponse, Response},
+};
+use windlass_api::Problem;
+
+use crate::http::answer::json_response;
+
+/// How long a client should wait before it tries again what the server could not do just now.
+const RETRY_AFTER_SECONDS: u16 = 1;
+
+/// Name of the problem of a server that is on its way down.
+const SHUTTING_DOWN: &str = "shutting-down";
+
+/// A request that was refused; nothing was changed by it.
+pub(crate) struct Refused(Box<Inner>);
+
+struct Inner {
+    problem: Problem,
+    /// Whether the same request can succeed a little later.
+    is_temporary: bool,
+}
+
+impl Refused {
+    pub(super) fn new(status: StatusCode, name: &str, title: &str, detail: impl Into<String>) -> Self {
+        let problem = Problem::new(status.as_u16(), name, title, detail);
+        Self(Box::new(Inner { problem, is_temporary: false }))
+    }
+
+    pub(super) fn temporary(mut self) -> Self {
+        self.0.is_temporary = true;
+        self
+    }
+
+    /// The same, with the place in the document it is about.
+    pub(crate) fn at(mut self, line: Option<u64>, column: Option<u64>) -> Self {
+        self.0.problem.line = line;
+        self.0.problem.column = column;
+        self
+    }
+
+    /// Whether the same request can succeed a little later.
+    pub(crate) fn is_temporary(&self) -> bool {
+        self.0.is_temporary || self.0.problem.status >= 500
+    }
+
+    /// What is wrong, without the rest.
+    pub(crate) fn problem(self) -> Problem {
+        self.0.problem
+    }
+
+    /// The request cannot be understood.
+    pub(crate) fn malformed(detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, "malformed", "The request cannot be understood", detail)
+    }
+
+    /// The document or a part of it is larger than it may be.
+    pub(crate) fn too_large(detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::PAYLOAD_TOO_LARGE, "too-large", "The request is too large", detail)
+    }
+
+    /// The body did not come in time.
+    pub(crate) fn too_slow(detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::REQUEST_TIMEOUT, "too-slow", "The request did not come in time", detail)
+    }
+
+    /// The body is in a format that is not read here.
+    pub(crate) fn unsupported_media_type(detail: impl Into<String>) -> Self {
+        let status = StatusCode::UNSUPPORTED_MEDIA_TYPE;
+        Self::new(status, "unsupported-media-type", "The format of the body is not read here", detail)
+    }
+
+    /// There is nothing at this address.
+    pub(crate) fn not_found(path: &str) -> Self {
+        let detail = format!("there is nothing at {path}; GET /openapi.json lists the endpoints");
+        Self::new(StatusCode::NOT_FOUND, "not-found", "There is nothing at this address", detail)
+    }
+
+    /// The address does not know the method. The header `Allow` is added by the router.
+    pub(crate) fn method_not_allowed(method: &str, path: &str) -> Self {
+        let detail = format!("{path} does not know {method}; the header `Allow` lists the methods it has");
+        Self::new(StatusCode::METHOD_NOT_ALLOWED, "method-not-allowed", "The method is not allowed", detail)
+    }
+
+    /// The request names a host that this server is not.
+    pub(crate) fn misdirected(detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::MISDIRECTED_REQUEST, "misdirected", "The request is for another host", detail)
+    }
+
+    /// A page of another site asks for a change.
+    pub(crate) fn foreign_origin(detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::FORBIDDEN, "foreign-origin", "The request comes from another site", detail)
+    }
+
+    /// There is no task of this id.
+    pub(crate) fn unknown_task(detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::NOT_FOUND, "unknown-task", "There is no such task", detail)
+    }
+
+    /// The task has no step of this name.
+    pub(crate) fn unknown_step(detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::NOT_FOUND, "unknown-step", "The task has no such step", detail)
+    }
+
+    /// A token names no attempt that is still to be made.
+    pub(crate) fn unknown_attempt() -> Self {
+        let detail =
+            "this token names no attempt that is still to be made: acknowledge its message and leave it";
+        Self::new(StatusCode::NOT_FOUND, "unknown-attempt", "There is no such attempt", detail)
+    }
+
+    /// There is no flow of this name and version.
+    pub(crate) fn unknown_flow(detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::NOT_FOUND, "unknown-flow", "There is no such flow", detail)
+    }
+
+    /// There is no queue of this name.
+    pub(crate) fn unknown_queue(name: &str) -> Self {
+        let detail = format!(
+            "there is no queue {name:?}: there is one per module that a flow names or a worker serves; \
+             GET /v1/queues lists them"
+        );
+        Self::new(StatusCode::NOT_FOUND, "unknown-queue", "There is no such queue", detail)
+    }
+
+    /// There is no limit of this name.
+    pub(crate) fn unknown_limit(name: &str) -> Self {
+        let detail = format!("there is no limit {name:?}: GET /v1/limits lists them");
+        Self::new(StatusCode::NOT_FOUND, "unknown-limit", "There is no such limit", detail)
+    }
+
+    /// A limit limits nothing, or everything.
+    pub(crate) fn unusable_limit(detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::UNPROCESSABLE_ENTITY, "unusable-limit", "The limit cannot be used", detail)
+    }
+
+    /// It cannot be done as things are now.
+    pub(crate) fn conflict(detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::CONFLICT, "conflict", "This cannot be done now", detail)
+    }
+
+    /// The server is on its way down.
+    pub(crate) fn shutting_down() -> Self {
+        let detail = "the server is shutting down: try again, here or with another server of the same store";
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, SHUTTING_DOWN, "The server is shutting down", detail)
+            .temporary()
+    }
+
+    /// The bodies that are being read take all the memory they may.
+    pub(crate) fn too_many_bodies() -> Self {
+        let detail = "the bodies of other requests take all the memory there is for them: try again after the \
+                      seconds in `Retry-After`, with smaller bodies if it stays so";
+        Self::new(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "too-many-bodies",
+            "Too much is being sent at once",
+            detail,
+        )
+        .temporary()
+    }
+
+    /// Every connection is in use.
+    pub(crate) fn too_many_connections() -> Self {
+        let detail = "every connection of the server is in use, and the last ones are for health checks and for workers \
+                      that it knows: try again after the seconds in `Retry-After`";
+        let status = StatusCode::SERVICE_UNAVAILABLE;
+        Self::new(status, "too-many-connections", "Too many connections are open", detail).temporary()
+    }
+
+    /// The server did something it must not do.
+    pub(crate) fn fault(detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::INTERNAL_SERVER_ERROR, "engine-fault", "The server is at fault", detail)
+    }
+}
+
+impl IntoResponse for Refused {
+    fn into_response(self) -> Response {
+        let Inner { problem, is_temporary } = *self.0;
+        let status = StatusCode::from_u16(problem.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        // A refusal is the client's to handle; only what is wrong with the server itself is said here.
+        if status.is_server_error() && problem.name() != SHUTTING_DOWN {
+            tracing::warn!(status = problem.status, kind = problem.name(), detail = %problem.detail, "a request failed");
+        }
+        let mut response = json_response(status, &problem);
+        let headers = response.headers_mut();
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+        if is_temporary {
+            headers.insert(header::RETRY_AFTER, RETRY_AFTER_SECONDS.into());
+        }
+        response
+    }
+}
+
+impl fmt::Debug for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.problem.fmt(f)
+    }
+}

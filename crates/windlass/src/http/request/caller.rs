@@ -1,0 +1,115 @@
+//! Who calls, as the headers say.
+
+use std::sync::Arc;
+
+use axum::{
+    extract::FromRequestParts,
+    http::{HeaderMap, request::Parts},
+};
+use windlass_core::Actor;
+use windlass_engine::ports::Now;
+
+use crate::http::{App, answer::problem::Refused};
+
+/// The longest name a client may give itself in `Windlass-Actor`, in bytes.
+const ACTOR_BYTES_MAX: usize = 128;
+
+/// Who says to act, if the request says it.
+pub(crate) struct By(pub(crate) Option<Actor>);
+
+impl<S: Send + Sync> FromRequestParts<S> for By {
+    type Rejection = Refused;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Refused> {
+        actor(&parts.headers).map(Self)
+    }
+}
+
+/// The client that submits tasks, as its headers describe it.
+pub(crate) struct Caller {
+    /// Who submits.
+    pub(crate) by: Option<Actor>,
+    /// W3C trace context.
+    pub(crate) traceparent: Option<Box<str>>,
+    /// When.
+    pub(crate) now: Now,
+}
+
+impl FromRequestParts<Arc<App>> for Caller {
+    type Rejection = Refused;
+
+    async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self, Refused> {
+        let traceparent = parts.headers.get("traceparent").and_then(|value| value.to_str().ok());
+        Ok(Self {
+            by: actor(&parts.headers)?,
+            // A malformed one is dropped and the request goes on, as the W3C asks.
+            traceparent: traceparent.filter(|text| is_traceparent(text)).map(Into::into),
+            now: app.now(),
+        })
+    }
+}
+
+impl Caller {
+    /// Somebody who is known for sure.
+    pub(crate) fn known(by: Actor, now: Now) -> Self {
+        Self { by: Some(by), traceparent: None, now }
+    }
+}
+
+fn actor(headers: &HeaderMap) -> Result<Option<Actor>, Refused> {
+    let Some(value) = headers.get("windlass-actor") else { return Ok(None) };
+    let name = std::str::from_utf8(value.as_bytes()).unwrap_or_default().trim();
+    if name.is_empty() || name.len() > ACTOR_BYTES_MAX || name.chars().any(char::is_control) {
+        return Err(Refused::malformed(format!(
+            "the header `Windlass-Actor` must be 1 to {ACTOR_BYTES_MAX} bytes of printable UTF-8"
+        )));
+    }
+    Ok(Some(Actor { name: name.into(), claimed: true }))
+}
+
+/// Whether a text has the form of a W3C `traceparent`: version, trace id, parent id and flags in hexadecimal.
+fn is_traceparent(text: &str) -> bool {
+    let hex = |text: &str| text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
+    let parts: Vec<&str> = text.splitn(5, '-').collect();
+    match parts[..] {
+        [version, trace, parent, flags] => {
+            [(version, 2), (trace, 32), (parent, 16), (flags, 2)]
+                .iter()
+                .all(|(part, len)| part.len() == *len && hex(part))
+                && version != "ff"
+                && trace.bytes().any(|byte| byte != b'0')
+                && parent.bytes().any(|byte| byte != b'0')
+        }
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn actors_are_short_and_printable() {
+        let actor = |value: &[u8]| {
+            let value = axum::http::HeaderValue::from_bytes(value).unwrap();
+            actor(&HeaderMap::from_iter([("windlass-actor".parse().unwrap(), value)]))
+        };
+        assert_eq!(&*actor("Zoë".as_bytes()).unwrap().unwrap().name, "Zoë");
+        assert!(actor(b"").is_err() && actor(b"\xff").is_err() && actor(&[b'a'; 129]).is_err());
+    }
+
+    #[test]
+    fn trace_contexts() {
+        assert!(is_traceparent("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"));
+        for bad in [
+            "",
+            "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331",
+            "00-0AF7651916CD43DD8448EB211C80319C-b7ad6b7169203331-01",
+            "00-00000000000000000000000000000000-b7ad6b7169203331-01",
+            "ff-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
+            "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01-more",
+        ] {
+            assert!(!is_traceparent(bad), "{bad}");
+        }
+    }
+}

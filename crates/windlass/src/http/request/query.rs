@@ -1,0 +1,161 @@
+//! Queries: their parts, each checked.
+
+use std::sync::Arc;
+
+use axum::{extract::FromRequestParts, http::request::Parts};
+use windlass_api::Span;
+use windlass_core::{Name, Timestamp};
+
+use crate::http::{App, answer::problem::Refused};
+
+/// The most items of a page.
+const PAGE_ITEMS_MAX: usize = 1000;
+
+/// What a route reads of a query.
+pub(crate) trait FromQuery: Sized {
+    /// The names that it knows; others are refused.
+    const NAMES: &'static [&'static str];
+
+    /// Reads it.
+    fn from_query(pairs: &Pairs, now: Timestamp) -> Result<Self, Refused>;
+}
+
+/// A query, read.
+pub(crate) struct Query<T>(pub(crate) T);
+
+impl<T: FromQuery> FromRequestParts<Arc<App>> for Query<T> {
+    type Rejection = Refused;
+
+    async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self, Refused> {
+        T::from_query(&Pairs::of(parts, T::NAMES)?, app.now().wall).map(Self)
+    }
+}
+
+/// No query.
+impl FromQuery for () {
+    const NAMES: &'static [&'static str] = &[];
+
+    fn from_query(_: &Pairs, _: Timestamp) -> Result<Self, Refused> {
+        Ok(())
+    }
+}
+
+/// The parts of a query. Names that the route does not know are refused.
+pub(crate) struct Pairs(Vec<(String, String)>);
+
+impl Pairs {
+    pub(crate) fn of(parts: &Parts, known: &[&str]) -> Result<Self, Refused> {
+        if parts.uri.query().is_none_or(str::is_empty) {
+            return Ok(Self(Vec::new()));
+        }
+        let axum::extract::Query(pairs) =
+            axum::extract::Query::<Vec<(String, String)>>::try_from_uri(&parts.uri)
+                .map_err(|error| Refused::malformed(format!("the query cannot be read: {error}")))?;
+        if let Some((unknown, _)) = pairs.iter().find(|(name, _)| !known.contains(&name.as_str())) {
+            let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
+            return Err(Refused::malformed(format!(
+                "the query has {unknown:?}, and what is known here is {known}"
+            )));
+        }
+        Ok(Self(pairs))
+    }
+
+    /// All values of a name.
+    pub(crate) fn all<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
+        self.0.iter().filter(move |(found, _)| found == name).map(|(_, value)| value.as_str())
+    }
+
+    /// The only value of a name.
+    pub(crate) fn one(&self, name: &str) -> Result<Option<&str>, Refused> {
+        let mut values = self.0.iter().filter(|(found, _)| found == name);
+        match (values.next(), values.next()) {
+            (_, Some(_)) => Err(Refused::malformed(format!("the query has {name:?} twice: take one away"))),
+            (first, None) => Ok(first.map(|(_, value)| value.as_str())),
+        }
+    }
+
+    /// `true` or `false`; false where nothing is said.
+    pub(crate) fn flag(&self, name: &str) -> Result<bool, Refused> {
+        match self.one(name)? {
+            None | Some("false") => Ok(false),
+            Some("true") => Ok(true),
+            Some(other) => {
+                Err(Refused::malformed(format!("{name:?} is {other:?}, and must be true or false")))
+            }
+        }
+    }
+
+    /// A number.
+    pub(crate) fn number<T: std::str::FromStr>(&self, name: &str) -> Result<Option<T>, Refused> {
+        let Some(text) = self.one(name)? else { return Ok(None) };
+        text.parse()
+            .map(Some)
+            .map_err(|_| Refused::malformed(format!("{name:?} is {text:?}, and must be a whole number")))
+    }
+
+    /// How many items a page has: 1 to 1,000.
+    pub(crate) fn limit(&self, default: usize) -> Result<usize, Refused> {
+        let limit = self.number("limit")?.unwrap_or(default);
+        if (1..=PAGE_ITEMS_MAX).contains(&limit) {
+            return Ok(limit);
+        }
+        Err(Refused::malformed(format!("\"limit\" is {limit}, and must be from 1 to {PAGE_ITEMS_MAX}")))
+    }
+
+    /// A name.
+    pub(crate) fn name(&self, name: &str) -> Result<Option<Name>, Refused> {
+        self.one(name)?.map(|text| super::name(&format!("{name:?}"), text)).transpose()
+    }
+
+    /// A point in time: RFC 3339, or how long ago.
+    pub(crate) fn time(&self, name: &str, now: Timestamp) -> Result<Option<Timestamp>, Refused> {
+        self.one(name)?.map(|text| past(name, text, now)).transpose()
+    }
+}
+
+/// A point in time: RFC 3339, or how long ago.
+pub(crate) fn past(name: &str, text: &str, now: Timestamp) -> Result<Timestamp, Refused> {
+    if let Ok(at) = text.parse::<jiff::Timestamp>() {
+        return Ok(Timestamp(at.as_millisecond()));
+    }
+    let Ok(ago) = text.parse::<Span>() else {
+        return Err(Refused::malformed(format!(
+            "{name:?} is {text:?}, and must be a time such as 2030-03-17T17:46:40Z, or how long ago, such as 15m"
+        )));
+    };
+    Ok(Timestamp(now.0.saturating_sub_unsigned(ago.ms)))
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::http::Request;
+
+    use super::*;
+
+    fn pairs(query: &str) -> Result<Pairs, Refused> {
+        let (parts, ()) = Request::get(format!("/v1/tasks?{query}")).body(()).unwrap().into_parts();
+        Pairs::of(&parts, &["since", "limit", "label"])
+    }
+
+    #[test]
+    fn times_are_points_or_how_long_ago() {
+        let now = Timestamp(1_900_000_000_000);
+        let time = |text: &str| pairs(&format!("since={text}")).unwrap().time("since", now);
+        assert_eq!(time("15m").unwrap(), Some(Timestamp(now.0 - 900_000)));
+        assert_eq!(time("2030-03-17T17:46:40Z").unwrap(), Some(now));
+        assert_eq!(time("2030-03-17T18:46:40%2B01:00").unwrap(), Some(now));
+        assert!(time("yesterday").unwrap_err().problem().detail.contains("15m"));
+    }
+
+    #[test]
+    fn a_query_has_only_what_is_known_and_that_once() {
+        assert!(pairs("status=x").is_err_and(|refused| refused.problem().detail.contains("limit")));
+        assert!(pairs("since=1m&since=2m").unwrap().one("since").is_err());
+        assert_eq!(pairs("label=a:b&label=c%3Ad").unwrap().all("label").collect::<Vec<_>>(), ["a:b", "c:d"]);
+        for bad in ["0", "1001", "-1", "x", ""] {
+            assert!(pairs(&format!("limit={bad}")).unwrap().limit(100).is_err(), "{bad}");
+        }
+        assert_eq!(pairs("limit=7").unwrap().limit(100).unwrap(), 7);
+        assert_eq!(pairs("").unwrap().limit(100).unwrap(), 100);
+    }
+}

@@ -1,0 +1,154 @@
+//! What goes around every request: pages of other sites are kept out, and the request is counted.
+//!
+//! A page in a browser on this machine can send requests to a loopback address. Two things keep it out. Its
+//! requests name the page's own host when it was reached through DNS rebinding, so a server on loopback answers
+//! only to loopback names. And they carry the page's origin when they would change something.
+
+use std::{
+    net::{IpAddr, Ipv4Addr, Ipv6Addr},
+    sync::Arc,
+};
+
+use axum::{
+    extract::{MatchedPath, Request, State},
+    http::{HeaderMap, Method, Uri, header},
+    middleware::Next,
+    response::{IntoResponse as _, Response},
+};
+
+use crate::http::{App, answer::problem::Refused};
+
+/// What requests that meet no route are counted under.
+const OTHER: &str = "other";
+
+/// Which hosts a server answers to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Hosts {
+    /// The names of loopback addresses: for a server that only this machine can reach.
+    Loopback,
+    /// Any: others know this server by names that it does not know.
+    Any,
+}
+
+impl Hosts {
+    /// The hosts of a server that listens on `address`.
+    pub(crate) fn of_listener(address: IpAddr) -> Self {
+        if address.is_loopback() { Self::Loopback } else { Self::Any }
+    }
+}
+
+/// Goes around every request.
+pub(crate) async fn around(
+    State(app): State<Arc<App>>,
+    route: Option<MatchedPath>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let method = request.method().clone();
+    let response = match check(app.hosts(), &method, request.uri(), request.headers()) {
+        Ok(()) => next.run(request).await,
+        Err(refused) => refused.into_response(),
+    };
+    let route = route.as_ref().map_or(OTHER, MatchedPath::as_str);
+    app.metrics.request(route, &method, response.status());
+    response
+}
+
+fn check(hosts: Hosts, method: &Method, uri: &Uri, headers: &HeaderMap) -> Result<(), Refused> {
+    let host = match (uri.authority(), headers.get(header::HOST)) {
+        (Some(authority), _) => Some(authority.as_str()),
+        (None, Some(host)) => Some(host.to_str().unwrap_or("?")),
+        (None, None) => None,
+    };
+    if let (Hosts::Loopback, Some(host)) = (hosts, host)
+        && !is_loopback_name(host)
+    {
+        return Err(Refused::misdirected(format!(
+            "the request is for the host {host:?}, and this server answers to localhost and loopback addresses only, such as 127.0.0.1 and [::1]"
+        )));
+    }
+    let Some(origin) = headers.get(header::ORIGIN) else { return Ok(()) };
+    let is_own = origin.to_str().is_ok_and(|origin| {
+        let authority = origin.strip_prefix("http://").or_else(|| origin.strip_prefix("https://"));
+        authority.is_some() && authority == host
+    });
+    if is_own || matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS) {
+        return Ok(());
+    }
+    Err(Refused::foreign_origin(
+        "the request comes from a page of another site, which may not change anything here",
+    ))
+}
+
+/// Whether a `Host` names this machine, with any port.
+fn is_loopback_name(host: &str) -> bool {
+    let name = match host.rsplit_once(':') {
+        Some((name, port)) if !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit()) => name,
+        _ => host,
+    };
+    match name.strip_prefix('[').and_then(|name| name.strip_suffix(']')) {
+        Some(address) => address.parse().is_ok_and(|address: Ipv6Addr| address.is_loopback()),
+        None => {
+            name.is_empty()
+                || name.eq_ignore_ascii_case("localhost")
+                || name.parse().is_ok_and(|address: Ipv4Addr| address.is_loopback())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn passes(hosts: Hosts, method: &Method, headers: &[(&'static str, &str)]) -> bool {
+        let headers =
+            headers.iter().map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap())).collect();
+        check(hosts, method, &Uri::from_static("/v1/tasks"), &headers).is_ok()
+    }
+
+    #[test]
+    fn on_loopback_only_loopback_names_are_answered() {
+        for host in [
+            "localhost",
+            "LOCALHOST:7700",
+            "127.0.0.1",
+            "127.0.0.1:1",
+            "127.0.0.2:7700",
+            "127.255.255.254",
+            "[::1]",
+            "[::1]:7700",
+            "[0:0:0:0:0:0:0:1]",
+        ] {
+            assert!(passes(Hosts::Loopback, &Method::GET, &[("host", host)]), "{host}");
+        }
+        assert!(passes(Hosts::Loopback, &Method::GET, &[]));
+        for host in [
+            "evil.example",
+            "evil.example:7700",
+            "localhost.evil.example",
+            "127.0.0.1.evil.example",
+            "::1:x",
+            "127.0.0.1:x",
+            "128.0.0.1",
+            "0.0.0.0",
+            "[::2]",
+            "::1",
+        ] {
+            assert!(!passes(Hosts::Loopback, &Method::GET, &[("host", host)]), "{host}");
+            assert!(passes(Hosts::Any, &Method::GET, &[("host", host)]), "{host}");
+        }
+    }
+
+    #[test]
+    fn pages_of_other_sites_change_nothing() {
+        let from = |method: &Method, origin: &str| {
+            passes(Hosts::Loopback, method, &[("host", "localhost:7700"), ("origin", origin)])
+        };
+        assert!(from(&Method::POST, "http://localhost:7700"));
+        assert!(from(&Method::GET, "https://evil.example"), "it cannot read the answer");
+        for origin in ["https://evil.example", "null", "http://localhost:8080", "localhost:7700", ""] {
+            assert!(!from(&Method::POST, origin), "{origin}");
+            assert!(!from(&Method::PUT, origin), "{origin}");
+        }
+    }
+}
