@@ -5,15 +5,15 @@ use std::{collections::BTreeSet, sync::Arc};
 use futures_executor::block_on;
 use windlass_core::{Command, Name, TaskId};
 use windlass_engine::{
-    Exchange,
+    Exchange, ReportStatus,
     memory::MemorySink,
-    ports::{Store, Wish},
+    ports::{SessionId, Store, TaskQuery, Wish},
     resident::{BodyPolicy, Resident, RestPolicy},
 };
 
 use crate::{
     faulty_store::{FaultyStore, Verb},
-    world::{WorkerInWorld, World, flow, ok, ok_with},
+    world::{WorkerInWorld, World, failed, flow, ok, ok_with},
 };
 
 /// More than are read at once, whatever their sizes.
@@ -23,9 +23,12 @@ const MANY: usize = 40;
 const AT_ONCE: usize = 16;
 
 fn store(bodies: BodyPolicy) -> Arc<dyn Store> {
+    store_over(&MemorySink::new([7; 32]), bodies)
+}
+
+fn store_over(sink: &MemorySink, bodies: BodyPolicy) -> Arc<dyn Store> {
     let rest = RestPolicy { bodies, ..RestPolicy::default() };
-    let sink = Arc::new(MemorySink::new([7; 32]));
-    Arc::new(block_on(Resident::open_with(sink, World::new().now(), rest)).unwrap())
+    Arc::new(block_on(Resident::open_with(Arc::new(sink.clone()), World::new().now(), rest)).unwrap())
 }
 
 fn submit_many(world: &World, bytes: usize) -> Vec<TaskId> {
@@ -96,4 +99,63 @@ fn a_task_is_done_with_all_it_was_given() {
     assert!(task.is_ended());
     assert_eq!(task.input.params.as_str(), r#"{"x": 1}"#);
     assert_eq!(task.state.steps[0].forward.result.as_ref().map(|result| result.as_str()), Some(r#"{"y":2}"#));
+}
+
+#[test]
+fn a_task_whose_body_is_damaged_on_disk_leaves_queues_timers_and_limits() {
+    let sink = MemorySink::new([7; 32]);
+    let store = store_over(&sink, BodyPolicy::NONE);
+    let world = World::over(store.clone(), 1);
+    world.apply(flow("f", &["a"], 3));
+    let (mut first, mut second) = (world.worker(1), world.worker(2));
+    let claimed = world.submit("f");
+    let running = first.take();
+    let delayed = world.submit("f");
+    let to_fail = second.take();
+    second.report(&to_fail.token, failed("no"));
+    let [ready, sound] = std::array::from_fn(|_| world.submit("f"));
+    [claimed, delayed, ready].into_iter().for_each(|id| sink.damage(id));
+    // The next ready one is found damaged, and the one behind it is handed out.
+    assert_eq!(second.take().id.task, sound);
+    assert_eq!(store.quarantine().tasks(), [ready]);
+    // The timer of the one that is to be tried again fires once, and is gone.
+    world.be_away(60_000);
+    world.serve();
+    assert_eq!(store.quarantine().tasks(), [delayed, ready]);
+    assert_eq!(block_on(store.due(world.now(), 9)), Ok(Vec::new()));
+    // What is reported of the third is refused, and nobody has it any more.
+    let answer = first.report_call(&running.token, ok());
+    assert_ne!(answer.reports[0].status, ReportStatus::Accepted);
+    assert_eq!(store.quarantine().tasks(), [claimed, delayed, ready]);
+    assert_eq!(block_on(store.held(SessionId(1))), Ok(Vec::new()));
+    let statuses = TaskQuery { limit: 9, ..TaskQuery::default() };
+    let listed = block_on(store.tasks(&statuses)).unwrap().items;
+    assert_eq!(listed.iter().map(|loaded| loaded.task.id).collect::<Vec<_>>(), [sound]);
+}
+
+#[test]
+fn bytes_are_counted_until_the_last_task_has_ended() {
+    for bytes_max in [0, 150, u64::MAX] {
+        let store = store(BodyPolicy { bytes_max, kept: 0 });
+        let world = World::over(store.clone(), 1);
+        world.apply(flow("f", &["a", "b"], 1));
+        let submit = |n| world.try_submit("f", &format!(r#"{{"n": {n}, "pad": "{n:040}"}}"#), None).unwrap();
+        let tasks: Vec<TaskId> = (0..5).map(|n| submit(n).loaded.task.id).collect();
+        let one = world.task(tasks[0]).payload_bytes() as u64;
+        let expected = (5 * one).min(bytes_max / one * one);
+        assert_eq!(store.resident_bytes(), Some(expected), "up to {bytes_max}");
+        let mut worker = world.worker(1);
+        let first = worker.poll().attempts;
+        assert_eq!(first.len(), tasks.len());
+        worker.report(&first[0].token, failed("no"));
+        first[1..].iter().for_each(|attempt| drop(worker.report(&attempt.token, ok_with(r#"{"y":2}"#))));
+        world.be_away(60_000);
+        for _ in 0..3 {
+            world.serve();
+            let next = worker.poll().attempts;
+            next.iter().for_each(|attempt| drop(worker.report(&attempt.token, ok_with(r#"{"y":2}"#))));
+        }
+        assert!(tasks.iter().all(|id| world.task(*id).is_ended()));
+        assert_eq!(store.resident_bytes(), Some(0), "up to {bytes_max}");
+    }
 }

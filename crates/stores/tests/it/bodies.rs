@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use windlass_core::{Millis, OnFailure, Timestamp};
 use windlass_engine::{
-    ports::{Now, Store as _, TaskQuery},
+    ports::{Now, Store as _, StoreError, TaskQuery},
     resident::{BodyPolicy, Resident, RestPolicy, Room, RowSink as _},
 };
 use windlass_stores::sqlite::{SqliteOptions, SqliteSink};
@@ -70,4 +70,31 @@ fn a_start_reads_bodies_only_as_far_as_there_is_room() {
         (whole.input.params, whole.state),
         (story.task.input.params.clone(), story.task.state.clone())
     );
+}
+
+#[test]
+fn a_body_that_is_damaged_or_gone_while_the_store_is_open_is_its_task_s_matter() {
+    let damages = [
+        "UPDATE task SET params = '{\"other\": 1}'",
+        "UPDATE active SET state = zeroblob(length(state))",
+        "DELETE FROM active",
+    ];
+    for damage in damages {
+        let place = Place::new();
+        let store = open(&place, NONE);
+        let story = fill(&store);
+        let id = story.task.id;
+        let shell = rusqlite::Connection::open(place.path()).unwrap();
+        assert_eq!(shell.execute(damage, []).unwrap(), 1, "{damage}");
+        assert!(wait(store.load(&[id])).unwrap()[0].is_none(), "{damage}");
+        let error = store.quarantine().error(id).expect("the store names the damaged task");
+        assert!(matches!(&error, StoreError::Damaged(why) if why.contains(&id.to_string())), "{error}");
+        assert_eq!(store.resident_bytes(), Some(0));
+        // Other tasks go on.
+        let flow = story.task.flow.clone();
+        let mut other = Story::new(&flow, self::id(0, 2), 0, &[]);
+        wait(store.commit(vec![other.accept(0)])).unwrap();
+        let loaded = wait(store.load(&[id, other.task.id])).unwrap();
+        assert_eq!(loaded[1].as_ref().map(|loaded| &loaded.task), Some(&other.task), "{damage}");
+    }
 }

@@ -9,8 +9,8 @@ use windlass_core::{
 
 use super::LOADED_AT_ONCE;
 use crate::{
-    ports::{Loaded, StoreError},
-    resident::{ReadTask, Resident},
+    ports::{DamagedTask, Loaded, StoreError},
+    resident::{ReadTask, Resident, state::Inner},
 };
 
 /// Bytes of bodies read at once where memory is to hold few, and those of the last [`LOADED_AT_ONCE`] tasks on top.
@@ -99,7 +99,8 @@ impl Resident {
         Ok(loaded)
     }
 
-    /// A task of which a row was read: as it is in memory if it is whole there, else as the row has it.
+    /// A task of which a row was read: as it is in memory if it is whole there, else as the row has it. One whose row is
+    /// damaged, gone or of another version leaves memory, as a start would leave it out.
     fn of_row(
         &self,
         id: TaskId,
@@ -113,24 +114,44 @@ impl Resident {
                 None => inner.scheduler.without_body(id),
             }
         };
-        let Some(row) = row else { return Ok(None) };
-        let Some(read) = self.loaded_row(row, generation)? else { return Ok(None) };
-        let Some(in_memory) = in_memory else { return Ok(Some(read)) };
-        let (found, expected) = (read.task.state.events, in_memory.task.state.events);
-        if found == expected {
-            return Ok(Some(Loaded { task: read.task, ..in_memory }));
+        let read = match row {
+            Some(row) => self.loaded_row(row, generation)?,
+            None => None,
+        };
+        let Some(in_memory) = in_memory else { return Ok(read) };
+        let expected = in_memory.task.state.events;
+        let found = read.as_ref().map(|read| read.task.state.events);
+        match read {
+            Some(read) if found == Some(expected) => {
+                return Ok(Some(Loaded { task: read.task, ..in_memory }));
+            }
+            Some(read) if is_planted(Bug::BodyDroppedEarly) => {
+                let mut task = Arc::unwrap_or_clone(read.task);
+                task.state.events = expected;
+                return Ok(Some(Loaded { task: Arc::new(task), ..in_memory }));
+            }
+            _ => {}
         }
-        if is_planted(Bug::BodyDroppedEarly) {
-            let mut task = Arc::unwrap_or_clone(read.task);
-            task.state.events = expected;
-            return Ok(Some(Loaded { task: Arc::new(task), ..in_memory }));
-        }
+        let mut inner = self.inner();
         // After a failed write it is loaded again.
-        if !self.inner().is_still(generation) {
-            return Ok(None);
+        if inner.is_still(generation) {
+            let found = found.map_or("no such task".to_owned(), |found| format!("it as of event {found}"));
+            let reason = format!("task {id}: the disk has {found}, and event {expected} was written");
+            // What is known of it already, such as a wrong checksum, stays.
+            self.quarantine.add(DamagedTask { id, row: Box::default(), reason: reason.into() });
+            inner.drop_damaged(id);
         }
-        Err(StoreError::Unavailable(format!(
-            "the disk has task {id} as of event {found}, and event {expected} was written: it went back"
-        )))
+        Ok(None)
+    }
+}
+
+impl Inner {
+    /// A task that cannot be read any more leaves memory. Those who have attempts of it lose them, and the places in limits
+    /// that these take up.
+    fn drop_damaged(&mut self, id: TaskId) {
+        for key in self.scheduler.claims.acts_of(id) {
+            self.take_from_holder(id, key);
+        }
+        self.scheduler.forget(id);
     }
 }
