@@ -34,11 +34,10 @@ impl Task {
     /// The task with empty parameters and without results. It shows where the task stands; no command may be decided on
     /// it.
     #[must_use]
-    pub fn without_payload(&self) -> Self {
-        let mut task = self.clone();
-        Arc::make_mut(&mut task.input).params = Json::empty();
-        task.state.clear_results();
-        task
+    pub fn without_payload(mut self) -> Self {
+        Arc::make_mut(&mut self.input).params = Json::empty();
+        self.state.clear_results();
+        self
     }
 }
 

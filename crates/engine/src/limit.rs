@@ -87,11 +87,11 @@ impl Engine {
             return Ok(Vec::new());
         }
         let ids: Vec<TaskId> = told.iter().map(|holder| holder.claimed.id.task).collect();
-        let tasks = self.heads(&ids).await?;
+        let tasks = self.store.load_heads(&ids).await?;
         let sessions = self.store.sessions(now).await?;
-        let holders = told.iter().zip(tasks).filter_map(|(holder, task)| {
+        let holders = told.iter().zip(tasks).filter_map(|(holder, loaded)| {
             let id = holder.claimed.id;
-            let step = task?.flow.steps.get(id.key.step)?.name.clone();
+            let step = loaded?.task.flow.steps.get(id.key.step)?.name.clone();
             let session = sessions.iter().find(|session| session.session == holder.claimed.session);
             Some(Holder {
                 task: id.task,

@@ -1,11 +1,8 @@
 //! Handing out: ready attempts go to polls that wait.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::Arc,
-};
+use std::collections::BTreeMap;
 
-use windlass_core::{Action, Attempt, Command, Failure, Name, Outcome, Report, Task, TaskId};
+use windlass_core::{Action, Attempt, Command, Failure, Name, Outcome, Report, TaskId};
 
 use super::{ATTEMPTS_MAX, ExchangeAnswer, HandedOut, Results, Seq, answer_size::AnswerSize};
 use crate::{
@@ -74,37 +71,19 @@ impl Engine {
         &self,
         attempts: &[AttemptId],
     ) -> Result<BTreeMap<TaskId, Loaded>, StoreError> {
-        let mut ids: Vec<TaskId> = attempts.iter().map(|id| id.task).collect();
-        ids.sort_unstable();
-        ids.dedup();
+        let ids = ids_of(attempts);
         let tasks = self.store.load(&ids).await?;
         Ok(ids.into_iter().zip(tasks).filter_map(|(id, loaded)| Some((id, loaded?))).collect())
     }
 
-    /// As [`Engine::tasks_of`], for those who look at neither parameters nor results: where memory is to hold few of them,
-    /// the tasks come without.
+    /// As [`Engine::tasks_of`], for those who look at neither parameters nor results.
     pub(crate) async fn heads_of(
         &self,
         attempts: &[AttemptId],
-    ) -> Result<BTreeMap<TaskId, Arc<Task>>, StoreError> {
-        let ids: BTreeSet<TaskId> = attempts.iter().map(|id| id.task).collect();
-        let ids: Vec<TaskId> = ids.into_iter().collect();
-        let heads = self.heads(&ids).await?;
-        Ok(ids.into_iter().zip(heads).filter_map(|(id, task)| Some((id, task?))).collect())
-    }
-
-    /// Tasks for those who look at neither parameters nor results, in the order of `ids`.
-    pub(crate) async fn heads(&self, ids: &[TaskId]) -> Result<Vec<Option<Arc<Task>>>, StoreError> {
-        let at_once = self.store.loads_at_once();
-        let mut heads = Vec::with_capacity(ids.len());
-        for some in ids.chunks(at_once) {
-            let loaded = self.store.load(some).await?.into_iter();
-            heads.extend(loaded.map(|loaded| match loaded?.task {
-                task if at_once < ids.len() => Some(Arc::new(task.without_payload())),
-                task => Some(task),
-            }));
-        }
-        Ok(heads)
+    ) -> Result<BTreeMap<TaskId, Loaded>, StoreError> {
+        let ids = ids_of(attempts);
+        let heads = self.store.load_heads(&ids).await?;
+        Ok(ids.into_iter().zip(heads).filter_map(|(id, loaded)| Some((id, loaded?))).collect())
     }
 
     /// The tasks of attempts that were claimed just now; those that are known here are not read.
@@ -378,4 +357,12 @@ impl Drop for Hand<'_> {
             local.give(self.engine.tokens.seal(&id), id);
         }
     }
+}
+
+/// The tasks of attempts, each once.
+fn ids_of(attempts: &[AttemptId]) -> Vec<TaskId> {
+    let mut ids: Vec<TaskId> = attempts.iter().map(|id| id.task).collect();
+    ids.sort_unstable();
+    ids.dedup();
+    ids
 }

@@ -33,7 +33,7 @@ impl Engine {
         let mut sessions = self.sessions.lock();
         let session = sessions.get(session);
         for ((token, id), adoption) in named.into_iter().zip(adoptions) {
-            let task = tasks.get(&id.task);
+            let task = tasks.get(&id.task).map(|loaded| &loaded.task);
             match (adoption, task) {
                 (Adoption::Held, Some(task)) => {
                     if is_to_stop(task, id.key) {

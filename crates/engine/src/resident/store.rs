@@ -59,6 +59,10 @@ impl Store for Resident {
         self.load_tasks(ids, true).await
     }
 
+    async fn load_heads(&self, ids: &[TaskId]) -> Result<Vec<Option<Loaded>>, StoreError> {
+        self.heads(ids).await
+    }
+
     fn resident_bytes(&self) -> Option<u64> {
         Some(self.inner().scheduler.bodies.bytes())
     }
@@ -68,7 +72,8 @@ impl Store for Resident {
     }
 
     async fn versions(&self, ids: &[TaskId]) -> Result<Vec<Option<u64>>, StoreError> {
-        self.versions_of(ids).await
+        let heads = self.heads(ids).await?.into_iter();
+        Ok(heads.map(|loaded| Some(loaded?.task.state.events)).collect())
     }
 
     async fn commit(&self, changes: Vec<Change>) -> Result<Vec<Outcome>, StoreError> {

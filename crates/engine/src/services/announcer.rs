@@ -252,9 +252,9 @@ impl Announcer {
         self.leave_out_confirmed(&mut events, is_full);
         let ids: Vec<TaskId> = events.keys().copied().collect();
         // Announcements have no parameters and results.
-        let tasks = self.engine.heads(&ids).await?;
+        let tasks = self.engine.store.load_heads(&ids).await?;
         let lines = events.into_values().zip(tasks);
-        let lines = lines.filter_map(|(events, task)| Some(Line { task: task?, events }));
+        let lines = lines.filter_map(|(events, loaded)| Some(Line { task: loaded?.task, events }));
         Ok((lines.collect(), is_full))
     }
 

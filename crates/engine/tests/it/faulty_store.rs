@@ -152,6 +152,11 @@ impl Store for FaultyStore {
         self.store.load_first(ids).await
     }
 
+    async fn load_heads(&self, ids: &[TaskId]) -> Result<Vec<Option<Loaded>>, StoreError> {
+        self.pass(Verb::Load).await?;
+        self.store.load_heads(ids).await
+    }
+
     fn loads_at_once(&self) -> usize {
         self.store.loads_at_once()
     }

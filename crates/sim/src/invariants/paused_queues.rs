@@ -13,7 +13,8 @@ use crate::{
     world::World,
 };
 
-/// What a database has handed out, or what is read from the disk before, may be seen so much later.
+/// A worker gets what a database has handed out so much later, and so does it where the server reads parameters from the
+/// disk between its claim and its answer: the queue may be paused meanwhile.
 const ON_ITS_WAY_MS: u64 = 10_000;
 
 #[derive(Default)]

@@ -3,7 +3,8 @@
 //! Two, because a key that comes anew stands behind the turn that was had last: another one may not have had that turn
 //! yet, and may be the earlier one in the next. It is looked at where handing out can be seen in its order, and where all
 //! that waits is in memory: at a server that owns its disk and has parameters and results in memory, while nothing limits
-//! the queue. What is read from the disk between its claim and its answer is seen later than it had its turn.
+//! the queue. Where parameters are read from the disk between a claim and its answer, the answer comes later than the turn:
+//! keys that came meanwhile would seem to have been passed.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -108,8 +108,8 @@ impl UniqueTasks {
             return false;
         }
         match during {
-            // What shared rows have handed out, and what is read from the disk before, is seen a little later, and what is
-            // offered on a broker is not.
+            // The first one may be claimed already: shared rows, and reads of parameters from the disk, let its worker have it a
+            // little later, and what is offered on a broker is not seen.
             During::Pending => {
                 let is_seen_at_once = !world.config.shared
                     && !world.config.is(Kind::Broker)

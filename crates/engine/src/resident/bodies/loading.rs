@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use windlass_core::{
-    TaskId,
+    Task, TaskId,
     planted::{Bug, is_planted},
 };
 
@@ -44,23 +44,21 @@ impl Resident {
         Err(StoreError::Unavailable("one write after the other fails".to_owned()))
     }
 
-    /// The versions of the tasks with these ids; those in memory are not read.
-    pub(in crate::resident) async fn versions_of(
-        &self,
-        ids: &[TaskId],
-    ) -> Result<Vec<Option<u64>>, StoreError> {
+    /// The tasks with these ids for those who look at neither parameters nor results: what is in memory is not read.
+    pub(in crate::resident) async fn heads(&self, ids: &[TaskId]) -> Result<Vec<Option<Loaded>>, StoreError> {
         self.current_generation().await?;
-        let mut versions: Vec<Option<u64>> = {
+        let mut heads: Vec<Option<Loaded>> = {
             let inner = self.inner();
-            let version = |id| inner.scheduler.active.get(id).map(|entry| entry.task.state.events);
-            ids.iter().map(version).collect()
+            ids.iter().map(|id| inner.scheduler.without_body(*id)).collect()
         };
-        let absent: Vec<usize> = (0..ids.len()).filter(|index| versions[*index].is_none()).collect();
-        let absent_ids: Vec<TaskId> = absent.iter().map(|index| ids[*index]).collect();
-        for (index, loaded) in absent.into_iter().zip(self.load_tasks(&absent_ids, false).await?) {
-            versions[index] = loaded.map(|loaded| loaded.task.state.events);
+        let absent: Vec<usize> = (0..ids.len()).filter(|index| heads[*index].is_none()).collect();
+        for some in absent.chunks(LOADED_AT_ONCE) {
+            let wanted: Vec<TaskId> = some.iter().map(|index| ids[*index]).collect();
+            for (index, loaded) in some.iter().zip(self.load_tasks(&wanted, false).await?) {
+                heads[*index] = loaded.map(|loaded| Loaded { task: bare(loaded.task), ..loaded });
+            }
         }
-        Ok(versions)
+        Ok(heads)
     }
 
     async fn read_missing(
@@ -143,6 +141,11 @@ impl Resident {
         }
         Ok(None)
     }
+}
+
+/// A task that was read, without its body; one that is in memory as it is.
+fn bare(task: Arc<Task>) -> Arc<Task> {
+    Arc::try_unwrap(task).map_or_else(|shared| shared, |task| Arc::new(task.without_payload()))
 }
 
 impl Inner {

@@ -200,7 +200,7 @@ impl Scheduler {
         if let before @ Body::Here(_) = entry.body
             && is_on_disk
         {
-            entry.task = Arc::new(entry.task.without_payload());
+            entry.task = Arc::new(Task::clone(&entry.task).without_payload());
             entry.body = Body::Away;
             self.count_body(before, Body::Away);
         }

@@ -221,8 +221,8 @@ impl Courier {
         let tasks = self.engine.heads_of(&changed).await?;
         for id in changed {
             let task = tasks.get(&id.task);
-            if task.is_some_and(|task| when_free(task, id.key) == Free::HandOut) {
-                self.state().offers.note_version(id, task.map(|task| task.state.events));
+            if task.is_some_and(|loaded| when_free(&loaded.task, id.key) == Free::HandOut) {
+                self.state().offers.note_version(id, task.map(|loaded| loaded.task.state.events));
                 continue;
             }
             self.engine.store.release(self.session, id, now).await?;
