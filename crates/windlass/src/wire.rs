@@ -106,18 +106,9 @@ fn hide_secrets(url: &str) -> String {
 }
 
 /// Opens the store; `clock` is not behind what it holds afterwards. `server` says who has it, to a second server
-/// that wants it.
-pub(crate) async fn open(
-    url: &StoreUrl,
-    clock: &SystemClock,
-    server: &str,
-) -> anyhow::Result<Arc<dyn Store>> {
-    open_with(url, clock, server, BodyPolicy::default()).await
-}
-
-/// As [`open`]; over a file, `bodies` says which parameters and results of active tasks are kept in memory.
+/// that wants it. Over a file, `bodies` says which parameters and results of active tasks are kept in memory.
 #[cfg_attr(not(feature = "sqlite"), expect(unused_variables, reason = "only files say who has them"))]
-pub(crate) async fn open_with(
+pub(crate) async fn open(
     url: &StoreUrl,
     clock: &SystemClock,
     server: &str,
@@ -145,6 +136,8 @@ pub(crate) async fn open_with(
         #[cfg(not(feature = "sqlite"))]
         StoreUrl::Sqlite(_) => anyhow::bail!("this build has no such store"),
     };
+    // Rows in memory are no other place.
+    let bodies = if *url == StoreUrl::Memory { BodyPolicy::ALL } else { bodies };
     let store = Resident::open_with(sink, clock.now(), RestPolicy { bodies, ..RestPolicy::default() }).await;
     let store = store.with_context(|| format!("cannot read the store {url}"))?;
     clock.not_before(store.latest_at());
@@ -185,7 +178,7 @@ pub(crate) async fn schema(url: &StoreUrl) -> anyhow::Result<windlass_stores::Sc
 /// Brings a store's tables to this program's version, as opening them does.
 pub(crate) async fn migrate(url: &StoreUrl) -> anyhow::Result<()> {
     let clock = SystemClock::new(windlass_core::Timestamp(0));
-    open(url, &clock, "windlass migrate").await?;
+    open(url, &clock, "windlass migrate", BodyPolicy::default()).await?;
     Ok(())
 }
 
@@ -211,7 +204,7 @@ pub(crate) async fn snapshot(url: &StoreUrl, clock: &SystemClock) -> anyhow::Res
         #[cfg(feature = "sqlite")]
         StoreUrl::Sqlite(path) => {
             use windlass_stores::sqlite::{OpenError, SqliteSnapshot};
-            let store = open(url, clock, "windlass export").await.map_err(|error| {
+            let store = open(url, clock, "windlass export", BodyPolicy::default()).await.map_err(|error| {
                 if matches!(error.downcast_ref(), Some(OpenError::Locked { .. })) {
                     return error.context("stop all servers first, so that nothing changes meanwhile");
                 }

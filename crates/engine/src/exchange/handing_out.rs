@@ -15,9 +15,6 @@ use crate::{
 /// Attempts claimed at once: those that do not fit in the answer go back, so not many more than fit.
 pub(super) const CLAIMS_MAX: u32 = 100;
 
-/// So few tasks of claimed attempts are loaded at once whatever they take in memory.
-const LOADED_AT_ONCE: usize = 16;
-
 impl Engine {
     /// Hands ready attempts to polls that wait. Where that is under way already, it is gone on with for this one.
     pub(crate) async fn dispatch(&self, now: Now) -> Result<(), EngineError> {
@@ -255,10 +252,7 @@ impl<'a> Hand<'a> {
 
     /// Takes in what was claimed. Tells whether all of it fits in the answer.
     pub(super) async fn take_in(&mut self, claimed: &[Claimed]) -> Result<bool, StoreError> {
-        let at_once = match claimed.len() {
-            0..=LOADED_AT_ONCE => LOADED_AT_ONCE,
-            _ => self.engine.store.loads_at_once(),
-        };
+        let at_once = self.engine.store.loads_at_once();
         // What stands before this place was looked at and stays. What stands behind it goes back if loading fails.
         let mut place = self.rest.len();
         self.rest.extend(claimed.iter().map(|claimed| claimed.id));

@@ -58,9 +58,12 @@ impl BodyPolicy {
 /// A body of so few bytes stays: reading it costs more than having it.
 const BODY_BYTES_KEPT: usize = 1 << 10;
 
+/// Bytes of bodies in memory: 256 MiB are few on a server, and many where parameters are as small as they mostly are.
+const BODY_BYTES_MAX: u64 = 256 << 20;
+
 impl Default for BodyPolicy {
     fn default() -> Self {
-        Self::ALL
+        Self::up_to(BODY_BYTES_MAX)
     }
 }
 

@@ -43,7 +43,7 @@ pub(crate) struct ServerArgs {
     pub(crate) client_body_mib: Option<usize>,
 
     /// MiB of parameters and results of active tasks to keep in memory; the others are read from the SQLite file when
-    /// they are needed [default: all]
+    /// they are needed. 0 keeps all of them [default: 256]
     #[arg(long, value_name = "MIB", env = "WINDLASS_SERVER_RESIDENT_MIB")]
     pub(crate) resident_mib: Option<u64>,
 
