@@ -7,7 +7,7 @@ use std::{
 
 use windlass_core::{Json, TaskId, TaskStatus};
 
-use super::{Params, Resident};
+use super::{Params, Resident, bodies::LOADED_AT_ONCE};
 use crate::ports::{Loaded, Page, SCAN_MAX, StoreError, TaskQuery};
 
 /// How many of the tasks that rest are read at once where most of them may not be on the page. A task may have
@@ -72,7 +72,7 @@ impl Resident {
     ) -> Result<Vec<Loaded>, StoreError> {
         let wanted: Vec<TaskId> =
             items.iter().map(|loaded| loaded.task.id).filter(|id| away.contains(id)).collect();
-        for some in wanted.chunks(READ_AT_ONCE) {
+        for some in wanted.chunks(LOADED_AT_ONCE) {
             for read in self.load_tasks(some, false).await?.into_iter().flatten() {
                 let index = items.iter().position(|loaded| loaded.task.id == read.task.id);
                 if let Some(index) = index.filter(|_| query.admits(&read.task.input)) {

@@ -31,7 +31,7 @@ use super::{
 use crate::ports::{Loaded, TaskChange};
 
 /// Tasks read at once where memory is to hold few.
-const LOADED_AT_ONCE: usize = 16;
+pub(super) const LOADED_AT_ONCE: usize = 16;
 
 /// The account of all bodies in memory.
 #[derive(Debug, Default)]
