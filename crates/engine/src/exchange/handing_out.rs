@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use windlass_core::{Action, Attempt, Command, Failure, Name, Outcome, Report, TaskId};
+use windlass_core::{Action, Attempt, Command, Failure, Millis, Name, Outcome, Report, TaskId, Timestamp};
 
 use super::{ATTEMPTS_MAX, ExchangeAnswer, HandedOut, Results, Seq, answer_size::AnswerSize};
 use crate::{
@@ -143,8 +143,8 @@ pub(super) struct Hand<'a> {
     /// Attempts of damaged tasks: once the poll is answered they are released, and take up no place of a limit. The store
     /// gives nothing of a task that its quarantine names.
     withheld: Vec<AttemptId>,
-    /// The time of the claims that are being made.
-    claims_at: Option<Now>,
+    /// The times of the claims that are being made and taken in, by both clocks.
+    claims_at: BTreeMap<Timestamp, Millis>,
 }
 
 impl<'a> Hand<'a> {
@@ -158,7 +158,7 @@ impl<'a> Hand<'a> {
             size: AnswerSize::default(),
             rest: Vec::new(),
             withheld: Vec::new(),
-            claims_at: None,
+            claims_at: BTreeMap::new(),
         }
     }
 
@@ -170,7 +170,7 @@ impl<'a> Hand<'a> {
         empty: &mut Vec<Line>,
         now: Now,
     ) -> Result<(), StoreError> {
-        self.claims_at = Some(now);
+        self.claims_at.insert(now.wall, now.mono);
         let found = self.take_in_unanswered(now).await?;
         let mut free = free.min(u32::try_from(ATTEMPTS_MAX).unwrap_or(u32::MAX)).saturating_sub(found);
         // Begin with another module each time, so that none of a worker's modules starves.
@@ -186,6 +186,8 @@ impl<'a> Hand<'a> {
                 let (wishes, leave) = (std::slice::from_ref(&asked), self.engine.known.leave(now));
                 let claimed = self.engine.store.claim_leaving(self.session, wishes, &leave, now).await;
                 let claimed = claimed.inspect_err(|_| self.note_unanswered(now))?;
+                // The store may go by a later time than it was given.
+                self.claims_at.extend(claimed.first().map(|claimed| (claimed.at, now.mono)));
                 let count = u32::try_from(claimed.len()).unwrap_or(u32::MAX);
                 let before = self.withheld.len();
                 if count > 0 && !self.take_in(&claimed).await? {
@@ -238,7 +240,7 @@ impl<'a> Hand<'a> {
 
     /// Answers the poll with what was taken in, also where a later claim failed, and gives the rest back.
     pub(super) async fn end(&mut self, taken_in: Result<(), StoreError>, now: Now) -> Result<(), StoreError> {
-        self.claims_at = None;
+        self.claims_at.clear();
         self.give(now);
         while let Some(id) = self.withheld.pop() {
             self.engine.store.release(self.session, id, now).await?;
@@ -340,10 +342,8 @@ impl Drop for Hand<'_> {
         local.hands = local.hands.saturating_sub(1);
         // The call that handed out went away while the store claimed. That call may be another worker's: the poll that waits
         // here gets what was claimed for it from the dispatcher.
-        if let Some(now) = self.claims_at
-            && local.poll.is_some()
-        {
-            local.unanswered.insert(now.wall, now.mono);
+        if !self.claims_at.is_empty() && local.poll.is_some() {
+            local.unanswered.append(&mut self.claims_at);
             self.engine.timers.set();
             return;
         }

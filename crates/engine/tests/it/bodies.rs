@@ -1,13 +1,13 @@
 //! A server that keeps no parameters and results in memory: it reads few tasks at once, and everything is done all the same.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{collections::BTreeSet, pin::pin, sync::Arc, task::Poll};
 
 use futures_executor::block_on;
-use windlass_core::{Command, Name, TaskId};
+use windlass_core::{Command, Millis, Name, TaskId};
 use windlass_engine::{
     Exchange, ReportStatus,
     memory::MemorySink,
-    ports::{SessionId, Store, TaskQuery, Wish},
+    ports::{Now, SessionId, Store, TaskQuery, Wish},
     resident::{BodyPolicy, Resident, RestPolicy},
 };
 
@@ -158,4 +158,32 @@ fn bytes_are_counted_until_the_last_task_has_ended() {
         assert!(tasks.iter().all(|id| world.task(*id).is_ended()));
         assert_eq!(store.resident_bytes(), Some(0), "up to {bytes_max}");
     }
+}
+
+/// Parameters are read between a claim and its answer. The connection of the call that hands out may close meanwhile.
+#[test]
+fn what_is_read_for_a_poll_by_a_call_that_goes_away_reaches_the_poll() {
+    let store = store(BodyPolicy::NONE);
+    let faulty = FaultyStore::new(store.clone());
+    let world = World::over(faulty.clone(), 1);
+    world.apply(flow("f", &["a"], 0));
+    let mut worker = world.worker(1);
+    let mut waits = pin!(worker.open_poll(10_000));
+    assert!(world.turn(waits.as_mut()).is_pending());
+    // Others have told the store of a later time than the call knows.
+    let now = world.now();
+    let later = Now { wall: now.wall + Millis(50), mono: Millis(now.mono.0 + 50) };
+    assert_eq!(block_on(store.due(later, 9)), Ok(Vec::new()));
+    let id = World::over(store, 2).submit("f");
+    faulty.hold_next(Verb::Load);
+    {
+        let mut calls = pin!(world.worker(2).open_poll(10_000));
+        assert!(world.turn(calls.as_mut()).is_pending(), "parameters are read");
+        assert_eq!(world.status(id), "Running: Running");
+    }
+    world.serve();
+    let Poll::Ready(answer) = world.turn(waits.as_mut()) else { panic!("it is given at once") };
+    let attempt = answer.unwrap().attempts.pop().expect("it is given at once");
+    assert_eq!((attempt.id.task, attempt.id.attempt), (id, 1));
+    assert_eq!(worker.report(&attempt.token, ok()), ReportStatus::Accepted);
 }
