@@ -9,7 +9,7 @@ use futures_channel::oneshot;
 use futures_util::FutureExt as _;
 use windlass_store::{
     StoreError,
-    resident::{Batch, Front, Recovered, RowSink, Written},
+    resident::{Batch, Front, Recovered, Room, RowSink, Written},
 };
 
 /// A layer between a resident store and its sink.
@@ -145,9 +145,9 @@ impl Front for Gate {
         self.sink.as_ref()
     }
 
-    async fn recover(&self) -> Result<Recovered, StoreError> {
+    async fn recover(&self, room: Room) -> Result<Recovered, StoreError> {
         self.state().has_failed = false;
-        self.sink.recover().await
+        self.sink.recover(room).await
     }
 
     fn write(&self, batch: Arc<Batch>, written: Written) {

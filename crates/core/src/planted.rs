@@ -144,6 +144,10 @@ pub enum Bug {
     LostAnswerIsFinal,
     /// A restart forgets the deadlines of tasks.
     TaskDeadlineForgotten,
+    /// The parameters and results of a task leave memory before the change that has them is on disk.
+    BodyDroppedEarly,
+    /// A task is taken for whole whose parameters and results are not in memory.
+    BodyNotRead,
 }
 
 impl Bug {
@@ -215,6 +219,8 @@ impl Bug {
         Self::LeastIgnored,
         Self::UniqueForever,
         Self::FreeSlotsUnheard,
+        Self::BodyDroppedEarly,
+        Self::BodyNotRead,
     ];
 
     /// Bugs that no world of the simulator shows, each with the test that finds it. Each test was seen to fail with the

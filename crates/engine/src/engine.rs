@@ -201,6 +201,12 @@ impl Engine {
         self.store.cluster()?.round_trips()
     }
 
+    /// How many bytes the parameters and results of tasks take in memory, where the store keeps them there.
+    #[must_use]
+    pub fn resident_payload_bytes(&self) -> Option<u64> {
+        self.store.resident_bytes()
+    }
+
     /// Counts of the committed work.
     pub fn counts(&self) -> &Counts {
         &self.counts

@@ -11,7 +11,7 @@ use anyhow::Context as _;
 use fastrand::Rng;
 use tempfile::TempDir;
 use windlass_conformance::block_on;
-use windlass_store::resident::{Batch, RowSink};
+use windlass_store::resident::{Batch, Room, RowSink};
 use windlass_stores::sqlite::{Report, SqliteSink, doctor};
 
 use crate::{
@@ -145,7 +145,7 @@ impl Checker {
         let sink = SqliteSink::open(&folder.join(FILE), options())
             .map_err(|error| Problem::new(Fault::Refused, error))?;
         let refused = |error| Problem::new(Fault::Refused, error);
-        let recovered = block_on(sink.recover()).map_err(refused)?;
+        let recovered = block_on(sink.recover(Room::ENDLESS)).map_err(refused)?;
         let opening = Opening { at: 0, epoch: recovered.epoch, token_key: recovered.token_key };
         if let Some(before) = promise.opening {
             if opening.token_key != before.token_key {

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use windlass_store::{
     Now, Retention, StoreError,
-    resident::{Batch, Front, Recovered, RowSink, Written},
+    resident::{Batch, Front, Recovered, Room, RowSink, Written},
 };
 use windlass_stores::sqlite::SqliteSink;
 
@@ -89,8 +89,8 @@ impl Front for Noted {
         &self.sink
     }
 
-    async fn recover(&self) -> Result<Recovered, StoreError> {
-        let recovered = self.sink.recover().await?;
+    async fn recover(&self, room: Room) -> Result<Recovered, StoreError> {
+        let recovered = self.sink.recover(room).await?;
         let Recovered { epoch, token_key, .. } = recovered;
         let at = self.ledger.recorder.position();
         lock(&self.ledger.openings).push(Opening { at, epoch, token_key });

@@ -7,7 +7,7 @@ use std::{
 
 use anyhow::{Context as _, Result};
 use windlass_conformance::block_on;
-use windlass_store::resident::RowSink;
+use windlass_store::resident::{Room, RowSink};
 use windlass_stores::sqlite::SqliteSink;
 
 use crate::{
@@ -45,10 +45,10 @@ pub(crate) fn replay(
 ) -> Result<()> {
     let place = tempfile::tempdir()?;
     let sink = SqliteSink::open(&place.path().join(FILE), options())?;
-    block_on(sink.recover())?;
+    block_on(sink.recover(Room::ENDLESS))?;
     for count in 0..=entries.len() {
         if counts.contains(&count) {
-            let recovered = block_on(sink.recover())?;
+            let recovered = block_on(sink.recover(Room::ENDLESS))?;
             tell(count, block_on(Contents::read(&sink, recovered, names))?);
         }
         match entries.get(count).map(|entry| &entry.work) {

@@ -2,7 +2,7 @@
 //! and some do all of it at once.
 
 use windlass_core::Millis;
-use windlass_store::resident::RestPolicy;
+use windlass_store::resident::{BodyPolicy, RestPolicy};
 
 use crate::kinds::Kind;
 
@@ -103,9 +103,9 @@ const ANNOUNCEMENTS_LOST_MAX: u64 = 30;
 
 /// How tasks rest: early, as soon as may be, or with lines that are in memory whole.
 const REST: [RestPolicy; 3] = [
-    RestPolicy { horizon: Millis(500), page: 3, head: 3 },
-    RestPolicy { horizon: Millis(20), page: 2, head: 2 },
-    RestPolicy { horizon: Millis(500), page: 3, head: usize::MAX },
+    RestPolicy { horizon: Millis(500), page: 3, head: 3, bodies: BodyPolicy::ALL },
+    RestPolicy { horizon: Millis(20), page: 2, head: 2, bodies: BodyPolicy::ALL },
+    RestPolicy { horizon: Millis(500), page: 3, head: usize::MAX, bodies: BodyPolicy::ALL },
 ];
 
 impl Config {

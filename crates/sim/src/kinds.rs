@@ -1,5 +1,7 @@
 //! What else is special about a world. Each kind is drawn for itself, so that all combinations occur.
 
+use windlass_store::resident::BodyPolicy;
+
 use crate::config::{Config, Fault};
 
 /// What else is special about a world.
@@ -34,11 +36,16 @@ pub(crate) enum Kind {
     Broker,
     /// Rows of some tasks cannot be read any more. The server owns its disk.
     DamagedRows,
+    /// A server that owns its disk has few parameters and results in memory, or none.
+    FewBytes,
 }
 
 /// The longest operation of a slow store, in milliseconds. A service renews its lease of 3 s with about six operations, so
 /// with much more than this servers lose their services, and events are never announced (world 15 with 700).
 const SLOW_MS_MAX: u64 = 200;
+
+/// Bytes of parameters and results in memory: none, or those of a few tasks.
+const FEW_BYTES: [u64; 3] = [0, 100, 500];
 
 /// Tasks of a world with a backlog.
 const BACKLOG_TASKS: u64 = 60;
@@ -60,6 +67,7 @@ impl Kind {
         Self::Enqueued,
         Self::Broker,
         Self::DamagedRows,
+        Self::FewBytes,
     ];
 
     /// In how many of a thousand worlds it is drawn.
@@ -68,7 +76,7 @@ impl Kind {
             Self::Balanced | Self::OwnClocks => 400,
             Self::Repeats => 300,
             Self::OrderlyStops | Self::Batches | Self::AdHoc | Self::Classic | Self::Sweeps => 200,
-            Self::Enqueued => 300,
+            Self::Enqueued | Self::FewBytes => 300,
             Self::Broker | Self::DamagedRows => 100,
             Self::Stutters | Self::Backlog => 80,
             Self::SlowCommits => 50,
@@ -98,6 +106,10 @@ impl Kind {
                 config.workers[0].both_modules = true;
             }
             Self::DamagedRows => (config.shared, config.servers) = (false, 1),
+            Self::FewBytes => {
+                let bytes_max = FEW_BYTES[dice.usize(..FEW_BYTES.len())];
+                config.rest.bodies = BodyPolicy { bytes_max, kept: 0 };
+            }
             Self::Balanced
             | Self::OwnClocks
             | Self::Repeats

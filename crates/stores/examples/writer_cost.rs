@@ -22,7 +22,10 @@ use std::{
 use windlass_core::{
     ActKey, Attempt, Command, Context, Flow, Json, Millis, Outcome, Rejection, Report, Retry, Task, Timestamp,
 };
-use windlass_store::{Change, StoredFlow, TaskChange, resident::RowSink};
+use windlass_store::{
+    Change, StoredFlow, TaskChange,
+    resident::{Room, RowSink},
+};
 use windlass_stores::sqlite::{SqliteOptions, SqliteSink};
 
 /// Tasks under way at a time, as with a worker of 256 slots.
@@ -41,7 +44,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let sink = SqliteSink::open(&directory.path().join("bench.db"), SqliteOptions::default())?;
     println!("opened in {:?}", started.elapsed());
     let runtime = tokio::runtime::Builder::new_current_thread().build()?;
-    runtime.block_on(sink.recover())?;
+    runtime.block_on(sink.recover(Room::ENDLESS))?;
     write(&sink, vec![Change::Flow(StoredFlow { flow, created_at: Timestamp(1) })])?;
 
     let mut waits = Vec::with_capacity(batches.len());

@@ -13,7 +13,7 @@ use serde::{Deserialize, Deserializer, Serialize, de};
 
 use windlass_api::Span;
 use windlass_core::Millis;
-use windlass_store::Retention;
+use windlass_store::{Retention, resident::BodyPolicy};
 
 use crate::{
     brokers::{self, BrokerSettings, EventsSection, EventsSettings, IntakeSection, QueueSection},
@@ -37,6 +37,9 @@ const CLIENT_CONNECTIONS: RangeInclusive<usize> = 1..=4096;
 
 /// What `client_body_mib` may be: from the largest body to all that bodies may take.
 const CLIENT_BODY_MIB: RangeInclusive<usize> = 8..=128;
+
+/// The most that `resident_mib` may be: a TiB.
+const RESIDENT_MIB_MAX: u64 = 1 << 20;
 
 /// Reads an address to listen on.
 ///
@@ -110,6 +113,8 @@ pub(crate) struct ServerSection {
     pub(crate) client_connections: Option<usize>,
     /// MiB that the bodies of one client may take at once.
     pub(crate) client_body_mib: Option<usize>,
+    /// MiB of parameters and results of active tasks that are kept in memory; 0 = all of them.
+    pub(crate) resident_mib: Option<u64>,
 }
 
 /// What the server runs with.
@@ -127,6 +132,8 @@ pub(crate) struct ServerConfig {
     pub(crate) keep_logs: Span,
     /// What one client may have at once.
     pub(crate) clients: ClientLimits,
+    /// Which parameters and results of active tasks are kept in memory, over a SQLite file.
+    pub(crate) resident: BodyPolicy,
     /// Brokers beside the store.
     pub(crate) brokers: BrokerSettings,
 }
@@ -161,6 +168,7 @@ impl ServerConfig {
                 given.client_connections.or(file.client_connections),
                 given.client_body_mib.or(file.client_body_mib),
             )?,
+            resident: resident(given.resident_mib.or(file.resident_mib))?,
             brokers,
         };
         if config.keep_tasks < KEEP_TASKS_MIN {
@@ -210,6 +218,10 @@ impl ServerConfig {
             keep_logs: Some(self.keep_logs),
             client_connections: Some(self.clients.connections),
             client_body_mib: Some(self.clients.body_bytes >> 20),
+            resident_mib: Some(match self.resident {
+                BodyPolicy::ALL => 0,
+                limited => limited.bytes_max >> 20,
+            }),
         };
         let (queues, intake) = self.brokers.sections();
         let events = self.brokers.events.as_ref().map(EventsSettings::section);
@@ -230,6 +242,16 @@ fn clients(connections: Option<usize>, body_mib: Option<usize>) -> anyhow::Resul
         anyhow::bail!("`client_body_mib` is {body_mib}: use {least}, which is the largest body, to {most}");
     }
     Ok(ClientLimits { connections, body_bytes: body_mib << 20, ..default })
+}
+
+/// Which parameters and results of active tasks are kept in memory, by the MiB that they may take.
+fn resident(resident_mib: Option<u64>) -> anyhow::Result<BodyPolicy> {
+    match resident_mib {
+        None => Ok(BodyPolicy::default()),
+        Some(0) => Ok(BodyPolicy::ALL),
+        Some(mib) if mib <= RESIDENT_MIB_MAX => Ok(BodyPolicy::up_to(mib << 20)),
+        Some(mib) => anyhow::bail!("`resident_mib` is {mib}: use 0 to {RESIDENT_MIB_MAX}"),
+    }
 }
 
 /// What is wrong with a file and on which line, without that line: there may be a password on it.
@@ -279,6 +301,21 @@ mod tests {
         assert_eq!(load(Some(4096), Some(128)).unwrap(), limits);
         assert!(load(Some(0), None).is_err() && load(Some(4097), None).is_err());
         assert!(load(None, Some(7)).is_err() && load(None, Some(129)).is_err());
+    }
+
+    #[test]
+    fn the_memory_for_tasks_is_limited() {
+        let load = |resident_mib| {
+            ServerConfig::load(ServerSection { resident_mib, ..ServerSection::default() }, None)
+        };
+        assert_eq!(load(None).unwrap().resident.bytes_max, 256 << 20);
+        assert_eq!(load(Some(0)).unwrap().resident, BodyPolicy::ALL);
+        assert_eq!(load(Some(1)).unwrap().resident.bytes_max, 1 << 20);
+        assert!(load(Some((1 << 20) + 1)).is_err());
+        for mib in [0, 1, 256] {
+            let printed = load(Some(mib)).unwrap().to_toml().unwrap();
+            assert!(printed.contains(&format!("resident_mib = {mib}\n")), "{printed}");
+        }
     }
 
     #[test]

@@ -55,7 +55,7 @@ impl Server {
             Some(address) => address.clone(),
             None => format!("http://{}", listener.local_addr()?),
         };
-        let store = wire::open(&config.store, &clock, &address).await?;
+        let store = wire::open(&config.store, &clock, &address, config.resident).await?;
         let id = uuid::Uuid::new_v4();
         let engine = Arc::new(Engine::new(store, id.as_u64_pair().0));
         // Before anything is done that is due.

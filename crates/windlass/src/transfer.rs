@@ -17,6 +17,7 @@ use crate::{
     clock::SystemClock,
     wire::{self, StoreUrl},
 };
+use windlass_store::resident::BodyPolicy;
 
 /// Writes all that is in a store that no server works on, as it is at one moment.
 pub(crate) async fn export(url: &StoreUrl, to: &mut (dyn Write + Send)) -> anyhow::Result<Totals> {
@@ -62,7 +63,7 @@ pub(crate) async fn import(url: &StoreUrl, from: &mut (dyn BufRead + Send)) -> a
         ImportStage::Filling => empty(&mut *archive, url).await?,
     }
     let clock = SystemClock::new(windlass_core::Timestamp(0));
-    let store = wire::open(url, &clock, "windlass import").await?;
+    let store = wire::open(url, &clock, "windlass import", BodyPolicy::default()).await?;
     ensure!(
         archive.is_empty().await?,
         "{url} is not empty: an import needs a database without tasks and flows"
@@ -120,10 +121,10 @@ async fn import_file(path: &Path, from: &mut (dyn BufRead + Send)) -> anyhow::Re
     let clock = SystemClock::new(windlass_core::Timestamp(0));
     if partial.exists() {
         // Whoever gets its lock is alone with it.
-        drop(wire::open(&url, &clock, "windlass import").await?);
+        drop(wire::open(&url, &clock, "windlass import", BodyPolicy::default()).await?);
         remove(&partial)?;
     }
-    let store = wire::open(&url, &clock, "windlass import").await?;
+    let store = wire::open(&url, &clock, "windlass import", BodyPolicy::default()).await?;
     let imported = archive::import(&*store, from, &mut tell("imported"), clock.now()).await;
     drop(store);
     let totals = match imported {

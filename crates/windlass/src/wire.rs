@@ -14,6 +14,8 @@ use windlass_store::{
 #[cfg(feature = "sqlite")]
 use crate::doctor::FileDiagnosis;
 use crate::{clock::SystemClock, doctor::Diagnosis, http};
+use windlass_store::resident::BodyPolicy;
+use windlass_store::resident::RestPolicy;
 
 /// Where tasks are kept.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -108,12 +110,13 @@ fn hide_secrets(url: &str) -> String {
 }
 
 /// Opens the store; `clock` is not behind what it holds afterwards. `server` says who has it, to a second server
-/// that wants it.
+/// that wants it. Over a file, `bodies` says which parameters and results of active tasks are kept in memory.
 #[cfg_attr(not(feature = "sqlite"), expect(unused_variables, reason = "only files say who has them"))]
 pub(crate) async fn open(
     url: &StoreUrl,
     clock: &SystemClock,
     server: &str,
+    bodies: BodyPolicy,
 ) -> anyhow::Result<Arc<dyn Store>> {
     let sink: Arc<dyn RowSink> = match url {
         StoreUrl::MySql(_) | StoreUrl::Postgres(_) => {
@@ -139,8 +142,10 @@ pub(crate) async fn open(
         #[cfg(not(feature = "sqlite"))]
         StoreUrl::Sqlite(_) => anyhow::bail!("this build has no such store"),
     };
-    let store =
-        Resident::open(sink, clock.now()).await.with_context(|| format!("cannot read the store {url}"))?;
+    // Rows in memory are no other place.
+    let bodies = if *url == StoreUrl::Memory { BodyPolicy::ALL } else { bodies };
+    let store = Resident::open_with(sink, clock.now(), RestPolicy { bodies, ..RestPolicy::default() }).await;
+    let store = store.with_context(|| format!("cannot read the store {url}"))?;
     clock.not_before(store.latest_at());
     store.begin_grace(clock.now());
     Ok(Arc::new(store))
@@ -179,7 +184,7 @@ pub(crate) async fn schema(url: &StoreUrl) -> anyhow::Result<windlass_stores::Sc
 /// Brings a store's tables to this program's version, as opening them does.
 pub(crate) async fn migrate(url: &StoreUrl) -> anyhow::Result<()> {
     let clock = SystemClock::new(windlass_core::Timestamp(0));
-    open(url, &clock, "windlass migrate").await?;
+    open(url, &clock, "windlass migrate", BodyPolicy::default()).await?;
     Ok(())
 }
 
@@ -205,7 +210,7 @@ pub(crate) async fn snapshot(url: &StoreUrl, clock: &SystemClock) -> anyhow::Res
         #[cfg(feature = "sqlite")]
         StoreUrl::Sqlite(path) => {
             use windlass_stores::sqlite::{OpenError, SqliteSnapshot};
-            let store = open(url, clock, "windlass export").await.map_err(|error| {
+            let store = open(url, clock, "windlass export", BodyPolicy::default()).await.map_err(|error| {
                 if matches!(error.downcast_ref(), Some(OpenError::Locked { .. })) {
                     return error.context("stop all servers first, so that nothing changes meanwhile");
                 }

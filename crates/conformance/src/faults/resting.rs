@@ -18,6 +18,7 @@ use crate::{
     history::line,
     world::{FIRST, claim_request, tasks_of},
 };
+use windlass_store::resident::Room;
 
 pub(crate) fn cases() -> Vec<GatedCase> {
     vec![
@@ -57,7 +58,7 @@ async fn a_start_does_not_read_what_rests(mut world: World, gate: Arc<Gate>) {
     world.apply(paused, Command::Resume { by: None }).await;
     let flow = world.load(id).await.task.flow.clone();
     let ready = world.submit(&flow).await;
-    let awake: Vec<_> = gate.recover().await.expect("the rows can be read").tasks;
+    let awake: Vec<_> = gate.recover(Room::ENDLESS).await.expect("the rows can be read").tasks;
     assert_eq!(awake.iter().map(|row| row.id).collect::<Vec<_>>(), [ready]);
 }
 
@@ -183,7 +184,7 @@ async fn nothing_of_a_long_line_is_handed_out_that_a_start_would_not_know_of(
     let session = world.session(1).await;
     let claimed = world.claim(session, 4).await;
     assert_eq!(tasks_of(&claimed), tasks[..4]);
-    let known = gate.recover().await.expect("the rows can be read").tasks;
+    let known = gate.recover(Room::ENDLESS).await.expect("the rows can be read").tasks;
     assert!(tasks[..4].iter().all(|id| known.iter().any(|row| row.id == *id)));
 }
 

@@ -34,6 +34,7 @@ async fn a_task_that_ends_while_a_list_is_read_is_on_it(mut world: World, gate: 
     let query = TaskQuery { limit: 9, ..TaskQuery::default() };
     let mut listing = Box::pin(async move { store.tasks(&query).await });
     assert!(listing.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+    gate.hold_no_more_reads();
     world.succeed(&claimed, None).await;
     gate.let_read_go(0);
     let page = listing.await.expect("listing succeeds");

@@ -68,7 +68,7 @@ pub fn run_staging(mut make: impl FnMut() -> Arc<dyn RowSink>) {
     cases.extend(staged_lists::cases());
     cases.extend(staged_races::cases());
     cases.extend(resting::cases());
-    for rest in [RestPolicy::default(), RestPolicy::EAGER] {
+    for rest in [RestPolicy::default(), RestPolicy::EAGER, RestPolicy::BARE] {
         for case in &cases {
             let gate = Arc::new(Gate::new(make()));
             block_on(async { case(World::open(Box::new(Gated(gate.clone(), rest))).await, gate).await });

@@ -5,6 +5,7 @@ pub(crate) mod id;
 pub(crate) mod json;
 pub(crate) mod mix;
 pub(crate) mod params;
+pub(crate) mod payload;
 pub(crate) mod results;
 pub(crate) mod time;
 

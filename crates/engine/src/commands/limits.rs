@@ -87,7 +87,7 @@ impl Engine {
             return Ok(Vec::new());
         }
         let ids: Vec<TaskId> = told.iter().map(|holder| holder.claimed.id.task).collect();
-        let tasks = self.store.load(&ids).await?;
+        let tasks = self.store.load_heads(&ids).await?;
         let sessions = self.store.sessions(now).await?;
         let holders = told.iter().zip(tasks).filter_map(|(holder, loaded)| {
             let id = holder.claimed.id;

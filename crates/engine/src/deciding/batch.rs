@@ -6,14 +6,12 @@ use std::{
 };
 
 use windlass_core::{
-    AlarmCommand, AlarmId, ChildCommand, Command, Effect, Event, Flow, LockCommand, LockName, LockOwner,
-    Message, Name, TaskId,
+    AlarmCommand, AlarmId, ChildCommand, Command, Flow, LockCommand, LockName, LockOwner, Message, Name,
+    TaskId,
     planted::{Bug, is_planted},
     wants_lock,
 };
-use windlass_store::{
-    AttemptId, Change, Envelope, Loaded, LogLine, MessageId, Now, SessionId, StoreError, TaskChange,
-};
+use windlass_store::{Change, Envelope, MessageId, Now, StoreError};
 
 use crate::{
     Engine,
@@ -21,19 +19,13 @@ use crate::{
         alarm_work::AlarmWork,
         inbox::{Item, NewTask, Reply},
         lock_work::LockWork,
+        part::{Logged, Part, Pending, TaskPart, has_timer},
         task_work::{Refusal, TaskStep, TaskWork},
     },
 };
 
 /// The position of an item: the index of its operation, and its index in that operation.
 pub(super) type Place = (usize, usize);
-
-/// An item that waits for the outcome of a change: it is part of the change, or was decided on its result.
-pub(super) struct Pending {
-    pub(super) place: Place,
-    /// The reply to the item once the change is on disk; `None` = derived from the outcome of the change.
-    pub(super) reply: Option<Reply>,
-}
 
 /// The tasks, locks and alarms of a batch, each in its state after the items decided so far.
 pub(super) struct Batch {
@@ -50,44 +42,11 @@ pub(super) struct Batch {
     recalled: BTreeSet<TaskId>,
     /// Tasks that could not be read because their rows are damaged.
     damaged: BTreeMap<TaskId, StoreError>,
+    /// Tasks that were not loaded: those before them are as many as memory is to hold at once.
+    unloaded: BTreeSet<TaskId>,
     others: Vec<(Change, Place)>,
     /// The number of steps that evaluating expressions took so far.
     pub(super) evaluated: u64,
-}
-
-/// The items that wait for the outcome of a change, and the data needed after its commit.
-pub(super) struct Part {
-    pub(super) pending: Vec<Pending>,
-    /// For the change of a task: the data needed once it is on disk.
-    pub(super) task: Option<TaskPart>,
-    /// The change sets a timer or sends a message.
-    pub(super) has_timer: bool,
-    /// Log lines of attempts, for watchers.
-    pub(super) logs: Option<Logged>,
-}
-
-/// Log lines of the attempts of one task.
-pub(super) struct Logged {
-    pub(super) task: TaskId,
-    /// The lines, if there was a watcher when they arrived.
-    pub(super) lines: Option<Arc<[LogLine]>>,
-}
-
-impl Logged {
-    fn of(lines: &[LogLine], watched: bool) -> Option<Self> {
-        let task = lines.first()?.task;
-        Some(Self { task, lines: watched.then(|| lines.into()) })
-    }
-}
-
-/// Data from a task's change that is needed once it is on disk.
-pub(super) struct TaskPart {
-    /// The task afterwards.
-    pub(super) loaded: Loaded,
-    /// The events, if there was a watcher when they were decided.
-    pub(super) events: Option<Vec<Event>>,
-    /// Attempts that workers must stop.
-    pub(super) stops: Vec<(SessionId, AttemptId)>,
 }
 
 /// The source of the tasks that decisions are based on.
@@ -109,7 +68,9 @@ impl Batch {
         let (mut ids, mut known) = (Vec::new(), BTreeMap::new());
         let (mut alarm_ids, mut lock_names, mut flow_names) =
             (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
+        let mut first = None;
         for item in items {
+            first = first.or_else(|| Some(item.looks_at()));
             match item {
                 Item::Task { id, command: Command::Report(report), claim: Some(claim), .. }
                     if basis == Basis::Known =>
@@ -144,8 +105,15 @@ impl Batch {
         }
         ids.sort_unstable();
         ids.dedup();
-        let loaded = if ids.is_empty() { Vec::new() } else { engine.store.load(&ids).await? };
         known.retain(|id, _| ids.binary_search(id).is_err());
+        // The oldest item is decided, however little memory is to hold.
+        for (index, id) in first.into_iter().flatten().flatten().enumerate() {
+            if let Some(place) = ids.iter().position(|other| *other == id) {
+                ids.swap(index, place);
+            }
+        }
+        let loaded = if ids.is_empty() { Vec::new() } else { engine.store.load_first(&ids).await? };
+        let unloaded = ids.split_off(loaded.len()).into_iter().collect();
         let is_there = loaded.iter().map(Option::is_some);
         let missing = ids.iter().zip(is_there).filter(|(_, is_there)| !is_there).map(|(id, _)| *id);
         let damaged = missing.filter_map(|id| Some((id, engine.store.quarantine().error(id)?))).collect();
@@ -168,7 +136,25 @@ impl Batch {
         let now = engine.latest.not_before(now);
         let duplicates = BTreeMap::new();
         let (others, evaluated) = (Vec::new(), 0);
-        Ok(Self { now, tasks, alarms, locks, flows, duplicates, recalled, damaged, others, evaluated })
+        Ok(Self {
+            now,
+            tasks,
+            alarms,
+            locks,
+            flows,
+            duplicates,
+            recalled,
+            damaged,
+            unloaded,
+            others,
+            evaluated,
+        })
+    }
+
+    /// Whether an item is for a task that was not loaded, as too much was loaded before it.
+    pub(super) fn is_on_unloaded(&self, item: &Item) -> bool {
+        !self.unloaded.is_empty()
+            && item.looks_at().into_iter().flatten().any(|id| self.unloaded.contains(&id))
     }
 
     /// Whether an item is decided on the task cache alone, without reading the store.
@@ -392,9 +378,4 @@ async fn load_locks(
 ) -> Result<BTreeMap<LockName, LockWork>, StoreError> {
     let locks = if names.is_empty() { Vec::new() } else { engine.store.locks_by_name(&names).await? };
     Ok(names.into_iter().zip(locks.into_iter().map(LockWork::new)).collect())
-}
-
-fn has_timer(change: &TaskChange) -> bool {
-    let timer = |effect: &Effect| matches!(effect, Effect::Wait(waiting) if waiting.due_at.is_some());
-    change.waits.iter().any(timer) || !change.messages.is_empty()
 }

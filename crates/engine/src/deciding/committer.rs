@@ -16,9 +16,10 @@ use windlass_store::{Change, Envelope, Now, Outcome, StoreError};
 use crate::{
     Engine, EngineError, Notice,
     deciding::{
-        batch::{Basis, Batch, Logged, Pending, Place, TaskPart},
+        batch::{Basis, Batch, Place},
         evaluation::{Deciding, Elsewhere},
         inbox::{Item, Operation, Replies, Reply},
+        part::{Logged, Pending, TaskPart},
     },
     exchange::TakenAlong,
 };

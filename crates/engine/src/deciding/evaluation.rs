@@ -8,6 +8,8 @@
 //!                       └─▶ deferred to the next commit ──────────────────┘
 //! ```
 //!
+//! Items whose tasks were not loaded, because memory holds few at once, are deferred as well.
+//!
 //! The limits count steps instead of time, so that every run defers the same items.
 
 use std::sync::Arc;
@@ -121,9 +123,9 @@ impl Deciding {
         self.next += 1;
         let item = item(operations, place);
         // Messages have a limit of their own: they come last, and must not wait forever.
-        if self.batch.evaluated - self.before_messages >= EVALUATION_STEPS_PER_COMMIT_MAX
-            && self.flow_of(item).is_some_and(evaluates)
-        {
+        let takes_too_long = self.batch.evaluated - self.before_messages >= EVALUATION_STEPS_PER_COMMIT_MAX
+            && self.flow_of(item).is_some_and(evaluates);
+        if takes_too_long || self.batch.is_on_unloaded(item) {
             self.put_off.push(place);
             return true;
         }

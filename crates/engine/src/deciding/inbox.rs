@@ -86,6 +86,16 @@ impl Item {
             Self::Submit(_) | Self::Alarm { .. } | Self::Lock { .. } | Self::Change(_) => [None, None],
         }
     }
+
+    /// The tasks that are loaded for the item, readable or not.
+    pub(crate) fn looks_at(&self) -> [Option<TaskId>; 2] {
+        match self {
+            Self::Message(Envelope { message: Message::Granted { owner, .. }, .. }) => {
+                [Some(owner.task), None]
+            }
+            _ => self.tasks(),
+        }
+    }
 }
 
 /// The result of an item.

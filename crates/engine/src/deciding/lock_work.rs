@@ -3,10 +3,7 @@
 use windlass_core::{Lock, LockCommand, Timestamp};
 use windlass_store::{LockChange, MessageId};
 
-use crate::deciding::{
-    batch::{Pending, Place},
-    inbox::Reply,
-};
+use crate::deciding::{batch::Place, inbox::Reply, part::Pending};
 
 /// A lock and the changes to it. Each command is a separate change, decided on the result of the commands before it. If
 /// another server has already consumed a message, only its change and the changes built on it fail.

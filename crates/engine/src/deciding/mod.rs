@@ -9,6 +9,7 @@ mod evaluation;
 pub(crate) mod inbox;
 pub(crate) mod latest_time;
 mod lock_work;
+mod part;
 pub(crate) mod task_cache;
 mod task_work;
 

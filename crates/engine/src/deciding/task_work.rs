@@ -14,8 +14,9 @@ use windlass_store::{
 use crate::{
     commands::submit::unique_key,
     deciding::{
-        batch::{Pending, Place},
+        batch::Place,
         inbox::{NewTask, Over, Reply},
+        part::Pending,
     },
 };
 

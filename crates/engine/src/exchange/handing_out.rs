@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use windlass_core::{Action, Attempt, Command, Failure, Name, Outcome, Report, TaskId};
+use windlass_core::{Action, Attempt, Command, Failure, Millis, Name, Outcome, Report, TaskId, Timestamp};
 use windlass_store::{AttemptId, ClaimOutcome, ClaimRequest, Claimed, Loaded, Now, SessionId, StoreError};
 
 use super::{ATTEMPTS_MAX, ExchangeAnswer, HandedOut, Results, Seq, answer_size::AnswerSize};
@@ -81,11 +81,19 @@ impl Engine {
         &self,
         attempts: &[AttemptId],
     ) -> Result<BTreeMap<TaskId, Loaded>, StoreError> {
-        let mut ids: Vec<TaskId> = attempts.iter().map(|id| id.task).collect();
-        ids.sort_unstable();
-        ids.dedup();
+        let ids = ids_of(attempts);
         let tasks = self.store.load(&ids).await?;
         Ok(ids.into_iter().zip(tasks).filter_map(|(id, loaded)| Some((id, loaded?))).collect())
+    }
+
+    /// As [`Engine::tasks_of`], but parameters and results may be missing.
+    pub(crate) async fn heads_of(
+        &self,
+        attempts: &[AttemptId],
+    ) -> Result<BTreeMap<TaskId, Loaded>, StoreError> {
+        let ids = ids_of(attempts);
+        let heads = self.store.load_heads(&ids).await?;
+        Ok(ids.into_iter().zip(heads).filter_map(|(id, loaded)| Some((id, loaded?))).collect())
     }
 
     /// The tasks of attempts that were claimed just now; tasks in the task cache are not read.
@@ -149,8 +157,8 @@ pub(super) struct Hand<'a> {
     /// Attempts of damaged tasks. They are released once the poll is answered, and then count against no limit. The
     /// store hands out no attempt of a task in its quarantine.
     withheld: Vec<AttemptId>,
-    /// The time of the claims in progress.
-    claims_at: Option<Now>,
+    /// The times of the claims in progress, by both clocks.
+    claims_at: BTreeMap<Timestamp, Millis>,
 }
 
 impl<'a> Hand<'a> {
@@ -164,7 +172,7 @@ impl<'a> Hand<'a> {
             size: AnswerSize::default(),
             rest: Vec::new(),
             withheld: Vec::new(),
-            claims_at: None,
+            claims_at: BTreeMap::new(),
         }
     }
 
@@ -176,7 +184,7 @@ impl<'a> Hand<'a> {
         empty: &mut Vec<Line>,
         now: Now,
     ) -> Result<Filled, StoreError> {
-        self.claims_at = Some(now);
+        self.claims_at.insert(now.wall, now.mono);
         let found = self.take_in_unanswered(now).await?;
         let mut free = free.min(u32::try_from(ATTEMPTS_MAX).unwrap_or(u32::MAX)).saturating_sub(found);
         // Start with a different module each time, so that none of a worker's modules starves.
@@ -196,6 +204,8 @@ impl<'a> Hand<'a> {
                     ClaimOutcome::Claimed(claimed) => claimed,
                     ClaimOutcome::Later => return Ok(Filled::Later),
                 };
+                // The store may use a later time than it was given.
+                self.claims_at.extend(claimed.first().map(|claimed| (claimed.at, now.mono)));
                 let count = u32::try_from(claimed.len()).unwrap_or(u32::MAX);
                 let before = self.withheld.len();
                 if count > 0 && !self.take_in(&claimed).await? {
@@ -247,7 +257,7 @@ impl<'a> Hand<'a> {
 
     /// Answers the poll with the accepted attempts, even if a later claim failed, and releases the rest.
     pub(super) async fn end(&mut self, taken_in: Result<(), StoreError>, now: Now) -> Result<(), StoreError> {
-        self.claims_at = None;
+        self.claims_at.clear();
         self.give(now);
         while let Some(id) = self.withheld.pop() {
             self.engine.store.release(self.session, id, now).await?;
@@ -261,37 +271,39 @@ impl<'a> Hand<'a> {
 
     /// Accepts claimed attempts. Returns whether all of them fit in the answer.
     pub(super) async fn take_in(&mut self, claimed: &[Claimed]) -> Result<bool, StoreError> {
-        let first = self.rest.len();
+        let at_once = self.engine.store.loads_at_once();
+        // What stands before this place was looked at and stays. What stands behind it goes back if loading fails.
+        let mut place = self.rest.len();
         self.rest.extend(claimed.iter().map(|claimed| claimed.id));
-        let tasks = self.engine.tasks_of_claimed(claimed).await?;
-        let mut fits = true;
-        for id in self.rest.split_off(first) {
-            // Attempts after one that does not fit keep their order, so they wait too.
-            if !fits {
-                self.rest.push(id);
-                continue;
-            }
-            if !tasks.contains_key(&id.task) && self.engine.store.quarantine().contains(id.task) {
-                self.withheld.push(id);
-                continue;
-            }
-            // The task was deleted: nothing to hand out.
-            let Some(attempt) = tasks.get(&id.task).map(|loaded| self.engine.handed_out(id, loaded)) else {
-                self.rest.push(id);
-                continue;
-            };
-            if attempt.is_too_large() {
-                self.engine.refuse_too_large(id);
-                // If the refusal does not reach the disk, the next poll finds the attempt again.
-                self.engine.sessions.lock().get(self.session).give(id);
-            } else if self.size.add(&attempt) {
-                self.attempts.push(attempt);
-            } else {
-                self.rest.push(id);
-                fits = false;
+        for some in claimed.chunks(at_once) {
+            let tasks = self.engine.tasks_of_claimed(some).await?;
+            for id in some.iter().map(|claimed| claimed.id) {
+                if !tasks.contains_key(&id.task) && self.engine.store.quarantine().contains(id.task) {
+                    self.rest.remove(place);
+                    self.withheld.push(id);
+                    continue;
+                }
+                // The task was deleted: nothing to hand out.
+                let Some(attempt) = tasks.get(&id.task).map(|loaded| self.engine.handed_out(id, loaded))
+                else {
+                    place += 1;
+                    continue;
+                };
+                if attempt.is_too_large() {
+                    self.rest.remove(place);
+                    self.engine.refuse_too_large(id);
+                    // If the refusal does not reach the disk, the next poll finds the attempt again.
+                    self.engine.sessions.lock().get(self.session).give(id);
+                } else if self.size.add(&attempt) {
+                    self.rest.remove(place);
+                    self.attempts.push(attempt);
+                } else {
+                    // Attempts after one that does not fit keep their order, so they wait too.
+                    return Ok(false);
+                }
             }
         }
-        Ok(fits)
+        Ok(true)
     }
 
     /// Answers the poll, if it is still open and there are attempts for it.
@@ -347,10 +359,8 @@ impl Drop for Hand<'_> {
         local.hands = local.hands.saturating_sub(1);
         // The caller that handed out went away during the claim. That call may belong to another worker: the poll that
         // waits here gets its claimed attempts from the dispatcher.
-        if let Some(now) = self.claims_at
-            && local.poll.is_some()
-        {
-            local.unanswered.insert(now.wall, now.mono);
+        if !self.claims_at.is_empty() && local.poll.is_some() {
+            local.unanswered.append(&mut self.claims_at);
             self.engine.timers.set();
             return;
         }
@@ -358,4 +368,12 @@ impl Drop for Hand<'_> {
             local.give(id);
         }
     }
+}
+
+/// The tasks of attempts, each once.
+fn ids_of(attempts: &[AttemptId]) -> Vec<TaskId> {
+    let mut ids: Vec<TaskId> = attempts.iter().map(|id| id.task).collect();
+    ids.sort_unstable();
+    ids.dedup();
+    ids
 }

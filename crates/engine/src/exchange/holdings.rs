@@ -27,7 +27,7 @@ impl Engine {
             return Ok(());
         }
         let adoptions = self.store.adopt(session, &ids, now).await?;
-        let tasks = self.tasks_of(&ids).await?;
+        let tasks = self.heads_of(&ids).await?;
         let mut sessions = self.sessions.lock();
         let session = sessions.get(session);
         for (id, adoption) in ids.into_iter().zip(adoptions) {
@@ -92,7 +92,7 @@ impl Engine {
         mut missing: Vec<AttemptId>,
         now: Now,
     ) -> Result<Vec<HandedOut>, EngineError> {
-        missing.truncate(ATTEMPTS_MAX);
+        missing.truncate(ATTEMPTS_MAX.min(self.store.loads_at_once()));
         if missing.is_empty() {
             return Ok(Vec::new());
         }

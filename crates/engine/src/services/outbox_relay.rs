@@ -249,7 +249,8 @@ impl OutboxRelay {
         }
         self.leave_out_confirmed(&mut events, is_full);
         let ids: Vec<TaskId> = events.keys().copied().collect();
-        let tasks = self.engine.store.load(&ids).await?;
+        // Announcements have no parameters and results.
+        let tasks = self.engine.store.load_heads(&ids).await?;
         let lines = events.into_values().zip(tasks);
         let lines = lines.filter_map(|(events, loaded)| Some(Line { task: loaded?.task, events }));
         Ok((lines.collect(), is_full))

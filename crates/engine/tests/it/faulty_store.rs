@@ -39,6 +39,8 @@ struct State {
     is_holding: bool,
     /// Calls of this kind fail.
     fails: Option<Verb>,
+    /// The number of calls of that kind that still succeed.
+    spared: usize,
     /// Every change conflicts with what others did.
     conflicts: bool,
     /// Reads of locks and alarms, each with how many it named.
@@ -66,7 +68,14 @@ impl FaultyStore {
 
     /// Fails all calls of this kind from now on; none with `None`.
     pub(crate) fn fail(&self, verb: Option<Verb>) {
-        self.state().fails = verb;
+        let mut state = self.state();
+        (state.fails, state.spared) = (verb, 0);
+    }
+
+    /// Fails all calls of this kind after the first `spared`.
+    pub(crate) fn fail_after(&self, verb: Verb, spared: usize) {
+        let mut state = self.state();
+        (state.fails, state.spared) = (Some(verb), spared);
     }
 
     /// Lets every change conflict from now on, or none.
@@ -99,7 +108,12 @@ impl FaultyStore {
             // Tests poll by hand, so nobody needs to be woken.
             poll_fn(|_| if self.state().is_holding { Poll::Pending } else { Poll::Ready(()) }).await;
         }
-        if self.state().fails == Some(verb) {
+        let mut state = self.state();
+        if state.fails == Some(verb) {
+            if state.spared > 0 {
+                state.spared -= 1;
+                return Ok(());
+            }
             return Err(StoreError::Unavailable("the test lets this call fail".to_owned()));
         }
         Ok(())
@@ -131,6 +145,20 @@ impl Store for FaultyStore {
     async fn load(&self, ids: &[TaskId]) -> Result<Vec<Option<Loaded>>, StoreError> {
         self.pass(Verb::Load).await?;
         self.store.load(ids).await
+    }
+
+    async fn load_first(&self, ids: &[TaskId]) -> Result<Vec<Option<Loaded>>, StoreError> {
+        self.pass(Verb::Load).await?;
+        self.store.load_first(ids).await
+    }
+
+    async fn load_heads(&self, ids: &[TaskId]) -> Result<Vec<Option<Loaded>>, StoreError> {
+        self.pass(Verb::Load).await?;
+        self.store.load_heads(ids).await
+    }
+
+    fn loads_at_once(&self) -> usize {
+        self.store.loads_at_once()
     }
 
     async fn flush(&self) -> Result<(), StoreError> {

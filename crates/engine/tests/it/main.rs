@@ -2,6 +2,7 @@
 
 mod after_failures;
 mod announcing;
+mod bodies;
 mod broker;
 mod commits;
 mod dates;

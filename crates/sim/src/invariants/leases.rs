@@ -145,7 +145,8 @@ impl Leases {
             // forgets who has what: whoever reports first after another one ends it for both.
             let shares =
                 |id: &&AttemptId| (id.task, id.key, id.attempt) == (run.id.task, run.id.key, run.id.attempt);
-            if undone && self.given.keys().filter(shares).count() > 1 {
+            let follows = undone || id.attempt > run.id.attempt;
+            if follows && self.given.keys().filter(shares).count() > 1 {
                 continue;
             }
             if self.ended_by_deadline.contains(&(run.id.task, run.id.key, run.id.attempt)) {

@@ -2,7 +2,9 @@
 //!
 //! Two, because a key that comes anew stands behind the turn that was had last: another one may not have had that turn
 //! yet, and may be the earlier one in the next. It is looked at where handing out can be seen in its order, and where all
-//! that waits is in memory: at a server that owns its disk, while nothing limits the queue.
+//! that waits is in memory: at a server that owns its disk and has parameters and results in memory, while nothing limits
+//! the queue. Where parameters are read from the disk between a claim and its answer, the answer comes later than the turn:
+//! keys that came meanwhile would seem to have been passed.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,6 +15,7 @@ use super::{Invariant, broken};
 use crate::{
     config::Config,
     judge::{Seen, Violation},
+    kinds::Kind,
     truth::Truth,
     world::World,
 };
@@ -51,7 +54,7 @@ impl Place {
 impl Turns {
     pub(super) fn new(config: &Config) -> Self {
         Self {
-            applies: !config.shared && config.rest.head == usize::MAX,
+            applies: !config.shared && config.rest.head == usize::MAX && !config.is(Kind::FewBytes),
             waiting: BTreeMap::new(),
             passed: BTreeMap::new(),
             given: BTreeSet::new(),

@@ -108,10 +108,14 @@ impl UniqueTasks {
             return false;
         }
         match during {
-            // What shared rows have handed out is seen a little later, and what is offered on a broker is not.
+            // The first one may be claimed already: shared rows, and reads of parameters from the disk, let its worker have it a
+            // little later, and what is offered on a broker is not seen.
             During::Pending => {
+                let is_seen_at_once = !world.config.shared
+                    && !world.config.is(Kind::Broker)
+                    && !world.config.is(Kind::FewBytes);
                 let waits = matches!(first.state.phase, Phase::Scheduled | Phase::Forward);
-                !(world.config.shared || world.config.is(Kind::Broker))
+                is_seen_at_once
                     && waits
                     && !self.begun.contains(&first.id)
                     && first.state.started_at.is_none()

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use windlass_store::{
     Now, Retention, StoreError,
     memory::MemorySink,
-    resident::{Batch, Front, Recovered, RowSink, Written as Told},
+    resident::{Batch, Front, Recovered, Room, RowSink, Written as Told},
 };
 
 use crate::world::{Device, Entry, Fate, Journal, Operation};
@@ -22,10 +22,10 @@ impl Front for Disk {
         &self.rows
     }
 
-    async fn recover(&self) -> Result<Recovered, StoreError> {
+    async fn recover(&self, room: Room) -> Result<Recovered, StoreError> {
         self.device.wait(Operation::Read).await?;
         self.device.mend();
-        let recovered = self.rows.recover().await;
+        let recovered = self.rows.recover(room).await;
         self.journal.add(Entry::Recovered);
         recovered
     }

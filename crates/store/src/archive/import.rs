@@ -163,6 +163,7 @@ impl Import<'_> {
             input: stored::read_input(&input, &params)?,
             state: stored::read_state(&state)?,
             never_handed_out: false,
+            is_body_away: false,
         };
         for (step, member) in &members {
             self.bytes += member.len();

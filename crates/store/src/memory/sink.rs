@@ -15,8 +15,8 @@ use crate::{
         StoredAlarm, SubmitKey, TaskQuery, Unannounced, UniqueKey,
     },
     resident::{
-        Batch, DamagedLocks, Line, LinePlace, Params, ReadTask, Recovered, Rest, RowSink, TaskRow, WakePlace,
-        Written,
+        Batch, DamagedLocks, Line, LinePlace, Params, ReadTask, Recovered, Rest, Room, RowSink, TaskRow,
+        WakePlace, Written,
     },
 };
 
@@ -69,7 +69,7 @@ impl MemorySink {
 
 #[async_trait]
 impl RowSink for MemorySink {
-    async fn recover(&self) -> Result<Recovered, StoreError> {
+    async fn recover(&self, mut room: Room) -> Result<Recovered, StoreError> {
         let mut inner = self.inner();
         inner.epoch += 1;
         let tables = &inner.tables;
@@ -82,7 +82,10 @@ impl RowSink for MemorySink {
         let (mut readable, mut damaged) = (Vec::new(), Vec::new());
         for task in tasks {
             match task {
-                Ok(row) => readable.push(row),
+                Ok(mut row) => {
+                    room.admit(&mut row);
+                    readable.push(row);
+                }
                 Err(found) => damaged.push(found),
             }
         }
@@ -140,6 +143,16 @@ impl RowSink for MemorySink {
         });
     }
 
+    async fn load_active(&self, ids: &[TaskId]) -> Result<Vec<Option<ReadTask>>, StoreError> {
+        let inner = self.inner();
+        let load = |id: &TaskId| {
+            let task = inner.tables.task(*id)?;
+            let never_handed_out = inner.tables.rest(*id).is_some_and(|rest| rest.never_handed_out);
+            Some(inner.read(TaskRow { never_handed_out, ..row(task) }))
+        };
+        Ok(ids.iter().map(load).collect())
+    }
+
     async fn load(&self, ids: &[TaskId]) -> Result<Vec<Option<ReadTask>>, StoreError> {
         let inner = self.inner();
         let tables = &inner.tables;
@@ -173,11 +186,14 @@ impl RowSink for MemorySink {
         line: &Line,
         after: LinePlace,
         limit: usize,
+        mut room: Room,
     ) -> Result<Vec<(LinePlace, ReadTask)>, StoreError> {
         let inner = self.inner();
         let next = inner.tables.behind(line, after).take(limit);
         let row = |task| inner.read(TaskRow { never_handed_out: true, ..row(task) });
-        Ok(next.map(|(place, task)| (place, row(task))).collect())
+        let mut found: Vec<_> = next.map(|(place, task)| (place, row(task))).collect();
+        found.iter_mut().for_each(|(_, read)| room.admit_read(read));
+        Ok(found)
     }
 
     async fn line_count(&self, line: &Line, after: LinePlace, before: LinePlace) -> Result<u64, StoreError> {
@@ -190,12 +206,15 @@ impl RowSink for MemorySink {
         after: WakePlace,
         until: Timestamp,
         limit: usize,
+        mut room: Room,
     ) -> Result<Vec<(WakePlace, ReadTask)>, StoreError> {
         let inner = self.inner();
         let waking = inner.tables.waking(after, until).take(limit).map(|(place, task, rest)| {
             (place, inner.read(TaskRow { never_handed_out: rest.never_handed_out, ..row(task) }))
         });
-        Ok(waking.collect())
+        let mut found: Vec<_> = waking.collect();
+        found.iter_mut().for_each(|(_, read)| room.admit_read(read));
+        Ok(found)
     }
 
     async fn ended_page(&self, query: &TaskQuery) -> Result<Page<ReadTask, TaskId>, StoreError> {
@@ -257,6 +276,7 @@ fn row(task: &Task) -> TaskRow {
         input: Clone::clone(&task.input),
         state: task.state.clone(),
         never_handed_out: false,
+        is_body_away: false,
     }
 }
 

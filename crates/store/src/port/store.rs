@@ -61,6 +61,26 @@ pub trait Store: Claims + Queries + Members {
     /// exist or whose rows are damaged; [`Store::quarantine`] names the damaged ones from then on.
     async fn load(&self, ids: &[TaskId]) -> Result<Vec<Option<Loaded>>, StoreError>;
 
+    /// As [`Store::load`], but it may be only the first ones, as many as memory is to hold at once; one at least.
+    async fn load_first(&self, ids: &[TaskId]) -> Result<Vec<Option<Loaded>>, StoreError> {
+        self.load(ids).await
+    }
+
+    /// As [`Store::load`], for callers that look at neither parameters nor results: these may be missing.
+    async fn load_heads(&self, ids: &[TaskId]) -> Result<Vec<Option<Loaded>>, StoreError> {
+        self.load(ids).await
+    }
+
+    /// How many tasks a call should load at most. Few, where the parameters of tasks do not all fit in memory.
+    fn loads_at_once(&self) -> usize {
+        usize::MAX
+    }
+
+    /// How many bytes the parameters and results of tasks take in memory, where the store keeps them there.
+    fn resident_bytes(&self) -> Option<u64> {
+        None
+    }
+
     /// The versions of these tasks, in their order; nothing for a task that does not exist. For stores that can read them
     /// more cheaply than by loading tasks.
     async fn versions(&self, ids: &[TaskId]) -> Result<Vec<Option<u64>>, StoreError> {

@@ -101,6 +101,11 @@ impl Claims {
         self.range(task).any(|held| test(held.key, held.attempt))
     }
 
+    /// The acts of a task whose attempts sessions have.
+    pub(super) fn acts_of(&self, task: TaskId) -> Vec<ActKey> {
+        self.range(task).map(|held| held.key).collect()
+    }
+
     /// The claims of a task that are of its current attempts.
     pub(super) fn of_task(&self, id: TaskId, task: &Task) -> Vec<Claim> {
         self.range(id)

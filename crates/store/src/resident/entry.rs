@@ -4,12 +4,15 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use windlass_core::{Act, ActKey, ActState, Direction, Task, Waiting};
 
+use super::bodies::Body;
 use crate::port::TaskChange;
 
 /// An active task.
 #[derive(Debug)]
 pub(super) struct Entry {
+    /// The task; where its body is away, without parameters and results.
     pub(super) task: Arc<Task>,
+    pub(super) body: Body,
     /// What of it stands in queues and among due times.
     pub(super) published: Vec<Waiting>,
     /// Changes of it that are on their way to the disk.
@@ -22,7 +25,14 @@ pub(super) struct Entry {
 
 impl Entry {
     pub(super) fn new(task: Arc<Task>, handed_out: BTreeSet<ActKey>) -> Self {
-        Self { task, published: Vec::new(), under_way: 0, handed_out, rests_on_disk: false }
+        let body = Body::Here(task.payload_bytes());
+        Self { task, body, published: Vec::new(), under_way: 0, handed_out, rests_on_disk: false }
+    }
+
+    /// As [`Self::new`], of a task that was read with or without its body.
+    pub(super) fn read(task: Task, is_body_away: bool, handed_out: BTreeSet<ActKey>) -> Self {
+        let entry = Self::new(Arc::new(task), handed_out);
+        if is_body_away { Self { body: Body::Away, ..entry } } else { entry }
     }
 
     /// What of it stands in queues and among due times.
@@ -36,6 +46,7 @@ impl Entry {
         self.under_way += 1;
         let next = &change.task;
         let before = std::mem::replace(&mut self.task, next.clone());
+        self.body = self.body_after(change);
         for key in change.acts() {
             let goes_on = match (before.act(key), next.act(key)) {
                 (Some(before), Some(act)) => before.attempt == act.attempt && is_current(act),

@@ -1,11 +1,14 @@
 //! Lists of tasks: those in memory, those that rest, and those that have ended.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use windlass_core::{Json, TaskId, TaskStatus};
 
-use super::{Params, Resident};
-use crate::port::{Loaded, Page, SCAN_MAX, Store as _, StoreError, TaskQuery};
+use super::{Params, Resident, bodies::LOADED_AT_ONCE};
+use crate::port::{Loaded, Page, SCAN_MAX, StoreError, TaskQuery};
 
 /// How many of the tasks that rest are read at once where most of them may not be on the page. A task may have
 /// parameters of 1 MiB.
@@ -25,18 +28,18 @@ impl Resident {
         if let Some(scopes) = &query.scopes {
             let found = self.sink.submit_keys(scopes).await?;
             let ids: Vec<TaskId> = found.into_iter().flatten().map(|(id, _)| id).collect();
-            let loaded = self.load(&ids).await?;
+            let loaded = self.load_tasks(&ids, false).await?;
             self.settled(generation).await?;
             return Ok(query.page_of(loaded));
         }
         let (asks_active, asks_ended) =
             (asks_for(query, |status| !is_final(status)), asks_for(query, is_final));
         let reading = asks_active.then(|| self.begin_read());
-        let mut parts = Vec::new();
+        let (mut parts, mut away) = (Vec::new(), BTreeSet::new());
         let mut woken = 0;
         if asks_active {
             woken = self.inner().scheduler.woken;
-            parts.push(self.active_page(query));
+            parts.push(self.active_page(query, &mut away));
         }
         if asks_ended {
             let page = self.sink.ended_page(query).await?;
@@ -46,18 +49,50 @@ impl Resident {
         if asks_active {
             parts.push(self.resting_page(query, generation).await?);
             if self.inner().scheduler.woken != woken {
-                parts.push(self.active_page(query));
+                parts.push(self.active_page(query, &mut away));
             }
+        }
+        let mut page = merged(parts, query.limit);
+        if query.reads_params() {
+            page.items = self.with_params(query, page.items, away).await?;
         }
         drop(reading);
         // What was seen in memory may still be on its way there.
         self.settled(generation).await?;
-        Ok(merged(parts, query.limit))
+        Ok(page)
     }
 
-    /// Active tasks in memory for a page.
-    fn active_page(&self, query: &TaskQuery) -> Part {
+    /// Tasks for a page, with the parameters of those that are `away`, which never change; those whose parameters do not
+    /// meet the filters are left out by now.
+    async fn with_params(
+        &self,
+        query: &TaskQuery,
+        mut items: Vec<Loaded>,
+        mut away: BTreeSet<TaskId>,
+    ) -> Result<Vec<Loaded>, StoreError> {
+        let wanted: Vec<TaskId> =
+            items.iter().map(|loaded| loaded.task.id).filter(|id| away.contains(id)).collect();
+        for some in wanted.chunks(LOADED_AT_ONCE) {
+            for read in self.load_tasks(some, false).await?.into_iter().flatten() {
+                let index = items.iter().position(|loaded| loaded.task.id == read.task.id);
+                if let Some(index) = index.filter(|_| query.admits(&read.task.input)) {
+                    away.remove(&read.task.id);
+                    if !query.brief {
+                        Arc::make_mut(&mut items[index].task).input = read.task.input.clone();
+                    }
+                }
+            }
+        }
+        // What is damaged, or was deleted meanwhile, is left out as well.
+        items.retain(|loaded| !away.contains(&loaded.task.id));
+        Ok(items)
+    }
+
+    /// Active tasks in memory for a page. Those without their bodies are `away`.
+    fn active_page(&self, query: &TaskQuery, away: &mut BTreeSet<TaskId>) -> Part {
         let inner = self.inner();
+        // Parameters that are on disk only are looked at later.
+        let of_rest = TaskQuery { params: Vec::new(), ..query.clone() };
         let mut items = Vec::new();
         let until = query.before.unwrap_or(TaskId(u128::MAX));
         let mut last = None;
@@ -66,8 +101,16 @@ impl Resident {
                 return Page { items, next: last };
             }
             last = Some(*id);
-            let loaded = inner.scheduler.loaded(*id);
-            items.extend(loaded.filter(|loaded| query.matches(&loaded.task, &loaded.held())));
+            let is_away = inner.scheduler.is_body_away(*id);
+            let filters = if is_away { &of_rest } else { query };
+            let loaded = inner.scheduler.without_body(*id);
+            let Some(loaded) = loaded.filter(|loaded| filters.matches(&loaded.task, &loaded.held())) else {
+                continue;
+            };
+            if is_away {
+                away.insert(*id);
+            }
+            items.push(loaded);
         }
         Page { items, next: None }
     }

@@ -9,6 +9,7 @@
 //!        ─▶ Scheduler::publish   new queue rows, due times and messages become visible        (memory)
 //! ```
 //!
+//! Parameters and results of tasks leave memory above a limit in bytes, and are read when they are needed ([`bodies`]).
 //! A task that nothing will wake soon is forgotten once it is written ([`rest`]), and comes back before it is
 //! changed or due ([`waking`]).
 //!
@@ -16,9 +17,9 @@
 //! it is there. When a write fails, everything staged and not published is void: the scheduler is built again
 //! from the sink, keeping what workers hold.
 
+mod bodies;
 mod claims;
 mod entry;
-mod front;
 mod holding;
 mod limiting;
 mod limits;
@@ -42,7 +43,7 @@ mod uniqueness;
 mod unused_flows;
 mod waking;
 
-pub use front::Front;
-pub use rest::{Line, LinePlace, Rest, RestPolicy, WakePlace};
+pub use bodies::Room;
+pub use rest::{BodyPolicy, Line, LinePlace, Rest, RestPolicy, WakePlace};
 pub use sink::*;
 pub use state::Resident;

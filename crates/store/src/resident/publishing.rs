@@ -57,6 +57,9 @@ impl Scheduler {
             return;
         }
         let is_latest = Arc::ptr_eq(&entry.task, &change.task);
+        if is_latest {
+            self.shed(id);
+        }
         for (index, effect) in change.waits.iter().enumerate() {
             let Effect::Wait(published) = effect else { continue };
             // Several commands may have made the change: the last one that names the act tells what it waits for.

@@ -1,9 +1,6 @@
 //! Building the state in memory from what the sink has: at a start, and after a failed write.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::Arc,
-};
+use std::collections::{BTreeMap, BTreeSet};
 
 use windlass_core::{
     ActKey, ActState, Lock, Millis, Name, Task, TaskId, Timestamp, Wakeup,
@@ -12,7 +9,8 @@ use windlass_core::{
 };
 
 use super::{
-    DamagedLocks, Line, LinePlace, Recovered,
+    DamagedLocks, Line, LinePlace, Recovered, RestPolicy,
+    bodies::Bodies,
     claims::Held,
     entry::{Entry, may_have_been_handed_out},
     limits::LimitUse,
@@ -24,8 +22,12 @@ use crate::port::{DamagedTask, Quarantine, StoreError, StoredFlow};
 impl Scheduler {
     /// The state in memory for what was recovered. Ready attempts wait in `recovered` for the adoption grace. Damaged
     /// tasks are left out, and are in `quarantine` from then on.
-    pub(super) fn recover(recovered: Recovered, quarantine: &Quarantine) -> Result<Self, StoreError> {
-        let mut scheduler = Self::default();
+    pub(super) fn recover(
+        recovered: Recovered,
+        quarantine: &Quarantine,
+        policy: &RestPolicy,
+    ) -> Result<Self, StoreError> {
+        let mut scheduler = Self { bodies: Bodies::new(policy), ..Self::default() };
         let mut flows = recovered.flows;
         flows.sort_by(|one, other| {
             (&one.flow.name, one.flow.version).cmp(&(&other.flow.name, other.flow.version))
@@ -50,11 +52,11 @@ impl Scheduler {
             scheduler.queues.recover_line(&line);
         }
         for row in recovered.tasks {
-            let (id, rests) = (row.id, row.never_handed_out);
+            let (id, rests, is_body_away) = (row.id, row.never_handed_out, row.is_body_away);
             let flow = |name: &str, version: u32| scheduler.flow(name, Some(version));
             let task = row.into_task(|name, version| flow(name, version).map(|stored| stored.flow));
             if let Some(task) = quarantine.readable(id, task)? {
-                scheduler.recover_task(task, rests);
+                scheduler.recover_task(task, rests, is_body_away);
             }
         }
         recovered.damaged.into_iter().for_each(|damaged| quarantine.add(damaged));
@@ -92,17 +94,17 @@ impl Scheduler {
         }
     }
 
-    fn recover_task(&mut self, task: Task, rests: bool) {
+    fn recover_task(&mut self, task: Task, rests: bool, is_body_away: bool) {
         let id = task.id;
         let waits = waits(&task);
         let handed_out = may_have_been_handed_out(&task);
-        let mut entry = Entry::new(Arc::new(task), handed_out);
+        let mut entry = Entry::read(task, is_body_away, handed_out);
         // Its attempt may be in somebody's hands, so the limit of its line stays behind it.
         entry.rests_on_disk = rests;
         for (_, ready) in waits.iter().filter_map(ready_act).filter(|_| rests) {
             self.queues.keep_limit_behind(&Line::of(ready), LinePlace { rank: ready.rank, task: id });
         }
-        self.active.insert(id, entry);
+        self.enter(id, entry);
         for wait in waits {
             match (wait.key, &wait.ready) {
                 (Wakeup::Act(_), Some(_)) if is_planted(Bug::ReadyForgotten) => {}

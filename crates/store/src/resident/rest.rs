@@ -6,6 +6,8 @@
 //! time, as the read finds it. So a task is always found in one of the two, and what was read of one that is not in
 //! memory is what it is.
 //!
+//! Parameters and results leave the same way (see [`bodies`](super::bodies)).
+//!
 //! Whoever brings back all up to a place, in a line or in the order of waking, says so in the same breath
 //! ([`Standing::move_reach`](super::standing::Standing::move_reach), [`Scheduler::awake_until`]): what is up to
 //! there leaves no more, whatever was decided before.
@@ -26,16 +28,56 @@ pub struct RestPolicy {
     pub page: usize,
     /// How many ready attempts of a command are in memory; what comes behind them rests.
     pub head: usize,
+    /// Which parameters and results are in memory.
+    pub bodies: BodyPolicy,
+}
+
+/// Which bodies of tasks, that is their parameters and results, are in memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BodyPolicy {
+    /// Above this sum in bytes, bodies leave memory.
+    pub bytes_max: u64,
+    /// A body of at most this size stays with its task, which takes as much without it.
+    pub kept: usize,
+}
+
+impl BodyPolicy {
+    /// All stay.
+    pub const ALL: Self = Self { bytes_max: u64::MAX, kept: 0 };
+
+    /// All leave as soon as they are on disk: for tests, which then see all of it.
+    pub const NONE: Self = Self { bytes_max: 0, kept: 0 };
+
+    /// At most `bytes_max` bytes stay.
+    #[must_use]
+    pub fn up_to(bytes_max: u64) -> Self {
+        Self { bytes_max, kept: BODY_BYTES_KEPT }
+    }
+}
+
+/// A body of so few bytes stays: reading it costs more than having it.
+const BODY_BYTES_KEPT: usize = 1 << 10;
+
+/// Bytes of bodies in memory: 256 MiB are few on a server, and many where parameters are as small as they mostly are.
+const BODY_BYTES_MAX: u64 = 256 << 20;
+
+impl Default for BodyPolicy {
+    fn default() -> Self {
+        Self::up_to(BODY_BYTES_MAX)
+    }
 }
 
 impl RestPolicy {
     /// Tasks rest whenever they may, and few come back at once: for tests, which then see all of it.
-    pub const EAGER: Self = Self { horizon: Millis(0), page: 2, head: 2 };
+    pub const EAGER: Self = Self { horizon: Millis(0), page: 2, head: 2, bodies: BodyPolicy::ALL };
+
+    /// As [`Self::EAGER`], and no parameters or results stay in memory.
+    pub const BARE: Self = Self { bodies: BodyPolicy::NONE, ..Self::EAGER };
 }
 
 impl Default for RestPolicy {
     fn default() -> Self {
-        Self { horizon: Millis::from_secs(60), page: 1_000, head: 4_000 }
+        Self { horizon: Millis::from_secs(60), page: 1_000, head: 4_000, bodies: BodyPolicy::default() }
     }
 }
 
@@ -118,6 +160,16 @@ struct Departure {
     at: u64,
     task: TaskId,
     version: u64,
+    leaves: Leaves,
+}
+
+/// What of a task leaves memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Leaves {
+    /// All of it.
+    Task,
+    /// Its parameters and results.
+    Body,
 }
 
 impl Departures {
@@ -132,8 +184,8 @@ impl Departures {
         self.reads.remove(&read);
     }
 
-    fn add(&mut self, task: TaskId, version: u64) {
-        self.waiting.push_back(Departure { at: self.clock, task, version });
+    pub(super) fn add(&mut self, task: TaskId, version: u64, leaves: Leaves) {
+        self.waiting.push_back(Departure { at: self.clock, task, version, leaves });
     }
 
     /// The next task that may leave.
@@ -237,14 +289,18 @@ impl Scheduler {
 
     /// A task need not be in memory any more: its change to this version is on disk.
     pub(super) fn let_go(&mut self, id: TaskId, version: u64) {
-        self.departures.add(id, version);
+        self.departures.add(id, version, Leaves::Task);
     }
 
     /// Takes away what may leave. A task that has changed since stays, and one whose time is near by now.
     pub(super) fn depart(&mut self) {
-        while let Some(Departure { task: id, version, .. }) = self.departures.next() {
+        while let Some(Departure { task: id, version, leaves, .. }) = self.departures.next() {
             let Some(entry) = self.active.get(&id) else { continue };
             if entry.task.state.events != version {
+                continue;
+            }
+            if leaves == Leaves::Body {
+                self.depart_body(id);
                 continue;
             }
             let soon = |at: Timestamp| at <= self.awake_until.at;

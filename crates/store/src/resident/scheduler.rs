@@ -6,14 +6,15 @@ use std::{
 };
 
 use windlass_core::{
-    ActKey, ActState, AlarmId, Effect, Flow, Free, Lock, LockName, Millis, Name, Ready, Task, TaskId,
-    Timestamp, Waiting, Wakeup,
+    ActKey, ActState, AlarmId, Effect, Flow, Free, Lock, LockName, Millis, Name, Ready, TaskId, Timestamp,
+    Waiting, Wakeup,
     planted::{Bug, is_planted},
 };
 
 use super::{
+    bodies::Bodies,
     claims::{Claims, Held},
-    entry::{Entry, is_current},
+    entry::Entry,
     queue::Queues,
     rest::{Departures, WakePlace},
     sessions::Sessions,
@@ -21,8 +22,8 @@ use super::{
     unused_flows::Leaving,
 };
 use crate::port::{
-    Change, Due, Envelope, KeyChange, Loaded, LostClaim, MessageId, Now, Outcome, StoredAlarm, StoredFlow,
-    SubmitKey, TaskChange, UniqueKey,
+    Change, Due, Envelope, KeyChange, LostClaim, MessageId, Now, Outcome, StoredAlarm, StoredFlow, SubmitKey,
+    TaskChange, UniqueKey,
 };
 
 /// The versions of alarms, as far as there are any.
@@ -32,6 +33,7 @@ pub(super) type AlarmVersions = BTreeMap<AlarmId, u64>;
 #[derive(Debug, Default)]
 pub(super) struct Scheduler {
     pub(super) active: BTreeMap<TaskId, Entry>,
+    pub(super) bodies: Bodies,
     pub(super) queues: Queues,
     pub(super) due: BTreeSet<(Timestamp, TaskId, Wakeup)>,
     /// By how much the wall time is ahead of the date.
@@ -74,27 +76,6 @@ pub(super) struct Scheduler {
 }
 
 impl Scheduler {
-    /// The task as it is by now, if it is active.
-    pub(super) fn loaded(&self, id: TaskId) -> Option<Loaded> {
-        let entry = self.active.get(&id)?;
-        Some(Loaded {
-            task: entry.task.clone(),
-            claims: self.claims.of_task(id, &entry.task),
-            handed_out: entry.handed_out.clone(),
-            awaited: self.awaited(id, &entry.task),
-            generation: self.generation,
-        })
-    }
-
-    /// Acts of a task whose attempts workers are given time to name.
-    fn awaited(&self, id: TaskId, task: &Task) -> BTreeSet<ActKey> {
-        let of_task = self.recovered.range((id, ActKey::forward(0))..).take_while(|((of, _), _)| *of == id);
-        let current = |((_, key), attempt): (&(TaskId, ActKey), &u32)| {
-            task.act(*key).is_some_and(|act| act.attempt == *attempt && is_current(act)).then_some(*key)
-        };
-        of_task.filter_map(current).collect()
-    }
-
     /// Checks a change and makes it what later commits build on. `versions` are those of alarms on disk.
     pub(super) fn stage(&mut self, change: &Change, versions: &AlarmVersions) -> Outcome {
         match change {
@@ -157,11 +138,19 @@ impl Scheduler {
             Some(entry) if entry.task.state.events != change.before && !is_planted(Bug::LostUpdate) => {
                 return Outcome::Conflict;
             }
-            Some(entry) => entry.become_task(change),
+            Some(entry) => {
+                let before = entry.body;
+                entry.become_task(change);
+                let after = entry.body;
+                self.count_body(before, after);
+                if is_planted(Bug::BodyDroppedEarly) {
+                    self.depart_body(id);
+                }
+            }
             None if !is_new => return Outcome::Conflict,
             None => {
                 let new = Entry::new(change.task.clone(), BTreeSet::new());
-                self.active.insert(id, Entry { under_way: 1, ..new });
+                self.enter(id, Entry { under_way: 1, ..new });
             }
         }
         if let Some(key) = &change.submit_key {
@@ -211,7 +200,7 @@ impl Scheduler {
 
     /// The task is in memory no more.
     pub(super) fn forget(&mut self, id: TaskId) {
-        let Some(entry) = self.active.remove(&id) else { return };
+        let Some(entry) = self.remove(id) else { return };
         for waiting in &entry.published {
             self.hide(id, waiting);
         }

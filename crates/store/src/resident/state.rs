@@ -15,7 +15,7 @@ use windlass_core::{
 };
 
 use super::{
-    Batch, ReadTask, RestPolicy, RowSink,
+    Batch, ReadTask, RestPolicy, Room, RowSink,
     claims::Held,
     entry::may_have_been_handed_out,
     scheduler::{AlarmVersions, Scheduler},
@@ -106,14 +106,14 @@ impl Resident {
     /// # Errors
     /// When the sink cannot be read, or holds what cannot be understood.
     pub async fn open_with(sink: Arc<dyn RowSink>, now: Now, rest: RestPolicy) -> Result<Self, StoreError> {
-        let mut recovered = sink.recover().await?;
+        let mut recovered = sink.recover(Room::of(rest.bodies)).await?;
         let token_key = recovered.token_key;
         let next_claim = (u64::from(recovered.epoch) << CLAIM_BITS) + 1;
         let latest_at = recovered.latest_at;
         let epoch = recovered.epoch;
         let claims = std::mem::take(&mut recovered.claims);
         let quarantine = Quarantine::default();
-        let scheduler = Scheduler::recover(recovered, &quarantine)?;
+        let scheduler = Scheduler::recover(recovered, &quarantine, &rest)?;
         let latest_at = latest_at.max(scheduler.latest_at());
         let under_way = VecDeque::new();
         let mut inner =
@@ -185,9 +185,9 @@ impl Resident {
         if !self.inner().void {
             return Ok(());
         }
-        let recovered = self.sink.recover().await?;
+        let recovered = self.sink.recover(Room::of(self.rest.bodies)).await?;
         let next_claim = (u64::from(recovered.epoch) << CLAIM_BITS) + 1;
-        let mut scheduler = Scheduler::recover(recovered, &self.quarantine)?;
+        let mut scheduler = Scheduler::recover(recovered, &self.quarantine, &self.rest)?;
         let mut inner = self.inner();
         let under_way = std::mem::take(&mut inner.under_way);
         let before = std::mem::take(&mut inner.scheduler);

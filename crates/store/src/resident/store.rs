@@ -52,25 +52,28 @@ impl Store for Resident {
     }
 
     async fn load(&self, ids: &[TaskId]) -> Result<Vec<Option<Loaded>>, StoreError> {
-        let generation = self.current_generation().await?;
-        let mut loaded = self.loaded(ids);
-        if loaded.iter().all(Option::is_some) {
-            return Ok(loaded);
-        }
-        // What comes back to memory from here on is still there when the disk was read.
-        let _reading = self.begin_read();
-        let missing: Vec<usize> = (0..ids.len()).filter(|index| loaded[*index].is_none()).collect();
-        let missing_ids: Vec<TaskId> = missing.iter().map(|index| ids[*index]).collect();
-        let rows = self.sink.load(&missing_ids).await?;
-        let again = self.loaded(&missing_ids);
-        for ((index, row), found) in missing.into_iter().zip(rows).zip(again) {
-            loaded[index] = match (found, row) {
-                (Some(found), _) => Some(found),
-                (None, Some(row)) => self.loaded_row(row, generation)?,
-                (None, None) => None,
-            };
-        }
-        Ok(loaded)
+        self.load_tasks(ids, false).await
+    }
+
+    async fn load_first(&self, ids: &[TaskId]) -> Result<Vec<Option<Loaded>>, StoreError> {
+        self.load_tasks(ids, true).await
+    }
+
+    async fn load_heads(&self, ids: &[TaskId]) -> Result<Vec<Option<Loaded>>, StoreError> {
+        self.heads(ids).await
+    }
+
+    fn resident_bytes(&self) -> Option<u64> {
+        Some(self.inner().scheduler.bodies.bytes())
+    }
+
+    fn loads_at_once(&self) -> usize {
+        self.inner().scheduler.loads_at_once()
+    }
+
+    async fn versions(&self, ids: &[TaskId]) -> Result<Vec<Option<u64>>, StoreError> {
+        let heads = self.heads(ids).await?.into_iter();
+        Ok(heads.map(|loaded| Some(loaded?.task.state.events)).collect())
     }
 
     /// Nothing is claimed with commits: a claim in memory costs no round trip.

@@ -1,6 +1,6 @@
 //! Bringing tasks back that rest: before they are changed, and before their time comes.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::collections::BTreeSet;
 
 use windlass_core::{Millis, Task, TaskId, Timestamp, waits};
 
@@ -71,11 +71,12 @@ impl Resident {
         while wakes_more(&self.inner().scheduler) {
             let _only = self.waking.lock().await;
             let _reading = self.begin_read();
-            let (generation, after) = {
+            let (generation, after, room) = {
                 let inner = self.inner();
-                (inner.scheduler.generation, inner.scheduler.awake_until)
+                let scheduler = &inner.scheduler;
+                (scheduler.generation, scheduler.awake_until, scheduler.bodies.room())
             };
-            let rows = self.sink.waking(after, horizon, page).await?;
+            let rows = self.sink.waking(after, horizon, page, room).await?;
             let moved = self.wake_page(rows, page, generation, |inner, last, _| {
                 let until = last.unwrap_or(WakePlace::end_of(horizon));
                 inner.scheduler.awake_until = inner.scheduler.awake_until.max(until);
@@ -103,13 +104,13 @@ impl Resident {
         while next(&self.inner().scheduler.queues).is_some() {
             let _only = self.waking.lock().await;
             let reading = self.begin_read();
-            let (generation, line, after) = {
+            let (generation, line, after, room) = {
                 let inner = self.inner();
                 let Some(line) = next(&inner.scheduler.queues) else { return Ok(true) };
                 let after = inner.scheduler.queues.reach(&line);
-                (inner.scheduler.generation, line, after)
+                (inner.scheduler.generation, line, after, inner.scheduler.bodies.room())
             };
-            let rows = self.sink.line_page(&line, after, page).await?;
+            let rows = self.sink.line_page(&line, after, page, room).await?;
             let moved = self.wake_page(rows, page, generation, |inner, last, damaged| {
                 let reach = last.unwrap_or(LinePlace::LAST);
                 inner.scheduler.queues.move_reach(&line, reach);
@@ -155,7 +156,7 @@ impl Resident {
 
 impl Inner {
     /// Whether the state is the one of this number, and holds.
-    fn is_still(&self, generation: u64) -> bool {
+    pub(super) fn is_still(&self, generation: u64) -> bool {
         !self.void && self.scheduler.generation == generation
     }
 
@@ -186,25 +187,25 @@ impl Scheduler {
         if self.active.contains_key(&row.id) {
             return Ok(true);
         }
-        let (id, never_handed_out) = (row.id, row.never_handed_out);
+        let (id, never_handed_out, is_body_away) = (row.id, row.never_handed_out, row.is_body_away);
         let task = row.into_task(|name, version| Some(self.flow(name, Some(version))?.flow));
         let Some(task) = quarantine.readable(id, task)? else { return Ok(false) };
         if task.is_ended() {
             let (id, version) = (task.id, task.state.events);
-            self.active.insert(id, Entry::new(Arc::new(task), BTreeSet::new()));
+            self.enter(id, Entry::read(task, is_body_away, BTreeSet::new()));
             self.let_go(id, version);
         } else {
-            self.wake_task(task, never_handed_out);
+            self.wake_task(task, never_handed_out, is_body_away);
         }
         Ok(true)
     }
 
-    fn wake_task(&mut self, task: Task, never_handed_out: bool) {
+    fn wake_task(&mut self, task: Task, never_handed_out: bool, is_body_away: bool) {
         let (id, waits) = (task.id, waits(&task));
         let handed_out = if never_handed_out { BTreeSet::new() } else { may_have_been_handed_out(&task) };
-        let mut entry = Entry::new(Arc::new(task), handed_out);
+        let mut entry = Entry::read(task, is_body_away, handed_out);
         entry.rests_on_disk = true;
-        self.active.insert(id, entry);
+        self.enter(id, entry);
         self.woken += 1;
         for wait in waits {
             if let Some((_, ready)) = ready_act(&wait) {
@@ -212,6 +213,7 @@ impl Scheduler {
             }
             self.publish_wait(id, &wait);
         }
+        self.shed(id);
     }
 
     /// Whether more is to be brought back: what is due by `now` and among the first `limit`, and a little that

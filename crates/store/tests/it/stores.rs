@@ -8,7 +8,7 @@ use windlass_core::{Millis, TaskId, Timestamp};
 use windlass_store::{
     Now, Store,
     memory::{MemorySink, SharedStore},
-    resident::{Resident, RestPolicy},
+    resident::{BodyPolicy, Resident, RestPolicy},
 };
 
 /// Rows in memory that several handles share.
@@ -68,13 +68,23 @@ fn a_resident_store_whose_tasks_rest_passes() {
 }
 
 #[test]
+fn a_resident_store_that_keeps_no_parameters_and_results_passes() {
+    run(|| Box::new(InMemory(MemorySink::new([1; 32]), RestPolicy::BARE)));
+}
+
+#[test]
 fn a_resident_store_keeps_the_order_of_writes() {
     run_staging(|| Arc::new(MemorySink::new([1; 32])));
 }
 
 #[test]
 fn resident_and_shared_stores_do_the_same() {
-    let short = RestPolicy { horizon: Millis(1_000), page: 3, head: 3 };
+    let short = RestPolicy {
+        horizon: Millis(1_000),
+        page: 3,
+        head: 3,
+        bodies: BodyPolicy { bytes_max: 200, kept: 0 },
+    };
     for (seed, rest) in
         [RestPolicy::default(), RestPolicy::EAGER, short, RestPolicy::EAGER].into_iter().enumerate()
     {

@@ -9,7 +9,7 @@ use std::{
 use windlass_core::Retry;
 use windlass_store::{
     Change, StoredFlow,
-    resident::{Batch, RowSink as _},
+    resident::{Batch, Room, RowSink as _},
 };
 use windlass_stores::sqlite::{SqliteOptions, SqliteSink};
 
@@ -30,7 +30,7 @@ pub(crate) fn cases() -> Vec<Case> {
 fn write(part: Part) -> Result<(), Box<dyn Error>> {
     let directory = tempfile::tempdir()?;
     let sink = SqliteSink::open(&directory.path().join("store.db"), SqliteOptions::default())?;
-    tokio::runtime::Builder::new_current_thread().build()?.block_on(sink.recover())?;
+    tokio::runtime::Builder::new_current_thread().build()?.block_on(sink.recover(Room::ENDLESS))?;
     let flow = flow(Retry::default())?;
     let batches = batches(&flow, WARM + MEASURED, 0)?.into_iter().map(|batch| Arc::new(Batch::from(batch)));
     let batches: Vec<Arc<Batch>> = batches.collect();

@@ -39,6 +39,7 @@ impl TaskParts {
             input: stored::read_input(&self.head, &self.params).map_err(of_task)?,
             state: stored::read_state(&self.state).map_err(of_task)?,
             never_handed_out: false,
+            is_body_away: false,
         };
         for (step, number, member) in &self.members {
             let of_step = usize::try_from(*step).ok().and_then(|step| row.state.steps.get_mut(step));

@@ -85,6 +85,50 @@ pub(super) fn load(connection: &Connection, ids: &[TaskId]) -> Result<Vec<Option
     Ok(found)
 }
 
+/// An active task by its number.
+pub(super) fn select_active_task() -> String {
+    format!(
+        "SELECT {}, {} FROM active CROSS JOIN task ON task.n = active.task WHERE active.task = ?1",
+        Table::Task.select(),
+        Table::Active.select()
+    )
+}
+
+/// Tasks wherever they are, with their results. A reader answers in one transaction, so the state and the items of a task
+/// are of one moment.
+pub(super) fn load_active(
+    connection: &Connection,
+    directory: &Directory,
+    ids: &[TaskId],
+) -> Result<Vec<Option<ReadTask>>, Fault> {
+    let mut found = Vec::with_capacity(ids.len());
+    for id in ids {
+        let task = match directory.get(*id) {
+            Some(place) => active(connection, *id, place)?,
+            None => None,
+        };
+        found.push(match task {
+            Some(task) => Some(task),
+            None => load(connection, &[*id])?.pop().flatten(),
+        });
+    }
+    Ok(found)
+}
+
+fn active(connection: &Connection, id: TaskId, place: Place) -> Result<Option<ReadTask>, Fault> {
+    let mut statement = connection.prepare_cached(&select_active_task())?;
+    let mut rows = statement.query([place.task])?;
+    let read = |row| {
+        let (mut task, place) = task_row(row, Table::Active).map_err(|fault| of_task(id, fault))?;
+        if task.id != id {
+            return Err(of_task(id, Fault::damaged("what was submitted is of another task")));
+        }
+        complete(connection, &mut task, place)?;
+        Ok(task)
+    };
+    rows.next()?.map(|row| or_damaged(id, read(row))).transpose()
+}
+
 /// The tasks that were submitted under these keys.
 pub(super) fn submit_keys(
     connection: &Connection,

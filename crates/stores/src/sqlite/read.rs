@@ -44,7 +44,8 @@ pub(super) fn task_row_with(row: &Row<'_>, id: TaskId, state: State) -> Result<T
         let head = row.get_ref(5)?.as_blob().map_err(from_sql)?;
         let params = row.get_ref(6)?.as_str().map_err(from_sql)?;
         let input = stored::read_input(head, params)?;
-        Ok(TaskRow { id, flow, version: row.get(3)?, input, state, never_handed_out: false })
+        let version = row.get(3)?;
+        Ok(TaskRow { id, flow, version, input, state, never_handed_out: false, is_body_away: false })
     };
     read().map_err(|fault| of_task(id, fault))
 }

@@ -8,7 +8,7 @@ use rusqlite::{Connection, Row};
 use windlass_core::{Actor, Name, TaskId, Timestamp};
 use windlass_store::{
     DamagedTask, QueueChange, QueuePause, StoredFlow,
-    resident::{Recovered, TaskRow},
+    resident::{Recovered, Room, TaskRow},
 };
 
 use super::{
@@ -61,6 +61,7 @@ pub(super) fn recover(
     connection: &Connection,
     directory: &Directory,
     mut damaged: Vec<DamagedTask>,
+    mut room: Room,
 ) -> Result<Recovered, Fault> {
     let (epoch, latest_at, token_key) =
         connection.query_row_and_then(&select_all(Table::Meta), [], |row| {
@@ -68,7 +69,7 @@ pub(super) fn recover(
             Ok::<_, Fault>((row.get(2)?, Timestamp(row.get(3)?), row.get(4)?))
         })?;
     let (flows, damaged_flows) = read_flows(connection, &mut damaged)?;
-    let (mut tasks, places) = read_tasks(connection, &mut damaged)?;
+    let (mut tasks, places) = read_tasks(connection, &mut damaged, &mut room)?;
     let queues = read_queues(connection, &mut damaged)?;
     let limits = limits::read(connection, &mut damaged)?;
     let messages = read_messages(connection, &mut damaged)?;
@@ -78,7 +79,7 @@ pub(super) fn recover(
     active.clear();
     active.extend(tasks.iter().map(|task| task.id).zip(places));
     drop(active);
-    let (lines, in_hands) = resting::lines(connection)?;
+    let (lines, in_hands) = resting::lines(connection, &mut room)?;
     for task in in_hands {
         match task {
             Ok(task) => tasks.push(task),
@@ -109,6 +110,7 @@ pub(super) fn recover(
 fn read_tasks(
     connection: &Connection,
     damaged: &mut Vec<DamagedTask>,
+    room: &mut Room,
 ) -> Result<(Vec<TaskRow>, Vec<Place>), Fault> {
     let (mut tasks, mut places) = (Vec::new(), Vec::new());
     let lost: i64 = connection.query_row(COUNT_LOST, [], |row| row.get(0))?;
@@ -126,7 +128,8 @@ fn read_tasks(
             Ok((task, place))
         });
         match or_damaged(id, read)? {
-            Ok((task, place)) => {
+            Ok((mut task, place)) => {
+                room.admit(&mut task);
                 tasks.push(task);
                 places.push(place);
             }

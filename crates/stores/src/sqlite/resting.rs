@@ -4,7 +4,7 @@ use rusqlite::{Connection, Row, params};
 use windlass_core::{Phase, TaskId, Timestamp};
 use windlass_store::{
     DamagedTask,
-    resident::{LimitedLine, Line, LinePlace, Params, ReadTask, TaskRow, WakePlace},
+    resident::{LimitedLine, Line, LinePlace, Params, ReadTask, Room, TaskRow, WakePlace},
     stored,
 };
 
@@ -137,13 +137,16 @@ pub(super) fn waking(
     after: WakePlace,
     until: Timestamp,
     limit: usize,
+    mut room: Room,
 ) -> Result<Vec<(WakePlace, ReadTask)>, Fault> {
     let mut statement = connection.prepare_cached(&select_waking())?;
     let parameters = params![after.at.0, after.task.to_bytes(), until.0, to_integer(limit as u64)];
     let rows = statement.query_and_then(parameters, |row| {
         // What a damaged row says of its place may be anything: the order of the index holds all the same.
         let at = row.get(WAKE_AT).unwrap_or(after.at.0).clamp(after.at.0, until.0);
-        Ok((WakePlace { at: Timestamp(at), task: resting_id(row) }, read(connection, row)?))
+        let mut task = read(connection, row)?;
+        room.admit_read(&mut task);
+        Ok((WakePlace { at: Timestamp(at), task: resting_id(row) }, task))
     })?;
     rows.collect()
 }
@@ -154,6 +157,7 @@ pub(super) fn line_page(
     line: &Line,
     after: LinePlace,
     limit: usize,
+    mut room: Room,
 ) -> Result<Vec<(LinePlace, ReadTask)>, Fault> {
     let mut statement = connection.prepare_cached(&select_line())?;
     let (module, command) = (line.module.as_str(), line.command.as_str());
@@ -162,7 +166,9 @@ pub(super) fn line_page(
         params![module, command, after.rank, after.task.to_bytes(), limit],
         |row| {
             let rank = row.get(RANK).unwrap_or(after.rank).max(after.rank);
-            Ok((LinePlace { rank, task: resting_id(row) }, read(connection, row)?))
+            let mut task = read(connection, row)?;
+            room.admit_read(&mut task);
+            Ok((LinePlace { rank, task: resting_id(row) }, task))
         },
     )?;
     rows.collect()
@@ -191,7 +197,10 @@ pub(super) fn line_count(
 }
 
 /// The lines of which tasks rest, and what of them may have been handed out.
-pub(super) fn lines(connection: &Connection) -> Result<(Vec<LimitedLine>, Vec<ReadTask>), Fault> {
+pub(super) fn lines(
+    connection: &Connection,
+    room: &mut Room,
+) -> Result<(Vec<LimitedLine>, Vec<ReadTask>), Fault> {
     let mut statement = connection.prepare(&select_all(Table::Line))?;
     let limits = statement.query_and_then([], |row| {
         Table::Line.check(row, 0)?;
@@ -208,7 +217,9 @@ pub(super) fn lines(connection: &Connection) -> Result<(Vec<LimitedLine>, Vec<Re
                 read(connection, row)
             })?;
         for row in rows {
-            tasks.push(row?);
+            let mut task = row?;
+            room.admit_read(&mut task);
+            tasks.push(task);
         }
         let resting = line_count(connection, &line, limit, LinePlace::LAST)?;
         lines.push(LimitedLine { line, limit, resting });

@@ -13,7 +13,7 @@ use windlass_core::{Alarm, AlarmId, Event, Name, TaskId, Timestamp};
 use windlass_store::{
     DamagedTask, LogLine, Now, Page, Retention, StoreError, StoredAlarm, SubmitKey, TaskQuery, Unannounced,
     UniqueKey,
-    resident::{Batch, Line, LinePlace, Params, ReadTask, Recovered, RowSink, WakePlace, Written},
+    resident::{Batch, Line, LinePlace, Params, ReadTask, Recovered, Room, RowSink, WakePlace, Written},
 };
 
 use super::{
@@ -125,8 +125,8 @@ impl fmt::Debug for SqliteSink {
 
 #[async_trait]
 impl RowSink for SqliteSink {
-    async fn recover(&self) -> Result<Recovered, StoreError> {
-        self.tell(Command::Recover).await
+    async fn recover(&self, room: Room) -> Result<Recovered, StoreError> {
+        self.tell(|reply| Command::Recover(room, reply)).await
     }
 
     fn write(&self, batch: Arc<Batch>, written: Written) {
@@ -140,6 +140,11 @@ impl RowSink for SqliteSink {
     async fn load(&self, ids: &[TaskId]) -> Result<Vec<Option<ReadTask>>, StoreError> {
         let ids = ids.to_vec();
         self.readers()?.look_up(move |connection| query::load(connection, &ids)).await
+    }
+
+    async fn load_active(&self, ids: &[TaskId]) -> Result<Vec<Option<ReadTask>>, StoreError> {
+        let (ids, directory) = (ids.to_vec(), self.directory.clone());
+        self.readers()?.look_up(move |connection| query::load_active(connection, &directory, &ids)).await
     }
 
     async fn ended_page(&self, query: &TaskQuery) -> Result<Page<ReadTask, TaskId>, StoreError> {
@@ -161,9 +166,11 @@ impl RowSink for SqliteSink {
         line: &Line,
         after: LinePlace,
         limit: usize,
+        room: Room,
     ) -> Result<Vec<(LinePlace, ReadTask)>, StoreError> {
         let line = line.clone();
-        self.readers()?.look_up(move |connection| resting::line_page(connection, &line, after, limit)).await
+        let look = move |connection: &_| resting::line_page(connection, &line, after, limit, room);
+        self.readers()?.look_up(look).await
     }
 
     async fn line_count(&self, line: &Line, after: LinePlace, before: LinePlace) -> Result<u64, StoreError> {
@@ -176,8 +183,10 @@ impl RowSink for SqliteSink {
         after: WakePlace,
         until: Timestamp,
         limit: usize,
+        room: Room,
     ) -> Result<Vec<(WakePlace, ReadTask)>, StoreError> {
-        self.readers()?.look_up(move |connection| resting::waking(connection, after, until, limit)).await
+        let look = move |connection: &_| resting::waking(connection, after, until, limit, room);
+        self.readers()?.look_up(look).await
     }
 
     async fn submit_keys(&self, scopes: &[[u8; 32]]) -> Result<Vec<Option<(TaskId, SubmitKey)>>, StoreError> {

@@ -21,7 +21,7 @@ use futures_channel::oneshot;
 use rusqlite::{Connection, DEFAULT_NAME, wal::CheckpointMode};
 use windlass_store::{
     Now, Retention, StoreError,
-    resident::{Batch, Recovered, Written},
+    resident::{Batch, Recovered, Room, Written},
 };
 
 use super::{
@@ -46,12 +46,15 @@ const CHANGES_MAX: usize = 2_000;
 /// How much of its end the log gives back for a start on a full disk.
 const SPARE_BYTES: u64 = 256 << 10;
 
+/// Who waits for the state that is read.
+type StateReply = oneshot::Sender<Result<Recovered, StoreError>>;
+
 /// What the writer is asked to do.
 pub(super) enum Command {
     /// Write a batch.
     Write(Arc<Batch>, Written),
     /// Read what is active, the first time in a new epoch.
-    Recover(oneshot::Sender<Result<Recovered, StoreError>>),
+    Recover(Room, StateReply),
     /// Delete what is kept too long.
     Sweep(Retention, Now, usize, oneshot::Sender<Result<u64, StoreError>>),
     /// End the thread.
@@ -81,13 +84,13 @@ impl Writer {
     fn run(mut self, connection: Connection) {
         let mut connection = Some(connection);
         let mut fault = Fault::unavailable("the store was not read yet");
-        while let Some(reply) = self.wait_for_recover(&fault) {
+        while let Some((room, reply)) = self.wait_for_recover(&fault) {
             let opened = match connection.take() {
                 Some(connection) => Ok(connection),
                 None => self.reopen(&fault),
             };
             match opened {
-                Ok(opened) => match self.serve(&opened, reply) {
+                Ok(opened) => match self.serve(&opened, (room, reply)) {
                     Some(failed) => fault = failed,
                     None => return,
                 },
@@ -102,12 +105,12 @@ impl Writer {
     }
 
     /// Refuses everything until the state is to be read. `None`: the store closes.
-    fn wait_for_recover(&mut self, fault: &Fault) -> Option<oneshot::Sender<Result<Recovered, StoreError>>> {
+    fn wait_for_recover(&mut self, fault: &Fault) -> Option<(Room, StateReply)> {
         loop {
             match self.receive() {
                 Some(Command::Write(_, written)) => written(Err(fault.clone().into())),
                 Some(Command::Sweep(.., reply)) => drop(reply.send(Err(fault.clone().into()))),
-                Some(Command::Recover(reply)) => return Some(reply),
+                Some(Command::Recover(room, reply)) => return Some((room, reply)),
                 Some(Command::Close) | None => return None,
             }
         }
@@ -135,12 +138,8 @@ impl Writer {
 
     /// Reads the state, then writes until a transaction fails, which is what it returns. `None`: the store
     /// closes.
-    fn serve(
-        &mut self,
-        connection: &Connection,
-        reply: oneshot::Sender<Result<Recovered, StoreError>>,
-    ) -> Option<Fault> {
-        let mut rows = match self.recover(connection) {
+    fn serve(&mut self, connection: &Connection, (room, reply): (Room, StateReply)) -> Option<Fault> {
+        let mut rows = match self.recover(connection, room) {
             Ok((recovered, rows)) => {
                 // Whoever asked may have gone; the state is read all the same.
                 let _ = reply.send(Ok(recovered));
@@ -159,8 +158,9 @@ impl Writer {
                     if let Err(fault) = self.gate.wait_for_room(self.limits.hold) {
                         tell(batches, &Err(fault.clone()));
                         // Nothing was begun, so this connection goes on.
-                        self.next =
-                            Some(self.wait_for_recover(&fault).map_or(Command::Close, Command::Recover));
+                        let asked = self.wait_for_recover(&fault);
+                        let recover = |(room, reply)| Command::Recover(room, reply);
+                        self.next = Some(asked.map_or(Command::Close, recover));
                         continue;
                     }
                     let result =
@@ -185,7 +185,7 @@ impl Writer {
                         return failed;
                     }
                 }
-                Some(Command::Recover(reply)) => match self.recover(connection) {
+                Some(Command::Recover(room, reply)) => match self.recover(connection, room) {
                     Ok((recovered, fresh)) => {
                         rows = fresh;
                         let _ = reply.send(Ok(recovered));
@@ -203,11 +203,15 @@ impl Writer {
         }
     }
 
-    fn recover<'c>(&mut self, connection: &'c Connection) -> Result<(Recovered, Rows<'c>), Fault> {
-        let mut recovered = self.read_state(connection);
+    fn recover<'c>(
+        &mut self,
+        connection: &'c Connection,
+        room: Room,
+    ) -> Result<(Recovered, Rows<'c>), Fault> {
+        let mut recovered = self.read_state(connection, room);
         if !self.epoch_begun {
             if recovered.as_ref().is_err_and(Fault::is_full) && self.give_spare_room(connection) {
-                recovered = self.read_state(connection);
+                recovered = self.read_state(connection, room);
             }
             recovered = recovered.map_err(|fault| fault.at_start(&self.path));
         }
@@ -216,10 +220,10 @@ impl Writer {
         Ok((recovered, Rows::new(connection)?))
     }
 
-    fn read_state(&self, connection: &Connection) -> Result<Recovered, Fault> {
+    fn read_state(&self, connection: &Connection, room: Room) -> Result<Recovered, Fault> {
         self.transaction(connection, || {
             let mended = if self.epoch_begun { Vec::new() } else { begin_epoch(connection)? };
-            recover(connection, &self.directory, mended)
+            recover(connection, &self.directory, mended, room)
         })
     }
 

@@ -52,6 +52,11 @@ fn a_resident_store_over_sqlite_whose_tasks_rest_passes() {
 }
 
 #[test]
+fn a_resident_store_over_sqlite_that_keeps_no_parameters_and_results_passes() {
+    run(|| Box::new(Sqlite(Place::new(), RestPolicy::BARE)));
+}
+
+#[test]
 fn a_resident_store_over_sqlite_keeps_the_order_of_writes() {
     let places: std::cell::RefCell<Vec<Place>> = Vec::new().into();
     run_staging(|| {
@@ -65,7 +70,7 @@ fn a_resident_store_over_sqlite_keeps_the_order_of_writes() {
 #[test]
 fn sqlite_and_memory_do_the_same() {
     let now = Now { wall: Timestamp(0), mono: Millis(0) };
-    for (seed, rest) in [(1, RestPolicy::EAGER), (2, RestPolicy::default()), (3, RestPolicy::EAGER)] {
+    for (seed, rest) in [(1, RestPolicy::EAGER), (2, RestPolicy::default()), (3, RestPolicy::BARE)] {
         let place = Place::new();
         let sink = SqliteSink::open(&place.path(), options()).unwrap();
         let sqlite = wait(Resident::open_with(Arc::new(sink), now, rest)).unwrap();

@@ -2,7 +2,10 @@
 
 use rusqlite::Connection;
 use windlass_core::{ActKey, Actor, OnFailure, TaskId, TaskStatus};
-use windlass_store::{Change, LogLine, QueueChange, QueuePause, StoreError, resident::RowSink};
+use windlass_store::{
+    Change, LogLine, QueueChange, QueuePause, StoreError,
+    resident::{Room, RowSink},
+};
 use windlass_stores::sqlite::{OpenError, SqliteSink, doctor};
 
 use crate::members;
@@ -66,7 +69,7 @@ fn rows_that_cannot_be_read_are_named() {
 
     // A start on it leaves the task out that it cannot read, and says which that is.
     let sink = SqliteSink::open(&place.path(), options()).unwrap();
-    let recovered = wait(sink.recover()).unwrap();
+    let recovered = wait(sink.recover(Room::ENDLESS)).unwrap();
     assert!(recovered.tasks.is_empty());
     assert_eq!(recovered.damaged.iter().map(|damaged| damaged.id).collect::<Vec<_>>(), [id(3, 3)]);
     assert!(recovered.damaged[0].reason.contains(&id(3, 3).to_string()), "{:?}", recovered.damaged);

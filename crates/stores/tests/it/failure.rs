@@ -10,7 +10,7 @@ use windlass_core::{Millis, OnFailure, TaskId, Timestamp};
 use windlass_engine::Engine;
 use windlass_store::{
     Now, StoreError,
-    resident::{Recovered, Resident, RowSink, Written},
+    resident::{Recovered, Resident, Room, RowSink, Written},
 };
 use windlass_stores::sqlite::{SqliteOptions, SqliteSink, doctor};
 
@@ -26,7 +26,7 @@ fn nothing_is_taken_before_the_state_was_read() {
     let place = Place::new();
     let sink = SqliteSink::open(&place.path(), options()).unwrap();
     assert!(matches!(try_write(&sink, Vec::new()), Err(StoreError::Unavailable(_))));
-    wait(sink.recover()).unwrap();
+    wait(sink.recover(Room::ENDLESS)).unwrap();
     write(&sink, Vec::new());
 }
 
@@ -88,7 +88,7 @@ fn a_full_store_refuses_until_it_is_read_anew_and_keeps_what_it_had() {
     assert!(results.iter().all(|result| matches!(result, Err(StoreError::Full(_)))), "{results:?}");
     assert!(try_write(&sink, vec![Story::new(&flow, id(0, 4), 0, &[]).accept(0)]).is_err());
 
-    let recovered = wait(sink.recover()).unwrap();
+    let recovered = wait(sink.recover(Room::ENDLESS)).unwrap();
     assert_eq!(tasks(&recovered).into_values().collect::<Vec<_>>(), [(*kept.task).clone()]);
     // What fits is taken again, on top of what was there.
     write(&sink, vec![kept.succeed(1, Some(r#"{"a":1}"#))]);
@@ -147,7 +147,7 @@ fn io_error_child() {
     let mut late = Story::new(&flow, id(0, 3), 0, &[]);
     let change = late.accept(0);
     assert!(try_write(&sink, vec![change.clone()]).is_err(), "nothing is written before the state was read");
-    let recovered = wait(sink.recover()).unwrap();
+    let recovered = wait(sink.recover(Room::ENDLESS)).unwrap();
     assert_eq!(tasks(&recovered).into_values().collect::<Vec<_>>(), [(*kept.task).clone()]);
     // The log was copied into the file, and has its full size again.
     let mut wal = path.clone();
@@ -198,7 +198,7 @@ fn no_room_child() {
     assert_eq!(wal(), options().wal_bytes, "the log is as large as it was");
     // It is read as often as anybody likes, and no room is used up by it.
     for _ in 0..200 {
-        let again = wait(sink.recover()).unwrap();
+        let again = wait(sink.recover(Room::ENDLESS)).unwrap();
         assert_eq!((ids(&again), again.epoch), (taken.clone(), recovered.epoch));
     }
     assert!(try_write(&sink, vec![large(&flow, 2_000, 100).accept(0)]).is_err());

@@ -17,7 +17,7 @@ use windlass_core::{
 };
 use windlass_store::{
     Due, Now, Queries as _, Starts, Store as _, TaskQuery,
-    resident::{Resident, RowSink as _},
+    resident::{Resident, Room, RowSink as _},
 };
 use windlass_stores::sqlite::{SqliteOptions, SqliteSink, doctor};
 
@@ -98,7 +98,7 @@ fn check(store: &str, resting: u64) -> (Resident, TempDir) {
     Connection::open(&path).unwrap().execute_batch(store).unwrap();
     let sink = SqliteSink::open(&path, SqliteOptions::default()).unwrap();
     // What waits for its time rests from now on, and no start reads it.
-    let awake = block_on(sink.recover()).unwrap().tasks;
+    let awake = block_on(sink.recover(Room::ENDLESS)).unwrap().tasks;
     assert_eq!(awake.iter().filter(|row| row.state.phase == Phase::Scheduled).count(), 0);
     let report = doctor(&path).unwrap();
     assert_eq!(

@@ -1,6 +1,8 @@
 //! Stores on real files and real servers: what all of them must do, and what each can do wrong by itself.
 
 #[cfg(feature = "sqlite")]
+mod bodies;
+#[cfg(feature = "sqlite")]
 mod conformance;
 #[cfg(feature = "sqlite")]
 mod crash;

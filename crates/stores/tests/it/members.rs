@@ -5,7 +5,11 @@ use std::sync::Arc;
 
 use rusqlite::Connection;
 use windlass_core::{ActKey, Each, Event, EventKind, Flow, Millis, OnFailure, Task, TaskId, evolve};
-use windlass_store::{Change, Retention, TaskChange, resident::RowSink, stored};
+use windlass_store::{
+    Change, Retention, TaskChange,
+    resident::{Room, RowSink},
+    stored,
+};
 use windlass_stores::sqlite::{SqliteOptions, SqliteSink, doctor};
 
 use crate::story::{Place, Story, at, flow, flow_change, id, now, open, tasks, wait, write};
@@ -149,7 +153,7 @@ fn members_that_are_missing_or_too_many_are_found() {
         let problems = doctor(&place.path()).unwrap().problems.join("\n");
         assert!(problems.contains(expected), "{damage}: {problems}");
         let sink = SqliteSink::open(&place.path(), SqliteOptions::default()).unwrap();
-        let recovered = wait(sink.recover()).unwrap();
+        let recovered = wait(sink.recover(Room::ENDLESS)).unwrap();
         let [found] = &recovered.damaged[..] else { panic!("{damage}: {:?}", recovered.damaged) };
         assert!(found.id == story.task.id && found.reason.contains(expected), "{damage}: {found:?}");
         assert!(recovered.tasks.is_empty(), "{damage}");
@@ -171,6 +175,6 @@ fn a_member_beyond_those_of_its_step_is_found() {
     let problems = doctor(&place.path()).unwrap().problems.join("\n");
     assert!(problems.contains(expected), "{problems}");
     let sink = SqliteSink::open(&place.path(), SqliteOptions::default()).unwrap();
-    let recovered = wait(sink.recover()).unwrap();
+    let recovered = wait(sink.recover(Room::ENDLESS)).unwrap();
     assert!(matches!(&recovered.damaged[..], [found] if found.reason.contains(expected)), "{recovered:?}");
 }

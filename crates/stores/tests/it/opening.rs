@@ -4,7 +4,7 @@ use std::{fs, path::Path};
 
 use rusqlite::Connection;
 use windlass_core::OnFailure;
-use windlass_store::resident::RowSink as _;
+use windlass_store::resident::{Room, RowSink as _};
 use windlass_stores::sqlite::{OpenError, Reserved, SqliteSink, doctor};
 
 use crate::story::{Place, flow, flow_change, options, wait, write};
@@ -34,7 +34,7 @@ fn a_second_server_is_refused_and_told_who_has_the_file() {
 fn a_second_server_is_refused_by_another_name_and_without_the_lock_file() {
     let place = Place::new();
     let sink = SqliteSink::open(&place.path(), options()).unwrap();
-    wait(sink.recover()).unwrap();
+    wait(sink.recover(Room::ENDLESS)).unwrap();
     let flow = flow("line", 1, OnFailure::Rollback);
     write(&sink, vec![flow_change(&flow)]);
     let (hard, soft) = (place.directory.path().join("hard.db"), place.directory.path().join("soft.db"));
@@ -59,7 +59,7 @@ fn a_database_behind_a_symbolic_link_opens_with_its_log_beside_it() {
     let link = elsewhere.directory.path().join("link.db");
     std::os::unix::fs::symlink(place.path(), &link).unwrap();
     let sink = SqliteSink::open(&link, options()).unwrap();
-    wait(sink.recover()).unwrap();
+    wait(sink.recover(Room::ENDLESS)).unwrap();
     write(&sink, vec![flow_change(&flow("line", 1, OnFailure::Rollback))]);
     assert_eq!(doctor(&link).unwrap().flows, (1, 1));
     sink.close();

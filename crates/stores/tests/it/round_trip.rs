@@ -4,7 +4,8 @@ use windlass_core::{
     ActKey, Actor, Alarm, AlarmCommand, AlarmId, Command, Json, Message, OnFailure, StuckKind, Timestamp,
 };
 use windlass_store::{
-    AlarmChange, Change, LogLine, QueueChange, QueuePause, SubmitKey, TaskChange, resident::RowSink,
+    AlarmChange, Change, LogLine, QueueChange, QueuePause, SubmitKey, TaskChange,
+    resident::{Room, RowSink},
 };
 
 use crate::story::{Place, Story, at, flow, flow_change, id, name, tasks, wait, write};
@@ -259,7 +260,7 @@ fn log_lines_come_back_in_order() {
 fn each_opening_begins_a_new_epoch_and_the_token_key_stays() {
     let place = Place::new();
     let (sink, first) = place.open();
-    let again = wait(sink.recover()).unwrap();
+    let again = wait(sink.recover(Room::ENDLESS)).unwrap();
     sink.close();
     let (_sink, third) = place.open();
     assert_eq!((first.epoch, again.epoch, third.epoch), (1, 1, 2));

@@ -14,7 +14,7 @@ use windlass_core::{
 };
 use windlass_store::{
     Change, Envelope, MessageId, Now, StoreError, StoredFlow, TaskChange,
-    resident::{Recovered, RowSink},
+    resident::{Recovered, Room, RowSink},
 };
 use windlass_stores::sqlite::{SqliteOptions, SqliteSink};
 
@@ -195,7 +195,7 @@ impl Place {
 
 pub(crate) fn open(path: &Path, options: SqliteOptions) -> (SqliteSink, Recovered) {
     let sink = SqliteSink::open(path, options).unwrap();
-    let recovered = wait(sink.recover()).unwrap();
+    let recovered = wait(sink.recover(Room::ENDLESS)).unwrap();
     (sink, recovered)
 }
 

@@ -42,6 +42,11 @@ pub(crate) struct ServerArgs {
     #[arg(long, value_name = "MIB", env = "WINDLASS_SERVER_CLIENT_BODY_MIB")]
     pub(crate) client_body_mib: Option<usize>,
 
+    /// MiB of parameters and results of active tasks to keep in memory; the others are read from the SQLite file when
+    /// they are needed. 0 keeps all of them [default: 256]
+    #[arg(long, value_name = "MIB", env = "WINDLASS_SERVER_RESIDENT_MIB")]
+    pub(crate) resident_mib: Option<u64>,
+
     /// Configuration file (TOML)
     #[arg(long, value_name = "FILE", env = "WINDLASS_CONFIG")]
     pub(crate) config: Option<PathBuf>,
@@ -70,6 +75,7 @@ impl ServerArgs {
             keep_logs: self.keep_logs,
             client_connections: self.client_connections,
             client_body_mib: self.client_body_mib,
+            resident_mib: self.resident_mib,
         };
         let config = ServerConfig::load(given, self.config.as_deref())?;
         if self.print_config {

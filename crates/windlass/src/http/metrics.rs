@@ -228,6 +228,12 @@ async fn present(app: &App) -> Result<Registry, Refused> {
         let help = "How often something was sent to the database and waited for";
         registry.register("store_round_trips", help, ConstCounter::new(trips));
     }
+    if let Some(bytes) = app.engine.resident_payload_bytes() {
+        let payload: Gauge = Gauge::default();
+        payload.set(saturating(bytes));
+        let help = "Parameters and results of active tasks that are in memory";
+        registry.register("resident_payload_bytes", help, payload);
+    }
     if let Some(bytes) = resident_bytes() {
         let memory: Gauge = Gauge::default();
         memory.set(saturating(bytes));

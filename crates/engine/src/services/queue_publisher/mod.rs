@@ -162,17 +162,18 @@ impl QueuePublisher {
             self.let_go(now).await?;
             self.look(now).await?;
         }
-        let sent = self.send_again(now).await?;
+        let round = ROUND_MAX.min(self.engine.store.loads_at_once());
+        let sent = self.send_again(round, now).await?;
         // Attempts that cannot be sent wait in the store, where other workers may claim them.
         let is_away = self.trouble.is_away();
-        let fresh = if is_away { Vec::new() } else { self.claim(now).await? };
+        let fresh = if is_away { Vec::new() } else { self.claim(round, now).await? };
         if is_away {
             self.release_unsent(now).await?;
         }
-        let is_full = fresh.len() == ROUND_MAX;
+        let is_full = fresh.len() == round;
         self.send(fresh, now).await;
         self.tell_trouble(now).await?;
-        let goes_on = is_full || sent == ROUND_MAX;
+        let goes_on = is_full || sent == round;
         Ok(if goes_on { Millis(0) } else { self.refresh_every() })
     }
 
@@ -219,9 +220,9 @@ impl QueuePublisher {
             .filter(|((_, known), version)| *known != *version)
             .map(|((id, _), _)| *id)
             .collect();
-        let loaded = self.engine.tasks_of(&changed).await?;
+        let tasks = self.engine.heads_of(&changed).await?;
         for id in changed {
-            let task = loaded.get(&id.task);
+            let task = tasks.get(&id.task);
             if task.is_some_and(|loaded| when_free(&loaded.task, id.key) == Free::HandOut) {
                 self.state().offers.note_version(id, task.map(|loaded| loaded.task.state.events));
                 continue;
@@ -233,10 +234,10 @@ impl QueuePublisher {
         Ok(())
     }
 
-    /// Claims ready attempts, up to the window.
-    async fn claim(&self, now: Now) -> Result<Vec<HandedOut>, EngineError> {
+    /// Claims ready attempts, up to the window and to the size of a round.
+    async fn claim(&self, round: usize, now: Now) -> Result<Vec<HandedOut>, EngineError> {
         let room = (self.settings.window as usize).saturating_sub(self.state().offers.len());
-        let free = u32::try_from(room.min(ROUND_MAX)).unwrap_or(u32::MAX);
+        let free = u32::try_from(room.min(round)).unwrap_or(u32::MAX);
         if free == 0 {
             return Ok(Vec::new());
         }
@@ -259,8 +260,8 @@ impl QueuePublisher {
     }
 
     /// Sends attempts that must be sent again, or that were not sent after their claim. Returns their number.
-    async fn send_again(&self, now: Now) -> Result<usize, EngineError> {
-        let unsent = self.state().offers.unsent(ROUND_MAX);
+    async fn send_again(&self, round: usize, now: Now) -> Result<usize, EngineError> {
+        let unsent = self.state().offers.unsent(round);
         let mut attempts = Vec::with_capacity(unsent.len());
         if !unsent.is_empty() {
             let tasks = self.engine.tasks_of(&unsent).await?;

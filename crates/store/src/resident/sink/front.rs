@@ -10,7 +10,7 @@ use crate::{
         DamagedTask, LogLine, Now, Page, Retention, StoreError, StoredAlarm, SubmitKey, TaskQuery,
         Unannounced, UniqueKey,
     },
-    resident::{Batch, Line, LinePlace, Params, ReadTask, Recovered, RowSink, WakePlace, Written},
+    resident::{Batch, Line, LinePlace, Params, ReadTask, Recovered, Room, RowSink, WakePlace, Written},
 };
 
 /// A sink in front of another one, between it and a resident store. Simulated disks and recorders are such sinks.
@@ -19,8 +19,8 @@ pub trait Front: Send + Sync + 'static {
     fn behind(&self) -> &dyn RowSink;
 
     /// Stands for [`RowSink::recover`].
-    fn recover(&self) -> impl Future<Output = Result<Recovered, StoreError>> + Send {
-        self.behind().recover()
+    fn recover(&self, room: Room) -> impl Future<Output = Result<Recovered, StoreError>> + Send {
+        self.behind().recover(room)
     }
 
     /// Stands for [`RowSink::write`].
@@ -49,8 +49,8 @@ pub trait Front: Send + Sync + 'static {
 
 #[async_trait]
 impl<F: Front> RowSink for F {
-    async fn recover(&self) -> Result<Recovered, StoreError> {
-        Front::recover(self).await
+    async fn recover(&self, room: Room) -> Result<Recovered, StoreError> {
+        Front::recover(self, room).await
     }
 
     fn write(&self, batch: Arc<Batch>, written: Written) {
@@ -59,6 +59,10 @@ impl<F: Front> RowSink for F {
 
     async fn load(&self, ids: &[TaskId]) -> Result<Vec<Option<ReadTask>>, StoreError> {
         self.read(self.behind().load(ids)).await
+    }
+
+    async fn load_active(&self, ids: &[TaskId]) -> Result<Vec<Option<ReadTask>>, StoreError> {
+        self.read(self.behind().load_active(ids)).await
     }
 
     async fn ended_page(&self, query: &TaskQuery) -> Result<Page<ReadTask, TaskId>, StoreError> {
@@ -79,8 +83,9 @@ impl<F: Front> RowSink for F {
         line: &Line,
         after: LinePlace,
         limit: usize,
+        room: Room,
     ) -> Result<Vec<(LinePlace, ReadTask)>, StoreError> {
-        self.read(self.behind().line_page(line, after, limit)).await
+        self.read(self.behind().line_page(line, after, limit, room)).await
     }
 
     async fn line_count(&self, line: &Line, after: LinePlace, before: LinePlace) -> Result<u64, StoreError> {
@@ -92,8 +97,9 @@ impl<F: Front> RowSink for F {
         after: WakePlace,
         until: Timestamp,
         limit: usize,
+        room: Room,
     ) -> Result<Vec<(WakePlace, ReadTask)>, StoreError> {
-        self.read(self.behind().waking(after, until, limit)).await
+        self.read(self.behind().waking(after, until, limit, room)).await
     }
 
     async fn submit_keys(&self, scopes: &[[u8; 32]]) -> Result<Vec<Option<(TaskId, SubmitKey)>>, StoreError> {

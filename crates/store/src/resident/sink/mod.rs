@@ -1,5 +1,7 @@
 //! Where a resident store writes its rows, and reads back what it does not keep in memory.
 
+mod front;
+
 use std::{collections::BTreeMap, sync::Arc};
 
 use async_trait::async_trait;
@@ -7,11 +9,13 @@ use windlass_core::{
     ActKey, Alarm, AlarmId, Direction, Event, Flow, Input, Json, Lock, Name, State, TaskId, Timestamp,
 };
 
-use super::{Line, LinePlace, Rest, WakePlace};
+use super::{Line, LinePlace, Rest, Room, WakePlace};
 use crate::port::{
     Change, Claim, DamagedTask, Envelope, Limit, LogLine, Now, Page, QueueChange, Retention, StoreError,
     StoredAlarm, StoredFlow, SubmitKey, TaskQuery, Unannounced, UniqueKey,
 };
+
+pub use front::Front;
 
 /// Told once about a written batch, from any thread.
 pub type Written = Box<dyn FnOnce(Result<(), StoreError>) + Send>;
@@ -56,8 +60,8 @@ pub trait RowSink: Send + Sync + 'static {
     /// Reads what is active and does not rest. Called once before anything is written, which begins a new boot
     /// epoch, and again after a failed write: everything that was written and not confirmed is then either there
     /// whole or not at all. The epoch may be the same then, as claim numbers go on in it; reading must not fail
-    /// because nothing can be written.
-    async fn recover(&self) -> Result<Recovered, StoreError>;
+    /// because nothing can be written. Bodies of tasks come as far as there is `room`.
+    async fn recover(&self, room: Room) -> Result<Recovered, StoreError>;
 
     /// Writes a batch after those before it, all of it or nothing, and tells `written` once it is on disk.
     /// After a failure every batch fails until [`RowSink::recover`] is called.
@@ -65,6 +69,9 @@ pub trait RowSink: Send + Sync + 'static {
 
     /// Tasks that rest or have ended, with their members and results; in the order of `ids`.
     async fn load(&self, ids: &[TaskId]) -> Result<Vec<Option<ReadTask>>, StoreError>;
+
+    /// As [`RowSink::load`], and active tasks as well: as they are on disk at one moment, members and results included.
+    async fn load_active(&self, ids: &[TaskId]) -> Result<Vec<Option<ReadTask>>, StoreError>;
 
     /// Tasks that have ended, newest first, without members and results. Looks at no more than
     /// [`crate::port::SCAN_MAX`] of them. Damaged ones come on top of the query's limit.
@@ -79,24 +86,27 @@ pub trait RowSink: Send + Sync + 'static {
         params: Params,
     ) -> Result<Vec<ReadTask>, StoreError>;
 
-    /// At most `limit` tasks that rest in a line behind the place `after`, with their results, in their order.
+    /// At most `limit` tasks that rest in a line behind the place `after`, in their order; with their bodies as far as
+    /// there is `room`.
     async fn line_page(
         &self,
         line: &Line,
         after: LinePlace,
         limit: usize,
+        room: Room,
     ) -> Result<Vec<(LinePlace, ReadTask)>, StoreError>;
 
     /// How many tasks rest in a line behind `after` and before `before`.
     async fn line_count(&self, line: &Line, after: LinePlace, before: LinePlace) -> Result<u64, StoreError>;
 
-    /// At most `limit` tasks that rest and are to be woken after the place `after`, and at `until` at the latest,
-    /// with their results; in this order.
+    /// At most `limit` tasks that rest and are to be woken after the place `after`, and at `until` at the latest; in
+    /// this order, with their bodies as far as there is `room`.
     async fn waking(
         &self,
         after: WakePlace,
         until: Timestamp,
         limit: usize,
+        room: Room,
     ) -> Result<Vec<(WakePlace, ReadTask)>, StoreError>;
 
     /// The tasks that were submitted under these keys, in their order.
@@ -198,6 +208,8 @@ pub struct TaskRow {
     pub state: State,
     /// It rests, and none of its current attempts was ever handed out.
     pub never_handed_out: bool,
+    /// There was no [`Room`] for its parameters and results: they are left out.
+    pub is_body_away: bool,
 }
 
 impl TaskRow {

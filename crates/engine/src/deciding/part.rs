@@ -1,0 +1,61 @@
+//! The parts of a batch that is being committed: which items wait for which change.
+
+use std::sync::Arc;
+
+use windlass_core::{Effect, Event, TaskId};
+
+use crate::deciding::batch::Place;
+use crate::deciding::inbox::Reply;
+use windlass_store::AttemptId;
+use windlass_store::Loaded;
+use windlass_store::LogLine;
+use windlass_store::SessionId;
+use windlass_store::TaskChange;
+
+/// An item that waits for the outcome of a change: it is part of the change, or was decided on its result.
+pub(super) struct Pending {
+    pub(super) place: Place,
+    /// The reply to the item once the change is on disk; `None` = derived from the outcome of the change.
+    pub(super) reply: Option<Reply>,
+}
+
+/// The items that wait for the outcome of a change, and the data needed after its commit.
+pub(super) struct Part {
+    pub(super) pending: Vec<Pending>,
+    /// For the change of a task: the data needed once it is on disk.
+    pub(super) task: Option<TaskPart>,
+    /// The change sets a timer or sends a message.
+    pub(super) has_timer: bool,
+    /// Log lines of attempts, for watchers.
+    pub(super) logs: Option<Logged>,
+}
+
+/// Log lines of the attempts of one task.
+pub(super) struct Logged {
+    pub(super) task: TaskId,
+    /// The lines, if there was a watcher when they arrived.
+    pub(super) lines: Option<Arc<[LogLine]>>,
+}
+
+impl Logged {
+    pub(super) fn of(lines: &[LogLine], watched: bool) -> Option<Self> {
+        let task = lines.first()?.task;
+        Some(Self { task, lines: watched.then(|| lines.into()) })
+    }
+}
+
+/// Data from a task's change that is needed once it is on disk.
+pub(super) struct TaskPart {
+    /// The task afterwards.
+    pub(super) loaded: Loaded,
+    /// The events, if there was a watcher when they were decided.
+    pub(super) events: Option<Vec<Event>>,
+    /// Attempts that workers must stop.
+    pub(super) stops: Vec<(SessionId, AttemptId)>,
+}
+
+/// Whether a change waits for a time, or sends a message.
+pub(super) fn has_timer(change: &TaskChange) -> bool {
+    let timer = |effect: &Effect| matches!(effect, Effect::Wait(waiting) if waiting.due_at.is_some());
+    change.waits.iter().any(timer) || !change.messages.is_empty()
+}
