@@ -1,19 +1,21 @@
-//! Hands ready attempts to sessions.
+//! Claims attempts.
 //!
-//! Where no limit is and no keys take turns, the first in line are taken that nobody else is about to take. Else claims
-//! of a queue go one after the other: see `turns.rs`.
+//! Where no limit is and no keys take turns, the first attempts of the queue are claimed that no other transaction is about
+//! to claim. Else claims of a queue go one after the other: see `turns.rs`.
 
 use mysql_async::Row;
-use windlass_core::{Millis, Name, TaskId};
-use windlass_store::{AttemptId, ClaimRequest, Claimed, Leave, Now, Quarantine, SessionId};
+use windlass_core::{Millis, TaskId};
+use windlass_store::{AttemptId, Claimed, Leave, Now};
 
 use super::{
     connection::Connection,
     script::{CLAIMS_AT_ONCE, Cell, NEXT_CLAIMS, Script, cells},
-    turns::claim_in_turns,
 };
 use crate::rows::{
-    Columns as _, Fault, Link as _, act_key, claims::ClaimSql, from_integer, left_out, sessions::grace,
+    Columns as _, Fault, Link as _, act_key,
+    claims::{ClaimSql, ruled::Claiming},
+    from_integer,
+    sessions::grace,
     small, to_integer,
 };
 
@@ -33,82 +35,50 @@ const TAKE_CHECKED: &str = "UPDATE windlass_wait SET session = ?, claim = ?, cla
 const TAKEN: &str = "SELECT task, act, attempt, claim FROM windlass_wait FORCE INDEX (by_session)
     WHERE session = ? AND claim BETWEEN @claims AND @claims + 1023 ORDER BY claim";
 
-/// Who claims of which queue, how much, and when.
-#[derive(Clone, Copy)]
-pub(super) struct Wanted<'w> {
-    pub(super) session: SessionId,
-    pub(super) module: &'w Name,
-    pub(super) commands: Option<&'w [Name]>,
-    pub(super) most: usize,
-    pub(super) now: Now,
-    /// Tasks of which nothing is claimed: they cannot be read.
-    damaged: &'w [TaskId],
+/// The end of a condition: only the commands of the claim request, and no damaged tasks.
+pub(super) fn and_command(claiming: Claiming<'_>) -> (String, Vec<Cell<'_>>) {
+    let (mut condition, mut cells) = (String::new(), Vec::new());
+    if let Some(commands) = &claiming.claim_request.commands {
+        // An empty list would be a syntax error.
+        condition = format!(" AND command IN (?{})", ", ?".repeat(commands.len()));
+        cells.push(Cell::Null);
+        cells.extend(commands.iter().map(Cell::from));
+    }
+    if !claiming.damaged.is_empty() {
+        let others = ", ?".repeat(claiming.damaged.len() - 1);
+        condition += &format!(" AND task NOT IN (?{others})");
+        cells.extend(claiming.damaged.iter().map(|task| Cell::from(*task)));
+    }
+    (condition, cells)
 }
 
-impl<'w> Wanted<'w> {
-    fn new(session: SessionId, claim_request: &'w ClaimRequest, now: Now, damaged: &'w [TaskId]) -> Self {
-        let most = (claim_request.free as usize).min(CLAIMS_AT_ONCE);
-        Self {
-            session,
-            module: &claim_request.module,
-            commands: claim_request.commands.as_deref(),
-            most,
-            now,
-            damaged,
-        }
-    }
-
-    /// The end of a condition: only its commands, and no damaged tasks.
-    pub(super) fn and_command(&self) -> (String, Vec<Cell<'w>>) {
-        let (mut condition, mut cells) = (String::new(), Vec::new());
-        if let Some(commands) = self.commands {
-            // A list with nothing in it would be refused.
-            condition = format!(" AND command IN (?{})", ", ?".repeat(commands.len()));
-            cells.push(Cell::Null);
-            cells.extend(commands.iter().map(Cell::from));
-        }
-        if !self.damaged.is_empty() {
-            let others = ", ?".repeat(self.damaged.len() - 1);
-            condition += &format!(" AND task NOT IN (?{others})");
-            cells.extend(self.damaged.iter().map(|task| Cell::from(*task)));
-        }
-        (condition, cells)
-    }
-
-    /// When an attempt that begins now has run too long.
-    pub(super) fn timeout_at(&self, timeout: i64, grace: Millis) -> i64 {
-        to_integer(self.now.mono.0).saturating_add(timeout).saturating_add(to_integer(grace.0))
-    }
+/// When an attempt that begins now has run too long.
+pub(super) fn timeout_at(claiming: Claiming<'_>, timeout: i64, grace: Millis) -> i64 {
+    to_integer(claiming.now.mono.0).saturating_add(timeout).saturating_add(to_integer(grace.0))
 }
 
 impl ClaimSql for Connection {
+    const CLAIMS_MAX: usize = CLAIMS_AT_ONCE;
+
     /// Takes what is first in line, also what other servers have just made ready.
-    async fn claim(
-        &mut self,
-        quarantine: &Quarantine,
-        session: SessionId,
-        claim_request: &ClaimRequest,
-        _: &Leave,
-        now: Now,
-    ) -> Result<Vec<Claimed>, Fault> {
-        let damaged = left_out(quarantine);
-        let wanted = Wanted::new(session, claim_request, now, &damaged);
+    async fn claim(&mut self, claiming: Claiming<'_>, _: &Leave) -> Result<Option<Vec<Claimed>>, Fault> {
+        let (session, module) = (claiming.session, &claiming.claim_request.module);
         let mut script = Script::begin();
-        let limit = script.add("SELECT 1 FROM windlass_limit WHERE queue = ? LIMIT 1", cells![wanted.module]);
+        let limit = script.add("SELECT 1 FROM windlass_limit WHERE queue = ? LIMIT 1", cells![module]);
         let keyed =
             "SELECT 1 FROM windlass_wait FORCE INDEX (by_queue) WHERE queue = ? AND fairness > x'' LIMIT 1";
-        let keyed = script.add(keyed, cells![wanted.module]);
+        let keyed = script.add(keyed, cells![module]);
         let paused = "SELECT 1 FROM windlass_queue WHERE name = ? AND paused_at IS NOT NULL";
-        let paused = script.add(paused, cells![wanted.module]);
+        let paused = script.add(paused, cells![module]);
         let attached = script.add(ATTACHED, cells![session.0]);
-        let (and_command, commands) = wanted.and_command();
+        let (and_command, commands) = and_command(claiming);
         let line = format!(
             "SELECT task, act, attempt, timeout FROM windlass_wait FORCE INDEX (by_queue)
              WHERE queue = ? AND fairness = x''{and_command}
              ORDER BY place, task, act LIMIT {} FOR UPDATE SKIP LOCKED",
-            wanted.most
+            claiming.most
         );
-        let line = script.add(&line, cells![wanted.module].into_iter().chain(commands));
+        let line = script.add(&line, cells![module].into_iter().chain(commands));
         let sets = self.send(script).await?;
         let is_ruled = !sets[limit].is_empty() || !sets[keyed].is_empty();
         let is_paused = !sets[paused].is_empty();
@@ -117,21 +87,21 @@ impl ClaimSql for Connection {
         match grace {
             Some(_) if is_ruled && !is_paused => {
                 self.roll_back().await?;
-                claim_in_turns(self, quarantine, wanted).await
+                Ok(None)
             }
             Some(grace) if !is_paused && !line.is_empty() => {
                 let mut script = Script::default();
                 add_next_claims(&mut script);
                 for (place, row) in line.iter().enumerate() {
-                    let timeout_at = wanted.timeout_at(row.optional_number(3)?.unwrap_or(0), grace);
+                    let timeout_at = timeout_at(claiming, row.optional_number(3)?.unwrap_or(0), grace);
                     let attempt = (row.id(0)?, row.number(1)?, row.number(2)?);
-                    add_take(&mut script, wanted, attempt, place, timeout_at);
+                    add_take(&mut script, claiming, attempt, place, timeout_at);
                 }
-                finish(self, script, wanted).await
+                finish(self, script, claiming).await.map(Some)
             }
             _ => {
                 self.roll_back().await?;
-                Ok(Vec::new())
+                Ok(Some(Vec::new()))
             }
         }
     }
@@ -195,14 +165,14 @@ pub(super) const ATTACHED: &str = "SELECT coalesce(attached, 0) FROM windlass_se
 /// Adds a statement that claims an attempt, under the number at `place` of those that were drawn.
 pub(super) fn add_take(
     script: &mut Script,
-    wanted: Wanted<'_>,
+    claiming: Claiming<'_>,
     (task, act, attempt): (u128, i64, i64),
     place: usize,
     timeout_at: i64,
 ) {
-    let mut cells = cells![wanted.session.0];
+    let mut cells = cells![claiming.session.0];
     cells.push(Cell::Claim(place));
-    cells.extend(cells![wanted.now.wall.0, timeout_at, task, act, attempt, wanted.module]);
+    cells.extend(cells![claiming.now.wall.0, timeout_at, task, act, attempt, &claiming.claim_request.module]);
     script.add(TAKE_CHECKED, cells);
 }
 
@@ -211,16 +181,21 @@ pub(super) fn add_take(
 pub(super) async fn finish(
     connection: &mut Connection,
     mut script: Script,
-    wanted: Wanted<'_>,
+    claiming: Claiming<'_>,
 ) -> Result<Vec<Claimed>, Fault> {
-    let taken = script.add(TAKEN, cells![wanted.session.0]);
+    let taken = script.add(TAKEN, cells![claiming.session.0]);
     script.end();
     let sets = connection.send(script).await.map_err(Fault::of_claim)?;
-    sets[taken].iter().map(|row| claimed_now(wanted, row)).collect()
+    sets[taken].iter().map(|row| claimed_now(claiming, row)).collect()
 }
 
-fn claimed_now(wanted: Wanted<'_>, row: &Row) -> Result<Claimed, Fault> {
+fn claimed_now(claiming: Claiming<'_>, row: &Row) -> Result<Claimed, Fault> {
     let (key, attempt) = (act_key(row.number(1)?), small(row.number(2)?));
     let id = AttemptId { task: row.task(0)?, key, attempt, claim: from_integer(row.number(3)?) };
-    Ok(Claimed { id, session: wanted.session, at: wanted.now.wall, module: wanted.module.clone() })
+    Ok(Claimed {
+        id,
+        session: claiming.session,
+        at: claiming.now.wall,
+        module: claiming.claim_request.module.clone(),
+    })
 }

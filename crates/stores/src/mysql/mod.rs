@@ -8,21 +8,22 @@
 //!
 //! | file | content |
 //! |---|---|
-//! | `open.rs`, `migrate.rs`, `schema.rs` | opening: the URL, checks of the server, the schema |
-//! | `connection.rs`, `script.rs`, `columns.rs`, `error.rs` | the pool, scripts, columns, errors |
+//! | `open.rs`, `migrate.rs` | opening: the URL, checks of the server, the schema |
+//! | `connection.rs`, `script.rs`, `cell.rs`, `columns.rs`, `error.rs` | the pool, scripts, columns, errors |
 //! | `store.rs` | the store |
 //! | `find.rs`, `write.rs`, `write_waits.rs`, `commit.rs` | committing a batch |
 //! | `load.rs`, `flows.rs`, `query.rs` | reading |
 //! | `claim.rs`, `turns.rs`, `sessions.rs` | claims |
 //! | `servers.rs`, `news.rs` | other servers |
 //! | `enqueued.rs` | tasks that applications enqueue in transactions of their own |
-//! | `sweep.rs`, `snapshot.rs`, `archive.rs` | deleting, exports, imports |
+//! | `sweep.rs`, `snapshot.rs`, `direct.rs` | deleting, exports, imports |
 
-mod archive;
+mod cell;
 mod claim;
 mod columns;
 mod commit;
 mod connection;
+mod direct;
 mod enqueued;
 mod error;
 mod find;
@@ -32,7 +33,6 @@ mod migrate;
 mod news;
 mod open;
 mod query;
-mod schema;
 mod script;
 mod servers;
 mod sessions;
@@ -43,8 +43,6 @@ mod turns;
 mod write;
 mod write_waits;
 
-pub use archive::MySqlArchive;
-pub use open::{MySqlOptions, OpenError};
-pub use schema::schema;
+pub use open::MySqlOptions;
 pub use snapshot::MySqlSnapshot;
 pub use store::MySqlStore;

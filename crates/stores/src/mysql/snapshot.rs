@@ -5,11 +5,14 @@ use windlass_core::TaskId;
 use super::{
     connection::Connection,
     news::News,
-    open::{MySqlOptions, OpenError, Opened, open},
+    open::{MySqlOptions, Opened, open},
     script::{Cell, Script, cells},
     store::MySqlStore,
 };
-use crate::rows::{DatabaseSnapshot, ENQUEUED, snapshot::SnapshotSql, to_integer};
+use crate::{
+    OpenError,
+    rows::{DatabaseSnapshot, ENQUEUED, snapshot::SnapshotSql, to_integer},
+};
 
 const SUBMITTED: &str = "SELECT t.id, k.scope, k.fingerprint
     FROM windlass_task t LEFT JOIN windlass_submit_key k ON k.scope = t.scope AND coalesce(k.orphan, 0) = 0

@@ -17,8 +17,9 @@ use super::{
 };
 use crate::rows::{
     Columns as _, Fault, Keys, Link as _,
+    claims::ruled::Claiming,
     commit::{Asked, CommitSql, Fate, Granted, Write},
-    damaged,
+    damaged, left_out,
 };
 
 const USE_QUEUES: &str = "INSERT INTO windlass_queue (name, used)
@@ -85,6 +86,7 @@ impl CommitSql for Connection {
     async fn write(&mut self, memory: &Memory, _: &Trace, write: Write<'_>) -> Result<Granted, Fault> {
         let Write { begins, writes, new_queues, asked, quarantine } = write;
         let Asked { asks, leave, now } = asked;
+        let damaged = if asks.is_empty() { Vec::new() } else { left_out(quarantine) };
         let mut batch = if begins { Batch::begin() } else { Batch::default() };
         let modules = writes.modules();
         let notifies = !modules.is_empty() && !memory.notified_lately();
@@ -96,7 +98,8 @@ impl CommitSql for Connection {
         batch.add_for(names.len(), USE_QUEUES, parameters![names]);
         add_writes(&mut batch, writes);
         for Ask { session, claim_request } in asks {
-            add_claim(&mut batch, quarantine, *session, claim_request, leave, *now);
+            let (session, now, most) = (*session, *now, claim_request.free as usize);
+            add_claim(&mut batch, Claiming { session, claim_request, most, now, damaged: &damaged }, leave);
         }
         let results = self.send(batch.and_commit()).await?;
         if notifies && results.first().is_some_and(|rows| !rows.is_empty()) {

@@ -10,7 +10,7 @@
 //!
 //! | file | content |
 //! |---|---|
-//! | `open.rs`, `tls.rs`, `migrate.rs`, `schema.rs` | opening: the URL, checks of the server, TLS, the schema |
+//! | `open.rs`, `tls.rs`, `migrate.rs` | opening: the URL, checks of the server, TLS, the schema |
 //! | `connection.rs`, `columns.rs`, `error.rs` | the pool, statements that go together, columns, errors |
 //! | `store.rs` | the store |
 //! | `find.rs`, `write.rs`, `write_waits.rs`, `commit.rs` | committing a batch |
@@ -18,7 +18,7 @@
 //! | `claim.rs`, `queues.rs`, `sessions.rs` | claims |
 //! | `servers.rs`, `news.rs` | other servers |
 //! | `enqueued.rs` | tasks that applications enqueue in transactions of their own |
-//! | `sweep.rs`, `snapshot.rs`, `archive.rs` | deleting, exports, imports |
+//! | `sweep.rs`, `snapshot.rs`, `direct.rs` | deleting, exports, imports |
 //!
 //! # Order of locks
 //!
@@ -37,11 +37,11 @@
 //! | deadlock, or a lock held too long | the work is retried, a bounded number of times |
 //! | the database is unreachable | calls fail at once or after some seconds, and work once it is back |
 
-mod archive;
 mod claim;
 mod columns;
 mod commit;
 mod connection;
+mod direct;
 mod enqueued;
 mod error;
 mod find;
@@ -52,7 +52,6 @@ mod news;
 mod open;
 mod query;
 mod queues;
-mod schema;
 mod servers;
 mod sessions;
 mod snapshot;
@@ -62,12 +61,9 @@ mod tls;
 mod write;
 mod write_waits;
 
-pub use archive::PostgresArchive;
-pub use open::{OpenError, PostgresOptions};
-pub use schema::schema;
+pub use open::PostgresOptions;
 pub use snapshot::PostgresSnapshot;
 pub use store::PostgresStore;
-pub use tls::TlsError;
 
 use uuid::Uuid;
 use windlass_core::TaskId;

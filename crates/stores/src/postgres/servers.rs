@@ -28,7 +28,7 @@ const LEASE: &str = "INSERT INTO windlass_service AS s (name, holder, fence, unt
 const HOLDER: &str = "SELECT holder, fence, until FROM windlass_service WHERE name = $1";
 
 impl ServerSql for Connection {
-    const VERSION: i64 = VERSION as i64;
+    const VERSION: i64 = VERSION;
 
     fn time() -> Batch<'static> {
         Batch::one(TIME, Vec::new())

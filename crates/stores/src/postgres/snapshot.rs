@@ -6,11 +6,14 @@ use super::{
     commit::Memory,
     connection::{Batch, Connection, parameters},
     news::News,
-    open::{OpenError, PostgresOptions, open, snapshot},
+    open::{PostgresOptions, open, snapshot},
     store::PostgresStore,
     uuid, uuids,
 };
-use crate::rows::{DatabaseSnapshot, ENQUEUED, snapshot::SnapshotSql, to_integer};
+use crate::{
+    OpenError,
+    rows::{DatabaseSnapshot, ENQUEUED, snapshot::SnapshotSql, to_integer},
+};
 
 const SUBMITTED: &str = "SELECT t.id, k.scope, k.fingerprint
     FROM windlass_task t LEFT JOIN windlass_submit_key k ON k.scope = t.scope AND NOT k.orphan
