@@ -84,7 +84,7 @@ const SUITE: &str = "the suite for stores is for tests";
 const PRODUCT_FOLDERS: &[&str] = &["crates/stores/src", "crates/brokers/src"];
 
 /// Their folders that are no products, but what products have in common.
-const SHARED: &[&str] = &["lib", "rows"];
+const SHARED: &[&str] = &["lib", "connect", "encoding", "rows"];
 
 /// Checks all edges.
 pub(crate) fn check(workspace: &Workspace) -> anyhow::Result<Findings> {

@@ -5,20 +5,24 @@
 //! - `mysql` (feature `mysql`): rows in a MySQL or MariaDB database, which any number of servers share.
 //! - `postgres` (feature `postgres`): rows in a PostgreSQL database, which any number of servers share.
 //!
-//! Products never use one another. What a store promises is in `windlass_store`, and is shown by the
-//! conformance suite there.
+//! [`connect`] opens a database that servers share by its URL. Products never use one another. `windlass_store` has what a
+//! store promises, and `windlass-conformance` the suite that shows it.
 
+mod connect;
+#[cfg_attr(
+    not(any(feature = "mysql", feature = "postgres")),
+    allow(dead_code, reason = "SQLite needs only some of the codes")
+)]
+mod encoding;
 #[cfg(feature = "mysql")]
 pub mod mysql;
 #[cfg(feature = "postgres")]
 pub mod postgres;
-#[cfg_attr(
-    not(any(feature = "mysql", feature = "postgres")),
-    allow(dead_code, unused_imports, reason = "SQLite has only the codes in common with the others")
-)]
+#[cfg(any(feature = "mysql", feature = "postgres"))]
 mod rows;
 mod schema;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
 
+pub use connect::{OpenError, SharedDatabase, connect, is_shared};
 pub use schema::Schema;

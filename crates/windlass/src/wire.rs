@@ -1,4 +1,4 @@
-//! The only file that names concrete stores: from a store's URL to an open store.
+//! From the URL of a store to an open store. Which databases there are is known to `windlass_stores::connect`.
 
 use std::{fmt, path::PathBuf, str::FromStr, sync::Arc};
 
@@ -6,10 +6,11 @@ use anyhow::Context as _;
 use windlass_core::Millis;
 use windlass_engine::loops::StoreClock as _;
 use windlass_store::{
-    Archive, Clock as _, RowSnapshot, Snapshot, Store,
+    Archive, Clock as _, Snapshot, Store,
     memory::MemorySink,
     resident::{Resident, RowSink},
 };
+use windlass_stores::{OpenError, connect};
 
 #[cfg(feature = "sqlite")]
 use crate::doctor::FileDiagnosis;
@@ -20,10 +21,8 @@ use crate::{clock::SystemClock, doctor::Diagnosis, http};
 pub(crate) enum StoreUrl {
     /// A SQLite file.
     Sqlite(PathBuf),
-    /// A MySQL or MariaDB database: its URL, which may have a password in it.
-    MySql(String),
-    /// A PostgreSQL database: its URL, which may have a password in it.
-    Postgres(String),
+    /// A database that servers share: its URL, which may have a password in it.
+    Shared(String),
     /// Nowhere but in memory: gone with the process.
     Memory,
 }
@@ -34,20 +33,15 @@ impl FromStr for StoreUrl {
     fn from_str(text: &str) -> anyhow::Result<Self> {
         match text.split_once(':') {
             Some(("sqlite", path)) if !path.is_empty() => {
-                ensure_built_in("SQLite", cfg!(feature = "sqlite"))?;
+                anyhow::ensure!(cfg!(feature = "sqlite"), OpenError::NotBuiltIn { product: "SQLite" });
                 Ok(Self::Sqlite(path.into()))
             }
             Some(("memory", "")) => Ok(Self::Memory),
-            Some(("postgres" | "postgresql", rest)) => {
-                ensure_built_in("PostgreSQL", cfg!(feature = "postgres"))?;
-                check_at(rest).map(|()| Self::Postgres(text.to_owned()))
-            }
-            Some(("mysql" | "mariadb", rest)) => {
-                ensure_built_in("MySQL and MariaDB", cfg!(feature = "mysql"))?;
-                check_at(rest).map(|()| Self::MySql(text.to_owned()))
+            Some((_, rest)) if windlass_stores::is_shared(text)? => {
+                check_at(rest).map(|()| Self::Shared(text.to_owned()))
             }
             _ => anyhow::bail!(
-                "{:?} is no store: write sqlite:PATH, postgres://USER:PASSWORD@HOST/DATABASE, \
+                "invalid store {:?}: write sqlite:PATH, postgres://USER:PASSWORD@HOST/DATABASE, \
                  mysql://USER:PASSWORD@HOST/DATABASE or memory:",
                 hide_secrets(text)
             ),
@@ -59,20 +53,10 @@ impl fmt::Display for StoreUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Sqlite(path) => write!(f, "sqlite:{}", path.display()),
-            Self::MySql(url) | Self::Postgres(url) => f.write_str(&hide_secrets(url)),
+            Self::Shared(url) => f.write_str(&hide_secrets(url)),
             Self::Memory => f.write_str("memory:"),
         }
     }
-}
-
-/// Refuses a product that this program was compiled without, and says how to get it.
-fn ensure_built_in(product: &str, built_in: bool) -> anyhow::Result<()> {
-    anyhow::ensure!(
-        built_in,
-        "this windlass was built without {product}: in a clone of its repository, \
-         `cargo install --path crates/windlass --features full` builds and installs one that has all stores"
-    );
-    Ok(())
 }
 
 /// Refuses a URL of which it is not clear what is its password, and so what of it may be shown.
@@ -116,10 +100,11 @@ pub(crate) async fn open(
     server: &str,
 ) -> anyhow::Result<Arc<dyn Store>> {
     let sink: Arc<dyn RowSink> = match url {
-        StoreUrl::MySql(_) | StoreUrl::Postgres(_) => {
-            let store = shared(url).await.with_context(|| format!("cannot open the store {url}"))?;
+        StoreUrl::Shared(address) => {
+            let opened = async { connect(address)?.open().await }.await;
+            let store = opened.with_context(|| format!("cannot open the store {url}"))?;
             if let Some(time) = store.time().await? {
-                // Rather behind than ahead: other servers go by the latest that any of them has gone by.
+                // Rather behind than ahead: other servers follow the latest time that any of them has used.
                 clock.follow(time, Millis(0));
             }
             return Ok(store);
@@ -144,32 +129,12 @@ pub(crate) async fn open(
     Ok(Arc::new(store))
 }
 
-/// Opens a database that other servers may be on.
-async fn shared(url: &StoreUrl) -> anyhow::Result<Arc<dyn Store>> {
-    match url {
-        #[cfg(feature = "mysql")]
-        StoreUrl::MySql(address) => {
-            let options: windlass_stores::mysql::MySqlOptions = address.parse()?;
-            Ok(Arc::new(windlass_stores::mysql::MySqlStore::open(&options).await?))
-        }
-        #[cfg(feature = "postgres")]
-        StoreUrl::Postgres(address) => {
-            let options: windlass_stores::postgres::PostgresOptions = address.parse()?;
-            Ok(Arc::new(windlass_stores::postgres::PostgresStore::open(&options).await?))
-        }
-        _ => anyhow::bail!("this build has no such store"),
-    }
-}
-
 /// Which version a store's tables are of; nothing is changed.
 pub(crate) async fn schema(url: &StoreUrl) -> anyhow::Result<windlass_stores::Schema> {
     match url {
         #[cfg(feature = "sqlite")]
         StoreUrl::Sqlite(path) => Ok(windlass_stores::sqlite::schema(path)?),
-        #[cfg(feature = "mysql")]
-        StoreUrl::MySql(address) => Ok(windlass_stores::mysql::schema(&address.parse()?).await?),
-        #[cfg(feature = "postgres")]
-        StoreUrl::Postgres(address) => Ok(windlass_stores::postgres::schema(&address.parse()?).await?),
+        StoreUrl::Shared(address) => Ok(connect(address)?.schema().await?),
         _ => anyhow::bail!("it has no tables, or this build has no such store"),
     }
 }
@@ -202,53 +167,32 @@ pub(crate) async fn snapshot(url: &StoreUrl, clock: &SystemClock) -> anyhow::Res
     match url {
         #[cfg(feature = "sqlite")]
         StoreUrl::Sqlite(path) => {
-            use windlass_stores::sqlite::{OpenError, SqliteSnapshot};
+            use windlass_stores::sqlite::{self, SqliteSnapshot};
             let store = open(url, clock, "windlass export").await.map_err(|error| {
-                if matches!(error.downcast_ref(), Some(OpenError::Locked { .. })) {
+                if matches!(error.downcast_ref(), Some(sqlite::OpenError::Locked { .. })) {
                     return error.context("stop all servers first, so that nothing changes meanwhile");
                 }
                 error
             });
             Ok(Box::new(SqliteSnapshot::new(store?, path)?))
         }
-        #[cfg(feature = "mysql")]
-        StoreUrl::MySql(address) => {
-            Ok(Box::new(windlass_stores::mysql::MySqlSnapshot::open(&address.parse()?).await?))
-        }
-        #[cfg(feature = "postgres")]
-        StoreUrl::Postgres(address) => {
-            Ok(Box::new(windlass_stores::postgres::PostgresSnapshot::open(&address.parse()?).await?))
-        }
+        StoreUrl::Shared(address) => Ok(connect(address)?.snapshot().await?),
         _ => anyhow::bail!("{url} keeps nothing"),
     }
 }
 
-/// The way to a database past its servers, to look at it; nothing for a file, which its lock keeps for one alone.
+/// A connection past the servers of a database, to look at it; `None` for a file, which its lock keeps for one process.
 pub(crate) async fn beside_servers(url: &StoreUrl) -> anyhow::Result<Option<Box<dyn Archive>>> {
     match url {
-        #[cfg(feature = "mysql")]
-        StoreUrl::MySql(address) => {
-            Ok(Some(Box::new(windlass_stores::mysql::MySqlArchive::to_look(&address.parse()?).await?)))
-        }
-        #[cfg(feature = "postgres")]
-        StoreUrl::Postgres(address) => {
-            Ok(Some(Box::new(windlass_stores::postgres::PostgresArchive::to_look(&address.parse()?).await?)))
-        }
+        StoreUrl::Shared(address) => Ok(Some(connect(address)?.to_look().await?)),
         _ => Ok(None),
     }
 }
 
-/// The way to a database past its servers, to fill it.
+/// A connection past the servers of a database, to fill it.
 pub(crate) async fn to_fill(url: &StoreUrl) -> anyhow::Result<Box<dyn Archive>> {
     match url {
-        #[cfg(feature = "mysql")]
-        StoreUrl::MySql(address) => {
-            Ok(Box::new(windlass_stores::mysql::MySqlArchive::to_fill(&address.parse()?).await?))
-        }
-        #[cfg(feature = "postgres")]
-        StoreUrl::Postgres(address) => {
-            Ok(Box::new(windlass_stores::postgres::PostgresArchive::to_fill(&address.parse()?).await?))
-        }
+        StoreUrl::Shared(address) => Ok(connect(address)?.to_fill().await?),
         _ => anyhow::bail!("{url} keeps nothing"),
     }
 }
@@ -270,7 +214,8 @@ pub(crate) async fn examine(url: &StoreUrl) -> anyhow::Result<Diagnosis> {
         "{url} has the older format {}: start a server on it once",
         schema.found
     );
-    let mut snapshot = row_snapshot(url).await?;
+    let StoreUrl::Shared(address) = url else { anyhow::bail!("{url} keeps nothing that could be looked at") };
+    let mut snapshot = connect(address)?.snapshot().await?;
     let servers = snapshot.store().servers().await?;
     let now = snapshot.store().time().await?.map_or(0, |time| time.0.unsigned_abs());
     let up = servers.iter().filter(|server| server.is_up(windlass_core::Millis(now)));
@@ -287,21 +232,6 @@ pub(crate) async fn examine(url: &StoreUrl) -> anyhow::Result<Diagnosis> {
         open_alarms: found.open_alarms,
         problems: found.problems,
     })
-}
-
-/// What is in a database, as it is now.
-async fn row_snapshot(url: &StoreUrl) -> anyhow::Result<Box<dyn RowSnapshot>> {
-    match url {
-        #[cfg(feature = "mysql")]
-        StoreUrl::MySql(address) => {
-            Ok(Box::new(windlass_stores::mysql::MySqlSnapshot::open(&address.parse()?).await?))
-        }
-        #[cfg(feature = "postgres")]
-        StoreUrl::Postgres(address) => {
-            Ok(Box::new(windlass_stores::postgres::PostgresSnapshot::open(&address.parse()?).await?))
-        }
-        _ => anyhow::bail!("{url} keeps nothing that could be looked at"),
-    }
 }
 
 /// Reads a file whole, without changing it.
@@ -344,14 +274,6 @@ fn token_key() -> anyhow::Result<[u8; 32]> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_product_that_was_left_out_is_named_with_what_to_do() {
-        let error = ensure_built_in("MySQL and MariaDB", false).unwrap_err().to_string();
-        assert!(error.contains("without MySQL and MariaDB"), "{error}");
-        assert!(error.contains("cargo install --path crates/windlass --features full"), "{error}");
-        assert!(ensure_built_in("SQLite", true).is_ok());
-    }
 
     #[test]
     fn store_urls() {

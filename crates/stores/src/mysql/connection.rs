@@ -5,10 +5,8 @@
 //! transaction.
 
 use std::{
-    future::{Future, poll_fn},
-    pin::pin,
     sync::{
-        Mutex, PoisonError,
+        Arc, Mutex, PoisonError,
         atomic::{AtomicU64, Ordering},
     },
     time::Duration,
@@ -16,18 +14,20 @@ use std::{
 
 use mysql_async::{Conn, Opts, Row, prelude::Queryable as _};
 use tokio::{
-    runtime::Handle,
-    sync::{Semaphore, SemaphorePermit},
+    sync::{OwnedSemaphorePermit, Semaphore},
     time::timeout,
 };
 
 use windlass_store::StoreError;
 
 use super::{
-    error::Fault,
+    error::{busy, lost},
     script::{Answer, Packet, Script},
 };
-use crate::rows::SNAPSHOT_LOST;
+use crate::rows::{
+    self, Answers, Fault, Link, SNAPSHOT_LOST,
+    policy::{ANSWER_AFTER, CONNECT_MAX, CONNECTIONS_MAX, STATEMENT_MAX, WAIT_MAX},
+};
 
 /// What every connection is set to. A statement or a lock that takes longer than this is given up: nothing that is held
 /// up may hold up others without end. Lists of keys stay conditions on an index, however long they are.
@@ -50,38 +50,24 @@ const SNAPSHOT: &str = "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ;
 const MARIADB_SNAPSHOT: &str =
     "SET SESSION idle_transaction_timeout = 0, idle_readonly_transaction_timeout = 0";
 
-/// Connections at once. The engine has a handful of calls under way at any time.
-pub(super) const CONNECTIONS_MAX: usize = 16;
-
-/// How long a call waits for a connection while all of them are busy.
-const WAIT_MAX: Duration = Duration::from_secs(10);
-
-/// How long connecting may take.
-const CONNECT_MAX: Duration = Duration::from_secs(5);
-
 /// How long the database may take for a script: longer than a statement may run there.
-const ANSWER_MAX: Duration = Duration::from_secs(35);
+const ANSWER_MAX: Duration = STATEMENT_MAX.saturating_add(ANSWER_AFTER);
 
-/// How often something is tried that others are in the way of, or whose connection is lost.
-pub(super) const TRIES_MAX: usize = 8;
-
-/// The database, as this server is connected to it.
-pub(super) struct Database {
+/// The pool of connections to the database.
+pub(crate) struct Database {
     options: Opts,
     is_mariadb: bool,
     /// There is one connection, and all of it is read as it was when that was made.
     is_snapshot: bool,
-    /// Where sockets and timers are: whoever polls a call need not have any.
-    runtime: Handle,
-    permits: Semaphore,
-    idle: Mutex<Vec<Link>>,
+    permits: Arc<Semaphore>,
+    idle: Mutex<Vec<Numbered>>,
     trips: AtomicU64,
     /// Connections made so far.
     connected: AtomicU64,
 }
 
 /// A connection, with a number that its transactions are known by.
-struct Link {
+struct Numbered {
     conn: Conn,
     /// Random: no other connection has it.
     id: u128,
@@ -90,59 +76,19 @@ struct Link {
 }
 
 impl Database {
-    /// Must be called within a Tokio runtime, which is the one that is used.
     pub(super) fn new(options: Opts, is_mariadb: bool) -> Self {
-        let (permits, idle) = (Semaphore::new(CONNECTIONS_MAX), Mutex::default());
+        let (permits, idle) = (Arc::new(Semaphore::new(CONNECTIONS_MAX)), Mutex::default());
         let (trips, connected) = (AtomicU64::new(0), AtomicU64::new(0));
-        let runtime = Handle::current();
-        Self { options, is_mariadb, is_snapshot: false, runtime, permits, idle, trips, connected }
+        Self { options, is_mariadb, is_snapshot: false, permits, idle, trips, connected }
     }
 
     /// The same database as it is when it is asked the first time. Nothing can be written, and when the connection is lost
     /// so is that moment.
     pub(super) fn snapshot(self) -> Self {
-        Self { is_snapshot: true, permits: Semaphore::new(1), ..self }
+        Self { is_snapshot: true, permits: Arc::new(Semaphore::new(1)), ..self }
     }
 
-    /// A connection for one piece of work.
-    pub(super) async fn connection(&self) -> Result<Connection<'_>, Fault> {
-        let busy = || Fault::NoAnswer("all connections to it were busy for too long");
-        let permit =
-            timeout(WAIT_MAX, self.permits.acquire()).await.map_err(|_| busy())?.map_err(|_| busy())?;
-        let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        let link = match idle {
-            Some(link) => link,
-            None => {
-                if self.connected.fetch_add(1, Ordering::Relaxed) > 0 && self.is_snapshot {
-                    return Err(Fault::Store(StoreError::Unavailable(SNAPSHOT_LOST.to_owned())));
-                }
-                self.connect().await?
-            }
-        };
-        Ok(Connection { link: Some(link), is_open: false, database: self, _permit: permit })
-    }
-
-    /// Does some work with the runtime's sockets and timers at hand, whoever polls it.
-    pub(super) async fn within<T>(&self, work: impl Future<Output = T>) -> T {
-        let mut work = pin!(work);
-        poll_fn(|context| {
-            let _entered = self.runtime.enter();
-            work.as_mut().poll(context)
-        })
-        .await
-    }
-
-    /// How often it was connected to.
-    pub(super) fn connected(&self) -> u64 {
-        self.connected.load(Ordering::Relaxed)
-    }
-
-    /// How often something went to the database and was waited for.
-    pub(super) fn trips(&self) -> u64 {
-        self.trips.load(Ordering::Relaxed)
-    }
-
-    async fn connect(&self) -> Result<Link, Fault> {
+    async fn connect(&self) -> Result<Numbered, Fault> {
         let connecting = async {
             let mut conn = Conn::new(self.options.clone()).await?;
             let settings = if self.is_mariadb { MARIADB_SETTINGS } else { MYSQL_SETTINGS };
@@ -156,11 +102,11 @@ impl Database {
             Ok::<_, Fault>(conn)
         };
         let conn = timeout(CONNECT_MAX, connecting).await;
-        let conn = conn.map_err(|_| Fault::NoAnswer("it did not answer within 5 s"))??;
+        let conn = conn.map_err(|_| lost("it did not answer within 5 s"))??;
         let mut id = [0; 16];
         getrandom::fill(&mut id)
             .map_err(|error| StoreError::Unavailable(format!("the system gives no random bytes: {error}")))?;
-        Ok(Link { conn, id: u128::from_be_bytes(id), commits: 0 })
+        Ok(Numbered { conn, id: u128::from_be_bytes(id), commits: 0 })
     }
 
     /// Gives up connections that have nothing to do: they may be as dead as one that was found so.
@@ -169,61 +115,80 @@ impl Database {
     }
 }
 
-/// A connection. When it is dropped within a transaction or in the middle of an answer it is closed, which ends that.
-pub(super) struct Connection<'d> {
-    /// Nothing while an answer is on its way: whoever stops listening then takes the connection with them.
-    link: Option<Link>,
-    /// A transaction may be open.
-    is_open: bool,
-    database: &'d Database,
-    _permit: SemaphorePermit<'d>,
+impl rows::Database for Database {
+    type Link = Connection;
+
+    async fn connection(self: &Arc<Self>) -> Result<Connection, Fault> {
+        let permit = timeout(WAIT_MAX, self.permits.clone().acquire_owned()).await;
+        let permit = permit.map_err(|_| busy())?.map_err(|_| busy())?;
+        let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let link = match idle {
+            Some(link) => link,
+            None => {
+                if self.connected.fetch_add(1, Ordering::Relaxed) > 0 && self.is_snapshot {
+                    return Err(Fault::Store(StoreError::Unavailable(SNAPSHOT_LOST.to_owned())));
+                }
+                self.connect().await?
+            }
+        };
+        Ok(Connection { link: Some(link), is_open: false, database: self.clone(), _permit: permit })
+    }
+
+    fn connected(&self) -> u64 {
+        self.connected.load(Ordering::Relaxed)
+    }
+
+    fn trips(&self) -> u64 {
+        self.trips.load(Ordering::Relaxed)
+    }
+
+    fn close(&self) {
+        self.permits.close();
+        self.forget_idle();
+    }
 }
 
-/// What each statement of a script gave.
-pub(super) type Sets = Vec<Vec<Row>>;
+/// A connection. When it is dropped within a transaction or in the middle of an answer it is closed, which ends that.
+pub struct Connection {
+    /// Nothing while an answer is on its way: whoever stops listening then takes the connection with them.
+    link: Option<Numbered>,
+    /// A transaction may be open.
+    is_open: bool,
+    database: Arc<Database>,
+    _permit: OwnedSemaphorePermit,
+}
 
-impl Connection<'_> {
-    /// The connection's number, and that of its next commit.
-    pub(super) fn next_mark(&mut self) -> Option<(u128, i64)> {
-        let link = self.link.as_mut()?;
-        link.commits += 1;
-        Some((link.id, link.commits))
-    }
+impl Link for Connection {
+    const PRODUCT: &'static str = "MySQL";
 
-    /// Sends a script that is a transaction by itself, or none, or that ends the one that is open, and waits for the rows
-    /// of each of its statements.
-    pub(super) async fn run(&mut self, script: Script) -> Result<Sets, Fault> {
-        let (script, before) = match script.reads() && !self.database.is_snapshot {
-            true => script.in_transaction(),
-            false => (script, 0),
-        };
-        let mut sets = self.send(script).await?;
-        self.is_open = false;
-        Ok(sets.split_off(before))
-    }
+    type Database = Database;
+    type Script<'a> = Script;
+    type Row = Row;
 
-    /// Sends a script after which a transaction is open: [`Connection::run`] or [`Connection::roll_back`] ends it.
-    pub(super) async fn send(&mut self, script: Script) -> Result<Sets, Fault> {
+    async fn send(&mut self, script: Self::Script<'_>) -> Result<Answers<Self>, Fault> {
+        // Within a transaction what was locked is read as it is now.
+        let reads_one_moment = script.reads() && !self.is_open && !self.database.is_snapshot;
+        let script = if reads_one_moment { script.in_transaction() } else { script };
+        let stays_open = (self.is_open || script.begins()) && !script.ends();
+        let mut sets = vec![Vec::new(); script.places()];
         self.is_open = true;
-        let mut sets = Vec::with_capacity(script.statements());
         for packet in script.into_packets() {
             if let Err(fault) = self.exchange(packet, &mut sets).await {
                 if self.database.is_snapshot {
-                    // To take something back would end the moment.
+                    // A rollback would end the moment.
                     self.link = None;
                 }
                 if self.link.is_some() {
-                    // What was begun is taken back.
                     self.roll_back().await?;
                 }
                 return Err(fault);
             }
         }
+        self.is_open = stays_open;
         Ok(sets)
     }
 
-    /// Ends the transaction without anything of it, where one is open.
-    pub(super) async fn roll_back(&mut self) -> Result<(), Fault> {
+    async fn roll_back(&mut self) -> Result<(), Fault> {
         if !self.is_open {
             return Ok(());
         }
@@ -231,26 +196,46 @@ impl Connection<'_> {
         self.is_open = false;
         Ok(())
     }
+}
+
+impl Connection {
+    /// The connection's number, and that of its next commit.
+    pub(super) fn next_mark(&mut self) -> Option<(u128, i64)> {
+        let link = self.link.as_mut()?;
+        link.commits += 1;
+        Some((link.id, link.commits))
+    }
 
     /// Sends a packet and waits for its answers. Unless all of them came, or an error in place of one, which ends the
     /// packet, the connection is closed: what is still to come must not be taken for an answer to something else.
-    async fn exchange(&mut self, packet: Packet, sets: &mut Sets) -> Result<(), Fault> {
-        let Some(mut link) = self.link.take() else {
-            return Err(Fault::NoAnswer("the connection is closed"));
-        };
+    async fn exchange(&mut self, packet: Packet, sets: &mut Answers<Self>) -> Result<(), Fault> {
+        let Some(mut link) = self.link.take() else { return Err(lost("the connection is closed")) };
         self.database.trips.fetch_add(1, Ordering::Relaxed);
         let answer = timeout(ANSWER_MAX, exchange(&mut link.conn, packet, sets)).await;
-        let answer = answer.unwrap_or(Err(Fault::NoAnswer("it did not answer within 35 s")));
-        match &answer {
-            Err(fault) if fault.is_lost_connection() => self.database.forget_idle(),
-            Err(fault) if fault.code().is_none() => {}
-            _ => self.link = Some(link),
+        let (fault, server_answered) = match answer {
+            Ok(Ok(())) => {
+                self.link = Some(link);
+                return Ok(());
+            }
+            Ok(Err(Failure::Database(error))) => {
+                let server_answered = matches!(error, mysql_async::Error::Server(_));
+                (Fault::from(error), server_answered)
+            }
+            Ok(Err(Failure::OutOfStep(what))) => {
+                (lost(&format!("the database's answers are out of step: {what}")), false)
+            }
+            Err(_) => (lost("it did not answer within 35 s"), false),
+        };
+        if fault.is_lost_connection() {
+            self.database.forget_idle();
+        } else if server_answered {
+            self.link = Some(link);
         }
-        answer
+        Err(fault)
     }
 }
 
-impl Drop for Connection<'_> {
+impl Drop for Connection {
     fn drop(&mut self) {
         if let Some(link) = self.link.take()
             && !self.is_open
@@ -260,61 +245,38 @@ impl Drop for Connection<'_> {
     }
 }
 
+/// Why a packet has no answer.
+enum Failure {
+    Database(mysql_async::Error),
+    /// The answers do not fit the statements. None of them counts.
+    OutOfStep(&'static str),
+}
+
+impl From<mysql_async::Error> for Failure {
+    fn from(error: mysql_async::Error) -> Self {
+        Self::Database(error)
+    }
+}
+
 /// Reads exactly one answer for each statement, of its kind.
-async fn exchange(conn: &mut Conn, packet: Packet, sets: &mut Sets) -> Result<(), Fault> {
+async fn exchange(conn: &mut Conn, packet: Packet, sets: &mut Answers<Connection>) -> Result<(), Failure> {
     let mut result = conn.query_iter(packet.text).await?;
-    for answer in packet.answers {
+    for (answer, place) in packet.answers {
         let Some(columns) = result.columns() else {
-            // An error came in its place, which this gives; or nothing came.
+            // An error came in its place, which this returns; or nothing came.
             result.drop_result().await?;
-            return Err(Fault::OutOfStep("an answer is missing"));
+            return Err(Failure::OutOfStep("an answer is missing"));
         };
         if columns.is_empty() != (answer == Answer::Done) {
-            return Err(Fault::OutOfStep("an answer is of another kind than its statement"));
+            return Err(Failure::OutOfStep("an answer is of another kind than its statement"));
         }
-        sets.push(result.collect::<Row>().await?);
+        let rows = result.collect::<Row>().await?;
+        if let Some(set) = place.and_then(|place| sets.get_mut(place)) {
+            set.extend(rows);
+        }
     }
     if result.columns().is_some() || !result.is_empty() {
-        return Err(Fault::OutOfStep("there are more answers than statements"));
+        return Err(Failure::OutOfStep("there are more answers than statements"));
     }
     Ok(())
-}
-
-/// Does something with a connection, and again with another one where the first was lost, or where others were in the
-/// way. It must come to the same when it is done twice.
-macro_rules! retrying {
-    ($database:expr, |$connection:ident| $work:expr) => {{
-        let work = async {
-            let mut tries = 0;
-            loop {
-                let result: Result<_, $crate::mysql::error::Fault> = async {
-                    let mut $connection = $database.connection().await?;
-                    $work
-                }
-                .await;
-                match result {
-                    Ok(done) => break Ok(done),
-                    Err(fault) => {
-                        tries += 1;
-                        let again = fault.is_contention() || fault.is_lost_connection();
-                        if !again || tries >= $crate::mysql::connection::TRIES_MAX {
-                            break Err(windlass_store::StoreError::from(fault));
-                        }
-                        $crate::mysql::connection::pause(tries).await;
-                    }
-                }
-            }
-        };
-        $database.within(work).await
-    }};
-}
-pub(super) use retrying;
-
-/// Waits a little before the next try: longer each time, and not as long as others that failed at the same time.
-pub(super) async fn pause(tries: usize) {
-    let mut random = [0; 1];
-    // Without random bytes all wait equally long, which is only slower.
-    let _ = getrandom::fill(&mut random);
-    let most = 2_u64 << tries.min(8);
-    tokio::time::sleep(Duration::from_millis(most / 2 + u64::from(random[0]) * most / 512)).await;
 }

@@ -2,8 +2,8 @@
 
 use mysql_async::{Conn, prelude::Queryable as _};
 
-use super::{commit::NOW, open::OpenError};
-use crate::rows::RESERVED;
+use super::{commit::NOW, open::migration};
+use crate::{OpenError, rows::check_readable};
 
 /// Every step from nothing to today's schema, in order; the version is their number. A step that was released is never
 /// changed, only followed by another. Each says from which version on servers can work on what it makes: where that is
@@ -33,7 +33,7 @@ const NO_TOKEN_KEY: &str = "the row of the table windlass_meta, which has the ke
 
 /// Brings the schema to [`VERSION`]. Gives the key that tokens are signed with.
 pub(super) async fn migrate(conn: &mut Conn, fresh_key: [u8; 32]) -> Result<[u8; 32], OpenError> {
-    let failed = |error: mysql_async::Error| OpenError::migration(&error);
+    let failed = |error: mysql_async::Error| migration(&error);
     let locked: Option<Option<i64>> =
         conn.query_first(format!("SELECT get_lock({LOCK}, 60)")).await.map_err(failed)?;
     if locked.flatten() != Some(1) {
@@ -47,7 +47,7 @@ pub(super) async fn migrate(conn: &mut Conn, fresh_key: [u8; 32]) -> Result<[u8;
 }
 
 async fn migrate_alone(conn: &mut Conn, fresh_key: [u8; 32]) -> Result<[u8; 32], OpenError> {
-    let failed = |error: mysql_async::Error| OpenError::migration(&error);
+    let failed = |error: mysql_async::Error| migration(&error);
     let known: Option<i64> = conn
         .query_first(
             "SELECT 1 FROM information_schema.tables
@@ -63,12 +63,7 @@ async fn migrate_alone(conn: &mut Conn, fresh_key: [u8; 32]) -> Result<[u8; 32],
         None => None,
     };
     let (found, readable_from) = meta.unwrap_or((0, 0));
-    if readable_from >= RESERVED {
-        return Err(OpenError::Importing);
-    }
-    if readable_from > VERSION {
-        return Err(OpenError::Newer { found, readable_from, known: VERSION });
-    }
+    check_readable(found, readable_from, VERSION)?;
     let steps = (1_i64..).zip(MIGRATIONS).skip(usize::try_from(found).unwrap_or(0));
     for (version, (sql, readable_from)) in steps {
         conn.query_drop(*sql).await.map_err(failed)?;

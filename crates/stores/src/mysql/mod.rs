@@ -1,45 +1,37 @@
-//! The whole store port on MySQL or MariaDB: rows that any number of servers share. Tested on MariaDB 10.11; written for
+//! The MySQL and MariaDB dialect of the store that servers share (`crate::rows`). Tested on MariaDB 10.11; written for
 //! MySQL 8 as well, and untested there.
 //!
-//! ```text
-//! Store ─▶ commit    Keys ─▶ find: read and lock ─▶ decide (crate::rows) ─▶ write, mark, commit
-//!       ─▶ claim     the first in line that nobody else is about to take; turns: one claim of a queue after the other
-//!       ─▶ the rest  one script each
-//! ```
+//! A call sends *scripts*: any number of statements with their values in them, in one round trip. Isolation is READ COMMITTED,
+//! and the rows that a decision depends on are locked, kind by kind and in the order of their keys; deadlocks are retried.
+//! Every connection limits how long statements and locks may take. A connection whose answers were not all read is closed,
+//! so that no call reads the answers of another.
 //!
-//! A call sends *scripts*: statements with their values in them, as many as it takes, in one trip. Isolation is READ
-//! COMMITTED, and what a decision rests on is locked; rows are locked kind after kind and in the order of their keys, and
-//! what is in each other's way all the same is tried again. Every connection has limits on how long statements and locks
-//! may take. A call that is dropped in the middle closes its connection, so nothing is left open.
-//!
-//! | file | holds |
+//! | file | content |
 //! |---|---|
-//! | `open.rs`, `migrate.rs` | from a URL to a database with today's schema |
-//! | `connection.rs`, `script.rs`, `columns.rs` | connections, what is sent, what comes back |
-//! | `commit.rs`, `find.rs`, `write.rs`, `write_waits.rs` | commits |
-//! | `claim.rs`, `turns.rs`, `sessions.rs` | who has what |
-//! | `enqueued.rs` | what applications enqueue in transactions of their own |
-//! | `load.rs`, `flows.rs`, `list.rs`, `query.rs`, `queues.rs`, `limits.rs`, `due.rs` | what is asked |
-//! | `servers.rs`, `sweep.rs` | servers beside this one, and what is kept too long |
+//! | `open.rs`, `migrate.rs` | opening: the URL, checks of the server, the schema |
+//! | `connection.rs`, `script.rs`, `columns.rs`, `error.rs` | the pool, scripts, columns, errors |
+//! | `store.rs` | the store |
+//! | `find.rs`, `write.rs`, `write_waits.rs`, `commit.rs` | committing a batch |
+//! | `load.rs`, `flows.rs`, `query.rs` | reading |
+//! | `claim.rs`, `turns.rs`, `sessions.rs` | claims |
+//! | `servers.rs`, `news.rs` | other servers |
+//! | `enqueued.rs` | tasks that applications enqueue in transactions of their own |
+//! | `sweep.rs`, `snapshot.rs`, `direct.rs` | deleting, exports, imports |
 
-mod archive;
 mod claim;
 mod columns;
 mod commit;
 mod connection;
-mod due;
+mod direct;
 mod enqueued;
 mod error;
 mod find;
 mod flows;
-mod limits;
-mod list;
 mod load;
 mod migrate;
+mod news;
 mod open;
 mod query;
-mod queues;
-mod schema;
 mod script;
 mod servers;
 mod sessions;
@@ -50,8 +42,6 @@ mod turns;
 mod write;
 mod write_waits;
 
-pub use archive::MySqlArchive;
-pub use open::{MySqlOptions, OpenError};
-pub use schema::schema;
+pub use open::MySqlOptions;
 pub use snapshot::MySqlSnapshot;
 pub use store::MySqlStore;

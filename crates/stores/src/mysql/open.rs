@@ -3,16 +3,23 @@
 use std::{collections::HashMap, str::FromStr, time::Duration};
 
 use mysql_async::{Conn, DriverError, Error, IoError, Opts, OptsBuilder, prelude::Queryable as _};
-use thiserror::Error;
 use tokio::time::timeout;
 
-use super::{connection::Database, migrate::migrate};
+use super::{
+    connection::{Connection, Database},
+    migrate::migrate,
+};
+use crate::{
+    OpenError,
+    rows::{Link as _, policy::CONNECT_MAX, random_bytes},
+};
 
 /// How long all of it may take, other servers that do the same included.
 const OPEN_MAX: Duration = Duration::from_secs(150);
 
-/// How long connecting may take.
-const CONNECT_MAX: Duration = Duration::from_secs(5);
+/// Why a Galera cluster is refused.
+const GALERA: &str = "is a node of a Galera cluster (wsrep_on): rows that one node locks are not locked on the others, so two \
+    servers of windlass could claim the same attempt; use a single primary server with replicas";
 
 /// What a server must take as one packet: a row with the longest parameters, twice as long as text.
 const PACKET_BYTES_MIN: u64 = 16 << 20;
@@ -35,9 +42,9 @@ impl FromStr for MySqlOptions {
             None => url.to_owned(),
         };
         // The error says what is wrong and has nothing of user and password in it.
-        let options = Opts::from_url(&url).map_err(|error| OpenError::Url(error.to_string()))?;
+        let options = Opts::from_url(&url).map_err(|error| wrong_url(error.to_string()))?;
         if options.db_name().is_none_or(str::is_empty) {
-            return Err(OpenError::Url("it names no database: end it with /DATABASE".to_owned()));
+            return Err(wrong_url("it names no database: end it with /DATABASE".to_owned()));
         }
         let options = OptsBuilder::from_opts(options)
             // A socket would be another way to the server than the URL says.
@@ -48,6 +55,11 @@ impl FromStr for MySqlOptions {
             .stmt_cache_size(0);
         Ok(Self { options: options.into() })
     }
+}
+
+fn wrong_url(why: String) -> OpenError {
+    let example = "mysql://USER:PASSWORD@HOST:PORT/DATABASE";
+    OpenError::Url { product: Connection::PRODUCT, why, example }
 }
 
 impl MySqlOptions {
@@ -62,165 +74,55 @@ impl MySqlOptions {
     /// Makes a connection that is not in the pool.
     pub(super) async fn connect(&self) -> Result<Conn, OpenError> {
         let conn = timeout(CONNECT_MAX, Conn::new(self.options.clone())).await;
-        conn.map_err(|_| silent(self))?.map_err(|error| OpenError::connection(self, &error))
+        conn.map_err(|_| silent(self))?.map_err(|error| refused(self, &error))
     }
 }
 
-/// Why a database was not opened.
-#[derive(Debug, Error)]
-pub enum OpenError {
-    /// The URL is none.
-    #[error(
-        "it is no URL of a MySQL or MariaDB database: {0}; write mysql://USER:PASSWORD@HOST:PORT/DATABASE"
-    )]
-    Url(String),
-    /// Nobody answers there, or not in time.
-    #[error(
-        "no MySQL or MariaDB server can be reached at {place}: {message}; see that it runs and listens there"
-    )]
-    Unreachable {
-        /// Where.
-        place: String,
-        /// What the system says.
-        message: String,
-    },
-    /// The server does not let us in.
-    #[error("the server at {place} refuses: {message}; {advice}")]
-    Refused {
-        /// Where.
-        place: String,
-        /// What it says.
-        message: String,
-        /// What to do.
-        advice: &'static str,
-    },
-    /// It is too old.
-    #[error("the server at {place} has version {found}: MariaDB 10.6, MySQL 8.0 or newer is needed")]
-    TooOld {
-        /// Where.
-        place: String,
-        /// Its version.
-        found: String,
-    },
-    /// It takes no writes.
-    #[error(
-        "the server at {place} takes no writes ({setting} is on): give the address of the primary server"
-    )]
-    ReadOnly {
-        /// Where.
-        place: String,
-        /// The setting that says so.
-        setting: String,
-    },
-    /// It speaks the protocol of MySQL and is another database.
-    #[error(
-        "the server at {place} is {found}, which does not lock rows as MySQL does: it ignores SKIP LOCKED or knows no row locks, so attempts would be handed out twice; use MySQL 8.0, MariaDB 10.6 or newer"
-    )]
-    Unsupported {
-        /// Where.
-        place: String,
-        /// What it is.
-        found: &'static str,
-    },
-    /// It is a node of a Galera cluster.
-    #[error(
-        "the server at {place} is a node of a Galera cluster (wsrep_on): rows that one node locks are not locked on the others, so two servers of windlass could hand out the same attempt; use a single primary server with replicas"
-    )]
-    Galera {
-        /// Where.
-        place: String,
-    },
-    /// It takes too short statements.
-    #[error(
-        "the server at {place} takes packets of {found} bytes, and {PACKET_BYTES_MIN} are needed: SET GLOBAL max_allowed_packet = 67108864, and the same in its configuration"
-    )]
-    Packets {
-        /// Where.
-        place: String,
-        /// Its limit.
-        found: u64,
-    },
-    /// A newer program made the schema.
-    #[error(
-        "the tables in the database are of version {found}, which servers read that know version {readable_from} or newer; this one knows {known}: use a newer version of windlass"
-    )]
-    Newer {
-        /// Its version.
-        found: i64,
-        /// The lowest version that may work on it.
-        readable_from: i64,
-        /// The newest one known here.
-        known: i64,
-    },
-    /// Another server makes the schema, and does not come to an end.
-    #[error("another server has been making the tables for a minute: see what it does, then try again")]
-    Locked,
-    /// An import is filling it, or did not come to its end.
-    #[error("an import into the database is under way or was broken off: wait for its end, or run it again")]
-    Importing,
-    /// The schema could not be made.
-    #[error("the tables cannot be made: {message}; {advice}")]
-    Migration {
-        /// What the database says.
-        message: String,
-        /// What to do.
-        advice: &'static str,
-    },
-    /// What is in it cannot be held on to.
-    #[error("the database cannot be read as of one moment: {0}")]
-    Snapshot(String),
-    /// What it holds is not what was written.
-    #[error("the database is damaged: {0}")]
-    Damaged(String),
-    /// The system gives no random bytes.
-    #[error("the system gives no random bytes: {0}")]
-    Random(String),
-}
-
-impl OpenError {
-    fn connection(options: &MySqlOptions, error: &Error) -> Self {
-        let place = options.place();
-        match error {
-            Error::Server(error) => {
-                let advice = match error.code {
-                    1045 | 1698 => "look at the user and the password",
-                    // It is the same whether the database is there or not.
-                    1044 => "create the database if it is not there, and GRANT ALL ON it to this user",
-                    1049 => "create the database first",
-                    1130 => "let this user connect from this machine",
-                    1040 | 1203 | 1226 => "let it have more connections (max_connections)",
-                    _ => "see the server's log",
-                };
-                Self::Refused { place, message: error.message.clone(), advice }
-            }
-            Error::Driver(error @ DriverError::NoClientSslFlagFromServer) => {
-                let advice = "give the server a certificate, or leave require_ssl out";
-                Self::Refused { place, message: error.to_string(), advice }
-            }
-            Error::Io(IoError::Tls(error)) => {
-                let advice = "look at the server's certificate, and at require_ssl and verify_ca in the URL";
-                Self::Refused { place, message: error.to_string(), advice }
-            }
-            other => Self::Unreachable { place, message: other.to_string() },
+/// Why the server at this address was not connected to.
+fn refused(options: &MySqlOptions, error: &Error) -> OpenError {
+    let product = Connection::PRODUCT;
+    let place = options.place();
+    match error {
+        Error::Server(error) => {
+            let advice = match error.code {
+                1045 | 1698 => "look at the user and the password",
+                // It is the same whether the database is there or not.
+                1044 => "create the database if it is not there, and GRANT ALL ON it to this user",
+                1049 => "create the database first",
+                1130 => "let this user connect from this machine",
+                1040 | 1203 | 1226 => "let it have more connections (max_connections)",
+                _ => "see the server's log",
+            };
+            OpenError::Refused { product, place, message: error.message.clone(), advice }
         }
+        Error::Driver(error @ DriverError::NoClientSslFlagFromServer) => {
+            let advice = "give the server a certificate, or leave require_ssl out";
+            OpenError::Refused { product, place, message: error.to_string(), advice }
+        }
+        Error::Io(IoError::Tls(error)) => {
+            let advice = "look at the server's certificate, and at require_ssl and verify_ca in the URL";
+            OpenError::Refused { product, place, message: error.to_string(), advice }
+        }
+        other => OpenError::Unreachable { product, place, message: other.to_string() },
     }
+}
 
-    pub(super) fn migration(error: &Error) -> Self {
-        let advice = match error {
-            Error::Server(error) if [1044, 1142, 1143, 1227, 1370].contains(&error.code) => {
-                "GRANT CREATE, INDEX, CREATE ROUTINE, ALTER ROUTINE, EXECUTE, SELECT, INSERT, UPDATE, DELETE ON the database to this user"
-            }
-            Error::Server(error) if [1054, 1146].contains(&error.code) => {
-                "something else has tables with these names: give windlass a database of its own"
-            }
-            _ => "see the server's log",
-        };
-        let message = match error {
-            Error::Server(error) => error.message.clone(),
-            other => other.to_string(),
-        };
-        Self::Migration { message, advice }
-    }
+/// Why the tables cannot be made.
+pub(super) fn migration(error: &Error) -> OpenError {
+    let advice = match error {
+        Error::Server(error) if [1044, 1142, 1143, 1227, 1370].contains(&error.code) => {
+            "GRANT CREATE, INDEX, CREATE ROUTINE, ALTER ROUTINE, EXECUTE, SELECT, INSERT, UPDATE, DELETE ON the database to this user"
+        }
+        Error::Server(error) if [1054, 1146].contains(&error.code) => {
+            "something else has tables with these names: give windlass a database of its own"
+        }
+        _ => "see the server's log",
+    };
+    let message = match error {
+        Error::Server(error) => error.message.clone(),
+        other => other.to_string(),
+    };
+    OpenError::Migration { message, advice }
 }
 
 /// A database that was opened.
@@ -236,11 +138,15 @@ pub(super) async fn open(options: &MySqlOptions) -> Result<Opened, OpenError> {
 }
 
 fn silent(options: &MySqlOptions) -> OpenError {
-    OpenError::Unreachable { place: options.place(), message: "it does not answer".to_owned() }
+    OpenError::Unreachable {
+        product: Connection::PRODUCT,
+        place: options.place(),
+        message: "it does not answer".to_owned(),
+    }
 }
 
 async fn open_in_time(options: &MySqlOptions) -> Result<Opened, OpenError> {
-    let failed = |error: Error| OpenError::connection(options, &error);
+    let failed = |error: Error| refused(options, &error);
     let mut conn = options.connect().await?;
     let settings: Vec<(String, String)> = conn
         .query(
@@ -250,9 +156,7 @@ async fn open_in_time(options: &MySqlOptions) -> Result<Opened, OpenError> {
         .await
         .map_err(failed)?;
     let is_mariadb = check(&settings.into_iter().collect(), options)?;
-    let mut fresh_key = [0; 32];
-    getrandom::fill(&mut fresh_key).map_err(|error| OpenError::Random(error.to_string()))?;
-    let token_key = migrate(&mut conn, fresh_key).await?;
+    let token_key = migrate(&mut conn, random_bytes()?).await?;
     // It has told all that is wanted of it.
     let _ = conn.disconnect().await;
     Ok(Opened { database: Database::new(options.options.clone(), is_mariadb), token_key })
@@ -260,30 +164,36 @@ async fn open_in_time(options: &MySqlOptions) -> Result<Opened, OpenError> {
 
 /// Whether it is a server that we can work on. Tells whether it is MariaDB.
 fn check(settings: &HashMap<String, String>, options: &MySqlOptions) -> Result<bool, OpenError> {
-    let place = options.place();
+    let unusable = |why: String| Err(OpenError::Unusable { place: options.place(), why });
     let get = |name: &str| settings.get(name).map_or("", String::as_str);
     let is_on = |name: &str| matches!(get(name).to_ascii_uppercase().as_str(), "ON" | "1" | "YES");
     let version = get("version");
     if let Some(found) = other_engine(version, get("version_comment"), settings.contains_key("tidb_txn_mode"))
     {
-        return Err(OpenError::Unsupported { place, found });
+        return unusable(format!(
+            "is {found}, which does not lock rows as MySQL does: it ignores SKIP LOCKED or has no row locks, so attempts would be claimed twice; use MySQL 8.0, MariaDB 10.6 or newer"
+        ));
     }
     let is_mariadb = version.to_ascii_lowercase().contains("mariadb");
     let least = if is_mariadb { (10, 6) } else { (8, 0) };
     if numbers(version) < least {
-        return Err(OpenError::TooOld { place, found: version.to_owned() });
+        return unusable(format!("has version {version}: MariaDB 10.6, MySQL 8.0 or newer is needed"));
     }
     for setting in ["read_only", "super_read_only", "innodb_read_only"] {
         if is_on(setting) {
-            return Err(OpenError::ReadOnly { place, setting: setting.to_owned() });
+            return unusable(format!(
+                "takes no writes ({setting} is on): give the address of the primary server"
+            ));
         }
     }
     if is_on("wsrep_on") {
-        return Err(OpenError::Galera { place });
+        return unusable(GALERA.to_owned());
     }
     let found = get("max_allowed_packet").parse().unwrap_or(u64::MAX);
     if found < PACKET_BYTES_MIN {
-        return Err(OpenError::Packets { place, found });
+        return unusable(format!(
+            "takes packets of {found} bytes, and {PACKET_BYTES_MIN} are needed: SET GLOBAL max_allowed_packet = 67108864, and the same in its configuration"
+        ));
     }
     Ok(is_mariadb)
 }

@@ -19,7 +19,7 @@ const KEYS_MAX: usize = 500;
 
 /// A value in a statement.
 #[derive(Debug, Clone)]
-pub(super) enum Cell<'a> {
+pub(crate) enum Cell<'a> {
     Null,
     Number(i64),
     Bytes(Cow<'a, [u8]>),
@@ -113,8 +113,14 @@ pub(super) use cells;
 
 /// Statements that go to the database together, in packets of bounded length.
 #[derive(Debug, Default)]
-pub(super) struct Script {
+pub(crate) struct Script {
     packets: Vec<Packet>,
+    /// Calls that added statements: each has one place in the answers, however many statements it took.
+    places: usize,
+    /// They begin a transaction.
+    begins: bool,
+    /// They commit it.
+    ends: bool,
     /// They only read, all of them as of one moment, which the connection sees to.
     reads: bool,
 }
@@ -123,8 +129,8 @@ pub(super) struct Script {
 #[derive(Debug, Default)]
 pub(super) struct Packet {
     pub(super) text: String,
-    /// What each of them answers with.
-    pub(super) answers: Vec<Answer>,
+    /// What each of them answers with, and the place of its rows in the answers.
+    pub(super) answers: Vec<(Answer, Option<usize>)>,
 }
 
 /// What a statement answers with: what comes is held against it, so that no answer is taken for that of another one.
@@ -146,9 +152,7 @@ impl Answer {
 impl Script {
     /// Statements that begin a transaction.
     pub(super) fn begin() -> Self {
-        let mut script = Self::default();
-        script.add("START TRANSACTION", []);
-        script
+        Self { packets: vec![Packet::one("START TRANSACTION")], begins: true, ..Self::default() }
     }
 
     /// Statements that read as of one moment.
@@ -156,34 +160,47 @@ impl Script {
         Self { reads: true, ..Self::default() }
     }
 
+    /// One statement.
+    pub(super) fn one<'a>(sql: &str, cells: impl IntoIterator<Item = Cell<'a>>) -> Self {
+        let mut script = Self::default();
+        script.add(sql, cells);
+        script
+    }
+
     /// Whether the statements are to read as of one moment.
     pub(super) fn reads(&self) -> bool {
         self.reads
     }
 
-    /// Has them read as of one moment, that of their own transaction. Gives with them how many answers stand before theirs.
-    pub(super) fn in_transaction(mut self) -> (Self, usize) {
+    pub(super) fn begins(&self) -> bool {
+        self.begins
+    }
+
+    pub(super) fn ends(&self) -> bool {
+        self.ends
+    }
+
+    /// Has them read as of one moment, that of their own transaction.
+    pub(super) fn in_transaction(mut self) -> Self {
         if let Some(first) = self.packets.first_mut() {
             let mut begin = Packet::one("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ");
             begin.append(Packet::one("START TRANSACTION WITH CONSISTENT SNAPSHOT"));
-            let before = begin.answers.len();
             begin.append(std::mem::take(first));
             *first = begin;
             self.end();
-            return (self, before);
         }
-        (self, 0)
+        self
     }
 
     /// Ends the transaction, and what it did is on disk then.
     pub(super) fn end(&mut self) {
-        self.add("COMMIT", []);
+        self.ends = true;
+        self.next().append(Packet::one("COMMIT"));
     }
 
-    /// Adds a statement with values for its question marks, which stand for nothing else. Gives its place in the script,
-    /// which is that of its answer.
+    /// Adds a statement with values for its question marks, which mean nothing else. Returns the place of its answer.
     pub(super) fn add<'a>(&mut self, sql: &str, cells: impl IntoIterator<Item = Cell<'a>>) -> usize {
-        let place = self.statements();
+        let place = self.place();
         let mut cells = cells.into_iter();
         let packet = self.next();
         for part in sql.split_inclusive('?') {
@@ -195,7 +212,7 @@ impl Script {
                 None => packet.text.push_str(part),
             }
         }
-        packet.end(sql);
+        packet.end(sql, Some(place));
         place
     }
 
@@ -205,7 +222,8 @@ impl Script {
         head: &str,
         rows: impl IntoIterator<Item = Vec<Cell<'a>>>,
         tail: &str,
-    ) {
+    ) -> usize {
+        let place = self.place();
         let mut rows = rows.into_iter().peekable();
         while rows.peek().is_some() {
             let packet = self.next();
@@ -221,8 +239,9 @@ impl Script {
             }
             packet.text.push(' ');
             packet.text.push_str(tail);
-            packet.end(head);
+            packet.end(head, Some(place));
         }
+        place
     }
 
     /// Adds statements with keys of one column: `head`, ` IN (…)` and `tail`. None where there are no keys.
@@ -233,7 +252,7 @@ impl Script {
         tail: &str,
     ) -> usize {
         let mut keys = keys.into_iter().peekable();
-        let mut statements = 0;
+        let place = self.place();
         while keys.peek().is_some() {
             let packet = self.next();
             packet.text.push_str(head);
@@ -241,10 +260,9 @@ impl Script {
             write_row(&mut packet.text, &keys.by_ref().take(KEYS_MAX).collect::<Vec<_>>());
             packet.text.push(' ');
             packet.text.push_str(tail);
-            packet.end(head);
-            statements += 1;
+            packet.end(head, Some(place));
         }
-        statements
+        place
     }
 
     /// Adds statements with keys of two columns: `head`, `(one = … AND other = …) OR …`, and `tail`. Servers use an
@@ -257,7 +275,7 @@ impl Script {
         tail: &str,
     ) -> usize {
         let mut keys = keys.into_iter().peekable();
-        let mut statements = 0;
+        let place = self.place();
         while keys.peek().is_some() {
             let packet = self.next();
             packet.text.push_str(head);
@@ -275,15 +293,20 @@ impl Script {
             }
             packet.text.push_str(") ");
             packet.text.push_str(tail);
-            packet.end(head);
-            statements += 1;
+            packet.end(head, Some(place));
         }
-        statements
+        place
     }
 
-    /// How many statements there are.
-    pub(super) fn statements(&self) -> usize {
-        self.packets.iter().map(|packet| packet.answers.len()).sum()
+    /// How many places the answers have.
+    pub(super) fn places(&self) -> usize {
+        self.places
+    }
+
+    /// The next place in the answers.
+    fn place(&mut self) -> usize {
+        self.places += 1;
+        self.places - 1
     }
 
     pub(super) fn into_packets(self) -> Vec<Packet> {
@@ -304,7 +327,7 @@ impl Packet {
     /// One statement without values.
     pub(super) fn one(statement: &str) -> Self {
         let mut packet = Self { text: statement.to_owned(), answers: Vec::new() };
-        packet.end(statement);
+        packet.end(statement, None);
         packet
     }
 
@@ -314,9 +337,9 @@ impl Packet {
     }
 
     /// Ends a statement that begins like this.
-    fn end(&mut self, head: &str) {
+    fn end(&mut self, head: &str, place: Option<usize>) {
         self.text.push_str(";\n");
-        self.answers.push(Answer::of(head));
+        self.answers.push((Answer::of(head), place));
     }
 }
 
@@ -373,12 +396,16 @@ mod tests {
         let mut script = Script::default();
         script.insert("INSERT INTO t (a, b)", [cells![1_i64, true], cells![2_i64, ""]], "IGNORE");
         script.insert("INSERT INTO t (a, b)", Vec::<Vec<Cell<'_>>>::new(), "");
-        assert_eq!(script.for_keys("SELECT a FROM t WHERE a", cells![1_i64, 2_i64], "FOR UPDATE"), 1);
-        assert_eq!(script.for_keys("SELECT a FROM t WHERE a", cells![], ""), 0);
+        assert_eq!(script.for_keys("SELECT a FROM t WHERE a", cells![1_i64, 2_i64], "FOR UPDATE"), 2);
+        assert_eq!(script.for_keys("SELECT a FROM t WHERE a", cells![], ""), 3);
         let pairs = [(Cell::from(1_u128), Cell::from(1_i64)), (Cell::from(2_u128), Cell::from(2_i64))];
-        assert_eq!(script.for_pairs("DELETE FROM t WHERE", ("a", "b"), pairs, ""), 1);
-        assert_eq!(script.statements(), 3);
-        assert_eq!(script.packets[0].answers, [Answer::Done, Answer::Rows, Answer::Done]);
+        assert_eq!(script.for_pairs("DELETE FROM t WHERE", ("a", "b"), pairs, ""), 4);
+        assert_eq!(script.places(), 5);
+        let answers = [(Answer::Done, Some(0)), (Answer::Rows, Some(2)), (Answer::Done, Some(4))];
+        assert_eq!(
+            script.packets[0].answers, answers,
+            "each call has a place, also where it adds no statement"
+        );
         assert_eq!(
             text(script),
             "INSERT INTO t (a, b) VALUES (1,1), (2,x'') IGNORE;\n\

@@ -1,64 +1,54 @@
-//! Deletes what is kept too long, a little at a time.
-//!
-//! A task goes at once, with its settled alarms; its history, members, results and log lines, of which there may be many,
-//! go as far as there is room, and the rest later. What is left is noted in `windlass_remains`, so nothing that can be
-//! asked for is ever half there. A child that succeeded stays until the topmost task above it has ended: it may be asked
-//! to undo itself. Where what happened is announced, a task stays until all of it was.
+//! Deletes what is kept too long: rows are looked for first, and deleted by their keys.
 
-use windlass_core::{Millis, TaskId, is_adhoc};
+use windlass_core::TaskId;
+use windlass_core::is_adhoc;
 use windlass_store::{Now, Retention};
 
 use super::{
-    columns::Columns as _,
     commit::NOW,
     connection::Connection,
-    error::Fault,
     script::{Cell, Script, cells},
 };
-
-/// How long an idempotency key is kept at least, though its task may go before.
-const KEY_KEPT: Millis = Millis::from_secs(24 * 3600);
+use crate::rows::{
+    Columns as _, Fault, Link as _,
+    sweep::{KEY_KEPT, SweepSql, until},
+};
 
 /// How long the mark of a connection's last commit is kept: far longer than anybody asks about it.
 const MARK_KEPT_MS: u64 = 3_600_000;
 
-/// Deletes at most `limit` rows of what is kept too long, tasks counted as one each. Tells how many went.
-pub(super) async fn sweep(
-    connection: &mut Connection<'_>,
-    retention: &Retention,
-    now: Now,
-    limit: usize,
-) -> Result<u64, Fault> {
-    // What is exactly as old as this goes.
-    let until = |kept: Millis| now.wall.0.saturating_sub_unsigned(kept.0);
-    let mut sweeper = Sweeper { connection, keeps_unannounced: retention.keeps_unannounced, left: limit };
-    sweeper.marks().await?;
-    sweeper.logs(until(retention.logs)).await?;
-    sweeper.remains().await?;
-    sweeper.tasks("kept_until", now.wall.0).await?;
-    sweeper.tasks("kept_since", until(retention.tasks)).await?;
-    sweeper.remains().await?;
-    sweeper.alarms(until(retention.tasks)).await?;
-    sweeper.orphans(until(KEY_KEPT)).await?;
-    sweeper.flows().await?;
-    Ok((limit - sweeper.left) as u64)
+impl SweepSql for Connection {
+    async fn sweep(&mut self, retention: &Retention, now: Now, limit: usize) -> Result<u64, Fault> {
+        let keeps_unannounced = retention.keeps_unannounced;
+        let mut sweeper = Sweeper { connection: self, keeps_unannounced, left: limit };
+        sweeper.marks().await?;
+        sweeper.logs(until(now, retention.logs)).await?;
+        sweeper.remains().await?;
+        sweeper.tasks("kept_until", now.wall.0).await?;
+        sweeper.tasks("kept_since", until(now, retention.tasks)).await?;
+        sweeper.remains().await?;
+        sweeper.alarms(until(now, retention.tasks)).await?;
+        sweeper.orphans(until(now, KEY_KEPT)).await?;
+        sweeper.flows().await?;
+        Ok((limit - sweeper.left) as u64)
+    }
 }
 
-struct Sweeper<'c, 'd> {
-    connection: &'c mut Connection<'d>,
+struct Sweeper<'c> {
+    connection: &'c mut Connection,
     /// What is to be announced of a task keeps it.
     keeps_unannounced: bool,
     /// So many more may go.
     left: usize,
 }
 
-impl Sweeper<'_, '_> {
+impl Sweeper<'_> {
     /// Marks of connections that are gone. Nobody counts them.
     async fn marks(&mut self) -> Result<(), Fault> {
         let mut script = Script::default();
         let old = format!("DELETE FROM windlass_commit WHERE at < {NOW} - {MARK_KEPT_MS} LIMIT 1000");
         script.add(&old, []);
-        self.connection.run(script).await?;
+        self.connection.send(script).await?;
         Ok(())
     }
 
@@ -67,7 +57,7 @@ impl Sweeper<'_, '_> {
         let lines = format!("SELECT seq, at <= ? FROM windlass_log ORDER BY seq LIMIT {}", self.left);
         let mut script = Script::default();
         script.add(&lines, cells![until]);
-        let sets = self.connection.run(script).await?;
+        let sets = self.connection.send(script).await?;
         let mut old = Vec::new();
         for row in &sets[0] {
             if row.number(1)? == 1 {
@@ -81,9 +71,8 @@ impl Sweeper<'_, '_> {
     async fn delete(&mut self, head: &str, keys: Vec<Cell<'_>>) -> Result<(), Fault> {
         self.left = self.left.saturating_sub(keys.len());
         let mut script = Script::default();
-        if script.for_keys(head, keys, "") > 0 {
-            self.connection.run(script).await?;
-        }
+        script.for_keys(head, keys, "");
+        self.connection.send(script).await?;
         Ok(())
     }
 
@@ -127,7 +116,7 @@ impl Sweeper<'_, '_> {
         script.for_keys("DELETE FROM windlass_task WHERE id", keys(), "");
         script.insert("INSERT IGNORE INTO windlass_remains (task)", keys().map(|key| vec![key]), "");
         script.end();
-        self.connection.run(script).await?;
+        self.connection.send(script).await?;
         self.left -= tasks.len();
         Ok(())
     }
@@ -159,7 +148,7 @@ impl Sweeper<'_, '_> {
                 script.for_keys("DELETE FROM windlass_remains WHERE task", keys(), "");
             }
             script.end();
-            self.connection.run(script).await?;
+            self.connection.send(script).await?;
         }
         Ok(())
     }
@@ -209,7 +198,7 @@ impl Sweeper<'_, '_> {
         script.for_keys(&format!("DELETE FROM windlass_flow WHERE {UNUSED} AND name"), names, "");
         let gone = script.add("SELECT ROW_COUNT()", []);
         script.end();
-        let sets = self.connection.run(script).await?;
+        let sets = self.connection.send(script).await?;
         let gone = sets[gone].first().map(|row| row.number(0)).transpose()?.unwrap_or(0);
         self.left = self.left.saturating_sub(usize::try_from(gone).unwrap_or(0));
         Ok(())
@@ -221,7 +210,7 @@ impl Sweeper<'_, '_> {
         }
         let mut script = Script::default();
         script.add(sql, cells![until]);
-        let sets = self.connection.run(script).await?;
+        let sets = self.connection.send(script).await?;
         let keys = sets[0].iter().map(|row| Ok(row.bytes(0)?.into()));
         let keys = keys.collect::<Result<Vec<Cell<'_>>, Fault>>()?;
         self.delete(head, keys).await

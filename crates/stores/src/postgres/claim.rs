@@ -1,21 +1,25 @@
-//! Hands ready attempts to sessions.
+//! Claims attempts.
 //!
-//! Where no limit is and no keys take turns, one statement takes the first in line that nobody else is about to take.
-//! Else claims of a queue go one after the other: what is in hands is counted, the first attempts of each key are read,
-//! and which of them are handed out is decided in `crate::rows`.
+//! Where no limit is and no keys take turns, one statement claims the first attempts of the queue that no other transaction
+//! is about to claim. It goes alone or with a commit. Else claims of a queue go one after the other, see `RuledSql`.
 
 use tokio_postgres::Row;
 use uuid::Uuid;
-use windlass_core::{Millis, Name, TaskId};
-use windlass_store::{AttemptId, ClaimRequest, Claimed, Leave, Now, Quarantine, SessionId, StoreError};
+use windlass_core::{Name, TaskId};
+use windlass_store::{AttemptId, ClaimRequest, Claimed, Leave, Now, SessionId};
 
 use super::{
-    connection::{Batch, Connection, Database, parameters, retrying},
-    error::Fault,
-    limits::{Counted, READ_LIMITS, read_limits},
+    connection::{Batch, Connection, parameters},
+    queues::{self, LINE, QUEUES, READ_LIMITS},
+    uuid, uuids,
 };
 use crate::rows::{
-    Candidate, Hands, KeysInTurn, Turn, act_key, any_name, choose, from_integer, left_out, small, to_integer,
+    Blocked, Candidate, Columns as _, Fault, KeysInTurn, Link as _, Turn, act_key,
+    claims::{
+        ClaimSql,
+        ruled::{Choice, Claiming, RuledSql, candidate},
+    },
+    from_integer, small, to_integer,
 };
 
 const CLAIM: &str = "WITH next AS (
@@ -84,7 +88,7 @@ const CANDIDATES: &str = "WITH RECURSIVE rest AS (
             UNION ALL SELECT ''::bytea, false
         ) k GROUP BY fairness
     )
-    SELECT c.task, c.act, c.attempt, c.rank, c.command, c.fairness, keys.in_rest, keys.in_next
+    SELECT c.task, c.act, c.attempt, c.rank, c.command, c.fairness, c.timeout, keys.in_rest, keys.in_next
     FROM keys CROSS JOIN LATERAL (
         SELECT w.* FROM windlass_wait w
         WHERE w.module = $1 AND w.session IS NULL AND w.free = 0 AND w.fairness = keys.fairness
@@ -106,88 +110,50 @@ const BEGIN_STARTS: &str = "INSERT INTO windlass_begun (name, key, at, claim)
     JOIN windlass_wait w ON w.task = n.task AND w.act = n.act WHERE w.session IS NOT NULL";
 const SET_TURN: &str = "UPDATE windlass_queue SET turn = $2 WHERE name = $1";
 
-/// Looks at one queue with limits or turns so often, each time behind what was found to be held back.
-const ROUNDS_MAX: usize = 16;
+impl ClaimSql for Connection {
+    const CLAIMS_MAX: usize = usize::MAX;
 
-/// Hands attempts to a session as its claim requests say. What was claimed for one reaches the worker also where the next one fails.
-pub(super) async fn claim_all(
-    database: &Database,
-    quarantine: &Quarantine,
-    session: SessionId,
-    claim_requests: &[ClaimRequest],
-    leave: &Leave,
-    now: Now,
-) -> Result<Vec<Claimed>, StoreError> {
-    let mut claimed = Vec::new();
-    for claim_request in claim_requests {
-        let found: Result<Vec<Claimed>, StoreError> = retrying!(database, |connection| {
-            claim(&mut connection, quarantine, session, claim_request, leave, now).await
-        });
-        match found {
-            Ok(found) => claimed.extend(found),
-            Err(error) if claimed.is_empty() => return Err(error),
-            Err(_) => break,
-        }
+    async fn claim(&mut self, claiming: Claiming<'_>, leave: &Leave) -> Result<Option<Vec<Claimed>>, Fault> {
+        let mut batch = Batch::default();
+        add_claim(&mut batch, claiming, leave);
+        let results = self.send(batch).await.map_err(Fault::of_claim)?;
+        claimed(&results, claiming.session, claiming.claim_request, claiming.now)
     }
-    Ok(claimed)
-}
 
-/// Hands attempts to a session as one of its claim requests says. What others have just made ready is left to them where nothing
-/// else rules the queue.
-async fn claim(
-    connection: &mut Connection<'_>,
-    quarantine: &Quarantine,
-    session: SessionId,
-    claim_request: &ClaimRequest,
-    leave: &Leave,
-    now: Now,
-) -> Result<Vec<Claimed>, Fault> {
-    let mut batch = Batch::default();
-    add_claim(&mut batch, quarantine, session, claim_request, leave, now);
-    let results = connection.send(batch).await.map_err(not_again)?;
-    match claimed(&results, session, claim_request, now)? {
-        Some(claimed) => Ok(claimed),
-        None => claim_ruled(connection, quarantine, session, claim_request, now).await,
+    fn limits(now: Now) -> Batch<'static> {
+        let mut batch = Batch::one(READ_LIMITS, parameters![None::<&str>]);
+        batch.add(queues::HELD, Vec::new());
+        batch.add(queues::BEGUN, parameters![to_integer(now.mono.0)]);
+        batch
+    }
+
+    fn queues() -> Batch<'static> {
+        Batch::one(QUEUES, Vec::new())
+    }
+
+    fn line(task: TaskId, act: i64) -> Batch<'static> {
+        Batch::one(LINE, parameters![uuid(task), act])
     }
 }
 
-/// A claim whose connection was lost may have been committed. It is not tried again: that would claim other attempts as
-/// well.
-fn not_again(fault: Fault) -> Fault {
-    if fault.is_lost_connection() { Fault::Store(StoreError::from(fault)) } else { fault }
-}
-
-/// Adds statements that claim as a claim request says.
-pub(super) fn add_claim<'w>(
-    batch: &mut Batch<'w>,
-    quarantine: &Quarantine,
-    session: SessionId,
-    claim_request: &'w ClaimRequest,
-    leave: &Leave,
-    now: Now,
-) {
-    batch.add(
-        CLAIM,
-        parameters![
-            claim_request.module.as_str(),
-            commands(claim_request),
-            i64::from(claim_request.free),
-            Uuid::from_u128(session.0),
-            now.wall.0,
-            to_integer(now.mono.0),
-            to_integer(session.timeout_grace(true).0),
-            to_integer(session.timeout_grace(false).0),
-            leave.since.map(|since| since.0),
-            leave.but.iter().map(|task| Uuid::from_u128(task.0)).collect::<Vec<_>>(),
-            damaged(quarantine)
-        ],
-    );
+/// Adds statements that claim as a claim request asks.
+pub(super) fn add_claim<'w>(batch: &mut Batch<'w>, claiming: Claiming<'w>, leave: &Leave) {
+    let Claiming { session, claim_request, most, now, damaged } = claiming;
+    let parameters = parameters![
+        claim_request.module.as_str(),
+        commands(claim_request),
+        to_integer(most as u64),
+        Uuid::from_u128(session.0),
+        now.wall.0,
+        to_integer(now.mono.0),
+        to_integer(session.timeout_grace(true).0),
+        to_integer(session.timeout_grace(false).0),
+        leave.since.map(|since| since.0),
+        leave.but.iter().map(|task| uuid(*task)).collect::<Vec<_>>(),
+        uuids(damaged)
+    ];
+    batch.add(CLAIM, parameters);
     batch.add(IS_RULED, parameters![claim_request.module.as_str()]);
-}
-
-/// The tasks of which nothing is claimed.
-fn damaged(quarantine: &Quarantine) -> Vec<Uuid> {
-    left_out(quarantine).into_iter().map(|task| Uuid::from_u128(task.0)).collect()
 }
 
 /// How many statements [`add_claim`] adds.
@@ -201,7 +167,7 @@ pub(super) fn claimed(
     now: Now,
 ) -> Result<Option<Vec<Claimed>>, Fault> {
     let [claimed, is_ruled] = results else { return Ok(None) };
-    let is_ruled: bool = is_ruled.first().map(|row| row.try_get(0)).transpose()?.unwrap_or(false);
+    let is_ruled = is_ruled.first().map(|row| row.flag(0)).transpose()?.unwrap_or(false);
     if claimed.is_empty() && is_ruled {
         return Ok(None);
     }
@@ -216,185 +182,105 @@ fn commands(claim_request: &ClaimRequest) -> Option<Vec<&str>> {
 fn in_order(rows: &[Row], session: SessionId, module: &Name, now: Now) -> Result<Vec<Claimed>, Fault> {
     let mut claimed = Vec::with_capacity(rows.len());
     for row in rows {
-        let task: Uuid = row.try_get(0)?;
-        let id = AttemptId {
-            task: TaskId(task.as_u128()),
-            key: act_key(row.try_get(1)?),
-            attempt: small(row.try_get(2)?),
-            claim: from_integer(row.try_get(3)?),
-        };
-        let rank: i64 = row.try_get(4)?;
+        let (key, attempt) = (act_key(row.number(1)?), small(row.number(2)?));
+        let id = AttemptId { task: row.task(0)?, key, attempt, claim: from_integer(row.number(3)?) };
+        let rank = row.number(4)?;
         claimed.push((rank, Claimed { id, session, at: now.wall, module: module.clone() }));
     }
     claimed.sort_by_key(|(rank, claimed)| (*rank, claimed.id));
     Ok(claimed.into_iter().map(|(_, claimed)| claimed).collect())
 }
 
-/// A queue while nobody else claims of it.
-struct Queue {
-    is_paused: bool,
-    turn: Option<Turn>,
-    /// The session's grace; nothing = nobody knows the session.
-    grace: Option<Millis>,
-    hands: Hands,
-}
+impl RuledSql for Connection {
+    fn lock_queue(claiming: Claiming<'_>) -> Batch<'_> {
+        let (module, mono) = (claiming.claim_request.module.as_str(), to_integer(claiming.now.mono.0));
+        let mut batch = Batch::begin();
+        batch.add(QUEUE, parameters![module]);
+        batch.add(SESSION, parameters![Uuid::from_u128(claiming.session.0)]);
+        batch.add(READ_LIMITS, parameters![Some(module)]);
+        batch.add(RUNNING, parameters![module]);
+        batch.add(BEGUN, parameters![module, mono]);
+        batch.add(FORGET_BEGUN, parameters![module, mono]);
+        batch
+    }
 
-async fn claim_ruled(
-    connection: &mut Connection<'_>,
-    quarantine: &Quarantine,
-    session: SessionId,
-    claim_request: &ClaimRequest,
-    now: Now,
-) -> Result<Vec<Claimed>, Fault> {
-    let queue = hold_queue(connection, quarantine, session, claim_request, now).await?;
-    let Queue { is_paused: false, mut turn, grace: Some(grace), mut hands } = queue else {
-        connection.roll_back().await?;
-        return Ok(Vec::new());
-    };
-    let module = claim_request.module.as_str();
-    let (most, mut chosen) = (claim_request.free as usize, Vec::<Candidate>::new());
-    for _ in 0..ROUNDS_MAX {
-        let missing = most - chosen.len();
-        if missing == 0 {
-            break;
-        }
-        let blocked = hands.blocked();
+    async fn candidates(
+        &mut self,
+        claiming: Claiming<'_>,
+        turn: Option<&Turn>,
+        blocked: &[Blocked],
+    ) -> Result<(Vec<Candidate>, KeysInTurn), Fault> {
+        let Claiming { claim_request, most, damaged, .. } = claiming;
         let blocked_commands: Vec<Option<&str>> =
             blocked.iter().map(|(command, _)| command.as_ref().map(|command| command.as_str())).collect();
         let blocked_keys: Vec<Option<&[u8]>> = blocked.iter().map(|(_, key)| key.as_deref()).collect();
-        let keys = i32::try_from(most + blocked.len()).unwrap_or(i32::MAX);
-        let rows = connection
-            .query(
-                CANDIDATES,
-                &[
-                    &module,
-                    &turn.as_ref().map_or(&[][..], |turn| &turn.key),
-                    &keys,
-                    &commands(claim_request),
-                    &blocked_commands,
-                    &blocked_keys,
-                    &to_integer(most as u64),
-                    // Nothing was ready before all time: there is no round.
-                    &turn.as_ref().map_or(i64::MIN, |turn| turn.began),
-                    &damaged(quarantine),
-                ],
-            )
-            .await?;
+        let parameters = parameters![
+            claim_request.module.as_str(),
+            turn.map_or(&[][..], |turn| &turn.key),
+            i32::try_from(most + blocked.len()).unwrap_or(i32::MAX),
+            commands(claim_request),
+            blocked_commands,
+            blocked_keys,
+            to_integer(most as u64),
+            // Nothing was ready before all time: there is no round.
+            turn.map_or(i64::MIN, |turn| turn.began),
+            uuids(damaged),
+        ];
+        let rows = self.rows(Batch::one(CANDIDATES, parameters)).await?;
         let (mut candidates, mut in_turn) = (Vec::with_capacity(rows.len()), KeysInTurn::default());
         for row in &rows {
             let candidate = candidate(row)?;
-            if row.try_get(6)? {
+            if row.flag(7)? {
                 in_turn.rest.insert(candidate.fairness.clone());
             }
-            if row.try_get(7)? {
+            if row.flag(8)? {
                 in_turn.next.insert(candidate.fairness.clone());
             }
             candidates.push(candidate);
         }
-        candidates.retain(|new| chosen.iter().all(|old| (old.task, old.act) != (new.task, new.act)));
-        let round = choose(candidates, in_turn, &mut hands, turn, now.wall.0, missing);
-        turn = round.turn;
-        let is_done = round.attempts.is_empty() || !round.held_back;
-        chosen.extend(round.attempts);
-        if is_done {
-            break;
+        Ok((candidates, in_turn))
+    }
+
+    async fn hand_out(&mut self, claiming: Claiming<'_>, choice: Choice<'_>) -> Result<Vec<Claimed>, Fault> {
+        let Claiming { session, claim_request, now, .. } = claiming;
+        let mut rows: Vec<(Uuid, i64, i64)> = choice
+            .candidates
+            .iter()
+            .map(|candidate| (Uuid::from_u128(candidate.task), candidate.act, candidate.attempt))
+            .collect();
+        // In the order in which commits lock them.
+        rows.sort_unstable();
+        let tasks: Vec<Uuid> = rows.iter().map(|row| row.0).collect();
+        let acts: Vec<i64> = rows.iter().map(|row| row.1).collect();
+        let attempts: Vec<i64> = rows.iter().map(|row| row.2).collect();
+        let (id, mono) = (Uuid::from_u128(session.0), to_integer(now.mono.0));
+        let mut batch = Batch::default();
+        batch.add(
+            HAND_OUT,
+            parameters![tasks, acts, attempts, id, now.wall.0, mono, to_integer(choice.grace.0)],
+        );
+        let (mut names, mut keys, mut tasks, mut acts) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        for candidate in choice.candidates {
+            for (limit, key) in choice.hands.starts(candidate) {
+                names.push(limit.to_string());
+                keys.push(key);
+                tasks.push(Uuid::from_u128(candidate.task));
+                acts.push(candidate.act);
+            }
         }
-    }
-    hand_out(connection, session, claim_request, chosen, (turn, grace), &hands, now).await
-}
-
-/// Waits until nobody else claims of the queue, and reads what counts under its limits.
-async fn hold_queue(
-    connection: &mut Connection<'_>,
-    quarantine: &Quarantine,
-    session: SessionId,
-    claim_request: &ClaimRequest,
-    now: Now,
-) -> Result<Queue, Fault> {
-    let (module, mono) = (claim_request.module.as_str(), to_integer(now.mono.0));
-    let mut batch = Batch::begin();
-    batch.add(QUEUE, parameters![module]);
-    batch.add(SESSION, parameters![Uuid::from_u128(session.0)]);
-    batch.add(READ_LIMITS, parameters![Some(module)]);
-    batch.add(RUNNING, parameters![module]);
-    batch.add(BEGUN, parameters![module, mono]);
-    batch.add(FORGET_BEGUN, parameters![module, mono]);
-    let results = connection.send(batch).await?;
-    let (mut is_paused, mut turn) = (false, None);
-    for row in &results[0] {
-        (is_paused, turn) = (row.try_get(0)?, Turn::read(row.try_get(1)?, now.wall.0));
-    }
-    let attached: Option<bool> = results[1].first().map(|row| row.try_get(0)).transpose()?;
-    let grace = attached.map(|attached| session.timeout_grace(attached));
-    let mut hands = Hands::new(read_limits(&results[2], quarantine)?);
-    for row in &results[3] {
-        hands.hold(&any_name(row.try_get(0)?), row.try_get(1)?);
-    }
-    for row in &results[4] {
-        let Counted { limit, key, at } = Counted::read(row)?;
-        hands.begin(limit, key, at, now.mono);
-    }
-    Ok(Queue { is_paused, turn, grace, hands })
-}
-
-fn candidate(row: &Row) -> Result<Candidate, Fault> {
-    let task: Uuid = row.try_get(0)?;
-    Ok(Candidate {
-        task: task.as_u128(),
-        act: row.try_get(1)?,
-        attempt: row.try_get(2)?,
-        rank: row.try_get(3)?,
-        command: any_name(row.try_get(4)?),
-        fairness: row.try_get(5)?,
-    })
-}
-
-async fn hand_out(
-    connection: &mut Connection<'_>,
-    session: SessionId,
-    claim_request: &ClaimRequest,
-    chosen: Vec<Candidate>,
-    (turn, grace): (Option<Turn>, Millis),
-    hands: &Hands,
-    now: Now,
-) -> Result<Vec<Claimed>, Fault> {
-    if chosen.is_empty() {
-        connection.roll_back().await?;
-        return Ok(Vec::new());
-    }
-    let mut rows: Vec<(Uuid, i64, i64)> = chosen
-        .iter()
-        .map(|candidate| (Uuid::from_u128(candidate.task), candidate.act, candidate.attempt))
-        .collect();
-    // In the order in which commits lock them.
-    rows.sort_unstable();
-    let tasks: Vec<Uuid> = rows.iter().map(|row| row.0).collect();
-    let acts: Vec<i64> = rows.iter().map(|row| row.1).collect();
-    let attempts: Vec<i64> = rows.iter().map(|row| row.2).collect();
-    let (id, mono) = (Uuid::from_u128(session.0), to_integer(now.mono.0));
-    let mut batch = Batch::default();
-    batch.add(HAND_OUT, parameters![tasks, acts, attempts, id, now.wall.0, mono, to_integer(grace.0)]);
-    let (mut names, mut keys, mut tasks, mut acts) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-    for candidate in &chosen {
-        for (limit, key) in hands.starts(candidate) {
-            names.push(limit.to_string());
-            keys.push(key);
-            tasks.push(Uuid::from_u128(candidate.task));
-            acts.push(candidate.act);
+        if !names.is_empty() {
+            batch.add(BEGIN_STARTS, parameters![names, keys, tasks, acts, mono]);
         }
+        batch.add(SET_TURN, parameters![claim_request.module.as_str(), choice.turn.map(Turn::write)]);
+        let results = self.send(batch.and_commit()).await.map_err(Fault::of_claim)?;
+        let mut claimed = in_order(&results[0], session, &claim_request.module, now)?;
+        // In the order of their turns.
+        let place = |claimed: &Claimed| {
+            choice.candidates.iter().position(|candidate| {
+                candidate.task == claimed.id.task.0 && act_key(candidate.act) == claimed.id.key
+            })
+        };
+        claimed.sort_by_key(place);
+        Ok(claimed)
     }
-    if !names.is_empty() {
-        batch.add(BEGIN_STARTS, parameters![names, keys, tasks, acts, mono]);
-    }
-    batch.add(SET_TURN, parameters![claim_request.module.as_str(), turn.map(|turn| turn.write())]);
-    let results = connection.send(batch.and_commit()).await.map_err(not_again)?;
-    let mut claimed = in_order(&results[0], session, &claim_request.module, now)?;
-    // In the order of their turns.
-    let place = |claimed: &Claimed| {
-        chosen.iter().position(|candidate| {
-            candidate.task == claimed.id.task.0 && act_key(candidate.act) == claimed.id.key
-        })
-    };
-    claimed.sort_by_key(place);
-    Ok(claimed)
 }

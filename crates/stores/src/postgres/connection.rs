@@ -14,7 +14,8 @@ use futures_util::future::{BoxFuture, FutureExt as _, join_all};
 use tokio::time::{error::Elapsed, timeout};
 use tokio_postgres::{Row, types::ToSql};
 
-use super::error::Fault;
+use super::error::{closed, no_answer};
+use crate::rows::{self, Answers, Fault, Link, policy::ANSWER_AFTER};
 
 /// What every connection is set to, beside how long a statement may take. A lock or a transaction that takes longer than
 /// this is given up: nothing that is held up may hold up others without end. Plans are made once, for any length of
@@ -37,14 +38,8 @@ pub(super) const SNAPSHOT: &str = "
     SET idle_in_transaction_session_timeout = 0;
     BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
 
-/// How long a call waits for a connection while all of them are busy.
-pub(super) const WAIT_MAX: Duration = Duration::from_secs(10);
-
-/// How much longer than a statement may take its answer is waited for. A server that stands still says nothing at all.
-const ANSWER_AFTER: Duration = Duration::from_secs(5);
-
-/// The database, as this server is connected to it.
-pub(super) struct Database {
+/// The pool of connections to the database.
+pub(crate) struct Database {
     pool: Pool,
     statement_max: Duration,
     trips: AtomicU64,
@@ -57,59 +52,52 @@ impl Database {
         Self { pool, statement_max, trips: AtomicU64::new(0), connected }
     }
 
-    /// How often it was connected to.
-    pub(super) fn connected(&self) -> u64 {
-        self.connected.load(Ordering::Relaxed)
-    }
-
-    /// A connection for one piece of work.
-    pub(super) async fn connection(&self) -> Result<Connection<'_>, Fault> {
-        Ok(Connection { object: Some(self.pool.get().await?), in_transaction: false, database: self })
-    }
-
-    /// How often something went to the database and was waited for.
-    pub(super) fn trips(&self) -> u64 {
-        self.trips.load(Ordering::Relaxed)
-    }
-
     /// Waits for an answer for as long as it may take.
     async fn answer<T>(&self, answer: impl Future<Output = T>) -> Result<T, Elapsed> {
         timeout(self.statement_max + ANSWER_AFTER, answer).await
     }
+}
 
-    /// Gives up all connections, at once where nothing is under way.
-    pub(super) fn close(&self) {
+impl rows::Database for Database {
+    type Link = Connection;
+
+    async fn connection(self: &Arc<Self>) -> Result<Connection, Fault> {
+        let object = Some(self.pool.get().await?);
+        Ok(Connection { object, in_transaction: false, database: self.clone() })
+    }
+
+    fn connected(&self) -> u64 {
+        self.connected.load(Ordering::Relaxed)
+    }
+
+    fn trips(&self) -> u64 {
+        self.trips.load(Ordering::Relaxed)
+    }
+
+    fn close(&self) {
         self.pool.close();
     }
 }
 
 /// A connection. When it is dropped within a transaction it is closed, which ends that; else it goes back to the pool.
-pub(super) struct Connection<'d> {
+pub struct Connection {
     object: Option<Object>,
     in_transaction: bool,
-    database: &'d Database,
+    database: Arc<Database>,
 }
 
-impl Connection<'_> {
-    /// Sends one statement and waits for its rows.
-    pub(super) async fn query(
-        &mut self,
-        sql: &'static str,
-        parameters: &[&(dyn ToSql + Sync)],
-    ) -> Result<Vec<Row>, Fault> {
-        let Some(object) = &self.object else { return Err(Fault::closed()) };
-        let answer = self.database.answer(async {
-            let statement = object.prepare_cached(sql).await?;
-            self.database.trips.fetch_add(1, Ordering::Relaxed);
-            object.query(&statement, parameters).await
-        });
-        let answer = answer.await;
-        self.heard(answer)
-    }
+impl Link for Connection {
+    const PRODUCT: &'static str = "PostgreSQL";
 
-    /// Sends all statements at once and waits for the rows of each. The first that fails says why.
-    pub(super) async fn send(&mut self, batch: Batch<'_>) -> Result<Vec<Vec<Row>>, Fault> {
-        let Some(object) = &self.object else { return Err(Fault::closed()) };
+    type Database = Database;
+    type Script<'a> = Batch<'a>;
+    type Row = Row;
+
+    async fn send(&mut self, batch: Self::Script<'_>) -> Result<Answers<Self>, Fault> {
+        if batch.is_empty() {
+            return Ok(batch.steps.iter().map(|_| Vec::new()).collect());
+        }
+        let Some(object) = &self.object else { return Err(closed()) };
         let (begins, commits) = (batch.begins, batch.commits);
         self.in_transaction |= begins;
         let answer = self.database.answer(send(object, &batch, &self.database.trips)).await;
@@ -124,29 +112,30 @@ impl Connection<'_> {
         Ok(rows.into_iter().take(end).skip(usize::from(begins)).collect())
     }
 
-    /// Ends the transaction without anything of it.
-    pub(super) async fn roll_back(&mut self) -> Result<(), Fault> {
-        let Some(object) = &self.object else { return Err(Fault::closed()) };
+    async fn roll_back(&mut self) -> Result<(), Fault> {
+        let Some(object) = &self.object else { return Err(closed()) };
         self.database.trips.fetch_add(1, Ordering::Relaxed);
         let answer = self.database.answer(object.batch_execute("ROLLBACK")).await;
         self.heard(answer)?;
         self.in_transaction = false;
         Ok(())
     }
+}
 
-    /// Closes the connection where it is of no use any more, and all those that have nothing to do where the server did
-    /// not answer at all: they may be as dead.
+impl Connection {
+    /// Closes the connection where it cannot be used any more. Where the server did not answer at all, all idle connections
+    /// are closed too: they may be as dead.
     fn heard<T>(&mut self, answer: Answer<T>) -> Result<T, Fault> {
         let fault = match answer {
             Ok(Ok(answer)) => return Ok(answer),
             Ok(Err(error)) => Fault::from(error),
-            Err(_) => Fault::NoAnswer,
+            Err(_) => {
+                self.database.pool.retain(|_, _| false);
+                no_answer()
+            }
         };
         if fault.is_lost_connection() {
             self.close();
-        }
-        if matches!(fault, Fault::NoAnswer) {
-            self.database.pool.retain(|_, _| false);
         }
         Err(fault)
     }
@@ -167,18 +156,23 @@ async fn send(
     batch: &Batch<'_>,
     trips: &AtomicU64,
 ) -> Result<Results, tokio_postgres::Error> {
+    if let ([step], false, false) = (&batch.steps[..], batch.begins, batch.commits) {
+        let statement = object.prepare_cached(step.sql).await?;
+        trips.fetch_add(1, Ordering::Relaxed);
+        return Ok(vec![object.query(&statement, &step.parameters()).await]);
+    }
     let mut statements = Vec::with_capacity(batch.steps.len());
     for step in &batch.steps {
-        statements.push(object.prepare_cached(step.sql).await?);
+        let statement = if step.is_left_out() { None } else { Some(object.prepare_cached(step.sql).await?) };
+        statements.push(statement);
     }
     trips.fetch_add(1, Ordering::Relaxed);
     // Polled in their order the first time, they are sent in this order.
     let begin = batch.begins.then(|| simple(object, "BEGIN"));
     let steps = batch.steps.iter().zip(&statements).map(|(step, statement)| {
         async move {
-            let parameters: Vec<&(dyn ToSql + Sync)> =
-                step.parameters.iter().map(|parameter| &**parameter as &(dyn ToSql + Sync)).collect();
-            object.query(statement, &parameters).await
+            let Some(statement) = statement else { return Ok(Vec::new()) };
+            object.query(statement, &step.parameters()).await
         }
         .boxed()
     });
@@ -186,7 +180,7 @@ async fn send(
     Ok(join_all(begin.into_iter().chain(steps).chain(commit)).await)
 }
 
-impl Drop for Connection<'_> {
+impl Drop for Connection {
     fn drop(&mut self) {
         if self.in_transaction {
             self.close();
@@ -207,15 +201,26 @@ fn simple<'o>(
 
 /// Statements that go to the database together.
 #[derive(Default)]
-pub(super) struct Batch<'a> {
+pub(crate) struct Batch<'a> {
     begins: bool,
     steps: Vec<Step<'a>>,
     commits: bool,
 }
 
 struct Step<'a> {
+    /// Empty where the statement is left out.
     sql: &'static str,
     parameters: Vec<Box<dyn ToSql + Sync + Send + 'a>>,
+}
+
+impl Step<'_> {
+    fn is_left_out(&self) -> bool {
+        self.sql.is_empty()
+    }
+
+    fn parameters(&self) -> Vec<&(dyn ToSql + Sync)> {
+        self.parameters.iter().map(|parameter| &**parameter as &(dyn ToSql + Sync)).collect()
+    }
 }
 
 impl<'a> Batch<'a> {
@@ -224,14 +229,40 @@ impl<'a> Batch<'a> {
         Self { begins: true, ..Self::default() }
     }
 
+    /// One statement.
+    pub(super) fn one(sql: &'static str, parameters: Vec<Box<dyn ToSql + Sync + Send + 'a>>) -> Self {
+        let mut batch = Self::default();
+        batch.add(sql, parameters);
+        batch
+    }
+
     pub(super) fn add(&mut self, sql: &'static str, parameters: Vec<Box<dyn ToSql + Sync + Send + 'a>>) {
         self.steps.push(Step { sql, parameters });
+    }
+
+    /// Adds a statement over `rows` rows. Without rows it is not sent, and its answer has no rows.
+    pub(super) fn add_for(
+        &mut self,
+        rows: usize,
+        sql: &'static str,
+        parameters: Vec<Box<dyn ToSql + Sync + Send + 'a>>,
+    ) {
+        if rows > 0 {
+            self.add(sql, parameters);
+        } else {
+            self.add("", Vec::new());
+        }
     }
 
     /// They end the transaction, and what it did is on disk then.
     pub(super) fn and_commit(mut self) -> Self {
         self.commits = true;
         self
+    }
+
+    /// Nothing is to be sent.
+    fn is_empty(&self) -> bool {
+        !self.begins && !self.commits && self.steps.iter().all(Step::is_left_out)
     }
 }
 
@@ -242,43 +273,3 @@ macro_rules! parameters {
     };
 }
 pub(super) use parameters;
-
-/// How often something is tried that others are in the way of, or whose connection is lost.
-pub(super) const TRIES_MAX: usize = 8;
-
-/// Does something with a connection, and again with another one where the first was lost, or where others were in the
-/// way. It must come to the same when it is done twice.
-macro_rules! retrying {
-    ($database:expr, |$connection:ident| $work:expr) => {{
-        let mut tries = 0;
-        loop {
-            let result: Result<_, crate::postgres::error::Fault> = async {
-                #[allow(unused_mut, reason = "some work only reads")]
-                let mut $connection = $database.connection().await?;
-                $work
-            }
-            .await;
-            match result {
-                Ok(done) => break Ok(done),
-                Err(fault) => {
-                    tries += 1;
-                    let again = fault.is_contention() || fault.is_lost_connection();
-                    if !again || tries >= crate::postgres::connection::TRIES_MAX {
-                        break Err(windlass_store::StoreError::from(fault));
-                    }
-                    crate::postgres::connection::pause(tries).await;
-                }
-            }
-        }
-    }};
-}
-pub(super) use retrying;
-
-/// Waits a little before the next try: longer each time, and not as long as others that failed at the same time.
-pub(super) async fn pause(tries: usize) {
-    let mut random = [0; 1];
-    // Without random bytes all wait equally long, which is only slower.
-    let _ = getrandom::fill(&mut random);
-    let most = 2_u64 << tries.min(6);
-    tokio::time::sleep(Duration::from_millis(most / 2 + u64::from(random[0]) * most / 512)).await;
-}

@@ -1,14 +1,20 @@
-//! Reads tasks: all that belongs to each in one statement, so that all of it is of the same moment.
+//! Reads tasks: all that belongs to each in one statement, so that all of it is as of the same moment.
 
-use std::collections::HashMap;
+use std::collections::BTreeSet;
 
 use tokio_postgres::Row;
 use uuid::Uuid;
 use windlass_core::TaskId;
-use windlass_store::Loaded;
 
-use super::{connection::Connection, error::Fault, flows::Flows};
-use crate::rows::{TaskParts, name, of_task, small};
+use super::{
+    connection::{Batch, Connection, parameters},
+    uuid, uuids,
+};
+use crate::rows::{
+    Answers, Columns as _, Fault, Flows, Link as _, TaskParts,
+    load::{Heads, LoadSql, Piece},
+    small, to_integer,
+};
 
 const LOAD: &str = "
     SELECT t.id, t.flow, t.version, t.head, t.params, t.state,
@@ -31,58 +37,82 @@ const LOAD: &str = "
     ) m ON true
     WHERE t.id = ANY($1::uuid[])";
 
-/// The tasks with these ids, in their order.
-pub(super) async fn load(
-    connection: &mut Connection<'_>,
-    flows: &Flows,
-    ids: &[TaskId],
-) -> Result<Vec<Option<Loaded>>, Fault> {
-    if ids.is_empty() {
-        return Ok(Vec::new());
-    }
-    let keys: Vec<Uuid> = ids.iter().map(|id| Uuid::from_u128(id.0)).collect();
-    let rows = connection.query(LOAD, &[&keys]).await?;
-    let mut parts = Vec::with_capacity(rows.len());
-    for row in &rows {
-        parts.extend(readable(flows, task_id(row)?, task_parts(row))?);
-    }
-    let loaded = with_flows(connection, flows, parts).await?;
-    let found: HashMap<TaskId, Loaded> = loaded.into_iter().map(|loaded| (loaded.task.id, loaded)).collect();
-    // One may be asked for twice.
-    Ok(ids.iter().map(|id| found.get(id).cloned()).collect())
-}
+/// Tasks older than one, with what is claimed of them; with `$6` with their parameters.
+const PAGE: &str = "
+    SELECT t.id, t.flow, t.version, t.head, CASE WHEN $6::bool THEN t.params ELSE '{}' END, t.state,
+           w.acts, w.attempts, w.claims, w.sessions, w.since, w.handed_out
+    FROM windlass_task t
+    LEFT JOIN LATERAL (
+        SELECT array_agg(act) AS acts, array_agg(attempt) AS attempts, array_agg(claim) AS claims,
+               array_agg(session) AS sessions, array_agg(claimed_at) AS since,
+               array_agg(handed_out) AS handed_out
+        FROM windlass_wait WHERE task = t.id AND (session IS NOT NULL OR handed_out IS NOT NULL)
+    ) w ON true
+    WHERE t.id < $1 AND ($3::text IS NULL OR t.flow = $3) AND ($4::int8 IS NULL OR t.created_at >= $4)
+      AND ($5::int8 IS NULL OR t.created_at < $5)
+    ORDER BY t.id DESC LIMIT $2";
+/// The newest of each ending are read from its part of an index, and the newest of all of them are the page. It is asked
+/// for in the words of that index: with `ending = …` the database may read all tasks from the newest on instead.
+const PAGE_OF_ENDED: &str = "
+    SELECT t.id, t.flow, t.version, t.head, CASE WHEN $6::bool THEN t.params ELSE '{}' END, t.state,
+           NULL::int8[], NULL::int8[], NULL::int8[], NULL::uuid[], NULL::int8[], NULL::int8[]
+    FROM unnest($7::int2[]) AS e (ending)
+    CROSS JOIN LATERAL (
+        SELECT * FROM windlass_task t
+        WHERE t.ending IS NOT NULL AND t.ending >= e.ending AND (t.ending, t.id) < (e.ending, $1::uuid)
+          AND ($3::text IS NULL OR t.flow = $3) AND ($4::int8 IS NULL OR t.created_at >= $4)
+          AND ($5::int8 IS NULL OR t.created_at < $5)
+        ORDER BY t.ending DESC, t.id DESC LIMIT $2
+    ) t
+    ORDER BY t.id DESC LIMIT $2";
+/// The tasks that were submitted under idempotency keys.
+const BY_SCOPE: &str = "SELECT task FROM windlass_submit_key WHERE scope = ANY($1::bytea[])";
 
-/// Puts tasks together with their flows; without those whose rows are damaged.
-pub(super) async fn with_flows(
-    connection: &mut Connection<'_>,
-    flows: &Flows,
-    parts: Vec<TaskParts>,
-) -> Result<Vec<Loaded>, Fault> {
-    let wanted = parts.iter().map(|parts| (parts.flow.clone(), parts.version));
-    flows.read(connection, wanted).await?;
-    let mut loaded = Vec::with_capacity(parts.len());
-    for parts in parts {
-        let (id, flow) = (parts.id, flows.cache.of_task(parts.id, &parts.flow, parts.version));
-        loaded.extend(flows.quarantine.readable(id, flow.and_then(|flow| parts.into_loaded(flow)))?);
+impl LoadSql for Connection {
+    fn tasks(ids: &[TaskId]) -> Batch<'_> {
+        Batch::one(LOAD, parameters![uuids(ids)])
     }
-    Ok(loaded)
-}
 
-/// The columns of a task as they were read, where they can be understood.
-pub(super) fn readable(
-    flows: &Flows,
-    id: TaskId,
-    read: Result<TaskParts, Fault>,
-) -> Result<Option<TaskParts>, Fault> {
-    match read {
-        Ok(parts) => Ok(Some(parts)),
-        Err(Fault::Store(error)) => Ok(flows.quarantine.readable(id, Err(of_task(id, &error)))?),
-        Err(fault) => Err(fault),
+    fn read_tasks(answers: Answers<Self>, flows: &Flows) -> Result<Vec<TaskParts>, Fault> {
+        let mut parts = Vec::new();
+        for row in answers.iter().flatten() {
+            parts.extend(flows.readable(row.task(0)?, task_parts(row))?);
+        }
+        Ok(parts)
+    }
+
+    async fn heads(&mut self, flows: &Flows, piece: Piece<'_>) -> Result<Heads, Fault> {
+        let Piece { query, endings, before, wanted } = piece;
+        let (since, until) = (query.since.map(|at| at.0), query.until.map(|at| at.0));
+        let flow = query.flow.as_ref().map(|flow| flow.as_str());
+        let (id, limit, reads) = (uuid(before), to_integer(wanted as u64), query.reads_params());
+        let batch = match endings {
+            Some(endings) => {
+                let codes = |codes: &BTreeSet<i64>| -> Vec<i16> {
+                    codes.iter().filter_map(|code| i16::try_from(*code).ok()).collect()
+                };
+                let parameters = parameters![id, limit, flow, since, until, reads, codes(endings)];
+                Batch::one(PAGE_OF_ENDED, parameters)
+            }
+            None => Batch::one(PAGE, parameters![id, limit, flow, since, until, reads]),
+        };
+        let rows = self.rows(batch).await?;
+        let mut parts = Vec::with_capacity(rows.len());
+        for row in &rows {
+            parts.extend(flows.readable(row.task(0)?, task_head(row))?);
+        }
+        let end = rows.last().map(|row| row.task(0)).transpose()?;
+        Ok(Heads { parts, end, is_last: rows.len() < wanted })
+    }
+
+    fn by_scope(scopes: &[[u8; 32]]) -> Batch<'_> {
+        let scopes: Vec<&[u8]> = scopes.iter().map(|scope| &scope[..]).collect();
+        Batch::one(BY_SCOPE, parameters![scopes])
     }
 }
 
 /// A task from a row that begins with the columns of it and of what is claimed of it.
-pub(super) fn task_head(row: &Row) -> Result<TaskParts, Fault> {
+fn task_head(row: &Row) -> Result<TaskParts, Fault> {
     let acts: Vec<i64> = list(row, 6)?;
     let attempts: Vec<i64> = list(row, 7)?;
     let numbers: Vec<Option<i64>> = list(row, 8)?;
@@ -97,23 +127,17 @@ pub(super) fn task_head(row: &Row) -> Result<TaskParts, Fault> {
     }
     let handed_out = acts.into_iter().zip(last).filter_map(|(act, last)| Some((act, last?))).collect();
     Ok(TaskParts {
-        id: task_id(row)?,
-        flow: name(row.try_get(1)?)?,
-        version: small(row.try_get(2)?),
-        head: row.try_get(3)?,
-        params: row.try_get(4)?,
-        state: row.try_get(5)?,
+        id: row.task(0)?,
+        flow: row.name(1)?,
+        version: small(row.number(2)?),
+        head: row.bytes(3)?.to_vec(),
+        params: row.text(4)?.to_owned(),
+        state: row.bytes(5)?.to_vec(),
         members: Vec::new(),
         results: Vec::new(),
         claims,
         handed_out,
     })
-}
-
-/// The id in the first column.
-pub(super) fn task_id(row: &Row) -> Result<TaskId, Fault> {
-    let id: Uuid = row.try_get(0)?;
-    Ok(TaskId(id.as_u128()))
 }
 
 fn task_parts(row: &Row) -> Result<TaskParts, Fault> {
@@ -130,7 +154,7 @@ fn task_parts(row: &Row) -> Result<TaskParts, Fault> {
     })
 }
 
-/// An array; nothing of nothing.
+/// An array. NULL is empty.
 fn list<'r, T: tokio_postgres::types::FromSql<'r>>(row: &'r Row, column: usize) -> Result<Vec<T>, Fault> {
     Ok(row.try_get::<_, Option<Vec<T>>>(column)?.unwrap_or_default())
 }

@@ -2,13 +2,13 @@
 
 use tokio_postgres::Client;
 
-use super::open::OpenError;
-use crate::rows::RESERVED;
+use super::open::migration;
+use crate::{OpenError, rows::check_readable};
 
 /// The steps from one version to the next; the version is their number. A step that was released is never changed, only
 /// followed by another. Each says from which version on servers can work on what it makes: where that is the one before,
 /// servers of both versions work side by side while they are replaced one by one.
-const MIGRATIONS: &[(&str, i32)] = &[
+const MIGRATIONS: &[(&str, i64)] = &[
     (include_str!("migrations/0001.sql"), 1),
     (include_str!("migrations/0002.sql"), 1),
     (include_str!("migrations/0003.sql"), 1),
@@ -17,17 +17,19 @@ const MIGRATIONS: &[(&str, i32)] = &[
 ];
 
 /// The version that this program makes and writes.
-pub(super) const VERSION: i32 = MIGRATIONS.len() as i32;
+pub(super) const VERSION: i64 = MIGRATIONS.len() as i64;
 
 /// The lowest version that servers must know to work on what this program makes.
-pub(super) const READABLE_FROM: i32 = MIGRATIONS[MIGRATIONS.len() - 1].1;
+pub(super) const READABLE_FROM: i64 = MIGRATIONS[MIGRATIONS.len() - 1].1;
 
-/// Held while an import fills the tables.
-pub(super) const LOCK_IMPORT: i64 = LOCK + 1;
+/// Takes the lock that is held while an import fills the tables: the number behind [`LOCK`].
+pub(super) const LOCK_IMPORT_SQL: &str = "SELECT pg_try_advisory_lock(6300083343757148162)";
 
 /// Held while the schema is looked at and changed, so that servers that start at once do it one after the other: "Wndl"
 /// and a number.
 const LOCK: i64 = 0x576e_646c_0000_0001;
+
+const _: () = assert!(LOCK + 1 == 6_300_083_343_757_148_162, "the number in LOCK_IMPORT_SQL");
 
 /// Other servers may still have the key, so a start does not replace it: each would refuse the tokens of the others.
 const NO_TOKEN_KEY: &str = "the key of the tokens (table windlass_meta, column token_key) does not have 32 bytes. Restore it from \
@@ -36,25 +38,21 @@ const NO_TOKEN_KEY: &str = "the key of the tokens (table windlass_meta, column t
 
 /// Brings the schema to [`VERSION`], all of it or nothing. Gives the key that tokens are signed with.
 pub(super) async fn migrate(client: &mut Client, fresh_key: [u8; 32]) -> Result<[u8; 32], OpenError> {
-    let failed = |error: tokio_postgres::Error| OpenError::migration(&error);
+    let failed = |error: tokio_postgres::Error| migration(&error);
     let transaction = client.transaction().await.map_err(failed)?;
     transaction.query_one("SELECT pg_advisory_xact_lock($1)", &[&LOCK]).await.map_err(failed)?;
     let known = transaction.query_one("SELECT to_regclass('windlass_meta') IS NOT NULL", &[]).await;
     let known: bool = known.and_then(|row| row.try_get(0)).map_err(failed)?;
     let (found, readable_from) = if known {
-        let meta =
-            transaction.query_one("SELECT schema_version, readable_from FROM windlass_meta", &[]).await;
+        let meta = transaction
+            .query_one("SELECT schema_version::int8, readable_from::int8 FROM windlass_meta", &[])
+            .await;
         let meta = meta.map_err(failed)?;
         (meta.try_get(0).map_err(failed)?, meta.try_get(1).map_err(failed)?)
     } else {
-        (0_i32, 0_i32)
+        (0_i64, 0_i64)
     };
-    if i64::from(readable_from) >= RESERVED {
-        return Err(OpenError::Importing);
-    }
-    if readable_from > VERSION {
-        return Err(OpenError::Newer { found, readable_from, known: VERSION });
-    }
+    check_readable(found, readable_from, VERSION)?;
     let steps = MIGRATIONS.iter().skip(usize::try_from(found).unwrap_or(0));
     for (sql, readable_from) in steps {
         transaction.batch_execute(sql).await.map_err(failed)?;
@@ -65,7 +63,7 @@ pub(super) async fn migrate(client: &mut Client, fresh_key: [u8; 32]) -> Result<
                 WHERE NOT EXISTS (SELECT FROM windlass_meta)";
             transaction.execute(found, &[&&fresh_key[..]]).await.map_err(failed)?;
         }
-        let note = "UPDATE windlass_meta SET schema_version = schema_version + 1, readable_from = $1";
+        let note = "UPDATE windlass_meta SET schema_version = schema_version + 1, readable_from = $1::int8";
         transaction.execute(note, &[readable_from]).await.map_err(failed)?;
     }
     let key = transaction.query_one("SELECT token_key FROM windlass_meta", &[]).await.map_err(failed)?;

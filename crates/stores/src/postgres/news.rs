@@ -6,6 +6,7 @@ use tokio::{sync::Notify, task::JoinHandle, time::sleep};
 use tokio_postgres::AsyncMessage;
 
 use super::open::PostgresOptions;
+use crate::rows;
 
 /// What is notified when a queue gets attempts that had none.
 const CHANNEL: &str = "windlass";
@@ -17,7 +18,7 @@ const ENQUEUED: &str = "windlass_enqueued";
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// Hears of other servers. Where it cannot listen nothing is heard, and the engine looks by itself.
-pub(super) struct News {
+pub(crate) struct News {
     heard: Arc<Notify>,
     enqueued: Arc<Notify>,
     listener: Option<JoinHandle<()>>,
@@ -35,14 +36,14 @@ impl News {
     pub(super) fn none() -> Self {
         Self { heard: Arc::default(), enqueued: Arc::default(), listener: None }
     }
+}
 
-    /// Returns when something was heard since the last call.
-    pub(super) async fn next(&self) {
+impl rows::News for News {
+    async fn next(&self) {
         self.heard.notified().await;
     }
 
-    /// Returns when an application has enqueued something since the last call.
-    pub(super) async fn enqueued(&self) {
+    async fn enqueued(&self) {
         self.enqueued.notified().await;
     }
 }

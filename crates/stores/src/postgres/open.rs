@@ -11,7 +11,6 @@ use std::{
 };
 
 use deadpool_postgres::{Hook, HookError, Manager, ManagerConfig, Pool, RecyclingMethod, Runtime};
-use thiserror::Error;
 use tokio_postgres::{
     Client, Config,
     config::{Host, SslMode},
@@ -19,18 +18,22 @@ use tokio_postgres::{
 };
 
 use super::{
-    connection::{Database, SETTINGS, SNAPSHOT, WAIT_MAX},
+    connection::{Connection, Database, SETTINGS, SNAPSHOT},
     error::describe,
     migrate::migrate,
-    tls::{self, Tls, TlsError},
+    tls::{self, Tls},
 };
-use crate::rows::SNAPSHOT_LOST;
+use crate::{
+    OpenError,
+    rows::{
+        Link as _, SNAPSHOT_LOST,
+        policy::{CONNECT_MAX, CONNECTIONS_MAX, STATEMENT_MAX, WAIT_MAX},
+        random_bytes,
+    },
+};
 
-/// How long a server may take to answer a connection.
-const CONNECT_MAX: Duration = Duration::from_secs(5);
-
-/// How long a statement may take, where nobody says.
-const STATEMENT_MAX: Duration = Duration::from_secs(30);
+/// What to do about a server that takes no writes.
+const PRIMARY: &str = "give the address of the primary server";
 
 /// The name of our connections, as the database lists them.
 const APPLICATION_NAME: &str = "windlass";
@@ -70,12 +73,12 @@ impl FromStr for PostgresOptions {
             if parameters.is_empty() { base.to_owned() } else { format!("{base}?{}", parameters.join("&")) };
         // The error says what is wrong and has nothing of the URL in it.
         let mut config: Config =
-            url.parse().map_err(|error: tokio_postgres::Error| OpenError::Url(describe(&error)))?;
+            url.parse().map_err(|error: tokio_postgres::Error| wrong_url(describe(&error)))?;
         if config.get_dbname().is_none_or(str::is_empty) {
-            return Err(OpenError::Url("it names no database: end it with /DATABASE".to_owned()));
+            return Err(wrong_url("it names no database: end it with /DATABASE".to_owned()));
         }
         if config.get_hosts().is_empty() {
-            return Err(OpenError::Url("it names no host".to_owned()));
+            return Err(wrong_url("it names no host".to_owned()));
         }
         if config.get_connect_timeout().is_none() {
             config.connect_timeout(CONNECT_MAX);
@@ -86,8 +89,19 @@ impl FromStr for PostgresOptions {
         config.keepalives_idle(Duration::from_secs(10)).keepalives_interval(Duration::from_secs(5));
         config.keepalives_retries(3).tcp_user_timeout(Duration::from_secs(15));
         verify |= root_certificate.is_some() && config.get_ssl_mode() != SslMode::Disable;
-        Ok(Self { config, root_certificate, verify, connections: 16, statement_max: STATEMENT_MAX })
+        Ok(Self {
+            config,
+            root_certificate,
+            verify,
+            connections: CONNECTIONS_MAX,
+            statement_max: STATEMENT_MAX,
+        })
     }
+}
+
+fn wrong_url(why: String) -> OpenError {
+    let example = "postgres://USER:PASSWORD@HOST:PORT/DATABASE";
+    OpenError::Url { product: Connection::PRODUCT, why, example }
 }
 
 impl PostgresOptions {
@@ -112,142 +126,49 @@ impl PostgresOptions {
         &self,
     ) -> Result<(Client, tokio_postgres::Connection<tokio_postgres::Socket, tls::Stream>), OpenError> {
         let connected = self.config.connect(self.tls()?).await;
-        connected.map_err(|error| OpenError::connection(self, &error))
+        connected.map_err(|error| refused(self, &error))
     }
 
     fn tls(&self) -> Result<Tls, OpenError> {
-        Ok(tls::connector(self.verify, self.root_certificate.as_deref())?)
+        let connector = tls::connector(self.verify, self.root_certificate.as_deref());
+        connector.map_err(|error| OpenError::Tls(error.to_string()))
     }
 }
 
-/// Why a database was not opened.
-#[derive(Debug, Error)]
-pub enum OpenError {
-    /// The URL is none.
-    #[error("it is no URL of a PostgreSQL database: {0}; write postgres://USER:PASSWORD@HOST:PORT/DATABASE")]
-    Url(String),
-    /// TLS cannot be set up.
-    #[error(transparent)]
-    Tls(#[from] TlsError),
-    /// Nobody answers there, or not in time.
-    #[error("no PostgreSQL server can be reached at {place}: {message}; see that it runs and listens there")]
-    Unreachable {
-        /// Where.
-        place: String,
-        /// What the system says.
-        message: String,
-    },
-    /// The server does not let us in.
-    #[error("the PostgreSQL server at {place} refuses: {message}; {advice}")]
-    Refused {
-        /// Where.
-        place: String,
-        /// What it says.
-        message: String,
-        /// What to do.
-        advice: &'static str,
-    },
-    /// It speaks the protocol of PostgreSQL and is another database.
-    #[error(
-        "the server at {place} is {found}, which does not lock rows as PostgreSQL does, so attempts could be handed out twice; use PostgreSQL 13 or newer"
-    )]
-    Unsupported {
-        /// Where.
-        place: String,
-        /// What it is.
-        found: &'static str,
-    },
-    /// It is too old.
-    #[error("the PostgreSQL server at {place} has version {found}: version 13 or newer is needed")]
-    TooOld {
-        /// Where.
-        place: String,
-        /// Its version.
-        found: String,
-    },
-    /// It takes no writes.
-    #[error("the database at {place} takes no writes ({why}): give the address of the primary server")]
-    ReadOnly {
-        /// Where.
-        place: String,
-        /// Why.
-        why: &'static str,
-    },
-    /// Another character set.
-    #[error("the database at {place} has encoding {found}: make one with ENCODING 'UTF8'")]
-    Encoding {
-        /// Where.
-        place: String,
-        /// Its encoding.
-        found: String,
-    },
-    /// A newer program made the schema.
-    #[error(
-        "the tables in the database are of version {found}, which servers read that know version {readable_from} or newer; this one knows {known}: use a newer version of windlass"
-    )]
-    Newer {
-        /// Its version.
-        found: i32,
-        /// The lowest version that may work on it.
-        readable_from: i32,
-        /// The newest one known here.
-        known: i32,
-    },
-    /// An import is filling it, or did not come to its end.
-    #[error("an import into the database is under way or was broken off: wait for its end, or run it again")]
-    Importing,
-    /// The schema could not be made.
-    #[error("the tables cannot be made: {message}; {advice}")]
-    Migration {
-        /// What the database says.
-        message: String,
-        /// What to do.
-        advice: &'static str,
-    },
-    /// What is in it cannot be held on to.
-    #[error("the database cannot be read as of one moment: {0}")]
-    Snapshot(String),
-    /// What it holds is not what was written.
-    #[error("the database is damaged: {0}")]
-    Damaged(String),
-    /// The system gives no random bytes.
-    #[error("the system gives no random bytes: {0}")]
-    Random(String),
+/// Why the server at this address was not connected to.
+fn refused(options: &PostgresOptions, error: &tokio_postgres::Error) -> OpenError {
+    let product = Connection::PRODUCT;
+    let (place, message) = (options.place(), describe(error));
+    let advice = match error.code().map(SqlState::code) {
+        Some("28P01" | "28000") => "look at the user, the password and pg_hba.conf",
+        Some("3D000") => "create the database first",
+        Some("42501") => "GRANT CONNECT on the database to this user",
+        Some("53300") => "let it have more connections (max_connections)",
+        Some("57P03") => "it is starting or stopping: try again",
+        Some(_) => "see the server's log",
+        None if message.contains("server does not support TLS") => {
+            "give the server a certificate (ssl = on), or leave sslmode out of the URL"
+        }
+        None if message.contains("TLS handshake") => {
+            "look at the server's certificate, and at sslmode and sslrootcert in the URL"
+        }
+        None => return OpenError::Unreachable { product, place, message },
+    };
+    OpenError::Refused { product, place, message, advice }
 }
 
-impl OpenError {
-    fn connection(options: &PostgresOptions, error: &tokio_postgres::Error) -> Self {
-        let (place, message) = (options.place(), describe(error));
-        let advice = match error.code().map(SqlState::code) {
-            Some("28P01" | "28000") => "look at the user, the password and pg_hba.conf",
-            Some("3D000") => "create the database first",
-            Some("42501") => "GRANT CONNECT on the database to this user",
-            Some("53300") => "let it have more connections (max_connections)",
-            Some("57P03") => "it is starting or stopping: try again",
-            Some(_) => "see the server's log",
-            None if message.contains("server does not support TLS") => {
-                "give the server a certificate (ssl = on), or leave sslmode out of the URL"
-            }
-            None if message.contains("TLS handshake") => {
-                "look at the server's certificate, and at sslmode and sslrootcert in the URL"
-            }
-            None => return Self::Unreachable { place, message },
-        };
-        Self::Refused { place, message, advice }
-    }
-
-    pub(super) fn migration(error: &tokio_postgres::Error) -> Self {
-        let advice = match error.code() {
-            Some(&SqlState::INSUFFICIENT_PRIVILEGE) => {
-                "GRANT CREATE, USAGE on the schema to this user, or let its owner start windlass once"
-            }
-            Some(&SqlState::DUPLICATE_TABLE) => {
-                "something else has tables with these names: give windlass a database or schema of its own"
-            }
-            _ => "see the server's log",
-        };
-        Self::Migration { message: describe(error), advice }
-    }
+/// Why the tables cannot be made.
+pub(super) fn migration(error: &tokio_postgres::Error) -> OpenError {
+    let advice = match error.code() {
+        Some(&SqlState::INSUFFICIENT_PRIVILEGE) => {
+            "GRANT CREATE, USAGE on the schema to this user, or let its owner start windlass once"
+        }
+        Some(&SqlState::DUPLICATE_TABLE) => {
+            "something else has tables with these names: give windlass a database or schema of its own"
+        }
+        _ => "see the server's log",
+    };
+    OpenError::Migration { message: describe(error), advice }
 }
 
 /// A database that was opened.
@@ -317,8 +238,8 @@ fn database(options: &PostgresOptions, connections: usize, hold: Hold) -> Result
 }
 
 async fn check(client: &mut Client, options: &PostgresOptions) -> Result<[u8; 32], OpenError> {
-    let place = options.place();
-    let failed = |error: tokio_postgres::Error| OpenError::connection(options, &error);
+    let unusable = |why: String| Err(OpenError::Unusable { place: options.place(), why });
+    let failed = |error: tokio_postgres::Error| refused(options, &error);
     client.batch_execute("SET statement_timeout = '60s'; SET lock_timeout = '30s'").await.map_err(failed)?;
     let sql = "SELECT current_setting('server_version_num')::int4, current_setting('server_version'),
         pg_is_in_recovery(), current_setting('transaction_read_only') = 'on',
@@ -326,19 +247,21 @@ async fn check(client: &mut Client, options: &PostgresOptions) -> Result<[u8; 32
     let row = client.query_one(sql, &[]).await.map_err(failed)?;
     let get = |column: usize| row.try_get::<_, String>(column).map_err(failed);
     if let Some(found) = other_engine(&get(5)?) {
-        return Err(OpenError::Unsupported { place, found });
+        return unusable(format!(
+            "is {found}, which does not lock rows as PostgreSQL does, so attempts could be claimed twice; use PostgreSQL 13 or newer"
+        ));
     }
     if row.try_get::<_, i32>(0).map_err(failed)? < 130_000 {
-        return Err(OpenError::TooOld { place, found: get(1)? });
+        return unusable(format!("has version {}: PostgreSQL 13 or newer is needed", get(1)?));
     }
     if row.try_get(2).map_err(failed)? {
-        return Err(OpenError::ReadOnly { place, why: "the server is a replica" });
+        return unusable(format!("takes no writes (the server is a replica): {PRIMARY}"));
     }
     if row.try_get(3).map_err(failed)? {
-        return Err(OpenError::ReadOnly { place, why: "its transactions are read-only" });
+        return unusable(format!("takes no writes (its transactions are read-only): {PRIMARY}"));
     }
     if get(4)? != "UTF8" {
-        return Err(OpenError::Encoding { place, found: get(4)? });
+        return unusable(format!("has encoding {}: make a database with ENCODING 'UTF8'", get(4)?));
     }
     migrate(client, random_bytes()?).await
 }
@@ -355,12 +278,6 @@ const OTHER_ENGINES: [(&str, &str); 5] = [
 fn other_engine(version: &str) -> Option<&'static str> {
     let version = version.to_ascii_lowercase();
     OTHER_ENGINES.iter().find(|(part, _)| version.contains(part)).map(|(_, name)| *name)
-}
-
-pub(super) fn random_bytes<const N: usize>() -> Result<[u8; N], OpenError> {
-    let mut bytes = [0; N];
-    getrandom::fill(&mut bytes).map_err(|error| OpenError::Random(error.to_string()))?;
-    Ok(bytes)
 }
 
 #[cfg(test)]

@@ -1,17 +1,14 @@
-//! What is asked beside tasks: events, log lines, alarms and locks.
+//! Queries beside tasks.
 
-use std::collections::{BTreeMap, HashMap};
-
-use tokio_postgres::{Row, types::ToSql};
 use uuid::Uuid;
-use windlass_core::{Alarm, AlarmId, Event, Lock, LockName, TaskId, Timestamp};
-use windlass_store::{DamagedTask, LogLine, Quarantine, StoreError, StoredAlarm, Unannounced, stored};
+use windlass_core::{AlarmId, LockName, TaskId};
+use windlass_store::Now;
 
-use super::{connection::Connection, error::Fault};
-use crate::rows::{
-    act_key, free_holder_bytes, from_integer, in_order, lock, name, of_task, small, to_integer,
-    unreadable_alarm,
+use super::{
+    connection::{Batch, Connection, parameters},
+    uuid, uuids,
 };
+use crate::rows::{free_holder_bytes, locks::LockSql, query::QuerySql, to_integer};
 
 const VERSIONS: &str = "SELECT id, events FROM windlass_task WHERE id = ANY($1::uuid[])";
 const EVENTS: &str = "SELECT h.last, h.events FROM windlass_history h
@@ -29,10 +26,15 @@ const ALARMS_BY_ID: &str = "SELECT id, data, version FROM windlass_alarm WHERE i
 const ALARMS: &str = "SELECT data, id FROM windlass_alarm ORDER BY raised_at DESC, id LIMIT $1";
 const OPEN_ALARMS: &str =
     "SELECT data, id FROM windlass_alarm WHERE NOT resolved ORDER BY raised_at DESC, id LIMIT $1";
-/// The floor is in every row; where none of the locks is stored, there is one row without a name.
-const LOCKS_BY_NAME: &str = "SELECT l.name, l.version, l.holder, w.place, w.waiter, f.version
-    FROM windlass_lock_floor f LEFT JOIN windlass_lock l ON l.name = ANY($1::text[])
-    LEFT JOIN windlass_lock_waiter w ON w.name = l.name ORDER BY l.name, w.place";
+const WAKES: &str =
+    "SELECT task, act FROM windlass_wait WHERE due_at <= $1 ORDER BY due_at, task, act LIMIT $2";
+const TIMED_OUT: &str = "SELECT task, act, attempt, claim, session, claimed_at, module FROM windlass_wait
+    WHERE session IS NOT NULL AND timeout_at <= $1 ORDER BY timeout_at, task, act LIMIT $2";
+const KEPT_BACK: &str = "SELECT task, act, attempt, free FROM windlass_wait
+    WHERE session IS NULL AND free > 0 ORDER BY task, act LIMIT $1";
+const MESSAGES: &str = "SELECT sender, n, data FROM windlass_message ORDER BY sender, n LIMIT $1";
+const LOCKS_BY_NAME: &str = "SELECT l.name, l.version, l.holder, w.place, w.waiter FROM windlass_lock l
+    LEFT JOIN windlass_lock_waiter w ON w.name = l.name WHERE l.name = ANY($1::text[]) ORDER BY l.name, w.place";
 const LOCK_FLOOR: &str = "SELECT version FROM windlass_lock_floor";
 const FREE_LOCKS: &str = "SELECT name, version, holder, NULL::int8, NULL::bytea FROM windlass_lock
     WHERE octet_length(holder) <= $1 ORDER BY name LIMIT $2";
@@ -41,196 +43,69 @@ const LOCKS: &str = "SELECT l.name, l.version, l.holder, w.place, w.waiter
           ORDER BY name LIMIT $2) l
     LEFT JOIN windlass_lock_waiter w ON w.name = l.name ORDER BY l.name, w.place";
 
-/// The versions of these tasks, in their order.
-pub(super) async fn versions(
-    connection: &mut Connection<'_>,
-    ids: &[TaskId],
-) -> Result<Vec<Option<u64>>, Fault> {
-    let keys: Vec<Uuid> = ids.iter().map(|id| Uuid::from_u128(id.0)).collect();
-    let rows = connection.query(VERSIONS, &[&keys]).await?;
-    let mut found = BTreeMap::new();
-    for row in &rows {
-        found.insert(row.try_get::<_, Uuid>(0)?, from_integer(row.try_get(1)?));
+impl QuerySql for Connection {
+    fn versions(ids: &[TaskId]) -> Batch<'_> {
+        Batch::one(VERSIONS, parameters![uuids(ids)])
     }
-    Ok(keys.iter().map(|id| found.get(id).copied()).collect())
-}
 
-/// Events of a task with numbers above `after`, in order.
-pub(super) async fn events(
-    connection: &mut Connection<'_>,
-    task: TaskId,
-    after: u64,
-    limit: usize,
-) -> Result<Vec<(u64, Event)>, Fault> {
-    let (id, most) = (Uuid::from_u128(task.0), to_integer(limit as u64));
-    let rows = connection.query(EVENTS, &[&id, &to_integer(after), &most]).await?;
-    let mut found = Vec::new();
-    for row in &rows {
-        let last = from_integer(row.try_get(0)?);
-        let events = stored::read_events(row.try_get(1)?).map_err(|error| of_task(task, &error))?;
-        let first = last + 1 - events.len() as u64;
-        found.extend((first..).zip(events).filter(|(number, _)| *number > after));
+    fn events(task: TaskId, after: u64, limit: usize) -> Batch<'static> {
+        Batch::one(EVENTS, parameters![uuid(task), to_integer(after), most(limit)])
     }
-    found.truncate(limit);
-    Ok(found)
-}
 
-/// At most `limit` of what is in the outbox, of the oldest tasks first; of one task in the order in which it happened. What
-/// is behind damaged events of the same task is left out: it would overtake them.
-pub(super) async fn unannounced(
-    connection: &mut Connection<'_>,
-    quarantine: &Quarantine,
-    limit: usize,
-) -> Result<Vec<Unannounced>, Fault> {
-    let (mut tasks, mut afters) = (Vec::<Uuid>::new(), Vec::<i64>::new());
-    loop {
-        let parameters: [&(dyn ToSql + Sync); 3] = [&to_integer(limit as u64), &tasks, &afters];
-        let rows = connection.query(UNANNOUNCED, &parameters).await?;
-        let (mut found, before) = (Vec::new(), tasks.len());
-        for row in &rows {
-            let (id, after): (Uuid, i64) = (row.try_get(0)?, row.try_get(1)?);
-            let task = TaskId(id.as_u128());
-            if tasks[before..].contains(&id) {
-                continue;
-            }
-            let events = stored::read_events(row.try_get(2)?).map_err(|error| of_task(task, &error));
-            let damaged = |fault: &StoreError| DamagedTask::announcement(&task.to_string(), fault);
-            match quarantine.readable_row(events, damaged)? {
-                Some(events) => found.push(Unannounced { task, after: from_integer(after), events }),
-                None => {
-                    tasks.push(id);
-                    afters.push(after);
-                }
-            }
-        }
-        // Damaged ones take up no place of sound ones.
-        if tasks.len() == before || rows.len() < limit {
-            return Ok(found);
-        }
+    fn unannounced(damaged: &[(TaskId, i64)], limit: usize) -> Batch<'_> {
+        let (tasks, after): (Vec<Uuid>, Vec<i64>) =
+            damaged.iter().map(|(task, after)| (uuid(*task), *after)).unzip();
+        Batch::one(UNANNOUNCED, parameters![most(limit), tasks, after])
+    }
+
+    fn logs(task: TaskId, after: u64, limit: usize) -> Batch<'static> {
+        Batch::one(LOGS, parameters![uuid(task), to_integer(after), most(limit)])
+    }
+
+    fn alarms_by_id(ids: &[AlarmId]) -> Batch<'_> {
+        let ids: Vec<&str> = ids.iter().map(|id| &*id.0).collect();
+        Batch::one(ALARMS_BY_ID, parameters![ids])
+    }
+
+    fn alarms(all: bool, limit: usize) -> Batch<'static> {
+        Batch::one(if all { ALARMS } else { OPEN_ALARMS }, parameters![most(limit)])
+    }
+
+    fn due(now: Now, limit: usize) -> Batch<'static> {
+        let mut batch = Batch::one(WAKES, parameters![now.wall.0, most(limit)]);
+        batch.add(TIMED_OUT, parameters![to_integer(now.mono.0), most(limit)]);
+        batch.add(KEPT_BACK, parameters![most(limit)]);
+        batch
+    }
+
+    fn messages(limit: usize) -> Batch<'static> {
+        Batch::one(MESSAGES, parameters![most(limit)])
     }
 }
 
-/// Log lines of a task, in the order they came.
-pub(super) async fn logs(
-    connection: &mut Connection<'_>,
-    task: TaskId,
-    after: u64,
-    limit: usize,
-) -> Result<Vec<(u64, LogLine)>, Fault> {
-    let id = Uuid::from_u128(task.0);
-    let rows = connection.query(LOGS, &[&id, &to_integer(after), &to_integer(limit as u64)]).await?;
-    let mut lines = Vec::with_capacity(rows.len());
-    for row in &rows {
-        let line = LogLine {
-            task,
-            key: act_key(row.try_get(1)?),
-            attempt: small(row.try_get(2)?),
-            at: Timestamp(row.try_get(3)?),
-            line: String::from_utf8_lossy(row.try_get(4)?).into(),
-        };
-        lines.push((from_integer(row.try_get(0)?), line));
+impl LockSql for Connection {
+    fn locks_by_name(names: &[LockName]) -> Batch<'_> {
+        let names: Vec<&str> = names.iter().map(|name| name.as_str()).collect();
+        let mut batch = Self::lock_floor();
+        batch.add(LOCKS_BY_NAME, parameters![names]);
+        batch
     }
-    Ok(lines)
-}
 
-/// The alarms with these ids, in this order.
-pub(super) async fn alarms_by_id(
-    connection: &mut Connection<'_>,
-    quarantine: &Quarantine,
-    ids: &[AlarmId],
-) -> Result<Vec<Option<StoredAlarm>>, Fault> {
-    let names: Vec<&str> = ids.iter().map(|id| &*id.0).collect();
-    let mut found = HashMap::new();
-    for row in &connection.query(ALARMS_BY_ID, &[&names]).await? {
-        let (id, data): (&str, &[u8]) = (row.try_get(0)?, row.try_get(1)?);
-        let (id, read) = (AlarmId(id.into()), stored::read_alarm(data));
-        let alarm = quarantine.readable_row(read, |fault| DamagedTask::alarm(&id.0, fault))?;
-        let alarm = alarm.unwrap_or_else(|| unreadable_alarm(&id));
-        found.insert(id, StoredAlarm { alarm, version: from_integer(row.try_get(2)?) });
+    fn lock_floor() -> Batch<'static> {
+        Batch::one(LOCK_FLOOR, Vec::new())
     }
-    Ok(ids.iter().map(|id| found.remove(id)).collect())
-}
 
-/// At most `limit` alarms, those raised last first. Damaged ones are left out.
-pub(super) async fn alarms(
-    connection: &mut Connection<'_>,
-    quarantine: &Quarantine,
-    all: bool,
-    limit: usize,
-) -> Result<Vec<Alarm>, Fault> {
-    let sql = if all { ALARMS } else { OPEN_ALARMS };
-    let rows = connection.query(sql, &[&to_integer(limit as u64)]).await?;
-    let mut alarms = Vec::with_capacity(rows.len());
-    for row in &rows {
-        let (read, id): (_, &str) = (stored::read_alarm(row.try_get(0)?), row.try_get(1)?);
-        alarms.extend(quarantine.readable_row(read, |fault| DamagedTask::alarm(id, fault))?);
+    fn free_locks(limit: usize) -> Batch<'static> {
+        Batch::one(FREE_LOCKS, parameters![free_holder_bytes(), most(limit)])
     }
-    Ok(alarms)
-}
 
-/// The locks with these names, in this order.
-pub(super) async fn locks_by_name(
-    connection: &mut Connection<'_>,
-    quarantine: &Quarantine,
-    names: &[LockName],
-) -> Result<Vec<Lock>, Fault> {
-    let wanted: Vec<&str> = names.iter().map(|name| name.as_str()).collect();
-    let rows = connection.query(LOCKS_BY_NAME, &[&wanted]).await?;
-    let floor = rows.first().map(|row| row.try_get(5)).transpose()?.map_or(0, from_integer);
-    Ok(in_order(names, read_locks(&rows, quarantine)?, floor))
-}
-
-/// The floor of locks.
-pub(super) async fn lock_floor(connection: &mut Connection<'_>) -> Result<u64, Fault> {
-    let rows = connection.query(LOCK_FLOOR, &[]).await?;
-    let floor = rows.first().map(|row| row.try_get(0)).transpose()?;
-    Ok(floor.map_or(0, from_integer))
-}
-
-/// At most `limit` locks that are stored and free.
-pub(super) async fn free_locks(
-    connection: &mut Connection<'_>,
-    quarantine: &Quarantine,
-    limit: usize,
-) -> Result<Vec<Lock>, Fault> {
-    let rows = connection.query(FREE_LOCKS, &[&free_holder_bytes(), &to_integer(limit as u64)]).await?;
-    let locks = read_locks(&rows, quarantine)?;
-    Ok(locks.into_iter().filter(Lock::is_free).collect())
-}
-
-/// At most `limit` locks with names above `after`, by name.
-pub(super) async fn locks(
-    connection: &mut Connection<'_>,
-    quarantine: &Quarantine,
-    after: Option<&LockName>,
-    limit: usize,
-) -> Result<Vec<Lock>, Fault> {
-    let after = after.map(|name| name.as_str());
-    let parameters: [&(dyn ToSql + Sync); 3] = [&after, &to_integer(limit as u64), &free_holder_bytes()];
-    let rows = connection.query(LOCKS, &parameters).await?;
-    read_locks(&rows, quarantine)
-}
-
-/// Locks from rows in the order of their names, each with a row for each who waits. What cannot be read is in `quarantine`.
-fn read_locks(rows: &[Row], quarantine: &Quarantine) -> Result<Vec<Lock>, Fault> {
-    let mut locks: Vec<Lock> = Vec::new();
-    for row in rows {
-        let Some(of) = row.try_get::<_, Option<&str>>(0)? else { continue };
-        if locks.last().is_none_or(|lock| lock.name.as_str() != of) {
-            let unknown = |fault: &StoreError| DamagedTask::unknown_lock(of, fault);
-            let Some(name) = quarantine.readable_row(name(of), unknown)? else { continue };
-            let holder = stored::read_lock_holder(row.try_get(2)?);
-            locks.push(lock(quarantine, name, from_integer(row.try_get(1)?), holder)?);
-        }
-        let waiter = row.try_get::<_, Option<i64>>(3)?.zip(row.try_get::<_, Option<&[u8]>>(4)?);
-        if let (Some((place, waiter)), Some(lock)) = (waiter, locks.last_mut()) {
-            let place = from_integer(place);
-            let damaged = |fault: &StoreError| DamagedTask::lock_waiter(of, place, None, fault);
-            let waiter = quarantine.readable_row(stored::read_lock_waiter(waiter), damaged)?;
-            if let Some(waiter) = waiter {
-                lock.restore(place, waiter);
-            }
-        }
+    fn locks(after: Option<&LockName>, limit: usize) -> Batch<'_> {
+        let after = after.map(|name| name.as_str());
+        Batch::one(LOCKS, parameters![after, most(limit), free_holder_bytes()])
     }
-    Ok(locks)
+}
+
+/// A limit as a parameter.
+fn most(limit: usize) -> i64 {
+    to_integer(limit as u64)
 }

@@ -1,18 +1,13 @@
-//! Servers on the database, and which of them does what only one does.
+//! Servers on the database.
 
 use uuid::Uuid;
-use windlass_core::{Millis, Timestamp};
-use windlass_store::{Now, SERVER_FORGOTTEN_AFTER, ServerId, ServerState, Service, ServiceLease};
+use windlass_store::{Now, SERVER_FORGOTTEN_AFTER, ServerId, ServerState, Service};
 
 use super::{
     connection::{Batch, Connection, parameters},
-    error::Fault,
     migrate::VERSION,
 };
-use crate::{
-    Schema,
-    rows::{check_version, from_integer, small, to_integer},
-};
+use crate::rows::{servers::ServerSql, to_integer};
 
 const TIME: &str = "SELECT floor(extract(epoch FROM clock_timestamp()) * 1000)::int8";
 const REGISTER: &str =
@@ -32,24 +27,20 @@ const LEASE: &str = "INSERT INTO windlass_service AS s (name, holder, fence, unt
     WHERE s.holder = $2 OR s.until <= $4";
 const HOLDER: &str = "SELECT holder, fence, until FROM windlass_service WHERE name = $1";
 
-/// What time it is by the database's clock.
-pub(super) async fn time(connection: &mut Connection<'_>) -> Result<Option<Timestamp>, Fault> {
-    let rows = connection.query(TIME, &[]).await?;
-    Ok(rows.first().map(|row| row.try_get(0)).transpose()?.map(Timestamp))
-}
+impl ServerSql for Connection {
+    const VERSION: i64 = VERSION;
 
-/// A server is heard of, unless the tables are none that it knows any more.
-pub(super) async fn register(connection: &mut Connection<'_>, server: &ServerState) -> Result<(), Fault> {
-    // Apart from what follows, which other tables may not take.
-    if let Some(row) = connection.query(SCHEMA, &[]).await?.first() {
-        let (found, readable_from) = (row.try_get(0)?, row.try_get(1)?);
-        check_version(Schema { found, readable_from, known: VERSION.into() })?;
+    fn time() -> Batch<'static> {
+        Batch::one(TIME, Vec::new())
     }
-    let heard = to_integer(server.heard.0);
-    let mut batch = Batch::default();
-    batch.add(
-        REGISTER,
-        parameters![
+
+    fn schema() -> Batch<'static> {
+        Batch::one(SCHEMA, Vec::new())
+    }
+
+    fn register(server: &ServerState) -> Batch<'_> {
+        let heard = to_integer(server.heard.0);
+        let parameters = parameters![
             Uuid::from_u128(server.id.0),
             &*server.version,
             &*server.address,
@@ -57,61 +48,27 @@ pub(super) async fn register(connection: &mut Connection<'_>, server: &ServerSta
             server.started_at.0,
             server.heard_at.0,
             heard
-        ],
-    );
-    batch.add(FORGET, parameters![heard.saturating_sub(to_integer(SERVER_FORGOTTEN_AFTER.0))]);
-    connection.send(batch).await?;
-    Ok(())
-}
-
-/// The servers, those that started first before others.
-pub(super) async fn servers(connection: &mut Connection<'_>) -> Result<Vec<ServerState>, Fault> {
-    let rows = connection.query(ALL, &[]).await?;
-    let mut servers = Vec::with_capacity(rows.len());
-    for row in &rows {
-        let id: Uuid = row.try_get(0)?;
-        servers.push(ServerState {
-            id: ServerId(id.as_u128()),
-            version: row.try_get::<_, &str>(1)?.into(),
-            address: row.try_get::<_, &str>(2)?.into(),
-            level: small(row.try_get(3)?),
-            started_at: Timestamp(row.try_get(4)?),
-            heard_at: Timestamp(row.try_get(5)?),
-            heard: Millis(from_integer(row.try_get(6)?)),
-        });
+        ];
+        let mut batch = Batch::one(REGISTER, parameters);
+        batch.add(FORGET, parameters![heard.saturating_sub(to_integer(SERVER_FORGOTTEN_AFTER.0))]);
+        batch
     }
-    Ok(servers)
-}
 
-/// A server ends.
-pub(super) async fn leave(connection: &mut Connection<'_>, server: ServerId) -> Result<(), Fault> {
-    let id = Uuid::from_u128(server.0);
-    let mut batch = Batch::default();
-    batch.add(LEAVE, parameters![id]);
-    batch.add(END_LEASES, parameters![id]);
-    connection.send(batch).await?;
-    Ok(())
-}
+    fn servers() -> Batch<'static> {
+        Batch::one(ALL, Vec::new())
+    }
 
-/// Makes a server the one that does this, where it is already or no other one is.
-pub(super) async fn lease(
-    connection: &mut Connection<'_>,
-    service: Service,
-    server: ServerId,
-    length: Millis,
-    now: Now,
-) -> Result<ServiceLease, Fault> {
-    let until = to_integer(now.mono.0.saturating_add(length.0));
-    let mut batch = Batch::default();
-    let (name, id) = (service.name(), Uuid::from_u128(server.0));
-    batch.add(LEASE, parameters![name, id, until, to_integer(now.mono.0)]);
-    batch.add(HOLDER, parameters![name]);
-    let results = connection.send(batch).await?;
-    let row = results[1].first().ok_or_else(|| Fault::NoConnection("a lease was not written".to_owned()))?;
-    let holder: Uuid = row.try_get(0)?;
-    Ok(ServiceLease {
-        holder: ServerId(holder.as_u128()),
-        fence: from_integer(row.try_get(1)?),
-        until: Millis(from_integer(row.try_get(2)?)),
-    })
+    fn leave(server: ServerId) -> Batch<'static> {
+        let id = Uuid::from_u128(server.0);
+        let mut batch = Batch::one(LEAVE, parameters![id]);
+        batch.add(END_LEASES, parameters![id]);
+        batch
+    }
+
+    fn lease(service: Service, server: ServerId, until: i64, now: Now) -> Batch<'static> {
+        let (name, id) = (service.name(), Uuid::from_u128(server.0));
+        let mut batch = Batch::one(LEASE, parameters![name, id, until, to_integer(now.mono.0)]);
+        batch.add(HOLDER, parameters![name]);
+        batch
+    }
 }

@@ -1,21 +1,14 @@
-//! Deletes what is kept too long, a little at a time.
-//!
-//! A task goes at once, with its settled alarms; its history, members, results and log lines, of which there may be many,
-//! go as far as there is room, and the rest later. What is left is noted in `windlass_remains`, so nothing that can be
-//! asked for is ever half there.
+//! Deletes what is kept too long: one statement for each kind of row.
 
 use uuid::Uuid;
-use windlass_core::Millis;
 use windlass_store::{Now, Retention};
 
-use super::{
-    connection::{Batch, Connection, parameters},
-    error::Fault,
+use super::connection::{Batch, Connection, parameters};
+use crate::rows::{
+    Columns as _, Fault, Link as _,
+    sweep::{KEY_KEPT, SweepSql, until},
+    to_integer,
 };
-use crate::rows::to_integer;
-
-/// How long an idempotency key is kept at least, though its task may go before.
-const KEY_KEPT: Millis = Millis::from_secs(24 * 3600);
 
 /// Lines come in the order of time, so the oldest are first.
 const LOGS: &str = "DELETE FROM windlass_log WHERE seq IN (
@@ -75,43 +68,32 @@ const ORPHANS: &str = "DELETE FROM windlass_submit_key WHERE scope IN (
         SELECT scope FROM windlass_submit_key WHERE orphan AND created_at <= $1 ORDER BY created_at LIMIT $2
     ) RETURNING true";
 
-/// Deletes at most `limit` rows of what is kept too long, tasks counted as one each. Tells how many went.
-pub(super) async fn sweep(
-    connection: &mut Connection<'_>,
-    retention: &Retention,
-    now: Now,
-    limit: usize,
-) -> Result<u64, Fault> {
-    // What is exactly as old as this goes.
-    let until = |kept: Millis| now.wall.0.saturating_sub_unsigned(kept.0);
-    let limit = to_integer(limit as u64);
-    let mut left = limit;
-    left -= delete(connection, LOGS, until(retention.logs), left).await?;
-    left -= delete_remains(connection, left).await?;
-    let keeps = retention.keeps_unannounced;
-    left -= delete_tasks(connection, OLD, until(retention.tasks), keeps, left).await?;
-    left -= delete_tasks(connection, OLD_BY_FLOW, now.wall.0, keeps, left).await?;
-    left -= delete_remains(connection, left).await?;
-    left -= delete_flows(connection, left).await?;
-    left -= delete(connection, ALARMS, until(retention.tasks), left).await?;
-    left -= delete(connection, ORPHANS, until(KEY_KEPT), left).await?;
-    Ok(u64::try_from(limit - left).unwrap_or(0))
+impl SweepSql for Connection {
+    async fn sweep(&mut self, retention: &Retention, now: Now, limit: usize) -> Result<u64, Fault> {
+        let limit = to_integer(limit as u64);
+        let mut left = limit;
+        left -= delete(self, LOGS, until(now, retention.logs), left).await?;
+        left -= delete_remains(self, left).await?;
+        let keeps = retention.keeps_unannounced;
+        left -= delete_tasks(self, OLD, until(now, retention.tasks), keeps, left).await?;
+        left -= delete_tasks(self, OLD_BY_FLOW, now.wall.0, keeps, left).await?;
+        left -= delete_remains(self, left).await?;
+        left -= delete_flows(self, left).await?;
+        left -= delete(self, ALARMS, until(now, retention.tasks), left).await?;
+        left -= delete(self, ORPHANS, until(now, KEY_KEPT), left).await?;
+        Ok(u64::try_from(limit - left).unwrap_or(0))
+    }
 }
 
-async fn delete(
-    connection: &mut Connection<'_>,
-    sql: &'static str,
-    until: i64,
-    most: i64,
-) -> Result<i64, Fault> {
+async fn delete(connection: &mut Connection, sql: &'static str, until: i64, most: i64) -> Result<i64, Fault> {
     if most <= 0 {
         return Ok(0);
     }
-    Ok(connection.query(sql, &[&until, &most]).await?.len() as i64)
+    Ok(connection.rows(Batch::one(sql, parameters![until, most])).await?.len() as i64)
 }
 
 async fn delete_tasks(
-    connection: &mut Connection<'_>,
+    connection: &mut Connection,
     sql: &'static str,
     until: i64,
     keeps_unannounced: bool,
@@ -127,10 +109,10 @@ async fn delete_tasks(
         connection.roll_back().await?;
         return Ok(0);
     }
-    let (mut tasks, mut scopes): (Vec<Uuid>, Vec<Vec<u8>>) = (Vec::new(), Vec::new());
+    let (mut tasks, mut scopes): (Vec<Uuid>, Vec<&[u8]>) = (Vec::new(), Vec::new());
     for row in &rows {
         tasks.push(row.try_get(0)?);
-        scopes.extend(row.try_get::<_, Option<Vec<u8>>>(1)?);
+        scopes.extend(row.optional_bytes(1)?);
     }
     let mut batch = Batch::default();
     // Whether a key is old enough to go as well is seen with the other orphans.
@@ -143,7 +125,7 @@ async fn delete_tasks(
 }
 
 /// Deletes at most `most` flows that came with tasks and have none any more.
-async fn delete_flows(connection: &mut Connection<'_>, most: i64) -> Result<i64, Fault> {
+async fn delete_flows(connection: &mut Connection, most: i64) -> Result<i64, Fault> {
     if most <= 0 {
         return Ok(0);
     }
@@ -161,7 +143,7 @@ async fn delete_flows(connection: &mut Connection<'_>, most: i64) -> Result<i64,
 }
 
 /// Deletes at most `most` rows of what is left of tasks.
-async fn delete_remains(connection: &mut Connection<'_>, most: i64) -> Result<i64, Fault> {
+async fn delete_remains(connection: &mut Connection, most: i64) -> Result<i64, Fault> {
     let mut gone = 0;
     while gone < most {
         let mut batch = Batch::begin();
@@ -174,7 +156,7 @@ async fn delete_remains(connection: &mut Connection<'_>, most: i64) -> Result<i6
         let tasks = rows.iter().map(|row| row.try_get(0)).collect::<Result<Vec<Uuid>, _>>()?;
         for sql in OF_TASKS {
             let room = most - gone;
-            gone += connection.query(sql, &[&tasks, &room]).await?.len() as i64;
+            gone += connection.rows(Batch::one(sql, parameters![&tasks[..], room])).await?.len() as i64;
         }
         let mut batch = Batch::default();
         if gone < most {

@@ -24,7 +24,7 @@ pub(super) type Stream = <MakeRustlsConnect as MakeTlsConnect<Socket>>::Stream;
 
 /// Why TLS cannot be set up.
 #[derive(Debug, Error)]
-pub enum TlsError {
+pub(super) enum TlsError {
     /// The file with root certificates cannot be read.
     #[error("cannot read root certificates from {path}: {message}")]
     File {

@@ -1,6 +1,5 @@
 //! Writes what a batch came to: a statement for each kind of row, over arrays.
 
-use tokio_postgres::types::ToSql;
 use uuid::Uuid;
 use windlass_core::{AlarmState, Phase};
 use windlass_store::{QueuePause, StoredFlow, stored};
@@ -106,23 +105,11 @@ pub(super) fn add_writes<'w>(batch: &mut Batch<'w>, writes: &'w Writes) {
     let attempts: Vec<i64> = logs.iter().map(|line| line.attempt.into()).collect();
     let times: Vec<i64> = logs.iter().map(|line| line.at.0).collect();
     let lines: Vec<&[u8]> = logs.iter().map(|line| line.line.as_bytes()).collect();
-    add(batch, INSERT_LOGS, logs.len(), parameters![tasks, acts, attempts, times, lines]);
-    add(batch, PROBE, writes.probe.into(), Vec::new());
+    batch.add_for(logs.len(), INSERT_LOGS, parameters![tasks, acts, attempts, times, lines]);
+    batch.add_for(writes.probe.into(), PROBE, Vec::new());
 }
 
-/// Adds a statement if it has rows.
-pub(super) fn add<'w>(
-    batch: &mut Batch<'w>,
-    sql: &'static str,
-    rows: usize,
-    parameters: Vec<Box<dyn ToSql + Sync + Send + 'w>>,
-) {
-    if rows > 0 {
-        batch.add(sql, parameters);
-    }
-}
-
-pub(super) fn ids(tasks: &[&TaskWrite]) -> Vec<Uuid> {
+fn ids(tasks: &[&TaskWrite]) -> Vec<Uuid> {
     tasks.iter().map(|write| Uuid::from_u128(write.task.id.0)).collect()
 }
 
@@ -169,13 +156,13 @@ fn add_new_tasks<'w>(batch: &mut Batch<'w>, new: &[&'w TaskWrite]) {
         kept_for,
         tops
     ];
-    add(batch, INSERT_TASKS, new.len(), parameters);
+    batch.add_for(new.len(), INSERT_TASKS, parameters);
 }
 
 fn add_known_tasks<'w>(batch: &mut Batch<'w>, known: &[&'w TaskWrite]) {
     let ((endings, ended_at), (events, states)) = (endings(known), states(known));
     let parameters = parameters![ids(known), events, endings, ended_at, states];
-    add(batch, UPDATE_TASKS, known.len(), parameters);
+    batch.add_for(known.len(), UPDATE_TASKS, parameters);
 }
 
 /// Members, results and events.
@@ -192,7 +179,7 @@ fn add_parts<'w>(batch: &mut Batch<'w>, writes: &'w Writes) {
             }
         }
     }
-    add(batch, PUT_MEMBERS, tasks.len(), parameters![tasks, steps, numbers, members]);
+    batch.add_for(tasks.len(), PUT_MEMBERS, parameters![tasks, steps, numbers, members]);
     let results = writes.tasks.values().flat_map(|write| {
         write.results.iter().map(|(act, result)| (Uuid::from_u128(write.task.id.0), *act, result.as_str()))
     });
@@ -202,12 +189,12 @@ fn add_parts<'w>(batch: &mut Batch<'w>, writes: &'w Writes) {
         acts.push(act);
         contents.push(result);
     }
-    add(batch, PUT_RESULTS, tasks.len(), parameters![tasks, acts, contents]);
+    batch.add_for(tasks.len(), PUT_RESULTS, parameters![tasks, acts, contents]);
     let history = &writes.history;
     let tasks: Vec<Uuid> = history.iter().map(|(task, ..)| Uuid::from_u128(task.0)).collect();
     let last: Vec<i64> = history.iter().map(|(_, last, _)| to_integer(*last)).collect();
     let events: Vec<&[u8]> = history.iter().map(|(.., events)| &events[..]).collect();
-    add(batch, INSERT_HISTORY, history.len(), parameters![tasks, last, events]);
+    batch.add_for(history.len(), INSERT_HISTORY, parameters![tasks, last, events]);
 }
 
 /// What is to be announced, and what was.
@@ -216,11 +203,11 @@ fn add_outbox<'w>(batch: &mut Batch<'w>, writes: &'w Writes) {
     let tasks: Vec<Uuid> = unannounced.iter().map(|(task, ..)| Uuid::from_u128(task.0)).collect();
     let after: Vec<i64> = unannounced.iter().map(|(_, after, _)| to_integer(*after)).collect();
     let last: Vec<i64> = unannounced.iter().map(|(.., last)| to_integer(*last)).collect();
-    add(batch, INSERT_UNANNOUNCED, tasks.len(), parameters![tasks, after, last]);
+    batch.add_for(tasks.len(), INSERT_UNANNOUNCED, parameters![tasks, after, last]);
     let announced = &writes.announced;
     let tasks: Vec<Uuid> = announced.iter().map(|named| Uuid::from_u128(named.task.0)).collect();
     let after: Vec<i64> = announced.iter().map(|named| to_integer(named.after)).collect();
-    add(batch, DELETE_ANNOUNCED, tasks.len(), parameters![tasks, after]);
+    batch.add_for(tasks.len(), DELETE_ANNOUNCED, parameters![tasks, after]);
 }
 
 /// Idempotency keys and unique keys.
@@ -231,30 +218,30 @@ fn add_keys<'w>(batch: &mut Batch<'w>, writes: &'w Writes) {
     let tasks: Vec<Uuid> = keys.iter().map(|write| Uuid::from_u128(write.task.0)).collect();
     let created: Vec<i64> = keys.iter().map(|write| write.created_at.0).collect();
     let orphans: Vec<bool> = keys.iter().map(|write| write.is_other).collect();
-    add(batch, INSERT_SUBMIT_KEYS, keys.len(), parameters![scopes, fingerprints, tasks, created, orphans]);
+    batch.add_for(keys.len(), INSERT_SUBMIT_KEYS, parameters![scopes, fingerprints, tasks, created, orphans]);
     for (sql, was_there) in [(INSERT_UNIQUE, false), (UPDATE_UNIQUE, true)] {
         let keys = || writes.unique.iter().filter(|(_, (_, was))| *was == was_there);
         let flows: Vec<&str> = keys().map(|(key, _)| key.flow.as_str()).collect();
         let values: Vec<&[u8]> = keys().map(|(key, _)| key.key.as_bytes()).collect();
         let tasks: Vec<Uuid> = keys().map(|(_, (task, _))| Uuid::from_u128(task.0)).collect();
-        add(batch, sql, flows.len(), parameters![flows, values, tasks]);
+        batch.add_for(flows.len(), sql, parameters![flows, values, tasks]);
     }
 }
 
 fn add_messages<'w>(batch: &mut Batch<'w>, writes: &'w Writes) {
     let senders: Vec<Vec<u8>> = writes.consumed.iter().map(|id| sender_bytes(&id.sender)).collect();
     let numbers: Vec<i64> = writes.consumed.iter().map(|id| to_integer(id.n)).collect();
-    add(batch, DELETE_MESSAGES, senders.len(), parameters![senders, numbers]);
+    batch.add_for(senders.len(), DELETE_MESSAGES, parameters![senders, numbers]);
     let senders: Vec<Vec<u8>> = writes.sent.keys().map(|id| sender_bytes(&id.sender)).collect();
     let numbers: Vec<i64> = writes.sent.keys().map(|id| to_integer(id.n)).collect();
     let data: Vec<Vec<u8>> = writes.sent.values().map(stored::write_message).collect();
-    add(batch, INSERT_MESSAGES, senders.len(), parameters![senders, numbers, data]);
+    batch.add_for(senders.len(), INSERT_MESSAGES, parameters![senders, numbers, data]);
 }
 
 fn add_locks<'w>(batch: &mut Batch<'w>, writes: &'w Writes) {
     let gone = writes.locks.iter().filter(|(_, (lock, was_kept))| lock.is_none() && *was_kept);
     let gone: Vec<&str> = gone.map(|(name, _)| name.as_str()).collect();
-    add(batch, DELETE_LOCKS, gone.len(), parameters![gone]);
+    batch.add_for(gone.len(), DELETE_LOCKS, parameters![gone]);
     if let Some(floor) = writes.lock_floor {
         batch.add(RAISE_LOCK_FLOOR, parameters![to_integer(floor)]);
     }
@@ -265,18 +252,18 @@ fn add_locks<'w>(batch: &mut Batch<'w>, writes: &'w Writes) {
         let versions: Vec<i64> = locks.iter().map(|lock| to_integer(lock.version)).collect();
         let holders: Vec<Vec<u8>> =
             locks.iter().map(|lock| stored::write_lock_holder(&lock.holder)).collect();
-        add(batch, sql, locks.len(), parameters![names, versions, holders]);
+        batch.add_for(locks.len(), sql, parameters![names, versions, holders]);
     }
     let places =
         |joined: bool| writes.lock_waiters.iter().filter(move |(_, waiter)| waiter.is_some() == joined);
     let names: Vec<&str> = places(false).map(|((name, _), _)| name.as_str()).collect();
     let left: Vec<i64> = places(false).map(|((_, place), _)| to_integer(*place)).collect();
-    add(batch, DELETE_LOCK_WAITERS, names.len(), parameters![names, left]);
+    batch.add_for(names.len(), DELETE_LOCK_WAITERS, parameters![names, left]);
     let names: Vec<&str> = places(true).map(|((name, _), _)| name.as_str()).collect();
     let joined: Vec<i64> = places(true).map(|((_, place), _)| to_integer(*place)).collect();
     let waiters: Vec<Vec<u8>> =
         places(true).filter_map(|(_, waiter)| waiter.as_ref().map(stored::write_lock_waiter)).collect();
-    add(batch, INSERT_LOCK_WAITERS, names.len(), parameters![names, joined, waiters]);
+    batch.add_for(names.len(), INSERT_LOCK_WAITERS, parameters![names, joined, waiters]);
 }
 
 fn add_alarms<'w>(batch: &mut Batch<'w>, writes: &'w Writes) {
@@ -289,7 +276,7 @@ fn add_alarms<'w>(batch: &mut Batch<'w>, writes: &'w Writes) {
             alarms.iter().map(|(alarm, ..)| alarm.state == AlarmState::Resolved).collect();
         let raised_at: Vec<i64> = alarms.iter().map(|(alarm, ..)| alarm.raised_at.0).collect();
         let data: Vec<Vec<u8>> = alarms.iter().map(|(alarm, ..)| stored::write_alarm(alarm)).collect();
-        add(batch, sql, alarms.len(), parameters![ids, versions, tasks, resolved, raised_at, data]);
+        batch.add_for(alarms.len(), sql, parameters![ids, versions, tasks, resolved, raised_at, data]);
     }
 }
 
@@ -302,7 +289,7 @@ fn add_settings<'w>(batch: &mut Batch<'w>, writes: &'w Writes) {
         let versions: Vec<i64> = flows.iter().map(|stored| stored.flow.version.into()).collect();
         let created: Vec<i64> = flows.iter().map(|stored| stored.created_at.0).collect();
         let data: Vec<Vec<u8>> = flows.iter().map(|stored| stored::write_flow(&stored.flow)).collect();
-        add(batch, sql, flows.len(), parameters![names, versions, created, data]);
+        batch.add_for(flows.len(), sql, parameters![names, versions, created, data]);
     }
     let queues: Vec<_> = writes.queues.iter().collect();
     let names: Vec<&str> = queues.iter().map(|(name, _)| name.as_str()).collect();
@@ -311,11 +298,11 @@ fn add_settings<'w>(batch: &mut Batch<'w>, writes: &'w Writes) {
     let by_name: Vec<Option<&[u8]>> =
         queues.iter().map(|(_, pause)| Some(by(pause)?.name.as_bytes())).collect();
     let by_claimed: Vec<Option<bool>> = queues.iter().map(|(_, pause)| Some(by(pause)?.claimed)).collect();
-    add(batch, PAUSE_QUEUES, queues.len(), parameters![names, paused, by_name, by_claimed]);
+    batch.add_for(queues.len(), PAUSE_QUEUES, parameters![names, paused, by_name, by_claimed]);
     let gone = writes.limits.iter().filter(|(_, limit)| limit.is_none());
     let gone: Vec<&str> = gone.map(|(name, _)| name.as_str()).collect();
-    add(batch, DELETE_LIMITS, gone.len(), parameters![gone.clone()]);
-    add(batch, DELETE_BEGUN, gone.len(), parameters![gone]);
+    batch.add_for(gone.len(), DELETE_LIMITS, parameters![gone.clone()]);
+    batch.add_for(gone.len(), DELETE_BEGUN, parameters![gone]);
     let limits: Vec<_> = writes.limits.values().flatten().collect();
     let names: Vec<&str> = limits.iter().map(|limit| limit.name.as_str()).collect();
     let queues: Vec<&str> = limits.iter().map(|limit| limit.queue.as_str()).collect();
@@ -327,5 +314,9 @@ fn add_settings<'w>(batch: &mut Batch<'w>, writes: &'w Writes) {
         limits.iter().map(|limit| limit.starts.map(|starts| starts.count.into())).collect();
     let per: Vec<Option<i64>> =
         limits.iter().map(|limit| limit.starts.map(|starts| to_integer(starts.per.0))).collect();
-    add(batch, PUT_LIMITS, limits.len(), parameters![names, queues, commands, per_key, running, starts, per]);
+    batch.add_for(
+        limits.len(),
+        PUT_LIMITS,
+        parameters![names, queues, commands, per_key, running, starts, per],
+    );
 }

@@ -3,10 +3,7 @@
 use uuid::Uuid;
 use windlass_core::{Ready, Waiting};
 
-use super::{
-    connection::{Batch, parameters},
-    write::add,
-};
+use super::connection::{Batch, parameters};
 use crate::rows::{WaitWrite, Writes, fairness_bytes, free_code, to_integer};
 
 /// A row that is new or says something else now: nobody has its attempt.
@@ -63,9 +60,9 @@ pub(super) fn add_waits<'w>(batch: &mut Batch<'w>, writes: &'w Writes) {
             }
         }
     }
-    add(batch, DELETE_ALL, ended.len(), parameters![ended]);
-    add(batch, DELETE, tasks.len(), parameters![tasks, acts]);
-    add(batch, REST, rest_tasks.len(), parameters![rest_tasks, rest_acts, rest_attempts]);
+    batch.add_for(ended.len(), DELETE_ALL, parameters![ended]);
+    batch.add_for(tasks.len(), DELETE, parameters![tasks, acts]);
+    batch.add_for(rest_tasks.len(), REST, parameters![rest_tasks, rest_acts, rest_attempts]);
     keep.add_to(batch, KEEP);
     put.add_to(batch, PUT);
 }
@@ -120,6 +117,6 @@ impl<'w> Rows<'w> {
         let parameters = parameters![
             tasks, acts, attempts, due_at, modules, commands, fairness, ranks, ready_at, timeouts, free
         ];
-        add(batch, sql, rows, parameters);
+        batch.add_for(rows, sql, parameters);
     }
 }

@@ -1,47 +1,50 @@
-//! What stores that several servers share have in common, whatever the product: a batch of changes is decided on what
-//! the database has of it, and comes to rows.
+//! The store that several servers share, whatever the product.
 //!
 //! ```text
-//! changes ─▶ Keys: what the batch touches ─▶ the product reads and locks it ─▶ Found
-//!        ─▶ decide(changes, found) ─▶ an outcome for each, and Writes ─▶ the product writes them and commits
+//! Store ─▶ RowStore<D> ─▶ query, load, sessions, … ─▶ D: a script of SQL ─▶ rows ─▶ decoded here
+//!
+//! commit: changes ─▶ Keys: what the batch touches ─▶ find: D reads and locks it ─▶ Found
+//!                 ─▶ decide(changes, found) ─▶ outcomes, and Writes ─▶ D writes them and commits
 //! ```
 //!
-//! So versions, keys and claims are checked in one place, change by change, and SQL only reads and writes.
+//! So versions, keys and claims are checked in one place, change by change, and SQL only reads and writes. A product
+//! ([`Dialect`]) has its connections, its SQL, its way to claim, and the meaning of its errors.
+
+#![expect(private_bounds, reason = "the products are the only dialects: nobody outside can make another one")]
 
 mod archive;
+mod batch;
+pub(crate) mod claims;
+mod columns;
 mod damaged;
-mod decide;
-mod encoding;
-mod flow_cache;
-mod found;
-mod keys;
-mod limits;
-mod listing;
-mod locks;
-#[cfg(any(feature = "mysql", feature = "postgres"))]
-mod newest;
-mod place;
-mod tasks;
-mod turns;
-#[cfg(any(feature = "mysql", feature = "postgres"))]
+pub(crate) mod enqueued;
+mod fault;
+mod link;
+mod opening;
+pub(crate) mod policy;
+mod reading;
+pub(crate) mod servers;
+pub(crate) mod snapshot;
+mod store;
+pub(crate) mod sweep;
 mod version;
-mod writes;
 
-pub(crate) use archive::{ENQUEUED, FILLED, RESERVED, SNAPSHOT_LOST, mark_of, stage_of, submit_key};
+pub(crate) use archive::{Direct, ENQUEUED, FILLED, RESERVED, RowArchive, SNAPSHOT_LOST, schema, submit_key};
+pub(crate) use batch::{
+    Found, FoundWait, Keys, SubmitKeyWrite, TaskWrite, WaitWrite, Writes, commit, decide, find,
+};
+pub(crate) use claims::{Blocked, Candidate, KeysInTurn, Turn, sessions};
+pub(crate) use columns::Columns;
 pub(crate) use damaged::{any_name, count, left_out, limit_or_closed, lock, message, unreadable_alarm};
-pub(crate) use decide::decide;
-pub(crate) use encoding::*;
-pub(crate) use flow_cache::{FlowCache, stored_flow};
-pub(crate) use found::{Found, FoundWait};
-pub(crate) use keys::Keys;
-pub(crate) use limits::Limits;
-pub(crate) use listing::{Listing, only_ended};
-pub(crate) use locks::{free_holder_bytes, in_order};
-#[cfg(any(feature = "mysql", feature = "postgres"))]
-pub(crate) use newest::Newest;
-pub(crate) use place::{KeyInLine, place_among};
-pub(crate) use tasks::{TaskParts, claimed_wait, name, of_task};
-pub(crate) use turns::{Candidate, Hands, KeysInTurn, Turn, choose};
-#[cfg(any(feature = "mysql", feature = "postgres"))]
+pub(crate) use fault::{Fault, Kind, damaged, sound};
+pub(crate) use link::{Answers, Database, Link};
+pub(crate) use opening::{check_readable, random_bytes};
+pub(crate) use reading::{
+    FlowCache, Flows, Listing, Newest, TaskParts, claimed_wait, flows, free_holder_bytes, load, locks, name,
+    of_task, only_ended, query, stored_flow,
+};
+pub(crate) use snapshot::DatabaseSnapshot;
+pub(crate) use store::{Dialect, News, RowStore};
 pub(crate) use version::check_version;
-pub(crate) use writes::{SubmitKeyWrite, TaskWrite, WaitWrite, Writes};
+
+pub(crate) use crate::encoding::*;

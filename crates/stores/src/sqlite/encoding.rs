@@ -4,7 +4,7 @@ use rusqlite::{Row, types::Type};
 use windlass_core::TaskId;
 
 // `final.status` is what `ENDED` says, newest listed in this order; `history.act` and `log.act` are act codes.
-pub(super) use crate::rows::{ENDED, act_code, act_key, ending_code, from_integer, to_integer};
+pub(super) use crate::encoding::{ENDED, act_code, act_key, ending_code, from_integer, to_integer};
 
 /// Reads a task's id.
 pub(super) fn task_id(row: &Row<'_>, column: usize) -> rusqlite::Result<TaskId> {

@@ -124,7 +124,10 @@ pub(crate) fn answers_hold(store: &dyn Store, answers: &[Answer]) -> (usize, usi
             }
             Err(error) => {
                 // Where nobody could be asked what became of it, the error says so.
-                assert!(!there || error.to_string().contains("cannot be told"), "task {number}: {error}");
+                assert!(
+                    !there || error.to_string().contains("unknown whether it was committed"),
+                    "task {number}: {error}"
+                );
                 failed += 1;
             }
         }

@@ -22,7 +22,10 @@ use std::{
 
 use tokio::runtime::{Builder, Handle};
 use windlass_conformance::block_on;
-use windlass_stores::mysql::{MySqlOptions, MySqlStore, OpenError};
+use windlass_stores::{
+    OpenError,
+    mysql::{MySqlOptions, MySqlStore},
+};
 use windlass_testkit::{Database, MariaDb, MariaDbProduct};
 
 /// The runtime on which stores of tests work, on a thread of its own: tests run on others, without one.

@@ -1,6 +1,6 @@
 //! What cannot be opened says why, and never a password.
 
-use windlass_stores::mysql::OpenError;
+use windlass_stores::OpenError;
 use windlass_testkit::{MariaDb, MariaDbProduct, Product as _, SqlProduct as _};
 
 use super::{database, open};
@@ -11,7 +11,7 @@ fn url_of(url: &str, user: &str) -> String {
 }
 
 fn refusal(url: &str) -> String {
-    let error = open(url).err().expect("it is refused");
+    let error = open(url).expect_err("it is refused");
     let text = error.to_string();
     assert!(!text.contains("secret"), "{text}");
     text

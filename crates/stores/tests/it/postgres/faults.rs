@@ -90,7 +90,8 @@ fn a_runtime_that_ends_leaves_nothing_open() {
         // The first call of a connection opens it.
         runtime.block_on(store.flows()).unwrap();
         let commit = store.commit(vec![new_task(&flow, round + 1), line(round + 1)]);
-        let stop_at = Duration::from_micros(300 * round);
+        // The first are stopped before they are sent, the last have time on a busy machine too.
+        let stop_at = Duration::from_micros(50 * round * round);
         match runtime.block_on(async { tokio::time::timeout(stop_at, commit).await }) {
             Ok(outcomes) => {
                 assert_eq!(outcomes.unwrap(), [Outcome::Committed, Outcome::Committed]);
@@ -167,7 +168,7 @@ fn a_server_that_stands_still_is_given_up_in_time_and_used_again() {
     let began = Instant::now();
     // With nobody to ask what became of it, it is told so.
     let error = block_on(store.commit(vec![new_task(&flow, 1)])).unwrap_err();
-    assert!(error.to_string().contains("cannot be told"), "{error}");
+    assert!(error.to_string().contains("unknown whether it was committed"), "{error}");
     assert!(began.elapsed() < Duration::from_secs(100), "{:?}", began.elapsed());
     server.resume().unwrap();
     assert_eq!(block_on(store.flows()).unwrap().len(), 1);
@@ -248,6 +249,25 @@ fn locks_that_strangers_hold_for_long_are_waited_for_again() {
     let outcomes = beside(&database, &other, || block_on(store.commit(changes)));
     assert_eq!(outcomes.unwrap(), vec![Outcome::Committed; 2]);
     assert!(began.elapsed() > Duration::from_secs(5), "the first try was given up");
+}
+
+#[test]
+fn log_lines_of_a_task_are_numbered_in_the_order_of_their_commits() {
+    let Some(database) = database() else { return };
+    let store = open(&database.url()).unwrap();
+    let flow = add_flow(&*store);
+    block_on(store.commit(vec![new_task(&flow, 1)])).unwrap();
+    // Another server that is about to write a line has locked the task.
+    let other = format!(
+        "begin; select from windlass_task where id = '{0}' for update; select pg_sleep(1);
+         insert into windlass_log (task, act, attempt, at, line) values ('{0}', 0, 1, 0, 'first'); commit",
+        id(1)
+    );
+    let outcomes = beside(&database, &other, || block_on(store.commit(vec![line(1)])));
+    assert_eq!(outcomes.unwrap(), [Outcome::Committed]);
+    let lines = block_on(store.logs(id(1), 0, 10)).unwrap();
+    let lines: Vec<&str> = lines.iter().map(|(_, line)| &*line.line).collect();
+    assert_eq!(lines, ["first", "line"]);
 }
 
 /// Whether a store hears of another server in time.

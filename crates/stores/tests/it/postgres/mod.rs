@@ -21,7 +21,10 @@ use std::{
 
 use tokio::runtime::{Builder, Handle};
 use windlass_conformance::block_on;
-use windlass_stores::postgres::{OpenError, PostgresOptions, PostgresStore};
+use windlass_stores::{
+    OpenError,
+    postgres::{PostgresOptions, PostgresStore},
+};
 use windlass_testkit::{Database, Postgres, PostgresProduct};
 
 /// The runtime on which stores of tests work, on a thread of its own: tests run on others, without one.

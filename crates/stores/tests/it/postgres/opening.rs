@@ -1,7 +1,7 @@
 //! What cannot be opened says why, and never a password.
 
 use windlass_store::{Store as _, StoreError};
-use windlass_stores::postgres::OpenError;
+use windlass_stores::OpenError;
 use windlass_testkit::{Postgres, PostgresProduct, Product as _, SqlProduct as _};
 
 use super::{database, open};

@@ -1,0 +1,48 @@
+//! The rows of the database that a batch touches.
+
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+};
+
+use windlass_core::{AlarmId, LockName, Millis, Name, Task, TaskId};
+use windlass_store::{MessageId, SessionId, UniqueKey};
+
+/// What the database has of what a batch touches, read and locked in the transaction that will write it. While the
+/// batch is decided it becomes what the transaction leaves.
+#[derive(Debug, Default)]
+pub(crate) struct Found {
+    /// Versions of tasks.
+    pub(crate) tasks: HashMap<TaskId, u64>,
+    /// Rows of what they wait for, by [`wakeup_code`](crate::rows::wakeup_code).
+    pub(crate) waits: HashMap<(TaskId, i64), FoundWait>,
+    /// When the leases of sessions end.
+    pub(crate) sessions: HashMap<SessionId, Millis>,
+    /// Versions of locks.
+    pub(crate) locks: HashMap<LockName, u64>,
+    /// The floor of locks: the version of those that are not stored.
+    pub(crate) lock_floor: u64,
+    /// Versions of alarms.
+    pub(crate) alarms: HashMap<AlarmId, u64>,
+    /// Messages that were not consumed.
+    pub(crate) messages: HashSet<MessageId>,
+    /// Tasks that were submitted under keys, with their fingerprints.
+    pub(crate) submit_keys: HashMap<[u8; 32], (TaskId, [u8; 32])>,
+    /// The newest tasks of unique keys.
+    pub(crate) unique: HashMap<UniqueKey, TaskId>,
+    /// Those tasks, and whether a session has an attempt of them.
+    pub(crate) firsts: HashMap<TaskId, (Arc<Task>, bool)>,
+    /// Highest versions of flows.
+    pub(crate) flows: HashMap<Name, u32>,
+}
+
+/// A row of what a task waits for.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct FoundWait {
+    /// Number of the attempt.
+    pub(crate) attempt: u32,
+    /// The claim's number and session, if a session has it.
+    pub(crate) claim: Option<(u64, SessionId)>,
+    /// The last attempt that a session got.
+    pub(crate) handed_out: Option<u32>,
+}
