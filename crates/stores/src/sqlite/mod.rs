@@ -17,13 +17,9 @@
 //!
 //! | file | holds |
 //! |---|---|
-//! | `open.rs`, `lock.rs`, `migrate.rs`, `schema.rs`, `prefill.rs` | opening: checks, the lock file, the format, the log's size |
-//! | `connect.rs` | the settings of each connection, one by one |
-//! | `room.rs` | how much room there is on the disk, and how much is needed |
+//! | `open.rs`, `migrate.rs`, `opening` | opening: checks, the lock file, the format, the log's size |
 //! | `sink.rs` | the port over the threads |
-//! | `writer.rs`, `rows.rs`, `task_rows.rs`, `member_rows.rs`, `meta.rs`, `touched.rs`, `directory.rs` | the writer thread, what a transaction writes, where rows are |
-//! | `lock_rows.rs` | locks, who waits for them, messages |
-//! | `claim_rows.rs` | claims that outlive a start |
+//! | `writer.rs`, `rows.rs`, `tables` | the writer thread, what a transaction writes, where rows are |
 //! | `gate.rs`, `checkpoint.rs` | copying the log into the file without the writer waiting |
 //! | `checksum.rs` | a checksum in every row |
 //! | `recover.rs`, `read.rs` | reading what is active, at a start and after a failed write |
@@ -36,7 +32,7 @@
 //!
 //! A task has a number (`task.n`) beside its UUID, in the order of arrival. Tables that are keyed by a growing
 //! number are appended to, which touches a page or two per commit however many tasks are in it, and integers
-//! compare faster than 16 bytes. From id to number leads the directory (`directory.rs`) for what is active, and the
+//! compare faster than 16 bytes. From id to number leads the directory (`tables/directory.rs`) for what is active, and the
 //! keys of `resting` and `final` for the others, so there is no index on ids to keep.
 //!
 //! - `task`: what was submitted. Written once.
@@ -65,44 +61,35 @@
 
 mod checkpoint;
 mod checksum;
-mod claim_rows;
-mod connect;
-mod directory;
 mod doctor;
 mod encoding;
 mod error;
 mod gate;
-mod history_rows;
-mod inode_lock;
 mod limits;
 mod list;
-mod lock;
-mod lock_rows;
-mod member_rows;
-mod meta;
 mod migrate;
 mod open;
-mod outbox;
+mod opening;
 #[cfg(test)]
 mod plans;
-mod prefill;
 mod query;
 mod read;
 mod readers;
 mod recover;
-mod reserved;
 mod resting;
-mod room;
 mod rows;
-mod schema;
 mod sink;
 mod snapshot;
 mod sweep;
-mod task_rows;
-mod touched;
-mod unique_rows;
+mod tables;
 mod writer;
 
+use self::{
+    opening::{connect, inode_lock, lock, meta, prefill, reserved, room, schema},
+    tables::{
+        claim_rows, directory, history_rows, lock_rows, member_rows, outbox, task_rows, touched, unique_rows,
+    },
+};
 pub use doctor::{Report, doctor};
 pub use open::{OpenError, SqliteOptions};
 pub use reserved::Reserved;

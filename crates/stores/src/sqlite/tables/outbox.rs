@@ -4,7 +4,7 @@ use rusqlite::{Connection, Row, Statement, params};
 use windlass_core::{Event, TaskId};
 use windlass_store::{Announced, DamagedTask, Unannounced, stored};
 
-use super::{
+use crate::sqlite::{
     checksum::{Checksum, Table},
     encoding::{from_integer, task_id, to_integer},
     error::{Fault, of_task, or_row},
@@ -12,13 +12,13 @@ use super::{
 };
 
 /// The statements that write the outbox.
-pub(super) struct OutboxRows<'c> {
+pub(in crate::sqlite) struct OutboxRows<'c> {
     insert: Statement<'c>,
     delete: Statement<'c>,
 }
 
 impl<'c> OutboxRows<'c> {
-    pub(super) fn new(connection: &'c Connection) -> rusqlite::Result<Self> {
+    pub(in crate::sqlite) fn new(connection: &'c Connection) -> rusqlite::Result<Self> {
         Ok(Self {
             insert: connection
                 .prepare("INSERT INTO outbox (id, after, seq, checksum) VALUES (?1, ?2, ?3, ?4)")?,
@@ -26,8 +26,8 @@ impl<'c> OutboxRows<'c> {
         })
     }
 
-    /// What happened to a task after so many events is to be announced, and is in this row of history.
-    pub(super) fn keep(&mut self, task: TaskId, after: u64, seq: i64) -> Result<(), Fault> {
+    /// Adds the events of a task behind event number `after`, which are in this row of history.
+    pub(in crate::sqlite) fn keep(&mut self, task: TaskId, after: u64, seq: i64) -> Result<(), Fault> {
         let (id, after) = (task.to_bytes(), to_integer(after));
         let checksum = Checksum::of(Table::Outbox).blob(&id).number(after).number(seq).finish();
         self.insert.execute(params![id, after, seq, checksum])?;
@@ -35,7 +35,7 @@ impl<'c> OutboxRows<'c> {
     }
 
     /// These were announced.
-    pub(super) fn forget(&mut self, announced: &[Announced]) -> Result<(), Fault> {
+    pub(in crate::sqlite) fn forget(&mut self, announced: &[Announced]) -> Result<(), Fault> {
         for Announced { task, after } in announced {
             self.delete.execute(params![task.to_bytes(), to_integer(*after)])?;
         }
@@ -47,7 +47,7 @@ impl<'c> OutboxRows<'c> {
 const NO_LIMIT: i64 = -1;
 
 /// What is in the outbox, each with its row of history where that is there.
-pub(super) fn select_unannounced() -> String {
+pub(in crate::sqlite) fn select_unannounced() -> String {
     format!(
         "SELECT {}, {} FROM outbox LEFT JOIN history ON history.seq = outbox.seq
          ORDER BY outbox.id, outbox.after LIMIT ?1",
@@ -59,7 +59,7 @@ pub(super) fn select_unannounced() -> String {
 /// At most `limit` of what is in the outbox, of the oldest tasks first; of one task in the order in which it happened.
 /// Damaged rows come on top of the limit. What is behind one of the same task is left out: it would overtake the events
 /// in that row.
-pub(super) fn unannounced(
+pub(in crate::sqlite) fn unannounced(
     connection: &Connection,
     limit: usize,
 ) -> Result<Vec<Result<Unannounced, DamagedTask>>, Fault> {
@@ -101,8 +101,8 @@ fn events(row: &Row<'_>, after: u64) -> Result<Vec<Event>, Fault> {
 }
 
 /// Whether anything of a task is to be announced.
-pub(super) const IS_UNANNOUNCED: &str = "SELECT 1 FROM outbox WHERE id = ?1 LIMIT 1";
+pub(in crate::sqlite) const IS_UNANNOUNCED: &str = "SELECT 1 FROM outbox WHERE id = ?1 LIMIT 1";
 
 /// What is to be announced of a task, at most `?2`.
-pub(super) const DELETE_UNANNOUNCED: &str = "DELETE FROM outbox WHERE id = ?1 AND after IN
+pub(in crate::sqlite) const DELETE_UNANNOUNCED: &str = "DELETE FROM outbox WHERE id = ?1 AND after IN
     (SELECT after FROM outbox WHERE id = ?1 LIMIT ?2)";

@@ -9,11 +9,11 @@ use windlass_core::TaskId;
 
 /// Numbers of a task's rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Place {
+pub(in crate::sqlite) struct Place {
     /// `task.n`, which is also `active.task`.
-    pub(super) task: i64,
+    pub(in crate::sqlite) task: i64,
     /// Its newest row in `history`.
-    pub(super) last: i64,
+    pub(in crate::sqlite) last: i64,
 }
 
 /// From the ids of active tasks to their rows, as far as they are on disk. It saves an index on `task.id`,
@@ -21,17 +21,17 @@ pub(super) struct Place {
 ///
 /// The writer changes it after each commit, readers look things up in it.
 #[derive(Debug, Default)]
-pub(super) struct Directory(Mutex<HashMap<TaskId, Place>>);
+pub(in crate::sqlite) struct Directory(Mutex<HashMap<TaskId, Place>>);
 
 impl Directory {
     /// The directory itself. Nobody holds it while waiting for anything.
-    pub(super) fn lock(&self) -> MutexGuard<'_, HashMap<TaskId, Place>> {
+    pub(in crate::sqlite) fn lock(&self) -> MutexGuard<'_, HashMap<TaskId, Place>> {
         // Entries are whole at any time, so a panic elsewhere leaves nothing half done.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The rows of an active task.
-    pub(super) fn get(&self, task: TaskId) -> Option<Place> {
+    pub(in crate::sqlite) fn get(&self, task: TaskId) -> Option<Place> {
         self.lock().get(&task).copied()
     }
 }

@@ -4,7 +4,7 @@ use rusqlite::{Connection, Row, Statement, params};
 use windlass_core::{TaskId, Timestamp};
 use windlass_store::{Claim, SessionId, resident::ClaimRows as Changes};
 
-use super::{
+use crate::sqlite::{
     checksum::{Checksum, Table},
     encoding::{act_code, act_key, from_integer, task_id, to_integer},
     error::Fault,
@@ -12,13 +12,13 @@ use super::{
 };
 
 /// The statements that write claims.
-pub(super) struct ClaimRows<'c> {
+pub(in crate::sqlite) struct ClaimRows<'c> {
     upsert: Statement<'c>,
     delete: Statement<'c>,
 }
 
 impl<'c> ClaimRows<'c> {
-    pub(super) fn new(connection: &'c Connection) -> rusqlite::Result<Self> {
+    pub(in crate::sqlite) fn new(connection: &'c Connection) -> rusqlite::Result<Self> {
         Ok(Self {
             upsert: connection.prepare(
                 "INSERT INTO claim (task, act, attempt, number, session, at, checksum)
@@ -30,7 +30,7 @@ impl<'c> ClaimRows<'c> {
     }
 
     /// Writes and deletes rows.
-    pub(super) fn write(&mut self, changes: &Changes) -> Result<(), Fault> {
+    pub(in crate::sqlite) fn write(&mut self, changes: &Changes) -> Result<(), Fault> {
         for ((task, key), claim) in changes {
             let (task, act) = (task.to_bytes(), act_code(*key));
             let Some(claim) = claim else {
@@ -53,7 +53,7 @@ impl<'c> ClaimRows<'c> {
 }
 
 /// All claims. One that is damaged is left out: its attempt is handed out again then, as after the loss of a message.
-pub(super) fn read(connection: &Connection) -> Result<Vec<(TaskId, Claim)>, Fault> {
+pub(in crate::sqlite) fn read(connection: &Connection) -> Result<Vec<(TaskId, Claim)>, Fault> {
     let mut statement = connection.prepare(&select_all(Table::Claim))?;
     let mut rows = statement.query([])?;
     let mut claims = Vec::new();

@@ -9,7 +9,7 @@ use rusqlite::{Connection, Row, Statement, params};
 use windlass_core::{Member, State};
 use windlass_store::{resident::TaskRow, stored};
 
-use super::{
+use crate::sqlite::{
     checksum::{Checksum, Table},
     directory::Place,
     encoding::to_integer,
@@ -18,17 +18,17 @@ use super::{
 };
 
 /// Writes a member, whether it has begun before or begins.
-pub(super) const UPSERT_MEMBER: &str =
+pub(in crate::sqlite) const UPSERT_MEMBER: &str =
     "INSERT INTO member (task, step, number, state, checksum) VALUES (?1, ?2, ?3, ?4, ?5)
      ON CONFLICT (task, step, number) DO UPDATE SET state = ?4, checksum = ?5";
 
 /// The members of a task, in their order.
-pub(super) fn select_members() -> String {
+pub(in crate::sqlite) fn select_members() -> String {
     format!("SELECT {} FROM member WHERE task = ?1 ORDER BY step, number", Table::Member.select())
 }
 
 /// Writes one member of the task with number `task`.
-pub(super) fn write_member(
+pub(in crate::sqlite) fn write_member(
     upsert: &mut Statement<'_>,
     task: i64,
     step: usize,
@@ -43,7 +43,11 @@ pub(super) fn write_member(
 }
 
 /// Puts the members into `row`, whose rows are at `place`.
-pub(super) fn read_members(connection: &Connection, row: &mut TaskRow, place: Place) -> Result<(), Fault> {
+pub(in crate::sqlite) fn read_members(
+    connection: &Connection,
+    row: &mut TaskRow,
+    place: Place,
+) -> Result<(), Fault> {
     if row.state.steps.iter().all(|step| step.members.is_none()) {
         return Ok(());
     }
@@ -51,7 +55,11 @@ pub(super) fn read_members(connection: &Connection, row: &mut TaskRow, place: Pl
 }
 
 /// Puts the members into the state of the task with number `task`.
-pub(super) fn restore_members(connection: &Connection, state: &mut State, task: i64) -> Result<(), Fault> {
+pub(in crate::sqlite) fn restore_members(
+    connection: &Connection,
+    state: &mut State,
+    task: i64,
+) -> Result<(), Fault> {
     let mut statement = connection.prepare_cached(&select_members())?;
     let mut rows = statement.query([task])?;
     while let Some(row) = rows.next()? {

@@ -3,7 +3,7 @@
 use rusqlite::{Connection, Statement, params};
 use windlass_store::{Announced, TaskChange, stored};
 
-use super::{
+use crate::sqlite::{
     checksum::{Checksum, Table},
     directory::Place,
     encoding::{act_code, to_integer},
@@ -12,14 +12,14 @@ use super::{
 };
 
 /// The statements that write history, and the number of its next row.
-pub(super) struct HistoryRows<'c> {
+pub(in crate::sqlite) struct HistoryRows<'c> {
     insert: Statement<'c>,
     outbox: OutboxRows<'c>,
     next: i64,
 }
 
 impl<'c> HistoryRows<'c> {
-    pub(super) fn new(connection: &'c Connection) -> rusqlite::Result<Self> {
+    pub(in crate::sqlite) fn new(connection: &'c Connection) -> rusqlite::Result<Self> {
         Ok(Self {
             insert: connection.prepare(
                 "INSERT INTO history (seq, task, previous, first, count, act, events, result, checksum)
@@ -32,7 +32,7 @@ impl<'c> HistoryRows<'c> {
     }
 
     /// Writes what happened by a change of the task at `place`, which goes on to its newest row.
-    pub(super) fn write(&mut self, change: &TaskChange, place: &mut Place) -> Result<(), Fault> {
+    pub(in crate::sqlite) fn write(&mut self, change: &TaskChange, place: &mut Place) -> Result<(), Fault> {
         // A row for the events, which has room for one result; each further result has a row without events.
         let mut results = change.results.iter();
         let mut events = (!change.events.is_empty()).then(|| stored::write_events(&change.events));
@@ -65,7 +65,7 @@ impl<'c> HistoryRows<'c> {
     }
 
     /// These were announced.
-    pub(super) fn forget(&mut self, announced: &[Announced]) -> Result<(), Fault> {
+    pub(in crate::sqlite) fn forget(&mut self, announced: &[Announced]) -> Result<(), Fault> {
         self.outbox.forget(announced)
     }
 }

@@ -6,7 +6,7 @@ use rusqlite::{Connection, Row, Statement, params};
 use windlass_core::{Lock, LockName, Name, version_after_damage};
 use windlass_store::{DamagedTask, Envelope, LockChange, MessageId, Sender, resident::DamagedLocks, stored};
 
-use super::{
+use crate::sqlite::{
     checksum::{Checksum, Table},
     encoding::{from_integer, task_id, to_integer},
     error::{Fault, or_reason},
@@ -18,7 +18,7 @@ use super::{
 const LOCK_SENDER: [u8; 16] = [0; 16];
 
 /// The statements that write locks and messages.
-pub(super) struct LockRows<'c> {
+pub(in crate::sqlite) struct LockRows<'c> {
     upsert_lock: Statement<'c>,
     delete_lock: Statement<'c>,
     raise_floor: Statement<'c>,
@@ -29,7 +29,7 @@ pub(super) struct LockRows<'c> {
 }
 
 impl<'c> LockRows<'c> {
-    pub(super) fn new(connection: &'c Connection) -> rusqlite::Result<Self> {
+    pub(in crate::sqlite) fn new(connection: &'c Connection) -> rusqlite::Result<Self> {
         let prepare = |sql: &str| connection.prepare(sql);
         Ok(Self {
             upsert_lock: prepare(
@@ -51,7 +51,7 @@ impl<'c> LockRows<'c> {
     }
 
     /// Writes what a change makes of a lock.
-    pub(super) fn write(&mut self, change: &LockChange) -> Result<(), Fault> {
+    pub(in crate::sqlite) fn write(&mut self, change: &LockChange) -> Result<(), Fault> {
         let (name, version) = (change.lock.name.as_str(), to_integer(change.lock.version));
         if let Some(place) = change.left {
             self.delete_waiter.execute(params![name, to_integer(place)])?;
@@ -75,7 +75,7 @@ impl<'c> LockRows<'c> {
     }
 
     /// Writes messages that are sent.
-    pub(super) fn send(&mut self, messages: &[Envelope]) -> Result<(), Fault> {
+    pub(in crate::sqlite) fn send(&mut self, messages: &[Envelope]) -> Result<(), Fault> {
         for envelope in messages {
             let (sender, n) = (sender_bytes(&envelope.id.sender), to_integer(envelope.id.n));
             let data = stored::write_message(&envelope.message);
@@ -86,7 +86,7 @@ impl<'c> LockRows<'c> {
     }
 
     /// Deletes a message that is consumed.
-    pub(super) fn consume(&mut self, message: Option<&MessageId>) -> Result<(), Fault> {
+    pub(in crate::sqlite) fn consume(&mut self, message: Option<&MessageId>) -> Result<(), Fault> {
         if let Some(message) = message {
             self.delete_message.execute(params![sender_bytes(&message.sender), to_integer(message.n)])?;
         }
@@ -115,7 +115,7 @@ fn read_sender(row: &Row<'_>) -> Result<Sender, Fault> {
 const LOCK_SENDER_BYTES: &[u8] = &LOCK_SENDER;
 
 /// All messages that were not consumed. What is wrong with damaged ones is added to `damage`; they stay where they are.
-pub(super) fn read_messages(
+pub(in crate::sqlite) fn read_messages(
     connection: &Connection,
     damage: &mut Vec<DamagedTask>,
 ) -> Result<Vec<Envelope>, Fault> {
@@ -157,7 +157,7 @@ fn of_sender(sender: &Sender, fault: &Fault) -> Fault {
 }
 
 /// Gives an older store a floor. Fences followed the clock until then, so it is ahead of the clock by a day.
-pub(super) fn found_floor(connection: &Connection) -> rusqlite::Result<()> {
+pub(in crate::sqlite) fn found_floor(connection: &Connection) -> rusqlite::Result<()> {
     let raised = connection.execute(
         "INSERT INTO lock_floor (one, version)
          SELECT 1, max(CAST(unixepoch('subsec') * 1000 AS INTEGER), (SELECT coalesce(max(version), 0) FROM lock))
@@ -169,7 +169,7 @@ pub(super) fn found_floor(connection: &Connection) -> rusqlite::Result<()> {
 }
 
 /// The floor of locks.
-pub(super) fn read_floor(connection: &Connection) -> Result<u64, Fault> {
+pub(in crate::sqlite) fn read_floor(connection: &Connection) -> Result<u64, Fault> {
     let mut statement = connection.prepare(&select_all(Table::LockFloor))?;
     let mut rows = statement.query([])?;
     let Some(row) = rows.next()? else { return Ok(0) };
@@ -179,7 +179,7 @@ pub(super) fn read_floor(connection: &Connection) -> Result<u64, Fault> {
 
 /// Writes a damaged floor again, in the transaction that is open, and returns what was wrong: above all that any lock may
 /// have had.
-pub(super) fn mend_floor(connection: &Connection) -> Result<Option<DamagedTask>, Fault> {
+pub(in crate::sqlite) fn mend_floor(connection: &Connection) -> Result<Option<DamagedTask>, Fault> {
     let Err(fault) = or_reason(read_floor(connection))? else { return Ok(None) };
     let known = "SELECT version FROM lock_floor UNION ALL SELECT version FROM lock
                  UNION ALL SELECT place FROM lock_waiter";
@@ -192,7 +192,7 @@ pub(super) fn mend_floor(connection: &Connection) -> Result<Option<DamagedTask>,
 }
 
 /// All locks that are stored, and those whose rows are damaged. What is wrong with rows is added to `damage`.
-pub(super) fn read_locks(
+pub(in crate::sqlite) fn read_locks(
     connection: &Connection,
     damage: &mut Vec<DamagedTask>,
 ) -> Result<(Vec<Lock>, DamagedLocks), Fault> {

@@ -4,7 +4,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 use windlass_core::Timestamp;
 use windlass_store::DamagedTask;
 
-use super::{
+use crate::sqlite::{
     checksum::{Checksum, Table},
     encoding::from_integer,
     error::{Fault, or_reason},
@@ -13,9 +13,9 @@ use super::{
 
 /// What is written into `meta` with every later time. All but that time stays as it is while a server runs.
 #[derive(Debug)]
-pub(super) struct Meta {
+pub(in crate::sqlite) struct Meta {
     /// The latest time written.
-    pub(super) latest_at: Timestamp,
+    pub(in crate::sqlite) latest_at: Timestamp,
     /// The checksum of what comes before the time,
     before: Checksum,
     /// and what comes after it.
@@ -25,7 +25,7 @@ pub(super) struct Meta {
 
 impl Meta {
     /// Reads the row.
-    pub(super) fn read(connection: &Connection) -> rusqlite::Result<Self> {
+    pub(in crate::sqlite) fn read(connection: &Connection) -> rusqlite::Result<Self> {
         connection.query_row(&select_all(Table::Meta), [], |row| {
             let mut before = Checksum::of(Table::Meta);
             before.number(row.get(0)?).number(row.get(1)?).number(row.get(2)?);
@@ -39,7 +39,7 @@ impl Meta {
     }
 
     /// The checksum of the row with this time.
-    pub(super) fn checksum(&self, latest_at: Timestamp) -> i64 {
+    pub(in crate::sqlite) fn checksum(&self, latest_at: Timestamp) -> i64 {
         let mut checksum = self.before.clone();
         checksum.number(latest_at.0).blob(&self.token_key).number(self.unchecked_to).finish()
     }
@@ -57,7 +57,7 @@ const EPOCH_BITS: u32 = 40;
 /// Writes a damaged row again, in the transaction that is open, and returns what was wrong. Nobody knows which column is
 /// damaged. So the key of the tokens is a new one: no token of the old key counts. The epoch and the time are at least what
 /// the other rows say that they were.
-pub(super) fn mend(connection: &Connection) -> Result<Option<DamagedTask>, Fault> {
+pub(in crate::sqlite) fn mend(connection: &Connection) -> Result<Option<DamagedTask>, Fault> {
     let checked = connection.query_row_and_then(&select_all(Table::Meta), [], |row| {
         Table::Meta.check(row, 0)?;
         Ok::<_, Fault>(row.get::<_, [u8; 32]>(4).map(drop)?)

@@ -1,4 +1,4 @@
-//! How much room there is for a store, and how much it needs.
+//! The room on the disk that a store has, and that it needs.
 //!
 //! The write-ahead log has its room from the start. What needs more is copying it into the file, which grows by
 //! what was added since the last copy: at most the size of the log, as each page of the log is one of the file.
@@ -10,7 +10,7 @@ use std::{
 
 use rusqlite::{Connection, Error, ErrorCode};
 
-use super::{
+use crate::sqlite::{
     connect::GROWTH_BYTES,
     encoding::from_integer,
     error::{Fault, describe, is_full},
@@ -23,7 +23,7 @@ const LOG_BYTES: u64 = 64 << 20;
 
 /// That there is not enough room on a file system.
 #[derive(Debug)]
-pub(super) struct NoRoom {
+pub(in crate::sqlite) struct NoRoom {
     /// The directory of the store.
     directory: PathBuf,
     /// How many bytes must be free in it.
@@ -46,7 +46,7 @@ fn mebibytes(bytes: u64) -> String {
 }
 
 /// What keeps the log from being copied. SQLite reports a file that cannot grow as any failed write.
-pub(super) fn fault_of_copying(connection: &Connection, path: &Path, error: Error) -> Fault {
+pub(in crate::sqlite) fn fault_of_copying(connection: &Connection, path: &Path, error: Error) -> Fault {
     let may_be_full = is_full(&error) || error.sqlite_error_code() == Some(ErrorCode::SystemIoFailure);
     match no_room(connection, path).filter(|_| may_be_full) {
         Some(no_room) => Fault::full(with_advice(&no_room, &describe(&error))),
@@ -55,7 +55,7 @@ pub(super) fn fault_of_copying(connection: &Connection, path: &Path, error: Erro
 }
 
 /// The same fault of a write, with advice where it is the disk that is full.
-pub(super) fn explain(connection: &Connection, path: &Path, fault: Fault) -> Fault {
+pub(in crate::sqlite) fn explain(connection: &Connection, path: &Path, fault: Fault) -> Fault {
     match no_room(connection, path).filter(|_| fault.is_full()) {
         Some(no_room) => Fault::full(with_advice(&no_room, &fault.to_string())),
         None => fault,
@@ -66,7 +66,7 @@ fn with_advice(no_room: &NoRoom, why: &str) -> String {
     format!("{no_room}; it goes on by itself then ({why})")
 }
 
-/// Whether there is too little room for copying the log. The connection tells how large the file becomes by it.
+/// Whether there is too little room to copy the log. The connection knows how large the file will be.
 fn no_room(connection: &Connection, path: &Path) -> Option<NoRoom> {
     let number = |name| connection.pragma_query_value(None, name, |row| row.get(0).map(from_integer)).ok();
     let becomes = number("page_count")? * number("page_size")?;
@@ -80,7 +80,7 @@ fn no_room(connection: &Connection, path: &Path) -> Option<NoRoom> {
 
 /// What to say of a store that cannot be opened for want of room, and why. Its log is to be copied then, so it
 /// needs as much as that has at most.
-pub(super) fn to_start(path: &Path, why: &str) -> String {
+pub(in crate::sqlite) fn to_start(path: &Path, why: &str) -> String {
     let log = fs::metadata(wal_path(path)).map_or(0, |metadata| metadata.len());
     let directory = directory(path);
     match free_bytes(directory) {

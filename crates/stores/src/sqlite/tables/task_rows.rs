@@ -4,7 +4,7 @@ use rusqlite::{OptionalExtension, Statement, params};
 use windlass_core::{Ending, TaskId, Timestamp};
 use windlass_store::{SubmitKey, TaskChange, resident::Rest, stored};
 
-use super::{
+use crate::sqlite::{
     checksum::{Checksum, Table},
     directory::Place,
     encoding::ending_code,
@@ -13,14 +13,18 @@ use super::{
 };
 
 /// Writes the state of a task that is active.
-pub(super) fn write_active(write: &mut Statement<'_>, place: Place, state: &[u8]) -> Result<(), Fault> {
+pub(in crate::sqlite) fn write_active(
+    write: &mut Statement<'_>,
+    place: Place,
+    state: &[u8],
+) -> Result<(), Fault> {
     let checksum = Checksum::of(Table::Active).number(place.task).number(place.last).blob(state).finish();
     write.execute(params![place.task, place.last, state, checksum])?;
     Ok(())
 }
 
 /// Writes a task that has ended.
-pub(super) fn insert_final(
+pub(in crate::sqlite) fn insert_final(
     insert: &mut Statement<'_>,
     id: TaskId,
     place: Place,
@@ -42,7 +46,7 @@ pub(super) fn insert_final(
 }
 
 /// Where the rows of a task are that rests, or has ended and goes on.
-pub(super) fn place_at_rest<'c>(
+pub(in crate::sqlite) fn place_at_rest<'c>(
     resting: &mut Statement<'c>,
     ended: &mut Statement<'c>,
     id: TaskId,
@@ -57,7 +61,7 @@ pub(super) fn place_at_rest<'c>(
 }
 
 /// Writes what was submitted, and its key.
-pub(super) fn insert_task(
+pub(in crate::sqlite) fn insert_task(
     insert_task: &mut Statement<'_>,
     insert_submit_key: &mut Statement<'_>,
     n: i64,
@@ -88,7 +92,7 @@ pub(super) fn insert_task(
 
 /// Writes an idempotency key. One with which another task was submitted, for which this one stands, is kept as those
 /// are whose tasks were deleted.
-pub(super) fn insert_submit_key(
+pub(in crate::sqlite) fn insert_submit_key(
     insert: &mut Statement<'_>,
     key: &SubmitKey,
     task: TaskId,
@@ -107,7 +111,7 @@ pub(super) fn insert_submit_key(
 }
 
 /// Writes a task that rests.
-pub(super) fn write_resting(
+pub(in crate::sqlite) fn write_resting(
     upsert: &mut Statement<'_>,
     id: TaskId,
     place: Place,

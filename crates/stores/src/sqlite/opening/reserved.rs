@@ -1,8 +1,8 @@
-//! Keeping servers away from where a store is about to be.
+//! Keeps servers away from the path of a store that is being made.
 
 use std::path::Path;
 
-use super::{
+use crate::sqlite::{
     lock::LockFile,
     open::{OpenError, take_lock},
 };
@@ -12,7 +12,7 @@ use super::{
 pub struct Reserved(Option<LockFile>);
 
 impl Reserved {
-    /// Reserves `path`; `hint` is told to servers that want it.
+    /// Reserves `path`; servers that want it log `hint`.
     ///
     /// # Errors
     /// When a server has it, or the lock file cannot be made.

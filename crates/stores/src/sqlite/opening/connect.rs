@@ -9,11 +9,11 @@ use std::{
 
 use rusqlite::{Connection, DEFAULT_NAME, FileControl, OpenFlags};
 
-use super::encoding::to_integer;
+use crate::sqlite::encoding::to_integer;
 
 /// What a connection is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Role {
+pub(in crate::sqlite) enum Role {
     /// Writes; there is one.
     Writer,
     /// Copies the write-ahead log into the file.
@@ -33,14 +33,14 @@ const READER_CACHE_KIB: i64 = 2 * 1024;
 
 /// The file grows by this much at once. It is the checkpoint thread that waits for it, and a file in few large
 /// pieces is faster to write and to read.
-pub(super) const GROWTH_BYTES: i32 = 4 << 20;
+pub(in crate::sqlite) const GROWTH_BYTES: i32 = 4 << 20;
 
 /// How long a connection waits for a lock of another one. The writer is alone, so this is for a shell with
 /// `sqlite3` that looks at the file.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Opens a connection with the settings of its role.
-pub(super) fn connect(path: &Path, role: Role) -> rusqlite::Result<Connection> {
+pub(in crate::sqlite) fn connect(path: &Path, role: Role) -> rusqlite::Result<Connection> {
     // Each connection stays with one thread, so SQLite need not lock around every call.
     let access = match role {
         Role::Writer => OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE,
@@ -89,7 +89,7 @@ fn immutable(path: &Path) -> PathBuf {
 }
 
 /// Keeps the file from growing beyond `bytes`.
-pub(super) fn limit_size(connection: &Connection, bytes: Option<u64>) -> rusqlite::Result<()> {
+pub(in crate::sqlite) fn limit_size(connection: &Connection, bytes: Option<u64>) -> rusqlite::Result<()> {
     let Some(bytes) = bytes else { return Ok(()) };
     let page: i64 = connection.pragma_query_value(None, "page_size", |row| row.get(0))?;
     // The file grows in whole pieces, and SQLite raises the limit to what the file has.
@@ -101,7 +101,7 @@ pub(super) fn limit_size(connection: &Connection, bytes: Option<u64>) -> rusqlit
 
 /// Has the file use a write-ahead log: a commit is one append to it, and readers and the writer never wait for
 /// one another. It is a property of the file and stays.
-pub(super) fn use_wal(connection: &Connection) -> rusqlite::Result<()> {
+pub(in crate::sqlite) fn use_wal(connection: &Connection) -> rusqlite::Result<()> {
     connection.pragma_update_and_check(None, "journal_mode", "WAL", |row| {
         let mode: String = row.get(0)?;
         if mode.eq_ignore_ascii_case("wal") {

@@ -2,7 +2,7 @@
 //!
 //! SQLite's own locks let any number of processes write in turn; active tasks live in one server's memory, so
 //! there may be only one. The lock is the system's (`flock`): it ends with the process however that dies, so a
-//! file that is left behind locks nothing. What is written in it only tells people who has it.
+//! file that is left behind locks nothing. Its content is only for display: who has it.
 
 use std::{
     fs::{File, OpenOptions},
@@ -15,17 +15,17 @@ use std::{
 
 use rustix::fs::{FlockOperation, flock};
 
-use super::inode_lock::InodeLock;
+use crate::sqlite::inode_lock::InodeLock;
 
 /// How often the lock is tried before it counts as held. A server that was killed keeps it until the system has
-/// taken its memory apart, and is often started again at once; whoever only looks ([`holder`]) has it for a
-/// moment.
+/// taken its memory apart, and is often started again at once; a process that only looks ([`holder`]) has it
+/// for a moment.
 const ATTEMPTS: u32 = 50;
 const ATTEMPT_EVERY: Duration = Duration::from_millis(20);
 
 /// A lock that is held.
 #[derive(Debug)]
-pub(super) struct LockFile {
+pub(in crate::sqlite) struct LockFile {
     file: File,
     path: PathBuf,
     /// There was no such file before.
@@ -38,7 +38,7 @@ pub(super) struct LockFile {
 
 /// Why the lock was not taken.
 #[derive(Debug)]
-pub(super) enum LockError {
+pub(in crate::sqlite) enum LockError {
     /// Another process has it; this is what it wrote about itself.
     Held(String),
     /// The file cannot be made or opened.
@@ -47,7 +47,7 @@ pub(super) enum LockError {
 
 impl LockFile {
     /// Takes the lock of the store at `path`, and writes who has it.
-    pub(super) fn take(path: &Path, hint: &str) -> Result<Self, LockError> {
+    pub(in crate::sqlite) fn take(path: &Path, hint: &str) -> Result<Self, LockError> {
         let path = lock_path(path);
         let is_new = !path.exists();
         let mut lock = Self { file: open(&path)?, path, is_new, database: None, index: None };
@@ -68,14 +68,14 @@ impl LockFile {
         let text = format!("process {}{hint}\n", std::process::id());
         let written = lock.file.set_len(0).and_then(|()| lock.file.write_all(text.as_bytes()));
         match written {
-            // On a full disk the lock holds all the same, and only does not say who has it.
+            // On a full disk the lock works too, but the file does not name its holder.
             Err(error) if error.kind() != io::ErrorKind::StorageFull => Err(LockError::Io(error)),
             _ => Ok(lock),
         }
     }
 
     /// Locks the database itself as well, if it is there and is not locked yet.
-    pub(super) fn take_database(&mut self, path: &Path) -> Result<(), LockError> {
+    pub(in crate::sqlite) fn take_database(&mut self, path: &Path) -> Result<(), LockError> {
         if self.database.is_none() {
             self.database = InodeLock::take(path)?;
         }
@@ -83,12 +83,12 @@ impl LockFile {
     }
 
     /// Keeps the index of the write-ahead log open.
-    pub(super) fn keep_open(&mut self, index: File) {
+    pub(in crate::sqlite) fn keep_open(&mut self, index: File) {
         self.index = Some(index);
     }
 
     /// Gives the lock up of what turned out to be no store, and leaves no file behind that was not there.
-    pub(super) fn give_up(self) {
+    pub(in crate::sqlite) fn give_up(self) {
         if self.is_new {
             // What cannot be removed locks nothing, so it only stays in people's way.
             let _ = std::fs::remove_file(&self.path);
@@ -110,7 +110,7 @@ fn open(path: &Path) -> Result<File, LockError> {
 }
 
 /// Who has the store at `path` open, if anyone.
-pub(super) fn holder(path: &Path) -> io::Result<Option<String>> {
+pub(in crate::sqlite) fn holder(path: &Path) -> io::Result<Option<String>> {
     let mut file = match File::open(lock_path(path)) {
         Ok(file) => file,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -131,7 +131,7 @@ fn lock_path(path: &Path) -> PathBuf {
 }
 
 /// Tries to lock a file for as long as a server that was killed may keep it. False = somebody has it.
-pub(super) fn try_until_free(file: &File) -> Result<bool, LockError> {
+pub(in crate::sqlite) fn try_until_free(file: &File) -> Result<bool, LockError> {
     for _ in 1..ATTEMPTS {
         if try_lock(file).map_err(LockError::Io)? {
             return Ok(true);
@@ -151,7 +151,7 @@ fn try_lock(file: &File) -> io::Result<bool> {
 
 fn read_holder(file: &mut File) -> String {
     let mut text = String::new();
-    // The holder may be about to write; then there is nothing to tell but that it is there.
+    // The holder may be about to write; then all that is known is that it exists.
     match file.take(200).read_to_string(&mut text) {
         Ok(_) if !text.trim().is_empty() => text.trim().to_owned(),
         _ => "a process that did not say which".to_owned(),

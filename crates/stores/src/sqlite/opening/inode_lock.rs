@@ -16,7 +16,7 @@ use std::{
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
-use super::lock::{LockError, try_until_free};
+use crate::sqlite::lock::{LockError, try_until_free};
 
 /// A file, whatever its names are: its device and its number there.
 type Inode = (u64, u64);
@@ -26,7 +26,7 @@ static LOCKED: Mutex<BTreeSet<Inode>> = Mutex::new(BTreeSet::new());
 
 /// A database that is locked.
 #[derive(Debug)]
-pub(super) struct InodeLock {
+pub(in crate::sqlite) struct InodeLock {
     inode: Inode,
     /// Only to be open: the lock ends with it.
     _file: File,
@@ -34,7 +34,7 @@ pub(super) struct InodeLock {
 
 impl InodeLock {
     /// Locks the database at `path`; nothing where there is no file yet.
-    pub(super) fn take(path: &Path) -> Result<Option<Self>, LockError> {
+    pub(in crate::sqlite) fn take(path: &Path) -> Result<Option<Self>, LockError> {
         // Elsewhere the two kinds of locks may keep one another away.
         if !cfg!(target_os = "linux") {
             return Ok(None);
@@ -79,7 +79,7 @@ fn locked() -> MutexGuard<'static, BTreeSet<Inode>> {
 
 /// The database at `path`, also where that is a symbolic link: SQLite keeps its log beside the database, not beside the
 /// link.
-pub(super) fn behind_links(path: &Path) -> PathBuf {
+pub(in crate::sqlite) fn behind_links(path: &Path) -> PathBuf {
     match path.is_symlink() {
         true => fs::canonicalize(path).unwrap_or_else(|_| path.to_owned()),
         false => path.to_owned(),

@@ -1,15 +1,15 @@
-//! Which version a file is of, without a change to it.
+//! Reads the version of a file without changing it.
 
 use std::path::Path;
 
-use super::{
+use crate::Schema;
+use crate::sqlite::{
     connect::{Role, connect},
     migrate::{self, Format, VERSION},
     open::OpenError,
 };
-use crate::Schema;
 
-/// Tells the version of a file, which a server may have open, and changes nothing.
+/// Returns the version of a file, which a server may have open, and changes nothing.
 ///
 /// # Errors
 /// When it is a file of something else or cannot be read.
