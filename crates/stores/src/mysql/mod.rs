@@ -9,7 +9,7 @@
 //! | file | content |
 //! |---|---|
 //! | `open.rs`, `migrate.rs` | opening: the URL, checks of the server, the schema |
-//! | `connection.rs`, `script.rs`, `columns.rs`, `error.rs` | the pool, scripts, columns, errors |
+//! | `connection.rs`, `script.rs`, `cell.rs`, `columns.rs`, `error.rs` | the pool, scripts, columns, errors |
 //! | `store.rs` | the store |
 //! | `find.rs`, `write.rs`, `write_waits.rs`, `commit.rs` | committing a batch |
 //! | `load.rs`, `flows.rs`, `query.rs` | reading |
@@ -18,6 +18,7 @@
 //! | `enqueued.rs` | tasks that applications enqueue in transactions of their own |
 //! | `sweep.rs`, `snapshot.rs`, `direct.rs` | deleting, exports, imports |
 
+mod cell;
 mod claim;
 mod columns;
 mod commit;
