@@ -209,7 +209,7 @@ fn what_is_not_whole_or_has_no_room_changes_nothing() {
         0o600,
         "it is as secret as the store"
     );
-    refused(&transfer("export", &first, &whole), "is there already");
+    refused(&transfer("export", &first, &whole), "exists already");
     let bytes = fs::read(&whole).unwrap();
     let mut changed = bytes.clone();
     let middle = changed.len() / 2;
