@@ -4,7 +4,6 @@
 //! A server on a fresh SQLite file and a worker whose commands do nothing run as separate processes; a
 //! database can have several of both. This process is the client. The run ends when all tasks have ended and
 //! are counted.
-//! both on a database; this process is the client. The run ends when every task is finished and counted.
 
 mod balancer;
 mod measure;

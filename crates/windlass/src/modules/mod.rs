@@ -21,7 +21,6 @@
 //! worker that dies, even by SIGKILL, takes its commands along: each has a parent-death signal (the stub sets
 //! it), and a guard process kills the processes that they have started. A process that leaves its group on
 //! purpose (`setsid`) is only reached if the worker may create control groups.
-//! purpose (`setsid`) is reached where the worker may make control groups.
 
 mod catalogue;
 mod cgroup;

@@ -3,7 +3,6 @@
 //! A command may print any amount, so these limits bound the memory. Past the limit of a result, stdout is
 //! still read: a command that prints a little too much ends by itself and gets a message about it. A command
 //! that prints without end is stopped.
-//! by itself and gets a message about it, and one that never stops is stopped.
 
 use tokio::io::{AsyncRead, AsyncReadExt};
 
