@@ -1,4 +1,4 @@
-//! The only file that names concrete stores: from a store's URL to an open store.
+//! Opens a store by its URL: the only file that names concrete stores.
 
 use std::{fmt, path::PathBuf, str::FromStr, sync::Arc};
 
@@ -15,16 +15,16 @@ use windlass_store::{
 use crate::doctor::FileDiagnosis;
 use crate::{clock::SystemClock, doctor::Diagnosis, http};
 
-/// Where tasks are kept.
+/// The store of the tasks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum StoreUrl {
     /// A SQLite file.
     Sqlite(PathBuf),
-    /// A MySQL or MariaDB database: its URL, which may have a password in it.
+    /// A MySQL or MariaDB database: its URL, which may contain a password.
     MySql(String),
-    /// A PostgreSQL database: its URL, which may have a password in it.
+    /// A PostgreSQL database: its URL, which may contain a password.
     Postgres(String),
-    /// Nowhere but in memory: gone with the process.
+    /// In memory only: lost with the process.
     Memory,
 }
 
@@ -47,7 +47,7 @@ impl FromStr for StoreUrl {
                 check_at(rest).map(|()| Self::MySql(text.to_owned()))
             }
             _ => anyhow::bail!(
-                "{:?} is no store: write sqlite:PATH, postgres://USER:PASSWORD@HOST/DATABASE, \
+                "invalid store {:?}: use sqlite:PATH, postgres://USER:PASSWORD@HOST/DATABASE, \
                  mysql://USER:PASSWORD@HOST/DATABASE or memory:",
                 hide_secrets(text)
             ),
@@ -65,7 +65,7 @@ impl fmt::Display for StoreUrl {
     }
 }
 
-/// Refuses a product that this program was compiled without, and says how to get it.
+/// Refuses a store that this program was compiled without, and explains how to get it.
 fn ensure_built_in(product: &str, built_in: bool) -> anyhow::Result<()> {
     anyhow::ensure!(
         built_in,
@@ -75,24 +75,24 @@ fn ensure_built_in(product: &str, built_in: bool) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Refuses a URL of which it is not clear what is its password, and so what of it may be shown.
+/// Refuses a URL in which the password, and so the part that may be shown, is ambiguous.
 fn check_at(rest: &str) -> anyhow::Result<()> {
     let rest = rest.trim_start_matches("//");
     let (authority, behind) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
     anyhow::ensure!(
         authority.matches('@').count() <= 1 && !behind.contains('@'),
-        "the URL of the store has an @ too many: in a user or a password write @ as %40, : as %3A, / as %2F, \
+        "the URL of the store has too many @: in a user or a password write @ as %40, : as %3A, / as %2F, \
          ? as %3F and # as %23"
     );
     Ok(())
 }
 
-/// A URL without the password in it: neither before the host nor among the parameters.
+/// A URL without its password, which may be before the host or among the parameters.
 fn hide_secrets(url: &str) -> String {
     match url.split_once("://") {
         Some((scheme, rest)) if check_at(rest).is_err() => return format!("{scheme}://…"),
         Some(_) => {}
-        // Names and values such as `host=db password=secret`, in which anything may be the password.
+        // The value is a list such as `host=db password=secret`: any part of it may be the password.
         None if url.contains(['=', '@']) => {
             let scheme = url.split_once(':').map(|(scheme, _)| scheme);
             let scheme = scheme.filter(|scheme| scheme.bytes().all(|byte| byte.is_ascii_alphabetic()));
@@ -107,8 +107,8 @@ fn hide_secrets(url: &str) -> String {
     }
 }
 
-/// Opens the store; `clock` is not behind what it holds afterwards. `server` says who has it, to a second server
-/// that wants it.
+/// Opens the store. Afterwards `clock` is not behind the times in it. `server` names this process in the
+/// error that a second server gets.
 #[cfg_attr(not(feature = "sqlite"), expect(unused_variables, reason = "only files say who has them"))]
 pub(crate) async fn open(
     url: &StoreUrl,
@@ -119,7 +119,8 @@ pub(crate) async fn open(
         StoreUrl::MySql(_) | StoreUrl::Postgres(_) => {
             let store = shared(url).await.with_context(|| format!("cannot open the store {url}"))?;
             if let Some(time) = store.time().await? {
-                // Rather behind than ahead: other servers go by the latest that any of them has gone by.
+                // It is better to be behind than ahead: other servers follow the latest time that any of them
+                // has used.
                 clock.follow(time, Millis(0));
             }
             return Ok(store);
@@ -144,7 +145,7 @@ pub(crate) async fn open(
     Ok(Arc::new(store))
 }
 
-/// Opens a database that other servers may be on.
+/// Opens a database that several servers may share.
 async fn shared(url: &StoreUrl) -> anyhow::Result<Arc<dyn Store>> {
     match url {
         #[cfg(feature = "mysql")]
@@ -161,7 +162,7 @@ async fn shared(url: &StoreUrl) -> anyhow::Result<Arc<dyn Store>> {
     }
 }
 
-/// Which version a store's tables are of; nothing is changed.
+/// The version of a store's tables. Changes nothing.
 pub(crate) async fn schema(url: &StoreUrl) -> anyhow::Result<windlass_stores::Schema> {
     match url {
         #[cfg(feature = "sqlite")]
@@ -174,14 +175,14 @@ pub(crate) async fn schema(url: &StoreUrl) -> anyhow::Result<windlass_stores::Sc
     }
 }
 
-/// Brings a store's tables to this program's version, as opening them does.
+/// Brings a store's tables to the version of this program, as opening them does.
 pub(crate) async fn migrate(url: &StoreUrl) -> anyhow::Result<()> {
     let clock = SystemClock::new(windlass_core::Timestamp(0));
     open(url, &clock, "windlass migrate").await?;
     Ok(())
 }
 
-/// Keeps servers from a file at which a store is about to be, until it is dropped.
+/// Keeps servers from creating a store at `path` until this is dropped.
 #[cfg(feature = "sqlite")]
 pub(crate) fn reserve(path: &std::path::Path) -> anyhow::Result<windlass_stores::sqlite::Reserved> {
     let reserved = windlass_stores::sqlite::Reserved::new(path, "windlass import");
@@ -193,7 +194,7 @@ pub(crate) fn reserve(_: &std::path::Path) -> anyhow::Result<std::convert::Infal
     anyhow::bail!("this build has no SQLite store")
 }
 
-/// What is in a store, as it is now. Its tables are brought to today's version first.
+/// A snapshot of a store. Brings its tables to the current version first.
 #[cfg_attr(
     not(feature = "sqlite"),
     expect(unused_variables, reason = "only files are opened as a server does")
@@ -223,7 +224,7 @@ pub(crate) async fn snapshot(url: &StoreUrl, clock: &SystemClock) -> anyhow::Res
     }
 }
 
-/// The way to a database past its servers, to look at it; nothing for a file, which its lock keeps for one alone.
+/// Read access to a database beside its servers. None for a file: its lock admits only one process.
 pub(crate) async fn beside_servers(url: &StoreUrl) -> anyhow::Result<Option<Box<dyn Archive>>> {
     match url {
         #[cfg(feature = "mysql")]
@@ -238,7 +239,7 @@ pub(crate) async fn beside_servers(url: &StoreUrl) -> anyhow::Result<Option<Box<
     }
 }
 
-/// The way to a database past its servers, to fill it.
+/// Write access to a database beside its servers, for an import.
 pub(crate) async fn to_fill(url: &StoreUrl) -> anyhow::Result<Box<dyn Archive>> {
     match url {
         #[cfg(feature = "mysql")]
@@ -253,17 +254,17 @@ pub(crate) async fn to_fill(url: &StoreUrl) -> anyhow::Result<Box<dyn Archive>> 
     }
 }
 
-/// With less space left than this a store is in danger.
+/// A store with less free space than this is in danger.
 #[cfg(feature = "sqlite")]
 const FREE_BYTES_MIN: u64 = 256 << 20;
 
-/// Reads a store whole, without changing it.
+/// Reads a whole store without changing it.
 pub(crate) async fn examine(url: &StoreUrl) -> anyhow::Result<Diagnosis> {
     #[cfg(feature = "sqlite")]
     if let StoreUrl::Sqlite(path) = url {
         return examine_file(url, path);
     }
-    // Opening would bring older tables to today's version.
+    // Opening it would upgrade older tables.
     let schema = schema(url).await.with_context(|| format!("cannot look at {url}"))?;
     anyhow::ensure!(
         !schema.is_older(),
@@ -289,7 +290,7 @@ pub(crate) async fn examine(url: &StoreUrl) -> anyhow::Result<Diagnosis> {
     })
 }
 
-/// What is in a database, as it is now.
+/// A snapshot of a database.
 async fn row_snapshot(url: &StoreUrl) -> anyhow::Result<Box<dyn RowSnapshot>> {
     match url {
         #[cfg(feature = "mysql")]
@@ -304,7 +305,7 @@ async fn row_snapshot(url: &StoreUrl) -> anyhow::Result<Box<dyn RowSnapshot>> {
     }
 }
 
-/// Reads a file whole, without changing it.
+/// Reads a whole file without changing it.
 #[cfg(feature = "sqlite")]
 fn examine_file(url: &StoreUrl, path: &std::path::Path) -> anyhow::Result<Diagnosis> {
     let report = windlass_stores::sqlite::doctor(path)?;
@@ -334,10 +335,10 @@ fn examine_file(url: &StoreUrl, path: &std::path::Path) -> anyhow::Result<Diagno
     })
 }
 
-/// A new key to sign tokens with.
+/// A new key for signing tokens.
 fn token_key() -> anyhow::Result<[u8; 32]> {
     let mut key = [0; 32];
-    getrandom::fill(&mut key).context("the system gives no random bytes")?;
+    getrandom::fill(&mut key).context("cannot get random bytes from the operating system")?;
     Ok(key)
 }
 
