@@ -288,7 +288,7 @@ mod tests {
             let keep_tasks = Some(text.parse().unwrap());
             ServerConfig::load(ServerSection { keep_tasks, ..ServerSection::default() }, None)
         };
-        assert!(keep("23h").unwrap_err().to_string().contains("the least is 24h"));
+        assert!(keep("23h").unwrap_err().to_string().contains("the minimum is 24h"));
         assert_eq!(keep("1d").unwrap().retention().tasks, Millis(86_400_000));
     }
 

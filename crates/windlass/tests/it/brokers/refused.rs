@@ -74,12 +74,12 @@ fn a_broker_that_cannot_be_meant_is_refused_with_its_section() {
     for (section, settings, broker, words) in [
         ("[queues.far]", "", "redis://u:secret@h:port", "its port"),
         ("[queues.far]", "", "redis://u:secret@h/one", "its database"),
-        ("[queues.far]", "", "redis://u:secret@h?user=x", "behind the ?"),
+        ("[queues.far]", "", "redis://u:secret@h?user=x", "after the ?"),
         ("[queues.far]", "", "redis://u:secret%zz@h", "%25"),
         ("[queues.far]", "", "amqp://u:secret@h?heartbeat=x", "heartbeat is a number"),
         ("[queues.far]", "", "amqp://u:secret%zz@h", "%25"),
-        ("[[intake]]", "queue = \"orders\"", "http://u:secret@h", "begins with none of"),
-        ("[events]", "topic = \"e\"", "kafka://u:secret@h?x=y", "something unknown"),
+        ("[[intake]]", "queue = \"orders\"", "http://u:secret@h", "must start with one of"),
+        ("[events]", "topic = \"e\"", "kafka://u:secret@h?x=y", "unknown parameter"),
     ] {
         std::fs::write(&file, format!("{section}\nbroker = \"{broker}\"\n{settings}\n")).unwrap();
         let file = file.display().to_string();
