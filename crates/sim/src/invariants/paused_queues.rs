@@ -1,4 +1,4 @@
-//! Nothing of a paused queue is handed out.
+//! No attempt of a paused queue is handed out.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,13 +12,13 @@ use crate::{
     world::World,
 };
 
-/// What a database has handed out may be seen so much later.
+/// A hand-out of a database may be seen this much later.
 const ON_ITS_WAY_MS: u64 = 10_000;
 
 #[derive(Default)]
 pub(super) struct PausedQueues {
     since: BTreeMap<Name, u64>,
-    /// What was given before: it is given again when the answer was lost.
+    /// Attempts given before: they are given again after a lost answer.
     given: BTreeSet<AttemptId>,
     resumed_at: Option<u64>,
 }
