@@ -1,4 +1,4 @@
-//! Alarms: what a person must see.
+//! Alarms: problems that need an operator.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -36,10 +36,10 @@ pub struct Alarm {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum AlarmState {
-    /// Nobody has seen it.
+    /// No operator has acknowledged it.
     Raised,
-    /// Somebody has.
+    /// An operator has acknowledged it.
     Acknowledged,
-    /// It is over.
+    /// The problem is over.
     Resolved,
 }

@@ -1,4 +1,4 @@
-//! Many tasks in one submit.
+//! Submits with many tasks.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;

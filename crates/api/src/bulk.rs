@@ -1,4 +1,4 @@
-//! Many tasks at once: which ones, what to do with them, and what came of it.
+//! Changes of many tasks at once: the filter, the action and the result.
 
 use std::collections::BTreeMap;
 
@@ -25,16 +25,16 @@ pub struct BulkChange {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum BulkAction {
-    /// Nothing new starts, what was touched is undone.
+    /// No step starts; steps that may have had effects are rolled back.
     Cancel,
-    /// Nothing new starts.
+    /// No step starts.
     Pause,
-    /// They go on.
+    /// Paused tasks continue.
     Resume,
 }
 
 impl BulkAction {
-    /// The word used on the wire.
+    /// The value in JSON.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {

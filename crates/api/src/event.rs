@@ -1,4 +1,4 @@
-//! What happened to a task, and what its attempts wrote.
+//! Events of tasks, and log lines of their attempts.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};

@@ -1,4 +1,4 @@
-//! Flows as users write and read them: the body of `PUT /v1/flows/{name}` and of flow files.
+//! Flows in the format of users: the body of `PUT /v1/flows/{name}` and of flow files.
 
 mod step;
 
@@ -86,9 +86,9 @@ pub struct UniqueSettings {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum OnConflict {
-    /// That task, with status 200 (the default).
+    /// The existing task, with status 200 (the default).
     Return,
-    /// A refusal with status 409 that names that task.
+    /// A refusal with status 409 that names the existing task.
     Fail,
 }
 
@@ -108,9 +108,9 @@ pub enum UniqueWhile {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum RetryBy {
-    /// Windlass (the default).
+    /// The engine (the default).
     Engine,
-    /// The module loops by itself.
+    /// The module itself.
     Module,
 }
 
@@ -118,9 +118,9 @@ pub enum RetryBy {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum OnFailure {
-    /// Undo every touched step in reverse order (the default).
+    /// Roll back, in reverse order, all steps that may have had effects (the default).
     Rollback,
-    /// Hold the task until a person decides.
+    /// Hold the task until an operator decides.
     Hold,
 }
 
@@ -128,9 +128,9 @@ pub enum OnFailure {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum RollbackParams {
-    /// Those that its step or item was given (the default).
+    /// The parameters of its step or item (the default).
     Step,
-    /// The same with its own result over them.
+    /// The same, overridden by the result of its step or item.
     StepAndResult,
     /// All parameters and results so far, as in the classic catalogue.
     Shared,
@@ -170,6 +170,6 @@ pub enum FlowChange {
     Created,
     /// A new version.
     Updated,
-    /// The same as the version before: nothing was done.
+    /// Equal to the current version: nothing was changed.
     Unchanged,
 }

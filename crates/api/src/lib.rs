@@ -1,8 +1,8 @@
-//! The contract of the HTTP API: what goes over the wire under `/v1`, and nothing else.
+//! The contract of the HTTP API: the documents under `/v1`, and nothing else.
 //!
-//! Every SDK is written against these types and `openapi.json` is made from them. There are no rules here:
-//! the server translates between these documents and the engine. Times are RFC 3339 in UTC, durations in
-//! fields ending in `_ms` are milliseconds, payloads are JSON objects passed on as they came.
+//! Every SDK is written against these types, and `openapi.json` is made from them. They contain no rules: the
+//! server translates between these documents and the engine. Times are RFC 3339 in UTC. Durations in fields
+//! ending in `_ms` are milliseconds. Payloads are JSON objects, passed on unchanged.
 
 mod alarm;
 mod batch;
@@ -48,5 +48,5 @@ pub use task_list::*;
 pub use why::*;
 pub use worker::*;
 
-/// A JSON object kept as the text it came in, so that the keys keep their order and the numbers their digits.
+/// A JSON object, kept as its original text so that keys keep their order and numbers their digits.
 pub type Payload = Box<serde_json::value::RawValue>;

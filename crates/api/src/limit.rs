@@ -1,4 +1,4 @@
-//! Limits on what is handed out.
+//! Limits on concurrency and rates.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};

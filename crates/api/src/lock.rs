@@ -1,4 +1,4 @@
-//! Locks: who has them and who waits for them.
+//! Locks: their holders and waiters.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};

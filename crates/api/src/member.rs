@@ -1,4 +1,4 @@
-//! Members: a step with `each` is done once for each element of a list.
+//! Items: a step with `each` runs once for each element of a list.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};

@@ -1,28 +1,28 @@
-//! Messages of brokers: what a module's queue carries, and what comes back on a results queue.
+//! Messages of brokers: steps on a module's queue, and results on a results queue.
 //!
-//! Both are the documents of the classic design, field for field, so that modules that exist can be kept. What is added to
-//! them is the token, which names the attempt: beside the message as the header [`TOKEN_HEADER`] where the broker has
-//! headers, in it as the field `Token` where it has none. Whoever reads takes either, and passes over fields that it does
-//! not know.
+//! Both are the documents of the classic design, field for field, so that existing modules continue to work.
+//! The only addition is the token, which identifies the attempt: in the header [`TOKEN_HEADER`] if the broker
+//! has headers, otherwise in the field `Token`. Readers must accept both, and ignore unknown fields.
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use utoipa::ToSchema;
 
 use crate::{Direction, Payload};
 
-/// The header of a message that has the attempt's token, of step messages and of result messages.
+/// The header with the attempt's token, in step messages and result messages.
 pub const TOKEN_HEADER: &str = "windlass-token";
 
-/// The header of a step message that has the idempotency key of its action.
+/// The header with the idempotency key of the action, in step messages.
 pub const KEY_HEADER: &str = "windlass-idempotency-key";
 
-/// The header of a step message of a rollback that has the idempotency key of what is rolled back.
+/// The header with the idempotency key of the action that is rolled back, in step messages of rollbacks.
 pub const FORWARD_KEY_HEADER: &str = "windlass-forward-idempotency-key";
 
-/// The code of a result that says: not now, try again later without spending a retry (`EX_TEMPFAIL` of sysexits.h).
+/// The code of a result that means: retry later, which does not count as a retry (`EX_TEMPFAIL` of
+/// sysexits.h).
 pub const CODE_RETRY_LATER: i32 = 75;
 
-/// The code of a result that says: another attempt cannot help (`EX_DATAERR` of sysexits.h).
+/// The code of a result that means: a retry cannot help (`EX_DATAERR` of sysexits.h).
 pub const CODE_FINAL: i32 = 65;
 
 /// What a module is to do: one message of its queue.
@@ -111,15 +111,15 @@ pub struct ResultMessage {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ResultEvent {
-    /// It begins.
+    /// The step starts.
     Started,
-    /// It is done.
+    /// The step succeeded.
     Succeeded,
-    /// It failed, and the module does not try again by itself.
+    /// The step failed, and the module does not retry it itself.
     Failed,
 }
 
-/// `Type` of the classic documents.
+/// Serializes `Type` of the classic documents.
 mod type_number {
     use super::{Deserialize, Deserializer, Direction, Serializer, de};
 

@@ -24,14 +24,14 @@ pub struct Problem {
 }
 
 impl Problem {
-    /// What every `type` begins with.
+    /// The prefix of every `type`.
     pub const TYPE_PREFIX: &'static str = "https://windlass.invalid/problems/";
 
-    /// The name that clients give to a refusal that came without a problem document: something else than a server of
-    /// Windlass has answered.
+    /// The name that clients give to a refusal without a problem document: something other than a Windlass
+    /// server has answered.
     pub const UNEXPLAINED: &'static str = "unexplained";
 
-    /// A problem of the kind `name`.
+    /// A problem of the type `name`.
     #[must_use]
     pub fn new(status: u16, name: &str, title: &str, detail: impl Into<String>) -> Self {
         Self {
@@ -44,7 +44,7 @@ impl Problem {
         }
     }
 
-    /// The kind's short name.
+    /// The short name of the type.
     #[must_use]
     pub fn name(&self) -> &str {
         self.kind.strip_prefix(Self::TYPE_PREFIX).unwrap_or(&self.kind)

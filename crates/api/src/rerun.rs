@@ -1,4 +1,4 @@
-//! Running a task again from one of its steps on.
+//! Runs tasks again, from one of their steps.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;

@@ -31,8 +31,8 @@ pub struct Server {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ServerState {
-    /// It was heard of within the last 5 s.
+    /// Active within the last 5 s.
     Up,
-    /// It was not: it is gone, or cannot reach the store.
+    /// Not active within that time: it is gone, or cannot reach the store.
     Silent,
 }

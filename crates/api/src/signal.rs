@@ -1,4 +1,4 @@
-//! Signals: what steps wait for that no worker does.
+//! Signals, which steps can wait for instead of a worker.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;

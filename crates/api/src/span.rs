@@ -1,22 +1,22 @@
-//! A duration as people write it: `5m`, `1h 30m`, `250ms`, `2d`, or a number of seconds.
+//! Durations in the format of users: `5m`, `1h 30m`, `250ms`, `2d`, or a number of seconds.
 
 use std::{fmt, str::FromStr};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use utoipa::{PartialSchema, ToSchema, openapi::schema};
 
-/// A duration of whole milliseconds, never negative.
+/// A duration in whole milliseconds, never negative.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Span {
     /// Milliseconds.
     pub ms: u64,
 }
 
-/// The longest span that can be read: what can be written again.
+/// The longest duration that can be parsed: it must be possible to write it again.
 const MS_MAX: u64 = i64::MAX as u64;
 
 impl Span {
-    /// A span of that many milliseconds.
+    /// A duration of this many milliseconds.
     #[must_use]
     pub const fn from_ms(ms: u64) -> Self {
         Self { ms }
@@ -34,7 +34,7 @@ impl FromStr for Span {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        // A day has 24 hours here: a duration knows of no time zone. Months and years have no length of their own.
+        // A day has 24 hours: a duration has no time zone. Months and years have no fixed length.
         let duration = text
             .trim()
             .parse::<jiff::Span>()
@@ -86,7 +86,8 @@ impl<'de> Deserialize<'de> for Span {
                     return Err(E::custom(format!("{seconds} is no duration: it must be 0 or more seconds")));
                 }
                 let ms = (seconds * 1000.0).round();
-                // Dividing gives what reading the same decimals gives, so this finds what has more than three.
+                // Division gives the same value as parsing the decimals, so this finds numbers with more than
+                // three of them.
                 #[expect(clippy::float_cmp, reason = "the same number, or another one")]
                 if ms / 1000.0 != seconds {
                     return Err(E::custom(format!("{seconds} is finer than a millisecond")));

@@ -1,4 +1,4 @@
-//! What tasks and steps are doing.
+//! Statuses of tasks and steps.
 
 use std::str::FromStr;
 
@@ -11,25 +11,25 @@ use utoipa::ToSchema;
 pub enum TaskStatus {
     /// Waits for its start time.
     Scheduled,
-    /// Accepted; no step of it was handed out yet.
+    /// Accepted; none of its steps was handed out yet.
     Pending,
     /// Steps run.
     Running,
-    /// Nothing new starts; what is in flight may end.
+    /// No step starts; attempts in flight finish.
     Pausing,
-    /// Held by a person.
+    /// Paused by an operator.
     Paused,
-    /// Touched steps are undone in reverse order.
+    /// Steps that may have had effects are rolled back in reverse order.
     RollingBack,
-    /// All steps done.
+    /// All steps succeeded.
     Succeeded,
-    /// A step failed for good and what was touched is undone.
+    /// A step finally failed, and all steps that may have had effects are rolled back.
     RolledBack,
-    /// A step failed for good and there was nothing to undo.
+    /// A step finally failed, and no step had to be rolled back.
     Failed,
-    /// Cancelled by a person; what was touched is undone.
+    /// Cancelled by an operator; all steps that may have had effects are rolled back.
     Cancelled,
-    /// Waits for a person: see the alarms.
+    /// Waits for an operator: see the alarms.
     Stuck,
 }
 
@@ -49,13 +49,13 @@ impl TaskStatus {
         Self::Stuck,
     ];
 
-    /// Whether nothing will happen to the task any more.
+    /// Whether the task has ended and will not change any more.
     #[must_use]
     pub fn is_ended(self) -> bool {
         matches!(self, Self::Succeeded | Self::RolledBack | Self::Failed | Self::Cancelled)
     }
 
-    /// The word used on the wire.
+    /// The value in JSON.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -89,28 +89,28 @@ impl FromStr for TaskStatus {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum StepStatus {
-    /// Its predecessors are not done.
+    /// Waits for its predecessors.
     Pending,
-    /// Waits for a worker, or for a retry's time.
+    /// Waits for a worker, or for the time of a retry.
     Ready,
-    /// A worker has it.
+    /// A worker has claimed it.
     Running,
-    /// Done.
+    /// Succeeded.
     Succeeded,
-    /// Failed for good.
+    /// Finally failed.
     Failed,
-    /// Passed over.
+    /// Skipped.
     Skipped,
-    /// Its undo waits or runs.
+    /// Its rollback waits or runs.
     RollingBack,
-    /// Undone.
+    /// Rolled back.
     RolledBack,
-    /// Its undo failed for good; a person is needed.
+    /// Its rollback finally failed and needs an operator.
     RollbackFailed,
 }
 
 impl StepStatus {
-    /// The word used on the wire.
+    /// The value in JSON.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {

@@ -1,4 +1,4 @@
-//! Tasks: what is submitted, what is shown, what a person may do to one.
+//! Tasks: submits, views, and the actions of operators.
 
 use std::collections::BTreeMap;
 
@@ -126,14 +126,14 @@ pub struct Task {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Existing {
-    /// The same request was accepted before under the same idempotency key.
+    /// The same submit was accepted before with this idempotency key.
     IdempotencyKey,
     /// The task has the same unique key.
     Unique,
 }
 
 impl Existing {
-    /// The word used on the wire.
+    /// The value in JSON.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -277,18 +277,18 @@ pub struct ResolveStep {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ResolveAction {
-    /// Try it again, with all its retries.
+    /// Retry it, with all its retries again.
     Retry,
-    /// Go on without it.
+    /// Skip it and continue.
     Skip,
-    /// It was done by hand.
+    /// An operator has done its work.
     Done,
-    /// Give up and roll the task back.
+    /// Give up and roll back the task.
     Rollback,
 }
 
 impl ResolveAction {
-    /// The word used on the wire.
+    /// The value in JSON.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {

@@ -1,4 +1,4 @@
-//! Why a task does not move.
+//! Explains why a task does not move.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;

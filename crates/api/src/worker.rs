@@ -1,4 +1,4 @@
-//! The exchange: the one call by which a worker takes attempts, reports them and keeps its session.
+//! The exchange: the one call with which a worker claims attempts, reports them and keeps its session.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -6,7 +6,7 @@ use utoipa::ToSchema;
 
 use crate::{AttemptLock, Payload, Progress};
 
-/// The exchange protocol spoken here.
+/// The version of the exchange protocol.
 pub const PROTOCOL: u32 = 1;
 
 /// What a worker says: the body of `POST /v1/worker/exchange`, at most 8 MiB.
@@ -113,13 +113,13 @@ pub struct Report {
 pub enum ReportOutcome {
     /// Done.
     Succeeded,
-    /// Failed; tried again while retries are left and the error may be retried.
+    /// Failed; retried while retries are left, if the error is retryable.
     Failed,
-    /// Not now: tried again after a delay, without spending a retry.
+    /// Retried after a delay, which does not count as a retry.
     RetryLater,
-    /// Still at it: progress and log lines only.
+    /// Still running: a report of progress and log lines only.
     Running,
-    /// Not taken after all; given to another worker, not counted.
+    /// Not started: another worker gets it, and it does not count as an attempt.
     Declined,
 }
 
@@ -220,9 +220,9 @@ pub struct Attempt {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Direction {
-    /// Do it.
+    /// Runs the step.
     Forward,
-    /// Undo it.
+    /// Rolls the step back.
     Rollback,
 }
 
@@ -242,15 +242,15 @@ pub struct ReportAnswer {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ReportStatus {
-    /// It is on disk.
+    /// It is durable.
     Accepted,
     /// It was accepted before.
     Duplicate,
-    /// Too late: the attempt was given up, or another has taken over. Drop it.
+    /// Too late: the attempt was abandoned, or another worker has claimed it. Drop the report.
     Stale,
-    /// No such attempt: drop it.
+    /// The attempt does not exist: drop the report.
     Unknown,
-    /// Malformed; the attempt goes on: report it as failed.
+    /// Malformed. The attempt continues: report it as failed.
     Invalid,
 }
 

@@ -1,10 +1,10 @@
-//! From a URL to a broker.
+//! Makes a broker from its URL.
 
 use std::sync::Arc;
 
 use crate::{Broker, BrokerError};
 
-/// The products: their names, the schemes of their URLs, and the features of this crate that have them.
+/// The products: their names, the schemes of their URLs, and the features of this crate that include them.
 const PRODUCTS: &[(&str, &[&str], &str)] = &[
     ("Redis", &["redis", "rediss"], "redis"),
     ("RabbitMQ", &["amqp", "amqps"], "rabbitmq"),
@@ -12,11 +12,12 @@ const PRODUCTS: &[(&str, &[&str], &str)] = &[
     ("SQS", &["sqs", "sqs+http", "sqs+https"], "sqs"),
 ];
 
-/// The broker that a URL names: `redis://`, `rediss://`, `amqp://`, `amqps://`, `kafka://`, `kafkas://`, `sqs://`,
-/// `sqs+http://` or `sqs+https://`. Nothing is connected yet.
+/// Makes the broker of a URL: `redis://`, `rediss://`, `amqp://`, `amqps://`, `kafka://`, `kafkas://`,
+/// `sqs://`, `sqs+http://` or `sqs+https://`. Does not connect yet.
 ///
 /// # Errors
-/// When it names none, or one that is not built in. The URL itself is not shown: it may have a password in it.
+/// When the scheme is unknown, or its product is not in this build. The error does not contain the URL, which
+/// may contain a password.
 pub fn connect(url: &str) -> Result<Arc<dyn Broker>, BrokerError> {
     let scheme = url.split_once("://").map_or("", |(scheme, _)| scheme);
     let product = PRODUCTS.iter().find(|(_, schemes, _)| schemes.contains(&scheme));
@@ -24,7 +25,7 @@ pub fn connect(url: &str) -> Result<Arc<dyn Broker>, BrokerError> {
         let schemes: Vec<&str> =
             PRODUCTS.iter().flat_map(|(_, schemes, _)| schemes.iter().copied()).collect();
         return Err(BrokerError::Invalid(format!(
-            "the broker's URL begins with none of {}://",
+            "the broker's URL must start with one of {}://",
             schemes.join("://, ")
         )));
     };

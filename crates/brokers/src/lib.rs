@@ -1,9 +1,10 @@
-//! Message brokers, as far as Windlass needs them: what one does ([`Broker`], [`Consumer`]), and one folder per product.
+//! Message brokers, as far as Windlass needs them: the port ([`Broker`], [`Consumer`]), and one folder per
+//! product.
 //!
-//! The store is the truth; a broker carries hints. So a message may arrive twice, late, in any order, or never, and a
-//! broker may lose all it has: whoever uses this crate must be right all the same. What is asked of a broker is only that
-//! it has what it confirmed, as long as nothing happens to it, and that it does not deliver again what was acknowledged
-//! without an accident.
+//! Only the store is authoritative; a broker carries hints. A message may arrive twice, late, in any order,
+//! or never, and a broker may lose all its data: users of this crate must be correct in spite of that. A
+//! broker only has to keep confirmed messages while it works normally, and not to deliver acknowledged
+//! messages again unless a failure occurs.
 //!
 //! | feature | product |
 //! |---|---|

@@ -1,4 +1,4 @@
-//! What is sent, and what arrives.
+//! Messages, queues and topics.
 
 use std::fmt;
 
@@ -7,25 +7,26 @@ use bytes::Bytes;
 /// A message to send.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Message {
-    /// The same for a message that is sent again. Brokers that keep repeated messages back by themselves do so by this.
+    /// Stays the same when the message is sent again. Brokers that deduplicate messages use it.
     pub id: String,
-    /// Messages with the same key keep their order, where the broker keeps any: a record's key, a message's group.
+    /// Messages with the same key keep their order, where the broker has ordering: a record's key, a
+    /// message's group.
     pub key: String,
-    /// Names and values that travel beside the body, where the broker has such. Names are lower case with hyphens.
+    /// Headers, where the broker supports them. Names are lower case with hyphens.
     pub headers: Vec<(String, String)>,
-    /// What it says.
+    /// The body.
     pub body: Bytes,
-    /// Greater goes first, −10 to 10, where the queue has priorities.
+    /// −10 to 10, where the queue has priorities; higher values go first.
     pub priority: i8,
 }
 
 impl Message {
-    /// A message without headers, of middle priority.
+    /// A message without headers, with priority 0.
     pub fn new(id: impl Into<String>, key: impl Into<String>, body: impl Into<Bytes>) -> Self {
         Self { id: id.into(), key: key.into(), headers: Vec::new(), body: body.into(), priority: 0 }
     }
 
-    /// The same with one header more.
+    /// Adds a header.
     #[must_use]
     pub fn with_header(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.headers.push((name.into(), value.into()));
@@ -39,40 +40,40 @@ impl Message {
     }
 }
 
-/// A message that arrived, and is the consumer's until it settles it or dies.
+/// A message that has arrived. It belongs to the consumer until that settles it or dies.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Delivery {
-    /// What was sent. Of one that was sent by somebody else, `id` is what the broker knows it by.
+    /// The message. For one from another sender, `id` is the broker's own id.
     pub message: Message,
-    /// By this the consumer settles it.
+    /// Identifies it for settling.
     pub receipt: Receipt,
-    /// How often it was delivered, this time included, where the broker tells.
+    /// How often it was delivered, including this time, where the broker reports it.
     pub deliveries: Option<u32>,
 }
 
-/// Names a delivery to the consumer that got it. What it says is the product's own matter.
+/// Identifies a delivery to its consumer, in a format of the product.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Receipt(pub Box<str>);
 
-/// A queue of a broker, by whatever name the product has for it: stream, list, queue, topic.
+/// A queue of a broker. Products also call it stream, list or topic.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Queue {
     /// Its name.
     pub name: String,
-    /// What kind of queue it is, where the product has several; nothing = what the product recommends.
+    /// The kind of queue, where the product has several; none = the kind that the product recommends.
     pub kind: Option<String>,
 }
 
 impl Queue {
-    /// A queue of the kind that the product recommends.
+    /// A queue of the recommended kind.
     pub fn new(name: impl Into<String>) -> Self {
         Self { name: name.into(), kind: None }
     }
 
-    /// Where messages go that nobody can use, with the reason.
+    /// The dead-letter queue: unusable messages, with the reason.
     #[must_use]
     pub fn dead(&self) -> Self {
-        // A queue of SQS that keeps order says so by its name's end.
+        // The name of a FIFO queue of SQS must keep its suffix.
         let name = match self.name.strip_suffix(".fifo") {
             Some(name) => format!("{name}-dead.fifo"),
             None => format!("{}-dead", self.name),
@@ -87,20 +88,20 @@ impl fmt::Display for Queue {
     }
 }
 
-/// A topic of a broker: what is said there goes to everybody who listens, where messages of a [`Queue`] are shared among
-/// its consumers. By whatever name the product has for it: stream, exchange, topic.
+/// A topic of a broker: each message goes to all subscribers, while those of a [`Queue`] are shared among its
+/// consumers. Products also call it stream or exchange.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Topic {
     /// Its name.
     pub name: String,
-    /// What kind of topic it is, where the product has several; nothing = what the product recommends.
+    /// The kind of topic, where the product has several; none = the kind that the product recommends.
     pub kind: Option<String>,
-    /// How many messages are to be kept at least, where the product would keep all of them for ever.
+    /// How many messages to keep at least, where the product would keep all of them.
     pub keep: u64,
 }
 
 impl Topic {
-    /// The queue of this name and kind, where the product tells topics from queues by who reads them alone.
+    /// The queue with this name and kind, for products where topics and queues only differ in their readers.
     #[cfg(any(feature = "kafka", feature = "rabbitmq", feature = "sqs"))]
     pub(crate) fn as_queue(&self) -> Queue {
         Queue { name: self.name.clone(), kind: self.kind.clone() }
@@ -113,23 +114,23 @@ impl fmt::Display for Topic {
     }
 }
 
-/// Something to say on a [`Topic`].
+/// A message to publish on a [`Topic`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Announcement {
-    /// What it is about, in words with dots between them, such as `task.accepted`. Where the broker knows who wants to
-    /// hear of what, it goes by this.
+    /// Its subject, in words separated by dots, such as `task.accepted`. Brokers with subscriptions by
+    /// subject use it for routing.
     pub subject: String,
-    /// What is said.
+    /// The message.
     pub message: Message,
 }
 
-/// What can be seen of a queue.
+/// The observable state of a queue.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Look {
-    /// How many messages are in it.
+    /// The number of messages in it.
     pub messages: Option<u64>,
-    /// Whether those count that consumers have in their hands and have not settled.
+    /// Whether that number includes messages in flight.
     pub counts_in_hands: bool,
-    /// Another value says that what was in it is gone: the queue or the broker's data were made anew.
+    /// Changes when the data is lost: the queue or the broker's data was created again.
     pub identity: Option<String>,
 }

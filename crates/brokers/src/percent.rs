@@ -1,6 +1,6 @@
-//! `%2F` for `/`, as user and password in a URL are written.
+//! Percent encoding, for user and password in a URL: `%2F` for `/`.
 
-/// What is meant, unless a `%` stands before something else than two hexadecimal digits, or it is no text.
+/// The decoded text. None if a `%` is not followed by two hexadecimal digits, or the result is not UTF-8.
 pub(crate) fn decode(text: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
@@ -18,7 +18,7 @@ pub(crate) fn decode(text: &str) -> Option<String> {
     String::from_utf8(bytes).ok()
 }
 
-/// The text with all but printable characters of ASCII, and `%`, written so.
+/// Encodes all characters except printable ASCII, and `%`.
 #[cfg(any(feature = "sqs", test))]
 pub(crate) fn encode(text: &str) -> String {
     let mut encoded = String::with_capacity(text.len() * 3);

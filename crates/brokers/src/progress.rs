@@ -24,9 +24,9 @@ impl Progress {
     /// The progress of a queue that does not exist: nothing waits there.
     pub const NOTHING: Self = Self::Left(Some(0));
 
-    /// Whether every message that was in the queue at the time of `mark` is settled now. A product that only counts
-    /// says so no sooner than the queue is empty. A queue that was created again since has lost those messages, so
-    /// nobody will settle them: that counts as settled.
+    /// Whether every message that was in the queue at the time of `mark` is settled now. For a product that
+    /// only counts, this is true only once the queue is empty. A queue that was created again since has lost
+    /// those messages, so they will never be settled: that counts as settled.
     #[must_use]
     pub fn has_settled(&self, mark: &Self) -> bool {
         match (self, mark) {
@@ -70,6 +70,6 @@ mod tests {
         let mark = Progress::Left(Some(5));
         assert!(!Progress::Left(Some(1)).has_settled(&mark));
         assert!(Progress::Left(Some(0)).has_settled(&mark));
-        assert!(Progress::Left(None).has_settled(&mark), "nobody can tell");
+        assert!(Progress::Left(None).has_settled(&mark), "unknown");
     }
 }

@@ -1,46 +1,46 @@
-//! What can go wrong between a program and its server.
+//! The errors of calls to a server.
 
 use windlass_api::Problem;
 
-/// Why a call did not do what it was asked for.
+/// The reason why a call failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// No answer came: the server is not there, or it went away while it was answering. What was asked for may
-    /// have been done all the same; calls that carry an idempotency key or a token may be made again.
+    /// No answer: the server is unreachable, or stopped while it answered. The call may have taken effect
+    /// nevertheless. Calls with an idempotency key or a token may be repeated.
     #[error(
         "no Windlass server answers at {server} (start one with `windlass dev`, or give another address)"
     )]
     Unreachable {
-        /// The address that was tried.
+        /// The address of the server.
         server: String,
-        /// What the network said.
+        /// The network error.
         source: Box<dyn std::error::Error + Send + Sync>,
     },
-    /// The server answered that it will not do it, and what to do instead.
+    /// The server refused the call; the problem contains the reason and the fix.
     #[error("{}", .0.detail)]
     Refused(Problem),
-    /// The server answered something that is not in the contract: it is of another version, or no Windlass server.
+    /// The answer breaks the API contract: the server has another version, or is not a Windlass server.
     #[error(
-        "{server} answered {call} with something else than expected: {detail}; check that it is a Windlass server of this version"
+        "unexpected answer from {server} to {call}: {detail}; check that it is a Windlass server of this version"
     )]
     Malformed {
-        /// The address that answered.
+        /// The address of the server.
         server: String,
         /// The method and the path.
         call: String,
-        /// What is wrong with the answer.
+        /// The fault of the answer.
         detail: String,
     },
-    /// The broker will not do it, and will not later either.
+    /// The broker refused permanently.
     #[error("the broker {broker}: {reason}")]
     Broker {
-        /// Which broker.
+        /// The name of the broker.
         broker: String,
-        /// What it said.
+        /// Its reason.
         reason: Box<dyn std::error::Error + Send + Sync>,
     },
-    /// What this program was given cannot be used; nothing was sent.
+    /// The input of the program is invalid; nothing was sent.
     #[error("{0}")]
     Invalid(String),
 }
@@ -55,7 +55,7 @@ impl Error {
         }
     }
 
-    /// Whether the same call may go well later without anybody changing it: the server is away, or asks for time.
+    /// Whether the unchanged call may succeed later: the server is unavailable, or overloaded.
     #[must_use]
     pub fn is_temporary(&self) -> bool {
         match self {

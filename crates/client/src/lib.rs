@@ -1,5 +1,5 @@
-//! The Rust client of Windlass, a durable engine for multi-step asynchronous tasks: start tasks and look after
-//! them with [`Client`], do their work with [`Worker`].
+//! The Rust client of Windlass, a durable engine for multi-step asynchronous tasks. [`Client`] starts and
+//! controls tasks; [`Worker`] runs their steps.
 //!
 //! # Starting a task
 //!
@@ -13,14 +13,14 @@
 //!     "params": { "instance": "db-7", "memory_mb": 2048 },
 //!     "key": "order-4711",
 //! }))?;
-//! let task = client.submit(&submit).await?; // it is on disk now
+//! let task = client.submit(&submit).await?; // it is durable now
 //! let task = client.wait(&task.id).await?;
 //! println!("{} {}", task.id, task.status.as_str());
 //! # Ok(())
 //! # }
 //! ```
 //!
-//! A task may bring its steps along instead: see [`workflow`].
+//! A task can also contain its own steps: see [`workflow`].
 //!
 //! # Doing the work
 //!
@@ -49,7 +49,7 @@
 //! }
 //!
 //! async fn clean_instance(params: InitInstance, _job: Job) -> Result<(), Failure> {
-//!     // An undo may run after a step that did nothing, and more than once.
+//!     // A rollback may run after a step that did nothing, and more than once.
 //!     match tokio::fs::remove_dir_all(&params.instance).await {
 //!         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
 //!         other => Ok(other?),
@@ -70,19 +70,19 @@
 //!
 //! # Over a broker
 //!
-//! With the feature `brokers` a worker takes its steps from queues of a message broker, one for each module. It may have a
-//! server as well, which it asks before it runs anything and tells what became of it: `WorkerBuilder::over`. Or it knows the
-//! broker alone, and tells on a queue: `Worker::one_way`.
+//! With the feature `brokers` a worker receives its steps from queues of a message broker, one for each
+//! module. With a server as well, the worker asks the server before it runs a step, and sends its results
+//! there: `WorkerBuilder::over`. Without a server it sends its results to a queue: `Worker::one_way`.
 //!
 //! # What a worker can rely on
 //!
-//! - An attempt is run once by a worker, and again by another when the first one went silent. Effects outside are
-//!   thus made at least once; give [`Attempt::idempotency_key`](api::Attempt::idempotency_key), which is the same
-//!   for all attempts, to what has effects.
-//! - A server that restarts is waited for. Attempts go on meanwhile, and reports are kept and sent again until the
-//!   server has answered them.
-//! - An attempt whose time is over, that was cancelled, or that may have been given to another worker is told so by
-//!   [`Job::cancelled`], and dropped if it does not end.
+//! - A worker runs an attempt once. If it goes silent, another worker runs the attempt again. So external
+//!   effects happen at least once: pass [`Attempt::idempotency_key`](api::Attempt::idempotency_key), which is
+//!   the same for all attempts, to the systems that have effects.
+//! - A worker survives a restart of the server: attempts continue, and the worker sends its reports again
+//!   until the server has answered them.
+//! - [`Job::cancelled`] resolves when an attempt must stop: its time is over, it was cancelled, or another
+//!   worker may have claimed it. If it does not end, it is dropped.
 
 #![forbid(unsafe_code)]
 

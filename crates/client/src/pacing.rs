@@ -1,21 +1,23 @@
-//! How soon a call that went wrong is made again.
+//! The delays between retries of a failed call.
 
 use std::{
     hash::{BuildHasher, RandomState},
     time::Duration,
 };
 
-/// The first delay after the retry that is made at once.
+/// The first delay, after the immediate retry.
 const FIRST: Duration = Duration::from_millis(100);
 
-/// The longest delay, where nobody needs to be back sooner.
+/// The default of the longest delay.
 const LONGEST: Duration = Duration::from_secs(1);
 
-/// How fast the delays grow, in percent. A restart takes about half a second: within it the delays stay short.
+/// The growth of the delays, in percent. A restart takes about half a second: during this time the delays
+/// stay short.
 const GROWTH_PERCENT: u32 = 125;
 
-/// At once, then after 100 ms, growing up to a longest delay, each a quarter shorter at random so that the callers of a
-/// server that was away do not all come back in the same moment. It never says to give up.
+/// Retries immediately, then after 100 ms, with delays that grow up to a maximum. Each delay is up to a
+/// quarter shorter at random, so that the callers of a restarted server do not all come back at once. Never
+/// gives up.
 #[derive(Debug, Clone)]
 pub(crate) struct Pacing {
     failures: u32,
@@ -29,19 +31,19 @@ impl Default for Pacing {
 }
 
 impl Pacing {
-    /// Delays that grow up to that long.
+    /// Delays that grow up to this length.
     pub(crate) fn up_to(longest: Duration) -> Self {
         Self { failures: 0, longest }
     }
 
-    /// The call went wrong: how long to wait before the next one.
+    /// Records a failure. Returns the delay before the next call.
     pub(crate) fn failed(&mut self) -> Duration {
-        // The seed differs in every process and every call; nothing here needs better randomness.
+        // The seed differs in every process and call, which is random enough here.
         let permille = u32::try_from(RandomState::new().hash_one(self.failures) % 1000).unwrap_or(0);
         self.failed_with(permille)
     }
 
-    /// The call went well: the next failure is the first one again.
+    /// Records a success: the next failure counts as the first one.
     pub(crate) fn succeeded(&mut self) {
         self.failures = 0;
     }
@@ -52,7 +54,7 @@ impl Pacing {
         if failures_before == 0 {
             return Duration::ZERO;
         }
-        // From 11 steps on the delay is the longest one anyway.
+        // From the 11th failure on the delay is the longest one anyway.
         let grown = (1..failures_before.min(12)).fold(FIRST, |delay, _| delay * GROWTH_PERCENT / 100);
         let delay = grown.min(self.longest);
         delay - delay / 4 * permille / 1000

@@ -1,4 +1,4 @@
-//! Workflows put together in code: chains, groups and chords of steps, without a flow in the catalogue.
+//! Workflows composed in code: chains, groups and chords of steps, without a flow in the catalogue.
 //!
 //! ```
 //! use windlass_client::workflow::{chain, chord, delay, group, step};
@@ -18,18 +18,18 @@
 //! assert_eq!(task.steps[3].after.as_deref(), Some(["small".to_owned(), "large".to_owned()].as_slice()));
 //! ```
 //!
-//! What comes out is the body of a submit: [`Client::submit`](crate::Client::submit) takes it. The server checks it as it
-//! checks flows; names of steps must be unlike one another.
+//! The result is the body of a submit: [`Client::submit`](crate::Client::submit) accepts it. The server
+//! checks it like a flow; the names of the steps must be different.
 
 use windlass_api::{Span, StepDocument, SubmitTask};
 
-/// Steps and how they wait for one another.
+/// Steps and their dependencies.
 #[derive(Debug, Clone, Default)]
 pub struct Workflow {
     steps: Vec<StepDocument>,
-    /// Indices of the steps that wait for nothing in it.
+    /// Indices of the steps without a predecessor in it.
     first: Vec<usize>,
-    /// Indices of the steps that nothing in it waits for.
+    /// Indices of the steps without a successor in it.
     last: Vec<usize>,
 }
 
@@ -40,25 +40,26 @@ pub fn step(name: impl Into<String>, run: impl Into<String>) -> Workflow {
     Workflow { steps: vec![step], first: vec![0], last: vec![0] }
 }
 
-/// One after the other: each begins when the one before it is done, and gets what the steps before it returned.
+/// Runs workflows one after another: each starts when the one before it has succeeded, and gets the results
+/// of all earlier steps.
 #[must_use]
 pub fn chain(links: impl IntoIterator<Item = Workflow>) -> Workflow {
     links.into_iter().filter(|link| !link.steps.is_empty()).reduce(Workflow::then).unwrap_or_default()
 }
 
-/// All at the same time.
+/// Runs all workflows concurrently.
 #[must_use]
 pub fn group(members: impl IntoIterator<Item = Workflow>) -> Workflow {
     members.into_iter().fold(Workflow::default(), Workflow::beside)
 }
 
-/// A group and what is done once with the results of all its members.
+/// A group, and a step that runs once with the results of the whole group.
 #[must_use]
 pub fn chord(members: Workflow, callback: Workflow) -> Workflow {
     chain([members, callback])
 }
 
-/// The same, that much later: its first steps wait once it is their turn.
+/// Delays a workflow: its first steps wait this long after they become ready.
 #[must_use]
 pub fn delay(length: Span, mut workflow: Workflow) -> Workflow {
     for index in &workflow.first {
@@ -69,20 +70,20 @@ pub fn delay(length: Span, mut workflow: Workflow) -> Workflow {
 }
 
 impl Workflow {
-    /// The same with something changed about each of its steps: a timeout, retries, a rollback, `each`, …
+    /// Changes each of its steps: a timeout, retries, a rollback, `each`, …
     #[must_use]
     pub fn with(mut self, change: impl FnMut(&mut StepDocument)) -> Self {
         self.steps.iter_mut().for_each(change);
         self
     }
 
-    /// A task that does it, to be submitted; parameters, a key and the rest may be added.
+    /// A task of this workflow, to be submitted; you may add parameters, an idempotency key and so on.
     #[must_use]
     pub fn into_task(self) -> SubmitTask {
         SubmitTask { steps: self.steps, ..SubmitTask::default() }
     }
 
-    /// This, and `next` when all of it is done.
+    /// This workflow, followed by `next`.
     fn then(self, next: Self) -> Self {
         let names: Vec<String> = self.last.iter().map(|index| self.steps[*index].name.clone()).collect();
         let first = self.first.clone();
@@ -95,7 +96,7 @@ impl Workflow {
         Self { steps: both.steps, first, last }
     }
 
-    /// This and `other`, at the same time.
+    /// This workflow and `other`, concurrently.
     fn beside(mut self, other: Self) -> Self {
         let count = self.steps.len();
         self.steps.extend(other.steps);

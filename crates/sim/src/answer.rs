@@ -1,22 +1,22 @@
-//! What a server said of why a task is where it is.
+//! A server's explanation why a task is in its state.
 
 use windlass_core::TaskId;
 use windlass_engine::{Explanation, Reason, Why};
 use windlass_store::{Loaded, Now};
 
-/// What a server said of why a task is where it is.
+/// A server's explanation why a task is in its state.
 #[derive(Debug)]
 pub(crate) struct Answer {
     /// The task as the server saw it.
     pub(crate) loaded: Loaded,
     pub(crate) explanation: Explanation,
-    /// When the server was asked. It looked at the task, and at what is around it, between then and now.
+    /// When the server was asked. It read the task, and everything related, between then and now.
     pub(crate) asked_at: u64,
-    /// What the server's clock showed when it was asked.
+    /// The time of the server's clock when it was asked.
     pub(crate) now: Now,
 }
 
-/// Every reason there is, as runs count them.
+/// All reasons, as runs count them.
 pub(crate) const KINDS: [&str; 20] = [
     "why: ended",
     "why: stuck",
@@ -40,7 +40,7 @@ pub(crate) const KINDS: [&str; 20] = [
     "why: moving",
 ];
 
-/// Everything that can be taken away, as runs count it.
+/// All removable blockers, as runs count them.
 pub(crate) const TAKEN_AWAY: [&str; 11] = [
     "taken away: a pause",
     "taken away: the pause of a queue",
@@ -55,7 +55,7 @@ pub(crate) const TAKEN_AWAY: [&str; 11] = [
     "taken away: something on its way",
 ];
 
-/// What taking a reason away is counted as.
+/// The name under which the removal of a blocker is counted.
 pub(crate) fn taken_away(why: &Why) -> &'static str {
     match why {
         Why::Paused { .. } => TAKEN_AWAY[0],
@@ -76,15 +76,15 @@ pub(crate) fn taken_away(why: &Why) -> &'static str {
     }
 }
 
-/// What a reason is counted as.
+/// The name under which a reason is counted.
 pub(crate) fn kind(why: &Why) -> &'static str {
     let same = |kind: &&&str| kind.strip_prefix("why: ") == Some(why.as_str());
     KINDS.iter().find(same).copied().unwrap_or("why: unknown")
 }
 
 impl Answer {
-    /// The task that stands where the first reason leads to, and why: of a step that waits for a task, what that task
-    /// waits for, and of one that its members do, what the first of them waits for.
+    /// The task at the end of the chain of first reasons, and its reason: a step may wait for another task,
+    /// and a step with items for its first item.
     pub(crate) fn deepest(&self) -> (TaskId, Reason) {
         let (mut task, mut reason) = (self.loaded.task.id, self.explanation.reasons.first());
         loop {

@@ -1,49 +1,49 @@
-//! What kind of world it is: drawn from the seed, so that some are quiet, some lose messages, some kill servers,
-//! and some do all of it at once.
+//! The properties of a world, drawn from its seed: some worlds are quiet, some lose messages, some kill
+//! servers, and some do all of it.
 
 use windlass_core::Millis;
 use windlass_store::resident::{BodyPolicy, RestPolicy};
 
 use crate::kinds::Kind;
 
-/// What kind of world it is.
+/// The properties of a world.
 #[derive(Debug, Clone)]
 pub(crate) struct Config {
-    /// Whether the servers share a database; else there is one server, which owns its disk.
+    /// Whether the servers share a database; otherwise there is one server, which owns its disk.
     pub(crate) shared: bool,
     pub(crate) servers: usize,
-    /// When tasks rest that a server has for itself: so early that there is much coming and going.
+    /// When a server that owns its disk evicts tasks: so early that loads and evictions are frequent.
     pub(crate) rest: RestPolicy,
     pub(crate) workers: Vec<WorkerConfig>,
-    /// Tasks submitted.
+    /// The number of submitted tasks.
     pub(crate) tasks: u64,
     pub(crate) outcomes: Outcomes,
     pub(crate) faults: Faults,
-    /// How often, in a thousand turns, somebody interferes with a task.
+    /// How often, in a thousand turns, the caretaker interferes with a task.
     pub(crate) interference: u64,
-    /// Whether somebody takes away what tasks wait for, once nothing goes wrong any more.
+    /// Whether blockers of tasks are removed, once the world is calm.
     pub(crate) unblocks: bool,
-    /// Whether servers announce what happens, and how often, in a thousand times, that gets lost on either way.
+    /// Whether servers publish events, and how often, in a thousand, a message or its confirmation is lost.
     pub(crate) announces: bool,
     pub(crate) announcements_lost: u64,
-    /// What else is special about it.
+    /// The special kinds of this world.
     pub(crate) special: Vec<Kind>,
 }
 
-/// What kind of worker it is.
+/// The properties of a worker.
 #[derive(Debug, Clone)]
 pub(crate) struct WorkerConfig {
-    /// It keeps a poll open at all times.
+    /// Whether it keeps a poll open at all times.
     pub(crate) attached: bool,
     pub(crate) lease: Option<Millis>,
     pub(crate) slots: usize,
-    /// It serves the second module as well.
+    /// Whether it serves the second module too.
     pub(crate) both_modules: bool,
-    /// It is not started before somebody misses it.
+    /// Whether it starts only when a task needs it.
     pub(crate) is_spare: bool,
 }
 
-/// How attempts go, in a thousand.
+/// Outcomes of attempts, in a thousand.
 #[derive(Debug, Clone)]
 pub(crate) struct Outcomes {
     pub(crate) fails: u64,
@@ -55,7 +55,7 @@ pub(crate) struct Outcomes {
     pub(crate) kills: u64,
 }
 
-/// What goes wrong. Rates are in a thousand operations or messages.
+/// Faults. Rates are in a thousand operations or messages.
 #[derive(Debug, Clone)]
 pub(crate) struct Faults {
     pub(crate) latency_ms: u64,
@@ -64,12 +64,12 @@ pub(crate) struct Faults {
     pub(crate) delayed: u64,
     pub(crate) device_ms: u64,
     pub(crate) device_errors: u64,
-    /// What comes over machines, and how many milliseconds lie between two of them at most.
+    /// The faults of machines, and the most milliseconds between two of them.
     pub(crate) kinds: Vec<Fault>,
     pub(crate) every_ms: u64,
 }
 
-/// Something that comes over a machine.
+/// A fault of a machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fault {
     ServerKilled,
@@ -80,9 +80,9 @@ pub(crate) enum Fault {
     ClockJump,
     StoreFull,
     StoreSlow,
-    /// A server stops and goes on again and again. Only in worlds of [`Kind::Stutters`].
+    /// A server is paused and resumed repeatedly. Only in worlds of [`Kind::Stutters`].
     ServerStutters,
-    /// A server ends in good order. Only in worlds of [`Kind::OrderlyStops`].
+    /// A server stops cleanly. Only in worlds of [`Kind::OrderlyStops`].
     ServerStopped,
 }
 
@@ -97,11 +97,11 @@ const FAULTS: [Fault; 8] = [
     Fault::StoreSlow,
 ];
 
-/// The most announcements that are refused, in a thousand. With more a change of many events may never be through
-/// (world 15 with 200): the outbox begins again with its first.
+/// The most announcements that are refused, in a thousand. With more of them, a change with many events may
+/// never be published completely (world 15 with 200): the outbox starts again with its first event.
 const ANNOUNCEMENTS_LOST_MAX: u64 = 30;
 
-/// How tasks rest: early, as soon as may be, or with lines that are in memory whole.
+/// The policies of eviction: early, as early as possible, or with whole queues in memory.
 const REST: [RestPolicy; 3] = [
     RestPolicy { horizon: Millis(500), page: 3, head: 3, bodies: BodyPolicy::ALL },
     RestPolicy { horizon: Millis(20), page: 2, head: 2, bodies: BodyPolicy::ALL },
@@ -109,12 +109,12 @@ const REST: [RestPolicy; 3] = [
 ];
 
 impl Config {
-    /// A kind of world; also of the kinds in `forced`.
+    /// Draws the properties of a world; it also has the kinds in `forced`.
     pub(crate) fn draw(forced: &[Kind], dice: &mut fastrand::Rng) -> Self {
         let mut config = Self::draw_plain(dice);
         if dice.bool() {
             config.unblocks = true;
-            // It may be the only one of the second module, which nobody serves before it comes.
+            // It may be the only worker of the second module, which then has none before this one starts.
             config.workers[0].both_modules &= dice.bool();
             config.workers.push(WorkerConfig {
                 attached: true,
@@ -124,14 +124,14 @@ impl Config {
                 is_spare: true,
             });
         }
-        // One in four: each event announced is one more in a run, and finds little else.
+        // One world in four: publishing adds events to a run, and rarely finds anything else.
         config.announces = dice.u8(..4) == 0;
         config.announcements_lost = if dice.bool() { dice.u64(..ANNOUNCEMENTS_LOST_MAX) } else { 0 };
         Kind::draw(&mut config, forced, dice);
         config
     }
 
-    /// Whether it is of this kind.
+    /// Whether the world is of this kind.
     pub(crate) fn is(&self, kind: Kind) -> bool {
         self.special.contains(&kind)
     }

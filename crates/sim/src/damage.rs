@@ -1,5 +1,5 @@
-//! Tasks whose rows cannot be read any more. They are left out of all work, and nothing is expected of those that wait
-//! for them.
+//! Tasks with unreadable rows. They are left out of all work, and nothing is expected of tasks that wait for
+//! them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,7 +7,7 @@ use windlass_core::TaskId;
 
 use crate::truth::Known;
 
-/// Tasks whose rows cannot be read any more.
+/// Tasks with unreadable rows.
 #[derive(Default)]
 pub(crate) struct Damage {
     tasks: BTreeSet<TaskId>,
@@ -23,8 +23,7 @@ impl Damage {
         self.tasks.contains(&task)
     }
 
-    /// Whether the rows of this task are damaged, or those of a task that it started or that started it, by however many
-    /// steps.
+    /// Whether the rows of this task are damaged, or those of an ancestor or descendant.
     pub(crate) fn concerns(&self, task: TaskId, known: &BTreeMap<TaskId, Known>) -> bool {
         if self.tasks.is_empty() {
             return false;

@@ -1,4 +1,4 @@
-//! Flows of all shapes.
+//! Random flows of all shapes.
 
 use windlass_core::{
     Action, Backoff, Doer, During, Each, Expression, Flow, Json, LockRef, Millis, Name, OnConflict,
@@ -7,22 +7,22 @@ use windlass_core::{
 
 use crate::{kinds::Kind, world::World};
 
-/// Longer than a world may take to come to rest: an attempt with such a timeout is not saved by it.
+/// Longer than a world may take to come to rest: a timeout of this length does not help an attempt.
 pub(crate) const LONG_MS: u64 = 4 * 3_600_000;
 
-/// Locks that steps of all flows need.
+/// Lock names that steps of all flows use.
 const LOCKS: [&str; 2] = ["disk", "net"];
 
-/// The module whose steps go over a broker.
+/// The module whose steps are published to a broker.
 pub(crate) const BROKER_MODULE: &str = "b";
 
 /// The signal that steps wait for.
 pub(crate) const SIGNAL: &str = "go";
 
-/// The most elements of the list that steps are done for.
+/// The most elements of the list of a step with `each`.
 pub(crate) const LIST_MAX: u64 = 6;
 
-/// The flow of a person: one to five steps, a line or any graph, with all that a step can be.
+/// The flow of a submitter: one to five steps, a line or any graph, with all features of steps.
 pub(crate) fn draw(world: &World, person: usize) -> Flow {
     if world.config.is(Kind::Classic) && world.chance(500) {
         return classic(world, person);
@@ -57,14 +57,14 @@ pub(crate) fn draw(world: &World, person: usize) -> Flow {
     }
 }
 
-/// A flow that a task brings along.
+/// A flow that a task brings.
 pub(crate) fn draw_adhoc(world: &World, person: usize) -> Flow {
     let hash = world.random();
     Flow { name: named(&format!("adhoc-{hash:016x}")), ..draw(world, person) }
 }
 
-/// A flow as the classic catalogue gives it: a line of steps that share their parameters, with one timeout around all
-/// attempts of a step and no pauses between these.
+/// A flow like those of the classic catalogue: a line of steps that share their parameters, with one timeout
+/// for all attempts of a step and no pauses between them.
 fn classic(world: &World, person: usize) -> Flow {
     let action = |command: &str| {
         let action = action(world, command);
@@ -88,12 +88,12 @@ fn classic(world: &World, person: usize) -> Flow {
     }
 }
 
-/// The name of a person's flow.
+/// The name of a submitter's flow.
 fn name(person: usize) -> Name {
     named(&format!("f{person}"))
 }
 
-/// Members, joins that do with less, conditions, delays, signals, other flows, keys, and times within which to begin.
+/// Adds items, partial joins, conditions, delays, signals, child flows, keys and start limits to a step.
 fn enrich(world: &World, person: usize, step: &mut StepDefinition) {
     if world.chance(120) {
         let conditions = ["size > 1", "size < 100", "has(params.list)", "missing == 1"];
@@ -106,7 +106,7 @@ fn enrich(world: &World, person: usize, step: &mut StepDefinition) {
         step.run.doer = Doer::Signal { name: named(SIGNAL) };
         step.rollback = None;
     }
-    // A flow runs that of the next person, which may not be there yet; that of the last never is.
+    // A flow runs that of the next submitter, which may not exist yet; that of the last one never exists.
     if step.run.worker().is_some() && world.chance(150) {
         step.run.doer = Doer::Flow { name: name(person + 1) };
         step.rollback = None;
@@ -128,7 +128,7 @@ fn enrich(world: &World, person: usize, step: &mut StepDefinition) {
     }
 }
 
-/// Tasks of the same size are the same, for a while.
+/// Tasks of the same size are duplicates, for a while.
 fn unique(world: &World) -> Unique {
     let during = match world.below(3) {
         0 => During::Pending,
@@ -138,7 +138,7 @@ fn unique(world: &World) -> Unique {
     Unique { key: expression("size"), during, on_conflict: OnConflict::Return }
 }
 
-/// What tasks with these parameters have in common that are the same.
+/// The unique key of tasks with these parameters.
 pub(crate) fn unique_key(params: &Json) -> Option<Box<str>> {
     expression("size").text(params).ok()
 }
@@ -155,7 +155,7 @@ fn locks(world: &World) -> Vec<LockRef> {
     locks
 }
 
-/// The expressions of this crate are all sound.
+/// All expressions of this crate are valid.
 fn expression(text: &str) -> Expression {
     Expression::compile(text).unwrap_or_else(|error| panic!("{text}: {error}"))
 }
@@ -180,7 +180,7 @@ fn action(world: &World, command: &str) -> Action {
     }
 }
 
-/// The names of this crate are all well-formed.
+/// All names of this crate are valid.
 fn named(name: &str) -> Name {
     Name::new(name).unwrap_or_else(|error| panic!("{name}: {error:?}"))
 }

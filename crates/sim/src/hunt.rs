@@ -1,4 +1,4 @@
-//! The hunt for planted bugs: each must be found from worlds of the same kind as all others.
+//! The hunt for planted bugs: each must be found by worlds of the ordinary kinds.
 
 use std::time::Instant;
 
@@ -6,21 +6,22 @@ use windlass_core::planted::{Bug, plant};
 
 use crate::{judge::Violation, kinds::Kind, run};
 
-/// Events in which a bug must be found.
+/// The number of events within which a bug must be found.
 const STEPS_MAX: u64 = 20_000_000;
 
-/// What came of the hunt for a bug.
+/// The result of a hunt.
 #[derive(Default)]
 struct Hunted {
     worlds: u64,
     steps: u64,
-    /// What the bug broke.
+    /// The violation that the bug caused.
     found: Option<Violation>,
-    /// What is broken in the same world without any bug: a defect of its own, and no proof that the bug can be found.
+    /// A violation in the same world without any bug: a real defect, which does not prove that the bug can be
+    /// found.
     defect: Option<Violation>,
 }
 
-/// Hunts each bug from the world `first` on, prints a table, and tells whether all were found.
+/// Hunts each bug from the world `first` on and prints a table. Returns whether all were found.
 pub(crate) fn hunt(bugs: &[Bug], first: u64, kinds: &[Kind]) -> bool {
     println!(
         "{:<24} {:<18} {:>7} {:>10} {:>7}  world",
@@ -46,7 +47,8 @@ pub(crate) fn hunt(bugs: &[Bug], first: u64, kinds: &[Kind]) -> bool {
     all
 }
 
-/// Goes from world to world until one breaks with the bug. That world is run again without it, as control.
+/// Runs one world after another until one violates an invariant with the bug. Then runs that world without
+/// it, as a control.
 fn hunt_one(bug: Bug, first: u64, kinds: &[Kind]) -> Hunted {
     let mut hunted = Hunted::default();
     while hunted.steps < STEPS_MAX && hunted.found.is_none() {

@@ -1,4 +1,4 @@
-//! Whether what happens is what was promised: the truth that is on disk, and the invariants that look at it.
+//! Checks whether the promises are kept: the truth on disk, and the invariants.
 
 use std::{rc::Rc, sync::Arc};
 
@@ -14,65 +14,65 @@ use crate::{
     world::World,
 };
 
-/// Something that happened and that can be seen from outside.
+/// An observable event.
 #[derive(Debug)]
 #[expect(clippy::large_enum_variant, reason = "there is one at a time")]
 pub(crate) enum Seen {
-    /// A server that owns its disk goes by these changes from now on, which are on their way there.
+    /// A server that owns its disk uses these changes from now on; they are on their way to the disk.
     Staged(Arc<Batch>),
-    /// It has read its disk and goes by what is there: what was staged and not written is void.
+    /// It has read its disk and uses that state: staged changes that were not written are void.
     Recovered,
     /// A change is on disk.
     Written(Change),
-    /// The event of a task with this number was heard on the topic.
+    /// The event of a task with this number was published to the topic.
     Announced {
         task: TaskId,
         n: u64,
     },
-    /// A submitter was told that its task is taken in.
+    /// A submitter got the answer that its task is accepted.
     Accepted {
         task: TaskId,
         key: Option<[u8; 32]>,
-        /// What it has in common with tasks that are the same, where its flow is `unique`.
+        /// Its unique key, if its flow has one.
         same: Option<Box<str>>,
     },
-    /// A person was told that a task did what was asked; so many events are said to have happened.
+    /// An operator got the answer that a command was executed, after this number of events.
     Told {
         task: TaskId,
         events: u64,
     },
-    /// A person was shown a task with so many events.
+    /// An operator was shown a task with this number of events.
     Shown {
         task: TaskId,
         events: u64,
     },
-    /// A server said why a task is where it is.
+    /// A server explained why a task is in its state.
     Explained(Rc<Answer>),
-    /// It did not, or what it said was not so.
+    /// It did not, or its explanation was wrong.
     Unexplained {
         task: TaskId,
         message: String,
     },
-    /// A server runs and hears.
+    /// A server runs and receives calls.
     ServerStarted,
     ServerKilled,
-    /// A server that stood still goes on.
+    /// A paused server was resumed.
     ServerResumed,
     WorkerKilled {
         worker: usize,
     },
-    /// A server hears a poll of a worker (`called`), answers it, or can do so no longer.
+    /// A server receives a poll of a worker (`called`), answers it, or can no longer do so.
     InTouch {
         worker: usize,
         called: bool,
     },
-    /// A server hears from a worker how many slots are free, in the call with this number.
+    /// A server receives a worker's number of free slots, in the call with this number.
     Offered {
         worker: usize,
         seq: u64,
         free: u32,
     },
-    /// A server hears what a worker says it runs.
+    /// A server receives the attempts that a worker runs.
     Named {
         ids: Vec<AttemptId>,
     },
@@ -85,19 +85,19 @@ pub(crate) enum Seen {
         worker: usize,
         id: AttemptId,
     },
-    /// The same attempt as the worker gets it.
+    /// The same attempt as the worker receives it.
     HandedOut(Box<HandedOut>),
     /// A worker will report that an attempt ended like this.
     Said {
         id: AttemptId,
         outcome: Outcome,
     },
-    /// A worker does not begin what it was given.
+    /// A worker does not start an attempt that it was given.
     Declined {
         worker: usize,
         id: AttemptId,
     },
-    /// A worker was told what became of the report of an ended attempt.
+    /// A worker got the answer to the report of an ended attempt.
     Reported {
         id: AttemptId,
         accepted: bool,
@@ -108,19 +108,19 @@ pub(crate) enum Seen {
         run: u64,
         id: AttemptId,
     },
-    /// It ended; without a report when the worker could not renew its lease.
+    /// A command has ended; without a report if the worker could not renew its lease.
     RunEnded {
         run: u64,
         reported: bool,
     },
-    /// A command did something outside.
+    /// A command had an external effect.
     Effect {
         id: AttemptId,
         key: String,
     },
 }
 
-/// An invariant that does not hold.
+/// A violated invariant.
 #[derive(Debug, Clone)]
 pub(crate) struct Violation {
     pub(crate) invariant: &'static str,
@@ -135,7 +135,7 @@ impl Violation {
     }
 }
 
-/// Watches over a world.
+/// Checks a world.
 pub(crate) struct Judge {
     pub(crate) truth: Truth,
     invariants: Vec<Box<dyn Invariant>>,
@@ -146,7 +146,7 @@ impl Judge {
         Self { truth: Truth::default(), invariants: invariants::all(config) }
     }
 
-    /// Looks at what happened.
+    /// Checks an event.
     pub(crate) fn see(&mut self, seen: &Seen, world: &World) -> Result<(), Violation> {
         self.truth.see(seen, world)?;
         for invariant in &mut self.invariants {
@@ -155,7 +155,7 @@ impl Judge {
         Ok(())
     }
 
-    /// Looks at the end of a run, when nothing moves any more.
+    /// Checks the end of a run, when nothing moves any more.
     pub(crate) fn at_rest(&mut self) -> Result<(), Violation> {
         for invariant in &mut self.invariants {
             invariant.at_rest(&self.truth)?;

@@ -1,57 +1,58 @@
-//! What else is special about a world. Each kind is drawn for itself, so that all combinations occur.
+//! Special kinds of worlds. Each kind is drawn independently, so that all combinations occur.
 
 use windlass_store::resident::BodyPolicy;
 
 use crate::config::{Config, Fault};
 
-/// What else is special about a world.
+/// A special kind of world.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// Each call of a worker goes to any server, as behind a load balancer.
     Balanced,
-    /// Servers on shared rows have clocks of their own, which follow the clock of the database.
+    /// Servers on shared rows have their own clocks, which follow the clock of the database.
     OwnClocks,
     /// Every operation of a store takes up to [`SLOW_MS_MAX`].
     SlowCommits,
-    /// Servers stop and go on again and again, each time for less than a second.
+    /// Servers are paused and resumed repeatedly, each time for less than a second.
     Stutters,
     /// Far more tasks than the workers can run at once, so that attempts wait for longer than their timeouts.
     Backlog,
     /// Operators run tasks again and repeat their commands.
     Repeats,
-    /// Servers also stop in good order.
+    /// Servers also stop cleanly.
     OrderlyStops,
-    /// Some tasks are submitted many at once, and operators give many tasks one command.
+    /// Some submits contain many tasks, and operators send one command to many tasks.
     Batches,
     /// Some tasks bring their own steps.
     AdHoc,
-    /// Some flows are as those of the classic catalogue.
+    /// Some flows are like those of the classic catalogue.
     Classic,
     /// Servers delete tasks soon after their end.
     Sweeps,
-    /// Applications enqueue tasks in transactions of their own. Servers share a database.
+    /// Applications enqueue tasks in their own transactions. Servers share a database.
     Enqueued,
-    /// Steps of one module go over a broker, to consumers that cannot ask a server. Nobody asks why tasks wait: what is
-    /// on a broker is not known here.
+    /// Steps of one module are published to a broker, for consumers that cannot ask a server. No reasons are
+    /// asked for: the contents of a broker are unknown here.
     Broker,
-    /// Rows of some tasks cannot be read any more. The server owns its disk.
+    /// Rows of some tasks become unreadable. The server owns its disk.
     DamagedRows,
     /// A server that owns its disk has few parameters and results in memory, or none.
     FewBytes,
 }
 
-/// The longest operation of a slow store, in milliseconds. A service renews its lease of 3 s with about six operations, so
-/// with much more than this servers lose their services, and events are never announced (world 15 with 700).
+/// The longest operation of a slow store, in milliseconds. A service renews its lease of 3 s with about six
+/// operations, so with much more than this servers lose their services, and events are never published (world
+/// 15 with 700).
 const SLOW_MS_MAX: u64 = 200;
 
 /// Bytes of parameters and results in memory: none, or those of a few tasks.
 const FEW_BYTES: [u64; 3] = [0, 100, 500];
 
-/// Tasks of a world with a backlog.
+/// The tasks of a world with a backlog.
 const BACKLOG_TASKS: u64 = 60;
 
 impl Kind {
-    /// All of them.
+    /// All kinds.
     pub(crate) const ALL: &[Self] = &[
         Self::Balanced,
         Self::OwnClocks,
@@ -70,7 +71,7 @@ impl Kind {
         Self::FewBytes,
     ];
 
-    /// In how many of a thousand worlds it is drawn.
+    /// The number of worlds in a thousand that are of this kind.
     fn share(self) -> u64 {
         match self {
             Self::Balanced | Self::OwnClocks => 400,
@@ -83,7 +84,7 @@ impl Kind {
         }
     }
 
-    /// Makes a world one of this kind.
+    /// Changes the properties of a world to this kind.
     fn shape(self, config: &mut Config, dice: &mut fastrand::Rng) {
         match self {
             Self::SlowCommits => config.faults.device_ms = dice.u64(SLOW_MS_MAX / 4..=SLOW_MS_MAX),
@@ -99,7 +100,8 @@ impl Kind {
                 config.faults.kinds.push(Fault::ServerStopped);
                 config.faults.every_ms = config.faults.every_ms.max(1_000);
             }
-            // With a clock that jumps ahead, tasks would be deleted before others stop being the same.
+            // With a clock that jumps ahead, tasks would be deleted while others are still duplicates of
+            // them.
             Self::Sweeps => config.faults.kinds.retain(|fault| *fault != Fault::ClockJump),
             Self::Broker => {
                 config.unblocks = false;
@@ -120,7 +122,7 @@ impl Kind {
         }
     }
 
-    /// The kinds of a world: those in `forced`, and others by chance.
+    /// Draws the kinds of a world: those in `forced`, and others by chance.
     pub(crate) fn draw(config: &mut Config, forced: &[Self], dice: &mut fastrand::Rng) {
         for kind in Self::ALL {
             let drawn = dice.u64(..1000) < kind.share();
@@ -131,7 +133,7 @@ impl Kind {
         }
     }
 
-    /// The kind of this name.
+    /// The kind with this name.
     pub(crate) fn named(name: &str) -> Result<Self, String> {
         let found = Self::ALL.iter().find(|kind| format!("{kind:?}").eq_ignore_ascii_case(name));
         found.copied().ok_or_else(|| format!("unknown kind of world {name:?}: use one of {:?}", Self::ALL))

@@ -1,9 +1,9 @@
 //! Windlass in a deterministic world.
 //!
-//! The real core and the real engine with all its services, over the real resident store or over shared rows, run
-//! in worlds where servers and workers are killed, stand still and are cut off, where calls are lost, late or
-//! doubled, where disks fail and clocks jump. After every event the [`invariants`] must hold; after a while nothing
-//! goes wrong any more, and then every task must come to its end. A world comes from its seed alone.
+//! The real core and the real engine with all its services, over the real resident store or over shared rows,
+//! run in worlds where servers and workers are killed, hang and are disconnected, where calls are lost, late
+//! or duplicated, where disks fail and clocks jump. The [`invariants`] must hold after every event. After a
+//! while the faults end, and then every task must end. A world depends only on its seed.
 
 mod actors;
 mod answer;
@@ -31,61 +31,61 @@ use std::{
 use clap::Parser;
 use kinds::Kind;
 
-/// In so many events every reason that there is must have been given why a task is where it is, and everything that
-/// can be named must have been taken away.
+/// The number of events within which every reason must have occurred, and every removable blocker must have
+/// been removed.
 const EVERYTHING_STEPS: u64 = 5_000_000;
 
-/// Between the first worlds of two runs that begin a millisecond apart.
+/// The distance between the first worlds of two runs that start a millisecond apart.
 const FRESH_APART: u64 = 1000;
 
-/// Lines shown of the story of a violation.
+/// The lines shown of the story of a violation.
 const LINES_SHOWN: usize = 400;
 
-/// Runs Windlass in deterministic worlds, and checks what was promised after every event.
+/// Runs Windlass in deterministic worlds, and checks the invariants after every event.
 #[derive(Debug, Parser)]
 #[command(name = "cargo xtask sim")]
 struct Cli {
-    /// How many worlds
+    /// The number of worlds
     #[arg(long, default_value_t = 100)]
     seeds: u64,
     /// Only this world; with --seeds, --steps or --minutes: the first of many
     #[arg(long)]
     seed: Option<u64>,
-    /// Begin with a world that no run had before: its seed is taken from the clock, and printed
+    /// Start with a world that no earlier run had: the seed is taken from the clock, and printed
     #[arg(long, conflicts_with = "seed")]
     fresh: bool,
-    /// The commit that this was built from, for reports
+    /// The commit of this build, for reports
     #[arg(long, default_value = "unknown", hide = true)]
     commit: String,
-    /// All worlds are also of this kind; may be given again
+    /// Make all worlds also of this kind; may be given more than once
     #[arg(long, value_name = "KIND", value_parser = Kind::named)]
     kind: Vec<Kind>,
-    /// Go on after a violation, and list all of them at the end
+    /// Continue after a violation, and list all of them at the end
     #[arg(long)]
     all: bool,
-    /// Go on until so many events were delivered
+    /// Continue until this number of events was delivered
     #[arg(long)]
     steps: Option<u64>,
-    /// Go on for so many minutes
+    /// Continue for this number of minutes
     #[arg(long)]
     minutes: Option<u64>,
-    /// Tell the story of each world
+    /// Print the story of each world
     #[arg(long)]
     story: bool,
-    /// Plant bugs and hunt them, this one or all
+    /// Plant bugs and hunt them: this one or all
     #[arg(long, num_args = 0..=1, default_missing_value = "all", value_name = "BUG")]
     planted: Option<String>,
 }
 
 impl Cli {
-    /// The first world. Fresh ones are far above those that people and checks name.
+    /// The first world. Fresh ones are far above those that people and checks use.
     fn first(&self) -> u64 {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis());
         let of_clock = u64::try_from(since).unwrap_or(0).saturating_mul(FRESH_APART);
         self.seed.unwrap_or(if self.fresh { of_clock } else { 1 })
     }
 
-    /// The command that runs a world again and tells its story.
+    /// The command that runs a world again with its story.
     fn again(&self, seed: u64) -> String {
         let kinds: String = self.kind.iter().map(|kind| format!(" --kind {kind:?}")).collect();
         format!("at commit {}: cargo xtask sim --seed {seed}{kinds} --story", self.commit)
@@ -109,7 +109,7 @@ fn main() -> ExitCode {
     if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// Goes from world to world until something is found that does not hold, or with `--all` to the end.
+/// Runs world after world until a violation, or with `--all` to the end.
 fn search(cli: &Cli) -> bool {
     let begun = Instant::now();
     let first = cli.first();
@@ -193,7 +193,7 @@ mod tests {
                 (run::run(seed, &[], false), run::run(seed, &[], true), run::run(seed + 100, &[], false));
             assert_eq!((first.hash, first.steps, &first.tally), (again.hash, again.steps, &again.tally));
             assert_ne!(first.hash, other.hash);
-            assert!(again.story.len() > first.story.len(), "a story is told when it is asked for");
+            assert!(again.story.len() > first.story.len(), "the story exists only on request");
         }
     }
 

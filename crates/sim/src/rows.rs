@@ -1,12 +1,12 @@
-//! What rows beside tasks say: locks and messages as they are on disk; limits and paused queues, which a server goes by
-//! as soon as they are on their way there.
+//! Rows other than tasks: locks and messages as they are on disk; limits and paused queues, which a server
+//! applies as soon as they are staged.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use windlass_core::{Lock, LockName, LockOwner, Message, Name};
 use windlass_store::{Change, Envelope, Limit, MessageId};
 
-/// What servers go by in handing out.
+/// The rules for handing out attempts.
 #[derive(Clone, Default)]
 pub(crate) struct Rules {
     pub(crate) limits: BTreeMap<Name, Limit>,
@@ -62,12 +62,12 @@ impl Post {
         consumed.into_iter().for_each(|id| drop(self.messages.remove(id)));
     }
 
-    /// Messages on their way.
+    /// Messages in transit.
     pub(crate) fn messages(&self) -> impl Iterator<Item = &Message> {
         self.messages.values()
     }
 
-    /// Whether the lock knows who wants it, or is about to be told: it will have its turn.
+    /// Whether the lock has this owner in its queue, or will have: then its turn will come.
     pub(crate) fn is_to_get(&self, name: &LockName, owner: &LockOwner) -> bool {
         let known = self.locks.get(name).is_some_and(|lock| {
             lock.holder.is_some_and(|holder| holder.owner == *owner) || lock.place(owner).is_some()
@@ -77,7 +77,7 @@ impl Post {
                 Message::Lock { name: of, command: windlass_core::LockCommand::Acquire { owner: other } } => {
                     (of, other) == (name, owner)
                 }
-                // A person took it away before its owner heard that it had it.
+                // An operator took it away before its owner learned of it.
                 Message::Granted { name: of, owner: other, .. }
                 | Message::Seized { name: of, owner: other, .. } => (of, other) == (name, owner),
                 _ => false,

@@ -1,4 +1,4 @@
-//! One run: a world from its seed to its end.
+//! One run of a world, from its seed to its end.
 
 use std::{collections::BTreeMap, rc::Rc};
 
@@ -11,42 +11,42 @@ use crate::{
     world::{Host, World},
 };
 
-/// For how long things go wrong, in events.
+/// How long faults occur, in events.
 const RAGE_STEPS: std::ops::RangeInclusive<u64> = 500..=6000;
 
-/// How long tasks may take to end once nothing goes wrong any more, in events and in milliseconds.
+/// How long tasks may take to end once the world is calm, in events and in milliseconds.
 const CALM_STEPS_MAX: u64 = 400_000;
 const CALM_MS_MAX: u64 = 3_600_000;
 
-/// How much longer that may take where every commit is slow, and how long messages may be on their way there, in
+/// How much longer that may take with slow commits, and how long messages may then be in transit, in
 /// milliseconds.
 const SLOW_FACTOR: u64 = 3;
 const SLOW_REST_MS: u64 = 60_000;
 
-/// For how long somebody takes away what tasks wait for, in events.
+/// How long blockers of tasks are removed, in events.
 const UNBLOCKING_STEPS_MAX: u64 = 20_000;
 
-/// The number of that person: above those of all others.
+/// The number of the operator who removes blockers, above those of all others.
 const UNBLOCKER: usize = 10;
 
-/// The numbers of those who run tasks again and repeat their commands.
+/// The numbers of the operators who run tasks again and repeat their commands.
 const REPEATERS: [usize; 2] = [11, 12];
 
-/// The number of the operator who gives many tasks one command.
+/// The number of the operator who sends one command to many tasks.
 const BULK: usize = 13;
 
-/// What came of a run.
+/// The result of a run.
 pub(crate) struct Run {
     pub(crate) steps: u64,
     pub(crate) ms: u64,
     pub(crate) hash: u64,
     pub(crate) tally: BTreeMap<&'static str, u64>,
     pub(crate) violation: Option<Violation>,
-    /// The story, where it was to be told.
+    /// The story, if it was requested.
     pub(crate) story: Vec<String>,
 }
 
-/// Runs the world of this seed; it is also of the kinds in `forced`.
+/// Runs the world of this seed; it also has the kinds in `forced`.
 pub(crate) fn run(seed: u64, forced: &[Kind], tell: bool) -> Run {
     let world = World::new(seed, forced, tell);
     world.tell(|| format!("a world with {:?}", world.config));
@@ -91,7 +91,7 @@ fn begin(world: &Rc<World>) {
     if world.config.is(Kind::DamagedRows) {
         world.spawn(Host::Nature, actors::damage_rows(world.clone()));
     }
-    // The first poll of these needs an event to come after.
+    // The first poll of these futures needs a later event.
     world.after(0, "begin", |_| {});
 }
 
@@ -111,7 +111,7 @@ fn drive(world: &Rc<World>) -> Result<(), Violation> {
     let (mut rest, mut since) = (0, world.now());
     while world.steps() < steps && world.now() < ms && (rest < 500 || world.now() < since + rest_ms) {
         world.step()?;
-        // All has ended and all that was submitted is known: some time for messages that are on their way.
+        // All tasks have ended and all submits are answered: leave some time for messages in transit.
         rest = if world.is_finished() { rest + 1 } else { 0 };
         if rest == 0 {
             since = world.now();
@@ -125,7 +125,7 @@ fn drive(world: &Rc<World>) -> Result<(), Violation> {
     world.judge.borrow_mut().at_rest()
 }
 
-/// What applications enqueued was accepted under its id, or another task stands for it.
+/// Each enqueued task was accepted under its id, or deduplicated to another task.
 fn check_enqueued(world: &World) -> Result<(), Violation> {
     let Some(enqueued) = world.servers.enqueued() else { return Ok(()) };
     if !enqueued.is_empty() {
@@ -150,7 +150,7 @@ fn check_enqueued(world: &World) -> Result<(), Violation> {
     Ok(())
 }
 
-/// Lets somebody take away what tasks wait for, before others see to it that they end.
+/// Removes blockers of tasks, before other actors make the tasks end.
 fn unblock(world: &Rc<World>) -> Result<(), Violation> {
     world.set_unblocking(true);
     world.spawn(Host::Person(UNBLOCKER), actors::unblock_tasks(world.clone(), UNBLOCKER));

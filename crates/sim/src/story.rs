@@ -1,11 +1,11 @@
-//! What happened, in lines for people.
+//! The story of a run, in lines of text.
 
 use std::cell::RefCell;
 
-/// Lines kept: the end of a run is what explains it.
+/// The most lines kept: the end of a run explains it.
 const LINES_MAX: usize = 100_000;
 
-/// The story of a run; nothing is kept unless it is to be told.
+/// The story of a run; empty unless it was requested.
 pub(crate) struct Story {
     lines: Option<RefCell<Vec<String>>>,
 }
@@ -35,7 +35,7 @@ impl Story {
     }
 }
 
-/// The last lines, of those about `task` and of those about no task.
+/// The last lines about `task` or about no task.
 pub(crate) fn last<'l>(lines: &'l [String], count: usize, task: Option<&str>) -> Vec<&'l str> {
     let about = |line: &&String| task.is_none_or(|task| line.contains(task) || !line.contains("task "));
     let mut last: Vec<&str> = lines.iter().rev().filter(about).take(count).map(String::as_str).collect();

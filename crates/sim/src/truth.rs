@@ -1,4 +1,4 @@
-//! What is on disk, put together from what stores have written: the truth that everything told is held against.
+//! The truth on disk, built from the writes of stores: everything that servers answer is checked against it.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -16,36 +16,36 @@ use crate::{
     world::World,
 };
 
-/// What is on disk.
+/// The state on disk.
 #[derive(Default)]
 pub(crate) struct Truth {
     pub(crate) tasks: BTreeMap<TaskId, Known>,
     pub(crate) alarms: BTreeMap<AlarmId, Alarm>,
     pub(crate) post: Post,
-    /// What servers go by now; on disk it may be another.
+    /// The rules that servers apply now; those on disk may differ.
     pub(crate) rules: Rules,
-    /// Grows with everything that happens to what is stored.
+    /// Grows with every change of the stored state.
     pub(crate) version: u64,
     rules_on_disk: Rules,
-    /// Tasks as the server goes by them, as long as that is on its way to the disk.
+    /// Tasks as the server uses them, while their changes are on their way to the disk.
     staged: BTreeMap<TaskId, Arc<Task>>,
     unfinished: Vec<TaskId>,
     /// Tasks whose rows are damaged.
     damage: Damage,
-    /// Up to which event tasks are announced.
+    /// The last published event of each task.
     announced: BTreeMap<TaskId, u64>,
-    /// Tasks of which that is not the last.
+    /// Tasks with unpublished events.
     unannounced: BTreeSet<TaskId>,
-    /// Up to which event the task that was announced last had been before.
+    /// The last published event, before the newest one, of the task published last.
     announced_before: u64,
 }
 
 /// A task on disk.
 pub(crate) struct Known {
     pub(crate) task: Rc<Task>,
-    /// Before the last change.
+    /// The task before the last change.
     pub(crate) before: Rc<Task>,
-    /// What happened in the last change.
+    /// The events of the last change.
     pub(crate) events: Vec<Event>,
     pub(crate) key: Option<[u8; 32]>,
 }
@@ -111,19 +111,19 @@ impl Truth {
         Ok(())
     }
 
-    /// The task as servers go by it, on disk or on its way there.
+    /// The task as servers use it, on disk or staged.
     pub(crate) fn task_now(&self, id: TaskId) -> Option<&Task> {
         let staged = self.staged.get(&id).map(|task| &**task);
         staged.or_else(|| self.tasks.get(&id).map(|known| &*known.task))
     }
 
-    /// Whether this attempt is one that a worker may have: as far as servers know nothing came of it yet.
+    /// Whether a worker may have this attempt: as far as servers know, it has no result yet.
     pub(crate) fn is_current(&self, id: &AttemptId) -> bool {
         let act = self.task_now(id.task).and_then(|task| task.act(id.key));
         act.is_some_and(|act| act.state == ActState::Ready && act.attempt == id.attempt)
     }
 
-    /// Law: what happened to a task, replayed, gives the task.
+    /// The replay law: the events of a task, replayed, give its state.
     fn see_task(&mut self, change: &TaskChange, world: &World) -> Result<(), Violation> {
         let id = change.task.id;
         let broken = |message: String| Violation { task: Some(id), ..Violation::new("replay", message) };
@@ -145,7 +145,7 @@ impl Truth {
         if task != *change.task {
             return Err(broken(format!("the events of task {id} do not give its state")));
         }
-        // A child that had succeeded goes on when it is undone.
+        // A succeeded child becomes active again when it is rolled back.
         if !self.tasks.contains_key(&id) || before.is_ended() && !task.is_ended() {
             self.unfinished.push(id);
         }
@@ -162,20 +162,20 @@ impl Truth {
         Ok(())
     }
 
-    /// Tasks that must come to their end still: all but those whose rows are damaged, and those that wait for these.
+    /// Tasks that still must end: all except those with damaged rows, and those that wait for these.
     pub(crate) fn unfinished(&self) -> Vec<Rc<Task>> {
         let is_sound = |id: &&TaskId| !self.is_spoiled(**id);
         let sound = self.unfinished.iter().filter(is_sound).filter_map(|id| self.tasks.get(id));
         sound.map(|known| known.task.clone()).collect()
     }
 
-    /// Tasks that have not ended and can be read, also those that may never end.
+    /// Readable tasks that have not ended, including those that may never end.
     pub(crate) fn readable(&self) -> Vec<Rc<Task>> {
         let readable = self.unfinished.iter().filter(|id| !self.is_damaged(**id));
         readable.filter_map(|id| self.tasks.get(id)).map(|known| known.task.clone()).collect()
     }
 
-    /// The rows of a task cannot be read any more.
+    /// The rows of a task became unreadable.
     pub(crate) fn damage(&mut self, task: TaskId) {
         self.version += 1;
         self.damage.add(task);
@@ -186,38 +186,39 @@ impl Truth {
         self.damage.has(task)
     }
 
-    /// Whether the rows of a task are damaged, or those of one that it waits for.
+    /// Whether the rows of a task are damaged, or those of a task that it waits for.
     pub(crate) fn is_spoiled(&self, task: TaskId) -> bool {
         self.damage.concerns(task, &self.tasks)
     }
 
-    /// Locks that nobody may give back, because the rows of their holders are damaged, or of tasks that these wait for.
+    /// Locks that cannot be released, because the rows of their holders are damaged, or of tasks that these
+    /// wait for.
     pub(crate) fn spoiled_locks(&self) -> Vec<Name> {
         let is_spoiled = |lock: &&Lock| lock.holder.is_some_and(|holder| self.is_spoiled(holder.owner.task));
         self.post.locks.values().filter(is_spoiled).map(|lock| lock.name.clone()).collect()
     }
 
-    /// How many alarms name a task with damaged rows.
+    /// The number of alarms about tasks with damaged rows.
     pub(crate) fn damage_alarms(&self) -> usize {
         self.alarms.values().filter(|alarm| alarm.kind == AlarmKind::DamagedRow).count()
     }
 
-    /// Up to which event the task that was announced last had been before.
+    /// The last published event, before the newest one, of the task published last.
     pub(crate) fn announced_before(&self) -> u64 {
         self.announced_before
     }
 
-    /// A task of which not every event is announced.
+    /// A task with unpublished events.
     pub(crate) fn unannounced(&self) -> Option<TaskId> {
         self.unannounced.iter().find(|task| !self.damage.has(**task)).copied()
     }
 
-    /// Whether every task has come to its end.
+    /// Whether every task has ended.
     pub(crate) fn is_all_ended(&self) -> bool {
         self.unfinished.iter().all(|task| self.is_spoiled(*task))
     }
 
-    /// Any task, mostly one that has not ended.
+    /// A random task, mostly one that has not ended.
     pub(crate) fn any_task(&self, world: &World) -> Option<Rc<Task>> {
         let id = if world.chance(800) { world.choose(&self.unfinished).copied() } else { None };
         let id = id.or_else(|| {
@@ -227,7 +228,7 @@ impl Truth {
         id.and_then(|id| self.tasks.get(&id)).map(|known| known.task.clone())
     }
 
-    /// Any task that has ended.
+    /// A random task that has ended.
     pub(crate) fn any_ended(&self, world: &World) -> Option<Rc<Task>> {
         let ended: Vec<&Known> = self.tasks.values().filter(|known| known.task.is_ended()).collect();
         world.choose(&ended).map(|known| known.task.clone())

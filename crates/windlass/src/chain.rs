@@ -1,33 +1,33 @@
-//! Flows that run flows: a chain that comes back to itself would start tasks for ever.
+//! Checks flows that run other flows: a flow that runs itself would start tasks for ever.
 //!
-//! Each flow is looked at when it is applied, however it comes, with the newest versions of the others. What cannot be seen then, two
-//! flows applied at the same time or a version that comes later, meets the limit on tasks below one another.
+//! Each flow is checked when it is applied, against the newest versions of the others. The check misses flows
+//! that are applied at the same time, and later versions: these meet the limit on nested child tasks.
 
 use std::collections::BTreeMap;
 
 use windlass_core::{Doer, Flow};
 use windlass_engine::{Engine, EngineError};
 
-/// How many flows may run one another in a chain: as many as tasks may stand below one another.
+/// The longest chain of flows that run one another: the limit on nested child tasks.
 const CHAIN_MAX: usize = windlass_core::DEPTH_MAX as usize;
 
-/// A chain that must not be.
+/// A chain that is not allowed.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct BadChain {
-    /// Index of the step that begins it.
+    /// Index of the step that starts it.
     step: usize,
-    /// What is wrong with it.
+    /// The problem.
     pub(crate) message: String,
 }
 
 impl BadChain {
-    /// Where it begins in the document of the flow.
+    /// The place of that step in the document of the flow.
     pub(crate) fn path(&self) -> String {
         format!("steps[{}].run", self.step)
     }
 }
 
-/// What is wrong with the chains that `flow` would begin: one comes back to it, or is too long.
+/// Checks the chains that start at `flow`: whether one leads back to it, or is too long.
 pub(crate) async fn check(engine: &Engine, flow: &Flow) -> Result<Option<BadChain>, EngineError> {
     if children(flow).next().is_none() {
         return Ok(None);
@@ -37,7 +37,7 @@ pub(crate) async fn check(engine: &Engine, flow: &Flow) -> Result<Option<BadChai
     Ok(wrong(flow, &newest))
 }
 
-/// The steps of a flow that run others, with their indices.
+/// The steps of a flow that run other flows, with their indices.
 fn children(flow: &Flow) -> impl Iterator<Item = (usize, &str)> {
     flow.steps.iter().enumerate().filter_map(|(index, step)| match &step.run.doer {
         Doer::Flow { name } => Some((index, name.as_str())),
@@ -47,7 +47,7 @@ fn children(flow: &Flow) -> impl Iterator<Item = (usize, &str)> {
 
 fn wrong<'a>(flow: &'a Flow, newest: &BTreeMap<&str, &'a Flow>) -> Option<BadChain> {
     let own = flow.name.as_str();
-    // Of the flows that can be reached in so many turns, the first way to each.
+    // The flows reachable in this number of rounds, each with the first path to it.
     let mut reached: BTreeMap<&str, (usize, Vec<&str>)> = BTreeMap::new();
     for (step, child) in children(flow) {
         reached.entry(child).or_insert_with(|| (step, vec![own, child]));
@@ -55,7 +55,7 @@ fn wrong<'a>(flow: &'a Flow, newest: &BTreeMap<&str, &'a Flow>) -> Option<BadCha
     for _ in 1..CHAIN_MAX {
         if let Some((step, way)) = reached.get(own) {
             let message =
-                format!("the flow would start itself for ever: {}; take one of them away", way.join(" → "));
+                format!("the flow would start itself for ever: {}; remove one of them", way.join(" → "));
             return Some(BadChain { step: *step, message });
         }
         let mut next = BTreeMap::new();
@@ -68,10 +68,8 @@ fn wrong<'a>(flow: &'a Flow, newest: &BTreeMap<&str, &'a Flow>) -> Option<BadCha
         reached = next;
     }
     let (step, way) = reached.into_values().next()?;
-    let message = format!(
-        "flows run one another more than {CHAIN_MAX} deep: {} …; the most is {CHAIN_MAX}",
-        way.join(" → ")
-    );
+    let message =
+        format!("child flows are nested too deeply: {} …; the limit is {CHAIN_MAX}", way.join(" → "));
     Some(BadChain { step, message })
 }
 
@@ -81,7 +79,7 @@ mod tests {
 
     use super::*;
 
-    /// A flow that runs these others, after a step of a worker.
+    /// A flow that runs these flows, after a step of a worker.
     fn flow(name: &str, others: &[&str]) -> Flow {
         let named = |name: &str| Name::new(name).unwrap();
         let work = Action::of_worker(named("m"), named("c"));
@@ -104,16 +102,13 @@ mod tests {
         let (step, message) = said(&flow("a", &["d", "b"]), &others).unwrap();
         assert_eq!(
             (step, &*message),
-            (2, "the flow would start itself for ever: a → b → c → a; take one of them away")
+            (2, "the flow would start itself for ever: a → b → c → a; remove one of them")
         );
         assert_eq!(said(&flow("a", &["d"]), &others), None);
         assert_eq!(said(&flow("e", &["d", "d"]), &others), None, "the same twice is no circle");
         let (step, message) = said(&flow("a", &["a"]), &[]).unwrap();
-        assert_eq!(
-            (step, &*message),
-            (1, "the flow would start itself for ever: a → a; take one of them away")
-        );
-        // What is applied counts, not the version before it.
+        assert_eq!((step, &*message), (1, "the flow would start itself for ever: a → a; remove one of them"));
+        // The new version counts, not the stored one.
         assert_eq!(said(&flow("c", &[]), &others), None);
     }
 
@@ -126,7 +121,7 @@ mod tests {
         assert_eq!(said(&flow("f0", &["f1"]), &chain(CHAIN_MAX - 1)), None);
         let (step, message) = said(&flow("f0", &["f1"]), &chain(CHAIN_MAX)).unwrap();
         assert!(step == 1 && message.contains("more than 8 deep: f0 → f1 →"), "{message}");
-        // Others that run one another for ever, applied at the same moment, end the look at them as well.
+        // The check also ends when other flows, applied concurrently, run one another for ever.
         let others = [flow("x", &["y"]), flow("y", &["x"])];
         assert!(said(&flow("f0", &["x"]), &others).is_some());
     }

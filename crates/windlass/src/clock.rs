@@ -1,4 +1,4 @@
-//! The clock of the process: the only place that asks the machine what time it is.
+//! The clock of the process: the only place that reads the machine's time.
 
 use std::{
     sync::{
@@ -13,47 +13,49 @@ use windlass_core::{Millis, Timestamp};
 use windlass_engine::loops::{StoreClock, Timer};
 use windlass_store::{Clock, Now};
 
-/// The machine's clocks; its wall time never runs backwards, also over restarts. Where the machine's date is set back,
-/// it goes on from where it was, a little slower than before, until the date has caught up ([`Wall`]).
+/// The machine's clocks. The wall time never runs backwards, even over restarts. If the machine's date is set
+/// back, the wall time continues from where it was, a little slower, until the date has caught up ([`Wall`]).
 ///
-/// Of several servers on one store each [follows](Self::follow) the store's clock, for leases as well: the machine's
-/// own says then only how much time has passed since.
+/// When several servers share a store, each [follows](Self::follow) the store's clock, also for leases. It
+/// then uses the machine's clock only to measure the time since it last read the store's.
 #[derive(Debug)]
 pub(crate) struct SystemClock {
     started: Instant,
-    /// The wall time where no store's clock is followed.
+    /// The wall time, used while no store's clock is followed.
     wall: Mutex<Wall>,
     /// The latest time that was written before this start.
     floor: AtomicI64,
-    /// The latest time told by the store's clock.
+    /// The latest time of the store's clock that was returned.
     latest: AtomicI64,
-    /// What time it was by the store's clock when this process started.
+    /// The time of the store's clock at the start of this process.
     origin: AtomicI64,
 }
 
-/// There is no store whose clock is followed.
+/// The clock of no store is followed.
 const NO_ORIGIN: i64 = i64::MIN;
 
-/// A store's clock that is ahead by more has been set: time jumps. One that is behind by more is not followed back.
+/// A store's clock that is ahead by more has been set: time jumps. A clock that is behind by more is not
+/// followed back.
 const JUMP: Millis = Millis(1000);
 
-/// A date that is later than anything known by more than this is wrong, or nobody has run the program for as long.
+/// A date later than all known times by more than this is wrong, unless nobody has run the program for that
+/// long.
 const AHEAD_MAX: Millis = Millis::from_secs(2 * 366 * 24 * 3600);
 
-/// Wall time that goes on while the machine's date is behind it: what is to be done after a time is done after that
-/// time. Both are in microseconds.
+/// Wall time that continues while the machine's date is behind it, so that delayed work never runs too early.
+/// Both times are in microseconds.
 #[derive(Debug, Default)]
 struct Wall {
     time: i64,
-    /// The monotonic time at which it was told last.
+    /// The monotonic time of the last reading.
     told_at: i64,
 }
 
 impl Wall {
-    /// While the date is behind, time passes slower by one part in so many, so that the date catches up.
+    /// While the date is behind, time runs slower by one part in this many, so that the date catches up.
     const CATCH_UP: i64 = 20;
 
-    /// What time it is, with this date and at this monotonic time.
+    /// The time for this date and this monotonic time.
     fn at(&mut self, date: i64, mono: i64) -> i64 {
         let passed = (mono - self.told_at).max(0);
         self.told_at = self.told_at.max(mono);
@@ -63,7 +65,7 @@ impl Wall {
 }
 
 impl SystemClock {
-    /// A clock that is not behind `floor`.
+    /// A clock that is never behind `floor`.
     pub(crate) fn new(floor: Timestamp) -> Self {
         let clock = Self {
             started: Instant::now(),
@@ -76,7 +78,7 @@ impl SystemClock {
         clock
     }
 
-    /// Tells the clock of a time that was written before.
+    /// Keeps the clock from going behind a time that was written before.
     pub(crate) fn not_before(&self, floor: Timestamp) {
         self.floor.fetch_max(floor.0, Ordering::Relaxed);
         self.latest.fetch_max(floor.0, Ordering::Relaxed);
@@ -84,7 +86,7 @@ impl SystemClock {
         wall.time = wall.time.max(floor.0.saturating_mul(1000));
     }
 
-    /// How far this clock is ahead of the machine's date, which was set back.
+    /// How far this clock is ahead of the machine's date, because that was set back.
     pub(crate) fn ahead(&self) -> Millis {
         if self.origin.load(Ordering::Relaxed) != NO_ORIGIN {
             return Millis(0);
@@ -93,11 +95,12 @@ impl SystemClock {
         Millis(u64::try_from(wall.0 - date() / 1000).unwrap_or(0))
     }
 
-    /// Refuses a date of the machine that cannot be true: everything would be due at once, and what is written then
-    /// could not be taken back. `built` is when this program was made, as far as that is known.
+    /// Refuses a date of the machine that cannot be right: all work would be due at once, and the written
+    /// times could not be corrected. `built` is the time when this program was installed, as far as it is
+    /// known.
     ///
     /// # Errors
-    /// When the date is years after both, with what to do.
+    /// When the date is years after both; the message contains the fix.
     pub(crate) fn check_date(&self, built: Timestamp) -> anyhow::Result<()> {
         if self.origin.load(Ordering::Relaxed) != NO_ORIGIN {
             return Ok(());
@@ -115,7 +118,7 @@ impl SystemClock {
         };
         ensure!(
             date <= Timestamp(known) + AHEAD_MAX,
-            "the clock of this machine is wrong: it says {}, more than two years after this program was installed and after \
+            "the clock of this machine is wrong: it shows {}, more than two years after this program was installed and after \
              the newest change in the store ({}). Set the clock, or start with --trust-clock if it is right",
             day(date.0),
             day(known)
@@ -132,7 +135,7 @@ impl SystemClock {
     }
 }
 
-/// Of servers that share a store both times are those of its clock, so that they mean the same to all.
+/// With a shared store both times are those of the store's clock, so that they mean the same on all servers.
 fn shared(time: i64) -> Now {
     Now { wall: Timestamp(time), mono: Millis(u64::try_from(time).unwrap_or(0)) }
 }
@@ -165,7 +168,8 @@ impl StoreClock for SystemClock {
         (time > self.now().wall + JUMP).then(|| shared(time.0))
     }
 
-    /// Small steps back are waited out, large ones are not made.
+    /// Small steps back are bridged: time stands still until the store's clock catches up. Large ones are
+    /// ignored.
     fn follow(&self, time: Timestamp, ago: Millis) {
         let origin = time.0.saturating_add_unsigned(ago.0).saturating_sub(self.machine_time());
         let before = self.origin.load(Ordering::Relaxed);
@@ -185,7 +189,7 @@ fn micros(span: Duration) -> i64 {
     i64::try_from(span.as_micros()).unwrap_or(i64::MAX)
 }
 
-/// When this program was installed; 0 where its file does not say.
+/// When this program was installed; 0 if unknown.
 pub(crate) fn built_at() -> Timestamp {
     let modified = std::env::current_exe().and_then(|path| path.metadata()).and_then(|file| file.modified());
     let since = modified.ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
@@ -207,9 +211,9 @@ mod tests {
         assert_eq!(wall.at(start + HOUR, SECOND), start + HOUR);
         let first = wall.at(start + 2 * SECOND, 2 * SECOND);
         assert_eq!(first, start + HOUR + SECOND - SECOND / 20, "a second has passed");
-        // What is due in ten seconds is due in little more than ten seconds.
+        // Work that is due in ten seconds is due in little more than ten seconds.
         assert!(wall.at(start + 13 * SECOND, 13 * SECOND) >= first + 10 * SECOND);
-        // The date catches up, and is right from then on.
+        // The date catches up, and time is exact again.
         let later = 25 * HOUR;
         assert_eq!(wall.at(start + later, later), start + later);
         assert_eq!(wall.at(start + later - 5, later - 5), start + later, "who asked first may come last");
@@ -249,11 +253,11 @@ mod tests {
         clock.follow(time, Millis(0));
         let first = clock.now();
         assert!(first.wall >= time && first.mono.0 == u64::try_from(first.wall.0).unwrap());
-        // An hour back is no time that anybody may go by.
+        // An hour back is ignored.
         clock.follow(Timestamp(time.0 - 3_600_000), Millis(0));
         let second = clock.now();
         assert!(second.wall >= first.wall && second.wall < time + Millis(600_000));
-        // A little back is waited out.
+        // A small step back is bridged.
         clock.follow(Timestamp(second.wall.0 - 500), Millis(0));
         assert!(clock.now().wall >= second.wall);
         assert!(clock.now().wall < second.wall + Millis(400));

@@ -1,4 +1,4 @@
-//! Watches the machine's date: whether it was set back, who is told, and what must wait for it.
+//! Watches for a machine's date that was set back: raises an alarm, and reports the difference to the engine.
 
 use std::{sync::Arc, time::Duration};
 
@@ -8,15 +8,15 @@ use windlass_engine::{Engine, EngineError};
 
 use crate::clock::SystemClock;
 
-/// How often the date is looked at.
+/// The interval of the checks.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// A date that was set back by less is worth no alarm: clocks are put right by a little all the time.
+/// A date set back by less causes no alarm: clocks are corrected by small amounts all the time.
 const ALARM_FROM: Millis = Millis::from_secs(5);
 
-/// Looks at the date for as long as the server runs.
+/// Checks the date while the server runs.
 pub(crate) async fn watch(engine: Arc<Engine>, clock: Arc<SystemClock>) {
-    // A server before this one may have raised the alarm.
+    // An earlier server may have raised the alarm.
     let mut is_raised = None;
     loop {
         let ahead = clock.ahead();
@@ -29,7 +29,7 @@ pub(crate) async fn watch(engine: Arc<Engine>, clock: Arc<SystemClock>) {
             _ => Ok(()),
         };
         if let Err(error) = told {
-            tracing::warn!(%error, "the alarm about the clock could not be written; it is tried again");
+            tracing::warn!(%error, "cannot write the alarm about the clock; retrying");
         }
         time::sleep(LOOK_EVERY).await;
     }
@@ -38,7 +38,7 @@ pub(crate) async fn watch(engine: Arc<Engine>, clock: Arc<SystemClock>) {
 async fn raise(engine: &Engine, ahead: Millis) -> Result<(), EngineError> {
     tracing::warn!(%ahead, "the clock of this machine was set back");
     let message = format!(
-        "the clock of the server's machine was set back by {ahead}. Retries, timeouts and delays go on. Recorded times \
+        "the clock of the server's machine was set back by {ahead}. Retries, timeouts and delays continue. Recorded times \
          are ahead of the clock until it has caught up, which takes 20 times as long"
     );
     let command = AlarmCommand::Raise {

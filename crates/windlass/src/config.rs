@@ -1,4 +1,5 @@
-//! Settings of the server: flags over variables over a file over defaults.
+//! Settings of the server. Flags override environment variables, which override the file, which overrides
+//! defaults.
 
 use std::{
     collections::BTreeMap,
@@ -21,33 +22,32 @@ use crate::{
     wire::StoreUrl,
 };
 
-/// The address where none is named.
+/// The default address.
 pub(crate) const LISTEN_DEFAULT: SocketAddr =
     SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 7700);
 
-/// The store where none is named.
+/// The default store.
 pub(crate) const STORE_DEFAULT: &str = "sqlite:windlass.db";
 
-/// The shortest time that ended tasks may be kept: a day, which every repeated request is sure to find its first one
-/// within.
+/// The minimum of `keep_tasks`: one day, so that a request repeated within a day always finds its first task.
 const KEEP_TASKS_MIN: Span = Span::from_ms(24 * 3600 * 1000);
 
-/// What `client_connections` may be: no more than all connections.
+/// The range of `client_connections`: its maximum is the limit on all connections.
 const CLIENT_CONNECTIONS: RangeInclusive<usize> = 1..=4096;
 
-/// What `client_body_mib` may be: from the largest body to all that bodies may take.
+/// The range of `client_body_mib`: from the largest body to the limit on all bodies.
 const CLIENT_BODY_MIB: RangeInclusive<usize> = 8..=128;
 
 /// The most that `resident_mib` may be: a TiB.
 const RESIDENT_MIB_MAX: u64 = 1 << 20;
 
-/// Reads an address to listen on.
+/// Parses an address to listen on.
 ///
 /// # Errors
-/// When it is none; the text says how one is written.
+/// When it is invalid; the message describes the format.
 pub(crate) fn parse_listen(text: &str) -> Result<SocketAddr, String> {
     text.parse().map_err(|_| {
-        format!("\"{text}\" is no address: write an IP address and a port, such as {LISTEN_DEFAULT}")
+        format!("invalid address \"{text}\": use an IP address and a port, such as {LISTEN_DEFAULT}")
     })
 }
 
@@ -55,7 +55,8 @@ fn listen<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<SocketAdd
     parse_listen(&String::deserialize(deserializer)?).map(Some).map_err(de::Error::custom)
 }
 
-/// Sections of an array. A single one is told how it is written, since one pair of brackets is what all other sections have.
+/// Reads `[[intake]]` sections. The error for a single section shows the array syntax, since all other
+/// sections have one pair of brackets.
 fn intake<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<IntakeSection>, D::Error> {
     struct Sections;
 
@@ -89,7 +90,7 @@ pub(crate) struct ConfigFile {
     /// `[[intake]]`: queues of a broker whose messages start tasks.
     #[serde(default, skip_serializing_if = "Vec::is_empty", deserialize_with = "intake")]
     pub(crate) intake: Vec<IntakeSection>,
-    /// `[events]`: where it is announced what happens to tasks.
+    /// `[events]`: where events of tasks are published.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) events: Option<EventsSection>,
 }
@@ -101,48 +102,48 @@ pub(crate) struct ServerSection {
     /// Address to listen on.
     #[serde(default, deserialize_with = "listen")]
     pub(crate) listen: Option<SocketAddr>,
-    /// Where others reach it.
+    /// URL under which others reach the server.
     pub(crate) advertise: Option<String>,
-    /// Where tasks are kept.
+    /// The store of the tasks.
     pub(crate) store: Option<String>,
-    /// For how long ended tasks are kept.
+    /// How long ended tasks are kept.
     pub(crate) keep_tasks: Option<Span>,
-    /// For how long log lines are kept.
+    /// How long log lines are kept.
     pub(crate) keep_logs: Option<Span>,
-    /// Connections that one client may have.
+    /// The most connections of one client.
     pub(crate) client_connections: Option<usize>,
-    /// MiB that the bodies of one client may take at once.
+    /// The most MiB that the request bodies of one client may take at once.
     pub(crate) client_body_mib: Option<usize>,
     /// MiB of parameters and results of active tasks that are kept in memory; 0 = all of them.
     pub(crate) resident_mib: Option<u64>,
 }
 
-/// What the server runs with.
+/// The effective settings of a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ServerConfig {
     /// Address to listen on.
     pub(crate) listen: SocketAddr,
-    /// Where others reach it, where that is not the address it listens on.
+    /// URL under which others reach the server; none = the address it listens on.
     pub(crate) advertise: Option<String>,
-    /// Where tasks are kept.
+    /// The store of the tasks.
     pub(crate) store: StoreUrl,
-    /// For how long ended tasks are kept, with their history and their idempotency keys.
+    /// How long ended tasks are kept, with their history and idempotency keys.
     pub(crate) keep_tasks: Span,
-    /// For how long log lines are kept.
+    /// How long log lines are kept.
     pub(crate) keep_logs: Span,
-    /// What one client may have at once.
+    /// The limits of one client.
     pub(crate) clients: ClientLimits,
-    /// Which parameters and results of active tasks are kept in memory, over a SQLite file.
+    /// The parameters and results of active tasks that are kept in memory, over a SQLite file.
     pub(crate) resident: BodyPolicy,
-    /// Brokers beside the store.
+    /// The brokers.
     pub(crate) brokers: BrokerSettings,
 }
 
 impl ServerConfig {
-    /// Puts the settings together. `given` are those of flags and variables.
+    /// Combines the settings. `given` are those of flags and environment variables.
     ///
     /// # Errors
-    /// When the file cannot be read or a setting makes no sense.
+    /// When the file cannot be read or a setting is invalid.
     pub(crate) fn load(given: ServerSection, file: Option<&Path>) -> anyhow::Result<Self> {
         let file: ConfigFile = match file {
             Some(path) => {
@@ -173,15 +174,15 @@ impl ServerConfig {
         };
         if config.keep_tasks < KEEP_TASKS_MIN {
             anyhow::bail!(
-                "ended tasks are to be kept for {}, and the least is {KEEP_TASKS_MIN}: their idempotency keys go with \
-                 them, and a request that is repeated later would start its task once more",
+                "`keep_tasks` is {}: the minimum is {KEEP_TASKS_MIN}. Idempotency keys are deleted with \
+                 their tasks, so a request repeated later would start its task again",
                 config.keep_tasks
             );
         }
         Ok(config)
     }
 
-    /// How long things are kept.
+    /// How long rows are kept.
     pub(crate) fn retention(&self) -> Retention {
         Retention {
             tasks: Millis(self.keep_tasks.ms),
@@ -190,17 +191,17 @@ impl ServerConfig {
         }
     }
 
-    /// Refuses an address that other machines can reach, unless told that this is meant.
+    /// Refuses an address that other machines can reach, unless `insecure` allows it.
     ///
     /// # Errors
-    /// When it is such an address and `insecure` is not set.
+    /// When other machines can reach the address and `insecure` is not set.
     pub(crate) fn check_address(&self, insecure: bool) -> anyhow::Result<()> {
         if self.listen.ip().is_loopback() || insecure {
             return Ok(());
         }
         anyhow::bail!(
             "{} can be reached by other machines, and this version has neither tokens nor TLS: listen on 127.0.0.1, \
-             or give --insecure when the network keeps strangers out",
+             or give --insecure if the network itself restricts access",
             self.listen
         )
     }
@@ -229,7 +230,7 @@ impl ServerConfig {
     }
 }
 
-/// What one client may have, within what all may have together.
+/// The limits of one client, within the limits on all clients.
 fn clients(connections: Option<usize>, body_mib: Option<usize>) -> anyhow::Result<ClientLimits> {
     let default = ClientLimits::default();
     let connections = connections.unwrap_or(default.connections);
@@ -244,7 +245,7 @@ fn clients(connections: Option<usize>, body_mib: Option<usize>) -> anyhow::Resul
     Ok(ClientLimits { connections, body_bytes: body_mib << 20, ..default })
 }
 
-/// Which parameters and results of active tasks are kept in memory, by the MiB that they may take.
+/// The parameters and results of active tasks that are kept in memory, by the MiB that they may take.
 fn resident(resident_mib: Option<u64>) -> anyhow::Result<BodyPolicy> {
     match resident_mib {
         None => Ok(BodyPolicy::default()),
@@ -254,7 +255,7 @@ fn resident(resident_mib: Option<u64>) -> anyhow::Result<BodyPolicy> {
     }
 }
 
-/// What is wrong with a file and on which line, without that line: there may be a password on it.
+/// The error and line of a file, without the text of that line: it may contain a password.
 fn without_source(error: &toml::de::Error, text: &str) -> anyhow::Error {
     let before = error.span().and_then(|span| text.get(..span.start)).unwrap_or_default();
     let line = before.bytes().filter(|byte| *byte == b'\n').count() + 1;
@@ -324,7 +325,7 @@ mod tests {
             let keep_tasks = Some(text.parse().unwrap());
             ServerConfig::load(ServerSection { keep_tasks, ..ServerSection::default() }, None)
         };
-        assert!(keep("23h").unwrap_err().to_string().contains("the least is 24h"));
+        assert!(keep("23h").unwrap_err().to_string().contains("the minimum is 24h"));
         assert_eq!(keep("1d").unwrap().retention().tasks, Millis(86_400_000));
     }
 

@@ -1,4 +1,4 @@
-//! `windlass dev`: server and worker in one process, and flow files that are applied as they change.
+//! `windlass dev`: a server and a worker in one process. Applies flow files when they change.
 
 use std::{
     collections::BTreeMap,
@@ -22,10 +22,10 @@ use crate::{
     server::Server,
 };
 
-/// How often the folder of flows is looked at.
+/// The interval at which the folder of flows is checked.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// Runs server and worker until `shutdown`.
+/// Runs the server and the worker until `shutdown`.
 pub(crate) async fn run(
     config: &ServerConfig,
     flows: Option<PathBuf>,
@@ -56,11 +56,11 @@ pub(crate) async fn run(
     };
     tokio::select! {
         worked = working => worked?,
-        // A worker alone would wait for its server for ever.
+        // The worker alone would wait for its server for ever.
         served = &mut serving => return served?,
         error = loops.ended() => return Err(error),
     }
-    // The server goes last: the worker reports what it brought to an end. It may have ended by itself.
+    // The server ends last, so that the worker can report its last results. It may have ended by itself.
     let _ = stop.send(true);
     serving.await?
 }
@@ -82,7 +82,7 @@ async fn wait(mut stopped: watch::Receiver<bool>) {
     let _ = stopped.wait_for(|stopped| *stopped).await;
 }
 
-/// Applies the flow files of a folder, and again those that change.
+/// Applies the flow files of a folder, and changed files again.
 struct FlowWatcher {
     dir: PathBuf,
     engine: Arc<Engine>,
@@ -104,8 +104,8 @@ impl FlowWatcher {
         }
     }
 
-    /// Applies what has changed since the last look. A file that cannot be applied keeps none of the others from it, and
-    /// is tried again once it has changed.
+    /// Applies the files changed since the last check. An invalid file does not affect the others, and is
+    /// tried again once it has changed.
     async fn look(&mut self) -> anyhow::Result<()> {
         let entries = std::fs::read_dir(&self.dir)
             .with_context(|| format!("cannot read the folder of flows {}", self.dir.display()))?;
@@ -120,7 +120,7 @@ impl FlowWatcher {
             {
                 tracing::error!("{error:#}");
                 if error.is::<EngineError>() {
-                    // Not for what is in the file.
+                    // The engine failed, not the file: try again at the next check.
                     self.seen.remove(&path);
                 }
             }

@@ -24,13 +24,13 @@ mod wire;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-// Bugs are planted for the simulator alone: a program with them is never built to be used.
+// Planted bugs are for the simulator only: a release build must not contain them.
 const _: () = assert!(!windlass_core::planted::CAN_PLANT || cfg!(debug_assertions));
 
 /// Runs the program with the arguments of the process.
 #[must_use]
 pub fn run() -> ExitCode {
-    // The two that a worker starts the program for come first: one of them runs before every command.
+    // The hidden subcommands come first: one of them runs before every command of a worker.
     let mut arguments = std::env::args_os().skip(1);
     match arguments.next() {
         Some(first) if first == modules::EXEC_COMMAND => {

@@ -1,11 +1,11 @@
-//! Loops that run for as long as their server does. One that comes to an end is a fault of the program: a server
-//! that decides nothing any more must not go on answering, so whoever runs it hears of that and ends.
+//! Loops that run as long as their server. A loop that ends is a defect of the program: a server that no
+//! longer decides must not keep answering, so the caller learns of the end and ends the server.
 
 use std::{collections::HashMap, future::Future};
 
 use tokio::task::{Id, JoinError, JoinSet};
 
-/// The loops of a server, by name. They are ended when this is dropped.
+/// The loops of a server, by name. Dropping this ends them.
 #[derive(Debug, Default)]
 pub(crate) struct Loops {
     running: JoinSet<()>,
@@ -13,13 +13,14 @@ pub(crate) struct Loops {
 }
 
 impl Loops {
-    /// Runs a loop; `name` says what it does, for the error when it has ended.
+    /// Runs a loop. `name` is a predicate such as "deletes old rows", for the error when the loop has ended.
     pub(crate) fn spawn(&mut self, name: &'static str, run: impl Future<Output = ()> + Send + 'static) {
         let id = self.running.spawn(run).id();
         self.names.insert(id, name);
     }
 
-    /// Waits until one of them has ended, which none should, and tells which and how. Without any, for ever.
+    /// Waits until a loop has ended, which must not happen, and returns an error with its name and reason.
+    /// Waits for ever if there are no loops.
     pub(crate) async fn ended(&mut self) -> anyhow::Error {
         let Some(ended) = self.running.join_next_with_id().await else { return std::future::pending().await };
         let (id, how) = match ended {
@@ -30,7 +31,7 @@ impl Loops {
         anyhow::anyhow!("the loop that {name} {how}: this is a defect of the program")
     }
 
-    /// Ends all of them.
+    /// Ends all loops.
     pub(crate) async fn shutdown(&mut self) {
         self.running.shutdown().await;
     }

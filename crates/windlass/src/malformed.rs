@@ -1,11 +1,11 @@
-//! What must hold of every parser of this crate, whatever it is given: for property tests (`tests/it/malformed.rs`)
-//! and for fuzzing (`fuzz/`). Each function takes any bytes, and panics when its parser breaks a promise:
+//! Properties of every parser of this crate for any input, for property tests (`tests/it/malformed.rs`) and
+//! fuzzing (`fuzz/`). Each function takes arbitrary bytes, and panics when its parser breaks a promise:
 //!
-//! - it never panics;
-//! - what it refuses, it refuses with a message of bounded length, and a place in the text where it has one;
-//! - what it accepts is the same when it is written down and read again.
+//! - A parser never panics.
+//! - A refusal has a message of bounded length, and a place in the text where there is one.
+//! - An accepted value is the same after it is written and read again.
 //!
-//! The functions live beside their parsers, which are private.
+//! The functions are next to their parsers, which are private.
 
 pub use crate::{
     cli::malformed::command_line,
@@ -14,7 +14,7 @@ pub use crate::{
     modules::malformed::module_output,
 };
 
-/// The longest message, in bytes: room for a piece of the input and for what to write instead.
+/// The longest message, in bytes: enough for a piece of the input and for the fix.
 pub(crate) const MESSAGE_BYTES_MAX: usize = 4_000;
 
 /// Checks the message of a refusal.

@@ -1,4 +1,4 @@
-//! The server: an engine over a store, its services in loops, and the HTTP interface before it.
+//! The server: an engine over a store, the loops of its services, and the HTTP interface.
 
 use std::{future::Future, net::SocketAddr, sync::Arc};
 
@@ -21,14 +21,14 @@ use crate::{
     wire,
 };
 
-/// How often old rows are looked for.
+/// The interval at which old rows are deleted.
 const SWEEP_EVERY: Millis = Millis::from_secs(60);
 
-/// Batches decided at once: one while the other waits for the disk.
+/// The number of batches decided concurrently: one while the other waits for the disk.
 const COMMITTERS: usize = 2;
 
-/// The level of features of this version. A server knows the formats up to its own, and writes none above the lowest
-/// level of all servers on the store.
+/// The feature level of this version. A server can read the formats of levels up to its own. It writes none
+/// above the lowest level of all servers on the store.
 const FEATURE_LEVEL: u32 = 1;
 
 /// A server that is ready to run.
@@ -45,7 +45,7 @@ pub(crate) struct Server {
 impl Server {
     /// Opens the store and listens.
     pub(crate) async fn open(config: &ServerConfig) -> anyhow::Result<Self> {
-        // The address first: it is the cheaper thing to find taken.
+        // The address comes first, because this check is the cheapest.
         let listener = TcpListener::bind(config.listen)
             .await
             .with_context(|| format!("cannot listen on {}", config.listen))?;
@@ -58,7 +58,7 @@ impl Server {
         let store = wire::open(&config.store, &clock, &address, config.resident).await?;
         let id = uuid::Uuid::new_v4();
         let engine = Arc::new(Engine::new(store, id.as_u64_pair().0));
-        // Before anything is done that is due.
+        // Must precede all due work.
         engine.is_ahead(clock.ahead());
         let me = ServerState {
             id: ServerId(id.as_u128()),
@@ -70,7 +70,7 @@ impl Server {
             heard: clock.now().mono,
         };
         let membership = Membership::new(engine.clone(), me);
-        loops::follow_store(&membership, &*clock).await.context("the store does not tell the time")?;
+        loops::follow_store(&membership, &*clock).await.context("cannot read the time of the store")?;
         membership.run_once(clock.now()).await.context("cannot become a server of the store")?;
         Ok(Self {
             listener,
@@ -83,20 +83,20 @@ impl Server {
         })
     }
 
-    /// Refuses a date of the machine that cannot be true.
+    /// Refuses a date of the machine that cannot be right.
     ///
     /// # Errors
-    /// When it is years ahead, with what to do.
+    /// When it is years ahead; the message contains the fix.
     pub(crate) fn check_clock(&self) -> anyhow::Result<()> {
         self.clock.check_date(built_at())
     }
 
-    /// Which server this is.
+    /// The id of this server.
     pub(crate) fn id(&self) -> ServerId {
         self.membership.id()
     }
 
-    /// Where the other servers on its store are.
+    /// The addresses of the other servers on the store.
     pub(crate) async fn others(&self) -> anyhow::Result<Vec<String>> {
         let (id, now) = (self.id(), self.clock.now());
         let servers = self.engine.servers().await?.into_iter();
@@ -114,18 +114,18 @@ impl Server {
         self.engine.clone()
     }
 
-    /// The clock that everything in this process goes by.
+    /// The clock of everything in this process.
     pub(crate) fn clock(&self) -> Arc<SystemClock> {
         self.clock.clone()
     }
 
-    /// Serves until `shutdown`, then lets what is under way end. When one of its loops ends, it fails at once:
-    /// whoever runs it starts it again, and what was answered is on disk.
+    /// Serves until `shutdown`, then lets requests in progress finish. If one of its loops ends, the server
+    /// fails at once: the service manager restarts it, and everything that was answered is durable.
     pub(crate) async fn run(self, shutdown: impl Future<Output = ()>) -> anyhow::Result<()> {
         let Self { listener, engine, clock, membership, retention, clients, brokers } = self;
         let mut running = Loops::default();
         let app = Arc::new(http::App::new(engine.clone(), clock.clone(), clients));
-        // Before anything is committed, which may be to be announced.
+        // Before the first commit, whose events may have to be published.
         let publishers = brokers.start(&app, &clock, &mut running)?;
         let committer = || committer(&engine);
         if engine.shares_its_store() {
@@ -141,9 +141,8 @@ impl Server {
         running.spawn("keeps leases", loops::keep_leases(engine.clone(), clock.clone()));
         running.spawn("does what is due", loops::keep_time(engine.clone(), clock.clone()));
         running.spawn("watches the clock", clock_watch::watch(engine.clone(), clock.clone()));
-        running
-            .spawn("hears of changes by other servers", loops::hear_changes(engine.clone(), clock.clone()));
-        let deleted = |rows| tracing::debug!(rows, "deleted what was kept long enough");
+        running.spawn("reads changes by other servers", loops::hear_changes(engine.clone(), clock.clone()));
+        let deleted = |rows| tracing::debug!(rows, "deleted rows after their retention");
         let janitor = Janitor::new(engine.clone(), retention);
         running.spawn("deletes old rows", loops::sweep(janitor, SWEEP_EVERY, clock.clone(), deleted));
         let reporter = DamageReporter::new(engine.clone());
@@ -154,21 +153,21 @@ impl Server {
             served = http::serve(listener, app, shutdown) => served.context("the HTTP server failed"),
             error = running.ended() => Err(error),
             error = loops::heartbeat(&membership, &*clock) => {
-                Err(anyhow::Error::from(error).context("this server must not go on"))
+                Err(anyhow::Error::from(error).context("this server must stop"))
             }
         };
         publishers.end().await;
         running.shutdown().await;
-        // Others would go on in time without this.
+        // Without this, other servers would notice the end only after a timeout.
         if let Err(error) = membership.end().await {
-            tracing::warn!(%error, "the store could not be told that this server ends");
+            tracing::warn!(%error, "cannot record in the store that this server ends");
         }
         ended
     }
 }
 
-/// A committer that evaluates expressions which may take long on threads of their own: everything else in this process,
-/// requests as well, shares one thread.
+/// A committer that evaluates long expressions on separate threads: everything else in this process,
+/// including requests, shares one thread.
 fn committer(engine: &Arc<Engine>) -> Committer {
     Committer::new(engine.clone()).deciding_long(Arc::new(|work| drop(tokio::task::spawn_blocking(work))))
 }

@@ -1,4 +1,4 @@
-//! Processes that the program starts beside itself, for the demo and for benchmarks. They end with it, however it ends.
+//! Starts and ends the processes of the demo and of benchmarks. They end with the program, however it ends.
 
 use std::{
     io::Write as _,
@@ -18,16 +18,16 @@ use tokio::{
 
 use crate::modules::GUARD_COMMAND;
 
-/// What a server prints when it is ready, before its address.
+/// The line that a ready server prints, up to its address.
 const READY: &str = "listening on ";
 
-/// A server that is not ready after this time will not be.
+/// The most time a server may take to become ready.
 const START_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// How long a process may take to end after SIGTERM; then it is killed.
+/// The most time a process may take to end after SIGTERM; then it is killed.
 const END_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Lines of a log that an error message shows.
+/// The number of log lines in an error message.
 const LOG_LINES: usize = 5;
 
 /// Starts processes, and ends them.
@@ -41,9 +41,9 @@ pub(crate) struct Supervisor {
 struct Process {
     name: String,
     child: Child,
-    /// The file that it logs to; absent where it logs to this program's standard error.
+    /// The file for its standard error; none if that is inherited.
     log: Option<PathBuf>,
-    /// Kept open: a server whose output nobody reads would fail at its next line.
+    /// Kept open: a server with a closed standard output would fail at its next line.
     _output: Option<Lines<BufReader<ChildStdout>>>,
 }
 
@@ -102,16 +102,16 @@ impl Supervisor {
         Ok(address)
     }
 
-    /// The ids of the processes whose name begins like this.
+    /// The ids of the processes whose names start with `prefix`.
     pub(crate) fn pids(&self, prefix: &str) -> Vec<u32> {
         let processes = self.running.iter().filter(|process| process.name.starts_with(prefix));
         processes.filter_map(|process| process.child.id()).collect()
     }
 
-    /// An error if a process has ended that was not ended from here.
+    /// Fails if a process has ended by itself.
     pub(crate) fn check(&mut self) -> anyhow::Result<()> {
         for process in &mut self.running {
-            if let Some(status) = process.child.try_wait().context("a process cannot be looked at")? {
+            if let Some(status) = process.child.try_wait().context("cannot read the status of a process")? {
                 bail!("{} has ended ({status}){}", process.name, end_of(process.log.as_deref()));
             }
         }
@@ -132,7 +132,8 @@ impl Supervisor {
         Ok(())
     }
 
-    /// Ends all processes by SIGTERM, the last one first, and kills those that do not end. Returns how each ended, by name.
+    /// Ends all processes by SIGTERM, the last one first, and kills those that do not end. Returns how each
+    /// ended, by name.
     pub(crate) async fn end(&mut self) -> Vec<(String, Option<ExitStatus>)> {
         let mut ends = Vec::new();
         while let Some(mut process) = self.running.pop() {
@@ -152,7 +153,8 @@ impl Supervisor {
         ends
     }
 
-    /// Each process is a group of its own: a Ctrl-C is for this program alone, which then ends the others in order.
+    /// Each process has its own group: a Ctrl-C only reaches this program, which then ends the others in
+    /// order.
     fn spawn(&mut self, name: &str, mut command: Command, log: Option<&Path>) -> anyhow::Result<Child> {
         if let Some(log) = log {
             let file =
@@ -174,8 +176,8 @@ fn end_of(log: Option<&Path>) -> String {
     format!(": {}", lines[lines.len().saturating_sub(LOG_LINES)..].join("\n"))
 }
 
-/// The process that ends what a killed program leaves behind: it kills all groups that it watches once this process is
-/// gone.
+/// The guard process, for the case that this program is killed: it kills all groups that it watches once this
+/// process is gone.
 #[derive(Debug)]
 struct Guard {
     process: std::process::Child,
@@ -195,18 +197,18 @@ impl Guard {
         writeln!(groups, "+{group}").context("the guard has ended")
     }
 
-    /// The group has ended: its number may soon be another one's.
+    /// The group has ended; its id may be reused soon.
     fn forget(&mut self, group: Option<u32>) {
         if let (Some(group), Some(groups)) = (group, self.process.stdin.as_mut()) {
-            // A guard that has ended kills nobody.
+            // A guard that has ended kills nothing.
             let _ = writeln!(groups, "-{group}");
         }
     }
 
-    /// Ends the guard, and what is left of the groups.
+    /// Ends the guard and the remaining groups.
     fn end(&mut self) {
         drop(self.process.stdin.take());
-        // It ends at once, and if it had ended before, that is as well.
+        // The guard ends at once; an error means that it had already ended.
         let _ = self.process.wait();
     }
 }

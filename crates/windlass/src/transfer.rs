@@ -1,4 +1,4 @@
-//! From one store into another, by way of a file: `windlass export` and `windlass import`.
+//! Copies a store through a file: `windlass export` and `windlass import`.
 
 use std::{
     ffi::OsString,
@@ -19,7 +19,7 @@ use crate::{
 };
 use windlass_store::resident::BodyPolicy;
 
-/// Writes all that is in a store that no server works on, as it is at one moment.
+/// Writes a consistent snapshot of a store that no server uses.
 pub(crate) async fn export(url: &StoreUrl, to: &mut (dyn Write + Send)) -> anyhow::Result<Totals> {
     let schema = wire::schema(url).await.with_context(|| format!("cannot export {url}"))?;
     ensure!(schema.found > 0, "there is no store at {url}, so nothing can be exported");
@@ -29,28 +29,28 @@ pub(crate) async fn export(url: &StoreUrl, to: &mut (dyn Write + Send)) -> anyho
     ensure_taken_in(snapshot.enqueued().await?, url)?;
     ensure_left_alone(now.as_deref_mut(), url).await?;
     let totals = archive::export(&mut *snapshot, to, &mut tell("exported"), clock.now()).await?;
-    // What came since is not in it, and would be missed.
+    // Rows added meanwhile are not in the snapshot and would be lost.
     ensure_left_alone(now.as_deref_mut(), url).await?;
     Ok(totals)
 }
 
-/// Fails when somebody adds to a database.
+/// Fails when a server or an application adds to the database.
 async fn ensure_left_alone(now: Option<&mut (dyn Archive + 'static)>, url: &StoreUrl) -> anyhow::Result<()> {
     let Some(now) = now else { return Ok(()) };
     ensure_alone(now, url).await?;
     ensure_taken_in(now.enqueued().await?, url)
 }
 
-/// Fails when applications enqueued tasks by SQL that are no tasks of the store yet.
+/// Fails when applications have enqueued tasks by SQL that no server has imported yet.
 fn ensure_taken_in(enqueued: u64, url: &StoreUrl) -> anyhow::Result<()> {
     ensure!(
         enqueued == 0,
-        "applications enqueued {enqueued} tasks in {url} that no server has taken in yet: stop them, and start a server for a moment"
+        "applications have enqueued {enqueued} tasks in {url} that no server has accepted yet: stop the applications, and start a server for a moment"
     );
     Ok(())
 }
 
-/// Fills an empty store. It is whole afterwards, or as it was.
+/// Fills an empty store. Afterwards it is complete or unchanged.
 pub(crate) async fn import(url: &StoreUrl, from: &mut (dyn BufRead + Send)) -> anyhow::Result<Totals> {
     if let StoreUrl::Sqlite(path) = url {
         return import_file(path, from).await;
@@ -58,7 +58,7 @@ pub(crate) async fn import(url: &StoreUrl, from: &mut (dyn BufRead + Send)) -> a
     let mut archive = wire::to_fill(url).await.with_context(|| format!("cannot fill {url}"))?;
     match archive.stage().await? {
         ImportStage::None => {}
-        // It was broken off before it put anything there.
+        // An earlier import was interrupted before it wrote anything.
         ImportStage::Reserved => archive.set_stage(ImportStage::None).await?,
         ImportStage::Filling => empty(&mut *archive, url).await?,
     }
@@ -69,7 +69,8 @@ pub(crate) async fn import(url: &StoreUrl, from: &mut (dyn BufRead + Send)) -> a
         "{url} is not empty: an import needs a database without tasks and flows"
     );
     archive.set_stage(ImportStage::Reserved).await?;
-    // From here on no server opens it; what one has done that did before is not the import's to delete.
+    // From here on no server opens it. The import must not delete the work of a server that opened it
+    // earlier.
     if let Err(error) = ensure_untouched(&mut *archive, url).await {
         archive.set_stage(ImportStage::None).await?;
         return Err(error);
@@ -79,7 +80,7 @@ pub(crate) async fn import(url: &StoreUrl, from: &mut (dyn BufRead + Send)) -> a
     if filled.is_err() {
         empty(&mut *archive, url)
             .await
-            .with_context(|| format!("{url} is not empty again: run the import again"))?;
+            .with_context(|| format!("{url} could not be emptied: run the import again"))?;
     } else {
         archive.set_stage(ImportStage::None).await?;
     }
@@ -88,31 +89,31 @@ pub(crate) async fn import(url: &StoreUrl, from: &mut (dyn BufRead + Send)) -> a
 
 async fn ensure_untouched(archive: &mut dyn Archive, url: &StoreUrl) -> anyhow::Result<()> {
     ensure_alone(archive, url).await?;
-    ensure!(archive.is_empty().await?, "a server has begun to work on {url} just now: stop it");
+    ensure!(archive.is_empty().await?, "a server has just started to use {url}: stop it");
     Ok(())
 }
 
-/// Deletes what an import has filled in that did not come to its end.
+/// Deletes the rows of an interrupted import.
 async fn empty(archive: &mut dyn Archive, url: &StoreUrl) -> anyhow::Result<()> {
     ensure_alone(archive, url).await?;
     archive.clear().await?;
     Ok(archive.set_stage(ImportStage::None).await?)
 }
 
-/// Fills a file under another name, and gives it its own when it is whole.
+/// Fills a file under a temporary name, and renames it when it is complete.
 async fn import_file(path: &Path, from: &mut (dyn BufRead + Send)) -> anyhow::Result<Totals> {
-    // A server that made a store there meanwhile would go on in a file without a name.
+    // Otherwise a server that created a store there meanwhile would continue in an unlinked file.
     let _reserved = wire::reserve(path)?;
     ensure!(
         !path.exists(),
-        "{} is there already: an import makes a new file, so give another name",
+        "{} exists already: an import creates a new file, so choose another name",
         path.display()
     );
     for end in ["-wal", "-shm", "-journal"] {
         let left = beside(path, end);
         ensure!(
             !left.exists(),
-            "{} is left of another store, or of an import that was broken off, and SQLite would take it for the new one's: remove it, or give another name",
+            "{} is left from another store or an interrupted import, and SQLite would use it for the new store: remove it, or choose another name",
             left.display()
         );
     }
@@ -120,7 +121,7 @@ async fn import_file(path: &Path, from: &mut (dyn BufRead + Send)) -> anyhow::Re
     let url = StoreUrl::Sqlite(partial.clone());
     let clock = SystemClock::new(windlass_core::Timestamp(0));
     if partial.exists() {
-        // Whoever gets its lock is alone with it.
+        // The lock of the file guarantees that no other process uses it.
         drop(wire::open(&url, &clock, "windlass import", BodyPolicy::default()).await?);
         remove(&partial)?;
     }
@@ -134,7 +135,7 @@ async fn import_file(path: &Path, from: &mut (dyn BufRead + Send)) -> anyhow::Re
             return Err(error.into());
         }
     };
-    // What is still in its log goes with it, and first: SQLite drops a log without a file.
+    // The log may still contain data, so it is renamed too, and first: SQLite drops a log without a file.
     for end in ["-wal", ""] {
         let from = beside(&partial, end);
         if from.exists() {
@@ -148,7 +149,7 @@ async fn import_file(path: &Path, from: &mut (dyn BufRead + Send)) -> anyhow::Re
     Ok(totals)
 }
 
-/// Says on a terminal how far it is: the standard output may be the export.
+/// Reports progress on a terminal, to standard error: standard output may be the export.
 fn tell(what: &'static str) -> impl FnMut(Totals) + Send {
     let is_watched = io::stderr().is_terminal();
     move |totals| {
@@ -158,13 +159,13 @@ fn tell(what: &'static str) -> impl FnMut(Totals) + Send {
     }
 }
 
-/// Makes the name of a file outlast a crash of the machine.
+/// Makes the name of a file survive a crash of the machine.
 pub(crate) fn sync_directory(path: &Path) -> io::Result<()> {
     let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
     fs::File::open(directory.unwrap_or(Path::new(".")))?.sync_all()
 }
 
-/// Removes a store's file and what SQLite and we put beside it.
+/// Removes a store's file and the files that SQLite and Windlass put next to it.
 fn remove(path: &Path) -> anyhow::Result<()> {
     for end in ["", "-wal", "-shm", "-journal", ".lock"] {
         match fs::remove_file(beside(path, end)) {
@@ -177,18 +178,18 @@ fn remove(path: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A path with something behind it.
+/// A path with a suffix.
 fn beside(path: &Path, end: &str) -> PathBuf {
     let mut name = OsString::from(path);
     name.push(end);
     name.into()
 }
 
-/// Fails when a server was heard of lately.
+/// Fails when a server was active recently.
 async fn ensure_alone(archive: &mut dyn Archive, url: &StoreUrl) -> anyhow::Result<()> {
     if let Some(address) = archive.server().await? {
         bail!(
-            "the server at {address} works on {url}: stop all servers first (one that was killed counts for 5 s more)"
+            "the server at {address} uses {url}: stop all servers first (a killed server counts for 5 s more)"
         );
     }
     Ok(())

@@ -18,14 +18,14 @@ use crate::{clock::SystemClock, doctor::Diagnosis, http};
 use windlass_store::resident::BodyPolicy;
 use windlass_store::resident::RestPolicy;
 
-/// Where tasks are kept.
+/// The store of the tasks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum StoreUrl {
     /// A SQLite file.
     Sqlite(PathBuf),
-    /// A database that servers share: its URL, which may have a password in it.
+    /// A database that servers share: its URL, which may contain a password.
     Shared(String),
-    /// Nowhere but in memory: gone with the process.
+    /// In memory only: lost with the process.
     Memory,
 }
 
@@ -43,7 +43,7 @@ impl FromStr for StoreUrl {
                 check_at(rest).map(|()| Self::Shared(text.to_owned()))
             }
             _ => anyhow::bail!(
-                "invalid store {:?}: write sqlite:PATH, postgres://USER:PASSWORD@HOST/DATABASE, \
+                "invalid store {:?}: use sqlite:PATH, postgres://USER:PASSWORD@HOST/DATABASE, \
                  mysql://USER:PASSWORD@HOST/DATABASE or memory:",
                 hide_secrets(text)
             ),
@@ -61,24 +61,24 @@ impl fmt::Display for StoreUrl {
     }
 }
 
-/// Refuses a URL of which it is not clear what is its password, and so what of it may be shown.
+/// Refuses a URL in which the password, and so the part that may be shown, is ambiguous.
 fn check_at(rest: &str) -> anyhow::Result<()> {
     let rest = rest.trim_start_matches("//");
     let (authority, behind) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
     anyhow::ensure!(
         authority.matches('@').count() <= 1 && !behind.contains('@'),
-        "the URL of the store has an @ too many: in a user or a password write @ as %40, : as %3A, / as %2F, \
+        "the URL of the store has too many @: in a user or a password write @ as %40, : as %3A, / as %2F, \
          ? as %3F and # as %23"
     );
     Ok(())
 }
 
-/// A URL without the password in it: neither before the host nor among the parameters.
+/// A URL without its password, which may be before the host or among the parameters.
 fn hide_secrets(url: &str) -> String {
     match url.split_once("://") {
         Some((scheme, rest)) if check_at(rest).is_err() => return format!("{scheme}://…"),
         Some(_) => {}
-        // Names and values such as `host=db password=secret`, in which anything may be the password.
+        // The value is a list such as `host=db password=secret`: any part of it may be the password.
         None if url.contains(['=', '@']) => {
             let scheme = url.split_once(':').map(|(scheme, _)| scheme);
             let scheme = scheme.filter(|scheme| scheme.bytes().all(|byte| byte.is_ascii_alphabetic()));
@@ -93,8 +93,8 @@ fn hide_secrets(url: &str) -> String {
     }
 }
 
-/// Opens the store; `clock` is not behind what it holds afterwards. `server` says who has it, to a second server
-/// that wants it. Over a file, `bodies` says which parameters and results of active tasks are kept in memory.
+/// Opens the store. Afterwards `clock` is not behind the times in it. `server` names this process in the error that a
+/// second server gets. Over a file, `bodies` decides which parameters and results of active tasks are kept in memory.
 #[cfg_attr(not(feature = "sqlite"), expect(unused_variables, reason = "only files say who has them"))]
 pub(crate) async fn open(
     url: &StoreUrl,
@@ -146,14 +146,14 @@ pub(crate) async fn schema(url: &StoreUrl) -> anyhow::Result<windlass_stores::Sc
     }
 }
 
-/// Brings a store's tables to this program's version, as opening them does.
+/// Brings a store's tables to the version of this program, as opening them does.
 pub(crate) async fn migrate(url: &StoreUrl) -> anyhow::Result<()> {
     let clock = SystemClock::new(windlass_core::Timestamp(0));
     open(url, &clock, "windlass migrate", BodyPolicy::default()).await?;
     Ok(())
 }
 
-/// Keeps servers from a file at which a store is about to be, until it is dropped.
+/// Keeps servers from creating a store at `path` until this is dropped.
 #[cfg(feature = "sqlite")]
 pub(crate) fn reserve(path: &std::path::Path) -> anyhow::Result<windlass_stores::sqlite::Reserved> {
     let reserved = windlass_stores::sqlite::Reserved::new(path, "windlass import");
@@ -165,7 +165,7 @@ pub(crate) fn reserve(_: &std::path::Path) -> anyhow::Result<std::convert::Infal
     anyhow::bail!("this build has no SQLite store")
 }
 
-/// What is in a store, as it is now. Its tables are brought to today's version first.
+/// A snapshot of a store. Brings its tables to the current version first.
 #[cfg_attr(
     not(feature = "sqlite"),
     expect(unused_variables, reason = "only files are opened as a server does")
@@ -204,17 +204,17 @@ pub(crate) async fn to_fill(url: &StoreUrl) -> anyhow::Result<Box<dyn Archive>> 
     }
 }
 
-/// With less space left than this a store is in danger.
+/// A store with less free space than this is in danger.
 #[cfg(feature = "sqlite")]
 const FREE_BYTES_MIN: u64 = 256 << 20;
 
-/// Reads a store whole, without changing it.
+/// Reads a whole store without changing it.
 pub(crate) async fn examine(url: &StoreUrl) -> anyhow::Result<Diagnosis> {
     #[cfg(feature = "sqlite")]
     if let StoreUrl::Sqlite(path) = url {
         return examine_file(url, path);
     }
-    // Opening would bring older tables to today's version.
+    // Opening it would upgrade older tables.
     let schema = schema(url).await.with_context(|| format!("cannot look at {url}"))?;
     anyhow::ensure!(
         !schema.is_older(),
@@ -275,10 +275,10 @@ fn examine_file(url: &StoreUrl, path: &std::path::Path) -> anyhow::Result<Diagno
     })
 }
 
-/// A new key to sign tokens with.
+/// A new key for signing tokens.
 fn token_key() -> anyhow::Result<[u8; 32]> {
     let mut key = [0; 32];
-    getrandom::fill(&mut key).context("the system gives no random bytes")?;
+    getrandom::fill(&mut key).context("cannot get random bytes from the operating system")?;
     Ok(key)
 }
 

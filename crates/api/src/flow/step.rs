@@ -1,4 +1,4 @@
-//! Steps as users write and read them in flows.
+//! Steps in the format of users, as parts of flows.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -60,7 +60,7 @@ pub struct StepDocument {
 }
 
 impl StepDocument {
-    /// A step with these and nothing else said.
+    /// A step with this name and action, and defaults otherwise.
     #[must_use]
     pub fn new(name: impl Into<String>, run: impl Into<String>) -> Self {
         Self { name: name.into(), run: Some(run.into()), ..Self::default() }
@@ -81,9 +81,9 @@ pub enum OnPartialDocument {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum OnPartial {
-    /// It fails as well (the default).
+    /// The step fails too (the default).
     Fail,
-    /// It goes on with what succeeded.
+    /// The task continues with the successful ones.
     Continue,
 }
 
@@ -166,10 +166,10 @@ pub struct RetrySettings {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum BackoffKind {
-    /// Twice as long each time, with jitter.
+    /// Doubles each time, with jitter.
     Exponential,
-    /// The same each time, with jitter.
+    /// Constant, with jitter.
     Fixed,
-    /// None: at once.
+    /// No delay.
     None,
 }

@@ -1,4 +1,4 @@
-//! What is said on a topic is heard by everybody, also when something happens meanwhile.
+//! Cases for topics: all subscribers receive the messages, in spite of failures.
 
 use std::{
     cell::Cell,
@@ -17,13 +17,13 @@ use super::{
 };
 use crate::{BrokerError, Topic};
 
-/// One thing that every topic must do.
+/// One requirement of all topics.
 struct Case {
     name: &'static str,
     run: for<'s> fn(&'s Stage<'s>) -> Running<'s>,
 }
 
-/// Cases, named like the functions they are.
+/// Cases named like their functions.
 macro_rules! cases {
     ($($case:ident),+ $(,)?) => {
         &[$(Case { name: concat!("announcing::", stringify!($case)), run: |stage| Box::pin($case(stage)) }),+]
@@ -42,18 +42,18 @@ const CASES: &[Case] = cases![
 
 const DISTURBED_CASES: &[Case] = cases![goes_on_after_the_network_was_cut, goes_on_after_a_kill];
 
-/// Runs every case of topics for a server that is left alone.
+/// Runs every case of topics without disturbances.
 ///
 /// # Panics
-/// With the names of the cases that failed, after all have run.
+/// With the names of the failed cases, after all have run.
 pub fn run_announcing(audience: &dyn Audience) {
     run(audience, CASES);
 }
 
-/// Runs every case of topics for a server that is disturbed.
+/// Runs every case of topics with disturbances.
 ///
 /// # Panics
-/// With the names of the cases that failed, after all have run.
+/// With the names of the failed cases, after all have run.
 pub fn run_announcing_disturbed(audience: &dyn Audience) {
     run(audience, DISTURBED_CASES);
 }
@@ -64,7 +64,7 @@ fn run(audience: &dyn Audience, cases: &[Case]) {
     assert!(failed.is_empty(), "{} cases failed: {}", failed.len(), failed.join(", "));
 }
 
-/// How long a call may take while the broker is away.
+/// How long a call may take while the broker is unavailable.
 const AWAY_MAX: Duration = Duration::from_secs(30);
 
 async fn is_heard_by_everybody(stage: &Stage<'_>) {
@@ -87,7 +87,7 @@ async fn is_heard_by_everybody(stage: &Stage<'_>) {
     }
 }
 
-/// As whoever announces is asked to do it: what follows is said when what was before is confirmed.
+/// As publishers must do it: they publish a message after the earlier ones are confirmed.
 async fn keeps_the_order_of_a_key(stage: &Stage<'_>) {
     if !stage.audience.promises().keeps_order {
         return;
@@ -146,13 +146,14 @@ async fn refuses_kinds_that_there_are_not(stage: &Stage<'_>) {
     }
 }
 
-/// Under somebody who has used it before, and goes on by himself. Whoever listens has to come again.
+/// While a publisher that has used it before continues by itself. Subscribers must subscribe again.
 async fn makes_a_deleted_topic_again(stage: &Stage<'_>) {
     stage.announce(&announcements(0..1)).await;
     stage.audience.delete_topic(&stage.topic);
     let until = Instant::now() + PATIENCE;
     let mut listener = None;
-    // What is said while the topic is made anew may be refused, or lost when the old one goes only then.
+    // While the topic is created again, a message may be refused, or lost if the old topic is deleted only
+    // then.
     for number in 1.. {
         assert!(Instant::now() < until, "the topic comes back");
         if let Err(error) = stage.try_to_announce(number).await {
@@ -161,7 +162,7 @@ async fn makes_a_deleted_topic_again(stage: &Stage<'_>) {
         }
         let listener = match &mut listener {
             Some(listener) => listener,
-            // The topic is there by now.
+            // The topic exists by now.
             none => none.insert(stage.listen().await),
         };
         if numbers(&listener.hear().await).iter().any(|heard| *heard > 0) {
@@ -170,7 +171,8 @@ async fn makes_a_deleted_topic_again(stage: &Stage<'_>) {
     }
 }
 
-/// Says one thing after the other for as long as `stop` says, each again until it is confirmed, and tells how many.
+/// Publishes one message after another until `stop` returns true, each again until it is confirmed. Returns
+/// their number.
 async fn announce_until(stage: &Stage<'_>, stop: impl Fn() -> bool) -> u32 {
     let mut count = 0;
     while !stop() {
@@ -184,18 +186,18 @@ async fn announce_until(stage: &Stage<'_>, stop: impl Fn() -> bool) -> u32 {
     count
 }
 
-/// Calls fail while the broker is away, and soon.
+/// Calls fail while the broker is unavailable, and fail soon.
 async fn is_away(stage: &Stage<'_>) {
     let until = Instant::now() + PATIENCE;
     let (begun, outcomes) = loop {
         let begun = Instant::now();
         let outcomes = stage.broker.announce(&stage.topic, &announcements(1_000_000..1_000_003)).await;
         assert_eq!(outcomes.len(), 3);
-        // A server that is stopped may finish what it has begun.
+        // A stopping server may finish calls in progress.
         if outcomes.iter().any(Result::is_err) {
             break (begun, outcomes);
         }
-        assert!(Instant::now() < until, "the broker is away");
+        assert!(Instant::now() < until, "the broker is unavailable");
     };
     assert!(
         outcomes.iter().flat_map(|outcome| outcome.as_ref().err()).all(BrokerError::is_passing),
@@ -204,7 +206,7 @@ async fn is_away(stage: &Stage<'_>) {
     assert!(begun.elapsed() < AWAY_MAX, "that takes {:?}", begun.elapsed());
 }
 
-/// Goes on around a disturbance; all that was confirmed is heard by somebody who was there before, once at least.
+/// Publishes around a disturbance. An earlier subscriber receives all confirmed messages at least once.
 async fn disturb(stage: &Stage<'_>, begin: impl FnOnce(), end: impl FnOnce(), keeps_its_data: bool) {
     let mut listener = stage.listen().await;
     stage.announce(&announcements(2_000_000..2_000_001)).await;
@@ -220,7 +222,7 @@ async fn disturb(stage: &Stage<'_>, begin: impl FnOnce(), end: impl FnOnce(), ke
             assert!(since.elapsed() < PATIENCE, "the broker comes back: {error}");
             pause_after(&error).await;
         }
-        println!("    takes announcements {:.2?} after it was told to come back", since.elapsed());
+        println!("    accepts announcements {:.2?} after its restart", since.elapsed());
         is_over.set(true);
     };
     let (count, ()) = tokio::join!(announce_until(stage, || is_over.get()), disturbing);

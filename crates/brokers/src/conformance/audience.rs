@@ -1,4 +1,4 @@
-//! What a product's tests bring along for its topics.
+//! The interface of a product's tests for topics.
 
 use std::time::Duration;
 
@@ -7,38 +7,38 @@ use async_trait::async_trait;
 use super::Disturbances;
 use crate::{Consumer, Delivery, Message, Receipt, Topic};
 
-/// A server of a product, and people who listen to its topics.
+/// A server of a product, with subscribers to its topics.
 #[async_trait]
 pub trait Audience: Disturbances {
-    /// A topic of this name (letters, digits and hyphens, 60 at most) and of the kind that is tested.
+    /// A topic with this name (letters, digits and hyphens, at most 60) and the tested kind.
     fn topic(&self, name: &str) -> Topic {
         Topic { name: name.to_owned(), kind: None, keep: 100_000 }
     }
 
-    /// Somebody who listens from now on, as somebody would who knows nothing of this crate. Where the product keeps what
-    /// was said, he may hear earlier things as well.
+    /// Starts a subscriber that does not use this crate. If the product stores messages, it may receive
+    /// earlier ones too.
     async fn listen(&self, topic: &Topic) -> Box<dyn Listener + '_>;
 
-    /// Deletes a topic by the product's own means, whoever uses it.
+    /// Deletes a topic with the product's own tools, even while it is used.
     fn delete_topic(&self, topic: &Topic);
 
-    /// Whether each of several listeners hears everything. Where not, there can be only one.
+    /// Whether each of several subscribers receives everything. If not, there can be only one.
     fn has_everybody(&self) -> bool {
         true
     }
 }
 
-/// Somebody who listens to a topic.
+/// A subscriber of a topic.
 #[async_trait]
 pub trait Listener: Send {
-    /// What was said since the last time, waiting a moment for it. Nothing while the server is away.
+    /// The messages since the last call; waits a moment for them. Empty while the server is unavailable.
     async fn hear(&mut self) -> Vec<Message>;
 }
 
-/// How long a listener waits for something.
+/// How long a subscriber waits for messages.
 const MOMENT: Duration = Duration::from_millis(500);
 
-/// Somebody who has a queue of his own, or reads as a group of his own, is its only consumer.
+/// The only consumer of its own queue, or of its own group, is a subscriber.
 #[async_trait]
 impl Listener for Box<dyn Consumer> {
     async fn hear(&mut self) -> Vec<Message> {
@@ -49,7 +49,7 @@ impl Listener for Box<dyn Consumer> {
         };
         let (receipts, messages): (Vec<Receipt>, Vec<Message>) =
             came.into_iter().map(|Delivery { receipt, message, .. }| (receipt, message)).unzip();
-        // What cannot be acknowledged comes again, which is no harm here.
+        // A message that cannot be acknowledged is delivered again, which is harmless here.
         let _ = self.acknowledge(&receipts).await;
         messages
     }

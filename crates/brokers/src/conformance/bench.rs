@@ -1,4 +1,4 @@
-//! What the cases have in common: a queue of their own, and words for what they do with it.
+//! Shared by the cases: their own queue, and helpers for it.
 
 use std::{
     collections::BTreeMap,
@@ -11,10 +11,10 @@ use crate::{
     conformance::{Promises, Subject},
 };
 
-/// How long anything may take that has no time of its own. A group that divides a queue anew takes seconds.
+/// The time limit where no other applies. A group that rebalances a queue takes seconds.
 pub(super) const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A queue of one case.
+/// The queue of one case.
 pub(super) struct Bench<'s> {
     pub(super) subject: &'s dyn Subject,
     pub(super) broker: Arc<dyn Broker>,
@@ -29,12 +29,12 @@ impl<'s> Bench<'s> {
         Self { subject, broker: subject.connect(), queue: subject.queue(&name), promises: subject.promises() }
     }
 
-    /// Messages with these numbers as bodies, each with a key of its own.
+    /// Messages with these numbers as bodies, each with its own key.
     pub(super) fn messages(numbers: std::ops::Range<u32>) -> Vec<Message> {
         numbers.map(|number| message(&number.to_string(), &format!("key-{number}"))).collect()
     }
 
-    /// Publishes messages, all of which must be confirmed.
+    /// Publishes messages, which must all be confirmed.
     pub(super) async fn publish(&self, messages: &[Message]) {
         let outcomes = self.broker.publish(&self.queue, messages).await;
         assert_eq!(outcomes.len(), messages.len(), "there is one outcome per message");
@@ -57,7 +57,7 @@ impl<'s> Bench<'s> {
         }
     }
 
-    /// A consumer of the queue, which may have plenty in hands.
+    /// A consumer of the queue with a high limit of messages in flight.
     pub(super) async fn consumer(&self) -> Box<dyn Consumer> {
         self.consumer_of(&self.queue, 10_000).await
     }
@@ -66,14 +66,14 @@ impl<'s> Bench<'s> {
         self.broker.consume(queue, &self.settings(in_hands_max)).await.expect("the broker lets us consume")
     }
 
-    /// Takes the next message and acknowledges it.
+    /// Receives the next message and acknowledges it.
     pub(super) async fn take_one(&self, consumer: &mut dyn Consumer) -> Delivery {
         let delivery = receive(consumer, 1).await.remove(0);
         consumer.acknowledge(std::slice::from_ref(&delivery.receipt)).await.expect("it is acknowledged");
         delivery
     }
 
-    /// Waits until the broker can be looked at.
+    /// Waits until the broker answers queries.
     pub(super) async fn broker_answers(&self) {
         let until = Instant::now() + PATIENCE;
         while let Err(error) = self.broker.look(&self.queue).await {
@@ -84,7 +84,7 @@ impl<'s> Bench<'s> {
         }
     }
 
-    /// Waits long enough for whatever would come again to come: nothing does.
+    /// Waits long enough for any redelivery, and checks that there is none.
     pub(super) async fn nothing_comes(&self, consumer: &mut dyn Consumer) {
         let wait = self.promises.silent_after * 2 + Duration::from_secs(1);
         let came = receive_for(consumer, wait).await;
@@ -92,17 +92,17 @@ impl<'s> Bench<'s> {
     }
 }
 
-/// A message that says this.
+/// A message with this text.
 pub(super) fn message(text: &str, key: &str) -> Message {
     Message::new(format!("id-{text}"), key, text.to_owned())
 }
 
-/// What a message says.
+/// The text of a message.
 pub(super) fn text(message: &Message) -> String {
     String::from_utf8_lossy(&message.body).into_owned()
 }
 
-/// What these say.
+/// The texts of these messages.
 pub(super) fn bodies(deliveries: &[Delivery]) -> Vec<String> {
     deliveries.iter().map(|delivery| text(&delivery.message)).collect()
 }
@@ -111,7 +111,7 @@ pub(super) fn receipts(deliveries: &[Delivery]) -> Vec<Receipt> {
     deliveries.iter().map(|delivery| delivery.receipt.clone()).collect()
 }
 
-/// Receives exactly so many.
+/// Receives exactly this number of messages.
 pub(super) async fn receive(consumer: &mut dyn Consumer, count: usize) -> Vec<Delivery> {
     let until = Instant::now() + PATIENCE;
     let mut received = Vec::new();
@@ -126,7 +126,7 @@ pub(super) async fn receive(consumer: &mut dyn Consumer, count: usize) -> Vec<De
     received
 }
 
-/// Receives all that comes within this time.
+/// Receives all messages that arrive within this time.
 pub(super) async fn receive_for(consumer: &mut dyn Consumer, wait: Duration) -> Vec<Delivery> {
     let until = Instant::now() + wait;
     let mut received = Vec::new();
@@ -139,8 +139,8 @@ pub(super) async fn receive_for(consumer: &mut dyn Consumer, wait: Duration) -> 
     }
 }
 
-/// Acknowledges all that comes, until every one of these has come at least once; gives how often each came. Errors of
-/// the broker are no end: it may be away.
+/// Acknowledges all messages until each of the wanted ones has arrived at least once. Returns how often each
+/// arrived. Ignores errors of the broker: it may be unavailable.
 pub(super) async fn drain(consumer: &mut dyn Consumer, wanted: &[String]) -> BTreeMap<String, u32> {
     let until = Instant::now() + PATIENCE;
     let mut came = BTreeMap::new();
@@ -159,13 +159,13 @@ pub(super) async fn drain(consumer: &mut dyn Consumer, wanted: &[String]) -> BTr
 
 async fn take_some(consumer: &mut dyn Consumer) -> Result<Vec<String>, BrokerError> {
     let some = consumer.receive(500, Duration::from_secs(1)).await?;
-    // What cannot be acknowledged comes again, which is no harm here.
+    // A message that cannot be acknowledged is delivered again, which is harmless here.
     let _ = consumer.acknowledge(&receipts(&some)).await;
     Ok(bodies(&some))
 }
 
-/// Waits a little before the next attempt, where there may be one.
+/// Pauses before the next attempt; the error must be temporary.
 pub(super) async fn pause_after(error: &BrokerError) {
-    assert!(error.is_passing(), "the broker is only away: {error}");
+    assert!(error.is_passing(), "the broker is only unavailable: {error}");
     tokio::time::sleep(Duration::from_millis(50)).await;
 }

@@ -1,4 +1,4 @@
-//! Who gets what, and when.
+//! Cases for consuming: which consumer receives which message, and when.
 
 use std::{
     collections::BTreeMap,
@@ -25,12 +25,12 @@ topic![
     acknowledges_some_of_many,
 ];
 
-/// A broker's own steps may be whole seconds.
+/// Some brokers wait in whole seconds.
 const LATE: Duration = Duration::from_secs(3);
 
 async fn waits_as_long_as_it_is_told(bench: &Bench<'_>) {
     let mut consumer = bench.consumer().await;
-    // The first may join a group, which takes a while.
+    // The first call may join a group, which takes a while.
     receive_for(&mut *consumer, Duration::from_millis(10)).await;
     for wait in [Duration::ZERO, Duration::from_millis(1_200)] {
         let begun = Instant::now();
@@ -69,7 +69,7 @@ async fn gives_no_more_than_is_wanted(bench: &Bench<'_>) {
     let until = Instant::now() + PATIENCE;
     while came.len() < 30 {
         assert!(Instant::now() < until, "all come: {came:?}");
-        // What was fetched for a call that wanted more is not lost on one that wants less.
+        // A message fetched for a call with a higher limit must not be lost on one with a lower limit.
         for max in [7, 1, 2] {
             let some = consumer.receive(max, Duration::from_millis(500)).await.expect("the broker answers");
             assert!(some.len() <= max);
@@ -86,11 +86,11 @@ async fn has_no_more_in_hands_than_it_may(bench: &Bench<'_>) {
     let mut consumer = bench.consumer_of(&bench.queue, 5).await;
     let first = receive(&mut *consumer, 5).await;
     let more = consumer.receive(10, Duration::from_millis(300)).await.expect("the broker answers");
-    assert_eq!(bodies(&more), [""; 0], "five are in hands");
+    assert_eq!(bodies(&more), [""; 0], "five are in flight");
     consumer.acknowledge(&receipts(&first[..2])).await.expect("they are acknowledged");
     let second = receive(&mut *consumer, 2).await;
     let more = consumer.receive(10, Duration::from_millis(300)).await.expect("the broker answers");
-    assert_eq!(bodies(&more), [""; 0], "five are in hands again");
+    assert_eq!(bodies(&more), [""; 0], "five are in flight again");
     consumer.acknowledge(&receipts(&first[2..])).await.expect("they are acknowledged");
     consumer.acknowledge(&receipts(&second)).await.expect("they are acknowledged");
     let mut left = 8;
@@ -105,7 +105,7 @@ async fn shares_a_queue_among_consumers(bench: &Bench<'_>) {
     let mut consumers = Vec::new();
     for _ in 0..3 {
         let mut consumer = bench.consumer_of(&bench.queue, 10).await;
-        // A group is divided when its members ask.
+        // A group rebalances when its members ask for messages.
         receive_for(&mut *consumer, Duration::from_millis(10)).await;
         consumers.push(consumer);
     }
@@ -122,7 +122,7 @@ async fn shares_a_queue_among_consumers(bench: &Bench<'_>) {
             bodies(&some).into_iter().for_each(|body| *came.entry(body).or_default() += 1);
         }
     }
-    // A group that is divided anew may deliver again what was under way.
+    // A group that rebalances may redeliver messages in flight.
     let again: u32 = came.values().map(|times| times - 1).sum();
     if bench.promises.shares {
         assert_eq!(again, 0, "each came once");
@@ -130,7 +130,7 @@ async fn shares_a_queue_among_consumers(bench: &Bench<'_>) {
     }
 }
 
-/// Whoever calls may have something better to do at any moment.
+/// A caller may drop the call at any moment.
 async fn loses_nothing_when_a_call_is_dropped(bench: &Bench<'_>) {
     const MESSAGES: u32 = 200;
     let mut consumer = bench.consumer().await;
@@ -156,7 +156,7 @@ async fn loses_nothing_when_a_call_is_dropped(bench: &Bench<'_>) {
     assert!(came.values().all(|times| *times == 1), "each came once: {came:?}");
 }
 
-/// A call that is dropped after its answer came, and before anybody saw it.
+/// The call is dropped after its answer has arrived, and before it was polled.
 async fn loses_nothing_that_came_while_nobody_looked(bench: &Bench<'_>) {
     let mut consumer = bench.consumer().await;
     receive_for(&mut *consumer, Duration::from_millis(10)).await;
@@ -183,7 +183,7 @@ async fn acknowledges_for_good(bench: &Bench<'_>) {
     bench.nothing_comes(&mut *bench.consumer().await).await;
 }
 
-/// In another order than they came in, with gaps: what is left comes again.
+/// In another order than they arrived, with gaps: the other messages are delivered again.
 async fn acknowledges_some_of_many(bench: &Bench<'_>) {
     bench.publish(&Bench::messages(0..9)).await;
     let mut consumer = bench.consumer().await;

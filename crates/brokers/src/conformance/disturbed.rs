@@ -1,4 +1,4 @@
-//! Servers die and networks break. What was confirmed is there, and everything goes on by itself.
+//! Cases with failing servers and networks: confirmed messages survive, and everything continues by itself.
 
 use std::{
     cell::Cell,
@@ -27,18 +27,19 @@ pub(super) fn cases() -> Vec<DisturbedCase> {
     ]
 }
 
-/// How long a call may take while the broker is away.
+/// How long a call may take while the broker is unavailable.
 const AWAY_MAX: Duration = Duration::from_secs(30);
 
-/// How the disturbance goes, for whoever publishes meanwhile.
+/// The state of the disturbance, for concurrent publishers.
 struct Course {
-    /// Since when the broker has nothing to be away for; nothing while it is disturbed, however long a busy machine takes
-    /// to disturb it and to end that.
+    /// The time since which nothing disturbs the broker; none during the disturbance, however long a busy
+    /// machine takes to start and end it.
     undisturbed_since: Cell<Option<Instant>>,
     is_over: Cell<bool>,
 }
 
-/// Publishes small batches until all is over, each again until it is confirmed, and gives all bodies.
+/// Publishes small batches until the disturbance is over, each again until it is confirmed. Returns all
+/// bodies.
 async fn publish_beside(bench: &Bench<'_>, course: &Course) -> Vec<String> {
     let mut confirmed = Vec::new();
     let mut next = 0;
@@ -68,21 +69,21 @@ async fn publish_beside(bench: &Bench<'_>, course: &Course) -> Vec<String> {
     confirmed
 }
 
-/// Calls fail while the broker is away, and soon.
+/// Calls fail while the broker is unavailable, and fail soon.
 async fn is_away(bench: &Bench<'_>, consumer: &mut dyn Consumer) {
     let begun = Instant::now();
-    bench.broker.look(&bench.queue).await.expect_err("the broker is away");
+    bench.broker.look(&bench.queue).await.expect_err("the broker is unavailable");
     let outcomes = bench.broker.publish(&bench.queue, &Bench::messages(0..3)).await;
     assert_eq!(outcomes.len(), 3);
     assert!(outcomes.iter().all(|outcome| outcome.as_ref().is_err_and(crate::BrokerError::is_passing)));
-    // A library that connects in the background may tell nothing.
+    // A library that connects in the background may report nothing.
     let received = consumer.receive(10, Duration::from_secs(1)).await;
     assert!(received.is_err() || received.is_ok_and(|came| came.is_empty()));
     assert!(begun.elapsed() < AWAY_MAX, "that takes {:?}", begun.elapsed());
 }
 
-/// Publishes around a disturbance; all that was confirmed comes to a consumer who was there before, and nothing more is
-/// needed.
+/// Publishes around a disturbance. An earlier consumer receives all confirmed messages without further
+/// action.
 async fn disturb(bench: &Bench<'_>, begin: impl FnOnce(), end: impl FnOnce(), keeps_its_data: bool) {
     let mut consumer = bench.consumer().await;
     bench.publish(&Bench::messages(1_000_000..1_000_001)).await;
@@ -97,12 +98,12 @@ async fn disturb(bench: &Bench<'_>, begin: impl FnOnce(), end: impl FnOnce(), ke
         end();
         course.undisturbed_since.set(Some(Instant::now()));
         bench.broker_answers().await;
-        println!("    answers {:.2?} after it was told to come back", since.elapsed());
+        println!("    answers {:.2?} after its restart", since.elapsed());
         sleep(Duration::from_millis(500)).await;
         course.is_over.set(true);
     };
     let (confirmed, ()) = tokio::join!(publish_beside(bench, &course), disturbing);
-    // Each batch is sent again until all of it is confirmed, and the first one begins before the disturbance.
+    // Each batch is sent again until it is confirmed, and the first one starts before the disturbance.
     assert!(confirmed.len() >= 20, "something was published: {}", confirmed.len());
     if keeps_its_data {
         let came = drain(&mut *consumer, &confirmed).await;

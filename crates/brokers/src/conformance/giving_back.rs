@@ -1,4 +1,4 @@
-//! What a consumer does not settle is another one's.
+//! Cases for redelivery: another consumer gets the messages that one does not settle.
 
 use std::time::{Duration, Instant};
 
@@ -15,7 +15,7 @@ topic![
     stays_with_a_consumer_that_keeps_it,
 ];
 
-/// How soon somebody else gets what is given back, where that is said.
+/// How soon another consumer gets messages that were given back explicitly.
 const SOON: Duration = Duration::from_secs(5);
 
 async fn comes_again_when_its_consumer_is_dropped(bench: &Bench<'_>) {
@@ -40,7 +40,7 @@ async fn comes_again_when_its_consumer_is_dropped(bench: &Bench<'_>) {
 
 async fn comes_again_when_it_is_given_back(bench: &Bench<'_>) {
     bench.publish(&Bench::messages(0..2)).await;
-    // Not because anybody was silent.
+    // So that a redelivery is not caused by silence.
     let settings = ConsumerSettings { silent_after: SOON * 4, ..bench.settings(10) };
     let mut consumer =
         bench.broker.consume(&bench.queue, &settings).await.expect("the broker lets us consume");
@@ -76,7 +76,7 @@ async fn comes_again_when_its_consumer_is_silent(bench: &Bench<'_>) {
         begun.elapsed()
     );
     assert_eq!(bodies(&again), bodies(&came));
-    // Whoever was silent does not take it back.
+    // The silent consumer cannot take it back.
     let _ = silent.keep(&receipts(&came)).await;
     let _ = silent.give_back(&receipts(&came)).await;
     other.acknowledge(&receipts(&again)).await.expect("it is acknowledged");
@@ -93,7 +93,7 @@ async fn stays_with_a_consumer_that_keeps_it(bench: &Bench<'_>) {
     assert!(until < Instant::now() + PATIENCE, "the suite is for shorter times than {silent_after:?}");
     while Instant::now() < until {
         consumer.keep(&receipts(&came)).await.expect("it is kept");
-        // Who keeps something goes on asking for more, and does not get the same again either.
+        // A consumer that keeps a message continues to receive, and does not get the same message again.
         let step = silent_after / 4;
         let (mine, others) =
             tokio::join!(receive_for(&mut *consumer, step / 2), receive_for(&mut *other, step));

@@ -1,4 +1,4 @@
-//! What can be seen of a queue from outside.
+//! Cases for the observable state of a queue.
 
 use std::time::{Duration, Instant};
 
@@ -17,8 +17,8 @@ topic![
     knows_what_was_settled,
 ];
 
-/// Looks until there are so many, of which consumers have so many in hands: some brokers count what was a moment ago.
-/// Some can count both only while there is no consumer, and say so each time.
+/// Reads the state until it shows this number of messages, of which this number is in flight: some brokers
+/// count with a delay. Some can count both only without consumers, and report that each time.
 async fn look_until(bench: &Bench<'_>, messages: u64, in_hands: u64) -> Look {
     let until = Instant::now() + PATIENCE;
     loop {
@@ -42,7 +42,7 @@ async fn counts_what_is_there(bench: &Bench<'_>) {
     let came = receive(&mut *consumer, 2).await;
     look_until(bench, 6, 2).await;
     consumer.acknowledge(&receipts(&came)).await.expect("they are acknowledged");
-    // It may have more in hands already, unasked.
+    // It may have further messages in flight, without a call.
     drop(consumer);
     let after = look_until(bench, 4, 0).await;
     assert_eq!(after.identity, look.identity, "it is the same queue");
@@ -60,7 +60,7 @@ async fn sees_that_a_queue_was_made_anew(bench: &Bench<'_>) {
     let before = look_until(bench, 2, 0).await;
     bench.subject.delete(&bench.queue);
     let until = Instant::now() + PATIENCE;
-    // Where the queue is deleted in the background, what is sent meanwhile goes with it.
+    // If the queue is deleted in the background, messages sent meanwhile are deleted with it.
     loop {
         assert!(Instant::now() < until, "the queue comes back");
         for outcome in bench.broker.publish(&bench.queue, &Bench::messages(2..3)).await {
@@ -88,7 +88,7 @@ async fn knows_what_was_settled(bench: &Bench<'_>) {
     let came = receive(&mut *consumer, 3).await;
     consumer.acknowledge(&receipts(&came[..2])).await.expect("they are acknowledged");
     if let now @ Progress::Positions(_) = progress().await.expect("the queue is there") {
-        assert!(!now.has_settled(&mark), "one is in hands: {now:?} since {mark:?}");
+        assert!(!now.has_settled(&mark), "one is in flight: {now:?} since {mark:?}");
         bench.publish(&Bench::messages(3..4)).await;
     }
     consumer.acknowledge(&receipts(&came[2..])).await.expect("it is acknowledged");

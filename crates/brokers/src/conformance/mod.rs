@@ -1,11 +1,12 @@
-//! What every broker must do, as cases that each product's tests run: one suite, so that products never drift apart.
+//! The requirements on every broker, as cases that each product's tests run: one common suite keeps the
+//! products equal.
 //!
-//! A product's tests make a [`Subject`] and hand it to [`run`]; every case talks to the port alone, on a queue of its own.
-//! [`run_disturbed`] is for a server that may be killed and cut off, and that nobody else uses. What products are free
-//! to do otherwise is a field of [`Promises`]. Topics have a suite of their own, for an [`Audience`]: [`run_announcing`] and
-//! [`run_announcing_disturbed`].
+//! A product's tests make a [`Subject`] and pass it to [`run`]; every case uses only the port, on its own
+//! queue. [`run_disturbed`] is for a server that may be killed and disconnected, and has no other users.
+//! Differences that products may have are fields of [`Promises`]. Topics have their own suite, for an
+//! [`Audience`]: [`run_announcing`] and [`run_announcing_disturbed`].
 //!
-//! Everything here fails by panicking, as tests do.
+//! All failures are panics, as in tests.
 
 mod announcing;
 mod audience;
@@ -34,46 +35,46 @@ use std::{
 
 use bench::Bench;
 
-/// Most cases that run at once: most of them wait for something.
+/// The most cases that run concurrently: most of them wait for something.
 const AT_ONCE: usize = 4;
 
 type Running<'b> = Pin<Box<dyn Future<Output = ()> + 'b>>;
 
-/// One thing that every broker must do.
+/// One requirement of all brokers.
 pub struct Case {
-    /// What, as `topic::what_it_does`.
+    /// Its name, as `topic::what_it_does`.
     pub name: String,
     run: for<'b> fn(&'b Bench<'b>) -> Running<'b>,
 }
 
 impl Case {
-    /// Runs the case on a queue of its own.
+    /// Runs the case on its own queue.
     ///
     /// # Panics
-    /// When the broker does otherwise.
+    /// When the broker violates it.
     pub fn run(&self, subject: &dyn Subject) {
         block_on(async { (self.run)(&Bench::new(subject, &self.name)).await });
     }
 }
 
-/// One thing that every broker must do when its server or the network fails.
+/// One requirement of all brokers when the server or the network fails.
 pub struct DisturbedCase {
-    /// What, as `topic::what_it_does`.
+    /// Its name, as `topic::what_it_does`.
     pub name: String,
     run: for<'b> fn(&'b Bench<'b>, &'b dyn Disturbances) -> Running<'b>,
 }
 
 impl DisturbedCase {
-    /// Runs the case. The server runs and can be reached afterwards.
+    /// Runs the case. Afterwards the server runs and is reachable.
     ///
     /// # Panics
-    /// When the broker does otherwise.
+    /// When the broker violates it.
     pub fn run(&self, subject: &dyn Disturbances) {
         block_on(async { (self.run)(&Bench::new(subject, &self.name), subject).await });
     }
 }
 
-/// The cases of a topic, named like the functions they are.
+/// The cases of a topic, named like their functions.
 macro_rules! topic {
     ($($case:ident),+ $(,)?) => {
         pub(super) fn cases() -> Vec<super::Case> {
@@ -87,7 +88,7 @@ macro_rules! topic {
 }
 use topic;
 
-/// Every case for a server that is left alone.
+/// All cases without disturbances.
 #[must_use]
 pub fn cases() -> Vec<Case> {
     [consuming::cases(), giving_back::cases(), looking::cases(), publishing::cases()]
@@ -96,10 +97,10 @@ pub fn cases() -> Vec<Case> {
         .collect()
 }
 
-/// Runs every case for a server that is left alone, several at once.
+/// Runs all cases without disturbances, several at once.
 ///
 /// # Panics
-/// With the names of the cases that failed, after all have run.
+/// With the names of the failed cases, after all have run.
 pub fn run(subject: &dyn Subject) {
     let waiting = Mutex::new(cases().into_iter());
     let failed = Mutex::new(Vec::new());
@@ -122,22 +123,22 @@ fn next(waiting: &Mutex<impl Iterator<Item = Case>>) -> Option<Case> {
     waiting.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).next()
 }
 
-/// Runs every case for a server that is disturbed, one after the other.
+/// Runs all cases with disturbances, one after another.
 ///
 /// # Panics
-/// With the names of the cases that failed, after all have run.
+/// With the names of the failed cases, after all have run.
 pub fn run_disturbed(subject: &dyn Disturbances) {
     let failed: Vec<String> =
         disturbed::cases().iter().filter_map(|case| tell(&case.name, || case.run(subject))).collect();
     assert!(failed.is_empty(), "{} cases failed: {}", failed.len(), failed.join(", "));
 }
 
-/// Runs a case, tells how long it took, and gives its name if it failed.
+/// Runs a case and prints its time. Returns its name if it failed.
 fn tell(name: &str, case: impl FnOnce()) -> Option<String> {
     let begun = Instant::now();
     let result = catch_unwind(AssertUnwindSafe(case));
     let word = if result.is_ok() { "ok" } else { "FAILED" };
-    // Not by `eprintln`, which belongs to the thread of the test.
+    // Not `eprintln`: its output belongs to the thread of the test.
     let line = format!("    {name}: {word} after {:.1} s\n", begun.elapsed().as_secs_f64());
     let _ = std::io::stderr().write_all(line.as_bytes());
     result.is_err().then(|| name.to_owned())

@@ -1,4 +1,4 @@
-//! What is sent arrives as it was, and what is confirmed is there.
+//! Cases for publishing: messages arrive unchanged, and confirmed messages are stored.
 
 use std::{collections::BTreeSet, time::Instant};
 
@@ -25,7 +25,7 @@ topic![
     refuses_what_cannot_be_a_queue,
 ];
 
-/// Bodies of which each is a trap for somebody.
+/// Bodies that are difficult for some product.
 fn difficult(binary: bool) -> Vec<Bytes> {
     let mut bodies = vec![
         Bytes::from("{\"TaskId\": \"\u{e4}\u{20ac}\u{1f600}\", \"quoted\": \"\\\"\\n\"}"),
@@ -117,7 +117,7 @@ async fn takes_nothing_at_once(bench: &Bench<'_>) {
     assert_eq!(bodies(&receive(&mut *bench.consumer().await, 1).await), ["0"]);
 }
 
-/// The limit is a true one. Of brokers that take very large ones that is not tried.
+/// Checks that the limit is true. Skipped for brokers that accept very large messages.
 async fn takes_the_largest(bench: &Bench<'_>) {
     const AROUND_IT: usize = 1_024;
     let max = bench.broker.message_bytes_max();
@@ -147,7 +147,7 @@ async fn refuses_too_large_ones_alone(bench: &Bench<'_>) {
     assert_eq!(came, ["0", "2"]);
 }
 
-/// Under a publisher and a consumer who have used it before, and go on by themselves.
+/// While a publisher and a consumer that have used it before continue by themselves.
 async fn makes_a_deleted_queue_again(bench: &Bench<'_>) {
     let mut consumer = bench.consumer().await;
     bench.publish(&Bench::messages(0..1)).await;
@@ -156,13 +156,14 @@ async fn makes_a_deleted_queue_again(bench: &Bench<'_>) {
     take_after_deletion(bench, &mut *consumer, |number| message(&number.to_string(), "key")).await;
 }
 
-/// Sends numbered messages to a queue that was deleted, until some arrive.
+/// Sends numbered messages to a deleted queue until some arrive.
 async fn take_after_deletion(
     bench: &Bench<'_>,
     consumer: &mut dyn Consumer,
     message: impl Fn(u32) -> Message,
 ) -> Vec<Delivery> {
-    // What is sent while the queue is made anew may be refused, or lost when the old one goes only then.
+    // While the queue is created again, a message may be refused, or lost if the old queue is deleted only
+    // then.
     let until = Instant::now() + super::bench::PATIENCE;
     let mut number = 0;
     loop {
@@ -184,15 +185,15 @@ async fn take_after_deletion(
     }
 }
 
-/// What was sent without an id arrives without one, or with one that no other message has, not even of a queue of the same
-/// name that was made anew.
+/// A message sent without an id arrives without one, or with a unique one, even if the queue was deleted and
+/// created again under the same name.
 async fn gives_no_two_messages_the_same_id(bench: &Bench<'_>) {
     if bench.queue.name.ends_with(".fifo") {
-        // A queue of SQS that keeps order takes nothing without an id.
+        // A FIFO queue of SQS requires an id.
         return;
     }
     let nameless = || Message::new("", "key", "the same");
-    // So many that what comes of the new queue is in the place that one of these had.
+    // Enough messages that those of the new queue get positions already used in the old one.
     bench.publish(&vec![nameless(); 100]).await;
     let mut consumer = bench.consumer().await;
     let mut came = receive(&mut *consumer, 100).await;
@@ -228,7 +229,7 @@ async fn may_be_declared_again(bench: &Bench<'_>) {
     assert_eq!(bodies(&receive(&mut *bench.consumer().await, 1).await), ["0"]);
 }
 
-/// Before the server is asked, and in the same words by what would ask it.
+/// Without connecting to the server, and with the same error as the calls that would connect.
 async fn refuses_what_cannot_be_a_queue(bench: &Bench<'_>) {
     let (broker, good) = (&bench.broker, &bench.queue);
     for queue in [good.clone(), good.dead()] {

@@ -1,4 +1,4 @@
-//! What the cases of topics have in common: a topic of their own, and words for what they do with it.
+//! Shared by the cases of topics: their own topic, and helpers for it.
 
 use std::{ops::Range, sync::Arc, time::Instant};
 
@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{Announcement, Broker, BrokerError, Message, Topic};
 
-/// A topic of one case.
+/// The topic of one case.
 pub(super) struct Stage<'s> {
     pub(super) audience: &'s dyn Audience,
     pub(super) broker: Arc<dyn Broker>,
@@ -22,7 +22,7 @@ impl<'s> Stage<'s> {
         Self { audience, broker: audience.connect(), topic: audience.topic(&name) }
     }
 
-    /// Says these, all of which must be confirmed.
+    /// Publishes announcements, which must all be confirmed.
     pub(super) async fn announce(&self, announcements: &[Announcement]) {
         let outcomes = self.broker.announce(&self.topic, announcements).await;
         assert_eq!(outcomes.len(), announcements.len(), "there is one outcome per announcement");
@@ -31,7 +31,7 @@ impl<'s> Stage<'s> {
         }
     }
 
-    /// Says one thing, and what became of it.
+    /// Publishes one announcement, and returns its outcome.
     pub(super) async fn try_to_announce(&self, number: u32) -> Result<(), BrokerError> {
         let mut outcomes = self.broker.announce(&self.topic, &announcements(number..number + 1)).await;
         assert_eq!(outcomes.len(), 1, "there is one outcome per announcement");
@@ -43,7 +43,7 @@ impl<'s> Stage<'s> {
     }
 }
 
-/// Announcements with these numbers as bodies, in turn of five keys.
+/// Announcements with these numbers as bodies, with five keys in turn.
 pub(super) fn announcements(numbers: Range<u32>) -> Vec<Announcement> {
     numbers
         .map(|number| Announcement {
@@ -54,7 +54,7 @@ pub(super) fn announcements(numbers: Range<u32>) -> Vec<Announcement> {
         .collect()
 }
 
-/// Listens until there is so much, in the order in which it is heard.
+/// Receives until there are `count` messages, in the order of arrival.
 pub(super) async fn hear(listener: &mut dyn Listener, count: usize) -> Vec<Message> {
     let mut heard = Vec::new();
     hear_until(listener, |more| {
@@ -65,7 +65,7 @@ pub(super) async fn hear(listener: &mut dyn Listener, count: usize) -> Vec<Messa
     heard
 }
 
-/// Listens until there is enough.
+/// Receives until the condition is met.
 pub(super) async fn hear_until(listener: &mut dyn Listener, mut is_enough: impl FnMut(&[Message]) -> bool) {
     let until = Instant::now() + PATIENCE;
     while !is_enough(&listener.hear().await) {
@@ -73,7 +73,7 @@ pub(super) async fn hear_until(listener: &mut dyn Listener, mut is_enough: impl 
     }
 }
 
-/// What these say, as numbers.
+/// The bodies of these messages, as numbers.
 pub(super) fn numbers(messages: &[Message]) -> Vec<u32> {
     messages.iter().map(|message| text(message).parse().expect("a number")).collect()
 }

@@ -1,60 +1,60 @@
-//! What a product's tests bring along.
+//! The interface of a product's tests.
 
 use std::{sync::Arc, time::Duration};
 
 use crate::{Broker, Queue};
 
-/// A server of a product that runs, as the suite needs it.
+/// A running server of a product.
 pub trait Subject: Send + Sync {
-    /// A new connection to it.
+    /// Connects to it.
     fn connect(&self) -> Arc<dyn Broker>;
 
-    /// A queue of this name (letters, digits and hyphens, 60 at most) and of the kind that is tested.
+    /// A queue with this name (letters, digits and hyphens, at most 60) and the tested kind.
     fn queue(&self, name: &str) -> Queue {
         Queue::new(name)
     }
 
-    /// Deletes a queue by the product's own means, whoever uses it.
+    /// Deletes a queue with the product's own tools, even while it is used.
     fn delete(&self, queue: &Queue);
 
-    /// What this kind of queue promises.
+    /// The properties of this kind of queue.
     fn promises(&self) -> Promises;
 }
 
-/// A [`Subject`] that nobody else uses, and that may fail. Its connections go by way of a network that may fail as well.
+/// A [`Subject`] without other users, which may fail. Its connections use a network that may fail too.
 pub trait Disturbances: Subject {
     /// Kills the server.
     fn kill(&self);
 
-    /// Starts it again with its data, and waits until it can be used.
+    /// Starts the server again with its data, and waits until it is usable.
     fn restart(&self);
 
-    /// Closes every connection, and each new one at once.
+    /// Closes all connections, and each new one at once.
     fn cut(&self);
 
-    /// Lets connections be made again.
+    /// Permits connections again.
     fn heal(&self);
 }
 
-/// What a kind of queue promises. Everything that is not named here all of them do.
+/// The properties of a kind of queue. Everything else is common to all brokers.
 #[derive(Debug, Clone)]
 pub struct Promises {
-    /// The shortest that makes sense for [`silent_after`](crate::ConsumerSettings::silent_after).
+    /// The shortest reasonable value of [`silent_after`](crate::ConsumerSettings::silent_after).
     pub silent_after: Duration,
-    /// Whether messages of one key arrive in their order.
+    /// Whether messages with the same key arrive in order.
     pub keeps_order: bool,
-    /// Whether the id of a message arrives.
+    /// Whether the id of a message is transmitted.
     pub keeps_ids: bool,
     /// Whether a body may be any bytes, not only text.
     pub binary: bool,
-    /// Whether consumers have messages at the same time, whatever their keys.
+    /// Whether several consumers get messages concurrently, whatever their keys.
     pub shares: bool,
-    /// Whether each message is acknowledged by itself, and not with all before it.
+    /// Whether messages are acknowledged one by one, not together with all earlier ones.
     pub acknowledges_each: bool,
-    /// Whether deliveries are counted.
+    /// Whether the broker counts deliveries.
     pub counts_deliveries: bool,
-    /// Whether a message comes again whose consumer is silent for too long and keeps its connection.
+    /// Whether a message is redelivered if its consumer is silent for too long with an open connection.
     pub heeds_silence: bool,
-    /// Whether what was confirmed is there after the server was killed.
+    /// Whether confirmed messages survive a kill of the server.
     pub survives_a_kill: bool,
 }

@@ -1,4 +1,4 @@
-//! Which Kafka, who we are to it, and how topics are made there.
+//! The URL of a Kafka cluster: its servers, the login, and the settings of new topics.
 
 use std::fs::File;
 
@@ -7,40 +7,40 @@ use crate::{BrokerError, percent};
 const EXPECTED: &str = "expected kafka://[USER:PASSWORD@]HOST:PORT[,HOST:PORT], or kafkas:// for TLS, \
                         perhaps with ?cacert=FILE&sasl=MECHANISM&partitions=N&replicas=N&group=NAME behind";
 
-/// Partitions of a topic that is made here: as many consumers of a group have something to do.
+/// Partitions of new topics: the number of consumers of a group that can work in parallel.
 const PARTITIONS: i32 = 12;
 
-/// Says that the cluster knows how many copies there should be.
+/// The cluster's default number of copies.
 const REPLICAS: i32 = -1;
 
-/// What Windlass's own consumers call themselves.
+/// The default name of Windlass's own consumer groups.
 const GROUP: &str = "windlass";
 
-/// The most partitions and copies that may be asked for.
+/// The largest number of partitions and copies in a URL.
 const NUMBER_MAX: i32 = 10_000;
 
-/// How a user may prove who he is. The first is meant where the URL names none: nobody on the way reads the password, and
+/// The supported login mechanisms. The first is the default: the password is never sent in readable form, and
 /// the cluster itself does not know it.
 const MECHANISMS: [&str; 3] = ["SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN"];
 
-/// What a URL says. It is never shown as a whole: there may be a password in it.
+/// A parsed URL. It is never shown as a whole, because it may contain a password.
 pub(super) struct Address {
     /// Scheme and servers, without user and password.
     pub(super) name: String,
-    /// Where to ask first, with commas between.
+    /// The bootstrap servers, separated by commas.
     pub(super) servers: String,
-    /// Whether by TLS.
+    /// Whether to use TLS.
     pub(super) is_encrypted: bool,
-    /// A file with the certificates of the authorities to trust instead of those of the system.
+    /// A file with certificates of trusted authorities, in place of the system's.
     pub(super) authorities: Option<String>,
     pub(super) login: Option<Login>,
     pub(super) partitions: i32,
     pub(super) replicas: i32,
-    /// The group whose progress is looked at, where it is not that of Windlass's own consumers.
+    /// The group whose progress is shown, unless it is that of Windlass's own consumers.
     pub(super) group: Option<String>,
 }
 
-/// Who we are, and how that is proven.
+/// The login and its mechanism.
 pub(super) struct Login {
     pub(super) user: String,
     pub(super) password: String,
@@ -57,8 +57,8 @@ impl Address {
         };
         let (authority, query) = rest.split_once('?').unwrap_or((rest, ""));
         if query.contains('@') {
-            // What comes before the @ would be taken for a host, and shown.
-            return Err(invalid("write / ? : and @ in user and password as %2F %3F %3A and %40"));
+            // Otherwise the part before the @ would count as a host, and be shown.
+            return Err(invalid("in user and password write / ? : and @ as %2F %3F %3A and %40"));
         }
         let (login, servers) = match authority.rsplit_once('@') {
             Some((login, servers)) => (Some(Login::parse(login)?), servers),
@@ -85,12 +85,12 @@ impl Address {
         Ok(address)
     }
 
-    /// The group whose progress is looked at.
+    /// The group whose progress is shown.
     pub(super) fn group(&self, topic: &str) -> String {
         self.group.clone().unwrap_or_else(|| group(GROUP, topic))
     }
 
-    /// Heeds one parameter.
+    /// Applies one parameter of the URL.
     fn set(&mut self, name: &str, value: &str) -> Result<(), BrokerError> {
         let number = || {
             let number = value.parse().ok().filter(|number| (1..=NUMBER_MAX).contains(number));
@@ -102,7 +102,7 @@ impl Address {
             "group" if !value.is_empty() => self.group = Some(value.to_owned()),
             "cacert" if !self.is_encrypted => return Err(invalid("cacert is for kafkas, which is by TLS")),
             "cacert" => {
-                // The library would only tell when it connects, and in words of its own.
+                // The library would report this only on connecting, and in its own words.
                 File::open(value).map_err(|error| {
                     BrokerError::Invalid(format!("cannot read root certificates from {value}: {error}"))
                 })?;
@@ -115,14 +115,14 @@ impl Address {
                 let unknown = || invalid(&format!("sasl is one of {}", MECHANISMS.join(", ")));
                 login.mechanism = known.ok_or_else(unknown)?;
             }
-            _ => return Err(invalid("behind the ? there is something unknown")),
+            _ => return Err(invalid("unknown parameter after the ?")),
         }
         Ok(())
     }
 }
 
-/// The group that consumers of a topic are in. One for each topic: whoever joins or leaves a group makes all of it wait, and
-/// one that has died for as long as it may be silent.
+/// The consumer group of a topic. Each topic has its own group: a member that joins or leaves makes the whole
+/// group wait, and a dead member does so until its session times out.
 pub(super) fn group(consumers: &str, topic: &str) -> String {
     format!("{consumers}.{topic}")
 }
@@ -132,18 +132,17 @@ impl Login {
         let decode =
             |text: &str| percent::decode(text).filter(|text| !text.is_empty() && !text.contains('\0'));
         let both = text.split_once(':').and_then(|(user, password)| Some((decode(user)?, decode(password)?)));
-        let (user, password) =
-            both.ok_or_else(|| invalid("before the @ there is a user and a password, with a : between"))?;
+        let (user, password) = both.ok_or_else(|| invalid("write USER:PASSWORD before the @"))?;
         Ok(Self { user, password, mechanism: MECHANISMS[0] })
     }
 }
 
-/// What the URL says is not repeated: there may be a password in one that is written wrongly.
+/// Does not repeat the URL: even an invalid one may contain a password.
 fn invalid(why: &str) -> BrokerError {
     BrokerError::Invalid(format!("the URL of Kafka: {why}; {EXPECTED}"))
 }
 
-/// Whether this is a host with a port, or a host alone.
+/// Whether this is a host, with or without a port.
 fn is_server(text: &str) -> bool {
     let (host, port) = match text.rsplit_once(':') {
         Some((host, port)) if !port.ends_with(']') => (host, Some(port)),

@@ -1,4 +1,4 @@
-//! Hands out what arrived, and settles it.
+//! Hands out messages that have arrived, and settles them.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -13,7 +13,7 @@ use crate::{
     kafka::{address::Address, ledger::Place, member::Member, shared::Shared, topics::Topics},
 };
 
-/// How long it may take until the group knows what is done.
+/// How long a commit to the group may take.
 const COMMIT_MAX: Duration = Duration::from_secs(10);
 
 /// A consumer of one topic.
@@ -22,7 +22,7 @@ pub(super) struct QueueConsumer {
     topics: Arc<Topics>,
     queue: Queue,
     settings: ConsumerSettings,
-    /// None after it turned out to be of no use any more.
+    /// None after the member became unusable.
     member: Option<Member>,
 }
 
@@ -46,7 +46,7 @@ impl QueueConsumer {
         Ok(())
     }
 
-    /// Asks whether the cluster lets us in again, where it did not.
+    /// Checks whether the cluster grants access again, after it denied it.
     async fn ask_in(&self) -> Result<(), BrokerError> {
         if self.shared()?.lock().is_refused {
             self.topics.doubt(&self.queue);
@@ -56,13 +56,13 @@ impl QueueConsumer {
         Ok(())
     }
 
-    /// What is shared with the member, and what can be said where there is none.
+    /// The state shared with the member; an error if there is no member.
     fn shared(&self) -> Result<&Shared, BrokerError> {
         self.member.as_ref().map(Member::shared).ok_or_else(|| lost(&self.queue))
     }
 }
 
-/// Takes what waits, so much of it as may be in hands.
+/// Hands out waiting messages, up to the limit of messages in flight.
 fn hand_out(shared: &Shared, max: usize, in_hands_max: usize) -> Vec<Delivery> {
     let mut state = shared.lock();
     let room = in_hands_max.saturating_sub(state.ledger.in_hands());
@@ -108,7 +108,7 @@ impl Consumer for QueueConsumer {
         let until = Instant::now() + COMMIT_MAX;
         let shared = self.shared()?;
         let mut is_lost = false;
-        // What the group has to know, of each partition under the handing over of it.
+        // The offset that the group must know, for each partition and assignment.
         let mut targets = BTreeMap::new();
         {
             let mut state = shared.lock();
@@ -155,7 +155,7 @@ impl Consumer for QueueConsumer {
         let shared = self.shared()?;
         let mut state = shared.lock();
         for place in receipts.iter().filter_map(Place::of) {
-            // What is not ours any more is where it should be.
+            // A message whose partition was reassigned is already back.
             state.ledger.give_back(place);
         }
         drop(state);

@@ -1,19 +1,19 @@
-//! What went wrong, in the words of the port.
+//! Maps errors of Kafka to errors of the port.
 
 use rdkafka::{error::KafkaError, types::RDKafkaErrorCode as Code};
 
 use crate::{BrokerError, Queue};
 
-/// What a call about a topic ended with.
+/// The error of a call about a topic.
 pub(super) fn of(queue: &Queue, error: &KafkaError) -> BrokerError {
     let code = match error {
-        // The library forgets to give this one.
+        // `rdkafka_error_code` leaves this case out.
         KafkaError::AdminOp(code) => Some(*code),
         _ => error.rdkafka_error_code(),
     };
     match (code, error) {
         (Some(code), _) => of_code(queue, code),
-        // Above all certificates that are none.
+        // In most cases invalid certificates.
         (None, KafkaError::ClientCreation(why)) => {
             BrokerError::Invalid(format!("the client of Kafka: {why}"))
         }
@@ -21,7 +21,7 @@ pub(super) fn of(queue: &Queue, error: &KafkaError) -> BrokerError {
     }
 }
 
-/// Whether this is about a connection to one of the servers, or about all of them.
+/// Whether this is about a connection to one of the servers, or to all of them.
 pub(super) fn is_of_connection(error: &KafkaError) -> bool {
     error.rdkafka_error_code().is_some_and(|code| {
         is_refusal(code)
@@ -29,12 +29,12 @@ pub(super) fn is_of_connection(error: &KafkaError) -> bool {
     })
 }
 
-/// Whether this says that we are not let in, or do not trust the server.
+/// Whether this means that the login failed, or that the server's certificate is not trusted.
 pub(super) fn is_refusal(code: Code) -> bool {
     matches!(code, Code::Authentication | Code::SaslAuthenticationFailed | Code::SSL)
 }
 
-/// What Kafka, or the library, says by a code.
+/// The meaning of an error code of Kafka or the library.
 pub(super) fn of_code(queue: &Queue, code: Code) -> BrokerError {
     match code {
         Code::UnknownTopicOrPartition

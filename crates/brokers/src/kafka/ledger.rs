@@ -1,7 +1,8 @@
-//! What arrived, who has it, and how far each partition is done.
+//! Tracks messages that have arrived, which are in flight, and how far each partition is done.
 //!
-//! Kafka remembers one number per partition: everything before it is done. So a message that is acknowledged before an
-//! earlier one is done here only, and what is committed is the place of the earliest that is not.
+//! Kafka stores one offset per partition: all messages before it are done. So a message acknowledged before
+//! an earlier one is only recorded here, and the committed offset is that of the earliest message that is not
+//! done.
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -10,7 +11,8 @@ use std::{
 
 use crate::{Message, Receipt};
 
-/// Where a message is: its partition, which handing over of the partition to us, and its offset.
+/// The place of a message: its partition, the number of that partition's assignment to this program, and its
+/// offset.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Place {
     pub(super) partition: i32,
@@ -32,40 +34,40 @@ impl Place {
     }
 }
 
-/// All of one consumer.
+/// The messages of one consumer.
 #[derive(Debug, Default)]
 pub(super) struct Ledger {
     partitions: BTreeMap<i32, Partition>,
-    /// What is to be handed out.
+    /// Messages to hand out.
     waiting: VecDeque<(Place, Message)>,
-    /// Bytes of their bodies.
+    /// The bytes of their bodies.
     waiting_bytes: usize,
-    /// What was handed out. The message is kept for the case that it is given back.
+    /// Messages in flight, kept in case they are given back.
     in_hands: BTreeMap<Place, Message>,
-    /// Of each partition that is not ours any more: the last handing over of it, and what the group was told under that.
-    /// Whoever waits for what he told may look only after the partition has gone.
+    /// For each partition assigned earlier: its last assignment, and the offset committed in that.
+    /// A caller that waits for its commit may look only after the partition has gone.
     gone: BTreeMap<i32, (u64, Option<i64>)>,
 }
 
-/// Counts how often partitions were handed over, to any consumer of this program: a receipt of one that is gone must mean
-/// nothing to the one that came after it.
+/// Counts the assignments of partitions to all consumers of this program: a receipt of an earlier consumer
+/// must be invalid for a later one.
 static HANDOVERS: AtomicU64 = AtomicU64::new(1);
 
 #[derive(Debug)]
 struct Partition {
     handover: u64,
-    /// The offset behind the last one that arrived.
+    /// The offset after the last message that has arrived.
     next: Option<i64>,
-    /// What arrived and is not done.
+    /// Messages that have arrived and are not done.
     open: BTreeSet<i64>,
-    /// What the group has been told.
+    /// The committed offset.
     committed: Option<i64>,
-    /// Nothing more of it is handed out: it is about to go to somebody else.
+    /// Whether the partition is about to be reassigned: then nothing more of it is handed out.
     leaving: bool,
 }
 
 impl Ledger {
-    /// A partition is ours from now on.
+    /// A partition was assigned to this consumer.
     pub(super) fn assign(&mut self, partition: i32) {
         self.forget(partition);
         let handover = HANDOVERS.fetch_add(1, Ordering::Relaxed);
@@ -74,7 +76,7 @@ impl Ledger {
         self.partitions.insert(partition, fresh);
     }
 
-    /// A partition will go to somebody else: what nobody has in hands goes with it.
+    /// A partition will be reassigned: its waiting messages are dropped.
     pub(super) fn prepare_to_leave(&mut self, partition: i32) {
         if let Some(partition) = self.partitions.get_mut(&partition) {
             partition.leaving = true;
@@ -82,7 +84,7 @@ impl Ledger {
         self.drop_waiting(partition);
     }
 
-    /// A partition is somebody else's. What was in hands of it is no longer ours to settle.
+    /// A partition was reassigned. Its messages in flight can no longer be settled here.
     pub(super) fn forget(&mut self, partition: i32) {
         if let Some(known) = self.partitions.remove(&partition) {
             self.gone.insert(partition, (known.handover, known.committed));
@@ -91,11 +93,11 @@ impl Ledger {
         self.in_hands.retain(|place, _| place.partition != partition);
     }
 
-    /// A message came.
+    /// A message has arrived.
     pub(super) fn arrive(&mut self, partition: i32, offset: i64, message: Message) {
         let Some(known) = self.partitions.get(&partition) else { return };
         if known.next.is_some_and(|next| offset < next) {
-            // The topic was made anew, or its end was lost: what we have of it means something else now.
+            // The topic was created again, or its end was lost: the recorded offsets are no longer valid.
             self.assign(partition);
         }
         let Some(known) = self.partitions.get_mut(&partition) else { return };
@@ -118,7 +120,7 @@ impl Ledger {
         self.waiting_bytes = self.waiting.iter().map(|(_, message)| message.body.len()).sum();
     }
 
-    /// Hands out the next one.
+    /// Hands out the next message.
     pub(super) fn hand_out(&mut self) -> Option<(Place, Message)> {
         let (place, message) = self.waiting.pop_front()?;
         self.waiting_bytes -= message.body.len();
@@ -126,12 +128,12 @@ impl Ledger {
         Some((place, message))
     }
 
-    /// Whether this is in our hands.
+    /// Whether a message is in flight.
     pub(super) fn has(&self, place: Place) -> bool {
         self.in_hands.contains_key(&place)
     }
 
-    /// It is done. False when it is not ours any more.
+    /// Marks a message as done. False if its partition was reassigned.
     pub(super) fn done(&mut self, place: Place) -> bool {
         let known = self.partitions.get_mut(&place.partition);
         let Some(known) = known.filter(|known| known.handover == place.handover) else { return false };
@@ -140,7 +142,7 @@ impl Ledger {
         true
     }
 
-    /// It is to be handed out again. False when it is not ours any more.
+    /// Queues a message again. False if its partition was reassigned.
     pub(super) fn give_back(&mut self, place: Place) -> bool {
         let Some(message) = self.in_hands.remove(&place) else { return false };
         if !self.partitions.get(&place.partition).is_some_and(|known| known.leaving) {
@@ -149,22 +151,23 @@ impl Ledger {
         true
     }
 
-    /// The offset before which everything is done, where the group does not know it yet.
+    /// The offset to commit: everything before it is done. None if it is already committed.
     pub(super) fn to_commit(&self, partition: i32) -> Option<i64> {
         let known = self.partitions.get(&partition)?;
-        // What has not come yet is not done, and what came last is open or done.
+        // Messages that have not arrived are not done; the last one that has arrived is open or done.
         let done = known.open.first().copied().or(known.next)?;
         (known.committed != Some(done)).then_some(done)
     }
 
-    /// The group was told.
+    /// An offset was committed.
     pub(super) fn committed(&mut self, partition: i32, offset: i64) {
         if let Some(known) = self.partitions.get_mut(&partition) {
             known.committed = known.committed.max(Some(offset));
         }
     }
 
-    /// Whether the group knows that everything before `offset` is done; nothing when it will never hear it from us.
+    /// Whether the group knows that everything before `offset` is done; none if this consumer can no longer
+    /// commit it.
     pub(super) fn is_committed(&self, partition: i32, handover: u64, offset: i64) -> Option<bool> {
         match self.partitions.get(&partition) {
             Some(known) if known.handover == handover => Some(known.committed >= Some(offset)),
@@ -175,27 +178,27 @@ impl Ledger {
         }
     }
 
-    /// The partitions that are ours.
+    /// The assigned partitions.
     pub(super) fn partitions(&self) -> impl Iterator<Item = i32> {
         self.partitions.keys().copied()
     }
 
-    /// How many messages of a partition are in hands.
+    /// The number of messages of a partition in flight.
     pub(super) fn in_hands_of(&self, partition: i32) -> usize {
         self.in_hands.keys().filter(|place| place.partition == partition).count()
     }
 
-    /// How many messages are in hands.
+    /// The number of messages in flight.
     pub(super) fn in_hands(&self) -> usize {
         self.in_hands.len()
     }
 
-    /// How many messages wait.
+    /// The number of waiting messages.
     pub(super) fn waiting(&self) -> usize {
         self.waiting.len()
     }
 
-    /// Bytes of what waits.
+    /// The bytes of waiting messages.
     pub(super) fn waiting_bytes(&self) -> usize {
         self.waiting_bytes
     }
@@ -240,7 +243,7 @@ mod tests {
         let mut ledger = ledger(1, &[0, 1]);
         let places = take(&mut ledger, 2);
         assert!(ledger.give_back(places[0]));
-        assert!(!ledger.give_back(places[0]), "it is not in hands any more");
+        assert!(!ledger.give_back(places[0]), "it is not in flight any more");
         assert!(ledger.done(places[1]));
         assert_eq!(ledger.to_commit(1), Some(0));
         assert_eq!(take(&mut ledger, 1), [places[0]]);
@@ -271,7 +274,7 @@ mod tests {
         for _ in 0..2 {
             assert_eq!(ledger.is_committed(1, place.handover, 1), Some(true));
             ledger.forget(1);
-            assert_eq!(ledger.is_committed(1, place.handover, 2), None, "it was not told that");
+            assert_eq!(ledger.is_committed(1, place.handover, 2), None, "it was not committed");
         }
         ledger.assign(1);
         assert_eq!(ledger.is_committed(1, place.handover, 1), Some(true));

@@ -1,7 +1,7 @@
-//! One member of a group, beside whoever waits for messages.
+//! One member of a group, independent of callers that wait for messages.
 //!
-//! A member has to be heard of and to answer when the group divides the partitions anew, whether or not anybody asks for
-//! messages just then. So a task of its own does all that, and puts what arrives into the ledger.
+//! A member must send heartbeats and answer when the group rebalances, even while no caller asks for
+//! messages. So its own task does all this, and puts arriving messages into the ledger.
 //!
 //! ```text
 //!                  recv                 arrive                 hand_out
@@ -11,8 +11,9 @@
 //!               (un)assign
 //! ```
 //!
-//! When a partition is to go to somebody else, nothing more of it is handed out, and it goes once nothing of it is in
-//! hands. Meanwhile the others go on. A partition that was lost, because the cluster took the member for dead, is gone.
+//! When a partition is to be reassigned, none of its messages is handed out any more, and it leaves once none
+//! of them is in flight. Other partitions continue meanwhile. A partition that was lost, because the cluster
+//! considered the member dead, is gone at once.
 
 use std::{
     sync::Arc,
@@ -39,18 +40,18 @@ use crate::{
     },
 };
 
-/// How often it is looked at what has no signal of its own: what to commit again, what must leave.
+/// The interval of checks without a signal of their own: commits to repeat, partitions to release.
 const TICK: Duration = Duration::from_millis(100);
 
-/// Messages taken from the library in one go.
+/// The most messages taken from the library in one go.
 const AT_ONCE_MAX: usize = 500;
 
-/// Messages that may wait here to be handed out, and bytes of them. When the library is to bring no more, it takes half a
-/// second until it brings more again, so what is there by then is to last for that.
+/// The most messages, and bytes of messages, that may wait to be handed out. After a pause the library takes
+/// half a second to resume, so the waiting messages must last for that time.
 const WAITING_MAX: usize = 10_000;
 const WAITING_BYTES_MAX: usize = 16 << 20;
 
-/// A member of a group. It leaves when this is dropped.
+/// A member of a group. Dropping this leaves the group.
 pub(super) struct Member {
     shared: Arc<Shared>,
     _stop: oneshot::Sender<()>,
@@ -81,9 +82,9 @@ impl Member {
     }
 }
 
-/// The member's own task.
+/// The task of a member.
 struct Link {
-    /// There until the end.
+    /// Present until the end.
     stream: Option<Arc<StreamConsumer<Context>>>,
     shared: Arc<Shared>,
     is_paused: bool,
@@ -112,11 +113,11 @@ impl Link {
             }
             self.settle();
         }
-        // It says good-bye to the group, which makes its thread wait.
+        // Leaving the group blocks the thread.
         let _ = spawn_blocking(move || drop(self)).await;
     }
 
-    /// Commits, lets partitions go, and stops taking more than is asked for.
+    /// Commits offsets, releases partitions, and pauses the library when enough messages wait.
     fn settle(&mut self) {
         let Some(stream) = &self.stream else { return };
         let mut state = self.shared.lock();
@@ -128,8 +129,9 @@ impl Link {
 
         if !commits.is_empty() {
             let (stream, shared) = (Arc::clone(stream), Arc::clone(&self.shared));
-            // The library tells nobody what became of a commit for which nobody waits. One that it loses must not keep the
-            // whole program from ending, as it would among the runtime's own threads.
+            // The library does not report the result of a commit unless a thread waits for it. A commit that
+            // the library loses must not keep the program from exiting, as it would in the runtime's own
+            // threads.
             thread::spawn(move || commit(&stream, &shared, &commits));
         }
         for partitions in gone {
@@ -145,7 +147,7 @@ impl Link {
             for partition in partitions {
                 list.add_partition(&self.shared.queue.name, partition);
             }
-            // Those that came meanwhile are not paused yet.
+            // Partitions that arrived meanwhile are not paused yet.
             let turned = if is_full { stream.pause(&list) } else { stream.resume(&list) };
             if turned.is_ok() {
                 self.is_paused = is_full;
@@ -159,13 +161,13 @@ impl Drop for Link {
         let Some(stream) = self.stream.take() else { return };
         let leaving = self.shared.lock().give_up();
         for partitions in leaving {
-            // What is not ours any more need not be given away.
+            // Partitions already lost need no release.
             let _ = stream.incremental_unassign(&partitions);
         }
     }
 }
 
-/// Tells the group how far partitions are done.
+/// Commits how far partitions are done.
 fn commit(stream: &StreamConsumer<Context>, shared: &Shared, commits: &[(i32, i64)]) {
     let mut list = TopicPartitionList::new();
     let add = |(partition, offset): &(i32, i64)| {
@@ -175,7 +177,7 @@ fn commit(stream: &StreamConsumer<Context>, shared: &Shared, commits: &[(i32, i6
     let result = result.and_then(|()| stream.commit(&list, CommitMode::Sync));
     shared.lock().end_commit(commits, result.is_ok());
     match result {
-        // There may be more by now. What failed is tried again a little later.
+        // There may be more to commit by now. A failed commit is repeated a little later.
         Ok(()) => shared.turn(),
         Err(error) if matches!(failure::of(&shared.queue, &error), BrokerError::NoQueue(_)) => {
             shared.fail(&error);
@@ -185,7 +187,7 @@ fn commit(stream: &StreamConsumer<Context>, shared: &Shared, commits: &[(i32, i6
     shared.changed.notify_waiters();
 }
 
-/// Puts what the library brought into the ledger.
+/// Puts a received message into the ledger.
 fn take(shared: &Shared, received: Result<BorrowedMessage<'_>, KafkaError>) {
     match received {
         Ok(received) => {
@@ -195,13 +197,13 @@ fn take(shared: &Shared, received: Result<BorrowedMessage<'_>, KafkaError>) {
             (state.is_away, state.is_refused) = (false, false);
             state.ledger.arrive(received.partition(), received.offset(), message);
         }
-        // Of connections the context was told, and knows more.
+        // The context has already got errors of connections, with more details.
         Err(error) if failure::is_of_connection(&error) => {}
         Err(error) => shared.fail(&error),
     }
 }
 
-/// What the library calls.
+/// The callbacks of the library.
 struct Context {
     shared: Arc<Shared>,
 }
@@ -215,8 +217,8 @@ impl ClientContext for Context {
             state.is_away |= are_all_down;
             state.is_away
         };
-        // Single servers come and go; without any of them nothing arrives. That all are away is told once, though it may
-        // later turn out that they only do not let us in.
+        // Single servers come and go; only without any of them does nothing arrive. The library reports once
+        // that all are down, though the reason may later turn out to be a denied login.
         if are_all_down || (is_away && failure::is_of_connection(&error)) {
             self.shared.fail(&error);
         }
@@ -232,7 +234,7 @@ impl ConsumerContext for Context {
     ) {
         let mut state = self.shared.lock();
         let result = if what == RDKafkaRespErr::RD_KAFKA_RESP_ERR__ASSIGN_PARTITIONS {
-            // Who gets partitions was let in.
+            // An assignment proves that the cluster granted access.
             (state.is_away, state.is_refused) = (false, false);
             self.shared.reason.forget();
             numbers(partitions).for_each(|partition| state.ledger.assign(partition));

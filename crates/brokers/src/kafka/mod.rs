@@ -1,26 +1,26 @@
-//! Kafka: topics with consumer groups, by librdkafka.
+//! Kafka: topics with consumer groups, through librdkafka.
 //!
-//! A topic is divided into partitions, and a group divides a topic's partitions among its consumers. Of each partition the
-//! group remembers one place, before which everything is done. What brokers for queues do per message is done on top of
-//! that, in the consumer:
+//! A topic is divided into partitions, and a group divides them among its consumers. The group stores one
+//! offset per partition: everything before it is done. The consumer adds the operations on single messages
+//! that other brokers offer:
 //!
-//! - `ledger.rs` keeps what arrived, and commits no further than the earliest message that is not done;
-//! - what is given back is handed out again here, since there is nowhere to give it to;
-//! - a partition that the group gives to somebody else goes when what is in hands of it is settled, or when its holder was
-//!   silent for too long (`member.rs`).
+//! - `ledger.rs` tracks arrived messages, and commits no further than the earliest message that is not done;
+//! - messages given back are handed out again by the same consumer, since Kafka cannot take them back;
+//! - a partition that the group reassigns leaves once its messages in flight are settled, or after its
+//!   consumer has been silent for too long (`member.rs`).
 //!
 //! | file | concern |
 //! |---|---|
-//! | `address.rs` | what a URL says |
-//! | `settings.rs` | what the library is told of it |
+//! | `address.rs` | the URL |
+//! | `settings.rs` | the settings of the library |
 //! | `reason.rs` | why a client has no connection |
-//! | `topics.rs` | makes topics, and looks at them |
-//! | `publish.rs` | sends, and waits for all copies to be made |
-//! | `member.rs` | one member of a group, beside whoever waits for messages |
-//! | `shared.rs` | what member and consumer both see |
-//! | `consumer.rs` | hands out, and settles |
-//! | `record.rs` | a message as Kafka has it |
-//! | `failure.rs` | what is wrong |
+//! | `topics.rs` | creates topics and reads their state |
+//! | `publish.rs` | sends, and waits until all replicas are written |
+//! | `member.rs` | one member of a group |
+//! | `shared.rs` | state shared by member and consumer |
+//! | `consumer.rs` | hands out and settles messages |
+//! | `record.rs` | converts messages to records |
+//! | `failure.rs` | maps errors |
 
 mod address;
 mod consumer;
@@ -56,15 +56,16 @@ pub struct Kafka {
 }
 
 impl Kafka {
-    /// The cluster at `kafka://[USER:PASSWORD@]HOST:PORT[,HOST:PORT]`, some of whose servers are named, or at `kafkas://`,
-    /// which is by TLS. Behind a `?` there may be `cacert`, a file with the certificates of authorities to trust instead of
-    /// the system's, `sasl`, how the user proves who he is, `partitions` and `replicas` of the topics that are made here,
-    /// and `group`, whose progress is seen when a topic is looked at. Nothing is connected yet.
+    /// Makes a client of the cluster at `kafka://[USER:PASSWORD@]HOST:PORT[,HOST:PORT]`, which names some of
+    /// its servers, or at `kafkas://` for TLS. Parameters after a `?`: `cacert`, a file with certificates of
+    /// authorities to trust in place of the system's; `sasl`, the login mechanism; `partitions` and
+    /// `replicas` of new topics; and `group`, the group whose progress is shown for a topic. Does not connect
+    /// yet.
     ///
-    /// Calls of it are to be made within a Tokio runtime.
+    /// Its methods must be called within a Tokio runtime.
     ///
     /// # Errors
-    /// When the URL is no such one, or the file cannot be read.
+    /// When the URL is invalid, or the file cannot be read.
     pub fn new(url: &str) -> Result<Self, BrokerError> {
         let address = Arc::new(Address::parse(url)?);
         let topics = Arc::new(Topics::new(Arc::clone(&address)));
@@ -104,7 +105,7 @@ impl Broker for Kafka {
     }
 
     async fn announce(&self, topic: &Topic, announcements: &[Announcement]) -> Vec<Result<(), BrokerError>> {
-        // There is no difference but in who reads it: everybody who brings a group of his own.
+        // A topic differs from a queue only in its readers: each subscriber has its own group.
         let messages: Vec<&Message> = announcements.iter().map(|said| &said.message).collect();
         self.publisher.publish(&topic.as_queue(), &messages).await
     }

@@ -1,4 +1,4 @@
-//! Sends messages, and waits for all copies to be made.
+//! Sends messages, and waits until all replicas are written.
 
 use std::{
     sync::{Arc, Mutex, MutexGuard},
@@ -16,15 +16,15 @@ use crate::{
     kafka::{address::Address, failure, reason::Reason, record, settings, topics::Topics},
 };
 
-/// How long it is waited for room among the messages that are under way.
+/// How long to wait for room among the messages in flight.
 const ROOM_MAX: Duration = Duration::from_secs(10);
 
-/// How often it is looked for room.
+/// The interval of the checks for room.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 
 type Outcome = Result<(), BrokerError>;
 
-/// Sends for everybody here.
+/// Sends all messages of this client.
 pub(super) struct Publisher {
     address: Arc<Address>,
     topics: Arc<Topics>,
@@ -37,7 +37,7 @@ impl Publisher {
         Self { address, topics, producer: Mutex::default(), reason: Reason::default() }
     }
 
-    /// Sends all, and tells of each what became of it.
+    /// Sends all messages, and returns the outcome of each.
     pub(super) async fn publish(&self, queue: &Queue, messages: &[&Message]) -> Vec<Outcome> {
         let producer = match self.topics.declare(queue).await {
             Ok(()) => self.producer(queue),
@@ -61,7 +61,7 @@ impl Publisher {
         if outcomes.iter().flat_map(Result::as_ref).count() < messages.len()
             && producer.client().fatal_error().is_some()
         {
-            // This one sends nothing more.
+            // This producer cannot send any more.
             *self.lock() = None;
         }
         outcomes
@@ -78,7 +78,7 @@ impl Publisher {
             Err(_) => BrokerError::Failed("the producer was closed".to_owned()),
         };
         if error.is_passing() {
-            // What cannot be sent for so long may have no topic any more.
+            // After such a long failure the topic may no longer exist.
             self.topics.doubt(queue);
         }
         Err(error)
@@ -98,7 +98,7 @@ impl Publisher {
     }
 }
 
-/// Begins to send one message.
+/// Starts to send one message.
 async fn send(
     producer: &FutureProducer<Reason>,
     queue: &Queue,

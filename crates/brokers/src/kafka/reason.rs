@@ -1,7 +1,8 @@
-//! Why a client has no connection.
+//! The reason why a client has no connection.
 //!
-//! A call that needs one only tells that there was none in time. What was in the way the library tells beside the calls,
-//! and the same no more than every half a minute. So the last that it told is kept until a call goes well.
+//! A failed call only reports that there was no connection in time. The library reports the cause separately
+//! from the calls, and the same cause at most every half minute. So the last cause is kept until a call
+//! succeeds.
 
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -9,25 +10,25 @@ use rdkafka::{ClientContext, consumer::ConsumerContext, error::KafkaError, types
 
 use crate::{BrokerError, Queue, kafka::failure};
 
-/// What the library says, in one way or the other, of a certificate that it does not take.
+/// The text of the library for an untrusted certificate.
 const DISTRUST: &str = "certificate verify failed";
 
-/// What it says of a connection that was lost while somebody proved who he is.
+/// The text of the library for a connection lost during login.
 const LOST: &str = "Broker transport failure";
 
-/// Where the library's own advice begins, which names settings that nobody can make here.
+/// The start of the library's own advice, which names settings that cannot be made here.
 const ADVICE_OF_LIBRARY: &str = ": broker certificate could not be verified";
 
-/// What to do about a certificate that is refused.
-const ADVICE: &str = ": nobody who is trusted vouches for the server's certificate, or not for this host; \
-                      ?cacert=FILE in the URL names a file with the certificates of those to trust";
+/// The advice for an untrusted certificate.
+const ADVICE: &str = ": no trusted authority has issued the server's certificate for this host; \
+                      ?cacert=FILE in the URL names a file with the certificates to trust";
 
 /// The last reason for which one client could not connect.
 #[derive(Clone, Default)]
 pub(super) struct Reason(Arc<Mutex<Option<BrokerError>>>);
 
 impl Reason {
-    /// The library told of an error.
+    /// Records an error that the library has reported.
     pub(super) fn hear(&self, error: &KafkaError, text: &str) {
         let reason = match error.rdkafka_error_code() {
             Some(code) if failure::is_refusal(code) && !text.contains(LOST) => {
@@ -38,13 +39,14 @@ impl Reason {
             }
             Some(code) if failure::is_refusal(code) => BrokerError::Unreachable(text.to_owned()),
             Some(Code::BrokerTransportFailure | Code::Resolve) => BrokerError::Unreachable(text.to_owned()),
-            // That there is nobody left is no reason why.
+            // "All brokers down" is not a cause.
             _ => return,
         };
         *self.lock() = Some(reason);
     }
 
-    /// What a call about a topic failed with, and why, where it only tells that there was no connection.
+    /// The error of a call about a topic, replaced by the recorded cause if the call only reports a missing
+    /// connection.
     pub(super) fn explain(&self, queue: &Queue, error: &KafkaError) -> BrokerError {
         let failure = failure::of(queue, error);
         let tells_nothing = matches!(failure, BrokerError::Unreachable(_))
@@ -53,7 +55,7 @@ impl Reason {
         reason.unwrap_or(failure)
     }
 
-    /// A call went well.
+    /// A call has succeeded.
     pub(super) fn forget(&self) {
         *self.lock() = None;
     }
@@ -80,7 +82,7 @@ impl ConsumerContext for Reason {}
 mod tests {
     use super::*;
 
-    /// What a call says that had no connection.
+    /// The error of a call without a connection.
     fn explained(reason: &Reason) -> BrokerError {
         reason.explain(&Queue::new("q"), &KafkaError::MetadataFetch(Code::OperationTimedOut))
     }

@@ -1,4 +1,4 @@
-//! A message as Kafka has it.
+//! Converts messages to Kafka records and back.
 
 use bytes::Bytes;
 use rdkafka::{
@@ -9,17 +9,17 @@ use rdkafka::{
 
 use crate::{BrokerError, Message};
 
-/// The largest message that brokers and libraries take which nobody set otherwise, with key and headers.
+/// The default size limit of brokers and libraries, with key and headers.
 pub(super) const MESSAGE_BYTES_MAX: usize = 1_000_000;
 
-/// What a record has beside what is in it, and each of its headers.
+/// The overhead of a record, and of each of its headers.
 const RECORD_BYTES: usize = 64;
 const HEADER_BYTES: usize = 16;
 
-/// The header that says a message's id.
+/// The header with a message's id.
 const ID: &str = "windlass-id";
 
-/// Refuses what the cluster would refuse.
+/// Refuses a message that the cluster would refuse.
 pub(super) fn check(message: &Message) -> Result<(), BrokerError> {
     let headers = message.headers.iter().map(|(name, value)| name.len() + value.len() + HEADER_BYTES);
     let bytes = message.body.len() + message.key.len() + message.id.len() + headers.sum::<usize>();
@@ -29,7 +29,7 @@ pub(super) fn check(message: &Message) -> Result<(), BrokerError> {
     Ok(())
 }
 
-/// The headers that a message is sent with.
+/// The headers of a message to send.
 pub(super) fn headers(message: &Message) -> OwnedHeaders {
     let mut headers = OwnedHeaders::new_with_capacity(message.headers.len() + 1);
     if !message.id.is_empty() {
@@ -44,11 +44,11 @@ pub(super) fn headers(message: &Message) -> OwnedHeaders {
 /// A message to send.
 pub(super) fn record<'m>(topic: &'m str, message: &'m Message) -> FutureRecord<'m, str, [u8]> {
     let record = FutureRecord::to(topic).payload(&message.body[..]).headers(headers(message));
-    // Those without a key go to any partition.
+    // Messages without a key go to any partition.
     if message.key.is_empty() { record } else { record.key(&message.key) }
 }
 
-/// What a record says.
+/// The message in a record.
 pub(super) fn message(record: &BorrowedMessage<'_>) -> Message {
     let text = |bytes: Option<&[u8]>| String::from_utf8_lossy(bytes.unwrap_or_default()).into_owned();
     let mut id = None;
@@ -65,8 +65,8 @@ pub(super) fn message(record: &BorrowedMessage<'_>) -> Message {
     Message { id, key: text(record.key()), headers, body, priority: 0 }
 }
 
-/// The id of a record that was sent without one: where it is, and since when. When a topic was deleted and made anew, there
-/// are others in the same places. A record without a time has no id.
+/// The id of a record that was sent without one: its place and time. A topic that was deleted and created
+/// again has other records at the same places. A record without a time has no id.
 fn place(partition: i32, offset: i64, millis: Option<i64>) -> String {
     millis.map(|millis| format!("{partition}/{offset}/{millis}")).unwrap_or_default()
 }

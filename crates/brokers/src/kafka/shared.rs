@@ -1,4 +1,4 @@
-//! What the member of a group and its consumer both see.
+//! State shared by the member of a group and its consumer.
 
 use std::{
     collections::BTreeSet,
@@ -15,54 +15,54 @@ use crate::{
     kafka::{ledger::Ledger, reason::Reason},
 };
 
-/// The longest that a partition waits for what is in hands before it goes to its next owner.
+/// The longest that a partition waits for its messages in flight before it is released.
 const HANDOVER_MAX: Duration = Duration::from_secs(60);
 
-/// How long the group may take to hear of what is done before it is told again.
+/// How long a commit may take before it is repeated.
 const COMMIT_MAX: Duration = Duration::from_secs(5);
 
-/// What the member and the consumer both see.
+/// State shared by the member and the consumer.
 pub(super) struct Shared {
     pub(super) queue: Queue,
     pub(super) silent_after: Duration,
-    /// Why the member has no connection.
+    /// The reason why the member has no connection.
     pub(super) reason: Reason,
     state: Mutex<State>,
-    /// Something arrived, was committed, or went wrong.
+    /// Signals that a message arrived, a commit ended, or an error occurred.
     pub(super) changed: Notify,
-    /// There is something for the member to do.
+    /// Signals that the member has something to do.
     pub(super) turn: Notify,
 }
 
-/// What is behind the lock.
+/// The state behind the mutex.
 #[derive(Default)]
 pub(super) struct State {
     pub(super) ledger: Ledger,
-    /// What went wrong, and nobody was told of yet.
+    /// The last error that has not been reported yet.
     failure: Option<BrokerError>,
-    /// Whether the member is of no use any more.
+    /// Whether the member is unusable.
     is_broken: bool,
-    /// Partitions of which there is something to commit.
+    /// Partitions with an offset to commit.
     to_commit: BTreeSet<i32>,
-    /// Partitions of which something is being committed.
+    /// Partitions with a commit in flight.
     committing: BTreeSet<i32>,
-    /// Since when.
+    /// When that commit started.
     committing_since: Option<Instant>,
     leaving: Vec<Leaving>,
-    /// Whether no server of the cluster was to be had when something was heard last.
+    /// Whether no server of the cluster was reachable, according to the last report.
     pub(super) is_away: bool,
-    /// Whether the cluster let us do nothing when something was heard last. The member goes on by itself when it does, and
-    /// does not tell.
+    /// Whether the cluster denied access, according to the last report. The member continues by itself once
+    /// access is granted again, without a report.
     pub(super) is_refused: bool,
-    /// Whether partitions go at once from now on.
+    /// Whether partitions are released at once from now on.
     pub(super) is_closing: bool,
 }
 
-/// Partitions that are to go to somebody else together.
+/// Partitions that are released together.
 struct Leaving {
     partitions: TopicPartitionList,
     since: Instant,
-    /// When whoever has something of it in hands is taken for dead.
+    /// When the holder of their messages in flight counts as dead.
     silent_at: Instant,
 }
 
@@ -82,19 +82,19 @@ impl Shared {
         self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
-    /// Lets the member look at what there is to do.
+    /// Makes the member check for work.
     pub(super) fn turn(&self) {
         self.turn.notify_one();
     }
 
-    /// What went wrong, once, and whether the member is of no use any more.
+    /// The last error, once, and whether the member is unusable.
     pub(super) fn failure(&self) -> Option<(bool, BrokerError)> {
         let mut state = self.lock();
         let failure = state.failure.take()?;
         Some((state.is_broken, failure))
     }
 
-    /// Something went wrong, and whoever waits is to be told.
+    /// Records an error and wakes the waiting caller.
     pub(super) fn fail(&self, error: &KafkaError) {
         let failure = self.reason.explain(&self.queue, error);
         let is_fatal = matches!(error, KafkaError::MessageConsumptionFatal(_));
@@ -108,12 +108,12 @@ impl Shared {
 }
 
 impl State {
-    /// These partitions have something to commit.
+    /// Marks partitions as having an offset to commit.
     pub(super) fn commit_soon(&mut self, partitions: impl Iterator<Item = i32>) {
         self.to_commit.extend(partitions);
     }
 
-    /// Whoever has something of this partition in hands is alive.
+    /// The holder of messages of this partition is alive.
     pub(super) fn hear_of(&mut self, partition: i32, silent_after: Duration) {
         for leaving in &mut self.leaving {
             if numbers(&leaving.partitions).any(|number| number == partition) {
@@ -122,7 +122,7 @@ impl State {
         }
     }
 
-    /// These are to go to somebody else when nothing of them is in hands.
+    /// Prepares to release partitions once none of their messages is in flight.
     pub(super) fn prepare_to_leave(&mut self, partitions: &TopicPartitionList, silent_after: Duration) {
         numbers(partitions).for_each(|partition| self.ledger.prepare_to_leave(partition));
         let since = Instant::now();
@@ -130,32 +130,33 @@ impl State {
         self.leaving.push(Leaving { partitions: partitions.clone(), since, silent_at });
     }
 
-    /// Those that are still to go, where it is no longer waited for anything.
+    /// The partitions still to release, without further waiting.
     pub(super) fn give_up(&mut self) -> Vec<TopicPartitionList> {
         self.is_closing = true;
         mem::take(&mut self.leaving).into_iter().map(|leaving| leaving.partitions).collect()
     }
 
-    /// The group was told of these, or they have to be told again.
+    /// Records the result of a commit.
     pub(super) fn end_commit(&mut self, commits: &[(i32, i64)], went_well: bool) {
         self.committing.clear();
         for (partition, offset) in commits {
             if went_well {
                 self.ledger.committed(*partition, *offset);
             } else {
-                // While the group divides its partitions it hears of nothing else: once more.
+                // During a rebalance the group accepts no commits: repeat it.
                 self.to_commit.insert(*partition);
             }
         }
     }
 
-    /// What is to be committed now: nothing while something is under way.
+    /// The offsets to commit now; none while a commit is in flight.
     pub(super) fn commits(&mut self, now: Instant) -> Vec<(i32, i64)> {
         if !self.committing.is_empty() {
             if self.committing_since.is_some_and(|since| now < since + COMMIT_MAX) {
                 return Vec::new();
             }
-            // The library was seen to lose one when a server stood still: whoever waits for that waits for ever.
+            // The library sometimes loses a commit when a server hangs: then waiting for its end would never
+            // end.
             self.to_commit.append(&mut self.committing);
         }
         self.committing_since = Some(now);
@@ -166,14 +167,15 @@ impl State {
         commits
     }
 
-    /// Those that may go now.
+    /// The partitions to release now.
     pub(super) fn gone(&mut self) -> Vec<TopicPartitionList> {
         let now = Instant::now();
         let is_idle = |partition: i32| self.ledger.in_hands_of(partition) == 0;
         let is_told =
             |partition: i32| !self.to_commit.contains(&partition) && !self.committing.contains(&partition);
         let may_go = |leaving: &Leaving| {
-            // Who is silent loses what is in his hands; what he has done before is told all the same.
+            // A silent consumer loses its messages in flight; offsets of messages it has done before are
+            // still committed.
             let is_done = numbers(&leaving.partitions).all(is_idle) || now >= leaving.silent_at;
             is_done && numbers(&leaving.partitions).all(is_told) || now >= leaving.since + HANDOVER_MAX
         };
@@ -187,7 +189,7 @@ impl State {
     }
 }
 
-/// The partitions of a list.
+/// The partition numbers of a list.
 pub(super) fn numbers(list: &TopicPartitionList) -> impl Iterator<Item = i32> {
     list.elements().into_iter().map(|element| element.partition()).collect::<Vec<_>>().into_iter()
 }
@@ -197,7 +199,7 @@ mod tests {
     use super::*;
     use crate::{Message, kafka::ledger::Place};
 
-    /// Partition 1, with these in hands and about to leave for somebody else.
+    /// A state with partition 1, about to be released, and these messages in flight.
     fn leaving(offsets: &[i64], silent_after: Duration) -> (State, Vec<Place>) {
         let mut state = State::default();
         state.ledger.assign(1);
@@ -213,7 +215,7 @@ mod tests {
 
     #[test]
     fn a_partition_stays_until_what_is_done_is_told() {
-        // Its holder may say nothing any more, now that he has nothing in hands.
+        // The holder sends nothing more, because it has nothing in flight.
         let (mut state, places) = leaving(&[7], Duration::ZERO);
         assert!(state.ledger.done(places[0]));
         state.commit_soon([1].into_iter());
@@ -221,7 +223,7 @@ mod tests {
         assert_eq!(state.commits(Instant::now()), [(1, 8)]);
         assert!(state.gone().is_empty());
         state.end_commit(&[(1, 8)], false);
-        assert!(state.gone().is_empty(), "it has to be told again");
+        assert!(state.gone().is_empty(), "the commit must be repeated");
         assert_eq!(state.commits(Instant::now()), [(1, 8)]);
         state.end_commit(&[(1, 8)], true);
         assert_eq!(state.gone().len(), 1);

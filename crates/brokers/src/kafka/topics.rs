@@ -1,4 +1,4 @@
-//! Makes topics, and looks at them.
+//! Creates topics and reads their state.
 
 use std::{
     collections::HashMap,
@@ -26,26 +26,26 @@ use crate::{
     },
 };
 
-/// How long one question to the cluster may take.
+/// The time limit for one answer of the cluster.
 const ANSWER_MAX: Duration = Duration::from_secs(5);
 
-/// How long a new topic may take until it can be used.
+/// The time limit until a new topic is usable.
 const MAKE_MAX: Duration = Duration::from_secs(10);
 
-/// How often it is looked whether it can.
+/// The interval of the checks whether it is usable.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
-/// How long the client is asked what else it has to tell.
+/// The time limit for polling the client for further reports.
 const TELL_MAX: Duration = Duration::from_millis(1);
 
-/// Longest name of a topic.
+/// The longest name of a topic.
 const NAME_BYTES_MAX: usize = 249;
 
-/// The topics of a cluster, as far as they were used.
+/// The topics used so far.
 pub(super) struct Topics {
     address: Arc<Address>,
     clients: Mutex<Option<Clients>>,
-    /// By the ids of their groups, each of which has one topic.
+    /// By group id; each group has one topic.
     group_observers: Mutex<HashMap<String, Arc<Observer>>>,
     known: Mutex<HashMap<String, Known>>,
 }
@@ -58,17 +58,17 @@ struct Clients {
 
 type Observer = BaseConsumer<Reason>;
 
-/// What is known of a topic.
+/// The known state of a topic.
 ///
-/// The library does not tell a topic's id. So that it was made anew is seen by what is gone: an offset that is lower than
-/// one that was there before.
+/// The library does not report a topic's id. A topic that was created again is recognised by lost data: an
+/// offset lower than an earlier one.
 #[derive(Debug, Default)]
 struct Known {
-    /// Whether it is there.
+    /// Whether it exists.
     is_made: bool,
-    /// How often what was in it was gone.
+    /// How often its data was lost.
     generation: u64,
-    /// The offset behind the last message that was seen or confirmed, of each partition.
+    /// The offset after the last message seen or confirmed, for each partition.
     ends: HashMap<i32, i64>,
 }
 
@@ -82,7 +82,7 @@ impl Topics {
         }
     }
 
-    /// Makes a topic unless it is there.
+    /// Creates a topic unless it exists.
     pub(super) async fn declare(&self, queue: &Queue) -> Result<(), BrokerError> {
         check(queue)?;
         if self.known().get(&queue.name).is_some_and(|known| known.is_made) {
@@ -93,18 +93,18 @@ impl Topics {
         let mut is_made = false;
         loop {
             let can_be_used = match partitions(&clients.observer, queue).await {
-                // Without a look at the group, which who only writes need not be let into.
+                // Without the offsets of the group: a client that only writes may lack access to it.
                 Ok(partitions) => ends(&clients.observer, queue, partitions).await.map(drop),
                 Err(error) => Err(error),
             };
             match can_be_used {
                 Ok(()) => break,
-                // Only now: who may use a topic need not have the right to make one.
+                // Only now: a client with access to a topic may lack the right to create one.
                 Err(BrokerError::NoQueue(_)) if !is_made => {
                     self.make(&clients, queue).await?;
                     is_made = true;
                 }
-                // It was made; every server hears of it a little later.
+                // The topic was created, but not all servers know it yet.
                 Err(error) if is_made && error.is_passing() && Instant::now() < until => {
                     tokio::time::sleep(LOOK_EVERY).await;
                 }
@@ -124,28 +124,28 @@ impl Topics {
         match answers.map_err(|error| failure::of(queue, &error))?.pop() {
             Some(Ok(_) | Err((_, Code::TopicAlreadyExists))) => Ok(()),
             Some(Err((_, code))) => Err(failure::of_code(queue, code)),
-            None => Err(BrokerError::Failed("the cluster told nothing of a topic".to_owned())),
+            None => Err(BrokerError::Failed("the cluster returned no outcome for a topic".to_owned())),
         }
     }
 
-    /// A topic may not be there any more.
+    /// Marks a topic as possibly deleted.
     pub(super) fn doubt(&self, queue: &Queue) {
         if let Some(known) = self.known().get_mut(&queue.name) {
             known.is_made = false;
         }
     }
 
-    /// A message was confirmed at this offset.
+    /// Records that a message was confirmed at this offset.
     pub(super) fn note(&self, queue: &Queue, partition: i32, offset: i64) {
         let mut known = self.known();
         let end = known.entry(queue.name.clone()).or_default().ends.entry(partition).or_default();
         *end = (*end).max(offset + 1);
     }
 
-    /// Looks at a topic, and at how far the group is.
+    /// Reads the number of messages of a topic, and the progress of the group.
     pub(super) async fn look(&self, queue: &Queue) -> Result<Look, BrokerError> {
         check(queue)?;
-        // What is confirmed while the cluster is asked may not be in its answer.
+        // Messages confirmed during the query may be missing in its answer.
         let before = self.known().get(&queue.name).map(|known| known.ends.clone()).unwrap_or_default();
         let observer = self.group_observer(queue, self.address.group(&queue.name))?;
         let looked = match partitions(&observer, queue).await {
@@ -196,7 +196,7 @@ impl Topics {
         Ok(clients.insert(Clients { administrator, observer }).clone())
     }
 
-    /// Who looks at a topic as its group sees it. The library lets one client see one group.
+    /// The client that sees a topic with the offsets of a group. The library supports one group per client.
     fn group_observer(&self, queue: &Queue, group: String) -> Result<Arc<Observer>, BrokerError> {
         let mut observers = self.group_observers.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         if let Some(observer) = observers.get(&group) {
@@ -213,7 +213,7 @@ impl Topics {
 }
 
 impl Known {
-    /// What was in it is gone.
+    /// Records that the data was lost.
     fn begin_anew(&mut self, ends: HashMap<i32, i64>) {
         if !self.ends.is_empty() {
             self.generation += 1;
@@ -244,7 +244,7 @@ async fn partitions(observer: &Arc<Observer>, queue: &Queue) -> Result<Vec<i32>,
     .await
 }
 
-/// Where the partitions end.
+/// The end offsets of the partitions.
 async fn ends(
     observer: &Arc<Observer>,
     queue: &Queue,
@@ -257,7 +257,7 @@ async fn ends(
     .await
 }
 
-/// Offsets of a partition: up to `settled` the group has done everything, and the next message gets `end`.
+/// Offsets of a partition: the group has done everything before `settled`, and the next message gets `end`.
 #[derive(Debug, Clone, Copy)]
 struct Span {
     settled: i64,
@@ -265,13 +265,13 @@ struct Span {
 }
 
 impl Span {
-    /// How many messages the group has not done yet.
+    /// The number of messages that the group has not done yet.
     fn left(&self) -> u64 {
         u64::try_from(self.end - self.settled).unwrap_or_default()
     }
 }
 
-/// How far the group of the observer is in each partition.
+/// The progress of the observer's group in each partition.
 async fn spans(
     observer: &Arc<Observer>,
     queue: &Queue,
@@ -301,7 +301,7 @@ fn all_at(topic: &str, partitions: &[i32], offset: Offset) -> Result<TopicPartit
     Ok(list)
 }
 
-/// The offsets of a list; a partition without one is not there.
+/// The offsets of a list; partitions without one are left out.
 fn offsets(list: &TopicPartitionList) -> Result<HashMap<i32, i64>, KafkaError> {
     let mut offsets = HashMap::new();
     for element in list.elements() {
@@ -313,7 +313,7 @@ fn offsets(list: &TopicPartitionList) -> Result<HashMap<i32, i64>, KafkaError> {
     Ok(offsets)
 }
 
-/// Asks beside everything else, since that makes its thread wait, and says why there was no answer.
+/// Runs a blocking query on another thread, and explains why it failed.
 async fn observe<T: Send + 'static>(
     observer: &Arc<Observer>,
     queue: &Queue,
@@ -322,7 +322,7 @@ async fn observe<T: Send + 'static>(
     let (observer, queue) = (Arc::clone(observer), queue.clone());
     let work = move || {
         let answer = ask(&observer, &queue.name);
-        // What it has to tell it keeps until it is asked for it.
+        // The library delivers its reports only when it is polled.
         while observer.poll(TELL_MAX).is_some() {}
         let reason = observer.context();
         if answer.is_ok() {
@@ -333,7 +333,7 @@ async fn observe<T: Send + 'static>(
     spawn_blocking(work).await.map_err(|error| BrokerError::Failed(error.to_string()))?
 }
 
-/// Refuses what cannot be a topic.
+/// Refuses an invalid name of a topic.
 pub(super) fn check(queue: &Queue) -> Result<(), BrokerError> {
     if let Some(kind) = &queue.kind {
         return Err(BrokerError::Invalid(format!(
@@ -345,7 +345,7 @@ pub(super) fn check(queue: &Queue) -> Result<(), BrokerError> {
     if name.is_empty() || name.len() > NAME_BYTES_MAX || name.starts_with('.') || !name.chars().all(allowed) {
         return Err(BrokerError::Invalid(format!(
             "{name:?} cannot be a topic: 1 to {NAME_BYTES_MAX} letters, digits, dots, hyphens and underscores, of \
-             which the first is no dot"
+             which the first must not be a dot"
         )));
     }
     Ok(())

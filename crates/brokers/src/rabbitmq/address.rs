@@ -1,4 +1,4 @@
-//! Where the broker is, and who we are to it.
+//! The URL of a RabbitMQ server.
 
 use std::{fs, path::PathBuf};
 
@@ -6,11 +6,11 @@ use lapin::{tcp::OwnedTLSConfig, uri::AMQPUri};
 
 use crate::{BrokerError, percent};
 
-/// Seconds between two signs of life, unless the URL says otherwise. A peer that gives none for twice as long is taken
-/// for dead. The server proposes a minute by itself, for which the messages of a worker that died would lie idle.
+/// The default heartbeat interval in seconds. A peer that is silent for twice as long counts as dead. The
+/// server proposes a minute; for that long the messages of a dead worker would lie idle.
 const HEARTBEAT: u16 = 5;
 
-/// Parameters of the URL that are numbers, and the largest of each.
+/// Numeric parameters of the URL, with their maximums.
 const NUMBERS: [(&str, u64); 4] = [
     ("heartbeat", u16::MAX as u64),
     ("channel_max", u16::MAX as u64),
@@ -18,17 +18,17 @@ const NUMBERS: [(&str, u64); 4] = [
     ("connection_timeout", u64::MAX),
 ];
 
-/// What a URL has to look like.
+/// The format of the URL.
 const EXPECTED: &str = "expected amqp://USER:PASSWORD@HOST:PORT/VHOST or amqps://…";
 
-/// What a URL says.
+/// A parsed URL.
 #[derive(Clone)]
 pub(super) struct Address {
-    /// All of it, with the password.
+    /// The complete URL, with the password.
     pub(super) uri: AMQPUri,
-    /// Without user and password.
+    /// The URL without user and password.
     pub(super) name: String,
-    /// A file with the certificates of the authorities to trust besides those of the system.
+    /// A file with certificates of authorities to trust in addition to the system's.
     authorities: Option<PathBuf>,
 }
 
@@ -41,12 +41,12 @@ impl Address {
             .ok_or_else(|| invalid("its scheme is neither amqp nor amqps"))?;
         let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
         if rest.contains('@') && !authority.contains('@') {
-            // What comes before the @ would be taken for a host, and shown.
-            return Err(invalid("write / ? # and @ in user and password as %2F %3F %23 and %40"));
+            // Otherwise the part before the @ would count as a host, and be shown.
+            return Err(invalid("in user and password write / ? # and @ as %2F %3F %23 and %40"));
         }
         let (login, _) = authority.rsplit_once('@').unwrap_or_default();
         if percent::decode(login).is_none() {
-            return Err(invalid("a % in user and password is written as %25"));
+            return Err(invalid("in user and password write % as %25"));
         }
         let (_, query) = rest.split_once('?').unwrap_or_default();
         for (name, value) in query.split('&').filter_map(|pair| pair.split_once('=')) {
@@ -62,7 +62,7 @@ impl Address {
         if host.is_empty() || host.starts_with(':') {
             return Err(invalid("it names no host"));
         }
-        // The parser knows names and IPv4 only.
+        // The parser only supports names and IPv4.
         if let Some((host, _)) = host.strip_prefix('[').and_then(|host| host.split_once(']')) {
             host.clone_into(&mut uri.authority.host);
         }
@@ -75,7 +75,8 @@ impl Address {
         Ok(Self { uri, name, authorities: authorities.map(PathBuf::from) })
     }
 
-    /// Whom to trust. Read anew for each connection, since certificates are replaced while programs run.
+    /// The certificates to trust. Read for each connection, since certificates are replaced while programs
+    /// run.
     pub(super) fn trust(&self) -> Result<OwnedTLSConfig, BrokerError> {
         let Some(path) = &self.authorities else { return Ok(OwnedTLSConfig::default()) };
         let pem = fs::read_to_string(path).map_err(|error| {

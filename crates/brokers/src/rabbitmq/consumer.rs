@@ -1,4 +1,4 @@
-//! Consuming a queue, by one channel after the other. Every receipt says on which [`Opening`] it was got.
+//! Consumes a queue through one channel after another. Each receipt names its [`Opening`].
 
 use std::{collections::HashSet, sync::Arc, time::Duration};
 
@@ -14,14 +14,14 @@ use crate::{
     },
 };
 
-/// Consumes a queue, on one channel after the other.
+/// Consumes a queue, on one channel after another.
 pub(super) struct QueueConsumer {
     link: Arc<Link>,
     queue: Queue,
     settings: ConsumerSettings,
     opened: u64,
     open: Option<Opening>,
-    /// Not to be opened before, since the queue was deleted.
+    /// The earliest time of the next channel, after the queue was deleted.
     not_before: Option<Instant>,
 }
 
@@ -43,7 +43,7 @@ impl QueueConsumer {
         Ok(consumer)
     }
 
-    /// The channel, which is opened unless it is there.
+    /// The current channel; opens one if there is none.
     async fn opening(&mut self) -> Result<&mut Opening, BrokerError> {
         let opening = match self.open.take() {
             Some(opening) => opening,
@@ -60,7 +60,7 @@ impl QueueConsumer {
         Ok(self.open.insert(opening))
     }
 
-    /// Does the same to all these messages, and waits until the server has heard it.
+    /// Settles messages, and waits until the server has processed it.
     async fn settle(&mut self, receipts: &[Receipt], settling: Settling) -> Result<(), BrokerError> {
         let read: Vec<(u64, u64)> = receipts.iter().map(read).collect::<Result<_, _>>()?;
         let opening = self.open.as_mut();
@@ -103,7 +103,7 @@ impl Consumer for QueueConsumer {
         self.settle(receipts, Settling::GiveBack).await
     }
 
-    /// The connection is what keeps them.
+    /// The open connection keeps them.
     async fn keep(&mut self, receipts: &[Receipt]) -> Result<(), BrokerError> {
         let current = self.open.as_ref().filter(|opening| opening.is_open()).map(|opening| opening.number);
         for receipt in receipts {
@@ -115,9 +115,9 @@ impl Consumer for QueueConsumer {
     }
 }
 
-/// The opening and the tag that a receipt names.
+/// The opening and the delivery tag in a receipt.
 fn read(receipt: &Receipt) -> Result<(u64, u64), BrokerError> {
     let read =
         receipt.0.split_once(':').and_then(|(number, tag)| Some((number.parse().ok()?, tag.parse().ok()?)));
-    read.ok_or_else(|| BrokerError::Invalid(format!("{:?} is no receipt of RabbitMQ", receipt.0)))
+    read.ok_or_else(|| BrokerError::Invalid(format!("{:?} is not a receipt of RabbitMQ", receipt.0)))
 }

@@ -1,4 +1,4 @@
-//! Exchanges: what is sent to one goes to every queue that somebody has bound to it, and nowhere if nobody has.
+//! Exchanges: a message goes to all queues bound to the exchange, and is dropped if there are none.
 
 use std::sync::Arc;
 
@@ -13,34 +13,34 @@ use crate::{
     rabbitmq::link::{Link, answer},
 };
 
-/// Bytes of an exchange's name, as the protocol has them.
+/// The longest name of an exchange in the protocol, in bytes.
 const NAME_BYTES_MAX: usize = 255;
 
-/// What in an exchange that is there already must be as we say, so that messages go where they are expected.
+/// The properties in which an existing exchange must match ours, so that messages are routed as expected.
 const MUST_BE_EQUAL: [&str; 3] =
     ["inequivalent arg 'type'", "inequivalent arg 'durable'", "inequivalent arg 'internal'"];
 
-/// An exchange that outlives the server.
+/// An exchange that survives a restart of the server.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Exchange {
     pub(super) name: String,
     pub(super) way: Way,
 }
 
-/// By what an exchange chooses queues.
+/// The routing of an exchange.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Way {
-    /// By patterns of subjects: `task.#`.
+    /// By patterns of subjects, such as `task.#`.
     Topic,
-    /// All that are bound to it.
+    /// To all bound queues.
     Fanout,
 }
 
 impl Exchange {
-    /// Its name as the protocol has it. Names that are the server's own are its matter: `amq.topic` is one of them and may
-    /// be used.
+    /// Its name in the protocol. Reserved names are left to the server: `amq.topic`, for example, may be
+    /// used.
     pub(super) fn short_name(&self) -> Result<ShortString, BrokerError> {
-        // The exchange without a name is the one that leads to queues.
+        // The exchange with the empty name is the default exchange, which routes to queues.
         let name = ShortString::try_new(self.name.as_str()).ok().filter(|name| !name.as_str().is_empty());
         name.ok_or_else(|| {
             BrokerError::Invalid(format!(
@@ -50,11 +50,11 @@ impl Exchange {
         })
     }
 
-    /// Makes it unless it is there.
+    /// Creates it unless it exists.
     pub(super) async fn declare(&self, link: &Arc<Link>) -> Result<(), BrokerError> {
         let options = ExchangeDeclareOptions { durable: true, ..Default::default() };
         match self.ask(link, options).await {
-            // Somebody may have given us an exchange without letting us make any.
+            // An administrator may have created the exchange for us without the right to create any.
             Err(refused @ BrokerError::Refused(_)) => {
                 let is_there = self.ask(link, ExchangeDeclareOptions { passive: true, ..options }).await;
                 is_there.map_err(|_| refused)
@@ -75,8 +75,8 @@ impl Exchange {
     }
 }
 
-/// Whether an exchange that is there is only set up further than ours would be. It is the user's, then, and does what is
-/// needed of it.
+/// Whether an existing exchange only has additional settings. Then it belongs to the user, and still works as
+/// needed.
 fn differs_in_detail(why: &str) -> bool {
     why.contains("inequivalent arg") && !MUST_BE_EQUAL.iter().any(|argument| why.contains(argument))
 }

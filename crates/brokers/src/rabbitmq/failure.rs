@@ -1,4 +1,4 @@
-//! What the server's and the driver's errors mean.
+//! Maps errors of the server and the driver.
 
 use std::io;
 
@@ -6,11 +6,12 @@ use lapin::{Error, ErrorKind};
 
 use crate::BrokerError;
 
-/// What an error means, of a call that was about `queue`, if it was about one.
+/// The meaning of an error of a call about `queue`, if it was about one.
 pub(super) fn failure(queue: Option<&str>, error: &Error) -> BrokerError {
     match error.kind() {
         ErrorKind::ProtocolError(error) => refusal(queue, error.get_id(), error.get_message().as_str()),
-        // A certificate that we do not trust, or one of ours that the server does not trust.
+        // A certificate that the client does not trust, or one of the client's that the server does not
+        // trust.
         ErrorKind::IOError(error) if error.kind() == io::ErrorKind::InvalidData => {
             BrokerError::Refused(error.to_string())
         }
@@ -25,26 +26,26 @@ pub(super) fn failure(queue: Option<&str>, error: &Error) -> BrokerError {
     }
 }
 
-/// What a server means that closes a channel or the connection with this code.
+/// The meaning of the code with which a server closes a channel or the connection.
 fn refusal(queue: Option<&str>, code: u16, text: &str) -> BrokerError {
     let about = |advice: &str| format!("{text}{advice}");
     match code {
         // ACCESS_REFUSED, NOT_ALLOWED.
         403 | 530 => BrokerError::Refused(text.to_owned()),
-        // NOT_FOUND. A queue whose server is away is there, and making it anew would not help.
+        // NOT_FOUND. A queue on an unavailable server still exists; creating it again would not help.
         404 if text.contains("down or inaccessible") => BrokerError::Unreachable(text.to_owned()),
         404 => queue.map_or_else(
             || BrokerError::Failed(text.to_owned()),
             |queue| BrokerError::NoQueue(queue.to_owned()),
         ),
-        // CONNECTION_FORCED: the server is being shut down, or somebody closed the connection.
+        // CONNECTION_FORCED: the server shuts down, or an operator closed the connection.
         320 => BrokerError::Unreachable(text.to_owned()),
         // RESOURCE_LOCKED.
         405 => BrokerError::Invalid(about(": the queue belongs to one connection alone, use another name")),
-        // PRECONDITION_FAILED means several things, which only its text tells apart.
+        // PRECONDITION_FAILED has several meanings, which only its text distinguishes.
         406 => too_large(text).unwrap_or_else(|| {
             if text.contains("timed out") {
-                BrokerError::Failed(about(": a message was in hands for longer than the server's consumer_timeout"))
+                BrokerError::Failed(about(": a message was unacknowledged for longer than the server's consumer_timeout"))
             } else if text.contains("for exchange") {
                 BrokerError::Invalid(about(
                     ": there is another kind of exchange under this name; say its kind in the configuration, or delete \

@@ -4,18 +4,19 @@ use lapin::types::{AMQPValue, FieldTable, ShortString};
 
 use crate::{BrokerError, Queue};
 
-/// The highest priority of a queue that has priorities. Each costs the server some memory per queue: it advises ten.
+/// The highest priority of a queue with priorities. Each priority costs the server memory per queue: ten are
+/// recommended.
 const PRIORITIES: u8 = 10;
 
-/// Bytes of a queue's name, as the protocol has them.
+/// The longest name of a queue in the protocol, in bytes.
 const NAME_BYTES_MAX: usize = 255;
 
-/// What kind a queue is.
+/// The kind of a queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// Kept by several servers where there are several: what was confirmed outlives any one of them.
+    /// Replicated where there are several servers: confirmed messages survive the loss of any one server.
     Quorum,
-    /// Kept by one server. Has priorities.
+    /// Stored on one server. Has priorities.
     Classic,
 }
 
@@ -25,12 +26,12 @@ impl Kind {
             None | Some("quorum") => Ok(Self::Quorum),
             Some("classic") => Ok(Self::Classic),
             Some(kind) => Err(BrokerError::Invalid(format!(
-                "the kind {kind:?} of the queue {queue} is none of RabbitMQ's: use quorum or classic"
+                "RabbitMQ does not have the kind {kind:?} of the queue {queue}: use quorum or classic"
             ))),
         }
     }
 
-    /// What a queue of this kind is declared with.
+    /// The arguments with which a queue of this kind is declared.
     pub(super) fn arguments(self) -> FieldTable {
         let mut arguments = FieldTable::default();
         let kind = match self {
@@ -45,13 +46,13 @@ impl Kind {
     }
 }
 
-/// Refuses what cannot be a queue.
+/// Refuses an invalid queue.
 pub(super) fn check(queue: &Queue) -> Result<(), BrokerError> {
     Kind::of(queue)?;
     name(queue).map(drop)
 }
 
-/// A queue's name as the protocol has it.
+/// A queue's name in the protocol.
 pub(super) fn name(queue: &Queue) -> Result<ShortString, BrokerError> {
     let name = &queue.name;
     let why = if name.is_empty() {
@@ -66,15 +67,15 @@ pub(super) fn name(queue: &Queue) -> Result<ShortString, BrokerError> {
     Err(BrokerError::Invalid(format!("{why}: {name:?}")))
 }
 
-/// A priority from −10 to 10 as one of the queue's eleven: two of ours share one of these.
+/// Maps a priority from −10 to 10 to one of the queue's eleven: mostly two of ours share one.
 pub(super) fn priority_out(priority: i8) -> u8 {
     let priority = priority.clamp(-10, 10);
     (priority + 10).unsigned_abs() / 2
 }
 
-/// The other way round.
+/// The inverse.
 pub(super) fn priority_in(priority: u8) -> i8 {
-    // At most 10, so nothing is cut off.
+    // At most 10, so the conversion is exact.
     priority.min(PRIORITIES).cast_signed() * 2 - 10
 }
 

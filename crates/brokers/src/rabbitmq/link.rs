@@ -1,8 +1,8 @@
-//! A connection that is made when it is needed and made again after it was lost.
+//! A connection that is made when it is needed, and again after it was lost.
 //!
-//! The driver can reconnect by itself, but then nobody knows which messages were confirmed and which deliveries are
-//! still ours. Here a connection that was lost stays lost, with all that was under way on it; the next call gets a new
-//! one.
+//! The driver can reconnect by itself, but then it is unknown which messages were confirmed and which
+//! deliveries are still valid. Here a lost connection stays lost, with everything in flight on it; the next
+//! call gets a new one.
 
 use std::{
     fmt,
@@ -29,22 +29,22 @@ use crate::{
     rabbitmq::{address::Address, failure::failure},
 };
 
-/// How long a connection may take to be made: name, handshakes, password.
+/// The time limit for connecting: name lookup, handshakes, login.
 const CONNECT_MAX: Duration = Duration::from_secs(8);
 
-/// How long an answer may take. A queue of several servers has none while they choose a new leader.
+/// The time limit for an answer. A replicated queue does not answer during the election of a new leader.
 pub(super) const ANSWER_MAX: Duration = Duration::from_secs(10);
 
-/// How long a connection has to be closed in good order.
+/// The time limit for closing a connection cleanly.
 const CLOSE_MAX: Duration = Duration::from_secs(2);
 
-/// The place of a connection.
+/// The current connection, if any.
 pub(super) struct Link {
     address: Arc<Address>,
-    /// What it is for, shown by the server's tools.
+    /// Its purpose, shown by the server's tools.
     purpose: &'static str,
     line: Mutex<Option<Arc<Line>>>,
-    /// Held by the one who connects: when the last attempt failed, and why.
+    /// Locked by the task that connects: the time and error of the last failed attempt.
     failed: tokio::sync::Mutex<Option<(Instant, BrokerError)>>,
 }
 
@@ -53,19 +53,19 @@ impl Link {
         Arc::new(Self { address, purpose, line: Mutex::default(), failed: tokio::sync::Mutex::default() })
     }
 
-    /// A new channel on the connection, which is made unless it is there.
+    /// Opens a channel. Connects first, if necessary.
     pub(super) async fn channel(self: &Arc<Self>) -> Result<(Arc<Line>, Channel), BrokerError> {
         let line = self.line().await?;
         let channel = answer(None, line.connection.create_channel()).await?;
         Ok((line, channel))
     }
 
-    /// The connection, which is made unless it is there.
+    /// The current connection. Connects first, if necessary.
     pub(super) async fn line(self: &Arc<Self>) -> Result<Arc<Line>, BrokerError> {
         if let Some(line) = self.open_line() {
             return Ok(line);
         }
-        // In a task of its own: whoever asks may lose patience again and again, and would never be connected.
+        // In a separate task: a caller may time out again and again, and would never get a connection.
         let (link, asked) = (Arc::clone(self), Instant::now());
         let connecting = tokio::spawn(async move { link.connect(asked).await });
         connecting.await.unwrap_or_else(|error| Err(BrokerError::Failed(error.to_string())))
@@ -76,7 +76,8 @@ impl Link {
         if let Some(line) = self.open_line() {
             return Ok(line);
         }
-        // Callers that waited for the same attempt share its failure, instead of each making another one in turn.
+        // Callers that waited for the same attempt share its failure: otherwise each would make another
+        // attempt in turn.
         if let Some((_, error)) = failed.as_ref().filter(|(at, _)| *at >= asked) {
             return Err(error.clone());
         }
@@ -103,7 +104,7 @@ impl Link {
     }
 }
 
-/// One connection. It is closed when nobody has it any more.
+/// One connection. It closes when its last owner drops it.
 pub(super) struct Line {
     connection: Connection,
     socket: Socket,
@@ -122,7 +123,7 @@ impl Line {
             let stream = AsyncTcpStream::connect(&reactor, reactor.to_socket_addrs(place)).await?;
             if let AsyncTcpStream::Plain(plain) = &stream {
                 let plain = plain.get_ref();
-                // A small message is not to wait for the next one.
+                // A small message must not wait for the next one.
                 plain.set_nodelay(true)?;
                 held.hold(TcpStream::from(plain.as_fd().try_clone_to_owned()?));
             }
@@ -138,7 +139,7 @@ impl Line {
             Ok(Ok(connection)) => Ok(Self { connection, socket, runtime: Handle::current() }),
             Ok(Err(error)) => Err(failure(None, &error)),
             Err(_) => {
-                // The driver's thread would wait for ever.
+                // Otherwise the driver's thread would wait for ever.
                 socket.shut();
                 Err(BrokerError::Unreachable(format!("no connection within {CONNECT_MAX:?}")))
             }
@@ -149,7 +150,7 @@ impl Line {
         self.connection.status().connected()
     }
 
-    /// Whether the server has told us to send nothing more until it has memory and disk again.
+    /// Whether the server has blocked publishing until it has memory and disk again.
     pub(super) fn is_blocked(&self) -> bool {
         self.connection.status().blocked()
     }
@@ -157,7 +158,7 @@ impl Line {
 
 impl Drop for Line {
     fn drop(&mut self) {
-        // What the driver says now is a farewell that the server may never answer.
+        // The driver now says goodbye, which the server may never answer.
         let socket = self.socket.clone();
         self.runtime.spawn(async move {
             let cut = Cut(socket);
@@ -167,7 +168,7 @@ impl Drop for Line {
     }
 }
 
-/// Shuts a socket down when it is dropped, which may be with the whole runtime.
+/// Shuts a socket down when dropped, possibly together with the whole runtime.
 struct Cut(Socket);
 
 impl Drop for Cut {
@@ -176,8 +177,8 @@ impl Drop for Cut {
     }
 }
 
-/// A second handle of a connection's socket. The driver's thread serves a connection until its socket ends, so whoever
-/// gives up on one must end it.
+/// A second handle of a connection's socket. The driver's thread serves a connection until its socket ends,
+/// so abandoning a connection requires ending the socket.
 #[derive(Clone, Default)]
 struct Socket(Arc<Mutex<Held>>);
 
@@ -210,7 +211,7 @@ impl Socket {
 }
 
 fn end(stream: &TcpStream) {
-    // One that has ended already has nothing against it.
+    // Fails if the socket has already ended, which is fine.
     let _ = stream.shutdown(Shutdown::Both);
 }
 
@@ -220,7 +221,7 @@ impl fmt::Debug for Link {
     }
 }
 
-/// Waits for an answer about a queue, but not for ever.
+/// Waits for an answer about a queue, with a time limit.
 pub(super) async fn answer<T>(
     queue: Option<&str>,
     answer: impl Future<Output = lapin::Result<T>>,
@@ -237,7 +238,8 @@ mod tests {
 
     use super::*;
 
-    /// A server that takes connections and says nothing is given up, with the thread that serves the connection.
+    /// A server that accepts connections and never answers is abandoned, together with the thread that serves
+    /// the connection.
     #[tokio::test]
     async fn a_connection_that_is_given_up_is_ended() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -250,7 +252,7 @@ mod tests {
         });
         let link = Link::new(Arc::new(Address::parse(&url).unwrap()), "test");
         let begun = Instant::now();
-        // Those who ask while somebody connects share what comes of it.
+        // Callers during a connection attempt share its result.
         let (one, two) = tokio::join!(link.line(), link.line());
         for asked in [one, two] {
             assert!(matches!(asked.err(), Some(BrokerError::Unreachable(_))));

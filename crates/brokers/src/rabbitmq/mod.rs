@@ -9,11 +9,12 @@
 //!          link "sending"                          link "receiving"
 //! ```
 //!
-//! There are two connections because a server whose memory or disk is nearly full stops reading those by which messages
-//! come in, with all that is on them. What workers acknowledge must get through all the same: it makes room.
+//! There are two connections because a server with nearly full memory or disk stops reading connections that
+//! publish, with everything on them. Acknowledgements of workers must get through nevertheless: they free
+//! space.
 //!
-//! When the connection is lost, what was not confirmed is unknown and is reported as an error, and what was in hands goes
-//! back to its queue. The next call connects again.
+//! After a lost connection, unconfirmed messages are reported as errors, since their fate is unknown, and
+//! messages in flight go back to their queue. The next call connects again.
 
 mod address;
 mod consumer;
@@ -45,8 +46,8 @@ use crate::{
 
 /// A RabbitMQ server, or a cluster behind one address.
 ///
-/// Kinds of queues: `quorum`, which is what nothing stands for, and `classic`, which has priorities. A topic is an exchange
-/// of the kind `topic`, which is what nothing stands for, or `fanout`; or one queue, of one of the kinds of queues.
+/// Kinds of queues: `quorum`, the default, and `classic`, which has priorities. A topic is an exchange of the
+/// kind `topic`, the default, or `fanout`; or one queue of either kind.
 pub struct RabbitMq {
     address: Arc<Address>,
     receiving: Arc<Link>,
@@ -54,14 +55,14 @@ pub struct RabbitMq {
 }
 
 impl RabbitMq {
-    /// The broker at `amqp://USER:PASSWORD@HOST:PORT/VHOST`, or `amqps://…` for TLS. Behind a `?` there may be `heartbeat`,
-    /// in seconds, and `cacert`, the path of a file of certificates to trust besides those of the system. Nothing is
-    /// connected yet.
+    /// Makes a client of the broker at `amqp://USER:PASSWORD@HOST:PORT/VHOST`, or `amqps://…` for TLS.
+    /// Parameters after a `?`: `heartbeat`, in seconds, and `cacert`, a file with certificates to trust in
+    /// addition to the system's. Does not connect yet.
     ///
-    /// Calls of it are to be made within a Tokio runtime.
+    /// Its methods must be called within a Tokio runtime.
     ///
     /// # Errors
-    /// When the URL is no such one.
+    /// When the URL is invalid.
     pub fn new(url: &str) -> Result<Self, BrokerError> {
         let address = Arc::new(Address::parse(url)?);
         let receiving = Link::new(Arc::clone(&address), "receiving");

@@ -1,7 +1,7 @@
-//! A channel that messages come in by.
+//! A channel for receiving messages.
 //!
-//! The server sends as many messages as may be in hands. They are ours as long as the channel lives: when it ends, however
-//! it ends, they go back to the queue.
+//! The server sends messages up to the limit of messages in flight. They belong to this client as long as the
+//! channel lives: when it ends in any way, they go back to the queue.
 
 use std::{
     collections::{BTreeSet, HashSet},
@@ -30,24 +30,24 @@ use crate::{
     },
 };
 
-/// A channel by which nothing came for so long is opened anew: the server may have lost sight of its consumer when
-/// somebody deleted the queue and made it again at once (see [`REMAKE_AFTER`](super::queues::REMAKE_AFTER)).
+/// A channel without messages for this long is reopened: the server may have lost its consumer when the queue
+/// was deleted and created again at once (see [`REMAKE_AFTER`](super::queues::REMAKE_AFTER)).
 const IDLE_MAX: Duration = Duration::from_secs(20);
 
-/// A channel that messages come in by.
+/// A channel for receiving messages.
 pub(super) struct Opening {
     pub(super) number: u64,
-    // Dropped in this order: no more messages, then the channel, then the connection if it is the last.
+    // Dropped in this order: the deliveries, the channel, then the connection if it is the last owner.
     deliveries: lapin::Consumer,
     channel: Channel,
     line: Arc<Line>,
-    /// Handed out and not settled. What the server sent beyond that has greater numbers.
+    /// Handed out and not settled. Messages sent ahead by the server have greater numbers.
     in_hands: BTreeSet<u64>,
-    /// When something came last, or it was opened.
+    /// The time of the last message, or of the opening.
     heard: Instant,
 }
 
-/// What is done to a message that is settled.
+/// How to settle a message.
 #[derive(Clone, Copy)]
 pub(super) enum Settling {
     Acknowledge,
@@ -63,11 +63,11 @@ impl Opening {
     ) -> Result<Self, BrokerError> {
         let about = Some(queue.name.as_str());
         let (line, channel) = link.channel().await?;
-        // Zero would mean any number.
+        // Zero would mean no limit.
         let ahead = u16::try_from(settings.in_hands_max).unwrap_or(u16::MAX).max(1);
         answer(about, channel.basic_qos(ahead, BasicQosOptions::default())).await?;
         let name = kind::name(queue)?;
-        // A name that the protocol cannot carry is left to the server, which makes one.
+        // If the protocol cannot represent the name, the server makes one.
         let tag = ShortString::try_new(settings.name.as_str()).unwrap_or_default();
         let options = BasicConsumeOptions::default();
         let deliveries =
@@ -75,7 +75,7 @@ impl Opening {
         Ok(Self { number, deliveries, channel, line, in_hands: BTreeSet::new(), heard: Instant::now() })
     }
 
-    /// What is there, waiting for the first until then.
+    /// Receives the available messages; waits for the first one until `until`.
     pub(super) async fn receive(
         &mut self,
         queue: &Queue,
@@ -93,7 +93,7 @@ impl Opening {
                 None => break,
                 Some(Some(Ok(delivery))) => received.push(self.take(delivery)),
                 Some(Some(Err(error))) => return Err(failure(Some(&queue.name), &error)),
-                // The server ends a consumer when it has no queue any more.
+                // The server ends a consumer when its queue is deleted.
                 Some(None) => return Err(BrokerError::NoQueue(queue.name.clone())),
             }
         }
@@ -116,7 +116,7 @@ impl Opening {
         tags: &HashSet<u64>,
         settling: Settling,
     ) -> Result<(), BrokerError> {
-        // Up to the first that stays in hands, one word settles all.
+        // One command settles all messages up to the first that stays in flight.
         let mut in_order = self.in_hands.iter().copied();
         let together = in_order.by_ref().take_while(|tag| tags.contains(tag)).last();
         let one_by_one: Vec<u64> = in_order.filter(|tag| tags.contains(tag)).collect();
@@ -127,8 +127,8 @@ impl Opening {
         let together = together.map(|tag| self.say(settling, tag, true));
         let one_by_one = one_by_one.iter().map(|tag| self.say(settling, *tag, false));
         let said = join_all(together.into_iter().chain(one_by_one));
-        // The server does not answer to any of these. But it works off a channel in order, so it has heard them when it
-        // answers to something harmless behind them: that messages may go on coming.
+        // The server does not confirm these commands. But it processes a channel in order, so it has
+        // processed them when it answers a harmless command after them: to continue the message flow.
         let heard = async {
             for said in said.await {
                 said?;
@@ -147,7 +147,7 @@ impl Opening {
         }
     }
 
-    /// Why it was closed. What came before that has gone back to the queue.
+    /// The reason why the channel was closed. Earlier messages have gone back to the queue.
     pub(super) fn why_closed(&mut self, queue: &Queue) -> BrokerError {
         while let Some(Some(came)) = self.deliveries.next().now_or_never() {
             if let Err(error) = came {
@@ -166,9 +166,9 @@ impl Opening {
     }
 }
 
-/// Why receipts of an earlier channel settle nothing.
+/// The error for receipts of an earlier channel.
 pub(super) fn lost() -> BrokerError {
     BrokerError::Unreachable(
-        "the connection that messages in hands came by was lost: they are delivered again".to_owned(),
+        "the connection of unacknowledged messages was lost: the broker will deliver them again".to_owned(),
     )
 }

@@ -1,8 +1,8 @@
-//! A channel that messages leave by.
+//! A channel for sending messages.
 //!
-//! A batch has it to itself: all its messages go out at once, the server confirms them in whatever order and in bulk, and
-//! hands back those for which there is no queue. With other batches on the same channel it would not be known whose came
-//! back.
+//! A batch has a channel to itself: it sends all its messages at once, the server confirms them in any order
+//! and in groups, and returns those without a queue. With several batches on one channel, returned messages
+//! could not be assigned to their batch.
 
 use std::{collections::HashSet, sync::Arc};
 
@@ -26,10 +26,10 @@ use crate::{
     },
 };
 
-/// What became of a message.
+/// The outcome of a message.
 pub(super) type Outcome = Result<(), BrokerError>;
 
-/// A channel on which the server confirms what it takes.
+/// A channel in confirm mode.
 pub(super) struct Outlet {
     line: Arc<Line>,
     channel: Channel,
@@ -38,7 +38,7 @@ pub(super) struct Outlet {
 impl Outlet {
     pub(super) async fn open(sending: &Arc<Link>) -> Result<Self, BrokerError> {
         if sending.line().await?.is_blocked() {
-            // Not even a channel would be opened.
+            // The server would not even open a channel.
             return Err(blocked());
         }
         let (line, channel) = sending.channel().await?;
@@ -50,7 +50,7 @@ impl Outlet {
         self.line.is_open() && self.channel.status().connected()
     }
 
-    /// Sends all of these and waits until the server has taken or refused each.
+    /// Sends all messages, and waits until the server has accepted or refused each.
     pub(super) async fn send(&self, target: &Target, batch: &[Letter<'_>]) -> Vec<Outcome> {
         let everywhere = |error: BrokerError| vec![Err(error); batch.len()];
         if self.line.is_blocked() {
@@ -61,7 +61,8 @@ impl Outlet {
         for letter in batch {
             confirms.push(self.begin(target, *letter));
         }
-        // Each is told to the driver's thread when it is first looked at: in their order, none waiting for another.
+        // The first poll hands a message to the driver's thread: so they are sent in order, without waiting
+        // for each other.
         let mut under_way = Vec::with_capacity(batch.len());
         for mut confirm in confirms {
             let outcome = poll_immediate(&mut confirm).await;
@@ -82,7 +83,7 @@ impl Outlet {
         outcomes(target, batch, waiting.await)
     }
 
-    /// Sends one and waits until the server has taken or refused it.
+    /// Sends one message, and waits until the server has accepted or refused it.
     fn begin<'a>(
         &'a self,
         target: &'a Target,
@@ -91,7 +92,7 @@ impl Outlet {
         async move {
             let told = |error: lapin::Error| failure(Some(target.name()), &error);
             let (exchange, routing_key) = target.way(letter)?;
-            // Without this flag the server drops what it has no queue for, and confirms it.
+            // Without this flag the server confirms and drops a message without a queue.
             let options = BasicPublishOptions { mandatory: target.wants_a_queue(), ..Default::default() };
             let properties = properties::of(letter.message)?;
             let body = &letter.message.body;
@@ -103,21 +104,21 @@ impl Outlet {
     }
 }
 
-/// What became of each message of a batch, by what the server said to all of them.
+/// The outcome of each message of a batch, from the server's answers to all of them.
 fn outcomes(
     target: &Target,
     batch: &[Letter<'_>],
     confirmed: Vec<Result<Confirmation, BrokerError>>,
 ) -> Vec<Outcome> {
-    // A message that comes back is reported with any of the confirmations that follow, not with its own.
+    // A returned message is reported with any later confirmation, not with its own.
     let mut returned = HashSet::new();
     let mut taken = Vec::with_capacity(confirmed.len());
     for confirmation in confirmed {
         taken.push(match &confirmation {
             Ok(Confirmation::Ack(_)) => Ok(()),
-            Ok(_) => Err(BrokerError::Failed(
-                "it does not take the message: the queue is full, or failed".to_owned(),
-            )),
+            Ok(_) => {
+                Err(BrokerError::Failed("it refused the message: the queue is full or has failed".to_owned()))
+            }
             Err(error) => Err(error.clone()),
         });
         let message = confirmation.ok().and_then(Confirmation::take_message);
@@ -130,7 +131,5 @@ fn outcomes(
 }
 
 fn blocked() -> BrokerError {
-    BrokerError::Failed(
-        "it takes no messages for the time being: its memory or disk is nearly full".to_owned(),
-    )
+    BrokerError::Failed("it accepts no messages at present: its memory or disk is nearly full".to_owned())
 }

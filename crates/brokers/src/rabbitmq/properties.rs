@@ -1,4 +1,4 @@
-//! A message as the protocol has it, and back.
+//! Converts messages to AMQP properties and back.
 
 use lapin::{
     BasicProperties,
@@ -7,20 +7,20 @@ use lapin::{
 
 use crate::{BrokerError, Message, rabbitmq::kind};
 
-/// A message that survives a restart of the server.
+/// Marks a message that survives a restart of the server.
 const PERSISTENT: u8 = 2;
 
-/// How often a quorum queue delivered the message before.
+/// The header with the number of earlier deliveries from a quorum queue.
 const DELIVERY_COUNT: &str = "x-delivery-count";
 
-/// The header for which the protocol has a place of its own, where others look for it.
+/// The header for which the protocol has a separate property.
 const CONTENT_TYPE: &str = "content-type";
 
-/// Headers that servers add.
+/// Headers added by servers.
 const OF_SERVERS: [&str; 2] = [DELIVERY_COUNT, "x-acquired-count"];
 
-/// All that travels beside the body. The key goes as the correlation id: the protocol has none, and messages with the
-/// same key belong together.
+/// The properties of a message. The key becomes the correlation id: the protocol has no keys, and messages
+/// with the same key belong together.
 pub(super) fn of(message: &Message) -> Result<BasicProperties, BrokerError> {
     let short = |what: &str, value: &str| {
         ShortString::try_new(value).map_err(|_| {
@@ -48,7 +48,7 @@ pub(super) fn of(message: &Message) -> Result<BasicProperties, BrokerError> {
     Ok(if headers.inner().is_empty() { properties } else { properties.with_headers(headers) })
 }
 
-/// The message that was sent with these, whoever sent it.
+/// The message with these properties, from any sender.
 pub(super) fn message(properties: &BasicProperties, body: Vec<u8>) -> Message {
     let headers = properties.headers().as_ref().map(FieldTable::inner);
     let headers = headers.into_iter().flatten().filter(|(name, _)| !OF_SERVERS.contains(&name.as_str()));
@@ -60,12 +60,12 @@ pub(super) fn message(properties: &BasicProperties, body: Vec<u8>) -> Message {
         key: text(properties.correlation_id().as_ref()),
         headers: headers.chain(content_type).collect(),
         body: body.into(),
-        // What was sent without one is not less urgent than what was sent with a middle one.
+        // A message without a priority counts as one with the middle priority.
         priority: properties.priority().map_or(0, kind::priority_in),
     }
 }
 
-/// The id of a message that came with these.
+/// The message id in these properties.
 pub(super) fn id(properties: &BasicProperties) -> String {
     text(properties.message_id().as_ref())
 }
@@ -74,17 +74,17 @@ fn text(value: Option<&ShortString>) -> String {
     value.map(ToString::to_string).unwrap_or_default()
 }
 
-/// How often a message was delivered, where that can be known.
+/// How often a message was delivered, where this is known.
 pub(super) fn deliveries(properties: &BasicProperties, redelivered: bool) -> Option<u32> {
     let before = properties.headers().as_ref().and_then(|headers| headers.inner().get(DELIVERY_COUNT));
     match before.and_then(as_text) {
         Some(before) => before.parse::<u32>().ok()?.checked_add(1),
-        // A classic queue says that it was delivered before, not how often.
+        // A classic queue only reports whether it was delivered before.
         None => (!redelivered).then_some(1),
     }
 }
 
-/// A header's value, unless it has parts.
+/// A header's value as text, unless it is composite.
 fn as_text(value: &AMQPValue) -> Option<String> {
     match value {
         AMQPValue::LongString(value) => Some(String::from_utf8_lossy(value.as_bytes()).into_owned()),

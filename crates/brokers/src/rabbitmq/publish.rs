@@ -1,7 +1,7 @@
-//! Sending messages, so that each is known to be where it is to go or is reported.
+//! Sends messages: each one is known to have arrived or is reported as an error.
 //!
-//! The queue or exchange is made before the first message for it, and again when the server says that it is gone.
-//! Each batch has a channel to itself meanwhile, see [`Outlet`].
+//! The queue or exchange is created before the first message, and again when the server reports that it is
+//! missing. Each batch has a channel to itself meanwhile, see [`Outlet`].
 
 use std::{
     collections::HashSet,
@@ -20,23 +20,24 @@ use crate::{
     },
 };
 
-/// Channels kept for the next batches.
+/// The most idle channels kept for later batches.
 const IDLE_MAX: usize = 16;
 
-/// The default of servers since version 4, and what is sensible for a queue.
+/// The server's default since version 4, and a reasonable size for a queue.
 pub(super) const MESSAGE_BYTES_MAX: usize = 16 * 1024 * 1024;
 
-/// Bytes under way at once. Each such piece of a batch has [`ANSWER_MAX`](super::link::ANSWER_MAX) to be confirmed, which a disk can do.
+/// The most bytes in flight at once. Each such part of a batch must be confirmed within
+/// [`ANSWER_MAX`](super::link::ANSWER_MAX), which a disk can do.
 const TOGETHER_BYTES_MAX: usize = 8 * 1024 * 1024;
 
-/// Where messages leave from.
+/// Sends the messages of this client.
 pub(super) struct Publisher {
-    /// The connection that messages leave by, and nothing else: a server that runs out of memory stops reading it.
+    /// The connection for sending only: a server that runs out of memory stops reading it.
     sending: Arc<Link>,
-    /// The one by which queues and exchanges are made.
+    /// The connection for creating queues and exchanges.
     asking: Arc<Link>,
     idle: Mutex<Vec<Outlet>>,
-    /// What was there once, and need not be made before each batch.
+    /// Targets known to exist, which need not be created before each batch.
     known: Mutex<HashSet<Target>>,
 }
 
@@ -56,7 +57,7 @@ impl Publisher {
 
         let missing = indices(&outcomes, |outcome| matches!(outcome, Err(BrokerError::NoQueue(_))));
         if !missing.is_empty() {
-            // It was deleted since. Once more, then; if that does not help, somebody works against us.
+            // The target was deleted. Try once more; if that fails too, another program keeps deleting it.
             self.known().remove(target);
             sleep(queues::REMAKE_AFTER).await;
             match self.ensure(target).await {
@@ -68,7 +69,7 @@ impl Publisher {
         let large = indices(&outcomes, |outcome| matches!(outcome, Err(BrokerError::TooLarge { .. })));
         let large: Vec<usize> = large.into_iter().filter(|at| good.binary_search(at).is_ok()).collect();
         if large.len() > 1 {
-            // The server has a lower limit than usual, and closed the channel on all for the sake of one.
+            // The server has a lower limit than usual, and closed the channel for all because of one.
             for at in large {
                 self.send(target, letters, &[at], &mut outcomes).await;
             }
@@ -76,7 +77,7 @@ impl Publisher {
         outcomes
     }
 
-    /// Sends these of the messages, and notes what became of each.
+    /// Sends the messages at these indices, and records the outcome of each.
     async fn send(&self, target: &Target, letters: &[Letter<'_>], which: &[usize], outcomes: &mut [Outcome]) {
         let mut rest = which;
         while !rest.is_empty() {
@@ -90,7 +91,7 @@ impl Publisher {
                 _ => None,
             };
             if let Some(error) = now.iter().find_map(gone) {
-                // Each piece would wait as long in vain.
+                // The other parts would time out too.
                 return set(outcomes, later, &error);
             }
             rest = later;
@@ -108,7 +109,7 @@ impl Publisher {
         }
     }
 
-    /// Makes a queue or exchange unless it was there already.
+    /// Creates a queue or exchange unless it is known to exist.
     async fn ensure(&self, target: &Target) -> Outcome {
         if !self.known().contains(target) {
             target.declare(&self.asking).await?;
@@ -117,7 +118,7 @@ impl Publisher {
         Ok(())
     }
 
-    /// A channel of which nobody else knows.
+    /// A channel without other users.
     async fn outlet(&self) -> Result<Outlet, BrokerError> {
         while let Some(outlet) = self.idle().pop() {
             if outlet.is_open() {
@@ -127,7 +128,7 @@ impl Publisher {
         Outlet::open(&self.sending).await
     }
 
-    /// Keeps a channel on which nothing is under way any more.
+    /// Keeps a channel with nothing in flight.
     fn give_back(&self, outlet: Outlet, sent: &[Outcome]) {
         let is_settled = sent.iter().all(|outcome| matches!(outcome, Ok(()) | Err(BrokerError::NoQueue(_))));
         let mut idle = self.idle();
@@ -150,7 +151,7 @@ fn bytes(message: &Message) -> usize {
     message.body.len() + headers.sum::<usize>()
 }
 
-/// How many of these messages, from the first on, are sent together: one at least.
+/// How many of these messages, from the first on, are sent together: at least one.
 fn fitting(letters: &[Letter<'_>], which: &[usize]) -> usize {
     let mut room = TOGETHER_BYTES_MAX;
     let fits = |at: &&usize| {

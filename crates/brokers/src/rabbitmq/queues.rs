@@ -1,4 +1,4 @@
-//! Making queues and looking at them.
+//! Creates queues and reads their state.
 
 use std::{sync::Arc, time::Duration};
 
@@ -12,38 +12,38 @@ use crate::{
     },
 };
 
-/// How long a queue that was deleted is left alone before it is made again. The server tells its consumers within
-/// milliseconds, but one that was not told yet when there is a new quorum queue under the same name is not told any more:
-/// it counts as that one's consumer and drops what it is sent.
+/// How long to wait before a deleted queue is created again. The server notifies its consumers within
+/// milliseconds. But a consumer not yet notified when a new quorum queue with the same name exists is never
+/// notified: it counts as the new queue's consumer and drops the messages it is sent.
 pub(super) const REMAKE_AFTER: Duration = Duration::from_millis(500);
 
-/// Makes a queue unless it is there.
+/// Creates a queue unless it exists.
 pub(super) async fn declare(link: &Arc<Link>, queue: &Queue) -> Result<(), BrokerError> {
     let (kind, name) = (Kind::of(queue)?, kind::name(queue)?);
     let (_line, channel) = link.channel().await?;
     let declared = channel.queue_declare(name, QueueDeclareOptions::durable(), kind.arguments());
     match answer(Some(&queue.name), declared).await {
         Ok(_) => Ok(()),
-        // Somebody may have given us a queue without letting us make any.
+        // An administrator may have created the queue for us without the right to create any.
         Err(refused @ BrokerError::Refused(_)) => look(link, queue).await.map(drop).map_err(|_| refused),
         Err(BrokerError::Invalid(why)) if differs_in_detail(&why) => Ok(()),
         Err(error) => Err(error),
     }
 }
 
-/// Whether a queue that is there has only limits, times or priorities that ours would not have. It is the user's, then,
-/// and does what is needed of it.
+/// Whether an existing queue only has other limits, timeouts or priorities. Then it belongs to the user, and
+/// still works as needed.
 fn differs_in_detail(why: &str) -> bool {
     why.contains("inequivalent arg 'x-") && !why.contains("inequivalent arg 'x-queue-type'")
 }
 
-/// Looks at a queue.
+/// Reads the state of a queue.
 pub(super) async fn look(link: &Arc<Link>, queue: &Queue) -> Result<Look, BrokerError> {
     let (_line, channel) = link.channel().await?;
     let seen = passive(&channel, queue).await?;
     Ok(Look {
         messages: Some(seen.message_count().into()),
-        // What consumers have in their hands is not counted; where there are none, that makes no difference.
+        // Messages in flight are not counted; without consumers there are none.
         counts_in_hands: seen.consumer_count() == 0,
         identity: None,
     })

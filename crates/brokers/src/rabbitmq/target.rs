@@ -1,4 +1,4 @@
-//! Where messages go.
+//! Destinations of messages.
 
 use std::sync::Arc;
 
@@ -14,12 +14,12 @@ use crate::{
     },
 };
 
-/// Where messages go.
+/// The destination of messages.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) enum Target {
-    /// To a queue, by the exchange that leads to every queue by its name.
+    /// A queue, through the default exchange, which routes by queue names.
     Queue(Queue),
-    /// To whoever has bound a queue to it.
+    /// An exchange, with the queues bound to it.
     Exchange(Exchange),
 }
 
@@ -27,12 +27,12 @@ pub(super) enum Target {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Letter<'m> {
     pub(super) message: &'m Message,
-    /// What it is about, where the way goes by that.
+    /// Its subject, for routing by subject.
     pub(super) subject: &'m str,
 }
 
 impl<'m> Letter<'m> {
-    /// One that goes to a queue.
+    /// A message to a queue.
     pub(super) fn plain(message: &'m Message) -> Self {
         Self { message, subject: "" }
     }
@@ -43,7 +43,7 @@ impl<'m> Letter<'m> {
 }
 
 impl Target {
-    /// Where the messages of a topic go: to an exchange, or all into one queue.
+    /// The destination of a topic's messages: an exchange, or one queue.
     pub(super) fn of(topic: &Topic) -> Result<Self, BrokerError> {
         let exchange = |way| Ok(Self::Exchange(Exchange { name: topic.name.clone(), way }));
         match topic.kind.as_deref() {
@@ -51,13 +51,13 @@ impl Target {
             Some("fanout") => exchange(Way::Fanout),
             Some("quorum" | "classic") => Ok(Self::Queue(topic.as_queue())),
             Some(kind) => Err(BrokerError::Invalid(format!(
-                "the kind {kind:?} of the topic {topic} is none of RabbitMQ's: use topic or fanout for an exchange, quorum \
+                "RabbitMQ does not have the kind {kind:?} of the topic {topic}: use topic or fanout for an exchange, quorum \
                  or classic for one queue"
             ))),
         }
     }
 
-    /// Refuses what cannot be there.
+    /// Refuses an invalid destination.
     pub(super) fn check(&self) -> Result<(), BrokerError> {
         match self {
             Self::Queue(queue) => kind::check(queue),
@@ -72,7 +72,7 @@ impl Target {
         }
     }
 
-    /// Makes it unless it is there.
+    /// Creates it unless it exists.
     pub(super) async fn declare(&self, link: &Arc<Link>) -> Result<(), BrokerError> {
         match self {
             Self::Queue(queue) => queues::declare(link, queue).await,
@@ -80,7 +80,7 @@ impl Target {
         }
     }
 
-    /// The exchange and the routing key by which a message gets there.
+    /// The exchange and the routing key for a message.
     pub(super) fn way(&self, letter: Letter<'_>) -> Result<(ShortString, ShortString), BrokerError> {
         match self {
             Self::Queue(queue) => Ok((ShortString::default(), kind::name(queue)?)),
@@ -96,7 +96,7 @@ impl Target {
         }
     }
 
-    /// Whether a message is lost that comes to no queue.
+    /// Whether a message without a queue is lost.
     pub(super) fn wants_a_queue(&self) -> bool {
         matches!(self, Self::Queue(_))
     }

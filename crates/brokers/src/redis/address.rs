@@ -7,13 +7,13 @@ use rustls::crypto::{CryptoProvider, ring};
 
 use crate::{BrokerError, percent};
 
-/// Names a file with root certificates, where those of the system are not to be used.
+/// Parameter with a file of root certificates, in place of the system's.
 const ROOTS: &str = "cacert=";
 
 const FORM: &str = "expected redis://[USER:PASSWORD@]HOST[:PORT][/DATABASE], or rediss:// for TLS, with ?cacert=FILE where \
                     the system does not know its certificate";
 
-/// Where a server is, and its name for people.
+/// Makes the client of a server, and its name for log messages.
 pub(super) fn read(url: &str) -> Result<(Client, String), BrokerError> {
     let (scheme, _) = url.split_once("://").unwrap_or_default();
     if !["redis", "rediss"].contains(&scheme) {
@@ -28,7 +28,7 @@ pub(super) fn read(url: &str) -> Result<(Client, String), BrokerError> {
     };
     check(&plain[scheme.len() + "://".len()..])?;
     if plain.contains('?') {
-        return Err(invalid("behind the ? there is something else than cacert=FILE"));
+        return Err(invalid("unknown parameter after the ?: only cacert=FILE is supported"));
     }
     if scheme == "redis" && roots.is_some() {
         return Err(invalid("cacert is for rediss, which is by TLS"));
@@ -47,7 +47,7 @@ pub(super) fn read(url: &str) -> Result<(Client, String), BrokerError> {
         return Ok((client, name));
     }
     if CryptoProvider::get_default().is_none() {
-        // Somebody else may have been quicker: then there is one.
+        // Fails if another thread was faster: then a provider is installed.
         let _ = ring::default_provider().install_default();
     }
     let wrong = |path: &str, error: &dyn std::fmt::Display| {
@@ -59,7 +59,7 @@ pub(super) fn read(url: &str) -> Result<(Client, String), BrokerError> {
     Ok((client, name))
 }
 
-/// Refuses what stands behind the scheme where it can be said which part of it is wrong.
+/// Refuses an invalid URL, and names the invalid part if possible.
 fn check(rest: &str) -> Result<(), BrokerError> {
     let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
     let (authority, path) = match authority.split_once(['?', '#']) {
@@ -68,14 +68,14 @@ fn check(rest: &str) -> Result<(), BrokerError> {
     };
     let (login, server) = match authority.rsplit_once('@') {
         Some((login, server)) => (login, server),
-        // What comes before the @ would be taken for a host, and shown.
+        // Otherwise the part before the @ would count as a host, and be shown.
         None if rest.contains('@') => {
-            return Err(invalid("write / ? # and @ in user and password as %2F %3F %23 and %40"));
+            return Err(invalid("in user and password write / ? # and @ as %2F %3F %23 and %40"));
         }
         None => ("", authority),
     };
     if percent::decode(login).is_none() {
-        return Err(invalid("a % in user and password is written as %25"));
+        return Err(invalid("in user and password write % as %25"));
     }
     let (host, port) = match server.rsplit_once(':') {
         Some((host, port)) if !port.ends_with(']') => (host, port),
@@ -85,16 +85,16 @@ fn check(rest: &str) -> Result<(), BrokerError> {
         return Err(invalid("it names no host"));
     }
     if !port.is_empty() && port.parse::<u16>().is_err() {
-        return Err(invalid("its port is no number up to 65535"));
+        return Err(invalid("its port is not a number up to 65535"));
     }
     let database = path.trim_matches('/');
     if !database.is_empty() && database.parse::<u32>().is_err() {
-        return Err(invalid("its database, behind the /, is no number"));
+        return Err(invalid("its database, after the /, is not a number"));
     }
     Ok(())
 }
 
-/// What the URL says is not repeated: there may be a password anywhere in one that is written wrongly.
+/// Does not repeat the URL: even an invalid one may contain a password.
 fn invalid(why: &str) -> BrokerError {
     BrokerError::Invalid(format!("the URL of Redis: {why}; {FORM}"))
 }
@@ -121,11 +121,11 @@ mod tests {
             ("redis://me:s3cret@:6379", "no host"),
             ("redis://me:s3cret@host/one", "its database"),
             ("redis://me:s3cret@host/-1", "its database"),
-            ("redis://me:s3cret%zz@host", "a % in"),
+            ("redis://me:s3cret%zz@host", "write % as"),
             ("redis://me:s3/cret@host", "write / ? #"),
             ("redis://me:s3?cret@host", "write / ? #"),
             ("redis://me:s3cret@a b", "it is not understood"),
-            ("redis://h?x=s3cret", "behind the ?"),
+            ("redis://h?x=s3cret", "after the ?"),
             ("redis://h/1?cacert=s3cret", "cacert is for rediss"),
         ] {
             let error = read(url).unwrap_err().to_string();

@@ -1,4 +1,5 @@
-//! A message as an entry of a stream: its body and its headers are fields, which consumers in any language read by name.
+//! Converts messages to stream entries: body and headers are fields, which consumers in any language read by
+//! name.
 
 use bytes::Bytes;
 use redis::{Cmd, cmd};
@@ -9,16 +10,16 @@ const BODY: &str = "body";
 const ID: &str = "windlass-id";
 const KEY: &str = "windlass-key";
 
-/// An entry as Redis answers: its id, and its fields' names and values in turn; none of one that was deleted.
+/// An entry as Redis returns it: its id, and its fields' names and values in turn; none for a deleted entry.
 pub(super) type Entry = (String, Option<Vec<Bytes>>);
 
 /// How long a stream keeps its entries.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Kept {
-    /// Until whoever takes one deletes it, as from a queue. Such a stream has to be there, or nothing is added and nothing
-    /// answered: whoever makes one must know that it is new.
+    /// Until its consumer deletes it, as in a queue. Such a stream must exist, or nothing is added and the
+    /// answer is nil: the creator of a stream must know that it is new.
     UntilDone,
-    /// Until there are so many behind it, or a few more. Such a stream is made by the first entry.
+    /// Until about this number of newer entries exist, or a few more. The first entry creates such a stream.
     Last(u64),
 }
 
@@ -28,7 +29,7 @@ pub(super) fn add(stream: &str, message: &Message, kept: Kept) -> Result<Cmd, Br
     command.arg(stream);
     match kept {
         Kept::UntilDone => command.arg("NOMKSTREAM"),
-        // About so many, and never fewer: the server throws away whole blocks of entries.
+        // About this number, and never fewer: the server deletes whole blocks of entries.
         Kept::Last(count) => command.arg("MAXLEN").arg("~").arg(count),
     };
     command.arg("*");
@@ -47,13 +48,13 @@ pub(super) fn add(stream: &str, message: &Message, kept: Kept) -> Result<Cmd, Br
     Ok(command)
 }
 
-/// What a message takes, headers included.
+/// The size of a message, headers included.
 pub(super) fn size(message: &Message) -> usize {
     let headers = message.headers.iter().map(|(name, value)| name.len() + value.len());
     message.id.len() + message.key.len() + message.body.len() + headers.sum::<usize>()
 }
 
-/// The message of an entry, whoever added it.
+/// The message in an entry, from any sender.
 pub(super) fn delivery(id: String, fields: &[Bytes], deliveries: u32) -> Delivery {
     let text = |bytes: &Bytes| String::from_utf8_lossy(bytes).into_owned();
     let mut message = Message::new(id.clone(), "", Bytes::new());

@@ -1,14 +1,14 @@
-//! What Redis says, as what brokers refuse.
+//! Maps errors of Redis.
 
 use redis::{ErrorKind, RedisError, ServerErrorKind};
 
 use crate::BrokerError;
 
-/// What an error means to whoever asked about this queue.
+/// The meaning of an error of a call about this queue.
 pub(super) fn explain(error: &RedisError, queue: &str) -> BrokerError {
     let text = error.to_string();
     match error.kind() {
-        // The library for TLS says so in words alone: in the midst of what other errors of the connection say.
+        // The TLS library reports this only in its text, among other errors of the connection.
         ErrorKind::Io if text.contains("certificate") => return BrokerError::Refused(text),
         ErrorKind::Io | ErrorKind::Parse => return BrokerError::Unreachable(text),
         ErrorKind::AuthenticationFailed => return BrokerError::Refused(text),
@@ -27,8 +27,8 @@ pub(super) fn explain(error: &RedisError, queue: &str) -> BrokerError {
     }
 }
 
-/// Whether the next call may go better over a new connection: this one is lost, lets us do nothing any more, or leads to
-/// a server that has become another one's replica.
+/// Whether the next call may succeed over a new connection: this one is lost, has lost its permissions, or
+/// leads to a server that has become a replica.
 pub(super) fn wants_another_connection(error: &RedisError) -> bool {
     match error.kind() {
         ErrorKind::Io
@@ -39,7 +39,7 @@ pub(super) fn wants_another_connection(error: &RedisError) -> bool {
     }
 }
 
-/// Whether the stream or its group is not there any more.
+/// Whether the stream or its group no longer exists.
 pub(super) fn is_gone(error: &RedisError) -> bool {
     matches!(error.code(), Some("NOGROUP" | "UNBLOCKED"))
 }

@@ -1,7 +1,8 @@
-//! A consumer's place in the group of a stream: what it asks of the server over the connection that waits.
+//! A consumer in the group of a stream: its requests over the connection that waits.
 //!
-//! The server remembers who has which entry, since when, and how often it was handed out (the *pending entries*). An
-//! entry that was neither kept nor settled for long enough, or was given back, is claimed by whoever looks first.
+//! The server records which consumer has which entry, since when, and how often it was handed out (the
+//! *pending entries*). An entry that was neither kept nor settled for too long, or was given back, is claimed
+//! by the first consumer that looks.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -19,33 +20,34 @@ use super::{
 };
 use crate::Delivery;
 
-/// In whose name entries wait that were given back. Nobody consumes as this.
+/// The consumer name for entries that were given back. No consumer has this name.
 pub(super) const GIVEN_BACK: &str = "given-back";
 
-/// What was given back has been idle for so long, as far as the server knows: longer than anybody may be silent.
+/// The idle time recorded for entries that were given back: longer than any consumer may be silent.
 const GIVEN_BACK_IDLE: Duration = Duration::from_secs(30 * 24 * 3600);
 
-/// A consumer that has nothing and was not heard of for so long is removed: it ended without saying so.
+/// A consumer without entries that has been silent for this long is removed: it ended without leaving.
 const FORGET_AFTER: Duration = Duration::from_secs(3600);
 
-/// Pending entries of this consumer that are looked at beyond those it may have in hands.
+/// How many pending entries of this consumer are read beyond its limit of messages in flight.
 const LOST_MAX: usize = 1_000;
 
-/// A pending entry as `XPENDING` tells: its id, who has it, for how many milliseconds, and how often it was handed out.
+/// A pending entry of `XPENDING`: its id, its consumer, its idle time in milliseconds, and how often it was
+/// handed out.
 type Pending = (String, String, u64, u32);
 
-/// A consumer's place in a group.
+/// A consumer in a group.
 pub(super) struct Place {
     pub(super) stream: String,
     pub(super) group: String,
-    /// Its name: nobody else has it, so what is in its name and not in its hands was lost on the way to it.
+    /// Its unique name: an entry under this name that is not in flight here was lost in transit.
     pub(super) consumer: String,
     pub(super) silent_after: Duration,
     pub(super) in_hands_max: usize,
 }
 
 impl Place {
-    /// Makes the stream and its group unless they are there. A new group begins with the first entry.
+    /// Creates the stream and its group unless they exist. A new group starts with the first entry.
     pub(super) async fn join(&self, connection: &mut MultiplexedConnection) -> Result<(), RedisError> {
         let mut group = cmd("XGROUP");
         group.arg("CREATE").arg(&self.stream).arg(&self.group).arg(0).arg("MKSTREAM");
@@ -58,7 +60,7 @@ impl Place {
         Ok(())
     }
 
-    /// New entries, waiting for the first one at most so long.
+    /// Reads new entries; waits up to `wait` for the first one.
     pub(super) async fn read(
         &self,
         connection: &mut MultiplexedConnection,
@@ -67,7 +69,7 @@ impl Place {
     ) -> Result<Vec<Delivery>, RedisError> {
         let mut command = cmd("XREADGROUP");
         command.arg("GROUP").arg(&self.group).arg(&self.consumer).arg("COUNT").arg(max);
-        // To wait for no time at all means to wait for ever.
+        // A timeout of 0 would mean to wait for ever.
         if let wait @ 1.. = millis(wait) {
             command.arg("BLOCK").arg(wait);
         }
@@ -77,7 +79,7 @@ impl Place {
         Ok(entries.filter_map(|(id, fields)| Some(delivery(id, &fields?, 1))).collect())
     }
 
-    /// Entries of which nobody was heard for too long, and those that were given back.
+    /// Claims entries of silent consumers, and those that were given back.
     pub(super) async fn claim_silent(
         &self,
         connection: &mut MultiplexedConnection,
@@ -93,7 +95,7 @@ impl Place {
         self.claim(connection, &pending, self.silent_after).await
     }
 
-    /// Entries that were handed to this consumer with an answer that never came.
+    /// Claims entries that were handed to this consumer in a lost answer.
     pub(super) async fn claim_lost(
         &self,
         connection: &mut MultiplexedConnection,
@@ -106,7 +108,7 @@ impl Place {
         self.claim(connection, &pending, Duration::ZERO).await
     }
 
-    /// Asks for what this consumer has.
+    /// The command that lists the entries of this consumer.
     pub(super) fn pending(&self) -> Cmd {
         let mut command = cmd("XPENDING");
         command.arg(&self.stream).arg(&self.group).arg("-").arg("+");
@@ -114,7 +116,7 @@ impl Place {
         command
     }
 
-    /// Those that still have been idle for so long: somebody else may have been quicker.
+    /// Claims those that are still idle for this long: another consumer may have been faster.
     async fn claim(
         &self,
         connection: &mut MultiplexedConnection,
@@ -139,14 +141,14 @@ impl Place {
         Ok(claimed.collect())
     }
 
-    /// The command that says of entries that this consumer still has them.
+    /// The command that keeps entries for this consumer.
     pub(super) fn keep(&self, ids: &[&str]) -> Cmd {
         let mut command = cmd("XCLAIM");
         command.arg(&self.stream).arg(&self.group).arg(&self.consumer).arg(0).arg(ids).arg("JUSTID");
         command
     }
 
-    /// The command that gives entries to whoever looks for silent ones next.
+    /// The command that gives entries to the next consumer that looks for silent ones.
     pub(super) fn give_back(&self, ids: &[&str]) -> Cmd {
         let mut command = cmd("XCLAIM");
         command.arg(&self.stream).arg(&self.group).arg(GIVEN_BACK).arg(0).arg(ids);
@@ -154,21 +156,21 @@ impl Place {
         command
     }
 
-    /// Gives back all this consumer has, and removes it from the group.
+    /// Gives back all entries of this consumer, and removes it from the group.
     pub(super) async fn leave(&self, connection: &mut MultiplexedConnection) -> Result<(), RedisError> {
         let pending: Vec<Pending> = ask(connection, &self.pending(), Duration::ZERO).await?;
         let ids: Vec<&str> = pending.iter().map(|(id, ..)| id.as_str()).collect();
         if !ids.is_empty() {
             let _: Vec<String> = ask(connection, &self.give_back(&ids), Duration::ZERO).await?;
         }
-        // With its name would go the memory of what it has: only when that is nothing.
+        // Removing the name also removes the record of its entries: only when there are none.
         if ids.len() < self.in_hands_max + LOST_MAX {
             self.remove(connection, &self.consumer).await?;
         }
         Ok(())
     }
 
-    /// Removes consumers that ended without saying so.
+    /// Removes consumers that ended without leaving.
     pub(super) async fn forget_the_gone(
         &self,
         connection: &mut MultiplexedConnection,
@@ -190,8 +192,7 @@ impl Place {
         ask(connection, &command, Duration::ZERO).await
     }
 
-    /// Runs one of the above, where the stream or its group may have been deleted under us: then they are made again,
-    /// and nothing is found.
+    /// Handles a stream or group that was deleted meanwhile: creates it again, and returns no entries.
     pub(super) async fn or_join(
         &self,
         connection: &mut MultiplexedConnection,
@@ -204,7 +205,7 @@ impl Place {
     }
 }
 
-/// A consumer as `XINFO CONSUMERS` tells.
+/// A consumer in `XINFO CONSUMERS`.
 struct Consumer {
     name: String,
     pending: u64,
@@ -223,7 +224,7 @@ impl FromRedisValue for Consumer {
     }
 }
 
-/// Runs a command that may wait for so long at the server.
+/// Runs a command that may wait at the server for up to `wait`.
 pub(super) async fn ask<T: FromRedisValue>(
     connection: &mut MultiplexedConnection,
     command: &Cmd,

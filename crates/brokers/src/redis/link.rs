@@ -1,4 +1,4 @@
-//! The connection that all calls of a broker share, but for reads that wait.
+//! The connection shared by all calls of a broker, except reads that wait.
 
 use std::time::Duration;
 
@@ -14,14 +14,14 @@ use tokio::{
 use super::error::{explain, wants_another_connection};
 use crate::BrokerError;
 
-/// How long a connection may take until it can be used.
+/// The time limit for connecting.
 const CONNECT_MAX: Duration = Duration::from_secs(5);
 
-/// How long an answer may take before the connection is taken for lost. A server that writes its log to a slow disk
-/// answers nobody for a second or two.
+/// The time limit for an answer, after which the connection counts as lost. A server that writes its log to a
+/// slow disk may not answer for a second or two.
 pub(super) const RESPONSE_MAX: Duration = Duration::from_secs(10);
 
-/// A connection that is made when it is needed, and again when it was lost.
+/// A connection that is made when it is needed, and again after it was lost.
 pub(super) struct Link {
     client: Client,
     state: Mutex<State>,
@@ -30,9 +30,9 @@ pub(super) struct Link {
 #[derive(Default)]
 struct State {
     connection: Option<MultiplexedConnection>,
-    /// Tells connections apart: who finds one lost may be late.
+    /// Distinguishes connections: a caller may report a lost one late.
     number: u64,
-    /// When connecting failed last, and why.
+    /// The time and error of the last failed attempt to connect.
     failed: Option<(Instant, RedisError)>,
 }
 
@@ -41,24 +41,24 @@ impl Link {
         Self { client, state: Mutex::default() }
     }
 
-    /// A connection of its own, for reads that wait: their callers say for how long.
+    /// Opens a separate connection for reads that wait. Their callers set the time limits.
     pub(super) async fn connect_to_wait(&self) -> Result<MultiplexedConnection, RedisError> {
         connect(&self.client).await
     }
 
-    /// Runs a command that is about this queue.
+    /// Runs a command about this queue.
     pub(super) async fn run<T: FromRedisValue>(&self, command: &Cmd, queue: &str) -> Result<T, BrokerError> {
         self.try_run(command).await.map_err(|error| explain(&error, queue))
     }
 
-    /// Runs a command, and gives the error as it came.
+    /// Runs a command. Returns the error unchanged.
     pub(super) async fn try_run<T: FromRedisValue>(&self, command: &Cmd) -> Result<T, RedisError> {
         let (number, mut connection) = self.connection().await?;
         let answer = in_time(command.query_async(&mut connection)).await;
         self.hear(number, answer).await
     }
 
-    /// Runs commands of which all are done or none.
+    /// Runs commands as one transaction.
     pub(super) async fn run_together(&self, commands: &Pipeline, queue: &str) -> Result<(), BrokerError> {
         let result = async {
             let (number, mut connection) = self.connection().await?;
@@ -68,7 +68,7 @@ impl Link {
         result.await.map(drop).map_err(|error: RedisError| explain(&error, queue))
     }
 
-    /// Runs commands one after the other and gives an answer to each.
+    /// Runs commands one after another. Returns an answer for each.
     pub(super) async fn run_each(
         &self,
         commands: &Pipeline,
@@ -114,7 +114,8 @@ impl Link {
         if let Some((at, error)) = &state.failed
             && *at >= asked_at
         {
-            // Somebody tried while this call waited for its turn: trying once more would make each wait for all before it.
+            // Another caller tried while this one waited for its turn: if each tried again, each would wait
+            // for all before it.
             return Err(error.clone());
         }
         match connect(&self.client).await {
@@ -133,8 +134,8 @@ impl Link {
 }
 
 async fn connect(client: &Client) -> Result<MultiplexedConnection, RedisError> {
-    // By itself the library gives up after half a second of silence. Here whoever asks says how long to wait, and that
-    // includes the time until the question is on its way.
+    // By default the library gives up after half a second of silence. Here the callers set the time limit,
+    // which includes the time until the command is sent.
     let config = AsyncConnectionConfig::new().set_connection_timeout(None).set_response_timeout(None);
     let connecting = client.get_multiplexed_async_connection_with_config(&config);
     timeout(CONNECT_MAX, connecting).await.unwrap_or_else(|_| Err(silence(CONNECT_MAX)))
@@ -144,7 +145,7 @@ async fn in_time<T>(answer: impl Future<Output = Result<T, RedisError>>) -> Resu
     timeout(RESPONSE_MAX, answer).await.unwrap_or_else(|_| Err(silence(RESPONSE_MAX)))
 }
 
-/// Nobody answered for so long.
+/// The error for no answer within this time.
 pub(super) fn silence(span: Duration) -> RedisError {
     let text = format!("no answer within {} s", span.as_secs());
     std::io::Error::new(std::io::ErrorKind::TimedOut, text).into()

@@ -1,20 +1,20 @@
-//! Queues that are lists, for consumers that take what they get: whatever dies with what it took has lost it.
+//! Queues that are lists, for consumers that remove messages at once: a consumer that dies loses them.
 
 use redis::{Value, cmd, pipe};
 
 use super::{MESSAGE_BYTES_MAX, link::Link};
 use crate::{BrokerError, Look, Message};
 
-/// Most messages appended with one command, and about how many bytes.
+/// The most messages appended with one command, and the approximate number of bytes.
 const BATCH_MESSAGES: usize = 500;
 const BATCH_BYTES: usize = 4 << 20;
 
-/// Names the key beside a list that tells when all data are gone. A list itself is gone whenever it is empty.
+/// The key next to a list that shows whether all data was lost. An empty list itself does not exist in Redis.
 fn identity_key(list: &str) -> String {
     format!("{list}:windlass-identity")
 }
 
-/// Says that the list is there, unless it is something else.
+/// Declares the list, unless the key has another type.
 pub(super) async fn declare(link: &Link, list: &str) -> Result<(), BrokerError> {
     link.run::<u64>(cmd("LLEN").arg(list), list).await?;
     let mut remember = cmd("SET");
@@ -22,7 +22,7 @@ pub(super) async fn declare(link: &Link, list: &str) -> Result<(), BrokerError> 
     link.run(&remember, list).await
 }
 
-/// Appends messages in batches, in their order: their bodies, for there is nothing beside them.
+/// Appends the bodies of messages in batches, in order; lists have no headers.
 pub(super) async fn publish(link: &Link, list: &str, messages: &[Message]) -> Vec<Result<(), BrokerError>> {
     let too_large = |message: &&Message| message.body.len() > MESSAGE_BYTES_MAX;
     let mut outcomes: Vec<Result<(), BrokerError>> = Vec::with_capacity(messages.len());
@@ -44,7 +44,7 @@ pub(super) async fn publish(link: &Link, list: &str, messages: &[Message]) -> Ve
         match append(link, list, batch).await {
             Ok(()) => outcomes.resize(outcomes.len() + batch.len(), Ok(())),
             Err(error) => {
-                // What is behind would come before what is to be sent again.
+                // Later messages must not overtake the one to be sent again.
                 outcomes.resize(messages.len(), Err(error));
                 break;
             }
@@ -63,21 +63,21 @@ async fn append(link: &Link, list: &str, messages: &[Message]) -> Result<(), Bro
     link.run_each(&commands, list).await?.into_iter().try_for_each(|answer| answer.map(drop))
 }
 
-/// Puts bodies at the front, in their order.
+/// Puts bodies at the front, in order.
 pub(super) async fn put_back(link: &Link, list: &str, bodies: &[&[u8]]) -> Result<(), BrokerError> {
     if bodies.is_empty() {
         return Ok(());
     }
     let mut command = cmd("LPUSH");
     command.arg(list);
-    // Each is put before the one before it.
+    // Each body is put before the previous one.
     bodies.iter().rev().for_each(|body| {
         command.arg(*body);
     });
     link.run::<u64>(&command, list).await.map(drop)
 }
 
-/// Counts what nobody has taken.
+/// Counts the messages in the list.
 pub(super) async fn look(link: &Link, list: &str) -> Result<Look, BrokerError> {
     let mut questions = pipe();
     questions.cmd("LLEN").arg(list);
@@ -88,7 +88,7 @@ pub(super) async fn look(link: &Link, list: &str) -> Result<Look, BrokerError> {
     };
     let messages = match length? {
         Value::Int(length) => length.cast_unsigned(),
-        other => return Err(BrokerError::Failed(format!("the answer is not understood: {other:?}"))),
+        other => return Err(BrokerError::Failed(format!("unexpected answer: {other:?}"))),
     };
     let identity = match identity? {
         Value::BulkString(bytes) => Some(String::from_utf8_lossy(&bytes).into_owned()),

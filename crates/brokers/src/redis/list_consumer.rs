@@ -1,4 +1,4 @@
-//! Consumes a list: what is taken is gone from it.
+//! Consumes a list: receiving a message removes it.
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -24,20 +24,20 @@ use super::{
 };
 use crate::{BrokerError, Consumer, Delivery, Message, Receipt};
 
-/// How long the server is asked to wait at once: by its answers is seen that the connection lives.
+/// The longest wait at the server in one command: its answers show that the connection is alive.
 const WAIT_MAX: Duration = Duration::from_secs(5);
 
-/// One who takes from a list.
+/// A consumer of a list.
 pub(super) struct ListConsumer {
     link: Arc<Link>,
     list: Arc<str>,
     in_hands_max: usize,
     reader: Reader<Vec<Bytes>>,
-    /// What was taken and not settled, by receipts, which are numbers in the order of the list.
+    /// Messages received and not settled, by receipt: numbers in the order of the list.
     in_hands: BTreeMap<u64, Bytes>,
-    /// Those of them that the caller has not heard of.
+    /// Those that the caller has not seen yet.
     ready: VecDeque<u64>,
-    /// Those of them that were given back, which the server has not heard of yet.
+    /// Those given back that the server does not have yet.
     going_back: BTreeSet<u64>,
     next: u64,
 }
@@ -60,14 +60,14 @@ impl ListConsumer {
         let numbers = self.ready.drain(..self.ready.len().min(max));
         let deliveries = numbers.filter_map(|number| {
             let body = self.in_hands.get(&number)?.clone();
-            // There is nothing beside the body, and so no id that would still be its own when it comes again.
+            // There is only the body, so there is no id that would stay the same after a redelivery.
             let message = Message::new("", "", body);
             Some(Delivery { message, receipt: Receipt(number.to_string().into()), deliveries: None })
         });
         deliveries.collect()
     }
 
-    /// Puts back what the server has not heard of yet.
+    /// Puts back messages that the server does not have yet.
     async fn put_back(&mut self) -> Result<(), BrokerError> {
         let bodies: Vec<&[u8]> = self
             .going_back
@@ -83,7 +83,7 @@ impl ListConsumer {
     }
 
     fn number(receipt: &Receipt) -> Result<u64, BrokerError> {
-        let invalid = |_| BrokerError::Invalid(format!("{} is no receipt of this consumer", receipt.0));
+        let invalid = |_| BrokerError::Invalid(format!("{} is not a receipt of this consumer", receipt.0));
         receipt.0.parse().map_err(invalid)
     }
 }
@@ -115,7 +115,7 @@ async fn pop(
     max: usize,
     wait: Duration,
 ) -> Result<Vec<Bytes>, RedisError> {
-    // To wait for no time at all would mean to wait for ever.
+    // A timeout of 0 would mean to wait for ever.
     let mut command = if wait.is_zero() { cmd("LMPOP") } else { cmd("BLMPOP") };
     if !wait.is_zero() {
         command.arg(wait.as_secs_f64().max(0.001));
@@ -169,7 +169,7 @@ impl Consumer for ListConsumer {
         self.put_back().await
     }
 
-    /// There is nobody who would give them to others.
+    /// The server never gives them to other consumers.
     async fn keep(&mut self, _: &[Receipt]) -> Result<(), BrokerError> {
         Ok(())
     }
@@ -177,7 +177,7 @@ impl Consumer for ListConsumer {
 
 impl Drop for ListConsumer {
     fn drop(&mut self) {
-        // Without a runtime nobody can be told, and what was taken is lost.
+        // Without a runtime they cannot be put back, and are lost.
         let Ok(runtime) = Handle::try_current() else { return };
         let reader = mem::replace(&mut self.reader, Reader::new());
         let (link, list) = (Arc::clone(&self.link), Arc::clone(&self.list));

@@ -1,29 +1,29 @@
-//! Redis 7: streams with consumer groups, and lists for consumers that know nothing else.
+//! Redis 7: streams with consumer groups, and lists for consumers that support nothing else.
 //!
-//! A queue is one key. What is in the two kinds:
+//! A queue is one key. The two kinds:
 //!
 //! | | `stream` | `list` |
 //! |---|---|---|
 //! | a message | an entry: `body`, headers, `windlass-id`, `windlass-key` are its fields | the body |
-//! | taken by | `XREADGROUP`; the group remembers who has what | `BLMPOP`; it is gone |
-//! | done | `XACK` and `XDEL` together, so that the length counts what is not done | nothing |
-//! | of a consumer that died | others claim it after `silent_after` | is lost |
-//! | made anew is seen by | the position of a group that nobody reads | a key beside it |
+//! | received by | `XREADGROUP`; the group records its consumer | `BLMPOP`; it is removed |
+//! | done | `XACK` and `XDEL` together, so that the length counts open messages | nothing |
+//! | after its consumer died | others claim it after `silent_after` | it is lost |
+//! | a new queue is recognised by | the position of an unused group | a separate key |
 //!
-//! A topic is a stream as well, which everybody reads as he likes: by `XREAD`, or with a group of his own. Nothing in it is
-//! ever done, so it is cut off behind the last so many.
+//! A topic is a stream too. Subscribers read it with `XREAD`, or with their own group. Its messages are never
+//! done, so the stream is trimmed to a number of messages.
 //!
 //! | file | concern |
 //! |---|---|
 //! | `address.rs` | the URL |
 //! | `link.rs` | the shared connection: made when needed, and again |
-//! | `reader.rs` | reads that wait, one at a time, that outlive the call that began them |
-//! | `entry.rs`, `stream.rs` | messages as entries; making, filling and looking at streams |
-//! | `group.rs`, `stream_consumer.rs` | what a consumer asks of its group; when it asks |
-//! | `list.rs`, `list_consumer.rs` | the same of lists |
-//! | `error.rs` | what errors mean |
+//! | `reader.rs` | reads that wait, one at a time, and survive the call that started them |
+//! | `entry.rs`, `stream.rs` | messages as entries; creating, filling and observing streams |
+//! | `group.rs`, `stream_consumer.rs` | the requests of a consumer to its group; when it makes them |
+//! | `list.rs`, `list_consumer.rs` | the same for lists |
+//! | `error.rs` | maps errors |
 //!
-//! One server, or whatever one address leads to: neither clusters nor sentinels are asked where the keys are.
+//! One server, or any server behind one address: clusters and sentinels are not asked for the place of keys.
 
 mod address;
 mod entry;
@@ -47,7 +47,7 @@ use crate::{
     Announcement, Broker, BrokerError, Consumer, ConsumerSettings, Look, Message, Progress, Queue, Topic,
 };
 
-/// The largest message. Redis would take half a gigabyte, and answers nobody else while it reads that.
+/// The largest message. Redis would accept 512 MiB, but answers no other client while it reads that.
 const MESSAGE_BYTES_MAX: usize = 16 << 20;
 
 /// A Redis server.
@@ -56,7 +56,7 @@ pub struct Redis {
     link: Arc<Link>,
 }
 
-/// What a queue is in Redis.
+/// The kind of a queue in Redis.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Stream,
@@ -64,18 +64,19 @@ enum Kind {
 }
 
 impl Redis {
-    /// A server by its URL: `redis://[USER:PASSWORD@]HOST[:PORT][/DATABASE]`, or `rediss://` for TLS, there with
-    /// `?cacert=FILE` where the system does not know the server's certificate. Nothing is connected yet.
+    /// Makes a client of a server by its URL: `redis://[USER:PASSWORD@]HOST[:PORT][/DATABASE]`, or
+    /// `rediss://` for TLS, with `?cacert=FILE` if the system does not trust the server's certificate. Does
+    /// not connect yet.
     ///
     /// # Errors
-    /// When it is no such URL, or the file cannot be read.
+    /// When the URL is invalid, or the file cannot be read.
     pub fn open(url: &str) -> Result<Self, BrokerError> {
         let (client, name) = address::read(url)?;
         Ok(Self { name, link: Arc::new(Link::new(client)) })
     }
 }
 
-/// What a queue is, where there can be such a one.
+/// The kind of a queue; an error if Redis does not support it.
 fn kind(queue: &Queue) -> Result<Kind, BrokerError> {
     check_name(&queue.name)?;
     match queue.kind.as_deref() {
@@ -87,14 +88,14 @@ fn kind(queue: &Queue) -> Result<Kind, BrokerError> {
     }
 }
 
-/// Refuses what cannot be a topic.
+/// Refuses an invalid topic.
 fn check_topic(topic: &Topic) -> Result<(), BrokerError> {
     check_name(&topic.name)?;
     match topic.kind.as_deref() {
         None | Some("stream") => Ok(()),
         Some("pubsub") => Err(BrokerError::Invalid(format!(
-            "{topic} cannot be of the kind pubsub: Redis would forget at once what nobody hears at that moment; a topic is a \
-             stream, which can be read by XREAD"
+            "{topic} cannot be of the kind pubsub: Redis drops messages that no subscriber receives at once; a topic is a \
+             stream, which subscribers read with XREAD"
         ))),
         Some(other) => Err(BrokerError::Invalid(format!(
             "Redis has no topics of the kind {other}: {topic} can be a stream"
@@ -102,7 +103,7 @@ fn check_topic(topic: &Topic) -> Result<(), BrokerError> {
     }
 }
 
-/// Redis takes any key, also the empty one, which nobody means.
+/// Redis accepts any key, even the empty one, which is always a mistake.
 fn check_name(name: &str) -> Result<(), BrokerError> {
     if name.is_empty() {
         return Err(BrokerError::Invalid("the name of a key is empty: give it one".to_owned()));

@@ -1,4 +1,4 @@
-//! Reads that wait, and lose nothing when the call that began them is dropped.
+//! Reads that wait, and lose nothing when the call that started them is dropped.
 
 use futures_util::future::BoxFuture;
 use redis::aio::MultiplexedConnection;
@@ -6,11 +6,11 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::BrokerError;
 
-/// What a read found, and the connection, unless it was lost.
+/// The result of a read, and its connection unless that was lost.
 pub(super) type Read<T> = (Option<MultiplexedConnection>, Result<T, BrokerError>);
 
-/// One read at a time over a connection of its own. The server hands messages out with the answer, so an answer must
-/// find somebody: a read that a dropped call began is the next call's.
+/// Runs one read at a time over its own connection. The answer assigns messages to this consumer, so it must
+/// not be lost: a read started by a dropped call continues for the next call.
 pub(super) struct Reader<T> {
     connection: Option<MultiplexedConnection>,
     under_way: Option<BoxFuture<'static, Read<T>>>,
@@ -21,8 +21,8 @@ impl<T: Send + 'static> Reader<T> {
         Self { connection: None, under_way: None }
     }
 
-    /// What the read under way finds, or the one that `begin` begins. Nothing when the one under way has not ended by
-    /// then; one that this call begins knows itself how long to wait.
+    /// The result of the read in progress, or of a new one started by `begin`. None if the one in progress
+    /// has not ended by `until`; a new one has its own time limit.
     pub(super) async fn read(
         &mut self,
         until: Instant,
@@ -37,7 +37,7 @@ impl<T: Send + 'static> Reader<T> {
         Some(found)
     }
 
-    /// Ends: the connection, when the read under way is over, and what that found.
+    /// Waits for the read in progress. Returns the connection and the result.
     pub(super) async fn end(self) -> (Option<MultiplexedConnection>, Option<T>) {
         match self.under_way {
             Some(read) => {

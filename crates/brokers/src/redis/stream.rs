@@ -1,5 +1,5 @@
-//! Queues that are streams: making, filling and looking at them. Consuming is in `stream_consumer.rs`. Topics are filled in
-//! the same way.
+//! Queues that are streams: creating, filling and observing them. `stream_consumer.rs` consumes them. Topics
+//! are filled in the same way.
 
 use std::{
     collections::HashMap,
@@ -15,15 +15,15 @@ use super::{
 };
 use crate::{BrokerError, Look, Message, Positions, Progress};
 
-/// A group that nobody consumes. It is made with the stream and goes with it, and its position is a random number: who
-/// finds another one there knows that the stream was made anew.
+/// An unused group. It is created and deleted together with the stream, and its position is a random number:
+/// another position means that the stream was created again.
 const IDENTITY: &str = "windlass-identity";
 
-/// Most messages, and about how many bytes of them, sent before an answer is waited for.
+/// The most messages, and the approximate number of bytes, sent before an answer is awaited.
 const BATCH_MESSAGES: usize = 500;
 const BATCH_BYTES: usize = 4 << 20;
 
-/// Makes the stream unless it is there.
+/// Creates the stream unless it exists.
 pub(super) async fn declare(link: &Link, stream: &str) -> Result<(), BrokerError> {
     match link.try_run::<()>(&make(stream)).await {
         Err(error) if error.code() == Some("BUSYGROUP") => Ok(()),
@@ -31,7 +31,7 @@ pub(super) async fn declare(link: &Link, stream: &str) -> Result<(), BrokerError
     }
 }
 
-/// The command that makes a stream with its identity. One that has it answers `BUSYGROUP`.
+/// The command that creates a stream with its identity. For an existing one the answer is `BUSYGROUP`.
 pub(super) fn make(stream: &str) -> Cmd {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let identity = format!("{}-{}", since.as_millis(), fastrand::u32(..));
@@ -40,7 +40,7 @@ pub(super) fn make(stream: &str) -> Cmd {
     command
 }
 
-/// Sends messages in batches, in their order.
+/// Sends messages in batches, in order.
 pub(super) async fn publish(
     link: &Link,
     stream: &str,
@@ -55,7 +55,7 @@ pub(super) async fn publish(
         match publish_batch(link, stream, kept, batch).await {
             Ok(batch) => outcomes.extend(batch),
             Err(error) => {
-                // What is behind would come before what is to be sent again.
+                // Later messages must not overtake the one to be sent again.
                 outcomes.resize(messages.len(), Err(error));
                 break;
             }
@@ -64,7 +64,7 @@ pub(super) async fn publish(
     outcomes
 }
 
-/// How many of these go in one batch: one at least.
+/// How many of these messages go into one batch: at least one.
 fn batch_length(messages: &[&Message]) -> usize {
     let mut bytes = 0;
     let fits = messages.iter().take(BATCH_MESSAGES).take_while(|message| {
@@ -101,7 +101,7 @@ async fn publish_batch(
     Ok(outcomes)
 }
 
-/// Sends commands, writes down what became of each, and gives the positions of those that found no stream.
+/// Sends commands, records the outcome of each, and returns the positions of those that found no stream.
 async fn send(
     link: &Link,
     stream: &str,
@@ -125,7 +125,7 @@ async fn send(
     Ok(missing)
 }
 
-/// Counts what is in the stream: what was acknowledged is deleted, so what is in hands counts.
+/// Counts the entries of the stream: acknowledged ones are deleted, so those in flight count.
 pub(super) async fn look(link: &Link, stream: &str) -> Result<Look, BrokerError> {
     let mut questions = pipe();
     questions.cmd("XLEN").arg(stream);
@@ -139,7 +139,7 @@ pub(super) async fn look(link: &Link, stream: &str) -> Result<Look, BrokerError>
     Ok(Look { messages: Some(messages), counts_in_hands: true, identity })
 }
 
-/// Entries are deleted once they are settled, so the first one that is left is the first that is not.
+/// Settled entries are deleted, so the first remaining one is the first unsettled one.
 pub(super) async fn progress(link: &Link, stream: &str) -> Result<Progress, BrokerError> {
     let mut question = cmd("XINFO");
     question.arg("STREAM").arg(stream);
@@ -161,7 +161,7 @@ fn positions(mut stream: HashMap<String, Value>) -> Result<Positions, RedisError
     Ok(Positions { settled, end })
 }
 
-/// An entry's id as a number: `MILLISECONDS-COUNT`.
+/// An entry's id `MILLISECONDS-COUNT` as a number.
 fn position(id: &str) -> u128 {
     let (since, count) = id.split_once('-').unwrap_or((id, "0"));
     let number = |text: &str| text.parse::<u64>().unwrap_or_default();
@@ -180,7 +180,7 @@ fn identity(groups: Value) -> Result<Option<String>, RedisError> {
 }
 
 fn unexpected(error: &RedisError) -> BrokerError {
-    BrokerError::Failed(format!("the answer is not understood: {error}"))
+    BrokerError::Failed(format!("unexpected answer: {error}"))
 }
 
 #[cfg(test)]

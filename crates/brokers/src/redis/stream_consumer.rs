@@ -22,10 +22,11 @@ use super::{
 };
 use crate::{BrokerError, Consumer, Delivery, Receipt};
 
-/// How often at least somebody who waits looks for what others were silent about or gave back.
+/// The longest interval at which a waiting consumer looks for entries of silent consumers and for returned
+/// ones.
 const LOOK_AROUND_EVERY: Duration = Duration::from_millis(500);
 
-/// Most entries settled with one command.
+/// The most entries settled with one command.
 const SETTLED_MAX: usize = 1_000;
 
 /// A member of a stream's group.
@@ -33,9 +34,9 @@ pub(super) struct StreamConsumer {
     link: Arc<Link>,
     place: Arc<Place>,
     reader: Reader<Vec<Delivery>>,
-    /// What this consumer has, whether the caller has heard of it or not.
+    /// The entries of this consumer, whether the caller has seen them or not.
     in_hands: HashSet<Box<str>>,
-    /// What was found and did not fit into what the caller wanted.
+    /// Entries that did not fit into the caller's limit.
     ready: VecDeque<Delivery>,
     looks_around_at: Instant,
 }
@@ -52,13 +53,13 @@ impl StreamConsumer {
         }
     }
 
-    /// How often this consumer looks around while it waits.
+    /// The interval at which this consumer looks around while it waits.
     fn look_around_every(&self) -> Duration {
         (self.place.silent_after / 4).clamp(Duration::from_millis(50), LOOK_AROUND_EVERY)
     }
 
-    /// One read: what was lost on its way here, what others are silent about, and else what is new, waiting for that
-    /// until then.
+    /// One read: entries lost in transit, then entries of silent consumers, otherwise new ones, waiting for
+    /// those until `until`.
     fn search(&mut self, room: usize, until: Instant) -> Search {
         let now = Instant::now();
         let looks_around = now >= self.looks_around_at;
@@ -66,7 +67,7 @@ impl StreamConsumer {
             self.looks_around_at = now + self.look_around_every();
         }
         let wait = until.min(self.looks_around_at).saturating_duration_since(now);
-        // The server's are whole milliseconds; the last of them is not to be spent asking again and again.
+        // The server counts whole milliseconds; rounding up avoids a busy loop in the last one.
         let wait = wait + Duration::from_micros(if wait.is_zero() { 0 } else { 999 });
         Search {
             link: Arc::clone(&self.link),
@@ -82,8 +83,8 @@ impl StreamConsumer {
         self.ready.drain(..self.ready.len().min(max)).collect()
     }
 
-    /// The caller has done with these, whether the server hears of it or not: one that it did not hear of is claimed
-    /// again when it has been silent for long enough, perhaps by this consumer.
+    /// The caller has finished these, whether the server learns of it or not: an entry that the server does
+    /// not know of is claimed again after its silence limit, perhaps by this consumer.
     fn let_go(&mut self, receipts: &[Receipt]) {
         for receipt in receipts {
             self.in_hands.remove(&receipt.0);
@@ -95,7 +96,7 @@ impl StreamConsumer {
     }
 }
 
-/// Those of these that the group still has as this consumer's.
+/// Those of these entries that the group still assigns to this consumer.
 async fn still_here<'r>(
     link: &Link,
     place: &Place,
@@ -107,7 +108,7 @@ async fn still_here<'r>(
     Ok(ids.filter(|id| pending.contains(*id)).collect())
 }
 
-/// What one read needs to know.
+/// The input of one read.
 struct Search {
     link: Arc<Link>,
     place: Arc<Place>,
@@ -178,7 +179,7 @@ impl Consumer for StreamConsumer {
             let found = match self.reader.read(until, |connection| Box::pin(search.run(connection))).await {
                 Some(Ok(found)) => found,
                 Some(Err(error)) => {
-                    // The next read begins with what was lost with this connection.
+                    // The next read starts with the entries lost with this connection.
                     self.looks_around_at = Instant::now();
                     return Err(error);
                 }
@@ -214,7 +215,7 @@ impl Consumer for StreamConsumer {
     }
 
     async fn keep(&mut self, receipts: &[Receipt]) -> Result<(), BrokerError> {
-        // What was silent for too long may be somebody else's by now, and stays so.
+        // An entry that was silent for too long may belong to another consumer by now: leave it there.
         let here = still_here(&self.link, &self.place, receipts).await?;
         for ids in here.chunks(SETTLED_MAX) {
             let _: Vec<String> = self.link.run(&self.place.keep(ids), &self.place.stream).await?;
@@ -225,7 +226,7 @@ impl Consumer for StreamConsumer {
 
 impl Drop for StreamConsumer {
     fn drop(&mut self) {
-        // Without a runtime nobody can be told: others claim what this one has once it was silent for long enough.
+        // Without a runtime nothing can be sent: other consumers claim these entries after the silence limit.
         let Ok(runtime) = Handle::try_current() else { return };
         let reader = mem::replace(&mut self.reader, Reader::new());
         let place = Arc::clone(&self.place);

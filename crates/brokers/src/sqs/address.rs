@@ -1,20 +1,20 @@
-//! Which SQS, and who we are to it.
+//! The URL of SQS: the region or server, and the credentials.
 
 use crate::{BrokerError, percent};
 
 const EXPECTED: &str = "expected sqs://REGION, or sqs+http://HOST:PORT or sqs+https://HOST:PORT for a server with its \
                         protocol, perhaps with KEY:SECRET@ before the region or host, and ?region=REGION behind the port";
 
-/// The region of a server that is not Amazon's: requests are signed for some region, and it does not matter which.
+/// The region for servers other than Amazon's: requests must be signed for some region, and any works.
 const REGION: &str = "us-east-1";
 
-/// What a URL says.
+/// A parsed URL.
 #[derive(Clone, PartialEq, Eq)]
 pub(super) struct Address {
-    /// Without credentials.
+    /// The URL without credentials.
     pub(super) name: String,
     pub(super) region: String,
-    /// Where requests go, if not to the region's own server.
+    /// The server for requests, unless it is the region's own.
     pub(super) endpoint: Option<String>,
     /// Key and secret.
     pub(super) credentials: Option<(String, String)>,
@@ -28,7 +28,7 @@ impl std::fmt::Debug for Address {
 
 impl Address {
     pub(super) fn parse(url: &str) -> Result<Self, BrokerError> {
-        // What the URL says is not repeated: there may be a secret anywhere in one that is written wrongly.
+        // Does not repeat the URL: even an invalid one may contain a secret.
         let invalid = |why: &str| BrokerError::Invalid(format!("the URL of SQS: {why}; {EXPECTED}"));
         let (scheme, rest) = url.split_once("://").ok_or_else(|| invalid("it has no scheme"))?;
         let (place, query) = rest.split_once('?').map_or((rest, None), |(place, query)| (place, Some(query)));
@@ -39,7 +39,7 @@ impl Address {
                     .split_once(':')
                     .and_then(|(key, secret)| Some((percent::decode(key)?, percent::decode(secret)?)));
                 let pair = pair.filter(|(key, secret)| !key.is_empty() && !secret.is_empty());
-                (Some(pair.ok_or_else(|| invalid("before the @ there is no KEY:SECRET"))?), place)
+                (Some(pair.ok_or_else(|| invalid("write KEY:SECRET before the @"))?), place)
             }
         };
         let place = place.strip_suffix('/').unwrap_or(place);
@@ -48,7 +48,10 @@ impl Address {
             None => None,
             Some(query) => {
                 let region = query.strip_prefix("region=").filter(|region| region.chars().all(is_word));
-                Some(region.ok_or_else(|| invalid("behind the ? there is something else than region"))?)
+                Some(
+                    region
+                        .ok_or_else(|| invalid("unknown parameter after the ?: only region is supported"))?,
+                )
             }
         };
         let name = format!("{scheme}://{place}");

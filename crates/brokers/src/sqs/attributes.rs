@@ -1,4 +1,4 @@
-//! A message as SQS has it.
+//! Converts messages to SQS messages and back.
 
 use std::collections::HashMap;
 
@@ -12,40 +12,40 @@ use bytes::Bytes;
 
 use crate::{BrokerError, Delivery, Message, Receipt, percent};
 
-/// The largest message of a queue that was set up in the usual way, attributes included. The same for all of a batch.
+/// The default size limit of a queue, attributes included. It applies to a whole batch too.
 pub(super) const MESSAGE_BYTES_MAX: usize = 256 * 1024;
 
-/// Attributes that a message may have.
+/// The most attributes of a message.
 const ATTRIBUTES_MAX: usize = 10;
 
-/// The type of an attribute that is text.
+/// The type of a text attribute.
 const TEXT: &str = "String";
 
-/// The attributes that say a message's id, and its key where that is not as the place would have it that FIFO queues have
-/// for it. There the id is the deduplication id as well, which counts for five minutes and may name another message after
-/// that: where the sender lets SQS make it, it is a hash of the body.
+/// The attributes with a message's id, and with its key unless the group id of a FIFO queue can contain it.
+/// The id is also the deduplication id of a FIFO queue, but that is valid for five minutes only and may name
+/// another message later: if the sender lets SQS make it, it is a hash of the body.
 const ID: &str = "windlass-id";
 const KEY: &str = "windlass-key";
 
-/// Longest id and key that a FIFO queue takes.
+/// The longest id and key of a FIFO queue.
 const ID_BYTES_MAX: usize = 128;
 
-/// The attributes that a message is sent with.
+/// The attributes of a message to send.
 fn attributes(message: &Message, is_fifo: bool) -> impl Iterator<Item = (&str, &str)> {
     let own = [(ID, message.id.as_str()), (KEY, message.key.as_str())];
-    // An attribute without a value is refused.
+    // Attributes without a value are refused.
     let has_place = move |name: &str, value: &str| is_fifo && name == KEY && is_word(value);
     let own = own.into_iter().filter(move |(name, value)| !value.is_empty() && !has_place(name, value));
     own.chain(message.headers.iter().map(|(name, value)| (name.as_str(), value.as_str())))
 }
 
-/// What a message counts for in the limit of its batch.
+/// The size of a message, which counts for the limit of its batch.
 pub(super) fn size(message: &Message, is_fifo: bool) -> usize {
     let attributes = attributes(message, is_fifo).map(|(name, value)| name.len() + TEXT.len() + value.len());
     message.body.len() + attributes.sum::<usize>()
 }
 
-/// A message to send, as the one of number `number` in its batch.
+/// A message to send, with this number in its batch.
 pub(super) fn entry(
     message: &Message,
     number: usize,
@@ -60,7 +60,7 @@ pub(super) fn entry(
         return Err(BrokerError::Invalid(format!("a message of SQS has at most {most} headers here")));
     }
     if let Some((name, _)) = message.headers.iter().find(|(_, value)| value.is_empty()) {
-        return Err(BrokerError::Invalid(format!("SQS takes no header without a value: {name}")));
+        return Err(BrokerError::Invalid(format!("SQS does not support a header without a value: {name}")));
     }
     let body = text(&message.body)?;
     let mut entry = SendMessageBatchRequestEntry::builder().id(number.to_string()).message_body(body);
@@ -75,31 +75,31 @@ pub(super) fn entry(
     entry.build().map_err(incomplete)
 }
 
-/// What somebody left out of a request.
+/// The error for an incomplete request.
 pub(super) fn incomplete(error: BuildError) -> BrokerError {
     BrokerError::Invalid(error.to_string())
 }
 
-/// A body as SQS takes it: text, with no characters that XML does not have.
+/// A body that SQS accepts: text without characters that XML does not have.
 fn text(body: &[u8]) -> Result<&str, BrokerError> {
     let allowed = |c: char| matches!(c, '\t' | '\n' | '\r' | ' '..='\u{fffd}' | '\u{10000}'..);
     let text = std::str::from_utf8(body).ok().filter(|text| !text.is_empty() && text.chars().all(allowed));
-    text.ok_or_else(|| BrokerError::Invalid("a message of SQS is text, and not empty".to_owned()))
+    text.ok_or_else(|| BrokerError::Invalid("a message of SQS must be non-empty text".to_owned()))
 }
 
-/// An id or a key as FIFO queues take them: what they do not take is written as `%20`.
+/// An id or a key for FIFO queues: characters that they refuse are written as `%20`.
 fn word(text: &str) -> Result<String, BrokerError> {
     let word = if is_word(text) { text.to_owned() } else { percent::encode(text) };
     let wrong = format!("in a FIFO queue, ids and keys have at most {ID_BYTES_MAX} characters");
     if word.len() <= ID_BYTES_MAX { Ok(word) } else { Err(BrokerError::Invalid(wrong)) }
 }
 
-/// Whether a FIFO queue takes it as it is.
+/// Whether a FIFO queue accepts it unchanged.
 fn is_word(text: &str) -> bool {
     text.bytes().all(|byte| byte.is_ascii_graphic())
 }
 
-/// A message that arrived. None if it has no receipt, which none is without.
+/// A message that has arrived. None if it has no receipt, which does not happen.
 pub(super) fn delivery(received: Received) -> Option<Delivery> {
     let receipt = Receipt(received.receipt_handle?.into());
     let system = received.attributes.unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Hands out what arrived, and settles it.
+//! Hands out messages that have arrived, and settles them.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -26,10 +26,10 @@ use crate::{
     },
 };
 
-/// The longest that a message may be hidden, in seconds: 12 hours.
+/// The longest visibility timeout, in seconds: 12 hours.
 const HIDDEN_MAX: u64 = 43_200;
 
-/// How long a request may take that is not to wait for messages.
+/// The time limit for a request that does not wait for messages.
 const ANSWER_MAX: Duration = Duration::from_secs(2);
 
 /// A consumer of one queue.
@@ -39,20 +39,20 @@ pub(super) struct QueueConsumer {
     client: Client,
     queue: Queue,
     in_hands_max: usize,
-    /// For how many seconds a message is hidden from others.
+    /// The visibility timeout in seconds.
     hidden: i32,
     fetch: Option<Fetch>,
-    /// What came when nobody waited any more.
+    /// Messages that arrived after the caller had stopped waiting.
     waiting: VecDeque<Fetched>,
-    /// What was handed out, and until when it is hidden.
+    /// Messages handed out, and the ends of their visibility timeouts.
     in_hands: HashMap<Receipt, Instant>,
 }
 
-/// What becomes of messages.
+/// How to settle messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Settling {
     Delete,
-    /// Others see them again in so many seconds.
+    /// Makes them visible to others in this number of seconds.
     Show(i32),
 }
 
@@ -75,21 +75,21 @@ impl QueueConsumer {
         Duration::from_secs(u64::from(self.hidden.unsigned_abs()))
     }
 
-    /// How many messages more it may have.
+    /// How many more messages it may have in flight.
     fn room(&mut self) -> usize {
-        // What is no longer hidden is somebody else's.
+        // A visible message belongs to another consumer.
         let now = Instant::now();
         self.in_hands.retain(|_, until| *until > now);
         self.in_hands_max.saturating_sub(self.in_hands.len())
     }
 
-    /// Hands out what waits.
+    /// Hands out waiting messages.
     fn hand_out(&mut self, most: usize) -> Vec<Delivery> {
         let hidden_for = self.hidden_for();
         let mut handed_out = Vec::new();
         while handed_out.len() < most {
             let Some((received, since)) = self.waiting.pop_front() else { break };
-            // One that lay here for long is nearly visible again: it comes back by itself.
+            // A message that has waited for long is nearly visible again: it comes back by itself.
             if since.elapsed() * 2 > hidden_for {
                 continue;
             }
@@ -124,7 +124,7 @@ impl Consumer for QueueConsumer {
             let (link, queue, hidden) = (self.link.clone(), self.queue.clone(), self.hidden);
             let is_new = self.fetch.is_none();
             let fetch = self.fetch.get_or_insert_with(|| Fetch::begin(link, queue, most, left, hidden));
-            // A question asked just now is worth its answer, even if there is no time to wait for messages.
+            // Wait for the answer of a new request, even if there is no time to wait for messages.
             let patience = if is_new { left.max(ANSWER_MAX) } else { left };
             let Ok(fetched) = time::timeout(patience, fetch.end()).await else { return Ok(Vec::new()) };
             self.fetch = None;
@@ -165,7 +165,7 @@ impl Consumer for QueueConsumer {
 
 impl Drop for QueueConsumer {
     fn drop(&mut self) {
-        // Without a runtime they come back when their visibility timeout is over.
+        // Without a runtime they come back after their visibility timeout.
         let Ok(runtime) = Handle::try_current() else { return };
         let waiting = self.waiting.drain(..).filter_map(|(received, _)| delivery(received));
         let mut receipts: Vec<Receipt> = waiting.map(|delivery| delivery.receipt).collect();
@@ -176,14 +176,14 @@ impl Drop for QueueConsumer {
         let (client, link, queue) = (self.client.clone(), self.link.clone(), self.queue.clone());
         runtime.spawn(async move {
             if let Ok(url) = link.find(&queue).await {
-                // Nobody is left to tell.
+                // No caller is left to report an error to.
                 let _ = settle(&client, &link, &queue, &url, &receipts, Settling::Show(0)).await;
             }
         });
     }
 }
 
-/// Settles all, as far as that goes, and tells what went wrong first.
+/// Settles as many as possible, and returns the first error.
 async fn settle(
     client: &Client,
     link: &Link,

@@ -1,14 +1,14 @@
-//! What went wrong, in the words of the port.
+//! Maps errors of SQS to errors of the port.
 
 use aws_sdk_sqs::error::{DisplayErrorContext, ProvideErrorMetadata, SdkError};
 
 use crate::BrokerError;
 
-/// Codes of answers that say that there is no such queue. The first is that of the protocol in use; others linger.
+/// Error codes for a missing queue. The first one belongs to the current protocol; the others still occur.
 const NO_QUEUE: &[&str] =
     &["QueueDoesNotExist", "AWS.SimpleQueueService.NonExistentQueue", "NonExistentQueue"];
 
-/// Parts of codes of answers that say that we may not.
+/// Parts of error codes for denied access.
 const REFUSED: &[&str] = &[
     "AccessDenied",
     "AuthFailure",
@@ -24,7 +24,7 @@ const REFUSED: &[&str] = &[
     "UnrecognizedClient",
 ];
 
-/// Parts of codes of answers that say that the same will never do.
+/// Parts of error codes for permanent errors.
 const INVALID: &[&str] = &[
     "InvalidAddress",
     "InvalidAttribute",
@@ -35,7 +35,7 @@ const INVALID: &[&str] = &[
     "UnsupportedOperation",
 ];
 
-/// What a call about the queue `queue` ended with.
+/// The error of a call about the queue `queue`.
 pub(super) fn of_call<E, R>(queue: &str, error: SdkError<E, R>) -> BrokerError
 where
     E: ProvideErrorMetadata + std::error::Error + Send + Sync + 'static,
@@ -48,7 +48,7 @@ where
         }
         SdkError::DispatchFailure(_) | SdkError::TimeoutError(_) | SdkError::ConstructionFailure(_) => {
             let text = DisplayErrorContext(&error).to_string();
-            // There are none, or the place that has them did not give them.
+            // There are no credentials, or their source did not return them.
             if text.contains("redential") {
                 BrokerError::Refused(text)
             } else {
@@ -59,7 +59,7 @@ where
     }
 }
 
-/// What an answer says, of a whole call or of one message.
+/// The meaning of an error code, of a whole call or of one message.
 pub(super) fn of_code(queue: &str, code: &str, message: Option<&str>) -> BrokerError {
     let is_one_of = |parts: &[&str]| parts.iter().any(|part| code.contains(part));
     let text = message.map_or_else(|| code.to_owned(), |message| format!("{code}: {message}"));

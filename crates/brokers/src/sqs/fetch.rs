@@ -1,7 +1,7 @@
-//! Receives messages, beside whoever waits for them.
+//! Receives messages, independent of the caller that waits for them.
 //!
-//! Who waits may give up at any time, and what was on its way then is hidden from everybody until its visibility timeout
-//! is over. So a request that was begun goes on, and what it brings is kept for the next who asks.
+//! A caller may give up at any time, and messages in transit at that time are hidden from all consumers until
+//! their visibility timeout ends. So a request continues, and its messages are kept for the next caller.
 
 use std::{
     sync::atomic::{AtomicBool, Ordering},
@@ -20,27 +20,27 @@ use crate::{
     },
 };
 
-/// The longest that a request waits for messages.
+/// The longest wait of a request.
 const WAIT_MAX: Duration = Duration::from_secs(20);
 
-/// Requests for what else there is are made for a fraction of the time for which the first messages are hidden: those must
-/// not come to light again while they wait for the others.
+/// Requests for further messages are made for a fraction of the visibility timeout: the first messages must
+/// not become visible while they wait for the others.
 const MORE_FRACTION: u32 = 8;
 
-/// A message, and since when it is hidden.
+/// A message, and the time since which it is hidden.
 pub(super) type Fetched = (Received, Instant);
 
-/// A request under way.
+/// A request in progress.
 #[derive(Debug)]
 pub(super) struct Fetch(JoinHandle<Result<Vec<Fetched>, BrokerError>>);
 
 impl Fetch {
-    /// Begins to receive up to `most` messages, each hidden for so many seconds.
+    /// Starts to receive up to `most` messages, each hidden for `hidden` seconds.
     pub(super) fn begin(link: Link, queue: Queue, most: usize, wait: Duration, hidden: i32) -> Self {
         Self(tokio::spawn(async move { receive(&link, &queue, most, wait, hidden).await }))
     }
 
-    /// Waits for the end. Dropping this loses nothing.
+    /// Waits for the end. Dropping the future loses nothing.
     pub(super) async fn end(&mut self) -> Result<Vec<Fetched>, BrokerError> {
         let gone = |error: JoinError| BrokerError::Failed(format!("receiving was given up: {error}"));
         (&mut self.0).await.map_err(gone)?
@@ -49,7 +49,7 @@ impl Fetch {
 
 impl Drop for Fetch {
     fn drop(&mut self) {
-        // A consumer that is gone takes nothing more.
+        // A dropped consumer receives nothing more.
         self.0.abort();
     }
 }
@@ -63,7 +63,7 @@ async fn receive(
 ) -> Result<Vec<Fetched>, BrokerError> {
     let url = link.declare(queue).await?;
     let mut received = request(link, queue, &url, most, wait, hidden).await?;
-    // Where there was something there may be more; a request brings ten at most.
+    // There may be more messages; one request returns at most ten.
     let more = most.saturating_sub(received.len());
     if received.is_empty() || more == 0 {
         return Ok(received);
@@ -75,7 +75,7 @@ async fn receive(
         if is_empty.load(Ordering::Relaxed) || Instant::now() >= until {
             return Vec::new();
         }
-        // What there is already counts for more than what did not come.
+        // Messages already received are more important than a failed further request.
         let answer = request(link, queue, &url, count, Duration::ZERO, hidden).await.unwrap_or_default();
         is_empty.fetch_or(answer.is_empty(), Ordering::Relaxed);
         answer
@@ -95,7 +95,7 @@ async fn request(
     wait: Duration,
     hidden: i32,
 ) -> Result<Vec<Fetched>, BrokerError> {
-    // Whole seconds; less than one is none, since who cannot wait so long is not to be kept.
+    // In whole seconds. Less than one becomes zero, because the caller cannot wait that long.
     let wait = i32::try_from(wait.min(WAIT_MAX).as_secs()).unwrap_or_default();
     let most = i32::try_from(most.clamp(1, BATCH_MAX)).unwrap_or(1);
     let request = link.client().await.receive_message().queue_url(url);

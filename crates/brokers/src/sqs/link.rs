@@ -1,4 +1,4 @@
-//! The client, and the addresses that queues have.
+//! The client, and the URLs of queues.
 
 use std::{
     collections::HashMap,
@@ -20,25 +20,25 @@ use crate::{
     sqs::{address::Address, failure},
 };
 
-/// How long it may take to connect.
+/// The time limit for connecting.
 const CONNECT_MAX: Duration = Duration::from_secs(5);
 
-/// How long one request may take: longer than the longest wait for messages, which is 20 s.
+/// The time limit for one request: longer than the longest wait for messages, which is 20 s.
 const REQUEST_MAX: Duration = Duration::from_secs(25);
 
-/// Requests made for one call, until it fails: callers try again by themselves.
+/// The most requests for one call: callers retry by themselves.
 const TRIES_MAX: u32 = 2;
 
-/// Seconds for which a queue keeps what nobody takes: the most that there is, 14 days.
+/// How long a queue keeps messages, in seconds: the maximum, 14 days.
 const KEEP_SECONDS: &str = "1209600";
 
-/// What the name of a queue that keeps order ends in.
+/// The suffix of the names of FIFO queues.
 const FIFO: &str = ".fifo";
 
-/// Longest name of a queue, that end included.
+/// The longest name of a queue, with that suffix.
 const NAME_BYTES_MAX: usize = 80;
 
-/// The client, and the addresses that queues have. Clones share them.
+/// The client, and the URLs of queues. Clones share them.
 #[derive(Debug, Clone)]
 pub(super) struct Link {
     shared: Arc<Shared>,
@@ -48,7 +48,7 @@ pub(super) struct Link {
 struct Shared {
     address: Address,
     client: OnceCell<Client>,
-    /// By the names of queues. SQS asks for these in every request.
+    /// The URLs of queues, by name. SQS requires them in every request.
     urls: Mutex<HashMap<String, String>>,
 }
 
@@ -57,17 +57,17 @@ impl Link {
         Self { shared: Arc::new(Shared { address, client: OnceCell::new(), urls: Mutex::default() }) }
     }
 
-    /// What the broker is called.
+    /// The name of the broker.
     pub(super) fn name(&self) -> &str {
         &self.shared.address.name
     }
 
-    /// The client, made when it is first needed: only then is it looked for credentials.
+    /// The client. It is made when it is first needed, because only then are credentials looked up.
     pub(super) async fn client(&self) -> &Client {
         self.shared.client.get_or_init(|| connect(&self.shared.address)).await
     }
 
-    /// The address of a queue, which is made unless it is there.
+    /// The URL of a queue. Creates the queue unless it exists.
     pub(super) async fn declare(&self, queue: &Queue) -> Result<String, BrokerError> {
         match self.find(queue).await {
             Err(BrokerError::NoQueue(_)) => {}
@@ -83,7 +83,7 @@ impl Link {
         self.remember(queue, answer.queue_url)
     }
 
-    /// The address of a queue that is there.
+    /// The URL of an existing queue.
     pub(super) async fn find(&self, queue: &Queue) -> Result<String, BrokerError> {
         is_fifo(queue)?;
         if let Some(url) = self.urls().get(&queue.name) {
@@ -94,7 +94,7 @@ impl Link {
         self.remember(queue, answer.queue_url)
     }
 
-    /// What a call about a queue failed by. One that is not there has no address any more.
+    /// The error of a failed call about a queue. Forgets the URL of a missing queue.
     pub(super) fn failed<E, R>(&self, queue: &Queue, error: SdkError<E, R>) -> BrokerError
     where
         E: ProvideErrorMetadata + std::error::Error + Send + Sync + 'static,
@@ -119,7 +119,7 @@ impl Link {
     }
 }
 
-/// Whether a queue keeps order, where there can be such a one.
+/// Whether a queue is a FIFO queue; an error if SQS does not support it.
 pub(super) fn is_fifo(queue: &Queue) -> Result<bool, BrokerError> {
     let (name, is_fifo) = match queue.name.strip_suffix(FIFO) {
         Some(name) => (name, true),

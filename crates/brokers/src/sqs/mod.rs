@@ -1,19 +1,19 @@
 //! SQS: standard queues and FIFO queues.
 //!
-//! A call is an HTTP request of up to 10 messages, so those of one call here are made side by side as far as order allows.
-//! What is received is hidden from others for a while, its *visibility timeout*, which is what
-//! [`silent_after`](ConsumerSettings::silent_after) is to us: who keeps a message hides it anew, who gives it back shows
-//! it, and of who died nobody has to hear.
+//! A call is an HTTP request with up to 10 messages, so the requests of one call run in parallel as far as
+//! ordering allows. Received messages are hidden from other consumers for the *visibility timeout*, which
+//! implements [`silent_after`](ConsumerSettings::silent_after): keeping a message hides it again, giving it
+//! back makes it visible, and the death of a consumer needs no detection.
 //!
 //! | file | concern |
 //! |---|---|
-//! | `address.rs` | what a URL says |
+//! | `address.rs` | the URL |
 //! | `link.rs` | the client, and the addresses of queues |
 //! | `publish.rs` | sends in batches |
-//! | `fetch.rs` | receives, beside whoever waits for it |
-//! | `consumer.rs` | hands out, and settles in batches |
-//! | `attributes.rs` | a message as SQS has it |
-//! | `failure.rs` | what is wrong |
+//! | `fetch.rs` | receives, independent of waiting callers |
+//! | `consumer.rs` | hands out messages, and settles them in batches |
+//! | `attributes.rs` | converts messages |
+//! | `failure.rs` | maps errors |
 
 mod address;
 mod attributes;
@@ -31,25 +31,26 @@ use crate::{
     sqs::{address::Address, attributes::MESSAGE_BYTES_MAX, consumer::QueueConsumer, link::Link},
 };
 
-/// SQS in one region, or a server that speaks its protocol.
+/// SQS in one region, or a server with its protocol.
 ///
-/// Kinds of queues: `standard` and `fifo`. The name of a FIFO queue ends in `.fifo`, and so the name alone says what a queue
-/// is where no kind is given. A FIFO queue keeps the order of messages with the same key, and does not take one again
-/// whose id it took in the five minutes before.
+/// Kinds of queues: `standard` and `fifo`. The name of a FIFO queue ends in `.fifo`, so the name determines
+/// the kind if none is given. A FIFO queue keeps the order of messages with the same key, and drops a message
+/// whose id it has accepted within the last five minutes.
 #[derive(Debug)]
 pub struct Sqs {
     link: Link,
 }
 
 impl Sqs {
-    /// The broker at `sqs://REGION`, or at `sqs+http://HOST:PORT` or `sqs+https://HOST:PORT` for a server that speaks the
-    /// protocol of SQS. Credentials are those that the AWS tools find, or `KEY:SECRET@` before the region or the host,
-    /// with `%2F` for `/` and so on. Nothing is connected yet.
+    /// Makes a client of the broker at `sqs://REGION`, or at `sqs+http://HOST:PORT` or
+    /// `sqs+https://HOST:PORT` for a server with the protocol of SQS. Credentials are those that the AWS
+    /// tools find, or `KEY:SECRET@` before the region or host, with `%2F` for `/` and so on. Does not connect
+    /// yet.
     ///
-    /// Calls of it are to be made within a Tokio runtime.
+    /// Its methods must be called within a Tokio runtime.
     ///
     /// # Errors
-    /// When the URL is no such one.
+    /// When the URL is invalid.
     pub fn new(url: &str) -> Result<Self, BrokerError> {
         Ok(Self { link: Link::new(Address::parse(url)?) })
     }
@@ -86,7 +87,7 @@ impl Broker for Sqs {
     }
 
     async fn announce(&self, topic: &Topic, announcements: &[Announcement]) -> Vec<Result<(), BrokerError>> {
-        // SQS knows no topics: a queue that one subscriber reads, or that somebody passes on.
+        // SQS has no topics: use a queue with one subscriber, which may forward messages.
         let messages: Vec<&Message> = announcements.iter().map(|said| &said.message).collect();
         publish::publish(&self.link, &topic.as_queue(), &messages).await
     }

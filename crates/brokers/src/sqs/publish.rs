@@ -12,15 +12,15 @@ use crate::{
     },
 };
 
-/// Messages in a request, for sending, receiving and settling.
+/// The most messages in a request, for sending, receiving and settling.
 pub(super) const BATCH_MAX: usize = 10;
 
-/// Requests under way at once.
+/// The most requests in flight.
 pub(super) const REQUESTS_MAX: usize = 16;
 
 type Outcome = Result<(), BrokerError>;
 
-/// Sends all, and tells of each what became of it.
+/// Sends all messages, and returns the outcome of each.
 pub(super) async fn publish(link: &Link, queue: &Queue, messages: &[&Message]) -> Vec<Outcome> {
     let (url, is_fifo) = match (link.declare(queue).await, link::is_fifo(queue)) {
         (Ok(url), Ok(is_fifo)) => (url, is_fifo),
@@ -28,7 +28,7 @@ pub(super) async fn publish(link: &Link, queue: &Queue, messages: &[&Message]) -
     };
     let mut outcomes = vec![Ok(()); messages.len()];
     let batches = batches(messages, is_fifo, &mut outcomes);
-    // What has to keep its order must not overtake itself.
+    // Requests in parallel would break the order.
     let at_once = if is_fifo { 1 } else { REQUESTS_MAX };
     let failures: Vec<Vec<(usize, BrokerError)>> = stream::iter(batches)
         .map(|batch| send(link, queue, &url, batch))
@@ -41,8 +41,8 @@ pub(super) async fn publish(link: &Link, queue: &Queue, messages: &[&Message]) -
     outcomes
 }
 
-/// Entries of requests, each with at most so many and so large as a request may have. What cannot be sent at all is said in
-/// `outcomes`.
+/// The entries of requests, within the limits on number and size. Records in `outcomes` the messages that
+/// cannot be sent at all.
 fn batches(
     messages: &[&Message],
     is_fifo: bool,
@@ -71,7 +71,8 @@ fn batches(
     batches
 }
 
-/// Sends one request, and tells which of its messages were not taken. A queue that was deleted is made and told again.
+/// Sends one request, and returns the messages that were refused. Creates a deleted queue and repeats the
+/// request.
 async fn send(
     link: &Link,
     queue: &Queue,
@@ -102,7 +103,7 @@ async fn send(
     }
 }
 
-/// Which message an entry is, by the id that it was given.
+/// The index of the message of an entry, from the entry's id.
 fn number(id: &str) -> usize {
     id.parse().unwrap_or_default()
 }

@@ -56,7 +56,7 @@ fn of_redis() {
         &*broker,
         &[("events", None), ("events", Some("stream"))],
         &[
-            ("events", Some("pubsub"), "would forget at once"),
+            ("events", Some("pubsub"), "drops messages"),
             ("events", Some("list"), "can be a stream"),
             ("", None, "is empty"),
         ],
@@ -94,7 +94,7 @@ fn of_kafka() {
         ("", None, "cannot be a topic"),
         (&long, None, "1 to 249"),
         ("no/body", None, "letters, digits"),
-        (".hidden", None, "no dot"),
+        (".hidden", None, "must not be a dot"),
         ("q", Some("list"), "leave the kind out"),
     ];
     queues(&*broker, &good, &refused);

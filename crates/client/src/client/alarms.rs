@@ -1,4 +1,4 @@
-//! Alarms, and what describes the server itself.
+//! Alarms, and the API document of the server.
 
 use windlass_api::{Alarm, List};
 
@@ -6,7 +6,7 @@ use super::Client;
 use crate::Error;
 
 impl Client {
-    /// The alarms that are not resolved, or all of them.
+    /// The unresolved alarms, or all of them.
     ///
     /// # Errors
     /// As every call: see [`Error`].
@@ -15,18 +15,18 @@ impl Client {
         self.all_pages(&["v1", "alarms"], query).await
     }
 
-    /// Says that somebody has seen the alarm.
+    /// Acknowledges an alarm: an operator has seen it.
     ///
     /// # Errors
-    /// [`Error::Refused`] if there is none of this id (404), or it is resolved (409).
+    /// [`Error::Refused`] if no alarm has this id (404), or it is resolved (409).
     pub async fn acknowledge_alarm(&self, id: &str) -> Result<Alarm, Error> {
         self.verb(&["v1", "alarms", id, "acknowledge"]).await
     }
 
-    /// Says that the alarm is over.
+    /// Resolves an alarm.
     ///
     /// # Errors
-    /// [`Error::Refused`] with status 404 if there is none of this id.
+    /// [`Error::Refused`] with status 404 if no alarm has this id.
     pub async fn resolve_alarm(&self, id: &str) -> Result<Alarm, Error> {
         self.verb(&["v1", "alarms", id, "resolve"]).await
     }

@@ -1,4 +1,4 @@
-//! What happens to a task: its history, and the live stream that goes on from it.
+//! The events of a task: its history, and the live stream that continues it.
 
 use std::{
     pin::Pin,
@@ -17,37 +17,37 @@ use crate::Error;
 /// The kind of a task's last event.
 const ENDED: &str = "task.ended";
 
-/// Events asked for at once: as many as a server gives on a page.
+/// Events per page: the server's maximum.
 const PAGE_EVENTS: u32 = 1000;
 
 impl Client {
-    /// The task's events after the one of that number, oldest first; after 0 = all.
+    /// The task's events with numbers above `after`, oldest first; 0 = all.
     ///
     /// # Errors
-    /// [`Error::Refused`] with status 404 if there is none of this id.
+    /// [`Error::Refused`] with status 404 if no task has this id.
     pub async fn task_events(&self, id: &str, after: u64) -> Result<List<Event>, Error> {
         let path = ["v1", "tasks", id, "events"];
         let limit = ("limit", PAGE_EVENTS.to_string().into());
         let first = [("after", after.to_string().into()), limit.clone()];
-        // A cursor says by itself where its page begins.
+        // The cursor contains the position, so `after` is left out.
         self.remaining_pages(&path, &[limit], self.get_with(&path, &first).await?).await
     }
 
-    /// The task's events after the one of that number, and then those to come, until the task has ended.
+    /// Streams the task's events with numbers above `after`, stored and new ones, until the task has ended.
     ///
-    /// When the connection is lost, the stream opens another one and goes on where it was, for as long as it
-    /// takes. Notices without a number that were sent meanwhile are lost.
+    /// After a lost connection the stream reconnects and continues where it was, and retries for ever.
+    /// Notices without a number that were sent meanwhile are lost.
     ///
     /// # Errors
-    /// [`Error::Refused`] with status 404 if there is none of this id, [`Error::Unreachable`] if the server is not
-    /// there to begin with.
+    /// [`Error::Refused`] with status 404 if no task has this id, [`Error::Unreachable`] if the server is
+    /// unreachable at the start.
     pub async fn follow_events(&self, id: &str, after: u64) -> Result<EventStream, Error> {
         let follower = Follower::open(self.clone(), ["tasks", id, "events"], None, after, read).await?;
         Ok(EventStream { events: follower.into_stream().boxed() })
     }
 }
 
-/// The events of one task as they happen: see [`Client::follow_events`].
+/// A live stream of a task's events: see [`Client::follow_events`].
 pub struct EventStream {
     events: Pin<Box<dyn Stream<Item = Result<Event, Error>> + Send>>,
 }

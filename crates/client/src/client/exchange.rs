@@ -1,4 +1,4 @@
-//! The call by which workers live.
+//! The calls of workers.
 
 use std::time::Duration;
 
@@ -12,15 +12,16 @@ use super::{
 use crate::Error;
 
 impl Client {
-    /// One exchange: takes attempts, reports them, keeps the session. [`crate::Worker`] does all of this by itself.
+    /// Sends one exchange: claims attempts, reports results, keeps the session. [`crate::Worker`] does all of
+    /// this by itself.
     ///
     /// # Errors
-    /// [`Error::Refused`] if the request as a whole is malformed; single reports are answered one by one.
+    /// [`Error::Refused`] if the request as a whole is malformed. Each report has its own answer.
     pub async fn exchange(&self, request: &ExchangeRequest) -> Result<ExchangeAnswer, Error> {
         self.exchange_within(request, Duration::from_millis(request.wait_ms) + ANSWER_TIMEOUT).await
     }
 
-    /// The same; an answer that takes longer counts as lost.
+    /// Like [`Self::exchange`], but an answer that takes longer than `timeout` counts as lost.
     pub(crate) async fn exchange_within(
         &self,
         request: &ExchangeRequest,
@@ -30,10 +31,10 @@ impl Client {
         self.call(Method::POST, &["v1", "worker", "exchange"], details).await
     }
 
-    /// The whole of a step message that was too large for its broker.
+    /// The complete step message, when it was too large for the broker.
     ///
     /// # Errors
-    /// [`Error::Refused`] with 404 when there is no such attempt any more.
+    /// [`Error::Refused`] with 404 when the attempt no longer exists.
     pub async fn step_message(&self, token: &str) -> Result<StepMessage, Error> {
         self.get(&["v1", "worker", "attempts", token]).await
     }

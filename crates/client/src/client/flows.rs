@@ -10,24 +10,24 @@ use super::{
 use crate::Error;
 
 impl Client {
-    /// Stores a flow under that name. A changed flow becomes a new version; running tasks keep theirs.
+    /// Stores a flow under this name. A changed flow gets a new version; running tasks keep theirs.
     ///
     /// # Errors
-    /// [`Error::Refused`] if the definition is not valid; the problem says where.
+    /// [`Error::Refused`] if the definition is invalid; the problem contains the place.
     pub async fn apply_flow(&self, name: &str, flow: &FlowDocument) -> Result<FlowApplied, Error> {
         let details = Details { body: Some(encode(flow)?), ..Details::default() };
         self.call(Method::PUT, &["v1", "flows", name], details).await
     }
 
-    /// What applying the flow would do, without doing it.
+    /// Returns the effect of applying the flow, without applying it.
     ///
     /// # Errors
-    /// [`Error::Refused`] if the definition is not valid; the problem says where.
+    /// [`Error::Refused`] if the definition is invalid; the problem contains the place.
     pub async fn check_flow(&self, flow: &FlowDocument) -> Result<FlowApplied, Error> {
         self.post(&["v1", "flows", "check"], flow).await
     }
 
-    /// The newest version of each flow, those that tasks brought along as their own steps as well.
+    /// The newest version of each flow, including flows of tasks that were submitted with their own steps.
     ///
     /// # Errors
     /// As every call: see [`Error`].
@@ -43,10 +43,10 @@ impl Client {
         self.all_pages(&["v1", "flows"], &[]).await
     }
 
-    /// One flow in that version, or the newest.
+    /// One flow in this version, or in the newest one.
     ///
     /// # Errors
-    /// [`Error::Refused`] with status 404 if there is no such flow or version.
+    /// [`Error::Refused`] with status 404 if the flow or version does not exist.
     pub async fn flow(&self, name: &str, version: Option<u32>) -> Result<Flow, Error> {
         let query: Vec<_> =
             version.map(|version| ("version", version.to_string().into())).into_iter().collect();

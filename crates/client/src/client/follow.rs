@@ -1,4 +1,4 @@
-//! Following a stream of the server through lost connections and restarts.
+//! Follows a stream of the server through lost connections and restarts.
 
 use std::{pin::Pin, time::Duration};
 
@@ -15,34 +15,34 @@ use crate::{Error, pacing::Pacing};
 const EVENT_STREAM: HeaderValue = HeaderValue::from_static("text/event-stream");
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 
-/// How long the headers of a stream may take.
+/// The time limit for the headers of a stream.
 const OPEN_TIMEOUT: Duration = Duration::from_secs(30);
 
 type Body = Pin<Box<dyn Stream<Item = reqwest::Result<Bytes>> + Send>>;
 
-/// What a message of a stream says.
+/// The content of a stream message.
 pub(super) struct Said<T> {
-    /// What is handed on.
+    /// The item to yield, if any.
     pub(super) item: Option<T>,
-    /// The number of the last message that has one.
+    /// The number of the last numbered message.
     pub(super) after: u64,
-    /// Nothing comes after it.
+    /// Whether this is the last message.
     pub(super) over: bool,
 }
 
-/// Reads a message; the number is that of the last one before it that has one.
+/// Parses a message. The number is that of the last numbered message before it.
 type Read<T> = fn(&str, u64) -> serde_json::Result<Said<T>>;
 
-/// An open stream, and how to open it again.
+/// An open stream with the data to reopen it.
 pub(super) struct Follower<T> {
     client: Client,
     path: Vec<String>,
-    /// What only some messages of the stream are asked for by.
+    /// A query parameter that limits the stream to some messages.
     filter: Option<(&'static str, String)>,
-    /// The number of the last message that was handed on.
+    /// The number of the last message that was yielded.
     after: u64,
     read: Read<T>,
-    /// The open connection.
+    /// The open connection, if any.
     body: Option<Body>,
     reader: SseReader,
     pacing: Pacing,
@@ -50,7 +50,7 @@ pub(super) struct Follower<T> {
 }
 
 impl<T> Follower<T> {
-    /// Opens the stream at `/v1/PATH`, after the message with that number.
+    /// Opens the stream at `/v1/PATH`, after the message with this number.
     pub(super) async fn open<const N: usize>(
         client: Client,
         path: [&str; N],
@@ -73,7 +73,7 @@ impl<T> Follower<T> {
         Ok(follower)
     }
 
-    /// What comes, until it is over or refused.
+    /// The items, until the stream ends or the server refuses it.
     pub(super) fn into_stream(self) -> impl Stream<Item = Result<T, Error>> {
         stream::unfold(self, |mut follower| async move {
             let next = follower.next().await?;
@@ -121,7 +121,7 @@ impl<T> Follower<T> {
         Ok(said.item)
     }
 
-    /// Opens the stream again where it was lost; only a refusal ends this.
+    /// Reopens the stream where it was lost. Only a refusal is an error.
     async fn reopen(&mut self) -> Result<(), Error> {
         self.reader = SseReader::default();
         loop {
@@ -154,7 +154,7 @@ impl<T> Follower<T> {
         let kind = response.headers().get(CONTENT_TYPE).map_or(&b""[..], HeaderValue::as_bytes);
         if !kind.starts_with(EVENT_STREAM.as_bytes()) {
             let kind = String::from_utf8_lossy(kind);
-            return Err(self.malformed(format!("an event stream was asked for and {kind} came")));
+            return Err(self.malformed(format!("expected an event stream, got {kind}")));
         }
         Ok(response.bytes_stream().boxed())
     }

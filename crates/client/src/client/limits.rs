@@ -1,4 +1,4 @@
-//! Limits on what is handed out.
+//! Limits on concurrency and rates.
 
 use reqwest::Method;
 use windlass_api::{Limit, List, SetLimit};
@@ -10,7 +10,7 @@ use super::{
 use crate::Error;
 
 impl Client {
-    /// All limits with who counts under them.
+    /// All limits, with the attempts that count under them.
     ///
     /// # Errors
     /// As every call: see [`Error`].
@@ -18,15 +18,15 @@ impl Client {
         self.all_pages(&["v1", "limits"], &[]).await
     }
 
-    /// One limit with who counts under it.
+    /// One limit, with the attempts that count under it.
     ///
     /// # Errors
-    /// [`Error::Refused`] with status 404 if there is none of this name.
+    /// [`Error::Refused`] with status 404 if no limit has this name.
     pub async fn limit(&self, name: &str) -> Result<Limit, Error> {
         self.get(&["v1", "limits", name]).await
     }
 
-    /// Sets a limit; one of the same name is replaced.
+    /// Sets a limit, or replaces the one with this name.
     ///
     /// # Errors
     /// [`Error::Refused`] with status 422 if it limits nothing, or everything.
@@ -35,10 +35,10 @@ impl Client {
         self.call(Method::PUT, &["v1", "limits", name], details).await
     }
 
-    /// Removes a limit and tells how it was.
+    /// Removes a limit. Returns its last state.
     ///
     /// # Errors
-    /// [`Error::Refused`] with status 404 if there is none of this name.
+    /// [`Error::Refused`] with status 404 if no limit has this name.
     pub async fn remove_limit(&self, name: &str) -> Result<Limit, Error> {
         self.call(Method::DELETE, &["v1", "limits", name], Details::default()).await
     }

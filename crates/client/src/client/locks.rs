@@ -6,7 +6,7 @@ use super::Client;
 use crate::Error;
 
 impl Client {
-    /// The locks that somebody has, by name.
+    /// The locks that have a holder, by name.
     ///
     /// # Errors
     /// As every call: see [`Error`].
@@ -14,18 +14,18 @@ impl Client {
         self.all_pages(&["v1", "locks"], &[]).await
     }
 
-    /// One lock with those who wait for it.
+    /// One lock with its waiters.
     ///
     /// # Errors
-    /// [`Error::Refused`] with status 404 if nobody has it.
+    /// [`Error::Refused`] with status 404 if the lock has no holder.
     pub async fn lock(&self, name: &str) -> Result<Lock, Error> {
         self.get(&["v1", "locks", name]).await
     }
 
-    /// Takes a lock from its holder, for the next one that waits. The former holder is not stopped.
+    /// Takes a lock from its holder; the next waiter gets it. The former holder is not stopped.
     ///
     /// # Errors
-    /// [`Error::Refused`] with status 404 if nobody has it.
+    /// [`Error::Refused`] with status 404 if the lock has no holder.
     pub async fn release_lock(&self, name: &str, reason: &str) -> Result<ReleasedLock, Error> {
         self.post(&["v1", "locks", name, "release"], &ReleaseLock { reason: reason.to_owned() }).await
     }

@@ -1,4 +1,4 @@
-//! What the attempts of a task wrote, and what they go on to write.
+//! The log lines of a task's attempts, stored and live.
 
 use std::{
     pin::Pin,
@@ -16,22 +16,24 @@ use super::{
 use crate::Error;
 
 impl Client {
-    /// What the task's attempts wrote, oldest first: all of it, or that of one step, or of one member (`resize[3]`).
+    /// The log lines of the task, oldest first: all of them, those of one step, or those of one item
+    /// (`resize[3]`).
     ///
     /// # Errors
-    /// [`Error::Refused`] with status 404 if there is no task of this id, or no such step.
+    /// [`Error::Refused`] with status 404 if the task or the step does not exist.
     pub async fn task_logs(&self, id: &str, step: Option<&str>) -> Result<List<LogLine>, Error> {
         let filter: Vec<_> = step.map(|step| ("step", step.into())).into_iter().collect();
         self.all_pages(&["v1", "tasks", id, "logs"], &filter).await
     }
 
-    /// The lines with numbers above `after`, all or those of one step, and then those to come, until the task has ended.
+    /// Streams the log lines with numbers above `after`, stored and new ones, of all steps or one, until the
+    /// task has ended.
     ///
-    /// When the connection is lost, the stream opens another one and goes on where it was, for as long as it takes.
+    /// After a lost connection the stream reconnects and continues where it was, and retries for ever.
     ///
     /// # Errors
-    /// [`Error::Refused`] with status 404 if there is no task of this id, or no such step, [`Error::Unreachable`] if the server is not
-    /// there to begin with.
+    /// [`Error::Refused`] with status 404 if the task or the step does not exist, [`Error::Unreachable`] if
+    /// the server is unreachable at the start.
     pub async fn follow_logs(&self, id: &str, step: Option<&str>, after: u64) -> Result<LogStream, Error> {
         let filter = step.map(|step| ("step", step.to_owned()));
         let follower = Follower::open(self.clone(), ["tasks", id, "logs"], filter, after, read).await?;
@@ -39,7 +41,7 @@ impl Client {
     }
 }
 
-/// The lines that the attempts of one task write: see [`Client::follow_logs`].
+/// A live stream of a task's log lines: see [`Client::follow_logs`].
 pub struct LogStream {
     lines: Pin<Box<dyn Stream<Item = Result<LogLine, Error>> + Send>>,
 }

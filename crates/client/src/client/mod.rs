@@ -1,8 +1,8 @@
-//! The control client: one method per call of the HTTP API, one file per kind of thing.
+//! The control client: one method per call of the HTTP API, one file per resource.
 //!
-//! Every method is one request and one answer, except for lists, which are read page by page to their end (tasks,
-//! which may be millions, are given one page at a time), and for [`Client::wait`], [`Client::follow_events`] and
-//! [`Client::follow_logs`], which live through restarts of the server.
+//! Most methods are one request. Methods for lists read all pages, except for tasks, of which there may be
+//! millions: these are returned page by page. [`Client::wait`], [`Client::follow_events`] and
+//! [`Client::follow_logs`] continue through restarts of the server.
 
 mod alarms;
 mod bulk;
@@ -33,15 +33,15 @@ pub use tasks::TaskFilter;
 
 use crate::Error;
 
-/// How long opening a connection may take. Servers are near by: a longer silence means that nobody is there.
+/// The time limit for a connection. Servers are near: a longer silence means that none is there.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// Says who acts, where there is no token that does.
+/// Names the actor, unless a token does.
 const ACTOR: HeaderName = HeaderName::from_static("windlass-actor");
 
-/// A connection to a server, cheap to clone: clones share their connections.
+/// A client of a server. It is cheap to clone: clones share their connections.
 ///
-/// It goes to the server directly, whatever proxies the environment names.
+/// It connects directly to the server and ignores proxy settings of the environment.
 #[derive(Debug, Clone)]
 pub struct Client {
     http: reqwest::Client,
@@ -50,11 +50,11 @@ pub struct Client {
 }
 
 impl Client {
-    /// A client of the server at that address, such as `http://127.0.0.1:7700` or `127.0.0.1:7700`. Nothing is
-    /// sent yet.
+    /// Makes a client of the server at this address, such as `http://127.0.0.1:7700` or `127.0.0.1:7700`.
+    /// Sends nothing yet.
     ///
     /// # Errors
-    /// [`Error::Invalid`] if the address is none.
+    /// [`Error::Invalid`] if the address is invalid.
     pub fn new(server: &str) -> Result<Self, Error> {
         let server = parse_server(server)?;
         let http = reqwest::Client::builder()
@@ -79,7 +79,7 @@ impl Client {
         self
     }
 
-    /// Says who acts, for the history, where no token does: the header `Windlass-Actor`.
+    /// Names the actor for the history, unless a token does: the header `Windlass-Actor`.
     #[must_use]
     pub fn with_actor(mut self, actor: impl Into<String>) -> Self {
         if let Some(value) = header_value(&actor.into()) {
@@ -95,7 +95,7 @@ impl Client {
     }
 }
 
-/// Control characters are left out: no header can carry them.
+/// Leaves out control characters, which headers cannot contain.
 fn header_value(text: &str) -> Option<HeaderValue> {
     let text: String = text.chars().filter(|c| !c.is_control()).collect();
     HeaderValue::from_bytes(text.as_bytes()).ok()
@@ -105,18 +105,18 @@ fn parse_server(text: &str) -> Result<Url, Error> {
     let text = text.trim();
     let invalid = |why: &str| {
         Error::Invalid(format!(
-            "\"{text}\" is no server address: {why}; write for example http://127.0.0.1:7700"
+            "invalid server address \"{text}\": {why}; use for example http://127.0.0.1:7700"
         ))
     };
     let address = if text.contains("://") { text.to_owned() } else { format!("http://{text}") };
     let url = Url::parse(&address).map_err(|error| invalid(&error.to_string()))?;
     match url.scheme() {
         "http" => {}
-        "https" => return Err(invalid("TLS is not built in")),
-        other => return Err(invalid(&format!("{other} is not spoken here"))),
+        "https" => return Err(invalid("TLS is not supported")),
+        other => return Err(invalid(&format!("{other} is not supported"))),
     }
     if url.query().is_some() || url.fragment().is_some() {
-        return Err(invalid("it ends in a query"));
+        return Err(invalid("it has a query or a fragment"));
     }
     Ok(url)
 }

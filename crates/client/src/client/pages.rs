@@ -1,4 +1,4 @@
-//! Lists that the server gives in pages, put together to a whole.
+//! Reads all pages of a list.
 
 use std::borrow::Cow;
 
@@ -8,15 +8,15 @@ use windlass_api::List;
 use super::Client;
 use crate::Error;
 
-/// How many pages a list may have. At the least a server gives on a page that is 100,000 items: who needs more asks
-/// page by page. It is there for servers whose pages never end.
+/// The most pages of a list: at the smallest page size 100,000 items. Larger lists must be read page by page.
+/// The limit protects against servers whose pages never end.
 const PAGES_MAX: usize = 1000;
 
-/// What is asked for beside the path, by name.
+/// The parameters of the query, by name.
 type Query<'a> = [(&'a str, Cow<'a, str>)];
 
 impl Client {
-    /// A whole list: follows `next` to its end, with the same filter on each page.
+    /// Reads a whole list: follows `next` to the end, with the same filter on each page.
     pub(super) async fn all_pages<T: DeserializeOwned>(
         &self,
         path: &[&str],
@@ -26,7 +26,7 @@ impl Client {
         self.remaining_pages(path, filter, first).await
     }
 
-    /// The whole list that begins with the page `first`.
+    /// Reads the rest of the list that starts with the page `first`.
     pub(super) async fn remaining_pages<T: DeserializeOwned>(
         &self,
         path: &[&str],
@@ -40,16 +40,17 @@ impl Client {
             query.push(("cursor", cursor.as_str().into()));
             let page: List<T> = self.get_with(path, &query).await?;
             if page.next.as_ref() == Some(&cursor) {
-                return Err(
-                    self.endless(path, format!("the page of the cursor {cursor:?} is followed by itself"))
-                );
+                return Err(self.endless(
+                    path,
+                    format!("the page of the cursor {cursor:?} refers to itself as the next one"),
+                ));
             }
             list.items.extend(page.items);
             list.next = page.next;
         }
         match list.next {
             None => Ok(list),
-            Some(_) => Err(self.endless(path, format!("the list goes on after {PAGES_MAX} pages"))),
+            Some(_) => Err(self.endless(path, format!("the list continues after {PAGES_MAX} pages"))),
         }
     }
 

@@ -6,7 +6,7 @@ use super::Client;
 use crate::Error;
 
 impl Client {
-    /// The queues: one per module that a flow names or a worker serves.
+    /// The queues: one for each module that a flow names or a worker serves.
     ///
     /// # Errors
     /// As every call: see [`Error`].
@@ -17,12 +17,12 @@ impl Client {
     /// One queue.
     ///
     /// # Errors
-    /// [`Error::Refused`] with status 404 if there is none of this name.
+    /// [`Error::Refused`] with status 404 if no queue has this name.
     pub async fn queue(&self, name: &str) -> Result<Queue, Error> {
         self.get(&["v1", "queues", name]).await
     }
 
-    /// Hands out nothing more of the queue; what runs may end.
+    /// Pauses the queue: no attempt starts, running ones finish.
     ///
     /// # Errors
     /// As every call: see [`Error`].
@@ -30,7 +30,7 @@ impl Client {
         self.verb(&["v1", "queues", name, "pause"]).await
     }
 
-    /// Hands out the queue's work again.
+    /// Resumes the queue.
     ///
     /// # Errors
     /// As every call: see [`Error`].
@@ -38,7 +38,7 @@ impl Client {
         self.verb(&["v1", "queues", name, "resume"]).await
     }
 
-    /// The servers on the store of the one that answers.
+    /// All servers on the store of the server that answers.
     ///
     /// # Errors
     /// As every call: see [`Error`].

@@ -1,4 +1,4 @@
-//! One request and its answer: addresses, statuses, problems and documents.
+//! Sends one request and reads its answer: URLs, statuses, problems and documents.
 
 use std::{borrow::Cow, time::Duration};
 
@@ -13,20 +13,20 @@ use windlass_api::Problem;
 use super::Client;
 use crate::Error;
 
-/// How long an answer may take, beside the time it was asked to wait for: long enough for a slow disk, short enough
-/// that nobody sits before a dead server for ever.
+/// The time limit for an answer, in addition to the requested wait: long enough for a slow disk, short enough
+/// to notice a dead server.
 pub(crate) const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// How much of an answer that is no problem document is shown.
+/// The most characters shown of an answer that is not a problem document.
 const EXCERPT_CHARS: usize = 200;
 
-/// What goes with a request beside its path.
+/// The parts of a request other than its method and path.
 #[derive(Default)]
 pub(crate) struct Details<'a> {
     pub(crate) query: &'a [(&'a str, Cow<'a, str>)],
     pub(crate) headers: HeaderMap,
     pub(crate) body: Option<Vec<u8>>,
-    /// How long the answer may take; [`ANSWER_TIMEOUT`] when left out.
+    /// The time limit for the answer; none = [`ANSWER_TIMEOUT`].
     pub(crate) timeout: Option<Duration>,
 }
 
@@ -43,7 +43,7 @@ impl Client {
         self.call(Method::GET, path, Details { query, ..Details::default() }).await
     }
 
-    /// A POST without a body: the verb is in the path.
+    /// A POST without a body; the path ends in the verb.
     pub(crate) async fn verb<T: DeserializeOwned>(&self, path: &[&str]) -> Result<T, Error> {
         self.call(Method::POST, path, Details::default()).await
     }
@@ -57,7 +57,7 @@ impl Client {
         self.call(Method::POST, path, Details { body, ..Details::default() }).await
     }
 
-    /// Sends a request and reads its answer as a document.
+    /// Sends a request and parses its answer.
     pub(crate) async fn call<T: DeserializeOwned>(
         &self,
         method: Method,
@@ -81,7 +81,7 @@ impl Client {
         })
     }
 
-    /// Sends a request and returns its answer once the headers are there; a refusal is an error.
+    /// Sends a request and returns its answer after the headers have arrived. A refusal is an error.
     pub(crate) async fn send(
         &self,
         method: Method,
@@ -103,7 +103,7 @@ impl Client {
         Err(Error::Refused(problem(status, &body)))
     }
 
-    /// The address of a path: each segment is escaped by itself, so that no name can point elsewhere.
+    /// The URL of a path. Each segment is escaped separately, so that no name can lead to another path.
     fn url(&self, path: &[&str], query: &[(&str, Cow<'_, str>)]) -> Url {
         let mut url = self.server.clone();
         if let Ok(mut segments) = url.path_segments_mut() {
@@ -117,7 +117,7 @@ impl Client {
 
     pub(crate) fn unreachable(&self, source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Error {
         let source = source.into();
-        // The HTTP library's own line names the address once more; what people need is the innermost reason.
+        // The library's own message repeats the URL; the innermost cause is the useful part.
         let mut innermost: &(dyn std::error::Error + 'static) = source.as_ref();
         while let Some(inner) = innermost.source() {
             innermost = inner;
@@ -131,14 +131,14 @@ pub(crate) fn encode(body: &impl Serialize) -> Result<Vec<u8>, Error> {
         .map_err(|error| Error::Invalid(format!("the document cannot be written as JSON: {error}")))
 }
 
-/// The problem document of a refusal, or one made of whatever the answer was.
+/// The problem document of a refusal, or one made from any other answer.
 fn problem(status: StatusCode, body: &Bytes) -> Problem {
     serde_json::from_slice(body).unwrap_or_else(|_| {
         let title = status.canonical_reason().unwrap_or("Refused");
         let text = String::from_utf8_lossy(body);
         let excerpt: String = text.trim().chars().take(EXCERPT_CHARS).collect();
         let detail = if excerpt.is_empty() {
-            format!("the server answered {status} and did not say why")
+            format!("the server answered {status} without a reason")
         } else {
             format!("the server answered {status}: {excerpt}")
         };

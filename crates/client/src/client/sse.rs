@@ -1,14 +1,14 @@
-//! Reading an event stream (the `text/event-stream` format of the HTML standard, section 9.2.6).
+//! Reads an event stream (the `text/event-stream` format of the HTML standard, section 9.2.6).
 //!
-//! Only the `data` of each event is of interest here: our events carry their number and kind in the document.
+//! Only the `data` of each event matters: events of Windlass contain their number and kind in the document.
 
-/// Bytes in, events out, however the network cut them.
+/// Converts bytes to events, however the network has split them.
 #[derive(Debug, Default)]
 pub(super) struct SseReader {
     buffer: Vec<u8>,
-    /// What of the buffer was read.
+    /// The number of buffer bytes already read.
     read: usize,
-    /// The lines of `data` of the event that is being read.
+    /// The `data` lines of the current event so far.
     data: Option<String>,
 }
 
@@ -19,7 +19,7 @@ impl SseReader {
         self.buffer.extend_from_slice(bytes);
     }
 
-    /// The data of the next event that is there as a whole.
+    /// The data of the next complete event, if any.
     pub(super) fn next_event(&mut self) -> Option<String> {
         loop {
             let rest = &self.buffer[self.read..];

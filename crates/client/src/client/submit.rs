@@ -17,19 +17,20 @@ use crate::Error;
 const PREFER: HeaderName = HeaderName::from_static("prefer");
 
 impl Client {
-    /// Starts a task. When this returns, the task is on disk.
+    /// Starts a task. When this returns, the task is durable.
     ///
-    /// With a `key` the call may be made again after [`Error::Unreachable`]: the task is started once.
+    /// With a `key` the call may be repeated after [`Error::Unreachable`]: the task starts only once.
     ///
     /// # Errors
-    /// [`Error::Refused`] for an unknown flow (404), bad parameters (400, 413, 422), a key that was used for
-    /// something else (422) and overload (429).
+    /// [`Error::Refused`] for an unknown flow (404), invalid parameters (400, 413, 422), a key already used
+    /// for another task (422) and overload (429).
     pub async fn submit(&self, task: &SubmitTask) -> Result<Task, Error> {
         self.post(&["v1", "tasks"], task).await
     }
 
-    /// Starts a task and lets the server wait for its end for up to that long (whole seconds, rounded up; a
-    /// server waits for a minute at most). The task comes back whatever became of it until then. [`Client::wait`] waits on.
+    /// Starts a task and lets the server wait for its end for up to `wait` (rounded up to whole seconds; a
+    /// server waits for at most one minute). Returns the task in its state at that time. Use [`Client::wait`]
+    /// to wait longer.
     ///
     /// # Errors
     /// As [`Client::submit`].
@@ -46,7 +47,7 @@ impl Client {
         self.call(Method::POST, &["v1", "tasks"], details).await
     }
 
-    /// Starts many tasks in one call; each is accepted or refused for itself.
+    /// Starts many tasks in one call. Each task is accepted or refused separately.
     ///
     /// # Errors
     /// [`Error::Refused`] if the batch as a whole is malformed or too large.

@@ -1,4 +1,4 @@
-//! Looking at tasks and steering them.
+//! Reads and changes tasks.
 
 use std::borrow::Cow;
 
@@ -9,30 +9,33 @@ use windlass_api::{
 use super::Client;
 use crate::Error;
 
-/// Which tasks to list; the default is all of them, newest first.
+/// A filter for tasks. The default matches all of them, newest first.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TaskFilter {
-    /// Only those in this status.
+    /// Only tasks with this status.
     pub status: Option<TaskStatus>,
-    /// Only those of this flow.
+    /// Only tasks of this flow.
     pub flow: Option<String>,
-    /// Only those with all these labels.
+    /// Only tasks with all these labels.
     pub labels: Vec<(String, String)>,
-    /// Only the task submitted under this idempotency key; without `flow` one for each flow that it was used with.
+    /// Only the task submitted with this idempotency key; without `flow` one task for each flow that it was
+    /// used with.
     pub idempotency_key: Option<String>,
-    /// Only those with this value of their flow's unique key.
+    /// Only tasks with this unique key.
     pub unique_key: Option<String>,
-    /// Only those with all these parameters: a path (`name`, `outer.inner` or a JSON pointer) and JSON, or else a string.
+    /// Only tasks with all these parameters. Each has a path (`name`, `outer.inner` or a JSON pointer) and a
+    /// value, which is parsed as JSON if possible and otherwise a string.
     pub params: Vec<(String, String)>,
-    /// Only those accepted at or after this time: RFC 3339, or how long ago (`15m`).
+    /// Only tasks accepted at or after this time: RFC 3339, or a time ago (`15m`).
     pub since: Option<String>,
-    /// Only those accepted before this time: RFC 3339, or how long ago (`15m`).
+    /// Only tasks accepted before this time: RFC 3339, or a time ago (`15m`).
     pub until: Option<String>,
-    /// Where the page before ended: its `next`.
+    /// Continues after an earlier page: its `next`.
     pub cursor: Option<String>,
-    /// At most this many, up to 1,000; 100 when left out.
+    /// The most tasks of a page, up to 1,000; none = 100.
     pub limit: Option<u32>,
-    /// Without parameters: they are `{}` in each task. A page may then have more tasks with large parameters.
+    /// Leaves out the parameters: each task has `{}`. A page may then contain more tasks with large
+    /// parameters.
     pub brief: bool,
 }
 
@@ -67,7 +70,7 @@ impl Client {
     /// One task with its steps.
     ///
     /// # Errors
-    /// [`Error::Refused`] with status 404 if there is none of this id.
+    /// [`Error::Refused`] with status 404 if no task has this id.
     pub async fn task(&self, id: &str) -> Result<Task, Error> {
         self.get(&["v1", "tasks", id]).await
     }
@@ -80,7 +83,8 @@ impl Client {
         self.get_with(&["v1", "tasks"], &filter.query()).await
     }
 
-    /// How many tasks meet the filter, whose limit does not count. The server counts in pieces, which are added up here.
+    /// The number of tasks that match the filter, without regard to its limit. The server counts page by
+    /// page; this method adds the results.
     ///
     /// # Errors
     /// [`Error::Refused`] if the filter is malformed.
@@ -100,10 +104,10 @@ impl Client {
         }
     }
 
-    /// The members of a step with `each`, in the order of the list; only those in that status, if one is given.
+    /// The items of a step with `each`, in the order of the list; only those with `status`, if given.
     ///
     /// # Errors
-    /// [`Error::Refused`] with status 404 if there is no such task or step, or the step has no members.
+    /// [`Error::Refused`] with status 404 if the task or the step does not exist, or the step has no `each`.
     pub async fn members(
         &self,
         id: &str,
@@ -114,62 +118,63 @@ impl Client {
         self.all_pages(&["v1", "tasks", id, "steps", step, "members"], &filter).await
     }
 
-    /// Why the task is where it is.
+    /// The reason why a task is in its current state.
     ///
     /// # Errors
-    /// [`Error::Refused`] with status 404 if there is none of this id.
+    /// [`Error::Refused`] with status 404 if no task has this id.
     pub async fn why(&self, id: &str) -> Result<Why, Error> {
         self.get(&["v1", "tasks", id, "why"]).await
     }
 
-    /// Stops the task and undoes what was touched.
+    /// Cancels the task: rolls back all steps that may have had effects.
     ///
     /// # Errors
-    /// [`Error::Refused`] if there is none of this id (404), or it has ended (409).
+    /// [`Error::Refused`] if no task has this id (404), or it has ended (409).
     pub async fn cancel(&self, id: &str) -> Result<Task, Error> {
         self.verb(&["v1", "tasks", id, "cancel"]).await
     }
 
-    /// Starts nothing new of the task; what runs may end.
+    /// Pauses the task: no step starts, running ones finish.
     ///
     /// # Errors
-    /// [`Error::Refused`] if there is none of this id (404), or it has ended (409).
+    /// [`Error::Refused`] if no task has this id (404), or it has ended (409).
     pub async fn pause(&self, id: &str) -> Result<Task, Error> {
         self.verb(&["v1", "tasks", id, "pause"]).await
     }
 
-    /// Lets a paused task go on.
+    /// Resumes a paused task.
     ///
     /// # Errors
-    /// [`Error::Refused`] if there is none of this id (404), or it is not paused (409).
+    /// [`Error::Refused`] if no task has this id (404), or it is not paused (409).
     pub async fn resume(&self, id: &str) -> Result<Task, Error> {
         self.verb(&["v1", "tasks", id, "resume"]).await
     }
 
-    /// Runs a task that has ended again: a new task, which takes over what is done of the steps that do not come after
+    /// Runs an ended task again, as a new task. It keeps the results of the steps that do not come after
     /// `from`.
     ///
     /// # Errors
-    /// [`Error::Refused`] if there is no such task or step (404), or the task has not ended, or a step to be taken
-    /// over was rolled back (409).
+    /// [`Error::Refused`] if the task or step does not exist (404), or the task has not ended, or a step to
+    /// keep was rolled back (409).
     pub async fn rerun(&self, id: &str, rerun: &RerunTask) -> Result<Task, Error> {
         self.post(&["v1", "tasks", id, "rerun"], rerun).await
     }
 
-    /// Settles a stuck or held step.
+    /// Decides how a stuck or held step continues.
     ///
     /// # Errors
-    /// [`Error::Refused`] if there is no such task or step (404), or the step waits for nobody (409).
+    /// [`Error::Refused`] if the task or step does not exist (404), or the step does not wait for an operator
+    /// (409).
     pub async fn resolve(&self, id: &str, step: &str, resolve: &ResolveStep) -> Result<Task, Error> {
         self.post(&["v1", "tasks", id, "steps", step, "resolve"], resolve).await
     }
 
-    /// Sends a signal: the first step that waits for it is done. Without `keep: false` it is kept where its step does
-    /// not wait yet.
+    /// Sends a signal: the first step that waits for it succeeds. If none waits yet, the signal is stored for
+    /// it, unless `keep` is false.
     ///
     /// # Errors
-    /// [`Error::Refused`] if there is no such task, or no step of it ever waits for the signal (404); if the task has
-    /// ended, or none waits now and the signal is not to be kept (409).
+    /// [`Error::Refused`] if the task does not exist, or none of its steps ever waits for the signal (404);
+    /// if the task has ended, or none waits now and `keep` is false (409).
     pub async fn signal(&self, id: &str, name: &str, signal: &SendSignal) -> Result<Task, Error> {
         self.post(&["v1", "tasks", id, "signals", name], signal).await
     }

@@ -8,21 +8,21 @@ use windlass_api::{Task, TaskStatus};
 use super::{Client, EventStream};
 use crate::{Error, pacing::Pacing};
 
-/// How often the task itself is asked for while its stream of events is open: a stream that died without a word
-/// must not make anybody wait for ever.
+/// The interval at which the task is read while its event stream is open: a stream that died silently must
+/// not block the caller for ever.
 const LOOK_INTERVAL: Duration = Duration::from_secs(10);
 
-/// How often the task is asked for while no stream of events can be had.
+/// The interval at which the task is read without an event stream.
 const POLL_INTERVAL: Duration = Duration::from_millis(500);
 
 impl Client {
-    /// The task once it has ended, or is stuck and waits for a person.
+    /// Waits until the task has ended, or is stuck and waits for an operator.
     ///
-    /// A server that goes away meanwhile is waited for.
+    /// Retries while the server is unavailable.
     ///
     /// # Errors
-    /// [`Error::Refused`] with status 404 if there is none of this id, [`Error::Unreachable`] if the server is not
-    /// there to begin with.
+    /// [`Error::Refused`] with status 404 if no task has this id, [`Error::Unreachable`] if the server is
+    /// unreachable at the start.
     pub async fn wait(&self, id: &str) -> Result<Task, Error> {
         let mut task = self.task(id).await?;
         let mut events = None;
@@ -44,7 +44,7 @@ impl Client {
         Ok(task)
     }
 
-    /// The task, however long the server is away.
+    /// Reads the task; retries while the server is unavailable.
     async fn look(&self, id: &str) -> Result<Task, Error> {
         let mut pacing = Pacing::default();
         loop {
@@ -60,7 +60,8 @@ fn is_settled(status: TaskStatus) -> bool {
     status.is_ended() || status == TaskStatus::Stuck
 }
 
-/// Waits until the task may have settled, or it is time to look. False if the stream is over.
+/// Waits until the task may have ended or is stuck, or until the next read is due. False if the stream has
+/// ended.
 async fn news(events: &mut EventStream) -> bool {
     let settled = async {
         while let Some(event) = events.next().await {

@@ -1,4 +1,4 @@
-//! Making a worker.
+//! Builds a worker.
 
 use std::{future::Future, num::NonZero, sync::Arc, thread, time::Duration};
 
@@ -8,10 +8,11 @@ use windlass_api::WorkerInfo;
 use super::{Failure, Handler, Job, Settings, Work, Worker, registry::Registry, typed::TypedCommand};
 use crate::{Client, Error};
 
-/// How long a drain waits for what runs before it is stopped: what most service managers allow.
+/// How long a drain waits for running attempts before it stops them: the usual time limit of service
+/// managers.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// What a worker serves and how. Mistakes are told by [`WorkerBuilder::build`].
+/// The modules and settings of a worker. [`WorkerBuilder::build`] reports mistakes.
 #[derive(Debug)]
 #[must_use]
 pub struct WorkerBuilder {
@@ -42,25 +43,25 @@ impl WorkerBuilder {
         Self { work, settings, registry: Registry::default(), mistake: None }
     }
 
-    /// Its name, for people; the host's with the process id when left out.
+    /// Its name in lists and logs; default: the host's name with the process id.
     pub fn name(mut self, name: impl Into<String>) -> Self {
         self.settings.info.name = name.into();
         self
     }
 
-    /// The machine it runs on, for people; the host's own name when left out.
+    /// The name of its machine in lists; default: the host's own name.
     pub fn host(mut self, host: impl Into<String>) -> Self {
         self.settings.info.host = host.into();
         self
     }
 
-    /// How many attempts may run at a time, over all modules; the number of cores when left out.
+    /// The most attempts that may run concurrently, over all modules; default: the number of cores.
     pub fn concurrency(mut self, concurrency: usize) -> Self {
         self.settings.concurrency = concurrency;
         self
     }
 
-    /// Serves a module with one handler: these commands of it, or all that come.
+    /// Serves a module with one handler, for these commands or for all.
     pub fn module(
         mut self,
         name: impl AsRef<str>,
@@ -71,9 +72,9 @@ impl WorkerBuilder {
         self.note(added)
     }
 
-    /// Serves one command, `MODULE.COMMAND`, with a function. The parameters are read into `P`; parameters that
-    /// do not fit fail the step for good (code 65). The result must look like a JSON object, or `()` for none.
-    /// A failure with code 75 means "not now".
+    /// Serves one command, `MODULE.COMMAND`, with a function. The parameters are parsed as `P`; parameters
+    /// that do not fit are a final failure (code 65). The result must serialize to a JSON object, or be `()`
+    /// for none. A failure with code 75 means "retry later".
     pub fn command<F, Fut, P, R>(mut self, name: impl AsRef<str>, run: F) -> Self
     where
         F: Fn(P, Job) -> Fut + Send + Sync + 'static,
@@ -91,24 +92,25 @@ impl WorkerBuilder {
         self.note(added)
     }
 
-    /// How long a drain waits for what runs before it stops it; 30 s when left out.
+    /// How long a drain waits for running attempts before it stops them; default: 30 s.
     pub fn drain_timeout(mut self, timeout: Duration) -> Self {
         self.settings.drain_timeout = timeout;
         self
     }
 
-    /// For how long the worker may be silent before its attempts are given to others, 1 s to 1 h; 10 s when left
-    /// out.
+    /// How long the worker may be silent before other workers may claim its attempts, 1 s to 1 h; default: 10
+    /// s.
     pub fn lease(mut self, lease: Duration) -> Self {
         self.settings.lease = Some(lease);
         self
     }
 
-    /// The worker.
+    /// Builds the worker.
     ///
     /// # Errors
-    /// [`Error::Invalid`] with the first mistake: nothing to serve, a name that is none, two handlers for the same
-    /// command, a concurrency of 0, a lease that the server does not grant, a queue that the broker cannot have.
+    /// [`Error::Invalid`] with the first mistake: no module, an invalid name, two handlers for the same
+    /// command, a concurrency of 0, a lease outside of the server's limits, a queue that the broker does not
+    /// support.
     pub fn build(self) -> Result<Worker, Error> {
         if let Some(mistake) = self.mistake {
             return Err(mistake);
@@ -118,10 +120,10 @@ impl WorkerBuilder {
             return invalid("the worker serves no module: add one with `module` or `command`");
         }
         if self.settings.concurrency == 0 {
-            return invalid("the worker's concurrency is 0: it could never take anything");
+            return invalid("the worker's concurrency is 0: use 1 or more");
         }
         if self.settings.lease.is_some_and(|lease| !(1..=3600).contains(&lease.as_secs())) {
-            return invalid("a lease lasts from 1 s to 1 h");
+            return invalid("invalid lease: use 1 s to 1 h");
         }
         #[cfg(feature = "brokers")]
         super::queues::check(&self.work, &self.registry)?;
@@ -136,7 +138,7 @@ impl WorkerBuilder {
     }
 }
 
-/// The machine's name, or `localhost` where it is not told.
+/// The machine's name, or `localhost` if unknown.
 fn host_name() -> String {
     std::fs::read_to_string("/proc/sys/kernel/hostname")
         .ok()

@@ -1,4 +1,4 @@
-//! The calls of one session: their numbers, what each carries, and how long each may take.
+//! The calls of one session: their numbers, contents and time limits.
 
 use std::time::{Duration, Instant};
 
@@ -15,31 +15,32 @@ use super::{
 };
 use crate::{Client, Error};
 
-/// How long the answer to reports may take before they are sent again: longer than any disk that works.
+/// The time limit for an answer to reports, after which they are sent again: longer than any working disk
+/// needs.
 const REPORT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How often the polls say what the worker holds. After a call that was lost they say it at once; beside that the
-/// list only guards against a server that was replaced between two calls, and under load it would cost more than
-/// the work itself.
+/// The interval at which polls contain the list of claimed attempts. After a lost call the next poll contains
+/// it at once. Otherwise the list only protects against a server that was replaced between two calls, and
+/// under load sending it more often would cost more than the work itself.
 const HOLDING_INTERVAL: Duration = Duration::from_millis(50);
 
-/// A call that came back.
+/// A finished call.
 pub(super) struct Returned {
     pub(super) sent_at: Instant,
     pub(super) answer: Result<ExchangeAnswer, Error>,
     pub(super) call: Call,
-    /// The server that answered has no open poll of the session and did not receive the newest one: a load balancer sent that
-    /// poll to another server, which does not know how many slots became free.
+    /// Whether the server that answered has no open poll of the session and has not received the newest one:
+    /// a load balancer sent that poll to another server, which does not know how many slots became free.
     pub(super) is_poll_elsewhere: bool,
 }
 
-/// What a call was made for.
+/// The purpose of a call.
 pub(super) enum Call {
-    /// To take attempts and hear of cancels: which of the worker's polls it is.
+    /// Claims attempts and receives cancels. The number identifies the poll.
     Poll(u64),
-    /// To say that nothing more is taken.
+    /// Announces that the worker accepts no more attempts.
     Farewell,
-    /// To report.
+    /// Sends reports.
     Reports(Vec<Item>),
 }
 
@@ -48,10 +49,10 @@ pub(super) struct Session {
     client: Client,
     id: String,
     seq: u64,
-    /// Number of the newest poll.
+    /// The number of the newest poll.
     last_poll: u64,
     holding_said_at: Option<Instant>,
-    /// It has said, or is saying, that it takes nothing more.
+    /// Whether it has announced, or is announcing, that it accepts no more attempts.
     is_draining: bool,
 }
 
@@ -117,7 +118,7 @@ impl Counterpart for Session {
             request.holding = Some(state.ledger.holding());
             request.worker = Some(state.settings.info.clone());
         }
-        // A server that was started anew hears it with the first poll that names the worker.
+        // A restarted server learns it from the first poll that names the worker.
         if matches!(call, Call::Farewell) || request.worker.is_some() {
             request.draining = self.is_draining.then_some(true);
         }
@@ -129,7 +130,7 @@ impl Counterpart for Session {
         }))
     }
 
-    /// Says as well how many slots are free now, so that the open poll can be given more.
+    /// Also sends the number of free slots, so that the open poll can receive more attempts.
     fn report(&mut self, state: &State<'_>, batch: Vec<Item>) -> BoxFuture<'static, Returned> {
         let mut request = self.request(state);
         let mut tokens: Vec<(Token, Kind)> = Vec::with_capacity(batch.len());
@@ -138,7 +139,7 @@ impl Counterpart for Session {
             tokens.push((item.token, item.kind));
             request.reports.push(item.report);
         }
-        // A server that was started anew may hear this call before the poll.
+        // A restarted server may receive this call before the poll.
         if self.holding_said_at.is_none() {
             request.worker = Some(state.settings.info.clone());
         }
@@ -159,13 +160,13 @@ impl Counterpart for Session {
     }
 }
 
-/// What the calls say about the worker.
+/// The state of the worker, for its calls.
 pub(super) struct State<'a> {
     pub(super) now: Instant,
     pub(super) settings: &'a Settings,
     pub(super) registry: &'a Registry,
     pub(super) ledger: &'a Ledger,
-    /// How many more attempts are wanted: none in a drain.
+    /// How many more attempts the worker wants: none in a drain.
     pub(super) free: u32,
 }
 
@@ -173,7 +174,7 @@ fn rejoin(tokens: Vec<(Token, Kind)>, reports: Vec<Payload>) -> Vec<Item> {
     tokens.into_iter().zip(reports).map(|((token, kind), report)| Item { token, kind, report }).collect()
 }
 
-/// Answers belong to reports by their place; an answer that does not fit is no answer.
+/// Answers correspond to reports by position. An answer that does not match is malformed.
 fn check(client: &Client, batch: &[Item], answer: ExchangeAnswer) -> Result<ExchangeAnswer, Error> {
     let fits = answer.reports.len() == batch.len()
         && answer.reports.iter().zip(batch).all(|(answer, item)| answer.token == *item.token);
@@ -183,6 +184,10 @@ fn check(client: &Client, batch: &[Item], answer: ExchangeAnswer) -> Result<Exch
     Err(Error::Malformed {
         server: client.server().to_owned(),
         call: "POST /v1/worker/exchange".to_owned(),
-        detail: format!("{} reports were answered with {} others", batch.len(), answer.reports.len()),
+        detail: format!(
+            "{} reports got {} answers that do not match them",
+            batch.len(),
+            answer.reports.len()
+        ),
     })
 }

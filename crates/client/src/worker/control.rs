@@ -1,4 +1,4 @@
-//! What a running handler and the driver share.
+//! Shared state of a running handler and the driver.
 
 use std::{
     mem,
@@ -13,22 +13,22 @@ use windlass_api::Progress;
 
 use super::{Outcome, Token};
 
-/// What the log of one attempt may hold: what the server keeps of it.
+/// The most log bytes of one attempt: the amount that the server stores.
 const LOG_BYTES_MAX: usize = 64 * 1024;
 
-/// The last line of a log that was cut. It still fits into what the server keeps.
+/// The last line of a log that was cut. It still fits into the amount that the server stores.
 const LOG_CUT: &str = "(cut here: an attempt may log 64 KiB)";
 
-/// What the driver hears from the jobs.
+/// A message of a job to the driver.
 #[derive(Debug)]
 pub(super) enum Word {
     /// The handler has ended.
     Ended(Token, Outcome),
-    /// There are log lines or progress to collect.
+    /// The job has log lines or progress to collect.
     News(Token),
 }
 
-/// The line between one running handler and the driver.
+/// The connection between one running handler and the driver.
 #[derive(Debug)]
 pub(super) struct JobControl {
     token: Token,
@@ -38,15 +38,15 @@ pub(super) struct JobControl {
     driver: UnboundedSender<Word>,
 }
 
-/// What a handler said and the driver has not collected yet.
+/// Log lines and progress that the driver has not collected yet.
 #[derive(Debug, Default)]
 struct Said {
     lines: Vec<String>,
     progress: Option<Progress>,
-    /// Of the whole attempt, collected or not.
+    /// The log bytes of the whole attempt, collected or not.
     log_bytes: usize,
     log_cut: bool,
-    /// Whether the driver knows that there is something.
+    /// Whether the driver knows that there is something to collect.
     announced: bool,
 }
 
@@ -65,7 +65,7 @@ impl JobControl {
     }
 
     pub(super) async fn cancelled(&self) {
-        // The order matters: a cancel between the look and the wait still wakes a `notified` made before.
+        // Create the `notified` before the check: a cancel between check and wait then still wakes it.
         let notified = self.wake.notified();
         if !self.is_cancelled() {
             notified.await;
@@ -94,7 +94,7 @@ impl JobControl {
         self.announce(&mut said);
     }
 
-    /// Takes what was said since the last time.
+    /// Takes the lines and progress since the last call.
     pub(super) fn collect(&self) -> (Vec<String>, Option<Progress>) {
         let mut said = self.said();
         said.announced = false;
@@ -103,13 +103,13 @@ impl JobControl {
 
     fn announce(&self, said: &mut Said) {
         if !mem::replace(&mut said.announced, true) {
-            // The driver is gone only when nobody can hear the news any more.
+            // Sending fails only if the driver is gone; then the news does not matter.
             let _ = self.driver.send(Word::News(self.token.clone()));
         }
     }
 
     fn said(&self) -> MutexGuard<'_, Said> {
-        // Nothing panics while it holds the lock; and half of what was said is still worth sending.
+        // No holder of this mutex panics; and a partial log is still worth sending.
         self.said.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

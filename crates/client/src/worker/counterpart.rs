@@ -1,4 +1,4 @@
-//! Whom the worker reports to: a server, or the results queue of a broker.
+//! The receiver of a worker's reports: a server, or the results queue of a broker.
 
 use std::time::Duration;
 
@@ -10,24 +10,25 @@ use super::{
     outbox::{Item, Kind},
 };
 
-/// Takes reports, and answers polls if it is a server.
+/// Accepts reports. A server also answers polls.
 pub(super) trait Counterpart: Send {
-    /// What it is called, for people.
+    /// Its name, for log messages.
     fn name(&self) -> &str;
 
-    /// What the worker is called there.
+    /// The worker's name there.
     fn session(&self) -> &str;
 
-    /// Whether what the worker has is its own for the time of a lease only, which polls renew.
+    /// Whether the worker owns its attempts only for the time of a lease, which polls renew.
     fn grants_leases(&self) -> bool;
 
-    /// A call was lost: who knows what it heard and what it knows.
+    /// A call was lost: it is unknown what the receiver has seen, and whether it has been replaced.
     fn doubt(&mut self);
 
-    /// A report in its words; nothing where it has none for that.
+    /// Converts a report to its format. None if the format cannot express it.
     fn write(&self, report: &Report, kind: Kind) -> serde_json::Result<Option<Payload>>;
 
-    /// Asks for attempts and cancels; `wait` is for the server, `timeout` for us. Nothing where there is nobody to ask.
+    /// Asks for attempts and cancels. `wait` is the server's time limit, `timeout` that of the worker. None
+    /// without a server.
     fn poll(
         &mut self,
         state: &State<'_>,
@@ -36,6 +37,6 @@ pub(super) trait Counterpart: Send {
         call: Call,
     ) -> Option<BoxFuture<'static, Returned>>;
 
-    /// Sends reports; the answer has one status for each.
+    /// Sends reports. The answer has one status for each.
     fn report(&mut self, state: &State<'_>, batch: Vec<Item>) -> BoxFuture<'static, Returned>;
 }

@@ -1,31 +1,31 @@
-//! The end of a worker: what it waits for, and for how long.
+//! The shutdown of a worker: its stages and time limits.
 
 use std::time::{Duration, Instant};
 
 use super::jobs::STOP_GRACE;
 
-/// How long the last reports may take after everything has ended.
+/// The time limit for the last reports after all attempts have ended.
 pub(super) const LAST_CALLS_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// How long a drained worker waits for a poll that was open when the drain began.
 const OLD_POLL_TIMEOUT: Duration = Duration::from_millis(250);
 
-/// Longer than anybody waits for a drain.
+/// A bound that no drain reaches.
 const TIMEOUT_MAX: Duration = Duration::from_secs(365 * 24 * 3600);
 
-/// A drain that has begun.
+/// A drain in progress.
 ///
-/// The server is asked in a call of its own to give nothing more. The poll that is open stays open beside it:
-/// cutting it off could lose attempts that are on their way, and the server would count them as lost.
+/// A separate call asks the server for no more attempts. The open poll stays open: to abort it could lose
+/// attempts in transit, which the server would count as lost.
 #[derive(Debug)]
 pub(super) struct Drain {
-    /// When what still runs is stopped; none once that is done.
+    /// When running attempts are stopped; none after that.
     stop_at: Option<Instant>,
-    /// When the worker leaves, whatever is not done.
+    /// When the worker exits in any case.
     leave_at: Instant,
-    /// Whether the server was asked to give nothing more.
+    /// Whether the server was asked for no more attempts.
     asked: bool,
-    /// When the server answered that, or could not be reached.
+    /// When the server answered that, or was unreachable.
     heard_at: Option<Instant>,
 }
 
@@ -36,32 +36,32 @@ impl Drain {
         Self { stop_at: Some(stop_at), leave_at, asked: false, heard_at: None }
     }
 
-    /// Whether the server is to be asked to give nothing more: once.
+    /// Whether to ask the server now for no more attempts. True once.
     pub(super) fn asks(&mut self) -> bool {
         !std::mem::replace(&mut self.asked, true)
     }
 
-    /// The server answered that it gives nothing more, or could not be reached.
+    /// The server has confirmed that it sends no more attempts, or is unreachable.
     pub(super) fn heard(&mut self, now: Instant) {
         self.heard_at = Some(now);
     }
 
-    /// Whether what still runs is to be stopped: once.
+    /// Whether to stop the running attempts now. True once.
     pub(super) fn stops(&mut self, now: Instant) -> bool {
         self.stop_at.take_if(|stop_at| *stop_at <= now).is_some()
     }
 
-    /// Whether the worker leaves, whatever is not done.
+    /// Whether the worker must exit now in any case.
     pub(super) fn is_over(&self, now: Instant) -> bool {
         self.leave_at <= now
     }
 
-    /// Whether no attempts can be on their way any more, with that many polls open from before.
+    /// Whether no attempt can be in transit any more, with this number of older polls still open.
     pub(super) fn is_quiet(&self, polls_open: usize, now: Instant) -> bool {
         self.heard_at.is_some_and(|heard_at| polls_open == 0 || heard_at + OLD_POLL_TIMEOUT <= now)
     }
 
-    /// When a poll from before need not be waited for any more.
+    /// When an older poll no longer needs to be awaited.
     pub(super) fn quiet_at(&self) -> Option<Instant> {
         self.heard_at.map(|heard_at| heard_at + OLD_POLL_TIMEOUT)
     }

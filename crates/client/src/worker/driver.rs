@@ -1,5 +1,5 @@
-//! The worker's loop: takes what comes from the server, the feed, the jobs and the clock, one thing at a time. With [`Link`], which
-//! makes the calls, it is the only part that does input and output.
+//! The worker's loop: handles the input from the server, the feed, the jobs and the clock, one at a time.
+//! Only the loop and [`Link`], which makes the calls, do input and output.
 
 mod taking;
 
@@ -32,19 +32,19 @@ use super::{
 };
 use crate::Error;
 
-/// How many words of jobs are heard in one turn.
+/// The most messages of jobs handled in one turn.
 const WORDS_MAX: usize = 1024;
 
-/// The alarm's time when nothing is due.
+/// The alarm's delay when nothing is due.
 const FAR: Duration = Duration::from_secs(24 * 3600);
 
-/// One session of a worker, from its first call to the end of its drain: brings together what the server wants
-/// ([`Link`]), what is held ([`Ledger`]), what runs ([`Jobs`]) and what is to be said ([`Outbox`]).
+/// One session of a worker, from its first call to the end of its drain. It combines the calls ([`Link`]),
+/// the claimed attempts ([`Ledger`]), the running handlers ([`Jobs`]) and the unsent reports ([`Outbox`]).
 pub(super) struct Driver {
     settings: Settings,
     registry: Registry,
     link: Link,
-    /// Where attempts come from beside the server, which hands out none itself then.
+    /// The source of attempts other than the server; with it, the server sends none itself.
     feed: Option<Box<dyn Feed>>,
     ledger: Ledger,
     outbox: Outbox,
@@ -74,7 +74,7 @@ impl Driver {
         }
     }
 
-    /// Works until it was shut down and is drained, or is stopped.
+    /// Works until it is shut down and drained, or stopped.
     pub(super) async fn run(
         mut self,
         mut shutdown: Pin<&mut impl Future<Output = ()>>,
@@ -103,7 +103,7 @@ impl Driver {
                 () = alarm.as_mut() => {}
                 () = shutdown.as_mut(), if self.drain.is_none() => self.begin_drain(),
                 () = stop.as_mut() => {
-                    warn!(attempts = self.ledger.len(), "stopped at once: the attempts are left to other workers");
+                    warn!(attempts = self.ledger.len(), "stopped at once; other workers will claim the attempts");
                     return Ok(());
                 }
             }
@@ -143,7 +143,7 @@ impl Driver {
         self.push_report(token, outcome, logs);
     }
 
-    /// Gives back what was not started.
+    /// Returns the attempts that were not started.
     fn decline_waiting(&mut self) {
         for token in self.ledger.withdraw_all() {
             self.push_report(&token, Outcome::Declined, vec![]);
@@ -162,7 +162,7 @@ impl Driver {
             self.lease_lapsed(now);
         }
         if self.drain.as_mut().is_some_and(|drain| drain.stops(now)) {
-            warn!(attempts = self.jobs.len(), "the drain takes too long: stopping what runs");
+            warn!(attempts = self.jobs.len(), "the drain takes too long; stopping the running attempts");
             self.jobs.stop_all(Stop::Drained, now + STOP_GRACE);
         }
     }
@@ -171,14 +171,14 @@ impl Driver {
         self.link.lease.lapse();
         warn!(
             attempts = self.jobs.len(),
-            "no word from the server for two thirds of the lease: stopping what runs"
+            "no answer from the server for two thirds of the lease; stopping the running attempts"
         );
         self.decline_waiting();
         let drop_at = self.link.lease.ends_at().map_or(now, |ends_at| ends_at.min(now + STOP_GRACE));
         self.jobs.stop_all(Stop::LeaseLapsed, drop_at);
     }
 
-    /// When something is to be done that nobody will wake the loop for.
+    /// The next time at which something is due without another event.
     fn next_due(&self) -> Option<Instant> {
         let lease = if self.ledger.is_empty() { None } else { self.link.lease.stop_at() };
         let poll = if self.wants_poll() { self.link.poll_due() } else { None };
@@ -189,7 +189,7 @@ impl Driver {
     }
 
     fn begin_drain(&mut self) {
-        info!(running = self.jobs.len(), "draining: nothing more is taken");
+        info!(running = self.jobs.len(), "draining; the worker accepts no more attempts");
         self.drain = Some(Drain::begin(Instant::now(), self.settings.drain_timeout));
         self.decline_waiting();
     }
@@ -200,14 +200,14 @@ impl Driver {
             warn!(
                 attempts = self.ledger.len(),
                 reports = self.outbox.len(),
-                "leaving with reports that no server took: the attempts are left to other workers"
+                "exiting with reports that no server has accepted; other workers will claim the attempts"
             );
             return true;
         }
         drain.is_quiet(self.link.polls_open(), now) && self.is_settled()
     }
 
-    /// Whether nothing is held and nothing is left to say.
+    /// Whether no attempt is claimed and no report is unsent.
     fn is_settled(&self) -> bool {
         self.ledger.is_empty() && self.outbox.is_done()
     }
@@ -232,7 +232,7 @@ impl Driver {
         }
     }
 
-    /// A poll is to be open at all times, for the lease; a drained worker needs none.
+    /// A poll must always be open, for the lease. A drained worker needs none.
     fn wants_poll(&self) -> bool {
         !(self.drain.is_some() && self.ledger.is_empty())
     }
@@ -276,7 +276,7 @@ impl Driver {
         if self.drain.is_some() {
             self.decline_waiting();
         } else if self.link.has_overlapped() {
-            // Polls at several servers offered the same slots. Others may have a free one.
+            // Polls at several servers offered the same slots. Other workers may have a free one.
             for token in self.ledger.withdraw_excess() {
                 self.push_report(&token, Outcome::Declined, vec![]);
             }
@@ -307,7 +307,7 @@ impl Driver {
                 self.ledger.settle(token);
                 self.give_back(token);
             }
-            // Strings, numbers and JSON always have a form as JSON: there is no way here.
+            // Strings, numbers and JSON can always be serialized: this is unreachable.
             Err(error) => error!(%error, "a report cannot be written as JSON"),
         }
     }
@@ -317,26 +317,32 @@ impl Driver {
         match (item.kind, answer.status) {
             (Kind::Taking, Accepted) => self.taken(&item.token),
             (Kind::Taking, status) => {
-                debug!(?status, detail = answer.detail, "a message came of what is another's or nobody's");
+                debug!(
+                    ?status,
+                    detail = answer.detail,
+                    "received a message for an attempt that is not this worker's"
+                );
                 self.ledger.not_taken(&item.token);
                 self.settled(&item.token);
             }
             (Kind::Running, Accepted | Duplicate) => {}
             (Kind::Running, Stale | Unknown) => {
-                // Another has the attempt by now, or nobody wants it any more.
+                // Another worker has claimed the attempt, or nothing needs it any more.
                 self.jobs.stop(&item.token, Stop::Cancelled, Instant::now() + STOP_GRACE);
             }
-            (Kind::Running, Invalid) => debug!(detail = answer.detail, "the server does not take a notice"),
+            (Kind::Running, Invalid) => {
+                debug!(detail = answer.detail, "the server refused a progress report")
+            }
             (Kind::Final, Invalid) => {
                 let detail = answer.detail.unwrap_or_else(|| "no reason given".to_owned());
-                let failure = Failure::permanent(format!("the server does not take the report: {detail}"));
+                let failure = Failure::permanent(format!("the server refused the report: {detail}"));
                 let report = report::of_outcome(&item.token, Outcome::Failed(failure), vec![]);
                 self.push(&item.token, Kind::Replacement, &report);
             }
             (Kind::Replacement, Invalid) => {
                 error!(
                     detail = answer.detail,
-                    "the server takes no report of an attempt: it is left to its lease"
+                    "the server refused all reports of an attempt; its lease will run out"
                 );
                 self.settle(&item.token);
             }
@@ -350,8 +356,8 @@ impl Driver {
     }
 }
 
-/// Sets the alarm to the earlier of its time and `due`. An alarm that is too early costs one turn of the loop;
-/// setting it anew for every attempt would cost more.
+/// Sets the alarm to the earlier of its time and `due`. An alarm that fires too early costs one turn of the
+/// loop; resetting it for every attempt would cost more.
 fn arm(mut alarm: Pin<&mut Sleep>, now: Instant, due: Option<Instant>) {
     let due = due.unwrap_or(now + FAR);
     if due < alarm.deadline().into_std() || alarm.is_elapsed() {

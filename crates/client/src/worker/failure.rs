@@ -1,53 +1,54 @@
-//! Why an attempt failed.
+//! Failures of attempts.
 
-/// Why an attempt failed. Every error turns into one with `?`: code 1, worth a retry, its whole chain as message.
+/// The failure of an attempt. Every error converts to one with `?`: code 1, retryable, its whole chain of
+/// causes as the message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failure {
-    /// A line for people; cut at 4 KiB.
+    /// A message for operators; cut at 4 KiB.
     pub message: String,
-    /// A number for programs, like the exit code of a command.
+    /// A code for programs, like the exit code of a command.
     pub code: i32,
-    /// Whether another attempt can help. If not, none is made, whatever the step's retries say.
+    /// Whether another attempt may succeed. If not, the step is not retried, whatever its `retry`.
     pub retryable: bool,
 }
 
 impl Failure {
-    /// `EX_TEMPFAIL` of sysexits.h: a typed command that fails with it is tried again later without spending a
-    /// retry.
+    /// `EX_TEMPFAIL` of sysexits.h: a typed command that fails with it is retried later, which does not count
+    /// as a retry.
     pub const RETRY_LATER: i32 = 75;
 
-    /// `EX_DATAERR` of sysexits.h: the parameters are at fault.
+    /// `EX_DATAERR` of sysexits.h: the parameters are invalid.
     pub const BAD_DATA: i32 = 65;
 
     /// The code of `timeout(1)`.
     pub(super) const TIMED_OUT: i32 = 124;
 
-    /// A failure that another attempt may not meet.
+    /// A failure that a retry may avoid.
     #[must_use]
     pub fn new(message: impl Into<String>) -> Self {
         Self { message: message.into(), code: 1, retryable: true }
     }
 
-    /// A failure that every attempt would meet.
+    /// A failure that every attempt would have.
     #[must_use]
     pub fn permanent(message: impl Into<String>) -> Self {
         Self { message: message.into(), code: 1, retryable: false }
     }
 
-    /// Not a failure yet: what is needed is not there now.
+    /// Not a failure: a resource is missing for now.
     #[must_use]
     pub fn retry_later(message: impl Into<String>) -> Self {
         Self { message: message.into(), code: Self::RETRY_LATER, retryable: true }
     }
 
-    /// The same with that code.
+    /// The same failure with this code.
     #[must_use]
     pub fn with_code(mut self, code: i32) -> Self {
         self.code = code;
         self
     }
 
-    /// What a panic said.
+    /// The message of a panic.
     pub(super) fn of_panic(panic: &(dyn std::any::Any + Send)) -> Self {
         let text = panic
             .downcast_ref::<&str>()

@@ -1,13 +1,13 @@
-//! What a program implements to do work.
+//! The interface of programs that run steps.
 
 use async_trait::async_trait;
 
 use super::{Job, Outcome};
 
-/// Does the work of a module's commands. One value serves all attempts, several at a time.
+/// Runs the commands of a module. One value handles all attempts, several at a time.
 #[async_trait]
 pub trait Handler: Send + Sync + 'static {
-    /// Does one attempt and says how it went. Ends soon after [`Job::cancelled`]: six seconds later the future is
-    /// dropped. A panic is a failure that may be retried.
+    /// Runs one attempt and returns its outcome. It must end soon after [`Job::cancelled`]: six seconds later
+    /// the future is dropped. A panic is a retryable failure.
     async fn run(&self, job: Job) -> Outcome;
 }

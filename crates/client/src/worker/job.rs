@@ -1,4 +1,4 @@
-//! One attempt as its handler sees it.
+//! One attempt, as its handler sees it.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -7,10 +7,10 @@ use windlass_api::{Attempt, Payload, Progress};
 
 use super::control::JobControl;
 
-/// One attempt: what to do, and the way to say how it goes.
+/// One attempt: its input, and its progress and log.
 #[derive(Debug)]
 pub struct Job {
-    /// What to do.
+    /// The input.
     pub attempt: Attempt,
     control: Arc<JobControl>,
 }
@@ -20,50 +20,50 @@ impl Job {
         Self { attempt, control }
     }
 
-    /// The same once more, after so many tries by this worker.
+    /// The same job, after this number of tries by this worker.
     #[cfg(feature = "brokers")]
     pub(super) fn again(&self, tries: u32) -> Self {
         let attempt = Attempt { attempt: self.attempt.attempt + tries, ..self.attempt.clone() };
         Self { attempt, control: self.control.clone() }
     }
 
-    /// The parameters, with the results of the steps before.
+    /// The parameters, with the results of the earlier steps.
     ///
     /// # Errors
-    /// If they do not fit.
+    /// If they do not fit `T`.
     pub fn params<T: DeserializeOwned>(&self) -> Result<T, serde_json::Error> {
         serde_json::from_str(self.attempt.params.get())
     }
 
-    /// What one of the steps before returned; none where it returned nothing, or is no step before this one.
+    /// The result of an earlier step. None if it returned nothing, or is not an earlier step.
     ///
     /// # Errors
-    /// If it does not fit.
+    /// If it does not fit `T`.
     pub fn result_of<T: DeserializeOwned>(&self, step: &str) -> Result<Option<T>, serde_json::Error> {
         let Some(results) = &self.attempt.results else { return Ok(None) };
         let results: HashMap<String, Payload> = serde_json::from_str(results.get())?;
         results.get(step).map(|result| serde_json::from_str(result.get())).transpose()
     }
 
-    /// Waits until the attempt is to stop: it was cancelled, its time or its lease is over, or the worker shuts
-    /// down and has waited long enough.
+    /// Waits until the attempt must stop: it was cancelled, its time or its lease is over, or the worker
+    /// shuts down and has waited long enough.
     pub async fn cancelled(&self) {
         self.control.cancelled().await;
     }
 
-    /// Whether the attempt is to stop.
+    /// Whether the attempt must stop.
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
         self.control.is_cancelled()
     }
 
-    /// Says how far the attempt is: from 0 to 1, and a line for people. Never waits; what is said in quick
-    /// succession is sent together, and only the last of it.
+    /// Reports progress: a value from 0 to 1, and a message for operators. Never waits. Of several reports in
+    /// quick succession only the last is sent.
     pub fn progress(&self, value: Option<f64>, message: Option<String>) {
         self.control.progress(Progress { value, message });
     }
 
-    /// Writes a line to the attempt's log. Never waits; after 64 KiB one line says that the rest was cut.
+    /// Writes a line to the attempt's log. Never waits. After 64 KiB one line says that the rest was cut.
     pub fn log(&self, line: impl Into<String>) {
         self.control.log(line.into());
     }

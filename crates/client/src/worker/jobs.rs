@@ -1,4 +1,4 @@
-//! The handlers at work: each runs in a task of its own and is told when its time is over.
+//! The running handlers: each has its own Tokio task and is cancelled when its time is over.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -18,33 +18,32 @@ use super::{
     report::{self, Stop},
 };
 
-/// How long a handler may take to end after it was told to: a module's process gets 5 s between SIGTERM and
-/// SIGKILL.
+/// How long a cancelled handler may take to end: a module's process gets 5 s between SIGTERM and SIGKILL.
 pub(super) const STOP_GRACE: Duration = Duration::from_secs(6);
 
-/// How long log lines and progress may wait for more of them. A job shorter than this sends its log with its
-/// report, at no cost.
+/// How long log lines and progress wait to be sent together. A job shorter than this sends its log with its
+/// report, at no extra cost.
 const NEWS_INTERVAL: Duration = Duration::from_millis(200);
 
 /// Longer than any attempt may take.
 const TIMEOUT_MAX: Duration = Duration::from_secs(365 * 24 * 3600);
 
-/// The handlers at work.
+/// The running handlers.
 pub(super) struct Jobs {
     running: HashMap<Token, RunningJob>,
-    /// When to do something about a job: stop it, or drop it if it was stopped. One entry per job; the number
-    /// tells apart what is due at the same time.
+    /// When a job must be stopped, or dropped if it was stopped. One entry per job; the number distinguishes
+    /// entries with the same time.
     dues: BTreeMap<(Instant, u64), Token>,
-    /// How many were started.
+    /// The number of jobs started so far.
     started: u64,
-    /// Those that have something to say.
+    /// Jobs with unsent log lines or progress.
     news: Vec<Token>,
-    /// When it is collected.
+    /// When these are collected.
     news_due: Option<Instant>,
     words: UnboundedSender<Word>,
 }
 
-/// A handler at work.
+/// A running handler.
 struct RunningJob {
     control: Arc<JobControl>,
     task: AbortHandle,
@@ -55,20 +54,20 @@ struct RunningJob {
 }
 
 impl Drop for RunningJob {
-    /// Nothing runs on that nobody waits for. After the handler has ended this does nothing.
+    /// Nothing may run without an owner. After the handler has ended, this has no effect.
     fn drop(&mut self) {
         self.task.abort();
     }
 }
 
-/// A job that is over: what to report of it.
+/// A finished job with its report.
 pub(super) struct Ended {
     pub(super) token: Token,
     pub(super) outcome: Outcome,
     pub(super) logs: Vec<String>,
 }
 
-/// What a running job had to say.
+/// The log lines and progress of a running job.
 pub(super) struct News {
     pub(super) token: Token,
     pub(super) logs: Vec<String>,
@@ -76,7 +75,7 @@ pub(super) struct News {
 }
 
 impl Jobs {
-    /// Jobs whose ends and news are told to `words`.
+    /// Makes an empty set; jobs send their ends and news to `words`.
     pub(super) fn new(words: UnboundedSender<Word>) -> Self {
         Self {
             running: HashMap::new(),
@@ -96,15 +95,15 @@ impl Jobs {
         let timeout = Duration::from_millis(attempt.timeout_ms);
         let due = now + timeout.min(TIMEOUT_MAX);
         let control = Arc::new(JobControl::new(token.clone(), self.words.clone()));
-        // In a box, because futures are moved several times until they run, and an attempt is not small.
+        // Boxed, because futures are moved several times before they run, and an attempt is large.
         let job = Box::new(Job::new(attempt, control.clone()));
         let words = self.words.clone();
         let name = token.clone();
         let work = async move {
-            // What a handler leaves behind when it panics is dropped with it: nobody looks at it afterwards.
+            // A panic drops the handler's state, so nobody sees it afterwards.
             let ended = AssertUnwindSafe(async move { handler.run(*job).await }).catch_unwind().await;
             let outcome = ended.unwrap_or_else(|panic| Outcome::Failed(Failure::of_panic(&*panic)));
-            // Without a driver there is nobody to report to.
+            // Without a driver there is no receiver.
             let _ = words.send(Word::Ended(name, outcome));
         };
         let task = tokio::spawn(work).abort_handle();
@@ -122,8 +121,8 @@ impl Jobs {
         Some(Ended { token, outcome, logs: job.control.collect().0 })
     }
 
-    /// Tells a job to end, and notes when it is dropped if it does not. A job that was told before keeps its reason
-    /// and its time.
+    /// Cancels a job, and sets when it is dropped if it does not end. A job already cancelled keeps its
+    /// reason and its time.
     pub(super) fn stop(&mut self, token: &Token, stop: Stop, drop_at: Instant) {
         let Some(job) = self.running.get_mut(token) else { return };
         if job.stop.is_none() {
@@ -142,7 +141,8 @@ impl Jobs {
         }
     }
 
-    /// Stops what takes too long, and drops what was stopped and did not end: these are over.
+    /// Cancels jobs whose time is over, and drops cancelled jobs that did not end in time. Returns the
+    /// dropped ones.
     pub(super) fn do_what_is_due(&mut self, now: Instant) -> Vec<Ended> {
         let mut over = Vec::new();
         while let Some(entry) = self.dues.first_entry().filter(|entry| entry.key().0 <= now) {
@@ -157,7 +157,7 @@ impl Jobs {
                 continue;
             };
             entry.remove();
-            warn!(?stop, "a handler did not end after it was told to: dropping it");
+            warn!(?stop, "a handler did not end after it was cancelled; dropping it");
             let logs = job.control.collect().0;
             self.running.remove(&token);
             over.push(Ended { token, outcome: report::abandon(stop), logs });
@@ -165,13 +165,14 @@ impl Jobs {
         over
     }
 
-    /// A job has something to say.
+    /// A job has news.
     pub(super) fn has_news(&mut self, token: Token, now: Instant) {
         self.news.push(token);
         self.news_due.get_or_insert(now + NEWS_INTERVAL);
     }
 
-    /// What running jobs had to say, when it is time. A job that has ended sent its lines with its report.
+    /// The log lines and progress of running jobs, when they are due. A finished job has sent its lines with
+    /// its report.
     pub(super) fn collect_news(&mut self, now: Instant) -> Vec<News> {
         if self.news_due.is_none_or(|due| due > now) {
             return Vec::new();

@@ -1,49 +1,49 @@
-//! For how long what the worker holds is surely its own.
+//! How long the worker may rely on its claims.
 
 use std::time::{Duration, Instant};
 
-/// What is asked of the first poll, before the server has said how long its leases are: an answer at once, so that it is
-/// known and told that the connection stands.
+/// The wait of the first poll, before the worker knows the server's lease time: an immediate answer confirms
+/// the connection.
 const FIRST_WAIT: Duration = Duration::ZERO;
 
-/// The longest wait of a poll that the server takes.
+/// The longest wait of a poll that the server accepts.
 const WAIT_MAX: Duration = Duration::from_secs(30);
 
-/// How much later than asked the answer of a poll may come before the poll counts as lost.
+/// How long after the requested wait an answer may arrive before the poll counts as lost.
 const SLACK_MAX: Duration = Duration::from_secs(2);
 
-/// The lease of the session as the worker sees it: it counts from when a call that was answered was sent, so the
-/// server's own lease ends later, never earlier.
+/// The session's lease as the worker sees it. It counts from the time at which an answered call was sent, so
+/// the server's own lease never ends earlier.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Lease {
-    /// When the last call that was answered was sent, and the lease it was given.
+    /// The time at which the last answered call was sent, and the lease in its answer.
     renewed: Option<(Instant, Duration)>,
-    /// The attempts were stopped because the lease may be over.
+    /// Whether the attempts were stopped because the lease may be over.
     lapsed: bool,
 }
 
 impl Lease {
-    /// A call sent then was answered with that lease.
+    /// A call sent at `sent_at` was answered with this lease.
     pub(super) fn renew(&mut self, sent_at: Instant, lease: Duration) {
         let newest = self.renewed.map_or(sent_at, |(before, _)| before.max(sent_at));
         self.renewed = Some((newest, lease));
         self.lapsed = false;
     }
 
-    /// How long a poll is to wait. A quarter of the lease: the answer of a poll must come well before two thirds
-    /// of the lease have gone by since the poll before it was sent.
+    /// The wait of a poll: a quarter of the lease. The answer must arrive well before two thirds of the lease
+    /// have passed since the previous poll was sent.
     pub(super) fn poll_wait(&self) -> Duration {
         self.renewed.map_or(FIRST_WAIT, |(_, lease)| (lease / 4).min(WAIT_MAX))
     }
 
-    /// When a poll that was asked to wait that long counts as lost.
+    /// The time after which a poll with this wait counts as lost.
     pub(super) fn poll_timeout(&self, wait: Duration) -> Duration {
         let slack = self.renewed.map_or(SLACK_MAX, |(_, lease)| (lease / 4).min(SLACK_MAX));
         wait + slack
     }
 
-    /// When the attempts must be stopped if nothing is heard until then: at two thirds of the lease, so that they
-    /// have ended when the server gives them to others.
+    /// When the attempts must stop unless an answer arrives: at two thirds of the lease, so that they have
+    /// ended when other workers may claim them.
     pub(super) fn stop_at(&self) -> Option<Instant> {
         if self.lapsed {
             return None;
@@ -51,17 +51,17 @@ impl Lease {
         self.renewed.map(|(sent_at, lease)| sent_at + lease * 2 / 3)
     }
 
-    /// When the server may give the attempts to others.
+    /// When other workers may claim the attempts.
     pub(super) fn ends_at(&self) -> Option<Instant> {
         self.renewed.map(|(sent_at, lease)| sent_at + lease)
     }
 
-    /// The attempts were stopped; they are stopped again only after the lease was renewed.
+    /// The attempts were stopped. They are not stopped again before the lease is renewed.
     pub(super) fn lapse(&mut self) {
         self.lapsed = true;
     }
 
-    /// Whether a call was ever answered.
+    /// Whether any call was answered.
     pub(super) fn is_known(&self) -> bool {
         self.renewed.is_some()
     }
@@ -81,7 +81,7 @@ mod tests {
             lease.renew(sent_at, lease_length);
             for _ in 0..10 {
                 sent_at += lease.poll_wait();
-                // The answer of a poll that was answered at the last moment still comes before the stop.
+                // An answer sent at the last moment still arrives before the stop.
                 let answered_at = sent_at + lease.poll_wait();
                 assert!(answered_at < lease.stop_at().unwrap(), "{lease_length:?}");
                 lease.renew(sent_at, lease_length);

@@ -1,4 +1,4 @@
-//! What the worker has: which attempts it holds, which of them run, and how many more it can take.
+//! The attempts of a worker: which are claimed, which run, and how many more it can accept.
 
 use std::collections::{HashMap, VecDeque, hash_map::Entry};
 
@@ -6,7 +6,7 @@ use windlass_api::Attempt;
 
 use super::Token;
 
-/// The attempts of one session, from when they come until their report was answered.
+/// The attempts of one session, from their arrival until their report is answered.
 ///
 /// ```text
 /// receive ──▶ waiting ──start_next──▶ running ──finish──▶ finished ──settle──▶ (gone)
@@ -17,29 +17,29 @@ use super::Token;
 pub(super) struct Ledger {
     slots: usize,
     held: HashMap<Token, Stage>,
-    /// Attempts that came when no slot was free.
+    /// Attempts that arrived when no slot was free.
     waiting: VecDeque<(Token, Attempt)>,
-    /// Attempts that are not ours yet.
+    /// Attempts not claimed yet.
     offered: HashMap<Token, Offered>,
     running: usize,
-    /// Attempts whose report was answered while polls were open at several servers, and the newest poll of that time: the
-    /// answer of a poll up to that one may bring the attempt again, and it must not run again.
+    /// Attempts whose report was answered while polls were open at several servers, with the newest poll at
+    /// that time. The answer of a poll up to that one may bring the attempt again, and it must not run again.
     settled: HashMap<Token, u64>,
 }
 
-/// An attempt that came by another way than from the server, before the server said who has it.
+/// An attempt from a feed, before the server has granted the claim.
 #[derive(Debug)]
 struct Offered {
     attempt: Attempt,
     is_cancelled: bool,
 }
 
-/// What an attempt is now that was taken.
+/// The state of an attempt after its claim was granted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Taken {
     /// It waits for a slot.
     Waits,
-    /// It was cancelled meanwhile, and is to be reported.
+    /// It was cancelled meanwhile, and must be reported.
     Cancelled,
     /// It was not offered.
     Unknown,
@@ -50,7 +50,7 @@ enum Stage {
     Offered,
     Waiting,
     Running,
-    /// Its report was not answered yet: still held, but its slot is free.
+    /// Its report is not answered yet: still claimed, but its slot is free.
     Finished,
 }
 
@@ -66,8 +66,8 @@ impl Ledger {
         }
     }
 
-    /// Takes note of an attempt that came. One that is held already came again because the server did not know
-    /// that it had arrived: nothing happens. Nor with one that was settled and is remembered.
+    /// Adds an attempt that the server sent. An attempt already claimed came again because the server did not
+    /// know that it had arrived: it is ignored, and so is a remembered settled one.
     pub(super) fn receive(&mut self, attempt: Attempt) {
         let token: Token = attempt.token.as_str().into();
         if self.settled.contains_key(&token) {
@@ -79,7 +79,7 @@ impl Ledger {
         }
     }
 
-    /// Takes note of an attempt that is to be taken before it is run. False if it is held already.
+    /// Adds an attempt that must be claimed before it runs. False if it is already known.
     pub(super) fn offer(&mut self, attempt: Attempt) -> bool {
         let token: Token = attempt.token.as_str().into();
         let Entry::Vacant(vacant) = self.held.entry(token.clone()) else { return false };
@@ -88,7 +88,7 @@ impl Ledger {
         true
     }
 
-    /// An attempt that was offered is ours.
+    /// The claim of an offered attempt was granted.
     pub(super) fn taken(&mut self, token: &Token) -> Taken {
         let Some(Offered { attempt, is_cancelled }) = self.offered.remove(token) else {
             return Taken::Unknown;
@@ -102,14 +102,14 @@ impl Ledger {
         Taken::Waits
     }
 
-    /// An attempt that was offered is another's, or nobody's any more.
+    /// The claim of an offered attempt was refused.
     pub(super) fn not_taken(&mut self, token: &Token) {
         if self.offered.remove(token).is_some() {
             self.held.remove(token);
         }
     }
 
-    /// The next attempt to run, if one waits and a slot is free; it has the slot now.
+    /// The next attempt to run, if one waits and a slot is free; it occupies the slot from now on.
     pub(super) fn start_next(&mut self) -> Option<(Token, Attempt)> {
         if self.running >= self.slots {
             return None;
@@ -122,7 +122,7 @@ impl Ledger {
         Some((token, attempt))
     }
 
-    /// A running attempt has ended: its slot is free.
+    /// A running attempt has ended and frees its slot.
     pub(super) fn finish(&mut self, token: &Token) {
         if let Some(stage @ Stage::Running) = self.held.get_mut(token) {
             *stage = Stage::Finished;
@@ -130,8 +130,8 @@ impl Ledger {
         }
     }
 
-    /// Takes an attempt that was not started yet out of the queue, to be reported. False if it is none. Of one that is
-    /// only offered it is noted: as long as it may be another's, nothing is to be reported of it.
+    /// Removes an attempt from the queue, to be reported. False if it does not wait there. An offered attempt
+    /// is only marked: nothing may be reported of it while it may be another worker's.
     pub(super) fn withdraw(&mut self, token: &Token) -> bool {
         if let Some(offered) = self.offered.get_mut(token) {
             offered.is_cancelled = true;
@@ -142,7 +142,7 @@ impl Ledger {
         true
     }
 
-    /// Takes all attempts that were not started yet out of the queue, to be reported.
+    /// Removes all waiting attempts from the queue, to be reported.
     pub(super) fn withdraw_all(&mut self) -> Vec<Token> {
         let tokens: Vec<Token> = self.waiting.drain(..).map(|(token, _)| token).collect();
         for token in &tokens {
@@ -151,7 +151,7 @@ impl Ledger {
         tokens
     }
 
-    /// Takes attempts that no slot is free for out of the queue, the last ones first, to be reported.
+    /// Removes attempts without a free slot from the queue, the last ones first, to be reported.
     pub(super) fn withdraw_excess(&mut self) -> Vec<Token> {
         let free = self.slots.saturating_sub(self.running);
         let excess = self.waiting.split_off(free.min(self.waiting.len()));
@@ -162,7 +162,7 @@ impl Ledger {
         tokens
     }
 
-    /// The report of an attempt was answered: it is held no more. False if it goes on.
+    /// The final report of an attempt was answered: the claim is over. False if it is still running.
     pub(super) fn settle(&mut self, token: &Token) -> bool {
         let is_finished = self.held.get(token) == Some(&Stage::Finished);
         if is_finished {
@@ -176,18 +176,19 @@ impl Ledger {
         self.settled.insert(token, newest_poll);
     }
 
-    /// Forgets settled attempts that no answer can bring again: the oldest poll that may be answered is `oldest_poll`.
+    /// Forgets settled attempts that no answer can bring again: `oldest_poll` is the oldest poll that may
+    /// still be answered.
     pub(super) fn forget_settled(&mut self, oldest_poll: u64) {
         self.settled.retain(|_, newest_poll| *newest_poll >= oldest_poll);
     }
 
-    /// How many more attempts the worker can take now.
+    /// How many more attempts the worker can accept now.
     pub(super) fn free(&self) -> u32 {
         let taken = self.running + self.waiting.len() + self.offered.len();
         u32::try_from(self.slots.saturating_sub(taken)).unwrap_or(u32::MAX)
     }
 
-    /// The tokens of all that is held.
+    /// The tokens of all claimed attempts.
     pub(super) fn holding(&self) -> Vec<String> {
         self.held.keys().map(|token| token.to_string()).collect()
     }
@@ -196,7 +197,7 @@ impl Ledger {
         self.held.is_empty()
     }
 
-    /// How many attempts are held.
+    /// The number of claimed attempts.
     pub(super) fn len(&self) -> usize {
         self.held.len()
     }

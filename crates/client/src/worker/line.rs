@@ -1,17 +1,17 @@
-//! When the next call of a kind may be made: polls and report calls go their own ways, and a failure of one does not
-//! hold the other up.
+//! When the next call of a kind may be made. Polls and report calls have separate delays, so that a failure
+//! of one does not delay the other.
 
 use std::time::Instant;
 
 use crate::{Error, pacing::Pacing};
 
-/// How one kind of call goes.
+/// The state of one kind of call.
 #[derive(Debug, Default)]
 pub(super) struct Line {
     pacing: Pacing,
-    /// No call before this.
+    /// The earliest time of the next call.
     pub(super) not_before: Option<Instant>,
-    /// The last call found no server.
+    /// Whether the last call found no server.
     unreachable: bool,
 }
 
@@ -35,7 +35,7 @@ impl Line {
         self.unreachable = matches!(error, Error::Unreachable { .. });
     }
 
-    /// A call of the other kind found the server.
+    /// A call of the other kind reached the server.
     pub(super) fn server_is_there(&mut self) {
         if self.unreachable {
             self.not_before = None;

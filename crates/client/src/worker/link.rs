@@ -1,5 +1,5 @@
-//! The worker's line to whom it reports: when which call is made, what its answer says of the server, and for how long
-//! what the worker holds is its own. What an answer brings is the driver's affair.
+//! The worker's connection to the receiver of its reports: when to make each call, what its answer means for
+//! the connection, and how long the claims are valid. The driver handles the contents of answers.
 
 use std::{
     collections::BTreeSet,
@@ -20,35 +20,35 @@ use super::{
 };
 use crate::{Error, pacing::Pacing};
 
-/// A poll that comes back sooner than this and with nothing was not waited on.
+/// An empty poll that returns sooner than this did not wait at the server.
 const EMPTY_POLL_MIN: Duration = Duration::from_millis(20);
 
-/// How many such polls in a row are taken for chance. After that the next one is held back, so that a server that
-/// does not wait is not flooded.
+/// The number of such polls in a row that are tolerated. After that the next poll is delayed, so that a
+/// server that does not wait is not flooded.
 const EMPTY_POLLS_MAX: u32 = 8;
 
-/// The longest pause between two polls that find no server. A server that starts waits 300 ms for the workers to
-/// say what they hold before it gives away what may be running: a worker must be back by then.
+/// The longest pause between two polls that find no server. A starting server waits 300 ms for workers to
+/// report their claims before other workers may claim those attempts: a worker must be back by then.
 const RECONNECT_MAX: Duration = Duration::from_millis(250);
 
-/// The calls of one session, made and answered.
+/// The calls of one session.
 pub(super) struct Link {
     counterpart: Box<dyn Counterpart>,
     pub(super) lease: Lease,
     calls: FuturesUnordered<BoxFuture<'static, Returned>>,
     polls: Line,
     reports: Line,
-    /// The polls that are open, by number. The newest counts; older ones may be open at other servers.
+    /// The numbers of the open polls. The newest counts; older ones may be open at other servers.
     open_polls: BTreeSet<u64>,
     polls_made: u64,
-    /// The slots that the newest poll offers, while it is open.
+    /// The slots offered by the newest poll, while it is open.
     offered: Option<u32>,
-    /// A server that did not receive the newest poll answered reports: the server that has the poll does not know which
-    /// slots became free since.
+    /// A server that had not received the newest poll answered reports: the server with the poll does not
+    /// know which slots became free since.
     is_poll_elsewhere: bool,
-    /// A poll was opened while another one was open.
+    /// Whether a poll was opened while another one was open.
     has_overlapped: bool,
-    /// The last call was lost, and a person was told.
+    /// Whether the last call was lost, which was logged.
     server_away: bool,
     empty_polls: u32,
 }
@@ -79,7 +79,7 @@ impl Link {
         self.counterpart.name()
     }
 
-    /// A report in the words of whom it goes to; nothing where it has none for that.
+    /// Converts a report to the format of the receiver. None if the format cannot express it.
     pub(super) fn write(&self, report: &Report, kind: Kind) -> serde_json::Result<Option<Payload>> {
         self.counterpart.write(report, kind)
     }
@@ -93,18 +93,18 @@ impl Link {
         self.polls_made
     }
 
-    /// The oldest poll that may bring something: that is open, or will be.
+    /// The oldest poll that may bring attempts: open or future.
     pub(super) fn oldest_poll(&self) -> u64 {
         self.open_polls.first().copied().unwrap_or(self.polls_made + 1)
     }
 
-    /// Whether polls were open at several servers at once. Then attempts may come for more slots than are free, and may
-    /// come twice.
+    /// Whether polls were open at several servers at once. Then attempts may arrive for more slots than are
+    /// free, or arrive twice.
     pub(super) fn has_overlapped(&self) -> bool {
         self.has_overlapped
     }
 
-    /// Makes the calls that carry what waits in the outbox, as far as they may be made now.
+    /// Sends the reports in the outbox, as far as calls may be made now.
     pub(super) fn report(&mut self, state: &State<'_>, outbox: &mut Outbox) {
         if !self.reports.may_call(state.now) {
             return;
@@ -114,7 +114,7 @@ impl Link {
         }
     }
 
-    /// Says that nothing more is taken. False where nobody is to be told.
+    /// Announces that the worker accepts no more attempts. False without a server.
     pub(super) fn say_farewell(&mut self, state: &State<'_>) -> bool {
         let call = self.counterpart.poll(state, Duration::ZERO, LAST_CALLS_TIMEOUT, Call::Farewell);
         let is_told = call.is_some();
@@ -122,9 +122,9 @@ impl Link {
         is_told
     }
 
-    /// Opens a poll if the newest one has ended, or does not offer the slots that are free and another server heard of
-    /// them. The poll before stays open at its server and may bring attempts until its time is over: nobody can end it
-    /// without losing what is on the way.
+    /// Opens a poll if the newest one has ended, or offers fewer slots than are free and another server was
+    /// informed about them. The earlier poll stays open at its server and may bring attempts until its time is
+    /// over: aborting it could lose attempts in transit.
     pub(super) fn poll(&mut self, state: &State<'_>) {
         let offers_too_little = self.is_poll_elsewhere && self.offered.is_some_and(|free| free < state.free);
         let wants_one = self.offered.is_none() || offers_too_little;
@@ -144,22 +144,22 @@ impl Link {
         self.is_poll_elsewhere = false;
     }
 
-    /// When a poll that was held back may be made; none if nothing holds it back.
+    /// When a delayed poll may be made; none if there is no delay.
     pub(super) fn poll_due(&self) -> Option<Instant> {
         self.polls.not_before.filter(|_| self.offered.is_none() || self.is_poll_elsewhere)
     }
 
-    /// When reports that were held back may be sent; none if nothing holds them back.
+    /// When delayed reports may be sent; none if there is no delay.
     pub(super) fn report_due(&self) -> Option<Instant> {
         self.reports.not_before
     }
 
-    /// The next call that comes back; none if no call is under way.
+    /// The next finished call; none if no call is in flight.
     pub(super) async fn returned(&mut self) -> Option<Returned> {
         self.calls.next().await
     }
 
-    /// Takes note of what the end of a call says of the server.
+    /// Updates the state of the connection after a call.
     pub(super) fn note(&mut self, returned: &Returned) {
         let Returned { sent_at, answer, call, is_poll_elsewhere } = returned;
         match answer {
@@ -178,7 +178,7 @@ impl Link {
                 let is_newest = self.poll_ended(*number);
                 self.polls.succeeded();
                 self.reports.server_is_there();
-                // An older one ends at once where its server receives the next one.
+                // An older poll ends at once when its server receives the next one.
                 if is_newest {
                     self.hold_back_empty_polls(*sent_at, answer);
                 }
@@ -190,7 +190,7 @@ impl Link {
         }
     }
 
-    /// Tells whether it was the newest.
+    /// Returns whether it was the newest poll.
     fn poll_ended(&mut self, number: u64) -> bool {
         self.open_polls.remove(&number);
         let is_newest = number == self.polls_made;
@@ -200,7 +200,7 @@ impl Link {
         is_newest
     }
 
-    /// Whether the server refuses the worker as a whole: its first poll, for a reason that will not go away.
+    /// Whether the server permanently refuses the worker: its first poll failed with a permanent error.
     pub(super) fn is_refused(&self, returned: &Returned) -> bool {
         let refused = returned.answer.as_ref().is_err_and(|error| !error.is_temporary());
         refused && matches!(returned.call, Call::Poll(_)) && !self.lease.is_known()
@@ -221,12 +221,12 @@ impl Link {
         let first = !std::mem::replace(&mut self.server_away, true);
         self.counterpart.doubt();
         if error.is_temporary() && first {
-            // Once per outage: it may last, and a person must see why nothing happens.
-            warn!(%error, "a call was lost; calls are made again until the server answers");
+            // Logged once per outage: it may last, and an operator must see why nothing happens.
+            warn!(%error, "a call was lost; retrying until the server answers");
         } else if error.is_temporary() {
-            debug!(%error, "a call was lost and will be made again");
+            debug!(%error, "a call was lost; retrying");
         } else {
-            error!(%error, "the server refuses a call, which will be made again");
+            error!(%error, "the server refused a call; retrying");
         }
     }
 

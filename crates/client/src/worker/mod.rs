@@ -1,4 +1,4 @@
-//! The worker library: takes attempts from a server, runs their handlers, and reports what became of them.
+//! The worker library: claims attempts from a server, runs their handlers, and reports their outcomes.
 //!
 //! ```text
 //!            poll: attempts, cancels               one task each
@@ -8,16 +8,16 @@
 //!                                     Outbox
 //! ```
 //!
-//! Over a broker the attempts come as messages of its queues (`queues`), which the driver hears as a [`feed`], and it
-//! reports to the server or, one way, on a queue: to its [`counterpart`].
+//! Over a broker the attempts come as messages of its queues (`queues`). The driver gets them from a
+//! [`feed`], and reports to its [`counterpart`]: the server or, one way, a queue.
 //!
-//! [`driver`] and its line to the server ([`link`]) are the only parts that do input and output. What it has
-//! ([`ledger`]), what it has to say ([`outbox`]), how an outcome becomes a report ([`report`]) and when its lease is
-//! over ([`lease`]) are decided by plain values without a clock, a runtime or a network.
+//! Only [`driver`] and its connection to the server ([`link`]) do input and output. The claimed attempts
+//! ([`ledger`]), the unsent reports ([`outbox`]), the conversion of outcomes ([`report`]) and the lease
+//! ([`lease`]) are plain values without a clock, a runtime or a network.
 //!
-//! What happens when the server goes away: the poll and the reports are tried again for ever ([`crate::pacing`]);
-//! attempts go on, and are stopped once the lease may be over. When the worker goes away, the server gives its
-//! attempts to others.
+//! When the server is unavailable, polls and reports are retried for ever ([`crate::pacing`]). Attempts
+//! continue, and are stopped once the lease may be over. When the worker is gone, the server lets other
+//! workers claim its attempts.
 
 mod builder;
 mod calls;
@@ -54,30 +54,30 @@ use windlass_api::WorkerInfo;
 
 use crate::{Client, Error};
 
-/// Names one attempt that was handed out; a clone is a pointer.
+/// Identifies one claimed attempt; cheap to clone.
 type Token = Arc<str>;
 
-/// What a worker is and may do: fixed for its life.
+/// The settings of a worker, fixed for its life.
 #[derive(Debug)]
 struct Settings {
     info: WorkerInfo,
     concurrency: usize,
-    /// The lease to ask for, where the server's default is not wanted.
+    /// The lease to request; none = the server's default.
     lease: Option<Duration>,
     drain_timeout: Duration,
 }
 
-/// Where a worker's attempts come from.
+/// The source of a worker's attempts.
 #[derive(Debug)]
 enum Work {
-    /// The server hands them out.
+    /// The worker claims them from the server.
     Server(Client),
-    /// They come on the queues of a broker.
+    /// They come from the queues of a broker.
     #[cfg(feature = "brokers")]
     Queues(queues::Setup),
 }
 
-/// Serves modules: made by [`Worker::builder`].
+/// A worker that serves modules: made by [`Worker::builder`].
 #[derive(Debug)]
 pub struct Worker {
     work: Work,
@@ -86,14 +86,15 @@ pub struct Worker {
 }
 
 impl Worker {
-    /// A worker that will take its work from that server.
+    /// Starts to build a worker for this server.
     pub fn builder(client: Client) -> WorkerBuilder {
         WorkerBuilder::new(client)
     }
 
-    /// A worker that will take its work from the queues of a broker and tell on a queue of it what became of that, without
-    /// a server: see [`WorkerBuilder::over`] for one that has both. Nobody says there whose an attempt is, so what comes
-    /// twice may run twice, and nobody can cancel it; log lines and progress are told to nobody.
+    /// Starts to build a worker that receives its steps from the queues of a broker and sends results to
+    /// another queue, without a server. See [`WorkerBuilder::over`] for a worker with both. Nothing
+    /// deduplicates messages here: a step delivered twice may run twice. Attempts cannot be cancelled, and
+    /// log lines and progress are dropped.
     #[cfg(feature = "brokers")]
     pub fn one_way(
         broker: Arc<dyn windlass_brokers::Broker>,
@@ -102,22 +103,23 @@ impl Worker {
         WorkerBuilder::one_way(broker, results)
     }
 
-    /// Works until `shutdown` is there, then drains: takes nothing more, lets what runs end and reports it, and
-    /// returns. A server that goes away is waited for; so is one that is not there yet.
+    /// Works until `shutdown` resolves, then drains: accepts no more attempts, lets running ones end, reports
+    /// them, and returns. Retries while the server is unavailable, also at the start.
     ///
     /// Dropping the future drops the futures of all handlers.
     ///
     /// # Errors
-    /// [`Error::Refused`] if the server refuses the worker's first call, [`Error::Broker`] if the broker does: it will not
-    /// be any different later.
+    /// [`Error::Refused`] if the server permanently refuses the worker's first call, [`Error::Broker`] if the
+    /// broker permanently refuses a call.
     pub async fn run(self, shutdown: impl Future<Output = ()>) -> Result<(), Error> {
         self.run_with(shutdown, std::future::pending()).await
     }
 
-    /// As [`Worker::run`], until SIGTERM or SIGINT; a second one stops at once, without waiting for anything.
+    /// Like [`Worker::run`], until SIGTERM or SIGINT. A second signal stops the worker at once, without
+    /// waiting.
     ///
     /// # Errors
-    /// As [`Worker::run`]; [`Error::Invalid`] if the signals cannot be listened to.
+    /// As [`Worker::run`]; [`Error::Invalid`] if signal handlers cannot be installed.
     pub async fn run_until_signal(self) -> Result<(), Error> {
         let listen = || {
             Signals::listen().map_err(|error| Error::Invalid(format!("cannot listen to signals: {error}")))
@@ -150,7 +152,7 @@ impl Worker {
     }
 }
 
-/// The signals that ask a program to end.
+/// The stop signals.
 struct Signals {
     #[cfg(unix)]
     terminate: tokio::signal::unix::Signal,
@@ -180,7 +182,7 @@ impl Signals {
 
     #[cfg(not(unix))]
     async fn next(&mut self) {
-        // Without a way to listen nobody can ask: the worker goes on.
+        // Without signals nothing stops the worker.
         if tokio::signal::ctrl_c().await.is_err() {
             std::future::pending::<()>().await;
         }

@@ -1,7 +1,7 @@
-//! What the worker has to say: reports that wait for a call, and the calls that may be under way.
+//! The unsent reports of a worker, and the number of report calls in flight.
 //!
-//! There is no timer: while calls are under way reports pile up, and the next call takes them all. So the busier
-//! the worker, the more reports share a call.
+//! No timer is involved: while calls are in flight, reports accumulate, and the next call takes them all. So the
+//! busier the worker, the more reports share a call.
 
 use std::collections::VecDeque;
 
@@ -9,17 +9,17 @@ use windlass_api::Payload;
 
 use super::Token;
 
-/// How many report calls may be under way at a time: one is committed while the next one travels.
+/// The most report calls in flight: the server commits one while the next one travels.
 const CALLS_MAX: usize = 2;
 
-/// How many reports go in one call. The server sets no limit but the bytes of a body; it commits up to 4,096 things
-/// at a time, so that a call of this size shares its commit with those of other workers.
+/// The most reports in one call. The server only limits the bytes of a body. It commits up to 4,096 requests
+/// at a time, so a call of this size shares its commit with those of other workers.
 const BATCH_REPORTS_MAX: usize = 1000;
 
-/// How many bytes of reports go in one call: half of what the server takes.
+/// The most bytes of reports in one call: half of the server's limit.
 const BATCH_BYTES_MAX: usize = 4 * 1024 * 1024;
 
-/// A report on its way.
+/// A report to send.
 #[derive(Debug)]
 pub(super) struct Item {
     pub(super) token: Token,
@@ -30,17 +30,17 @@ pub(super) struct Item {
 /// What the answer to a report means for its attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// The attempt is to become the worker's own: it begins once this was accepted.
+    /// A claim: the attempt starts once it is accepted.
     Taking,
-    /// The attempt goes on.
+    /// The attempt continues.
     Running,
-    /// The attempt is over once this was answered.
+    /// The attempt is finished once this is answered.
     Final,
-    /// The same, in place of a report that the server found malformed.
+    /// The same, after the server refused the original report as malformed.
     Replacement,
 }
 
-/// Reports in the order in which they came up.
+/// The reports, in order.
 #[derive(Debug, Default)]
 pub(super) struct Outbox {
     items: VecDeque<Item>,
@@ -52,7 +52,8 @@ impl Outbox {
         self.items.push_back(item);
     }
 
-    /// What the next call takes, if there is something and a call may be made; the call is under way now.
+    /// The reports of the next call, if there are any and a call may be made. The call then counts as in
+    /// flight.
     pub(super) fn take_batch(&mut self) -> Option<Vec<Item>> {
         if self.calls >= CALLS_MAX || self.items.is_empty() {
             return None;
@@ -61,7 +62,7 @@ impl Outbox {
         let mut count = 0;
         for item in self.items.iter().take(BATCH_REPORTS_MAX) {
             bytes += item.report.get().len() + 1;
-            // One report always goes: a batch of none would wait for ever.
+            // Send at least one report: an empty batch would wait for ever.
             if bytes > BATCH_BYTES_MAX && count > 0 {
                 break;
             }
@@ -84,17 +85,17 @@ impl Outbox {
         }
     }
 
-    /// Whether a call could be made at once.
+    /// Whether a call could be made now.
     pub(super) fn wants_call(&self) -> bool {
         self.calls < CALLS_MAX && !self.items.is_empty()
     }
 
-    /// How many reports were not answered yet, not counting those under way.
+    /// The number of reports that wait, without those in flight.
     pub(super) fn len(&self) -> usize {
         self.items.len()
     }
 
-    /// Whether nothing waits and no call is under way.
+    /// Whether no report waits and no call is in flight.
     pub(super) fn is_done(&self) -> bool {
         self.items.is_empty() && self.calls == 0
     }

@@ -1,4 +1,4 @@
-//! How an attempt went.
+//! Outcomes of attempts.
 
 use std::time::Duration;
 
@@ -7,26 +7,26 @@ use windlass_api::Payload;
 
 use super::Failure;
 
-/// How an attempt went.
+/// The outcome of an attempt.
 #[derive(Debug)]
 pub enum Outcome {
-    /// Done. The result, a JSON object of at most 256 KiB, is merged into the task's parameters.
+    /// Success. The result, a JSON object of at most 256 KiB, is merged into the task's parameters.
     Succeeded(Option<Payload>),
-    /// Failed.
+    /// Failure.
     Failed(Failure),
-    /// Not now: tried again after the delay (10 s when left out), without spending a retry.
+    /// Retry later: after the delay (10 s by default), and without counting as a retry.
     RetryLater {
-        /// How long to wait.
+        /// The delay.
         delay: Option<Duration>,
-        /// Why, for people.
+        /// The reason, for operators.
         message: Option<String>,
     },
-    /// Not done and not begun: another worker gets the attempt, and it is not counted.
+    /// Not started: another worker gets the attempt, which does not count.
     Declined,
 }
 
 impl Outcome {
-    /// Success with what `result` looks like as JSON: an object, or null for no result.
+    /// Success with `result` serialized as JSON: an object, or null for no result.
     #[must_use]
     pub fn succeeded(result: &impl Serialize) -> Self {
         match serde_json::value::to_raw_value(result) {
@@ -39,7 +39,7 @@ impl Outcome {
     }
 }
 
-/// A code of 75 means: not now.
+/// Code 75 means "retry later".
 impl From<Failure> for Outcome {
     fn from(failure: Failure) -> Self {
         if failure.code == Failure::RETRY_LATER {

@@ -1,4 +1,4 @@
-//! Which handler does which command.
+//! The handlers of a worker, by command.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -21,7 +21,7 @@ pub(super) struct Registry {
 #[derive(Default)]
 struct Module {
     commands: HashMap<String, Arc<dyn Handler>>,
-    /// Does all commands that have no handler of their own.
+    /// The handler for all other commands.
     any: Option<Arc<dyn Handler>>,
 }
 
@@ -35,7 +35,7 @@ impl fmt::Debug for Module {
 }
 
 impl Registry {
-    /// One handler for some commands of a module, or for all of them.
+    /// Adds one handler for some commands of a module, or for all.
     pub(super) fn add_module(
         &mut self,
         name: &str,
@@ -86,7 +86,7 @@ impl Registry {
         module.commands.get(command).or(module.any.as_ref())
     }
 
-    /// What the server is told: every module may take all the free slots.
+    /// The modules to announce to the server: each may use all free slots.
     pub(super) fn offers(&self, free: u32) -> Vec<ModuleOffer> {
         let offer = |(name, module): (&String, &Module)| ModuleOffer {
             name: name.clone(),
@@ -111,13 +111,13 @@ impl Registry {
     }
 }
 
-/// Names are checked here as well, so that a typing error is seen when the worker is built and not when a step
-/// waits for a worker in vain.
+/// Checks names here too, so that a typing error is found when the worker is built, not when a step waits for
+/// a worker in vain.
 fn check_name(what: &str, name: &str) -> Result<(), Error> {
     let mut bytes = name.bytes();
     let begins = bytes.next().is_some_and(|byte| byte.is_ascii_alphanumeric());
     let goes_on = bytes.all(|byte| byte.is_ascii_alphanumeric() || b"_.-".contains(&byte));
-    // A flow splits MODULE.COMMAND at the first dot: no module with a dot could ever be named.
+    // A flow splits MODULE.COMMAND at the first dot: it could never name a module with a dot.
     let dotted_module = what == "module" && name.contains('.');
     if begins && goes_on && name.len() <= 128 && !dotted_module {
         return Ok(());

@@ -1,4 +1,4 @@
-//! How an attempt's end becomes a report: the worker's own reasons, and the limits of the wire.
+//! Converts the end of an attempt to a report: the worker's own reasons, and the limits of the API.
 
 use std::time::Duration;
 
@@ -6,16 +6,16 @@ use windlass_api::{Payload, Progress, Report, ReportError, ReportOutcome, Span};
 
 use super::{Failure, Outcome};
 
-/// What the server takes as a step's result.
+/// The server's limit for a step's result.
 const RESULT_BYTES_MAX: usize = 256 * 1024;
 
-/// What the server keeps of a message.
+/// The server's limit for a message.
 const MESSAGE_BYTES_MAX: usize = 4 * 1024;
 
-/// Why the worker stopped an attempt before it ended by itself.
+/// The reason why the worker stopped an attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Stop {
-    /// The server asked for it, or has given the attempt to another.
+    /// The server asked for it, or another worker has claimed the attempt.
     Cancelled,
     /// Its time was over.
     TimedOut(Duration),
@@ -25,11 +25,11 @@ pub(super) enum Stop {
     Drained,
 }
 
-/// What is reported of an attempt that was stopped for that reason, or was not, when its handler said that.
+/// The outcome to report, given the reason for a stop, if any, and the handler's outcome.
 pub(super) fn settle(stop: Option<Stop>, said: Outcome) -> Outcome {
     match (stop, said) {
         (Some(Stop::TimedOut(timeout)), _) => timed_out(timeout),
-        // Neither a server that was away nor a worker that was stopped is the step's fault: no retry is spent.
+        // An unavailable server or a stopped worker is not the step's fault: this must not count as a retry.
         (Some(stop @ (Stop::LeaseLapsed | Stop::Drained)), Outcome::Failed(failure)) if failure.retryable => {
             interrupted(stop, Some(&failure.message))
         }
@@ -37,7 +37,7 @@ pub(super) fn settle(stop: Option<Stop>, said: Outcome) -> Outcome {
     }
 }
 
-/// What is reported of an attempt whose handler did not end after it was stopped.
+/// The outcome of an attempt whose handler did not end after it was stopped.
 pub(super) fn abandon(stop: Stop) -> Outcome {
     match stop {
         Stop::TimedOut(timeout) => timed_out(timeout),
@@ -62,7 +62,7 @@ fn interrupted(stop: Stop, said: Option<&str>) -> Outcome {
     Outcome::RetryLater { delay: Some(Duration::ZERO), message: Some(message) }
 }
 
-/// The report of an attempt that is over.
+/// The report of a finished attempt.
 pub(super) fn of_outcome(token: &str, outcome: Outcome, logs: Vec<String>) -> Report {
     let mut report = Report {
         token: token.to_owned(),
@@ -97,7 +97,7 @@ pub(super) fn of_outcome(token: &str, outcome: Outcome, logs: Vec<String>) -> Re
     report
 }
 
-/// The report of an attempt that goes on.
+/// The report of a running attempt.
 pub(super) fn of_news(token: &str, progress: Option<Progress>, logs: Vec<String>) -> Report {
     let progress = progress.map(|progress| Progress { message: progress.message.map(cut), ..progress });
     Report {
@@ -119,7 +119,7 @@ fn check_result(result: Option<&Payload>) -> Result<(), Failure> {
     if text.len() > RESULT_BYTES_MAX {
         let bytes = text.len();
         return Err(Failure::permanent(format!(
-            "the result has {bytes} bytes; the most is {RESULT_BYTES_MAX}: keep it elsewhere and return where"
+            "the result has {bytes} bytes: the limit is {RESULT_BYTES_MAX}; store it elsewhere and return its location"
         )));
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! Commands as plain functions: parameters in, result out.
+//! Functions as commands: parameters in, result out.
 
 use std::{future::Future, marker::PhantomData};
 

@@ -1,4 +1,4 @@
-//! An application that enqueues tasks in transactions of its own, and the reader of what it enqueued.
+//! An application that enqueues tasks in its own transactions, and the reader of these tasks.
 
 use std::rc::Rc;
 
@@ -16,17 +16,17 @@ use crate::world::World;
 /// The most tasks that are enqueued in a world.
 const TASKS_MAX: u64 = 12;
 
-/// In the keys of tasks that were enqueued, instead of the number of a submitter.
+/// Marks the keys of enqueued tasks, in place of the number of a submitter.
 const SCOPE: u8 = 201;
 
-/// Enqueues tasks of flows that are in the catalogue.
+/// Enqueues tasks of flows in the catalogue.
 pub(crate) async fn enqueue_tasks(world: Rc<World>) {
     world.begin_to_submit();
     for _ in 0..world.within(1..=TASKS_MAX) {
         world.sleep(world.within(50..=2_000)).await;
         let known = world.judge.borrow().truth.any_task(&world);
         let Some(flow) = known.map(|task| task.flow.name.clone()) else { continue };
-        // An id of the seventh version, as the functions of the database make them.
+        // An id of version 7, like those that the functions of the database make.
         let time = u128::from(1_700_000_000_000 + world.now());
         let random = u128::from(world.random()) & 0x3fff_ffff_ffff_ffff;
         let id = TaskId(time << 80 | 7 << 76 | 2 << 62 | random);
@@ -38,7 +38,7 @@ pub(crate) async fn enqueue_tasks(world: Rc<World>) {
     world.end_to_submit();
 }
 
-/// Reads a task as the application wrote it: its flow, and its parameters.
+/// Parses a task as the application wrote it: its flow and its parameters.
 pub(super) struct Reader;
 
 #[async_trait]

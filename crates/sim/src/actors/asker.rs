@@ -1,4 +1,4 @@
-//! Somebody who asks at any moment why tasks are where they are.
+//! An operator who asks at random times why tasks are in their states.
 
 use std::{pin::Pin, rc::Rc};
 
@@ -13,10 +13,10 @@ use crate::{
     world::{Host, World},
 };
 
-/// How long an answer is waited for.
+/// How long to wait for an answer.
 const PATIENCE_MS: u64 = 4_000;
 
-/// Asks for as long as the world goes on.
+/// Asks as long as the world exists.
 pub(crate) async fn ask_why(world: Rc<World>, person: usize) {
     loop {
         world.sleep(world.within(20..=400)).await;
@@ -27,7 +27,8 @@ pub(crate) async fn ask_why(world: Rc<World>, person: usize) {
     }
 }
 
-/// Asks any server why a task is where it is; what it says is held against the truth. Nothing when it does not answer.
+/// Asks a random server why a task is in its state, and checks the answer against the truth. None without an
+/// answer.
 pub(super) async fn ask(world: &Rc<World>, host: Host, task: TaskId) -> Option<Rc<Answer>> {
     let server = usize::try_from(world.below(world.servers.count() as u64)).unwrap_or(0);
     let serve = move |live: Rc<Live>| -> Pin<Box<dyn Future<Output = Option<Rc<Answer>>>>> {
@@ -40,7 +41,7 @@ pub(super) async fn ask(world: &Rc<World>, host: Host, task: TaskId) -> Option<R
                     Some(answer)
                 }
                 Err(EngineError::Store(_)) => None,
-                // It was deleted after its end.
+                // The task was deleted after its end.
                 Err(EngineError::UnknownTask(_))
                     if live.world.config.is(Kind::Sweeps)
                         && live

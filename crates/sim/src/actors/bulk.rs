@@ -1,4 +1,4 @@
-//! An operator who gives many tasks the same command in one call.
+//! An operator who sends one command to many tasks in one call.
 
 use std::{pin::Pin, rc::Rc};
 
@@ -13,7 +13,7 @@ const TASKS_MAX: u64 = 10;
 
 type Telling = Pin<Box<dyn Future<Output = Result<usize, EngineError>>>>;
 
-/// Gives commands to many tasks until nothing goes wrong any more.
+/// Sends commands to many tasks until the world is calm.
 pub(crate) async fn command_many(world: Rc<World>, person: usize) {
     while !world.is_calm() {
         world.sleep(world.within(500..=3_000)).await;

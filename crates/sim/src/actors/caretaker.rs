@@ -1,5 +1,5 @@
-//! Somebody who looks after tasks: cancels, pauses, resumes and settles them, at random, and when all is calm so
-//! that every task comes to its end.
+//! An operator who cancels, pauses, resumes and settles tasks at random. Once the world is calm, the operator
+//! makes every task end.
 
 use std::{pin::Pin, rc::Rc};
 
@@ -19,7 +19,7 @@ use crate::{
 
 type Doing<T> = Pin<Box<dyn Future<Output = Result<T, EngineError>>>>;
 
-/// Looks after tasks for as long as the world goes on.
+/// Acts as long as the world exists.
 pub(crate) async fn look_after(world: Rc<World>, person: usize) {
     let caretaker = Caretaker { host: Host::Person(person), world };
     loop {
@@ -42,7 +42,7 @@ struct Caretaker {
 }
 
 impl Caretaker {
-    /// Does anything to any task.
+    /// Sends a random command to a random task.
     async fn interfere(&self) {
         let world = &self.world;
         let Some(task) = self.any_task() else { return };
@@ -69,7 +69,7 @@ impl Caretaker {
         }
     }
 
-    /// Sees to it that tasks end.
+    /// Makes tasks end.
     async fn finish(&self) {
         for queue in ["m", "n"] {
             self.pause_queue(queue, false).await;
@@ -92,7 +92,7 @@ impl Caretaker {
         }
     }
 
-    /// Settles what the task waits for, or tries to.
+    /// Settles the step that the task waits for, or tries to.
     async fn resolve(&self, task: &Task) {
         let world = &self.world;
         let stuck = task.state.stuck.as_ref().and_then(|stuck| stuck.step);
@@ -108,14 +108,14 @@ impl Caretaker {
         self.tell(task.id, Command::Resolve { step: stuck.unwrap_or(any), resolution, by: by() }).await;
     }
 
-    /// Sends the signal that steps wait for, to be kept or only if one waits now.
+    /// Sends the signal that steps wait for: it is stored, or refused if no step waits for it now.
     async fn signal(&self, id: TaskId, keep: bool) {
         let Ok(name) = Name::new(SIGNAL) else { return };
         let params = self.world.chance(500).then(|| Json::parse("{\"go\":true}").ok()).flatten();
         self.tell(id, Command::Signal { name, params, keep, by: by() }).await;
     }
 
-    /// Reads what is shown of tasks.
+    /// Reads tasks as clients see them.
     async fn look(&self) {
         let world = &self.world;
         if world.chance(300) {
@@ -222,7 +222,7 @@ impl Caretaker {
         }
     }
 
-    /// Takes any lock from whoever has it.
+    /// Takes a random lock from its holder.
     async fn seize_lock(&self) {
         let world = &self.world;
         let names: Vec<Name> = world.judge.borrow().truth.post.locks.keys().cloned().collect();

@@ -1,4 +1,4 @@
-//! What the commands of a module do: something, for a while, with an effect outside on the way.
+//! The commands of a module: each runs for a while and has an external effect.
 
 use std::rc::Rc;
 
@@ -8,16 +8,16 @@ use windlass_engine::{HandedOut, Progress, Said, effect_key};
 use super::{nature, worker::Worker};
 use crate::{flows::LONG_MS, judge::Seen};
 
-/// How one run goes.
+/// The course of one run.
 enum Course {
     Ends(Outcome),
-    /// It never ends by itself.
+    /// Never ends by itself.
     Hangs,
-    /// It takes its worker with it.
+    /// Kills its worker.
     Kills,
 }
 
-/// What the worker reports of a command that it was told to stop.
+/// The worker's report about a command that was stopped.
 pub(super) fn stopped() -> Outcome {
     Outcome::Failed(Failure::new("stopped", 143, true))
 }
@@ -27,7 +27,7 @@ pub(super) async fn run(worker: Rc<Worker>, attempt: HandedOut, number: u64) {
     let world = worker.world.clone();
     let timeout = attempt.task.action(attempt.id.key).map_or(0, |action| action.timeout.0);
     let course = match course(&worker, number) {
-        // It would hang for longer than anybody watches.
+        // It would run longer than the world.
         Course::Hangs if timeout == LONG_MS => Course::Ends(stopped()),
         course => course,
     };

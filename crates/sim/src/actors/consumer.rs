@@ -1,5 +1,5 @@
-//! One-way modules: they take steps from a broker, and answer there. They cannot ask a server whether a step is still
-//! to be run.
+//! One-way modules: they receive steps from a broker and send their results there. They cannot ask a server
+//! whether a step should still run.
 
 use std::{
     rc::Rc,
@@ -21,19 +21,19 @@ use crate::{
     world::{Device, Host, World},
 };
 
-/// After a round that failed, and between two looks for answers.
+/// The pause after a failed round, and between two checks for results.
 const PAUSE_MS: u64 = 200;
 
-/// Answers heard in one round.
+/// The most results read in one round.
 const ROUND_MAX: usize = 50;
 
-/// How many consumers there are.
+/// The number of consumers.
 const CONSUMERS: usize = 2;
 
-/// Their numbers begin above those of all people.
+/// The first number of a consumer, above those of all operators.
 const FIRST: usize = 20;
 
-/// Begins the consumers.
+/// Starts the consumers.
 pub(crate) fn start_consumers(world: &Rc<World>) {
     for index in 0..CONSUMERS {
         world.spawn(Host::Person(FIRST + index), consume(world.clone()));
@@ -52,7 +52,8 @@ async fn consume(world: Rc<World>) {
     }
 }
 
-/// Runs a step and answers. False = the consumer ends on the way, and the broker delivers the step again.
+/// Runs a step and sends its result. False if the consumer ends before that, so that the broker redelivers
+/// the step.
 async fn run(world: &Rc<World>, queues: &Queues, attempt: &HandedOut) -> bool {
     let is_calm = world.is_calm();
     let answer =
@@ -83,7 +84,7 @@ async fn run(world: &Rc<World>, queues: &Queues, attempt: &HandedOut) -> bool {
     is_calm || !world.chance(40)
 }
 
-/// Offers steps on the broker and hears the answers, as servers do.
+/// Publishes steps to the broker and reads the results, like a server.
 pub(super) fn begin(world: &Rc<World>, server: usize, live: &Rc<Live>) {
     let Some(publisher) = publisher(world, live) else { return };
     world.spawn(Host::Server(server), loops::offer(Arc::new(publisher), live.engine.clone(), live.clone()));

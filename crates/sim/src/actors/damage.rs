@@ -1,4 +1,4 @@
-//! What damages rows of tasks: from then on they cannot be read.
+//! Damages rows of tasks: from then on they are unreadable.
 
 use std::rc::Rc;
 
@@ -7,10 +7,10 @@ use crate::world::World;
 /// The most tasks that are damaged in a world.
 const TASKS_MAX: u64 = 2;
 
-/// The longest time until the next one is damaged, in milliseconds.
+/// The longest time until the next damage, in milliseconds.
 const EVERY_MS: u64 = 15_000;
 
-/// Damages rows until nothing goes wrong any more.
+/// Damages rows until the world is calm.
 pub(crate) async fn damage_rows(world: Rc<World>) {
     for _ in 0..world.within(1..=TASKS_MAX) {
         world.sleep(world.within(100..=EVERY_MS)).await;

@@ -1,4 +1,4 @@
-//! The lease of a worker as the worker sees it, by the rules of the client library.
+//! The lease as a worker sees it, by the rules of the client library.
 
 use windlass_core::Millis;
 
@@ -7,17 +7,18 @@ use crate::config::WorkerConfig;
 /// The longest wait of a poll, in milliseconds.
 const POLL_MS: u64 = 5_000;
 
-/// How much later than asked the answer of a poll may come, in milliseconds, before the worker gives the poll up.
+/// How much later than requested the answer of a poll may arrive, in milliseconds, before the worker abandons
+/// the poll.
 const PATIENCE_MS: u64 = 2_000;
 
-/// The lease that a worker goes by before a server has granted one, in milliseconds.
+/// The assumed lease before a server has granted one, in milliseconds.
 const FIRST_MS: u64 = 10_000;
 
-/// What a worker knows of its lease.
+/// The state of a lease as the worker sees it.
 #[derive(Default)]
 pub(super) struct Lease {
-    /// When the newest call that was answered was sent. The lease counts from then: a server counts it from when it heard
-    /// the call, which is later.
+    /// When the newest answered call was sent. The lease counts from then; a server counts it from when it
+    /// received the call, which is later.
     renewed_at: u64,
     ms: u64,
 }
@@ -27,7 +28,7 @@ impl Lease {
         Self { renewed_at: now, ms: FIRST_MS }
     }
 
-    /// A call that was sent then was answered.
+    /// A call sent at `sent_at` was answered.
     pub(super) fn renew(&mut self, sent_at: u64, granted: Millis) {
         self.renewed_at = self.renewed_at.max(sent_at);
         if granted.0 > 0 {
@@ -35,18 +36,18 @@ impl Lease {
         }
     }
 
-    /// Whether the worker must end what it runs: servers may give it to others soon.
+    /// Whether the worker must stop its runs, because other workers may soon claim their attempts.
     pub(super) fn lapses(&self, now: u64) -> bool {
         (now - self.renewed_at) * 3 >= self.ms * 2
     }
 
-    /// How long a poll is asked to wait at most: a quarter of the lease for an attached worker, so that its answer comes
-    /// before the lease lapses. Scripts ask for any wait.
+    /// The longest wait of a poll: a quarter of the lease for an attached worker, so that the answer arrives
+    /// before the lease lapses. Scripts may ask for any wait.
     pub(super) fn poll_wait(&self, config: &WorkerConfig) -> u64 {
         if config.attached { POLL_MS.min(self.ms / 4) } else { POLL_MS }
     }
 
-    /// How long the answer of a poll is waited for.
+    /// How long to wait for the answer of a poll.
     pub(super) fn poll_timeout(&self, config: &WorkerConfig) -> u64 {
         let patience = if config.attached { PATIENCE_MS.min(self.ms / 4) } else { PATIENCE_MS };
         self.poll_wait(config) + patience

@@ -1,11 +1,11 @@
-//! Limits of all kinds, for somebody who edits them while everything runs.
+//! Random limits, for an operator who edits them while tasks run.
 
 use windlass_core::{Millis, Name};
 use windlass_store::{Limit, Starts};
 
 use crate::world::World;
 
-/// A limit under one of a few names, so that some are replaced by others.
+/// A limit with one of a few names, so that some replace others.
 pub(super) fn draw(world: &World) -> Option<Limit> {
     let name = *world.choose(&["one", "two", "three"])?;
     let queue = if world.chance(700) { "m" } else { "n" };

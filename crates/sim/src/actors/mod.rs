@@ -1,4 +1,4 @@
-//! Who acts in a world: servers, workers, people, and nature.
+//! The actors of a world: servers, workers, operators, and nature.
 
 mod application;
 mod asker;

@@ -1,4 +1,4 @@
-//! What comes over machines: they are killed, stand still, are cut off; clocks jump, disks fill up and slow down.
+//! Faults of machines: they are killed, hang, or are disconnected; clocks jump; disks fill up and slow down.
 
 use std::rc::Rc;
 
@@ -9,7 +9,7 @@ use crate::{
     world::{Host, World},
 };
 
-/// Lets things go wrong for as long as the world is not calm.
+/// Causes faults until the world is calm.
 pub(crate) async fn rage(world: Rc<World>) {
     for server in 0..world.servers.count() {
         servers::start(&world, server);
@@ -31,7 +31,8 @@ pub(crate) async fn rage(world: Rc<World>) {
     }
 }
 
-/// Nothing more goes wrong. What is down, cut off or slow gets well by itself, at the time that was drawn for it.
+/// Ends all faults. Hosts that are stopped, disconnected or slow recover by themselves at the time drawn for
+/// it.
 pub(crate) fn be_calm(world: &Rc<World>) {
     world.become_calm();
     world.tell(|| "from here on nothing goes wrong".to_owned());
@@ -103,7 +104,7 @@ fn strike(world: &Rc<World>, fault: Fault) {
     }
 }
 
-/// Starts a server that has stopped, once it has.
+/// Starts a server once it has stopped.
 fn start_if_down(world: &Rc<World>, server: usize) {
     match world.is_up(Host::Server(server)) {
         true => world.after(100, "server starts", move |world| start_if_down(world, server)),
@@ -111,7 +112,7 @@ fn start_if_down(world: &Rc<World>, server: usize) {
     }
 }
 
-/// Stops a host and lets it go on, so many times.
+/// Pauses and resumes a host this number of times.
 fn stutter(world: &Rc<World>, host: Host, times: u64) {
     if times == 0 || world.is_calm() || world.is_paused(host) {
         return;
@@ -147,7 +148,7 @@ fn stand_still(world: &Rc<World>, host: Host, what: &'static str) {
     });
 }
 
-/// A worker's process is killed, and its commands with it. Another one starts some time later.
+/// Kills a worker's process together with its commands. Another one starts some time later.
 pub(super) fn kill_worker(world: &Rc<World>, index: usize) {
     if !world.is_up(Host::Worker(index)) {
         return;

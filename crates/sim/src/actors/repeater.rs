@@ -1,4 +1,4 @@
-//! Two operators who run ended tasks again, and who often give the same command at the same moment.
+//! Two operators who run ended tasks again, and often send the same command concurrently.
 
 use std::{pin::Pin, rc::Rc};
 
@@ -13,19 +13,19 @@ use crate::{
     world::{Host, World},
 };
 
-/// Runs and commands in a world: each rerun is a task more that must end.
+/// The most reruns in a world: each one is another task that must end.
 const RERUNS_MAX: u64 = 12;
 
-/// In the key of a rerun, instead of the number of a submitter.
+/// Marks the key of a rerun, in place of the number of a submitter.
 const SCOPE: u8 = 200;
 
-/// How often an operator repeats a call that was not answered.
+/// How often an operator repeats an unanswered call.
 const TRIES_MAX: u32 = 5;
 
 type Telling = Pin<Box<dyn Future<Output = Result<u64, EngineError>>>>;
 type Starting = Pin<Box<dyn Future<Output = Result<TaskId, EngineError>>>>;
 
-/// Repeats commands and runs tasks again until nothing goes wrong any more.
+/// Repeats commands and runs tasks again until the world is calm.
 pub(crate) async fn repeat_commands(world: Rc<World>, persons: [usize; 2]) {
     let operators = persons.map(Host::Person);
     let mut reruns = 0;
@@ -47,7 +47,7 @@ pub(crate) async fn repeat_commands(world: Rc<World>, persons: [usize; 2]) {
     }
 }
 
-/// Runs an ended task again. With a key both operators ask for the same run, and get the same task.
+/// Runs an ended task again. With a key both operators request the same run, and get the same task.
 async fn rerun(world: &Rc<World>, operators: [Host; 2], old: &Task, number: u64) {
     let key = world.chance(500).then(|| {
         let mut scope = [0; 32];
@@ -105,14 +105,14 @@ async fn run_again(world: &Rc<World>, operator: Host, old: &Task, rerun: Rerun) 
     }
 }
 
-/// Gives a task a command that may fit, once or by both operators.
+/// Sends a task a suitable command, from one operator or both.
 async fn command(world: &Rc<World>, operators: [Host; 2], task: &Task) {
     let Some(command) = draw(world, task) else { return };
     let both = world.chance(600);
     for operator in operators.into_iter().take(if both { 2 } else { 1 }) {
         let (here, id, command) = (world.clone(), task.id, command.clone());
         world.spawn(operator, async move {
-            // Some repeat a command whatever came of it.
+            // Some repeat a command whatever its result.
             for _ in 0..if here.chance(200) { 2 } else { 1 } {
                 tell(&here, operator, id, command.clone()).await;
             }

@@ -1,4 +1,4 @@
-//! Servers: the real engine and its services over a store, in the loops that the program runs them in.
+//! Servers: the real engine and its services over a store, in the same loops as the program.
 
 use std::{
     cell::RefCell,
@@ -30,13 +30,13 @@ use crate::{
     world::{DatabaseClock, Device, Host, MachineClock, World, Wrong},
 };
 
-/// What tokens are signed with in every world.
+/// The key for signing tokens in every world.
 const TOKEN_KEY: [u8; 32] = [7; 32];
 
-/// Before a server that could not start is started again.
+/// The delay before a failed start of a server is repeated.
 const RESTART_MS: u64 = 100;
 
-/// For how long a server that is asked to stop answers the calls it has.
+/// How long a stopping server may answer the calls in progress.
 const STOPPING_MS_MAX: u64 = 400;
 
 /// The servers of a world, and the rows that survive them.
@@ -53,11 +53,11 @@ enum Rows {
 /// A database.
 struct SharedRows {
     store: SharedStore,
-    /// Its clock, where servers have clocks of their own that follow it.
+    /// The clock of the database; none if all servers share one clock.
     followed: Option<DatabaseClock>,
-    /// Tasks that applications enqueue.
+    /// Tasks that applications have enqueued.
     enqueued: EnqueuedRows,
-    /// Else the clock that all servers go by.
+    /// The common clock of all servers, if they share one.
     common: RefCell<Option<Rc<MachineClock>>>,
 }
 
@@ -68,7 +68,7 @@ struct Seat {
     clock_wrong: Wrong,
 }
 
-/// A server that runs.
+/// A running server.
 pub(crate) struct Live {
     pub(crate) engine: Arc<Engine>,
     clock: Rc<MachineClock>,
@@ -141,24 +141,24 @@ impl Servers {
         self.seats.len()
     }
 
-    /// The server there, if it runs.
+    /// The server on this machine, if it runs.
     pub(crate) fn live(&self, server: usize) -> Option<Rc<Live>> {
         self.seats[server].live.borrow().clone()
     }
 
-    /// The store's device there.
+    /// The device of the store on this machine.
     pub(crate) fn device(&self, server: usize) -> Device {
         self.seats[server].device.borrow().clone()
     }
 
-    /// A transaction that enqueues a task is committed in the database.
+    /// Commits a transaction that enqueues a task.
     pub(super) fn enqueue(&self, id: TaskId, task: String) {
         if let Rows::Shared(rows) = &self.rows {
             rows.enqueued.enqueue(id, task);
         }
     }
 
-    /// The tasks that applications enqueued, where there is a database.
+    /// The tasks that applications have enqueued; none without a database.
     pub(crate) fn enqueued(&self) -> Option<&EnqueuedRows> {
         match &self.rows {
             Rows::Shared(rows) => Some(&rows.enqueued),
@@ -173,13 +173,13 @@ impl Servers {
         }
     }
 
-    /// How many tasks with damaged rows servers that run have met.
+    /// The number of tasks with damaged rows that running servers have found.
     pub(crate) fn damaged_tasks(&self) -> usize {
         let live = self.seats.iter().filter_map(|seat| seat.live.borrow().clone());
         live.map(|live| live.engine.damaged_tasks()).max().unwrap_or(0)
     }
 
-    /// Sets the clock there, so that it is wrong by so many milliseconds. A database's clock is that of the first machine.
+    /// Sets the error of a clock in milliseconds. The clock of a database is that of the first machine.
     pub(crate) fn set_clock(&self, server: usize, wrong: i64) {
         let machine = if matches!(self.rows, Rows::Shared(..)) { 0 } else { server };
         self.seats[machine].clock_wrong.store(wrong, Relaxed);
@@ -201,7 +201,7 @@ pub(crate) fn start(world: &Rc<World>, server: usize) {
         let membership = world.config.shared.then(|| membership(&world, &engine, &clock));
         let live = Rc::new(Live { engine, clock, membership, world: world.clone() });
         if let Some(membership) = &live.membership {
-            // Whatever runs the program starts it again when this fails.
+            // The service manager restarts the program when this fails.
             while join(&live, membership).await.is_err() {
                 world.sleep(RESTART_MS).await;
             }
@@ -232,7 +232,7 @@ pub(crate) fn start(world: &Rc<World>, server: usize) {
     });
 }
 
-/// The server is gone at once, with what was not written yet.
+/// Kills the server at once; unwritten data is lost.
 pub(crate) fn kill(world: &Rc<World>, server: usize) {
     world.tell(|| format!("server {server} is killed"));
     world.note_touch(server);
@@ -274,7 +274,7 @@ async fn open(world: &Rc<World>, server: usize, device: Device) -> (Arc<dyn Stor
                         store.begin_grace(clock.now(world));
                         return (Arc::new(store), clock);
                     }
-                    // Whatever runs the program starts it again.
+                    // The service manager restarts the program.
                     Err(_) => world.sleep(RESTART_MS).await,
                 }
             }
@@ -282,7 +282,7 @@ async fn open(world: &Rc<World>, server: usize, device: Device) -> (Arc<dyn Stor
     }
 }
 
-/// Who announces what this server and others have written.
+/// The outbox relay, which publishes the events of all servers.
 fn outbox_relay(world: &Rc<World>, live: &Live) -> OutboxRelay {
     let device = Device::default();
     world.add_device(device.clone());
@@ -306,7 +306,7 @@ fn membership(world: &World, engine: &Arc<Engine>, clock: &MachineClock) -> Memb
     Membership::new(engine.clone(), me)
 }
 
-/// Follows the clock of the database where there is one, and becomes a server of the store.
+/// Follows the clock of the database, if there is one, and registers as a server of the store.
 async fn join(live: &Live, membership: &Membership) -> Result<(), EngineError> {
     loops::follow_store(membership, live).await?;
     membership.run_once(live.now()).await
@@ -317,7 +317,8 @@ async fn heartbeat(live: Rc<Live>) {
     loops::heartbeat(membership, &*live).await;
 }
 
-/// The server ends in good order: it takes no more calls, answers those that it has, and leaves the others.
+/// Stops the server cleanly: it accepts no more calls, answers those in progress, and leaves the other
+/// servers.
 pub(super) fn stop(world: &Rc<World>, server: usize) {
     world.tell(|| format!("server {server} is asked to stop"));
     let Some(live) = world.servers.seats[server].live.take() else { return };
@@ -325,7 +326,7 @@ pub(super) fn stop(world: &Rc<World>, server: usize) {
     world.spawn(Host::Server(server), async move {
         here.sleep(here.within(0..=STOPPING_MS_MAX)).await;
         if let Some(membership) = &live.membership {
-            // Others take over in time when this fails.
+            // If this fails, other servers take over after a timeout.
             let _ = membership.end().await;
         }
         here.after(0, "server ends", move |world| kill(world, server));

@@ -1,4 +1,4 @@
-//! Somebody who submits tasks and repeats a call until it is answered.
+//! A client that submits tasks and repeats calls until they are answered.
 
 use std::{pin::Pin, rc::Rc};
 
@@ -14,15 +14,15 @@ use crate::{
     world::{Host, World},
 };
 
-/// The most tasks that are submitted in one call.
+/// The most tasks in one call.
 const BATCH_MAX: u64 = 8;
 
-/// What is submitted, and the flow that it brings along.
+/// A task to submit, with its own flow, if it brings one.
 #[derive(Clone)]
 struct Order {
     submission: Submission,
     brought: Option<Flow>,
-    /// What it has in common with tasks that are the same.
+    /// Its unique key, which duplicate tasks share.
     same: Option<Box<str>>,
 }
 
@@ -31,10 +31,10 @@ type Answers = Vec<Result<TaskId, EngineError>>;
 /// How often a call is repeated before the submitter gives up.
 const TRIES_MAX: u32 = 40;
 
-/// How long an answer is waited for.
+/// How long to wait for an answer.
 const PATIENCE_MS: u64 = 4_000;
 
-/// Puts flows in the catalogue, then submits tasks.
+/// Applies flows, then submits tasks.
 pub(crate) async fn submit_tasks(world: Rc<World>, person: usize, count: u64) {
     world.begin_to_submit();
     submit_to_the_last(&world, person, count).await;
@@ -58,7 +58,7 @@ async fn submit_to_the_last(world: &Rc<World>, person: usize, count: u64) {
     let at_once = world.chance(200);
     let (mut batch, mut adhoc) = (Vec::new(), None);
     for number in 0..count {
-        // Some submit all of theirs at once.
+        // Some submit all their tasks at once.
         if !at_once {
             world.sleep(world.within(0..=1500)).await;
         }
@@ -78,7 +78,7 @@ async fn submit_to_the_last(world: &Rc<World>, person: usize, count: u64) {
         let same = flow.unique.as_ref().and_then(|_| flows::unique_key(&submission.input.params));
         let is_unique = flow.unique.is_some();
         let order = Order { submission, brought, same };
-        // Now and then one that is the same comes at the same time.
+        // Sometimes a duplicate is submitted concurrently.
         if is_unique && world.chance(250) {
             let (here, mut twin) = (world.clone(), order.clone());
             twin.submission.key = None;
@@ -96,7 +96,8 @@ async fn submit_to_the_last(world: &Rc<World>, person: usize, count: u64) {
     }
 }
 
-/// Submits in one call. What has a key is submitted again until it is answered, and now and then once more.
+/// Submits in one call. Tasks with a key are submitted again until they are answered, and sometimes once
+/// more.
 async fn submit(world: &Rc<World>, host: Host, orders: Vec<Order>) {
     let with_keys = |orders: Vec<Order>| -> Vec<Order> {
         orders.into_iter().filter(|order| order.submission.key.is_some()).collect()
@@ -116,7 +117,8 @@ async fn submit(world: &Rc<World>, host: Host, orders: Vec<Order>) {
     }
 }
 
-/// One call that submits these, repeated until it is answered where all have keys. Returns what is to be submitted again.
+/// Submits tasks in one call. Repeats it until it is answered if all have keys. Returns the tasks to submit
+/// again.
 async fn submit_once(world: &Rc<World>, host: Host, orders: Vec<Order>) -> Vec<Order> {
     let tries = if orders.iter().all(|order| order.submission.key.is_some()) { TRIES_MAX } else { 1 };
     let asked = orders.clone();
@@ -152,7 +154,7 @@ async fn submit_once(world: &Rc<World>, host: Host, orders: Vec<Order>) -> Vec<O
     again
 }
 
-/// As the API does it: flows that tasks bring along are in the catalogue before the tasks are accepted.
+/// Like the API: flows that tasks bring are stored before the tasks are accepted.
 async fn serve(live: Rc<Live>, mut orders: Vec<Order>) -> Result<Answers, EngineError> {
     for order in &mut orders {
         if let Some(flow) = order.brought.clone() {
@@ -165,7 +167,7 @@ async fn serve(live: Rc<Live>, mut orders: Vec<Order>) -> Result<Answers, Engine
     Ok(accepted.into_iter().map(|accepted| Ok(accepted?.loaded.task.id)).collect())
 }
 
-/// Whether the same may be answered otherwise a little later.
+/// Whether the same call may succeed a little later.
 fn may_pass(error: &EngineError) -> bool {
     matches!(
         error,
@@ -176,7 +178,7 @@ fn may_pass(error: &EngineError) -> bool {
     )
 }
 
-/// Calls any server until one has done it.
+/// Calls random servers until one has done it.
 pub(super) async fn until_answered<T: 'static>(
     world: &Rc<World>,
     host: Host,
@@ -185,7 +187,7 @@ pub(super) async fn until_answered<T: 'static>(
     repeat(world, host, TRIES_MAX, ask).await?.ok()
 }
 
-/// Calls any server until one has answered, but for errors that pass.
+/// Calls random servers until one has answered; repeats the call after temporary errors.
 pub(super) async fn repeat<T: 'static>(
     world: &Rc<World>,
     host: Host,
@@ -222,7 +224,7 @@ fn input(world: &World) -> Input {
     }
 }
 
-/// A size and a list; now and then there is no list, or something else in its place.
+/// A size and a list; sometimes the list is missing, or has another type.
 pub(super) fn params(world: &World) -> Json {
     let size = world.below(5);
     let list: Vec<String> = (0..world.within(0..=flows::LIST_MAX)).map(|item| item.to_string()).collect();

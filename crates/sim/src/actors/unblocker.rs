@@ -1,5 +1,5 @@
-//! Somebody who takes a server at its word: asks why a task is where it is, takes exactly that away, and expects the
-//! task to move. Nothing goes wrong meanwhile, and nobody else looks after tasks.
+//! Checks that a server's reasons are sufficient: asks why a task waits, removes exactly that blocker, and
+//! expects the task to move. Meanwhile there are no faults, and no other operator acts.
 
 use std::{pin::Pin, rc::Rc};
 
@@ -15,22 +15,22 @@ use crate::{
     world::{Host, World},
 };
 
-/// How many tasks are tried in a world.
+/// The number of tasks tried in a world.
 const TASKS_MAX: usize = 12;
 
-/// How often something else may come to light behind what was taken away, before the task has moved.
+/// How often another blocker may appear behind a removed one before the task has moved.
 const ROUNDS_MAX: usize = 60;
 
-/// How long a task may take to move once what it waited for is gone: attempts that hang end with their timeouts, and
-/// leases of workers that were killed before must end.
+/// How long a task may take to move after its blocker was removed: hanging attempts end with their timeouts,
+/// and leases of killed workers must end.
 const PATIENCE_MS: u64 = 180_000;
 
-/// How long calls of others may be on their way when they have come to rest.
+/// How long calls of others may still be in transit after these actors have stopped.
 const LATE_MS: u64 = 20_000;
 
 type Doing = Pin<Box<dyn Future<Output = Result<(), EngineError>>>>;
 
-/// Takes away what some tasks wait for, one after the other.
+/// Removes the blockers of some tasks, one after another.
 pub(crate) async fn unblock_tasks(world: Rc<World>, person: usize) {
     let unblocker = Unblocker { host: Host::Person(person), world };
     for _ in 0..TASKS_MAX {
@@ -47,7 +47,7 @@ struct Unblocker {
 }
 
 impl Unblocker {
-    /// Takes away what the task waits for, and what comes to light behind it, until it moves.
+    /// Removes the blocker of the task, and further ones that appear behind it, until the task moves.
     async fn unblock(&self, task: TaskId) {
         let mut named = Vec::new();
         for _ in 0..ROUNDS_MAX {
@@ -81,7 +81,7 @@ impl Unblocker {
             }
             let is_paused = matches!(reason.why, Why::QueuePaused { .. } | Why::Paused { .. });
             if is_paused && self.world.now() > begun + LATE_MS {
-                // A call of somebody else was still on its way, and has paused it anew: once more.
+                // A call in transit has paused the task again: repeat.
                 return false;
             }
             if is_still_to_come(&reason.why, again.now.wall) {
@@ -112,7 +112,7 @@ impl Unblocker {
         }
     }
 
-    /// Takes away what is named, and nothing else. What comes by itself, comes.
+    /// Removes the named blocker, and nothing else. Some blockers end by themselves.
     async fn take_away(&self, task: &Task, reason: &Reason) {
         self.world.count(taken_away(&reason.why));
         let (id, by) = (task.id, by());
@@ -127,24 +127,24 @@ impl Unblocker {
             Why::Limited { state, .. } => self.lift_limit(&state.limit.name).await,
             Why::Lock { name, holder: Some(_), .. } => self.seize_lock(name).await,
             Why::NoWorker { .. } => start_spare_workers(&self.world),
-            // The rest comes by itself: a time, a turn, the end of an attempt.
+            // Other blockers end by themselves: a time, a turn, the end of an attempt.
             _ => {}
         }
     }
 
-    /// What a person decides of a step that waits for one.
+    /// A random decision of an operator for a step that waits for one.
     fn settle(&self, task: &Task, key: Option<ActKey>) -> Command {
         let Some(key) = key else { return Command::Resume { by: by() } };
         let mut choices = choices(task).to_vec();
         if task.state.steps[key.step].members.is_some() {
-            // Members keep their elements, and with those another try may end as the last one.
+            // Items keep their elements, so a retry may end like the last try.
             choices.retain(|choice| *choice != ResolutionKind::Retry);
         }
         let resolution = match self.world.choose(&choices) {
             Some(ResolutionKind::Skip) => Resolution::Skip,
             Some(ResolutionKind::Done) => Resolution::Done(None),
             Some(ResolutionKind::Rollback) => Resolution::Rollback,
-            // What it failed on may have been its parameters: with these every flow can be done.
+            // The step may have failed because of its parameters: with these every flow can succeed.
             _ => Resolution::Retry(Json::parse("{\"size\":3,\"list\":[1,2],\"missing\":1}").ok()),
         };
         Command::Resolve { step: key.step, resolution, by: by() }
@@ -195,7 +195,7 @@ impl Unblocker {
     }
 }
 
-/// Whether anything of the task's steps is another than it was.
+/// Whether any of the task's steps has changed.
 fn has_moved(before: &Task, now: &Task) -> bool {
     before.state.phase != now.state.phase || before.state.steps != now.state.steps
 }
@@ -210,7 +210,7 @@ fn is_still_to_come(why: &Why, now: Timestamp) -> bool {
     }
 }
 
-/// What a reason names: the same as long as that stands.
+/// Identifies a reason: stays the same as long as the reason does.
 fn identity(task: TaskId, reason: &Reason) -> String {
     let what = match &reason.why {
         Why::Running(at) | Why::Ending(at) => format!("{} {}", at.attempt, at.worker),

@@ -1,4 +1,4 @@
-//! What servers do beside the work: they delete what was kept long enough, and report damaged rows.
+//! Background work of servers: they delete old rows, and report damaged rows.
 
 use std::{rc::Rc, sync::Arc};
 
@@ -15,13 +15,13 @@ use crate::{
     world::{Host, World},
 };
 
-/// Between two rounds of the janitor.
+/// The pause between two rounds of the janitor.
 const SWEEP_MS: u64 = 3_000;
 
-/// For how long ended tasks are kept at least: longer than one stands for others (`flows::unique`).
+/// The shortest retention of ended tasks: longer than duplicates are deduplicated to them (`flows::unique`).
 pub(crate) const KEPT_MS: u64 = 12_000;
 
-/// Begins what this server does beside the work in such a world.
+/// Starts this server's background work for the kind of world.
 pub(super) fn begin(world: &Rc<World>, server: usize, live: &Rc<Live>) {
     let (host, engine) = (Host::Server(server), &live.engine);
     let count = |what: &'static str| {

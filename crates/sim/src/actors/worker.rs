@@ -1,5 +1,5 @@
-//! Workers, as the client library builds them: a poll that is always open, reports beside it, and attempts that
-//! are ended when the worker cannot renew its lease.
+//! Workers that behave like the client library: they keep a poll open, send reports concurrently, and stop
+//! attempts when they cannot renew their lease.
 
 use std::{
     cell::RefCell,
@@ -19,7 +19,7 @@ use crate::{
     world::{Broken, Host, JobId, World},
 };
 
-/// How long the worker waits for the answer to reports.
+/// How long the worker waits for an answer to reports.
 const REPORT_TIMEOUT_MS: u64 = 10_000;
 
 /// A worker's process.
@@ -29,23 +29,24 @@ pub(crate) struct Worker {
     config: WorkerConfig,
     session: SessionId,
     state: RefCell<State>,
-    /// There is something to report.
+    /// Signals that there is something to report.
     news: Signal,
-    /// The newest poll has ended.
+    /// Signals that the newest poll has ended.
     poll_ended: Signal,
 }
 
 #[derive(Default)]
 struct State {
     seq: u64,
-    /// The number of the newest poll, and how many slots it offers while it is open.
+    /// The number of the newest poll, and the slots that it offers while it is open.
     newest_poll: u64,
     offered: Option<u32>,
-    /// Polls were open at several servers at once: attempts may come for more slots than are free.
+    /// Whether polls were open at several servers at once: then attempts may arrive for more slots than are
+    /// free.
     has_overlapped: bool,
     server: usize,
     runs: BTreeMap<String, Run>,
-    /// What is to be reported, by token.
+    /// Unsent reports, by token.
     outbox: BTreeMap<String, Outgoing>,
     lease: Lease,
 }
@@ -56,13 +57,13 @@ struct Run {
     job: JobId,
 }
 
-/// What is to be reported of an attempt.
+/// The unsent reports of an attempt.
 struct Outgoing {
     id: AttemptId,
     reports: Vec<WorkerReport>,
 }
 
-/// Starts a worker's process: a session of its own.
+/// Starts a worker's process, with a new session.
 pub(super) fn start_worker(world: &Rc<World>, index: usize) {
     world.count("worker started");
     let session = SessionId(u128::from(world.random()) << 64 | u128::from(world.random()));
@@ -83,7 +84,7 @@ pub(super) fn start_worker(world: &Rc<World>, index: usize) {
     world.spawn(Host::Worker(index), worker.watch());
 }
 
-/// Starts the workers that were not needed before, unless they run.
+/// Starts the spare workers that do not run.
 pub(crate) fn start_spare_workers(world: &Rc<World>) {
     let is_missed =
         |index: &usize| world.config.workers[*index].is_spare && !world.is_up(Host::Worker(*index));
@@ -91,7 +92,7 @@ pub(crate) fn start_spare_workers(world: &Rc<World>) {
 }
 
 impl Worker {
-    /// Keeps a poll open; one that is not attached asks every now and then.
+    /// Keeps a poll open; a detached worker polls from time to time.
     async fn poll(self: Rc<Self>) {
         let mut failures = 0;
         loop {
@@ -115,7 +116,8 @@ impl Worker {
         }
     }
 
-    /// As in the client library: opens another poll if the newest one is at another server, and offers too little.
+    /// Like the client library: opens another poll if the newest one is at another server and offers too
+    /// little.
     fn poll_beside(self: &Rc<Self>, newest_heard: Option<u64>, newest_sent: u64) {
         let mut state = self.state.borrow_mut();
         let is_elsewhere = newest_heard.is_some_and(|heard| heard < newest_sent);
@@ -134,7 +136,7 @@ impl Worker {
         });
     }
 
-    /// Sends what is to be reported until it was heard.
+    /// Sends unsent reports until they are answered.
     async fn report(self: Rc<Self>) {
         let mut failures = 0;
         loop {
@@ -161,7 +163,7 @@ impl Worker {
         }
     }
 
-    /// Ends what runs when the lease cannot be renewed.
+    /// Stops the runs when the lease cannot be renewed.
     async fn watch(self: Rc<Self>) {
         loop {
             self.world.sleep(100).await;
@@ -175,7 +177,7 @@ impl Worker {
         }
     }
 
-    /// One call. Nothing when it was not answered, or the server could not do it.
+    /// Makes one call. None if it was not answered, or the server could not serve it.
     async fn exchange(
         &self,
         polls: bool,
@@ -225,11 +227,12 @@ impl Worker {
         Some(answer)
     }
 
-    /// A call, what it says the worker runs, and which server it is for.
+    /// Builds a call. Returns it with the attempts that it names, and its server.
     fn call(&self, polls: bool, reports: Vec<WorkerReport>) -> (Exchange, Vec<AttemptId>, usize) {
         let mut state = self.state.borrow_mut();
         state.seq += 1;
-        // As in the client library: what has ended is held until its report is answered, but its slot is free.
+        // Like the client library: an ended attempt stays claimed until its report is answered, but its slot
+        // is free.
         let free = self.free(state.runs.len());
         if polls {
             (state.newest_poll, state.offered) = (state.seq, Some(free));
@@ -263,7 +266,7 @@ impl Worker {
         (call, state.runs.values().map(|run| run.id).collect(), server)
     }
 
-    /// After a call that failed: at once the first time, then every 100 ms, up to a second.
+    /// The pause after a failed call: none the first time, then 100 ms, up to a second.
     async fn retry_elsewhere(&self, failures: u64) {
         if failures > 1 {
             let pause = (50 << failures.min(5)).min(1000);
@@ -282,12 +285,12 @@ impl Worker {
         usize::try_from(self.world.below(self.world.servers.count() as u64)).unwrap_or(0)
     }
 
-    /// How long the answer of a poll is waited for, in milliseconds.
+    /// The time limit for the answer of a poll, in milliseconds.
     fn poll_timeout(&self) -> u64 {
         self.state.borrow().lease.poll_timeout(&self.config)
     }
 
-    /// Does what the answer to a poll says.
+    /// Processes the answer to a poll.
     fn take(self: &Rc<Self>, answer: ExchangeAnswer) {
         for token in &answer.cancels {
             let run = self.state.borrow_mut().runs.remove(token);
@@ -359,7 +362,7 @@ impl Worker {
         self.news.set();
     }
 
-    /// Takes what was answered out of the outbox.
+    /// Removes answered reports from the outbox.
     fn settle(&self, answer: &ExchangeAnswer, sent: &[WorkerReport]) {
         let mut state = self.state.borrow_mut();
         for (answer, sent) in answer.reports.iter().zip(sent) {

@@ -1,5 +1,5 @@
-//! Each act has at most one accepted result, from the worker that was given its attempt last, as far as the server
-//! knows: a resident store forgets in a restart who has what, until workers name what they hold.
+//! Each execution has at most one accepted result, from the worker that claimed its attempt last, as far as
+//! the server knows: a resident store loses its claims in a restart, until workers name theirs.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,14 +17,14 @@ use crate::{
 pub(super) struct AcceptedResults {
     /// The highest claim under which a worker began each attempt before it ended.
     claims: BTreeMap<(TaskId, ActKey, u32), u64>,
-    /// What was given to workers since the server that owns the store started: what came from one before it, though it be
-    /// on its way still, this one does not know until the worker names it.
+    /// Attempts given to workers since the server that owns the store started. The server does not know
+    /// earlier ones, even if they are still in transit, until the worker names them.
     given: BTreeSet<AttemptId>,
-    /// What each run is of.
+    /// The attempt of each run.
     runs: BTreeMap<u64, AttemptId>,
-    /// Reports that were told to be accepted.
+    /// Reports that were answered as accepted.
     accepted: BTreeMap<(TaskId, ActKey, u32), u64>,
-    /// Acts that are done.
+    /// Finished executions.
     done: BTreeSet<(TaskId, ActKey)>,
 }
 
@@ -41,7 +41,7 @@ impl Invariant for AcceptedResults {
                 Ok(())
             }
             Seen::RunEnded { run, reported } => {
-                // Nobody will report what a worker gave up, so another report of the attempt counts.
+                // A worker never reports an attempt that it gave up, so another report of it counts.
                 if let Some(id) = self.runs.remove(run).filter(|_| !reported) {
                     self.claims.remove(&attempt(&id));
                 }
@@ -65,7 +65,7 @@ impl Invariant for AcceptedResults {
 }
 
 impl AcceptedResults {
-    /// An act is done once, also if it is one of many members.
+    /// An execution finishes once, also that of one of many items.
     fn once(&mut self, change: &TaskChange) -> Result<(), Violation> {
         for event in &change.events {
             let (EventKind::ActSucceeded { key, .. }

@@ -1,4 +1,4 @@
-//! A task that was told to be taken in is on disk, and a key names one task.
+//! A task that was answered as accepted is on disk, and a key names one task.
 
 use std::collections::BTreeMap;
 
@@ -26,10 +26,10 @@ impl Invariant for AcceptedTasks {
             }
             Seen::Accepted { task, key, same } => {
                 if !truth.tasks.contains_key(task) {
-                    let message = format!("task {task} was told to be taken in and is not on disk");
+                    let message = format!("task {task} was answered as accepted and is not on disk");
                     return Err(broken("accepted tasks", *task, message));
                 }
-                // Another task that is the same may stand for it, and is known under the key that it came with.
+                // The submit may be deduplicated to a duplicate, which is known under its own key.
                 let stands = |key: &[u8; 32]| {
                     same.is_some() && truth.tasks.get(task).is_some_and(|known| known.key != Some(*key))
                 };

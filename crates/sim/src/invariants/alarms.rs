@@ -1,4 +1,4 @@
-//! A message from a task to an alarm arrives, once.
+//! Each message from a task to an alarm arrives exactly once.
 
 use std::collections::BTreeMap;
 
@@ -32,7 +32,7 @@ impl Invariant for Alarms {
             }
             Seen::Written(Change::Alarm(change)) => {
                 let Some(alarm) = &change.alarm else { return Ok(()) };
-                // One about no task was raised by no message, nor one by a service of a server.
+                // An alarm without a task, or one of a service, was not raised by a message.
                 let by_service = matches!(alarm.kind, AlarmKind::DamagedRow | AlarmKind::Refused);
                 if alarm.task == TaskId::NONE || by_service {
                     return Ok(());

@@ -1,4 +1,4 @@
-//! Where events are announced, every event on disk is, and none before the one before it.
+//! In a world with publishing, every event on disk is published, and none before its predecessor.
 
 use super::{Invariant, broken};
 use crate::{

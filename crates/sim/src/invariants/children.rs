@@ -1,5 +1,5 @@
-//! Each attempt of a step that runs a flow has one task, which ends before its parent does, and of which nothing is left
-//! once its parent is undone.
+//! Each attempt of a step that runs a flow has one child task. The child ends before its parent, and is
+//! rolled back if its parent is.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,11 +15,11 @@ use crate::{
 
 #[derive(Default)]
 pub(super) struct Children {
-    /// The task of each attempt that has one.
+    /// The child task of each attempt that has one.
     by_attempt: BTreeMap<(TaskId, ActKey, u32), TaskId>,
-    /// All that a task has started.
+    /// All children of a task.
     of_task: BTreeMap<TaskId, Vec<TaskId>>,
-    /// Steps whose undo a person settled: what is left then is theirs.
+    /// Steps whose rollback an operator settled: the operator is responsible for their remaining effects.
     settled: BTreeSet<(TaskId, usize)>,
 }
 
@@ -70,7 +70,7 @@ impl Children {
         }
     }
 
-    /// When a task ends, those that it started have; when it is undone, they are.
+    /// When a task ends, its children have ended; when it is rolled back, they are too.
     fn check_end(&self, task: &Task, truth: &Truth) -> Result<(), Violation> {
         let Phase::Ended(ending) = task.state.phase else { return Ok(()) };
         for id in self.of_task.get(&task.id).into_iter().flatten() {

@@ -1,5 +1,5 @@
-//! What commands do outside: nothing is run that is not on disk, nothing succeeds that did not run, and each act
-//! has an idempotency key of its own.
+//! External effects of commands: only durable attempts run, only executed work succeeds, and each execution
+//! has its own idempotency key.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,9 +15,9 @@ use crate::{
 
 #[derive(Default)]
 pub(super) struct Effects {
-    /// Acts that had an effect.
+    /// Executions with an effect.
     done: BTreeSet<(TaskId, ActKey)>,
-    /// The idempotency key of each act.
+    /// The idempotency key of each execution.
     keys: BTreeMap<String, (TaskId, ActKey)>,
 }
 
@@ -56,14 +56,14 @@ impl Invariant for Effects {
     }
 }
 
-/// Whether it is done by a worker: no signal, and no step whose members do it.
+/// Whether a worker runs it: not a signal, and not a step with `each` as a whole.
 fn runs(task: &Task, key: ActKey) -> bool {
     let by_members = task.state.steps[key.step].members.is_some() && !key.is_member();
     !by_members && task.action(key).is_some_and(|action| action.worker().is_some())
 }
 
 impl Effects {
-    /// Nothing is handed out that is not on disk.
+    /// No attempt is handed out before it is on disk.
     fn hand_out(&self, id: &AttemptId, truth: &Truth) -> Result<(), Violation> {
         let act = truth.tasks.get(&id.task).and_then(|known| known.task.act(id.key));
         if act.is_none_or(|act| act.attempt < id.attempt) {

@@ -1,4 +1,4 @@
-//! When nothing more goes wrong, every task comes to its end; and it ends as what happened to it.
+//! Once the world is calm, every task ends, with the outcome that its events imply.
 
 use windlass_core::{Cause, Ending, EventKind, Task};
 use windlass_store::Change;
@@ -39,7 +39,8 @@ impl Invariant for EveryTaskEnds {
     }
 }
 
-/// Whether a task that went forward, or back for this cause, ends so: as rolled back where a rollback was tried.
+/// Whether this ending fits a task that succeeded, or rolled back for this cause: it is "rolled back" if a
+/// rollback was tried.
 fn fits(task: &Task, ending: Ending) -> bool {
     let was_rolled_back = task.flow.plain_steps().any(|step| task.state.steps[step].undo.attempt > 0);
     match &task.state.cause {

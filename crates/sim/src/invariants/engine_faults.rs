@@ -1,4 +1,4 @@
-//! The rules never run into a state that they refuse.
+//! The rules never reach a state that they refuse.
 
 use windlass_core::StuckKind;
 use windlass_store::Change;

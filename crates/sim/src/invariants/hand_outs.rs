@@ -1,11 +1,11 @@
-//! Ready work is handed out in time: no attempt waits for longer than a bound while a worker that serves its queue has
-//! a free slot and a poll open.
+//! Ready work is handed out in time: no attempt waits longer than a bound while a worker that serves its
+//! queue has a free slot and an open poll.
 //!
-//! The time counts from when the last of these became true: the attempt is ready on disk, the worker has a free slot,
-//! servers know of that and it is in touch with one,
-//! and nothing disturbs the servers and stores. Limits and pauses keep work
-//! back for good reasons, so queues with a limit or a pause are not looked at. A task with damaged rows is left out of all
-//! work, so its attempts are not expected; attempts behind them in the same queue are.
+//! The time counts from when the last of these became true: the attempt is ready on disk, the worker has a
+//! free slot, servers know of it and the worker is in touch with one, and no fault affects the servers and
+//! stores. Limits and pauses delay work on purpose, so queues with a limit or a pause are not checked. A task
+//! with damaged rows is left out of all work, so its attempts are not expected; attempts behind them in the
+//! same queue are.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,34 +20,36 @@ use crate::{
     world::{Host, World},
 };
 
-/// How long work may wait, in milliseconds, beside what the store takes for [`OPERATIONS`].
+/// How long work may wait, in milliseconds, in addition to the time of [`OPERATIONS`] of the store.
 const BOUND_MS: u64 = 1_000;
 
-/// Operations of the store between an attempt that is ready and its claim: a round of all services and some retries.
+/// The most operations of the store between a ready attempt and its claim: a round of all services and some
+/// retries.
 const OPERATIONS: u64 = 60;
 
-/// With several servers, slots that become free are told to the server that gets the report. The one with the poll hears
-/// of them with the next poll at the latest.
+/// With several servers, free slots are reported to the server that gets the report. The server with the poll
+/// learns of them with the next poll at the latest.
 const NEXT_POLL_MS: u64 = 6_000;
 
-/// Polls follow one another: a worker that is without one for no longer is in touch all the time.
+/// Polls follow each other: a worker without one for no longer than this is in touch all the time.
 const GAP_MS: u64 = 100;
 
-/// So long after nothing goes wrong any more every cut has healed, and every worker knows that.
+/// After this time in a calm world every disconnection has healed, and every worker knows it.
 const HEALED_AFTER_MS: u64 = 60_000;
 
-/// Between two looks, in milliseconds.
+/// The interval of the checks, in milliseconds.
 const LOOK_EVERY_MS: u64 = 20;
 
 pub(super) struct HandOuts {
     applies: bool,
     bound: u64,
     workers: Vec<Worker>,
-    /// Ready attempts that nobody has claimed: which, in which queue, and since when.
+    /// Unclaimed ready attempts: their number, their queue, and the time since which they wait.
     waiting: BTreeMap<(TaskId, ActKey), (u32, Name, u64)>,
-    /// What each run that goes on is of.
+    /// The attempt of each active run.
     runs: BTreeMap<u64, (usize, AttemptId)>,
-    /// Whether calls may be lost or held up: only a while after that is over work is handed out in time.
+    /// Whether calls may be lost or delayed: then work is handed out in time only a while after this has
+    /// ended.
     cut_off: bool,
     calm_at: Option<u64>,
     disturbed_at: u64,
@@ -56,13 +58,14 @@ pub(super) struct HandOuts {
 
 struct Worker {
     config: WorkerConfig,
-    /// What it was given and has not ended.
+    /// The attempts that it was given and has not ended.
     has: BTreeSet<AttemptId>,
-    /// Since when it has a free slot and servers know of one, if so.
+    /// The time since which it has a free slot that servers know of, if it has one.
     free_since: Option<u64>,
-    /// The number of the last call that a server heard, and how many slots it offered that were not given since.
+    /// The number of the last call that a server received, and the slots that it offered that were not used
+    /// since.
     offered: (u64, u32),
-    /// Since when it has had a poll open without a gap, and when it last had one.
+    /// The time since which it has had an open poll without a gap, and the last time it had one.
     in_touch: Option<(u64, u64)>,
 }
 
@@ -76,7 +79,7 @@ impl Worker {
         self.config.attached && (&**queue == "m" || &**queue == "n" && self.config.both_modules)
     }
 
-    /// Since when it could take something, if it can.
+    /// The time since which it could accept an attempt, if it can.
     fn ready_since(&self) -> Option<u64> {
         Some(self.free_since?.max(self.in_touch?.0))
     }
@@ -99,7 +102,7 @@ impl HandOuts {
         };
         let next_poll = if config.servers > 1 { NEXT_POLL_MS } else { 0 };
         Self {
-            // A call that arrives twice may be answered where nobody waits.
+            // The answer to a duplicated call may go to the copy without a receiver.
             applies: config.faults.doubled == 0,
             bound: BOUND_MS + next_poll + OPERATIONS * config.faults.device_ms,
             workers: config.workers.iter().map(worker).collect(),
@@ -112,7 +115,7 @@ impl HandOuts {
         }
     }
 
-    /// Notes what became ready by a change, and what of the task waits no more.
+    /// Notes attempts that a change made ready, and those that wait no more.
     fn change(&mut self, change: &TaskChange, now: u64) {
         let task = &change.task;
         self.waiting.retain(|(id, key), (attempt, ..)| {
@@ -139,7 +142,7 @@ impl HandOuts {
         self.workers[worker].count(now);
     }
 
-    /// Looks at which workers are in touch, and for how long work has waited for them.
+    /// Checks which workers are in touch, and how long work has waited for them.
     fn look(&mut self, truth: &Truth, world: &World) -> Result<(), Violation> {
         let now = world.now();
         let servers = 0..world.servers.count();
@@ -163,7 +166,8 @@ impl HandOuts {
         }
         for ((task, key), (attempt, queue, since)) in &mut self.waiting {
             let limited = truth.rules.limits.values().any(|limit| limit.queue == *queue);
-            // A worker has it since before a restart: once it has named it, nobody else gets it (world 1795422982703143).
+            // A worker has had it since before a restart: once the worker has named it, no other worker gets
+            // it (world 1795422982703143).
             let runs =
                 |(_, id): &(usize, AttemptId)| (id.task, id.key, id.attempt) == (*task, *key, *attempt);
             if self.runs.values().any(runs)

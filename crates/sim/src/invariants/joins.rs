@@ -1,4 +1,4 @@
-//! A step that joins others begins once, after all of them, and is done once; what members returned is there whole,
+//! A join starts once, after all its predecessors, and finishes once. The results of items are complete and
 //! in the order of the list.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,9 +18,9 @@ use crate::{
 pub(super) struct Joins {
     /// Joins whose first attempt became ready.
     ready: BTreeSet<(TaskId, usize)>,
-    /// Joins that are done.
+    /// Finished joins.
     accepted: BTreeSet<(TaskId, usize)>,
-    /// What members returned.
+    /// The results of items.
     returned: BTreeMap<(TaskId, usize), BTreeMap<u32, String>>,
 }
 
@@ -40,7 +40,7 @@ impl Invariant for Joins {
 }
 
 impl Joins {
-    /// Looks at what happens to `task`, as it was just before.
+    /// Checks an event of `task`, which is in its state before the event.
     fn look(&mut self, task: &Task, event: &EventKind, world: &World) -> Result<(), String> {
         let Some(key) = event.act().filter(|key| key.direction == Direction::Forward) else { return Ok(()) };
         match event {
@@ -53,7 +53,8 @@ impl Joins {
                 }
                 Ok(())
             }
-            // It is ready again once its task goes on, at once or after it has waited for its locks anew.
+            // It becomes ready again when its task continues, at once or after it has waited for its locks
+            // again.
             EventKind::ActParked { .. } => {
                 self.ready.remove(&(task.id, key.step));
                 comes_after_all(task, key)
@@ -80,7 +81,8 @@ impl Joins {
         }
     }
 
-    /// What the members of a step came to is what they returned, each at its place, and enough of them did.
+    /// The result of a step with `each` is the list of its items' results in order, and enough of them
+    /// succeeded.
     fn check_results(&self, task: &Task, key: ActKey, result: &str) -> Result<(), String> {
         let Some(members) = &task.state.steps[key.step].members else { return Ok(()) };
         let nothing = BTreeMap::new();
@@ -103,7 +105,7 @@ impl Joins {
     }
 }
 
-/// Whether it is a step, done by a worker as a whole, that comes after several others or after members.
+/// Whether it is a join: a step run by a worker as a whole, after several steps or after items.
 fn joins(task: &Task, key: ActKey) -> bool {
     let definition = &task.flow.steps[key.step];
     let after_members = definition.after.iter().any(|before| task.flow.steps[*before].each.is_some());
@@ -111,7 +113,7 @@ fn joins(task: &Task, key: ActKey) -> bool {
     !key.is_member() && by_worker && (definition.after.len() > 1 || after_members)
 }
 
-/// Whatever comes before it is over: done, passed over, or failed where all that come after do without it.
+/// All its predecessors are over: succeeded, skipped, or failed where all successors continue without them.
 fn comes_after_all(task: &Task, key: ActKey) -> Result<(), String> {
     let does_without = |step: usize| {
         task.flow.steps.iter().filter(|next| next.after.contains(&step)).all(|next| {
@@ -133,7 +135,7 @@ fn comes_after_all(task: &Task, key: ActKey) -> Result<(), String> {
     Ok(())
 }
 
-/// As many of the steps before it are done or skipped as it asks for.
+/// The required number of its predecessors succeeded or was skipped.
 fn comes_after_enough(task: &Task, key: ActKey) -> Result<(), String> {
     let definition = &task.flow.steps[key.step];
     let (OnPartial::AtLeast(least), None) = (definition.on_partial, &definition.each) else { return Ok(()) };
@@ -147,7 +149,7 @@ fn comes_after_enough(task: &Task, key: ActKey) -> Result<(), String> {
     Ok(())
 }
 
-/// A step with `at_least` fails because of its members only when too few of them can still succeed.
+/// A step with `at_least` fails because of its items only when too few of them can still succeed.
 fn has_too_few_members(task: &Task, key: ActKey) -> Result<(), String> {
     let definition = &task.flow.steps[key.step];
     let members = task.state.steps[key.step].members.as_ref().filter(|_| !key.is_member());
@@ -160,7 +162,7 @@ fn has_too_few_members(task: &Task, key: ActKey) -> Result<(), String> {
     Ok(())
 }
 
-/// Counts a join that became ready or was accepted, which each is once.
+/// Counts a join that became ready or was accepted. Each happens once.
 fn count(world: &World, again: bool, what: &str, key: ActKey) -> Result<(), String> {
     if again {
         return Err(format!("{key:?} joins others and was {what} twice"));

@@ -1,5 +1,5 @@
-//! While a worker is in touch, what it runs is not begun anywhere else; nor is it undone. Timeouts and deadlines end
-//! attempts all the same.
+//! While a worker is in touch, its attempts do not start on another worker, nor are they rolled back.
+//! Timeouts and deadlines may end them nevertheless.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,31 +16,31 @@ use crate::{
     world::{Host, World},
 };
 
-/// An attached worker that servers did not hear of for longer may have lost what it runs: a bit less than what they
-/// grant. To others they grant their lease, from the moment they heard a call.
+/// An attached worker that was silent for longer may have lost its attempts: a bit less than its lease.
+/// Detached workers get their lease from the time at which a server received a call.
 const SILENCE_MS: u64 = 700;
 
-/// A worker that a new server did not hear of for longer may have lost what it runs.
+/// A worker that was silent towards a new server for longer may have lost its attempts.
 const SILENCE_AFTER_START_MS: u64 = 200;
 
-/// So long a loss that was found may take to be written, during which the worker may come back.
+/// How long it may take to write a loss, during which the worker may come back.
 const LOSS_MS: u64 = 5_000;
 
-/// An attempt whose timeout is so near may be given up: its answer may have been on the way for as long.
+/// An attempt whose timeout is this near may be abandoned: its answer may have been in transit for as long.
 const TIMEOUT_NEAR_MS: u64 = 8_000;
 
 pub(super) struct Leases {
-    /// A database that fails or is slow may not hear of a worker that the server has heard.
+    /// False for databases that fail or are slow: they may not learn of a worker that the server has heard.
     applies: bool,
     shared: bool,
-    /// For how long each worker may be silent; nothing for attached ones.
+    /// The longest silence of each worker; none for attached ones.
     silences: Vec<Option<u64>>,
     server_started_at: u64,
     runs: BTreeMap<u64, Run>,
-    /// When each attempt was given to its worker: its timeout runs from then.
+    /// When each attempt was given to its worker: its timeout counts from then.
     given: BTreeMap<AttemptId, u64>,
-    /// Attempts that the deadline of their step ended. That may be before their timeout, and their worker may not have
-    /// heard of it. The invariant of due times checks that no deadline passes too early.
+    /// Attempts ended by the deadline of their step. That may be before their timeout, and unknown to their
+    /// worker. The invariant of due times checks that no deadline passes too early.
     ended_by_deadline: BTreeSet<(TaskId, ActKey, u32)>,
     touch: BTreeMap<usize, Touch>,
 }
@@ -51,11 +51,11 @@ struct Run {
     since: u64,
 }
 
-/// When servers heard of a worker.
+/// When servers heard a worker.
 #[derive(Default)]
 struct Touch {
     last: u64,
-    /// When they heard of it after it had been silent for too long.
+    /// When they heard it after it had been silent for too long.
     silent_before: Option<u64>,
 }
 
@@ -64,8 +64,8 @@ impl Leases {
         let faults = &config.faults;
         let strange = |fault: &Fault| matches!(fault, Fault::StoreFull | Fault::StoreSlow);
         let failing = faults.device_errors > 0 || faults.kinds.iter().any(strange);
-        // Timeouts of attempts go by the clock that servers share: when that is set ahead they are over at once
-        // (world 1795400125261268).
+        // Timeouts of attempts use the clock shared by the servers: when it is set ahead, they are over at
+        // once (world 1795400125261268).
         let set_ahead = config.is(Kind::OwnClocks) && faults.kinds.contains(&Fault::ClockJump);
         let silence = |worker: &WorkerConfig| {
             let lease = worker.lease.unwrap_or(LEASE_DETACHED);
@@ -101,7 +101,8 @@ impl Leases {
         }
     }
 
-    /// What a server gave up because of a silence is lost, though it be killed before it hears of the worker again.
+    /// An attempt abandoned because of a silence is lost, even if the server is killed before it hears the
+    /// worker again.
     fn note_silences(&mut self, now: u64) {
         let mut touch = std::mem::take(&mut self.touch);
         for (worker, touch) in &mut touch {
@@ -112,7 +113,7 @@ impl Leases {
         self.touch = touch;
     }
 
-    /// Notes which attempts a deadline ended.
+    /// Notes the attempts ended by a deadline.
     fn change(&mut self, change: &TaskChange) {
         for event in &change.events {
             if let EventKind::ActFailed { key, attempt, failure } = &event.kind
@@ -141,8 +142,8 @@ impl Leases {
                 continue;
             }
             let Some(known) = truth.tasks.get(&id.task) else { continue };
-            // Two workers have the same attempt, one of them since before a restart, in which a resident store
-            // forgets who has what: whoever reports first after another one ends it for both.
+            // Two workers have the same attempt, one of them since before a restart, in which a resident
+            // store loses its claims: the first report after another one ends it for both.
             let shares =
                 |id: &&AttemptId| (id.task, id.key, id.attempt) == (run.id.task, run.id.key, run.id.attempt);
             let follows = undone || id.attempt > run.id.attempt;

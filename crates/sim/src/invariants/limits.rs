@@ -1,8 +1,8 @@
-//! No limit is exceeded by what is handed out, as it is when that happens.
+//! No limit is exceeded at the time of a hand-out.
 //!
-//! What workers run counts while a server that owns its disk knows of it: after a start, once they have named it. The
-//! starts before one are forgotten. An attempt begins when it is given: what did not arrive and is given again does not
-//! begin anew.
+//! Runs of workers count while a server that owns its disk knows of them: after a start, once workers have
+//! named them. Earlier starts are forgotten. An attempt starts when it is given to a worker: giving it again
+//! after it was lost in transit is not another start.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,36 +18,37 @@ use crate::{
     world::World,
 };
 
-/// A start may be counted a little before it is seen: when the attempt is taken from its queue, and the answer goes out
-/// later, after so many operations of the store. For each of its modules a poll may read pages of the queue, then the tasks
-/// (world 1795422654308497 needs 7 of them).
+/// A start may be counted a little before it is seen: the attempt leaves its queue, and the answer goes out
+/// after up to this number of operations of the store. For each of its modules a poll may read pages of the
+/// queue, then the tasks (world 1795422654308497 needs 7 of them).
 const SLACK_OPERATIONS: u64 = 12;
 
-/// The same on a database, where it is looked up before the answer what was taken, behind whatever else is asked for.
+/// The same on a database, where the claimed tasks are read before the answer, behind other requests.
 const SLACK_OPERATIONS_SHARED: u64 = 15;
 
-/// What an operation counts as at least, in milliseconds.
+/// The least time of an operation, in milliseconds.
 const OPERATION_MS: u64 = 10;
 
-/// A database that is slow or fails may have handed something out so long before that is seen.
+/// A slow or failing database may have handed out an attempt this long before it is seen.
 const IN_THE_MAKING_MS: u64 = 10_000;
 
 pub(super) struct Limits {
     shared: bool,
     /// How long before it is seen a start may be counted, in milliseconds.
     slack: u64,
-    /// A start counts from when it is taken from its queue: a disk that is slow, or a database that is slow or fails,
-    /// may let that be long before it is seen. A database counts by its own clock, which a jump sets ahead.
+    /// Whether starts can be checked: a start counts when the attempt leaves its queue, and with a slow disk,
+    /// or a slow or failing database, that may be long before it is seen. A database counts by its own clock,
+    /// which a jump sets ahead.
     counts_starts: bool,
-    /// What was given since the server started, with the limits that it counts under.
+    /// Attempts given since the server started, with their limits.
     given: BTreeMap<AttemptId, Given>,
-    /// What was given before that.
+    /// Attempts given before that.
     given_before: BTreeSet<AttemptId>,
-    /// What workers declined.
+    /// Attempts that workers declined.
     declined: BTreeSet<AttemptId>,
     runs: BTreeMap<u64, Run>,
     starts: BTreeMap<Name, StartsOf>,
-    /// When limits were set last: what was handed out just before may be seen just after.
+    /// When limits were last changed: attempts handed out just before may be seen just after.
     changed_at: Option<u64>,
     resumed_at: u64,
 }
@@ -60,16 +61,16 @@ struct Given {
 struct Run {
     worker: usize,
     id: AttemptId,
-    /// As it stood in its queue.
+    /// The attempt as it was in its queue.
     ready: Ready,
-    /// The server knows of it.
+    /// Whether the server knows of it.
     known: bool,
 }
 
-/// What began under a limit.
+/// The starts under a limit.
 struct StartsOf {
     limit: Limit,
-    /// When, and under which key.
+    /// The times, with their keys.
     times: Vec<(u64, Option<Box<str>>)>,
 }
 
@@ -93,7 +94,7 @@ impl Limits {
         }
     }
 
-    /// An attempt is given to a worker: with those that workers run it is not one too many.
+    /// Checks that an attempt given to a worker does not exceed a limit together with the current runs.
     fn give(&mut self, id: &AttemptId, truth: &Truth, world: &World) -> Result<(), Violation> {
         let Some(ready) = ready(id, truth).filter(|_| !self.given.contains_key(id)) else { return Ok(()) };
         let mut starts = Vec::new();
@@ -132,14 +133,14 @@ impl Limits {
         Ok(())
     }
 
-    /// Whether a server knows that this run goes on.
+    /// Whether a server knows that this run is active.
     fn is_held(&self, run: &Run, truth: &Truth) -> bool {
         let next = AttemptId { claim: run.id.claim + 1, ..run.id };
         let last = AttemptId { claim: u64::MAX, ..run.id };
         run.known && truth.is_current(&run.id) && self.given.range(next..=last).next().is_none()
     }
 
-    /// An attempt that was given begins: it counts from when it was given.
+    /// An attempt that was given starts: it counts from when it was given.
     fn begin(&mut self, id: &AttemptId) -> Result<(), Violation> {
         let Some(Given { at, starts }) = self.given.get_mut(id) else { return Ok(()) };
         if !self.counts_starts || *at < self.resumed_at {
@@ -166,7 +167,7 @@ impl StartsOf {
         Self { limit, times: Vec::new() }
     }
 
-    /// The times of starts that are too near to one another.
+    /// The times of starts that are too close to each other.
     fn too_many(&self, key: Option<&str>, slack: u64) -> Option<Vec<u64>> {
         let starts = self.limit.starts?;
         let of_key = self.times.iter().filter(|(_, of)| of.as_deref() == key).map(|(at, _)| *at);
@@ -200,14 +201,14 @@ impl Invariant for Limits {
             }
             Seen::RunEnded { run, .. } => drop(self.runs.remove(run)),
             Seen::WorkerKilled { worker } => self.runs.retain(|_, run| run.worker != *worker),
-            // After a failed write a limit may be another one again, of which nothing was counted meanwhile.
+            // After a failed write the limit may change, and nothing was counted for it meanwhile.
             Seen::ServerResumed | Seen::Recovered => {
                 self.resumed_at = world.now();
                 self.starts.clear();
             }
-            // Should it be given again, it begins anew. Under the same claim its start is not counted: the store took the
-            // start back, and a poll that was sent before the worker declined made another server adopt the attempt
-            // (world 1795422982688239).
+            // If it is given again, that is another start. Under the same claim its start is not counted: the
+            // store took the start back, and a poll sent before the worker declined made another server adopt
+            // the attempt (world 1795422982688239).
             Seen::Declined { id, .. } => {
                 self.given.remove(id);
                 self.declined.insert(*id);
@@ -227,7 +228,7 @@ fn is_limit(change: &Change) -> bool {
     matches!(change, Change::Limit(_))
 }
 
-/// The attempt as it stands in its queue, if it does.
+/// The attempt in its queue, if it is there.
 fn ready(id: &AttemptId, truth: &Truth) -> Option<Ready> {
     let task = truth.task_now(id.task)?;
     waiting(task, Wakeup::Act(id.key)).filter(|waiting| waiting.attempt == id.attempt)?.ready

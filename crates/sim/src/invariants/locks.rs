@@ -1,5 +1,5 @@
-//! A lock has one holder at a time, under a fence that only grows; what a worker runs has its locks; and in the end
-//! all of them are free.
+//! A lock has one holder at a time, with an increasing fence; a running attempt has its locks; and at the end
+//! all locks are free.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,11 +15,11 @@ use crate::{
 
 #[derive(Default)]
 pub(super) struct Locks {
-    /// The last holder of each lock, also of those that nobody has any more.
+    /// The last holder of each lock, also of free ones.
     last: BTreeMap<LockName, LockHolder>,
     /// The last version of each lock, also after it was deleted.
     versions: BTreeMap<LockName, u64>,
-    /// What a person took from its holder, by lock and fence.
+    /// Locks that an operator took from their holders, by lock and fence.
     seized: BTreeSet<(LockName, u64)>,
 }
 
@@ -69,7 +69,7 @@ impl Locks {
             }
         }
         let (name, version) = (&change.lock.name, change.lock.version);
-        // A deletion keeps the version, which the next lock of that name goes on from.
+        // A deletion keeps the version, and the next lock of that name continues from it.
         let oldest = version + u64::from(!change.kept);
         if let Some(before) = self.versions.insert(name.clone(), version).filter(|before| *before >= oldest) {
             let message = format!("the lock {name} has version {version} after {before}");
@@ -87,7 +87,7 @@ impl Locks {
             let act = known.task.act(last.owner.key).filter(|act| act.turn() == last.owner.turn);
             act.is_some_and(|act| act.claimed_locks().any(|claimed| claimed == name))
         });
-        // A lock goes on where the task that is to get it cannot be read.
+        // A lock is passed on when the task that should get it is unreadable.
         let has_it = claims && !truth.is_damaged(last.owner.task);
         if has_it && !self.seized.contains(&(name.clone(), last.fence)) {
             let message = format!("the lock {name} went to {holder:?} while {:?} has it", last.owner);
@@ -96,7 +96,7 @@ impl Locks {
         Ok(())
     }
 
-    /// What a worker begins has all its locks, unless a person took them away.
+    /// A run has all its locks when it starts, unless an operator took them away.
     fn check_run(&self, id: &AttemptId, truth: &Truth) -> Result<(), Violation> {
         let Some(task) = truth.tasks.get(&id.task).map(|known| &*known.task) else { return Ok(()) };
         if !truth.is_current(id) || task.flow.steps[id.key.step].locks.is_empty() {
@@ -116,7 +116,7 @@ impl Locks {
         Ok(())
     }
 
-    /// The lock is with this act, whichever of its turns it is, under this fence.
+    /// This execution has the lock, in any of its turns, with this fence.
     fn check_holder(
         &self,
         owner: LockOwner,
@@ -139,7 +139,7 @@ impl Locks {
     }
 }
 
-/// The locks of an attempt with their fences, and whether a person took them away.
+/// The locks of an attempt with their fences, and whether an operator took them away.
 fn locks_of(task: &Task, id: &AttemptId) -> Vec<(LockName, Option<u64>, bool)> {
     let locks = task.act(id.key).map(|act| act.locks()).unwrap_or_default();
     locks.iter().map(|lock| (lock.name.clone(), lock.fence, lock.seized)).collect()

@@ -1,4 +1,4 @@
-//! What is counted of members is what there is, and no more of them are under way at once than the flow says.
+//! The counters of items are exact, and no more of them run concurrently than the flow permits.
 
 use windlass_core::Direction;
 use windlass_store::Change;

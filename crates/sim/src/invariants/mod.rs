@@ -1,4 +1,4 @@
-//! What must hold after every event, one file each.
+//! The invariants, checked after every event, one file each.
 
 mod accepted_results;
 mod accepted_tasks;
@@ -34,18 +34,18 @@ use crate::{
     world::World,
 };
 
-/// Something that must hold.
+/// An invariant.
 pub(crate) trait Invariant {
-    /// Looks at what happened; the truth knows it already.
+    /// Checks what happened; the truth already contains it.
     fn see(&mut self, seen: &Seen, truth: &Truth, world: &World) -> Result<(), Violation>;
 
-    /// Looks at the end of a run, when nothing moves any more.
+    /// Checks the end of a run, when nothing moves any more.
     fn at_rest(&mut self, _truth: &Truth) -> Result<(), Violation> {
         Ok(())
     }
 }
 
-/// All of them.
+/// All invariants.
 pub(crate) fn all(config: &Config) -> Vec<Box<dyn Invariant>> {
     let mut all: Vec<Box<dyn Invariant>> = vec![
         Box::<accepted_tasks::AcceptedTasks>::default(),

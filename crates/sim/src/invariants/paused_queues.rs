@@ -1,4 +1,4 @@
-//! Nothing of a paused queue is handed out.
+//! No attempt of a paused queue is handed out.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,14 +13,14 @@ use crate::{
     world::World,
 };
 
-/// A worker gets what a database has handed out so much later, and so does it where the server reads parameters from the
+/// A hand-out of a database may be seen this much later, and so may one for which the server reads parameters from the
 /// disk between its claim and its answer: the queue may be paused meanwhile.
 const ON_ITS_WAY_MS: u64 = 10_000;
 
 #[derive(Default)]
 pub(super) struct PausedQueues {
     since: BTreeMap<Name, u64>,
-    /// What was given before: it is given again when the answer was lost.
+    /// Attempts given before: they are given again after a lost answer.
     given: BTreeSet<AttemptId>,
     resumed_at: Option<u64>,
 }

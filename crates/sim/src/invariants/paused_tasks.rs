@@ -1,4 +1,4 @@
-//! Nothing of a paused task becomes ready, and nothing of it is handed out.
+//! No attempt of a paused task becomes ready or is handed out.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use crate::{
     world::World,
 };
 
-/// An answer may be in the making for so long when the pause is written: stores may be slow.
+/// An answer may be under construction for this long when the pause is written: stores may be slow.
 const IN_THE_MAKING_MS: u64 = 10_000;
 
 #[derive(Default)]

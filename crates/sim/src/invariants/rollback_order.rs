@@ -1,4 +1,5 @@
-//! Steps are undone in reverse: each after every touched step that came after it, and after all that was in flight.
+//! Steps are rolled back in reverse order: each after all its successors that need rollback, and after all
+//! attempts in flight.
 
 use windlass_core::{ActState, Direction, EventKind, Task};
 use windlass_store::Change;
@@ -25,7 +26,7 @@ impl Invariant for RollbackOrder {
                 && key.direction == Direction::Rollback
                 && let Some(why) = too_early(&task, key.step)
             {
-                let message = format!("task {id}: the undo of step {} begins while {why}", key.step);
+                let message = format!("task {id}: the rollback of step {} starts while {why}", key.step);
                 return Err(broken("rollback order", id, message));
             }
         }
@@ -41,5 +42,5 @@ fn too_early(task: &Task, step: usize) -> Option<String> {
     let later = |later: &usize| task.flow.ancestors(*later)[step] && steps[*later].touched;
     let undone = |state: ActState| matches!(state, ActState::Succeeded | ActState::Skipped);
     let later = (0..steps.len()).filter(later).find(|later| !undone(steps[*later].undo.state));
-    later.map(|later| format!("step {later}, which came after it, is not undone"))
+    later.map(|later| format!("step {later}, which came after it, is not rolled back"))
 }

@@ -1,4 +1,4 @@
-//! What is shown or told to people is on disk.
+//! Everything that clients see is on disk.
 
 use super::{Invariant, broken};
 use crate::{

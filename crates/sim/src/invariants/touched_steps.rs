@@ -1,5 +1,5 @@
-//! What reached a worker is touched, and a task that failed ends when every touched step, and every touched member of
-//! one, is undone or passed over.
+//! A step that reached a worker needs rollback. A failed task ends only when all steps and items that need
+//! rollback are rolled back or skipped.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,7 +15,7 @@ use crate::{
 
 #[derive(Default)]
 pub(super) struct TouchedSteps {
-    /// What was begun by a worker on the way forward.
+    /// Executions that a worker started in the forward direction.
     ran: BTreeMap<TaskId, BTreeSet<ActKey>>,
 }
 
@@ -48,12 +48,12 @@ impl TouchedSteps {
             let undone = matches!(step.undo.state, ActState::Succeeded | ActState::Skipped);
             let started = ran.iter().any(|key| key.step == index);
             let what = match (step.touched, started) {
-                (true, _) if !undone => "touched",
+                (true, _) if !undone => "in need of rollback",
                 (false, true) => "started by a worker",
                 _ => continue,
             };
             let message =
-                format!("task {} has ended, and step {index}, which was {what}, is not undone", task.id);
+                format!("task {} has ended, and step {index}, which was {what}, is not rolled back", task.id);
             return Err(broken("touched steps", task.id, message));
         }
         for (index, members) in task.fans() {
@@ -62,7 +62,7 @@ impl TouchedSteps {
                 let key = ActKey::forward(index).of_member(number);
                 let forgotten = member.touched && undoes && member.undo.state == ActState::Idle;
                 if forgotten || !member.touched && ran.contains(&key) {
-                    let message = format!("task {} has ended, and {key:?} is not undone", task.id);
+                    let message = format!("task {} has ended, and {key:?} is not rolled back", task.id);
                     return Err(broken("touched steps", task.id, message));
                 }
             }

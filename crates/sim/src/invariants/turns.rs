@@ -1,10 +1,11 @@
-//! Keys take turns in their queue: while attempts of one wait, no other key has more than two turns before it has one.
+//! Keys take turns in their queue: while attempts of one key wait, no other key has more than two turns
+//! before it.
 //!
-//! Two, because a key that comes anew stands behind the turn that was had last: another one may not have had that turn
-//! yet, and may be the earlier one in the next. It is looked at where handing out can be seen in its order, and where all
-//! that waits is in memory: at a server that owns its disk and has parameters and results in memory, while nothing limits
-//! the queue. Where parameters are read from the disk between a claim and its answer, the answer comes later than the turn:
-//! keys that came meanwhile would seem to have been passed.
+//! Two, because a new key is inserted behind the key that had the last turn: another key may not have had
+//! that turn yet, and may come earlier in the next round. This is only checked where the order of hand-outs
+//! is visible and all waiting attempts are in memory: at a server that owns its disk and has parameters and
+//! results in memory, while nothing limits the queue. Where the server reads parameters from the disk between
+//! a claim and its answer, the answer comes later than the turn.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,19 +21,19 @@ use crate::{
     world::World,
 };
 
-/// Turns of another key before one of a key that waits.
+/// The most turns of another key before one of a waiting key.
 const TURNS_MAX: u32 = 2;
 
 pub(super) struct Turns {
     applies: bool,
-    /// Attempts in their queues since these times.
+    /// Attempts in their queues, with the times since which they wait.
     waiting: BTreeMap<(TaskId, ActKey), Place>,
-    /// How often other keys had their turn since a key that waits had its last.
+    /// How many turns other keys had since a waiting key had its last one.
     passed: BTreeMap<Lane, BTreeMap<Option<Box<str>>, u32>>,
-    /// Attempts that were given to a worker: they may be put back, and then nobody tells.
+    /// Attempts given to a worker: they may be put back without a visible event.
     given: BTreeSet<(TaskId, ActKey, u32)>,
-    /// The last claim that was given. One that is missing was put back after its key had had its turn with it, or is on its
-    /// way to another worker.
+    /// The last claim that was given. A missing claim was put back after its key had its turn, or is in
+    /// transit to another worker.
     claim: u64,
 }
 
@@ -67,19 +68,19 @@ impl Turns {
         self.passed.clear();
     }
 
-    /// Nothing is expected of what is about to change.
+    /// Forgets attempts that are about to change.
     fn forget(&mut self, id: TaskId) {
         self.waiting.retain(|(task, _), _| *task != id);
         self.let_go_of_empty_lanes();
     }
 
-    /// A key of which nothing waits comes anew when something does.
+    /// A key without waiting attempts counts as new when it returns.
     fn let_go_of_empty_lanes(&mut self) {
         let waiting: BTreeSet<Lane> = self.waiting.values().filter_map(Place::lane).collect();
         self.passed.retain(|lane, _| waiting.contains(lane));
     }
 
-    /// What becomes ready stands in its queue.
+    /// Adds ready attempts to their queue.
     fn stand(&mut self, change: &TaskChange, now: u64) {
         let task = &change.task;
         for event in &change.events {
@@ -93,7 +94,7 @@ impl Turns {
         }
     }
 
-    /// An attempt has its turn: those with other keys that wait have let it pass.
+    /// An attempt has its turn: all other waiting keys let it pass.
     fn pass(&mut self, task: TaskId, given: &Place, world: &World) -> Result<(), Violation> {
         if let Some(lane) = given.lane() {
             self.passed.remove(&lane);
@@ -141,12 +142,12 @@ impl Invariant for Turns {
                     self.stand(change, world.now());
                 }
             }
-            // What is read anew waits for workers to come back first.
+            // After a restart attempts wait until workers have come back.
             Seen::Recovered | Seen::ServerKilled | Seen::ServerResumed => self.begin_anew(),
             Seen::Given { id, .. } => {
                 self.given.insert((id.task, id.key, id.attempt));
-                // What others were given is seen when their answers go out, which may be later: whose attempts wait is not
-                // known then.
+                // Hand-outs to other workers are seen when their answers go out, which may be later: until
+                // then it is unknown whose attempts wait.
                 if std::mem::replace(&mut self.claim, id.claim) + 1 != id.claim {
                     self.begin_anew();
                     return Ok(());
@@ -156,7 +157,7 @@ impl Invariant for Turns {
                 match place {
                     Some(place) if limited(&place.module) => self.begin_anew(),
                     Some(place) => return self.pass(id.task, &place, world),
-                    // It was put back before, so its key has had a turn with it that was not counted.
+                    // It was put back before, so its key had a turn that was not counted.
                     None => self.passed.clear(),
                 }
             }

@@ -1,4 +1,4 @@
-//! Of tasks that are the same one is taken in, for as long as it stands for the others.
+//! Of duplicate tasks one is accepted, as long as submits are deduplicated to it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,17 +15,17 @@ use crate::{
     world::World,
 };
 
-/// How long a submit and its answer may take together, in milliseconds.
+/// The most milliseconds between a submit and its answer.
 const SUBMIT_MS_MAX: Millis = Millis(6_000);
 
-/// Where wall time begins in every world.
+/// The start of wall time in every world.
 const BEGIN_MS: i64 = 1_700_000_000_000;
 
 #[derive(Default)]
 pub(super) struct UniqueTasks {
-    /// The task that was taken in last, of those that are the same.
+    /// The last accepted task of each unique key.
     newest: BTreeMap<(Name, Box<str>), TaskId>,
-    /// Tasks of which a worker was given something.
+    /// Tasks of which a worker was given an attempt.
     begun: BTreeSet<TaskId>,
 }
 
@@ -43,7 +43,7 @@ impl Invariant for UniqueTasks {
                 if known.as_ref() == Some(same) {
                     return Ok(());
                 }
-                let message = format!("task {task}, of {known:?}, was told to stand for one of {same}");
+                let message = format!("task {task}, of {known:?}, was returned for a submit with {same}");
                 Err(broken("unique tasks", *task, message))
             }
             _ => Ok(()),
@@ -89,13 +89,13 @@ impl UniqueTasks {
         let Some(first) = truth.tasks.get(&first).map(|known| &*known.task) else { return Ok(()) };
         world.count("unique: another one taken in");
         let overrides = |event: &Event| matches!(event.kind, EventKind::UniqueOverridden { .. });
-        // One that cannot be read does not stand for others.
+        // Submits are not deduplicated to an unreadable task.
         if change.events.iter().any(overrides) || truth.is_damaged(first.id) {
             return Ok(());
         }
         if self.stands_for(first, task, unique.during, world) {
             let message = format!(
-                "task {} was taken in at {:?}, for which task {} stands, which ended at {:?}: {:?}",
+                "task {} was accepted at {:?}, though it is a duplicate of task {}, which ended at {:?}: {:?}",
                 task.id, task.input.created_at, first.id, first.state.ended_at, unique.during
             );
             return Err(broken("unique tasks", task.id, message));
@@ -108,8 +108,8 @@ impl UniqueTasks {
             return false;
         }
         match during {
-            // The first one may be claimed already: shared rows, and reads of parameters from the disk, let its worker have it a
-            // little later, and what is offered on a broker is not seen.
+            // The first one may be claimed already. Hand-outs of shared rows, and those after a read of parameters from
+            // the disk, are seen a little later, and those over a broker are not seen.
             During::Pending => {
                 let is_seen_at_once = !world.config.shared
                     && !world.config.is(Kind::Broker)
@@ -128,19 +128,19 @@ impl UniqueTasks {
     }
 }
 
-/// Whether the janitor may have deleted a task. A submit that waits for longer than ended tasks are kept, as in a server that
-/// stands still, is decided without it.
+/// Whether the janitor may have deleted a task. A submit that waits longer than the retention, for example in
+/// a paused server, is decided without it.
 fn may_be_deleted(first: &Task, world: &World) -> bool {
     let gone_at = first.state.ended_at.map(|ended_at| ended_at + Millis(KEPT_MS));
     world.config.is(Kind::Sweeps) && gone_at.is_some_and(|gone_at| gone_at <= wall(world))
 }
 
-/// The time by a clock that is right.
+/// The time of a correct clock.
 fn wall(world: &World) -> Timestamp {
     Timestamp(BEGIN_MS + i64::try_from(world.now()).unwrap_or(0))
 }
 
-/// Whether a task does again what an ended one did: as its rerun, or as the next attempt of the step that started it.
+/// Whether a task repeats an ended one: as its rerun, or as the next attempt of the step that started it.
 fn is_next_run(task: &Task, ended: &Task) -> bool {
     let act = |task: &Task| task.input.parent.map(|parent| (parent.task, parent.key));
     task.input.rerun_of == Some(ended.id) || (act(task).is_some() && act(task) == act(ended))

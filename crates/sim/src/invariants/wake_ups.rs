@@ -1,5 +1,5 @@
-//! Every unfinished task has something that will wake it: an attempt that is ready, a time, a person, a lock, or a child; and no
-//! step waits for a signal that is there.
+//! Every unfinished task has something that will wake it: a ready attempt, a time, an operator, a lock, or a
+//! child. No step waits for a stored signal.
 
 use windlass_core::{ActState, Awaited, Doer, LockOwner, Message, Pause, Task, waits};
 use windlass_store::Change;
@@ -40,7 +40,7 @@ impl Invariant for WakeUps {
     }
 }
 
-/// Whether a lock will be given to an act that waits for it.
+/// Whether a lock will be given to an execution that waits for it.
 fn by_lock(task: &Task, truth: &Truth) -> bool {
     task.open_acts().any(|(key, act)| {
         let owner = LockOwner { task: task.id, key, turn: act.turn() };
@@ -48,7 +48,7 @@ fn by_lock(task: &Task, truth: &Truth) -> bool {
     })
 }
 
-/// Whether a child that is waited for goes on, or something is on its way to it or from it.
+/// Whether an awaited child is active, or a message to or from it is in transit.
 fn by_child(task: &Task, truth: &Truth) -> bool {
     task.open_acts().filter(|(_, act)| act.state == ActState::Awaiting(Awaited::Child)).any(|(_, act)| {
         let Some(child) = act.child() else { return false };
@@ -62,7 +62,7 @@ fn by_child(task: &Task, truth: &Truth) -> bool {
     })
 }
 
-/// A signal that a step waits for although it was kept.
+/// A signal that a step waits for although it is stored.
 fn awaited_signal(task: &Task) -> Option<String> {
     let waiting = task.open_acts().filter(|(_, act)| act.state == ActState::Awaiting(Awaited::Signal));
     let mut names = waiting.filter_map(|(key, _)| match &task.action(key)?.doer {

@@ -1,4 +1,4 @@
-//! A broker with one queue of steps and one of answers: it loses, repeats and delays what it is given.
+//! A broker with one queue of steps and one of results. It loses, repeats and delays messages.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -14,21 +14,21 @@ use windlass_engine::{HandedOut, WorkerReport, services::WriteStep};
 
 use crate::world::{Device, Operation};
 
-/// What the broker has. A clone is a handle of the same.
+/// The state of the broker. A clone is another handle of it.
 #[derive(Clone, Default)]
 pub(crate) struct Queues(Arc<Mutex<Inner>>);
 
 #[derive(Default)]
 struct Inner {
-    /// What tokens stand for.
+    /// The attempts by their tokens.
     steps: BTreeMap<String, HandedOut>,
-    /// The queue of steps, and what consumers have taken from it and not acknowledged.
+    /// The queue of steps, and the number of messages that consumers have received and not acknowledged.
     waiting: VecDeque<String>,
     taken: u64,
-    /// Numbered, in the order in which they came.
+    /// Results by number, in order of arrival.
     answers: BTreeMap<u64, WorkerReport>,
     answered: u64,
-    /// Answers that servers have settled.
+    /// The results that servers have settled.
     settled: u64,
 }
 
@@ -37,7 +37,7 @@ impl Queues {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A consumer takes a message.
+    /// A consumer receives a message.
     pub(crate) fn take(&self) -> Option<HandedOut> {
         let mut inner = self.inner();
         let token = inner.waiting.pop_front()?;
@@ -45,7 +45,7 @@ impl Queues {
         inner.steps.get(&token).cloned()
     }
 
-    /// A consumer is done with a message, or gives it back.
+    /// A consumer acknowledges a message, or gives it back.
     pub(crate) fn settle(&self, token: &str, is_done: bool) {
         let mut inner = self.inner();
         inner.taken -= 1;
@@ -61,12 +61,12 @@ impl Queues {
         inner.answers.insert(number, report);
     }
 
-    /// The answers that no server has settled, the oldest first.
+    /// The unsettled results, the oldest first.
     pub(crate) fn answers(&self, most: usize) -> Vec<(u64, WorkerReport)> {
         self.inner().answers.iter().take(most).map(|(number, report)| (*number, report.clone())).collect()
     }
 
-    /// A server has heard these.
+    /// A server has settled these.
     pub(crate) fn heard(&self, numbers: &[u64]) {
         let mut inner = self.inner();
         for number in numbers {
@@ -77,12 +77,12 @@ impl Queues {
     }
 }
 
-/// A server's way to the broker.
+/// A server's connection to the broker.
 pub(crate) struct QueuesThere {
     pub(crate) queues: Queues,
     pub(crate) device: Device,
     pub(crate) dice: Mutex<fastrand::Rng>,
-    /// How often, in a thousand messages, one is refused, confirmed and lost, or kept twice.
+    /// How often, in a thousand messages, one is refused, confirmed and lost, or duplicated.
     pub(crate) losses: u64,
 }
 
@@ -174,7 +174,7 @@ impl Broker for QueuesThere {
     }
 }
 
-/// Writes steps as their tokens, and notes what these stand for.
+/// Writes steps as their tokens, and records the attempts of these tokens.
 pub(crate) struct Steps(pub(crate) Queues);
 
 impl WriteStep for Steps {

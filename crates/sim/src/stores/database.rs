@@ -17,13 +17,13 @@ pub(crate) struct Database {
     pub(crate) rows: SharedStore,
     pub(crate) device: Device,
     pub(crate) journal: Journal,
-    /// The clock that all servers follow. Nothing where they go by one and the same clock.
+    /// The clock that all servers follow. None if they share one clock.
     pub(crate) clock: Option<DatabaseClock>,
-    /// Tasks that applications enqueue there.
+    /// Tasks that applications have enqueued there.
     pub(crate) enqueued: EnqueuedThere,
 }
 
-/// A call that only reads. What it found is on its way back for a while, and may be out of date by then.
+/// A call that only reads. Its result travels for a while, and may be out of date on arrival.
 macro_rules! read {
     ($self:ident, $call:expr) => {{
         $self.device.wait(Operation::Read).await?;
@@ -33,7 +33,7 @@ macro_rules! read {
     }};
 }
 
-/// A call that writes: it may be lost on its way there, and its answer on the way back.
+/// A call that writes: the call and its answer may be lost.
 macro_rules! write {
     ($self:ident, $call:expr) => {{
         $self.device.wait(Operation::There).await?;

@@ -1,4 +1,4 @@
-//! The disk of a resident store: rows that survive the server, reached through a device that may fail.
+//! The disk of a resident store: rows that survive the server, behind a device that may fail.
 
 use std::sync::Arc;
 
@@ -60,7 +60,7 @@ impl Front for Disk {
     ) -> Result<T, StoreError> {
         self.device.wait(Operation::Read).await?;
         let found = read.await;
-        // What was found is out of date when it is used.
+        // The result is out of date when it is used.
         self.device.wait(Operation::Back).await?;
         found
     }

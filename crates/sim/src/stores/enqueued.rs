@@ -1,4 +1,4 @@
-//! Tasks that applications enqueue in transactions of their own, in the database that the servers share.
+//! Tasks that applications enqueue in their own transactions, in the database that the servers share.
 
 use std::{
     collections::BTreeMap,
@@ -11,13 +11,13 @@ use windlass_store::{Enqueued, EnqueuedTasks, Settlement, Standing, StoreError};
 
 use crate::world::{Device, Operation};
 
-/// The rows, of which a clone is a handle.
+/// The rows. A clone is another handle of them.
 #[derive(Clone, Default)]
 pub(crate) struct EnqueuedRows(Arc<Mutex<Inner>>);
 
 #[derive(Default)]
 struct Inner {
-    /// By their places.
+    /// By position.
     rows: BTreeMap<u64, Enqueued>,
     places: u64,
     settled: BTreeMap<TaskId, Settlement>,
@@ -28,7 +28,7 @@ impl EnqueuedRows {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A transaction that enqueues a task is committed.
+    /// Commits a transaction that enqueues a task.
     pub(crate) fn enqueue(&self, id: TaskId, task: String) {
         let mut inner = self.inner();
         inner.places += 1;
@@ -41,13 +41,13 @@ impl EnqueuedRows {
         self.inner().rows.is_empty()
     }
 
-    /// What became of each task that does not wait any more.
+    /// The results of the tasks that no longer wait.
     pub(crate) fn settled(&self) -> Vec<(TaskId, Settlement)> {
         self.inner().settled.iter().map(|(id, settlement)| (*id, settlement.clone())).collect()
     }
 }
 
-/// A server's way to the rows.
+/// A server's connection to the rows.
 pub(crate) struct EnqueuedThere {
     pub(crate) rows: EnqueuedRows,
     pub(crate) device: Device,
@@ -91,7 +91,7 @@ impl EnqueuedTasks for EnqueuedThere {
     }
 
     async fn arrival(&self) {
-        // Nobody says so here: the enqueue importer looks from time to time.
+        // There are no notifications here: the enqueue importer polls from time to time.
         std::future::pending().await
     }
 }

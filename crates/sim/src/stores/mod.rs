@@ -1,5 +1,5 @@
-//! The stores of a world: the real resident store over a disk, and a database that several servers share. And the topic on
-//! which they announce what they wrote.
+//! The stores of a world: the real resident store over a disk, and a database that several servers share.
+//! Also the topic for their events.
 
 mod broker;
 mod database;

@@ -1,4 +1,4 @@
-//! The topic on which servers announce what happens: it may refuse what it is told, or have heard it and not say so.
+//! The topic on which servers publish events: it may refuse a message, or accept it without a confirmation.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -11,17 +11,17 @@ use windlass_engine::services::WriteEvent;
 
 use crate::world::{Device, Entry, Journal, Operation};
 
-/// A broker with a topic and no queues, reached from one server.
+/// A broker with a topic and no queues, as seen by one server.
 pub(crate) struct Topics {
     pub(crate) device: Device,
     pub(crate) journal: Journal,
     pub(crate) dice: Mutex<fastrand::Rng>,
-    /// How often, in a thousand times, it refuses what it is told, and how often it does not say that it has heard it.
+    /// How often, in a thousand, it refuses a message, and how often it does not confirm an accepted one.
     pub(crate) losses: u64,
 }
 
 impl Topics {
-    /// Hears one announcement, perhaps.
+    /// Accepts one announcement, with some probability.
     fn hear(&self, announcement: &Announcement) -> Result<(), BrokerError> {
         let chance = self.dice.lock().unwrap_or_else(PoisonError::into_inner).u64(..1000);
         if chance >= self.losses
@@ -94,7 +94,7 @@ impl Broker for Topics {
     }
 }
 
-/// Writes which event it is.
+/// Writes the number of the event.
 pub(crate) struct Numbers;
 
 impl WriteEvent for Numbers {

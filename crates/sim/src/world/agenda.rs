@@ -1,22 +1,22 @@
-//! What is to come: everything that happens in a world happens at a time, and one after the other.
+//! The agenda: events of a world happen at their times, one after another.
 
 use std::{collections::BTreeMap, rc::Rc};
 
 use super::World;
 
-/// What happens to a world.
+/// The effect of an event on a world.
 pub(super) type Happening = Box<dyn FnOnce(&Rc<World>)>;
 
-/// Something that will happen.
+/// A future event.
 pub(super) struct Event {
-    /// What kind of thing.
+    /// Its kind.
     pub(super) label: &'static str,
-    /// What tells it apart from others of the kind, for the hash of the run.
+    /// Distinguishes it from others of its kind, in the hash of the run.
     pub(super) detail: u64,
     pub(super) happen: Happening,
 }
 
-/// Events by time, and in the order they were made within a millisecond.
+/// Events by time, and in order of creation within a millisecond.
 #[derive(Default)]
 pub(super) struct Agenda {
     events: BTreeMap<(u64, u64), Event>,

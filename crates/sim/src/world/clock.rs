@@ -13,16 +13,17 @@ use windlass_store::Now;
 
 use super::World;
 
-/// Where wall time begins.
+/// The start of wall time.
 const BEGIN_MS: i64 = 1_700_000_000_000;
 
-/// As in the program: a followed clock that is ahead by more was set, and one that is behind by more is not followed.
+/// Like the program: a followed clock that is ahead by more was set; one that is behind by more is not
+/// followed.
 const JUMP: Millis = Millis(1000);
 
-/// By how many milliseconds a clock is wrong.
+/// The error of a clock in milliseconds.
 pub(crate) type Wrong = Arc<AtomicI64>;
 
-/// The clock of a database, as its connections read it. It runs backwards when somebody sets it back.
+/// The clock of a database, as its connections read it. It runs backwards when it is set back.
 #[derive(Clone)]
 pub(crate) struct DatabaseClock {
     /// Milliseconds since the world began.
@@ -37,32 +38,32 @@ impl DatabaseClock {
     }
 }
 
-/// The clock of a machine. Its wall time never runs backwards, as in the program.
+/// The clock of a machine. Like in the program, its wall time never runs backwards.
 pub(crate) struct MachineClock {
     wrong: Wrong,
     started_at: u64,
     latest: Cell<i64>,
-    /// What time it was by the clock that this one follows when the world began.
+    /// The time of the followed clock at the start of the world.
     origin: Cell<Option<i64>>,
 }
 
 impl MachineClock {
-    /// A clock started now on a machine whose time is wrong by so much; it is not behind `floor`.
+    /// Starts a clock on a machine whose time is wrong by this much; it is not behind `floor`.
     pub(crate) fn start(world: &World, wrong: Wrong, floor: Timestamp) -> Self {
         Self { wrong, started_at: world.now(), latest: Cell::new(floor.0), origin: Cell::new(None) }
     }
 
-    /// Tells the clock of a time that was written before.
+    /// Keeps the clock from going behind a time that was written before.
     pub(crate) fn not_before(&self, floor: Timestamp) {
         self.latest.set(self.latest.get().max(floor.0));
     }
 
-    /// The time that it will be when this time of the database is followed, if that is a jump ahead.
+    /// The time after following this time of the database, if that is a jump ahead.
     pub(crate) fn jump_to(&self, time: Timestamp, world: &World) -> Option<Now> {
         (time > self.now(world).wall + JUMP).then(|| shared(time.0))
     }
 
-    /// It was this time by the clock of the database `ago` milliseconds before now.
+    /// The clock of the database had this time `ago` milliseconds before now.
     pub(crate) fn follow(&self, time: Timestamp, ago: u64, world: &World) {
         let elapsed = i64::try_from(world.now() - ago).unwrap_or(i64::MAX);
         let origin = time.0.saturating_sub(elapsed);
@@ -84,7 +85,7 @@ impl MachineClock {
     }
 }
 
-/// Servers that follow a clock go by it for leases as well.
+/// Servers that follow a clock use it for leases too.
 fn shared(time: i64) -> Now {
     Now { wall: Timestamp(time), mono: Millis(u64::try_from(time).unwrap_or(0)) }
 }

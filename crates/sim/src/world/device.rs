@@ -1,4 +1,4 @@
-//! Disks and database connections: where the input and output of stores waits, fails, or passes.
+//! Disks and database connections: the input and output of stores waits, fails, or succeeds here.
 
 use std::{
     collections::VecDeque,
@@ -11,49 +11,49 @@ use windlass_store::StoreError;
 
 use super::World;
 
-/// The longest operation of a device that is slow for a while, in milliseconds.
+/// The longest operation of a temporarily slow device, in milliseconds.
 const SLOW_MS_MAX: u64 = 2500;
 
-/// What is done at a device.
+/// An operation of a device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Operation {
-    /// Something is read.
+    /// A read.
     Read,
-    /// A batch is written: in the order of the batches.
+    /// A write of a batch, in the order of the batches.
     Write,
-    /// The way there of a call that writes, and the way back of its answer.
+    /// The call of a database write, and its answer.
     There,
     Back,
 }
 
-/// What becomes of an operation.
+/// The result of an operation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Fate {
     /// It is done.
     Done,
     /// It is not done.
     Failed(StoreError),
-    /// It is done, and nobody is told so.
+    /// It is done, but reported as failed.
     DoneUntold(StoreError),
 }
 
-/// A device. A clone is a handle of the same one.
+/// A device. A clone is another handle of it.
 #[derive(Clone, Default)]
 pub(crate) struct Device(Arc<Mutex<Inner>>);
 
 #[derive(Default)]
 struct Inner {
     waiting: VecDeque<Ticket>,
-    /// Writes that were begun, in their order, with what to do once their fate is known.
+    /// Writes in progress, in order, with their continuations.
     writes: VecDeque<Ticket>,
-    /// When the last write that was begun is through.
+    /// When the last write in progress ends.
     busy_until: u64,
-    /// After a failed write all fail until the rows are read anew.
+    /// Whether a write has failed: then all fail until the rows are read again.
     broken: bool,
     full: bool,
-    /// Until when everything takes much longer.
+    /// Until when all operations take much longer.
     slow_until: u64,
-    /// When the last write that was begun while it was slow is through.
+    /// When the last write started in the slow phase ends.
     slow_writes_until: u64,
 }
 
@@ -71,12 +71,12 @@ impl Device {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
-    /// Lets an operation wait for its fate.
+    /// Queues an operation for its result.
     pub(crate) fn submit(&self, operation: Operation, then: impl FnOnce(Fate) + Send + 'static) {
         self.inner().waiting.push_back(Ticket { operation, then: Box::new(then) });
     }
 
-    /// Waits for the fate of an operation.
+    /// Waits for the result of an operation.
     pub(crate) async fn wait(&self, operation: Operation) -> Result<(), StoreError> {
         let (sender, receiver) = oneshot::channel();
         self.submit(operation, move |fate| {
@@ -89,7 +89,7 @@ impl Device {
         }
     }
 
-    /// The rows are read anew: what was to be written before fails, and writes work again.
+    /// The rows are read again: earlier writes fail, and new ones work.
     pub(crate) fn mend(&self) {
         let void = {
             let mut inner = self.inner();
@@ -109,10 +109,10 @@ impl Device {
         self.inner().full = full;
     }
 
-    /// Whether it is full, or slower than the world is.
+    /// Whether it is full, or slower than the world's stores.
     pub(crate) fn is_disturbed(&self, world: &World) -> bool {
         let inner = self.inner();
-        // What was begun while it was slow ends a while later.
+        // Operations started in the slow phase end a while later.
         let slow_until = (inner.slow_until + SLOW_MS_MAX).max(inner.slow_writes_until);
         inner.full || inner.slow_until > 0 && slow_until > world.now()
     }
@@ -121,14 +121,14 @@ impl Device {
         self.inner().slow_until = until;
     }
 
-    /// The machine stops: of the writes that were begun some have reached the disk, first ones first.
+    /// The machine stops: some of the writes in progress have reached the disk, the first ones first.
     pub(crate) fn power_off(&self, world: &World) {
         let (writes, waiting, broken) = {
             let mut inner = self.inner();
             (std::mem::take(&mut inner.writes), std::mem::take(&mut inner.waiting), inner.broken)
         };
         drop(waiting);
-        // After one that failed none does.
+        // After a failed write none succeeds.
         let begun = if broken { 0 } else { writes.len() as u64 };
         let reached = usize::try_from(world.below(begun + 1)).unwrap_or(0);
         for ticket in writes.into_iter().take(reached) {
@@ -137,7 +137,7 @@ impl Device {
         }
     }
 
-    /// Decides when what waits here is through.
+    /// Decides when the waiting operations end.
     pub(super) fn serve(&self, world: &Rc<World>) {
         loop {
             let (ticket, slow) = {
@@ -168,7 +168,7 @@ impl Device {
     }
 
     fn finish_write(&self, world: &World) {
-        // After a power cut there is nothing left of what was begun before.
+        // A power cut has removed all writes in progress.
         let Some(ticket) = self.inner().writes.pop_front() else { return };
         let fate = self.fate(Operation::Write, world);
         if fate != Fate::Done {

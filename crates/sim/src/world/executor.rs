@@ -1,4 +1,4 @@
-//! Runs the futures of all machines of a world on one thread, in an order that chance decides.
+//! Runs the futures of all machines of a world on one thread, in a random order.
 
 use std::{
     cell::{Cell, RefCell},
@@ -11,23 +11,23 @@ use std::{
 
 use super::Host;
 
-/// Names a running future.
+/// Identifies a running future.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct JobId(u64);
 
-/// The futures that run, each on a host.
+/// The running futures, each on a host.
 #[derive(Default)]
 pub(super) struct Executor {
     jobs: RefCell<BTreeMap<JobId, Job>>,
     ready: Arc<Mutex<BTreeSet<JobId>>>,
-    /// Hosts that stand still.
+    /// Paused hosts.
     paused: RefCell<BTreeSet<Host>>,
     next: Cell<u64>,
 }
 
 struct Job {
     host: Host,
-    /// Nothing while it is being polled.
+    /// None while it is polled.
     future: Option<Pin<Box<dyn Future<Output = ()>>>>,
     waker: Waker,
 }
@@ -53,9 +53,9 @@ impl Executor {
         id
     }
 
-    /// Drops a future where it stands.
+    /// Drops a future in its current state.
     pub(super) fn cancel(&self, id: JobId) {
-        // Dropped after the borrow has ended: what it drops may come back here.
+        // Dropped after the borrow has ended: its destructor may call this executor.
         let job = self.jobs.borrow_mut().remove(&id);
         drop(job);
     }
@@ -91,7 +91,7 @@ impl Executor {
         self.paused.borrow().contains(&host)
     }
 
-    /// Polls one future that is ready, chosen by `choose` among so many. Tells whether there was one.
+    /// Polls one ready future, chosen by `choose` from the given number. Returns whether there was one.
     pub(super) fn run_one(&self, choose: impl FnOnce(usize) -> usize) -> bool {
         let Some(id) = self.take_ready(choose) else { return false };
         let taken = {

@@ -1,27 +1,27 @@
-//! What the stores of a world do, and what is heard on its topic, in the order in which it happens.
+//! The actions of the stores of a world, and the messages on its topic, in order.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
 use windlass_core::TaskId;
 use windlass_store::{AttemptId, Change, StoreError, resident::Batch};
 
-/// Something a store did.
+/// An action of a store.
 pub(crate) enum Entry {
-    /// It goes by these changes from now on, which are on their way to the disk.
+    /// It uses these changes from now on; they are on their way to the disk.
     Staged(Arc<Batch>),
     /// A change is on disk.
     Written(Box<Change>),
-    /// It has read the disk and goes by what is there: what was staged and not written is void.
+    /// It has read the disk and uses that state: staged changes that were not written are void.
     Recovered,
-    /// An attempt was claimed in shared rows, and the answer is on its way.
+    /// An attempt was claimed in shared rows, and the answer is in transit.
     Claimed(AttemptId),
-    /// The rows could not take what it wrote.
+    /// The rows refused its write.
     Refused(StoreError),
-    /// The event of a task with this number was heard on the topic.
+    /// The event of a task with this number was published to the topic.
     Announced { task: TaskId, n: u64 },
 }
 
-/// What all stores of a world did and nobody has looked at yet.
+/// The actions of all stores that were not checked yet.
 #[derive(Clone, Default)]
 pub(crate) struct Journal(Arc<Mutex<Vec<Entry>>>);
 

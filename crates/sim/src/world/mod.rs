@@ -1,8 +1,8 @@
-//! A world of its own: time, chance, machines, the network between them, and all that happens.
+//! A world: time, chance, machines, the network between them, and all events.
 //!
-//! Everything runs on one thread. A world goes from event to event ([`agenda`]); between two events the futures of
-//! its machines run until nothing moves ([`executor`]). All chance comes from one seed, so the same seed gives the
-//! same run, which its hash shows.
+//! Everything runs on one thread. A world proceeds from event to event ([`agenda`]); between two events the
+//! futures of its machines run until nothing moves ([`executor`]). All randomness comes from one seed, so the
+//! same seed gives the same run, which its hash shows.
 
 mod agenda;
 mod clock;
@@ -44,22 +44,22 @@ use crate::{
 use agenda::{Agenda, Event};
 use executor::Executor;
 
-/// A machine, or what runs on one and can stop or fail by itself.
+/// A machine, or a part of one that can stop or fail by itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Host {
     /// A server.
     Server(usize),
-    /// A worker, as far as it talks to servers.
+    /// A worker's communication with servers.
     Worker(usize),
-    /// The commands a worker runs: they go on while it stands still, and die with it.
+    /// The commands of a worker: they continue while the worker is paused, and die with it.
     Commands(usize),
     /// Somebody who submits tasks or looks after them.
     Person(usize),
-    /// What comes over all of them.
+    /// The faults of all hosts.
     Nature,
 }
 
-/// More polls than any moment can need: a future that wakes itself without end is a defect.
+/// More polls than any step can need: a future that wakes itself endlessly is a defect.
 const POLLS_MAX: u32 = 1_000_000;
 
 /// A world.
@@ -67,11 +67,11 @@ pub(crate) struct World {
     pub(crate) config: Config,
     pub(crate) servers: Servers,
     pub(crate) network: Network,
-    /// What the broker has, in a world with one-way modules.
+    /// The state of the broker, in a world with one-way modules.
     pub(crate) queues: Queues,
     pub(crate) story: Story,
     pub(crate) judge: RefCell<Judge>,
-    /// What the stores of this world did.
+    /// The actions of this world's stores.
     pub(crate) journal: Journal,
     /// Shared with the clock of a database, which its connections read.
     now: Arc<AtomicU64>,
@@ -121,12 +121,13 @@ impl World {
         self.now.load(Relaxed)
     }
 
-    /// Events delivered.
+    /// The number of delivered events.
     pub(crate) fn steps(&self) -> u64 {
         self.steps.get()
     }
 
-    /// Every task has ended and is announced where that is done, and nobody is about to submit another one.
+    /// Whether every task has ended and is published, if the world publishes, and no client is about to
+    /// submit another one.
     pub(crate) fn is_finished(&self) -> bool {
         let truth = &self.judge.borrow().truth;
         let is_announced = !self.config.announces || truth.unannounced().is_none();
@@ -138,23 +139,23 @@ impl World {
             && self.is_damage_reported()
     }
 
-    /// Whether an alarm names every task with damaged rows that a server has met.
+    /// Whether an alarm reports every task with damaged rows that a server has found.
     pub(crate) fn is_damage_reported(&self) -> bool {
         let reported = || self.judge.borrow().truth.damage_alarms();
         !self.config.is(Kind::DamagedRows) || self.servers.damaged_tasks() <= reported()
     }
 
-    /// Somebody begins to submit tasks.
+    /// A client starts to submit tasks.
     pub(crate) fn begin_to_submit(&self) {
         self.submitting.set(self.submitting.get() + 1);
     }
 
-    /// Somebody has submitted all of theirs.
+    /// A client has submitted all its tasks.
     pub(crate) fn end_to_submit(&self) {
         self.submitting.set(self.submitting.get() - 1);
     }
 
-    /// No more faults happen, and whoever looks after the tasks sees to it that they end.
+    /// Whether faults have ended; then the caretakers make tasks end.
     pub(crate) fn is_calm(&self) -> bool {
         self.calm.get()
     }
@@ -163,7 +164,7 @@ impl World {
         self.calm.set(true);
     }
 
-    /// Somebody takes away what tasks wait for, and nobody else looks after them.
+    /// Whether blockers of tasks are removed, and no other operator acts.
     pub(crate) fn is_unblocking(&self) -> bool {
         self.unblocking.get()
     }
@@ -172,12 +173,12 @@ impl World {
         self.unblocking.set(unblocking);
     }
 
-    /// What tells this run apart from others.
+    /// Distinguishes this run from others.
     pub(crate) fn hash(&self) -> u64 {
         self.hash.borrow().finish()
     }
 
-    /// How often each kind of thing was done.
+    /// The counters of the run.
     pub(crate) fn tally(&self) -> BTreeMap<&'static str, u64> {
         self.tally.borrow().clone()
     }
@@ -196,7 +197,7 @@ impl World {
         self.dice.borrow_mut().u64(range)
     }
 
-    /// Whether something happens that happens so often in a thousand times.
+    /// True with this probability, in a thousand.
     pub(crate) fn chance(&self, per_mille: u64) -> bool {
         self.below(1000) < per_mille
     }
@@ -211,7 +212,7 @@ impl World {
         self.dice.borrow_mut().u64(..)
     }
 
-    /// Lets something happen after so many milliseconds.
+    /// Schedules an event after this number of milliseconds.
     pub(crate) fn after(&self, ms: u64, label: &'static str, happen: impl FnOnce(&Rc<Self>) + 'static) {
         self.after_with(ms, label, 0, happen);
     }
@@ -236,7 +237,7 @@ impl World {
         let _ = receiver.await;
     }
 
-    /// What the future gives, unless it takes longer than so many milliseconds.
+    /// The output of the future, unless it takes longer than this number of milliseconds.
     pub(crate) async fn at_most<T>(self: &Rc<Self>, ms: u64, future: impl Future<Output = T>) -> Option<T> {
         let (mut future, mut timer) = (pin!(future), pin!(self.sleep(ms)));
         std::future::poll_fn(|context| {
@@ -256,7 +257,7 @@ impl World {
         self.executor.cancel(job);
     }
 
-    /// Ends everything that runs on a host, where it stands.
+    /// Ends everything that runs on a host, in its current state.
     pub(crate) fn kill(&self, host: Host) {
         self.executor.kill(host);
     }
@@ -278,7 +279,7 @@ impl World {
         self.executor.is_paused(host)
     }
 
-    /// Puts a device under the laws of this world.
+    /// Adds a device to this world.
     pub(crate) fn add_device(&self, device: Device) {
         self.devices.borrow_mut().push(device);
     }
@@ -287,22 +288,22 @@ impl World {
         self.devices.borrow_mut().retain(|other| !other.is(device));
     }
 
-    /// Something happened that the invariants must know of.
+    /// Records an event for the invariants.
     pub(crate) fn see(&self, seen: Seen) {
         self.seen.borrow_mut().push(seen);
     }
 
-    /// Whether the story is told.
+    /// Whether the story was requested.
     pub(crate) fn is_told(&self) -> bool {
         self.story.is_told()
     }
 
-    /// A line of the story, made only when it is told.
+    /// Adds a line to the story, if it was requested.
     pub(crate) fn tell(&self, line: impl FnOnce() -> String) {
         self.story.add(self.now(), line);
     }
 
-    /// Takes the world apart: what runs in it refers to it.
+    /// Takes the world apart: the futures in it refer to it.
     pub(crate) fn end(&self) {
         self.executor.clear();
         let agenda = std::mem::take(&mut *self.agenda.borrow_mut());
@@ -312,10 +313,10 @@ impl World {
         self.devices.borrow_mut().clear();
     }
 
-    /// Delivers the next event and lets everything run until nothing moves. Tells whether there was one.
+    /// Delivers the next event and runs everything until nothing moves. Returns whether there was an event.
     ///
     /// # Errors
-    /// The invariant that does not hold.
+    /// The violated invariant.
     pub(crate) fn step(self: &Rc<Self>) -> Result<bool, Violation> {
         let Some((at, event)) = self.agenda.borrow_mut().next() else { return Ok(false) };
         self.now.store(at, Relaxed);
@@ -326,7 +327,7 @@ impl World {
         Ok(true)
     }
 
-    /// Lets futures run until nothing moves; between two of them the invariants are checked.
+    /// Runs futures until nothing moves, and checks the invariants after each one.
     fn settle(self: &Rc<Self>) -> Result<(), Violation> {
         for _ in 0..POLLS_MAX {
             self.serve_devices();
@@ -373,7 +374,7 @@ impl World {
         }
     }
 
-    /// Decides what becomes of the operations that wait at devices, and when.
+    /// Decides the results and times of the operations that wait at devices.
     fn serve_devices(self: &Rc<Self>) {
         let devices = self.devices.borrow().clone();
         for device in devices {

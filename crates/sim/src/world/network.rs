@@ -1,4 +1,4 @@
-//! The network: calls from anybody to a server, each with its own fate.
+//! The network: calls to servers, each with its own fate.
 
 use std::{
     any::Any,
@@ -14,22 +14,22 @@ use futures_channel::oneshot;
 use super::{Host, JobId, World};
 use crate::{actors::Live, judge::Seen};
 
-/// What a server does with a call.
+/// The handling of a call by a server.
 pub(crate) type Serve<T> = Rc<dyn Fn(Rc<Live>) -> Pin<Box<dyn Future<Output = T>>>>;
 
-/// The connection broke, or nobody answers there: nothing is known of the call.
+/// The connection broke, or no server answers: the fate of the call is unknown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Broken;
 
-/// Which ways are cut, and which calls are open.
+/// The broken connections and the open calls.
 #[derive(Default)]
 pub(crate) struct Network {
     cuts: RefCell<BTreeSet<(Host, usize)>>,
     made: Cell<u64>,
-    /// Calls that a server works on: the server, who called, the job there, and how the caller hears that the
-    /// connection broke.
+    /// Calls in progress at a server: the server, the caller, the job there, and the channel that reports a
+    /// broken connection to the caller.
     open: RefCell<Vec<Open>>,
-    /// Replies nobody will ever send: whoever waits for one must give up by itself.
+    /// Replies that will never be sent: their receivers must give up by themselves.
     lost: RefCell<Vec<Rc<dyn Any>>>,
 }
 
@@ -43,7 +43,7 @@ struct Open {
 }
 
 impl Network {
-    /// Nothing passes between the two from now on; neither is told.
+    /// Drops all messages between the two from now on, without a report.
     pub(crate) fn cut(&self, host: Host, server: usize) {
         self.cuts.borrow_mut().insert((host, server));
     }
@@ -61,7 +61,7 @@ impl Network {
         self.lost.borrow_mut().clear();
     }
 
-    /// Whether a server works on a poll of this host right now and could answer it.
+    /// Whether a server works on a poll of this host now and could answer it.
     pub(crate) fn is_heard(&self, from: Host, alive: impl Fn(usize) -> bool) -> bool {
         let open = self.open.borrow();
         open.iter().any(|open| {
@@ -71,8 +71,8 @@ impl Network {
 }
 
 impl World {
-    /// Calls a server. The call may get there late, twice or never, and so may its answer. When the future is
-    /// dropped the connection is closed.
+    /// Calls a server. The call and its answer may arrive late, twice or never. Dropping the future closes
+    /// the connection.
     pub(crate) async fn call<T: 'static>(
         self: &Rc<Self>,
         from: Host,
@@ -96,7 +96,7 @@ impl World {
             let way = Way { call, from, to, polls, reply: reply.clone(), serve: serve.clone() };
             self.after_with(self.latency(), "call arrives", call, move |world| way.arrive(world));
         }
-        // The other copy is not waited for.
+        // The other copy is not awaited.
         drop(reply);
         let answer = receiver.await;
         drop(guard);
@@ -116,7 +116,7 @@ impl World {
         per_mille > 0 && !self.is_calm() && self.chance(per_mille)
     }
 
-    /// A server is gone: those who wait for its answer hear that the connection broke, unless they are cut off.
+    /// A server is gone: its callers get a broken connection, unless they are disconnected.
     pub(crate) fn break_calls_to(self: &Rc<Self>, server: usize) {
         let broken = self.take_open(|open| open.server == server);
         for open in broken {
@@ -126,7 +126,7 @@ impl World {
         }
     }
 
-    /// The server can answer no longer what it works on, and could until now.
+    /// The server can no longer answer its calls in progress, and could until now.
     pub(crate) fn note_touch(&self, server: usize) {
         let open = self.network.open.borrow();
         for open in open.iter().filter(|open| open.polls && open.server == server) {
@@ -150,7 +150,7 @@ impl World {
         taken
     }
 
-    /// The caller is gone, with its connection: the server hears of it, unless it is cut off.
+    /// The caller is gone, with its connection: the server notices, unless it is disconnected.
     fn hang_up(self: &Rc<Self>, call: u64) {
         for open in self.take_open(|open| open.call == call) {
             if open.polls {
@@ -165,7 +165,7 @@ impl World {
 
 type Reply<T> = Rc<RefCell<Option<oneshot::Sender<Result<T, Broken>>>>>;
 
-/// A call on its way.
+/// A call in transit.
 struct Way<T> {
     call: u64,
     from: Host,
@@ -190,7 +190,7 @@ impl<T: 'static> Way<T> {
             return;
         };
         if world.is_paused(Host::Server(self.to)) {
-            // The machine takes the connection; the server reads it when it goes on.
+            // The machine accepts the connection; the server reads it when it is resumed.
             world.after_with(50, "call waits", self.call, move |world| self.arrive(world));
             return;
         }
@@ -226,7 +226,7 @@ fn answer<T>(reply: &Reply<T>, output: Result<T, Broken>) {
     }
 }
 
-/// Closes the connection of a call that is not waited for any more.
+/// Closes the connection of a call that nobody awaits any more.
 struct HangUp<'a> {
     world: &'a Rc<World>,
     call: u64,

@@ -1,4 +1,4 @@
-//! HAProxy in front of the servers of a benchmark, as `docs/operate/several-servers.md` says.
+//! Runs HAProxy in front of the servers of a benchmark, configured as in `docs/operate/several-servers.md`.
 
 use std::{net::TcpListener, path::Path, time::Duration};
 
@@ -7,11 +7,11 @@ use tokio::{net::TcpStream, process::Command, time};
 
 use crate::supervisor::Supervisor;
 
-/// How long it may take to listen.
+/// The most time that HAProxy may take to listen.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Starts HAProxy in front of servers, which sends each request to the one with the fewest connections. Returns its address
-/// once it listens.
+/// Starts HAProxy in front of the servers. It sends each request to the server with the fewest connections.
+/// Returns its address once it listens.
 pub(super) async fn start(
     processes: &mut Supervisor,
     dir: &Path,
@@ -24,12 +24,12 @@ pub(super) async fn start(
          listen windlass\n  bind 127.0.0.1:{port}\n  balance leastconn\n  option httpchk GET /readyz\n"
     );
     for (number, server) in servers.iter().enumerate() {
-        let address = server.strip_prefix("http://").context("a server's address is no HTTP URL")?;
+        let address = server.strip_prefix("http://").context("a server's address is not an HTTP URL")?;
         text.push_str(&format!("  server s{number} {address} check inter 2s\n"));
     }
     let file = dir.join("haproxy.cfg");
     std::fs::write(&file, text).context("cannot write the configuration of HAProxy")?;
-    // Not on the path of everybody.
+    // The folder of `haproxy` is not on every user's path.
     let path = std::env::var_os("PATH").unwrap_or_default();
     let mut folders: Vec<_> = std::env::split_paths(&path).collect();
     folders.push("/usr/sbin".into());

@@ -1,4 +1,4 @@
-//! Measuring: latencies, and what processes used.
+//! Measures latencies and the resources of processes.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -19,7 +19,7 @@ impl Latencies {
         self.ms.push(latency.as_secs_f64() * 1000.0);
     }
 
-    /// The latency that this part of all stays within.
+    /// The latency below which this fraction of all latencies lies.
     pub(super) fn percentile(&self, part: f64) -> f64 {
         let mut sorted = self.ms.clone();
         sorted.sort_by(f64::total_cmp);
@@ -34,24 +34,24 @@ impl Latencies {
     }
 }
 
-/// Wall time in microseconds, the same for all processes of this machine. No server runs in this one: its clock is
-/// not a server's, and it may be finer.
+/// Wall time in microseconds, the same for all processes of this machine. This process runs no server, so it
+/// need not use a server's clock, and the system clock may be finer.
 pub(super) fn wall_us() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_micros()).unwrap_or(u64::MAX)
 }
 
-/// What a server counts of its work with its store.
+/// Counters of a server's work with its store.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct StoreCounts {
-    /// How often it has sent something to its store and waited for it, where its store is a database.
+    /// Round trips to the store; none unless the store is a database.
     pub(super) round_trips: Option<f64>,
-    /// Changes that were decided again.
+    /// Transitions decided again after a conflict.
     pub(super) conflicts: f64,
 }
 
 impl StoreCounts {
-    /// What these servers count together.
+    /// The sums of the counters of all these servers.
     pub(super) async fn of(urls: &[String]) -> anyhow::Result<Self> {
         let mut all = Self::default();
         for url in urls {
@@ -66,11 +66,11 @@ impl StoreCounts {
 
 fn counter(metrics: &str, name: &str) -> anyhow::Result<Option<f64>> {
     let value = metrics.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
-    value.map(|value| value.trim().parse().context("a metric is no number")).transpose()
+    value.map(|value| value.trim().parse().context("a metric is not a number")).transpose()
 }
 
 async fn metrics(url: &str) -> anyhow::Result<String> {
-    let address = url.strip_prefix("http://").context("the server's address is no HTTP URL")?;
+    let address = url.strip_prefix("http://").context("the server's address is not an HTTP URL")?;
     let mut stream = TcpStream::connect(address).await?;
     let request = format!("GET /metrics HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
     stream.write_all(request.as_bytes()).await?;
@@ -83,7 +83,7 @@ async fn metrics(url: &str) -> anyhow::Result<String> {
 pub(super) fn cpu_ms(pid: u32) -> anyhow::Result<f64> {
     let stat =
         std::fs::read_to_string(format!("/proc/{pid}/stat")).context("cannot read a process's CPU time")?;
-    // The name in parentheses may hold anything; user and system time are fields 14 and 15.
+    // The name in parentheses may contain any character; user and system time are fields 14 and 15.
     let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
     let ticks = |index: usize| fields.get(index).and_then(|field| field.parse::<f64>().ok()).unwrap_or(0.0);
     #[expect(clippy::cast_precision_loss, reason = "a hundred or so")]

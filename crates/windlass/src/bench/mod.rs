@@ -1,7 +1,9 @@
-//! `windlass bench`: how fast the program is on this machine, as processes over HTTP with every step on disk.
+//! `windlass bench`: measures the speed of the program on this machine, as processes over HTTP with every
+//! step on disk.
 //!
-//! A server on a fresh SQLite file and a worker whose commands do nothing run as processes of their own, or several of
-//! both on a database; this process is the client. The run ends when every task is finished and counted.
+//! A server on a fresh SQLite file and a worker whose commands do nothing run as separate processes; a
+//! database can have several of both. This process is the client. The run ends when all tasks have ended and
+//! are counted.
 
 mod balancer;
 mod measure;
@@ -31,16 +33,16 @@ const IN_FLIGHT: usize = 64;
 /// Tasks in one batch of the bulk workload.
 const BATCH: u64 = 1000;
 
-/// How often the client asks whether all is done.
+/// The interval of the checks for open attempts.
 const ASK_EVERY: Duration = Duration::from_millis(5);
 
-/// Nothing finished for so long: it is looked whether all processes are there.
+/// After this time without progress, check that all processes still run.
 const LOOK_AFTER: Duration = Duration::from_millis(500);
 
-/// Nothing finished for so long: the run has failed.
+/// After this time without progress, the run has failed.
 const STALLED_AFTER: Duration = Duration::from_secs(60);
 
-/// What is measured.
+/// The workloads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Workload {
     /// One step that does nothing.
@@ -51,13 +53,13 @@ pub(crate) enum Workload {
     Chain3,
     /// Three steps of which the last fails, and all three are rolled back.
     Saga3,
-    /// One task at a time: how long until its step is picked up.
+    /// One task at a time, timed until its step is picked up.
     Latency,
     /// One task of three steps at a time.
     Chain3Latency,
 }
 
-/// What came out.
+/// The results of a run.
 #[derive(Debug, Serialize)]
 pub(crate) struct Measured {
     workload: &'static str,
@@ -76,12 +78,12 @@ pub(crate) struct Measured {
     server_rss_idle_mb: f64,
     #[serde(skip_serializing_if = "Option::is_none")]
     round_trips_per_transition: Option<f64>,
-    /// Changes that were decided again.
+    /// Transitions decided again after a conflict.
     conflicts: f64,
 }
 
 impl fmt::Display for Measured {
-    /// The figures for people.
+    /// The results as text.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{}, {} tasks in {:.2} s", self.workload, self.n, self.seconds)?;
         match self.finished_per_s {
@@ -132,13 +134,13 @@ impl Workload {
         }
     }
 
-    /// How many reports there are of each of its tasks.
+    /// The number of reports for each task.
     fn reports(self) -> u64 {
         let undone = if self == Self::Saga3 { self.steps() } else { 0 };
         (self.steps() + undone) as u64
     }
 
-    /// How its tasks end.
+    /// The final status of its tasks.
     fn ending(self) -> TaskStatus {
         if self == Self::Saga3 { TaskStatus::RolledBack } else { TaskStatus::Succeeded }
     }
@@ -211,7 +213,7 @@ pub(crate) async fn run(workload: Workload, n: u64, setting: Setting) -> anyhow:
         cpu_ms_client,
         server_rss_mb,
         server_rss_idle_mb,
-        // A task is taken in, and each of its steps is reported.
+        // One transition accepts the task, and one follows each report.
         round_trips_per_transition: counts_before
             .round_trips
             .zip(counts_after.round_trips)
@@ -227,12 +229,13 @@ fn count(n: u64) -> f64 {
 }
 
 fn task(workload: Workload) -> anyhow::Result<SubmitTask> {
-    // When it was sent: the worker says how long the way to it took.
+    // The time of sending: the worker returns how long the task took to reach it.
     let params = serde_json::value::to_raw_value(&serde_json::json!({"sent_us": measure::wall_us()}))?;
     Ok(SubmitTask { flow: workload.as_str().to_owned(), params: Some(params), ..SubmitTask::default() })
 }
 
-/// Submits one by one to one server after the other, many in flight. The latencies are those of the submits.
+/// Submits tasks one by one, to the servers in turn, with many in flight. Returns the latencies of the
+/// submits.
 async fn submit_all(clients: &[Client], workload: Workload, n: u64) -> anyhow::Result<Latencies> {
     let mut latencies = Latencies::default();
     let mut submits = stream::iter(clients.iter().cycle().zip(0..n))
@@ -248,7 +251,7 @@ async fn submit_all(clients: &[Client], workload: Workload, n: u64) -> anyhow::R
     Ok(latencies)
 }
 
-/// Submits in batches. The latencies are those of the batches.
+/// Submits in batches. Returns the latencies of the batches.
 async fn submit_batches(client: &Client, workload: Workload, n: u64) -> anyhow::Result<Latencies> {
     let mut latencies = Latencies::default();
     let mut left = n;
@@ -267,8 +270,8 @@ async fn submit_batches(client: &Client, workload: Workload, n: u64) -> anyhow::
     Ok(latencies)
 }
 
-/// One task at a time, each waited for. The latencies are those of the way to the worker for one step, and of
-/// the whole task for three.
+/// Runs one task at a time to its end. Returns the pickup latencies for one step, and the latencies of whole
+/// tasks for three.
 async fn one_by_one(client: &Client, workload: Workload, n: u64) -> anyhow::Result<Latencies> {
     let mut latencies = Latencies::default();
     for _ in 0..n {
@@ -283,7 +286,7 @@ async fn one_by_one(client: &Client, workload: Workload, n: u64) -> anyhow::Resu
     Ok(latencies)
 }
 
-/// How long after it was sent the worker had the task's step, as the worker said.
+/// The time from submit to pickup, as the worker has measured it.
 fn picked_up_after(task: &Task) -> anyhow::Result<Duration> {
     #[derive(serde::Deserialize)]
     struct PickedUp {
@@ -294,7 +297,7 @@ fn picked_up_after(task: &Task) -> anyhow::Result<Duration> {
     Ok(Duration::from_micros(picked_up.picked_up_us))
 }
 
-/// Waits until nothing is ready or running.
+/// Waits until no attempt is ready or running.
 async fn wait_until_idle(client: &Client, site: &mut Site) -> anyhow::Result<()> {
     let (mut last, mut moved) = (0, Instant::now());
     loop {
@@ -313,8 +316,8 @@ async fn wait_until_idle(client: &Client, site: &mut Site) -> anyhow::Result<()>
     }
 }
 
-/// Counts the tasks that ended as they should. Between two steps a task is in no queue for a moment, so a count
-/// that is short is taken again.
+/// Counts the tasks that ended with the expected status. Between two steps a task is briefly in no queue, so
+/// a count that is too low is repeated.
 async fn wait_until_counted(client: &Client, workload: Workload, n: u64) -> anyhow::Result<()> {
     const TRIES_MAX: usize = 100;
     let mut ended = 0;
@@ -325,7 +328,7 @@ async fn wait_until_counted(client: &Client, workload: Workload, n: u64) -> anyh
         }
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
-    anyhow::bail!("{n} tasks were accepted and {ended} ended as they should")
+    anyhow::bail!("{n} tasks were accepted, but only {ended} ended with the expected status")
 }
 
 async fn count_ended(client: &Client, workload: Workload) -> anyhow::Result<u64> {

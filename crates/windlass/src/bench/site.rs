@@ -1,4 +1,4 @@
-//! The servers and the workers of a benchmark, as processes of their own on a fresh store.
+//! The servers and workers of a benchmark, as separate processes on a fresh store.
 
 use std::{
     os::unix::fs::DirBuilderExt as _,
@@ -17,43 +17,44 @@ use super::{
 };
 use crate::supervisor::Supervisor;
 
-/// What the names of servers and of workers begin with.
+/// Name prefixes of servers and of workers.
 const SERVER: &str = "server";
 const WORKER: &str = "worker";
 
-/// How long workers may take to connect.
+/// The most time that workers may take to connect.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Attempts at once, of all workers together.
+/// The most attempts in flight, over all workers.
 const SLOTS: usize = 256;
 
-/// What the processes of a benchmark work with.
+/// The setup of a benchmark.
 #[derive(Debug, Clone)]
 pub(crate) struct Setting {
-    /// URL of the store; nothing = a new file.
+    /// URL of the store; none = a new file.
     pub(crate) store: Option<String>,
-    /// How many servers there are, and as many workers.
+    /// The number of servers, which is also the number of workers.
     pub(crate) servers: usize,
-    /// Workers and the client reach the servers through a load balancer alone; else each worker has a server of its own.
+    /// Whether workers and the client connect only through a load balancer. Otherwise each worker has its own
+    /// server.
     pub(crate) balanced: bool,
-    /// URL of the broker on which the steps go out; nothing = the server hands them out.
+    /// URL of the broker that carries the steps; none = workers claim them from the server.
     pub(crate) broker: Option<String>,
-    /// Workers answer over the broker.
+    /// Whether workers send results over the broker.
     pub(crate) one_way: bool,
 }
 
-/// The servers, the workers, and a load balancer if there is one. They are killed when this is dropped.
+/// The servers, the workers, and the load balancer, if any. Dropping this kills them.
 pub(super) struct Site {
     processes: Supervisor,
     workers: usize,
     urls: Vec<String>,
-    /// The address of the load balancer.
+    /// The address of the load balancer, if there is one.
     balancer: Option<String>,
     dir: PathBuf,
 }
 
 impl Site {
-    /// Starts servers, and a worker at each that serves `bench.*`.
+    /// Starts servers, and for each one a worker that serves `bench.*`.
     pub(super) async fn start(setting: Setting) -> anyhow::Result<Self> {
         let Setting { store, servers, balanced, broker, one_way } = setting;
         let dir = private_dir().context("cannot make a folder for the benchmark's store")?;
@@ -81,14 +82,14 @@ impl Site {
             let mut worker = Command::new(&program);
             worker.args([WORKER_COMMAND, url, &(SLOTS / servers).to_string()]);
             if let Some(broker) = &broker {
-                // Everybody on the machine sees arguments, and a URL may have a password in it.
+                // All users of the machine can see arguments, and the URL may contain a password.
                 worker.env(BROKER_VARIABLE, broker);
                 worker.args([queue.as_str(), if one_way { ONE_WAY } else { "" }]);
             }
             site.processes.start(&format!("{WORKER} {}", number + 1), worker, None)?;
         }
         if broker.is_none() {
-            // On a broker steps wait for workers.
+            // With a broker, steps wait there for workers.
             site.wait_for_workers().await?;
         }
         Ok(site)
@@ -105,7 +106,7 @@ impl Site {
         time::timeout(PATIENCE, connected).await.context("the workers do not connect")?
     }
 
-    /// Where workers and clients call: the load balancer, or the servers.
+    /// The addresses for workers and clients: the load balancer, or the servers.
     pub(super) fn entrances(&self) -> &[String] {
         self.balancer.as_ref().map_or(&self.urls, std::slice::from_ref)
     }
@@ -115,23 +116,23 @@ impl Site {
         &self.urls
     }
 
-    /// Fails when one of the processes has ended by itself.
+    /// Fails if a process has ended by itself.
     pub(super) fn check(&mut self) -> anyhow::Result<()> {
         self.processes.check()
     }
 
-    /// CPU time that all servers, and all workers, have used in milliseconds.
+    /// CPU time in milliseconds of all servers, and of all workers.
     pub(super) fn cpu_ms(&self) -> anyhow::Result<(f64, f64)> {
         let all = |kind| self.processes.pids(kind).into_iter().map(cpu_ms).sum::<anyhow::Result<f64>>();
         Ok((all(SERVER)?, all(WORKER)?))
     }
 
-    /// Memory of all servers.
+    /// Resident memory of all servers, in MiB.
     pub(super) fn server_rss_mb(&self) -> anyhow::Result<f64> {
         self.processes.pids(SERVER).into_iter().map(rss_mb).sum()
     }
 
-    /// Ends all by SIGTERM and deletes the store.
+    /// Ends all processes with SIGTERM and deletes the store.
     pub(super) async fn stop(mut self) -> anyhow::Result<()> {
         for (name, status) in self.processes.end().await {
             let is_ours = name.starts_with(SERVER) || name.starts_with(WORKER);
@@ -142,17 +143,18 @@ impl Site {
     }
 }
 
-/// Makes a folder whose name nobody knows before, and that is nobody else's to read: the configuration has the broker's URL.
+/// Creates a folder with an unpredictable name that only this user can read: the configuration contains the
+/// broker's URL.
 fn private_dir() -> anyhow::Result<PathBuf> {
     let mut chance = [0; 8];
-    getrandom::fill(&mut chance).context("the system gives no random bytes")?;
+    getrandom::fill(&mut chance).context("cannot get random bytes from the operating system")?;
     let dir = std::env::temp_dir().join(format!("windlass-bench-{:016x}", u64::from_ne_bytes(chance)));
-    // One that is there already is refused.
+    // An existing folder is refused.
     std::fs::DirBuilder::new().mode(0o700).create(&dir)?;
     Ok(dir)
 }
 
-/// Writes a configuration by which the steps go out on a broker. Gives its file.
+/// Writes a configuration that publishes the steps to a broker. Returns its path.
 fn configure(dir: &Path, broker: &str, queue: &str) -> anyhow::Result<PathBuf> {
     let results = results_of(queue);
     let section = serde_json::json!({

@@ -1,4 +1,4 @@
-//! The benchmark's worker: commands that do nothing, through the same library as any worker.
+//! The benchmark's worker: its commands do nothing, and it uses the public client library.
 
 use std::{ffi::OsString, process::ExitCode, sync::Arc};
 
@@ -9,22 +9,22 @@ use windlass_client::{Client, Failure, Handler, Job, Outcome, Worker};
 
 use super::measure::wall_us;
 
-/// The program is started with this, the server's address and how many attempts it takes at once to be a worker; and with
-/// the queue and the way back, where steps go over the broker in [`BROKER_VARIABLE`].
+/// Makes the program a bench worker. The arguments are the server's address and the number of concurrent
+/// attempts; with a broker in [`BROKER_VARIABLE`] also the queue and the way of the results.
 pub(crate) const WORKER_COMMAND: &str = "bench-worker";
 
-/// The variable that has the broker's URL.
+/// The environment variable for the broker's URL.
 pub(super) const BROKER_VARIABLE: &str = "WINDLASS_BENCH_BROKER";
 
-/// The way back over the broker.
+/// Argument that makes the worker send results over the broker.
 pub(super) const ONE_WAY: &str = "one-way";
 
-/// Where it answers then.
+/// The queue for results over the broker.
 pub(super) fn results_of(queue: &str) -> String {
     format!("{queue}-results")
 }
 
-/// The module that it serves.
+/// The module of the worker.
 pub(super) const MODULE: &str = "bench";
 
 struct Bench;
@@ -40,7 +40,7 @@ impl Handler for Bench {
         if job.attempt.command == "fail" {
             return Outcome::Failed(Failure { message: "as asked".to_owned(), code: 1, retryable: false });
         }
-        // Only the latency workload looks at the result; the others return none, as a no-op does.
+        // Only the latency workload uses the result; the others return none.
         if job.attempt.flow != "latency" {
             return Outcome::Succeeded(None);
         }

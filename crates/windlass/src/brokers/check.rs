@@ -1,4 +1,4 @@
-//! Refuses queues and topics that a broker cannot have, when the program starts and before the broker is asked.
+//! Checks the names and kinds of queues and topics when the program starts, without a connection to a broker.
 
 use anyhow::Context as _;
 use windlass_brokers::{Broker, Queue, Topic};
@@ -9,7 +9,7 @@ use super::{
     settings::{PLACE_OF_EVENTS, place_of_intake, place_of_queue},
 };
 
-/// What is to be changed when a queue is refused: a key of the configuration, or an option.
+/// The configuration key or the option that an error message names.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Keys<'k> {
     pub(crate) name: &'k str,
@@ -19,8 +19,8 @@ pub(crate) struct Keys<'k> {
 impl Brokers {
     /// Checks all queues and topics of the configuration.
     ///
-    /// # Errors
-    /// With the section and the key of the first that its broker cannot have.
+    ///  # Errors
+    /// Names the section and the key of the first queue or topic that its broker does not support.
     pub(super) fn check(&self) -> anyhow::Result<()> {
         let BrokerSettings { queues, intake, events } = &self.settings;
         for offered in queues {
@@ -45,18 +45,18 @@ impl Brokers {
     }
 }
 
-/// Checks a queue, and the one where its messages go that nobody can use.
+/// Checks a queue and its dead-letter queue.
 ///
 /// # Errors
-/// With the key that is to be changed.
+/// Names the key to change.
 pub(crate) fn queue(broker: &dyn Broker, queue: &Queue, keys: Keys<'_>) -> anyhow::Result<()> {
     let Keys { name, kind } = keys;
-    // A name that is good by itself is made wrong by the kind.
+    // The name alone comes first: a valid name can become invalid with a kind.
     broker.check(&Queue::new(&queue.name)).with_context(|| format!("`{name}`"))?;
     broker.check(queue).with_context(|| format!("`{kind}`"))?;
     let dead = queue.dead();
     broker.check(&dead).with_context(|| {
-        format!("`{name}`: what nobody can use of the queue goes to {dead}, so its name must be another")
+        format!("`{name}`: the dead-letter queue would be {dead}, which the broker does not accept: use another name")
     })
 }
 

@@ -1,14 +1,14 @@
-//! A queue being consumed: messages are read, handled, and settled by what became of each.
+//! Consumes a queue: reads messages, handles them and settles each one according to its result.
 //!
 //! ```text
 //! receive ─▶ handle ─┬─ done ────▶ acknowledge
-//!    ▲               ├─ refused ─▶ alarm ─▶ dead queue ─▶ acknowledge
-//!    │               └─ later ───▶ kept in hands, and handled once more after a pause ─┐
+//!    ▲               ├─ refused ─▶ alarm ─▶ dead-letter queue ─▶ acknowledge
+//!    │               └─ later ───▶ kept in flight, and handled again after a pause  ─┐
 //!    └─────────────────────────────────────────────────────────────────────────────────┘
 //! ```
 //!
-//! What is to be handled later stays in hands: some products count how often they deliver a message, and throw it away when
-//! that is often. Others go on meanwhile, as far as there is room for them.
+//! A message for later stays in flight: some products count deliveries and discard a message that was
+//! delivered too often. Other messages are handled meanwhile, up to the limit.
 
 use std::{mem, sync::Arc, time::Duration};
 
@@ -24,44 +24,45 @@ use windlass_store::Clock;
 
 use super::portion::Portion;
 
-/// How long one look for messages waits.
+/// How long one receive call waits for messages.
 const WAIT: Duration = Duration::from_secs(5);
 
-/// Another server reads what this one has in hands after so long.
+/// After this silence another server may read this server's messages in flight.
 const SILENT_AFTER: Duration = Duration::from_secs(30);
 
-/// Longest id of an alarm that every store keeps.
+/// The longest alarm id that every store accepts.
 const ALARM_ID_BYTES_MAX: usize = 255;
 
-/// After something failed.
+/// The pause after a failure.
 const FAILED_PAUSE: Duration = Duration::from_millis(500);
 
-/// What a queue is consumed for.
+/// Handles the messages of a consumed queue.
 #[async_trait]
 pub(super) trait Handle: Send + Sync {
-    /// Does what messages ask for, and tells of each, in their order, what became of it.
+    /// Handles messages and returns the result of each one, in their order.
     async fn handle(&self, deliveries: &[Delivery]) -> Vec<Result<(), Unreadable>>;
 }
 
-/// A queue, and what is done with its messages.
+/// A queue and the handler of its messages.
 pub(super) struct Consumption<H> {
     pub(super) engine: Arc<Engine>,
     pub(super) clock: Arc<dyn Clock + Send + Sync>,
     pub(super) broker: Arc<dyn Broker>,
     pub(super) queue: Queue,
-    /// All servers share the messages under this name.
+    /// Consumer group: all servers share the messages under this name.
     pub(super) group: &'static str,
-    /// Messages read at once, at most.
+    /// The most messages read at once.
     pub(super) round_max: usize,
-    /// What the messages are, in the plural, for people.
+    /// Plural noun for the messages, in log and alarm messages.
     pub(super) what: &'static str,
-    /// What is missing where one is of no use, for people.
+    /// Predicate for a message that the handler refuses, in log and alarm messages.
     pub(super) useless: &'static str,
     pub(super) handler: H,
 }
 
 impl<H: Handle> Consumption<H> {
-    /// Consumes, for ever. A broker that is away is tried again and again, with an alarm; what it has stays there.
+    /// Consumes for ever. While the broker is unavailable, retries and keeps an alarm raised; messages stay
+    /// on the broker.
     pub(super) async fn run(self) {
         let mut portion = Portion::new(self.round_max, self.broker.message_bytes_max());
         let trouble = Trouble::default();
@@ -69,7 +70,7 @@ impl<H: Handle> Consumption<H> {
             if let Err(error) = self.consume(&mut portion, &trouble).await {
                 if trouble.goes_on(&error, self.clock.now()) {
                     let (broker, queue, what) = (self.broker.name(), &self.queue, self.what);
-                    tracing::warn!(broker, %queue, %error, "{what} cannot be read; it is tried again");
+                    tracing::warn!(broker, %queue, %error, "cannot read {what}; retrying");
                 }
                 self.tell(&trouble).await;
                 time::sleep(FAILED_PAUSE).await;
@@ -77,18 +78,18 @@ impl<H: Handle> Consumption<H> {
         }
     }
 
-    /// Raises the alarm about a broker that is away, and resolves it when it is there again.
+    /// Raises the alarm while the broker is unavailable, and resolves it once the broker is reachable again.
     async fn tell(&self, trouble: &Trouble) {
         let id = alarm_id(AlarmKind::BrokerAway, &self.queue, self.broker.name());
         let (broker, queue, what) = (self.broker.name(), &self.queue, self.what);
         let describe =
-            |error: &str| format!("{what} cannot be read from the queue {queue} of {broker}: {error}");
+            |error: &str| format!("cannot read {what} from the queue {queue} of {broker}: {error}");
         if let Err(error) = trouble.tell(&self.engine, id, describe, self.clock.now()).await {
-            tracing::debug!(broker, %queue, %error, "an alarm cannot be told; it is tried again");
+            tracing::debug!(broker, %queue, %error, "cannot change an alarm; retrying");
         }
     }
 
-    /// Consumes until that is to be begun anew.
+    /// Consumes until the consumer must be replaced by one with another limit of messages in flight.
     async fn consume(&self, portion: &mut Portion, trouble: &Trouble) -> Result<(), BrokerError> {
         let settings = ConsumerSettings {
             group: self.group.to_owned(),
@@ -110,7 +111,7 @@ impl<H: Handle> Consumption<H> {
             };
             if trouble.is_away() {
                 let (broker, queue, what) = (self.broker.name(), &self.queue, self.what);
-                tracing::info!(broker, %queue, "{what} are read again");
+                tracing::info!(broker, %queue, "reading {what} again");
             }
             trouble.ends();
             if trouble.is_known() {
@@ -131,7 +132,7 @@ impl<H: Handle> Consumption<H> {
         }
     }
 
-    /// Handles messages and settles them. Gives those that are to be handled later.
+    /// Handles messages and settles them. Returns those to handle later.
     async fn handle(
         &self,
         consumer: &mut dyn Consumer,
@@ -158,20 +159,20 @@ impl<H: Handle> Consumption<H> {
         }
         let was_late = mem::replace(is_late, !later.is_empty());
         if let (Some((_, why)), false) = (later.first(), was_late) {
-            // Once, until all are done: the store may be away for long.
+            // One warning until all are done: the store may be unavailable for long.
             let (broker, queue, what, count) = (self.broker.name(), &self.queue, self.what, later.len());
-            tracing::warn!(broker, %queue, count, why, "{what} cannot be taken in; they are kept and tried again");
+            tracing::warn!(broker, %queue, count, why, "cannot handle {what} now; they stay in flight and are retried");
         }
         Ok(later.into_iter().map(|(delivery, _)| delivery).collect())
     }
 
-    /// Puts a message that nobody can use into the dead queue, with an alarm that says why. Gives the reason why that is to be
-    /// done later.
+    /// Moves a refused message to the dead-letter queue and raises an alarm with the reason. Returns the
+    /// reason when this must be retried later.
     async fn put_aside(&self, delivery: &Delivery, why: &str) -> Result<Result<(), String>, BrokerError> {
         let (broker, queue, useless) = (self.broker.name(), &self.queue, self.useless);
         let dead = queue.dead();
-        tracing::warn!(broker, %queue, why, "a message {useless}, and goes to the dead queue");
-        let message = format!("a message of {queue} at {broker} {useless}, and is in {dead} now: {why}");
+        tracing::warn!(broker, %queue, why, "a message {useless}; it goes to the dead-letter queue");
+        let message = format!("a message of {queue} at {broker} {useless} and is now in {dead}: {why}");
         let raise = AlarmCommand::Raise {
             kind: AlarmKind::MessageRefused,
             task: TaskId::NONE,
@@ -180,14 +181,15 @@ impl<H: Handle> Consumption<H> {
         };
         let id = alarm_id(AlarmKind::MessageRefused, queue, broker);
         if let Err(error) = self.engine.tell_alarm(id, raise).await {
-            return Ok(Err(format!("the alarm of a message that {useless} cannot be raised: {error}")));
+            return Ok(Err(format!("cannot raise the alarm of a message that {useless}: {error}")));
         }
         bury(self.broker.as_ref(), queue, delivery.message.clone(), why).await?;
         Ok(Ok(()))
     }
 }
 
-/// The alarm about a queue of a broker, as `KIND:QUEUE@HOST:PORT`. Queues of one name may be on several brokers.
+/// The id of the alarm about a queue: `KIND:QUEUE@HOST:PORT`. Several brokers may have queues of the same
+/// name.
 fn alarm_id(kind: AlarmKind, queue: &Queue, broker: &str) -> AlarmId {
     let place = broker.split_once("://").map_or(broker, |(_, place)| place).replace('/', ".");
     let mut id = format!("{}:{}@{place}", kind.as_str(), queue.name);

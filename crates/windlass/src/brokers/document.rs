@@ -1,4 +1,4 @@
-//! The task that a message asks for.
+//! Makes the task that a message asks for.
 
 use serde_json::{Value, value::RawValue};
 use windlass_brokers::Message;
@@ -6,34 +6,34 @@ use windlass_brokers::Message;
 use super::{pointer::Pointer, settings::IntakeSettings};
 use crate::http::{KEY_BYTES_MAX, request::SUBMIT_BYTES_MAX};
 
-/// What a message asks for.
+/// The task that a message asks for.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct TaskDocument {
     /// The document of `POST /v1/tasks`.
     pub(super) text: String,
-    /// What tells it from other messages of the queue. None where neither the configuration nor the broker knows: then the
-    /// document must have a key of its own.
+    /// The idempotency key. None where neither the configuration nor the broker gives one: then the document
+    /// must have its own.
     pub(super) key: Option<String>,
 }
 
 impl IntakeSettings {
-    /// The task that a message asks for.
+    /// Makes the task that a message asks for.
     ///
     /// # Errors
-    /// When it is not JSON, or has nothing where something is to be.
+    /// When the body is not JSON, or the configured place has no value.
     pub(super) fn document(&self, message: &Message) -> Result<TaskDocument, String> {
         if message.body.len() > SUBMIT_BYTES_MAX {
-            return Err(format!("it has {} bytes, and may have {SUBMIT_BYTES_MAX}", message.body.len()));
+            return Err(format!("it has {} bytes: the limit is {SUBMIT_BYTES_MAX}", message.body.len()));
         }
-        let text = std::str::from_utf8(&message.body).map_err(|error| format!("it is no text: {error}"))?;
+        let text = std::str::from_utf8(&message.body).map_err(|error| format!("it is not UTF-8: {error}"))?;
         let whole: &RawValue =
-            serde_json::from_str(text).map_err(|error| format!("it is no JSON: {error}"))?;
+            serde_json::from_str(text).map_err(|error| format!("it is not JSON: {error}"))?;
         let key = match &self.key {
             Some(pointer) => Some(key(pointer, at(pointer, whole)?)?),
             None => Some(message.id.clone()).filter(|id| !id.is_empty()),
         };
         let Some(flow) = &self.flow else { return Ok(TaskDocument { text: text.to_owned(), key }) };
-        // It goes on as it came, digit for digit.
+        // The parameters are passed on unchanged, digit for digit.
         let params = match &self.params {
             Some(pointer) => at(pointer, whole)?,
             None => whole,
@@ -43,15 +43,14 @@ impl IntakeSettings {
     }
 }
 
-/// What is where the configuration looks.
+/// The value at a place that the configuration names.
 fn at<'t>(pointer: &Pointer, whole: &'t RawValue) -> Result<&'t RawValue, String> {
-    let found =
-        pointer.find(whole).map_err(|error| format!("it cannot be read as far as {pointer}: {error}"))?;
-    found.ok_or_else(|| format!("it has nothing at {pointer}, where the configuration looks"))
+    let found = pointer.find(whole).map_err(|error| format!("it cannot be read up to {pointer}: {error}"))?;
+    found.ok_or_else(|| format!("it has nothing at {pointer}, which the configuration names"))
 }
 
-/// The key that is there: a text, or a number as it stands. Everything else, and a text that is empty, would be the same for
-/// messages that are not.
+/// Reads an idempotency key: a string, or a number with its digits unchanged. Other values and the empty
+/// string are refused, because messages that differ could share them.
 fn key(pointer: &Pointer, value: &RawValue) -> Result<String, String> {
     let text = value.get();
     let key = match text.as_bytes().first() {
@@ -60,12 +59,10 @@ fn key(pointer: &Pointer, value: &RawValue) -> Result<String, String> {
         _ => String::new(),
     };
     if key.is_empty() {
-        return Err(format!(
-            "what it has at {pointer} is no key: that is a text that is not empty, or a number"
-        ));
+        return Err(format!("its value at {pointer} is not a key: use a non-empty string or a number"));
     }
     if key.len() > KEY_BYTES_MAX {
-        return Err(format!("its key at {pointer} has {} bytes, and may have {KEY_BYTES_MAX}", key.len()));
+        return Err(format!("its key at {pointer} has {} bytes: the limit is {KEY_BYTES_MAX}", key.len()));
     }
     Ok(key)
 }
@@ -118,11 +115,11 @@ mod tests {
         let key = |id: &str| document(&settings, &format!(r#"{{"id":{id}}}"#)).map(|document| document.key);
         assert_eq!(key(r#""a\u0062""#), Ok(Some("ab".to_owned())));
         for none in ["null", "true", "{}", "[1]", r#""""#] {
-            assert!(key(none).unwrap_err().contains("at /id is no key"), "{none}");
+            assert!(key(none).unwrap_err().contains("at /id is not a key"), "{none}");
         }
         let long = |bytes: usize| format!("{:?}", "k".repeat(bytes));
         assert!(key(&long(255)).is_ok());
-        assert!(key(&long(256)).unwrap_err().contains("has 256 bytes, and may have 255"));
+        assert!(key(&long(256)).unwrap_err().contains("has 256 bytes: the limit is 255"));
         assert!(key(r#""\ud83d""#).unwrap_err().contains("its key at /id"));
         let nameless = intake(Some("ship"), None, None).document(&Message::new("", "", "{}"));
         assert_eq!(nameless.unwrap().key, None);
@@ -134,8 +131,8 @@ mod tests {
         let error = document(&settings, "{}").unwrap_err();
         assert!(error.contains("nothing at /order"), "{error}");
         let error = document(&settings, "{").unwrap_err();
-        assert!(error.contains("no JSON"), "{error}");
+        assert!(error.contains("not JSON"), "{error}");
         let large = " ".repeat(SUBMIT_BYTES_MAX + 1);
-        assert!(document(&settings, &large).unwrap_err().contains("may have 2097152"));
+        assert!(document(&settings, &large).unwrap_err().contains("limit is 2097152"));
     }
 }

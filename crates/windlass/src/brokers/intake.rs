@@ -1,4 +1,4 @@
-//! Tasks in by message: each message of a queue starts a task, once.
+//! Starts one task for each message of a queue.
 
 use std::sync::Arc;
 
@@ -13,21 +13,21 @@ use super::{
 };
 use crate::http::App;
 
-/// Messages read at once.
+/// The most messages read at once.
 const ROUND_MAX: usize = 500;
 
-/// All servers share the messages under this name.
+/// Consumer group: all servers share the messages under this name.
 const GROUP: &str = "windlass-intake";
 
 /// Starts a task for each message of a queue.
 struct Intake {
     app: Arc<App>,
-    /// What the broker is, for people.
+    /// Name of the broker, for the task's origin and its idempotency key.
     broker: String,
     settings: IntakeSettings,
 }
 
-/// Takes tasks in from a queue, for ever.
+/// Starts tasks from the messages of a queue, for ever.
 pub(super) async fn run(app: Arc<App>, broker: Arc<dyn Broker>, settings: IntakeSettings) {
     let consumption = Consumption {
         engine: app.engine.clone(),

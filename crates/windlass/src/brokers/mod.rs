@@ -1,18 +1,18 @@
-//! Brokers beside the store: steps go out to the queues of modules, and what became of them comes back.
+//! Connects the server to brokers: publishes steps to the queues of modules and reads their results.
 //!
 //! | file | concern |
 //! |---|---|
-//! | `settings.rs`, `url.rs` | what the configuration says of them |
-//! | `uses.rs` | refuses a queue that is to be two things |
-//! | `check.rs` | refuses names and kinds that a broker cannot have |
+//! | `settings.rs`, `url.rs` | the configuration of brokers |
+//! | `uses.rs` | refuses a queue with two uses |
+//! | `check.rs` | refuses names and kinds that a broker does not support |
 //! | `step.rs` | a step as a message |
-//! | `offer.rs` | the loop of a queue publisher |
-//! | `consume.rs` | a queue being consumed: what is read, and what becomes of it |
-//! | `portion.rs` | how much is read at once |
-//! | `results.rs` | what modules answer over a broker |
+//! | `offer.rs` | the shutdown of queue publishers |
+//! | `consume.rs` | consumes a queue and settles its messages |
+//! | `portion.rs` | how many messages are read at once |
+//! | `results.rs` | the results that modules send over a broker |
 //! | `intake.rs` | messages that start tasks |
-//! | `document.rs`, `pointer.rs` | the task that a message asks for, and where it is in it |
-//! | `events` | what happens to tasks, announced |
+//! | `document.rs`, `pointer.rs` | the task that a message asks for, and where its parts are |
+//! | `events` | publishes events of tasks |
 
 mod check;
 mod consume;
@@ -48,20 +48,21 @@ pub(crate) use offer::QueuePublishers;
 pub(crate) use settings::{BrokerSettings, IntakeSection, QueueSection, RESULTS_DEFAULT, read};
 pub(crate) use step::{timeout_seconds, whole};
 
-/// Where all that a server knows of brokers is said.
+/// Where brokers are configured, for error messages.
 const IN_FILE: &str = "in the configuration file";
 
-/// The brokers of a server, by their URLs: one connection each. They connect when they are needed.
+/// The brokers of a server, by URL: one connection each. They connect when they are first used.
 pub(crate) struct Brokers {
     by_url: BTreeMap<BrokerUrl, Arc<dyn Broker>>,
     settings: BrokerSettings,
 }
 
 impl Brokers {
-    /// Makes what is needed to speak to the brokers of the configuration; nothing is asked of them.
+    /// Makes the clients of the configured brokers, without connecting.
     ///
     /// # Errors
-    /// When a URL is not understood, its product is not in this build, or it cannot have one of the queues; with the section.
+    /// When a URL is invalid, its product is not in this build, or the broker does not support one of the
+    /// queues. Names the section.
     pub(crate) fn new(settings: BrokerSettings) -> anyhow::Result<Self> {
         let mut by_url = BTreeMap::new();
         let queues =
@@ -81,8 +82,9 @@ impl Brokers {
         Ok(brokers)
     }
 
-    /// Offers steps, hears of them, takes tasks in and announces what happens, in loops of their own. What is committed from
-    /// now on is announced. Returns those who offer, to be ended before the loops are.
+    /// Starts the loops that publish steps, read their results, start tasks from messages and publish events.
+    /// Events committed from now on are published. Returns the queue publishers, which the caller must end
+    /// before the loops.
     pub(crate) fn start(
         self,
         app: &Arc<App>,
@@ -94,12 +96,12 @@ impl Brokers {
             && let Some(broker) = self.by_url.get(&settings.broker)
         {
             let outbox_relay = events::outbox_relay(engine.clone(), broker.clone(), settings);
-            running.spawn("announces events", loops::relay(outbox_relay, clock.clone()));
+            running.spawn("publishes events", loops::relay(outbox_relay, clock.clone()));
         }
         for intake in self.settings.intake {
             let Some(broker) = self.by_url.get(&intake.broker) else { continue };
             let intake = intake::run(app.clone(), broker.clone(), intake);
-            running.spawn("takes tasks in by message", intake);
+            running.spawn("starts tasks from messages", intake);
         }
         let mut heard: BTreeSet<(BrokerUrl, Queue)> = BTreeSet::new();
         let mut publishers = Vec::new();
@@ -108,17 +110,18 @@ impl Brokers {
             let results = queue.publisher.results.clone();
             if heard.insert((queue.broker, results.clone())) {
                 let results = results::run(engine.clone(), broker.clone(), results, clock.clone());
-                running.spawn("hears of steps over a broker", results);
+                running.spawn("reads results from a broker", results);
             }
             let mut chance = [0; 8];
-            getrandom::fill(&mut chance).context("the system gives no random bytes")?;
+            getrandom::fill(&mut chance).context("cannot get random bytes from the operating system")?;
             let writer = Arc::new(step::Writer);
             let chance = u64::from_ne_bytes(chance);
             let publisher =
                 QueuePublisher::new(engine.clone(), broker.clone(), writer, queue.publisher, chance);
             let publisher = Arc::new(publisher);
             publishers.push(publisher.clone());
-            running.spawn("offers steps on a broker", loops::offer(publisher, engine.clone(), clock.clone()));
+            running
+                .spawn("publishes steps to a broker", loops::offer(publisher, engine.clone(), clock.clone()));
         }
         Ok(QueuePublishers { publishers, clock: clock.clone() })
     }

@@ -1,4 +1,4 @@
-//! The end of queue publishers.
+//! Ends the queue publishers of a server.
 
 use std::{sync::Arc, time::Duration};
 
@@ -9,24 +9,25 @@ use windlass_store::Clock as _;
 
 use crate::clock::SystemClock;
 
-/// How long the round that is under way may take when the server ends.
+/// How long the round in progress may take when the server ends.
 const END_MAX: Duration = Duration::from_secs(5);
 
-/// Those who offer steps on brokers.
+/// The queue publishers of a server.
 pub(crate) struct QueuePublishers {
     pub(super) publishers: Vec<Arc<QueuePublisher>>,
     pub(super) clock: Arc<SystemClock>,
 }
 
 impl QueuePublishers {
-    /// Ends them in order: what they offer stays offered, and whoever comes next goes on with it.
+    /// Ends the queue publishers. The steps that they have published stay on the broker; the next publisher
+    /// continues with them.
     pub(crate) async fn end(self) {
         let ends = self.publishers.iter().map(|publisher| async {
             match time::timeout(END_MAX, publisher.end(self.clock.now())).await {
                 Ok(Ok(())) => {}
-                Ok(Err(error)) => tracing::warn!(%error, "a queue publisher could not end in order"),
+                Ok(Err(error)) => tracing::warn!(%error, "a queue publisher did not end cleanly"),
                 Err(_) => {
-                    tracing::warn!("a queue publisher could not end in order: its broker does not answer")
+                    tracing::warn!("a queue publisher did not end cleanly: its broker does not answer")
                 }
             }
         });

@@ -1,23 +1,23 @@
-//! JSON pointers (RFC 6901) into text: what they point at comes out as it stands there, digit for digit.
+//! JSON pointers (RFC 6901) into JSON text: the value found is the unchanged text, digit for digit.
 
 use std::fmt;
 
 use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
-/// A place in JSON documents.
+/// A JSON pointer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Pointer {
     text: String,
-    /// The names of members and the places of elements on the way there, without escapes.
+    /// The unescaped names of members and indexes of elements on the path.
     names: Vec<String>,
 }
 
 impl Pointer {
-    /// Reads `/data/0`.
+    /// Parses a pointer such as `/data/0`.
     ///
     /// # Errors
-    /// Why it is no pointer.
+    /// The reason why the text is not a pointer.
     pub(super) fn parse(text: &str) -> Result<Self, &'static str> {
         let rest = text.strip_prefix('/').ok_or("begins with a slash, such as /data/order")?;
         let names = rest.split('/').map(unescaped).collect::<Option<_>>();
@@ -30,10 +30,12 @@ impl Pointer {
         &self.text
     }
 
-    /// What is there in a document; of members of the same name the last, as most readers have it.
+    /// Finds the value in a document. Of members with the same name, the last one counts, as in most JSON
+    /// parsers.
     ///
     /// # Errors
-    /// When something on the way cannot be read: a name with half of a surrogate pair.
+    /// When a part of the document on the path cannot be parsed, such as a name with half of a surrogate
+    /// pair.
     pub(super) fn find<'t>(&self, document: &'t RawValue) -> serde_json::Result<Option<&'t RawValue>> {
         let mut value = document;
         for name in &self.names {
@@ -61,7 +63,7 @@ impl fmt::Display for Pointer {
     }
 }
 
-/// A name without escapes. None where a `~` is neither `~0` nor `~1`.
+/// Unescapes a name. None where a `~` is followed by neither `0` nor `1`.
 fn unescaped(name: &str) -> Option<String> {
     let mut parts = name.split('~');
     let mut unescaped = parts.next()?.to_owned();
@@ -77,7 +79,7 @@ fn unescaped(name: &str) -> Option<String> {
     Some(unescaped)
 }
 
-/// The place of an element: digits, without zeros before it.
+/// Parses the index of an element: digits without leading zeros.
 fn index(name: &str) -> Option<usize> {
     let is_number = name.bytes().all(|byte| byte.is_ascii_digit()) && (name == "0" || !name.starts_with('0'));
     if is_number { name.parse().ok() } else { None }
@@ -106,7 +108,7 @@ impl<'de> Visitor<'de> for Member<'_> {
     }
 }
 
-/// Tells whether a name is this one.
+/// Compares a name with this one.
 struct Named<'n>(&'n str);
 
 impl<'de> DeserializeSeed<'de> for Named<'_> {
@@ -129,7 +131,7 @@ impl Visitor<'_> for Named<'_> {
     }
 }
 
-/// Finds an element of an array by its place.
+/// Finds an element of an array by its index.
 struct Element(usize);
 
 impl<'de> Visitor<'de> for Element {

@@ -1,16 +1,18 @@
-//! How many messages are taken at once: fewer where they are large.
+//! Decides how many messages are read at once: fewer where they are large.
 
 use windlass_brokers::Delivery;
 
-/// About so many bytes of messages are taken at once.
+/// The target size of one read, in bytes.
 const BYTES_MAX: usize = 64 << 20;
 
-/// Products that send ahead what a consumer may have in hands are told a number by which that is no more than so many times
-/// [`BYTES_MAX`]: to tell them another one the queue must be consumed anew.
+/// A product that prefetches gets a limit in messages when the consumer starts. The limit may exceed the
+/// current count by this factor, so prefetched messages stay below this multiple of [`BYTES_MAX`]. Another
+/// limit needs a new consumer.
 const AHEAD: usize = 16;
 
-/// How many messages are taken at once. The messages of a queue are mostly alike: the next ones are judged by those that came
-/// last. Of the first ones nothing is known: they are few, and their number doubles while they prove small.
+/// How many messages are read at once. Messages of a queue mostly have similar sizes, so the last ones
+/// predict the next. Nothing is known of the first ones: their count starts low and doubles while they are
+/// small.
 #[derive(Debug)]
 pub(super) struct Portion {
     most: usize,
@@ -18,28 +20,28 @@ pub(super) struct Portion {
 }
 
 impl Portion {
-    /// At most so many, of at most so many bytes each.
+    /// At most `most` messages, each of at most `message_bytes_max` bytes.
     pub(super) fn new(most: usize, message_bytes_max: usize) -> Self {
         Self { most, count: fitting(most, message_bytes_max) }
     }
 
-    /// So many are to be taken next.
+    /// The number of messages to read next.
     pub(super) fn count(&self) -> usize {
         self.count
     }
 
-    /// So many may be in hands of a consumer that begins now.
+    /// The limit of messages in flight for a consumer that starts now.
     pub(super) fn in_hands_max(&self) -> usize {
         if self.is_outgrown_by(self.most) { self.count } else { self.most }
     }
 
-    /// Whether a consumer that may have so many in hands is to be replaced by one of
+    /// Whether a consumer with this limit should be replaced by one with the limit
     /// [`in_hands_max`](Self::in_hands_max).
     pub(super) fn is_other_than(&self, in_hands_max: usize) -> bool {
         self.is_outgrown_by(in_hands_max) || (self.count == self.most && in_hands_max < self.most)
     }
 
-    /// These came.
+    /// Adjusts the count to the sizes of the messages just read.
     pub(super) fn learn(&mut self, came: &[Delivery]) {
         let Some(largest) = came.iter().map(size).max() else { return };
         self.count = fitting(self.most, largest).min(self.count * 2);
@@ -50,12 +52,12 @@ impl Portion {
     }
 }
 
-/// How many messages of a size are taken at once: one at least.
+/// How many messages of this size fit into one read: at least one.
 fn fitting(most: usize, bytes: usize) -> usize {
     (BYTES_MAX / bytes.max(1)).clamp(1, most)
 }
 
-/// What a message takes.
+/// The size of a message in bytes.
 fn size(delivery: &Delivery) -> usize {
     let message = &delivery.message;
     let headers = message.headers.iter().map(|(name, value)| name.len() + value.len());
@@ -99,10 +101,6 @@ mod tests {
         portion.learn(&[]);
         assert_eq!(portion.count(), 1, "nothing came");
         portion.learn(&message(100));
-        assert_eq!(
-            (portion.count(), portion.is_other_than(1)),
-            (2, false),
-            "it is not consumed anew for that"
-        );
+        assert_eq!((portion.count(), portion.is_other_than(1)), (2, false), "no new consumer for that");
     }
 }

@@ -1,4 +1,5 @@
-//! What modules answer over a broker: read, told to the engine, and acknowledged once it is on disk.
+//! Reads the results that modules send over a broker, reports them to the engine, and acknowledges each one
+//! once it is durable.
 
 use std::{sync::Arc, time::Duration};
 
@@ -16,25 +17,25 @@ use windlass_store::Clock as _;
 use super::consume::{Consumption, Handle};
 use crate::{clock::SystemClock, http::request::RESULT_BYTES_MAX};
 
-/// Answers read at once.
+/// The most results read at once.
 const ROUND_MAX: usize = 1_000;
 
-/// Until the store is told again.
+/// The pause before a failed store call is repeated.
 const FAILED_PAUSE: Duration = Duration::from_millis(500);
 
-/// What a failure says where the module gives no reason.
+/// The message of a failure for which the module gives no reason.
 const NO_REASON: &str = "the module gave no reason";
 
-/// Hears what modules answer on one queue.
+/// Reports the results of one queue to the engine.
 struct Results {
     engine: Arc<Engine>,
     clock: Arc<SystemClock>,
 }
 
-/// Hears what modules answer on a queue, for ever.
+/// Reads the results on a queue, for ever.
 pub(super) async fn run(engine: Arc<Engine>, broker: Arc<dyn Broker>, queue: Queue, clock: Arc<SystemClock>) {
     while let Err(error) = engine.begin_hearing_from_afar(clock.now()).await {
-        tracing::warn!(%error, "the store does not take note of modules on brokers; it is told again");
+        tracing::warn!(%error, "cannot record in the store that modules answer over brokers; retrying");
         time::sleep(FAILED_PAUSE).await;
     }
     let consumption = Consumption {
@@ -44,8 +45,8 @@ pub(super) async fn run(engine: Arc<Engine>, broker: Arc<dyn Broker>, queue: Que
         queue,
         group: RESULTS_GROUP,
         round_max: ROUND_MAX,
-        what: "answers of modules",
-        useless: "is no answer that can be used",
+        what: "results of modules",
+        useless: "is not a valid result",
         handler: Results { engine, clock },
     };
     consumption.run().await;
@@ -68,7 +69,7 @@ impl Handle for Results {
 }
 
 impl Results {
-    /// Tells the engine, or gives the reason why that is to be done later.
+    /// Reports to the engine. Returns the reason when this must be retried later.
     async fn hear(&self, reports: Vec<WorkerReport>) -> Result<(), String> {
         if reports.is_empty() {
             return Ok(());
@@ -77,16 +78,16 @@ impl Results {
         let answers = answers.map_err(|error| error.to_string())?;
         let late = answers.iter().filter(|answer| answer.status != ReportStatus::Accepted).count();
         if late > 0 {
-            tracing::debug!(late, of = answers.len(), "answers of modules came too late, or twice");
+            tracing::debug!(late, of = answers.len(), "results of modules came too late or twice");
         }
         Ok(())
     }
 }
 
-/// What an answer reports, or why nobody can tell.
+/// Reads the report in a message, or returns why it is invalid.
 fn report(delivery: &Delivery) -> Result<WorkerReport, String> {
     let message: ResultMessage = serde_json::from_slice(&delivery.message.body)
-        .map_err(|error| format!("it is no answer of a module: {error}"))?;
+        .map_err(|error| format!("it is not a result of a module: {error}"))?;
     let beside = delivery.message.header(TOKEN_HEADER);
     let token = message.token.as_deref().or(beside).ok_or_else(|| {
         format!("it has no token: send back the header `{TOKEN_HEADER}` of the step's message, or its field `Token`")
@@ -94,7 +95,7 @@ fn report(delivery: &Delivery) -> Result<WorkerReport, String> {
     if !is_token(token) {
         let characters = token.chars().count();
         return Err(format!(
-            "its token, of {characters} characters, is that of no step: send it back as it came"
+            "its token, of {characters} characters, is not the token of a step: send back the token of the step's message unchanged"
         ));
     }
     let token = token.to_owned();
@@ -114,7 +115,8 @@ fn said(message: ResultMessage) -> Said {
             });
             match result.transpose() {
                 Ok(result) => Said::Ended(Outcome::Succeeded(result.filter(|json| !json.is_empty()))),
-                // Nobody can be told there to say it otherwise, and it would say the same the next time.
+                // The module cannot be asked for a corrected result, and would send the same one after a
+                // retry.
                 Err(fault) => {
                     let failure = Failure::new(&format!("its result cannot be used: {fault}"), 1, false);
                     Said::Ended(Outcome::Failed(failure))
@@ -148,7 +150,7 @@ mod tests {
         Delivery { message, receipt: Receipt("1".into()), deliveries: None }
     }
 
-    /// What may be one.
+    /// A well-formed token.
     fn token() -> String {
         "A".repeat(68)
     }
@@ -195,7 +197,7 @@ mod tests {
         let error = report(&delivery(r#""Event":"ended""#, Some(&token()))).unwrap_err();
         assert!(error.contains("unknown variant `ended`"), "{error}");
         let error = report(&delivery(r#""Event":"started","Token":"c.d""#, None)).unwrap_err();
-        assert!(error.contains("of 3 characters, is that of no step"), "{error}");
+        assert!(error.contains("of 3 characters, is not the token of a step"), "{error}");
         let fields = format!(r#""Event":"started","Token":"{}""#, token());
         assert_eq!(report(&delivery(&fields, None)).unwrap().token, token());
     }

@@ -1,4 +1,4 @@
-//! What the configuration says of brokers: which modules have their queues there.
+//! The configuration of brokers: which modules have their queues there.
 
 use std::collections::BTreeMap;
 
@@ -15,20 +15,20 @@ use super::{
     uses,
 };
 
-/// Where modules answer if nothing else is said.
+/// The default queue for results of modules.
 pub(crate) const RESULTS_DEFAULT: &str = "windlass-results";
 
-/// Steps that wait on a broker at once, if nothing else is said: enough for workers never to wait for them, few enough
-/// for priorities, limits and pauses to hold.
+/// The default number of steps that wait on a broker at once: high enough to keep workers busy, low enough
+/// for priorities, limits and pauses to take effect.
 const WINDOW_DEFAULT: u32 = 2_000;
 
-/// The kind of queue whose readers understand nothing else.
+/// The kind of queue for readers that support nothing but lists.
 const LIST: &str = "list";
 
-/// The most of them.
+/// The largest `window`.
 const WINDOW_MAX: u32 = 100_000;
 
-/// Where the configuration says what is announced.
+/// The place of the section `[events]`, for error messages.
 pub(super) const PLACE_OF_EVENTS: &str = "in the section [events]";
 
 /// The section `[queues.MODULE]`: the module has its queue on a broker.
@@ -37,16 +37,16 @@ pub(super) const PLACE_OF_EVENTS: &str = "in the section [events]";
 pub(crate) struct QueueSection {
     /// URL of the broker.
     pub(crate) broker: String,
-    /// Its queue; the module's name if nothing else is said.
+    /// The name of its queue. Default: the module's name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) queue: Option<String>,
-    /// What kind of queue, where the broker has several.
+    /// The kind of queue, where the broker has several.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) kind: Option<String>,
-    /// The queue on which modules answer.
+    /// The queue for the module's results. Default: [`RESULTS_DEFAULT`].
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) results: Option<String>,
-    /// Steps that wait on the broker at once.
+    /// The number of steps that may wait on the broker at once.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) window: Option<u32>,
 }
@@ -59,16 +59,16 @@ pub(crate) struct IntakeSection {
     pub(crate) broker: String,
     /// The queue.
     pub(crate) queue: String,
-    /// What kind of queue, where the broker has several.
+    /// The kind of queue, where the broker has several.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) kind: Option<String>,
     /// The flow of the tasks; without it each message is the document of `POST /v1/tasks`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) flow: Option<String>,
-    /// Where in the message the parameters are, as a JSON pointer; the whole of it if nothing is said.
+    /// JSON pointer to the parameters in the message. Default: the whole message.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) params: Option<String>,
-    /// Where in the message its idempotency key is, as a JSON pointer; the message's id if nothing is said.
+    /// JSON pointer to the idempotency key in the message. Default: the message's id.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) key: Option<String>,
 }
@@ -98,24 +98,24 @@ impl IntakeSettings {
     }
 }
 
-/// Where the configuration speaks of the queue of a module.
+/// The place of a module's section, for error messages.
 pub(super) fn place_of_queue(module: &str) -> String {
     format!("in the section [queues.{module}]")
 }
 
-/// Where the configuration says that messages of a queue start tasks.
+/// The place of a section `[[intake]]`, for error messages.
 pub(super) fn place_of_intake(queue: &str) -> String {
     format!("in a section [[intake]] of {queue}")
 }
 
-/// All that a server does with brokers.
+/// Everything that a server does with brokers.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct BrokerSettings {
     /// Modules that have their queues there.
     pub(crate) queues: Vec<OfferedQueue>,
     /// Queues whose messages start tasks.
     pub(crate) intake: Vec<IntakeSettings>,
-    /// Where it is announced what happens to tasks.
+    /// Where events of tasks are published.
     pub(crate) events: Option<EventsSettings>,
 }
 
@@ -135,7 +135,7 @@ impl PartialEq for OfferedQueue {
 impl Eq for OfferedQueue {}
 
 impl OfferedQueue {
-    /// As a section of a configuration file, without the password.
+    /// The settings as a section of a configuration file, without the password.
     fn section(&self) -> QueueSection {
         QueueSection {
             broker: self.broker.to_string(),
@@ -148,7 +148,7 @@ impl OfferedQueue {
 }
 
 impl BrokerSettings {
-    /// As sections of a configuration file, without passwords.
+    /// The settings as sections of a configuration file, without passwords.
     pub(crate) fn sections(&self) -> (BTreeMap<String, QueueSection>, Vec<IntakeSection>) {
         let queues = self.queues.iter().map(|queue| (queue.publisher.module.to_string(), queue.section()));
         (queues.collect(), self.intake.iter().map(IntakeSettings::section).collect())
@@ -158,7 +158,7 @@ impl BrokerSettings {
 /// Reads the sections of a configuration file.
 ///
 /// # Errors
-/// When a name or a number cannot be used.
+/// When a name or a number is invalid.
 pub(crate) fn read(
     queues: BTreeMap<String, QueueSection>,
     intake: Vec<IntakeSection>,
@@ -179,7 +179,7 @@ pub(crate) fn read(
 /// Reads a section `[[intake]]`.
 ///
 /// # Errors
-/// When a pointer is none, or has nothing to point into.
+/// When a pointer is invalid, or `params` is set without `flow`.
 pub(super) fn taken_in(section: IntakeSection) -> anyhow::Result<IntakeSettings> {
     let IntakeSection { broker, queue, kind, flow, params, key } = section;
     let place = place_of_intake(&queue);
@@ -193,7 +193,7 @@ pub(super) fn taken_in(section: IntakeSection) -> anyhow::Result<IntakeSettings>
     let (params, key) = (pointer("params", params)?, pointer("key", key)?);
     ensure!(
         flow.is_some() || params.is_none(),
-        "{place}: `params` goes with `flow`; without it each message is a whole document of POST /v1/tasks"
+        "{place}: `params` needs `flow`: without `flow` each message is a whole document of POST /v1/tasks"
     );
     if let Some(flow) = &flow {
         Name::new(flow).map_err(|error| anyhow::anyhow!("{place}: `flow`: {error}"))?;
@@ -209,22 +209,22 @@ pub(super) fn taken_in(section: IntakeSection) -> anyhow::Result<IntakeSettings>
 
 fn offered(module: &str, section: QueueSection) -> anyhow::Result<OfferedQueue> {
     let QueueSection { broker, queue, kind, results, window } = section;
-    let name =
-        Name::new(module).map_err(|error| anyhow::anyhow!("{module:?} is no name of a module: {error}"))?;
+    let name = Name::new(module)
+        .map_err(|error| anyhow::anyhow!("{module:?} is not a name of a module: {error}"))?;
     ensure!(
         module != FLOW_MODULE,
         "the module `{FLOW_MODULE}` is reserved: no worker serves it, so give it another name"
     );
     let window = window.unwrap_or(WINDOW_DEFAULT);
-    ensure!((1..=WINDOW_MAX).contains(&window), "`window` is {window}, and must be from 1 to {WINDOW_MAX}");
+    ensure!((1..=WINDOW_MAX).contains(&window), "`window` is {window}: use 1 to {WINDOW_MAX}");
     let queue = queue.unwrap_or_else(|| module.to_owned());
     let results = results.unwrap_or_else(|| RESULTS_DEFAULT.to_owned());
     ensure!(
         queue != results,
-        "`queue` and `results` are both {queue:?}: steps go out on one, and answers come in on the other"
+        "`queue` and `results` are both {queue:?}: steps and results need separate queues"
     );
-    // Answers are read by this program alone, so their queue is of the kind that the product recommends, unless steps are
-    // where nothing but lists is understood.
+    // Only this program reads results, so their queue has the kind that the product recommends. The exception
+    // is a module on a list: it may support nothing but lists.
     let results = Queue { name: results, kind: kind.clone().filter(|kind| kind == LIST) };
     let queue = Queue { name: queue, kind };
     Ok(OfferedQueue {
@@ -267,7 +267,7 @@ mod tests {
         assert!(error("mysql", window).contains("[queues.mysql]: `window` is 0"));
         let same = QueueSection { results: Some("mysql".to_owned()), ..section("redis://h") };
         assert!(error("mysql", same).contains("both \"mysql\""));
-        assert!(error("my sql", section("redis://h")).contains("\"my sql\" is no name"));
+        assert!(error("my sql", section("redis://h")).contains("\"my sql\" is not a name"));
         assert!(error("flow", section("redis://h")).contains("[queues.flow]: the module `flow` is reserved"));
     }
 
@@ -285,7 +285,7 @@ mod tests {
         let key = error(IntakeSection { key: Some("/a~2".to_owned()), ..ship() });
         assert!(key.contains("`key` is \"/a~2\"") && key.contains("~0"), "{key}");
         let params = IntakeSection { params: Some("/data".to_owned()), ..intake("orders") };
-        assert!(error(params).contains("goes with `flow`"));
+        assert!(error(params).contains("needs `flow`"));
         let flow = error(IntakeSection { flow: Some("bad flow!".to_owned()), ..intake("orders") });
         assert!(flow.contains("[[intake]] of orders: `flow`: \"bad flow!\" is no name"), "{flow}");
         let both = IntakeSection { params: Some("/a~1b".to_owned()), key: Some("/id".to_owned()), ..ship() };

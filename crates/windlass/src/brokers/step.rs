@@ -1,4 +1,5 @@
-//! A step as a message on its module's queue: the classic document, with the attempt's token beside it.
+//! Writes a step as a message on its module's queue: the classic document, with the attempt's token in a
+//! header.
 
 use bytes::Bytes;
 use windlass_api::{FORWARD_KEY_HEADER, KEY_HEADER, StepMessage, TOKEN_HEADER};
@@ -23,7 +24,7 @@ impl WriteStep for Writer {
     }
 }
 
-/// The whole document of an attempt, with its token and key in it.
+/// The complete document of an attempt, with its token and idempotency key as fields.
 pub(crate) fn whole(attempt: &HandedOut) -> StepMessage {
     StepMessage {
         token: Some(attempt.token.clone()),
@@ -33,7 +34,7 @@ pub(crate) fn whole(attempt: &HandedOut) -> StepMessage {
     }
 }
 
-/// The document of an attempt with all that its command is given. In the classic catalogue everything is among the
+/// The document of an attempt with all inputs of its command. In a classic catalogue all inputs are
 /// parameters, and the document has no other fields.
 fn full(attempt: &HandedOut) -> StepMessage {
     let HandedOut { task, id, params, results, .. } = attempt;
@@ -67,7 +68,7 @@ fn message(attempt: &HandedOut, mut document: StepMessage, has_headers: bool) ->
         (document.token, document.key) = (Some(attempt.token.clone()), Some(key));
         document.forward_key = forward_key;
     }
-    // Documents of this kind can always be written.
+    // Serialization of this type cannot fail.
     let body = serde_json::to_vec(&document).unwrap_or_default();
     Message {
         id: attempt.token.clone(),
@@ -78,7 +79,7 @@ fn message(attempt: &HandedOut, mut document: StepMessage, has_headers: bool) ->
     }
 }
 
-/// The document of an act, without its parameters.
+/// The document of an execution, without its parameters.
 fn document(task: &Task, key: ActKey) -> StepMessage {
     let action = task.action(key);
     let (module, command) = action
@@ -107,8 +108,8 @@ fn document(task: &Task, key: ActKey) -> StepMessage {
     }
 }
 
-/// What all attempts that the module makes may take together: the deadline over all attempts, where there is one. Part of
-/// a second counts as one.
+/// The time that all attempts made by the module may take together: the overall deadline where there is one,
+/// otherwise the timeout. Rounded up to seconds.
 pub(crate) fn timeout_seconds(action: &Action) -> u64 {
     let Millis(ms) = action.deadline.unwrap_or(action.timeout);
     ms.div_ceil(1000)

@@ -1,8 +1,8 @@
-//! Where a broker is.
+//! The URL of a broker.
 
 use std::fmt;
 
-/// A broker's URL, which may have a password in it: shown without.
+/// A broker's URL, which may contain a password. `Display` and `Debug` leave the password out.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct BrokerUrl(String);
 
@@ -11,7 +11,7 @@ impl BrokerUrl {
         Self(url)
     }
 
-    /// The URL as it is to be used, with its password.
+    /// The URL to connect with, with its password.
     pub(crate) fn as_str(&self) -> &str {
         &self.0
     }
@@ -19,11 +19,11 @@ impl BrokerUrl {
 
 impl fmt::Display for BrokerUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // The last @ first: what is before it may have any character in it, and is not shown.
+        // Splits at the last `@`: the part before it may contain any character, and is not shown.
         let (scheme, rest) = self.0.split_once("://").unwrap_or(("", &self.0));
         let (user, place) = rest.rsplit_once('@').map_or((None, rest), |(user, place)| (Some(user), place));
         let place = place.split(['?', '#', ';']).next().unwrap_or_default();
-        // Names and values such as `host=redis password=secret`, in which anything may be the password.
+        // The value is a list such as `host=redis password=secret`: any part of it may be the password.
         let place = if place.contains('=') { "…" } else { place };
         let user = if user.is_some() { "…@" } else { "" };
         if scheme.is_empty() { f.write_str(place) } else { write!(f, "{scheme}://{user}{place}") }

@@ -1,4 +1,4 @@
-//! Refuses a configuration in which a queue is to be two things at once.
+//! Refuses a configuration that uses one queue for two purposes.
 
 use std::collections::BTreeMap;
 
@@ -7,19 +7,19 @@ use windlass_brokers::Queue;
 
 use super::{BrokerSettings, settings::OfferedQueue, url::BrokerUrl};
 
-/// Checks all queues of the configuration, without regard to what their brokers can have.
+/// Checks all queues of the configuration, independent of the features of their brokers.
 ///
 /// # Errors
-/// With the sections that do not go together.
+/// Names the sections that conflict.
 pub(super) fn check(settings: &BrokerSettings) -> anyhow::Result<()> {
     check_queues(settings)?;
     check_answers(&settings.queues)
 }
 
-/// Refuses a queue that is used for two things: each would take what is the other's. Answers alone may come on one queue for
-/// several modules.
+/// Refuses a queue with two uses: each reader would take the other's messages. Only results of several
+/// modules may share a queue.
 fn check_queues(settings: &BrokerSettings) -> anyhow::Result<()> {
-    const ANSWERS: &str = "answers";
+    const ANSWERS: &str = "results";
 
     let of_queues = settings.queues.iter().flat_map(|queue| {
         let steps = format!("the steps of {}", queue.publisher.module);
@@ -37,23 +37,23 @@ fn check_queues(settings: &BrokerSettings) -> anyhow::Result<()> {
         let Some(before) = uses.insert((broker, queue.as_str()), used.clone()) else { continue };
         ensure!(
             before == used && used == ANSWERS,
-            "the queue {queue} of {broker} is configured for {before} and for {used}: give each a queue of its own"
+            "the queue {queue} of {broker} is configured for {before} and for {used}: use separate queues"
         );
     }
     for (broker, queue) in uses.keys() {
         let dead = Queue::new(*queue).dead();
         if let Some(used) = uses.get(&(*broker, dead.name.as_str())) {
             bail!(
-                "the queue {dead} of {broker} is configured for {used}, and what nobody can use of {queue} goes there: give each a \
-                 queue of its own"
+                "the queue {dead} of {broker} is configured for {used}, and is the dead-letter queue of {queue}: use \
+                 separate queues"
             );
         }
     }
     Ok(())
 }
 
-/// Refuses one queue for the answers of several modules where it would be a list for one of them and not for another: which
-/// it became would depend on who is first.
+/// Refuses one results queue for several modules whose kinds disagree, list and not list: its kind would
+/// depend on which module comes first.
 fn check_answers(queues: &[OfferedQueue]) -> anyhow::Result<()> {
     let mut firsts: BTreeMap<(&BrokerUrl, &str), &OfferedQueue> = BTreeMap::new();
     for queue in queues {
@@ -62,7 +62,7 @@ fn check_answers(queues: &[OfferedQueue]) -> anyhow::Result<()> {
         let first = *firsts.entry((broker, &results.name)).or_insert(queue);
         ensure!(
             first.publisher.results.kind == results.kind,
-            "in the sections [queues.{}] and [queues.{}]: the queue {} of {broker} has the answers of both, and by their `kind` \
+            "in the sections [queues.{}] and [queues.{}]: the queue {} of {broker} has the results of both, and by their `kind` \
              it would be a list for one and not for the other: set `results` in one of them",
             first.publisher.module,
             publisher.module,
@@ -103,11 +103,11 @@ mod tests {
         let answers = QueueSection { results: Some("a".to_owned()), ..on("b") };
         let both = [("one".to_owned(), answers), ("other".to_owned(), on("a"))];
         let answers = read(both.into(), Vec::new(), None).unwrap_err().to_string();
-        assert!(answers.contains("answers and for the steps of other"), "{answers}");
+        assert!(answers.contains("results and for the steps of other"), "{answers}");
         assert!(error(&["a"], &["a"]).contains("the steps of one and for messages that start tasks"));
-        assert!(error(&["a"], &["windlass-results"]).contains("answers and for messages that start tasks"));
+        assert!(error(&["a"], &["windlass-results"]).contains("results and for messages that start tasks"));
         assert!(error(&[], &["c", "c"]).contains("messages that start tasks and for messages"));
-        assert!(error(&["a"], &["a-dead"]).contains("what nobody can use of a goes there"));
+        assert!(error(&["a"], &["a-dead"]).contains("is the dead-letter queue of a"));
         let elsewhere = IntakeSection { broker: "redis://other".to_owned(), ..intake("a") };
         assert!(read([("one".to_owned(), on("a"))].into(), vec![elsewhere], None).is_ok());
     }

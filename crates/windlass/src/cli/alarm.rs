@@ -1,4 +1,4 @@
-//! `windlass alarm`: what a person must see.
+//! `windlass alarm`: problems that need an operator.
 
 use clap::Subcommand;
 use jiff::Timestamp;
@@ -14,21 +14,21 @@ use crate::cli::output::{
     time::age,
 };
 
-/// What to do with alarms.
+/// Commands for alarms.
 #[derive(Debug, Subcommand)]
 pub(crate) enum AlarmCommand {
-    /// List the alarms that are not resolved
+    /// List the unresolved alarms
     List {
-        /// The resolved ones as well
+        /// Include the resolved ones
         #[arg(long)]
         all: bool,
     },
-    /// Say that you have seen an alarm
+    /// Acknowledge an alarm: you have seen it
     Ack {
         /// Id of the alarm
         id: String,
     },
-    /// Say that an alarm is over
+    /// Resolve an alarm
     Resolve {
         /// Id of the alarm
         id: String,
@@ -59,7 +59,7 @@ impl AlarmCommand {
     }
 }
 
-/// An alarm is a paragraph rather than a row: its text must be readable and both ids can be copied.
+/// Renders an alarm as a paragraph, not a row: its message stays readable, and both ids can be copied.
 fn render(alarms: &[Alarm], now: Timestamp, style: Style) -> String {
     let paragraphs = alarms.iter().map(|alarm| paragraph(alarm, now, style));
     paragraphs.collect::<Vec<_>>().join("\n")

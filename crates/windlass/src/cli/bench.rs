@@ -1,11 +1,11 @@
-//! `windlass bench`: how fast it is on this machine.
+//! `windlass bench`: measures the speed on this machine.
 
 use clap::{Args, ValueEnum, builder::PossibleValue};
 
 use super::{exit::Exit, output::Output};
 use crate::bench::{self, Setting, Workload};
 
-/// What to measure.
+/// The settings of a measurement.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct BenchArgs {
     /// What kind of tasks
@@ -16,23 +16,24 @@ pub(crate) struct BenchArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) n: u64,
 
-    /// An empty store to measure on, which keeps what is written; a SQLite file that is removed where none is named
+    /// The store to measure on: it must be empty, and keeps the data. Default: a temporary SQLite file
     #[arg(long, value_name = "URL")]
     pub(crate) store: Option<String>,
 
-    /// How many servers work on the store, each with a worker of its own
+    /// The number of servers on the store, each with its own worker
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=16), requires = "store")]
     pub(crate) servers: u8,
 
-    /// Workers and the client reach the servers through HAProxy, which must be installed
+    /// Connect workers and the client through HAProxy, which must be installed
     #[arg(long, requires = "servers", conflicts_with = "broker")]
     pub(crate) balanced: bool,
 
-    /// A broker on which the steps go to the workers, in queues of this run's own, which stay
+    /// A broker that carries the steps to the workers, in queues made for this run. The queues are not
+    /// removed
     #[arg(long, value_name = "URL")]
     pub(crate) broker: Option<String>,
 
-    /// Workers answer over the broker as well, and never speak to a server
+    /// Workers send results over the broker too, and never connect to a server
     #[arg(long, requires = "broker")]
     pub(crate) one_way: bool,
 }
@@ -56,7 +57,7 @@ impl ValueEnum for Workload {
 }
 
 impl BenchArgs {
-    /// Measures, and prints what came out: for programs as one line, so that runs can be appended to a file.
+    /// Measures and prints the result: as JSON on one line, so that runs can be appended to a file.
     pub(crate) async fn run(self, output: &Output) -> anyhow::Result<Exit> {
         let setting = Setting {
             store: self.store,

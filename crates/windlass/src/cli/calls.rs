@@ -1,7 +1,8 @@
-//! The server speaks of calls of its HTTP interface, as suits most of its clients. People at a shell have commands.
+//! Translates advice in messages of the server: the server names HTTP calls, an operator at a shell needs
+//! commands.
 
-/// What the server's messages name, and what does the same at the shell. Where one begins like another one, the
-/// longer one is first.
+/// HTTP calls in the server's messages, and the commands that do the same. Where one call is the prefix of
+/// another, the longer one comes first.
 const COMMANDS: &[(&str, &str)] = &[
     ("GET /v1/alarms?all=true", "`windlass alarm list --all`"),
     ("GET /v1/limits", "`windlass limit list`"),
@@ -14,7 +15,7 @@ const COMMANDS: &[(&str, &str)] = &[
     ("after the seconds in `Retry-After`", "in a second or so"),
 ];
 
-/// A message of the server in words of the shell.
+/// Replaces the HTTP calls in a message of the server by commands.
 #[must_use]
 pub(super) fn as_commands(message: &str) -> String {
     COMMANDS.iter().fold(message.to_owned(), |message, (call, command)| message.replace(call, command))
@@ -33,7 +34,7 @@ mod tests {
         ]
         .concat();
         let mut calls = 0;
-        // Only what stands in texts: comments tell of other calls.
+        // Only string literals: comments name other calls.
         for line in
             texts.lines().filter(|line| !line.trim_start().starts_with("//") && line.contains(" /v1/"))
         {

@@ -5,7 +5,7 @@ use clap_complete::Shell;
 
 use super::{exit::Exit, output};
 
-/// For which shell.
+/// The shell to print a script for.
 #[derive(Debug, Args)]
 pub(crate) struct CompletionsArgs {
     /// The shell

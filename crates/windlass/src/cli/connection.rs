@@ -1,4 +1,4 @@
-//! How to reach the server, and what to print its answers as.
+//! How to reach the server, and the output format.
 
 use std::path::{Path, PathBuf};
 
@@ -8,40 +8,40 @@ use windlass_client::Client;
 
 use super::output::{Format, Output};
 
-/// Where a server is when nothing else is said.
+/// The server's URL when none is configured.
 pub(crate) const SERVER_DEFAULT: &str = "http://127.0.0.1:7700";
 
-/// Options of every command that speaks to a server.
+/// Options of every command that connects to a server.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Server and output")]
 pub(crate) struct ConnectionArgs {
-    /// The server to speak to [default: http://127.0.0.1:7700]
+    /// URL of the server [default: http://127.0.0.1:7700]
     #[arg(long, global = true, value_name = "URL", env = "WINDLASS_SERVER")]
     pub(crate) server: Option<String>,
 
-    /// The token to show it
+    /// Token for the server
     #[arg(long, global = true, value_name = "TOKEN", env = "WINDLASS_TOKEN", hide_env_values = true)]
     token: Option<String>,
 
-    /// File with the token to show it, in place of --token
+    /// File with the token for the server, in place of --token
     #[arg(long, global = true, value_name = "FILE", env = "WINDLASS_TOKEN_FILE", conflicts_with = "token")]
     token_file: Option<PathBuf>,
 
-    /// Tables for people, or one JSON document for programs
+    /// Tables, or one JSON document
     #[arg(short = 'o', long = "output", global = true, value_name = "FORMAT", default_value = "table")]
     pub(crate) format: Format,
 }
 
-/// What a client command works with.
+/// What a client command needs.
 pub(crate) struct Context {
-    /// The way to the server.
+    /// The connection to the server.
     pub(crate) client: Client,
-    /// The way to the user.
+    /// The output of the command.
     pub(crate) output: Output,
 }
 
 impl ConnectionArgs {
-    /// Makes ready to speak to the server; nothing is sent yet.
+    /// Makes the client; sends nothing yet.
     pub(crate) fn open(&self) -> anyhow::Result<Context> {
         let mut client = Client::new(self.server.as_deref().unwrap_or(SERVER_DEFAULT))?;
         if let Some(token) = self.token()? {
@@ -53,10 +53,10 @@ impl ConnectionArgs {
         Ok(Context { client, output: self.output() })
     }
 
-    /// The token, from the option, the variable or the file.
+    /// The token, from the option, the environment variable or the file.
     ///
     /// # Errors
-    /// When the file cannot be read, or holds nothing.
+    /// When the file cannot be read or is empty.
     pub(crate) fn token(&self) -> anyhow::Result<Option<String>> {
         match &self.token_file {
             Some(file) => read_secret(file, "token").map(Some),
@@ -64,17 +64,18 @@ impl ConnectionArgs {
         }
     }
 
-    /// The way to the user, where no server is needed.
+    /// The output, for commands that need no server.
     #[must_use]
     pub(crate) fn output(&self) -> Output {
         Output::new(self.format)
     }
 }
 
-/// Reads a secret from a file that holds nothing else; white space around it does not count. `what` names it in errors.
+/// Reads a secret from a file that contains nothing else. Surrounding white space is ignored. `what` names
+/// the secret in errors.
 ///
 /// # Errors
-/// When the file cannot be read, or holds nothing.
+/// When the file cannot be read or is empty.
 pub(crate) fn read_secret(file: &Path, what: &str) -> anyhow::Result<String> {
     let text = std::fs::read_to_string(file)
         .with_context(|| format!("cannot read the {what} from {}", file.display()))?;
@@ -83,7 +84,7 @@ pub(crate) fn read_secret(file: &Path, what: &str) -> anyhow::Result<String> {
     Ok(secret.to_owned())
 }
 
-/// The name under which the user is logged in: the server notes it as who did something.
+/// The login name of the user. The server records it as the actor.
 fn system_user() -> Option<String> {
     ["USER", "LOGNAME"].into_iter().filter_map(|name| std::env::var(name).ok()).find(|user| !user.is_empty())
 }

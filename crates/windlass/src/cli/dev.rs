@@ -13,7 +13,7 @@ use crate::{
 /// Settings of the development server.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct DevArgs {
-    /// Folder of flow files: applied at the start, and again when one changes
+    /// Folder of flow files, applied at the start and again after a change
     #[arg(long, value_name = "DIR")]
     pub(crate) flows: Option<PathBuf>,
 
@@ -25,7 +25,7 @@ pub(crate) struct DevArgs {
     #[arg(long, value_name = "ADDRESS", env = "WINDLASS_SERVER_LISTEN", default_value = "127.0.0.1:7700", value_parser = parse_listen)]
     pub(crate) listen: SocketAddr,
 
-    /// Where tasks are kept: sqlite:PATH or memory:
+    /// The store of the tasks: sqlite:PATH or memory:
     #[arg(
         long,
         value_name = "URL",
@@ -37,7 +37,7 @@ pub(crate) struct DevArgs {
 }
 
 impl DevArgs {
-    /// Runs server and worker until told to stop.
+    /// Runs the server and a worker until a stop signal.
     pub(crate) async fn run(self) -> anyhow::Result<Exit> {
         let given =
             ServerSection { listen: Some(self.listen), store: Some(self.store), ..ServerSection::default() };

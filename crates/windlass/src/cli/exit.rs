@@ -1,28 +1,28 @@
-//! Exit codes: the one place where an error becomes a number.
+//! Exit codes: the only place that maps errors to numbers.
 
 use std::{io, process::ExitCode};
 
 use windlass_api::{Task, TaskStatus};
 use windlass_client::Error as ClientError;
 
-/// How a command ended. The numbers are part of the program's contract.
+/// How a command ended. Scripts rely on these numbers: do not change them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Exit {
     /// Done.
     Done = 0,
-    /// It failed, and none of the other words fits.
+    /// Failed, for a reason without its own code.
     Failed = 1,
-    /// The command line or a file named on it makes no sense.
+    /// The command line, or a file named on it, is invalid.
     Usage = 2,
-    /// There is no such task, flow, step, queue or alarm.
+    /// The task, flow, step, queue or alarm does not exist.
     NotFound = 3,
-    /// It does not go with the present state, or with what an idempotency key stands for.
+    /// Conflicts with the current state, or with the earlier use of an idempotency key.
     Conflict = 4,
     /// No server answered.
     Unreachable = 5,
-    /// The task that was waited for was rolled back, failed or was cancelled.
+    /// The awaited task was rolled back, failed or was cancelled.
     NotSucceeded = 10,
-    /// The task that was waited for is stuck: a person must decide.
+    /// The awaited task is stuck: an operator must decide.
     Held = 11,
 }
 
@@ -41,7 +41,7 @@ impl Exit {
             Some(ClientError::Refused(problem)) => match problem.status {
                 404 => Self::NotFound,
                 409 => Self::Conflict,
-                // Others of this status are about what was sent, whatever the state.
+                // Other problems with this status are about the request, not about the state.
                 422 if problem.name() == "idempotency-key-reused" => Self::Conflict,
                 _ => Self::Failed,
             },
@@ -50,7 +50,7 @@ impl Exit {
         }
     }
 
-    /// The exit code of having waited for a task.
+    /// The exit code after waiting for a task.
     #[must_use]
     pub(crate) fn of_task(task: &Task) -> Self {
         match task.status {
@@ -67,12 +67,12 @@ impl From<Exit> for ExitCode {
     }
 }
 
-/// Something the user gave makes no sense, found after the command line itself was read.
+/// Invalid input that the parser of the command line does not see.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub(crate) struct UsageError(pub String);
 
-/// Whether the reader of our output went away, as `head` does: no error of ours.
+/// Whether the reader of our output has closed it, as `head` does. This is not an error.
 #[must_use]
 pub(crate) fn is_broken_pipe(error: &anyhow::Error) -> bool {
     error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
@@ -97,7 +97,7 @@ mod tests {
             (500, Exit::Failed),
         ] {
             let refused = ClientError::Refused(Problem::new(status, "name", "title", "detail"));
-            // What was being done is added on the way up and must not hide the cause.
+            // Context added on the way up must not hide the cause.
             let error = anyhow::Error::from(refused).context("while something was done");
             assert_eq!(Exit::of_error(&error), exit, "{status}");
         }

@@ -1,4 +1,5 @@
-//! `windlass limit`: how much of a queue may be in hands at once, and how much may begin in a span of time.
+//! `windlass limit`: limits how many attempts of a queue run concurrently, and how many start in a span of
+//! time.
 
 use std::str::FromStr;
 
@@ -13,17 +14,17 @@ use super::{
 };
 use crate::cli::output::{table::Table, time::age};
 
-/// What to do with limits.
+/// Commands for limits.
 #[derive(Debug, Subcommand)]
 pub(crate) enum LimitCommand {
-    /// List the limits and what counts under them
+    /// List the limits and their current use
     List,
-    /// Show one limit and who counts under it
+    /// Show one limit and the attempts that count under it
     Show {
         /// Name of the limit
         name: String,
     },
-    /// Set a limit, or replace the one of this name; it holds at once
+    /// Set a limit, or replace the one with this name; takes effect at once
     Set(SetArgs),
     /// Remove a limit
     Remove {
@@ -37,24 +38,24 @@ pub(crate) enum LimitCommand {
 pub(crate) struct SetArgs {
     /// Name of the limit
     name: String,
-    /// The module whose work is limited
+    /// The module whose attempts are limited
     #[arg(long, value_name = "MODULE")]
     queue: String,
-    /// Only this command of it
+    /// Only this command of the module
     #[arg(long, value_name = "COMMAND")]
     command: Option<String>,
-    /// Count each key for itself, as the `key` of steps makes it of the parameters
+    /// Count each concurrency key separately; the `key` of a step computes it from the parameters
     #[arg(long)]
     per_key: bool,
-    /// So many in hands at once
+    /// The most attempts that may run concurrently
     #[arg(long, value_name = "N")]
     running: Option<u32>,
-    /// So many may begin in a span of time, such as 100/1m
+    /// The most attempts that may start in a span of time, such as 100/1m
     #[arg(long, value_name = "N/SPAN")]
     starts: Option<Starts>,
 }
 
-/// `100/1m`.
+/// Parsed from `100/1m`.
 #[derive(Debug, Clone, Copy)]
 struct Starts(LimitStarts);
 
@@ -64,7 +65,7 @@ impl FromStr for Starts {
     fn from_str(text: &str) -> Result<Self, String> {
         let hint = "write a number and a span, such as 100/1m";
         let (count, per) = text.split_once('/').ok_or(hint)?;
-        let count = count.trim().parse().map_err(|_| format!("{count:?} is no number: {hint}"))?;
+        let count = count.trim().parse().map_err(|_| format!("invalid number {count:?}: {hint}"))?;
         Ok(Self(LimitStarts { count, per: per.parse()? }))
     }
 }
@@ -107,7 +108,7 @@ fn render(limits: &[Limit], style: Style) -> String {
     table.text(style)
 }
 
-/// What is limited.
+/// The limited module and command.
 fn work(limit: &Limit) -> String {
     let command = limit.command.as_ref().map(|command| format!(".{command}")).unwrap_or_default();
     let per_key = if limit.per_key { " per key" } else { "" };
@@ -116,7 +117,7 @@ fn work(limit: &Limit) -> String {
 
 fn running(limit: &Limit) -> String {
     match limit.running {
-        // Of a limit by key, what counts is known of each key alone.
+        // With `per_key` the limit applies to each key; only the total is known here.
         Some(most) if limit.per_key => format!("{} (at most {most} of a key)", limit.usage.running),
         Some(most) => format!("{} of {most}", limit.usage.running),
         None => limit.usage.running.to_string(),
@@ -133,7 +134,7 @@ fn starts(limit: &Limit) -> String {
     }
 }
 
-/// A limit with who counts under it.
+/// A limit and the attempts that count under it.
 fn paragraph(limit: &Limit, now: Timestamp, style: Style) -> String {
     let mut text = render(std::slice::from_ref(limit), style);
     for warning in &limit.warnings {

@@ -1,4 +1,4 @@
-//! `windlass lock`: who has which lock, and who waits for it.
+//! `windlass lock`: shows lock holders and waiters.
 
 use clap::Subcommand;
 use jiff::Timestamp;
@@ -10,21 +10,21 @@ use crate::cli::output::{
     time::age,
 };
 
-/// What to do with locks.
+/// Commands for locks.
 #[derive(Debug, Subcommand)]
 pub(crate) enum LockCommand {
-    /// List the locks that somebody has
+    /// List the locks that have a holder
     List,
-    /// Show a lock with those who wait for it
+    /// Show a lock and its waiters
     Show {
         /// Name of the lock
         name: String,
     },
-    /// Take a lock from its holder; the next one that waits gets it
+    /// Take a lock from its holder; the next waiter gets it
     Release {
         /// Name of the lock
         name: String,
-        /// Why, for the history of the task that had it
+        /// The reason, for the history of the task that had the lock
         #[arg(long)]
         reason: String,
     },
@@ -93,7 +93,7 @@ fn waiters(lock: &Lock, now: Timestamp, style: Style) -> String {
     format!("\n{}{more}", table.text(style))
 }
 
-/// The task of a step; of no task where the lock's row was damaged.
+/// The task of a step; empty where the lock's row was damaged.
 fn task(found: &LockStep) -> String {
     if found.task.is_empty() { "(closed: damaged row)".to_owned() } else { found.task.clone() }
 }
@@ -115,8 +115,11 @@ fn told(released: &ReleasedLock, now: Timestamp, style: Style) -> String {
     table.row([faint("taken from"), from.into()]);
     table.row([
         faint("beware"),
-        format!("it is not stopped: what checks fencing tokens must refuse {} from now on", former.fence)
-            .into(),
+        format!(
+            "the release does not stop it: resources that check fencing tokens must refuse {} from now on",
+            former.fence
+        )
+        .into(),
     ]);
     table.text(style) + "\n" + &render(std::slice::from_ref(&released.lock), now, style)
 }

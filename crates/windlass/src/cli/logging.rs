@@ -1,4 +1,4 @@
-//! The log of processes that stay: the server and the worker.
+//! The log of long-running processes: the server and the worker.
 
 use std::io::{self, IsTerminal as _};
 
@@ -7,13 +7,13 @@ use tracing_subscriber::{
     Layer as _, filter::Targets, fmt, layer::SubscriberExt as _, util::SubscriberInitExt as _,
 };
 
-/// Which lines are written: `debug`, `windlass=trace`, …
+/// The log filter: `debug`, `windlass=trace`, …
 const FILTER_VARIABLE: &str = "WINDLASS_LOG";
 
 /// The default filter: lines of level `info` and above.
 const DEFAULT: LevelFilter = LevelFilter::INFO;
 
-/// Starts writing the log to standard error, filtered by `WINDLASS_LOG`; a value that is no filter is reported there.
+/// Starts logging to standard error, filtered by `WINDLASS_LOG`. An invalid filter is reported there.
 pub(crate) fn start() {
     let wanted = std::env::var(FILTER_VARIABLE).ok().filter(|text| !text.is_empty());
     let parsed = wanted.as_deref().map(str::parse::<Targets>).transpose();
@@ -30,7 +30,7 @@ pub(crate) fn start() {
     }
 }
 
-/// Without the lines of a library that writes whole messages into them.
+/// Turns off a library that logs whole messages.
 fn without_payloads(filter: Targets) -> Targets {
     filter.with_target("lapin", LevelFilter::OFF)
 }

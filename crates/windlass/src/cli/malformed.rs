@@ -1,4 +1,4 @@
-//! What holds of every argument of the command line: see [`crate::malformed`].
+//! Properties of every argument of the command line, for fuzzing: see [`crate::malformed`].
 
 use jiff::Timestamp;
 use windlass_api::Span;
@@ -7,10 +7,10 @@ use super::params::{parse_label, parse_param, parse_payload};
 use crate::cli::output::time::{parse_past_at, parse_start_at};
 use crate::malformed::check_message;
 
-/// Any time; what is relative is counted from it.
+/// An arbitrary fixed time, the base of relative times.
 const NOW: Timestamp = Timestamp::constant(1_900_000_000, 0);
 
-/// Takes the bytes as a parameter, a label, a document, a duration and a time.
+/// Parses the bytes as a parameter, a label, a document, a duration and a time.
 pub fn command_line(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
     match parse_param(text) {

@@ -1,7 +1,7 @@
 //! The command line: one file per family of commands.
 //!
-//! Commands that speak to a server go through `windlass-client` and nothing else, so they can do no more than any
-//! other program could. What they print goes through [`output`], their errors become exit codes in [`exit`].
+//! Commands that connect to a server use only `windlass-client`, so they can do no more than any other
+//! program. Their output goes through [`output`]; [`exit`] maps their errors to exit codes.
 
 mod alarm;
 mod bench;
@@ -59,18 +59,18 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// See it work: real steps, one task that succeeds, one that is undone, one that loses its worker
+    /// See it work: real steps, one task that succeeds, one that is rolled back, one that loses its worker
     Demo,
     /// Flows: check, apply and show definitions
     #[command(subcommand)]
     Flow(flow::FlowCommand),
-    /// Tasks: start, watch and steer them
+    /// Tasks: start, watch and control them
     #[command(subcommand)]
     Task(task::TaskCommand),
     /// Queues: the work of each module
     #[command(subcommand)]
     Queue(queue::QueueCommand),
-    /// Limits: how much of a queue may be in hands at once, and begin
+    /// Limits: how many attempts of a queue may run concurrently, or start in a span of time
     #[command(subcommand)]
     Limit(limit::LimitCommand),
     /// Run a server and a worker in one process, for development
@@ -84,21 +84,21 @@ enum Command {
     /// List the servers on the store
     #[command(visible_alias = "servers")]
     ServerList,
-    /// Locks: who has them and who waits for them
+    /// Locks: their holders and waiters
     #[command(subcommand)]
     Lock(lock::LockCommand),
-    /// Alarms: what a person must see
+    /// Alarms: problems that need an operator
     #[command(subcommand)]
     Alarm(alarm::AlarmCommand),
-    /// Measure how fast it is on this machine
+    /// Measure the speed on this machine
     Bench(bench::BenchArgs),
-    /// Write all that is in a store into a file
+    /// Write the whole store into a file
     Export(store::export::TransferArgs),
     /// Read an export into an empty store
     Import(store::export::TransferArgs),
-    /// Bring the tables of a store to this program's version
+    /// Bring the tables of a store to the version of this program
     Migrate(store::migrate::MigrateArgs),
-    /// Read a store whole and tell what is wrong with it
+    /// Read a whole store and report problems
     Doctor(store::doctor::DoctorArgs),
     /// Print the OpenAPI document of the HTTP interface
     Openapi,
@@ -106,7 +106,7 @@ enum Command {
     Completions(completions::CompletionsArgs),
 }
 
-/// Global options that mean nothing to a command: its help does not name them.
+/// Global options that a command does not use: its help leaves them out.
 const NOT_FOR: &[(&str, &[&str])] = &[
     ("bench", &["server", "token"]),
     ("completions", &["server", "token", "format"]),
@@ -135,7 +135,7 @@ pub fn run() -> ExitCode {
     }
 }
 
-/// The whole command line as clap knows it.
+/// The complete command line, as clap defines it.
 fn command() -> clap::Command {
     let mut command = Cli::command();
     command.build();
@@ -173,12 +173,12 @@ fn execute(cli: Cli) -> anyhow::Result<Exit> {
     }
 }
 
-/// Runs a command of a client to its end: one thread is plenty.
+/// Runs a client command to its end: one thread is enough.
 fn block_on<T>(future: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
     tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(future)
 }
 
-/// Says on the standard error what went wrong and what to do.
+/// Prints an error and a hint to standard error.
 fn report(error: &anyhow::Error) {
     if is_broken_pipe(error) {
         return;
@@ -189,10 +189,10 @@ fn report(error: &anyhow::Error) {
     }
 }
 
-/// An error on one line: what was being done, and why it did not work.
+/// An error on one line: the action and the cause.
 fn describe(error: &anyhow::Error) -> String {
     match error.downcast_ref::<ClientError>() {
-        // The library's text has advice for programs in it; people get theirs as a hint.
+        // The library's text advises programs; an operator gets a hint instead.
         Some(ClientError::Unreachable { server, source }) => {
             format!("no server answers at {server}: {source}")
         }
@@ -205,7 +205,7 @@ fn describe(error: &anyhow::Error) -> String {
 fn chain(error: &anyhow::Error) -> String {
     let mut text = String::new();
     for cause in error.chain().map(ToString::to_string) {
-        // Some errors have their cause in their own text already.
+        // Some errors already contain their cause in their own text.
         if !text.ends_with(&cause) {
             text = if text.is_empty() { cause } else { format!("{text}: {cause}") };
         }
@@ -213,11 +213,11 @@ fn chain(error: &anyhow::Error) -> String {
     text
 }
 
-/// What the program knows and the server's answer does not say.
+/// Advice that the program can give beyond the error itself.
 fn hint(error: &anyhow::Error) -> Option<&'static str> {
     if error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::AddrInUse) {
         return Some(
-            "something listens there already, perhaps another server: end it, or choose another address with \
+            "another program, perhaps a server, already listens there: stop it, or choose another address with \
              --listen; port 0 takes a free one",
         );
     }
@@ -269,17 +269,17 @@ mod tests {
         Commands:
           start    Start a task; prints its id
           list     List tasks, newest first
-          show     Show a task and its steps, or the members of one
+          show     Show a task and its steps, or the items of one step
           watch    Watch the steps of a task until it ends or is stuck
-          wait     Wait until each of the tasks has ended or is stuck, and tell by the exit code
-          events   Print what happened to a task
-          logs     Print what the attempts of a task wrote
-          why      Tell why a task is where it is
-          cancel   Cancel tasks, by id or all that meet a filter: what was touched is undone
-          pause    Start nothing new of tasks, by id or all that meet a filter; what runs may end
-          resume   Go on with paused tasks, by id or all that meet a filter
-          rerun    Run a task that has ended again from one of its steps on; prints the id of the new task
-          resolve  Settle a stuck or held step
+          wait     Wait until each of the tasks has ended or is stuck; the exit code reports the result
+          events   Print the events of a task
+          logs     Print the log lines of a task's attempts
+          why      Explain why a task is in its current state
+          cancel   Cancel tasks, by id or filter: steps that may have had effects are rolled back
+          pause    Pause tasks, by id or filter: no step starts, running steps finish
+          resume   Resume paused tasks, by id or filter
+          rerun    Run an ended task again, from one of its steps; prints the id of the new task
+          resolve  Decide how a stuck or held step continues
           signal   Send a signal that a step waits for
         ");
     }

@@ -1,9 +1,9 @@
-//! `windlass openapi`: the contract of the HTTP interface.
+//! `windlass openapi`: prints the contract of the HTTP interface.
 
 use super::{exit::Exit, output};
 use crate::http;
 
-/// Prints the OpenAPI document of this version; no server is needed.
+/// Prints the OpenAPI document of this version, without a server.
 pub(crate) fn run() -> anyhow::Result<Exit> {
     output::write(&http::document())?;
     Ok(Exit::Done)

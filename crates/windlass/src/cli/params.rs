@@ -13,29 +13,29 @@ use windlass_api::Payload;
 
 use super::exit::UsageError;
 
-/// Parameters: of a task, of a step, with a signal.
+/// Parameters of a task, of a step or of a signal.
 #[derive(Debug, Args)]
 pub(crate) struct ParamArgs {
-    /// A parameter; VALUE is JSON where it can be read as such, else a string
+    /// A parameter; VALUE is parsed as JSON if possible, otherwise it is a string
     #[arg(short = 'p', long = "param", value_name = "KEY=VALUE", value_parser = parse_param)]
     assignments: Vec<Assignment>,
 
-    /// A JSON object of parameters, or a file with one, - for the standard input; -p goes over it
+    /// A JSON object of parameters, or a file with one, - for standard input; -p overrides its values
     #[arg(long = "params", value_name = "FILE|JSON", value_parser = parse_source)]
     source: Option<Source>,
 }
 
-/// Where an object of parameters is.
+/// The source of an object of parameters.
 #[derive(Debug, Clone)]
 enum Source {
     /// On the command line.
     Inline(Payload),
-    /// In a file; `-` is the standard input.
+    /// In a file; `-` is standard input.
     File(PathBuf),
 }
 
 impl ParamArgs {
-    /// The object they make; none when none were given.
+    /// The combined object; none when no parameters were given.
     pub(crate) fn object(&self) -> anyhow::Result<Option<Payload>> {
         let mut object = match &self.source {
             Some(Source::Inline(payload)) => parse_object(payload.get(), "--params")?,
@@ -57,7 +57,7 @@ impl ParamArgs {
     }
 }
 
-/// Tells a JSON object from the name of a file: a name that begins like JSON can be written as `./{…`.
+/// Distinguishes a JSON object from a file name. A file name that begins like JSON can be written as `./{…`.
 fn parse_source(text: &str) -> Result<Source, String> {
     if text.trim_start().starts_with(['{', '[']) {
         return parse_payload(text).map(Source::Inline);
@@ -65,13 +65,13 @@ fn parse_source(text: &str) -> Result<Source, String> {
     Ok(Source::File(text.into()))
 }
 
-/// Reads a JSON object given on the command line as it is.
+/// Reads a JSON object from the command line, with all digits unchanged.
 pub(super) fn parse_payload(text: &str) -> Result<Payload, String> {
     let object: Object = serde_json::from_str(text).map_err(|error| object_error(&error))?;
     serde_json::value::to_raw_value(&object).map_err(|error| error.to_string())
 }
 
-/// Reads `K=V`.
+/// Parses `K=V`.
 pub(crate) fn parse_label(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.to_owned())),
@@ -117,7 +117,7 @@ fn object_error(error: &serde_json::Error) -> String {
         serde_json::error::Category::Data => {
             "the parameters must be a JSON object, like {\"size\": 3}".to_owned()
         }
-        _ => format!("this is no JSON object like {{\"size\": 3}}: {error}"),
+        _ => format!("this is not a JSON object like {{\"size\": 3}}: {error}"),
     }
 }
 
@@ -125,7 +125,7 @@ fn object_error(error: &serde_json::Error) -> String {
 #[derive(Debug, Default)]
 struct Object {
     members: Vec<(String, Box<RawValue>)>,
-    /// Where each key is: a file may have very many.
+    /// The index of each key: a file may have a very large number of keys.
     places: HashMap<String, usize>,
 }
 
@@ -225,7 +225,7 @@ mod tests {
     #[test]
     fn what_is_no_object_is_refused_clearly() {
         for (text, part) in
-            [("[1]", "must be a JSON object"), ("{\"a\": ", "no JSON object"), ("", "no JSON object")]
+            [("[1]", "must be a JSON object"), ("{\"a\": ", "not a JSON object"), ("", "not a JSON object")]
         {
             let error = object(Some(file(text).path().into()), &[]).unwrap_err();
             assert!(error.to_string().contains(part), "{text}: {error}");

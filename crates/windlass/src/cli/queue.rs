@@ -1,4 +1,4 @@
-//! `windlass queue`: the work of each module.
+//! `windlass queue`: the queues of modules.
 
 use clap::Subcommand;
 use jiff::Timestamp;
@@ -10,22 +10,22 @@ use crate::cli::output::{
     time::age,
 };
 
-/// What to do with queues.
+/// Commands for queues.
 #[derive(Debug, Subcommand)]
 pub(crate) enum QueueCommand {
-    /// List the queues: ready, running, workers
+    /// List the queues with their ready and running attempts and their workers
     List,
     /// Show one queue
     Show {
         /// Name of the module
         name: String,
     },
-    /// Hand out nothing more of a queue; what runs goes on
+    /// Pause a queue: no attempt starts, running attempts finish
     Pause {
         /// Name of the module
         name: String,
     },
-    /// Hand out the work of a queue again
+    /// Resume a paused queue
     Resume {
         /// Name of the module
         name: String,
@@ -80,7 +80,7 @@ fn render(queues: &[Queue], now: Timestamp, style: Style) -> String {
     table.text(style)
 }
 
-/// How many workers serve a queue, and how many of them take nothing more.
+/// The number of workers of a queue, and how many of them accept no new attempts.
 fn workers(queue: &Queue) -> String {
     match queue.draining {
         0 => queue.workers.to_string(),

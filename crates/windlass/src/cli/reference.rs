@@ -1,4 +1,4 @@
-//! The reference page and the program agree.
+//! Checks that the reference page matches the program.
 
 use super::command;
 
@@ -16,14 +16,14 @@ fn check<'c>(command: &'c clap::Command, path: &mut Vec<&'c str>, missing: &mut 
     let has_word = |word: &str| {
         section.split(|c: char| !(c.is_ascii_alphanumeric() || c == '-')).any(|found| found == word)
     };
-    // What every command has is told once, and checked of the program itself.
+    // Global options are described once, and checked for the program itself.
     let is_own =
         |argument: &&clap::Arg| path.is_empty() || !argument.is_global_set() && argument.get_id() != "help";
     for argument in command.get_arguments().filter(is_own).filter(|argument| !argument.is_hide_set()) {
         let long = argument.get_long().map(|long| format!("--{long}"));
         let short = argument.get_short().map(|short| format!("-{short}"));
         let mut names = [long, short].into_iter().flatten().peekable();
-        // Which of the two a page uses is its own choice.
+        // The page may name either form.
         if names.peek().is_some() && !names.clone().any(|name| has_word(&name)) {
             missing.push(format!("windlass {} {}", path.join(" "), names.collect::<Vec<_>>().join(", ")));
         }
@@ -39,8 +39,8 @@ fn check<'c>(command: &'c clap::Command, path: &mut Vec<&'c str>, missing: &mut 
     }
 }
 
-/// What the page says of a command: what stands under a heading that names it with the one it belongs to, `### task show,
-/// watch`, or else under that of the latter. Of the program itself, all of it.
+/// The part of the page about a command: the text under a heading that names it with its parent, `### task
+/// show, watch`, or else under the parent's heading. The whole page for the program itself.
 fn section(path: &[&str]) -> String {
     let Some(first) = path.first() else { return PAGE.to_owned() };
     let sections = || PAGE.split("\n## ").skip(1).flat_map(|chapter| chapter.split("\n### ").enumerate());
@@ -69,7 +69,7 @@ fn every_example_is_understood() {
     }
 }
 
-/// The words of a shell's line, as far as the page needs it.
+/// Splits a shell line into words, as far as the page needs it.
 fn words(line: &str) -> Vec<String> {
     let mut words = Vec::new();
     for (index, part) in line.split('\'').enumerate() {

@@ -1,4 +1,4 @@
-//! `windlass server`: decides and stores.
+//! `windlass server`: runs a server.
 
 use std::{net::SocketAddr, path::PathBuf};
 
@@ -11,34 +11,35 @@ use crate::{
     server::Server,
 };
 
-/// Settings of the server. What is left out comes from the configuration file, then from the defaults.
+/// Settings of the server. Missing ones come from the configuration file, then from the defaults.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct ServerArgs {
     /// Address to listen on [default: 127.0.0.1:7700]
     #[arg(long, value_name = "ADDRESS", env = "WINDLASS_SERVER_LISTEN", value_parser = parse_listen)]
     pub(crate) listen: Option<SocketAddr>,
 
-    /// Where others reach this server, for `server-list` [default: http:// and the address]
+    /// URL under which others reach this server, for `server-list` [default: http:// and the address]
     #[arg(long, value_name = "URL", env = "WINDLASS_SERVER_ADVERTISE")]
     pub(crate) advertise: Option<String>,
 
-    /// Where tasks are kept: sqlite:PATH, postgres://…, mysql://… or memory: [default: sqlite:windlass.db]
+    /// The store of the tasks: sqlite:PATH, postgres://…, mysql://… or memory: [default: sqlite:windlass.db]
     #[arg(long, value_name = "URL", env = "WINDLASS_SERVER_STORE", hide_env_values = true)]
     pub(crate) store: Option<String>,
 
-    /// Keep ended tasks for so long, with their history and idempotency keys; 1d or more [default: 30d]
+    /// How long to keep ended tasks, with their history and idempotency keys; at least 1d [default: 30d]
     #[arg(long, value_name = "TIME", env = "WINDLASS_SERVER_KEEP_TASKS")]
     pub(crate) keep_tasks: Option<Span>,
 
-    /// Keep log lines for so long [default: 7d]
+    /// How long to keep log lines [default: 7d]
     #[arg(long, value_name = "TIME", env = "WINDLASS_SERVER_KEEP_LOGS")]
     pub(crate) keep_logs: Option<Span>,
 
-    /// Connections that one client address may have; behind a balancer all clients have one [default: 2048]
+    /// The most connections of one client address; behind a balancer all clients share one address [default:
+    /// 2048]
     #[arg(long, value_name = "N", env = "WINDLASS_SERVER_CLIENT_CONNECTIONS")]
     pub(crate) client_connections: Option<usize>,
 
-    /// MiB that the request bodies of one client address may take at once [default: 64]
+    /// The most MiB that the request bodies of one client address may take at once [default: 64]
     #[arg(long, value_name = "MIB", env = "WINDLASS_SERVER_CLIENT_BODY_MIB")]
     pub(crate) client_body_mib: Option<usize>,
 
@@ -55,17 +56,17 @@ pub(crate) struct ServerArgs {
     #[arg(long)]
     pub(crate) insecure: bool,
 
-    /// Start although the clock of the machine is years ahead of everything known
+    /// Start even if the machine's clock is years ahead of all known times
     #[arg(long)]
     pub(crate) trust_clock: bool,
 
-    /// Print the settings as they come out, secrets hidden, and end
+    /// Print the effective settings, without secrets, and exit
     #[arg(long)]
     pub(crate) print_config: bool,
 }
 
 impl ServerArgs {
-    /// Runs the server until it is told to stop.
+    /// Runs the server until a stop signal.
     pub(crate) async fn run(self) -> anyhow::Result<Exit> {
         let given = ServerSection {
             listen: self.listen,

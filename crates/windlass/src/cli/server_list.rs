@@ -1,4 +1,4 @@
-//! `windlass server-list`: which servers there are on the store.
+//! `windlass server-list`: lists the servers on the store.
 
 use jiff::Timestamp;
 use windlass_api::{Server, ServerState};
@@ -6,7 +6,7 @@ use windlass_api::{Server, ServerState};
 use super::{connection::Context, exit::Exit, output::Style};
 use crate::cli::output::{table::Table, time::age};
 
-/// Lists the servers on the store of the one that answers.
+/// Lists all servers on the store of the server that answers.
 pub(crate) async fn run(context: &Context) -> anyhow::Result<Exit> {
     let servers = context.client.servers().await?;
     context.output.show(&servers, |servers, style| render(&servers.items, Timestamp::now(), style))?;

@@ -1,11 +1,11 @@
-//! Being told to stop.
+//! Stop signals.
 
 use std::{io, process};
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// Resolves at the first SIGTERM or SIGINT: what runs is to be brought to its end. Whoever cannot wait for that
-/// sends a second one, which ends the process at once.
+/// Resolves at the first SIGTERM or SIGINT: the process should then finish its work. A second signal ends the
+/// process at once.
 ///
 /// # Errors
 /// When the signals cannot be caught. Must be called inside of a runtime.

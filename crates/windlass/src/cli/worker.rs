@@ -14,7 +14,7 @@ use crate::{
     modules::{self, BrokerOptions, WorkerOptions},
 };
 
-/// What to serve.
+/// The settings of a worker.
 #[derive(Debug, Args)]
 #[command(group = ArgGroup::new("from_broker").args(["broker", "broker_file"]))]
 pub(crate) struct WorkerArgs {
@@ -30,27 +30,29 @@ pub(crate) struct WorkerArgs {
     #[arg(long, value_name = "N", value_parser = parse_concurrency)]
     concurrency: Option<NonZeroUsize>,
 
-    /// Its name, for people [default: the machine's name and the process id]
+    /// Its name in lists and logs [default: the machine's name and the process id]
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
 
-    /// Take the steps from queues of this broker; with --server the server is asked whose each is, and told what became of it
+    /// Receive steps from queues of this broker; with --server the worker asks the server before it runs a
+    /// step and sends results there
     #[arg(long, value_name = "URL", env = "WINDLASS_BROKER", hide_env_values = true)]
     broker: Option<String>,
 
-    /// File with the URL of the broker, in place of --broker: commands of other users cannot read its password
+    /// File with the URL of the broker, in place of --broker: commands of other users cannot read its
+    /// password
     #[arg(long, value_name = "FILE", env = "WINDLASS_BROKER_FILE", conflicts_with = "broker")]
     broker_file: Option<PathBuf>,
 
-    /// Tell what became of steps on this queue of the broker, without a server [default: windlass-results]
+    /// Send results to this queue of the broker, without a server [default: windlass-results]
     #[arg(long, value_name = "QUEUE", requires = "from_broker")]
     results: Option<String>,
 
-    /// The broker's queue of a module, where it is not called like it; may be given more than once
+    /// The broker's queue of a module, if its name differs from the module's; may be given more than once
     #[arg(long = "queue", value_name = "MODULE=QUEUE", requires = "from_broker", value_parser = parse_queue)]
     queues: Vec<(String, String)>,
 
-    /// What kind of queues, where the broker has several
+    /// The kind of the queues, where the broker has several
     #[arg(long, value_name = "KIND", requires = "from_broker")]
     queue_kind: Option<String>,
 }
@@ -67,11 +69,12 @@ fn parse_queue(text: &str) -> Result<(String, String), String> {
 fn parse_concurrency(text: &str) -> Result<NonZeroUsize, String> {
     let number: usize =
         text.parse().map_err(|_| "write how many commands may run at once, such as 4".to_owned())?;
-    NonZeroUsize::new(number).ok_or_else(|| "a worker of 0 runs nothing: write 1 or more".to_owned())
+    NonZeroUsize::new(number)
+        .ok_or_else(|| "a worker with concurrency 0 runs nothing: use 1 or more".to_owned())
 }
 
 impl WorkerArgs {
-    /// Runs the worker until it is told to stop.
+    /// Runs the worker until a stop signal.
     pub(crate) async fn run(self, connection: &ConnectionArgs) -> anyhow::Result<Exit> {
         logging::start();
         let broker = match &self.broker_file {
@@ -97,7 +100,8 @@ impl WorkerArgs {
     }
 }
 
-/// The server of the worker. Over a broker it has one only if that was named, and nothing was said of results.
+/// The server of the worker. Over a broker, a worker has a server only if one was given and `--results` was
+/// not.
 fn server(connection: &ConnectionArgs, broker: &Option<String>, results: &Option<String>) -> Option<String> {
     match (broker, results) {
         (None, _) => Some(connection.server.clone().unwrap_or_else(|| SERVER_DEFAULT.to_owned())),

@@ -1,4 +1,4 @@
-//! The files of `examples/create-instance`, carried in the program.
+//! The files of `examples/create-instance`, included in the program.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -6,7 +6,7 @@ use std::path::Path;
 
 use anyhow::Context;
 
-/// What the ledger of the demo has: CPUs, MB of memory, MB of storage.
+/// The ledger of the demo: CPUs, MB of memory, MB of storage.
 pub(super) const CAPACITY: &str = "capacity 16 4096 1000\n";
 
 macro_rules! example {

@@ -1,11 +1,11 @@
-//! What the tasks of the demo have left on the disk: instances and entries in the ledger.
+//! Reads the effects of the demo's tasks from the disk: instances and entries in the ledger.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 
-/// The folder that the example's commands work in.
+/// The working folder of the example's commands.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Instances<'a> {
     folder: &'a Path,
@@ -16,12 +16,12 @@ impl<'a> Instances<'a> {
         Self { folder }
     }
 
-    /// Where an instance is once it is complete.
+    /// The path of a complete instance.
     pub(super) fn path(self, name: &str) -> PathBuf {
         self.folder.join("instances").join(name)
     }
 
-    /// The names of all there is, complete or half made.
+    /// The names of all instances, complete or not.
     pub(super) fn names(self) -> anyhow::Result<Vec<String>> {
         let entries = fs::read_dir(self.folder.join("instances")).context("cannot list the instances")?;
         let mut names = Vec::new();
@@ -32,13 +32,13 @@ impl<'a> Instances<'a> {
         Ok(names)
     }
 
-    /// How many data files there are of an instance, be it complete or not.
+    /// The number of data files of an instance, complete or not.
     pub(super) fn data_files(self, name: &str) -> usize {
         let is_of_it = |entry: &String| entry == name || entry.starts_with(&format!(".building-{name}-"));
         let Ok(names) = self.names() else { return 0 };
         let Some(entry) = names.into_iter().find(is_of_it) else { return 0 };
         let files = fs::read_dir(self.path(&entry).join("data")).into_iter().flatten().flatten();
-        // A file that is being written has another name until it is whole.
+        // A file has another name until it is completely written.
         files.filter(|file| !file.file_name().to_string_lossy().ends_with(".new")).count()
     }
 

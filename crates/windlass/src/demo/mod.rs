@@ -1,10 +1,10 @@
-//! `windlass demo`: a guided first run with nothing to install and nothing made up.
+//! `windlass demo`: a guided first run that needs no installation and simulates nothing.
 //!
-//! It writes the files of `examples/create-instance` to a fresh folder, starts a server and a worker as processes
-//! of their own, as a user would, and runs three tasks through the public client: one succeeds, one fails at its
-//! third step and is undone, and one loses its worker halfway. What it says about them it has read from the
-//! server and from the disk; where that is not as promised, the demo fails. The folder stays, the processes go,
-//! however the demo itself ends.
+//! It writes the files of `examples/create-instance` to a fresh folder, starts a server and a worker as
+//! separate processes, as a user would, and runs three tasks through the public client. One succeeds; one
+//! fails at its third step and is rolled back; one loses its worker halfway. The demo reports only facts that
+//! it has read from the server and from the disk, and fails if they differ from the expected ones. However it
+//! ends, it keeps the folder and ends its processes.
 
 mod files;
 mod instances;
@@ -19,10 +19,11 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use site::Site;
 
-/// Runs the demo to its end, which takes some ten seconds.
+/// Runs the demo to its end, which takes about ten seconds.
 ///
 /// # Errors
-/// When something is not as the demo promises, or a signal ended it. Its processes have ended in any case.
+/// When a result differs from the expected one, or a signal ended the demo. Its processes have ended in any
+/// case.
 pub async fn run() -> anyhow::Result<()> {
     let program = std::env::current_exe().context("cannot find this program's file")?;
     let folder = fresh_folder()?;
@@ -34,7 +35,7 @@ pub async fn run() -> anyhow::Result<()> {
     };
     site.end().await;
     told.with_context(|| {
-        format!("the demo did not come to its end; its files and logs are in {}", site.folder().display())
+        format!("the demo did not finish; its files and logs are in {}", site.folder().display())
     })
 }
 
@@ -48,11 +49,11 @@ async fn interrupted() -> anyhow::Result<&'static str> {
     }
 }
 
-/// A folder that was not there before, below the one for temporary files.
+/// Creates a new folder below the one for temporary files.
 fn fresh_folder() -> anyhow::Result<PathBuf> {
     let now = jiff::Timestamp::now().strftime("%Y%m%d-%H%M%S");
     let folder = std::env::temp_dir().join(format!("windlass-demo-{now}-{}", std::process::id()));
     std::fs::create_dir(&folder).with_context(|| format!("cannot create the folder {}", folder.display()))?;
-    // Site run in it, so its path must not depend on where this one is.
+    // The processes run in this folder, so its path must be absolute.
     folder.canonicalize().with_context(|| format!("cannot find the folder {}", folder.display()))
 }

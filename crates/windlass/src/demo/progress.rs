@@ -1,4 +1,4 @@
-//! What happens to a task, as lines for people: each thing once, in the order in which it happened.
+//! Describes the progress of a task in lines of text: each event once, in the order of their times.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -6,16 +6,16 @@ use std::time::Duration;
 use jiff::Timestamp;
 use windlass_api::{Step, StepStatus, Task};
 
-/// A step is said to run when it has run for so long already: the end of a shorter one says enough.
+/// A running step is reported after this time. For a shorter step the line about its end is enough.
 const NOTABLE: Duration = Duration::from_millis(500);
 
-/// Remembers what was said already.
+/// The moments already reported.
 #[derive(Debug, Default)]
 pub(super) struct Progress {
     said: BTreeSet<(usize, Moment)>,
 }
 
-/// What can be said of a step; the number is that of the attempt.
+/// A moment in a step's life. The number is that of the attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Moment {
     Running(u32),
@@ -24,7 +24,7 @@ enum Moment {
 }
 
 impl Progress {
-    /// The lines for what is new in `task`.
+    /// The lines about new moments in `task`.
     pub(super) fn news(&mut self, task: &Task, now: Timestamp) -> Vec<String> {
         let mut news: Vec<_> = task
             .steps
@@ -66,15 +66,16 @@ fn moments(step: &Step, now: Timestamp) -> Vec<(Timestamp, Moment, String)> {
         && let Some(ended) = rollback.ended_at
     {
         let how = match rollback.status {
-            StepStatus::Succeeded => "undone".to_owned(),
-            _ => format!("could not be undone: {}", rollback.message.as_deref().unwrap_or("no message")),
+            StepStatus::Succeeded => "rolled back".to_owned(),
+            _ => format!("could not be rolled back: {}", rollback.message.as_deref().unwrap_or("no message")),
         };
         moments.push((ended, Moment::Undone, format!("{how} by {}", rollback.run)));
     }
     moments
 }
 
-/// Why the step itself failed for good, if it did. A step that succeeded after a failed attempt did not.
+/// The message of a step that has finally failed. A step that succeeded after a failed attempt has not
+/// failed.
 fn failure(step: &Step) -> Option<&str> {
     let undone =
         matches!(step.status, StepStatus::RollingBack | StepStatus::RolledBack | StepStatus::RollbackFailed);

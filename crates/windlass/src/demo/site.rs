@@ -1,4 +1,4 @@
-//! What the demo runs: a server and workers in a folder, started with the command lines that users have.
+//! The processes of the demo: a server and workers in a folder, started with ordinary command lines.
 
 use std::{
     path::{Path, PathBuf},
@@ -10,7 +10,7 @@ use tokio::process::Command;
 
 use crate::supervisor::Supervisor;
 
-/// The server, the workers, and the folder they work in.
+/// The server, the workers, and their working folder.
 #[derive(Debug)]
 pub(super) struct Site {
     program: PathBuf,
@@ -25,12 +25,12 @@ impl Site {
         Ok(Self { program, folder, processes })
     }
 
-    /// The program that the processes run.
+    /// The program file of the processes.
     pub(super) fn program(&self) -> &Path {
         &self.program
     }
 
-    /// The folder they work in.
+    /// The working folder.
     pub(super) fn folder(&self) -> &Path {
         &self.folder
     }
@@ -41,7 +41,7 @@ impl Site {
         self.processes.start_server("server", server, Some(self.log("server"))).await
     }
 
-    /// Starts a worker that serves the modules of the folder; returns its process id.
+    /// Starts a worker that serves the modules of the folder. Returns its process id.
     pub(super) fn start_worker(&mut self, name: &str, server: &str) -> anyhow::Result<u32> {
         let mut worker =
             self.command(&["worker", "--server", server, "--modules", "modules", "--name", name]);
@@ -49,7 +49,7 @@ impl Site {
         self.processes.start(name, worker, Some(self.log(name)))
     }
 
-    /// Runs a command of the client to its end and returns what it printed.
+    /// Runs a client command to its end. Returns its output.
     pub(super) async fn run(&self, arguments: &[&str]) -> anyhow::Result<String> {
         let mut command = self.command(arguments);
         let output = command.stdin(Stdio::null()).kill_on_drop(true).output().await;
@@ -62,22 +62,22 @@ impl Site {
         Ok(printed)
     }
 
-    /// Sends SIGKILL to a process and waits until it is gone.
+    /// Sends SIGKILL to a process and waits until it has ended.
     pub(super) async fn kill(&mut self, name: &str) -> anyhow::Result<()> {
         self.processes.kill(name).await
     }
 
-    /// An error if a process has ended by itself.
+    /// Fails if a process has ended by itself.
     pub(super) fn check(&mut self) -> anyhow::Result<()> {
         self.processes.check()
     }
 
-    /// Ends all of them, workers first.
+    /// Ends all processes, workers first.
     pub(super) async fn end(&mut self) {
         self.processes.end().await;
     }
 
-    /// Settings of the user's own servers must not lead the demo to them.
+    /// Removes the user's settings, which could lead the demo to the user's own servers.
     fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(&self.program);
         command.args(arguments).current_dir(&self.folder);

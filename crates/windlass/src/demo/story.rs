@@ -1,4 +1,4 @@
-//! The story: three tasks, and what became of them.
+//! The story of the demo: three tasks and their ends.
 
 use std::io::Write;
 use std::time::{Duration, Instant};
@@ -14,22 +14,22 @@ use super::site::Site;
 
 const FLOW: &str = "create_instance";
 
-/// How often a task is looked at: as fast as an eye follows.
+/// The interval at which a task is read: fast enough for a reader of the output.
 const LOOK_INTERVAL: Duration = Duration::from_millis(50);
 
-/// No part of the demo takes that long.
+/// The time limit for each part of the demo.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// The data files of an instance, and how many of them are there when the worker is killed.
+/// The number of data files of an instance, and the number at which the worker is killed.
 const DATA_FILES: usize = 10;
 const DATA_FILES_AT_KILL: usize = 5;
 
-/// Tells the whole story; an error if it does not go as told.
+/// Runs the whole story. Fails if a task does not end as expected.
 pub(super) async fn tell(site: &mut Site) -> anyhow::Result<()> {
     let folder = site.folder().to_owned();
     let instances = Instances::of(&folder);
     say(&format!(
-        "Windlass runs tasks of several steps to their end, or undoes them. This demo creates database instances\n\
+        "Windlass runs tasks of several steps to their end, or rolls them back. This demo creates database instances\n\
          in three steps: check the machine, make the instance, deduct what it needs from a ledger.\n\
          All of it is real and happens in {}\n",
         folder.display()
@@ -116,7 +116,7 @@ impl Story<'_> {
         }
         let handed_out = killed.elapsed();
         let task = self.follow(task, &mut progress).await?;
-        ensure!(task.status == TaskStatus::Succeeded, "it should have succeeded all the same");
+        ensure!(task.status == TaskStatus::Succeeded, "it should have succeeded in spite of that");
         ensure!(self.instances.data_files("archive") == DATA_FILES, "the instance should be complete");
         let entries = self.instances.entries(&task.id)?;
         ensure!(entries.len() == 1, "the ledger should have one entry for it: {entries:?}");
@@ -148,7 +148,7 @@ impl Story<'_> {
         Ok(self.client.submit(&submit).await?)
     }
 
-    /// Says what happens to a task until it has ended.
+    /// Reports the progress of a task until it has ended.
     async fn follow(&mut self, mut task: Task, progress: &mut Progress) -> anyhow::Result<Task> {
         let start = Instant::now();
         while !task.status.is_ended() {
@@ -160,7 +160,7 @@ impl Story<'_> {
         Ok(task)
     }
 
-    /// Looks at the task after a moment and says what is new.
+    /// Reads the task after a short pause and reports its progress.
     async fn look(&mut self, task: &Task, progress: &mut Progress) -> anyhow::Result<Task> {
         self.site.check()?;
         tokio::time::sleep(LOOK_INTERVAL).await;
@@ -210,7 +210,7 @@ fn since_start(task: &Task) -> f64 {
     task.ended_at.unwrap_or_else(Timestamp::now).duration_since(task.created_at).as_secs_f64()
 }
 
-/// Prints at once: the demo is read while it runs.
+/// Prints a line and flushes it: the demo is read while it runs.
 fn say(text: &str) -> anyhow::Result<()> {
     let mut stdout = std::io::stdout().lock();
     writeln!(stdout, "{text}")?;

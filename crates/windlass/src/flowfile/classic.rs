@@ -1,4 +1,4 @@
-//! The classic catalogue: one JSON map of all flows, with the timeout around all attempts of a step.
+//! The classic catalogue: one JSON map of all flows. Its timeouts apply to all attempts of a step together.
 //!
 //! ```json
 //! { "create_instance": [
@@ -25,8 +25,8 @@ use super::{
     tree::{Entry, Node, Value},
 };
 
-/// Whether this is a catalogue and no single flow: nothing is called `flow` or `steps`, every value is a list or a map,
-/// and at least one is a list or a map with `steps`. Other maps are mistakes in a catalogue.
+/// Whether this is a catalogue and not a single flow: no key is `flow` or `steps`, every value is a list or a
+/// map, and at least one is a list or a map with `steps`. Other maps are mistakes in a catalogue.
 pub(super) fn is_catalogue(root: &Node) -> bool {
     let Value::Map(entries) = &root.value else {
         return false;
@@ -43,7 +43,7 @@ pub(super) fn is_catalogue(root: &Node) -> bool {
         })
 }
 
-/// All its flows, and where in the text their parts are.
+/// All flows of a catalogue, and the places of their parts in the text.
 pub(super) fn flows(root: Node) -> Result<Vec<(FlowDocument, Places)>, Fault> {
     match root.value {
         Value::Map(entries) => entries.into_iter().map(flow).collect(),
@@ -64,7 +64,7 @@ fn flow(entry: Entry) -> Result<(FlowDocument, Places), Fault> {
     let Value::List(nodes) = steps.value else {
         return Err(steps.unexpected(&entry.key, "a list of steps"));
     };
-    // Said here and not later: giving steps of the same command names of their own takes time for each pair of them.
+    // Checked before the names are made: that takes quadratic time for steps with the same command.
     if nodes.len() > STEPS_MAX {
         return Err(Fault::new(entry.key_at, too_many_steps(nodes.len())));
     }
@@ -111,7 +111,7 @@ fn action(node: Node, path: &str, places: &mut Places) -> Result<Action, Fault> 
     if module.contains('.') {
         return Err(Fault::new(
             module_at,
-            format!("the module {} has a dot, which no module may", quote(&module)),
+            format!("the module {} has a dot: modules must not contain one", quote(&module)),
         ));
     }
     if module == FLOW_MODULE {
@@ -119,8 +119,8 @@ fn action(node: Node, path: &str, places: &mut Places) -> Result<Action, Fault> 
             format!("the module `{FLOW_MODULE}` is reserved: no worker serves it, so give it another name");
         return Err(Fault::new(module_at, message));
     }
-    let command = fields.need_text("command", "what the module is asked to do")?;
-    // The classic timeout wraps all attempts of the step together; one attempt may use all of it.
+    let command = fields.need_text("command", "the command of the module")?;
+    // The classic timeout covers all attempts of the step together; one attempt may use all of it.
     let timeout = fields.span("timeout")?;
     Ok(Action {
         settings: ActionSettings {
@@ -139,7 +139,7 @@ fn action(node: Node, path: &str, places: &mut Places) -> Result<Action, Fault> 
     })
 }
 
-/// Notes where the parts of an action are, under the names they get in the document.
+/// Notes the places of an action's parts, under their names in the document.
 fn note(node: &Node, path: &str, places: &mut Places) {
     places.note(path.to_owned(), node.at);
     let Value::Map(entries) = &node.value else {
@@ -158,7 +158,7 @@ fn note(node: &Node, path: &str, places: &mut Places) {
     }
 }
 
-/// A name for the step: its command, with a number from 2 on where that is taken.
+/// The name of a step: its command, with a number from 2 if another step has that name.
 fn unlike(command: &str, names: &mut HashSet<String>) -> String {
     let numbered = (2_u32..).map(|number| format!("{command}-{number}"));
     let name = std::iter::once(command.to_owned()).chain(numbered).find(|name| !names.contains(name));

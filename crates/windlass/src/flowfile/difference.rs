@@ -1,4 +1,4 @@
-//! What differs between two flows: of the flow itself key by key, then step by step.
+//! Compares two flows: first the keys of the flow, then step by step.
 
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -6,25 +6,27 @@ use windlass_core::Flow;
 
 use super::document;
 
-/// One thing that differs. Where neither `step` nor `key` is said otherwise, it is about the flow or step as a whole.
+/// One difference. Without `step` it concerns the flow; without `key` it concerns the flow or step as a
+/// whole.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Difference {
-    /// The step, where it is about one.
+    /// The step, if the difference is in one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub step: Option<String>,
-    /// The key of the flow or step; none for a step that is there in one of them only.
+    /// The key of the flow or step; none for a step that only one of the flows has.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
-    /// What is said before; nothing where it is left out.
+    /// The old value; none where it was left out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub before: Option<Value>,
-    /// What is said after.
+    /// The new value; none where it is left out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub after: Option<Value>,
 }
 
-/// What differs between two flows, whose names and versions do not count. What means the same is the same, however
-/// it was written; `after` is compared as the steps it comes to, so a step put in between shows at its neighbours.
+/// The differences between two flows, without their names and versions. Values with the same meaning are
+/// equal, however they are written. `after` is compared after defaults are filled in, so an inserted step
+/// also changes its neighbours.
 #[must_use]
 pub fn differences(before: &Flow, after: &Flow) -> Vec<Difference> {
     let (before_keys, before_steps) = taken_apart(before);
@@ -70,7 +72,7 @@ fn named<'a>(steps: &'a Steps, name: &str) -> Option<&'a Keys> {
     steps.iter().find(|(other, _)| other == name).map(|(_, keys)| keys)
 }
 
-/// The keys of a flow, and those of its steps by their names.
+/// The keys of a flow, and those of its steps by name.
 fn taken_apart(flow: &Flow) -> (Keys, Steps) {
     let mut document = document(flow);
     document.flow = None;
@@ -88,7 +90,7 @@ fn taken_apart(flow: &Flow) -> (Keys, Steps) {
     (keys, steps)
 }
 
-/// A document as a map. Documents have only string keys, so they always are one.
+/// A document as a map. Documents have only string keys, so this always succeeds.
 fn keys(document: &impl Serialize) -> Keys {
     match serde_json::to_value(document) {
         Ok(Value::Object(keys)) => keys,

@@ -1,4 +1,4 @@
-//! A tree into the document it stands for.
+//! Converts a tree to its document.
 
 use windlass_api::{
     ActionDocument, ActionSettings, BackoffKind, FlowDocument, LockDocument, LockExpression, OnConflict,
@@ -48,7 +48,7 @@ const STEP_KEYS: [&str; 16] = [
 
 const ACTION_KEYS: [&str; 5] = ["run", "start_within", "timeout", "deadline", "retry"];
 
-/// Who makes the retries of a flow.
+/// The values of `retry_by`.
 pub(super) const RETRY_BY: [(&str, RetryBy); 2] = [("engine", RetryBy::Engine), ("module", RetryBy::Module)];
 
 const RUN_HINT: &str = "write MODULE.COMMAND, such as mysql.init_instance";
@@ -78,7 +78,7 @@ pub(super) fn flow(root: Node) -> Result<FlowDocument, Fault> {
         deaths_max: fields.count("deaths_max")?,
         key: fields.text("key")?,
         steps: steps(
-            fields.need("steps", "list what it does, as in `steps: [{name: init, run: mysql.init}]`")?,
+            fields.need("steps", "list its steps, as in `steps: [{name: init, run: mysql.init}]`")?,
         )?,
         on_error: fields.take("on_error").map(|node| action(node, "on_error")).transpose()?,
     })
@@ -104,7 +104,7 @@ fn steps(node: Node) -> Result<Vec<StepDocument>, Fault> {
 fn step(node: Node) -> Result<StepDocument, Fault> {
     let mut fields = Fields::of(node, "a step", &STEP_KEYS)?;
     Ok(StepDocument {
-        name: fields.need_text("name", "a name unlike those of the other steps")?,
+        name: fields.need_text("name", "a name that no other step has")?,
         run: fields.text("run")?,
         wait: fields.text("wait")?,
         when: fields.text("when")?,
@@ -132,7 +132,7 @@ fn unique(node: Node) -> Result<UniqueDocument, Fault> {
     }
     let mut fields = Fields::of(node, "`unique`", &["key", "while", "for", "on_conflict"])?;
     Ok(UniqueDocument::Full(UniqueSettings {
-        key: fields.need_text("key", "an expression that is the same for tasks that are the same")?,
+        key: fields.need_text("key", "an expression that has the same value for duplicate tasks")?,
         during: fields.choice(
             "while",
             &[
@@ -181,7 +181,8 @@ fn lock(node: Node, path: &str) -> Result<LockDocument, Fault> {
         return text(node, path).map(LockDocument::Name);
     }
     let mut fields = Fields::of(node, "a lock", &["expression"])?;
-    let expression = fields.need_text("expression", "what makes its name of the parameters")?;
+    let expression =
+        fields.need_text("expression", "an expression that computes its name from the parameters")?;
     Ok(LockDocument::Expression(LockExpression { expression }))
 }
 
@@ -196,7 +197,7 @@ fn after(node: Node) -> Result<Vec<String>, Fault> {
     }
 }
 
-/// What undoes a step, or is done about errors.
+/// The rollback action of a step, or the `on_error` action.
 fn action(node: Node, key: &'static str) -> Result<ActionDocument, Fault> {
     if matches!(node.value, Value::Text(_)) {
         return text(node, key).map(ActionDocument::Short);
@@ -223,7 +224,7 @@ fn retry(node: Node) -> Result<RetryDocument, Fault> {
         return Err(node.unexpected("retry", "a number such as 3, or a map with `max`"));
     }
     let mut fields = Fields::of(node, "a retry", &["max", "backoff", "base", "cap"])?;
-    let max = fields.need("max", "how often a failure is tried again")?;
+    let max = fields.need("max", "the number of retries")?;
     Ok(RetryDocument::Full(RetrySettings {
         max: count(&max, "max")?,
         backoff: fields.choice(

@@ -1,19 +1,19 @@
-//! What is wrong with a flow file, and where.
+//! Errors of flow files, with their places.
 
 use std::borrow::Cow;
 
 use thiserror::Error;
 use windlass_core::STEPS_MAX;
 
-/// Why a flow file was refused.
+/// The reason why a flow file was refused.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("{message}")]
 pub struct FlowError {
-    /// What is wrong, and what to write instead.
+    /// The problem and the fix.
     pub message: String,
-    /// The line it is on, from 1, where there is a text to point into.
+    /// The line, from 1; none if there is no source text.
     pub line: Option<u64>,
-    /// The character of that line, from 1.
+    /// The character in that line, from 1.
     pub column: Option<u64>,
 }
 
@@ -33,12 +33,12 @@ impl FlowError {
     }
 }
 
-/// A mistake found while the text is at hand only elsewhere: where it is, as a byte of that text.
+/// A mistake found without access to the whole text: its place is a byte of that text.
 #[derive(Debug)]
 pub(super) struct Fault {
     /// The byte at fault.
     pub(super) at: usize,
-    /// What is wrong, and what to write instead.
+    /// The problem and the fix.
     pub(super) message: String,
 }
 
@@ -52,12 +52,12 @@ impl Fault {
     }
 }
 
-/// What is said of a key that is there twice, in every format.
+/// The message for a duplicate key, in every format.
 pub(super) fn twice(key: &str) -> String {
-    format!("the key {} is there twice: take one away", quote(key))
+    format!("duplicate key {}: remove one", quote(key))
 }
 
-/// What is said of a whole number that parameters cannot carry as it is written.
+/// The message for a whole number that parameters cannot represent exactly.
 pub(super) fn not_exact(number: &str) -> String {
     format!(
         "the number {} is too large or begins with 0: it must fit into 64 bits, or be in quotes",
@@ -65,7 +65,7 @@ pub(super) fn not_exact(number: &str) -> String {
     )
 }
 
-/// A message of a parser, which may have a piece of the text in it, not longer than anybody reads.
+/// Shortens a parser's message, which may quote the text.
 pub(super) fn cut(message: &str) -> Cow<'_, str> {
     const CHARS_MAX: usize = 300;
 
@@ -75,14 +75,14 @@ pub(super) fn cut(message: &str) -> Cow<'_, str> {
     }
 }
 
-/// What is said of a flow with more steps than any may have.
+/// The message for a flow with too many steps.
 pub(super) fn too_many_steps(count: usize) -> String {
-    format!("the flow has {count} steps; the most is {STEPS_MAX}")
+    format!("the flow has {count} steps; the limit is {STEPS_MAX}")
 }
 
-/// A piece of the user's text inside a message: in quotes, on one line, and not too long.
+/// A piece of the user's text for a message: in quotes, on one line, and shortened.
 pub(super) fn quote(text: &str) -> String {
-    /// Longer pieces would hide the message; a name has at most 128 characters anyway.
+    /// A longer piece would hide the message; a name has at most 128 characters anyway.
     const CHARS_MAX: usize = 64;
 
     match text.char_indices().nth(CHARS_MAX) {

@@ -1,4 +1,4 @@
-//! Taking a map of known keys apart, and saying what is wrong with the others.
+//! Takes a map with known keys apart, and reports unknown ones.
 
 use windlass_api::Span;
 
@@ -7,10 +7,10 @@ use super::{
     tree::{Entry, Node, Value},
 };
 
-/// Keys the format has, which this version cannot carry out yet.
+/// Keys reserved by the format that this version does not support yet.
 const LATER: [&str; 3] = ["exclusive", "device", "priority"];
 
-/// The keys of a map that may have these and no others.
+/// The entries of a map that may only have certain keys.
 pub(super) struct Fields {
     what: &'static str,
     at: usize,
@@ -38,25 +38,25 @@ impl Fields {
         Ok(Self { what, at, entries })
     }
 
-    /// The value of a key; a key without a value is as good as left out.
+    /// The value of a key; none if it is missing or empty.
     pub(super) fn take(&mut self, key: &str) -> Option<Node> {
         let index = self.entries.iter().position(|entry| entry.key == key)?;
         let node = self.entries.swap_remove(index).value;
         (!matches!(node.value, Value::Null)).then_some(node)
     }
 
-    /// The value of a key that must be there. `hint` says what to write.
+    /// The value of a required key. `hint` describes what to write.
     pub(super) fn need(&mut self, key: &str, hint: &str) -> Result<Node, Fault> {
         let (at, what) = (self.at, self.what);
         self.take(key).ok_or_else(|| Fault::new(at, format!("{what} needs `{key}`: {hint}")))
     }
 
-    /// A text.
+    /// A string.
     pub(super) fn text(&mut self, key: &str) -> Result<Option<String>, Fault> {
         self.take(key).map(|node| text(node, key)).transpose()
     }
 
-    /// A text that must be there.
+    /// A required string.
     pub(super) fn need_text(&mut self, key: &str, hint: &str) -> Result<String, Fault> {
         text(self.need(key, hint)?, key)
     }
@@ -71,7 +71,7 @@ impl Fields {
         self.take(key).map(|node| count(&node, key)).transpose()
     }
 
-    /// One of a few words.
+    /// One of several words.
     pub(super) fn choice<T: Copy>(&mut self, key: &str, choices: &[(&str, T)]) -> Result<Option<T>, Fault> {
         let Some(node) = self.take(key) else {
             return Ok(None);
@@ -89,19 +89,19 @@ impl Fields {
     }
 }
 
-/// A text.
+/// A string.
 pub(super) fn text(node: Node, key: &str) -> Result<String, Fault> {
     let at = node.at;
     match node.value {
         Value::Text(text) => Ok(text),
         Value::Bool(value) => Err(in_quotes(at, key, &value)),
         Value::Number(value) => Err(in_quotes(at, key, &value)),
-        _ => Err(node.unexpected(key, "a text")),
+        _ => Err(node.unexpected(key, "a string")),
     }
 }
 
 fn in_quotes(at: usize, key: &str, value: &dyn std::fmt::Display) -> Fault {
-    Fault::new(at, format!("`{key}` must be a text: put it in quotes, as in \"{value}\""))
+    Fault::new(at, format!("`{key}` must be a string: put it in quotes, as in \"{value}\""))
 }
 
 /// A duration: a text such as `5m`, or a number of seconds.
@@ -129,7 +129,7 @@ pub(super) fn count(node: &Node, key: &str) -> Result<u32, Fault> {
         let reason = if number.as_i64().is_some_and(|count| count < 0) {
             "is negative: write 0 or more"
         } else if number.is_f64() {
-            "is no whole number"
+            "is not a whole number"
         } else {
             "is too large"
         };
@@ -137,7 +137,7 @@ pub(super) fn count(node: &Node, key: &str) -> Result<u32, Fault> {
     })
 }
 
-/// What to say of a key that is not known here.
+/// The message for an unknown key.
 fn unknown(key: &str, what: &str, known: &[&str]) -> String {
     let known_text = list(&known.iter().map(|key| format!("`{key}`")).collect::<Vec<_>>(), "and");
     match nearest(key, known.iter().copied()) {
@@ -148,11 +148,12 @@ fn unknown(key: &str, what: &str, known: &[&str]) -> String {
     }
 }
 
-/// The name that was probably meant.
+/// The known name that was probably meant.
 pub(crate) fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    /// Longer names are no slips of the finger; comparing them would take time for nothing.
+    /// Longer names are not typing mistakes, and comparing them would take too long.
     const BYTES_MAX: usize = 128;
-    /// Between `retries` for `retry`, which is meant, and `name` for `command`, which is not.
+    /// A value between the likeness of `retries` to `retry`, which should match, and that of `name` to
+    /// `command`, which should not.
     const LIKENESS_MIN: f64 = 0.8;
 
     if name.len() > BYTES_MAX {
@@ -163,7 +164,7 @@ pub(crate) fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) 
         .into_iter()
         .map(|candidate| (strsim::jaro_winkler(&name, &candidate.to_lowercase()), candidate))
         .filter(|(likeness, _)| *likeness >= LIKENESS_MIN)
-        // Of names that are equally like it, the first of the alphabet, so that the message is always the same.
+        // Of equally similar names the first in the alphabet, so that the message is deterministic.
         .max_by(|(one, a), (other, b)| one.total_cmp(other).then_with(|| b.cmp(a)))
         .map(|(_, candidate)| candidate)
 }

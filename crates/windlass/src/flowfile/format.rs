@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::FlowError;
 
-/// What a flow file is written in.
+/// The format of a flow file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Format {
     /// YAML 1.2, with one flow per document.
@@ -27,13 +27,13 @@ impl Format {
             "json" | "jsonc" => Ok(Self::Json),
             "toml" => Ok(Self::Toml),
             _ => Err(FlowError::new(format!(
-                "cannot tell the format of {}: name it .yaml, .json or .toml",
+                "unknown format of {}: use the extension .yaml, .json or .toml",
                 path.display()
             ))),
         }
     }
 
-    /// The format of a request body, by its media type; parameters such as `charset` are passed over.
+    /// The format of a request body, by its media type; parameters such as `charset` are ignored.
     #[must_use]
     pub fn of_content_type(content_type: &str) -> Option<Self> {
         let essence = content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
@@ -56,7 +56,7 @@ mod tests {
         assert_eq!(Format::of_path(Path::new("catalogue.jsonc")), Ok(Format::Json));
         assert_eq!(Format::of_path(Path::new("backup.toml")), Ok(Format::Toml));
         let error = Format::of_path(Path::new("backup.ini")).unwrap_err();
-        insta::assert_snapshot!(error, @"cannot tell the format of backup.ini: name it .yaml, .json or .toml");
+        insta::assert_snapshot!(error, @"unknown format of backup.ini: use the extension .yaml, .json or .toml");
 
         assert_eq!(Format::of_content_type("Application/JSON; charset=utf-8"), Some(Format::Json));
         assert_eq!(Format::of_content_type("application/yaml"), Some(Format::Yaml));

@@ -1,7 +1,8 @@
-//! JSON into a tree, with comments and trailing commas accepted as in the classic catalogue.
+//! Reads JSON into a tree. Accepts comments and trailing commas, as in the classic catalogue.
 //!
-//! `serde_json` does not say where a value is, but a [`RawValue`] borrows its text: where it lies in the whole is
-//! the place. A first pass checks the syntax of everything; the second descends level by level.
+//! `serde_json` does not report the place of a value, but a [`RawValue`] borrows its text, and the offset of
+//! that text is the place. A first pass checks the syntax of the whole text; a second one descends level by
+//! level.
 
 use std::{borrow::Cow, collections::HashSet, fmt};
 
@@ -20,20 +21,20 @@ pub(super) fn tree(text: &str) -> Result<Node, Fault> {
     Reader { text: &blank }.node(raw, 1)
 }
 
-/// The same text, byte for byte, with spaces for comments and trailing commas.
+/// The text with the same number of bytes, with spaces in place of comments and trailing commas.
 fn without_comments(text: &str) -> Result<String, Fault> {
     let mut bytes = text.as_bytes().to_vec();
     if json_strip_comments::strip_slice(&mut bytes).is_err() {
         // The offending slash is the last byte that was blanked.
         let at = bytes.iter().zip(text.bytes()).rposition(|(new, old)| *new != old).unwrap_or(0);
-        return Err(Fault::new(at, "a `/` that begins no comment: write `//` or `/* … */`"));
+        return Err(Fault::new(at, "a `/` that does not start a comment: write `//` or `/* … */`"));
     }
     String::from_utf8(bytes).map_err(|error| {
         Fault::new(error.utf8_error().valid_up_to(), "a comment that does not end where a character ends")
     })
 }
 
-/// A syntax error of a `part` of the text that begins at byte `from`.
+/// A syntax error in a `part` of the text that starts at byte `from`.
 fn fault(error: &serde_json::Error, part: &str, from: usize) -> Fault {
     let line_start =
         part.split_inclusive('\n').take(error.line().saturating_sub(1)).map(str::len).sum::<usize>();
@@ -91,7 +92,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Numbers are read here and not by `serde_json`, which may be off by the last bit.
+/// Parses numbers itself: `serde_json` may be wrong in the last bit.
 fn number(text: &str) -> Result<Value, String> {
     if let Ok(value) = text.parse::<u64>() {
         return Ok(Value::Number(value.into()));
@@ -105,7 +106,7 @@ fn number(text: &str) -> Result<Value, String> {
     float(text.parse().unwrap_or(f64::NAN))
 }
 
-/// The members of an object as they lie in the text.
+/// The members of an object, in the order of the text.
 struct Members;
 
 impl<'de> DeserializeSeed<'de> for Members {

@@ -1,13 +1,13 @@
-//! What holds of every flow file: see [`crate::malformed`].
+//! Properties of every flow file, for fuzzing: see [`crate::malformed`].
 
 use windlass_core::Flow;
 
 use super::{FlowError, Format, Source, compile, compile_document, document, read};
 use crate::malformed::check_message;
 
-/// Reads and compiles the bytes as YAML, JSON and TOML.
+/// Reads and compiles the bytes as YAML, as JSON and as TOML.
 pub fn flow_file(bytes: &[u8]) {
-    // What is not UTF-8 is refused before there is a text.
+    // Callers refuse input that is not UTF-8 before they parse it.
     let Ok(text) = std::str::from_utf8(bytes) else { return };
     for format in [Format::Yaml, Format::Json, Format::Toml] {
         match read(text, format) {
@@ -24,7 +24,7 @@ fn check_source(source: &Source, text: &str) {
     }
 }
 
-/// A flow is the same after it was written as a document, and as a file of JSON.
+/// A flow stays the same when it is written as a document, or as a JSON file, and compiled again.
 fn check_flow(flow: &Flow) {
     let document = document(flow);
     assert_eq!(compile_document(&document).as_ref(), Ok(flow), "the document makes another flow");

@@ -1,4 +1,4 @@
-//! Reading flow files: from the text a person wrote to the [`Flow`](windlass_core::Flow) the engine runs.
+//! Reads flow files: from the text to the [`Flow`](windlass_core::Flow) that the engine runs.
 //!
 //! ```text
 //!            yaml.rs ─┐
@@ -7,11 +7,11 @@
 //!                                                    document ◀── write.rs ─┘
 //! ```
 //!
-//! The three formats are read into one tree whose every node knows its place in the text, so that each message
-//! can say line and column, whatever the format and however late the mistake is found: a step that is `after`
-//! an unknown one is valid YAML and a valid document, and still has a line.
+//! All three formats become one tree, and each node knows its place in the text. So each message can name
+//! line and column, in every format, even if the mistake is found late: a step that is `after` an unknown one
+//! is valid YAML and a valid document, and still has a line.
 //!
-//! Nothing here panics, whatever the text: it may come from a stranger, by HTTP.
+//! Nothing here panics, for any text: it may come from an unknown client, by HTTP.
 
 mod classic;
 mod compile;

@@ -1,34 +1,36 @@
-//! Where the parts of a flow are in its text, so that mistakes found later can still be pointed at.
+//! The places of a flow's parts in its text, so that mistakes found later have a line and a column.
 
 use std::collections::BTreeMap;
 
 use super::tree::{Node, Value};
 
-/// How deep places are noted: `steps[2].rollback.retry.cap` is the deepest that anything asks for.
+/// The depth to which places are noted: `steps[2].rollback.retry.cap` is the deepest path that is ever looked
+/// up.
 const DEPTH_MAX: usize = 6;
 
-/// How long a key may be for places inside it to be noted. No key of the format is half as long; without a limit,
-/// the paths below one that is very long would take many times the memory of the file.
+/// The longest key below which places are noted. All keys of the format are shorter than half of this.
+/// Without a limit, the paths below a very long key would take many times the memory of the file.
 const KEY_BYTES_MAX: usize = 32;
 
-/// Bytes of the text by path: `flow`, `steps[2]`, `steps[2].retry.cap`.
+/// Byte offsets in the text, by path: `flow`, `steps[2]`, `steps[2].retry.cap`.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Places(BTreeMap<String, usize>);
 
 impl Places {
-    /// The places of everything in a document that a mistake found later may be in. Nothing looks into parameters.
+    /// The places of all parts of a document that a later mistake may name. Parameters are left out: their
+    /// content is never checked.
     pub(super) fn of(root: &Node) -> Self {
         let mut places = Self::default();
         places.add(String::new(), root, 0);
         places
     }
 
-    /// Notes the place of a path, unless it is known.
+    /// Notes the place of a path, unless it is already known.
     pub(super) fn note(&mut self, path: String, at: usize) {
         self.0.entry(path).or_insert(at);
     }
 
-    /// The place of a path, or of the nearest thing around it that is there.
+    /// The place of a path, or of its nearest known parent.
     pub(super) fn find(&self, path: &str) -> usize {
         let mut path = path;
         loop {

@@ -1,4 +1,4 @@
-//! What holds for every text and every flow.
+//! Properties of every text and every flow.
 
 use proptest::{collection::vec, option, prelude::*, sample::select};
 use windlass_core::{
@@ -16,7 +16,7 @@ const FILES: [(Format, &str); 5] = [
     (Format::Json, include_str!("../../tests/flowfiles/classic.json")),
 ];
 
-/// Pieces that mean something in one format or another.
+/// Pieces with a meaning in at least one format.
 const PIECES: [&str; 32] = [
     "{", "}", "[", "]", ":", ",", "\"", "'", "#", "/", "//", "/*", "*/", "\\", "\\u", "&a", "*a", "<<: ",
     "!!int ", "---\n", "- ", "\n", "\t", "\u{feff}", "é", "\0", "|", ">", "-1", "1e999", "null", "=",
@@ -61,7 +61,7 @@ fn edited(text: &str, edits: &[Edit]) -> String {
     characters.into_iter().collect()
 }
 
-/// Reads and compiles; what is refused is refused with a reason and a place inside the text.
+/// Reads and compiles. An error must have a message and a place inside the text.
 fn read_whole(text: &str, format: Format) -> Result<(), TestCaseError> {
     let refused = match read(text, format) {
         Ok(sources) => sources.iter().map(compile).find_map(Result::err),
@@ -81,7 +81,7 @@ fn name() -> impl Strategy<Value = Name> {
     "[A-Za-z0-9][A-Za-z0-9_.-]{0,12}".prop_map(|text| Name::new(&text).unwrap())
 }
 
-/// A module has no dot, since the first one ends it.
+/// A module has no dot, because `run` is split at the first one.
 fn module() -> impl Strategy<Value = Name> {
     "[A-Za-z0-9][A-Za-z0-9_-]{0,12}"
         .prop_filter("reserved", |text| text != "flow")
@@ -148,7 +148,7 @@ fn each() -> impl Strategy<Value = Each> {
     ("[a-zA-Zé .]{1,12}", parallel).prop_map(|(list, parallel)| Each { list: list.into(), parallel })
 }
 
-/// What a step does, and whatever its place in the graph allows.
+/// A step with any action, as far as its place in the graph allows.
 fn step() -> impl Strategy<Value = StepDefinition> {
     let conditions = || (option::of(expression()), option::of(length()), option::of(expression()));
     let of_worker = (action(), option::of(action()), option::of(each()), 0_u32..4, conditions()).prop_map(
@@ -199,7 +199,7 @@ fn params() -> impl Strategy<Value = Option<Box<str>>> {
     }))
 }
 
-/// Its predecessors, where they are not the step before it.
+/// Sets the predecessors of a step, unless it follows the step before it.
 fn placed(
     index: usize,
     name: &Name,
@@ -218,7 +218,7 @@ fn placed(
     StepDefinition { name: Name::new(&format!("{index}-{name}")).unwrap(), after, on_partial, ..step }
 }
 
-/// A step for errors has the flow's key, which all others have as well that have none of their own.
+/// Adds a step for errors. It has the flow's concurrency key, and so has every other step without its own.
 fn on_error(run: Action, key: Option<Expression>, steps: &mut Vec<StepDefinition>) {
     for step in steps.iter_mut().filter(|step| step.run.worker().is_some()) {
         step.key = step.key.take().or_else(|| key.clone());
@@ -289,7 +289,7 @@ proptest! {
     fn a_flow_and_its_document_are_the_same(flow in flow()) {
         let document = document(&flow);
         prop_assert_eq!(&compile_document(&document).unwrap(), &flow);
-        // The same by way of a file.
+        // The same through a file.
         let text = serde_json::to_string(&document).unwrap();
         prop_assert_eq!(&compile(&read(&text, Format::Json).unwrap()[0]).unwrap(), &flow);
     }

@@ -1,4 +1,4 @@
-//! What is said of files that mean nothing. These messages are a user interface: read them as one when they change.
+//! The messages for invalid files. These messages are a user interface: read them all when you change them.
 
 use std::{fmt::Write as _, time::Instant};
 
@@ -8,7 +8,7 @@ use super::{FILE_BYTES_MAX, Format, compile, compile_document, read};
 
 const YAML: &str = include_str!("../../tests/flowfiles/create_instance.yaml");
 
-/// What is said of each text, with its line and column.
+/// Checks the message for each text, with its line and column.
 pub(super) fn refusals<'a>(format: Format, texts: impl IntoIterator<Item = &'a str>) -> String {
     let mut said = String::new();
     for text in texts {
@@ -22,7 +22,7 @@ pub(super) fn refusals<'a>(format: Format, texts: impl IntoIterator<Item = &'a s
     said
 }
 
-/// A flow with one step that has these keys beside its name and `run`.
+/// A flow with one step that has these keys in addition to its name and `run`.
 pub(super) fn step(keys: &str) -> String {
     format!("flow: f\nsteps:\n  - name: a\n    run: m.c\n    {keys}\n")
 }
@@ -100,22 +100,22 @@ fn values_of_the_wrong_type_are_refused() {
     5:14: `timeout` is a list, and must be a duration such as 30s, 5m, 1h30m or 2d, or a number of seconds
     5:14: a timeout of 0 would fail every attempt: give it a length, or leave it out
     5:15: a deadline of 0 would fail every attempt: give it a length, or leave it out
-    5:14: `timeout` is longer than 366 days, which is the most
-    5:14: `timeout` is longer than 366 days, which is the most
+    5:14: `timeout` is too long: the limit is 366 days
+    5:14: `timeout` is too long: the limit is 366 days
     5:12: `retry`: -1 is negative: write 0 or more
-    5:12: `retry`: 2.5 is no whole number
+    5:12: `retry`: 2.5 is not a whole number
     5:12: `retry`: 5000000000 is too large
-    5:12: `retry` is 2000000, and the most is 1000000
-    5:12: `retry` is a text, and must be a number such as 3, or a map with `max`
-    5:12: a retry needs `max`: how often a failure is tried again
+    5:12: `retry` is 2000000: the limit is 1000000
+    5:12: `retry` is a string, and must be a number such as 3, or a map with `max`
+    5:12: a retry needs `max`: the number of retries
     5:31: `backoff` is "linear", and must be exponential, fixed or none
     5:28: the first delay `base` (5m) is longer than the longest, `cap` (1m)
-    5:27: `cap` is longer than 366 days, which is the most
+    5:27: `cap` is too long: the limit is 366 days
     5:15: `rollback` is a list, and must be MODULE.COMMAND, or a map with `run`
     5:15: a rollback needs `run`: write MODULE.COMMAND, such as mysql.init_instance
     5:15: "clean" names no command: write MODULE.COMMAND, such as mysql.init_instance
-    5:12: `after` is a text, and must be a list of names of steps, such as [check, init], or [] for none
-    5:13: `after[0]` must be a text: put it in quotes, as in "1"
+    5:12: `after` is a string, and must be a list of names of steps, such as [check, init], or [] for none
+    5:13: `after[0]` must be a string: put it in quotes, as in "1"
     "#);
     insta::assert_snapshot!(refusals(Format::Yaml, [
         "flow: 7\nsteps: []\n",
@@ -134,8 +134,8 @@ fn values_of_the_wrong_type_are_refused() {
         "- flow: f\n",
         "hello",
     ]), @r#"
-    1:7: `flow` must be a text: put it in quotes, as in "7"
-    1:7: `flow` must be a text: put it in quotes, as in "true"
+    1:7: `flow` must be a string: put it in quotes, as in "7"
+    1:7: `flow` must be a string: put it in quotes, as in "true"
     2:9: `params` is a list, and must be a map of keys, such as {size: 3}
     2:18: cannot read this YAML: value `.nan` is not a finite number
     2:11: `retry_by` is "worker", and must be engine or module
@@ -143,9 +143,9 @@ fn values_of_the_wrong_type_are_refused() {
     2:8: `steps` is a map of keys, and must be a list of steps, each with `name` and `run`
     2:9: a step is a map of keys, and this is a text
     2:9: a step needs `run`: write MODULE.COMMAND, such as mysql.init_instance; or `wait`: the signal it waits for
-    2:9: a step needs `name`: a name unlike those of the other steps
-    1:1: a flow needs `steps`: list what it does, as in `steps: [{name: init, run: mysql.init}]`
-    1:1: a flow needs `steps`: list what it does, as in `steps: [{name: init, run: mysql.init}]`
+    2:9: a step needs `name`: a name that no other step has
+    1:1: a flow needs `steps`: list its steps, as in `steps: [{name: init, run: mysql.init}]`
+    1:1: a flow needs `steps`: list its steps, as in `steps: [{name: init, run: mysql.init}]`
     1:1: the flow has no name: begin with `flow: NAME`
     1:1: a flow is a map of keys, and this is a list
     1:1: a flow is a map of keys, and this is a text
@@ -166,7 +166,7 @@ fn what_no_parameter_can_change_is_evaluated_when_it_is_read() {
     5:11: `when`: the expression `1 > 'a'` cannot be evaluated: `>` cannot take a whole number (int) and a text (string)
     5:10: `key`: the expression `[1, 2]` evaluates to a list: a key or a name must be a text of 1 to 256 bytes, a whole number, true or false
     5:27: `expression`: the expression `''` evaluates to an empty text: a key or a name must be a text of 1 to 256 bytes, a whole number, true or false
-    5:13: `locks`: "'disk-' + disk" is no name: write 1 to 128 of A-Z a-z 0-9 _ . - and begin with a letter or digit. If the parameters are to name it, write { expression: TEXT }
+    5:13: `locks`: "'disk-' + disk" is no name: write 1 to 128 of A-Z a-z 0-9 _ . - and begin with a letter or digit. If the name depends on parameters, write { expression: TEXT }
     5:13: `locks`: "a b" is no name: write 1 to 128 of A-Z a-z 0-9 _ . - and begin with a letter or digit
     "#);
     insta::assert_snapshot!(refusals(Format::Yaml, [
@@ -220,19 +220,19 @@ fn steps_that_do_not_fit_together_are_refused() {
         "flow: f\nsteps: [{ name: a, run: m.c }]\n---\nflow: f\nsteps: [{ name: a, run: m.c }]\n",
     ]), @r#"
     2:8: a flow needs at least one step
-    4:13: step "init" is there twice, as step 1 and step 2: give each a name of its own
+    4:13: duplicate step "init": step 1 and step 2 need different names
     3:13: "a b" is no name: write 1 to 128 of A-Z a-z 0-9 _ . - and begin with a letter or digit
-    4:34: `after` names "inti", and no step is called that: did you mean "init"?
-    4:34: `after` names "something", and no step is called that: write names of steps of this flow
-    4:40: `after` names "init" twice: take one away
+    4:34: `after` names the unknown step "inti": did you mean "init"?
+    4:34: `after` names the unknown step "something": write names of steps of this flow
+    4:40: `after` names "init" twice: remove one
     3:33: steps wait for one another in a circle: a → a; break it
     5:33: steps wait for one another in a circle: b → c → a → b; break it
     1:7: "f/g" is no name: write 1 to 128 of A-Z a-z 0-9 _ . - and begin with a letter or digit
-    4:7: flow "f" is there twice: give each a name of its own
+    4:7: duplicate flow "f": use different names
     "#);
     let steps: String =
         (0..=STEPS_MAX).map(|number| format!("  - {{ name: s{number}, run: m.c }}\n")).collect();
-    insta::assert_snapshot!(refusals(Format::Yaml, [format!("flow: f\nsteps:\n{steps}").as_str()]), @"3:3: the flow has 257 steps; the most is 256");
+    insta::assert_snapshot!(refusals(Format::Yaml, [format!("flow: f\nsteps:\n{steps}").as_str()]), @"3:3: the flow has 257 steps; the limit is 256");
 }
 
 #[test]
@@ -246,11 +246,11 @@ fn every_format_says_where() {
         "flow: !custom f\nsteps: []\n",
         "a: &a [x, x]\nb: &b [*a, *a]\n",
     ]), @r#"
-    1:1: there is no flow in it: a flow has `flow`, its name, and `steps`
+    1:1: the file contains no flow: a flow has `flow`, its name, and `steps`
     2:8: cannot read this YAML: unclosed bracket '['
-    2:1: the key "flow" is there twice: take one away
+    2:1: duplicate key "flow": remove one
     1:7: cannot read this YAML: while scanning a plain scalar, found a tab
-    2:8: this alias names an anchor that is not there
+    2:8: this alias names an unknown anchor
     1:15: cannot read this YAML: unsupported tag `!custom`
     1:8: a classic step is a map of keys, and this is a text
     "#);
@@ -265,15 +265,15 @@ fn every_format_says_where() {
         "flow = \"f\"\nsteps = []\n[params]\nsize = 99999999999999999999\n",
         "flow = \"f\"\nsteps = []\n[params]\nsize = nan\n",
     ]), @r#"
-    1:1: there is no flow in it: a flow has `flow`, its name, and `steps`
+    1:1: the file contains no flow: a flow has `flow`, its name, and `steps`
     1:8: cannot read this TOML: string values must be quoted, expected literal string
-    2:1: the key "flow" is there twice: take one away
+    2:1: duplicate key "flow": remove one
     5:11: `timeout`: "-5m" is negative: a duration is 0 or more
     5:1: unknown key "timout" in a step: did you mean `timeout`? Known are `name`, `run`, `wait`, `when`, `each`, `parallel`, `on_partial`, `delay`, `start_within`, `timeout`, `deadline`, `retry`, `key`, `locks`, `rollback` and `after`
-    6:8: step "a" is there twice, as step 1 and step 2: give each a name of its own
+    6:8: duplicate step "a": step 1 and step 2 need different names
     2:1: a step needs `run`: write MODULE.COMMAND, such as mysql.init_instance; or `wait`: the signal it waits for
     4:8: the number "99999999999999999999" is too large or begins with 0: it must fit into 64 bits, or be in quotes
-    4:8: the number is infinite or none at all, which parameters cannot carry
+    4:8: the number is infinite or not a number, which parameters cannot contain
     "#);
     insta::assert_snapshot!(refusals(Format::Json, [
         "",
@@ -290,13 +290,13 @@ fn every_format_says_where() {
     1:1: cannot read this JSON: EOF while parsing a value
     1:12: cannot read this JSON: EOF while parsing an object
     1:14: cannot read this JSON: trailing characters
-    3:2: the key "flow" is there twice: take one away
+    3:2: duplicate key "flow": remove one
     1:2: cannot read this JSON: key must be a string
-    1:10: a `/` that begins no comment: write `//` or `/* … */`
+    1:10: a `/` that does not start a comment: write `//` or `/* … */`
     2:62: unknown key "timout" in a step: did you mean `timeout`? Known are `name`, `run`, `wait`, `when`, `each`, `parallel`, `on_partial`, `delay`, `start_within`, `timeout`, `deadline`, `retry`, `key`, `locks`, `rollback` and `after`
-    3:12: step "a" is there twice, as step 1 and step 2: give each a name of its own
+    3:12: duplicate step "a": step 1 and step 2 need different names
     1:17: cannot read this JSON: unexpected end of hex escape
-    1:31: the number is infinite or none at all, which parameters cannot carry
+    1:31: the number is infinite or not a number, which parameters cannot contain
     "#);
 }
 
@@ -321,13 +321,13 @@ fn classic_catalogues_are_refused_in_their_own_words() {
     1:2: a flow needs at least one step
     2:55: `timeout`: -5 is negative: a duration is 0 or more
     2:44: unknown key "timeuot" in a classic action: did you mean `timeout`? Known are `module`, `command`, `timeout` and `retry`
-    2:23: the module "m.n" has a dot, which no module may
+    2:23: the module "m.n" has a dot: modules must not contain one
     2:39: "../c" is no name: write 1 to 128 of A-Z a-z 0-9 _ . - and begin with a letter or digit
-    2:12: a classic action needs `command`: what the module is asked to do
+    2:12: a classic action needs `command`: the command of the module
     2:23: the module `flow` is reserved: no worker serves it, so give it another name
     2:1: a classic step needs `normal`: what the step does: module, command, timeout, retry
     2:71: unknown key "undo" in a classic step; known are `normal` and `rollback`
-    2:2: the key "f" is there twice: take one away
+    2:2: duplicate key "f": remove one
     2:8: unknown key "normal" in a classic flow; known are `retry_by` and `steps`
     2:7: a classic flow needs `steps`: the list of its steps
     1:20: `retry_by` is "modul", and must be engine or module
@@ -338,7 +338,7 @@ fn classic_catalogues_are_refused_in_their_own_words() {
 fn a_document_without_a_text_is_refused_by_path() {
     let mut document = read(YAML, Format::Yaml).unwrap()[0].document.clone();
     document.steps[2].after = Some(vec!["chekc".to_owned()]);
-    insta::assert_snapshot!(compile_document(&document).unwrap_err(), @r#"steps[2].after[0]: `after` names "chekc", and no step is called that: did you mean "check"?"#);
+    insta::assert_snapshot!(compile_document(&document).unwrap_err(), @r#"steps[2].after[0]: `after` names the unknown step "chekc": did you mean "check"?"#);
     document.flow = None;
     insta::assert_snapshot!(compile_document(&document).unwrap_err(), @"flow: the flow has no name: begin with `flow: NAME`");
 }
@@ -346,7 +346,7 @@ fn a_document_without_a_text_is_refused_by_path() {
 #[test]
 fn files_have_a_length_and_a_depth() {
     let long = format!("# {}\n{YAML}", "x".repeat(FILE_BYTES_MAX));
-    insta::assert_snapshot!(refusals(Format::Yaml, [long.as_str()]), @"-:-: the flow file has 1049069 bytes; the most is 1048576: split it");
+    insta::assert_snapshot!(refusals(Format::Yaml, [long.as_str()]), @"-:-: the flow file has 1049069 bytes: the limit is 1048576; split it");
     let nested = |open: &str, close: &str| format!("{}{}", open.repeat(200_000), close.repeat(200_000));
     let json = format!("{{\"flow\": \"f\", \"steps\": [], \"params\": {{\"a\": {}}}}}", nested("[", "]"));
     insta::assert_snapshot!(refusals(Format::Json, [json.as_str()]), @"1:106: this nests deeper than 64 levels");
@@ -370,10 +370,10 @@ fn bombs_go_off_quickly_and_small() {
         "*a, ".repeat(90)
     );
     insta::assert_snapshot!(refusals(Format::Yaml, [lists.as_str(), text.as_str()]), @"
-    6:10: the YAML is too large once its aliases are followed: the most is 100000 values, 4194304 bytes of text and 32 levels
-    5:35: the YAML is too large once its aliases are followed: the most is 100000 values, 4194304 bytes of text and 32 levels
+    6:10: the YAML is too large with its aliases expanded: the limit is 100000 values, 4194304 bytes of text and 32 levels
+    5:35: the YAML is too large with its aliases expanded: the limit is 100000 values, 4194304 bytes of text and 32 levels
     ");
-    // Finding the line and column of things must not take the square of a long line.
+    // Finding lines and columns must not take quadratic time in the length of a line.
     let flows: Vec<String> = (0..9_000)
         .map(|n| format!("\"f{n}\": [{{\"normal\": {{\"module\": \"m\", \"command\": \"c\"}}}}]"))
         .collect();

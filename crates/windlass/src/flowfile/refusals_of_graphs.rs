@@ -1,4 +1,4 @@
-//! What is said of conditions, keys, fan-outs, joins and signals that mean nothing.
+//! The messages for invalid conditions, keys, fan-outs, joins and signals.
 
 use super::{
     Format,
@@ -24,8 +24,8 @@ fn expressions_are_compiled_when_they_are_read() {
     5:11: `when`: it ends where a value should be (column 7 of the expression)
     5:11: `when`: a value should be here (line 2, column 1 of the expression)
     5:11: `when`: there is no `now`: the same parameters must always give the same answer (column 1 of the expression)
-    5:11: `when` must be a text: put it in quotes, as in "true"
-    5:11: `when` is a list, and must be a text
+    5:11: `when` must be a string: put it in quotes, as in "true"
+    5:11: `when` is a list, and must be a string
     5:11: `when`: it nests deeper than 32 levels: write it in a simpler way (column 33 of the expression)
     5:11: `when`: it is 1107 bytes long, and at most 1024 are possible: let a step find out what is to be known, and look at its result
     5:10: `key`: it ends where a value should be (column 9 of the expression)
@@ -73,19 +73,19 @@ fn keys_of_graphs_must_make_sense_together() {
     6:15: step "a": `parallel` must be from 1 to 1000
     6:15: `parallel`: -1 is negative: write 0 or more
     5:11: `each` is "": write the name of the parameter with the list, of 1 to 128 bytes
-    5:11: `each` is a list, and must be a text
+    5:11: `each` is a list, and must be a string
     5:17: step "a": `on_partial` is for a step with `each`, or for one that is `after` several others
     6:17: step "a": `on_partial: 0` asks for nothing: write `continue`
     6:17: step "a": `on_partial` is more than the 10000 members a step may have
     6:17: `on_partial` is "most", and must be fail, continue, or the number that must succeed
     6:17: `on_partial` is a list, and must be fail, continue, or the number that must succeed
-    5:12: `delay` is longer than 366 days, which is the most
+    5:12: `delay` is too long: the limit is 366 days
     5:12: `delay`: "-1s" is negative: a duration is 0 or more
     5:19: a start_within of 0 would fail every attempt: give it a length, or leave it out
-    5:12: `locks` is a text, and must be a list of names, such as [licence, {expression: "'host-' + host"}]
+    5:12: `locks` is a string, and must be a list of names, such as [licence, {expression: "'host-' + host"}]
     5:13: `locks`: "a b" is no name: write 1 to 128 of A-Z a-z 0-9 _ . - and begin with a letter or digit
-    5:13: `locks[0]` is a list, and must be a text
-    5:16: `locks` names the same lock twice: take one away
+    5:13: `locks[0]` is a list, and must be a string
+    5:16: `locks` names the same lock twice: remove one
     5:11: a step has `run` or `wait`, and this one has both: make two steps of it
     5:15: "flow.g" is a flow, and this must be a command of a module
     "#);
@@ -140,22 +140,22 @@ fn keys_of_graphs_must_make_sense_together() {
         "flow: f\nunique: { key: a, on_conflict: replace }\nsteps: [{ name: a, run: m.c }]\n",
     ]), @r#"
     5:53: step "c": `on_partial: 3` is more than the 2 steps before it
-    4:13: the step that the flow's `on_error` becomes is called so: give this one another name
-    4:34: nothing comes after `on_error`: it has its turn once the task has failed
+    4:13: `on_error` is the name of the flow's step for errors: give this step another name
+    4:34: no step can run after `on_error`: it runs once the task has failed
     2:11: "clean" names no command: write MODULE.COMMAND, such as mysql.init_instance
     2:11: "flow.g" is a flow, and this must be a command of a module
-    2:45: `cap` is longer than 366 days, which is the most
+    2:45: `cap` is too long: the limit is 366 days
     3:8: a flow needs a step beside `on_error`
     2:11: a deadline of 0 would fail every task: give it a length, or leave it out
-    2:11: `deadline` is longer than 366 days, which is the most
+    2:11: `deadline` is too long: the limit is 366 days
     2:12: a retention of 0 would delete every task at its end: give it a length, or leave it out
-    2:12: `retention` is longer than 366 days, which is the most
+    2:12: `retention` is too long: the limit is 366 days
     2:9: `unique` is a list, and must be an expression, or a map with `key`
-    2:9: `unique` needs `key`: an expression that is the same for tasks that are the same
+    2:9: `unique` needs `key`: an expression that has the same value for duplicate tasks
     2:26: `while` is "ended", and must be pending, running or finished
     2:26: `while: finished` needs `for`: how long after its end, as in `for: 1h`
     2:24: `for` counts from a task's end: write `while: finished` beside it, or leave it out
-    2:41: a `for` of 0 is no time at all: give it a length, or leave it out
+    2:41: a `for` of 0 has no effect: give it a length, or leave it out
     2:32: `on_conflict` is "replace", and must be return or fail
     "#);
 }

@@ -1,4 +1,4 @@
-//! A flow file taken apart: its documents, and where in the text everything is.
+//! The parsed documents of a flow file, and the places of their parts.
 
 use std::{
     collections::HashSet,
@@ -18,13 +18,13 @@ use super::{
     yaml,
 };
 
-/// The longest flow file: 256 steps with everything spelled out are a tenth of it.
+/// The longest flow file: ten times the size of 256 steps with all keys written out.
 pub const FILE_BYTES_MAX: usize = 1024 * 1024;
 
 /// One flow of a file, before it is compiled. Derefs to its document.
 #[derive(Debug, Clone)]
 pub struct Source {
-    /// What the file says.
+    /// The document in the file.
     pub document: FlowDocument,
     text: Arc<str>,
     places: Places,
@@ -52,18 +52,19 @@ impl DerefMut for Source {
     }
 }
 
-/// Reads one file: a YAML text with a flow per document, a JSON or TOML text with one, or a classic catalogue.
+/// Reads one file: a YAML text with one flow per document, a JSON or TOML text with one flow, or a classic
+/// catalogue.
 ///
 /// # Errors
-/// The first thing that is not as it should be, with its line and column.
+/// The first mistake, with its line and column.
 pub fn read(text: &str, format: Format) -> Result<Vec<Source>, FlowError> {
     if text.len() > FILE_BYTES_MAX {
         return Err(FlowError::new(format!(
-            "the flow file has {} bytes; the most is {FILE_BYTES_MAX}: split it",
+            "the flow file has {} bytes: the limit is {FILE_BYTES_MAX}; split it",
             text.len()
         )));
     }
-    // Some editors begin a file with a byte order mark, which no format counts as a character.
+    // Some editors start a file with a byte order mark. No format counts it as a character.
     let text: Arc<str> = text.strip_prefix('\u{feff}').unwrap_or(text).into();
     sources(&text, format).map_err(|fault| fault.locate(&text))
 }
@@ -79,13 +80,13 @@ fn sources(text: &Arc<str>, format: Format) -> Result<Vec<Source>, Fault> {
         roots.into_iter().map(flows).collect::<Result<Vec<_>, _>>()?.into_iter().flatten()
     {
         if let Some(name) = document.flow.as_ref().filter(|name| !names.insert((*name).clone())) {
-            let message = format!("flow {} is there twice: give each a name of its own", quote(name));
+            let message = format!("duplicate flow {}: use different names", quote(name));
             return Err(Fault::new(places.find("flow"), message));
         }
         sources.push(Source { document, text: Arc::clone(text), places });
     }
     if sources.is_empty() {
-        return Err(Fault::new(0, "there is no flow in it: a flow has `flow`, its name, and `steps`"));
+        return Err(Fault::new(0, "the file contains no flow: a flow has `flow`, its name, and `steps`"));
     }
     Ok(sources)
 }

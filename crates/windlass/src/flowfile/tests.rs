@@ -1,4 +1,4 @@
-//! Whole files, and what they mean.
+//! Whole files, and the flows that they define.
 
 use windlass_core::{Backoff, Doer, During, Each, Expression, Flow, Millis, Name, OnPartial, Role};
 
@@ -187,7 +187,7 @@ fn keys_of_graphs_are_understood() {
     assert_eq!(flow.steps.last().unwrap().name, on_error.name);
 }
 
-/// What is said once for all steps is written once.
+/// A value common to all steps is written once.
 #[test]
 fn the_way_back_says_things_once() {
     let flow = &flows(EVERYTHING, Format::Yaml)[2];
@@ -249,7 +249,7 @@ fn the_way_back_says_things_once() {
     ");
 }
 
-/// The keys are named twice: by the types of the API and by the reader. This keeps them the same.
+/// The API's types and the reader both name the keys. This test keeps them equal.
 #[test]
 fn a_document_the_api_writes_is_read_back_as_it_was() {
     for source in read(EVERYTHING, Format::Yaml).unwrap() {
@@ -293,7 +293,8 @@ fn a_byte_order_mark_is_no_character() {
     assert_eq!((error.line, error.column), (Some(1), Some(1)));
 }
 
-/// The examples of the reference are read as they stand; one with a text block right behind it is refused so.
+/// The examples of the reference must be valid; one directly followed by a text block must be refused with
+/// that message.
 #[test]
 fn the_reference_says_what_is_so() {
     let reference = include_str!("../../../../docs/reference/flow-file.md");

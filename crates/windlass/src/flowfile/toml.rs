@@ -1,4 +1,4 @@
-//! TOML into a tree.
+//! Reads TOML into a tree.
 
 use toml::{
     Spanned,
@@ -10,7 +10,7 @@ use super::{
     tree::{Entry, Node, Value, float},
 };
 
-/// Reads the text. The parser itself refuses keys that are there twice, and nesting that is too deep.
+/// Reads the text. The parser itself refuses duplicate keys and nesting that is too deep.
 pub(super) fn tree(text: &str) -> Result<Node, Fault> {
     let table = DeTable::parse(text).map_err(|error| {
         let span = error.span().unwrap_or(0..0);
@@ -29,7 +29,7 @@ fn map(table: DeTable<'_>) -> Result<Value, Fault> {
         let key_at = key.span().start;
         entries.push(Entry { key: key.into_inner().into_owned(), key_at, value: node(value)? });
     }
-    // The parser sorts keys by name; people expect their parameters in the order they wrote.
+    // The parser sorts keys by name; authors expect the order of their file.
     entries.sort_by_key(|entry| entry.key_at);
     Ok(Value::Map(entries))
 }

@@ -1,20 +1,20 @@
-//! The tree all formats are read into: values that know where in the text they are.
+//! The common tree of all formats: values with their places in the text.
 
 use serde_json::Number;
 
 use super::error::Fault;
 
-/// How deep a flow file may nest; deeper than any payload that can be handed on.
+/// The deepest nesting of a flow file; deeper than any payload may be.
 pub(super) const DEPTH_MAX: usize = 64;
 
-/// A value and the byte of the text where it begins.
+/// A value and the byte offset of its start.
 #[derive(Debug)]
 pub(super) struct Node {
     pub(super) value: Value,
     pub(super) at: usize,
 }
 
-/// What the formats have in common. Dates, which only TOML knows, are read as text.
+/// The common values of all formats. Dates, which only TOML has, are read as strings.
 #[derive(Debug)]
 pub(super) enum Value {
     Null,
@@ -25,7 +25,8 @@ pub(super) enum Value {
     Map(Vec<Entry>),
 }
 
-/// One key of a map and its value, in the order of the text. The readers have refused keys that are there twice.
+/// A key of a map with its value. Entries are in the order of the text; the readers have refused duplicate
+/// keys.
 #[derive(Debug)]
 pub(super) struct Entry {
     pub(super) key: String,
@@ -34,24 +35,24 @@ pub(super) struct Entry {
 }
 
 impl Node {
-    /// What it is, for messages.
+    /// The kind of value, for messages.
     pub(super) fn kind(&self) -> &'static str {
         match &self.value {
             Value::Null => "nothing",
             Value::Bool(_) => "true or false",
             Value::Number(_) => "a number",
-            Value::Text(_) => "a text",
+            Value::Text(_) => "a string",
             Value::List(_) => "a list",
             Value::Map(_) => "a map of keys",
         }
     }
 
-    /// That `what` should be something else.
+    /// The mistake that `what` has the wrong kind of value.
     pub(super) fn unexpected(&self, what: &str, expected: &str) -> Fault {
         Fault::new(self.at, format!("`{what}` is {}, and must be {expected}", self.kind()))
     }
 
-    /// The value without its place.
+    /// The value as JSON, without places.
     pub(super) fn into_json(self) -> serde_json::Value {
         match self.value {
             Value::Null => serde_json::Value::Null,
@@ -66,9 +67,9 @@ impl Node {
     }
 }
 
-/// A floating-point number that JSON can carry.
+/// A floating-point number that JSON can represent.
 pub(super) fn float(value: f64) -> Result<Value, String> {
     Number::from_f64(value)
         .map(Value::Number)
-        .ok_or_else(|| "the number is infinite or none at all, which parameters cannot carry".to_owned())
+        .ok_or_else(|| "the number is infinite or not a number, which parameters cannot contain".to_owned())
 }

@@ -1,13 +1,15 @@
-//! What may be wrong with a flow that can run: parameters that its expressions name and it does not declare.
+//! Warns about possible mistakes in a valid flow: expressions that use parameters which the flow does not
+//! declare.
 
 use windlass_core::{ERRORS_PARAM, Flow, INDEX_PARAM, ITEM_PARAM, Json, RESULTS, StepDefinition};
 
 use super::nearest;
 
-/// Names in expressions that are no parameters.
+/// Names in expressions that are not parameters.
 const TYPES: [&str; 9] = ["null_type", "bool", "int", "uint", "double", "string", "list", "map", "type"];
 
-/// The warnings about a flow. Only a flow that declares `params` is looked at: others leave them to whoever starts a task.
+/// The warnings about a flow. Checks only flows that declare `params`: other flows leave their parameters to
+/// the caller.
 #[must_use]
 pub fn warnings(flow: &Flow) -> Vec<String> {
     let declared = flow.params.as_deref().map(names).unwrap_or_default();
@@ -29,9 +31,9 @@ fn of_step(flow: &Flow, index: usize, step: &StepDefinition, declared: &[String]
             let meant = nearest(name, declared.iter().map(String::as_str));
             let hint = match meant {
                 Some(meant) => format!("did you mean `{meant}`?"),
-                // It asks whether the parameter is there.
+                // The expression checks for the parameter itself.
                 None if expression.source().contains("has(") => continue,
-                None => "it must come with the task or from a step before".to_owned(),
+                None => "the task or an earlier step must provide it".to_owned(),
             };
             let source = expression.source();
             let warning = format!(
@@ -75,7 +77,7 @@ mod tests {
             ]
         );
         let other = warned("{ size: 1 }", step);
-        assert!(other.len() == 1 && other[0].ends_with("it must come with the task or from a step before"));
+        assert!(other.len() == 1 && other[0].ends_with("the task or an earlier step must provide it"));
         assert!(warned("{}", step).is_empty(), "nothing is declared");
     }
 

@@ -1,4 +1,4 @@
-//! The way back: a flow as the document that makes it, with the defaults left out.
+//! Converts a flow back to its document, without defaults.
 
 use windlass_api::{
     self as api, ActionDocument, ActionSettings, BackoffKind, FlowDocument, LockDocument, LockExpression,
@@ -12,7 +12,7 @@ use windlass_core::{
 
 use super::{json, tree::Node};
 
-/// The document of a flow; [`compile_document`](super::compile_document) makes the same flow of it again.
+/// The document of a flow; [`compile_document`](super::compile_document) makes the same flow from it.
 #[must_use]
 pub fn document(flow: &Flow) -> FlowDocument {
     let key = common_key(flow);
@@ -47,8 +47,8 @@ fn on_error(flow: &Flow) -> Option<&StepDefinition> {
     flow.steps.iter().find(|step| step.role == Role::OnError)
 }
 
-/// The key that is said once for all steps: the step for errors cannot say its own; else one that all workers' steps
-/// have.
+/// The common concurrency key of the flow: that of the step for errors, which cannot have its own; else one
+/// that all steps of workers have.
 fn common_key(flow: &Flow) -> Option<&Expression> {
     if let Some(on_error) = on_error(flow) {
         return on_error.key.as_ref();
@@ -79,7 +79,7 @@ fn text(expression: &Expression) -> String {
     expression.source().to_owned()
 }
 
-/// The common parameters. They were checked when the flow was compiled, so this always finds an object.
+/// The common parameters. They were checked when the flow was compiled, so this is always an object.
 fn params(text: &str) -> Option<serde_json::Map<String, serde_json::Value>> {
     match json::tree(text).map(Node::into_json) {
         Ok(serde_json::Value::Object(params)) => Some(params),
@@ -95,7 +95,7 @@ fn step(flow: &Flow, index: usize, definition: &StepDefinition, key: Option<&Exp
         Doer::Signal { name } => (None, Some(name.to_string())),
         Doer::Worker { .. } | Doer::Flow { .. } => (Some(settings.run), None),
     };
-    // Of a step that waits for a signal, `timeout` says what the deadline of others does.
+    // `timeout` of a step that waits for a signal has the meaning of other steps' deadline.
     let (timeout, deadline) = match &definition.run.doer {
         Doer::Signal { .. } => (settings.deadline, None),
         Doer::Worker { .. } | Doer::Flow { .. } => (settings.timeout, settings.deadline),

@@ -1,4 +1,4 @@
-//! YAML into trees, one for each document of the text.
+//! Reads YAML into trees, one for each document of the text.
 
 use std::{collections::HashSet, fmt};
 
@@ -11,18 +11,18 @@ use super::{
     tree::{DEPTH_MAX, Entry, Node, Value, float},
 };
 
-/// How deep YAML may nest: half of what the other formats may, since its reader takes 35 KB of stack for each level
-/// in a build without optimisation, and a thread has 2 MiB.
+/// The deepest nesting of YAML: half that of other formats. Its reader takes 35 KB of stack for each level in
+/// a build without optimisation, and a thread has 2 MiB.
 const YAML_DEPTH_MAX: usize = DEPTH_MAX / 2;
 
-/// How many values one text may have once its aliases are followed: far more than 256 steps need, far fewer than
+/// The most values of a text after its aliases are expanded: far more than 256 steps need, and far fewer than
 /// an alias bomb makes.
 const NODES_MAX: usize = 100_000;
 
-/// How many bytes of text these values may have together.
+/// The most bytes of text that these values may have together.
 const TEXT_BYTES_MAX: usize = 4 * FILE_BYTES_MAX;
 
-/// Reads every document; empty ones are passed over.
+/// Reads all documents; skips empty ones.
 pub(super) fn trees(text: &str) -> Result<Vec<Node>, Fault> {
     serde_saphyr::from_multiple_with_options::<Spanned<Value>>(text, options())
         .map_err(|error| fault(&error, text))?
@@ -32,8 +32,8 @@ pub(super) fn trees(text: &str) -> Result<Vec<Node>, Fault> {
         .collect()
 }
 
-/// Refuses what the parser takes and a tree cannot keep: keys that it finds unlike and that are the same as text
-/// (`1` and `"1"`), and whole numbers that it has rounded, or reads as fractions (`012`).
+/// Refuses values that the parser accepts but a tree cannot represent: keys that only differ in their type
+/// (`1` and `"1"`), and whole numbers that it has rounded or read as fractions (`012`).
 fn check(node: &Node, text: &str) -> Result<(), Fault> {
     match &node.value {
         Value::Map(entries) => {
@@ -55,7 +55,7 @@ fn check(node: &Node, text: &str) -> Result<(), Fault> {
     }
 }
 
-/// What the text has at a place, if it is a whole number and not an alias of one.
+/// The whole number at a place of the text. None for other values and for aliases.
 fn whole_number(text: &str, at: usize) -> Option<&str> {
     let rest = text.get(at..)?;
     let word = rest.split(|c: char| c.is_whitespace() || matches!(c, ',' | ']' | '}' | ':')).next()?;
@@ -63,7 +63,7 @@ fn whole_number(text: &str, at: usize) -> Option<&str> {
     (!digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit() || byte == b'_')).then_some(word)
 }
 
-/// Only `true` and `false` are booleans, so that `name: on` and `zone: no` stay what they say.
+/// Only `true` and `false` are booleans, so that `name: on` and `zone: no` remain strings.
 fn options() -> Options {
     serde_saphyr::options! {
         strict_booleans: true,
@@ -78,16 +78,16 @@ fn options() -> Options {
 }
 
 fn fault(error: &Error, text: &str) -> Fault {
-    // What is wrong inside an alias is shown where the alias is used; the message is that of the inner error.
+    // A mistake inside an alias is shown where the alias is used, with the message of the inner error.
     let mut inner = error.without_snippet();
     while let Error::AliasError { error, .. } = inner {
         inner = error;
     }
     let message = match inner {
         Error::DuplicateMappingKey { key: Some(key), .. } => twice(key),
-        Error::UnknownAnchor { .. } => "this alias names an anchor that is not there".to_owned(),
+        Error::UnknownAnchor { .. } => "this alias names an unknown anchor".to_owned(),
         Error::Budget { .. } | Error::AliasReplayLimitExceeded { .. } => format!(
-            "the YAML is too large once its aliases are followed: the most is {NODES_MAX} values, \
+            "the YAML is too large with its aliases expanded: the limit is {NODES_MAX} values, \
              {TEXT_BYTES_MAX} bytes of text and {YAML_DEPTH_MAX} levels"
         ),
         error => format!("cannot read this YAML: {}", cut(&UserMessageFormatter.format_message(error))),
@@ -95,12 +95,12 @@ fn fault(error: &Error, text: &str) -> Fault {
     Fault::new(error.location().map_or(text.len(), |location| byte_in(text, location)), message)
 }
 
-/// The byte of a node; the parser notes it for each one of a text that is in memory.
+/// The byte offset of a node; the parser records it for texts in memory.
 fn byte(location: Location) -> usize {
     location.span().byte_offset().and_then(|byte| usize::try_from(byte).ok()).unwrap_or(0)
 }
 
-/// The byte of an error: mistakes of syntax know only their line and column.
+/// The byte offset of an error: syntax errors only have a line and a column.
 fn byte_in(text: &str, location: Location) -> usize {
     if location.span().byte_offset().is_some() {
         return byte(location);

@@ -1,8 +1,7 @@
-//! What a module folder holds: every executable `DIR/<module>/<command>` is a command.
+//! Finds the commands of a module folder: every executable `DIR/<module>/<command>`.
 //!
-//! The folder is read once, when the worker starts. After that a command is found only by looking its name up
-//! in what was read, never by joining a name that came over the wire to a path, so no name can walk out of the
-//! folder.
+//! The worker reads the folder once, when it starts. After that it finds a command only by looking up its
+//! name. It never joins a name from the network to a path, so no name can lead out of the folder.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -20,7 +19,7 @@ const SETGID: u32 = 0o2000;
 const STICKY: u32 = 0o1000;
 const WRITABLE_BY_OTHERS: u32 = 0o0002;
 
-/// The module name that the engine keeps to itself.
+/// The module name that is reserved for the engine.
 const RESERVED_MODULE: &str = "flow";
 
 /// The modules and commands of one folder.
@@ -30,27 +29,27 @@ pub struct Catalogue {
     passed_over: Vec<PassedOver>,
 }
 
-/// An entry of the folder that is no command, and why.
+/// An entry of the folder that is not served.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PassedOver {
-    /// Where it is.
+    /// Its path.
     pub path: PathBuf,
     /// Why it is not served.
     pub reason: &'static str,
 }
 
-/// Why a folder cannot be served.
+/// The reasons why a folder cannot be served.
 #[derive(Debug, thiserror::Error)]
 pub enum CatalogueError {
-    /// It is not there, is not a folder, or may not be read.
+    /// The folder does not exist, is not a folder, or cannot be read.
     #[error("cannot read the module folder {}: {source}", path.display())]
     Unreadable {
         /// The folder.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the operating system.
         source: std::io::Error,
     },
-    /// It holds nothing that could be run.
+    /// The folder contains no command.
     #[error(
         "the module folder {} has no commands: put an executable file at {}/<module>/<command>{}",
         path.display(), path.display(), list(passed_over)
@@ -58,10 +57,10 @@ pub enum CatalogueError {
     Empty {
         /// The folder.
         path: PathBuf,
-        /// What is there, and why it does not count.
+        /// The entries in it, and why they are not served.
         passed_over: Vec<PassedOver>,
     },
-    /// A module asked for by name is not there.
+    /// The folder lacks a module that was named.
     #[error("the module folder has no module `{name}`; it has {}", known.join(", "))]
     NoSuchModule {
         /// The name asked for.
@@ -72,13 +71,13 @@ pub enum CatalogueError {
 }
 
 impl Catalogue {
-    /// Reads a folder. What is no command is passed over; see [`Catalogue::passed_over`].
+    /// Reads a folder. Skips entries that are not commands; see [`Catalogue::passed_over`].
     ///
     /// # Errors
-    /// When the folder cannot be read, or holds no command at all.
+    /// When the folder cannot be read, or contains no command.
     pub fn read(folder: &Path) -> Result<Self, CatalogueError> {
         let unreadable = |source| CatalogueError::Unreadable { path: folder.to_owned(), source };
-        // Commands run in their own folder, so their paths must not depend on ours.
+        // Commands run in their own folder, so their paths must be absolute.
         let root = fs::canonicalize(folder).map_err(unreadable)?;
         let mut catalogue = Self { modules: BTreeMap::new(), passed_over: Vec::new() };
         for entry in fs::read_dir(&root).map_err(unreadable)? {
@@ -95,10 +94,10 @@ impl Catalogue {
         Ok(catalogue)
     }
 
-    /// Keeps only the modules named; an empty list keeps all.
+    /// Keeps only the named modules; an empty list keeps all.
     ///
     /// # Errors
-    /// When one of them is not there.
+    /// When a named module does not exist.
     pub fn only(mut self, names: &[String]) -> Result<Self, CatalogueError> {
         if let Some(name) = names.iter().find(|name| !self.modules.contains_key(*name)) {
             let known = self.modules.into_keys().collect();
@@ -115,24 +114,25 @@ impl Catalogue {
         self.modules.iter().map(|(name, commands)| (name.as_str(), commands.keys().cloned().collect()))
     }
 
-    /// The names of a module's commands, in order; none where the folder does not have the module.
+    /// The names of a module's commands, in order; none if the folder lacks the module.
     pub fn commands(&self, module: &str) -> impl Iterator<Item = String> {
         self.modules.get(module).into_iter().flat_map(|commands| commands.keys().cloned())
     }
 
-    /// The executable of a command, if there is such a command.
+    /// The executable of a command. None if the command does not exist.
     #[must_use]
     pub fn find(&self, module: &str, command: &str) -> Option<&Path> {
         self.modules.get(module)?.get(command).map(PathBuf::as_path)
     }
 
-    /// What lies in the folder and is not served, for a warning.
+    /// Entries of the folder that are not served, for warnings.
     #[must_use]
     pub fn passed_over(&self) -> &[PassedOver] {
         &self.passed_over
     }
 
-    /// Commands that are symbolic links to files outside of the folder: they are served, and change when that file does.
+    /// Commands that are symbolic links to files outside of the folder. They are served, and change with
+    /// those files.
     #[must_use]
     pub fn leading_out(&self) -> Vec<&Path> {
         let commands = self.modules.values().flat_map(BTreeMap::values);
@@ -169,7 +169,7 @@ fn module_name(path: &Path) -> Result<String, &'static str> {
     }
     if name.contains('.') {
         return Err(
-            "a module's name has no dot, because `run: MODULE.COMMAND` is split at the first: rename the folder",
+            "a module's name must not contain a dot, because `run: MODULE.COMMAND` is split at the first one: rename the folder",
         );
     }
     if path.is_dir() { Ok(name) } else { Err("not a folder: commands go into the folder of their module") }
@@ -187,8 +187,8 @@ fn command_name(path: &Path) -> Result<String, &'static str> {
     Ok(name)
 }
 
-/// Refuses a command that others could replace, or that would run with other rights than its worker's. A symbolic
-/// link is judged by what it leads to.
+/// Refuses a command that other users could replace, or that would run with other rights than the worker's.
+/// For a symbolic link the target is checked.
 fn safe_mode(path: &Path) -> Result<(), &'static str> {
     let mode = |path: &Path| path.metadata().map(|metadata| metadata.permissions().mode());
     let target = fs::canonicalize(path).map_err(|_| "cannot be read")?;
@@ -198,19 +198,19 @@ fn safe_mode(path: &Path) -> Result<(), &'static str> {
     }
     if command & WRITABLE_BY_OTHERS != 0 {
         return Err(
-            "writable by everybody, who could then run anything as the worker: run `chmod o-w` on it",
+            "writable by all users, who could then run anything as the worker: run `chmod o-w` on it",
         );
     }
     let folder = target.parent().map_or(Ok(0), mode).map_err(|_| "cannot be read")?;
     if folder & WRITABLE_BY_OTHERS != 0 && folder & STICKY == 0 {
         return Err(
-            "its folder is writable by everybody, who could then replace it: run `chmod o-w` on the folder",
+            "its folder is writable by all users, who could then replace it: run `chmod o-w` on the folder",
         );
     }
     Ok(())
 }
 
-/// The last part of the path if it is a name that flows can use: `[A-Za-z0-9][A-Za-z0-9_.-]{0,127}`.
+/// The last part of the path, if it is a valid name for flows: `[A-Za-z0-9][A-Za-z0-9_.-]{0,127}`.
 fn valid_name(path: &Path) -> Result<String, &'static str> {
     let name = path.file_name().and_then(|name| name.to_str()).ok_or("its name is not UTF-8")?;
     if name.starts_with('.') {
@@ -225,10 +225,10 @@ fn valid_name(path: &Path) -> Result<String, &'static str> {
 }
 
 fn list(passed_over: &[PassedOver]) -> String {
-    // A few are enough to see what is wrong with all.
+    // A few entries show the problem.
     let mut text = String::new();
     for entry in passed_over.iter().take(5) {
-        text.push_str(&format!("\n  passed over: {} ({})", entry.path.display(), entry.reason));
+        text.push_str(&format!("\n  skipped: {} ({})", entry.path.display(), entry.reason));
     }
     text
 }
@@ -246,7 +246,7 @@ mod tests {
 
     fn reason<'a>(catalogue: &'a Catalogue, end: &str) -> &'a str {
         let entry = catalogue.passed_over().iter().find(|entry| entry.path.ends_with(end));
-        entry.unwrap_or_else(|| panic!("{end} was not passed over")).reason
+        entry.unwrap_or_else(|| panic!("{end} was not skipped")).reason
     }
 
     #[test]
@@ -293,7 +293,7 @@ mod tests {
         assert_eq!(modules, [("m", vec!["plain".to_owned()]), ("sticky", vec!["inside".to_owned()])]);
         assert!(reason(&catalogue, "m/setuid").starts_with("setuid"));
         assert!(reason(&catalogue, "m/setgid").starts_with("setuid or setgid"));
-        assert!(reason(&catalogue, "m/writable").starts_with("writable by everybody"));
+        assert!(reason(&catalogue, "m/writable").starts_with("writable by all users"));
         assert!(reason(&catalogue, "open/inside").starts_with("its folder is writable"));
         assert!(reason(&catalogue, "m/linked").starts_with("its folder is writable"), "by what it leads to");
     }

@@ -1,9 +1,10 @@
-//! Control groups: how commands that left their process group (`setsid`) still end with their worker.
+//! Control groups: end even commands that left their process group (`setsid`) together with their worker.
 //!
-//! Where Linux lets the worker make control groups (version 2, with `cgroup.kill`), each attempt has one below the
-//! worker's own, named by the attempt's process group. The stub enters it before it becomes the command, so
-//! everything that the command starts is in it. It is killed whole when the attempt is stopped, and by the guard when
-//! the worker dies. When a command ends by itself, a service that it started on purpose lives on: it is moved out.
+//! If Linux lets the worker create control groups (version 2, with `cgroup.kill`), each attempt has one below
+//! the worker's own, named after the attempt's process group. The stub enters it before it becomes the
+//! command, so everything that the command starts is in it. The whole control group is killed when the
+//! attempt is stopped, and by the guard when the worker dies. When a command ends by itself, a service that
+//! it started on purpose survives: the worker moves it out.
 //!
 //! ```text
 //!   the worker's control group            worker, guard, services that ended commands left running
@@ -20,84 +21,86 @@ use std::time::Duration;
 
 use rustix::process::Pid;
 
-/// How often the removal of a control group is tried: its processes were killed, and end at their own pace.
+/// The number of tries to remove a control group: its processes were killed, but take some time to end.
 const REMOVE_TRIES: u32 = 50;
 
-/// Between two tries.
+/// The pause between two tries.
 const REMOVE_PAUSE: Duration = Duration::from_millis(10);
 
-/// The control group in which a worker keeps those of its attempts.
+/// The control group that contains those of a worker's attempts.
 #[derive(Debug, Clone)]
 pub(super) struct Cgroup {
     path: PathBuf,
 }
 
 impl Cgroup {
-    /// Makes one for this process, below the one that it is in.
+    /// Creates a control group for this process, below its current one.
     ///
     /// # Errors
-    /// Where there are no control groups of version 2, or this process may not make one.
+    /// When control groups of version 2 are missing, or this process may not create one.
     pub(super) fn create() -> io::Result<Self> {
         let own = own_folder(
             &fs::read_to_string("/proc/self/mountinfo")?,
             &fs::read_to_string("/proc/self/cgroup")?,
         );
         let own = own.ok_or_else(|| io::Error::other("control groups of version 2 are not mounted"))?;
-        // A process may have several workers, each with a guard that removes its own.
+        // A process may have several workers, each with a guard that removes its own group.
         static MADE: AtomicU32 = AtomicU32::new(0);
         let number = MADE.fetch_add(1, Ordering::Relaxed);
         let cgroup = Self { path: own.join(format!("windlass-worker-{}-{number}", std::process::id())) };
         match fs::create_dir(&cgroup.path) {
-            // Left by a process that had this number before.
+            // Left by an earlier process with the same id.
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
             made => made?,
         }
         if cgroup.path.join("cgroup.kill").exists() {
             return Ok(cgroup);
         }
-        // Nothing else can be done about a folder that cannot be removed.
+        // If the folder cannot be removed, it stays.
         let _ = fs::remove_dir(&cgroup.path);
         Err(io::Error::other("the kernel has no `cgroup.kill` (it came with Linux 5.14)"))
     }
 
-    /// The one that [`Cgroup::path`] named in another process of the worker.
+    /// The control group that [`Cgroup::path`] returned in another process of the worker.
     pub(super) fn at(path: PathBuf) -> Self {
         Self { path }
     }
 
-    /// Where it is, for the stub and the guard.
+    /// Its path, for the stub and the guard.
     pub(super) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Moves this process into a control group of its own. Called by the stub, whose process group has its number.
+    /// Moves this process into a new control group. Called by the stub, whose process id is also the id of
+    /// its process group.
     ///
     /// # Errors
-    /// When the system refuses it.
+    /// When the operating system refuses it.
     pub(super) fn enter(&self) -> io::Result<()> {
         let folder = self.path.join(std::process::id().to_string());
         match fs::create_dir(&folder) {
-            // Left by an attempt that had this number before.
+            // Left by an earlier attempt with the same process id.
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
             made => made?,
         }
-        // 0 is the process that writes.
+        // 0 means the writing process.
         fs::write(folder.join("cgroup.procs"), "0")
     }
 
     /// Kills everything in the control group of an attempt.
     pub(super) fn kill(&self, group: Pid) {
-        // Without one (the stub could not enter it, or it was removed) there is nothing to kill.
+        // If the attempt has no control group (the stub could not enter it, or it was removed), there is
+        // nothing to kill.
         let _ = fs::write(self.folder(group).join("cgroup.kill"), "1");
     }
 
-    /// Lets go of an attempt that has ended: what it left running on purpose is moved to the worker's own control
-    /// group, and the attempt's is removed. Returns whether it is gone.
+    /// Releases an attempt that has ended: moves the processes that it left running to the worker's own
+    /// control group, and removes the attempt's. Returns whether it is removed.
     pub(super) fn release(&self, group: Pid) -> bool {
         let folder = self.folder(group);
         if let (Ok(left), Some(own)) = (fs::read_to_string(folder.join("cgroup.procs")), self.path.parent()) {
             for process in left.lines() {
-                // It may have ended meanwhile.
+                // The process may have ended meanwhile.
                 let _ = fs::write(own.join("cgroup.procs"), process);
             }
         }
@@ -107,7 +110,7 @@ impl Cgroup {
         }
     }
 
-    /// Kills the attempts that are left and removes everything. Called by the guard, when the worker has died.
+    /// Kills the remaining attempts and removes everything. Called by the guard after the worker has died.
     pub(super) fn end(&self, left_behind: &[Pid]) {
         left_behind.iter().for_each(|group| self.kill(*group));
         for _ in 0..REMOVE_TRIES {
@@ -119,7 +122,7 @@ impl Cgroup {
         }
     }
 
-    /// Those of attempts that have ended. One that still has processes stays.
+    /// Removes the control groups of attempts that have ended. One with processes stays.
     fn remove_empty(&self) {
         let attempts = fs::read_dir(&self.path).into_iter().flatten().flatten();
         for attempt in attempts.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir())) {
@@ -132,9 +135,9 @@ impl Cgroup {
     }
 }
 
-/// The folder of the control group that a process is in, from its `mountinfo` and `cgroup` of `/proc`.
+/// The folder of a process's control group, from its `mountinfo` and `cgroup` in `/proc`.
 fn own_folder(mounts: &str, own: &str) -> Option<PathBuf> {
-    // `0::/path` is version 2. A path that leads out of what is mounted here cannot be reached.
+    // `0::/path` is version 2. A path that leads out of the mounted tree is unreachable.
     let path =
         own.lines().find_map(|line| line.strip_prefix("0::/")).filter(|path| !path.starts_with(".."))?;
     let mount = mounts.lines().find_map(|line| {

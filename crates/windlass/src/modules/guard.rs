@@ -1,16 +1,17 @@
-//! The guard: one small process beside each worker that ends what the worker leaves behind when it dies.
+//! The guard: one small process beside each worker that ends the commands of a dead worker.
 //!
-//! The parent-death signal (see the stub) reaches a command, but not what the command has started. So
-//! the worker tells its guard every process group that it starts and every one that has ended, as lines `+PGID`
-//! and `-PGID` on the guard's stdin. However the worker ends, the kernel closes that pipe; the guard then sends
-//! SIGKILL to every group still listed and ends itself. It is in a process group of its own and takes no notice
-//! of SIGTERM, SIGINT and SIGHUP, so that a Ctrl-C or a closing terminal cannot end it before the worker.
+//! The parent-death signal (see the stub) reaches a command, but not the processes that the command has
+//! started. So the worker reports to its guard every process group that it starts and every one that has
+//! ended, as lines `+PGID` and `-PGID` on the guard's stdin. However the worker ends, the kernel closes that
+//! pipe. The guard then sends SIGKILL to every group still listed, and exits. It has its own process group
+//! and ignores SIGTERM, SIGINT and SIGHUP, so that a Ctrl-C or a closing terminal cannot end it before the
+//! worker.
 //!
-//! Where the worker has a control group, its path is the guard's argument: the guard kills the control groups of the
-//! process groups that are listed too, and removes everything.
+//! If the worker has a control group, its path is the guard's argument. The guard then also kills the control
+//! groups of the listed process groups, and removes everything.
 //!
-//! If the guard dies, the worker starts another one and tells it all groups. The demo keeps one for its server and
-//! its workers in the same way.
+//! If the guard dies, the worker starts another one and reports all groups to it. The demo uses a guard for
+//! its server and its workers in the same way.
 
 use std::collections::BTreeSet;
 use std::io::BufRead;
@@ -25,8 +26,8 @@ use super::cgroup::Cgroup;
 /// The hidden subcommand that runs the guard.
 pub const GUARD_COMMAND: &str = "module-guard";
 
-/// Runs the guard: reads stdin to its end, then ends every process group that is still listed. `cgroup` is the
-/// worker's control group, where it has one.
+/// Runs the guard: reads stdin to its end, then kills every process group still listed. `cgroup` is the
+/// worker's control group, if it has one.
 #[must_use]
 pub fn guard_main(cgroup: Option<PathBuf>) -> ExitCode {
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_io().build() {
@@ -34,7 +35,7 @@ pub fn guard_main(cgroup: Option<PathBuf>) -> ExitCode {
         Err(error) => return refuse(&error),
     };
     let context = runtime.enter();
-    // A handler stays for as long as the process; what it is told is never looked at.
+    // A handler stays installed for the life of the process; its signals are ignored.
     for kind in [SignalKind::terminate(), SignalKind::interrupt(), SignalKind::hangup()] {
         if let Err(error) = signal(kind) {
             return refuse(&error);
@@ -43,7 +44,7 @@ pub fn guard_main(cgroup: Option<PathBuf>) -> ExitCode {
     let left_behind = read_groups(std::io::stdin().lock());
     let left_behind: Vec<Pid> = left_behind.into_iter().filter_map(Pid::from_raw).collect();
     for group in &left_behind {
-        // A group that has ended meanwhile is what we want, so the answer does not matter.
+        // An error means that the group has already ended.
         let _ = rustix::process::kill_process_group(*group, Signal::KILL);
     }
     if let Some(cgroup) = cgroup.map(Cgroup::at) {
@@ -58,11 +59,11 @@ fn refuse(error: &std::io::Error) -> ExitCode {
     ExitCode::FAILURE
 }
 
-/// The groups that were added and not removed when the input ends.
+/// The groups that were added and not removed by the end of the input.
 fn read_groups(mut input: impl BufRead) -> BTreeSet<RawPid> {
     let mut groups = BTreeSet::new();
     let mut line = Vec::new();
-    // A line without its end was cut short by the worker's death: its number is the start of another one.
+    // A line without its end was cut off by the worker's death: its number may be incomplete.
     while input.read_until(b'\n', &mut line).is_ok() && line.pop() == Some(b'\n') {
         match parse(&line) {
             Some((b'+', group)) => drop(groups.insert(group)),
@@ -77,7 +78,7 @@ fn read_groups(mut input: impl BufRead) -> BTreeSet<RawPid> {
 fn parse(line: &[u8]) -> Option<(u8, RawPid)> {
     let (sign, digits) = line.split_first()?;
     let group: RawPid = std::str::from_utf8(digits).ok()?.parse().ok()?;
-    // Group 1 is the system's first process or a container's own: never ours.
+    // Group 1 is the system's or the container's first process: never a command's.
     (matches!(sign, b'+' | b'-') && group > 1).then_some((*sign, group))
 }
 

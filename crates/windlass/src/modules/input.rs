@@ -1,11 +1,12 @@
-//! What a command is told: the document on its stdin and the variables in its environment.
+//! The input of a command: the document on its stdin and its environment variables.
 
 use std::ffi::OsString;
 
 use serde::Serialize;
 use windlass_api::{Attempt, AttemptLock, Direction, Payload};
 
-/// The one variable of ours that a command inherits: where the server is, for commands that call it.
+/// The only variable of Windlass that a command inherits: the address of the server, for commands that call
+/// it.
 const INHERITED: &str = "WINDLASS_SERVER";
 
 /// The document on stdin.
@@ -52,7 +53,7 @@ pub(super) fn document(attempt: &Attempt) -> serde_json::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// The variables that say which attempt this is, and the locks it has as `NAME=FENCE …`.
+/// The variables that identify the attempt, and its locks as `NAME=FENCE …`.
 pub(super) fn variables(attempt: &Attempt) -> Vec<(&'static str, String)> {
     let mut variables = vec![
         ("WINDLASS_TASK", attempt.task.clone()),
@@ -71,8 +72,9 @@ pub(super) fn variables(attempt: &Attempt) -> Vec<(&'static str, String)> {
     variables
 }
 
-/// The worker's own variables that a command does not inherit: all of ours but the server's address. Tokens and
-/// the passwords in store and broker addresses stay with the worker, those of settings yet to come as well.
+/// The worker's own variables that a command does not inherit: all with the prefix of Windlass, except the
+/// server's address. This keeps tokens and the passwords in store and broker URLs from commands, also for
+/// settings added later.
 pub(super) fn withheld(names: impl Iterator<Item = OsString>) -> Vec<OsString> {
     names.filter(|name| name.as_encoded_bytes().starts_with(b"WINDLASS_") && name != INHERITED).collect()
 }

@@ -1,4 +1,4 @@
-//! What holds of everything a command prints: see [`crate::malformed`].
+//! Properties of every output of a command, for fuzzing: see [`crate::malformed`].
 
 use std::{os::unix::process::ExitStatusExt as _, process::ExitStatus};
 
@@ -11,11 +11,11 @@ use super::{
     verdict::judge,
 };
 
-/// A byte that is no text is shown as a character of three bytes.
+/// A byte that is not UTF-8 becomes a character of three bytes.
 const SHOWN_BYTES: usize = 3;
 
-/// Takes the bytes as what a command printed on stdout, and on stderr; the first two say how it ended and in what
-/// pieces its output came.
+/// Treats the bytes as the stdout, and as the stderr, of a command. The first two bytes give its exit status
+/// and the sizes of the pieces in which the output arrives.
 pub fn module_output(bytes: &[u8]) {
     let (&[status, piece], printed) = bytes.split_first_chunk().unwrap_or((&[0, 0], bytes));
     let piece = usize::from(piece) + 1;
@@ -44,7 +44,7 @@ pub fn module_output(bytes: &[u8]) {
     }
 }
 
-/// Lines do not depend on the pieces they come in, are never empty, and are of bounded length.
+/// Lines are the same for all sizes of pieces, are never empty, and have a bounded length.
 fn check_lines(printed: &[u8], piece: usize) -> Option<String> {
     let read = |piece: usize| {
         let (mut lines, mut logged) = (LogLines::default(), Vec::new());

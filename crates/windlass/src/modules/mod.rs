@@ -1,25 +1,26 @@
-//! A folder is a module: `windlass worker --modules DIR` serves every executable `DIR/<module>/<command>`.
+//! Serves folders as modules: `windlass worker --modules DIR` serves every executable
+//! `DIR/<module>/<command>`.
 //!
-//! What becomes of an attempt, and where:
+//! The path of an attempt:
 //!
 //! ```text
-//!   worker library ── Job ──▶ runner ── name ──▶ catalogue        which file?
+//!   worker library ── Job ──▶ runner ── name ──▶ catalogue        finds the file
 //!                               │
-//!                               ├─▶ input                          what it is told
+//!                               ├─▶ input                          stdin and environment
 //!                               ├─▶ spawner ──▶ stub ──▶ command   its own process group
-//!                               │      └──────▶ guard              what dies with the worker
+//!                               │      └──────▶ guard              cleans up after a dead worker
 //!                               ├─▶ process ──▶ output             run, read, stop, clean up
 //!                               └─▶ verdict ── Outcome ──▶ worker library
 //! ```
 //!
-//! A command gets a JSON document on stdin and `WINDLASS_…` variables, runs in its own folder, prints a JSON
-//! object (or nothing) on stdout and log lines on stderr, and ends with 0 for success, 75 for "try again later",
-//! 65 for a failure that is final, and anything else for a failure that may be tried again.
+//! A command gets a JSON document on stdin and `WINDLASS_…` variables, and runs in its own folder. It prints
+//! a JSON object (or nothing) on stdout and log lines on stderr. It exits with 0 for success, 75 for "try
+//! again later", 65 for a final failure, and any other code for a failure that may be retried.
 //!
-//! When something goes wrong: a command that is told to stop gets SIGTERM and, 5 s later, SIGKILL, with all that
-//! it has started. A worker that dies, even by SIGKILL, takes its commands along: each has a parent-death signal
-//! (the stub sets it), and a guard process kills what they have started. A process that leaves its group on
-//! purpose (`setsid`) is reached where the worker may make control groups.
+//! A command that must stop gets SIGTERM and, 5 s later, SIGKILL, with all processes that it has started. A
+//! worker that dies, even by SIGKILL, takes its commands along: each has a parent-death signal (the stub sets
+//! it), and a guard process kills the processes that they have started. A process that leaves its group on
+//! purpose (`setsid`) is only reached if the worker may create control groups.
 
 mod catalogue;
 mod cgroup;

@@ -1,21 +1,21 @@
-//! What a command prints, within limits: the result on stdout, log lines on stderr.
+//! Reads the output of a command within limits: the result on stdout, log lines on stderr.
 //!
-//! A command may print more than anyone wants to keep. Memory is bounded by the limits below whatever it does;
-//! past the result's limit its output is still read, so that a command that is only a little too talkative ends
-//! by itself and gets a message about it, and one that never stops is stopped.
+//! A command may print any amount, so these limits bound the memory. Past the limit of a result, stdout is
+//! still read: a command that prints a little too much ends by itself and gets a message about it. A command
+//! that prints without end is stopped.
 
 use tokio::io::{AsyncRead, AsyncReadExt};
 
 /// The largest result, in bytes: the limit of the engine.
 pub(super) const RESULT_BYTES_MAX: usize = 256 * 1024;
 
-/// A command that has printed this much on stdout is not going to end well: it is stopped.
+/// A command that has printed this much on stdout is stopped.
 pub(super) const STDOUT_BYTES_MAX: u64 = 8 * 1024 * 1024;
 
-/// A log line is cut after this many bytes.
+/// Log lines are cut after this many bytes.
 pub(super) const LINE_BYTES_MAX: usize = 4 * 1024;
 
-/// Read at once: the size of a pipe.
+/// The size of one read: that of a pipe.
 const CHUNK_BYTES: usize = 64 * 1024;
 
 /// The stdout of a command.
@@ -43,19 +43,19 @@ impl ResultBuffer {
         self.printed += chunk.len() as u64;
     }
 
-    /// The command printed more than anyone will read.
+    /// Whether the command has printed more than [`STDOUT_BYTES_MAX`].
     #[must_use]
     pub(super) fn is_flooded(&self) -> bool {
         self.printed > STDOUT_BYTES_MAX
     }
 
-    /// How many bytes the command printed, kept or not.
+    /// The number of bytes printed, including dropped ones.
     #[must_use]
     pub(super) fn printed(&self) -> u64 {
         self.printed
     }
 
-    /// All that was printed, if that is not more than a result may have.
+    /// The whole output, unless it is larger than a result may be.
     #[must_use]
     pub(super) fn complete(&self) -> Option<&[u8]> {
         (self.printed <= RESULT_BYTES_MAX as u64).then_some(&self.kept)
@@ -71,7 +71,7 @@ pub(super) struct LogLines {
 }
 
 impl LogLines {
-    /// Reads to the end of the pipe and gives each line to `log`; empty lines are dropped.
+    /// Reads to the end of the pipe and passes each line to `log`; drops empty lines.
     pub(super) async fn read(
         &mut self,
         mut pipe: impl AsyncRead + Unpin,
@@ -86,7 +86,7 @@ impl LogLines {
         }
     }
 
-    /// The last line that was not empty. What came after the last line end counts as well.
+    /// The last line that was not empty. An unterminated last line counts too.
     #[must_use]
     pub(super) fn into_last(mut self, log: &mut (dyn FnMut(String) + Send)) -> Option<String> {
         self.end_line(log);
@@ -123,7 +123,7 @@ impl LogLines {
     }
 }
 
-/// A cut in the middle of a character would show as a character that the command never printed.
+/// A character cut in half would be shown as a replacement character, which the command never printed.
 fn drop_partial_character(line: &mut Vec<u8>) {
     if let Some(chunk) = line.utf8_chunks().last() {
         let partial = chunk.invalid().len();

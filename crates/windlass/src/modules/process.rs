@@ -1,11 +1,12 @@
-//! One attempt's processes, from their start to the end of the last of them.
+//! The processes of one attempt, from their start to the end of the last one.
 //!
-//! The command runs in a process group of its own. It is fed its document and read at the same time, so that
-//! neither side can block the other. What ends it, in order of appearance: itself; a stop (cancel or timeout),
-//! with SIGTERM to the group and SIGKILL after [`TERM_GRACE`]; more output than anyone will read. Once the
-//! command itself has ended, the rest of its group is killed, and a pipe that something outside the group still holds
-//! open is read for [`PIPE_GRACE`] at most. Only a service that left the group (`setsid`) survives an attempt, and only
-//! one whose command ended by itself; where there are no control groups it survives a stop as well.
+//! The command runs in its own process group. Writing its document and reading its output happen
+//! concurrently, so that neither side can block the other. It ends by itself, or by a stop (cancel or
+//! timeout): SIGTERM to the group and SIGKILL after [`TERM_GRACE`]. It is also killed when it prints too
+//! much. After the command has ended, the rest of its group is killed. A pipe that a process outside the
+//! group still has open is read for at most [`PIPE_GRACE`]. Only a service that left the group (`setsid`)
+//! survives an attempt, and only if its command ended by itself. Without control groups it survives a stop as
+//! well.
 
 use std::future::Future;
 use std::io;
@@ -20,11 +21,11 @@ use tokio::process::Child;
 use super::output::{LogLines, ResultBuffer};
 use super::spawner::Group;
 
-/// Between SIGTERM and SIGKILL.
+/// The time between SIGTERM and SIGKILL.
 pub const TERM_GRACE: Duration = Duration::from_secs(5);
 
-/// For how long the pipes of a command that has ended are read. What it printed itself is in them already, so
-/// this is only ever used up when a process that left the group keeps them open.
+/// How long the pipes of an ended command are read. They already contain the command's own output, so this
+/// time only passes in full when a process that left the group keeps them open.
 const PIPE_GRACE: Duration = Duration::from_millis(500);
 
 /// How a command ended.
@@ -32,18 +33,18 @@ const PIPE_GRACE: Duration = Duration::from_millis(500);
 pub(super) struct Ended {
     /// Its exit code or the signal that ended it.
     pub(super) status: ExitStatus,
-    /// What it printed on stdout.
+    /// Its output on stdout.
     pub(super) output: ResultBuffer,
-    /// The last line that it printed on stderr.
+    /// The last line on its stderr.
     pub(super) last_line: Option<String>,
-    /// It was told to stop before it ended.
+    /// Whether it was stopped before it ended.
     pub(super) stopped: bool,
 }
 
-/// Sees a command through to its end. If this is dropped, the group is killed at once.
+/// Runs a command to its end. Dropping the future kills the group at once.
 ///
 /// # Errors
-/// When the system cannot say how the command ended.
+/// When the operating system cannot report how the command ended.
 pub(super) async fn see_through(
     mut child: Child,
     mut group: Group,
@@ -56,7 +57,7 @@ pub(super) async fn see_through(
     let mut lines = LogLines::default();
     let feed = async {
         if let Some(mut stdin) = stdin {
-            // A command may end, or close its stdin, without having read it.
+            // A command may end, or close its stdin, without reading it.
             let _ = stdin.write_all(document).await;
         }
     };
@@ -79,7 +80,7 @@ pub(super) async fn see_through(
         tokio::select! {
             ended = &mut end => {
                 group.signal(Signal::KILL);
-                // The time running out is no error: the command has ended, and what it said is read.
+                // A timeout is fine here: the command has ended, and its own output has been read.
                 let _ = tokio::time::timeout(PIPE_GRACE, streams).await;
                 ended?
             }
@@ -93,7 +94,7 @@ pub(super) async fn see_through(
     Ok(Ended { status, output, last_line, stopped })
 }
 
-/// Waits for the command's own end, and brings it about when told to stop.
+/// Waits for the end of the command, and ends it after a stop.
 async fn wait(
     child: &mut Child,
     group: &Group,

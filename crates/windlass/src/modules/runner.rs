@@ -1,4 +1,4 @@
-//! The runner: takes an attempt from the worker library and runs the command it names.
+//! The runner: gets an attempt from the worker library and runs its command.
 
 use std::future::Future;
 use std::io;
@@ -12,10 +12,10 @@ use super::catalogue::Catalogue;
 use super::spawner::{CommandLine, Spawner};
 use super::{input, process, verdict};
 
-/// What a shell ends with when there is no such command.
+/// The exit code of shells for an unknown command.
 const EXIT_NOT_FOUND: i32 = 127;
 
-/// Runs the commands of one module folder. Dropping it kills all that still runs.
+/// Runs the commands of one module folder. Dropping it kills all running commands.
 #[derive(Debug)]
 pub struct Runner {
     catalogue: Catalogue,
@@ -23,7 +23,8 @@ pub struct Runner {
 }
 
 impl Runner {
-    /// A runner of the commands in `catalogue`; `program` is this program, which starts them through itself.
+    /// Makes a runner for the commands in `catalogue`. `program` is this program: the runner starts commands
+    /// through it.
     ///
     /// # Errors
     /// When the guard of the commands cannot be started.
@@ -31,7 +32,7 @@ impl Runner {
         Ok(Self { catalogue, spawner: Spawner::start(program)? })
     }
 
-    /// Runs one attempt to its end. `stop` ends it early; each line on its stderr goes to `log`.
+    /// Runs one attempt to its end. `stop` ends it early. Each line on its stderr is passed to `log`.
     pub async fn run_attempt(
         &self,
         attempt: &Attempt,
@@ -52,7 +53,7 @@ impl Runner {
         };
         match self.run_command(command, attempt, stop, log).await {
             Ok(ended) => verdict::judge(&ended),
-            // The machine is at its limits, which is neither the command's fault nor final.
+            // The machine is at a limit. This is not the command's fault, and not final.
             Err(error) => {
                 let message = format!("cannot start `{}.{}`: {error}", attempt.module, attempt.command);
                 Outcome::RetryLater { delay: None, message: Some(message) }

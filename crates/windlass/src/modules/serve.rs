@@ -1,4 +1,5 @@
-//! `windlass worker`: a worker whose handlers are the commands of a folder, for a server, over a broker, or both.
+//! `windlass worker`: a worker whose handlers are the commands of a folder, for a server, over a broker, or
+//! both.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -13,40 +14,40 @@ use super::catalogue::Catalogue;
 use super::runner::Runner;
 use crate::brokers::{Keys, check_queue};
 
-/// What a worker of a module folder needs to know.
+/// The settings of a worker for a module folder.
 #[derive(Debug, Clone)]
 pub struct WorkerOptions {
-    /// Address of the server, as `http://127.0.0.1:7700`. Over a broker a worker needs none.
+    /// URL of the server, such as `http://127.0.0.1:7700`. Optional with a broker.
     pub server: Option<String>,
-    /// Where the steps come from, if not from the server.
+    /// The broker that the steps come from; none = the server.
     pub broker: Option<BrokerOptions>,
-    /// Token for the server's API; it is not passed on to commands.
+    /// Token for the server's API. Commands do not get it.
     pub token: Option<String>,
-    /// The folder with the modules.
+    /// The module folder.
     pub modules_dir: PathBuf,
-    /// Serve only these modules; empty = all of the folder.
+    /// Serve only these modules; empty = all modules of the folder.
     pub only_modules: Vec<String>,
-    /// How many commands may run at once; one per core when left out.
+    /// The number of commands that may run concurrently; none = one per core.
     pub concurrency: Option<usize>,
-    /// What people see the worker called; the machine's name and the process id when left out.
+    /// The worker's name in lists and logs; none = the machine's name and the process id.
     pub name: Option<String>,
 }
 
-/// What a worker over a broker needs to know.
+/// The settings of a worker over a broker.
 #[derive(Clone)]
 pub struct BrokerOptions {
     /// Its URL.
     pub url: String,
-    /// Where to tell what became of steps, when there is no server.
+    /// The queue for results, when there is no server.
     pub results: String,
-    /// Queues of modules that are not called like them.
+    /// Queues of modules whose names differ from the modules'.
     pub queues: Vec<(String, String)>,
-    /// What kind of queues, where the broker has several.
+    /// The kind of the queues, where the broker has several.
     pub kind: Option<String>,
 }
 
 impl fmt::Debug for BrokerOptions {
-    /// Without the URL, which may have a password in it.
+    /// Leaves out the URL, which may contain a password.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { url: _, results, queues, kind } = self;
         f.debug_struct("BrokerOptions")
@@ -57,20 +58,20 @@ impl fmt::Debug for BrokerOptions {
     }
 }
 
-/// Serves the commands of a folder until `shutdown` resolves and what was running then has ended.
+/// Serves the commands of a folder until `shutdown` resolves and all running attempts have ended.
 ///
 /// # Errors
-/// When the folder holds no command, or the server refuses the worker.
+/// When the folder contains no command, or the server refuses the worker.
 pub async fn serve(options: WorkerOptions, shutdown: impl Future<Output = ()>) -> anyhow::Result<()> {
     hide_from_commands();
     if (options.token.is_some() || options.broker.is_some()) && rustix::process::geteuid().is_root() {
         tracing::warn!(
-            "this worker runs as root, so its commands can read its token and the password of its broker: run it as a user of its own"
+            "this worker runs as root, so its commands can read its token and the password of its broker: run it as a separate user"
         );
     }
     let catalogue = Catalogue::read(&options.modules_dir)?.only(&options.only_modules)?;
     for entry in catalogue.passed_over() {
-        tracing::warn!(path = %entry.path.display(), reason = entry.reason, "passed over in the module folder");
+        tracing::warn!(path = %entry.path.display(), reason = entry.reason, "skipped an entry of the module folder");
     }
     for path in catalogue.leading_out() {
         tracing::warn!(path = %path.display(), "this command is a symbolic link to a file outside of the module folder");
@@ -93,7 +94,7 @@ pub async fn serve(options: WorkerOptions, shutdown: impl Future<Output = ()>) -
     Ok(())
 }
 
-/// A worker that serves nothing yet, with its way to the server, to the broker, or both.
+/// A worker without modules, connected to the server, the broker, or both.
 fn builder(
     server: Option<String>,
     token: Option<String>,
@@ -134,7 +135,7 @@ fn builder(
     Ok(builder)
 }
 
-/// The queues of the modules, by their names, of which some were `given` otherwise.
+/// The queue of each module: its name, unless `given` has another one.
 fn queues_by_module(
     modules: &[&str],
     given: Vec<(String, String)>,
@@ -156,22 +157,22 @@ fn queues_by_module(
     for (module, queue) in &by_module {
         let used = format!("the module {module} (`--queue {module}=…`)");
         if let Some(before) = uses.insert(queue, used.clone()) {
-            bail!("the queue {queue} is for {before} and for {used}: give each a queue of its own");
+            bail!("the queue {queue} is for {before} and for {used}: use separate queues");
         }
     }
     for queue in uses.keys() {
         let dead = Queue::new(*queue).dead();
         if let Some(used) = uses.get(dead.name.as_str()) {
             bail!(
-                "the queue {dead} is for {used}, and what nobody can use of {queue} goes there: give each a queue of its own"
+                "the queue {dead} is for {used}, and is the dead-letter queue of {queue}: use separate queues"
             );
         }
     }
     Ok(by_module)
 }
 
-/// Keeps commands that run as the worker's own user from reading its environment and memory, where its token and the
-/// password of its broker are. A command that runs as root can read them all the same: nothing stops root.
+/// Keeps commands that run as the worker's user from reading its environment and memory, which contain its
+/// token and the password of its broker. This does not protect against commands that run as root.
 #[cfg(target_os = "linux")]
 fn hide_from_commands() {
     if let Err(error) = rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable)
@@ -180,12 +181,12 @@ fn hide_from_commands() {
     }
 }
 
-/// Elsewhere no process can read another's environment unless its user may trace it.
+/// On other systems a process can only read the environment of another one that its user may trace.
 #[cfg(not(target_os = "linux"))]
 fn hide_from_commands() {}
 
-/// This program as a path that stays right when its file is replaced by an upgrade while the worker runs: the
-/// stub and the guard must be of the worker's own version.
+/// The path of this program. It stays valid when an upgrade replaces the file while the worker runs: the stub
+/// and the guard must have the worker's version.
 fn this_program() -> anyhow::Result<PathBuf> {
     let running = PathBuf::from("/proc/self/exe");
     if running.exists() {
@@ -222,7 +223,7 @@ mod tests {
             "{shared}"
         );
         assert!(error(&[("beta", "done")]).contains("results (`--results`) and for the module beta"));
-        assert!(error(&[("beta", "alpha-dead")]).contains("what nobody can use of alpha goes there"));
-        assert!(queues(&[("beta", "done")], None).is_ok(), "with a server nothing is told on a queue");
+        assert!(error(&[("beta", "alpha-dead")]).contains("is the dead-letter queue of alpha"));
+        assert!(queues(&[("beta", "done")], None).is_ok(), "with a server no results queue is used");
     }
 }

@@ -6,12 +6,12 @@
 //!                           └──"+PGID" "-PGID"──▶ windlass module-guard
 //! ```
 //!
-//! It is a thread of its own because the parent-death signal of Linux comes when the *thread* that started a
-//! process ends: this one lives exactly as long as the worker, whatever runtime the worker runs on. It also
-//! keeps what blocks, starting processes and writing to the guard, away from the worker's event loop.
+//! The spawner is a thread because Linux sends the parent-death signal when the *thread* that started a
+//! process ends. This thread lives exactly as long as the worker, on any runtime. It also keeps blocking
+//! calls, which start processes and write to the guard, off the worker's event loop.
 //!
-//! When the guard dies, another one is started and told all groups. While that fails, nothing new is started:
-//! a command without a guard could leave something behind when its worker dies.
+//! When the guard dies, the spawner starts another one and reports all groups to it. While that fails, no
+//! command starts: without a guard, a command could outlive a dead worker.
 
 use std::collections::BTreeSet;
 use std::io::{self, Write};
@@ -27,36 +27,36 @@ use tokio::sync::oneshot;
 
 use super::{EXEC_COMMAND, GUARD_COMMAND, cgroup::Cgroup};
 
-/// How long to wait before a guard that could not be started is tried again.
+/// The pause before a failed start of the guard is repeated.
 const GUARD_RETRY: Duration = Duration::from_secs(1);
 
-/// Between the end of a guard and the start of the next one.
+/// The pause between the end of a guard and the start of the next one.
 const GUARD_PAUSE: Duration = Duration::from_millis(50);
 
-/// Starts commands. When it is dropped, everything that it has started and that still runs is killed.
+/// Starts commands. Dropping it kills all commands that still run.
 #[derive(Debug)]
 pub(super) struct Spawner {
     requests: mpsc::Sender<Request>,
 }
 
-/// What to start: the file and what is special about its environment.
+/// A command to start, and the changes to its environment.
 #[derive(Debug)]
 pub(super) struct CommandLine {
-    /// The executable; it runs in the folder it lies in.
+    /// The executable; it runs in its own folder.
     pub(super) path: PathBuf,
     /// Variables that it does not inherit from the worker.
     pub(super) unset: Vec<std::ffi::OsString>,
-    /// Variables that it gets.
+    /// Variables that are set for it.
     pub(super) set: Vec<(&'static str, String)>,
 }
 
-/// The processes of one attempt. When it is dropped they are all killed, but for services that a command which
-/// ended by itself left outside of its group.
+/// The processes of one attempt. Dropping this kills them all, except for services that a command left
+/// outside of its group before it ended by itself.
 #[derive(Debug)]
 pub(super) struct Group {
     id: Pid,
     cgroup: Option<Cgroup>,
-    /// The command ended by itself: what it left running outside of its group is meant to live.
+    /// Whether the command ended by itself: then processes outside of its group survive.
     ended: bool,
     spawner: mpsc::Sender<Request>,
 }
@@ -92,11 +92,11 @@ impl Spawner {
         Ok(Self { requests })
     }
 
-    /// Starts a command in a process group of its own, with its stdin, stdout and stderr as pipes. It waits for
-    /// the first byte on its stdin, or its end, before it does anything.
+    /// Starts a command in its own process group, with its stdin, stdout and stderr as pipes. The command
+    /// waits for the first byte on its stdin, or its end.
     ///
     /// # Errors
-    /// What the system says when it cannot start a process.
+    /// When the operating system cannot start a process.
     pub(super) async fn spawn(&self, command: CommandLine) -> io::Result<(Child, Group)> {
         let (reply, answer) = oneshot::channel();
         let runtime = tokio::runtime::Handle::current();
@@ -114,17 +114,17 @@ impl Drop for Spawner {
 }
 
 impl Group {
-    /// Sends a signal to every process of the group. A group that has ended already is fine.
+    /// Sends a signal to every process of the group. Does nothing if the group has ended.
     pub(super) fn signal(&self, signal: Signal) {
         let _ = rustix::process::kill_process_group(self.id, signal);
     }
 
-    /// Says that the command has ended by itself: services that it started outside of its group live on.
+    /// Marks the command as ended by itself: services outside of its group survive.
     pub(super) fn ended_by_itself(&mut self) {
         self.ended = true;
     }
 
-    /// Kills the group, and with it the processes that left it.
+    /// Kills the group and the processes that have left it.
     pub(super) fn kill_all(&self) {
         self.signal(Signal::KILL);
         if let Some(cgroup) = &self.cgroup {
@@ -134,8 +134,8 @@ impl Group {
 }
 
 impl Drop for Group {
-    /// The number cannot have become another group's: that would take a full turn of all process ids between
-    /// the end of the group's last process and this line.
+    /// The id cannot belong to another group yet: all process ids would have to be used once between the end
+    /// of the group's last process and this line.
     fn drop(&mut self) {
         if self.ended {
             self.signal(Signal::KILL);
@@ -154,7 +154,7 @@ enum Request {
         reply: oneshot::Sender<io::Result<(Child, Group)>>,
     },
     Ended(Pid),
-    /// The guard of this number has ended.
+    /// The guard with this number has ended.
     GuardEnded(u64),
     Stop,
 }
@@ -164,24 +164,24 @@ struct Thread {
     program: PathBuf,
     requests: mpsc::Sender<Request>,
     groups: BTreeSet<RawPid>,
-    /// Groups that have ended and whose control groups could not be removed yet.
+    /// Ended groups whose control groups could not be removed yet.
     released: BTreeSet<RawPid>,
-    /// Where control groups are to be had.
+    /// The worker's control group; none where the system has none.
     cgroup: Option<Cgroup>,
     guard: Option<ChildStdin>,
-    /// How many guards were started; the number of the present one.
+    /// The number of guards started so far, which is also the number of the current one.
     guards: u64,
 }
 
 impl Thread {
-    /// The guard's stdin closes when this returns, and the guard ends what is left.
+    /// When this returns, the guard's stdin closes, and the guard kills all remaining groups.
     fn run(mut self, inbox: &mpsc::Receiver<Request>) {
         loop {
             let timeout = if self.guard.is_some() { Duration::MAX } else { GUARD_RETRY };
             match inbox.recv_timeout(timeout) {
                 Ok(Request::Start { command, runtime, reply }) => {
                     let started = self.spawn(command, &runtime);
-                    // A caller that has gone away drops the group, which ends it.
+                    // If the caller is gone, dropping the group ends it.
                     let _ = reply.send(started);
                 }
                 Ok(Request::Ended(group)) => {
@@ -189,7 +189,8 @@ impl Thread {
                     self.release(group);
                     self.tell_guard(&format!("-{group}\n"));
                 }
-                // Closing the pipe of its successor would make that one kill everything.
+                // Only for the current guard: closing the pipe of a newer guard would make it kill
+                // everything.
                 Ok(Request::GuardEnded(number)) if number == self.guards => {
                     self.guard = None;
                     tracing::warn!("the guard of the modules has ended: starting another one");
@@ -202,7 +203,7 @@ impl Thread {
         }
     }
 
-    /// Removes the control group of `group`, and those before it that still had processes when they ended.
+    /// Removes the control group of `group`, and earlier ones that still had processes when they ended.
     fn release(&mut self, group: Pid) {
         if let Some(cgroup) = &self.cgroup {
             self.released.insert(group.as_raw_pid());
@@ -224,7 +225,7 @@ impl Thread {
         }
         command.envs(line.set);
         let child = {
-            // The pipes and the wait belong to the runtime of the caller.
+            // The pipes and the wait belong to the caller's runtime.
             let _context = runtime.enter();
             tokio::process::Command::from(command).spawn()?
         };
@@ -232,14 +233,14 @@ impl Thread {
             .id()
             .and_then(|id| Pid::from_raw(i32::try_from(id).ok()?))
             .ok_or_else(|| io::Error::other("the command has no process id"))?;
-        // A number that is used again must not be released with the one before.
+        // A reused process id must not be released together with the earlier one.
         self.released.remove(&id.as_raw_pid());
         self.groups.insert(id.as_raw_pid());
         self.tell_guard(&format!("+{id}\n"));
         Ok((child, Group { id, cgroup: self.cgroup.clone(), ended: false, spawner: self.requests.clone() }))
     }
 
-    /// A line that cannot be written means that the guard has died; its successor is told all groups anyway.
+    /// A failed write means that the guard has died; its successor gets all groups.
     fn tell_guard(&mut self, line: &str) {
         if let Some(guard) = &mut self.guard
             && guard.write_all(line.as_bytes()).is_err()
@@ -251,7 +252,7 @@ impl Thread {
 
     fn try_to_start_guard(&mut self) {
         if let Err(error) = self.start_guard() {
-            tracing::error!(%error, "no guard can be started: no command is started until one can be");
+            tracing::error!(%error, "cannot start a guard; no command starts until this succeeds");
         }
     }
 
@@ -268,9 +269,9 @@ impl Thread {
         let (number, requests) = (self.guards, self.requests.clone());
         std::thread::Builder::new().name("module-guard".into()).spawn(move || {
             let _ = guard.wait();
-            // A guard that cannot live must not be started in a tight loop.
+            // Keeps a guard that dies at once from being restarted in a tight loop.
             std::thread::sleep(GUARD_PAUSE);
-            // After the spawner has stopped nobody listens.
+            // After the spawner has stopped, nobody receives this.
             let _ = requests.send(Request::GuardEnded(number));
         })?;
         let groups: String = self.groups.iter().map(|group| format!("+{group}\n")).collect();

@@ -1,10 +1,10 @@
-//! The stub: how a command is tied to the life of its worker before it runs a single instruction.
+//! The stub: ties a command to the life of its worker before the command runs its first instruction.
 //!
-//! The worker starts every command as `windlass module-exec WORKER_PID CGROUP COMMAND`. The stub asks the kernel
-//! for SIGKILL when the worker dies, makes sure that the worker has not died already, enters a control group of its own
-//! where the worker has some (CGROUP is empty otherwise), waits until the guard knows the process group, and then
-//! becomes the command. A command cannot be tied from outside in safe code:
-//! the death signal can only be set by the process itself.
+//! The worker starts every command as `windlass module-exec WORKER_PID CGROUP COMMAND`. The stub asks the
+//! kernel for SIGKILL when the worker dies, checks that the worker has not died already, enters a new control
+//! group if the worker has one (otherwise CGROUP is empty), waits until the guard knows the process group,
+//! and then becomes the command. In safe code this cannot be done from outside: only the process itself can
+//! set its death signal.
 
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
@@ -18,11 +18,11 @@ use super::cgroup::Cgroup;
 /// The hidden subcommand that runs the stub.
 pub const EXEC_COMMAND: &str = "module-exec";
 
-/// What a shell ends with when a command is there but cannot be run.
+/// The exit code of shells for a command that exists but cannot be run.
 const EXIT_CANNOT_RUN: u8 = 126;
 
-/// Runs the stub with the arguments after [`EXEC_COMMAND`]; it returns only if the command could not be
-/// started, having said why on stderr.
+/// Runs the stub with the arguments after [`EXEC_COMMAND`]. Returns only if the command could not be started,
+/// after it has printed the reason to stderr.
 #[must_use]
 pub fn exec_main(args: &[OsString]) -> ExitCode {
     let error = exec_stub(args);
@@ -30,7 +30,7 @@ pub fn exec_main(args: &[OsString]) -> ExitCode {
     ExitCode::from(EXIT_CANNOT_RUN)
 }
 
-/// Becomes the command; returns only if that failed.
+/// Becomes the command. Returns only if that failed.
 pub fn exec_stub(args: &[OsString]) -> anyhow::Error {
     match prepare(args) {
         Ok(mut command) => {
@@ -57,14 +57,14 @@ fn prepare(args: &[OsString]) -> anyhow::Result<Command> {
         .and_then(|text| text.parse().ok())
         .with_context(|| format!("`{}` is not a process id", worker.display()))?;
     die_with_parent()?;
-    // Had the worker died before the signal was set, it would never come.
+    // If the worker died before the signal was set, the signal would never come.
     if rustix::process::getppid().map(|parent| parent.as_raw_nonzero().get()) != Some(worker) {
         bail!("the worker that wanted {} is gone", command.display());
     }
     if !cgroup.is_empty()
         && let Err(error) = Cgroup::at(cgroup.into()).enter()
     {
-        // A limit of the system on control groups is no reason not to run the command: one line of its log says so.
+        // A system limit on control groups must not stop the command: its log gets one line about it.
         eprintln!(
             "windlass: processes that leave this command's group can outlive it: no control group: {error}"
         );
@@ -79,14 +79,14 @@ fn die_with_parent() -> anyhow::Result<()> {
         .context("cannot set the parent-death signal")
 }
 
-/// Elsewhere the guard alone ends what a dead worker leaves behind.
+/// On other systems only the guard ends the commands of a dead worker.
 #[cfg(not(target_os = "linux"))]
 fn die_with_parent() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The worker writes to stdin only once the guard knows this process group, so nothing that the command starts
-/// can be missed. Nothing is read here: the document is the command's.
+/// The worker writes to stdin only after the guard knows this process group, so the guard misses no process
+/// of the command. Reads nothing: the document is for the command.
 fn wait_for_input() -> anyhow::Result<()> {
     let stdin = std::io::stdin();
     let mut fds = [PollFd::new(&stdin, PollFlags::IN)];

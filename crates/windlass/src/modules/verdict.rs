@@ -1,4 +1,4 @@
-//! What the end of a command means: success, failure, or another time.
+//! Maps the end of a command to an outcome: success, failure, or retry later.
 
 use std::os::unix::process::ExitStatusExt;
 
@@ -9,16 +9,16 @@ use windlass_core::Json;
 use super::output::{RESULT_BYTES_MAX, STDOUT_BYTES_MAX};
 use super::process::Ended;
 
-/// EX_DATAERR of sysexits.h: trying again cannot help.
+/// EX_DATAERR of sysexits.h: a retry cannot help.
 const EXIT_DATA_ERROR: i32 = 65;
 
-/// EX_TEMPFAIL of sysexits.h: not now.
+/// EX_TEMPFAIL of sysexits.h: retry later.
 const EXIT_TEMPORARY_FAILURE: i32 = 75;
 
-/// How much of what is no result is shown in the message about it.
+/// The most characters of an invalid result in the message about it.
 const EXCERPT_CHARS: usize = 120;
 
-/// Judges how a command ended.
+/// Maps the end of a command to an outcome.
 pub(super) fn judge(ended: &Ended) -> Outcome {
     if ended.output.is_flooded() {
         let limit = STDOUT_BYTES_MAX / (1024 * 1024);
@@ -38,7 +38,7 @@ pub(super) fn judge(ended: &Ended) -> Outcome {
         (None, signal) => {
             let signal = signal.unwrap_or_default();
             let reason = if ended.stopped { "stopped" } else { "killed" };
-            let said = last_line.map(|line| format!("; it said last: {line}")).unwrap_or_default();
+            let said = last_line.map(|line| format!("; its last line: {line}")).unwrap_or_default();
             let message = format!("the command was {reason} by signal {signal}{}{said}", signal_name(signal));
             Outcome::Failed(Failure { message, code: 128 + signal, retryable: true })
         }
@@ -65,17 +65,17 @@ fn judge_result(ended: &Ended) -> Outcome {
     }
 }
 
-/// The result, if it is one that the server will take.
+/// The result, if the server will accept it.
 fn payload(text: &str) -> Result<Payload, String> {
     let result: Payload = serde_json::from_str(text).map_err(|error| error.to_string())?;
     Json::from_raw(&result).map_err(|error| error.to_string())?;
     Ok(result)
 }
 
-/// The same command will print as much again, so this is final.
+/// Final: the same command would print as much again.
 fn too_long(what: String) -> Outcome {
     let limit = RESULT_BYTES_MAX / 1024;
-    let message = format!("{what}: a result has {limit} KiB at most; write log lines to stderr");
+    let message = format!("{what}: the limit of a result is {limit} KiB; write log lines to stderr");
     Outcome::Failed(Failure { message, code: 1, retryable: false })
 }
 
@@ -83,12 +83,12 @@ fn no_object(text: &str, what: &str) -> Outcome {
     let excerpt: String = text.chars().take(EXCERPT_CHARS).collect();
     let more = if excerpt.len() < text.len() { "…" } else { "" };
     let message = format!(
-        "what the command printed on stdout {what}: {excerpt:?}{more}; print the result there and log lines on stderr"
+        "the command's stdout {what}: {excerpt:?}{more}; print the result there and log lines on stderr"
     );
     Outcome::Failed(Failure { message, code: 1, retryable: true })
 }
 
-/// The signals that people meet; the number says the rest.
+/// Names of common signals; other signals only have their number.
 fn signal_name(signal: i32) -> &'static str {
     match signal {
         1 => " (SIGHUP)",

@@ -181,5 +181,5 @@ fn flows_that_start_themselves_are_refused_and_a_chain_of_nine_fails() {
     assert_eq!(tasks(&site, "depth9").len(), 1, "only that of the shorter chain was started");
     std::fs::write(site.path("depth1.yaml"), flow(1)).unwrap();
     let output = site.run(&["flow", "apply", &site.path("depth1.yaml")]);
-    assert!(text(&output.stderr).contains("the most is 8"), "now it can be seen: {output:?}");
+    assert!(text(&output.stderr).contains("the limit is 8"), "now it can be seen: {output:?}");
 }

@@ -32,7 +32,7 @@ fn the_demo_tells_its_story() {
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{text}{}", String::from_utf8_lossy(&output.stderr));
     for part in
-        ["has succeeded", "undone by mysql.clean_instance", "killed worker-1 with SIGKILL", "2 attempts"]
+        ["has succeeded", "rolled back by mysql.clean_instance", "killed worker-1 with SIGKILL", "2 attempts"]
     {
         assert!(text.contains(part), "{part}: {text}");
     }

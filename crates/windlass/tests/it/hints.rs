@@ -75,7 +75,7 @@ fn a_flow_of_a_name_much_like_it_is_suggested() {
 fn a_change_of_no_task_and_a_folder_in_place_of_a_file_get_what_to_write() {
     let site = Site::start();
     let error = refused(&site.run(&["task", "pause", "--yes"]));
-    assert!(error.contains("or all that meet a filter, with --flow"), "{error}");
+    assert!(error.contains("give ids, or a filter with --flow"), "{error}");
     let output = site.run(&["flow", "check", &site.path("")]);
     assert!(text(&output.stdout).contains("it is a folder: name the files in it"), "{output:?}");
 }
@@ -109,7 +109,7 @@ fn a_number_of_commands_at_once_is_at_least_one() {
     let output =
         Command::new(PROGRAM).args(["worker", "--modules", ".", "--concurrency", "0"]).output().unwrap();
     let error = refused(&output);
-    assert!(error.contains("a worker of 0 runs nothing: write 1 or more"), "{error}");
+    assert!(error.contains("a worker with concurrency 0 runs nothing: use 1 or more"), "{error}");
 }
 
 #[test]
@@ -133,7 +133,7 @@ fn who_waits_hears_once_that_the_server_is_away() {
         site.children[0].kill().unwrap();
         site.children[0].wait().unwrap();
         let line = stderr.recv_timeout(PATIENCE).unwrap();
-        assert!(line.contains("does not answer") && line.contains("tried again"), "{line}");
+        assert!(line.contains("does not answer") && line.contains("retrying"), "{line}");
         site.children[0] = Command::new(PROGRAM)
             .args(["server", "--listen", &listen, "--store", &store(site.dir.path())])
             .stdout(Stdio::null())

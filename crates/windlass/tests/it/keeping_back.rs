@@ -86,7 +86,7 @@ fn a_limit_that_cannot_be_is_refused_with_what_to_do() {
         (&["--queue", "m", "--running", "0"], 1, "pause the queue m"),
         (&["--queue", "m/n", "--running", "1"], 1, "`queue`"),
         (&["--queue", "m", "--starts", "5"], 2, "100/1m"),
-        (&["--queue", "m", "--starts", "x/1m"], 2, "\"x\" is no number"),
+        (&["--queue", "m", "--starts", "x/1m"], 2, "invalid number \"x\""),
         (&["--queue", "m", "--running", "few"], 2, "--running"),
         (&["--running", "1"], 2, "--queue"),
     ] {

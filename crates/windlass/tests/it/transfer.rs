@@ -209,7 +209,7 @@ fn what_is_not_whole_or_has_no_room_changes_nothing() {
         0o600,
         "it is as secret as the store"
     );
-    refused(&transfer("export", &first, &whole), "is there already");
+    refused(&transfer("export", &first, &whole), "exists already");
     let bytes = fs::read(&whole).unwrap();
     let mut changed = bytes.clone();
     let middle = changed.len() / 2;
@@ -234,7 +234,7 @@ fn what_is_not_whole_or_has_no_room_changes_nothing() {
         let tasks = database.ask("select count(*) from windlass_task").unwrap();
         assert_eq!(tasks.trim(), "0");
     }
-    refused(&transfer("import", &first, &whole), "is there already");
+    refused(&transfer("import", &first, &whole), "exists already");
     // One that was broken off: no server opens it, and the next import begins anew.
     database.ask("update windlass_meta set readable_from = 2147483647").unwrap();
     database.ask("insert into windlass_queue (name, used) values ('left', true)").unwrap();

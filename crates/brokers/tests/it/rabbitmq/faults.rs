@@ -169,7 +169,7 @@ async fn a_network_that_stands_still_is_noticed() {
     proxy.heal();
 
     let error = consumer.acknowledge(&receipts(&in_hands[..1])).await.unwrap_err();
-    assert!(error.to_string().contains("delivered again"), "{error}");
+    assert!(error.to_string().contains("deliver them again"), "{error}");
     let until = Instant::now() + PATIENCE;
     let mut ids = Vec::new();
     while ids.len() < 2 {

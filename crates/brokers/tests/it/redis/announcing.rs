@@ -101,7 +101,7 @@ async fn what_cannot_be_a_topic_is_told_why() {
     assert_eq!(outcomes.len(), 2);
     for outcome in outcomes {
         let error = outcome.unwrap_err();
-        assert!(matches!(&error, BrokerError::Invalid(why) if why.contains("would forget")), "{error}");
+        assert!(matches!(&error, BrokerError::Invalid(why) if why.contains("drops messages")), "{error}");
     }
     server.ask(&["SET", "not-a-stream", "x"]).unwrap();
     let outcome = broker.announce(&topic("not-a-stream"), &announcements(1)).await.remove(0);

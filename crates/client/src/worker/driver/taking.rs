@@ -1,4 +1,4 @@
-//! Attempts that come from a feed: they are to be taken before they are run, and the feed hears what became of them.
+//! Attempts from a feed: the worker must claim them before it runs them and reports their end to the feed.
 
 use windlass_api::Attempt;
 
@@ -6,7 +6,7 @@ use super::Driver;
 use crate::worker::{Failure, Outcome, Token, feed::Feed, ledger::Taken, outbox::Kind, report};
 
 impl Driver {
-    /// Asks for attempts that came from the feed.
+    /// Claims attempts that the feed has brought.
     pub(super) fn take_up(&mut self, attempts: Vec<Attempt>) {
         for attempt in attempts {
             let token: Token = attempt.token.as_str().into();
@@ -18,7 +18,7 @@ impl Driver {
         }
     }
 
-    /// An attempt that came from the feed is ours.
+    /// The claim of an attempt was granted.
     pub(super) fn taken(&mut self, token: &Token) {
         match self.ledger.taken(token) {
             Taken::Waits if self.drain.is_some() => self.decline_waiting(),
@@ -56,7 +56,7 @@ impl Driver {
     }
 }
 
-/// What the feed brings; without one, nothing ever.
+/// The attempts of the feed; waits for ever without a feed.
 pub(super) async fn arrived(feed: &mut Option<Box<dyn Feed>>) -> Vec<Attempt> {
     match feed {
         Some(feed) => feed.arrived().await,

@@ -1,4 +1,4 @@
-//! How a worker over a broker is asked for.
+//! Builder methods for workers over a broker.
 
 use std::sync::Arc;
 
@@ -15,8 +15,9 @@ impl WorkerBuilder {
         Self::doing(Work::Queues(Setup::one_way(broker, results)))
     }
 
-    /// Takes the work from the queues of a broker instead of the server, one for each module. The server is asked before an
-    /// attempt runs whose it is, hears what became of it, and cancels it: what comes twice runs once.
+    /// Receives steps from the queues of a broker, one for each module, instead of the server. The worker
+    /// asks the server before it runs an attempt, sends its result there, and receives cancels from it. So a
+    /// step delivered twice runs once.
     pub fn over(mut self, broker: Arc<dyn Broker>) -> Self {
         match self.work {
             Work::Server(client) => self.work = Work::Queues(Setup::with_server(broker, client)),
@@ -25,7 +26,7 @@ impl WorkerBuilder {
         self
     }
 
-    /// The queue of a module; one of the module's name when left out.
+    /// Sets the queue of a module; default: a queue with the module's name.
     pub fn queue(mut self, module: impl Into<String>, queue: Queue) -> Self {
         match &mut self.work {
             Work::Queues(setup) => setup.set_queue(module.into(), queue),
@@ -37,7 +38,7 @@ impl WorkerBuilder {
     }
 }
 
-/// Whether the queues are those of modules that are served, and the broker can have them.
+/// Checks that the named queues belong to served modules, and that the broker supports them.
 pub(in crate::worker) fn check(work: &Work, registry: &Registry) -> Result<(), Error> {
     let Work::Queues(setup) = work else { return Ok(()) };
     match setup.named().find(|named| !registry.modules().any(|module| module == *named)) {

@@ -1,10 +1,10 @@
-//! An attempt that cannot be run.
+//! The handler for an attempt that cannot run.
 
 use async_trait::async_trait;
 
 use crate::worker::{Failure, Handler, Job, Outcome};
 
-/// Fails with what is wrong with the attempt.
+/// Fails with the fault of the attempt.
 pub(super) struct Failing(Failure);
 
 impl Failing {

@@ -1,4 +1,4 @@
-//! Reads what was too large for the broker from the server, which keeps it.
+//! Reads parameters that were too large for the broker from the server.
 
 use std::time::Duration;
 
@@ -10,38 +10,38 @@ use windlass_brokers::{Message, Receipt};
 use super::incoming::Incoming;
 use crate::{Client, Error, pacing::Pacing};
 
-/// Where only a person can help: the time to the second try. It doubles from try to try.
+/// The pause before the first retry when only an operator can fix the problem. It doubles with each retry.
 const REFUSED_PAUSE: Duration = Duration::from_secs(1);
 
-/// The longest of these times.
+/// The longest of these pauses.
 const REFUSED_PAUSE_MAX: Duration = Duration::from_secs(30);
 
-/// What became of a message that refers to its parameters.
+/// The result of reading the parameters of a message.
 pub(super) enum Fetched {
-    /// It has them.
+    /// The complete attempt.
     Whole(Receipt, Box<Incoming>),
-    /// The server has no such attempt any more.
+    /// The attempt no longer exists.
     Gone(Receipt),
-    /// The server will never have them, for this reason.
+    /// The server permanently refuses the parameters, for this reason.
     Useless(Receipt, Message, String),
 }
 
-/// What an answer other than the parameters means.
+/// The meaning of an error.
 #[derive(Debug, PartialEq, Eq)]
 enum Meaning {
-    /// The attempt is no more.
+    /// The attempt no longer exists.
     Gone,
-    /// The message is of no use: with the reason.
+    /// The message is unusable, for this reason.
     Useless(String),
-    /// The server is away, or asks for time.
+    /// The server is unavailable or overloaded.
     Soon,
-    /// Not before somebody does something: says what.
+    /// An operator must fix a problem first.
     OnceMended(String),
 }
 
-/// Reads the whole of a message. A server that is away is waited for, as is one that does not let this worker read; of that
-/// people are told, once. Meanwhile the message keeps its slot: who may not read may not report either, and so could run
-/// nothing else in it.
+/// Reads the complete message. Retries while the server is unavailable or refuses this worker; the latter is
+/// logged once. Meanwhile the message occupies its slot: a worker that may not read may not report either, so
+/// it could not run another attempt in that slot.
 pub(super) async fn fetch(server: Client, receipt: Receipt, message: Message, incoming: Incoming) -> Fetched {
     let (mut pacing, mut refused_pause, mut is_told) = (Pacing::default(), REFUSED_PAUSE, false);
     loop {
@@ -51,21 +51,18 @@ pub(super) async fn fetch(server: Client, receipt: Receipt, message: Message, in
         };
         let pause = match meaning(&error) {
             Meaning::Gone => {
-                debug!(key = message.key, "a message refers to an attempt that is no more");
+                debug!(key = message.key, "a message refers to an attempt that no longer exists");
                 return Fetched::Gone(receipt);
             }
             Meaning::Useless(reason) => return Fetched::Useless(receipt, message, reason),
             Meaning::Soon => {
-                debug!("the parameters of a message cannot be read yet");
+                debug!("cannot read the parameters of a message yet; retrying");
                 pacing.failed()
             }
             Meaning::OnceMended(why) => {
                 if !std::mem::replace(&mut is_told, true) {
                     let (task, server) = (&incoming.attempt.task, server.server());
-                    warn!(
-                        task,
-                        server, why, "the parameters of a step cannot be read; it waits until they can"
-                    );
+                    warn!(task, server, why, "cannot read the parameters of a step; retrying");
                 }
                 let pause = refused_pause;
                 refused_pause = (refused_pause * 2).min(REFUSED_PAUSE_MAX);
@@ -76,25 +73,25 @@ pub(super) async fn fetch(server: Client, receipt: Receipt, message: Message, in
     }
 }
 
-/// What an error means. Nothing of it is shown that could have the token in it.
+/// The meaning of an error. The reasons contain nothing that may include the token.
 fn meaning(error: &Error) -> Meaning {
     match error {
         error if error.is_temporary() => Meaning::Soon,
         Error::Refused(problem) if matches!(problem.status, 401 | 403) => Meaning::OnceMended(format!(
-            "it does not let this worker in: check the worker's token, and what stands before the server ({})",
+            "it does not accept this worker: check the worker's token and the proxies before the server ({})",
             problem.detail
         )),
-        // Something else than a server of Windlass knows nothing of the message.
+        // An answer of something other than a Windlass server says nothing about the message.
         Error::Refused(problem) if problem.name() == Problem::UNEXPLAINED => Meaning::OnceMended(format!(
-            "no server of Windlass answers: check the address and what stands before the server ({})",
+            "no Windlass server answers: check the address and the proxies before the server ({})",
             problem.detail
         )),
         Error::Refused(problem) if matches!(problem.status, 404 | 409 | 410) => Meaning::Gone,
         Error::Refused(problem) => {
-            Meaning::Useless(format!("the server does not give its parameters: {}", problem.detail))
+            Meaning::Useless(format!("the server refuses its parameters: {}", problem.detail))
         }
         Error::Malformed { detail, .. } => Meaning::OnceMended(format!(
-            "the answer is not understood: check that it is a server of Windlass of this version ({detail})"
+            "unexpected answer: check that it is a Windlass server of this version ({detail})"
         )),
         error => Meaning::OnceMended(error.to_string()),
     }

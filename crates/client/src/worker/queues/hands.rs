@@ -1,4 +1,4 @@
-//! The messages that the worker has: of which attempt each is, and which were settled.
+//! The messages that the worker has received: their attempts, and which were settled.
 
 use std::{
     collections::{HashMap, HashSet, VecDeque},
@@ -11,11 +11,11 @@ use windlass_brokers::Receipt;
 use super::{Incoming, Token};
 use crate::worker::Failure;
 
-/// How many settled attempts are remembered. A message that comes again after it was settled, because its acknowledgement
-/// was lost or it was published twice, is not run again.
+/// The number of settled attempts to remember. A message delivered again after that, because its
+/// acknowledgement was lost or it was published twice, does not run again.
 const SETTLED_MAX: usize = 10_000;
 
-/// What the worker has in its hands, told by source and receipts.
+/// The received messages, by source and receipt.
 #[derive(Default)]
 pub(super) struct Hands(Mutex<Inner>);
 
@@ -23,7 +23,7 @@ pub(super) struct Hands(Mutex<Inner>);
 struct Inner {
     held: HashMap<Token, Held>,
     settled: HashSet<Token>,
-    /// The same in the order in which it came, to forget the oldest.
+    /// The settled tokens in order of arrival, to forget the oldest.
     order: VecDeque<Token>,
 }
 
@@ -31,11 +31,11 @@ struct Held {
     step: StepOf,
     retries: u32,
     fault: Option<Failure>,
-    /// One message each: of an attempt that was published twice there are several.
+    /// The receipts of all its messages: an attempt that was published twice has several.
     receipts: Vec<(usize, Receipt)>,
 }
 
-/// Of which step a message is: what results say of it.
+/// The step of a message, for results.
 #[derive(Debug, Clone)]
 pub(super) struct StepOf {
     pub(super) task: String,
@@ -43,19 +43,19 @@ pub(super) struct StepOf {
     pub(super) direction: Direction,
 }
 
-/// What a message is to the worker.
+/// What a message means to the worker.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Arrived {
-    /// Of an attempt that was not here.
+    /// The attempt is new.
     New,
-    /// Of an attempt that is here.
+    /// The attempt is already here.
     Again,
-    /// Of an attempt that was settled.
+    /// The attempt was settled before.
     Done(Receipt),
 }
 
 impl Hands {
-    /// A message came.
+    /// Records a message.
     pub(super) fn receive(&self, incoming: Incoming, source: usize, receipt: Receipt) -> (Attempt, Arrived) {
         let Incoming { attempt, retries, fault } = incoming;
         let token: Token = attempt.token.as_str().into();
@@ -73,7 +73,7 @@ impl Hands {
         (attempt, Arrived::New)
     }
 
-    /// How often the module itself tries again, and why the attempt can only fail, if it can.
+    /// How many retries the module makes itself, and the failure of an attempt that cannot run.
     pub(super) fn treatment(&self, token: &Token) -> Option<(u32, Option<Failure>)> {
         self.inner().held.get(token).map(|held| (held.retries, held.fault.clone()))
     }
@@ -82,7 +82,7 @@ impl Hands {
         self.inner().held.get(token).map(|held| held.step.clone())
     }
 
-    /// Nothing more is to be done about an attempt. Gives its messages.
+    /// The attempt is finished. Returns its messages.
     pub(super) fn settle(&self, token: &Token) -> Vec<(usize, Receipt)> {
         let mut inner = self.inner();
         if inner.settled.insert(token.clone()) {
@@ -96,13 +96,13 @@ impl Hands {
         inner.held.remove(token).map(|held| held.receipts).unwrap_or_default()
     }
 
-    /// An attempt is for another worker. Gives its messages.
+    /// The attempt is for another worker. Returns its messages.
     pub(super) fn let_go(&self, token: &Token) -> Vec<(usize, Receipt)> {
         self.inner().held.remove(token).map(|held| held.receipts).unwrap_or_default()
     }
 
     fn inner(&self) -> MutexGuard<'_, Inner> {
-        // Nothing panics while it holds the lock.
+        // No holder of this mutex panics.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

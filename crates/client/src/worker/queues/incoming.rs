@@ -1,4 +1,4 @@
-//! What a message says: an attempt, or nothing that a worker could use.
+//! Parses messages to attempts.
 
 use serde_json::value::RawValue;
 use windlass_api::{Attempt, Direction, FORWARD_KEY_HEADER, KEY_HEADER, Payload, StepMessage, TOKEN_HEADER};
@@ -6,13 +6,13 @@ use windlass_brokers::Message;
 
 use crate::worker::Failure;
 
-/// An attempt that came as a message.
+/// An attempt from a message.
 #[derive(Debug)]
 pub(super) struct Incoming {
     pub(super) attempt: Attempt,
-    /// How often this module itself runs the command again.
+    /// How many retries of the command this module makes itself.
     pub(super) retries: u32,
-    /// Why it can only fail.
+    /// The reason why the attempt cannot run, if any.
     pub(super) fault: Option<Failure>,
 }
 
@@ -21,43 +21,43 @@ pub(super) struct Incoming {
 pub(super) enum Parameters {
     /// In the message.
     Here,
-    /// With the server.
+    /// At the server.
     Kept,
 }
 
-/// Longer than any token of a server is.
+/// Longer than any token of a server.
 const TOKEN_BYTES_MAX: usize = 512;
 
 impl Incoming {
-    /// Reads a message that was delivered so often.
+    /// Parses a message with this number of deliveries.
     ///
     /// # Errors
-    /// Why it is no step message.
+    /// The reason why it is not a step message.
     pub(super) fn read(message: &Message, deliveries: Option<u32>) -> Result<(Self, Parameters), String> {
         let step: StepMessage = serde_json::from_slice(&message.body)
-            .map_err(|error| format!("the message is no step message: {error}"))?;
+            .map_err(|error| format!("the message is not a step message: {error}"))?;
         let header = |name: &str| message.header(name).map(str::to_owned);
         let token = header(TOKEN_HEADER).or(step.token).filter(|token| !token.is_empty());
         let Some(token) = token else {
             return Err(format!(
-                "the step message has no token, neither the header {TOKEN_HEADER} nor the field Token: nothing could be said of it"
+                "the step message has no token, neither the header {TOKEN_HEADER} nor the field Token: its result could not be reported"
             ));
         };
         if token.len() > TOKEN_BYTES_MAX {
             return Err(format!(
-                "the step message has a token of {} bytes, which is none of a server's",
+                "the step message has a token of {} bytes: no server makes tokens of that length",
                 token.len()
             ));
         }
         if step.timeout == 0 {
-            return Err("the step message has a Timeout of 0: nothing can be done in no time".to_owned());
+            return Err("the step message has a Timeout of 0: it must be at least 1".to_owned());
         }
         let (params, parameters) = match (step.parameters, step.reference) {
             (Some(params), _) => (checked(params)?, Parameters::Here),
             (None, Some(reference)) if reference == reference_of(&token) => (empty(), Parameters::Kept),
             (None, Some(reference)) => {
                 return Err(format!(
-                    "the step message refers to {reference}, which is not where the whole of it is kept"
+                    "the step message refers to {reference}, which is not the path of its attempt"
                 ));
             }
             (None, None) => {
@@ -90,7 +90,7 @@ impl Incoming {
         Ok((Self { attempt, retries: step.retry, fault: None }, parameters))
     }
 
-    /// The same with what the server keeps of it.
+    /// Completes the attempt with the message that the server has stored.
     pub(super) fn complete(mut self, mut whole: StepMessage) -> Self {
         self.attempt.results = whole.results.take();
         self.attempt.results_omitted = whole.results_omitted;
@@ -99,13 +99,13 @@ impl Incoming {
             Ok(params) => self.attempt.params = params,
             Err(error) => {
                 self.fault =
-                    Some(Failure::permanent(format!("what the server keeps of the message: {error}")));
+                    Some(Failure::permanent(format!("the message stored at the server is invalid: {error}")));
             }
         }
         self
     }
 
-    /// The same, of which nobody here can have the parameters.
+    /// An attempt whose parameters this worker cannot read.
     pub(super) fn without_parameters(mut self) -> Self {
         self.fault = Some(Failure::permanent(
             "the parameters are too large for the broker, and this worker has no server to read them from: \
@@ -115,12 +115,13 @@ impl Incoming {
     }
 }
 
-/// Where the server keeps a message that is too large.
+/// The server's path of a message that is too large.
 fn reference_of(token: &str) -> String {
     format!("/v1/worker/attempts/{token}")
 }
 
-/// The same for all attempts of an action, as far as a message without a key tells actions apart.
+/// An idempotency key for messages without one: the same for all attempts of an execution, as far as the
+/// message identifies it.
 fn effect_key(task: &str, cursor: usize, direction: Direction) -> String {
     let direction = match direction {
         Direction::Forward => "forward",
@@ -129,7 +130,7 @@ fn effect_key(task: &str, cursor: usize, direction: Direction) -> String {
     format!("{task}/{cursor}/{direction}")
 }
 
-/// The name of the step, which the key of its action has in it: `TASK/STEP/MEMBER/DIRECTION`.
+/// The name of the step, taken from its idempotency key: `TASK/STEP/MEMBER/DIRECTION`.
 fn step_name<'a>(key: &'a str, task: &str) -> Option<&'a str> {
     let mut parts = key.split('/');
     let (of, name) = (parts.next()?, parts.next()?);
@@ -140,7 +141,7 @@ fn checked(params: Payload) -> Result<Payload, String> {
     if params.get().starts_with('{') {
         return Ok(params);
     }
-    Err("the step message has Parameters that are no JSON object".to_owned())
+    Err("the step message has Parameters that are not a JSON object".to_owned())
 }
 
 fn empty() -> Payload {
@@ -215,10 +216,12 @@ mod tests {
         assert!(without("TaskId").contains("missing field `TaskId`"));
         assert!(without("Token").contains("no token"));
         assert!(without("Parameters").contains("neither Parameters nor"));
-        assert!(with("Parameters", json!([1])).contains("no JSON object"));
+        assert!(with("Parameters", json!([1])).contains("not a JSON object"));
         assert!(with("Timeout", json!(0)).contains("Timeout of 0"));
         assert!(
-            Incoming::read(&Message::new("1", "k", "hello"), None).unwrap_err().contains("no step message")
+            Incoming::read(&Message::new("1", "k", "hello"), None)
+                .unwrap_err()
+                .contains("not a step message")
         );
     }
 }

@@ -3,14 +3,14 @@
 //! ```text
 //!  queue ──▶ Source ──▶ Incoming ──▶ Queues ──▶ Driver       as Kind::Taking, before it runs
 //!                 ◀── acknowledge, give back ──    │
-//!                                                  ├──▶ Session     back to a server: it says whose the attempt is
-//!                                                  └──▶ Results     one way, on a results queue: nobody answers
+//!                                                  ├──▶ Session     to a server, which grants or refuses the claim
+//!                                                  └──▶ Results     one way, to a results queue: there is no answer
 //! ```
 //!
-//! The store is the truth and a message a hint: it may come twice, late, or of an attempt that is another's. So before
-//! anything runs the server is asked, and what it does not grant is acknowledged and dropped. A message is acknowledged
-//! once what became of it was accepted. One way there is nobody to ask: what comes twice may run twice there, and the
-//! server takes only one of the results.
+//! Only the store is authoritative. A message may arrive twice, late, or for an attempt of another worker. So
+//! the worker asks the server before it runs an attempt, and acknowledges and drops messages whose claim is
+//! refused. It acknowledges a message once its result was accepted. One way there is no server to ask: a step
+//! delivered twice may run twice, and the server accepts only one of the results.
 
 mod building;
 mod failing;
@@ -52,17 +52,17 @@ use self::{
 };
 use super::{Handler, Token, drain::LAST_CALLS_TIMEOUT, feed::Feed};
 
-/// How many arrivals are heard in one turn.
+/// The most arrivals handled in one turn.
 const ARRIVALS_MAX: usize = 1024;
 
-/// How many messages the sources may receive, and how many they have received: both only grow, so that a message that is
-/// on its way from a source to the driver is counted once.
+/// How many messages the sources may receive, and how many they have received. Both numbers only grow, so
+/// that a message in transit from a source to the driver is counted once.
 struct Credit {
-    /// May be received, of all since the start.
+    /// The limit, of all since the start.
     limit: watch::Sender<u64>,
-    /// Were received.
+    /// The number received.
     received: Arc<AtomicU64>,
-    /// Came to the driver.
+    /// The number that has reached the driver.
     heard: u64,
 }
 
@@ -71,7 +71,7 @@ struct Queues {
     hands: Arc<Hands>,
     credit: Credit,
     arrivals: UnboundedReceiver<Arrival>,
-    /// To each source, by its number.
+    /// The channels to the sources, by number.
     orders: Vec<UnboundedSender<Order>>,
     sources: JoinSet<()>,
 }
@@ -79,12 +79,12 @@ struct Queues {
 impl Queues {
     fn order(&self, source: usize, order: Order) {
         if let Some(orders) = self.orders.get(source) {
-            // A source that has ended has given back all it had.
+            // A source that has ended has returned all its messages.
             let _ = orders.send(order);
         }
     }
 
-    /// Takes note of what came. None if it was here before.
+    /// Records an arrival. None if its attempt is already known.
     fn take_note(&mut self, arrival: Arrival) -> Option<Attempt> {
         self.credit.heard += 1;
         let Arrival { source, receipt, incoming } = arrival;
@@ -105,7 +105,7 @@ impl Feed for Queues {
     async fn arrived(&mut self) -> Vec<Attempt> {
         let mut arrivals = Vec::new();
         if self.arrivals.recv_many(&mut arrivals, ARRIVALS_MAX).await == 0 {
-            // All sources have ended, which they do only when they are told to.
+            // All sources have ended, which they only do on request.
             std::future::pending::<()>().await;
         }
         arrivals.into_iter().filter_map(|arrival| self.take_note(arrival)).collect()
@@ -137,11 +137,11 @@ impl Feed for Queues {
     }
 
     async fn close(mut self: Box<Self>) {
-        // A source ends once it has carried out what it was told.
+        // A source ends after it has carried out its orders.
         self.orders.clear();
         let ended = async { while self.sources.join_next().await.is_some() {} };
         if tokio::time::timeout(LAST_CALLS_TIMEOUT, ended).await.is_err() {
-            warn!("the broker does not answer: messages that are done may come again");
+            warn!("the broker does not answer; finished messages may be delivered again");
         }
     }
 }
@@ -169,24 +169,24 @@ impl Allowance {
         usize::try_from(limit.saturating_sub(self.received.load(Ordering::Acquire))).unwrap_or(usize::MAX)
     }
 
-    /// So many were received. Sources that wait at the same time may receive more than was left, together.
+    /// Records received messages. Sources that wait concurrently may together exceed the limit.
     fn spend(&self, count: usize) {
         self.received.fetch_add(count as u64, Ordering::AcqRel);
     }
 
-    /// One that was received will not come to the driver.
+    /// A received message will not reach the driver.
     fn refund(&self) {
         self.received.fetch_sub(1, Ordering::AcqRel);
     }
 
-    /// Waits until it may have changed.
+    /// Waits until the limit may have changed.
     async fn changed(&mut self) {
         if self.limit.changed().await.is_err() {
-            // The worker ends, and says so by the orders.
+            // The worker ends; the source learns this from its orders.
             std::future::pending::<()>().await;
         }
     }
 }
 
-/// The longest that a broker is waited for in one call.
+/// The longest wait of one receive call.
 const RECEIVE_WAIT: Duration = Duration::from_secs(20);

@@ -1,4 +1,4 @@
-//! One way: what becomes of attempts is told on a results queue, and nobody answers.
+//! One way: results of attempts are published to a results queue, without an answer.
 
 use std::{sync::Arc, time::Duration};
 
@@ -22,7 +22,7 @@ use crate::{
     },
 };
 
-/// The results queue of a broker, as the worker speaks to it. What the broker confirmed counts as accepted.
+/// The results queue of a broker. A confirmed message counts as accepted.
 pub(super) struct Results {
     broker: Arc<dyn Broker>,
     queue: Queue,
@@ -34,8 +34,8 @@ impl Results {
         Self { broker, queue, hands }
     }
 
-    /// The result as a message. Of one attempt each event has its id, so that a broker that knows repeated messages can
-    /// tell them.
+    /// The result as a message. Each event of an attempt has its own id, so that a broker can deduplicate
+    /// repeated messages.
     fn message(&self, item: &Item) -> Message {
         let task = self.hands.step(&item.token).map(|step| step.task).unwrap_or_default();
         let event = if item.kind == Kind::Taking { "started" } else { "ended" };
@@ -79,7 +79,7 @@ impl Counterpart for Results {
         None
     }
 
-    /// Comes back once the broker has confirmed or refused each, however long that takes.
+    /// Resolves once the broker has confirmed or refused each message, for any length of time.
     fn report(&mut self, state: &State<'_>, batch: Vec<Item>) -> BoxFuture<'static, Returned> {
         let messages: Vec<Message> = batch.iter().map(|item| self.message(item)).collect();
         let (broker, queue) = (self.broker.clone(), self.queue.clone());
@@ -97,7 +97,7 @@ impl Counterpart for Results {
     }
 }
 
-/// Publishes until each message is confirmed, or is of a kind that the broker will never take: then why.
+/// Publishes until each message is confirmed or permanently refused; returns the reasons of refusals.
 async fn publish(broker: &dyn Broker, queue: &Queue, messages: Vec<Message>) -> Vec<Option<String>> {
     let mut refusals = vec![None; messages.len()];
     let mut open: Vec<(usize, Message)> = messages.into_iter().enumerate().collect();
@@ -119,20 +119,21 @@ async fn publish(broker: &dyn Broker, queue: &Queue, messages: Vec<Message>) -> 
             }
         }
         let Some(problem) = problem else { break };
-        // Once per outage: it may last, and a person must see why nothing goes on.
+        // Logged once per outage: it may last, and an operator must see why nothing happens.
         if away_since.is_none() {
             away_since = Some(Instant::now());
-            warn!(broker = broker.name(), %queue, error = %problem, "results cannot be published; tried until they are");
+            warn!(broker = broker.name(), %queue, error = %problem, "cannot publish results; retrying until they are published");
         }
         tokio::time::sleep(pacing.failed()).await;
     }
     if let Some(since) = away_since {
-        info!(broker = broker.name(), %queue, after = ?since.elapsed(), "results are published again");
+        info!(broker = broker.name(), %queue, after = ?since.elapsed(), "publishing results again");
     }
     refusals
 }
 
-/// What is told of a report; nothing of what the results queue has no words for: then the message is another's to do.
+/// The result message for a report. None if a results queue cannot express it: then the step message goes
+/// back to the queue.
 fn result_of(report: &Report, kind: Kind, step: StepOf) -> Option<ResultMessage> {
     let StepOf { task, cursor, direction } = step;
     let mut result = ResultMessage {
@@ -156,7 +157,7 @@ fn result_of(report: &Report, kind: Kind, step: StepOf) -> Option<ResultMessage>
             result.code = code;
             result.message = Some(message);
         }
-        // With a delay of nothing it is the worker that stops, not the step that waits.
+        // With a delay of 0 the worker stops, not the step waits: another worker must get the message.
         ReportOutcome::RetryLater if report.delay_ms != Some(0) => {
             result.code = CODE_RETRY_LATER;
             result.message = report.error.as_ref().map(|error| error.message.clone());
@@ -166,8 +167,8 @@ fn result_of(report: &Report, kind: Kind, step: StepOf) -> Option<ResultMessage>
     Some(result)
 }
 
-/// Code and message of a failure. The code alone says whether another attempt can help: where it would say the wrong thing,
-/// the code itself goes into the message.
+/// Code and message of a failure. Only the code determines whether it is retryable. Where the code of the
+/// failure would be wrong, it is replaced and appended to the message.
 fn told(error: &ReportError) -> (i32, String) {
     let code = error.code.unwrap_or(1);
     let says_final = code == CODE_FINAL;

@@ -1,4 +1,4 @@
-//! A module that runs a command again by itself, as the classic design has it.
+//! Retries by the module itself, as in the classic design.
 
 use std::{panic::AssertUnwindSafe, sync::Arc};
 
@@ -10,7 +10,8 @@ use crate::{
     worker::{Failure, Handler, Job, Outcome},
 };
 
-/// Runs a handler again while it fails and retries are left. The timeout of the attempt covers all of them together.
+/// Runs a handler again while it fails and retries are left. The timeout of the attempt covers all tries
+/// together.
 pub(super) struct Retrying {
     handler: Arc<dyn Handler>,
     retries: u32,
@@ -28,7 +29,7 @@ impl Handler for Retrying {
         let mut pacing = Pacing::default();
         let mut retries = 0;
         loop {
-            // What a handler leaves behind when it panics is dropped with it: nobody looks at it afterwards.
+            // A panic drops the handler's state, so nobody sees it afterwards.
             let run = AssertUnwindSafe(self.handler.run(job.again(retries))).catch_unwind();
             let outcome = run.await.unwrap_or_else(|panic| Outcome::Failed(Failure::of_panic(&*panic)));
             let failure = match outcome {

@@ -1,4 +1,4 @@
-//! How a worker over a broker is put together.
+//! Sets up a worker over a broker.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -21,17 +21,17 @@ use crate::{
     worker::{Settings, calls::Session, counterpart::Counterpart, feed::Feed},
 };
 
-/// The group of all workers of Windlass: they share the messages of a queue.
+/// The consumer group of all Windlass workers: they share the messages of a queue.
 const GROUP: &str = "windlass";
 
-/// After how long without a word a worker that the broker does not see die is taken for dead.
+/// How long a worker may be silent before it counts as dead, on brokers that do not notice its death.
 const SILENT_AFTER: Duration = Duration::from_secs(30);
 
-/// Where step messages come from, and where it is told what became of them.
+/// The queues of step messages, and the destination of results.
 pub(in crate::worker) struct Setup {
     broker: Arc<dyn Broker>,
     back: WayBack,
-    /// The queues of modules that are not called like them.
+    /// The queues of modules whose names differ from the modules'.
     queues: BTreeMap<String, Queue>,
 }
 
@@ -40,7 +40,7 @@ enum WayBack {
     Results(Queue),
 }
 
-/// Whom the worker reports to, and where its attempts come from.
+/// The receiver of the worker's reports, and the source of its attempts.
 pub(in crate::worker) type Ends = (Box<dyn Counterpart>, Option<Box<dyn Feed>>);
 
 impl Setup {
@@ -49,25 +49,26 @@ impl Setup {
         Self { broker, back: WayBack::Server(server), queues: BTreeMap::new() }
     }
 
-    /// A worker that reports on a queue.
+    /// A worker that reports to a queue.
     pub(in crate::worker) fn one_way(broker: Arc<dyn Broker>, results: Queue) -> Self {
         Self { broker, back: WayBack::Results(results), queues: BTreeMap::new() }
     }
 
-    /// The queue of a module.
+    /// Sets the queue of a module.
     pub(in crate::worker) fn set_queue(&mut self, module: String, queue: Queue) {
         self.queues.insert(module, queue);
     }
 
-    /// The modules whose queues were named.
+    /// The modules with a named queue.
     pub(in crate::worker) fn named(&self) -> impl Iterator<Item = &str> {
         self.queues.keys().map(String::as_str)
     }
 
-    /// Whether each of these modules, and the results, have a queue of their own, and the broker can have it; it is not asked.
+    /// Checks that each module, and the results, have separate queues that the broker supports, without
+    /// connecting to it.
     ///
     /// # Errors
-    /// With the first that it cannot have.
+    /// The first queue that is shared or not supported.
     pub(in crate::worker) fn check<'a>(&self, modules: impl Iterator<Item = &'a str>) -> Result<(), Error> {
         let mut seen = BTreeSet::new();
         let results = match &self.back {
@@ -77,7 +78,7 @@ impl Setup {
         for queue in modules.map(|module| self.queue(module)).chain(results) {
             if !seen.insert(queue.name.clone()) {
                 return Err(Error::Invalid(format!(
-                    "the queue {:?} is for two modules, or for a module and for results: give each a queue of its own",
+                    "the queue {:?} is for two modules, or for a module and for results: use separate queues",
                     queue.name
                 )));
             }
@@ -94,10 +95,10 @@ impl Setup {
         self.queues.get(module).cloned().unwrap_or_else(|| Queue::new(module))
     }
 
-    /// Begins to consume the queues of these modules.
+    /// Starts to consume the queues of these modules.
     ///
     /// # Errors
-    /// When the broker says something that will not be different later. One that is away is waited for.
+    /// When the broker permanently refuses a call. Retries later while it is unavailable.
     pub(in crate::worker) async fn start<'a>(
         self,
         settings: &Settings,
@@ -163,12 +164,12 @@ impl fmt::Debug for Setup {
     }
 }
 
-/// What a call of the broker gave; nothing if it may give something later.
+/// The value of a broker call; none if the call may succeed later.
 fn lasting<T>(broker: &dyn Broker, outcome: Result<T, BrokerError>) -> Result<Option<T>, Error> {
     match outcome {
         Ok(value) => Ok(Some(value)),
         Err(error) if error.is_passing() => {
-            tracing::warn!(broker = broker.name(), %error, "the broker is not there yet; it is waited for");
+            tracing::warn!(broker = broker.name(), %error, "the broker is not available yet; retrying");
             Ok(None)
         }
         Err(error) => Err(Error::Broker { broker: broker.name().to_owned(), reason: Box::new(error) }),

@@ -1,4 +1,4 @@
-//! One queue being consumed: it brings what arrives and settles what is done, one thing at a time.
+//! Consumes one queue: brings messages and settles them, one event at a time.
 
 use std::{collections::HashSet, sync::Arc, time::Duration};
 
@@ -19,13 +19,13 @@ use super::{
 };
 use crate::{Client, pacing::Pacing};
 
-/// How many orders are carried out in one turn.
+/// The most orders carried out in one turn.
 const ORDERS_MAX: usize = 1024;
 
-/// How many of the times that make a consumer silent it keeps what it has.
+/// How often a consumer renews its messages within its silence limit.
 const KEEPS_WITHIN_SILENCE: u32 = 3;
 
-/// What came.
+/// A received attempt.
 pub(super) struct Arrival {
     /// The number of the source.
     pub(super) source: usize,
@@ -33,19 +33,19 @@ pub(super) struct Arrival {
     pub(super) incoming: Incoming,
 }
 
-/// What is to become of a message.
+/// How to settle a message.
 pub(super) enum Order {
     Acknowledge(Receipt),
     GiveBack(Receipt),
 }
 
-/// Consumes one queue. It ends when nobody can give it orders any more.
+/// Consumes one queue. It ends when its channel of orders is closed.
 pub(super) struct Source {
     pub(super) number: usize,
     pub(super) broker: Arc<dyn Broker>,
     pub(super) queue: Queue,
     pub(super) settings: ConsumerSettings,
-    /// Where parameters that are too large for the broker are kept.
+    /// The server that stores parameters too large for the broker.
     pub(super) server: Option<Client>,
     pub(super) consumer: Option<Box<dyn Consumer>>,
     pub(super) allowance: Allowance,
@@ -53,14 +53,14 @@ pub(super) struct Source {
     pub(super) orders: UnboundedReceiver<Order>,
 }
 
-/// What changes while it runs.
+/// The state that changes while it runs.
 struct Course {
     in_hands: HashSet<Receipt>,
-    /// Messages that nobody can use, and why; until they are in the dead queue.
+    /// Unusable messages with their reasons, until they are in the dead-letter queue.
     unfit: Vec<(Receipt, Message, String)>,
     fetching: FuturesUnordered<BoxFuture<'static, Fetched>>,
     keep_at: Instant,
-    /// Nothing is received before this.
+    /// The earliest time of the next receive call.
     not_before: Instant,
     pacing: Pacing,
     is_away: bool,
@@ -108,7 +108,7 @@ impl Source {
         };
         course.pacing.succeeded();
         if std::mem::replace(&mut course.is_away, false) {
-            info!(broker = self.broker.name(), queue = %self.queue, "the queue is consumed again");
+            info!(broker = self.broker.name(), queue = %self.queue, "consuming the queue again");
         }
         for Delivery { message, receipt, deliveries } in deliveries {
             course.in_hands.insert(receipt.clone());
@@ -132,7 +132,7 @@ impl Source {
         self.bury_unfit(course).await;
     }
 
-    /// The server was asked for the parameters of a message.
+    /// The server has answered about the parameters of a message.
     async fn fetched(&mut self, course: &mut Course, fetched: Fetched) {
         match fetched {
             Fetched::Whole(receipt, incoming) => self.bring(receipt, *incoming),
@@ -149,39 +149,40 @@ impl Source {
     }
 
     fn is_unfit(&self, course: &mut Course, receipt: Receipt, message: Message, reason: String) {
-        // Its id is its token, which is not for logs.
-        warn!(queue = %self.queue, key = message.key, reason, "a message goes to the dead queue");
+        // The message's id is its token, which must not be logged.
+        warn!(queue = %self.queue, key = message.key, reason, "a message goes to the dead-letter queue");
         course.unfit.push((receipt, message, reason));
     }
 
     fn bring(&self, receipt: Receipt, incoming: Incoming) {
-        // Without a driver there is nobody to run it; it goes back when the source ends.
+        // Without a driver nothing can run it; it goes back when the source ends.
         let _ = self.arrivals.send(Arrival { source: self.number, receipt, incoming });
     }
 
-    /// The broker does not answer: it is tried again, ever.
+    /// The broker does not answer: retry for ever.
     fn lost(&mut self, course: &mut Course, error: &BrokerError) {
         course.not_before = Instant::now() + course.pacing.failed();
         let first = !std::mem::replace(&mut course.is_away, true);
         let (broker, queue) = (self.broker.name(), &self.queue);
         if !error.is_passing() {
-            error!(broker, %queue, %error, "the broker refuses the queue; tried again until it does not");
+            error!(broker, %queue, %error, "the broker refuses the queue; retrying");
         } else if first {
-            // Once per outage: it may last, and a person must see why nothing happens.
-            warn!(broker, %queue, %error, "the queue cannot be consumed; tried again until it can");
+            // Logged once per outage: it may last, and an operator must see why nothing happens.
+            warn!(broker, %queue, %error, "cannot consume the queue; retrying");
         } else {
-            debug!(broker, %queue, %error, "the queue cannot be consumed yet");
+            debug!(broker, %queue, %error, "cannot consume the queue yet; retrying");
         }
     }
 
-    /// Puts into the dead queue what nobody can use. What cannot be put there now is kept, and tried again later.
+    /// Moves unusable messages to the dead-letter queue. Keeps those that cannot be moved now, and tries
+    /// again later.
     async fn bury_unfit(&mut self, course: &mut Course) {
         let mut buried = Vec::new();
         for (receipt, message, reason) in std::mem::take(&mut course.unfit) {
             match bury(&*self.broker, &self.queue, message.clone(), &reason).await {
                 Ok(()) => buried.push(Order::Acknowledge(receipt)),
                 Err(error) => {
-                    warn!(queue = %self.queue, %error, "a message cannot be put into the dead queue yet");
+                    warn!(queue = %self.queue, %error, "cannot move a message to the dead-letter queue yet; retrying");
                     course.unfit.push((receipt, message, reason));
                 }
             }
@@ -205,16 +206,16 @@ impl Source {
         if !done.is_empty()
             && let Err(error) = consumer.acknowledge(&done).await
         {
-            debug!(queue = %self.queue, %error, "messages that are done may come again");
+            debug!(queue = %self.queue, %error, "finished messages may be delivered again");
         }
         if !back.is_empty()
             && let Err(error) = consumer.give_back(&back).await
         {
-            debug!(queue = %self.queue, %error, "messages go back by themselves");
+            debug!(queue = %self.queue, %error, "the broker will redeliver messages by itself");
         }
     }
 
-    /// Says that what is in hands is still worked at.
+    /// Renews the messages in flight: the worker still works on them.
     async fn keep(&mut self, course: &mut Course) {
         course.keep_at = Instant::now() + self.keep_interval();
         let receipts: Vec<Receipt> = course.in_hands.iter().cloned().collect();
@@ -222,12 +223,12 @@ impl Source {
             && !receipts.is_empty()
             && let Err(error) = consumer.keep(&receipts).await
         {
-            debug!(queue = %self.queue, %error, "messages in hands may come again");
+            debug!(queue = %self.queue, %error, "messages in flight may be delivered again");
         }
         self.bury_unfit(course).await;
     }
 
-    /// Gives back what was not settled.
+    /// Returns the messages that were not settled.
     async fn leave(mut self, mut course: Course) {
         let rest: Vec<Order> = course.in_hands.iter().cloned().map(Order::GiveBack).collect();
         self.carry_out(&mut course, rest).await;
@@ -238,7 +239,7 @@ impl Source {
     }
 }
 
-/// Receives messages, having begun to consume if that was not done.
+/// Receives messages. Starts to consume first, if necessary.
 async fn receive(
     consumer: &mut Option<Box<dyn Consumer>>,
     broker: &dyn Broker,

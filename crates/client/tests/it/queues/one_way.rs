@@ -47,7 +47,7 @@ async fn a_list_has_no_headers_and_will_do() {
     let dead = bench.read(&bench.queue.dead(), 1).await;
     let document: Value = serde_json::from_slice(&dead[0].body).unwrap();
     assert_eq!(document["Message"], "nonsense");
-    assert!(document["Reason"].as_str().unwrap().contains("no step message"), "{document}");
+    assert!(document["Reason"].as_str().unwrap().contains("not a step message"), "{document}");
     worker.drained().await.unwrap();
 }
 
@@ -75,7 +75,7 @@ async fn what_is_no_step_message_goes_to_the_dead_queue_with_the_reason() {
     worker.drained().await.unwrap();
     let dead = bench.read(&bench.queue.dead(), 2).await;
     let reasons: Vec<&str> = dead.iter().map(|message| message.header(REASON_HEADER).unwrap()).collect();
-    assert!(reasons[0].contains("no step message") && reasons[1].contains("Type is 7"), "{reasons:?}");
+    assert!(reasons[0].contains("not a step message") && reasons[1].contains("Type is 7"), "{reasons:?}");
     assert_eq!((&*dead[0].body, ran.load(Ordering::SeqCst)), (&br#""hello""#[..], 1));
 }
 

@@ -124,7 +124,7 @@ async fn a_reference_that_the_server_finds_wrong_goes_to_the_dead_queue() {
     let worker = with_one_slot(&bench, &server, handler);
     let dead = &bench.read(&bench.queue.dead(), 1).await[0];
     let reason = dead.header("windlass-reason").unwrap();
-    assert!(reason.contains("does not give its parameters: this is no token of mine"), "{reason}");
+    assert!(reason.contains("refuses its parameters: this is no token of mine"), "{reason}");
     server.desk.until("the report of the other one", |book| book.done.contains_key("a")).await;
     bench.emptied().await;
     worker.drained().await.unwrap();

@@ -1,4 +1,4 @@
-//! No act is tried more often than its flow and the limits allow.
+//! No execution is tried more often than its flow and the limits permit.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ pub(super) struct AttemptLimits {
     spent: BTreeMap<(TaskId, ActKey), Spent>,
 }
 
-/// What an act has spent since a person last had it tried again.
+/// The retries that an execution has used since an operator last had it tried again.
 #[derive(Default)]
 struct Spent {
     retries: u32,
@@ -31,13 +31,13 @@ impl Invariant for AttemptLimits {
         for event in &change.events {
             let Some(key) = event.kind.act() else { continue };
             let spent = self.spent.entry((task.id, key)).or_default();
-            // What a retry is allowed by is known with that retry alone.
+            // The event of a retry itself shows by which rule it is permitted.
             let is_retry = matches!(event.kind, EventKind::ActRetrying { .. });
             match &event.kind {
                 EventKind::ActRetrying { .. } => spent.retries += 1,
                 EventKind::ActLost { .. } => spent.deaths += 1,
                 EventKind::ActResolved { resolution: ResolutionKind::Retry, .. } => {
-                    // Of a step with members those that failed are tried again.
+                    // For a step with `each`, the failed items are tried again.
                     self.spent.retain(|(other, spent), _| {
                         (*other, spent.step, spent.direction) != (task.id, key.step, key.direction)
                     });
@@ -47,7 +47,7 @@ impl Invariant for AttemptLimits {
             }
             let max = match (task.flow.retry_by, task.action(key)) {
                 (RetryBy::Engine, Some(action)) => action.retry.max,
-                // What never was with a module that retries by itself is tried again here.
+                // An attempt that never reached a module with its own retries is retried by the engine.
                 (RetryBy::Module, Some(action)) if is_unanswered(change, key) => action.retry.max,
                 _ => 0,
             };
@@ -64,7 +64,7 @@ impl Invariant for AttemptLimits {
     }
 }
 
-/// Whether an attempt of this act ended without an answer in this change.
+/// Whether an attempt of this execution ended without an answer in this change.
 fn is_unanswered(change: &TaskChange, key: ActKey) -> bool {
     let unanswered =
         |event: &Event| matches!(event.kind, EventKind::ActUnanswered { key: other, .. } if other == key);

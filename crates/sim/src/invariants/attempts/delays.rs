@@ -1,4 +1,4 @@
-//! A retry is not made before its time, a step that waits does not begin before its own, and a scheduled task does not start before its own.
+//! No retry, delayed step or scheduled task starts before its time.
 
 use windlass_core::{ActKey, ActState, Direction, EventKind, Millis, Phase, Task};
 use windlass_store::Change;
@@ -45,7 +45,7 @@ impl Invariant for Delays {
     }
 }
 
-/// The step that begins at once although it has a `delay`.
+/// The step that starts at once although it has a `delay`.
 fn begins_at_once(task: &Task, kind: &EventKind) -> Option<ActKey> {
     let (EventKind::ActReady { key, .. }
     | EventKind::ActParked { key, .. }

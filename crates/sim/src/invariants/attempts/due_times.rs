@@ -1,7 +1,8 @@
-//! What falls due happens in time and not before: starts, retries, deadlines of steps and tasks, and `start_within`.
+//! Due work happens in time and not before: starts, retries, deadlines of steps and tasks, and
+//! `start_within`.
 //!
-//! A deadline of a step runs from when its first attempt was taken. The times are computed here from the stored events.
-//! Lateness counts only while all servers run and no store is slow or full.
+//! A deadline of a step counts from the claim of its first attempt. The times are computed here from the
+//! stored events. Lateness counts only while all servers run and no store is slow or full.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,39 +20,39 @@ use crate::{
     world::{Host, World},
 };
 
-/// How late something may be, in milliseconds, beside [`OPERATIONS`] of the store.
+/// How late something may be, in milliseconds, in addition to [`OPERATIONS`] of the store.
 const BOUND_MS: u64 = 2_000;
 
-/// Where servers share a store: another server first takes over from one that is gone.
+/// With a shared store: the time until another server takes over from a lost one.
 const TAKE_OVER_MS: u64 = 10_000;
 
 /// Operations of the store in a round of all services, with some retries.
 const OPERATIONS: u64 = 60;
 
-/// Between two looks, in milliseconds.
+/// The interval of the checks, in milliseconds.
 const LOOK_EVERY_MS: u64 = 100;
 
-/// Where wall time begins in every world.
+/// The start of wall time in every world.
 const BEGIN_MS: i64 = 1_700_000_000_000;
 
 pub(super) struct DueTimes {
-    /// Not where clocks are wrong: servers have no common time then.
+    /// False in worlds with wrong clocks: there the servers have no common time.
     applies: bool,
     bound: u64,
-    /// When the first attempt of each execution was taken.
+    /// When the first attempt of each execution was claimed.
     taken: BTreeMap<(TaskId, ActKey), Timestamp>,
     /// When the current attempt of each execution became ready.
     ready: BTreeMap<(TaskId, ActKey), Timestamp>,
-    /// Attempts that a session has claimed. A store with a single owner writes that down late, and the worker may be gone
-    /// before its poll is answered: then [`EventKind::ActTaken`] is the first that is seen of it.
+    /// Attempts that a session has claimed. A store with a single owner writes the claim late, and the worker
+    /// may be gone before its poll is answered: then [`EventKind::ActTaken`] is the first sign of it.
     claimed: BTreeSet<(TaskId, ActKey, u32)>,
-    /// What is due, since when all servers run and know of it.
+    /// Due work, with the time since which all servers run and know of it.
     due: BTreeMap<(TaskId, What), u64>,
     disturbed_at: u64,
     looked_at: u64,
 }
 
-/// Something that happens at a time.
+/// Something that is due at a time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum What {
     Start,
@@ -76,7 +77,7 @@ impl DueTimes {
         }
     }
 
-    /// Notes when an execution began, and checks that no deadline ends it too early.
+    /// Notes when an execution started, and checks that no deadline ends it too early.
     fn note(&mut self, task: &Task, event: &Event) -> Result<(), String> {
         if let EventKind::TaskRollingBack { cause: Cause::Deadline } = event.kind {
             return not_before(deadline(task), event, "the deadline of the task");
@@ -104,7 +105,7 @@ impl DueTimes {
             {
                 return Err(format!("{key:?} is to be retried at {until:?}, after its deadline"));
             }
-            // The answer with the claim was lost, so when it was made is unknown here.
+            // The answer with the claim was lost, so the time of the claim is unknown here.
             EventKind::ActOverdue { .. } | EventKind::ActFailed { .. }
                 if self.taken.get(&id) == Some(&event.at) => {}
             EventKind::ActOverdue { .. } => {
@@ -133,7 +134,7 @@ impl DueTimes {
         self.ready.get(&(task.id, key)).map(|ready| *ready + span)
     }
 
-    /// What is to happen to a task, and when.
+    /// The pending due times of a task.
     fn waits(&self, task: &Task) -> Vec<(What, Timestamp)> {
         let mut waits = Vec::new();
         if task.state.phase == Phase::Scheduled {
@@ -151,7 +152,7 @@ impl DueTimes {
                 _ => None,
             };
             waits.extend(next);
-            // A pause keeps a parked attempt; a child has a deadline of its own.
+            // A pause preserves a parked attempt; a child has its own deadline.
             let ends =
                 !act.overdue && !matches!(act.state, ActState::Parked | ActState::Awaiting(Awaited::Child));
             let end = self.deadline_of(task, key).filter(|_| ends);
@@ -160,7 +161,7 @@ impl DueTimes {
         waits
     }
 
-    /// Looks for what is overdue.
+    /// Looks for overdue work.
     fn look(&mut self, truth: &Truth, world: &World) -> Result<(), Violation> {
         let now = world.now();
         let runs = |server: usize| {
@@ -226,13 +227,13 @@ impl Invariant for DueTimes {
     }
 }
 
-/// The deadline of a task: from its start, or from when it was submitted.
+/// The deadline of a task, counted from its start, or from its submit.
 fn deadline(task: &Task) -> Option<Timestamp> {
     let span = task.input.deadline.or(task.flow.deadline)?;
     Some(task.input.at.map_or(task.input.created_at, |at| at.max(task.input.created_at)) + span)
 }
 
-/// Whether its own times end it: no child does it, and no members do.
+/// Whether its own times end it, not those of a child or of items.
 fn is_own(task: &Task, key: ActKey) -> bool {
     let is_whole = task.flow.steps[key.step].each.is_some() && !key.is_member();
     !is_whole && task.runs_flow(key.step).is_none()

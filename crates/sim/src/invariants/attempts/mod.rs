@@ -1,4 +1,4 @@
-//! What attempts are handed, how often an execution is tried, and when.
+//! Invariants of attempts: their parameters, their number, and their times.
 
 mod attempt_limits;
 mod delays;
@@ -9,7 +9,7 @@ mod retries;
 use super::{Invariant, broken};
 use crate::config::Config;
 
-/// All of them.
+/// All of these invariants.
 pub(super) fn all(config: &Config) -> [Box<dyn Invariant>; 5] {
     [
         Box::<attempt_limits::AttemptLimits>::default(),

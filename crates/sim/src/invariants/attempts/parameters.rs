@@ -1,6 +1,8 @@
-//! An attempt is handed the parameters and results that its flow defines, and an execution returns what its worker reported.
+//! An attempt gets the parameters and results that its flow defines, and an execution returns the result that
+//! its worker reported.
 //!
-//! The expected values are computed here from the stored events, without the code of the core that computes them.
+//! The expected values are computed here from the stored events, without the code of the core that computes
+//! them.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -24,7 +26,7 @@ use crate::{
 
 type Object = Map<String, Value>;
 
-/// Makes a violation of what is handed out: of what kind it is, what it is, and what it must be.
+/// Makes a violation about a value: its kind, the actual value, and the expected one.
 type Wrong<'a> = dyn Fn(&str, &dyn Debug, &dyn Debug) -> Result<(), Violation> + 'a;
 
 #[derive(Default)]
@@ -98,7 +100,7 @@ impl Parameters {
         }
     }
 
-    /// A step is skipped only when its condition does not hold, and begins only when it does.
+    /// A step is skipped only when its condition is false, and starts only when it is true.
     fn check_conditions(&self, change: &TaskChange, truth: &Truth) -> Result<(), Violation> {
         let Some(task) = truth.tasks.get(&change.task.id).map(|known| &*known.task) else { return Ok(()) };
         for event in &change.events {
@@ -126,13 +128,13 @@ impl Parameters {
         Ok(())
     }
 
-    /// Compares an attempt with what its task defines, unless the task has changed since.
+    /// Compares an attempt with its task's definition, unless the task has changed since.
     fn check(&self, attempt: &HandedOut, truth: &Truth, world: &World) -> Result<(), Violation> {
         let AttemptId { task, key, attempt: number, .. } = attempt.id;
         let Some(known) = truth.tasks.get(&task).map(|known| &*known.task) else { return Ok(()) };
         let is_current =
             known.act(key).is_some_and(|act| act.attempt == number && act.state == ActState::Ready);
-        // The step for errors gets the results that there are when it is handed out.
+        // The step for errors gets the results that exist when it is handed out.
         if !is_current || known.flow.steps[key.step].role == Role::OnError {
             return Ok(());
         }
@@ -180,7 +182,7 @@ impl Parameters {
         Ok(())
     }
 
-    /// The parameters of an execution. A rollback gets those of its step, and what else its flow says.
+    /// The parameters of an execution. A rollback gets those of its step, and others that its flow defines.
     fn params(&self, task: &Task, key: ActKey) -> Object {
         let definition = &task.flow.steps[key.step];
         let policy = Some(task.flow.rollback_params).filter(|_| key.direction == Direction::Rollback);
@@ -215,7 +217,7 @@ impl Parameters {
         params
     }
 
-    /// What failed of the steps before one that continues without them.
+    /// The failures of the steps before one that continues in spite of them.
     fn errors(&self, task: &Task, step: usize) -> Vec<Value> {
         let mut errors = Vec::new();
         for before in &task.flow.steps[step].after {
@@ -259,7 +261,7 @@ impl Parameters {
     }
 }
 
-/// The steps before one, directly and indirectly, in definition order.
+/// The direct and indirect predecessors of a step, in definition order.
 fn ancestors(task: &Task, step: usize) -> BTreeSet<usize> {
     let (mut all, mut open) = (BTreeSet::new(), vec![step]);
     while let Some(step) = open.pop() {
@@ -272,7 +274,7 @@ fn object(text: &str) -> Object {
     serde_json::from_str(text).unwrap_or_default()
 }
 
-/// Whether one of the conditions that flows of worlds have holds.
+/// Evaluates one of the conditions used in flows.
 fn holds(condition: &str, params: &Object) -> bool {
     let number = |name: &str| params.get(name).and_then(Value::as_u64);
     match condition {

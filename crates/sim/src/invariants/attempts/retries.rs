@@ -1,5 +1,5 @@
-//! Failures and lost workers are counted exactly, retries are used up before an execution fails for good, and each retry
-//! waits as long as its policy says.
+//! Failures and lost workers are counted exactly, retries are used up before an execution finally fails, and
+//! each retry waits as long as its policy defines.
 
 use std::collections::BTreeMap;
 
@@ -18,20 +18,20 @@ use crate::{
 };
 
 pub(super) struct Retries {
-    /// Nothing separates workers from servers in this world: no worker is ever lost.
+    /// Whether the network is perfect in this world: then no worker is ever lost.
     no_losses: bool,
     counts: BTreeMap<(TaskId, ActKey), Counts>,
-    /// What workers asked for that could not do an attempt yet.
+    /// The delays that workers requested with "retry later".
     postponed: BTreeMap<(TaskId, ActKey, u32), Vec<u64>>,
 }
 
-/// What happened to an execution since an operator last had it tried again.
+/// The failures of an execution since an operator last had it tried again.
 #[derive(Default)]
 struct Counts {
     failures: u32,
     deaths: u32,
     has_failed: bool,
-    /// The last event was the loss of the worker.
+    /// Whether the last event was the loss of the worker.
     was_lost: bool,
 }
 
@@ -73,7 +73,7 @@ impl Retries {
                 }
             }
             EventKind::ActFailed { failure, .. } => {
-                // A timeout can always be retried, whether the worker or the engine finds it.
+                // A timeout is always retryable, whether the worker or the engine reports it.
                 let is_retryable = failure.retryable || failure.code == TIMEOUT_CODE;
                 check_last_chance(task, key, counts, was_lost, is_retryable)?;
                 counts.failures += 1;
@@ -82,7 +82,7 @@ impl Retries {
             EventKind::ActLost { .. } => {
                 counts.deaths += 1;
                 counts.was_lost = true;
-                // A task that rolls back records an attempt that its worker gave back as lost.
+                // A task that rolls back records an attempt returned by its worker as lost.
                 let is_given_up = key.direction == Direction::Forward && task.state.phase == Phase::Backward;
                 if self.no_losses && !is_given_up {
                     return Err(format!("{key:?} lost its worker, and no worker was unavailable"));
@@ -102,7 +102,7 @@ impl Retries {
         Ok(())
     }
 
-    /// An operator has an execution tried again; of a step with members those that failed.
+    /// An operator has an execution tried again; for a step with `each`, the failed items.
     fn begin_again(&mut self, task: TaskId, key: ActKey) {
         self.counts.remove(&(task, key));
         self.counts.retain(|(other, member), counts| {
@@ -111,7 +111,7 @@ impl Retries {
         });
     }
 
-    /// The task counts what was counted here.
+    /// Compares the counters of the task with those counted here.
     fn compare(&self, task: &Task, key: ActKey) -> Result<(), String> {
         let is_whole = task.flow.steps[key.step].each.is_some() && !key.is_member();
         let (Some(act), false) = (task.act(key), is_whole) else { return Ok(()) };
@@ -155,7 +155,7 @@ impl Invariant for Retries {
     }
 }
 
-/// An execution fails for good only when it has no retry left, or too many workers were lost.
+/// An execution finally fails only when it has no retry left, or too many workers were lost.
 fn check_last_chance(
     task: &Task,
     key: ActKey,
@@ -181,7 +181,7 @@ fn check_last_chance(
     Ok(())
 }
 
-/// The shortest and the longest wait after this number of failures, in milliseconds.
+/// The shortest and longest wait after this number of failures, in milliseconds.
 fn backoff(retry: &Retry, failures: u32) -> (u64, u64) {
     let full = match retry.backoff {
         Backoff::None => 0,

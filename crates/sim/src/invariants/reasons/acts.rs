@@ -1,4 +1,4 @@
-//! Reasons of steps and their members, by what these wait for.
+//! Reasons of steps and their items, by what these wait for.
 
 use windlass_core::{Act, ActKey, ActState, Awaited, Direction, Phase, Task, Timestamp};
 use windlass_engine::{Reason, Why};
@@ -6,7 +6,7 @@ use windlass_engine::{Reason, Why};
 use super::{Check, facts::AttemptEnd, holds};
 
 impl Check<'_> {
-    /// A reason of an act: the one that there is in its state.
+    /// Checks a reason of an execution against its state.
     pub(super) fn check_act(&self, task: &Task, key: ActKey, why: &Why) -> Result<(), String> {
         let Some(act) = task.act(key) else { return Err("there is no such act".into()) };
         if act.state == ActState::Fanned || has_open_members(task, key) {
@@ -100,13 +100,13 @@ fn check_signal(task: &Task, key: ActKey, act: &Act, why: &Why) -> Result<(), St
     })
 }
 
-/// Whether members of a step are under way.
+/// Whether items of a step are in progress.
 pub(super) fn has_open_members(task: &Task, key: ActKey) -> bool {
     let members = task.state.steps[key.step].members.as_ref();
     !key.is_member() && members.is_some_and(|members| !members.side(key.direction).open.is_empty())
 }
 
-/// Whether an attempt is to stop: its task turned around, or its time is over.
+/// Whether an attempt must stop: its task rolls back, or its time is over.
 pub(super) fn is_to_end(task: &Task, key: ActKey, act: &Act) -> bool {
     act.overdue || key.direction == Direction::Forward && task.state.phase == Phase::Backward
 }

@@ -1,4 +1,4 @@
-//! What was true of tasks, locks, limits, queues and workers, and when.
+//! The states of tasks, locks, limits, queues and workers over time.
 
 use std::{collections::BTreeMap, rc::Rc};
 
@@ -14,31 +14,31 @@ use crate::{
     world::World,
 };
 
-/// What was true, and when.
+/// The states over time.
 pub(super) struct Facts {
     pub(super) tasks: BTreeMap<TaskId, Over<Rc<Task>>>,
     pub(super) locks: BTreeMap<LockName, Over<Option<Lock>>>,
     pub(super) rules: Over<Rules>,
-    /// Who paused a task last, and when.
+    /// The last pause of a task: its time and its actor.
     pub(super) pauses: BTreeMap<TaskId, Over<Paused>>,
-    /// How the last attempts of acts ended that did not succeed.
+    /// The ends of the last unsuccessful attempts of executions.
     pub(super) ends: BTreeMap<(TaskId, ActKey, u32), AttemptEnd>,
-    /// Commands that workers run.
+    /// Running commands of workers.
     pub(super) runs: BTreeMap<u64, Run>,
-    /// The highest claim of each attempt that was given to a worker, and when.
+    /// The highest claim of each attempt that was given to a worker, and its time.
     pub(super) given: BTreeMap<(TaskId, ActKey, u32), (u64, u64)>,
-    /// Polls that servers hear, by worker, since when.
+    /// The open polls that servers know of, by worker, with their start times.
     pub(super) polls: BTreeMap<usize, u64>,
     pub(super) server_started_at: u64,
-    /// When a server read its disk last, at its start and after writes that failed, or went on after it stood still.
+    /// When a server last read its disk: at its start, after failed writes, and when it was resumed.
     pub(super) recovered_at: u64,
-    /// Servers forget who has what when they are killed.
+    /// Whether servers share a store: only then they keep claims when they are killed.
     pub(super) shared: bool,
-    /// A disk or a database may fail or be slow.
+    /// Whether a disk or a database may fail or be slow.
     pub(super) failing: bool,
 }
 
-/// A task is paused.
+/// The pause of a task.
 pub(super) type Paused = (Timestamp, Option<Actor>);
 
 /// How an attempt ended.
@@ -48,7 +48,7 @@ pub(super) enum AttemptEnd {
     Failed,
 }
 
-/// A command that runs.
+/// A running command.
 pub(super) struct Run {
     pub(super) worker: usize,
     pub(super) id: AttemptId,
@@ -88,7 +88,7 @@ impl Facts {
             }
             Seen::Written(change) => self.see_written(change, truth, now),
             Seen::ServerStarted => self.server_started_at = now,
-            // One that stood still goes on where it was.
+            // A resumed server continues with its old state.
             Seen::ServerResumed => self.recovered_at = now,
             Seen::InTouch { worker, called: true } => {
                 self.polls.insert(*worker, now);
@@ -152,18 +152,18 @@ impl Facts {
         }
     }
 
-    /// The task when it had so many events, if it was so at some moment since then.
+    /// The task when it had this number of events, if it was so at some time since then.
     pub(super) fn task_with(&self, id: TaskId, events: u64, since: u64) -> Option<&Task> {
         let over = self.tasks.get(&id)?;
         over.since(since).find(|task| task.state.events == events).map(|task| &**task)
     }
 
-    /// All that a task was since then.
+    /// All states of a task since then.
     pub(super) fn task_since(&self, id: TaskId, since: u64) -> impl Iterator<Item = &Task> {
         self.tasks.get(&id).into_iter().flat_map(move |over| over.since(since)).map(|task| &**task)
     }
 
-    /// Whether a queue was paused, or was not, at some moment since then.
+    /// Whether a queue was paused, or not, at some time since then.
     pub(super) fn was_paused(&self, queue: &Name, paused: bool, since: u64) -> bool {
         self.rules.since(since).any(|rules| rules.paused.contains(queue) == paused)
     }

@@ -1,4 +1,4 @@
-//! Reasons of attempts that are ready: who has them, or what keeps them from workers.
+//! Reasons of ready attempts: the worker that has them, or the obstacle.
 
 use windlass_core::{Act, ActKey, ActState, Action, Name, Task, TaskId, Wakeup, waiting};
 use windlass_engine::{AtWorker, Holder, Why};
@@ -6,15 +6,15 @@ use windlass_store::{AttemptId, LimitState};
 
 use super::{Check, acts::is_to_end, facts::Run, holds};
 
-/// For so long workers are waited for after a server has read its disk, and so much later it may say so. With a disk
-/// that is slow or full it may do nothing for longer.
+/// How long a server waits for workers after it has read its disk, and how much later it may still report
+/// this. A slow or full disk may block it for longer.
 const GRACE_MS: u64 = 300 + 2_000;
 
-/// So many attempts may be counted twice by a server that owns its disk: it counts what is in memory, then what rests on disk,
-/// and a page may come to rest in between (worlds 1795422654313476 and 1795422982702748).
+/// How many attempts a server that owns its disk may count twice: it counts those in memory, then those on
+/// disk, and a page may be evicted in between (worlds 1795422654313476 and 1795422982702748).
 const COUNTED_TWICE_MAX: u64 = 3;
 
-/// For how long a poll must have been open before a shared database knows of the worker.
+/// How long a poll must have been open before a shared database knows of the worker.
 const POLL_TOLD_MS: u64 = 1_000;
 
 impl Check<'_> {
@@ -28,7 +28,7 @@ impl Check<'_> {
                 holds(ends == matches!(why, Why::Ending(_)), || format!("it is to end: {ends}"))?;
                 return self.check_at_worker(task, key, act, at);
             }
-            // It is on its way to a worker, or to where paused and turned tasks put it.
+            // It is in transit to a worker, or to the state of paused tasks and of those that roll back.
             Why::Moving => return Ok(()),
             _ => self.check_at_none(task, key, act)?,
         }
@@ -81,7 +81,7 @@ impl Check<'_> {
         holds(other.is_none(), || format!("worker {:?} runs it", other.map(|run| run.worker)))
     }
 
-    /// No worker runs it of which a server knows that.
+    /// Checks that no worker runs it as far as servers know.
     fn check_at_none(&self, task: &Task, key: ActKey, act: &Act) -> Result<(), String> {
         let run = self.known_run(task.id, key, act.attempt);
         holds(run.is_none(), || {
@@ -89,8 +89,8 @@ impl Check<'_> {
         })
     }
 
-    /// A command for this attempt, which was given to its worker before the question, after the server started, and to
-    /// no other since.
+    /// A command for this attempt, which was given to its worker before the question, after the server
+    /// started, and to no other worker since.
     fn known_run(&self, task: TaskId, key: ActKey, attempt: u32) -> Option<&Run> {
         let (claim, at) = *self.facts.given.get(&(task, key, attempt))?;
         let id = AttemptId { task, key, attempt, claim };
@@ -98,7 +98,7 @@ impl Check<'_> {
         self.facts.runs.values().find(|run| known && run.id == id)
     }
 
-    /// An attached worker of the module whose poll was open since before the question.
+    /// An attached worker of the module with a poll open since before the question.
     fn connected(&self, module: &Name) -> Option<usize> {
         let margin = if self.facts.shared { POLL_TOLD_MS } else { 0 };
         let told =

@@ -1,8 +1,8 @@
-//! What a server says of why a task is where it is, is true: of the task as it was at some moment since the question,
-//! and of everything that is named. Whatever a task waits for is told, and it never is nothing.
+//! A server's explanation why a task is in its state is true, for the task at some time since the question
+//! and for everything that it names. It names everything that the task waits for, and is never empty.
 //!
-//! What takes tasks at their word is [`unblock_tasks`](crate::actors::unblock_tasks): what is named is taken away, and
-//! the task moves.
+//! [`unblock_tasks`](crate::actors::unblock_tasks) checks that explanations are sufficient: it removes the
+//! named blocker, and the task moves.
 
 mod acts;
 mod facts;
@@ -52,7 +52,7 @@ impl Invariant for Reasons {
     }
 }
 
-/// An answer that is held against the truth.
+/// An explanation to check against the truth.
 #[derive(Clone, Copy)]
 struct Check<'a> {
     facts: &'a Facts,
@@ -77,7 +77,7 @@ impl Check<'_> {
         self.check_nothing_is_missing(task, &said.reasons)
     }
 
-    /// The task as the answer was about it: so it was at some moment since the question.
+    /// The task as the explanation saw it: it was in that state at some time since the question.
     fn version(&self, told: &Task) -> Result<&Task, String> {
         let events = told.state.events;
         let version = self.facts.task_with(told.id, events, self.answer.asked_at);
@@ -92,7 +92,7 @@ impl Check<'_> {
         checked.map_err(|message| format!("`{}` of {:?}: {message}", reason.why.as_str(), reason.key))
     }
 
-    /// A reason that is about a task as a whole.
+    /// Checks a reason about a task as a whole.
     fn check_task(&self, task: &Task, why: &Why) -> Result<(), String> {
         match why {
             Why::Ended(status) => {
@@ -129,7 +129,7 @@ impl Check<'_> {
         }
     }
 
-    /// What holds the task as a whole is told, and stands first.
+    /// An obstacle of the task as a whole is named, and comes first.
     fn check_whole(&self, task: &Task, reasons: &[Reason]) -> Result<(), String> {
         let has = |is: fn(&Why) -> bool| reasons.iter().any(|reason| is(&reason.why));
         if task.is_ended() {
@@ -147,7 +147,7 @@ impl Check<'_> {
         holds(!scheduled || has(|why| matches!(why, Why::Scheduled { .. })), || "it is scheduled".into())
     }
 
-    /// Whatever a step waits for is told; what is parked is told of by the pause.
+    /// Everything that a step waits for is named; parked steps are covered by the pause.
     fn check_nothing_is_missing(&self, task: &Task, reasons: &[Reason]) -> Result<(), String> {
         for (key, act) in task.step_acts().filter(|_| !task.is_ended()) {
             let waits = match act.state {
@@ -155,18 +155,18 @@ impl Check<'_> {
                 _ => acts::has_open_members(task, key),
             };
             let told = reasons.iter().any(|reason| reason.key == Some(key));
-            holds(told || !waits, || format!("{key:?} is {:?}, and nothing is told of it", act.state))?;
+            holds(told || !waits, || format!("{key:?} is {:?}, and no reason names it", act.state))?;
         }
         Ok(())
     }
 
-    /// The name of the step of an act.
+    /// The name of the step of an execution.
     fn step_name(task: &Task, key: ActKey) -> Option<&str> {
         task.flow.steps.get(key.step).map(|step| &*step.name)
     }
 }
 
-/// What is wrong unless it holds.
+/// An error unless the condition is true.
 fn holds(it: bool, wrong: impl FnOnce() -> String) -> Result<(), String> {
     if it { Ok(()) } else { Err(wrong()) }
 }

@@ -1,4 +1,4 @@
-//! Reasons that name another task: the one that a step started, and the one that has a lock.
+//! Reasons that name another task: the child of a step, and the holder of a lock.
 
 use windlass_core::{Act, ActKey, Lock, LockOwner, Task};
 use windlass_engine::Why;
@@ -21,7 +21,7 @@ impl Check<'_> {
             None => {
                 let known = act.child().and_then(|child| self.facts.tasks.get(&child));
                 let there = known.is_some_and(|over| over.was_there(since));
-                // It may be deleted before its parent hears of its end (world 1795422982696144).
+                // It may be deleted before its parent learns of its end (world 1795422982696144).
                 let ended = act.child().and_then(|child| self.truth.tasks.get(&child));
                 let is_deleted =
                     self.world.config.is(Kind::Sweeps) && ended.is_some_and(|known| known.task.is_ended());

@@ -1,9 +1,9 @@
-//! What was when: an answer was true if it was at any moment between the question and the answer.
+//! States over time: an answer was true if it was true at any time between the question and the answer.
 
 /// A value over time.
 #[derive(Debug)]
 pub(super) struct Over<T> {
-    /// Each with the time since when it was.
+    /// Each value with the time of its start.
     values: Vec<(u64, T)>,
 }
 
@@ -14,18 +14,18 @@ impl<T> Default for Over<T> {
 }
 
 impl<T> Over<T> {
-    /// From now on it is this.
+    /// Sets the value from now on.
     pub(super) fn set(&mut self, now: u64, value: T) {
         self.values.push((now, value));
     }
 
-    /// All it was from then on, with what it was at that moment.
+    /// All values since then, including the one at that time.
     pub(super) fn since(&self, at: u64) -> impl Iterator<Item = &T> {
         let first = self.values.partition_point(|(from, _)| *from < at).saturating_sub(1);
         self.values[first..].iter().map(|(_, value)| value)
     }
 
-    /// Whether it was anything at that moment.
+    /// Whether there was a value at that time.
     pub(super) fn was_there(&self, at: u64) -> bool {
         self.values.first().is_some_and(|(from, _)| *from < at)
     }

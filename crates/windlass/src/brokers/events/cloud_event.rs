@@ -1,4 +1,4 @@
-//! What happened to a task as a CloudEvent 1.0, in JSON (structured mode).
+//! Writes an event of a task as a CloudEvent 1.0 in JSON (structured mode).
 
 use std::collections::BTreeSet;
 
@@ -14,10 +14,10 @@ use crate::http::event_document;
 /// The media type of the messages.
 const CONTENT_TYPE: &str = "application/cloudevents+json; charset=utf-8";
 
-/// Digits of a sequence number: as many as the greatest has, so that they are in order as texts too.
+/// Digits of a sequence number: those of the largest `u64`, so that sequence numbers sort as text too.
 const SEQUENCE_DIGITS: usize = 20;
 
-/// Changed parameters that are named at most.
+/// The most changed parameters that an event names.
 const NAMES_MAX: usize = 100;
 
 /// Writes events as CloudEvents.
@@ -32,21 +32,21 @@ impl Writer {
     }
 }
 
-/// The attributes, in the order in which people read them.
+/// The attributes, in the order in which an operator reads them.
 #[derive(Debug, Serialize)]
 struct CloudEvent<'a> {
     specversion: &'static str,
-    /// The task and the number of the event: the same when it is sent again.
+    /// The task and the number of the event: the same when the event is sent again.
     id: &'a str,
     source: &'a str,
     /// Its kind, such as `windlass.task.accepted`.
     #[serde(rename = "type")]
     kind: String,
-    /// The task.
+    /// The id of the task.
     subject: &'a str,
     time: jiff::Timestamp,
     datacontenttype: &'static str,
-    /// Extension *partitioning*: events of a task are in order.
+    /// Extension *partitioning*: keeps the events of a task in order.
     partitionkey: &'a str,
     /// Extension *sequence*: the number of the event in its task.
     sequence: String,
@@ -81,14 +81,15 @@ impl WriteEvent for Writer {
             sequence: format!("{n:0SEQUENCE_DIGITS$}"),
             data: Data { flow: &task.flow.name, version: task.flow.version, event: &event },
         };
-        // Documents of this kind can always be written.
+        // Serialization of this type cannot fail.
         let body = escaped(serde_json::to_string(&document).unwrap_or_default());
         let message = Message::new(&id, &event.task, body).with_header("content-type", CONTENT_TYPE);
         Announcement { subject: event.kind, message }
     }
 }
 
-/// Which parameters of a step a person has changed. What they were and are is for those who may ask the server.
+/// The names of the parameters that an operator has changed. Their values are only shown to clients of the
+/// server.
 fn amended_names(data: &Value) -> Value {
     let none = Map::new();
     let side = |name: &str| data[name].as_object().unwrap_or(&none);
@@ -98,7 +99,7 @@ fn amended_names(data: &Value) -> Value {
     json!({ "changed": changed.take(NAMES_MAX).collect::<Vec<_>>() })
 }
 
-/// The same document without two characters that some brokers take in no text. They can only be inside of JSON's strings.
+/// Escapes two characters that some brokers refuse in text. They can only be inside of JSON strings.
 fn escaped(document: String) -> String {
     if !document.contains(['\u{fffe}', '\u{ffff}']) {
         return document;

@@ -1,4 +1,4 @@
-//! Events out: what happens to tasks is announced on a topic of a broker, as CloudEvents.
+//! Publishes the events of tasks to a topic of a broker, as CloudEvents.
 
 mod cloud_event;
 mod settings;
@@ -13,7 +13,7 @@ use windlass_engine::{
 
 pub(crate) use settings::{EventsSection, EventsSettings};
 
-/// The outbox relay of a server. From now on what happens is kept for it.
+/// The outbox relay of a server. From now on the store keeps events for it.
 pub(super) fn outbox_relay(
     engine: Arc<Engine>,
     broker: Arc<dyn Broker>,

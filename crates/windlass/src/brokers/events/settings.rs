@@ -6,13 +6,13 @@ use windlass_brokers::Topic;
 
 use crate::brokers::url::BrokerUrl;
 
-/// Who says what happened, if nothing else is said: a relative reference.
+/// The default `source`: a relative reference.
 const SOURCE_DEFAULT: &str = "windlass";
 
-/// Messages that a broker keeps at least which would keep them for ever, if nothing else is said.
+/// The default of `keep`.
 const KEEP_DEFAULT: u64 = 1_000_000;
 
-/// The section `[events]`: what happens to tasks is announced.
+/// The section `[events]`: where events of tasks are published.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct EventsSection {
@@ -20,18 +20,18 @@ pub(crate) struct EventsSection {
     pub(crate) broker: String,
     /// The topic, stream, exchange or queue.
     pub(crate) topic: String,
-    /// What kind of topic, where the broker has several.
+    /// The kind of topic, where the broker has several.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) kind: Option<String>,
-    /// `source` of the CloudEvents: tells this store's tasks from those of others.
+    /// `source` of the CloudEvents: distinguishes the tasks of this store from those of others.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) source: Option<String>,
-    /// How many messages are kept at least on a broker that would keep them for ever.
+    /// The number of messages to keep at least, on a broker that would keep all of them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) keep: Option<u64>,
 }
 
-/// Where and as what it is announced what happens to tasks.
+/// Where and how events of tasks are published.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct EventsSettings {
     pub(crate) broker: BrokerUrl,
@@ -43,19 +43,19 @@ impl EventsSettings {
     /// Reads the section.
     ///
     /// # Errors
-    /// When something in it cannot be used.
+    /// When a value is invalid.
     pub(crate) fn read(section: EventsSection) -> anyhow::Result<Self> {
         let EventsSection { broker, topic, kind, source, keep } = section;
         let keep = keep.unwrap_or(KEEP_DEFAULT);
-        ensure!(keep > 0, "`keep` is 0, and must be 1 at least: every message would be gone at once");
+        ensure!(keep > 0, "`keep` is 0, so the broker would drop every message at once: use at least 1");
         let source = source.unwrap_or_else(|| SOURCE_DEFAULT.to_owned());
-        ensure!(!source.is_empty(), "`source` is empty: each CloudEvent says who speaks");
+        ensure!(!source.is_empty(), "`source` is empty: each CloudEvent needs one");
         let is_reference = source.chars().all(|c| c.is_ascii_graphic() && !"\"<>\\^`{|}".contains(c));
-        ensure!(is_reference, "`source` is {source:?}, and must be a URI or a part of one");
+        ensure!(is_reference, "`source` is {source:?}: use a URI or a relative reference");
         Ok(Self { broker: BrokerUrl::new(broker), topic: Topic { name: topic, kind, keep }, source })
     }
 
-    /// As a section of a configuration file, without the password.
+    /// The settings as a section of a configuration file, without the password.
     pub(crate) fn section(&self) -> EventsSection {
         let Self { broker, topic, source } = self.clone();
         EventsSection {

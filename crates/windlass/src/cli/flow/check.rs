@@ -1,4 +1,4 @@
-//! `windlass flow check`: what `apply` would refuse, without a server.
+//! `windlass flow check`: reports what `apply` would refuse, without a server.
 
 use std::{
     collections::{HashMap, hash_map::Entry},
@@ -29,28 +29,28 @@ pub(super) fn run(files: &[PathBuf], folders: &[PathBuf], output: &Output) -> an
     Ok(exit)
 }
 
-/// One flow of a file, found good.
+/// A valid flow of a file.
 pub(super) struct CheckedFlow {
     /// The file it is from.
     pub(super) file: PathBuf,
     /// Its name.
     pub(super) name: String,
-    /// How many steps it has.
+    /// The number of its steps.
     steps: usize,
-    /// What may be wrong with it.
+    /// Possible mistakes in it.
     warnings: Vec<String>,
-    /// What to apply.
+    /// The document to apply.
     pub(super) document: FlowDocument,
 }
 
-/// What is wrong with a file, or with one flow of it.
+/// An error in a file, or in one flow of it.
 #[derive(Debug)]
 pub(super) struct FileError {
     file: PathBuf,
     error: FlowError,
 }
 
-/// Reads and checks the flows of all files; with a warning for each command that the module folders do not have.
+/// Reads and checks the flows of all files. Warns about each command that the module folders lack.
 pub(super) fn read_files(files: &[PathBuf], folders: &[Catalogue]) -> Vec<Result<CheckedFlow, FileError>> {
     let mut names: HashMap<String, PathBuf> = HashMap::new();
     let mut unlike_others = |flow: CheckedFlow| match names.entry(flow.name.clone()) {
@@ -58,7 +58,7 @@ pub(super) fn read_files(files: &[PathBuf], folders: &[Catalogue]) -> Vec<Result
             entry.insert(flow.file.clone());
             Ok(flow)
         }
-        // One of them would win, and which one is hard to see.
+        // Applying both would keep only one of them, and nobody would notice which.
         Entry::Occupied(other) => {
             let message = format!("flow {} is in {} as well", flow.name, other.get().display());
             Err(FileError { file: flow.file, error: FlowError { message, line: None, column: None } })
@@ -107,7 +107,7 @@ fn check(file: &Path, source: flowfile::Source, folders: &[Catalogue]) -> Result
 }
 
 impl fmt::Display for FileError {
-    /// In the form that editors know how to jump to.
+    /// Uses the format `FILE:LINE:COLUMN`, which editors can open.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: error: {}", self.place(), self.error.message)
     }
@@ -123,7 +123,7 @@ impl FileError {
     }
 }
 
-/// What was found, on a line for people.
+/// A finding as a line of text.
 fn line(flow: &Result<CheckedFlow, FileError>, style: Style) -> String {
     match flow {
         Ok(CheckedFlow { file, name, steps, warnings, .. }) => {
@@ -142,7 +142,7 @@ fn line(flow: &Result<CheckedFlow, FileError>, style: Style) -> String {
     }
 }
 
-/// What was found, for programs.
+/// A finding as JSON.
 #[derive(Debug, Default, Serialize)]
 struct Finding<'a> {
     file: String,
@@ -256,7 +256,7 @@ steps: [{name: drop, run: mysql.drop_instance}]
         std::fs::write(&file, GOOD.replace("mysql.clean_instance", "mysql.clean_instanec")).unwrap();
         let flows = read_files(&[file], &[Catalogue::read(folder.path()).unwrap()]);
         let warnings: Vec<_> = flows.iter().flat_map(|flow| &flow.as_ref().unwrap().warnings).collect();
-        // `resource` may be served from elsewhere.
+        // Another worker may serve `resource`.
         assert_eq!(
             warnings,
             [

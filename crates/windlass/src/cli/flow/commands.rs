@@ -1,11 +1,11 @@
-//! Commands that a flow names and the module folders at hand do not have.
+//! Warns about commands of a flow that the given module folders lack.
 
 use windlass_core::{Doer, Flow};
 
 use crate::{flowfile::nearest, modules::Catalogue};
 
-/// A warning for each command of a module in `folders` that none of them has. Modules that are in none of the folders
-/// may be served by other workers and are left out.
+/// A warning for each command that no folder has, though some folder has its module. Modules in none of the
+/// folders are left out: other workers may serve them.
 pub(super) fn warnings(flow: &Flow, folders: &[Catalogue]) -> Vec<String> {
     let mut found = Vec::new();
     for step in &flow.steps {

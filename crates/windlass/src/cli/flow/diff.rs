@@ -1,4 +1,4 @@
-//! `windlass flow diff`: what applying would change, or what has changed between two versions.
+//! `windlass flow diff`: shows the changes that applying would make, or the changes between two versions.
 
 use std::{fmt::Write as _, path::PathBuf};
 
@@ -18,7 +18,7 @@ use crate::{
     flowfile::{self, Difference, differences},
 };
 
-/// Compares what `names` stand for: two versions of flows, or files with what is applied.
+/// Compares two versions of flows, or files with the applied flows.
 pub(super) async fn run(names: &[String], context: &Context) -> anyhow::Result<Exit> {
     let compared = match versions(names)? {
         Some([before, after]) => vec![of_versions(&before, &after, context).await?],
@@ -31,7 +31,7 @@ pub(super) async fn run(names: &[String], context: &Context) -> anyhow::Result<E
     Ok(exit)
 }
 
-/// The two versions that are named, if versions are named and not files.
+/// The two versions, if `names` are versions and not files.
 fn versions(names: &[String]) -> Result<Option<[FlowName; 2]>, UsageError> {
     let named = |name: &String| name.parse().ok().filter(|name: &FlowName| name.version.is_some());
     let versions: Vec<FlowName> = names.iter().map_while(named).collect();
@@ -39,7 +39,7 @@ fn versions(names: &[String]) -> Result<Option<[FlowName; 2]>, UsageError> {
         Ok(both) if names.len() == 2 => Ok(Some(both)),
         Err(none) if none.is_empty() => Ok(None),
         _ => Err(UsageError(
-            "compare files with what is applied, or two versions, as in `windlass flow diff backup@1 backup@2`"
+            "give files to compare with the applied flows, or two versions, as in `windlass flow diff backup@1 backup@2`"
                 .to_owned(),
         )),
     }
@@ -87,7 +87,7 @@ async fn of_files(files: &[String], context: &Context) -> anyhow::Result<Vec<Com
     if refused.is_empty() { Ok(compared) } else { Err(UsageError(refused.join("\n")).into()) }
 }
 
-/// A flow as the server has it.
+/// A flow as the server has stored it.
 async fn stored(name: &FlowName, context: &Context) -> anyhow::Result<Flow> {
     let stored: Result<_, ClientError> = context.client.flow(&name.name, name.version).await;
     let stored = stored?;
@@ -100,11 +100,11 @@ fn compiled(document: &FlowDocument) -> anyhow::Result<Flow> {
     Ok(flowfile::compile_document(document)?)
 }
 
-/// A flow, and what differs.
+/// The differences of one flow.
 #[derive(Debug, Serialize)]
 struct Compared {
     flow: String,
-    /// What is applied, as NAME@VERSION; nothing for a flow that is new.
+    /// The applied version, as NAME@VERSION; none for a new flow.
     #[serde(skip_serializing_if = "Option::is_none")]
     before: Option<String>,
     /// The other version, or the file.
@@ -114,7 +114,7 @@ struct Compared {
 }
 
 impl Compared {
-    /// A line for each difference, under one that says what is compared.
+    /// A headline with both sides, then a line for each difference.
     fn text(&self, style: Style) -> String {
         let Some(before) = &self.before else {
             let new = Color::Good.paint("new", style);
@@ -130,7 +130,7 @@ impl Compared {
                 Difference { key: None, after: None, .. } => ("-", Color::Bad),
                 _ => ("~", Color::Warning),
             };
-            // Writing to memory does not fail.
+            // Writing to a string does not fail.
             let _ = writeln!(text, "  {} {}", color.paint(sign, style), line(difference));
         }
         text
@@ -148,13 +148,13 @@ fn line(difference: &Difference) -> String {
     format!("{step}{key}: {} → {}", value(before), value(after))
 }
 
-/// The keys of a step on a line.
+/// The keys of a step, on one line.
 fn keys(step: &Value) -> String {
     let keys = step.as_object().into_iter().flatten();
     keys.map(|(key, value)| format!("{key}: {}", short(value))).collect::<Vec<_>>().join(", ")
 }
 
-/// A value as flow files have it, on a line.
+/// A value in the syntax of flow files, on one line.
 fn short(value: &Value) -> String {
     match value {
         Value::String(text) => one_line(text),

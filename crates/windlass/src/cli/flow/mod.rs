@@ -1,4 +1,4 @@
-//! `windlass flow`: definitions.
+//! `windlass flow`: flow definitions.
 
 mod check;
 mod commands;
@@ -21,14 +21,14 @@ use crate::cli::output::{
 };
 use check::read_files;
 
-/// What to do with flows.
+/// Commands for flows.
 #[derive(Debug, Subcommand)]
 pub(crate) enum FlowCommand {
-    /// Store the flows of files; a changed flow gets a new version, running tasks keep theirs
+    /// Store the flows of files; a changed flow gets a new version, and running tasks keep theirs
     Apply(FilesArg),
     /// List the flows
     List {
-        /// Also those that tasks brought along as their own steps
+        /// Include the flows of tasks that were submitted with their own steps
         #[arg(long)]
         all: bool,
     },
@@ -42,12 +42,13 @@ pub(crate) enum FlowCommand {
     Check {
         #[command(flatten)]
         files: FilesArg,
-        /// Module folder, as a worker serves it: warn about commands that a module in it does not have; may be given
-        /// more than once
+        /// Module folder, as a worker serves it: warn about commands that it lacks; may be given more than
+        /// once
         #[arg(long, value_name = "DIR")]
         modules: Vec<PathBuf>,
     },
-    /// Show what applying files would change, or what has changed between two versions; ends with 1 where flows differ
+    /// Show the changes that applying files would make, or the changes between two versions; exits with 1 if
+    /// flows differ
     Diff {
         /// Flow files, or two versions: backup@1 backup@2
         #[arg(required = true, value_name = "FILE|NAME@VERSION")]
@@ -58,7 +59,7 @@ pub(crate) enum FlowCommand {
 /// Flow files.
 #[derive(Debug, Args)]
 pub(crate) struct FilesArg {
-    /// Flow files: YAML, TOML or JSON; a file may hold several flows
+    /// Flow files: YAML, TOML or JSON; a file may contain several flows
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
 }
@@ -79,7 +80,7 @@ impl FromStr for FlowName {
         };
         let version = version
             .parse()
-            .map_err(|_| format!("\"{version}\" is no version: write for example {name}@3"))?;
+            .map_err(|_| format!("invalid version \"{version}\": use a number, for example {name}@3"))?;
         Ok(Self { name: name.to_owned(), version: Some(version) })
     }
 }
@@ -97,8 +98,8 @@ impl FlowCommand {
     }
 }
 
-/// Applies the flows of all files. All are checked before the first is applied: a typing error in the last file
-/// must not leave half of them applied.
+/// Applies the flows of all files. Checks all of them first: a mistake in the last file must not leave only
+/// some of them applied.
 async fn apply(files: &[PathBuf], context: &Context) -> anyhow::Result<Exit> {
     let (mut flows, mut refused) = (Vec::new(), false);
     for flow in read_files(files, &[]) {
@@ -140,7 +141,7 @@ async fn show(flow: &FlowName, context: &Context) -> anyhow::Result<Exit> {
     Ok(Exit::Done)
 }
 
-/// The flow as a file that `flow apply` takes.
+/// The flow as a file that `flow apply` accepts.
 fn flow_file(flow: &Flow) -> anyhow::Result<String> {
     let mut document: FlowDocument = serde_json::from_str(flow.definition.get())?;
     document.flow = Some(flow.name.clone());
@@ -178,7 +179,7 @@ fn render_list(flows: &[Flow], now: Timestamp, style: Style) -> String {
     table.text(style)
 }
 
-/// The names of a flow's steps in their order.
+/// The names of a flow's steps, in order.
 fn step_names(flow: &Flow) -> String {
     let document: Option<FlowDocument> = serde_json::from_str(flow.definition.get()).ok();
     let steps = document.map(|document| document.steps).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! What commands print: tables for people, one JSON document for programs.
+//! The output of commands: tables, or one JSON document.
 
 pub(super) mod table;
 pub(super) mod time;
@@ -8,29 +8,29 @@ use std::io::{self, IsTerminal as _, Write as _};
 use clap::ValueEnum;
 use serde::Serialize;
 
-/// For whom to print.
+/// The output format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Format {
-    /// Tables for people.
+    /// Tables, for reading.
     Table,
-    /// One JSON document, as the API gives it.
+    /// One JSON document, as the API returns it.
     Json,
 }
 
-/// What the place that is printed to can show.
+/// The capabilities of the output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Style {
-    /// Whether colours are wanted.
+    /// Whether to use colours.
     pub(crate) color: bool,
-    /// Columns of the terminal; none when the output goes elsewhere, so that nothing is cut.
+    /// Columns of the terminal. None when the output is not a terminal: then nothing is cut.
     pub(crate) width: Option<usize>,
 }
 
 impl Style {
-    /// No colours, no limit: what a file or a pipe gets.
+    /// No colours, no width limit: for files and pipes.
     pub(crate) const PLAIN: Self = Self { color: false, width: None };
 
-    /// What the standard output can show.
+    /// The capabilities of standard output.
     fn of_stdout() -> Self {
         let stdout = io::stdout();
         if !stdout.is_terminal() {
@@ -42,14 +42,14 @@ impl Style {
         Self { color, width: Some(terminal_size().0) }
     }
 
-    /// Whether a person looks at a terminal.
+    /// Whether the output is a terminal.
     #[must_use]
     pub(crate) fn is_terminal(self) -> bool {
         self.width.is_some()
     }
 }
 
-/// Columns and rows of the terminal at the standard output; 80 × 24 when it does not say.
+/// Columns and rows of the terminal on standard output; 80 × 24 when unknown.
 #[must_use]
 pub(crate) fn terminal_size() -> (usize, usize) {
     match rustix::termios::tcgetwinsize(io::stdout()) {
@@ -58,23 +58,23 @@ pub(crate) fn terminal_size() -> (usize, usize) {
     }
 }
 
-/// The standard output, in the format the user chose.
+/// Standard output, in the format the user chose.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Output {
-    /// For whom to print.
+    /// The output format.
     pub(crate) format: Format,
-    /// What tables may use.
+    /// The style of tables.
     pub(crate) style: Style,
 }
 
 impl Output {
-    /// The standard output of the process.
+    /// Standard output of the process.
     #[must_use]
     pub(crate) fn new(format: Format) -> Self {
         Self { format, style: Style::of_stdout() }
     }
 
-    /// Prints `document` as JSON, or for people the text that `render` makes of it.
+    /// Prints `document` as JSON, or as the table that `render` makes.
     pub(crate) fn show<T: Serialize>(
         &self,
         document: &T,
@@ -87,7 +87,7 @@ impl Output {
         write(&text)
     }
 
-    /// Prints one of many documents of a stream: a line each.
+    /// Prints one document of a stream, on one line.
     pub(crate) fn show_line<T: Serialize>(
         &self,
         document: &T,
@@ -101,7 +101,7 @@ impl Output {
     }
 }
 
-/// Writes `text` to the standard output as it is, at once.
+/// Writes `text` to standard output and flushes it.
 pub(crate) fn write(text: &str) -> anyhow::Result<()> {
     let mut stdout = io::stdout().lock();
     stdout.write_all(text.as_bytes())?;
@@ -109,7 +109,7 @@ pub(crate) fn write(text: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// `text` on one line and without control characters, so that a module's message cannot steer the terminal.
+/// `text` on one line without control characters, so that a module's message cannot control the terminal.
 #[must_use]
 pub(crate) fn one_line(text: &str) -> String {
     let mut line = String::with_capacity(text.len());

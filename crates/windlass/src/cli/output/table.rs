@@ -1,30 +1,30 @@
-//! Tables without rules: columns two spaces apart, only as wide as they must be.
+//! Tables without rules: columns two spaces apart, only as wide as necessary.
 //!
-//! A column nobody filled is left out. Only the last column gives way when the terminal is narrow: it is the one
-//! with free text, while ids and names must stay whole to be copied.
+//! Empty columns are left out. On a narrow terminal only the last column shrinks: it contains free text,
+//! while ids and names must stay whole to be copied.
 
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
 use crate::cli::output::{Style, one_line};
 
-/// Between two columns.
+/// Spaces between two columns.
 const GAP: usize = 2;
 
-/// What the last column is wrapped at, at the least, however narrow the terminal is.
+/// The least width at which the last column is wrapped, on any terminal.
 const WRAP_MIN: usize = 24;
 
-/// Colours, by what they mean.
+/// Colours, by their meaning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Color {
-    /// It went well.
+    /// Success.
     Good,
-    /// It is under way.
+    /// In progress.
     Active,
-    /// Worth a look.
+    /// Needs attention.
     Warning,
-    /// It went wrong.
+    /// Failure.
     Bad,
-    /// Beside the point.
+    /// Secondary.
     Faint,
     /// Column heads.
     Head,
@@ -69,12 +69,12 @@ impl<T: AsRef<str>> From<T> for Cell {
     }
 }
 
-/// What becomes of a last column that is too wide for the terminal.
+/// How to treat a last column that is too wide for the terminal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Overflow {
-    /// It goes on in the next line, below itself.
+    /// Continue it on the next line, below itself.
     Wrap,
-    /// It ends in `…`, and no line is wider than the terminal.
+    /// Cut it with `…`: no line is wider than the terminal.
     Cut,
 }
 
@@ -105,7 +105,7 @@ impl Table {
         self.rows.push(cells.into());
     }
 
-    /// The whole table as text, wrapped where it is too wide.
+    /// The whole table as text; lines that are too wide are wrapped.
     #[must_use]
     pub(crate) fn text(&self, style: Style) -> String {
         let mut text = String::new();
@@ -116,7 +116,7 @@ impl Table {
         text
     }
 
-    /// The table, line by line.
+    /// The lines of the table.
     #[must_use]
     pub(crate) fn lines(&self, style: Style, overflow: Overflow) -> Vec<String> {
         let columns = self.filled_columns();
@@ -146,7 +146,7 @@ impl Table {
         lines
     }
 
-    /// The columns in which some row, heads aside, has something to say.
+    /// The columns with content in at least one row, headings aside.
     fn filled_columns(&self) -> Vec<usize> {
         let body = &self.rows[usize::from(self.headed)..];
         let count = self.rows.first().map_or(0, Vec::len);
@@ -160,13 +160,13 @@ impl Table {
     }
 }
 
-/// One line while it is put together.
+/// A line under construction.
 struct Line {
     text: String,
     style: Style,
-    /// Columns left, where lines are cut.
+    /// Columns left, when lines are cut.
     left: Option<usize>,
-    /// Spaces owed to the last cell; never written at the end of a line.
+    /// Padding due after the last cell; never written at the end of a line.
     owed: usize,
 }
 
@@ -204,7 +204,7 @@ impl Line {
     }
 }
 
-/// `text`, ending in `…` where it is wider than `width`.
+/// Shortens `text` to `width` columns, ending in `…` if it was wider.
 #[must_use]
 pub(crate) fn cut(text: &str, width: usize) -> String {
     if text.width() <= width {
@@ -226,7 +226,7 @@ pub(crate) fn cut(text: &str, width: usize) -> String {
     short
 }
 
-/// `text` in lines of at most `width` columns. A longer word stays whole, so that it can be copied.
+/// Breaks `text` into lines of at most `width` columns. A longer word stays whole, so that it can be copied.
 fn wrap(text: &str, width: usize) -> Vec<String> {
     let mut lines = Vec::new();
     let mut line = String::new();

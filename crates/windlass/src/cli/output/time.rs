@@ -1,8 +1,8 @@
-//! Times as people write and read them.
+//! Formats and parses times.
 
 use jiff::{SignedDuration, SpanRelativeTo, Timestamp};
 
-/// How long ago `at` was, roughly: `3m ago`, `in 2h`, `now`.
+/// The rough time since `at`: `3m ago`, `in 2h`, `now`.
 #[must_use]
 pub(crate) fn age(at: Timestamp, now: Timestamp) -> String {
     let passed = now.duration_since(at);
@@ -28,12 +28,12 @@ pub(crate) fn elapsed(from: Timestamp, to: Timestamp) -> String {
     }
 }
 
-/// Reads a start time: RFC 3339, or from now on: `+15m`.
+/// Parses a start time: RFC 3339, or relative to now: `+15m`.
 pub(crate) fn parse_start(text: &str) -> Result<Timestamp, String> {
     parse_start_at(text, Timestamp::now())
 }
 
-/// Reads a time in the past: RFC 3339, or that long ago: `15m`.
+/// Parses a time in the past: RFC 3339, or the time since then: `15m`.
 pub(crate) fn parse_past(text: &str) -> Result<Timestamp, String> {
     parse_past_at(text, Timestamp::now())
 }
@@ -56,14 +56,14 @@ pub(in crate::cli) fn parse_past_at(text: &str, now: Timestamp) -> Result<Timest
     now.checked_sub(parse_duration(text, hint)?).map_err(|_| format!("too far away: {hint}"))
 }
 
-/// Reads a duration that is not negative; a day has 24 hours.
+/// Parses a non-negative duration; a day has 24 hours.
 fn parse_duration(text: &str, hint: &str) -> Result<SignedDuration, String> {
     let span: jiff::Span = text.parse().map_err(|_| hint.to_owned())?;
     let duration = span.to_duration(SpanRelativeTo::days_are_24_hours()).map_err(|_| hint.to_owned())?;
     if duration.is_negative() { Err(hint.to_owned()) } else { Ok(duration) }
 }
 
-/// The largest unit of a duration: nobody needs the seconds of yesterday.
+/// A duration in its largest unit only.
 fn rough(duration: SignedDuration) -> String {
     let seconds = duration.as_secs();
     match seconds {

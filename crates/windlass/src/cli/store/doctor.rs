@@ -1,4 +1,4 @@
-//! `windlass doctor`: what may be wrong with a store.
+//! `windlass doctor`: reports problems of a store.
 
 use clap::Args;
 
@@ -8,10 +8,10 @@ use crate::cli::{
 };
 use crate::{doctor::Diagnosis, wire};
 
-/// What to look at.
+/// The store to examine.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct DoctorArgs {
-    /// The store to look at: sqlite:PATH, postgres://… or mysql://…
+    /// The store to examine: sqlite:PATH, postgres://… or mysql://…
     #[arg(
         long,
         value_name = "URL",
@@ -23,7 +23,7 @@ pub(crate) struct DoctorArgs {
 }
 
 impl DoctorArgs {
-    /// Reads the store whole and prints what was found. Servers may have it open meanwhile.
+    /// Reads the whole store and prints the findings. Servers may have it open meanwhile.
     pub(crate) async fn run(self, format: Format) -> anyhow::Result<Exit> {
         let diagnosis = wire::examine(&self.store.parse()?).await?;
         Output::new(format).show(&diagnosis, |diagnosis, _: Style| render(diagnosis))?;
@@ -50,7 +50,7 @@ fn render(diagnosis: &Diagnosis) -> String {
     lines.join("\n") + "\n"
 }
 
-/// Which store it is, who has it, and how large its file is where it is one.
+/// The store, who has it open, and the size of its file where it is a file.
 fn head(diagnosis: &Diagnosis) -> Vec<String> {
     let mib = |bytes: u64| format!("{} MiB", bytes >> 20);
     let Diagnosis { store, format, .. } = diagnosis;

@@ -1,4 +1,4 @@
-//! `windlass export` and `windlass import`: a store into a file, and a file into another store.
+//! `windlass export` and `windlass import`: copy a store through a file.
 
 use std::{
     fs::{self, File, OpenOptions, Permissions},
@@ -14,7 +14,7 @@ use windlass_store::archive::Totals;
 use crate::cli::exit::Exit;
 use crate::{transfer, wire::StoreUrl};
 
-/// Which store, and which file.
+/// The store and the file.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct TransferArgs {
     /// The store: sqlite:PATH, postgres://… or mysql://…
@@ -27,7 +27,7 @@ pub(crate) struct TransferArgs {
 }
 
 impl TransferArgs {
-    /// Writes the store into the file, which is there only when it is whole.
+    /// Writes the store into the file. The file appears only when it is complete.
     pub(crate) async fn export(self) -> anyhow::Result<Exit> {
         let url: StoreUrl = self.store.parse()?;
         if self.is_stream() {
@@ -36,13 +36,13 @@ impl TransferArgs {
             return Ok(Exit::Done);
         }
         let path = &self.file;
-        ensure!(!path.exists(), "{} is there already: give another name, or remove it", path.display());
+        ensure!(!path.exists(), "{} exists already: choose another name or remove it", path.display());
         let mut partial = path.clone().into_os_string();
         partial.push(".part");
         let partial = PathBuf::from(partial);
         let exported = write(&url, &partial).await;
         if exported.is_err() {
-            // What cannot be removed is overwritten by the next one.
+            // If the removal fails, the next export overwrites the file.
             let _ = fs::remove_file(&partial);
         }
         let totals = exported?;
@@ -52,7 +52,7 @@ impl TransferArgs {
         Ok(Exit::Done)
     }
 
-    /// Reads the file into the store, which is empty.
+    /// Reads the file into the store, which must be empty.
     pub(crate) async fn import(self) -> anyhow::Result<Exit> {
         let url: StoreUrl = self.store.parse()?;
         let imported = if self.is_stream() {
@@ -75,7 +75,8 @@ impl TransferArgs {
 }
 
 async fn write(url: &StoreUrl, path: &Path) -> anyhow::Result<Totals> {
-    // It holds all that the store holds, and is as secret. One that is left of another export may be for all to read.
+    // The file contains the whole store, so it must be as secret. A file left by another export may be
+    // world-readable.
     let private = Permissions::from_mode(0o600);
     let file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path);
     let file = file.and_then(|file| file.set_permissions(private).map(|()| file));
@@ -87,7 +88,7 @@ async fn write(url: &StoreUrl, path: &Path) -> anyhow::Result<Totals> {
     Ok(totals)
 }
 
-/// Says on the standard error how much it was: the standard output may be the export.
+/// Prints the totals to standard error: standard output may be the export.
 fn told(what: &str, totals: Totals) {
     eprintln!("{what} {totals}");
 }

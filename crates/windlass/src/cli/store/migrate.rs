@@ -1,5 +1,5 @@
-//! `windlass migrate`: brings the tables of a store to the version of this program, which a server also does when it
-//! opens one.
+//! `windlass migrate`: brings the tables of a store to the version of this program. A server also does this
+//! when it opens a store.
 
 use anyhow::Context as _;
 use clap::Args;
@@ -11,7 +11,7 @@ use crate::cli::{
 };
 use crate::wire::{self, StoreUrl};
 
-/// Which store, and whether only to look.
+/// The store, and whether to change it.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct MigrateArgs {
     /// The store: sqlite:PATH, postgres://… or mysql://…
@@ -24,12 +24,12 @@ pub(crate) struct MigrateArgs {
     )]
     pub(crate) store: String,
 
-    /// Change nothing; fail when there is something to do
+    /// Change nothing; fail if a migration is necessary
     #[arg(long)]
     pub(crate) check: bool,
 }
 
-/// What was found and done.
+/// The result of a migration.
 #[derive(Debug, Serialize)]
 struct Migration {
     store: String,
@@ -37,16 +37,16 @@ struct Migration {
     found: i64,
     /// Version of the tables now.
     version: i64,
-    /// The version that this program makes.
+    /// The version that this program creates.
     known: i64,
 }
 
 impl MigrateArgs {
-    /// Looks at the tables, changes them unless only to look, and says what was done.
+    /// Reads the version of the tables, migrates unless `--check` is given, and prints the result.
     pub(crate) async fn run(self, format: Format) -> anyhow::Result<Exit> {
         let url: StoreUrl = self.store.parse()?;
         let before = wire::schema(&url).await.with_context(|| format!("cannot look at the store {url}"))?;
-        // What is too new is refused with both versions.
+        // For a version that is too new, `migrate` fails with an error that names both versions.
         let changes = before.is_too_new() || before.is_older() && !self.check;
         if changes {
             wire::migrate(&url).await?;

@@ -1,15 +1,15 @@
-//! Telling who waits for a task that the server is away. The client waits for it without a word, for as long as it
-//! takes, and a person at a shell would not know why nothing happens.
+//! Reports that the server is unavailable to an operator who waits for a task. The client retries silently
+//! for any length of time, so the operator would not know why nothing happens.
 
 use std::{convert::Infallible, future::Future, time::Duration};
 
 use windlass_client::Client;
 
-/// How often the server is asked whether it is there: soon enough for a person, seldom enough to cost nothing.
+/// How often to check that the server answers: often enough for an operator, with negligible cost.
 const ASK_EVERY: Duration = Duration::from_secs(2);
 
-/// Runs `waiting`, and says on the standard error when the server has gone away meanwhile and when it is back, once
-/// each time.
+/// Runs `waiting`. Reports on standard error, once each time, that the server has stopped answering and that
+/// it answers again.
 pub(super) async fn telling<T>(client: &Client, id: &str, waiting: impl Future<Output = T>) -> T {
     tokio::select! {
         biased;
@@ -26,7 +26,7 @@ async fn tell(client: &Client, id: &str) -> Infallible {
             (Err(error), false) if error.is_temporary() => {
                 is_away = true;
                 eprintln!(
-                    "windlass: the server at {} does not answer: it is tried again until it does",
+                    "windlass: the server at {} does not answer; retrying until it does",
                     client.server()
                 );
             }
@@ -34,7 +34,7 @@ async fn tell(client: &Client, id: &str) -> Infallible {
                 is_away = false;
                 eprintln!("windlass: the server answers again");
             }
-            // A refusal is for the one who waits to hear.
+            // The waiting call reports a refusal.
             _ => {}
         }
     }

@@ -1,4 +1,5 @@
-//! `windlass task cancel|pause|resume` with a filter in place of ids: counts the tasks, asks, and does it.
+//! `windlass task cancel|pause|resume` with a filter in place of ids: counts the tasks, asks for
+//! confirmation, changes them.
 
 use std::io::{self, BufRead as _, IsTerminal as _, Write as _};
 
@@ -17,10 +18,10 @@ use crate::cli::{
     params::parse_label,
 };
 
-/// Calls made for one command: each acts on up to 10,000 tasks.
+/// The most calls for one command. Each call changes up to 10,000 tasks.
 const CALLS_MAX: usize = 1000;
 
-/// Which tasks: ids, or a filter.
+/// The tasks: ids, or a filter.
 #[derive(Debug, Args)]
 pub(crate) struct ChangeArgs {
     /// Ids of the tasks
@@ -30,7 +31,7 @@ pub(crate) struct ChangeArgs {
     )]
     ids: Vec<String>,
 
-    /// In place of ids: all in this status
+    /// In place of ids: all with this status
     #[arg(long, value_name = "STATUS", value_parser = PossibleValuesParser::new(unfinished()).try_map(|word| word.parse::<TaskStatus>()))]
     status: Option<TaskStatus>,
 
@@ -38,19 +39,19 @@ pub(crate) struct ChangeArgs {
     #[arg(long, value_name = "FLOW")]
     flow: Option<String>,
 
-    /// All with this label; with all of them when given more than once
+    /// All with this label; given more than once, all labels must match
     #[arg(long = "label", value_name = "K=V", value_parser = parse_label)]
     labels: Vec<(String, String)>,
 
-    /// All accepted since then: RFC 3339, or 15m ago
+    /// All accepted since this time: RFC 3339, or 15m ago
     #[arg(long, value_name = "TIME", value_parser = parse_past)]
     since: Option<Timestamp>,
 
-    /// All accepted until then: RFC 3339, or 15m ago
+    /// All accepted until this time: RFC 3339, or 15m ago
     #[arg(long, value_name = "TIME", value_parser = parse_past)]
     until: Option<Timestamp>,
 
-    /// Do it without asking
+    /// Do not ask for confirmation
     #[arg(short = 'y', long, conflicts_with = "ids")]
     yes: bool,
 }
@@ -60,7 +61,7 @@ fn unfinished() -> Vec<&'static str> {
 }
 
 impl ChangeArgs {
-    /// Does it with the tasks named, or with all that meet the filter.
+    /// Changes the tasks named, or all that match the filter.
     pub(crate) async fn run(self, change: Change, context: &Context) -> anyhow::Result<Exit> {
         if !self.ids.is_empty() {
             return change::run(change, &self.ids, context).await;
@@ -68,7 +69,7 @@ impl ChangeArgs {
         let action = action(change);
         if self.means_all() {
             return Err(UsageError(format!(
-                "nothing says which tasks to {}: give their ids, or all that meet a filter, with --flow, --label, \
+                "no tasks selected to {}: give ids, or a filter with --flow, --label, \
                  --status, --since or --until",
                 action.as_str()
             ))
@@ -96,7 +97,7 @@ impl ChangeArgs {
         Ok(if sum.left == 0 { Exit::Done } else { Exit::Failed })
     }
 
-    /// Whether neither an id nor a filter is there: all tasks are never meant by saying nothing.
+    /// Whether neither ids nor a filter are given: this must not select all tasks.
     fn means_all(&self) -> bool {
         let filters =
             [self.status.is_some(), self.flow.is_some(), self.since.is_some(), self.until.is_some()];
@@ -122,11 +123,11 @@ fn action(change: Change) -> BulkAction {
     }
 }
 
-/// Asks the person at the terminal.
+/// Asks the operator at the terminal.
 fn is_wanted(action: BulkAction, count: u64) -> anyhow::Result<bool> {
     if !io::stdin().is_terminal() {
         return Err(UsageError(format!(
-            "{count} tasks would be told to {}, and nobody is there to be asked: add --yes",
+            "cannot ask whether to {} {count} tasks: standard input is not a terminal; add --yes",
             action.as_str()
         ))
         .into());
@@ -146,7 +147,7 @@ fn render(action: BulkAction, sum: &BulkAnswer) -> String {
     };
     let mut text = format!("{} of {} tasks {done}", sum.done, sum.matched);
     if sum.refused > 0 {
-        text.push_str(&format!(", {} had gone on meanwhile", sum.refused));
+        text.push_str(&format!(", {} had changed meanwhile", sum.refused));
     }
     if sum.left > 0 {
         text.push_str(&format!(", {} left", sum.left));
@@ -191,7 +192,7 @@ mod tests {
         let sum = BulkAnswer { matched: 10, done: 7, refused: 1, left: 2 };
         assert_eq!(
             render(BulkAction::Pause, &sum),
-            "7 of 10 tasks paused, 1 had gone on meanwhile, 2 left\n"
+            "7 of 10 tasks paused, 1 had changed meanwhile, 2 left\n"
         );
     }
 }

@@ -1,4 +1,4 @@
-//! `windlass task cancel`, `pause` and `resume`: the same for any number of tasks.
+//! `windlass task cancel`, `pause` and `resume` for any number of tasks.
 
 use windlass_api::{List, Task};
 use windlass_client::Error;
@@ -11,18 +11,18 @@ use crate::cli::{
     report,
 };
 
-/// What to do with each task.
+/// The change to make to each task.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Change {
-    /// Undo what was touched.
+    /// Roll back all steps that may have had effects.
     Cancel,
-    /// Start nothing new.
+    /// Start no further steps.
     Pause,
-    /// Go on.
+    /// Continue.
     Resume,
 }
 
-/// Does it with every task, whatever becomes of the others; the exit code is that of the first refusal.
+/// Changes every task, even after a refusal. The exit code is that of the first refusal.
 pub(crate) async fn run(change: Change, ids: &[String], context: &Context) -> anyhow::Result<Exit> {
     let client = &context.client;
     let (changed, refused) = each(ids, async |id| match change {
@@ -38,8 +38,8 @@ pub(crate) async fn run(change: Change, ids: &[String], context: &Context) -> an
     Ok(refused.unwrap_or(Exit::Done))
 }
 
-/// Calls the server for each task. Refusals are reported and do not stop the rest; an unreachable server does. Gives
-/// the answers, and the exit code of the first refusal.
+/// Calls the server for each task. Reports refusals and continues; stops when the server is unreachable.
+/// Returns the answers and the exit code of the first refusal.
 pub(super) async fn each(
     ids: &[String],
     call: impl AsyncFn(&str) -> Result<Task, Error>,
@@ -63,7 +63,7 @@ pub(super) async fn each(
     (answers, refused)
 }
 
-/// Shows the answers of [`each`]: of one id its task, of several a list.
+/// Shows the answers of [`each`]: the task for one id, a list for several.
 pub(super) fn show_all(
     ids: &[String],
     mut tasks: Vec<Task>,
@@ -83,10 +83,10 @@ pub(super) fn show_all(
     }
 }
 
-/// What to do about a task that no resuming gets on: it waits for a decision.
+/// A hint for a task that resuming does not continue, because it waits for a decision.
 fn held(task: &Task) -> Option<String> {
     let command = settling(task)?;
-    Some(format!("hint: {} is held until somebody decides: `{command}`", task.id))
+    Some(format!("hint: {} waits for an operator: `{command}`", task.id))
 }
 
 pub(super) fn render(tasks: &[Task], style: Style) -> String {

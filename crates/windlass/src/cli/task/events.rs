@@ -1,4 +1,4 @@
-//! `windlass task events`: what happened to a task.
+//! `windlass task events`: prints the events of a task.
 
 use std::collections::HashSet;
 
@@ -14,18 +14,18 @@ use crate::cli::{
     output::{Style, one_line, table::Color},
 };
 
-/// Which events.
+/// The events to print.
 #[derive(Debug, Args)]
 pub(crate) struct EventsArgs {
     /// Id of the task
     #[arg(value_name = "ID")]
     id: String,
 
-    /// Go on with new events until the task has ended
+    /// Continue with new events until the task has ended
     #[arg(short = 'f', long)]
     follow: bool,
 
-    /// Only those after this number
+    /// Only events after this number
     #[arg(long, value_name = "N", default_value_t = 0)]
     after: u64,
 }
@@ -60,7 +60,8 @@ impl EventsArgs {
     }
 }
 
-/// Starts that were shown live: their events follow with the ends of the attempts, and would show them again.
+/// Starts already shown live. Their stored events arrive only with the ends of the attempts, and would repeat
+/// them.
 #[derive(Debug, Default)]
 pub(crate) struct Starts {
     shown: HashSet<Start>,
@@ -76,7 +77,7 @@ struct Start {
 }
 
 impl Starts {
-    /// Takes note of an event; tells whether it is a start that was shown before.
+    /// Records an event. Returns whether it is a start that was already shown.
     pub(crate) fn is_repeated(&mut self, event: &Event) -> bool {
         if !event.kind.ends_with(".started") || event.step.is_none() {
             return false;
@@ -119,7 +120,7 @@ pub(crate) fn line(event: &Event, style: Style) -> String {
         add(&format!("{step}{member}"));
     }
     if let Some(attempt) = event.attempt {
-        let undo = if event.direction == Some(Direction::Rollback) { "undo " } else { "" };
+        let undo = if event.direction == Some(Direction::Rollback) { "rollback " } else { "" };
         add(&format!("{undo}attempt {attempt}"));
     }
     if let Some(actor) = &event.actor {
@@ -133,7 +134,7 @@ pub(crate) fn line(event: &Event, style: Style) -> String {
     line
 }
 
-/// What an event carries, its message first.
+/// The data of an event, its message first.
 fn details(data: &Value) -> String {
     let Value::Object(fields) = data else {
         return if data.is_null() { String::new() } else { data.to_string() };
@@ -181,7 +182,7 @@ mod tests {
         2030-03-17T17:46:40.250Z  step.ready            init  attempt 1
         2030-03-17T17:46:40.250Z  step.failed           init  attempt 2  no space code=3
         2030-03-17T17:46:40.250Z  step.lost             resize[3]  attempt 1
-        2030-03-17T17:46:40.250Z  rollback.succeeded    init  undo attempt 1
+        2030-03-17T17:46:40.250Z  rollback.succeeded    init  rollback attempt 1
         2030-03-17T17:46:40.250Z  task.ended            status=rolled_back
         ");
     }

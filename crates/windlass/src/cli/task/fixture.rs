@@ -1,9 +1,9 @@
-//! Tasks for the tests of the command line.
+//! Tasks for tests of the command line.
 
 use jiff::{SignedDuration, Timestamp};
 use windlass_api::Task;
 
-/// The moment the tests look at them.
+/// The time at which the tests render the tasks.
 pub(crate) fn now() -> Timestamp {
     "2030-03-17T17:46:40Z".parse().unwrap()
 }
@@ -12,7 +12,7 @@ fn at(seconds_ago: i64) -> String {
     (now() - SignedDuration::from_secs(seconds_ago)).to_string()
 }
 
-/// Its second step runs.
+/// A task whose second step runs.
 pub(crate) fn running() -> Task {
     serde_json::from_value(serde_json::json!({
         "id": "01990a6e-0000-7000-8000-000000000001", "flow": "create_instance", "version": 2,
@@ -36,7 +36,7 @@ pub(crate) fn running() -> Task {
     .unwrap()
 }
 
-/// The undo of its second step failed.
+/// A task whose second step failed to roll back.
 pub(crate) fn stuck() -> Task {
     serde_json::from_value(serde_json::json!({
         "id": "01990a6e-0000-7000-8000-000000000002", "flow": "create_instance", "version": 2,

@@ -21,64 +21,64 @@ use crate::cli::{
     params::parse_label,
 };
 
-/// Columns from which on a terminal has room for what a task is at beside its id, status, age and flow.
+/// From this width a terminal has room for the step, labels and message beside id, status, age and flow.
 const WIDE: usize = 120;
 
-/// What lines below others begin with.
+/// The indent of lines that belong to the line above.
 const INDENT: &str = "    ";
 
-/// Tasks of each page where all are asked for.
+/// Page size for `--all`.
 const PAGE_OF_ALL: u32 = 1000;
 
-/// Which tasks to list.
+/// The tasks to list.
 #[derive(Debug, Args)]
 pub(crate) struct ListArgs {
-    /// Only those in this status
+    /// Only tasks with this status
     #[arg(long, value_name = "STATUS", value_parser = PossibleValuesParser::new(TaskStatus::ALL.map(TaskStatus::as_str)).try_map(|word| word.parse::<TaskStatus>()))]
     status: Option<TaskStatus>,
 
-    /// Only those of this flow
+    /// Only tasks of this flow
     #[arg(long, value_name = "FLOW")]
     flow: Option<String>,
 
-    /// Only those with this label; all of them when given more than once
+    /// Only tasks with this label; given more than once, all labels must match
     #[arg(long = "label", value_name = "K=V", value_parser = parse_label)]
     labels: Vec<(String, String)>,
 
-    /// Only those accepted since then: RFC 3339, or 15m ago
+    /// Only tasks accepted since this time: RFC 3339, or 15m ago
     #[arg(long, value_name = "TIME", value_parser = parse_past)]
     since: Option<Timestamp>,
 
-    /// Only those accepted until then: RFC 3339, or 15m ago
+    /// Only tasks accepted until this time: RFC 3339, or 15m ago
     #[arg(long, value_name = "TIME", value_parser = parse_past)]
     until: Option<Timestamp>,
 
-    /// Only the task that was started under this idempotency key; without --flow one for each flow
+    /// Only the task that was started with this idempotency key; without --flow one task per flow
     #[arg(long, value_name = "KEY")]
     idempotency_key: Option<String>,
 
-    /// Only those with this value of their flow's unique key
+    /// Only tasks with this unique key
     #[arg(long, value_name = "KEY")]
     unique_key: Option<String>,
 
-    /// Only those with this parameter; all of them when given more than once. PATH is a name, `outer.inner` or a JSON
-    /// pointer; VALUE is JSON where it can be read as such, else a string
+    /// Only tasks with this parameter; given more than once, all must match. PATH is a name, `outer.inner` or
+    /// a JSON pointer; VALUE is parsed as JSON if possible, otherwise it is a string
     #[arg(short = 'p', long = "param", value_name = "PATH=VALUE", value_parser = parse_filter)]
     params: Vec<(String, String)>,
 
-    /// At most this many, 1 to 1000 [default: 100]
+    /// The most tasks to list, 1 to 1000 [default: 100]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     limit: Option<u32>,
 
-    /// Go on where a list before ended: its `next`
+    /// Continue after an earlier list: its `next`
     #[arg(long, value_name = "CURSOR")]
     cursor: Option<String>,
 
-    /// All of them, page after page
+    /// List all tasks, page after page
     #[arg(long, conflicts_with = "limit")]
     all: bool,
 
-    /// Print only how many there are, in total and by status
+    /// Print only the number of tasks, in total and by status
     #[arg(long, conflicts_with_all = ["limit", "cursor", "all"])]
     count: bool,
 }
@@ -97,7 +97,7 @@ impl ListArgs {
             until: self.until.map(|time| time.to_string()),
             cursor: self.cursor,
             limit: if self.all { Some(PAGE_OF_ALL) } else { self.limit },
-            // A table shows no parameters.
+            // A table shows no parameters, so the server may leave them out.
             brief: context.output.format == Format::Table,
         };
         match (self.count, self.all) {
@@ -118,7 +118,7 @@ impl ListArgs {
     }
 }
 
-/// Prints page after page as they come, so that never more than one is in memory: tables one below the other, or one JSON
+/// Prints each page as it arrives, so that only one is in memory: one table after another, or one JSON
 /// document with a line for each task.
 async fn all(mut filter: TaskFilter, context: &Context) -> anyhow::Result<()> {
     let format = context.output.format;
@@ -143,7 +143,7 @@ async fn all(mut filter: TaskFilter, context: &Context) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A piece of the JSON document of all tasks; `is_first` where nothing of it was printed yet.
+/// A part of the JSON document of all tasks. `is_first` when nothing was printed yet.
 fn lines(tasks: &[Task], is_first: bool) -> anyhow::Result<String> {
     let mut text = String::new();
     for (index, task) in tasks.iter().enumerate() {
@@ -154,10 +154,10 @@ fn lines(tasks: &[Task], is_first: bool) -> anyhow::Result<String> {
     Ok(text)
 }
 
-/// Reads `PATH=VALUE`. The server reads the path and the value, but a name with a colon would end at it.
+/// Parses `PATH=VALUE`. The server parses path and value, but a colon ends the path there.
 fn parse_filter(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
-        Some((path, _)) if path.contains(':') => Err("a path with a colon cannot be filtered by".to_owned()),
+        Some((path, _)) if path.contains(':') => Err("cannot filter by a path with a colon".to_owned()),
         Some((path, value)) if !path.is_empty() => Ok((path.to_owned(), value.to_owned())),
         _ => Err("write a parameter as PATH=VALUE, for example size=3 or disk.kind=ssd".to_owned()),
     }
@@ -190,7 +190,7 @@ fn render(tasks: &[Task], now: Timestamp, style: Style) -> String {
     text
 }
 
-/// What a narrow terminal has no columns for, in a line of its own; nothing where there is nothing to say.
+/// The cells that do not fit on a narrow terminal, on a line of their own; empty if all of them are.
 fn below(task: &Task, now: Timestamp, style: Style) -> String {
     let parts = [step(task), message(task, now), labels(task)];
     let parts: Vec<String> = parts.into_iter().filter(|part| !part.is_empty()).collect();
@@ -203,7 +203,7 @@ fn below(task: &Task, now: Timestamp, style: Style) -> String {
     table.lines(style, Overflow::Cut).iter().map(|line| format!("{INDENT}{line}\n")).collect()
 }
 
-/// The step that a task is at, and how many more there are.
+/// The current step of a task, and the number of further ones.
 fn step(task: &Task) -> String {
     match &task.current[..] {
         [] => String::new(),
@@ -217,7 +217,7 @@ fn labels(task: &Task) -> String {
     labels.join(" ")
 }
 
-/// What there is to say: the trouble of a step, or else of the task, and what happens next.
+/// The message for a task: the failure of a step or of the task, then the next event.
 fn message(task: &Task, now: Timestamp) -> String {
     let named = task.current.len() > 1;
     let trouble = task.current.iter().find_map(|step| {

@@ -1,8 +1,8 @@
-//! The live view of a task on a terminal: its steps, drawn over themselves.
+//! The live view of a task on a terminal: redraws its steps in place.
 //!
-//! Each picture is written in one go: the cursor goes up to the first line of the picture before, every line is
-//! written over and the rest of it cleared, so nothing ever goes blank in between. No line is wider and no picture
-//! is higher than the terminal: the cursor could not find back else.
+//! Each frame is one write: the cursor goes up to the first line of the last frame, each line is overwritten
+//! and its rest cleared, so nothing flickers. No line is wider and no frame is higher than the terminal:
+//! otherwise the cursor could not return to the first line.
 
 use jiff::Timestamp;
 use windlass_api::{StepStatus, Task};
@@ -14,15 +14,15 @@ use crate::cli::output::{
     time::elapsed,
 };
 
-/// The picture on the terminal.
+/// The current frame on the terminal.
 #[derive(Debug, Default)]
 pub(crate) struct LiveView {
-    /// Lines of the picture that is there now.
+    /// The number of lines of the last frame.
     drawn: usize,
 }
 
 impl LiveView {
-    /// What to write so that the terminal shows `lines`.
+    /// The output that makes the terminal show `lines`.
     pub(crate) fn draw(&mut self, lines: &[String]) -> String {
         let mut codes = String::new();
         if self.drawn > 0 {
@@ -32,14 +32,14 @@ impl LiveView {
             codes.push_str(line);
             codes.push_str("\x1b[K\n");
         }
-        // What is left of a higher picture.
+        // Clears the rest of a higher frame.
         codes.push_str("\x1b[J");
         self.drawn = lines.len();
         codes
     }
 }
 
-/// The lines of the picture, at most `rows - 1`: the cursor stands below them.
+/// The lines of a frame, at most `rows - 1`: the cursor is below them.
 pub(crate) fn picture(task: &Task, now: Timestamp, style: Style, rows: usize) -> Vec<String> {
     let took = task.started_at.map(|started| format!("  {}", elapsed(started, task.ended_at.unwrap_or(now))));
     let title = format!("{}@{}  {}  ", task.flow, task.version, task.id);
@@ -59,7 +59,7 @@ pub(crate) fn picture(task: &Task, now: Timestamp, style: Style, rows: usize) ->
         lines.extend(steps);
         return lines;
     }
-    // One line of the room tells how much is not shown.
+    // One line is used for the number of hidden steps.
     let room = room.saturating_sub(1).max(1);
     let first = focus(task).saturating_sub(room / 2).min(steps.len() - room);
     let hidden = steps.len() - room;
@@ -68,7 +68,7 @@ pub(crate) fn picture(task: &Task, now: Timestamp, style: Style, rows: usize) ->
     lines
 }
 
-/// The step that matters most now: the last one that is being worked on, else the furthest touched one.
+/// The step to keep visible: the last active one, else the furthest one that needs rollback.
 fn focus(task: &Task) -> usize {
     let active = |status| {
         matches!(

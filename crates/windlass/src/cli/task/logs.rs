@@ -1,4 +1,4 @@
-//! `windlass task logs`: what the attempts of a task wrote.
+//! `windlass task logs`: prints the log lines of a task's attempts.
 
 use clap::Args;
 use futures_util::StreamExt as _;
@@ -10,18 +10,18 @@ use crate::cli::{
     output::{Style, one_line, table::Color},
 };
 
-/// Which lines.
+/// The lines to print.
 #[derive(Debug, Args)]
 pub(crate) struct LogsArgs {
     /// Id of the task
     #[arg(value_name = "ID")]
     id: String,
 
-    /// Go on with new lines until the task has ended
+    /// Continue with new lines until the task has ended
     #[arg(short = 'f', long)]
     follow: bool,
 
-    /// Only those of this step, or of one member of it: `resize[3]`
+    /// Only lines of this step, or of one item of it: `resize[3]`
     #[arg(long, value_name = "STEP")]
     step: Option<String>,
 }
@@ -48,17 +48,17 @@ impl LogsArgs {
     }
 }
 
-/// The step, with the place of the member in its list where it is one: `resize[3]`.
+/// The step, with the index of an `each` item: `resize[3]`.
 fn place(line: &LogLine) -> String {
     let member = line.member.map(|member| format!("[{member}]")).unwrap_or_default();
     format!("{}{member}", line.step)
 }
 
 fn render(line: &LogLine, style: Style) -> String {
-    let undo = if line.direction == Direction::Rollback { " undo" } else { "" };
+    let undo = if line.direction == Direction::Rollback { " rollback" } else { "" };
     let origin =
         format!("{} {}{undo} {}", line.at.strftime("%H:%M:%S%.3f"), one_line(&place(line)), line.attempt);
-    // A pipe gets the line as it was written, a terminal without what could steer it.
+    // A pipe gets the raw line; a terminal gets it without control characters.
     let text = if style.is_terminal() {
         line.line.replace(|c: char| c.is_control() && c != '\t', "")
     } else {
@@ -86,10 +86,10 @@ mod tests {
     #[test]
     fn a_line_says_where_it_comes_from() {
         let undo = LogLine { direction: Direction::Rollback, ..line("init", 2, "red \u{1b}[31m") };
-        assert_eq!(render(&undo, Style::PLAIN), "17:46:40.250 init undo 2 | red \u{1b}[31m");
+        assert_eq!(render(&undo, Style::PLAIN), "17:46:40.250 init rollback 2 | red \u{1b}[31m");
         let member = LogLine { member: Some(3), ..line("resize", 1, "x") };
         assert_eq!(render(&member, Style::PLAIN), "17:46:40.250 resize[3] 1 | x");
         let terminal = Style { color: false, width: Some(80) };
-        assert_eq!(render(&undo, terminal), "17:46:40.250 init undo 2 | red [31m");
+        assert_eq!(render(&undo, terminal), "17:46:40.250 init rollback 2 | red [31m");
     }
 }

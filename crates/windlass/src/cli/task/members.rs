@@ -1,4 +1,4 @@
-//! `windlass task show ID --members STEP`: a line for each member of a step that is done for each element of a list.
+//! `windlass task show ID --members STEP`: a line for each item of a step with `each`.
 
 use jiff::Timestamp;
 use windlass_api::{List, Member, MemberCounts};
@@ -14,7 +14,7 @@ use crate::cli::{
     },
 };
 
-/// Shows the members of a step.
+/// Shows the items of a step.
 pub(crate) async fn run(id: &str, step: &str, context: &Context) -> anyhow::Result<Exit> {
     let members = context.client.members(id, step, None).await?;
     context.output.show(&members, |members, style| table(members, Timestamp::now(), style))?;
@@ -22,7 +22,7 @@ pub(crate) async fn run(id: &str, step: &str, context: &Context) -> anyhow::Resu
 }
 
 fn table(members: &List<Member>, now: Timestamp, style: Style) -> String {
-    let mut table = Table::new(["MEMBER", "STATUS", "TRIES", "TIME", "UNDO", "MESSAGE"]);
+    let mut table = Table::new(["MEMBER", "STATUS", "TRIES", "TIME", "ROLLBACK", "MESSAGE"]);
     for member in &members.items {
         let taken = member.started_at.map(|started| elapsed(started, member.ended_at.unwrap_or(now)));
         table.row([
@@ -37,7 +37,7 @@ fn table(members: &List<Member>, now: Timestamp, style: Style) -> String {
     table.text(style)
 }
 
-/// What there is to say about a member: the undo's trouble before its own, then what happens next.
+/// The message for an item: the failure of its rollback, or else its own, then the next event.
 fn message(member: &Member, now: Timestamp) -> String {
     let rollback = member.rollback.as_ref();
     let trouble = rollback.and_then(|rollback| rollback.message.clone()).or(member.message.clone());
@@ -49,7 +49,7 @@ fn message(member: &Member, now: Timestamp) -> String {
     parts.into_iter().flatten().collect::<Vec<_>>().join("; ")
 }
 
-/// How the members of a step stand, in a few words.
+/// A summary of the items of a step.
 pub(crate) fn summary(counts: &MemberCounts) -> String {
     let mut text = format!("{} of {} members done", counts.succeeded, counts.total);
     let others = [

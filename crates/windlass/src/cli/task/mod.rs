@@ -25,34 +25,34 @@ use clap::{Args, Subcommand};
 use super::{connection::Context, exit::Exit};
 use change::Change;
 
-/// What to do with tasks.
+/// Commands for tasks.
 #[derive(Debug, Subcommand)]
 pub(crate) enum TaskCommand {
     /// Start a task; prints its id
     Start(start::StartArgs),
     /// List tasks, newest first
     List(list::ListArgs),
-    /// Show a task and its steps, or the members of one
+    /// Show a task and its steps, or the items of one step
     Show(show::ShowArgs),
     /// Watch the steps of a task until it ends or is stuck
     Watch(IdArg),
-    /// Wait until each of the tasks has ended or is stuck, and tell by the exit code
+    /// Wait until each of the tasks has ended or is stuck; the exit code reports the result
     Wait(IdArgs),
-    /// Print what happened to a task
+    /// Print the events of a task
     Events(events::EventsArgs),
-    /// Print what the attempts of a task wrote
+    /// Print the log lines of a task's attempts
     Logs(logs::LogsArgs),
-    /// Tell why a task is where it is
+    /// Explain why a task is in its current state
     Why(IdArg),
-    /// Cancel tasks, by id or all that meet a filter: what was touched is undone
+    /// Cancel tasks, by id or filter: steps that may have had effects are rolled back
     Cancel(bulk::ChangeArgs),
-    /// Start nothing new of tasks, by id or all that meet a filter; what runs may end
+    /// Pause tasks, by id or filter: no step starts, running steps finish
     Pause(bulk::ChangeArgs),
-    /// Go on with paused tasks, by id or all that meet a filter
+    /// Resume paused tasks, by id or filter
     Resume(bulk::ChangeArgs),
-    /// Run a task that has ended again from one of its steps on; prints the id of the new task
+    /// Run an ended task again, from one of its steps; prints the id of the new task
     Rerun(rerun::RerunArgs),
-    /// Settle a stuck or held step
+    /// Decide how a stuck or held step continues
     Resolve(resolve::ResolveArgs),
     /// Send a signal that a step waits for
     Signal(signal::SignalArgs),

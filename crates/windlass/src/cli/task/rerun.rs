@@ -1,4 +1,4 @@
-//! `windlass task rerun`: tasks that have ended are run again, from one of their steps on.
+//! `windlass task rerun`: runs ended tasks again, from one of their steps.
 
 use clap::Args;
 use windlass_api::{RerunTask, Task};
@@ -9,25 +9,25 @@ use super::{
 };
 use crate::cli::{connection::Context, exit::Exit, params::ParamArgs};
 
-/// Which tasks, and how.
+/// The tasks and the settings.
 #[derive(Debug, Args)]
 pub(crate) struct RerunArgs {
     /// Ids of tasks that have ended
     #[arg(value_name = "ID", required = true)]
     ids: Vec<String>,
 
-    /// The step to begin at; the first that failed, or else was not done, when left out
+    /// The step to start at [default: the first that failed, or else was not done]
     #[arg(long, value_name = "STEP")]
     from: Option<String>,
 
     #[command(flatten)]
     params: ParamArgs,
 
-    /// Start although a task with the same unique key exists; the history records it
+    /// Start even if a task with the same unique key exists; the history records it
     #[arg(long)]
     override_unique: bool,
 
-    /// Idempotency key: the same key runs a task again only once
+    /// Idempotency key: with the same key a task runs again only once
     #[arg(long, value_name = "KEY")]
     key: Option<String>,
 }
@@ -43,7 +43,7 @@ impl RerunArgs {
         };
         let (tasks, refused) = each(&self.ids, async |id| context.client.rerun(id, &rerun).await).await;
         tasks.iter().for_each(hint_existing);
-        // The ids alone, as `task start` prints one.
+        // Only the ids, like `task start`.
         let show = |tasks: &[Task], _| tasks.iter().map(|task| format!("{}\n", task.id)).collect();
         show_all(&self.ids, tasks, context, show)?;
         Ok(refused.unwrap_or(Exit::Done))

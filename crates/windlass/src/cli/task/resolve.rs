@@ -1,4 +1,4 @@
-//! `windlass task resolve`: how an operator settles a stuck or held step, of one task or of several.
+//! `windlass task resolve`: an operator decides how a stuck or held step continues, in one task or several.
 
 use clap::Args;
 use jiff::Timestamp;
@@ -14,10 +14,10 @@ use crate::cli::{
     params::ParamArgs,
 };
 
-/// The tasks, the step, and what to do with it.
+/// The tasks, the step and the decision.
 #[derive(Debug, Args)]
 pub(crate) struct ResolveArgs {
-    /// Ids of tasks, the name of the step, and what to do with it: retry, skip, done or rollback
+    /// Ids of tasks, the name of the step, and the decision: retry, skip, done or rollback
     #[arg(value_names = ["ID", "STEP", "ACTION"], num_args = 3.., required = true)]
     words: Vec<String>,
 
@@ -32,7 +32,9 @@ impl ResolveArgs {
         let word = self.words.pop().unwrap_or_default();
         let action = action(&word)?;
         if params.is_some() && !matches!(action, ResolveAction::Retry | ResolveAction::Done) {
-            return Err(UsageError("parameters go with the actions retry and done only".to_owned()).into());
+            return Err(
+                UsageError("parameters are only valid with the actions retry and done".to_owned()).into()
+            );
         }
         let step = self.words.pop().unwrap_or_default();
         let resolve = ResolveStep { action, params };

@@ -15,7 +15,7 @@ use crate::cli::{
     },
 };
 
-/// Characters printed of parameters and of each result.
+/// The most characters printed of the parameters and of each result.
 const PAYLOAD_CHARS_MAX: usize = 500;
 
 /// What to show of a task.
@@ -25,13 +25,13 @@ pub(crate) struct ShowArgs {
     #[arg(value_name = "ID")]
     id: String,
 
-    /// Show the members of this step instead: it is done for each element of a list
+    /// Show the items of this step with `each` instead
     #[arg(long, value_name = "STEP")]
     members: Option<String>,
 }
 
 impl ShowArgs {
-    /// Shows a task and its steps, or the members of one.
+    /// Shows a task and its steps, or the items of one step.
     pub(crate) async fn run(self, context: &Context) -> anyhow::Result<Exit> {
         if let Some(step) = &self.members {
             return members::run(&self.id, step, context).await;
@@ -78,7 +78,7 @@ pub(crate) fn page(task: &Task, now: Timestamp, style: Style) -> String {
         let labels: Vec<String> = task.labels.iter().map(|(key, value)| format!("{key}={value}")).collect();
         add("labels", labels.join(" ").into());
     }
-    // The result of a task has its parameters in it once more, so results are shown step by step.
+    // The result of a task contains its parameters, so only the results of steps are shown.
     add("params", shortened(&task.params).into());
     let mut page = format!("{}\n{}", head.text(style), steps::table(task, now).text(style));
     if let Some(results) = results(task) {
@@ -93,7 +93,7 @@ pub(crate) fn page(task: &Task, now: Timestamp, style: Style) -> String {
     page
 }
 
-/// The end of having waited for a task: its steps where it did not go well, and what became of it.
+/// The output after waiting for a task: its steps if it did not succeed, and its end.
 pub(crate) fn outcome(task: &Task, now: Timestamp, style: Style) -> String {
     let verdict = verdict(task, style);
     if task.status == TaskStatus::Succeeded {
@@ -102,7 +102,7 @@ pub(crate) fn outcome(task: &Task, now: Timestamp, style: Style) -> String {
     format!("{}\n{verdict}", steps::table(task, now).text(style))
 }
 
-/// What became of a task.
+/// How a task ended.
 pub(crate) fn verdict(task: &Task, style: Style) -> String {
     let status = task.status.as_str();
     let status = steps::task_color(task.status).map_or(status.to_owned(), |color| color.paint(status, style));
@@ -115,7 +115,7 @@ pub(crate) fn verdict(task: &Task, style: Style) -> String {
     format!("{status}{took}{message}\n{}", advice(task))
 }
 
-/// What a person is to do next, where one is needed.
+/// What the operator must do next, if anything.
 fn advice(task: &Task) -> String {
     match settling(task) {
         Some(command) => format!("It waits for an operator: {command}\n"),
@@ -123,7 +123,7 @@ fn advice(task: &Task) -> String {
     }
 }
 
-/// The command that settles what a stuck task waits for a person for, with what may be decided.
+/// The command that continues a stuck task, with the possible decisions.
 pub(crate) fn settling(task: &Task) -> Option<String> {
     let (id, stuck) = (&task.id, task.stuck.as_ref()?);
     let Some(step) = &stuck.step else { return Some(format!("windlass task resume {id}")) };
@@ -131,7 +131,7 @@ pub(crate) fn settling(task: &Task) -> Option<String> {
     Some(format!("windlass task resolve {id} {step} {}", choices.join("|")))
 }
 
-/// What the steps returned, and their rollbacks; nothing where no step returned anything.
+/// The results of the steps and of their rollbacks; none where no step returned anything.
 fn results(task: &Task) -> Option<Table> {
     let mut table = Table::new(["STEP", "RESULT"]);
     let mut has_any = false;
@@ -146,7 +146,7 @@ fn results(task: &Task) -> Option<Table> {
     has_any.then_some(table)
 }
 
-/// The beginning of a payload on one line, and how long it is where that is not all.
+/// The start of a payload on one line, and its length if it was cut.
 fn shortened(payload: &Payload) -> String {
     let mut text = compact(payload);
     if let Some((end, _)) = text.char_indices().nth(PAYLOAD_CHARS_MAX) {
@@ -157,7 +157,7 @@ fn shortened(payload: &Payload) -> String {
     text
 }
 
-/// A payload on one line, as short as it goes without changing a digit.
+/// A payload on one line, as short as possible without changing a digit.
 fn compact(payload: &Payload) -> String {
     let text = payload.get();
     let mut short = String::with_capacity(text.len());
@@ -221,7 +221,7 @@ mod tests {
         priority  3
         params    {"name":"db2"}
 
-        STEP    STATUS           TRIES  TIME    UNDO              MESSAGE
+        STEP    STATUS           TRIES  TIME    ROLLBACK          MESSAGE
         check   succeeded        1      1.0s
         init    rollback_failed  1      1m 39s  failed (4 tries)  directory not empty
         deduct  rolled_back      1      1m 40s  succeeded         no quota left
@@ -236,7 +236,7 @@ mod tests {
         let succeeded = Task { status: TaskStatus::Succeeded, ended_at: Some(now), ..fixture::running() };
         assert_eq!(outcome(&succeeded, now, Style::PLAIN), "succeeded in 3m 19s\n");
         assert_snapshot!(outcome(&fixture::stuck(), now, Style::PLAIN), @"
-        STEP    STATUS           TRIES  TIME    UNDO              MESSAGE
+        STEP    STATUS           TRIES  TIME    ROLLBACK          MESSAGE
         check   succeeded        1      1.0s
         init    rollback_failed  1      1m 39s  failed (4 tries)  directory not empty
         deduct  rolled_back      1      1m 40s  succeeded         no quota left

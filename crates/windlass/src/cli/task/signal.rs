@@ -1,4 +1,4 @@
-//! `windlass task signal`: tells a task what one of its steps waits for.
+//! `windlass task signal`: sends a signal that a step waits for.
 
 use clap::Args;
 use jiff::Timestamp;
@@ -7,21 +7,21 @@ use windlass_api::SendSignal;
 use super::show;
 use crate::cli::{connection::Context, exit::Exit, params::ParamArgs};
 
-/// The signal and what comes with it.
+/// The signal and its parameters.
 #[derive(Debug, Args)]
 pub(crate) struct SignalArgs {
     /// Id of the task
     #[arg(value_name = "ID")]
     id: String,
 
-    /// Name of the signal, as a step of the flow waits for it
+    /// Name of the signal, as in the flow
     #[arg(value_name = "NAME")]
     name: String,
 
     #[command(flatten)]
     params: ParamArgs,
 
-    /// Refuse it when no step waits for it now, instead of keeping it
+    /// Fail if no step waits for the signal now, instead of storing it
     #[arg(long)]
     now: bool,
 }

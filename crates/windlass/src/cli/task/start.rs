@@ -15,7 +15,7 @@ use crate::cli::{
     params::{ParamArgs, parse_label},
 };
 
-/// How soon a server that went away right after it took the task is asked again.
+/// The delay before the next call to a server that stopped answering after it accepted the task.
 const ASK_AGAIN: Duration = Duration::from_millis(500);
 
 /// The task to start.
@@ -28,19 +28,19 @@ pub(crate) struct StartArgs {
     #[command(flatten)]
     params: ParamArgs,
 
-    /// Idempotency key: the same key with the same task starts it only once
+    /// Idempotency key: the same task with the same key starts only once
     #[arg(long, value_name = "KEY")]
     key: Option<String>,
 
-    /// Start not before: RFC 3339, or +15m from now
+    /// Start no earlier than: RFC 3339, or +15m from now
     #[arg(long, value_name = "TIME", value_parser = parse_start, allow_hyphen_values = true)]
     at: Option<Timestamp>,
 
-    /// Turn it around unless it has ended this long after its start
+    /// Start rolling back if the task has not ended this long after its start
     #[arg(long, value_name = "SPAN")]
     deadline: Option<Span>,
 
-    /// From -10 to 10: higher goes first
+    /// From -10 to 10: higher values run first
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(i8).range(-10..=10))]
     priority: Option<i8>,
 
@@ -48,7 +48,7 @@ pub(crate) struct StartArgs {
     #[arg(long = "label", value_name = "K=V", value_parser = parse_label)]
     labels: Vec<(String, String)>,
 
-    /// Wait until the task has ended or is stuck, and tell by the exit code
+    /// Wait until the task has ended or is stuck; the exit code reports the result
     #[arg(long)]
     wait: bool,
 }
@@ -69,7 +69,7 @@ impl StartArgs {
         let task = context.client.submit(&submit).await?;
         hint_existing(&task);
         if !self.wait {
-            // The id alone, so that `id=$(windlass task start …)` works.
+            // Only the id, so that `id=$(windlass task start …)` works.
             context.output.show(&task, |task, _| format!("{}\n", task.id))?;
             return Ok(Exit::Done);
         }
@@ -82,7 +82,7 @@ impl StartArgs {
     }
 }
 
-/// Says on standard error that no task was started, where the server returned an existing one.
+/// Reports on standard error that the server started no task and returned an existing one.
 pub(super) fn hint_existing(task: &Task) {
     let same = match task.existing {
         None => return,
@@ -92,7 +92,7 @@ pub(super) fn hint_existing(task: &Task) {
     eprintln!("hint: no task was started: {} {same}", task.id);
 }
 
-/// Waits for a task that was accepted: a server that is away now was there just before, and will be again.
+/// Waits for an accepted task: the server has just answered, so it will be available again.
 async fn wait(client: &Client, id: &str) -> Result<Task, Error> {
     loop {
         match client.wait(id).await {

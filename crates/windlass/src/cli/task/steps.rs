@@ -1,4 +1,4 @@
-//! The steps of a task as a table, and the colours of statuses: shared by `show`, `watch` and the live view.
+//! The steps of a task as a table, and the colours of statuses. Shared by `show`, `watch` and the live view.
 
 use jiff::Timestamp;
 use windlass_api::{Progress, Step, StepRollback, StepStatus, Task, TaskStatus};
@@ -9,9 +9,9 @@ use crate::cli::output::{
     time::{age, elapsed},
 };
 
-/// The steps of `task`.
+/// The table of the steps of `task`.
 pub(crate) fn table(task: &Task, now: Timestamp) -> Table {
-    let mut table = Table::new(["STEP", "STATUS", "TRIES", "TIME", "UNDO", "MESSAGE"]);
+    let mut table = Table::new(["STEP", "STATUS", "TRIES", "TIME", "ROLLBACK", "MESSAGE"]);
     for step in &task.steps {
         table.row([
             (&step.name).into(),
@@ -54,17 +54,17 @@ pub(crate) fn step_status(status: StepStatus) -> Cell {
     Cell::colored(status.as_str(), color)
 }
 
-/// A number of attempts; nothing before the first.
+/// The number of attempts; empty before the first.
 pub(crate) fn count(attempts: u32) -> String {
     if attempts == 0 { String::new() } else { attempts.to_string() }
 }
 
-/// How long the step took or has taken so far, its undo aside.
+/// How long the step has taken so far, without its rollback.
 fn taken(step: &Step, now: Timestamp) -> String {
     step.started_at.map(|started| elapsed(started, step.ended_at.unwrap_or(now))).unwrap_or_default()
 }
 
-/// How far the undo is; nothing before it began.
+/// The status of the rollback; empty before it starts.
 pub(crate) fn undo(rollback: &StepRollback) -> String {
     match rollback.attempts {
         0 if rollback.status != StepStatus::Ready => String::new(),
@@ -73,7 +73,7 @@ pub(crate) fn undo(rollback: &StepRollback) -> String {
     }
 }
 
-/// What there is to say: the undo's trouble before the step's own, then what happens next.
+/// The message for a step: the failure of its rollback, or else its own, then the next event.
 fn message(step: &Step, now: Timestamp) -> String {
     let rollback = step.rollback.as_ref();
     let mut parts = Vec::new();
@@ -84,7 +84,7 @@ fn message(step: &Step, now: Timestamp) -> String {
     parts.extend(step.progress.as_ref().map(progress));
     if let Some(due) = rollback.and_then(|rollback| rollback.due_at).or(step.due_at).filter(|due| *due > now)
     {
-        // A delay comes before anything was tried.
+        // A start delay applies before the first attempt.
         let is_first = step.attempts == 0 && rollback.is_none_or(|rollback| rollback.due_at.is_none());
         parts.push(format!("{} {}", if is_first { "begins" } else { "next try" }, age(due, now)));
     }
@@ -96,7 +96,7 @@ fn message(step: &Step, now: Timestamp) -> String {
     parts.join("; ")
 }
 
-/// How far an attempt says it is.
+/// The progress that an attempt has reported.
 pub(crate) fn progress(progress: &Progress) -> String {
     let value = progress.value.map(|value| format!("{:.0}%", value * 100.0));
     value.into_iter().chain(progress.message.clone()).collect::<Vec<_>>().join(" ")

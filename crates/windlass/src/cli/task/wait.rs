@@ -10,10 +10,10 @@ use crate::cli::{
     output::{Format, Style, write},
 };
 
-/// Waits for all of them, and tells by the exit code what became of them.
+/// Waits for all tasks. The exit code reports how they ended.
 pub(crate) async fn run(ids: &[String], context: &Context) -> anyhow::Result<Exit> {
     let client = &context.client;
-    // One that is not there is said at once, not after the hours the others take.
+    // A missing task is reported at once, not after the hours that the others may take.
     for id in ids {
         client.task(id).await.with_context(|| id.clone())?;
     }
@@ -42,7 +42,7 @@ fn line(task: &Task, style: Style) -> String {
     format!("{}  {}", task.id, show::verdict(task, style))
 }
 
-/// A stuck task weighs most: it is the one that does not end by itself.
+/// A stuck task decides the exit code: it does not end without an operator.
 fn of_tasks(tasks: &[Task]) -> Exit {
     let exits: Vec<Exit> = tasks.iter().map(Exit::of_task).collect();
     let worst = [Exit::Held, Exit::NotSucceeded].into_iter().find(|exit| exits.contains(exit));

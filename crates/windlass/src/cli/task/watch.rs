@@ -1,6 +1,7 @@
 //! `windlass task watch`: a live view of the steps on a terminal, a line per event elsewhere.
 //!
-//! The events tell when to look, the task itself what to show: the view is right whatever was missed.
+//! Events only trigger a refresh; the view always shows the task itself. So it is correct even if events were
+//! missed.
 
 use std::time::Duration;
 
@@ -24,11 +25,12 @@ use crate::cli::{
     },
 };
 
-/// How often the picture may change: as fast as an eye follows.
+/// The shortest time between two frames.
 const FRAME: Duration = Duration::from_millis(100);
 
-/// Frames after which the picture is drawn anew without an event, for the times in it: a second. The task is asked
-/// for as well, since notices without a number, such as progress, are lost when the stream has to be opened again.
+/// The view is redrawn after this number of frames without an event, to update the times in it: one second.
+/// The task is read again too, because unnumbered notices, such as progress, are lost when the stream
+/// reconnects.
 const FRAMES_IDLE_MAX: u32 = 10;
 
 /// Watches a task until it has ended or is stuck.
@@ -45,12 +47,12 @@ pub(crate) async fn run(id: &str, context: &Context) -> anyhow::Result<Exit> {
     Ok(Exit::of_task(&task))
 }
 
-/// Whether an event is a task's last one.
+/// Whether an event is the last one of a task.
 pub(crate) fn is_end(event: &Event) -> bool {
     event.kind == "task.ended"
 }
 
-/// Whether nothing moves any more without a person.
+/// Whether the task cannot continue without an operator.
 fn is_over(task: &Task) -> bool {
     task.status.is_ended() || task.status == TaskStatus::Stuck
 }
@@ -98,7 +100,7 @@ struct Screen {
     style: Style,
 }
 
-/// Whether what the view shows is of now.
+/// Whether the shown task is current.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum ServerState {
     Answers,
@@ -107,7 +109,7 @@ enum ServerState {
 
 impl Screen {
     fn draw(&mut self, task: &Task, server: ServerState) -> anyhow::Result<()> {
-        // The window may have changed its size since.
+        // The window may have been resized.
         let (columns, rows) = terminal_size();
         let style = Style { width: Some(columns), ..self.style };
         let mut lines = live::picture(task, Timestamp::now(), style, rows.saturating_sub(1));
@@ -130,7 +132,7 @@ async fn watch_lines(id: &str, context: &Context) -> anyhow::Result<Task> {
         }
         context.output.show_line(&event, events::line)?;
         if is_end(&event) || event.kind == "task.stuck" {
-            // It may have been stuck long ago and gone on since.
+            // The task may have been stuck earlier and have continued since.
             let task = client.task(id).await?;
             if is_end(&event) || task.status == TaskStatus::Stuck {
                 return Ok(task);

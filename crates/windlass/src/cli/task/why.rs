@@ -1,8 +1,8 @@
-//! `windlass task why`: why a task is where it is.
+//! `windlass task why`: explains why a task is in its current state.
 
 use crate::cli::{connection::Context, exit::Exit, output::table::Table};
 
-/// Tells why a task is where it is.
+/// Explains why a task is in its current state.
 pub(crate) async fn run(id: &str, context: &Context) -> anyhow::Result<Exit> {
     let why = context.client.why(id).await?;
     context.output.show(&why, |why, style| {

@@ -1,4 +1,4 @@
-//! What a step does, forward or back: who does it, how long it may take, and how often it is tried.
+//! Compiles an action, forward or rollback: who runs it, its time limits and its retries.
 
 use windlass_api::{
     ActionDocument, ActionSettings, BackoffKind, RetryDocument, RetrySettings, Span, StepDocument,
@@ -10,7 +10,7 @@ use windlass_core::{
 
 use super::{Mistake, quote};
 
-/// What a step does.
+/// The action of a step.
 pub(super) fn of_step(path: &str, document: &StepDocument) -> Result<Action, Mistake> {
     let doer = match (&document.run, &document.wait) {
         (Some(run), None) => doer(path, run)?,
@@ -37,7 +37,7 @@ pub(super) fn of_step(path: &str, document: &StepDocument) -> Result<Action, Mis
     }
 }
 
-/// What undoes a step, or is done about errors: always a command.
+/// The rollback action of a step, or the `on_error` action: always a command.
 pub(super) fn of_document(path: &str, document: &ActionDocument) -> Result<Action, Mistake> {
     let (run, settings) = match document {
         ActionDocument::Short(run) => (run, Settings::default()),
@@ -53,7 +53,7 @@ pub(super) fn of_document(path: &str, document: &ActionDocument) -> Result<Actio
     of_worker(path, doer, &settings)
 }
 
-/// How long an action may take, and how often it is tried.
+/// The time limits and retries of an action.
 struct Settings<'a> {
     start_within: &'a Option<Span>,
     timeout: &'a Option<Span>,
@@ -77,7 +77,7 @@ fn of_worker(path: &str, doer: Doer, settings: &Settings<'_>) -> Result<Action, 
     })
 }
 
-/// A step that runs a flow. Its `timeout` is how long each task of it may take.
+/// A step that runs a flow. Its `timeout` limits each task of that flow.
 fn of_flow(path: &str, doer: Doer, settings: &Settings<'_>) -> Result<Action, Mistake> {
     if settings.start_within.is_some() {
         let message = "a step that runs a flow cannot have this `start_within`: no worker takes it; `timeout` says how \
@@ -93,7 +93,7 @@ fn of_flow(path: &str, doer: Doer, settings: &Settings<'_>) -> Result<Action, Mi
     })
 }
 
-/// A step that waits for a signal. Its `timeout` is how long it waits, as nobody makes attempts.
+/// A step that waits for a signal. Its `timeout` limits the wait, since there are no attempts.
 fn of_waiting(path: &str, doer: Doer, settings: &Settings<'_>) -> Result<Action, Mistake> {
     let unfit = [
         (
@@ -171,7 +171,7 @@ fn retry(path: &str, document: Option<&RetryDocument>) -> Result<Retry, Mistake>
         ));
     }
     if retry.max > RETRIES_MAX {
-        return Err(Mistake::new(path, format!("`retry` is {}, and the most is {RETRIES_MAX}", retry.max)));
+        return Err(Mistake::new(path, format!("`retry` is {}: the limit is {RETRIES_MAX}", retry.max)));
     }
     if retry.cap > SPAN_MAX {
         return Err(Mistake::new(format!("{path}.cap"), too_long("cap")));
@@ -179,13 +179,13 @@ fn retry(path: &str, document: Option<&RetryDocument>) -> Result<Retry, Mistake>
     Ok(retry)
 }
 
-/// A length of time that cannot be 0.
+/// A duration that must not be 0.
 pub(super) fn length(path: &str, key: &str, span: Option<Span>) -> Result<Option<Millis>, Mistake> {
     let length = delay(path, key, span)?;
     if length == Some(Millis(0)) {
         let of = if matches!(path, "" | "unique") { "task" } else { "attempt" };
         let message = match key {
-            "for" => "a `for` of 0 is no time at all: give it a length, or leave it out".to_owned(),
+            "for" => "a `for` of 0 has no effect: give it a length, or leave it out".to_owned(),
             "retention" => {
                 "a retention of 0 would delete every task at its end: give it a length, or leave it out"
                     .to_owned()
@@ -197,7 +197,7 @@ pub(super) fn length(path: &str, key: &str, span: Option<Span>) -> Result<Option
     Ok(length)
 }
 
-/// A length of time.
+/// A duration.
 pub(super) fn delay(path: &str, key: &str, span: Option<Span>) -> Result<Option<Millis>, Mistake> {
     let length = span.map(millis);
     if length.is_some_and(|length| length > SPAN_MAX) {
@@ -206,14 +206,14 @@ pub(super) fn delay(path: &str, key: &str, span: Option<Span>) -> Result<Option<
     Ok(length)
 }
 
-/// The path of a key; those of the flow itself stand alone.
+/// The path of a key; a key of the flow itself has no prefix.
 fn inside(path: &str, key: &str) -> String {
     if path.is_empty() { key.to_owned() } else { format!("{path}.{key}") }
 }
 
 fn too_long(key: &str) -> String {
     let days = SPAN_MAX.0 / Millis::from_secs(24 * 3600).0;
-    format!("`{key}` is longer than {days} days, which is the most")
+    format!("`{key}` is too long: the limit is {days} days")
 }
 
 const fn millis(span: Span) -> Millis {

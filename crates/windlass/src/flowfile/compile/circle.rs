@@ -1,11 +1,11 @@
-//! Steps of a flow that wait for one another.
+//! Finds circular dependencies of steps.
 
 use windlass_core::StepDefinition;
 
-/// Steps that wait for one another, the first of them again at the end, if there are such.
+/// Steps that wait for one another, with the first one repeated at the end. None if there is no circle.
 pub(super) fn circle(steps: &[StepDefinition]) -> Option<Vec<usize>> {
-    // Take away what can run until nothing more can. Each step that is left waits for one that is left as well,
-    // so following these must come back to one that was met before.
+    // Remove the steps that can run until none is left that can. Each remaining step waits for another
+    // remaining one, so following these must lead back to a step already visited.
     let mut waiting: Vec<bool> = vec![true; steps.len()];
     while let Some(free) = (0..steps.len())
         .find(|index| waiting[*index] && !steps[*index].after.iter().any(|before| waiting[*before]))
@@ -19,7 +19,7 @@ pub(super) fn circle(steps: &[StepDefinition]) -> Option<Vec<usize>> {
         if let Some(start) = path.iter().position(|index| *index == before) {
             path.drain(..start);
             path.push(before);
-            // People read a circle in the order things would run.
+            // The order of execution is easier to read.
             path.reverse();
             return Some(path);
         }

@@ -1,4 +1,5 @@
-//! A document into the flow the engine runs: defaults filled in, names resolved, everything checked.
+//! Compiles a document to the flow that the engine runs: fills in defaults, resolves names, checks
+//! everything.
 
 mod action;
 mod circle;
@@ -31,7 +32,7 @@ pub fn compile(source: &Source) -> Result<Flow, FlowError> {
     flow(source).map_err(|mistake| source.error(&mistake.path, mistake.message))
 }
 
-/// Compiles a document that has no text to point into. Its version is 0 until the catalogue gives it one.
+/// Compiles a document without a source text. Its version is 0 until the catalogue assigns one.
 ///
 /// # Errors
 /// The first mistake found, with its path.
@@ -39,7 +40,7 @@ pub fn compile_document(document: &FlowDocument) -> Result<Flow, FlowError> {
     flow(document).map_err(|Mistake { path, message }| FlowError::new(format!("{path}: {message}")))
 }
 
-/// Something wrong at a path of the document, such as `steps[2].after[0]`.
+/// A mistake at a path of the document, such as `steps[2].after[0]`.
 struct Mistake {
     path: String,
     message: String,
@@ -101,7 +102,8 @@ fn flow(document: &FlowDocument) -> Result<Flow, Mistake> {
     Ok(flow)
 }
 
-/// What the core finds wrong, at the key that its message names first: `rollback` or, in backquotes, `` `delay` ``.
+/// A mistake found by the core, at the key that its message names first: `rollback` or, in backquotes, ``
+/// `delay` ``.
 fn of_fault(FlowFault { step, message }: FlowFault, document: &FlowDocument) -> Mistake {
     let key = message.split('`').nth(1).and_then(|quoted| quoted.split(':').next()).unwrap_or_default();
     let path = match step {
@@ -113,7 +115,7 @@ fn of_fault(FlowFault { step, message }: FlowFault, document: &FlowDocument) -> 
     Mistake::new(path, message)
 }
 
-/// The common parameters as text; none at all and an empty object are the same.
+/// The common parameters as text. An empty object means none.
 fn params(document: &FlowDocument) -> Result<Option<Box<str>>, Mistake> {
     let Some(params) = document.params.as_ref().filter(|params| !params.is_empty()) else {
         return Ok(None);
@@ -123,7 +125,7 @@ fn params(document: &FlowDocument) -> Result<Option<Box<str>>, Mistake> {
     Ok(Some(text.into()))
 }
 
-/// Which tasks are the same.
+/// The unique key of the flow's tasks.
 fn unique(document: &UniqueDocument) -> Result<Unique, Mistake> {
     let UniqueSettings { key, during, period, on_conflict } = match document {
         UniqueDocument::Short(text) => {
@@ -161,7 +163,7 @@ fn step_names(document: &FlowDocument) -> Result<HashMap<&str, usize>, Mistake> 
         let path = || format!("steps[{index}].name");
         if step.name == ON_ERROR && document.on_error.is_some() {
             let message = format!(
-                "the step that the flow's `{ON_ERROR}` becomes is called so: give this one another name"
+                "`{ON_ERROR}` is the name of the flow's step for errors: give this step another name"
             );
             return Err(Mistake::new(path(), message));
         }
@@ -169,7 +171,7 @@ fn step_names(document: &FlowDocument) -> Result<HashMap<&str, usize>, Mistake> 
             return Err(Mistake::new(
                 path(),
                 format!(
-                    "step {} is there twice, as step {} and step {}: give each a name of its own",
+                    "duplicate step {}: step {} and step {} need different names",
                     quote(&step.name),
                     first + 1,
                     index + 1
@@ -183,7 +185,7 @@ fn step_names(document: &FlowDocument) -> Result<HashMap<&str, usize>, Mistake> 
 /// A condition at a path.
 fn condition(path: &str, key: &str, text: &str) -> Result<Expression, Mistake> {
     let condition = compiled(path, key, text)?;
-    // What no parameter can change is seen now, and not only by the first task.
+    // Reports mistakes of constant expressions now, not in the first task.
     if condition.is_constant() {
         condition.holds_always().map_err(|message| Mistake::new(path, format!("`{key}`: {message}")))?;
     }
@@ -200,7 +202,8 @@ fn expression(path: impl Into<String>, key: &str, text: &str) -> Result<Expressi
     Ok(expression)
 }
 
-/// An expression at a path. A mistake says where in its text it is, which need not lie in the file as it is read.
+/// An expression at a path. Its message contains the place within the expression: the file may quote or fold
+/// the text, so that place has no fixed position in the file.
 fn compiled(path: &str, key: &str, text: &str) -> Result<Expression, Mistake> {
     Expression::compile(text).map_err(|error| {
         let place = match (error.line, error.column) {

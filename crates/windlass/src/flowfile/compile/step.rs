@@ -1,4 +1,4 @@
-//! One step: its place in the graph, and on what conditions and how often it is done.
+//! Compiles one step: its place in the graph, its conditions and its repetitions.
 
 use std::collections::HashMap;
 
@@ -10,7 +10,7 @@ use windlass_core::{
 use super::{Mistake, ON_ERROR, action, condition, expression, quote};
 use crate::flowfile::fields::nearest;
 
-/// A step of the list. `key` is the flow's, for steps without one of their own.
+/// A step of the list. `key` is the concurrency key of the flow, for steps without their own.
 pub(super) fn step(
     index: usize,
     document: &StepDocument,
@@ -55,7 +55,7 @@ fn own_key(path: &str, document: &StepDocument) -> Result<Option<Expression>, Mi
     document.key.as_deref().map(|text| expression(format!("{path}.key"), "key", text)).transpose()
 }
 
-/// The step that is done about errors.
+/// The step that runs on errors.
 pub(super) fn on_error(
     document: &ActionDocument,
     key: Option<Expression>,
@@ -65,7 +65,7 @@ pub(super) fn on_error(
     Ok(StepDefinition { role: Role::OnError, key, ..StepDefinition::new(name, run, Vec::new()) })
 }
 
-/// The list of which each element is done, and how many at once.
+/// The list whose elements are the items of the step, and how many of them run concurrently.
 fn each(path: &str, document: &StepDocument) -> Result<Option<Each>, Mistake> {
     let Some(list) = &document.each else {
         return match document.parallel {
@@ -93,7 +93,7 @@ fn locks(path: &str, documents: &[LockDocument]) -> Result<Vec<LockRef>, Mistake
         let lock = match document {
             LockDocument::Name(name) => LockRef::Name(Name::new(name).map_err(|error| {
                 let hint = if Expression::compile(name).is_ok() {
-                    ". If the parameters are to name it, write { expression: TEXT }"
+                    ". If the name depends on parameters, write { expression: TEXT }"
                 } else {
                     ""
                 };
@@ -104,7 +104,7 @@ fn locks(path: &str, documents: &[LockDocument]) -> Result<Vec<LockRef>, Mistake
             }
         };
         if locks.contains(&lock) {
-            return Err(Mistake::new(path, "`locks` names the same lock twice: take one away"));
+            return Err(Mistake::new(path, "`locks` names the same lock twice: remove one"));
         }
         locks.push(lock);
     }
@@ -118,8 +118,7 @@ fn predecessors(path: &str, after: &[String], names: &HashMap<&str, usize>) -> R
         let path = || format!("{path}.after[{position}]");
         let Some(index) = names.get(name.as_str()) else {
             if name == ON_ERROR {
-                let message =
-                    format!("nothing comes after `{ON_ERROR}`: it has its turn once the task has failed");
+                let message = format!("no step can run after `{ON_ERROR}`: it runs once the task has failed");
                 return Err(Mistake::new(path(), message));
             }
             let hint = match nearest(name, names.keys().copied()) {
@@ -128,11 +127,11 @@ fn predecessors(path: &str, after: &[String], names: &HashMap<&str, usize>) -> R
             };
             return Err(Mistake::new(
                 path(),
-                format!("`after` names {}, and no step is called that{hint}", quote(name)),
+                format!("`after` names the unknown step {}{hint}", quote(name)),
             ));
         };
         if indices.contains(index) {
-            return Err(Mistake::new(path(), format!("`after` names {} twice: take one away", quote(name))));
+            return Err(Mistake::new(path(), format!("`after` names {} twice: remove one", quote(name))));
         }
         indices.push(*index);
     }

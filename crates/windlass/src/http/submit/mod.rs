@@ -300,7 +300,7 @@ fn deadline(span: api::Span) -> Result<Millis, Refused> {
         ));
     }
     if deadline > SPAN_MAX {
-        return Err(Refused::malformed("`deadline` is longer than 366 days, which is the most"));
+        return Err(Refused::malformed("`deadline` is too long: the limit is 366 days"));
     }
     Ok(deadline)
 }

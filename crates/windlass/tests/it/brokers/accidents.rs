@@ -41,7 +41,7 @@ fn a_broker_that_is_away_holds_up_its_own_queues_only() {
     let alarm = raised("broker_away.far");
     let answers = raised(&format!("broker_away:{}-results@127.0.0.1:{}.0", far.queue, redis.port()));
     let message = answers["message"].as_str().unwrap();
-    assert!(message.starts_with("answers of modules cannot be read from the queue"), "{message}");
+    assert!(message.starts_with("cannot read results of modules from the queue"), "{message}");
     assert!(alarm.get("task").is_none(), "it is about no task: {alarm}");
     let why = far.site.json(&["task", "why", &id]);
     assert_eq!(why["reason"], "offered", "{why}");
@@ -85,12 +85,12 @@ fn what_is_no_answer_changes_nothing_and_is_put_aside() {
     let dead = format!("{results}-dead");
     let entry = until("it is put aside", || {
         let entry = redis.ask(&["XRANGE", &dead, "-", "+"]).unwrap();
-        entry.contains("it is no answer of a module").then_some(entry)
+        entry.contains("it is not a result of a module").then_some(entry)
     });
     assert!(!entry.contains(&id), "what is readable and forged is heard and refused: {entry}");
     let alarm = &far.site.json(&["alarm", "list"])["items"][0];
     assert_eq!(alarm["kind"], "message_refused", "{alarm}");
-    assert!(alarm["message"].as_str().unwrap().contains("is no answer that can be used"), "{alarm}");
+    assert!(alarm["message"].as_str().unwrap().contains("is not a valid result"), "{alarm}");
     assert_eq!(far.site.json(&["task", "show", &id])["steps"][0]["status"], "ready");
     // The server's own queue publishers are no workers to anybody who looks for one.
     let near = far.start_task("near", "index=2");

@@ -59,7 +59,7 @@ fn messages_start_tasks(broker: &str, queue: &str) {
     let alarm = until("what is no JSON is told", || site.json(&["alarm", "list"])["items"].get(0).cloned());
     assert_eq!(alarm["kind"], "message_refused");
     let message = alarm["message"].as_str().unwrap();
-    assert!(message.contains("it is no JSON") && message.contains(queue), "{message}");
+    assert!(message.contains("it is not JSON") && message.contains(queue), "{message}");
     let dead = Far::receive(broker, &windlass_brokers::Queue::new(queue).dead().name);
     assert_eq!(dead, "{");
     assert_eq!(site.json(&["task", "list"])["items"].as_array().unwrap().len(), 2);

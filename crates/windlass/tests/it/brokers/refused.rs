@@ -44,7 +44,13 @@ fn a_configuration_that_a_broker_cannot_have_is_refused_with_its_section() {
         ("[queues.far]", "amqp", "results = \"amq.r\"", "results", "belong to the server"),
         ("[queues.far]", "kafka", "kind = \"list\"", "kind", "leave the kind out"),
         ("[queues.far]", "kafka", "queue = \"no/body\"", "queue", "letters, digits, dots"),
-        ("[queues.far]", "kafka", long.as_str(), "queue", "x-dead, so its name must be another"),
+        (
+            "[queues.far]",
+            "kafka",
+            long.as_str(),
+            "queue",
+            "x-dead, which the broker does not accept: use another name",
+        ),
         ("[queues.far]", "sqs+http", "kind = \"fifo\"", "kind", "end in .fifo"),
         ("[[intake]]", "sqs+http", "queue = \"no.body\"", "queue", "1 to 80 letters"),
         ("[[intake]]", "amqp", "queue = \"orders\"\nkind = \"list\"", "kind", "use quorum or classic"),
@@ -68,12 +74,12 @@ fn a_broker_that_cannot_be_meant_is_refused_with_its_section() {
     for (section, settings, broker, words) in [
         ("[queues.far]", "", "redis://u:secret@h:port", "its port"),
         ("[queues.far]", "", "redis://u:secret@h/one", "its database"),
-        ("[queues.far]", "", "redis://u:secret@h?user=x", "behind the ?"),
+        ("[queues.far]", "", "redis://u:secret@h?user=x", "after the ?"),
         ("[queues.far]", "", "redis://u:secret%zz@h", "%25"),
         ("[queues.far]", "", "amqp://u:secret@h?heartbeat=x", "heartbeat is a number"),
         ("[queues.far]", "", "amqp://u:secret%zz@h", "%25"),
-        ("[[intake]]", "queue = \"orders\"", "http://u:secret@h", "begins with none of"),
-        ("[events]", "topic = \"e\"", "kafka://u:secret@h?x=y", "something unknown"),
+        ("[[intake]]", "queue = \"orders\"", "http://u:secret@h", "must start with one of"),
+        ("[events]", "topic = \"e\"", "kafka://u:secret@h?x=y", "unknown parameter"),
     ] {
         std::fs::write(&file, format!("{section}\nbroker = \"{broker}\"\n{settings}\n")).unwrap();
         let file = file.display().to_string();

@@ -243,7 +243,7 @@ fn of_flows() -> Vec<Case> {
     let mut text = yaml("/v1/flows/f", FLOW);
     text.headers_mut().insert("content-type", "text/plain".parse().unwrap());
     vec![
-        case("a step twice", yaml("/v1/flows/f", twice), 400, "invalid-flow", "give each a name of its own"),
+        case("a step twice", yaml("/v1/flows/f", twice), 400, "invalid-flow", "need different names"),
         case(
             "an unknown key",
             yaml("/v1/flows/f", "steps:\n  - { name: a, run: m.c, retrys: 3 }\n"),
